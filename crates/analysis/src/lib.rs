@@ -1,1 +1,12 @@
-//! placeholder
+//! Answers: pure folds over events.
+
+pub mod flash;
+
+use flashscope_trace::Event;
+
+/// A question put to a stream of events: no files, no clock, no printing.
+pub trait Analysis {
+    type Output: serde::Serialize;
+    fn event(&mut self, event: &Event);
+    fn finish(self) -> Self::Output;
+}

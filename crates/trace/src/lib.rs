@@ -1,1 +1,5 @@
-//! placeholder
+//! Reading and writing traces.
+
+mod event;
+
+pub use event::{Event, EventKind, FlashAccess, FlashOp, TimeNs};

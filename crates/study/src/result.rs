@@ -1,0 +1,177 @@
+//! What a study found: plain data, ready to serialise, free of host time and host paths.
+
+use flashscope_analysis::flash::{BlockCounts, LatencyNs, OpCounts, Timeline};
+use serde::{Deserialize, Serialize};
+
+/// Version of this document's shape; raised when a field changes its meaning.
+pub const SCHEMA: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StudyResult {
+    pub schema: u32,
+    pub study: String,
+    pub title: String,
+    /// The question that the study answers, one sentence.
+    pub question: String,
+    /// What "time" is in this document ("guest time: executed instructions at 2 ns each").
+    pub clock: String,
+    pub flashscope: String,
+    pub study_sha256: String,
+    pub groups: Vec<Group>,
+    pub comparisons: Vec<Comparison>,
+    pub verdicts: Vec<Verdict>,
+}
+
+/// Cells that shared one fresh boot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    pub id: String,
+    pub inputs: Inputs,
+    pub filesystem: String,
+    pub contents: String,
+    pub file_size_bytes: u64,
+    /// The read-ahead that the kernel had set before anything was changed.
+    pub default: DefaultReadahead,
+    pub chip: ChipFacts,
+    pub probes: Vec<ProbeUsed>,
+    pub tracer: TracerCost,
+    /// Flash operations by phase: mount, settle, …
+    pub phases: Vec<PhaseCounts>,
+    pub by_task: Vec<TaskCounts>,
+    pub timeline: Timeline,
+    pub blocks: Vec<BlockCounts>,
+    pub losses: Vec<Loss>,
+    pub cells: Vec<Cell>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Inputs {
+    pub board: String,
+    pub board_sha256: String,
+    pub kernel: String,
+    pub kernel_release: String,
+    /// Package name and version, or "user's own".
+    pub kernel_package: String,
+    pub kernel_sha256: String,
+    pub qemu: String,
+    pub agent: String,
+    pub agent_sha256: String,
+    pub image_sha256: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DefaultReadahead {
+    /// "/sys/class/bdi/mtd-0/read_ahead_kb"
+    pub knob: String,
+    pub kib: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChipFacts {
+    pub name: String,
+    pub page_bytes: u32,
+    pub block_bytes: u32,
+    pub blocks: u32,
+    /// What the board was told a full page read costs, and what it was measured to cost untraced.
+    pub page_read_ns_measured: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProbeUsed {
+    pub operation: String,
+    pub symbol: String,
+    pub how_chosen: String,
+    pub loses: String,
+}
+
+/// The tracer's own cost: N page-sized raw reads, without and with tracing, on this very boot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TracerCost {
+    pub reads: u64,
+    pub untraced_ns: u64,
+    pub traced_ns: u64,
+    pub ns_per_event: f64,
+    pub percent_of_page_read: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseCounts {
+    pub phase: String,
+    pub duration_ns: u64,
+    pub counts: OpCounts,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskCounts {
+    pub task: String,
+    pub counts: OpCounts,
+}
+
+/// A named counter of something that was not seen. All losses are listed, zero ones too.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loss {
+    pub name: String,
+    pub count: u64,
+    pub meaning: String,
+}
+
+/// One setting, measured once from a cold cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    pub count: u64,
+    pub request_bytes: u64,
+    pub pattern: String,
+    pub readahead_kib: u64,
+    pub interarrival_us: u64,
+    pub seed: u64,
+    /// Sum of the read() times.
+    pub total_ns: u64,
+    pub latency: LatencyNs,
+    pub bytes_read: u64,
+    /// Array reads from the first read() to the last.
+    pub flash_reads: u64,
+    /// Array reads of open(), which on JFFS2 reads every node header of the file.
+    pub flash_reads_open: u64,
+    pub open_ns: u64,
+}
+
+/// A published value beside ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    pub id: String,
+    /// "paper 000, §4.1.2, figure 3-b"
+    pub source: String,
+    pub statement: String,
+    pub published_min: f64,
+    pub published_max: f64,
+    pub unit: String,
+    /// `None` where the study did not measure it; `note` says why.
+    pub ours: Option<f64>,
+    pub within: Option<bool>,
+    pub note: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub filesystem: String,
+    pub kernel: String,
+    /// One plain sentence that begins with what is on today.
+    pub sentence: String,
+    /// The command for it, or why none is needed.
+    pub command: String,
+    pub today_kib: u64,
+    pub best_kib: u64,
+    /// Time that could be saved against today, by number of requests, sequential. Negative: a loss.
+    pub gain_percent: Vec<GainPoint>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GainPoint {
+    pub pattern: String,
+    pub count: u64,
+    pub request_bytes: u64,
+    /// Time saved by read-ahead 0 against the largest setting, percent of the latter.
+    pub off_saves_time_percent: f64,
+    /// Flash reads saved, percent.
+    pub off_saves_reads_percent: f64,
+}
