@@ -142,6 +142,12 @@ pub struct Comparison {
     /// "paper 000, §4.1.2, figure 3-b"
     pub source: String,
     pub statement: String,
+    /// What is compared: `time_saved_percent`, `reads_saved_percent`, `latency_spread_percent`.
+    pub quantity: String,
+    pub filesystem: String,
+    pub pattern: String,
+    /// Numbers of requests that the statement is about, from and to.
+    pub count: [u64; 2],
     pub published_min: f64,
     pub published_max: f64,
     pub unit: String,
@@ -170,6 +176,8 @@ pub struct GainPoint {
     pub pattern: String,
     pub count: u64,
     pub request_bytes: u64,
+    pub interarrival_us: u64,
+    pub seed: u64,
     /// Time saved by read-ahead 0 against the largest setting, percent of the latter.
     pub off_saves_time_percent: f64,
     /// Flash reads saved, percent.

@@ -1,0 +1,312 @@
+//! A study file: the question, the matrix and the published values, as typed and as meant.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use crate::size::Bytes;
+
+/// A study as its file says it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    pub name: String,
+    pub title: String,
+    pub question: String,
+    pub matrix: Matrix,
+    /// Debian packages of the board's architecture to unpack into the boot image.
+    #[serde(default)]
+    pub packages: Vec<String>,
+    #[serde(default)]
+    pub published: Vec<Published>,
+}
+
+/// Every combination is a cell; the first five axes make a group (one fresh boot).
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    pub board: Vec<String>,
+    pub kernel: Vec<String>,
+    pub filesystem: Vec<Filesystem>,
+    pub contents: Vec<String>,
+    pub file_size: Vec<Bytes>,
+    pub request_size: Vec<Bytes>,
+    pub count: Vec<u64>,
+    pub pattern: Vec<Pattern>,
+    pub readahead: Vec<Bytes>,
+    #[serde(default = "zero")]
+    pub interarrival_us: Vec<u64>,
+    #[serde(default = "one")]
+    pub seed: Vec<u64>,
+}
+
+fn zero() -> Vec<u64> {
+    vec![0]
+}
+
+fn one() -> Vec<u64> {
+    vec![1]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Filesystem {
+    Jffs2,
+    Ubifs,
+    /// squashfs on `/dev/mtdblockN`, as many products ship their root file system.
+    SquashfsMtdblock,
+}
+
+impl Filesystem {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Filesystem::Jffs2 => "jffs2",
+            Filesystem::Ubifs => "ubifs",
+            Filesystem::SquashfsMtdblock => "squashfs-mtdblock",
+        }
+    }
+}
+
+impl std::str::FromStr for Filesystem {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Filesystem::Jffs2, Filesystem::Ubifs, Filesystem::SquashfsMtdblock]
+            .into_iter()
+            .find(|f| f.as_str() == text)
+            .ok_or_else(|| format!("unknown file system '{text}': jffs2, ubifs or squashfs-mtdblock"))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    Sequential,
+    Random,
+}
+
+impl Pattern {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Pattern::Sequential => "sequential",
+            Pattern::Random => "random",
+        }
+    }
+}
+
+/// What was published, and which of our cells it is held against.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    pub id: String,
+    /// Paper and section.
+    pub source: String,
+    pub statement: String,
+    pub quantity: Quantity,
+    pub filesystem: Filesystem,
+    pub pattern: Pattern,
+    /// Requests, from and to, both included.
+    pub count: [u64; 2],
+    pub request_size: Option<Bytes>,
+    pub readahead: Option<Bytes>,
+    pub fold: Fold,
+    pub min: f64,
+    pub max: f64,
+    pub unit: String,
+    /// Why ours may differ, and what was read into the text.
+    pub note: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Time that read-ahead 0 saves against the largest setting, percent of the latter.
+    TimeSavedPercent,
+    /// Flash reads that read-ahead 0 saves against the largest setting, percent of the latter.
+    ReadsSavedPercent,
+    /// (largest − smallest) / smallest mean read() latency over all inter-arrival times, percent.
+    LatencySpreadPercent,
+}
+
+impl Quantity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Quantity::TimeSavedPercent => "time_saved_percent",
+            Quantity::ReadsSavedPercent => "reads_saved_percent",
+            Quantity::LatencySpreadPercent => "latency_spread_percent",
+        }
+    }
+}
+
+/// How several cells make one figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fold {
+    Min,
+    Max,
+    Mean,
+}
+
+/// A study that was read and checked, with the hash of its text.
+#[derive(Clone, Debug)]
+pub struct Study {
+    pub definition: Definition,
+    pub sha256: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DefinitionError {
+    #[error("study {path}: {source}; check the path, or name one of studies/*.toml")]
+    Read { path: PathBuf, source: std::io::Error },
+    /// The message of the TOML reader already names line and column.
+    #[error("study {name}: line {line}, column {column}: {message}")]
+    Syntax { name: String, line: usize, column: usize, message: String },
+    #[error("study {name}: {message}")]
+    Meaning { name: String, message: String },
+}
+
+impl Study {
+    pub fn read(path: &Path) -> Result<Study, DefinitionError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| DefinitionError::Read { path: path.to_owned(), source })?;
+        Study::parse(&path.display().to_string(), &text)
+    }
+
+    /// `name` is what errors call the text by.
+    pub fn parse(name: &str, text: &str) -> Result<Study, DefinitionError> {
+        let definition: Definition = toml::from_str(text).map_err(|error| {
+            let (line, column) = position(text, error.span().map_or(0, |span| span.start));
+            DefinitionError::Syntax { name: name.to_owned(), line, column, message: error.message().to_owned() }
+        })?;
+        check(&definition).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
+        Ok(Study { definition, sha256: hex(&Sha256::digest(text.as_bytes())) })
+    }
+}
+
+/// Line and column (in characters) of a byte offset, both from 1.
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let mut end = offset.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let before = &text[..end];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+    (line, column)
+}
+
+fn check(definition: &Definition) -> Result<(), String> {
+    let matrix = &definition.matrix;
+    let axes = [
+        ("board", matrix.board.len()),
+        ("kernel", matrix.kernel.len()),
+        ("filesystem", matrix.filesystem.len()),
+        ("contents", matrix.contents.len()),
+        ("file_size", matrix.file_size.len()),
+        ("request_size", matrix.request_size.len()),
+        ("count", matrix.count.len()),
+        ("pattern", matrix.pattern.len()),
+        ("readahead", matrix.readahead.len()),
+        ("interarrival_us", matrix.interarrival_us.len()),
+        ("seed", matrix.seed.len()),
+    ];
+    if let Some((axis, _)) = axes.iter().find(|(_, values)| *values == 0) {
+        return Err(format!("matrix.{axis} is empty: name at least one value"));
+    }
+    let cells = axes.iter().try_fold(1usize, |product, (_, values)| product.checked_mul(*values));
+    if cells.is_none_or(|cells| cells > MOST_CELLS) {
+        return Err(format!("the matrix has more than {MOST_CELLS} cells: split the study"));
+    }
+    for contents in &matrix.contents {
+        if !["compressible", "printable", "random", "zero"].contains(&contents.as_str()) {
+            return Err(format!("unknown contents '{contents}': compressible, printable, random or zero"));
+        }
+    }
+    for (what, sizes) in [("file_size", &matrix.file_size), ("request_size", &matrix.request_size)] {
+        if sizes.iter().any(|size| size.0 == 0) {
+            return Err(format!("matrix.{what} is 0"));
+        }
+    }
+    if let Some(bad) = matrix.readahead.iter().find(|bytes| bytes.0 % 1024 != 0) {
+        return Err(format!("readahead {} bytes is not a whole number of KiB, as the kernel's knob is", bad.0));
+    }
+    for &file in &matrix.file_size {
+        for &request in &matrix.request_size {
+            for &count in &matrix.count {
+                let asked = match matrix.pattern.contains(&Pattern::Sequential) {
+                    true => request.0.checked_mul(count),
+                    false => Some(request.0),
+                };
+                if asked.is_none_or(|asked| asked > file.0) {
+                    return Err(format!(
+                        "{count} sequential requests of {} bytes ask for more than the file's {} bytes: \
+                         fewer requests, or a larger file_size",
+                        request.0, file.0
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Enough for any matrix a person waits for; a typing error must not fill memory.
+const MOST_CELLS: usize = 100_000;
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+name = "t"
+title = "t"
+question = "q?"
+[matrix]
+board = ["armv7"]
+kernel = ["6.1"]
+filesystem = ["jffs2"]
+contents = ["random"]
+file_size = ["64K"]
+request_size = ["4K"]
+count = [8]
+pattern = ["sequential"]
+readahead = ["0", "128K"]
+"#;
+
+    #[test]
+    fn reads_a_small_study() {
+        let study = Study::parse("t.toml", SMALL).unwrap();
+        assert_eq!(study.definition.matrix.file_size[0].0, 65536);
+        assert_eq!(study.definition.matrix.seed, [1]);
+        assert_eq!(study.sha256.len(), 64);
+    }
+
+    #[test]
+    fn a_slip_is_named_with_line_and_column() {
+        let text = SMALL.replace("count = [8]", "count = [8");
+        let error = Study::parse("t.toml", &text).unwrap_err().to_string();
+        assert!(error.starts_with("study t.toml: line 1"), "{error}");
+        let text = SMALL.replace("count = [8]", "cuont = [8]");
+        let error = Study::parse("t.toml", &text).unwrap_err().to_string();
+        assert!(error.contains("line 12, column 1") && error.contains("cuont"), "{error}");
+    }
+
+    #[test]
+    fn reads_past_the_end_of_the_file_are_refused() {
+        let text = SMALL.replace("count = [8]", "count = [17]");
+        let error = Study::parse("t.toml", &text).unwrap_err().to_string();
+        assert!(error.contains("17 sequential requests"), "{error}");
+    }
+
+    #[test]
+    fn a_matrix_that_is_too_large_is_refused_before_it_is_built() {
+        let many = (0..400).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        let text = format!("{SMALL}seed = [{many}]\ninterarrival_us = [{many}]\n");
+        let error = Study::parse("t.toml", &text).unwrap_err().to_string();
+        assert!(error.contains("more than 100000 cells"), "{error}");
+    }
+}

@@ -1,0 +1,266 @@
+//! From cells to answers: what read-ahead saves or costs, the published values beside ours, and the verdict.
+
+use crate::definition::{Fold, Published, Quantity};
+use crate::result::{Cell, Comparison, GainPoint, Group, Verdict};
+
+/// Below this, percent of a run's time, a difference is not worth a change of setting.
+const WORTH_PERCENT: f64 = 3.0;
+
+/// Pairs of cells that differ in read-ahead alone: the smallest setting and the largest.
+struct Pair<'a> {
+    off: &'a Cell,
+    on: &'a Cell,
+}
+
+impl Pair<'_> {
+    fn time_saved_percent(&self) -> f64 {
+        saved_percent(self.off.total_ns, self.on.total_ns)
+    }
+
+    fn reads_saved_percent(&self) -> f64 {
+        saved_percent(self.off.flash_reads, self.on.flash_reads)
+    }
+}
+
+/// How much less `off` is than `on`, percent of `on`; 0 where both are 0.
+fn saved_percent(off: u64, on: u64) -> f64 {
+    if on == 0 {
+        return 0.0;
+    }
+    // A difference of counts below 2^53 loses nothing in f64.
+    (on as f64 - off as f64) / on as f64 * 100.0
+}
+
+fn same_but_readahead(a: &Cell, b: &Cell) -> bool {
+    a.count == b.count
+        && a.request_bytes == b.request_bytes
+        && a.pattern == b.pattern
+        && a.interarrival_us == b.interarrival_us
+        && a.seed == b.seed
+}
+
+fn pairs(group: &Group) -> Vec<Pair<'_>> {
+    let Some(most) = group.cells.iter().map(|cell| cell.readahead_kib).max() else { return Vec::new() };
+    let least = group.cells.iter().map(|cell| cell.readahead_kib).min().unwrap_or(most);
+    if least == most {
+        return Vec::new();
+    }
+    group
+        .cells
+        .iter()
+        .filter(|cell| cell.readahead_kib == least)
+        .filter_map(|off| {
+            let on = group.cells.iter().find(|on| on.readahead_kib == most && same_but_readahead(off, on))?;
+            Some(Pair { off, on })
+        })
+        .collect()
+}
+
+/// What read-ahead off saves against the largest setting, for every setting of the rest.
+pub fn gains(group: &Group) -> Vec<GainPoint> {
+    pairs(group)
+        .iter()
+        .map(|pair| GainPoint {
+            pattern: pair.off.pattern.clone(),
+            count: pair.off.count,
+            request_bytes: pair.off.request_bytes,
+            interarrival_us: pair.off.interarrival_us,
+            seed: pair.off.seed,
+            off_saves_time_percent: round(pair.time_saved_percent()),
+            off_saves_reads_percent: round(pair.reads_saved_percent()),
+        })
+        .collect()
+}
+
+/// Two decimals are more than any statement here needs, and keep the JSON readable.
+fn round(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+/// One published value beside ours. A study that did not measure it says so.
+pub fn compare(published: &Published, groups: &[Group]) -> Comparison {
+    let values: Vec<f64> = groups
+        .iter()
+        .filter(|group| group.filesystem == published.filesystem.as_str())
+        .flat_map(|group| quantities(published, group))
+        .collect();
+    let ours = match (values.is_empty(), published.fold) {
+        (true, _) => None,
+        (_, Fold::Min) => values.iter().copied().reduce(f64::min),
+        (_, Fold::Max) => values.iter().copied().reduce(f64::max),
+        (_, Fold::Mean) => Some(values.iter().sum::<f64>() / values.len() as f64),
+    }
+    .map(round);
+    Comparison {
+        id: published.id.clone(),
+        source: published.source.clone(),
+        statement: published.statement.clone(),
+        quantity: published.quantity.as_str().to_owned(),
+        filesystem: published.filesystem.as_str().to_owned(),
+        pattern: published.pattern.as_str().to_owned(),
+        count: published.count,
+        published_min: published.min,
+        published_max: published.max,
+        unit: published.unit.clone(),
+        ours,
+        within: ours.map(|ours| (published.min..=published.max).contains(&ours)),
+        note: match ours {
+            Some(_) => published.note.clone(),
+            None => "not measured: no cell of this study has these settings".to_owned(),
+        },
+    }
+}
+
+fn quantities(published: &Published, group: &Group) -> Vec<f64> {
+    let wanted = |cell: &Cell| {
+        cell.pattern == published.pattern.as_str()
+            && (published.count[0]..=published.count[1]).contains(&cell.count)
+            && published.request_size.is_none_or(|size| size.0 == cell.request_bytes)
+    };
+    match published.quantity {
+        Quantity::TimeSavedPercent => {
+            pairs(group).iter().filter(|pair| wanted(pair.off)).map(Pair::time_saved_percent).collect()
+        }
+        Quantity::ReadsSavedPercent => {
+            pairs(group).iter().filter(|pair| wanted(pair.off)).map(Pair::reads_saved_percent).collect()
+        }
+        Quantity::LatencySpreadPercent => {
+            let means: Vec<u64> = group
+                .cells
+                .iter()
+                .filter(|cell| wanted(cell))
+                .filter(|cell| published.readahead.is_none_or(|size| size.kib() == cell.readahead_kib))
+                .map(|cell| cell.latency.mean)
+                .collect();
+            match (means.iter().min(), means.iter().max()) {
+                (Some(&least), Some(&most)) if least > 0 => vec![(most - least) as f64 / least as f64 * 100.0],
+                _ => Vec::new(),
+            }
+        }
+    }
+}
+
+/// The plain sentence: what is on today, its cost, what could be gained, and the command for it.
+pub fn verdict(group: &Group) -> Verdict {
+    let pairs = pairs(group);
+    let today = group.default.kib;
+    let (off_kib, on_kib) = match pairs.first() {
+        Some(pair) => (pair.off.readahead_kib, pair.on.readahead_kib),
+        None => (today, today),
+    };
+    let gains = gains(group);
+    // Against the setting that the matrix measured and that is nearest to what is on today.
+    let today_is_on = today.abs_diff(on_kib) < today.abs_diff(off_kib);
+    let best_off = gains.iter().max_by(|a, b| a.off_saves_time_percent.total_cmp(&b.off_saves_time_percent));
+    let best_on = gains.iter().min_by(|a, b| a.off_saves_time_percent.total_cmp(&b.off_saves_time_percent));
+    let (Some(best_off), Some(best_on)) = (best_off, best_on) else {
+        return Verdict {
+            filesystem: group.filesystem.clone(),
+            kernel: group.inputs.kernel_release.clone(),
+            sentence: format!(
+                "Today read-ahead is {} for {} ({}); this study measured one setting only, so there is nothing to compare.",
+                on_or_off(today),
+                group.filesystem,
+                group.default.knob
+            ),
+            command: "none".to_owned(),
+            today_kib: today,
+            best_kib: today,
+            gain_percent: gains,
+        };
+    };
+    let off_gains = best_off.off_saves_time_percent > WORTH_PERCENT;
+    let on_gains = best_on.off_saves_time_percent < -WORTH_PERCENT;
+    let best_kib = match (off_gains, on_gains) {
+        (true, false) => off_kib,
+        (false, true) => on_kib,
+        // It depends on the reader, or it does not matter: leave what is on.
+        _ => today,
+    };
+    let cost = cost_today(&pairs, today_is_on);
+    let head = format!("Today read-ahead is {} for {} ({})", on_or_off(today), group.filesystem, group.default.knob);
+    let off_text = format!(
+        "up to {:.0} % of the time of {} {} reads",
+        best_off.off_saves_time_percent, best_off.count, best_off.pattern
+    );
+    // Switching on saves time measured against off: (off − on) / off.
+    let on_saves = {
+        let saved = best_on.off_saves_time_percent / 100.0;
+        -saved / (1.0 - saved) * 100.0
+    };
+    let on_text = format!("up to {on_saves:.0} % of the time of {} {} reads", best_on.count, best_on.pattern);
+    let (sentence, command) = match (off_gains, on_gains, today_is_on) {
+        (true, false, false) => (
+            format!(
+                "{head}, and {cost}; that is right: against {on_kib} KiB it saves {off_text}, and nothing measured here would gain from switching it on."
+            ),
+            format!("none needed; keep it: echo {off_kib} > {}", group.default.knob),
+        ),
+        (true, false, true) => (
+            format!(
+                "{head}, and {cost}; switching it off would save {off_text} and cost nothing measured here more than {WORTH_PERCENT:.0} %."
+            ),
+            format!("echo {off_kib} > {}", group.default.knob),
+        ),
+        (false, true, false) => (
+            format!(
+                "{head}, and {cost}; switching on {on_kib} KiB would save {on_text} and cost nothing measured here more than {WORTH_PERCENT:.0} %."
+            ),
+            format!("echo {on_kib} > {}", group.default.knob),
+        ),
+        (false, true, true) => (
+            format!("{head}, and {cost}; that is right: against off it saves {on_text}."),
+            format!("none needed; keep it: echo {on_kib} > {}", group.default.knob),
+        ),
+        (true, true, _) => (
+            format!(
+                "{head}, and {cost}; it depends on the reader: off saves {off_text}, {on_kib} KiB saves {on_text}: leave the knob and tell the kernel per file with posix_fadvise(POSIX_FADV_RANDOM) where reads are few."
+            ),
+            format!(
+                "per file: posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); for all: echo {off_kib} > {}",
+                group.default.knob
+            ),
+        ),
+        (false, false, _) => (
+            format!(
+                "{head}, and {cost}; no setting measured here changes the time by more than {WORTH_PERCENT:.0} %, so nothing is worth changing."
+            ),
+            "none needed".to_owned(),
+        ),
+    };
+    Verdict {
+        filesystem: group.filesystem.clone(),
+        kernel: group.inputs.kernel_release.clone(),
+        sentence,
+        command,
+        today_kib: today,
+        best_kib,
+        gain_percent: gains,
+    }
+}
+
+/// What the setting of today costs: the fewest sequential requests of the matrix (or the first pair there is).
+fn cost_today(pairs: &[Pair<'_>], today_is_on: bool) -> String {
+    let pair = pairs
+        .iter()
+        .filter(|pair| pair.off.pattern == "sequential")
+        .min_by_key(|pair| pair.off.count)
+        .or(pairs.first())
+        .expect("a verdict with gains has pairs");
+    let cell = if today_is_on { pair.on } else { pair.off };
+    format!(
+        "{} {} reads of {} cost {:.2} ms and {} flash reads",
+        cell.count,
+        cell.pattern,
+        crate::size::Bytes(cell.request_bytes),
+        cell.total_ns as f64 / 1e6,
+        cell.flash_reads
+    )
+}
+
+fn on_or_off(kib: u64) -> String {
+    match kib {
+        0 => "off".to_owned(),
+        kib => format!("on at {kib} KiB"),
+    }
+}
