@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent's commands. Each gets its own argv (argv[0] is the command's name)
+ * and returns the exit code: 0 done, 1 failure, 2 usage.
+ */
+#ifndef FLASHSCOPE_CMDS_H
+#define FLASHSCOPE_CMDS_H
+
+#define FS_AGENT_VERSION "0.1.0"
+
+int cmd_probe(int argc, char **argv);
+/*
+ * record --ready-fd N: one byte is written to N, and N is closed, when all
+ * probes are armed and warm and tracing is on (with --paused: armed). End of
+ * file without a byte means that it failed; the reason is on stderr.
+ */
+int cmd_record(int argc, char **argv);
+int cmd_ctl(int argc, char **argv);
+int cmd_sweep(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_init(int argc, char **argv);
+
+#endif

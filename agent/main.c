@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/* flashscope-agent: finds the command and runs it. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmds.h"
+#include "protocol.h"
+#include "util.h"
+
+/* Weak so that a build without these files still links. */
+int cmd_bench(int argc, char **argv) __attribute__((weak));
+int cmd_init(int argc, char **argv) __attribute__((weak));
+
+static const struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *summary;
+} commands[] = {
+	{ "probe", cmd_probe, "what this machine can record, as JSON" },
+	{ "record", cmd_record, "record events; the stream goes to stdout or to -o FILE" },
+	{ "ctl", cmd_ctl, "start, stop, pause, resume or show a running recorder" },
+	{ "sweep", cmd_sweep, "undo what killed runs left" },
+	{ "bench", cmd_bench, "timed reads of a file or of a raw device, as JSON" },
+	{ "init", cmd_init, "PID 1 of a virtual board" },
+};
+
+static int help(FILE *out)
+{
+	fprintf(out, "usage: flashscope-agent COMMAND [OPTIONS]\n");
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (commands[i].run)
+			fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
+	fprintf(out, "  %-8s %s\n", "version", "version of agent and stream");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	signal(SIGPIPE, SIG_IGN);
+	/* The boot image starts this program as its PID 1. */
+	if (argc == 1 && getpid() == 1 && cmd_init)
+		return cmd_init(1, (char *[]){ "init", NULL });
+	if (argc < 2) {
+		help(stderr);
+		return FS_EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+		return help(stdout);
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
+		printf("flashscope-agent %s, stream version %d\n", FS_AGENT_VERSION,
+		       FS_PROTOCOL_VERSION);
+		return 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (commands[i].run && !strcmp(argv[1], commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	return fs_usage("%s: no such command; flashscope-agent --help lists them", argv[1]);
+}

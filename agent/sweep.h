@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a run leaves, and how the next one finds it. Everything that an agent
+ * creates outside its own memory is called <something>_<pid>_<starttime>.
+ */
+#ifndef FLASHSCOPE_SWEEP_H
+#define FLASHSCOPE_SWEEP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct fs_swept {
+	unsigned int instances;
+	unsigned int probes;
+	unsigned int knobs;
+	unsigned int files;
+	unsigned int failed; /* found, dead, and could not be undone */
+};
+
+/* Undoes what dead owners left. Never fails: what it cannot undo is counted and warned of. */
+void fs_sweep(struct fs_swept *swept);
+
+/* True where name ends in _<pid>_<starttime>[.suffix]; which then are stored. */
+bool fs_owner_of(const char *name, pid_t *pid, uint64_t *starttime);
+bool fs_owner_alive(pid_t pid, uint64_t starttime);
+
+/* "<prefix>_<pid>_<starttime>" of this process. */
+const char *fs_own_name(char *out, size_t size, const char *prefix);
+
+/* Folder of notes (/run/flashscope, else one under /tmp), created; NULL with errno where there is none. */
+const char *fs_run_dir(void);
+
+/*
+ * Writes a knob (a file under /sys or /proc) after noting its old value in
+ * /run/flashscope/knobs_<pid>_<starttime>. 0, or -1 with errno.
+ */
+int fs_knob_set(const char *path, const char *value);
+/* Notes a temporary file that the next run may unlink should this one be killed. */
+int fs_temp_note(const char *path);
+/* Puts back all that this process noted (last change first) and removes the note. */
+int fs_knobs_restore(void);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tracefs: where it is, instances, kprobe events, ring statistics. */
+#ifndef FLASHSCOPE_TRACEFS_H
+#define FLASHSCOPE_TRACEFS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util.h"
+
+struct fs_tracefs {
+	char path[128]; /* empty: none that can be used */
+	char error[200]; /* why; empty where path is set */
+	bool instances;
+	bool kprobe_events;
+};
+
+/*
+ * Looks for a mounted tracefs (/proc/self/mounts, then the usual two places).
+ * mount: also mounts it, at /sys/kernel/tracing; only PID 1 of a board asks so.
+ */
+bool fs_tracefs_find(struct fs_tracefs *tracefs, bool mount);
+
+/* path of a file below tracefs */
+const char *fs_tracefs_path(const struct fs_tracefs *tracefs, char *out, size_t size,
+			    const char *format, ...) __attribute__((format(printf, 4, 5)));
+int fs_tracefs_write(const struct fs_tracefs *tracefs, const char *text, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+char *fs_tracefs_read(const struct fs_tracefs *tracefs, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Adds one definition ("p:group/name symbol …"), or removes one ("-:group/name"). */
+int fs_kprobe(const struct fs_tracefs *tracefs, const char *definition);
+/* Removes every event of a group. Number removed; *failed counts what stays. */
+unsigned int fs_kprobe_remove_group(const struct fs_tracefs *tracefs, const char *group,
+				    unsigned int *failed);
+
+/* Layout of a sub-buffer, from events/header_page. */
+struct fs_page_layout {
+	uint8_t long_size;   /* of the kernel */
+	uint32_t data_offset;
+	uint32_t size; /* of a sub-buffer, header included */
+};
+bool fs_parse_header_page(const char *text, struct fs_page_layout *layout);
+
+/*
+ * Bytes of a sub-buffer that hold something: header, committed events and,
+ * where the kernel stored one behind them, the count of missed events.
+ * 0 where it is empty, (size_t)-1 where it is not a sub-buffer.
+ */
+size_t fs_subbuf_used(const unsigned char *subbuf, size_t size, const struct fs_page_layout *layout);
+
+/* per_cpu/cpuN/stats; a value that the kernel does not give stays false. */
+struct fs_cpu_stats {
+	uint64_t entries, overrun, commit_overrun, bytes, dropped, read;
+	bool has_entries, has_overrun, has_commit_overrun, has_bytes, has_dropped, has_read;
+};
+void fs_parse_cpu_stats(const char *text, struct fs_cpu_stats *stats);
+
+/* Sums of kprobe_profile for group/event; false where it is not listed. */
+bool fs_parse_kprobe_profile(const char *text, const char *group_event_name, uint64_t *hits,
+			     uint64_t *misses);
+
+#endif
