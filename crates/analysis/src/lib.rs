@@ -1,6 +1,11 @@
 //! Answers: pure folds over events.
 
 pub mod flash;
+mod flash_report;
+#[cfg(test)]
+mod testing;
+
+pub use flash_report::*;
 
 use flashscope_trace::Event;
 

@@ -1,0 +1,152 @@
+//! How long: distributions of times.
+
+use serde::{Deserialize, Serialize};
+
+/// Distribution of the times of a set of calls, nanoseconds; percentiles by nearest rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyNs {
+    pub n: u64,
+    pub min: u64,
+    pub mean: u64,
+    pub p50: u64,
+    pub p90: u64,
+    pub p99: u64,
+    pub max: u64,
+}
+
+impl LatencyNs {
+    /// Exact figures of times in any order; all zero where there are none. The mean is rounded down.
+    pub fn from_unsorted(mut times_ns: Vec<u64>) -> Self {
+        times_ns.sort_unstable();
+        let (Some(&min), Some(&max)) = (times_ns.first(), times_ns.last()) else {
+            return Self::default();
+        };
+        let n = times_ns.len() as u64;
+        let sum: u128 = times_ns.iter().map(|&t| u128::from(t)).sum();
+        let rank = |percent| times_ns[(nearest_rank(n, percent) - 1) as usize];
+        Self { n, min, mean: (sum / u128::from(n)) as u64, p50: rank(50), p90: rank(90), p99: rank(99), max }
+    }
+}
+
+/// The 1-based rank ⌈percent/100 · n⌉ of the nearest-rank method; n ≥ 1.
+fn nearest_rank(n: u64, percent: u64) -> u64 {
+    (u128::from(n) * u128::from(percent)).div_ceil(100) as u64
+}
+
+/// Buckets per power of two: a percentile is at most 1/128 (0.8 %) below the true value.
+const SUB_BITS: u32 = 7;
+const SUB: usize = 1 << SUB_BITS;
+
+/// Distribution of any number of times in 60 KiB. Count, minimum, mean and maximum are exact; a percentile is the lower
+/// bound of its bucket, exact below 256 ns and at most 0.8 % too small above.
+#[derive(Clone, Debug)]
+pub struct LatencyHistogram {
+    buckets: Vec<u64>,
+    n: u64,
+    sum: u128,
+    min: u64,
+    max: u64,
+}
+
+impl Default for LatencyHistogram {
+    fn default() -> Self {
+        Self { buckets: vec![0; bucket(u64::MAX) + 1], n: 0, sum: 0, min: u64::MAX, max: 0 }
+    }
+}
+
+fn bucket(value: u64) -> usize {
+    let shift = (u64::BITS - value.leading_zeros()).saturating_sub(SUB_BITS + 1);
+    shift as usize * SUB + (value >> shift) as usize
+}
+
+fn lower_bound(bucket: usize) -> u64 {
+    let shift = (bucket / SUB).saturating_sub(1);
+    ((bucket - shift * SUB) as u64) << shift
+}
+
+impl LatencyHistogram {
+    pub fn add(&mut self, time_ns: u64) {
+        self.buckets[bucket(time_ns)] += 1;
+        self.n += 1;
+        self.sum += u128::from(time_ns);
+        self.min = self.min.min(time_ns);
+        self.max = self.max.max(time_ns);
+    }
+
+    pub fn finish(&self) -> LatencyNs {
+        if self.n == 0 {
+            return LatencyNs::default();
+        }
+        let rank = |percent| {
+            let wanted = nearest_rank(self.n, percent);
+            let mut seen = 0;
+            let at = self.buckets.iter().position(|count| {
+                seen += count;
+                seen >= wanted
+            });
+            lower_bound(at.unwrap_or(0)).clamp(self.min, self.max)
+        };
+        LatencyNs {
+            n: self.n,
+            min: self.min,
+            mean: (self.sum / u128::from(self.n)) as u64,
+            p50: rank(50),
+            p90: rank(90),
+            p99: rank(99),
+            max: self.max,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_rank_by_hand() {
+        // Five values: ranks ⌈2.5⌉ = 3, ⌈4.5⌉ = 5, ⌈4.95⌉ = 5.
+        let five = LatencyNs::from_unsorted(vec![50, 15, 40, 20, 35]);
+        assert_eq!(five, LatencyNs { n: 5, min: 15, mean: 32, p50: 35, p90: 50, p99: 50, max: 50 });
+        // 1…200: ranks 100, 180, 198.
+        let many = LatencyNs::from_unsorted((1..=200).rev().collect());
+        assert_eq!((many.p50, many.p90, many.p99), (100, 180, 198));
+        assert_eq!(many.mean, 100); // 100.5, rounded down
+    }
+
+    #[test]
+    fn one_and_none() {
+        let one = LatencyNs::from_unsorted(vec![7]);
+        assert_eq!((one.n, one.min, one.p50, one.p99, one.max), (1, 7, 7, 7, 7));
+        assert_eq!(LatencyNs::from_unsorted(vec![]), LatencyNs::default());
+        assert_eq!(LatencyHistogram::default().finish(), LatencyNs::default());
+    }
+
+    #[test]
+    fn the_mean_of_huge_times_does_not_overflow() {
+        assert_eq!(LatencyNs::from_unsorted(vec![u64::MAX; 3]).mean, u64::MAX);
+    }
+
+    #[test]
+    fn bucket_bounds_are_consecutive_and_tight() {
+        assert_eq!((bucket(0), bucket(255), bucket(256), bucket(257)), (0, 255, 256, 256));
+        for b in 0..bucket(u64::MAX) {
+            let (low, next) = (lower_bound(b), lower_bound(b + 1));
+            assert_eq!(bucket(low), b);
+            assert_eq!(bucket(next - 1), b);
+            assert!(u128::from(next - low) * SUB as u128 <= u128::from(low).max(SUB as u128));
+        }
+        assert_eq!(bucket(u64::MAX), bucket(lower_bound(bucket(u64::MAX))));
+    }
+
+    #[test]
+    fn the_histogram_agrees_with_the_exact_figures() {
+        let times: Vec<u64> = (0..5000u64).map(|i| 100_000 + i * i % 70_001).collect();
+        let mut histogram = LatencyHistogram::default();
+        times.iter().for_each(|&t| histogram.add(t));
+        let (found, exact) = (histogram.finish(), LatencyNs::from_unsorted(times));
+        assert_eq!((found.n, found.min, found.mean, found.max), (exact.n, exact.min, exact.mean, exact.max));
+        for (f, e) in [(found.p50, exact.p50), (found.p90, exact.p90), (found.p99, exact.p99)] {
+            assert!(f <= e && e - f <= e / 128, "{f} for {e}");
+        }
+    }
+}

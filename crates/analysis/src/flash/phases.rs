@@ -1,0 +1,163 @@
+//! How many operations in each phase that the recording itself names.
+
+use super::OpCounts;
+use crate::Analysis;
+use flashscope_trace::{Event, EventKind};
+use serde::{Deserialize, Serialize};
+
+/// More phases than this are counted, not kept.
+pub const MAX_PHASES: usize = 10_000;
+/// A phase opened inside this many open ones is counted, not kept.
+const MAX_OPEN: usize = 64;
+
+/// A phase and all flash commands between its begin and its end, those of phases inside it included.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseOps {
+    pub name: String,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// False where the recording stopped inside the phase: `end_ns` is then the time of its last event.
+    pub ended: bool,
+    pub counts: OpCounts,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhasesFound {
+    /// In order of their begin.
+    pub phases: Vec<PhaseOps>,
+    /// Ends without a begin: the recording started inside the phase.
+    pub ends_without_begin: u64,
+    /// Phases beyond the limits on number and nesting.
+    pub not_kept: u64,
+}
+
+/// Counts by phase. Reads events in order of time.
+#[derive(Debug, Default)]
+pub struct Phases {
+    found: PhasesFound,
+    /// Indexes of phases that have begun and not ended.
+    open: Vec<usize>,
+    last_ns: u64,
+}
+
+impl Phases {
+    fn begin(&mut self, time_ns: u64, name: &str) {
+        if self.found.phases.len() >= MAX_PHASES || self.open.len() >= MAX_OPEN {
+            self.found.not_kept += 1;
+            return;
+        }
+        self.open.push(self.found.phases.len());
+        self.found.phases.push(PhaseOps {
+            name: name.to_owned(),
+            begin_ns: time_ns,
+            end_ns: time_ns,
+            ended: false,
+            counts: OpCounts::default(),
+        });
+    }
+
+    /// Ends the innermost open phase of that name.
+    fn end(&mut self, time_ns: u64, name: &str) {
+        let phases = &mut self.found.phases;
+        let Some(at) = self.open.iter().rposition(|&i| phases[i].name == name) else {
+            self.found.ends_without_begin += 1;
+            return;
+        };
+        let phase = &mut phases[self.open.remove(at)];
+        phase.end_ns = time_ns;
+        phase.ended = true;
+    }
+}
+
+impl Analysis for Phases {
+    type Output = PhasesFound;
+
+    fn event(&mut self, event: &Event) {
+        self.last_ns = self.last_ns.max(event.time.0);
+        match &event.kind {
+            EventKind::PhaseBegin { name } => self.begin(event.time.0, name),
+            EventKind::PhaseEnd { name } => self.end(event.time.0, name),
+            EventKind::Flash(access) => {
+                for &i in &self.open {
+                    self.found.phases[i].counts.add(access.op);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(mut self) -> PhasesFound {
+        for &i in &self.open {
+            self.found.phases[i].end_ns = self.last_ns;
+        }
+        self.found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{access, begin, end, flash};
+    use flashscope_trace::FlashOp::{Erase, Read};
+
+    fn fold(events: &[Event]) -> PhasesFound {
+        let mut fold = Phases::default();
+        events.iter().for_each(|e| fold.event(e));
+        fold.finish()
+    }
+
+    #[test]
+    fn nested_phases_count_what_is_inside() {
+        let found = fold(&[
+            flash(1, 1, access(Read, 0)),
+            begin(2, "cells"),
+            flash(3, 1, access(Read, 1)),
+            begin(4, "cell 1"),
+            flash(5, 1, access(Read, 2)),
+            flash(6, 1, access(Erase, 64)),
+            end(7, "cell 1"),
+            end(9, "cells"),
+            flash(10, 1, access(Read, 3)),
+        ]);
+        let counts = |reads, erases| OpCounts { reads, programs: 0, erases };
+        let [outer, inner] = &found.phases[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!((outer.begin_ns, outer.end_ns, outer.ended), (2, 9, true));
+        assert_eq!(outer.counts, counts(2, 1));
+        assert_eq!((inner.begin_ns, inner.end_ns, inner.ended), (4, 7, true));
+        assert_eq!(inner.counts, counts(1, 1));
+    }
+
+    #[test]
+    fn one_name_twice_is_two_phases() {
+        let found = fold(&[
+            begin(1, "mount"),
+            end(2, "mount"),
+            begin(3, "mount"),
+            flash(4, 1, access(Read, 0)),
+            end(5, "mount"),
+        ]);
+        let reads: Vec<u64> = found.phases.iter().map(|p| p.counts.reads).collect();
+        assert_eq!(reads, [0, 1]);
+    }
+
+    #[test]
+    fn a_cut_recording_keeps_its_open_phase() {
+        let found = fold(&[end(1, "before"), begin(2, "mount"), flash(8, 1, access(Read, 0))]);
+        assert_eq!(found.ends_without_begin, 1);
+        assert!(!found.phases[0].ended);
+        assert_eq!(found.phases[0].end_ns, 8);
+    }
+
+    #[test]
+    fn endless_begins_stay_bounded() {
+        let mut fold = Phases::default();
+        for i in 0..1000 {
+            fold.event(&begin(i, "again"));
+        }
+        let found = fold.finish();
+        assert_eq!(found.phases.len(), MAX_OPEN);
+        assert_eq!(found.not_kept, 1000 - MAX_OPEN as u64);
+    }
+}

@@ -1,0 +1,215 @@
+//! Everything about the flash operations of one trace: plain data, and the pass that finds it.
+
+use crate::Analysis;
+use crate::flash::{
+    BlockMap, Blocks, ByTask, Counts, Geometry, LabelledCounts, LatencyHistogram, LatencyNs, Phases, PhasesFound,
+    TaskOps, Timeline, TimelineFold,
+};
+use flashscope_trace::{Event, EventKind, FlashOp, TimeNs};
+use serde::{Deserialize, Serialize};
+
+/// Version of [`FlashReport`]'s shape; raised when a field changes its meaning.
+pub const FLASH_REPORT_SCHEMA: u32 = 1;
+
+/// A report on one trace. Free of host time and host paths.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlashReport {
+    pub schema: u32,
+    /// What the reader calls the trace: its file name, without folders.
+    pub title: String,
+    pub system: SystemFacts,
+    pub chips: Vec<ChipShape>,
+    pub probes: Vec<ProbeFacts>,
+    /// All losses are listed, zero ones too.
+    pub losses: Vec<LossCount>,
+    #[serde(flatten)]
+    pub findings: FlashFindings,
+}
+
+/// Where the trace comes from, as its recording says; empty where it does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemFacts {
+    pub kernel_release: String,
+    pub machine: String,
+    pub cpus: u32,
+    pub agent_version: String,
+    /// The trace clock: "mono".
+    pub clock: String,
+    /// "jffs2 on mtd0 at /mnt"
+    pub mounts: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChipShape {
+    pub chip: u16,
+    pub name: String,
+    pub page_bytes: u32,
+    pub pages_per_block: u32,
+    /// 0 where it is not known.
+    pub blocks: u32,
+}
+
+impl ChipShape {
+    pub fn geometry(&self) -> Geometry {
+        Geometry { page_bytes: self.page_bytes, pages_per_block: self.pages_per_block }
+    }
+}
+
+/// A probe of the recording, and what it cannot see.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeFacts {
+    pub event: String,
+    pub operation: String,
+    pub symbol: String,
+    pub level: String,
+    pub loses: String,
+}
+
+/// A named counter of something that was not seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossCount {
+    pub name: String,
+    pub count: u64,
+    pub meaning: String,
+}
+
+/// What one pass over the events finds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlashFindings {
+    /// Events of every kind.
+    pub events: u64,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub counts: LabelledCounts,
+    pub by_task: Vec<TaskOps>,
+    pub phases: PhasesFound,
+    pub timeline: Timeline,
+    pub blocks: BlockMap,
+    /// Operations whose durations were recorded.
+    pub durations: Vec<OpDurations>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpDurations {
+    pub op: FlashOp,
+    pub latency_ns: LatencyNs,
+}
+
+/// One pass that feeds every flash analysis. Bounded memory, whatever the trace. Reads events in order of time.
+#[derive(Debug)]
+pub struct FlashAnalysis<L> {
+    events: u64,
+    time: Option<(u64, u64)>,
+    counts: Counts,
+    by_task: ByTask<L>,
+    phases: Phases,
+    timeline: TimelineFold,
+    blocks: Blocks,
+    durations: [LatencyHistogram; 3],
+}
+
+impl<L, N> FlashAnalysis<L>
+where
+    L: FnMut(u32, TimeNs) -> Option<N>,
+    N: AsRef<str>,
+{
+    /// `chips`: number and shape of each. `lookup`: the name of a thread at a time.
+    pub fn new(chips: &[(u16, Geometry)], lookup: L) -> Self {
+        Self {
+            events: 0,
+            time: None,
+            counts: Counts::new(chips),
+            by_task: ByTask::new(lookup),
+            phases: Phases::default(),
+            timeline: TimelineFold::default(),
+            blocks: Blocks::new(chips),
+            durations: Default::default(),
+        }
+    }
+}
+
+impl<L, N> Analysis for FlashAnalysis<L>
+where
+    L: FnMut(u32, TimeNs) -> Option<N>,
+    N: AsRef<str>,
+{
+    type Output = FlashFindings;
+
+    fn event(&mut self, event: &Event) {
+        let now = event.time.0;
+        self.events += 1;
+        let (low, high) = self.time.get_or_insert((now, now));
+        (*low, *high) = (now.min(*low), now.max(*high));
+        if let EventKind::FlashDone { op, duration_ns } = event.kind {
+            self.durations[op as usize].add(duration_ns);
+        }
+        self.counts.event(event);
+        self.by_task.event(event);
+        self.phases.event(event);
+        self.timeline.event(event);
+        self.blocks.event(event);
+    }
+
+    fn finish(self) -> FlashFindings {
+        let (begin_ns, end_ns) = self.time.unwrap_or((0, 0));
+        FlashFindings {
+            events: self.events,
+            begin_ns,
+            end_ns,
+            counts: self.counts.finish(),
+            by_task: self.by_task.finish(),
+            phases: self.phases.finish(),
+            timeline: self.timeline.finish(),
+            blocks: self.blocks.finish(),
+            durations: [FlashOp::Read, FlashOp::Program, FlashOp::Erase]
+                .into_iter()
+                .map(|op| OpDurations { op, latency_ns: self.durations[op as usize].finish() })
+                .filter(|d| d.latency_ns.n > 0)
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{access, begin, end, event, flash};
+
+    #[test]
+    fn one_pass_answers_all() {
+        let shape = Geometry { page_bytes: 2048, pages_per_block: 64 };
+        let mut pass = FlashAnalysis::new(&[(0, shape)], |tid, _| (tid == 7).then_some("cat"));
+        for e in [
+            begin(10, "run"),
+            flash(20, 7, access(FlashOp::Read, 65)),
+            event(25, 7, EventKind::FlashDone { op: FlashOp::Read, duration_ns: 5 }),
+            end(30, "run"),
+            flash(40, 8, access(FlashOp::Erase, 64)),
+        ] {
+            pass.event(&e);
+        }
+        let found = pass.finish();
+        assert_eq!((found.events, found.begin_ns, found.end_ns), (5, 10, 40));
+        assert_eq!(found.counts.total.sum(), 2);
+        assert_eq!(found.by_task[0].task, "cat");
+        assert_eq!(found.by_task[1].task, "tid 8");
+        assert_eq!(found.phases.phases[0].counts.reads, 1);
+        assert_eq!(found.timeline.points.len(), 2);
+        assert_eq!(found.blocks.blocks.len(), 1);
+        assert_eq!(found.blocks.blocks[0].block, 1);
+        assert_eq!(found.durations.len(), 1);
+        assert_eq!(found.durations[0].latency_ns.max, 5);
+
+        let report = FlashReport {
+            schema: FLASH_REPORT_SCHEMA,
+            title: "t".into(),
+            system: SystemFacts::default(),
+            chips: vec![],
+            probes: vec![],
+            losses: vec![],
+            findings: found,
+        };
+        let json = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<FlashReport>(&json).unwrap(), report);
+    }
+}
