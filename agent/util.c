@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static void say(const char *format, va_list args)
+{
+	char line[1024];
+	int length = snprintf(line, sizeof(line), "flashscope-agent: ");
+
+	vsnprintf(line + length, sizeof(line) - (size_t)length, format, args);
+	/* Names of files and devices are not ours: no terminal escapes, one line. */
+	for (char *c = line; *c; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = '?';
+	fprintf(stderr, "%s\n", line);
+}
+
+int fs_fail(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
+	return FS_EXIT_FAILURE;
+}
+
+int fs_usage(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
+	return FS_EXIT_USAGE;
+}
+
+void fs_warn(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
+}
+
+void *fs_realloc(void *old, size_t size)
+{
+	void *p = realloc(old, size ? size : 1);
+
+	if (!p) {
+		fs_fail("memory: %zu bytes are not to be had; free some, or trace less", size);
+		_exit(FS_EXIT_FAILURE);
+	}
+	return p;
+}
+
+void *fs_alloc(size_t size)
+{
+	void *p = fs_realloc(NULL, size);
+
+	memset(p, 0, size);
+	return p;
+}
+
+char *fs_strdup(const char *text)
+{
+	size_t length = strlen(text) + 1;
+
+	return memcpy(fs_alloc(length), text, length);
+}
+
+void fs_buf_append(struct fs_buf *buf, const void *data, size_t length)
+{
+	if (buf->capacity - buf->length < length + 1) {
+		size_t capacity = buf->capacity ? buf->capacity : 256;
+
+		while (capacity - buf->length < length + 1)
+			capacity *= 2;
+		buf->data = fs_realloc(buf->data, capacity);
+		buf->capacity = capacity;
+	}
+	if (length)
+		memcpy(buf->data + buf->length, data, length);
+	buf->length += length;
+	buf->data[buf->length] = '\0';
+}
+
+void fs_buf_puts(struct fs_buf *buf, const char *text)
+{
+	fs_buf_append(buf, text, strlen(text));
+}
+
+void fs_buf_printf(struct fs_buf *buf, const char *format, ...)
+{
+	va_list args, again;
+	char small[256];
+	int length;
+
+	va_start(args, format);
+	va_copy(again, args);
+	length = vsnprintf(small, sizeof(small), format, args);
+	va_end(args);
+	if (length >= 0 && (size_t)length < sizeof(small)) {
+		fs_buf_append(buf, small, (size_t)length);
+	} else if (length >= 0) {
+		char *large = fs_alloc((size_t)length + 1);
+
+		vsnprintf(large, (size_t)length + 1, format, again);
+		fs_buf_append(buf, large, (size_t)length);
+		free(large);
+	}
+	va_end(again);
+}
+
+void fs_buf_free(struct fs_buf *buf)
+{
+	free(buf->data);
+	memset(buf, 0, sizeof(*buf));
+}
+
+const char *fs_path(char *out, size_t size, const char *format, ...)
+{
+	size_t length = 0;
+	va_list args;
+
+#ifdef FS_TEST_ROOT
+	const char *root = getenv("FLASHSCOPE_ROOT");
+
+	if (root)
+		length = (size_t)snprintf(out, size, "%s", root);
+	if (length >= size)
+		length = 0;
+#endif
+	va_start(args, format);
+	vsnprintf(out + length, size - length, format, args);
+	va_end(args);
+	return out;
+}
+
+char *fs_read_text(const char *path, size_t *length)
+{
+	const size_t limit = 16u << 20;
+	struct fs_buf buf = { 0 };
+	char chunk[4096];
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+
+	if (fd < 0)
+		return NULL;
+	for (;;) {
+		ssize_t got = read(fd, chunk, sizeof(chunk));
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0 || buf.length + (size_t)got > limit) {
+			int saved = got < 0 ? errno : EFBIG;
+
+			close(fd);
+			fs_buf_free(&buf);
+			errno = saved;
+			return NULL;
+		}
+		fs_buf_append(&buf, chunk, (size_t)got);
+		if (!got)
+			break;
+	}
+	close(fd);
+	if (length)
+		*length = buf.length;
+	return buf.data;
+}
+
+char *fs_read_value(const char *path)
+{
+	size_t length;
+	char *text = fs_read_text(path, &length);
+
+	if (!text)
+		return NULL;
+	while (length && strchr(" \t\r\n", text[length - 1]))
+		text[--length] = '\0';
+	return text;
+}
+
+bool fs_read_u64(const char *path, uint64_t *value)
+{
+	char *text = fs_read_value(path);
+	char *end;
+	bool good;
+
+	if (!text)
+		return false;
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	good = *text >= '0' && *text <= '9' && end != text && !errno;
+	free(text);
+	return good;
+}
+
+int fs_write_text_flags(const char *path, const char *text, int flags)
+{
+	size_t length = strlen(text);
+	int fd = open(path, flags | O_CLOEXEC | O_NOCTTY, 0600);
+	ssize_t put;
+	int saved;
+
+	if (fd < 0)
+		return -1;
+	do {
+		put = write(fd, text, length);
+	} while (put < 0 && errno == EINTR);
+	saved = errno;
+	if (put >= 0 && (size_t)put < length) {
+		put = -1;
+		saved = ENOSPC;
+	}
+	if (close(fd) && put >= 0) {
+		put = -1;
+		saved = errno;
+	}
+	errno = saved;
+	return put < 0 ? -1 : 0;
+}
+
+int fs_write_text(const char *path, const char *text)
+{
+	return fs_write_text_flags(path, text, O_WRONLY);
+}
+
+int fs_append_text(const char *path, const char *text)
+{
+	return fs_write_text_flags(path, text, O_WRONLY | O_APPEND);
+}
+
+int fs_mkdirs(const char *path, mode_t mode)
+{
+	char part[FS_PATH_MAX];
+
+	if (strlen(path) >= sizeof(part)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	for (size_t i = 0;; i++) {
+		if (i && (path[i] == '/' || !path[i])) {
+			memcpy(part, path, i);
+			part[i] = '\0';
+			if (mkdir(part, mode) && errno != EEXIST && !(path[i] && errno == EROFS))
+				return -1;
+		}
+		if (!path[i])
+			break;
+	}
+	return 0;
+}
+
+bool fs_parse_u64(const char *text, uint64_t max, uint64_t *value)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	return !errno && !*end && *value <= max;
+}
+
+uint64_t fs_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void fs_sleep_ms(unsigned int ms)
+{
+	struct timespec left = { ms / 1000, (long)(ms % 1000) * 1000000 };
+
+	while (nanosleep(&left, &left) && errno == EINTR)
+		;
+}
+
+uint64_t fs_starttime(pid_t pid)
+{
+	char path[FS_PATH_MAX];
+	unsigned long long start = 0;
+	char *text = fs_read_text(fs_path(path, sizeof(path), "/proc/%d/stat", (int)pid), NULL);
+	char *after;
+	char state;
+
+	if (!text)
+		return 0;
+	/* The name, in brackets, may hold anything: the last bracket ends it (proc(5)). */
+	after = strrchr(text, ')');
+	if (!after || sscanf(after + 1,
+			     " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+			     &state, &start) != 2 ||
+	    state == 'Z' || state == 'X')
+		start = 0;
+	free(text);
+	return start;
+}
+
+int fs_cpus_possible(void)
+{
+	char path[FS_PATH_MAX];
+	char *text = fs_read_value(fs_path(path, sizeof(path), "/sys/devices/system/cpu/possible"));
+	long last = -1;
+	char *c = text;
+
+	/* "0-3" or "0,2-5": the largest number counts. */
+	while (c && *c) {
+		char *end;
+		long n = strtol(c, &end, 10);
+
+		if (end == c)
+			break;
+		if (n > last)
+			last = n;
+		c = *end ? end + 1 : end;
+	}
+	free(text);
+	if (last < 0 || last > 65534) {
+		last = sysconf(_SC_NPROCESSORS_CONF) - 1;
+		if (last < 0)
+			last = 0;
+	}
+	return (int)last + 1;
+}
