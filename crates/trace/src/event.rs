@@ -1,9 +1,7 @@
 //! Typed events, with units: what analyses read.
 
 /// Nanoseconds of the trace clock. flashscope records on `CLOCK_MONOTONIC`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct TimeNs(pub u64);
 
@@ -18,9 +16,7 @@ pub struct Event {
 }
 
 /// A kind of flash array operation.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FlashOp {
     Read,

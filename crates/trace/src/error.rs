@@ -1,0 +1,48 @@
+//! What can keep a trace from being read or written.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One line for a person: the thing, what is wrong, the next step.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io { path: PathBuf, action: &'static str, source: io::Error },
+    #[error(
+        "{}: not a trace that flashscope reads (an agent's stream, a trace.dat or a Flashmon log); {hint}",
+        path.display()
+    )]
+    Unrecognised { path: PathBuf, hint: &'static str },
+    #[error("{}: at byte {offset}: expected {expected}, found {found}", path.display())]
+    Malformed { path: PathBuf, offset: u64, expected: String, found: String },
+    #[error(
+        "{}: this stream holds no recording: nothing was recorded, or it was cut before its first frame",
+        path.display()
+    )]
+    NoRecording { path: PathBuf },
+    #[error(
+        "{}: this stream holds {count} recordings; open it as a session and name one",
+        path.display()
+    )]
+    SeveralRecordings { path: PathBuf, count: usize },
+    #[error("{}: there is no recording {index}; this stream holds {count}", path.display())]
+    NoSuchRecording { path: PathBuf, index: usize, count: usize },
+    #[error(
+        "{}: no space left while writing the trace; {} is kept and readable: free space and convert it again",
+        path.display(),
+        source_path.display()
+    )]
+    NoSpace { path: PathBuf, source_path: PathBuf },
+    #[error("{}: {what}", path.display())]
+    Unsupported { path: PathBuf, what: String },
+}
+
+impl Error {
+    pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> Error {
+        Error::Io { path: path.to_path_buf(), action, source }
+    }
+
+    pub(crate) fn malformed(path: &Path, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Error {
+        Error::Malformed { path: path.to_path_buf(), offset, expected: expected.into(), found: found.into() }
+    }
+}

@@ -1,0 +1,197 @@
+//! Everything that a trace can have lost, each with a name and what it means.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+macro_rules! losses {
+    ($( $(#[$doc:meta])* $variant:ident => $name:literal, $severity:ident, $meaning:literal; )*) => {
+        /// A way in which something of a recording can be missing.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Loss { $( $(#[$doc])* $variant, )* }
+
+        impl Loss {
+            pub const ALL: &'static [Loss] = &[ $( Loss::$variant, )* ];
+
+            /// Stable name, as results and files carry it.
+            pub fn name(self) -> &'static str {
+                match self { $( Loss::$variant => $name, )* }
+            }
+
+            /// What a count above zero says, and what to do about it.
+            pub fn meaning(self) -> &'static str {
+                match self { $( Loss::$variant => $meaning, )* }
+            }
+
+            pub fn severity(self) -> Severity {
+                match self { $( Loss::$variant => Severity::$severity, )* }
+            }
+
+            pub fn from_name(name: &str) -> Option<Loss> {
+                match name { $( $name => Some(Loss::$variant), )* _ => None }
+            }
+        }
+    };
+}
+
+/// How far a loss touches the answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Events or times are missing or wrong: counts are too low.
+    Data,
+    /// Something beside the events is missing: names, output, a statistic.
+    Context,
+}
+
+losses! {
+    StreamCut => "stream_cut", Data,
+        "the stream ends inside a frame; what came before was kept";
+    SourcesUnfinished => "sources_unfinished", Data,
+        "producers that never said that they were done: the board stopped, or the connection broke";
+    SourcesFailed => "sources_failed", Context,
+        "producers that ended with a failure; the log says why";
+    FramesMissing => "frames_missing", Data,
+        "frames that a producer numbered and that are not in the stream";
+    FramesBadCrc => "frames_bad_crc", Data,
+        "frames whose contents do not fit their checksum; left out";
+    FramesMalformed => "frames_malformed", Data,
+        "frames with a checksum that fits and contents that do not make sense; left out";
+    FramesUnknownType => "frames_unknown_type", Context,
+        "frames of a newer agent that this version does not know; update flashscope";
+    BytesSkipped => "bytes_skipped", Data,
+        "bytes between frames that belong to none";
+    OutputBytesDropped => "output_bytes_dropped", Context,
+        "bytes of a step's output beyond what is kept in memory";
+    FormatsDropped => "formats_dropped", Data,
+        "event formats that could not be read: their events are counted as records_of_unknown_type";
+    EventsOverwritten => "events_overwritten", Data,
+        "events that newer ones overwrote in the ring (the kernel's count); use a larger --ring";
+    EventsDropped => "events_dropped", Data,
+        "events that found the ring full (the kernel's count); use a larger --ring or a shorter --interval-ms";
+    CommitOverruns => "commit_overruns", Data,
+        "events lost to nesting deeper than the ring can hold (the kernel's count)";
+    EventsNotDrained => "events_not_drained", Data,
+        "events left in the ring when the recording ended (the kernel's count)";
+    ProbeMisses => "probe_misses", Data,
+        "times a probe was hit and could not record (the kernel's count)";
+    EventsMissedAtGaps => "events_missed_at_gaps", Data,
+        "events that the kernel marked as missing between two sub-buffers; the same events as events_overwritten, seen from the data";
+    GapsOfUnknownSize => "gaps_of_unknown_size", Data,
+        "places where the kernel marked events as missing without saying how many";
+    EventsNotDelivered => "events_not_delivered", Data,
+        "events that were read from the ring on the board and are not in the trace";
+    StatisticsMissing => "statistics_missing", Context,
+        "recordings without the kernel's final counts, so that its losses are not known";
+    SubBuffersDamaged => "sub_buffers_damaged", Data,
+        "ring sub-buffers whose contents end in the middle or make no sense; their rest was left out";
+    RecordsOfUnknownType => "records_of_unknown_type", Data,
+        "events without a known format; they are in the trace and cannot be read";
+    RecordsMalformed => "records_malformed", Data,
+        "events shorter than their format says";
+    TimesBackwards => "times_backwards", Data,
+        "events older than the one before them on the same CPU";
+    ProgramsNotSeen => "programs_not_seen", Data,
+        "pages that MTD writes spanned beyond the program commands seen: the probe point does not see all of them";
+    ErasesNotSeen => "erases_not_seen", Data,
+        "blocks that MTD erases spanned beyond the erase commands seen: the probe point does not see all of them";
+    ReturnsUnmatched => "returns_unmatched", Data,
+        "returns of an operation whose beginning was not recorded: no duration";
+    NamesDropped => "names_dropped", Context,
+        "task names beyond what is kept in memory";
+    PhasesUnmatched => "phases_unmatched", Context,
+        "ends of a phase without its beginning";
+    LinesMalformed => "lines_malformed", Data,
+        "lines of a text log that are not in its format";
+    OwnSectionDamaged => "own_section_damaged", Context,
+        "the part of a trace.dat with flashscope's facts, phases and losses cannot be read";
+    DataCut => "data_cut", Data,
+        "per-CPU data that the file promises and does not hold: it was cut";
+}
+
+/// Counts of all losses; those that are zero are there too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Losses {
+    counts: Vec<u64>,
+}
+
+impl Default for Losses {
+    fn default() -> Self {
+        Losses { counts: vec![0; Loss::ALL.len()] }
+    }
+}
+
+impl Losses {
+    pub fn new() -> Losses {
+        Losses::default()
+    }
+
+    pub fn get(&self, loss: Loss) -> u64 {
+        self.counts[loss as usize]
+    }
+
+    pub fn add(&mut self, loss: Loss, count: u64) {
+        let c = &mut self.counts[loss as usize];
+        *c = c.saturating_add(count);
+    }
+
+    pub fn set(&mut self, loss: Loss, count: u64) {
+        self.counts[loss as usize] = count;
+    }
+
+    /// All of them in a fixed order.
+    pub fn iter(&self) -> impl Iterator<Item = (Loss, u64)> + '_ {
+        Loss::ALL.iter().map(|&l| (l, self.get(l)))
+    }
+
+    /// True where every count is zero.
+    pub fn is_empty(&self) -> bool {
+        self.counts.iter().all(|&c| c == 0)
+    }
+
+    pub fn merge(&mut self, other: &Losses) {
+        for (loss, count) in other.iter() {
+            self.add(loss, count);
+        }
+    }
+}
+
+/// As an object of name and count.
+impl Serialize for Losses {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_map(self.iter().map(|(l, c)| (l.name(), c)))
+    }
+}
+
+/// Names that this version does not know are passed over.
+impl<'de> Deserialize<'de> for Losses {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let map = BTreeMap::<String, u64>::deserialize(d)?;
+        let mut losses = Losses::new();
+        for (name, count) in map {
+            if let Some(loss) = Loss::from_name(&name) {
+                losses.set(loss, count);
+            }
+        }
+        Ok(losses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serialises_zero_counts_too_and_comes_back() {
+        let mut l = Losses::new();
+        l.add(Loss::FramesBadCrc, 3);
+        l.add(Loss::FramesBadCrc, u64::MAX);
+        let json = serde_json::to_value(&l).unwrap();
+        assert_eq!(json.as_object().unwrap().len(), Loss::ALL.len());
+        assert_eq!(json["frames_bad_crc"], u64::MAX);
+        assert_eq!(json["stream_cut"], 0);
+        assert_eq!(serde_json::from_value::<Losses>(json).unwrap(), l);
+        for &loss in Loss::ALL {
+            assert_eq!(Loss::from_name(loss.name()), Some(loss));
+        }
+    }
+}
