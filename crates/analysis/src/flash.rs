@@ -9,9 +9,21 @@ mod timeline;
 mod windows;
 
 pub use blocks::{BlockCounts, BlockMap, Blocks, MAX_BLOCKS};
-pub use counts::{Counts, Geometry, KindCounts, LabelledCounts, OpCounts, saved_percent};
+pub use counts::{Counts, Geometry, KindCounts, LabelledCounts, OpCounts};
 pub use latency::{LatencyHistogram, LatencyNs};
 pub use phases::{MAX_PHASES, PhaseOps, Phases, PhasesFound};
 pub use tasks::{ByTask, MAX_TASKS, OTHER_TASKS, TaskOps};
 pub use timeline::{MAX_POINTS, Span, Timeline, TimelineFold, TimelinePoint};
 pub use windows::{Window, WindowCounts};
+
+/// Names are kept to this many bytes: the stream allows a name of a whole frame.
+const MAX_NAME_BYTES: usize = 200;
+
+/// The head of a name.
+fn clip(name: &str) -> &str {
+    let mut end = name.len().min(MAX_NAME_BYTES);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}

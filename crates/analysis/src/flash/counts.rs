@@ -43,12 +43,6 @@ impl std::ops::AddAssign for OpCounts {
     }
 }
 
-/// What share of `with` is saved by `without`, percent; negative where `without` is the larger one,
-/// `None` where `with` is zero and nothing can be saved.
-pub fn saved_percent(with: u64, without: u64) -> Option<f64> {
-    (with > 0).then(|| (with as f64 - without as f64) / with as f64 * 100.0)
-}
-
 /// Shape of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
@@ -208,12 +202,5 @@ mod tests {
         let mut fold = Counts::new(&[]);
         fold.event(&flash(1, 7, at(Read, 10, Some((0, 2048)))));
         assert_eq!(fold.finish().reads.not_recorded, 1);
-    }
-
-    #[test]
-    fn saved_is_a_share_of_what_was_spent_with_it() {
-        assert_eq!(saved_percent(200, 50), Some(75.0));
-        assert_eq!(saved_percent(200, 250), Some(-25.0));
-        assert_eq!(saved_percent(0, 5), None);
     }
 }

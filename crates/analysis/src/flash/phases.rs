@@ -1,6 +1,6 @@
 //! How many operations in each phase that the recording itself names.
 
-use super::OpCounts;
+use super::{OpCounts, clip};
 use crate::Analysis;
 use flashscope_trace::{Event, EventKind};
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ impl Phases {
         }
         self.open.push(self.found.phases.len());
         self.found.phases.push(PhaseOps {
-            name: name.to_owned(),
+            name: clip(name).to_owned(),
             begin_ns: time_ns,
             end_ns: time_ns,
             ended: false,
@@ -59,7 +59,7 @@ impl Phases {
     /// Ends the innermost open phase of that name.
     fn end(&mut self, time_ns: u64, name: &str) {
         let phases = &mut self.found.phases;
-        let Some(at) = self.open.iter().rposition(|&i| phases[i].name == name) else {
+        let Some(at) = self.open.iter().rposition(|&i| phases[i].name == clip(name)) else {
             self.found.ends_without_begin += 1;
             return;
         };
@@ -148,6 +148,14 @@ mod tests {
         assert_eq!(found.ends_without_begin, 1);
         assert!(!found.phases[0].ended);
         assert_eq!(found.phases[0].end_ns, 8);
+    }
+
+    #[test]
+    fn a_name_of_a_whole_frame_is_clipped_and_still_ends() {
+        let name = "é".repeat(500_000);
+        let found = fold(&[begin(1, &name), end(2, &name)]);
+        assert_eq!(found.phases[0].name, "é".repeat(100));
+        assert!(found.phases[0].ended);
     }
 
     #[test]

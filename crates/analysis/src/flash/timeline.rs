@@ -1,5 +1,6 @@
 //! When and where: operations over time and address (Flashmon v2, figures 2 and 3), in bounded memory.
 
+use super::clip;
 use crate::Analysis;
 use flashscope_trace::{Event, EventKind, FlashOp};
 use serde::{Deserialize, Serialize};
@@ -174,10 +175,10 @@ impl Analysis for TimelineFold {
                 self.coarsen();
             }
             EventKind::PhaseBegin { name } if self.open.len() < MAX_SPANS => {
-                self.open.push((name.clone(), now));
+                self.open.push((clip(name).to_owned(), now));
             }
             EventKind::PhaseEnd { name } => {
-                if let Some(at) = self.open.iter().rposition(|(n, _)| n == name) {
+                if let Some(at) = self.open.iter().rposition(|(n, _)| n == clip(name)) {
                     let (name, begin_ns) = self.open.remove(at);
                     self.span(Span { name, begin_ns, end_ns: now });
                 }
