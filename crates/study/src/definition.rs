@@ -31,6 +31,9 @@ pub struct Matrix {
     pub filesystem: Vec<Filesystem>,
     pub contents: Vec<String>,
     pub file_size: Vec<Bytes>,
+    /// Seed of the data file's contents.
+    #[serde(default = "one_seed")]
+    pub file_seed: u64,
     pub request_size: Vec<Bytes>,
     pub count: Vec<u64>,
     pub pattern: Vec<Pattern>,
@@ -43,6 +46,10 @@ pub struct Matrix {
 
 fn zero() -> Vec<u64> {
     vec![0]
+}
+
+fn one_seed() -> u64 {
+    1
 }
 
 fn one() -> Vec<u64> {

@@ -2,10 +2,12 @@
 
 mod definition;
 mod evaluate;
+mod plan;
 mod result;
 mod size;
 
 pub use definition::{Definition, DefinitionError, Filesystem, Fold, Matrix, Pattern, Published, Quantity, Study};
 pub use evaluate::{compare, gains, verdict};
+pub use plan::{CellSpec, GroupSpec, groups};
 pub use result::*;
 pub use size::Bytes;

@@ -1,0 +1,202 @@
+//! The cells of a study, the groups that share one boot, and the plan that a group's boot image carries.
+
+use crate::definition::{Filesystem, Matrix, Pattern};
+use crate::size::Bytes;
+
+/// Cells that share one fresh boot: the unit of resume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSpec {
+    pub board: String,
+    pub kernel: String,
+    pub filesystem: Filesystem,
+    pub contents: String,
+    pub file_size: Bytes,
+    pub cells: Vec<CellSpec>,
+}
+
+/// One setting to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellSpec {
+    pub request_size: Bytes,
+    pub count: u64,
+    pub pattern: Pattern,
+    pub readahead: Bytes,
+    pub interarrival_us: u64,
+    pub seed: u64,
+}
+
+impl GroupSpec {
+    /// A name that people can read and a file can have: `armv7-6.1-jffs2-printable-5M`.
+    pub fn id(&self) -> String {
+        format!("{}-{}-{}-{}-{}", self.board, self.kernel, self.filesystem.as_str(), self.contents, self.file_size)
+    }
+}
+
+/// Every group of a matrix, in the order of its axes.
+pub fn groups(matrix: &Matrix) -> Vec<GroupSpec> {
+    let mut groups = Vec::new();
+    for board in &matrix.board {
+        for kernel in &matrix.kernel {
+            for &filesystem in &matrix.filesystem {
+                for contents in &matrix.contents {
+                    for &file_size in &matrix.file_size {
+                        groups.push(GroupSpec {
+                            board: board.clone(),
+                            kernel: kernel.clone(),
+                            filesystem,
+                            contents: contents.clone(),
+                            file_size,
+                            cells: cells(matrix),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    groups
+}
+
+fn cells(matrix: &Matrix) -> Vec<CellSpec> {
+    let mut cells = Vec::new();
+    for &seed in &matrix.seed {
+        for &request_size in &matrix.request_size {
+            for &pattern in &matrix.pattern {
+                for &interarrival_us in &matrix.interarrival_us {
+                    for &count in &matrix.count {
+                        for &readahead in &matrix.readahead {
+                            cells.push(CellSpec { request_size, count, pattern, readahead, interarrival_us, seed });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// Where things lie in the guest.
+pub const AGENT: &str = "/flashscope/agent";
+pub const SQUASHFS_IMAGE: &str = "/flashscope/data.squashfs";
+const MOUNT_POINT: &str = "/mnt";
+const DATA_FILE: &str = "/mnt/data";
+
+/// Raw page reads that give the tracer's own cost: enough to make 1 ns of it visible, 30 ms of guest time.
+pub const CALIBRATION_READS: u64 = 200;
+
+/// Names of the plan's calibration steps.
+pub const STEP_UNTRACED: &str = "raw-untraced";
+pub const STEP_TRACED: &str = "raw-traced";
+
+/// The plan's step name of a cell, by its place in the group.
+pub fn cell_step(index: usize) -> String {
+    format!("cell-{index:05}")
+}
+
+/// Erase blocks of the partition that holds the file system: the data twice over, and room for what UBI and UBIFS keep
+/// for themselves (UBI sets 20 blocks per 1024 of the chip aside for bad ones; UBIFS wants a journal, an index, orphans).
+pub fn partition_blocks(file_size: Bytes, block_bytes: u32) -> u64 {
+    let data = file_size.0.div_ceil(u64::from(block_bytes));
+    data * 2 + 192
+}
+
+/// Kernel modules that a group needs beside the chip's own, in no particular order.
+pub fn modules(filesystem: Filesystem) -> &'static [&'static str] {
+    match filesystem {
+        Filesystem::Jffs2 => &["jffs2"],
+        // UBIFS asks the crypto layer for its compressors by name; modules.dep does not know of it.
+        Filesystem::Ubifs => &["ubi", "deflate", "lzo", "zstd", "ubifs"],
+        Filesystem::SquashfsMtdblock => &["mtdblock", "squashfs"],
+    }
+}
+
+/// The measured part of the plan, after the chip is there as mtd0.
+pub fn plan(spec: &GroupSpec, page_bytes: u32, file_seed: u64) -> Vec<String> {
+    let mut lines = vec!["device-wait /dev/mtd0 5000".to_owned(), format!("mkdir {MOUNT_POINT}")];
+    let mount = match spec.filesystem {
+        Filesystem::Jffs2 => format!("mount mtd0 {MOUNT_POINT} jffs2 -"),
+        Filesystem::Ubifs => {
+            lines.push("ubi-attach 0".to_owned());
+            lines.push("device-wait /dev/ubi0 5000".to_owned());
+            lines.push("ubi-mkvol 0 data all".to_owned());
+            lines.push("device-wait /dev/ubi0_0 5000".to_owned());
+            format!("mount ubi0:data {MOUNT_POINT} ubifs -")
+        }
+        Filesystem::SquashfsMtdblock => {
+            lines.push(format!("nand-write 0 {SQUASHFS_IMAGE}"));
+            lines.push("device-wait /dev/mtdblock0 5000".to_owned());
+            format!("mount /dev/mtdblock0 {MOUNT_POINT} squashfs ro")
+        }
+    };
+    if spec.filesystem != Filesystem::SquashfsMtdblock {
+        lines.push(mount.clone());
+        lines.push(format!("create {DATA_FILE} {} {} {file_seed}", spec.file_size.0, spec.contents));
+        lines.push(format!("umount {MOUNT_POINT}"));
+    }
+    let raw = |step: &str| {
+        format!("run {step} {AGENT} bench raw --mtd 0 --count {CALIBRATION_READS} --length {page_bytes}")
+    };
+    lines.push(raw(STEP_UNTRACED));
+    lines.push(format!("record-start --events flash --mode ring --ring {RING_KIB}"));
+    lines.push(raw(STEP_TRACED));
+    lines.push("phase-begin mount".to_owned());
+    lines.push(mount);
+    lines.push("phase-end mount".to_owned());
+    if spec.filesystem == Filesystem::Jffs2 {
+        // After mounting, JFFS2's collector checks every node's CRC: nothing is measured before it is silent.
+        lines.push("phase-begin settle".to_owned());
+        lines.push("settle jffs2_gcd 200 600000".to_owned());
+        lines.push("phase-end settle".to_owned());
+    }
+    for (index, cell) in spec.cells.iter().enumerate() {
+        lines.push(format!(
+            "run {} {AGENT} bench read --file {DATA_FILE} --count {} --request {} --pattern {} --seed {} \
+             --interarrival-us {} --readahead {} --drop-caches",
+            cell_step(index),
+            cell.count,
+            cell.request_size.0,
+            cell.pattern.as_str(),
+            cell.seed,
+            cell.interarrival_us,
+            cell.readahead.kib(),
+        ));
+    }
+    lines.push("record-stop".to_owned());
+    lines
+}
+
+/// Holds half a million events of 20 bytes; a group makes some 10,000 to 100,000. What does not fit is counted as lost.
+const RING_KIB: u32 = 12 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::Study;
+
+    #[test]
+    fn the_shipped_studies_expand_to_their_matrix() {
+        let text = include_str!("../../../studies/readahead-reads.toml");
+        let study = Study::parse("readahead-reads.toml", text).unwrap();
+        let groups = groups(&study.definition.matrix);
+        assert_eq!(groups.len(), 3);
+        assert!(groups.iter().all(|group| group.cells.len() == 8 * 2 * 2));
+        assert_eq!(groups[0].id(), "armv7-6.1-jffs2-printable-5M");
+        for other in [
+            include_str!("../../../studies/readahead-request-size.toml"),
+            include_str!("../../../studies/readahead-interarrival.toml"),
+        ] {
+            Study::parse("study", other).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_plan_mounts_under_the_recorder_and_measures_every_cell() {
+        let study = Study::parse("s", include_str!("../../../studies/readahead-reads.toml")).unwrap();
+        let group = &groups(&study.definition.matrix)[0];
+        let lines = plan(group, 2048, 1);
+        let at = |needle: &str| lines.iter().position(|line| line.starts_with(needle)).unwrap();
+        assert!(at("umount") < at("record-start") && at("record-start") < at("phase-begin mount"));
+        assert!(at("settle") < at("run cell-00000"));
+        assert_eq!(lines.iter().filter(|line| line.starts_with("run cell-")).count(), 32);
+        assert_eq!(lines.last().unwrap(), "record-stop");
+    }
+}
