@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tracefs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#define USUAL "/sys/kernel/tracing"
+#define OLD "/sys/kernel/debug/tracing" /* before 4.1, and automounted since */
+
+/*
+ * Usable: trace_clock can be opened for writing. Mount points that are
+ * there but empty (nothing mounted) give ENOENT.
+ */
+static int try_place(struct fs_tracefs *tracefs, const char *place)
+{
+	char path[FS_PATH_MAX];
+	int fd;
+
+	fs_path(path, sizeof(path), "%s/trace_clock", place);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	close(fd);
+	snprintf(tracefs->path, sizeof(tracefs->path), "%s", place);
+	return 0;
+}
+
+/* The first tracefs of the mount table, should it be at another place. */
+static bool mounted_elsewhere(char *out, size_t size)
+{
+	char path[FS_PATH_MAX];
+	char *text = fs_read_text(fs_path(path, sizeof(path), "/proc/self/mounts"), NULL);
+	bool found = false;
+	char *save = NULL;
+
+	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line && !found;
+	     line = strtok_r(NULL, "\n", &save)) {
+		char where[128], type[32];
+
+		if (sscanf(line, "%*s %127s %31s", where, type) == 2 && !strcmp(type, "tracefs")) {
+			snprintf(out, size, "%s", where);
+			found = true;
+		}
+	}
+	free(text);
+	return found;
+}
+
+static bool kernel_knows_tracefs(void)
+{
+	char path[FS_PATH_MAX];
+	char *text = fs_read_text(fs_path(path, sizeof(path), "/proc/filesystems"), NULL);
+	bool knows = text && strstr(text, "\ttracefs\n");
+
+	free(text);
+	return knows;
+}
+
+bool fs_tracefs_find(struct fs_tracefs *tracefs, bool do_mount)
+{
+	char where[128] = "";
+	int error = ENOENT;
+
+	memset(tracefs, 0, sizeof(*tracefs));
+	if (mounted_elsewhere(where, sizeof(where)))
+		error = try_place(tracefs, where);
+	if (!tracefs->path[0] && error == ENOENT)
+		error = try_place(tracefs, USUAL);
+	if (!tracefs->path[0] && error == ENOENT)
+		error = try_place(tracefs, OLD);
+	if (!tracefs->path[0] && error == ENOENT && do_mount) {
+		char path[FS_PATH_MAX];
+
+		fs_path(path, sizeof(path), USUAL);
+		if (mount("nodev", path, "tracefs", 0, NULL))
+			error = errno;
+		else
+			error = try_place(tracefs, USUAL);
+	}
+	if (!tracefs->path[0]) {
+		if (error == EACCES || error == EPERM)
+			snprintf(tracefs->error, sizeof(tracefs->error),
+				 geteuid() ? "%s: permission denied; run as root" :
+					     "%s: permission denied even to root; is the kernel locked down, "
+					     "or this a container without CAP_SYS_ADMIN?",
+				 where[0] ? where : USUAL);
+		else if (!kernel_knows_tracefs())
+			snprintf(tracefs->error, sizeof(tracefs->error),
+				 "this kernel has no tracefs; it needs CONFIG_FTRACE and CONFIG_KPROBE_EVENTS");
+		else if (error == ENOENT)
+			snprintf(tracefs->error, sizeof(tracefs->error),
+				 "not mounted; mount -t tracefs nodev " USUAL);
+		else
+			snprintf(tracefs->error, sizeof(tracefs->error), "%s: %s",
+				 where[0] ? where : USUAL, strerror(error));
+		return false;
+	}
+	fs_tracefs_path(tracefs, where, sizeof(where), "instances");
+	tracefs->instances = !access(where, W_OK);
+	fs_tracefs_path(tracefs, where, sizeof(where), "kprobe_events");
+	tracefs->kprobe_events = !access(where, W_OK);
+	return true;
+}
+
+const char *fs_tracefs_path(const struct fs_tracefs *tracefs, char *out, size_t size,
+			    const char *format, ...)
+{
+	char below[FS_PATH_MAX];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(below, sizeof(below), format, args);
+	va_end(args);
+	return fs_path(out, size, "%s/%s", tracefs->path, below);
+}
+
+int fs_tracefs_write(const struct fs_tracefs *tracefs, const char *text, const char *format, ...)
+{
+	char below[FS_PATH_MAX], path[FS_PATH_MAX];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(below, sizeof(below), format, args);
+	va_end(args);
+	return fs_write_text(fs_tracefs_path(tracefs, path, sizeof(path), "%s", below), text);
+}
+
+char *fs_tracefs_read(const struct fs_tracefs *tracefs, const char *format, ...)
+{
+	char below[FS_PATH_MAX], path[FS_PATH_MAX];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(below, sizeof(below), format, args);
+	va_end(args);
+	return fs_read_text(fs_tracefs_path(tracefs, path, sizeof(path), "%s", below), NULL);
+}
+
+/* Never O_TRUNC: that deletes the probes of everyone (kernel/trace/trace_kprobe.c, probes_open). */
+int fs_kprobe(const struct fs_tracefs *tracefs, const char *definition)
+{
+	char path[FS_PATH_MAX];
+	struct fs_buf line = { 0 };
+	int result, saved;
+
+	fs_buf_printf(&line, "%s\n", definition);
+	result = fs_append_text(fs_tracefs_path(tracefs, path, sizeof(path), "kprobe_events"),
+				line.data);
+	saved = errno;
+	fs_buf_free(&line);
+	errno = saved;
+	return result;
+}
+
+unsigned int fs_kprobe_remove_group(const struct fs_tracefs *tracefs, const char *group,
+				    unsigned int *failed)
+{
+	char *text = fs_tracefs_read(tracefs, "kprobe_events");
+	unsigned int removed = 0;
+	char *save = NULL;
+	size_t length = strlen(group);
+
+	/* Lines look like "p:group/event symbol+0 …" or "r64:group/event …". */
+	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		char definition[256];
+		char *name = strchr(line, ':');
+		char *end;
+
+		if (!name || strncmp(name + 1, group, length) || name[1 + length] != '/')
+			continue;
+		name++;
+		end = name + strcspn(name, " ");
+		*end = '\0';
+		snprintf(definition, sizeof(definition), "-:%s", name);
+		if (!fs_kprobe(tracefs, definition))
+			removed++;
+		else if (errno != ENOENT && failed) /* two probes of one event go together */
+			(*failed)++;
+	}
+	free(text);
+	return removed;
+}
+
+bool fs_parse_header_page(const char *text, struct fs_page_layout *layout)
+{
+	const char *commit = strstr(text, " commit;");
+	const char *data = strstr(text, " data;");
+	unsigned int offset, size;
+
+	if (!commit || !data)
+		return false;
+	if (sscanf(commit, " commit; offset:%u; size:%u;", &offset, &size) != 2 || offset != 8 ||
+	    (size != 4 && size != 8))
+		return false;
+	layout->long_size = (uint8_t)size;
+	if (sscanf(data, " data; offset:%u; size:%u;", &offset, &size) != 2 ||
+	    offset < 8u + layout->long_size || offset > 64 || size < 64 || size > (1u << 20))
+		return false;
+	layout->data_offset = offset;
+	layout->size = offset + size;
+	return true;
+}
+
+size_t fs_subbuf_used(const unsigned char *subbuf, size_t size, const struct fs_page_layout *layout)
+{
+	/* Flags in the commit word: kernel/trace/ring_buffer.c, RB_MISSED_EVENTS and RB_MISSED_STORED. */
+	const uint32_t stored = 1u << 30;
+	uint32_t commit;
+	size_t used;
+
+	if (size < layout->data_offset)
+		return (size_t)-1;
+	if (layout->long_size == 8) {
+		uint64_t wide;
+
+		memcpy(&wide, subbuf + 8, 8);
+		commit = (uint32_t)wide;
+	} else {
+		memcpy(&commit, subbuf + 8, 4);
+	}
+	used = layout->data_offset + (commit & 0xfffffu);
+	if (used == layout->data_offset && !(commit & ~0xfffffu))
+		return 0;
+	if (commit & stored)
+		used += layout->long_size;
+	return used > size ? (size_t)-1 : used;
+}
+
+static bool stat_line(const char *text, const char *name, uint64_t *value)
+{
+	size_t length = strlen(name);
+
+	for (const char *line = text; line && *line;) {
+		const char *next = strchr(line, '\n');
+
+		if (!strncmp(line, name, length) && line[length] == ':')
+			return sscanf(line + length + 1, " %" SCNu64, value) == 1;
+		line = next ? next + 1 : NULL;
+	}
+	return false;
+}
+
+void fs_parse_cpu_stats(const char *text, struct fs_cpu_stats *stats)
+{
+	memset(stats, 0, sizeof(*stats));
+	stats->has_entries = stat_line(text, "entries", &stats->entries);
+	stats->has_overrun = stat_line(text, "overrun", &stats->overrun);
+	stats->has_commit_overrun = stat_line(text, "commit overrun", &stats->commit_overrun);
+	stats->has_bytes = stat_line(text, "bytes", &stats->bytes);
+	stats->has_dropped = stat_line(text, "dropped events", &stats->dropped);
+	stats->has_read = stat_line(text, "read events", &stats->read);
+}
+
+bool fs_parse_kprobe_profile(const char *text, const char *event, uint64_t *hits, uint64_t *misses)
+{
+	bool found = false;
+
+	*hits = *misses = 0;
+	for (const char *line = text; line && *line;) {
+		const char *next = strchr(line, '\n');
+		char name[80];
+		uint64_t hit, miss;
+
+		/* "  %-44s %15lu %15lu": the group is not told, the event's own name is. */
+		if (sscanf(line, " %79s %" SCNu64 " %" SCNu64, name, &hit, &miss) == 3 &&
+		    !strcmp(name, event)) {
+			*hits += hit;
+			*misses += miss;
+			found = true;
+		}
+		line = next ? next + 1 : NULL;
+	}
+	return found;
+}
