@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * bench read: the program of "Revisiting Read-ahead Efficiency for Raw NAND
+ * Flash Storage in Embedded Linux", section 3.1.1. Reads of one size in a loop
+ * over one file; each read() is timed by itself.
+ *
+ *   sequential  request i begins at byte i × request
+ *   random      request i begins at request × r, r uniform over the whole
+ *               requests of the file, drawn with replacement: prng_below() of a
+ *               generator seeded with seed XOR RANDOM_PATTERN_SEED
+ *
+ * Timed is read() alone (CLOCK_MONOTONIC before and after): not lseek(), not
+ * the checksum, which is taken of each request's bytes between the reads, and
+ * not the inter-arrival time, which passes after every request but the last.
+ */
+#include "bench.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "contents.h"
+#include "frame.h"
+#include "json.h"
+#include "prng.h"
+#include "sweep.h"
+#include "util.h"
+
+/* "pattern" in ASCII: the pattern must not be the stream that filled the file. */
+#define RANDOM_PATTERN_SEED UINT64_C(0x007061747465726e)
+#define MAX_COUNT UINT64_C(16777216)
+#define MAX_REQUEST UINT64_C(268435456)
+#define MAX_SIZE (UINT64_C(1) << 46)
+/* The largest that read_ahead_kb takes on a 32-bit kernel without wrapping (pages in 32 bits). */
+#define MAX_READAHEAD_KIB UINT64_C(4194303)
+
+struct options {
+	const char *file, *contents, *pattern, *readahead;
+	uint64_t size, seed, count, request, interarrival_us;
+	bool has_size, has_count, has_request, has_seed;
+	bool create, drop_caches;
+	/* as meant */
+	enum contents_kind kind;
+	bool random;
+	int advice; /* -1: none */
+	bool set_knob;
+	char kib[24];
+};
+
+struct measured {
+	uint64_t size;
+	uint64_t open_begin_ns, open_end_ns;
+	uint64_t begin_ns, end_ns;
+	uint64_t total_ns, bytes;
+	uint32_t crc;
+	uint64_t *latency_ns;
+	char knob[128]; /* empty: none */
+	uint64_t before_kib, effective_kib;
+	bool has_before, has_effective;
+};
+
+static int parse(int argc, char **argv, struct options *o)
+{
+	const struct bench_option options[] = {
+		{ .name = "--file", .text = &o->file },
+		{ .name = "--create", .flag = &o->create },
+		{ .name = "--size", .number = &o->size, .max = MAX_SIZE, .given = &o->has_size },
+		{ .name = "--contents", .text = &o->contents },
+		{ .name = "--seed", .number = &o->seed, .max = UINT64_MAX, .given = &o->has_seed },
+		{ .name = "--count", .number = &o->count, .max = MAX_COUNT, .given = &o->has_count },
+		{ .name = "--request", .number = &o->request, .max = MAX_REQUEST, .given = &o->has_request },
+		{ .name = "--pattern", .text = &o->pattern },
+		{ .name = "--interarrival-us", .number = &o->interarrival_us, .max = UINT64_C(3600000000) },
+		{ .name = "--readahead", .text = &o->readahead },
+		{ .name = "--drop-caches", .flag = &o->drop_caches },
+	};
+	uint64_t kib;
+	int usage = bench_options("read", argc, argv, options, ARRAY_SIZE(options));
+
+	if (usage)
+		return usage;
+	if (!o->file)
+		return fs_usage("bench read: --file PATH is missing");
+	if (!o->count || !o->request)
+		return fs_usage("bench read: --count and --request are wanted, and not 0");
+	if (o->create && (!o->has_size || !o->contents))
+		return fs_usage("bench read: --create wants --size and --contents of the file to make");
+	if (o->contents && contents_kind_parse(o->contents, &o->kind))
+		return fs_usage("bench read: --contents %s: it is compressible, printable, random or zero", o->contents);
+
+	if (!o->pattern)
+		o->pattern = "sequential";
+	o->random = !strcmp(o->pattern, "random");
+	if (!o->random && strcmp(o->pattern, "sequential"))
+		return fs_usage("bench read: --pattern %s: it is sequential or random", o->pattern);
+
+	if (!o->readahead)
+		o->readahead = "keep";
+	o->advice = -1;
+	if (!strcmp(o->readahead, "fadvise-random")) {
+		o->advice = POSIX_FADV_RANDOM;
+	} else if (!strcmp(o->readahead, "fadvise-sequential")) {
+		o->advice = POSIX_FADV_SEQUENTIAL;
+	} else if (strcmp(o->readahead, "keep")) {
+		if (!fs_parse_u64(o->readahead, MAX_READAHEAD_KIB, &kib))
+			return fs_usage("bench read: --readahead %s: it is keep, a number of KiB, fadvise-random or "
+					"fadvise-sequential",
+					o->readahead);
+		o->set_knob = true;
+		snprintf(o->kib, sizeof(o->kib), "%llu", (unsigned long long)kib);
+	}
+	return 0;
+}
+
+/* Makes the file where it is missing, and learns its size. 0, or an exit code. */
+static int prepare_file(const struct options *o, struct measured *m)
+{
+	uint64_t wanted, size;
+	struct stat st;
+
+	if (o->create && contents_create(o->file, o->size, o->kind, o->seed) && errno != EEXIST)
+		return fs_fail("%s: cannot make a file of %llu bytes: %s", o->file, (unsigned long long)o->size,
+			       strerror(errno));
+	if (stat(o->file, &st))
+		return fs_fail("%s: %s%s", o->file, strerror(errno),
+			       errno == ENOENT ? "; --create with --size and --contents makes it" : "");
+	if (!S_ISREG(st.st_mode))
+		return fs_fail("%s: not a regular file; name one file", o->file);
+	size = (uint64_t)st.st_size;
+	wanted = o->random ? o->request : o->count * o->request;
+	/* --size says how much of the file the reads may touch. */
+	m->size = o->has_size ? o->size : size;
+	if (o->has_size && size < o->size)
+		return fs_fail("%s: file is %llu bytes, --size says %llu; make it anew or give its size", o->file,
+			       (unsigned long long)size, (unsigned long long)o->size);
+	if (m->size < wanted)
+		return fs_fail("%s: file is %llu bytes, the reads ask for %llu; fewer or smaller requests, or a larger file",
+			       o->file, (unsigned long long)m->size, (unsigned long long)wanted);
+	return 0;
+}
+
+static int drop_caches(void)
+{
+	sync();
+	/* 3: the page cache, and inodes too, so that every open() is as cold as the first */
+	if (fs_write_text("/proc/sys/vm/drop_caches", "3"))
+		return fs_fail("/proc/sys/vm/drop_caches: %s; --drop-caches needs root", strerror(errno));
+	return 0;
+}
+
+/* Finds the knob of the file's device and sets it where that was asked for. */
+static int prepare_readahead(const struct options *o, struct measured *m)
+{
+	char why[200];
+	int fd = open(o->file, O_RDONLY | O_CLOEXEC);
+	int none;
+
+	if (fd < 0)
+		return fs_fail("%s: %s", o->file, strerror(errno));
+	none = bench_readahead_knob(fd, m->knob, sizeof(m->knob), why, sizeof(why));
+	close(fd);
+	if (none) {
+		*m->knob = '\0';
+		return o->set_knob ? fs_fail("%s: %s; use --readahead fadvise-random or keep", o->file, why) : 0;
+	}
+	m->has_before = fs_read_u64(m->knob, &m->before_kib);
+	if (o->set_knob && fs_knob_set(m->knob, o->kib))
+		return fs_fail("%s: %s; setting read-ahead needs root", m->knob, strerror(errno));
+	m->has_effective = fs_read_u64(m->knob, &m->effective_kib);
+	return 0;
+}
+
+static void pause_us(uint64_t us)
+{
+	struct timespec t = { .tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000 };
+
+	nanosleep(&t, NULL); /* ends early only where a signal ends the run */
+}
+
+/* One request, timed. 0, or an exit code. */
+static int read_one(const struct options *o, int fd, unsigned char *buffer, uint64_t i, struct measured *m)
+{
+	uint64_t begin, end;
+	ssize_t n;
+
+	begin = fs_now_ns();
+	n = read(fd, buffer, (size_t)o->request);
+	end = fs_now_ns();
+	if (n < 0)
+		return fs_fail("%s: request %llu: %s", o->file, (unsigned long long)i, strerror(errno));
+	if ((uint64_t)n != o->request)
+		return fs_fail("%s: request %llu: %zd of %llu bytes came; the file became shorter, or the run was interrupted",
+			       o->file, (unsigned long long)i, n, (unsigned long long)o->request);
+	m->latency_ns[i] = end - begin;
+	m->total_ns += end - begin;
+	m->bytes += (uint64_t)n;
+	m->end_ns = end;
+	if (!i)
+		m->begin_ns = begin;
+	return 0;
+}
+
+static int measure(const struct options *o, struct measured *m)
+{
+	uint64_t slots = m->size / o->request;
+	unsigned char *buffer = fs_alloc((size_t)o->request);
+	struct prng prng;
+	int fd, failed = 0;
+
+	/* Memory is touched before the clock runs: no page fault falls into a read. */
+	memset(buffer, 0xa5, (size_t)o->request);
+	m->latency_ns = fs_alloc((size_t)o->count * sizeof(*m->latency_ns));
+	memset(m->latency_ns, 0, (size_t)o->count * sizeof(*m->latency_ns));
+	m->crc = fs_crc32(0, buffer, 0);
+	prng_seed(&prng, o->seed ^ RANDOM_PATTERN_SEED);
+
+	m->open_begin_ns = fs_now_ns();
+	fd = open(o->file, O_RDONLY | O_CLOEXEC);
+	m->open_end_ns = fs_now_ns();
+	if (fd < 0) {
+		free(buffer);
+		return fs_fail("%s: %s", o->file, strerror(errno));
+	}
+	if (o->advice >= 0) {
+		int error = posix_fadvise(fd, 0, 0, o->advice);
+
+		if (error)
+			failed = fs_fail("%s: %s: %s", o->file, o->readahead, strerror(error));
+	}
+	for (uint64_t i = 0; i < o->count && !failed; i++) {
+		if (bench_interrupted()) {
+			failed = fs_fail("bench read: interrupted after %llu of %llu requests", (unsigned long long)i,
+					 (unsigned long long)o->count);
+			break;
+		}
+		if (o->random && lseek(fd, (off_t)(prng_below(&prng, slots) * o->request), SEEK_SET) < 0) {
+			failed = fs_fail("%s: seek: %s", o->file, strerror(errno));
+			break;
+		}
+		failed = read_one(o, fd, buffer, i, m);
+		if (failed)
+			break;
+		m->crc = fs_crc32(m->crc, buffer, (size_t)o->request);
+		if (o->interarrival_us && i + 1 < o->count)
+			pause_us(o->interarrival_us);
+	}
+	close(fd);
+	free(buffer);
+	return failed;
+}
+
+static void span(struct fs_json *json, const char *name, uint64_t begin_ns, uint64_t end_ns)
+{
+	fs_json_object(json, name);
+	fs_json_u64(json, "begin_ns", begin_ns);
+	fs_json_u64(json, "end_ns", end_ns);
+	fs_json_object_end(json);
+}
+
+static void optional(struct fs_json *json, const char *name, bool has, uint64_t value)
+{
+	if (has)
+		fs_json_u64(json, name, value);
+	else
+		fs_json_null(json, name);
+}
+
+static int print(const struct options *o, const struct measured *m)
+{
+	struct fs_json json = { 0 };
+	int failed = 0;
+
+	fs_json_object(&json, NULL);
+	fs_json_string(&json, "bench", "read");
+	fs_json_string(&json, "file", o->file);
+	fs_json_u64(&json, "size_bytes", m->size);
+	fs_json_string(&json, "contents", o->contents);
+	fs_json_u64(&json, "seed", o->seed);
+	fs_json_u64(&json, "count", o->count);
+	fs_json_u64(&json, "request_bytes", o->request);
+	fs_json_string(&json, "pattern", o->pattern);
+	fs_json_u64(&json, "interarrival_us", o->interarrival_us);
+	fs_json_bool(&json, "dropped_caches", o->drop_caches);
+	fs_json_object(&json, "readahead");
+	fs_json_string(&json, "requested", o->readahead);
+	fs_json_string(&json, "knob", *m->knob ? m->knob : NULL);
+	optional(&json, "before_kib", m->has_before, m->before_kib);
+	optional(&json, "effective_kib", m->has_effective, m->effective_kib);
+	fs_json_object_end(&json);
+	span(&json, "open", m->open_begin_ns, m->open_end_ns);
+	span(&json, "measured", m->begin_ns, m->end_ns);
+	fs_json_u64(&json, "total_ns", m->total_ns);
+	fs_json_u64(&json, "bytes_read", m->bytes);
+	fs_json_u64(&json, "checksum", m->crc);
+	fs_json_array(&json, "latencies_ns");
+	for (uint64_t i = 0; i < o->count; i++)
+		fs_json_u64(&json, NULL, m->latency_ns[i]);
+	fs_json_array_end(&json);
+	fs_json_object_end(&json);
+	if (printf("%s\n", json.out.data) < 0 || fflush(stdout))
+		failed = fs_fail("stdout: %s", strerror(errno));
+	fs_json_free(&json);
+	return failed;
+}
+
+int bench_read(int argc, char **argv)
+{
+	struct options o = { 0 };
+	struct measured m = { 0 };
+	int failed = parse(argc, argv, &o);
+
+	if (failed)
+		return failed;
+	bench_catch_signals();
+	failed = prepare_file(&o, &m);
+	if (!failed)
+		failed = prepare_readahead(&o, &m);
+	if (!failed && o.drop_caches)
+		failed = drop_caches();
+	if (!failed)
+		failed = measure(&o, &m);
+	/* Also where something failed: the knob may have been changed. */
+	if (o.set_knob && fs_knobs_restore() && !failed)
+		failed = fs_fail("%s: cannot put back %llu: %s", m.knob, (unsigned long long)m.before_kib, strerror(errno));
+	if (!failed)
+		failed = print(&o, &m);
+	free(m.latency_ns);
+	return failed;
+}
