@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this machine is and what it can record: docs/architecture.md, "Facts". */
+#ifndef FLASHSCOPE_FACTS_H
+#define FLASHSCOPE_FACTS_H
+
+#include "json.h"
+#include "mtd.h"
+#include "points.h"
+#include "tracefs.h"
+
+struct fs_facts {
+	struct fs_tracefs tracefs;
+	struct fs_page_layout layout; /* a guess where tracefs cannot be read */
+	struct fs_machine machine;
+	struct fs_mtd_list mtd;
+	struct fs_points points; /* by fs_points_check() or fs_points_try(), which the caller runs */
+};
+
+void fs_facts_gather(struct fs_facts *facts, bool mount_tracefs);
+void fs_facts_free(struct fs_facts *facts);
+/* The members, without the object around them. brief: leaves out mounts and block devices. */
+void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brief);
+
+#endif

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+/* flashscope-agent probe: the facts, as one JSON object. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "cmds.h"
+#include "facts.h"
+#include "protocol.h"
+#include "sweep.h"
+#include "util.h"
+
+void fs_facts_gather(struct fs_facts *facts, bool mount_tracefs)
+{
+	struct utsname name;
+	char *text;
+
+	memset(facts, 0, sizeof(*facts));
+	uname(&name);
+	facts->layout.long_size = strstr(name.machine, "64") ? 8 : sizeof(long);
+	facts->layout.data_offset = 8u + facts->layout.long_size;
+	facts->layout.size = (uint32_t)sysconf(_SC_PAGESIZE);
+	if (fs_tracefs_find(&facts->tracefs, mount_tracefs)) {
+		text = fs_tracefs_read(&facts->tracefs, "events/header_page");
+		if (text)
+			fs_parse_header_page(text, &facts->layout);
+		free(text);
+	}
+	facts->machine = fs_machine_of(name.machine, facts->layout.long_size);
+	fs_mtd_scan(&facts->mtd);
+}
+
+void fs_facts_free(struct fs_facts *facts)
+{
+	fs_mtd_free(&facts->mtd);
+	fs_points_free(&facts->points);
+}
+
+static void value_json(struct fs_json *json, const char *key, const char *path)
+{
+	char *value = fs_read_value(path);
+
+	fs_json_string(json, key, value);
+	free(value);
+}
+
+static void number_json(struct fs_json *json, const char *key, const char *path)
+{
+	uint64_t value;
+
+	if (fs_read_u64(path, &value))
+		fs_json_u64(json, key, value);
+	else
+		fs_json_null(json, key);
+}
+
+static void kernel_json(struct fs_json *json, const struct fs_facts *facts)
+{
+	char path[FS_PATH_MAX];
+	struct utsname name;
+
+	uname(&name);
+	fs_json_object(json, "agent");
+	fs_json_string(json, "version", FS_AGENT_VERSION);
+	fs_json_u64(json, "protocol", FS_PROTOCOL_VERSION);
+	fs_json_string(json, "arch", name.machine);
+	fs_json_object_end(json);
+	fs_json_object(json, "kernel");
+	fs_json_string(json, "release", name.release);
+	fs_json_string(json, "version", name.version);
+	fs_json_string(json, "machine", name.machine);
+	fs_json_u64(json, "page_size", (uint64_t)sysconf(_SC_PAGESIZE));
+	fs_json_u64(json, "long_size", facts->layout.long_size);
+	fs_json_u64(json, "cpus_possible", (uint64_t)fs_cpus_possible());
+	value_json(json, "cmdline", fs_path(path, sizeof(path), "/proc/cmdline"));
+	fs_json_object_end(json);
+}
+
+static void clocks_json(struct fs_json *json, const struct fs_facts *facts)
+{
+	char *text = facts->tracefs.path[0] ? fs_tracefs_read(&facts->tracefs, "trace_clock") : NULL;
+	char *save = NULL;
+
+	fs_json_object(json, "clocks");
+	if (text) {
+		fs_json_array(json, "trace");
+		for (char *clock = strtok_r(text, " []\n", &save); clock;
+		     clock = strtok_r(NULL, " []\n", &save))
+			fs_json_string(json, NULL, clock);
+		fs_json_array_end(json);
+	} else {
+		fs_json_null(json, "trace");
+	}
+	fs_json_u64(json, "monotonic_ns", fs_now_ns());
+	fs_json_object_end(json);
+	free(text);
+}
+
+static void tracefs_json(struct fs_json *json, const struct fs_tracefs *tracefs)
+{
+	fs_json_object(json, "tracefs");
+	fs_json_string(json, "path", tracefs->path[0] ? tracefs->path : NULL);
+	fs_json_string(json, "error", tracefs->path[0] ? NULL : tracefs->error);
+	fs_json_bool(json, "instances", tracefs->instances);
+	fs_json_bool(json, "kprobe_events", tracefs->kprobe_events);
+	fs_json_object_end(json);
+}
+
+static void pointer_json(struct fs_json *json, const char *key, uint64_t value)
+{
+	if (value)
+		fs_json_u64(json, key, value);
+	else
+		fs_json_null(json, key);
+}
+
+static void mtd_json(struct fs_json *json, const struct fs_mtd_list *list)
+{
+	fs_json_array(json, "mtd");
+	for (size_t i = 0; i < list->count; i++) {
+		const struct fs_mtd *mtd = &list->items[i];
+
+		fs_json_object(json, NULL);
+		fs_json_i64(json, "index", mtd->index);
+		fs_json_string(json, "name", mtd->name);
+		fs_json_string(json, "type", mtd->type);
+		fs_json_u64(json, "size", mtd->size);
+		fs_json_u64(json, "erasesize", mtd->erasesize);
+		fs_json_u64(json, "writesize", mtd->writesize);
+		fs_json_u64(json, "subpagesize", mtd->subpagesize);
+		fs_json_u64(json, "oobsize", mtd->oobsize);
+		if (mtd->has_offset)
+			fs_json_u64(json, "offset", mtd->offset);
+		else
+			fs_json_null(json, "offset");
+		fs_json_i64(json, "chip", mtd->chip);
+		if (mtd->parent >= 0)
+			fs_json_i64(json, "parent", mtd->parent);
+		else
+			fs_json_null(json, "parent");
+		if (mtd->has_first_page)
+			fs_json_u64(json, "first_page", mtd->first_page);
+		else
+			fs_json_null(json, "first_page");
+		pointer_json(json, "chip_pointer", mtd->chip_pointer);
+		pointer_json(json, "mtd_pointer", mtd->mtd_pointer);
+		fs_json_object_end(json);
+	}
+	fs_json_array_end(json);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int no_dots(const struct dirent *entry)
+{
+	return entry->d_name[0] != '.';
+}
+
+static void block_json(struct fs_json *json)
+{
+	struct dirent **entries;
+	char path[FS_PATH_MAX];
+	int count = scandir(fs_path(path, sizeof(path), "/sys/block"), &entries, no_dots, by_name);
+
+	fs_json_array(json, "block");
+	for (int i = 0; i < count; i++) {
+		const char *name = entries[i]->d_name;
+		uint64_t sectors = 0;
+
+		fs_read_u64(fs_path(path, sizeof(path), "/sys/block/%s/size", name), &sectors);
+		/* ram0 to ram15 and unused loops say nothing */
+		if (sectors || (strncmp(name, "ram", 3) && strncmp(name, "loop", 4))) {
+			fs_json_object(json, NULL);
+			fs_json_string(json, "name", name);
+			fs_json_u64(json, "size_bytes", sectors * 512);
+			number_json(json, "read_ahead_kb",
+				    fs_path(path, sizeof(path), "/sys/block/%s/queue/read_ahead_kb", name));
+			value_json(json, "scheduler",
+				   fs_path(path, sizeof(path), "/sys/block/%s/queue/scheduler", name));
+			number_json(json, "rotational",
+				    fs_path(path, sizeof(path), "/sys/block/%s/queue/rotational", name));
+			fs_json_object_end(json);
+		}
+		free(entries[i]);
+	}
+	if (count >= 0)
+		free(entries);
+	fs_json_array_end(json);
+}
+
+static void bdi_json(struct fs_json *json)
+{
+	struct dirent **entries;
+	char path[FS_PATH_MAX];
+	int count = scandir(fs_path(path, sizeof(path), "/sys/class/bdi"), &entries, no_dots, by_name);
+
+	fs_json_array(json, "bdi");
+	for (int i = 0; i < count; i++) {
+		fs_json_object(json, NULL);
+		fs_json_string(json, "name", entries[i]->d_name);
+		number_json(json, "read_ahead_kb",
+			    fs_path(path, sizeof(path), "/sys/class/bdi/%s/read_ahead_kb",
+				    entries[i]->d_name));
+		fs_json_object_end(json);
+		free(entries[i]);
+	}
+	if (count >= 0)
+		free(entries);
+	fs_json_array_end(json);
+}
+
+/* The kernel writes blank, tab, newline and backslash as \ooo (fs/proc_namespace.c, mangle). */
+static void unescape(char *text)
+{
+	char *to = text;
+
+	for (char *from = text; *from;) {
+		if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
+		    from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
+			*to++ = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + from[3] - '0');
+			from += 4;
+		} else {
+			*to++ = *from++;
+		}
+	}
+	*to = '\0';
+}
+
+static void mounts_json(struct fs_json *json)
+{
+	static const char *const keys[] = { "source", "target", "type", "options" };
+	char path[FS_PATH_MAX];
+	char *text = fs_read_text(fs_path(path, sizeof(path), "/proc/self/mounts"), NULL);
+	char *lines = NULL;
+
+	fs_json_array(json, "mounts");
+	for (char *line = text ? strtok_r(text, "\n", &lines) : NULL; line;
+	     line = strtok_r(NULL, "\n", &lines)) {
+		char *words = NULL;
+
+		fs_json_object(json, NULL);
+		for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+			char *word = strtok_r(i ? NULL : line, " ", &words);
+
+			if (word)
+				unescape(word);
+			fs_json_string(json, keys[i], word);
+		}
+		fs_json_object_end(json);
+	}
+	fs_json_array_end(json);
+	free(text);
+}
+
+void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brief)
+{
+	kernel_json(json, facts);
+	clocks_json(json, facts);
+	tracefs_json(json, &facts->tracefs);
+	fs_points_json(json, "probe_points", &facts->points);
+	mtd_json(json, &facts->mtd);
+	if (brief) {
+		fs_json_null(json, "block");
+		fs_json_null(json, "bdi");
+		fs_json_null(json, "mounts");
+		return;
+	}
+	block_json(json);
+	bdi_json(json);
+	mounts_json(json);
+}
+
+int cmd_probe(int argc, char **argv)
+{
+	struct fs_json json = { 0 };
+	struct fs_facts facts;
+	struct fs_swept swept;
+	bool trial = false;
+	int result = 0;
+
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--trial"))
+			return fs_usage("probe %s: unknown option; probe takes only --trial", argv[i]);
+		trial = true;
+	}
+	fs_sweep(&swept);
+	fs_facts_gather(&facts, getpid() == 1);
+	if (trial) {
+		char error[256];
+
+		if (!facts.tracefs.path[0])
+			result = fs_fail("tracefs: %s", facts.tracefs.error);
+		else if (!facts.tracefs.kprobe_events || !facts.tracefs.instances)
+			result = fs_fail("tracefs: %s has no %s; the kernel needs CONFIG_KPROBE_EVENTS",
+					 facts.tracefs.path,
+					 facts.tracefs.instances ? "kprobe_events" : "instances");
+		else if (fs_points_try(&facts.tracefs, &facts.machine, &facts.points, &facts.mtd,
+				       error, sizeof(error)))
+			result = fs_fail("trial: %s", error);
+	} else {
+		fs_points_check(&facts.tracefs, &facts.machine, &facts.points);
+	}
+	if (!result) {
+		fs_json_object(&json, NULL);
+		fs_facts_json(&json, &facts, false);
+		fs_json_object_end(&json);
+		fs_buf_puts(&json.out, "\n");
+		if (fwrite(json.out.data, 1, json.out.length, stdout) != json.out.length ||
+		    fflush(stdout))
+			result = fs_fail("stdout: %s; is its disk full, or its reader gone?",
+					 strerror(errno));
+	}
+	fs_json_free(&json);
+	fs_facts_free(&facts);
+	return result;
+}
