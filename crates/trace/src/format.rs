@@ -121,9 +121,10 @@ impl Schema {
                 break;
             }
         }
+        // ftrace's own events end with arrays that are shorter than their format says (kernel_stack, print).
         let min_size = fields
             .iter()
-            .filter(|f: &&Field| f.size > 0 && f.kind != FieldKind::Opaque)
+            .filter(|f: &&Field| f.size > 0 && (system != "ftrace" || f.kind == FieldKind::Int))
             .map(|f| f.offset + f.size)
             .max()
             .unwrap_or(0);
@@ -138,7 +139,20 @@ impl Schema {
         })
     }
 
-    /// The field of this name, the event's own before the common ones.
+    /// Stands in for a format that the trace does not have.
+    pub(crate) fn unknown(endian: Endian) -> Schema {
+        Schema {
+            system: "unknown".to_string(),
+            name: "unknown".to_string(),
+            id: 0,
+            fields: Vec::new(),
+            text: String::new(),
+            endian,
+            min_size: 0,
+        }
+    }
+
+    /// The field of this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|f| f.name == name)
     }

@@ -1,0 +1,106 @@
+//! Which task a thread id was at which time.
+
+use std::collections::HashMap;
+
+/// Entries kept in all; a busy build forks some hundred tasks a second.
+const MAX_ENTRIES: usize = 400_000;
+/// Different names kept in all.
+const MAX_NAMES: usize = 200_000;
+
+/// Names of tasks over time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    texts: Vec<Box<str>>,
+    by_text: HashMap<Box<str>, u32>,
+    tasks: HashMap<u32, Vec<(u64, u32)>>,
+    entries: usize,
+    pub dropped: u64,
+}
+
+impl Names {
+    /// From `time` on, `tid` is called `comm`. Times of one `tid` should not run backwards; where they do, the later
+    /// call counts.
+    pub fn set(&mut self, tid: u32, time: u64, comm: &[u8]) {
+        let text = String::from_utf8_lossy(comm);
+        let name = match self.by_text.get(text.as_ref()) {
+            Some(&n) => n,
+            None if self.texts.len() < MAX_NAMES => {
+                let n = self.texts.len() as u32;
+                let boxed: Box<str> = text.into();
+                self.texts.push(boxed.clone());
+                self.by_text.insert(boxed, n);
+                n
+            }
+            None => {
+                self.dropped += 1;
+                return;
+            }
+        };
+        let full = self.entries >= MAX_ENTRIES;
+        if full && !self.tasks.contains_key(&tid) {
+            self.dropped += 1;
+            return;
+        }
+        let list = self.tasks.entry(tid).or_default();
+        match list.last_mut() {
+            Some((_, last)) if *last == name => {}
+            Some(entry) if entry.0 >= time => entry.1 = name,
+            _ if full => self.dropped += 1,
+            _ => {
+                list.push((time, name));
+                self.entries += 1;
+            }
+        }
+    }
+
+    /// Whether anything is known about `tid`.
+    pub fn knows(&self, tid: u32) -> bool {
+        self.tasks.contains_key(&tid)
+    }
+
+    pub fn get(&self, tid: u32, time: u64) -> Option<&str> {
+        if tid == 0 {
+            return Some("<idle>");
+        }
+        let list = self.tasks.get(&tid)?;
+        let after = list.partition_point(|&(t, _)| t <= time);
+        let (_, name) = list.get(after.checked_sub(1)?)?;
+        Some(&self.texts[*name as usize])
+    }
+
+    /// The last name of every task, by thread id.
+    pub fn last(&self) -> Vec<(u32, &str)> {
+        let mut all: Vec<_> = self
+            .tasks
+            .iter()
+            .filter_map(|(&tid, list)| {
+                let (_, name) = list.last()?;
+                Some((tid, &*self.texts[*name as usize]))
+            })
+            .collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_holds_from_its_time_on() {
+        let mut n = Names::default();
+        n.set(7, 0, b"sh");
+        n.set(7, 100, b"cat");
+        n.set(7, 100, b"dog");
+        n.set(7, 200, b"dog");
+        n.set(9, 50, b"\xff");
+        assert_eq!(n.get(7, 99), Some("sh"));
+        assert_eq!(n.get(7, 100), Some("dog"));
+        assert_eq!(n.get(9, 49), None);
+        assert_eq!(n.get(9, 51), Some("\u{fffd}"));
+        assert_eq!(n.get(0, 0), Some("<idle>"));
+        assert_eq!(n.get(8, 0), None);
+        assert_eq!(n.last(), [(7, "dog"), (9, "\u{fffd}")]);
+    }
+}

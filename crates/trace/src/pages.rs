@@ -1,0 +1,152 @@
+//! Sub-buffers of one lane (a CPU of a ring), read from a file piece by piece.
+
+use crate::stream::frame::{HEADER, Header, kind};
+use crate::stream::index::{RunCursor, RunIndex};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// Bytes read at once by one lane, if a sub-buffer is not larger, and by all lanes together.
+const CHUNK: usize = 64 << 10;
+const CHUNKS_IN_ALL: usize = 16 << 20;
+
+/// Where a lane's sub-buffers are.
+#[derive(Clone, Debug)]
+pub(crate) enum PageSource {
+    /// FS_DATA frames of a stream file.
+    Runs(Arc<RunIndex>),
+    /// Side by side, `page` bytes each.
+    Flat { offset: u64, size: u64, page: u32 },
+}
+
+impl PageSource {
+    /// How many sub-buffers there are.
+    pub fn count(&self) -> u64 {
+        match self {
+            PageSource::Runs(index) => index.pages,
+            PageSource::Flat { size, page, .. } => size.div_ceil(u64::from((*page).max(1))),
+        }
+    }
+
+    /// `lanes`: how many are read side by side.
+    pub fn open(&self, file: &Arc<File>, lanes: usize) -> Pages {
+        let (at, end) = match self {
+            PageSource::Runs(_) => (0, 0),
+            PageSource::Flat { offset, size, .. } => (*offset, offset.saturating_add(*size)),
+        };
+        Pages {
+            chunk: (CHUNKS_IN_ALL / lanes.max(1)).clamp(4096, CHUNK),
+            file: Arc::clone(file),
+            source: self.clone(),
+            cursor: RunCursor::default(),
+            at,
+            end,
+            buffer: Vec::new(),
+            filled: 0,
+            buffer_at: 0,
+            page: 0..0,
+            damaged: 0,
+        }
+    }
+}
+
+/// A reader of one lane's sub-buffers. Holds at most one chunk of the file.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    chunk: usize,
+    file: Arc<File>,
+    source: PageSource,
+    cursor: RunCursor,
+    /// Next byte to look at, and the end of the range it is in.
+    at: u64,
+    end: u64,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that were read; the first lies at `buffer_at` of the file.
+    filled: usize,
+    buffer_at: u64,
+    page: std::ops::Range<usize>,
+    /// Sub-buffers that were indexed and are not there any more.
+    pub damaged: u64,
+}
+
+impl Pages {
+    /// The current sub-buffer.
+    #[inline]
+    pub fn page(&self) -> &[u8] {
+        &self.buffer[self.page.clone()]
+    }
+
+    /// Goes to the next sub-buffer; false at the end.
+    pub fn advance(&mut self) -> io::Result<bool> {
+        loop {
+            if self.at >= self.end {
+                let PageSource::Runs(index) = &self.source else {
+                    return Ok(false);
+                };
+                let Some((begin, end)) = index.next(&mut self.cursor) else {
+                    return Ok(false);
+                };
+                (self.at, self.end) = (begin, end);
+            }
+            let left = self.end - self.at;
+            if let PageSource::Flat { page, .. } = self.source {
+                let want = u64::from(page).min(left) as usize;
+                let range = self.load(self.at, want, left)?;
+                self.at += want as u64;
+                if range.is_empty() {
+                    self.at = self.end;
+                    continue;
+                }
+                self.page = range;
+                return Ok(true);
+            }
+            let range = self.load(self.at, HEADER.min(left as usize), left)?;
+            let header = Header::read(&self.buffer[range])
+                .filter(|h| h.kind == kind::DATA && h.length >= 4)
+                .filter(|h| h.frame_size() as u64 <= left);
+            let Some(header) = header else {
+                // The file is not what it was when it was indexed.
+                self.damaged += 1;
+                self.at = self.end;
+                continue;
+            };
+            let size = header.frame_size();
+            let range = self.load(self.at, size, left)?;
+            if range.len() < size {
+                self.damaged += 1;
+                self.at = self.end;
+                continue;
+            }
+            self.at += size as u64;
+            self.page = range.start + HEADER + 4..range.end;
+            return Ok(true);
+        }
+    }
+
+    /// Has `want` bytes at `at` in the buffer, fewer at the end of the file; reads ahead up to `left`.
+    fn load(&mut self, at: u64, want: usize, left: u64) -> io::Result<std::ops::Range<usize>> {
+        let inside = at
+            .checked_sub(self.buffer_at)
+            .and_then(|o| usize::try_from(o).ok())
+            .filter(|&o| o.checked_add(want).is_some_and(|e| e <= self.filled));
+        if let Some(begin) = inside {
+            return Ok(begin..begin + want);
+        }
+        let size = (self.chunk as u64).min(left).max(want as u64) as usize;
+        if self.buffer.len() < size {
+            self.buffer.resize(size, 0);
+        }
+        self.buffer_at = at;
+        self.filled = 0;
+        while self.filled < size {
+            match self.file.read_at(&mut self.buffer[self.filled..size], at + self.filled as u64) {
+                Ok(0) => break,
+                Ok(n) => self.filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(0..want.min(self.filled))
+    }
+}

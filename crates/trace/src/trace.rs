@@ -1,0 +1,434 @@
+//! A trace of any format, behind one face.
+
+use crate::error::Error;
+use crate::event::{Event, EventKind, TimeNs};
+use crate::format::{Layout, Schema, Schemas};
+use crate::losses::{Loss, Losses};
+use crate::merge::{Lane, LaneCounts, Raw, merge};
+use crate::names::Names;
+use crate::pages::PageSource;
+use crate::phase::{Mark, Phase, Phases};
+use crate::record::Record;
+use crate::stream::{Session, SourceState, looks_like_stream};
+use crate::tasks::TaskReader;
+use crate::typed::{Geometry, Typer};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// A trace that can be read as often as one likes, in bounded memory.
+#[derive(Debug)]
+pub struct Trace {
+    pub(crate) path: PathBuf,
+    pub(crate) kind: TraceKind,
+    pub(crate) facts: Value,
+    pub(crate) stats: Value,
+    pub(crate) phases: Phases,
+    pub(crate) body: Body,
+    /// What was lost before the events were decoded.
+    pub(crate) base_losses: Losses,
+    /// All of it, once a pass has been made.
+    losses: OnceLock<Losses>,
+    pub(crate) names: OnceLock<Names>,
+    pub(crate) initial_names: Names,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceKind {
+    /// The agent's stream (`agent/protocol.h`).
+    AgentStream,
+    /// trace-cmd's file.
+    TraceDat,
+    /// Flashmon's temporal log.
+    FlashmonLog,
+}
+
+#[derive(Debug)]
+pub(crate) enum Body {
+    Ring(Ring),
+}
+
+/// Ring buffers in a file.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    pub file: Arc<File>,
+    pub layout: Layout,
+    pub schemas: Arc<Schemas>,
+    pub buffers: Vec<RingBuffer>,
+    pub header_page: String,
+    pub header_event: String,
+    /// The kernel's name of the clock.
+    pub clock: String,
+    pub cpus: u32,
+}
+
+/// One ring buffer: the main one (without a name) or an instance.
+#[derive(Debug)]
+pub(crate) struct RingBuffer {
+    pub name: String,
+    /// By CPU.
+    pub lanes: Vec<(u16, PageSource)>,
+}
+
+/// Name of the buffer that holds the names of tasks (`FS_INSTANCE_TASKS`).
+pub(crate) const TASKS_BUFFER: &str = "tasks";
+
+impl Trace {
+    /// Opens a trace of any format that is known; its contents say which it is, not its name.
+    ///
+    /// A stream with more than one recording is refused: open it as a [`Session`].
+    pub fn open(path: &Path) -> Result<Trace, Error> {
+        let mut head = Vec::new();
+        File::open(path).and_then(|f| f.take(4096).read_to_end(&mut head)).map_err(|e| Error::io(path, "open", e))?;
+        if looks_like_stream(&head) {
+            let session = Session::open(path)?;
+            return match session.recordings.len() {
+                0 => Err(Error::NoRecording { path: path.to_path_buf() }),
+                1 => session.recording(0),
+                count => Err(Error::SeveralRecordings { path: path.to_path_buf(), count }),
+            };
+        }
+        Err(Error::Unrecognised { path: path.to_path_buf(), hint: "its first bytes belong to none of them" })
+    }
+
+    pub(crate) fn from_stream(
+        path: &Path,
+        file: &Arc<File>,
+        source: &SourceState,
+        phases: &Phases,
+        session_losses: &Losses,
+    ) -> Result<Trace, Error> {
+        let mut losses = session_losses.clone();
+        losses.merge(&source.losses);
+        let mut json = |text: &Option<String>| match text {
+            None => Value::Null,
+            Some(t) => serde_json::from_str(t).unwrap_or_else(|_| {
+                losses.add(Loss::FramesMalformed, 1);
+                Value::Null
+            }),
+        };
+        let facts = json(&source.facts);
+        let stats = json(&source.stats);
+        let mut buffers = vec![
+            RingBuffer { name: String::new(), lanes: Vec::new() },
+            RingBuffer { name: TASKS_BUFFER.to_string(), lanes: Vec::new() },
+        ];
+        for (&(instance, cpu), index) in &source.lanes {
+            buffers[usize::from(instance)].lanes.push((cpu, PageSource::Runs(Arc::clone(index))));
+        }
+        let highest = source.lanes.keys().map(|&(_, cpu)| u32::from(cpu) + 1).max();
+        let said = source.hello.map_or(0, |h| h.cpus.min(8192));
+        let mut names = Names::default();
+        for (pid, _tgid, comm) in &source.tasks {
+            names.set(*pid, 0, crate::bytes::until_nul(comm));
+        }
+        let clock = facts["recording"]["clock"].as_str().unwrap_or("mono").to_string();
+        let ring = Ring {
+            file: Arc::clone(file),
+            layout: source.layout(),
+            schemas: Arc::clone(&source.schemas),
+            buffers,
+            header_page: source.header_page.clone().unwrap_or_default(),
+            header_event: source.header_event.clone().unwrap_or_default(),
+            clock,
+            cpus: said.max(highest.unwrap_or(0)).max(1),
+        };
+        if stats.is_null() {
+            losses.add(Loss::StatisticsMissing, 1);
+        } else {
+            count_statistics(&stats, &mut losses);
+        }
+        Trace::from_ring(path, TraceKind::AgentStream, ring, facts, stats, phases.clone(), losses, names)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of a trace, once")]
+    pub(crate) fn from_ring(
+        path: &Path,
+        kind: TraceKind,
+        ring: Ring,
+        facts: Value,
+        stats: Value,
+        phases: Phases,
+        base_losses: Losses,
+        initial_names: Names,
+    ) -> Result<Trace, Error> {
+        let trace = Trace {
+            path: path.to_path_buf(),
+            kind,
+            facts,
+            stats,
+            phases,
+            body: Body::Ring(ring),
+            base_losses,
+            losses: OnceLock::new(),
+            names: OnceLock::new(),
+            initial_names,
+        };
+        Ok(trace)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn kind(&self) -> TraceKind {
+        self.kind
+    }
+
+    /// What was known about board, kernel, chips and recorder (`docs/architecture.md`, "Facts"); null where the trace
+    /// does not carry it.
+    pub fn facts(&self) -> &Value {
+        &self.facts
+    }
+
+    /// The kernel's counts at the end of the recording (`docs/architecture.md`, `FS_STATS`); null where there are none.
+    pub fn stats(&self) -> &Value {
+        &self.stats
+    }
+
+    /// Phases in order of their beginning.
+    pub fn phases(&self) -> &[Phase] {
+        &self.phases.phases
+    }
+
+    pub fn marks(&self) -> &[Mark] {
+        &self.phases.marks
+    }
+
+    /// The clock of all times, as the kernel names it: `mono` for what flashscope records.
+    pub fn clock(&self) -> &str {
+        match &self.body {
+            Body::Ring(ring) => &ring.clock,
+        }
+    }
+
+    /// CPUs of the recorded machine.
+    pub fn cpus(&self) -> u32 {
+        match &self.body {
+            Body::Ring(ring) => ring.cpus,
+        }
+    }
+
+    /// The formats of the trace's events.
+    pub fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> + '_ {
+        match &self.body {
+            Body::Ring(ring) => ring.schemas.iter(),
+        }
+    }
+
+    /// Everything that is known to be missing, zero counts included. Reads the whole trace once, unless `for_each` did.
+    pub fn losses(&self) -> Losses {
+        if let Some(losses) = self.losses.get() {
+            return losses.clone();
+        }
+        if let Err(_io) = self.for_each(&mut |_| {}) {
+            // What can be read was counted; the rest is as good as cut.
+            let mut losses = self.base_losses.clone();
+            losses.add(Loss::DataCut, 1);
+            return losses;
+        }
+        self.losses.get().unwrap_or(&self.base_losses).clone()
+    }
+
+    /// Hands every event to `f`, oldest first, phases among them. The event is valid during the call only.
+    pub fn for_each(&self, f: &mut dyn FnMut(&Event)) -> Result<(), Error> {
+        let mut phases = PhaseEvents::new(&self.phases);
+        let decoded = match &self.body {
+            Body::Ring(ring) => {
+                let mut typer = Typer::new(Geometry::from_facts(&self.facts));
+                typer.declare(ring.schemas.iter());
+                let mut losses = self.run(ring, |record| {
+                    phases.before(record.time, f);
+                    if let Some(event) = typer.event(record.time.0, record.cpu, record.schema, record.data) {
+                        f(event);
+                    }
+                })?;
+                losses.merge(&typer.finish());
+                losses
+            }
+        };
+        phases.rest(f);
+        let mut losses = self.base_losses.clone();
+        losses.merge(&decoded);
+        let _ = self.losses.set(losses);
+        Ok(())
+    }
+
+    /// Hands every record to `f`, oldest first. The record is valid during the call only.
+    pub fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> Result<(), Error> {
+        match &self.body {
+            Body::Ring(ring) => self.run(ring, f).map(drop),
+        }
+    }
+
+    /// What a thread was called at a time; `None` where the trace does not know. Untrusted text: who prints it escapes
+    /// it. For a trace without flashscope's own task events the first call reads the whole trace once.
+    pub fn comm(&self, tid: u32, time: TimeNs) -> Option<&str> {
+        self.names().get(tid, time.0)
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        self.names.get_or_init(|| {
+            let mut names = self.initial_names.clone();
+            match &self.body {
+                Body::Ring(ring) => {
+                    let mut reader = TaskReader::new(&ring.schemas);
+                    if reader.is_useful() {
+                        let only = ring.buffers.iter().position(|b| b.name == TASKS_BUFFER && !b.lanes.is_empty());
+                        // An error leaves the names that were read before it.
+                        let _ = self.run_buffers(ring, only, |record| {
+                            reader.record(record.time.0, record.schema, record.data, &mut names);
+                        });
+                    }
+                }
+            }
+            names
+        })
+    }
+
+    fn run(&self, ring: &Ring, f: impl FnMut(&Record<'_>)) -> Result<Losses, Error> {
+        self.run_buffers(ring, None, f)
+    }
+
+    /// One pass over all buffers, or one of them. Returns what was lost in decoding.
+    fn run_buffers(&self, ring: &Ring, only: Option<usize>, mut f: impl FnMut(&Record<'_>)) -> Result<Losses, Error> {
+        let count: usize = ring.buffers.iter().map(|b| b.lanes.len()).sum();
+        let mut lanes = Vec::with_capacity(count);
+        for (b, buffer) in ring.buffers.iter().enumerate() {
+            if only.is_none_or(|o| o == b) {
+                for (cpu, pages) in &buffer.lanes {
+                    lanes.push(Lane::new(*cpu, b as u16, pages.open(&ring.file, count)));
+                }
+            }
+        }
+        let unknown = Schema::unknown(ring.layout.endian);
+        let (mut without_format, mut short) = (0, 0);
+        merge(&ring.layout, &mut lanes, |raw: Raw<'_>| {
+            let id = ring.layout.endian.u16(raw.data, 0).unwrap_or(0);
+            let schema = match ring.schemas.get(id) {
+                Some(schema) => &**schema,
+                None => {
+                    without_format += 1;
+                    &unknown
+                }
+            };
+            if raw.data.len() < schema.min_size as usize {
+                short += 1;
+            }
+            f(&Record {
+                time: TimeNs(raw.time),
+                cpu: raw.cpu,
+                buffer: &ring.buffers[usize::from(raw.buffer)].name,
+                missed: raw.missed,
+                schema,
+                data: raw.data,
+            });
+        })
+        .map_err(|e| Error::io(&self.path, "read", e))?;
+
+        let mut losses = Losses::new();
+        losses.add(Loss::RecordsOfUnknownType, without_format);
+        losses.add(Loss::RecordsMalformed, short);
+        let read = events_read(&self.stats);
+        for lane in &lanes {
+            let LaneCounts { records, damaged, backwards, missed_events, gaps_of_unknown_size } = lane.counts;
+            losses.add(Loss::SubBuffersDamaged, damaged);
+            losses.add(Loss::TimesBackwards, backwards);
+            losses.add(Loss::EventsMissedAtGaps, missed_events);
+            losses.add(Loss::GapsOfUnknownSize, gaps_of_unknown_size);
+            if let Some(&read) = read.get(&(u64::from(lane.buffer), u64::from(lane.cpu))) {
+                losses.add(Loss::EventsNotDelivered, read.saturating_sub(records));
+            }
+        }
+        if only.is_none() {
+            for ((buffer, cpu), read) in read {
+                if !lanes.iter().any(|l| (u64::from(l.buffer), u64::from(l.cpu)) == (buffer, cpu)) {
+                    losses.add(Loss::EventsNotDelivered, read);
+                }
+            }
+        }
+        losses.add(Loss::NamesDropped, self.names.get().map_or(0, |n| n.dropped));
+        Ok(losses)
+    }
+}
+
+/// Events read from the ring by (instance, CPU), as `FS_STATS` has it.
+fn events_read(stats: &Value) -> HashMap<(u64, u64), u64> {
+    let mut out = HashMap::new();
+    for (instance, cpu) in stats_by_cpu(stats) {
+        if let (Some(c), Some(read)) = (cpu["cpu"].as_u64(), cpu["read"].as_u64()) {
+            out.insert((instance, c), read);
+        }
+    }
+    out
+}
+
+pub(crate) fn stats_by_cpu(stats: &Value) -> impl Iterator<Item = (u64, &Value)> {
+    stats["instances"].as_array().into_iter().flatten().flat_map(|i| {
+        let number = i["instance"].as_u64().unwrap_or(0);
+        i["cpu"].as_array().into_iter().flatten().map(move |c| (number, c))
+    })
+}
+
+/// The kernel's own counts into losses.
+fn count_statistics(stats: &Value, losses: &mut Losses) {
+    for (_, cpu) in stats_by_cpu(stats) {
+        let n = |name: &str| cpu[name].as_u64().unwrap_or(0);
+        losses.add(Loss::EventsOverwritten, n("overrun"));
+        losses.add(Loss::EventsDropped, n("dropped"));
+        losses.add(Loss::CommitOverruns, n("commit_overrun"));
+        losses.add(Loss::EventsNotDrained, n("entries"));
+    }
+    for probe in stats["probes"].as_array().into_iter().flatten() {
+        losses.add(Loss::ProbeMisses, probe["misses"].as_u64().unwrap_or(0));
+    }
+}
+
+/// Phases and marks as events, between the others.
+struct PhaseEvents {
+    /// Oldest last; true: comes before events of the same time.
+    waiting: Vec<(u64, bool, Event)>,
+}
+
+impl PhaseEvents {
+    fn new(phases: &Phases) -> PhaseEvents {
+        let mut waiting = Vec::new();
+        let event = |time: u64, pid: u32, kind: EventKind| Event { time: TimeNs(time), cpu: 0, tid: pid, kind };
+        for p in &phases.phases {
+            let name = p.name.clone();
+            waiting.push((p.begin_ns, true, event(p.begin_ns, p.pid, EventKind::PhaseBegin { name })));
+            if let Some(end) = p.end_ns {
+                let name = p.name.clone();
+                waiting.push((end, false, event(end, p.pid, EventKind::PhaseEnd { name })));
+            }
+        }
+        for m in &phases.marks {
+            let name = m.name.clone();
+            waiting.push((m.time_ns, true, event(m.time_ns, m.pid, EventKind::Mark { name })));
+        }
+        // Stable: a phase's begin stays before its end where both are at one time.
+        waiting.sort_by_key(|&(time, first, _)| (time, !first));
+        waiting.reverse();
+        PhaseEvents { waiting }
+    }
+
+    #[inline]
+    fn before(&mut self, time: TimeNs, f: &mut dyn FnMut(&Event)) {
+        while let Some((t, first, event)) = self.waiting.last()
+            && (*t < time.0 || (*t == time.0 && *first))
+        {
+            f(event);
+            self.waiting.pop();
+        }
+    }
+
+    fn rest(&mut self, f: &mut dyn FnMut(&Event)) {
+        while let Some((_, _, event)) = self.waiting.pop() {
+            f(&event);
+        }
+    }
+}

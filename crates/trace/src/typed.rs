@@ -1,0 +1,338 @@
+//! Records into typed events.
+//!
+//! The events of system `flashscope` (and of a kernel's own group name `flashscope_<pid>_<starttime>`) become
+//! [`EventKind::Flash`], [`EventKind::FlashDone`] and [`EventKind::Mtd`]; every other event is [`EventKind::Other`].
+
+use crate::event::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+use crate::format::{Field, Schema};
+use crate::losses::{Loss, Losses};
+use crate::record::tid;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Geometry of the traced chips, from a recording's facts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    pub pages_per_block: Option<u64>,
+    /// Page and erase block in bytes, where all chips have the same.
+    pub page_bytes: Option<u64>,
+    pub block_bytes: Option<u64>,
+}
+
+impl Geometry {
+    pub fn from_facts(facts: &Value) -> Geometry {
+        let mut g = Geometry::default();
+        let mut one = true;
+        for mtd in facts["mtd"].as_array().into_iter().flatten() {
+            let (Some(page), Some(block)) = (mtd["writesize"].as_u64(), mtd["erasesize"].as_u64()) else {
+                continue;
+            };
+            // NOR and RAM have a page of one byte.
+            if page < 16 || block < page {
+                continue;
+            }
+            match (g.page_bytes, g.block_bytes) {
+                (None, None) => (g.page_bytes, g.block_bytes) = (Some(page), Some(block)),
+                (p, b) if p == Some(page) && b == Some(block) => {}
+                _ => one = false,
+            }
+            g.pages_per_block.get_or_insert(block / page);
+        }
+        if !one {
+            (g.page_bytes, g.block_bytes) = (None, None);
+        }
+        g
+    }
+}
+
+/// Pages a block where nothing says it: the chip of the Flashmon paper (Micron, 2 KB pages, 64 a block; section 4).
+pub(crate) const ASSUMED_PAGES_PER_BLOCK: u64 = 64;
+
+enum Plan {
+    Flash {
+        op: FlashOp,
+        address: Field,
+        /// The address counts blocks.
+        blocks: bool,
+        offset: Option<Field>,
+        length: Option<Field>,
+        chip: Option<Field>,
+    },
+    Done(FlashOp),
+    Mtd {
+        op: FlashOp,
+        address: Field,
+        length: Field,
+    },
+    Other,
+}
+
+struct Mapping {
+    plan: Plan,
+    /// Reused for every event of this kind, so that names are not copied a million times.
+    event: Event,
+}
+
+/// Nested operations of one task that are waited for.
+const MAX_PENDING: usize = 8;
+/// Tasks that are waited for.
+const MAX_TASKS: usize = 1 << 16;
+/// Chips told apart by their address in the kernel.
+const MAX_CHIPS: usize = 256;
+
+/// Turns records into events. Holds what joins returns to beginnings, and the cross-count.
+pub(crate) struct Typer {
+    by_id: Vec<Option<Mapping>>,
+    geometry: Geometry,
+    pending: HashMap<(u32, FlashOp), Vec<u64>>,
+    /// Operations whose returns are recorded.
+    returns: Vec<FlashOp>,
+    chips: Vec<u64>,
+    counts: CrossCount,
+    losses: Losses,
+}
+
+#[derive(Default)]
+struct CrossCount {
+    programs_can_be_seen: bool,
+    erases_can_be_seen: bool,
+    programs_expected: u64,
+    programs_seen: u64,
+    erases_expected: u64,
+    erases_seen: u64,
+}
+
+impl Typer {
+    pub fn new(geometry: Geometry) -> Typer {
+        Typer {
+            by_id: Vec::new(),
+            geometry,
+            pending: HashMap::new(),
+            returns: Vec::new(),
+            chips: Vec::new(),
+            counts: CrossCount::default(),
+            losses: Losses::new(),
+        }
+    }
+
+    fn mapping(&mut self, schema: &Schema) -> usize {
+        let id = usize::from(schema.id);
+        if self.by_id.len() <= id {
+            self.by_id.resize_with(id + 1, || None);
+        }
+        if self.by_id[id].is_none() {
+            let plan = plan(schema);
+            match &plan {
+                Plan::Flash { op: FlashOp::Program, .. } => self.counts.programs_can_be_seen = true,
+                Plan::Flash { op: FlashOp::Erase, .. } => self.counts.erases_can_be_seen = true,
+                Plan::Done(op) => self.returns.push(*op),
+                _ => {}
+            }
+            self.by_id[id] = Some(Mapping {
+                plan,
+                event: Event {
+                    time: TimeNs(0),
+                    cpu: 0,
+                    tid: 0,
+                    kind: EventKind::Other { system: schema.system.clone(), name: schema.name.clone() },
+                },
+            });
+        }
+        id
+    }
+
+    /// Says which events exist at all: an operation whose probe was armed and never fired was still not seen.
+    pub fn declare<'a>(&mut self, schemas: impl Iterator<Item = &'a Arc<Schema>>) {
+        for schema in schemas {
+            self.mapping(schema);
+        }
+    }
+
+    /// The typed form of a record; `None` where it has none (a return without its beginning, a record that is too
+    /// short), which is counted.
+    pub fn event(&mut self, time: u64, cpu: u16, schema: &Schema, data: &[u8]) -> Option<&Event> {
+        let id = self.mapping(schema);
+        let task = tid(schema, data);
+        let Mapping { plan, event } = self.by_id.get_mut(id)?.as_mut()?;
+        event.time = TimeNs(time);
+        event.cpu = cpu;
+        event.tid = task;
+        let read = |f: &Field| schema.uint(f, data);
+        match plan {
+            Plan::Other => {}
+            Plan::Flash { op, address, blocks, offset, length, chip } => {
+                let Some(mut page) = read(address) else {
+                    self.losses.add(Loss::RecordsMalformed, 1);
+                    return None;
+                };
+                if *blocks {
+                    let per_block = self.geometry.pages_per_block.unwrap_or(ASSUMED_PAGES_PER_BLOCK);
+                    page = page.saturating_mul(per_block);
+                }
+                let small = |f: &Option<Field>| f.as_ref().and_then(read).map(|v| u32::try_from(v).unwrap_or(u32::MAX));
+                let chip = match chip.as_ref().and_then(read) {
+                    None => 0,
+                    Some(v) => chip_number(&mut self.chips, v),
+                };
+                match op {
+                    FlashOp::Program => self.counts.programs_seen += 1,
+                    FlashOp::Erase => self.counts.erases_seen += 1,
+                    FlashOp::Read => {}
+                }
+                event.kind = EventKind::Flash(FlashAccess {
+                    op: *op,
+                    page,
+                    offset_bytes: small(offset),
+                    length_bytes: small(length),
+                    chip,
+                });
+                if self.returns.contains(op)
+                    && (self.pending.len() < MAX_TASKS || self.pending.contains_key(&(task, *op)))
+                {
+                    let list = self.pending.entry((task, *op)).or_default();
+                    if list.len() == MAX_PENDING {
+                        list.remove(0);
+                    }
+                    list.push(time);
+                }
+            }
+            Plan::Done(op) => {
+                let begin = self.pending.get_mut(&(task, *op)).and_then(Vec::pop).filter(|&b| b <= time);
+                let Some(begin) = begin else {
+                    self.losses.add(Loss::ReturnsUnmatched, 1);
+                    return None;
+                };
+                event.kind = EventKind::FlashDone { op: *op, duration_ns: time - begin };
+            }
+            Plan::Mtd { op, address, length } => {
+                let (Some(address), Some(length)) = (read(address), read(length)) else {
+                    self.losses.add(Loss::RecordsMalformed, 1);
+                    return None;
+                };
+                match op {
+                    FlashOp::Program => {
+                        self.counts.programs_expected += spanned(address, length, self.geometry.page_bytes);
+                    }
+                    FlashOp::Erase => {
+                        self.counts.erases_expected += spanned(address, length, self.geometry.block_bytes);
+                    }
+                    FlashOp::Read => {}
+                }
+                event.kind = EventKind::Mtd { op: *op, address, length_bytes: length };
+            }
+        }
+        Some(event)
+    }
+
+    /// What was lost on the way, the cross-count included.
+    pub fn finish(self) -> Losses {
+        let mut losses = self.losses;
+        let c = self.counts;
+        if c.programs_can_be_seen {
+            losses.set(Loss::ProgramsNotSeen, c.programs_expected.saturating_sub(c.programs_seen));
+        }
+        if c.erases_can_be_seen {
+            losses.set(Loss::ErasesNotSeen, c.erases_expected.saturating_sub(c.erases_seen));
+        }
+        losses
+    }
+}
+
+/// Units of `unit` bytes that a range touches; 0 where the unit is not known.
+fn spanned(address: u64, length: u64, unit: Option<u64>) -> u64 {
+    match unit {
+        Some(unit) if length > 0 => address.saturating_add(length - 1) / unit - address / unit + 1,
+        _ => 0,
+    }
+}
+
+/// `chip` is a number, or the chip's address in the kernel: those are numbered as they appear.
+fn chip_number(chips: &mut Vec<u64>, value: u64) -> u16 {
+    if value < MAX_CHIPS as u64 {
+        return value as u16;
+    }
+    if let Some(i) = chips.iter().position(|&c| c == value) {
+        return i as u16;
+    }
+    if chips.len() < MAX_CHIPS {
+        chips.push(value);
+    }
+    (chips.len() - 1) as u16
+}
+
+fn plan(schema: &Schema) -> Plan {
+    let ours = schema.system == "flashscope" || schema.system.starts_with("flashscope_");
+    if !ours {
+        return Plan::Other;
+    }
+    let op = |name: &str| match name {
+        "read" => Some(FlashOp::Read),
+        "program" | "write" => Some(FlashOp::Program),
+        "erase" => Some(FlashOp::Erase),
+        _ => None,
+    };
+    let field = |name: &str| schema.field(name).cloned();
+    if let Some(rest) = schema.name.strip_prefix("nand_") {
+        if let Some(op) = rest.strip_suffix("_done").and_then(op) {
+            return Plan::Done(op);
+        }
+        if let Some(op) = op(rest) {
+            let (address, blocks) = match (field("page"), field("block")) {
+                (Some(page), _) => (page, false),
+                (None, Some(block)) => (block, true),
+                (None, None) => return Plan::Other,
+            };
+            return Plan::Flash {
+                op,
+                address,
+                blocks,
+                offset: field("offset"),
+                length: field("length"),
+                chip: field("chip"),
+            };
+        }
+    }
+    if let Some(op) = schema.name.strip_prefix("mtd_").and_then(op)
+        && let (Some(address), Some(length)) = (field("address"), field("length"))
+    {
+        return Plan::Mtd { op, address, length };
+    }
+    Plan::Other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn geometry_is_only_one_where_all_chips_agree() {
+        let nand = serde_json::json!({"writesize": 2048, "erasesize": 131072});
+        let nor = serde_json::json!({"writesize": 1, "erasesize": 65536});
+        let big = serde_json::json!({"writesize": 4096, "erasesize": 262144});
+        let g = Geometry::from_facts(&serde_json::json!({"mtd": [nor, nand, nand]}));
+        assert_eq!(g.pages_per_block, Some(64));
+        assert_eq!(g.page_bytes, Some(2048));
+        let g = Geometry::from_facts(&serde_json::json!({"mtd": [nand, big]}));
+        assert_eq!((g.pages_per_block, g.page_bytes), (Some(64), None));
+        assert_eq!(Geometry::from_facts(&Value::Null), Geometry::default());
+    }
+
+    #[test]
+    fn ranges_span_what_they_touch() {
+        assert_eq!(spanned(0, 2048, Some(2048)), 1);
+        assert_eq!(spanned(2047, 2, Some(2048)), 2);
+        assert_eq!(spanned(0, 0, Some(2048)), 0);
+        assert_eq!(spanned(u64::MAX, u64::MAX, Some(2048)), 1);
+        assert_eq!(spanned(0, 4096, None), 0);
+    }
+
+    #[test]
+    fn chips_by_address_get_numbers() {
+        let mut chips = vec![];
+        assert_eq!(chip_number(&mut chips, 0xc123_4000), 0);
+        assert_eq!(chip_number(&mut chips, 0xc123_8000), 1);
+        assert_eq!(chip_number(&mut chips, 0xc123_4000), 0);
+        assert_eq!(chip_number(&mut chips, 3), 3);
+    }
+}
