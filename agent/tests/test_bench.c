@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/* bench read and bench raw on this host: what they print, and every way they refuse. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../bench.h"
+#include "../contents.h"
+#include "../frame.h"
+#include "../prng.h"
+#include "../util.h"
+#include "check.h"
+
+static char dir[] = "/tmp/fs-bench-XXXXXX";
+static char file[64], out_path[64], err_path[64], memory_file[64];
+
+struct ran {
+	int status;
+	char *out;
+	char *err;
+};
+
+static void redirect(const char *path, int number)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	if (fd < 0 || dup2(fd, number) < 0)
+		_exit(99);
+	close(fd);
+}
+
+/* Runs bench read or raw with words that one space separates, in a process of its own. */
+static struct ran run(int (*bench)(int, char **), const char *words)
+{
+	char *text = strdup(words), *rest = text, *argv[64] = { "bench" }, *word;
+	struct ran ran;
+	int argc = 1, status;
+	pid_t pid;
+
+	while ((word = strsep(&rest, " ")) && argc < 63)
+		if (*word)
+			argv[argc++] = word;
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		redirect(out_path, 1);
+		redirect(err_path, 2);
+		exit(bench(argc, argv));
+	}
+	waitpid(pid, &status, 0);
+	free(text);
+	ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	ran.out = fs_read_text(out_path, NULL);
+	ran.err = fs_read_text(err_path, NULL);
+	return ran;
+}
+
+static void ran_free(struct ran *ran)
+{
+	free(ran->out);
+	free(ran->err);
+}
+
+/* The number after "key": of a JSON text; all ones where it has no such key. */
+static uint64_t value(const char *json, const char *key)
+{
+	char quoted[64];
+	const char *at;
+
+	snprintf(quoted, sizeof(quoted), "\"%s\":", key);
+	at = strstr(json, quoted);
+	return at ? strtoull(at + strlen(quoted), NULL, 10) : UINT64_MAX;
+}
+
+/* Exit code, nothing on stdout, one line on stderr that holds `words`. */
+static void refused(int (*bench)(int, char **), const char *options, int status, const char *words)
+{
+	struct ran ran = run(bench, options);
+
+	CHECK(ran.status == status);
+	CHECK(ran.out && !*ran.out);
+	CHECK(ran.err && strstr(ran.err, words));
+	CHECK(ran.err && strchr(ran.err, '\n') == ran.err + strlen(ran.err) - 1);
+	if (!ran.err || !strstr(ran.err, words))
+		fprintf(stderr, "  '%s' for '%s'\n", ran.err ? ran.err : "", options);
+	ran_free(&ran);
+}
+
+static void test_read(void)
+{
+	unsigned char bytes[40960];
+	struct contents c;
+	struct prng prng;
+	struct ran ran;
+	uint32_t crc = 0;
+	uint64_t sum = 0;
+	char words[300];
+	char *p;
+
+	snprintf(words, sizeof(words),
+		 "--file %s --create --size 40961 --contents printable --seed 3 --count 10 --request 4096", file);
+	ran = run(bench_read, words);
+	CHECK(ran.status == 0);
+	CHECK_TEXT(ran.err, "");
+	contents_init(&c, CONTENTS_PRINTABLE, 3);
+	contents_fill(&c, bytes, sizeof(bytes));
+	CHECK(value(ran.out, "checksum") == fs_crc32(0, bytes, sizeof(bytes)));
+	CHECK(value(ran.out, "size_bytes") == 40961);
+	CHECK(value(ran.out, "count") == 10);
+	CHECK(value(ran.out, "request_bytes") == 4096);
+	CHECK(value(ran.out, "bytes_read") == 40960);
+	CHECK(strstr(ran.out, "\"pattern\":\"sequential\""));
+	CHECK(strchr(ran.out, '\n') == ran.out + strlen(ran.out) - 1);
+	p = strstr(ran.out, "\"latencies_ns\":[");
+	CHECK(p);
+	p = p ? p + strlen("\"latencies_ns\":[") : "";
+	for (int i = 0; i < 10; i++, p += *p == ',')
+		sum += strtoull(p, &p, 10);
+	CHECK(*p == ']');
+	CHECK(sum == value(ran.out, "total_ns"));
+	p = strstr(ran.out, "\"measured\":");
+	CHECK(p && value(p, "end_ns") - value(p, "begin_ns") >= sum);
+	ran_free(&ran);
+
+	/* random: the offsets are those of the documented generator */
+	snprintf(words, sizeof(words), "--file %s --seed 7 --count 25 --request 1000 --pattern random", file);
+	ran = run(bench_read, words);
+	CHECK(ran.status == 0);
+	prng_seed(&prng, 7 ^ UINT64_C(0x7061747465726e));
+	for (int i = 0; i < 25; i++)
+		crc = fs_crc32(crc, bytes + prng_below(&prng, 40) * 1000, 1000);
+	CHECK(value(ran.out, "checksum") == crc);
+	CHECK(value(ran.out, "seed") == 7);
+	ran_free(&ran);
+
+	/* inter-arrival time passes between requests, and is none of their latency */
+	snprintf(words, sizeof(words), "--file %s --count 4 --request 512 --interarrival-us 20000", file);
+	ran = run(bench_read, words);
+	CHECK(ran.status == 0);
+	p = strstr(ran.out, "\"measured\":");
+	CHECK(p && value(p, "end_ns") - value(p, "begin_ns") >= 60000000);
+	CHECK(value(ran.out, "total_ns") < 60000000);
+	ran_free(&ran);
+
+	snprintf(words, sizeof(words), "--file %s --count 1 --request 512 --readahead fadvise-random", file);
+	ran = run(bench_read, words);
+	CHECK(ran.status == 0 && strstr(ran.out, "\"requested\":\"fadvise-random\""));
+	ran_free(&ran);
+}
+
+static void test_read_refusals(void)
+{
+	char words[300];
+
+#define REFUSED(status, says, ...)                                                                                     \
+	do {                                                                                                           \
+		snprintf(words, sizeof(words), __VA_ARGS__);                                                           \
+		refused(bench_read, words, status, says);                                                              \
+	} while (0)
+	REFUSED(1, "file is 40961 bytes, the reads ask for 45056", "--file %s --count 11 --request 4096", file);
+	REFUSED(1, "file is 40961 bytes, the reads ask for 40962", "--file %s --count 1 --request 40962 --pattern random",
+		file);
+	REFUSED(1, "file is 40961 bytes, --size says 50000", "--file %s --size 50000 --count 1 --request 512", file);
+	REFUSED(1, "file is 1024 bytes, the reads ask for 2048", "--file %s --size 1024 --count 2 --request 1024", file);
+	REFUSED(1, "No such file", "--file %s/none --count 1 --request 512", dir);
+	REFUSED(1, "not a regular file", "--file %s --count 1 --request 512", dir);
+	REFUSED(1, "cannot make a file", "--file %s/no/f --create --size 9 --contents zero --count 1 --request 1", dir);
+	REFUSED(2, "--file PATH is missing", "--count 1 --request 1");
+	REFUSED(2, "--count and --request", "--file %s", file);
+	REFUSED(2, "--count and --request", "--file %s --count 0 --request 512", file);
+	REFUSED(2, "whole number", "--file %s --count 1k --request 512", file);
+	REFUSED(2, "whole number", "--file %s --count 99999999999 --request 512", file);
+	REFUSED(2, "its value is missing", "--file %s --count", file);
+	REFUSED(2, "no such option", "--file %s --cuont 1", file);
+	REFUSED(2, "sequential or random", "--file %s --count 1 --request 1 --pattern zigzag", file);
+	REFUSED(2, "--readahead much", "--file %s --count 1 --request 1 --readahead much", file);
+	REFUSED(2, "--contents noise", "--file %s --count 1 --request 1 --contents noise", file);
+	REFUSED(2, "--create wants", "--file %s --create --count 1 --request 1", file);
+	/* A tmpfs has no device, and so nothing to set. */
+	CHECK(!contents_create(memory_file, 10, CONTENTS_ZERO, 0));
+	REFUSED(1, "no read-ahead knob", "--file %s --count 1 --request 1 --readahead 0", memory_file);
+	unlink(memory_file);
+#undef REFUSED
+	refused(bench_raw, "--count 1 --length 2048", 2, "--mtd N is missing");
+	refused(bench_raw, "--mtd 255 --count 1", 2, "--count and --length");
+	refused(bench_raw, "--mtd 255 --count 1 --length 2048", 1, "/dev/mtd255");
+	refused(bench_raw, "--mtd 256 --count 1 --length 2048", 2, "whole number");
+}
+
+int main(void)
+{
+	if (!mkdtemp(dir))
+		abort();
+	snprintf(file, sizeof(file), "%s/data", dir);
+	snprintf(memory_file, sizeof(memory_file), "/dev/shm/fs-bench-%d", (int)getpid());
+	snprintf(out_path, sizeof(out_path), "%s/out", dir);
+	snprintf(err_path, sizeof(err_path), "%s/err", dir);
+	test_read();
+	test_read_refusals();
+	unlink(file);
+	unlink(out_path);
+	unlink(err_path);
+	CHECK(!rmdir(dir));
+	return check_verdict("bench");
+}
