@@ -2,6 +2,7 @@
 
 mod bytes;
 mod crc32;
+pub mod dat;
 mod error;
 mod event;
 mod format;

@@ -49,7 +49,7 @@ losses! {
     SourcesUnfinished => "sources_unfinished", Data,
         "producers that never said that they were done: the board stopped, or the connection broke";
     SourcesFailed => "sources_failed", Context,
-        "producers that ended with a failure; the log says why";
+        "recorders, or process 1 of a board, that ended with a failure; the log says why";
     FramesMissing => "frames_missing", Data,
         "frames that a producer numbered and that are not in the stream";
     FramesBadCrc => "frames_bad_crc", Data,

@@ -31,10 +31,11 @@ const MAX_PHASES: usize = 100_000;
 
 /// Begin, end and mark messages into phases. A phase's beginning and end can come from different producers (two steps of
 /// a plan): the name joins them, the innermost first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Phases {
     pub phases: Vec<Phase>,
     pub marks: Vec<Mark>,
+    #[serde(skip)]
     open: HashMap<String, Vec<usize>>,
 }
 

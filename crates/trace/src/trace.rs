@@ -64,6 +64,19 @@ pub(crate) struct Ring {
     /// The kernel's name of the clock.
     pub clock: String,
     pub cpus: u32,
+    /// Added to every time: what trace-cmd's DATE and OFFSET options ask for.
+    pub time_offset: i64,
+    /// Texts of another tool's file that are carried along, as they lie in the file.
+    pub kallsyms: Option<Blob>,
+    pub printk: Option<Blob>,
+    pub uname: String,
+}
+
+/// A part of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blob {
+    pub offset: u64,
+    pub size: u64,
 }
 
 /// One ring buffer: the main one (without a name) or an instance.
@@ -91,6 +104,9 @@ impl Trace {
                 1 => session.recording(0),
                 count => Err(Error::SeveralRecordings { path: path.to_path_buf(), count }),
             };
+        }
+        if crate::dat::looks_like_dat(&head) {
+            return crate::dat::open(path);
         }
         Err(Error::Unrecognised { path: path.to_path_buf(), hint: "its first bytes belong to none of them" })
     }
@@ -136,6 +152,10 @@ impl Trace {
             header_event: source.header_event.clone().unwrap_or_default(),
             clock,
             cpus: said.max(highest.unwrap_or(0)).max(1),
+            time_offset: 0,
+            kallsyms: None,
+            printk: None,
+            uname: uname(&facts),
         };
         if stats.is_null() {
             losses.add(Loss::StatisticsMissing, 1);
@@ -320,7 +340,7 @@ impl Trace {
                 short += 1;
             }
             f(&Record {
-                time: TimeNs(raw.time),
+                time: TimeNs(raw.time.wrapping_add_signed(ring.time_offset)),
                 cpu: raw.cpu,
                 buffer: &ring.buffers[usize::from(raw.buffer)].name,
                 missed: raw.missed,
@@ -356,6 +376,15 @@ impl Trace {
     }
 }
 
+/// What `uname -srvm` would have said.
+fn uname(facts: &Value) -> String {
+    let kernel = |n: &str| facts["kernel"][n].as_str().unwrap_or("?").to_string();
+    if facts["kernel"].is_null() {
+        return String::new();
+    }
+    format!("Linux {} {} {}", kernel("release"), kernel("version"), kernel("machine"))
+}
+
 /// Events read from the ring by (instance, CPU), as `FS_STATS` has it.
 fn events_read(stats: &Value) -> HashMap<(u64, u64), u64> {
     let mut out = HashMap::new();
@@ -375,7 +404,7 @@ pub(crate) fn stats_by_cpu(stats: &Value) -> impl Iterator<Item = (u64, &Value)>
 }
 
 /// The kernel's own counts into losses.
-fn count_statistics(stats: &Value, losses: &mut Losses) {
+pub(crate) fn count_statistics(stats: &Value, losses: &mut Losses) {
     for (_, cpu) in stats_by_cpu(stats) {
         let n = |name: &str| cpu[name].as_u64().unwrap_or(0);
         losses.add(Loss::EventsOverwritten, n("overrun"));

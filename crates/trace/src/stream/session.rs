@@ -47,7 +47,8 @@ pub struct Session {
     pub recordings: Vec<RecordingInfo>,
     /// What is missing from the stream itself; a recording's own losses are in its `Trace`.
     pub losses: Losses,
-    /// Every producer said that it was done, none failed, and nothing of the stream is missing.
+    /// Every producer said that it was done, nothing of the stream is missing, and source 0 (process 1 of a board, or
+    /// the only producer) did not fail. A step that failed says so in its `status`.
     pub complete: bool,
     /// What producers wanted people to know, in the stream's order.
     pub logs: Vec<LogLine>,
@@ -566,10 +567,10 @@ impl Assembler {
             self.losses.add(Loss::FramesMissing, missing);
             match s.end {
                 None => self.losses.add(Loss::SourcesUnfinished, 1),
-                // FS_END_FAILURE
-                Some((2, _)) => {
+                // FS_END_FAILURE. A step's failure is its status; that of a recorder or of process 1 costs data.
+                Some((2, _)) if s.id == 0 || s.records() => {
                     self.losses.add(Loss::SourcesFailed, 1);
-                    failed = true;
+                    failed |= s.id == 0;
                 }
                 Some(_) => {}
             }

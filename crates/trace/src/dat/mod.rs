@@ -1,0 +1,28 @@
+//! trace-cmd's file, `trace.dat`: version 6 written, and read.
+//!
+//! Source: trace-cmd's `trace-cmd.dat.v6(5)` and, where the page is silent (instances, the clock's text, what a reader
+//! does with options it does not know), the behaviour of trace-cmd 3.1.6. `docs/formats.md` says how flashscope's own
+//! facts travel inside such a file.
+
+mod own;
+mod read;
+mod write;
+
+pub(crate) use read::{looks_like_dat, open};
+pub use write::{Written, write};
+
+/// The first ten bytes.
+const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
+
+/// Options of the header (`include/private/trace-cmd-private.h` of trace-cmd 3.1.6).
+mod option {
+    pub const DONE: u16 = 0;
+    pub const DATE: u16 = 1;
+    pub const CPUSTAT: u16 = 2;
+    pub const BUFFER: u16 = 3;
+    pub const TRACECLOCK: u16 = 4;
+    pub const UNAME: u16 = 5;
+    pub const OFFSET: u16 = 7;
+    pub const CPUCOUNT: u16 = 8;
+    pub const VERSION: u16 = 9;
+}
