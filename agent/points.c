@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <mtd/mtd-user.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,13 +185,27 @@ static bool arm_trial(const struct fs_tracefs *tracefs, const struct fs_machine 
 	return false;
 }
 
+/* A trial takes milliseconds: what it armed is undone before a signal ends the program. */
+static void hold_signals(sigset_t *old)
+{
+	sigset_t hold;
+
+	sigemptyset(&hold);
+	sigaddset(&hold, SIGINT);
+	sigaddset(&hold, SIGTERM);
+	sigaddset(&hold, SIGHUP);
+	sigprocmask(SIG_BLOCK, &hold, old);
+}
+
 void fs_points_check(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
 		     struct fs_points *points)
 {
 	char group[96];
+	sigset_t old;
 
 	memset(points, 0, sizeof(*points));
 	fs_own_name(group, sizeof(group), "flashscope");
+	hold_signals(&old);
 	for (size_t i = 0; i < FS_CANDIDATES; i++) {
 		char undo[160], event[32];
 
@@ -208,6 +223,7 @@ void fs_points_check(const struct fs_tracefs *tracefs, const struct fs_machine *
 			snprintf(points->note[i], sizeof(points->note[i]), "not removed: %s",
 				 strerror(errno));
 	}
+	sigprocmask(SIG_SETMASK, &old, NULL);
 }
 
 unsigned int fs_trace_count(const char *text, const char *event, struct fs_trial_values *values)
@@ -363,14 +379,18 @@ int fs_points_try(const struct fs_tracefs *tracefs, const struct fs_machine *mac
 		  struct fs_points *points, struct fs_mtd_list *list, char *error, size_t size)
 {
 	char group[96], instance[112], path[FS_PATH_MAX], filter[64];
-	int result = -1;
+	sigset_t old;
+	int result = 0;
 
 	memset(points, 0, sizeof(*points));
 	fs_own_name(group, sizeof(group), "flashscope");
 	snprintf(instance, sizeof(instance), "%s.trial", group);
-	if (mkdir(fs_tracefs_path(tracefs, path, sizeof(path), "instances/%s", instance), 0700)) {
+	fs_tracefs_path(tracefs, path, sizeof(path), "instances/%s", instance);
+	hold_signals(&old);
+	if (mkdir(path, 0700)) {
 		snprintf(error, size, "%s: %s; is CONFIG_TRACING's instance support there, and memory free?",
 			 path, strerror(errno));
+		sigprocmask(SIG_SETMASK, &old, NULL);
 		return -1;
 	}
 	fs_tracefs_write(tracefs, "0", "instances/%s/tracing_on", instance);
@@ -398,12 +418,12 @@ int fs_points_try(const struct fs_tracefs *tracefs, const struct fs_machine *mac
 			try_device(tracefs, instance, &list->items[i],
 				   &points->trials[points->trial_count++]);
 	fs_mtd_number_chips(list);
-	result = 0;
 	if (rmdir(path)) {
 		snprintf(error, size, "%s: %s; run sweep", path, strerror(errno));
 		result = -1;
 	}
 	fs_kprobe_remove_group(tracefs, group, NULL);
+	sigprocmask(SIG_SETMASK, &old, NULL);
 	return result;
 }
 

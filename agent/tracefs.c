@@ -259,24 +259,32 @@ void fs_parse_cpu_stats(const char *text, struct fs_cpu_stats *stats)
 	stats->has_read = stat_line(text, "read events", &stats->read);
 }
 
-bool fs_parse_kprobe_profile(const char *text, const char *event, uint64_t *hits, uint64_t *misses)
+static const char *next_line(const char *line)
+{
+	const char *end = strchr(line, '\n');
+
+	return end ? end + 1 : line + strlen(line);
+}
+
+bool fs_parse_kprobe_profile(const char *events, const char *profile, const char *group,
+			     const char *event, uint64_t *hits, uint64_t *misses)
 {
 	bool found = false;
 
 	*hits = *misses = 0;
-	for (const char *line = text; line && *line;) {
-		const char *next = strchr(line, '\n');
-		char name[80];
+	for (; *events && *profile; events = next_line(events), profile = next_line(profile)) {
+		char its_group[80], its_event[80], name[80];
 		uint64_t hit, miss;
 
-		/* "  %-44s %15lu %15lu": the group is not told, the event's own name is. */
-		if (sscanf(line, " %79s %" SCNu64 " %" SCNu64, name, &hit, &miss) == 3 &&
-		    !strcmp(name, event)) {
-			*hits += hit;
-			*misses += miss;
-			found = true;
-		}
-		line = next ? next + 1 : NULL;
+		if (sscanf(events, "%*[^:]:%79[^/]/%79s", its_group, its_event) != 2 ||
+		    sscanf(profile, " %79s %" SCNu64 " %" SCNu64, name, &hit, &miss) != 3 ||
+		    strcmp(its_event, name))
+			return false;
+		if (strcmp(its_group, group) || strcmp(its_event, event))
+			continue;
+		*hits += hit;
+		*misses += miss;
+		found = true;
 	}
-	return found;
+	return found && !*events && !*profile;
 }

@@ -58,8 +58,13 @@ struct fs_cpu_stats {
 };
 void fs_parse_cpu_stats(const char *text, struct fs_cpu_stats *stats);
 
-/* Sums of kprobe_profile for group/event; false where it is not listed. */
-bool fs_parse_kprobe_profile(const char *text, const char *group_event_name, uint64_t *hits,
-			     uint64_t *misses);
+/*
+ * Sums over the probes of group/event. kprobe_profile tells names without
+ * groups, so its lines are paired with those of kprobe_events: both walk one
+ * list (kernel/trace/trace_kprobe.c). False where they do not pair (the list
+ * changed in between: read both again) or the event is not there.
+ */
+bool fs_parse_kprobe_profile(const char *events, const char *profile, const char *group,
+			     const char *event, uint64_t *hits, uint64_t *misses);
 
 #endif

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "crosscheck.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util.h"
+
+bool fs_format_id(const char *format, uint16_t *id)
+{
+	const char *line = strstr(format, "ID:");
+	unsigned int number;
+
+	if (!line || sscanf(line, "ID: %u", &number) != 1 || number > 0xffff)
+		return false;
+	*id = (uint16_t)number;
+	return true;
+}
+
+struct fs_field fs_format_field(const char *format, const char *name)
+{
+	struct fs_field field = { 0 };
+	char mark[64];
+	unsigned int offset, size;
+	const char *hit;
+
+	snprintf(mark, sizeof(mark), " %s;", name);
+	hit = strstr(format, mark);
+	if (hit && sscanf(hit + strlen(mark), " offset:%u; size:%u;", &offset, &size) == 2 &&
+	    offset < 4096 && (size == 4 || size == 8)) {
+		field.known = true;
+		field.offset = (uint16_t)offset;
+		field.size = (uint16_t)size;
+	}
+	return field;
+}
+
+void fs_crosscheck_event(struct fs_crosscheck *check, const char *event, const char *format)
+{
+	if (!strcmp(event, "nand_program")) {
+		check->has_program = fs_format_id(format, &check->program_id);
+	} else if (!strcmp(event, "nand_erase")) {
+		check->has_erase = fs_format_id(format, &check->erase_id);
+	} else if (!strcmp(event, "mtd_write")) {
+		check->write_mtd = fs_format_field(format, "mtd");
+		check->write_address = fs_format_field(format, "address");
+		check->write_length = fs_format_field(format, "length");
+		check->has_write = fs_format_id(format, &check->write_id) &&
+				   check->write_mtd.known && check->write_address.known &&
+				   check->write_length.known;
+	} else if (!strcmp(event, "mtd_erase")) {
+		check->erase_mtd = fs_format_field(format, "mtd");
+		check->erase_length = fs_format_field(format, "length");
+		check->has_mtd_erase = fs_format_id(format, &check->mtd_erase_id) &&
+				       check->erase_mtd.known && check->erase_length.known;
+	}
+}
+
+static bool get(const unsigned char *data, size_t length, struct fs_field field, uint64_t *value)
+{
+	if ((size_t)field.offset + field.size > length)
+		return false;
+	if (field.size == 8) {
+		memcpy(value, data + field.offset, 8);
+	} else {
+		uint32_t narrow;
+
+		memcpy(&narrow, data + field.offset, 4);
+		*value = narrow;
+	}
+	return true;
+}
+
+static const struct fs_mtd *device(const struct fs_crosscheck *check, uint64_t pointer)
+{
+	for (size_t i = 0; i < check->list->count; i++)
+		if (pointer && check->list->items[i].mtd_pointer == pointer)
+			return &check->list->items[i];
+	return NULL;
+}
+
+static void one(struct fs_crosscheck *check, const unsigned char *data, size_t length)
+{
+	uint64_t pointer, address, bytes;
+	const struct fs_mtd *mtd;
+	uint16_t id;
+
+	if (length < 2)
+		return;
+	memcpy(&id, data, 2); /* common_type */
+	if (check->has_program && id == check->program_id) {
+		check->programs_seen++;
+	} else if (check->has_erase && id == check->erase_id) {
+		check->erases_seen++;
+	} else if (check->has_write && id == check->write_id &&
+		   get(data, length, check->write_mtd, &pointer) &&
+		   get(data, length, check->write_address, &address) &&
+		   get(data, length, check->write_length, &bytes)) {
+		mtd = device(check, pointer);
+		if (!mtd) {
+			check->unknown++;
+			return;
+		}
+		/* No data: spare bytes alone, which is one program of one page. */
+		if (!bytes)
+			bytes = 1;
+		check->programs_expected += (address % mtd->writesize + bytes + mtd->writesize - 1) /
+					    mtd->writesize;
+	} else if (check->has_mtd_erase && id == check->mtd_erase_id &&
+		   get(data, length, check->erase_mtd, &pointer) &&
+		   get(data, length, check->erase_length, &bytes)) {
+		mtd = device(check, pointer);
+		if (mtd)
+			check->erases_expected += bytes / mtd->erasesize;
+		else
+			check->unknown++;
+	}
+}
+
+void fs_crosscheck_subbuf(struct fs_crosscheck *check, const unsigned char *subbuf, size_t used,
+			  const struct fs_page_layout *layout)
+{
+	size_t at = layout->data_offset;
+
+	/* include/linux/ring_buffer.h: 5 bits type_len, 27 bits time_delta, then array[]. */
+	while (at + 4 <= used) {
+		uint32_t header, type, delta, array = 0;
+		size_t data, length;
+
+		memcpy(&header, subbuf + at, 4);
+#if __BYTE_ORDER == __LITTLE_ENDIAN
+		type = header & 31;
+		delta = header >> 5;
+#else
+		type = header >> 27;
+		delta = header & 0x7ffffff;
+#endif
+		if (at + 8 <= used)
+			memcpy(&array, subbuf + at + 4, 4);
+		if (type == 30 || type == 31) { /* time extend, time stamp */
+			at += 8;
+			continue;
+		}
+		if (type == 29) { /* padding: to the end, or a discarded event */
+			if (!delta)
+				return;
+			at += 4 + (size_t)array;
+			continue;
+		}
+		if (type) {
+			data = at + 4;
+			length = (size_t)type * 4;
+		} else {
+			if (array < 4)
+				return;
+			data = at + 8;
+			length = (size_t)array - 4;
+		}
+		if (length > used || data > used - length)
+			return;
+		one(check, subbuf + data, length);
+		at = data + ((length + 3) & ~(size_t)3);
+	}
+}
+
+static void count(struct fs_json *json, const char *key, bool known, uint64_t value)
+{
+	if (known)
+		fs_json_u64(json, key, value);
+	else
+		fs_json_null(json, key);
+}
+
+void fs_crosscheck_json(struct fs_json *json, const struct fs_crosscheck *check, bool complete)
+{
+	bool programs = complete && check->has_program && check->has_write;
+	bool erases = complete && check->has_erase && check->has_mtd_erase;
+
+	fs_json_object(json, "crosscheck");
+	count(json, "programs_expected", programs, check->programs_expected);
+	count(json, "programs_seen", programs, check->programs_seen);
+	count(json, "erases_expected", erases, check->erases_expected);
+	count(json, "erases_seen", erases, check->erases_seen);
+	count(json, "unknown_device", programs || erases, check->unknown);
+	fs_json_object_end(json);
+}
+
+static uint64_t apart(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+uint64_t fs_crosscheck_mismatch(const struct fs_crosscheck *check)
+{
+	uint64_t mismatch = 0;
+
+	if (check->has_program && check->has_write)
+		mismatch += apart(check->programs_expected, check->programs_seen);
+	if (check->has_erase && check->has_mtd_erase)
+		mismatch += apart(check->erases_expected, check->erases_seen);
+	return mismatch;
+}
