@@ -10,6 +10,7 @@ mod windows;
 
 pub use blocks::{BlockCounts, BlockMap, Blocks, MAX_BLOCKS};
 pub use counts::{Counts, Geometry, KindCounts, LabelledCounts, OpCounts};
+pub use flashscope_trace::FlashOp;
 pub use latency::{LatencyHistogram, LatencyNs};
 pub use phases::{MAX_PHASES, PhaseOps, Phases, PhasesFound};
 pub use tasks::{ByTask, MAX_TASKS, OTHER_TASKS, TaskOps};

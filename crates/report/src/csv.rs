@@ -1,0 +1,129 @@
+//! CSV (RFC 4180, but lines end in LF): one row per cell, units in the column names.
+
+use crate::text::visible;
+use flashscope_analysis::FlashReport;
+use flashscope_analysis::flash::OpCounts;
+use flashscope_study::StudyResult;
+
+const STUDY_COLUMNS: &str = "study,group,board,kernel_release,filesystem,contents,file_size_bytes,default_readahead_kib,\
+pattern,count,request_bytes,readahead_kib,interarrival_us,seed,total_ns,latency_n,latency_min_ns,latency_mean_ns,\
+latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_max_ns,read_bytes,flash_reads,flash_reads_open,open_ns,losses";
+
+/// One row per cell. `losses` is the sum over the cell's whole group.
+pub fn study(result: &StudyResult) -> String {
+    let mut out = format!("{STUDY_COLUMNS}\n");
+    for group in &result.groups {
+        let losses: u64 = group.losses.iter().fold(0, |sum, loss| sum.saturating_add(loss.count));
+        for cell in &group.cells {
+            let l = &cell.latency;
+            row(
+                &mut out,
+                &[
+                    field(&result.study),
+                    field(&group.id),
+                    field(&group.inputs.board),
+                    field(&group.inputs.kernel_release),
+                    field(&group.filesystem),
+                    field(&group.contents),
+                    group.file_size_bytes.to_string(),
+                    group.default.kib.to_string(),
+                    field(&cell.pattern),
+                    cell.count.to_string(),
+                    cell.request_bytes.to_string(),
+                    cell.readahead_kib.to_string(),
+                    cell.interarrival_us.to_string(),
+                    cell.seed.to_string(),
+                    cell.total_ns.to_string(),
+                    l.n.to_string(),
+                    l.min.to_string(),
+                    l.mean.to_string(),
+                    l.p50.to_string(),
+                    l.p90.to_string(),
+                    l.p99.to_string(),
+                    l.max.to_string(),
+                    cell.bytes_read.to_string(),
+                    cell.flash_reads.to_string(),
+                    cell.flash_reads_open.to_string(),
+                    cell.open_ns.to_string(),
+                    losses.to_string(),
+                ],
+            );
+        }
+    }
+    out
+}
+
+/// One row per total, task, phase and block: `scope` says which, `name` of which.
+pub fn flash(report: &FlashReport) -> String {
+    let mut out = "scope,name,begin_ns,end_ns,reads,programs,erases\n".to_owned();
+    let found = &report.findings;
+    let mut add = |scope: &str, name: &str, begin: String, end: String, c: &OpCounts| {
+        let fields = [c.reads, c.programs, c.erases].map(|n| n.to_string());
+        let [reads, programs, erases] = fields;
+        row(&mut out, &[scope.to_owned(), field(name), begin, end, reads, programs, erases]);
+    };
+    add("total", "", found.begin_ns.to_string(), found.end_ns.to_string(), &found.counts.total);
+    for task in &found.by_task {
+        add("task", &task.task, String::new(), String::new(), &task.counts);
+    }
+    for phase in &found.phases.phases {
+        add("phase", &phase.name, phase.begin_ns.to_string(), phase.end_ns.to_string(), &phase.counts);
+    }
+    for block in &found.blocks.blocks {
+        let name = format!("{}:{}", block.chip, block.block);
+        add("block", &name, String::new(), String::new(), &block.counts);
+    }
+    out
+}
+
+fn row(out: &mut String, fields: &[String]) {
+    out.push_str(&fields.join(","));
+    out.push('\n');
+}
+
+/// Text in a field. A first character that a spreadsheet takes for a formula is put behind an apostrophe.
+fn field(text: &str) -> String {
+    let text = visible(text);
+    let formula = text.starts_with(['=', '+', '-', '@']);
+    if !formula && !text.contains([',', '"']) {
+        return text.into_owned();
+    }
+    format!("\"{}{}\"", if formula { "'" } else { "" }, text.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic;
+
+    #[test]
+    fn one_row_per_cell_with_as_many_fields_as_columns() {
+        let result = synthetic::study();
+        let csv = study(&result);
+        let mut lines = csv.lines();
+        let columns = lines.next().unwrap().split(',').count();
+        let cells: usize = result.groups.iter().map(|g| g.cells.len()).sum();
+        assert_eq!(lines.clone().count(), cells);
+        assert!(lines.all(|line| line.split(',').count() == columns));
+        assert!(csv.contains(
+            "\nreadahead-reads,jffs2-printable-5M,armv7,6.1.0-50-armmp,jffs2,printable,5242880,0,sequential,8,4096,0,0,1,"
+        ));
+    }
+
+    #[test]
+    fn names_are_quoted_and_are_no_formulas() {
+        assert_eq!(field("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(field("=cmd()"), "\"'=cmd()\"");
+        assert_eq!(field("a\nb\u{1b}"), "a\\nb\\x1b");
+    }
+
+    #[test]
+    fn a_traces_rows() {
+        let csv = flash(&synthetic::flash());
+        let scopes: Vec<&str> = csv.lines().skip(1).filter_map(|l| l.split(',').next()).collect();
+        for scope in ["total", "task", "phase", "block"] {
+            assert!(scopes.contains(&scope), "{scope}");
+        }
+        assert!(csv.lines().all(|l| l.split(',').count() == 7), "{csv}");
+    }
+}

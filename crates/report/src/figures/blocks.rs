@@ -1,0 +1,165 @@
+//! The chip as a map of its erase blocks: reads, programs and erases of each (Flashmon v2, §3.3, the spatial view).
+
+use super::{Figure, Shape, WIDTH};
+use crate::svg::{Anchor, Rect, Svg, n};
+use crate::text::grouped;
+use flashscope_analysis::flash::{BlockCounts, FlashOp, OpCounts};
+use std::fmt::Write;
+
+/// Cells of one map at most; a cell stands for several blocks beyond it.
+const MAX_CELLS: u64 = 1024;
+const COLUMNS: u64 = 128;
+const CELL_HEIGHT: f64 = 12.0;
+/// Shades between nothing and the most.
+const LEVELS: u64 = 5;
+
+/// `None` where the chip saw nothing.
+pub fn figure(id: &str, name: &str, shape: &Shape, blocks: &[BlockCounts]) -> Option<Figure> {
+    let of_chip = || blocks.iter().filter(|b| b.chip == shape.chip);
+    let last = u64::from(of_chip().map(|b| b.block).max()?);
+    let total = u64::from(shape.blocks).max(last + 1);
+    let per_cell = total.div_ceil(MAX_CELLS);
+    let cells = total.div_ceil(per_cell);
+    let columns = COLUMNS.min(cells);
+    let rows = cells.div_ceil(columns);
+    let mut map = vec![OpCounts::default(); cells as usize];
+    for block in of_chip() {
+        map[(u64::from(block.block) / per_cell) as usize] += block.counts;
+    }
+
+    let (left, right, gap) = (78.0, 20.0, 54.0);
+    let width = WIDTH - left - right;
+    let cell_width = (width / columns as f64).min(24.0);
+    let height = rows as f64 * CELL_HEIGHT;
+    let mut svg = Svg::new(WIDTH, 3.0 * (height + gap) + 6.0);
+    for (i, (op, class, label)) in [
+        (FlashOp::Read, "reads", "reads"),
+        (FlashOp::Program, "programs", "programs"),
+        (FlashOp::Erase, "erases", "erases"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let counts: Vec<u64> = map.iter().map(|c| c.of(op)).collect();
+        let most = counts.iter().copied().max().unwrap_or(0);
+        let sum: u64 = counts.iter().sum();
+        let touched = of_chip().filter(|b| b.counts.of(op) > 0).count();
+        let area = Rect { x: left, y: 26.0 + i as f64 * (height + gap), width: columns as f64 * cell_width, height };
+        let heading = format!("{label}: {} in {} of {} blocks", grouped(sum), grouped(touched as u64), grouped(total));
+        svg.text(left, area.y - 8.0, "heading", Anchor::Start, &heading);
+        for row in 0..rows {
+            let y = area.y + (row as f64 + 0.75) * CELL_HEIGHT;
+            if row == 0 || rows <= 8 {
+                svg.text(left - 8.0, y, "small", Anchor::End, &grouped(row * columns * per_cell));
+            }
+        }
+        shades(&mut svg, class, &counts, most, columns, area, cell_width);
+        // The last row may end before the others.
+        svg.path("frame", &outline(area, cells, columns, cell_width));
+        scale(&mut svg, class, most, left, area.bottom() + 6.0);
+    }
+    let unit = if per_cell == 1 {
+        "one erase block".to_owned()
+    } else {
+        format!("{} neighbouring erase blocks", grouped(per_cell))
+    };
+    let title = format!("Operations by erase block: {name}");
+    let caption = format!(
+        "A cell is {unit}, in rows of {} from the first block; the number before a row is its first block. The darker, the more operations, in five steps that each double up to the most; empty cells saw none. Counted over the whole recording. Source: the recorded events.",
+        grouped(columns)
+    );
+    let id = format!("blocks-{id}");
+    Some(Figure { svg: svg.finish(&id, &title, &caption), id, title, caption })
+}
+
+/// The step of a count, from 0 (none) to [`LEVELS`]: the highest holds more than half of `most`, each one below half as
+/// much, the lowest all the rest.
+fn level(count: u64, most: u64) -> u64 {
+    if count == 0 {
+        return 0;
+    }
+    (1..LEVELS).rev().find(|step| count > most >> (LEVELS - step)).map_or(1, |step| step + 1)
+}
+
+/// One path per shade; neighbours in a row are one run.
+fn shades(svg: &mut Svg, class: &str, counts: &[u64], most: u64, columns: u64, area: Rect, cell_width: f64) {
+    let mut paths = vec![String::new(); LEVELS as usize + 1];
+    for (row, line) in counts.chunks(columns as usize).enumerate() {
+        let mut column = 0;
+        for run in line.chunk_by(|a, b| level(*a, most) == level(*b, most)) {
+            let shade = level(run[0], most);
+            if shade > 0 {
+                let x = area.x + column as f64 * cell_width;
+                let y = area.y + row as f64 * CELL_HEIGHT;
+                let width = n(run.len() as f64 * cell_width);
+                _ = write!(paths[shade as usize], "M{} {}h{width}v{CELL_HEIGHT}h-{width}z", n(x), n(y));
+            }
+            column += run.len();
+        }
+    }
+    for (shade, path) in paths.iter().enumerate().skip(1) {
+        svg.path(&format!("{class} h{shade}"), path);
+    }
+}
+
+fn outline(area: Rect, cells: u64, columns: u64, cell_width: f64) -> String {
+    let in_last = match cells % columns {
+        0 => columns,
+        rest => rest,
+    };
+    let (right, notch) = (n(area.right()), n(area.x + in_last as f64 * cell_width));
+    let (bottom, above) = (n(area.bottom()), n(area.bottom() - CELL_HEIGHT));
+    format!("M{x} {y}H{right}V{above}H{notch}V{bottom}H{x}z", x = n(area.x), y = n(area.y),)
+}
+
+/// What the shades mean.
+fn scale(svg: &mut Svg, class: &str, most: u64, x: f64, y: f64) {
+    if most == 0 {
+        svg.text(x, y + 10.0, "small", Anchor::Start, "none");
+        return;
+    }
+    let mut x = x;
+    let mut from = 1;
+    for shade in 1..=LEVELS {
+        let to = most >> (LEVELS - shade);
+        if to < from {
+            continue; // too few operations for this step
+        }
+        let label = if from == to { grouped(to) } else { format!("{}–{}", grouped(from), grouped(to)) };
+        svg.rect(&format!("{class} h{shade}"), Rect { x, y: y + 1.0, width: 14.0, height: 10.0 }, None);
+        svg.rect("frame", Rect { x, y: y + 1.0, width: 14.0, height: 10.0 }, None);
+        svg.text(x + 19.0, y + 10.0, "small", Anchor::Start, &label);
+        x += 19.0 + crate::svg::text_width(&label) + 14.0;
+        from = to + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_double_up_to_the_most() {
+        // Of 64: 1–4, 5–8, 9–16, 17–32, 33–64.
+        let steps: Vec<u64> = [0, 1, 4, 5, 8, 9, 16, 17, 32, 33, 64].iter().map(|&c| level(c, 64)).collect();
+        assert_eq!(steps, [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
+        // Of 1 there is one step: the darkest.
+        assert_eq!((level(0, 1), level(1, 1)), (0, 5));
+        assert_eq!((level(1, 2), level(2, 2)), (4, 5));
+    }
+
+    #[test]
+    fn a_chip_of_a_million_blocks_stays_small() {
+        let blocks: Vec<BlockCounts> = (0..1_000_000)
+            .map(|block| BlockCounts {
+                chip: 0,
+                block,
+                counts: OpCounts { reads: u64::from(block % 977), programs: u64::from(block % 89), erases: 1 },
+            })
+            .collect();
+        let shape = Shape { chip: 0, pages_per_block: 64, blocks: 1_000_000, page_bytes: 2048 };
+        let figure = figure("x", "big", &shape, &blocks).unwrap();
+        assert!(figure.svg.len() < 100_000, "{}", figure.svg.len());
+        assert!(figure.caption.contains("977 neighbouring erase blocks"), "{}", figure.caption);
+    }
+}

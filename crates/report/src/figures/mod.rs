@@ -1,0 +1,187 @@
+//! Figures, each with a caption that names its source and units.
+
+mod blocks;
+mod gain;
+mod measure;
+mod timeline;
+
+use crate::svg::STYLE;
+use crate::text::{bytes, grouped, letter};
+use crate::view::{Axis, Facet, Row, facets, group_words};
+use flashscope_analysis::FlashReport;
+use flashscope_analysis::flash::BlockCounts;
+use flashscope_study::{Group, StudyResult};
+
+/// Width of every figure, pixels at 100 %.
+const WIDTH: f64 = 920.0;
+
+/// A figure for a page, or, with [`Figure::standalone`], for a file of its own.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Unique in its document; a name of ours.
+    pub id: String,
+    /// Plain text, untrusted.
+    pub title: String,
+    /// What it shows, in which units, and where it comes from; plain text, untrusted.
+    pub caption: String,
+    /// The element; its classes are those of `figure.css`.
+    pub svg: String,
+}
+
+impl Figure {
+    /// The same with its style inside.
+    pub fn standalone(&self) -> String {
+        match self.svg.split_once('\n') {
+            Some((open, rest)) => format!("{open}\n<style>{STYLE}</style>\n{rest}"),
+            None => self.svg.clone(),
+        }
+    }
+}
+
+/// What all groups of a study say together: savings (figure 3-a of the paper) and flash reads (3-b).
+pub fn study(result: &StudyResult) -> Vec<Figure> {
+    let axis = Axis::of(result);
+    let facets = facets(result, axis);
+    let study = StudyFigures { result, axis, alone: facets.len() == 1, looks: Looks::of(result) };
+    let mut figures = Vec::new();
+    for (i, (facet, rows)) in facets.iter().enumerate() {
+        figures.extend(gain::figure(&study, gain::TIME, i, facet, rows));
+        figures.extend(gain::figure(&study, gain::READS, i, facet, rows));
+        figures.extend(measure::figure(&study, measure::FLASH_READS, i, facet, rows));
+        if axis == Axis::Interarrival {
+            figures.extend(measure::figure(&study, measure::LATENCY, i, facet, rows));
+        }
+    }
+    figures
+}
+
+/// One group's flash operations, over time and over the chip. `index`: of the group, for the figures' ids.
+pub fn group(index: usize, group: &Group) -> Vec<Figure> {
+    let chip = &group.chip;
+    let shape = Shape {
+        chip: 0,
+        pages_per_block: chip.block_bytes.checked_div(chip.page_bytes).unwrap_or(0),
+        blocks: chip.blocks,
+        page_bytes: chip.page_bytes,
+    };
+    of_chip(&format!("g{index}"), &group_words(group), &shape, &group.timeline, &group.blocks)
+}
+
+/// A trace's flash operations, chip by chip.
+pub fn flash(report: &FlashReport) -> Vec<Figure> {
+    let found = &report.findings;
+    let mut figures = Vec::new();
+    for chip in &report.chips {
+        let shape = Shape {
+            chip: chip.chip,
+            pages_per_block: chip.pages_per_block,
+            blocks: chip.blocks,
+            page_bytes: chip.page_bytes,
+        };
+        let name = if report.chips.len() > 1 {
+            format!("{}, chip {} ({})", report.title, chip.chip, chip.name)
+        } else {
+            report.title.clone()
+        };
+        figures.extend(of_chip(&format!("chip{}", chip.chip), &name, &shape, &found.timeline, &found.blocks.blocks));
+    }
+    figures
+}
+
+/// A chip as figures need it; zero where a number is not known.
+struct Shape {
+    chip: u16,
+    pages_per_block: u32,
+    blocks: u32,
+    page_bytes: u32,
+}
+
+fn of_chip(
+    id: &str,
+    name: &str,
+    shape: &Shape,
+    timeline: &flashscope_analysis::flash::Timeline,
+    blocks: &[BlockCounts],
+) -> Vec<Figure> {
+    [timeline::figure(id, name, shape, timeline), blocks::figure(id, name, shape, blocks)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Colours and dashes by what a line stands for, the same in every figure of a document.
+struct Looks<'a> {
+    filesystems: Vec<&'a str>,
+    patterns: Vec<&'a str>,
+}
+
+impl<'a> Looks<'a> {
+    fn of(result: &'a StudyResult) -> Self {
+        let mut looks = Self { filesystems: Vec::new(), patterns: Vec::new() };
+        for group in &result.groups {
+            if !looks.filesystems.contains(&group.filesystem.as_str()) {
+                looks.filesystems.push(&group.filesystem);
+            }
+            for cell in &group.cells {
+                if !looks.patterns.contains(&cell.pattern.as_str()) {
+                    looks.patterns.push(&cell.pattern);
+                }
+            }
+        }
+        looks
+    }
+
+    fn filesystem(&self, name: &str) -> usize {
+        self.filesystems.iter().position(|&f| f == name).unwrap_or(0)
+    }
+
+    fn pattern(&self, name: &str) -> usize {
+        self.patterns.iter().position(|&p| p == name).unwrap_or(0)
+    }
+}
+
+/// What the figures of one study share.
+struct StudyFigures<'a> {
+    result: &'a StudyResult,
+    axis: Axis,
+    /// There is one facet: titles need not say which.
+    alone: bool,
+    looks: Looks<'a>,
+}
+
+impl StudyFigures<'_> {
+    fn title(&self, what: &str, facet: &Facet<'_>) -> String {
+        if self.alone { what.to_owned() } else { format!("{what}: {}", facet.words()) }
+    }
+
+    fn x_label(&self) -> &'static str {
+        match self.axis {
+            Axis::Count => "number of requests (log₂)",
+            Axis::RequestBytes => "size of a request (log₂)",
+            Axis::Interarrival => "time between requests, µs (log₂; 0 at the left end)",
+        }
+    }
+
+    fn x_ticks(&self, rows: &[(&Group, Row<'_>)]) -> Vec<(f64, String)> {
+        let mut values: Vec<u64> = rows.iter().map(|(_, row)| self.axis.value(&row.setting)).collect();
+        values.sort_unstable();
+        values.dedup();
+        let label = |v| if self.axis == Axis::RequestBytes { bytes(v) } else { grouped(v) };
+        values.into_iter().map(|v| (v as f64, label(v))).collect()
+    }
+
+    /// "8 requests", "4 KiB", "100 µs apart"
+    fn x_words(&self, row: &Row<'_>) -> String {
+        let value = self.axis.value(&row.setting);
+        match self.axis {
+            Axis::Count => format!("{} requests", grouped(value)),
+            Axis::RequestBytes => format!("requests of {}", bytes(value)),
+            Axis::Interarrival => format!("{} µs apart", grouped(value)),
+        }
+    }
+
+    /// Letters of published values are those of the comparisons' table.
+    fn letter(&self, index: usize) -> String {
+        letter(index)
+    }
+}

@@ -1,0 +1,163 @@
+//! Flash operations over time by address and kind: figures 2 and 3 of Flashmon v2.
+
+use super::{Figure, Shape, WIDTH};
+use crate::svg::{Anchor, LegendKey, Rect, Scale, Svg, legend, legend_height, n, text_width};
+use crate::text::{duration, grouped, number};
+use flashscope_analysis::flash::{FlashOp, OpCounts, Span, Timeline};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Rows of spans below the figure at most; deeper ones are in the table of phases.
+const LANES: usize = 4;
+const LANE_HEIGHT: f64 = 17.0;
+
+/// `None` where the chip saw nothing.
+pub fn figure(id: &str, name: &str, shape: &Shape, timeline: &Timeline) -> Option<Figure> {
+    let points = || timeline.points.iter().filter(|p| p.chip == shape.chip);
+    let mut counts = OpCounts::default();
+    for point in points() {
+        match point.op {
+            FlashOp::Read => counts.reads += u64::from(point.count),
+            FlashOp::Program => counts.programs += u64::from(point.count),
+            FlashOp::Erase => counts.erases += u64::from(point.count),
+        }
+    }
+    let half_bin = u64::from(timeline.bin_pages / 2);
+    let low = points().map(|p| p.page.saturating_sub(half_bin)).min()?;
+    let high = points().map(|p| p.page.saturating_add(half_bin).saturating_add(1)).max()?;
+
+    let items = [
+        (LegendKey::Mark("read", "M-6 0h4M-1 0h4M4 0h3"), format!("read ({})", grouped(counts.reads))),
+        (LegendKey::Mark("program", "M-4 0h8M0 -4v8"), format!("program ({})", grouped(counts.programs))),
+        (LegendKey::Mark("erase", "M-4 -4l8 8M4 -4l-8 8"), format!("erase ({})", grouped(counts.erases))),
+    ];
+    let (left, right) = (78.0, 20.0);
+    let width = WIDTH - left - right;
+    let top = legend_height(width, &items) + 10.0;
+    let area = Rect { x: left, y: top, width, height: 320.0 };
+    let lanes = lanes(&timeline.spans);
+    let lanes_top = area.bottom() + 26.0;
+    let lanes_height = lanes.iter().map(|(lane, _)| lane + 1).max().unwrap_or(0) as f64 * LANE_HEIGHT;
+    let mut svg = Svg::new(WIDTH, lanes_top + lanes_height + 26.0);
+    legend(&mut svg, left, 2.0, width, &items);
+
+    let span_ns = timeline.end_ns.saturating_sub(timeline.begin_ns);
+    let x = Scale::linear((0.0, span_ns as f64), (area.x, area.right()));
+    let at = |time_ns: u64| x.at(time_ns.saturating_sub(timeline.begin_ns) as f64);
+    let y = Scale::linear((low as f64, high as f64), (area.bottom(), area.y)).padded(0.02);
+
+    for tick in y.ticks(6).into_iter().filter(|&t| t >= 0.0) {
+        svg.line("grid", area.x, y.at(tick), area.right(), y.at(tick));
+        svg.text(area.x - 8.0, y.at(tick) + 4.0, "tick", Anchor::End, &grouped(tick as u64));
+    }
+    let (unit, per_unit) = match span_ns {
+        0..20_000 => ("ns", 1.0),
+        20_000..20_000_000 => ("µs", 1e3),
+        20_000_000..20_000_000_000 => ("ms", 1e6),
+        _ => ("s", 1e9),
+    };
+    for tick in x.ticks(8) {
+        svg.line("axis", x.at(tick), area.bottom(), x.at(tick), area.bottom() + 5.0);
+        svg.text(x.at(tick), area.bottom() + 19.0, "tick", Anchor::Middle, &thousands(tick / per_unit));
+    }
+    svg.vertical_text(area.x - 62.0, area.y + area.height / 2.0, "label", "page of the chip");
+
+    marks(&mut svg, points().map(|p| (p.op, at(p.time_ns), y.at(p.page as f64))), timeline, &x, &y);
+    svg.rect("frame", area, None);
+
+    for (lane, span) in &lanes {
+        let y = lanes_top + *lane as f64 * LANE_HEIGHT;
+        let (from, to) = (at(span.begin_ns), at(span.end_ns));
+        let tip = format!("{}: {}", span.name, duration(span.end_ns.saturating_sub(span.begin_ns)));
+        let bar = Rect { x: from, y: y + 1.0, width: (to - from).max(1.0), height: LANE_HEIGHT - 3.0 };
+        svg.rect("span", bar, Some(&tip));
+        let name = crate::text::visible(&span.name);
+        if text_width(&name) + 6.0 < to - from {
+            svg.text((from + to) / 2.0, y + 12.0, "small", Anchor::Middle, &name);
+        }
+    }
+    let label = format!("time from the first moment shown, {unit}");
+    svg.text(area.x + width / 2.0, lanes_top + lanes_height + 16.0, "label", Anchor::Middle, &label);
+
+    let title = format!("Flash operations over time by address and kind: {name}");
+    let binned = if timeline.bin_ns > 1 || timeline.bin_pages > 1 {
+        format!(
+            "A mark stands for all operations of its kind in {} and {} page{}.",
+            duration(timeline.bin_ns),
+            grouped(timeline.bin_pages.into()),
+            if timeline.bin_pages == 1 { "" } else { "s" }
+        )
+    } else {
+        "A mark is one operation.".to_owned()
+    };
+    let caption = format!(
+        "Each page read, page program and block erase by time and page number of the chip ({} bytes a page, {} pages a block); an erase is drawn at its block's first page. {binned} Bars below: phases of the run. Source: the recorded events. Compare figures 2 and 3 of Flashmon v2.",
+        grouped(shape.page_bytes.into()),
+        grouped(shape.pages_per_block.into()),
+    );
+    let id = format!("timeline-{id}");
+    Some(Figure { svg: svg.finish(&id, &title, &caption), id, title, caption })
+}
+
+fn thousands(value: f64) -> String {
+    if value >= 1000.0 { grouped(value.round() as u64) } else { number(value, 3) }
+}
+
+/// One path per operation: reads as dashes of a bin's width, programs as +, erases as ×. Marks that fall on one pixel are
+/// drawn once, so that a figure has an upper size.
+fn marks(svg: &mut Svg, points: impl Iterator<Item = (FlashOp, f64, f64)>, timeline: &Timeline, x: &Scale, y: &Scale) {
+    let seen: BTreeSet<(FlashOp, i64, i64)> =
+        points.map(|(op, x, y)| (op, x.round() as i64, y.round() as i64)).collect();
+    let bin_width = (x.at(timeline.bin_ns as f64) - x.at(0.0)).clamp(2.0, 12.0);
+    let bin_height = (y.at(0.0) - y.at(f64::from(timeline.bin_pages))).abs().clamp(2.0, 8.0);
+    let mut paths = [String::new(), String::new(), String::new()];
+    for (op, x, y) in seen {
+        let path = &mut paths[op as usize];
+        _ = match op {
+            FlashOp::Read => write!(path, "M{} {y}h{}", n(x as f64 - bin_width / 2.0), n(bin_width)),
+            FlashOp::Program => write!(path, "M{} {y}h5M{x} {}v5", n(x as f64 - 2.5), n(y as f64 - 2.5)),
+            FlashOp::Erase => {
+                let (left, top) = (n(x as f64 - 3.0), n(y as f64 - 3.0));
+                write!(path, "M{left} {top}l6 6m-6 0l6 -6")
+            }
+        };
+    }
+    let [reads, programs, erases] = paths;
+    if !reads.is_empty() {
+        svg.raw(&format!("<path class=\"read\" stroke-width=\"{}\" d=\"{reads}\"/>", n(bin_height)));
+    }
+    svg.path("program", &programs);
+    svg.path("erase", &erases);
+}
+
+/// Each span in the first lane that is free where it begins; spans come outer before inner.
+fn lanes(spans: &[Span]) -> Vec<(usize, &Span)> {
+    let mut free_from = [0u64; LANES];
+    let mut placed = Vec::new();
+    for span in spans {
+        if let Some(lane) = free_from.iter().position(|&free| free <= span.begin_ns) {
+            free_from[lane] = span.end_ns.max(span.begin_ns);
+            placed.push((lane, span));
+        }
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_spans_go_below_and_neighbours_share_a_lane() {
+        let span = |name: &str, begin_ns, end_ns| Span { name: name.into(), begin_ns, end_ns };
+        let spans = [span("cells", 10, 50), span("a", 10, 20), span("b", 20, 30), span("after", 50, 60)];
+        let placed: Vec<(usize, &str)> = lanes(&spans).into_iter().map(|(l, s)| (l, s.name.as_str())).collect();
+        assert_eq!(placed, [(0, "cells"), (1, "a"), (1, "b"), (0, "after")]);
+    }
+
+    #[test]
+    fn endless_spans_end_with_the_lanes() {
+        let spans: Vec<Span> = (0..100).map(|i| Span { name: "x".into(), begin_ns: i, end_ns: 1000 }).collect();
+        assert_eq!(lanes(&spans).len(), LANES);
+    }
+}

@@ -1,0 +1,186 @@
+//! A trace's page.
+
+use super::page::{Header, Page};
+use super::{MAX_ROWS, body, figure, losses, more, operations, table};
+use crate::figures;
+use crate::text::{bytes, duration, escape, grouped};
+use crate::view::{kinds, op_name};
+use flashscope_analysis::FlashReport;
+use std::fmt::Write;
+
+/// The whole page.
+pub fn flash(report: &FlashReport) -> String {
+    let found = &report.findings;
+    let lasted = duration(found.end_ns.saturating_sub(found.begin_ns));
+    let question = format!("{} events in {lasted}", grouped(found.events));
+    let mut page = Page::new(&Header {
+        title: &report.title,
+        question: &question,
+        clock: "",
+        contents: &[
+            ("operations", "Operations"),
+            ("figures", "Where and when"),
+            ("who", "By task and phase"),
+            ("recorded-on", "Recorded on"),
+        ],
+    });
+    page.heading("operations", "Flash operations");
+    page.add("the counts", &counts(report));
+    page.heading("figures", "Where and when");
+    for drawn in figures::flash(report) {
+        page.add(&drawn.title, &figure(&drawn));
+    }
+    if found.blocks.not_placed.sum() > 0 {
+        page.add(
+            "operations that have no place",
+            &format!(
+                "<p class=\"lost\">{} operations are not in the map of blocks: their chip's shape is not known, or it has too many blocks.</p>\n",
+                grouped(found.blocks.not_placed.sum())
+            ),
+        );
+    }
+    page.heading("who", "By task and phase");
+    page.add("operations by task and phase", &tasks_and_phases(report));
+    page.heading("recorded-on", "Recorded on");
+    page.add("the box with system, probes and losses", &recorded_on(report));
+    page.finish(&format!("Written by flashscope; report schema {}.", report.schema))
+}
+
+fn counts(report: &FlashReport) -> String {
+    let counts = &report.findings.counts;
+    let mut out = "<div class=\"summary\">".to_owned();
+    for (n, what) in [
+        (counts.total.reads, "page reads"),
+        (counts.total.programs, "page programs"),
+        (counts.total.erases, "block erases"),
+    ] {
+        _ = write!(out, "<div><b>{}</b>{what}</div>", grouped(n));
+    }
+    out.push_str("</div>\n");
+    let mut rows = String::new();
+    for (name, reads, programs) in kinds(&counts.reads, &counts.programs) {
+        _ = writeln!(
+            rows,
+            "<tr><td>{name}</td><td class=\"num\">{}</td><td class=\"num\">{}</td></tr>",
+            grouped(reads),
+            grouped(programs)
+        );
+    }
+    out += &table(
+        "Commands by what they moved",
+        "<tr><th>kind</th><th class=\"num\">reads</th><th class=\"num\">programs</th></tr>\n",
+        &body(&rows),
+    );
+    if !report.findings.durations.is_empty() {
+        let mut rows = String::new();
+        for d in &report.findings.durations {
+            let l = &d.latency_ns;
+            _ = write!(rows, "<tr><td>{}</td><td class=\"num\">{}</td>", op_name(d.op), grouped(l.n));
+            for ns in [l.min, l.mean, l.p50, l.p90, l.p99, l.max] {
+                _ = write!(rows, "<td class=\"num\">{}</td>", duration(ns));
+            }
+            rows.push_str("</tr>\n");
+        }
+        let heads: String = ["n", "min", "mean", "p50", "p90", "p99", "max"]
+            .iter()
+            .map(|h| format!("<th class=\"num\">{h}</th>"))
+            .collect();
+        out += &table(
+            "Time of a command (percentiles by nearest rank, at most 0.8 % below the true value)",
+            &format!("<tr><th>operation</th>{heads}</tr>\n"),
+            &body(&rows),
+        );
+    }
+    out
+}
+
+fn tasks_and_phases(report: &FlashReport) -> String {
+    let found = &report.findings;
+    let numbers = "<th class=\"num\">reads</th><th class=\"num\">programs</th><th class=\"num\">erases</th></tr>\n";
+    let rows = found.by_task.iter().take(MAX_ROWS).map(|t| (t.task.as_str(), None, &t.counts));
+    let mut out = table("By task", &format!("<tr><th>task</th>{numbers}"), &operations(rows));
+    out += &more(found.by_task.len(), "tasks");
+    let phases = &found.phases;
+    if phases.phases.is_empty() {
+        out.push_str("<p class=\"note\">The recording names no phases.</p>\n");
+        return out;
+    }
+    let rows = phases.phases.iter().take(MAX_ROWS).map(|p| {
+        let lasted = duration(p.end_ns.saturating_sub(p.begin_ns));
+        (p.name.as_str(), Some(if p.ended { lasted } else { format!("{lasted}, cut") }), &p.counts)
+    });
+    out += &table("By phase", &format!("<tr><th>phase</th><th class=\"num\">lasted</th>{numbers}"), &operations(rows));
+    out += &more(phases.phases.len(), "phases");
+    for (n, what) in [
+        (phases.ends_without_begin, "phases ended that had not begun"),
+        (phases.not_kept, "phases were too many or too deep to be counted"),
+    ] {
+        if n > 0 {
+            _ = writeln!(out, "<p class=\"lost\">{} {what}.</p>", grouped(n));
+        }
+    }
+    out
+}
+
+fn recorded_on(report: &FlashReport) -> String {
+    let s = &report.system;
+    let mut out = "<div class=\"box\">\n<dl>\n".to_owned();
+    let cpus = if s.cpus == 0 { String::new() } else { s.cpus.to_string() };
+    let mut facts = vec![
+        ("kernel", s.kernel_release.clone()),
+        ("machine", s.machine.clone()),
+        ("CPUs", cpus),
+        ("clock", s.clock.clone()),
+        ("agent", s.agent_version.clone()),
+        ("mounts", s.mounts.join("; ")),
+    ];
+    for chip in &report.chips {
+        let size = if chip.blocks == 0 { String::new() } else { format!("{} blocks of ", grouped(chip.blocks.into())) };
+        facts.push((
+            "chip",
+            format!(
+                "{}: {}: {size}{} pages, {} a page",
+                chip.chip,
+                chip.name,
+                chip.pages_per_block,
+                bytes(chip.page_bytes.into())
+            ),
+        ));
+    }
+    for (label, value) in facts {
+        let value = if value.is_empty() { "not recorded".to_owned() } else { escape(&value) };
+        _ = writeln!(out, "<dt>{label}</dt><dd>{value}</dd>");
+    }
+    out.push_str("</dl>\n<h3>Probes, and what they cannot see</h3>\n");
+    let mut rows = String::new();
+    for p in &report.probes {
+        _ = writeln!(
+            rows,
+            "<tr><td>{}</td><td>{}</td><td><code>{}</code></td><td>{}</td><td>{}</td></tr>",
+            escape(&p.event),
+            escape(&p.operation),
+            escape(&p.symbol),
+            escape(&p.level),
+            escape(&p.loses)
+        );
+    }
+    out += &table(
+        "",
+        "<tr><th>event</th><th>operation</th><th>kernel function</th><th>level</th><th>does not see</th></tr>\n",
+        &body(&rows),
+    );
+    let mtd = &report.findings.counts.mtd_calls;
+    if mtd.sum() > 0 {
+        _ = writeln!(
+            out,
+            "<p class=\"note\">Cross-count at the MTD layer, where a call may span many pages: {} reads, {} writes, {} erases.</p>",
+            grouped(mtd.reads),
+            grouped(mtd.programs),
+            grouped(mtd.erases)
+        );
+    }
+    out.push_str("<h3>Losses</h3>\n");
+    out += &losses(report.losses.iter().map(|l| (l.name.as_str(), l.count, String::new(), l.meaning.as_str())));
+    out.push_str("</div>\n");
+    out
+}

@@ -1,0 +1,85 @@
+//! One self-contained page: no network, no script, at most 2 MB, readable in light, dark and on paper.
+
+mod flash;
+mod page;
+mod study;
+
+pub use flash::flash;
+pub use study::study;
+
+use crate::figures::Figure;
+use crate::text::{escape, grouped};
+use flashscope_analysis::flash::OpCounts;
+use std::fmt::Write;
+
+/// Rows of one table of names at most.
+const MAX_ROWS: usize = 100;
+
+/// What a table of [`MAX_ROWS`] rows leaves out.
+fn more(len: usize, what: &str) -> String {
+    match len.checked_sub(MAX_ROWS) {
+        None | Some(0) => String::new(),
+        Some(more) => format!("<p class=\"note\">and {} more {what}: see the JSON</p>\n", grouped(more as u64)),
+    }
+}
+
+fn figure(figure: &Figure) -> String {
+    format!(
+        "<figure id=\"{}\">\n<h3>{}</h3>\n<div class=\"scroll\">{}</div>\n<figcaption>{}</figcaption>\n</figure>\n",
+        figure.id,
+        escape(&figure.title),
+        figure.svg,
+        escape(&figure.caption)
+    )
+}
+
+/// A table that scrolls by itself on narrow screens. `head` and `body` are markup of ours.
+fn table(caption: &str, head: &str, body: &str) -> String {
+    let caption = if caption.is_empty() { String::new() } else { format!("<caption>{}</caption>\n", escape(caption)) };
+    format!("<div class=\"scroll\"><table>\n{caption}<thead>\n{head}</thead>\n{body}</table></div>\n")
+}
+
+fn body(rows: &str) -> String {
+    format!("<tbody>\n{rows}</tbody>\n")
+}
+
+/// Rows of a name and its operations.
+fn operations<'a>(rows: impl Iterator<Item = (&'a str, Option<String>, &'a OpCounts)>) -> String {
+    let mut out = String::new();
+    for (name, extra, c) in rows {
+        _ = write!(out, "<tr><td>{}</td>", escape(name));
+        if let Some(extra) = extra {
+            _ = write!(out, "<td class=\"num\">{}</td>", escape(&extra));
+        }
+        for n in [c.reads, c.programs, c.erases] {
+            _ = write!(out, "<td class=\"num\">{}</td>", grouped(n));
+        }
+        out.push_str("</tr>\n");
+    }
+    body(&out)
+}
+
+/// Rows of a named loss: zero ones too, because a loss that is looked for and not found is an answer.
+fn losses<'a>(rows: impl Iterator<Item = (&'a str, u64, String, &'a str)>) -> String {
+    let head = "<tr><th>what was not seen</th><th class=\"num\">times</th><th>meaning</th></tr>\n";
+    let mut out = String::new();
+    for (name, count, places, meaning) in rows {
+        let lost = if count > 0 { " lost" } else { "" };
+        let places = if places.is_empty() {
+            String::new()
+        } else {
+            format!(" <span class=\"note\">({})</span>", escape(&places))
+        };
+        _ = writeln!(
+            out,
+            "<tr><td><code>{}</code></td><td class=\"num{lost}\">{}</td><td>{}{places}</td></tr>",
+            escape(name),
+            grouped(count),
+            escape(meaning)
+        );
+    }
+    if out.is_empty() {
+        return "<p>The recording names no loss counter: whether anything was lost is not known.</p>\n".to_owned();
+    }
+    table("", head, &body(&out))
+}

@@ -1,0 +1,108 @@
+//! The page around the sections, and its upper size.
+
+use crate::svg::STYLE;
+use crate::text::escape;
+use std::fmt::Write;
+
+/// A page is smaller than 2 MB, whatever it reports on: a section that would not fit is left out, and said to be.
+const MAX_BYTES: usize = 2_000_000;
+/// Kept for the list of what was left out, and the foot.
+const RESERVE: usize = 60_000;
+/// Titles in that list at most.
+const MAX_LISTED: usize = 50;
+
+pub struct Page {
+    out: String,
+    /// Bytes that later parts are sure of.
+    reserved: usize,
+    left_out: Vec<String>,
+}
+
+pub struct Header<'a> {
+    pub title: &'a str,
+    pub question: &'a str,
+    pub clock: &'a str,
+    /// Anchors of ours, and their words.
+    pub contents: &'a [(&'a str, &'a str)],
+}
+
+impl Page {
+    pub fn new(header: &Header<'_>) -> Self {
+        let mut out = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{title} – flashscope</title>\n<style>\n{STYLE}{page}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n",
+            title = escape(header.title),
+            page = include_str!("page.css"),
+        );
+        for (class, text) in [("question", header.question), ("clock", header.clock)] {
+            if !text.is_empty() {
+                _ = writeln!(out, "<p class=\"{class}\">{}</p>", escape(text));
+            }
+        }
+        out.push_str("<nav aria-label=\"Contents\">");
+        for (id, words) in header.contents {
+            _ = write!(out, "<a href=\"#{id}\">{words}</a>");
+        }
+        out.push_str("</nav>\n</header>\n<main>\n");
+        Self { out, reserved: RESERVE, left_out: Vec::new() }
+    }
+
+    /// A heading that always fits.
+    pub fn heading(&mut self, id: &str, words: &str) {
+        _ = writeln!(self.out, "<h2 id=\"{id}\">{words}</h2>");
+    }
+
+    /// Keeps room for a part that comes later, until [`Page::release`].
+    pub fn reserve(&mut self, bytes: usize) {
+        self.reserved += bytes;
+    }
+
+    pub fn release(&mut self, bytes: usize) {
+        self.reserved -= bytes;
+    }
+
+    /// Adds markup of ours where it fits; `name` (untrusted) says what it is where it does not.
+    pub fn add(&mut self, name: &str, markup: &str) {
+        if self.out.len() + markup.len() + self.reserved <= MAX_BYTES {
+            self.out.push_str(markup);
+        } else {
+            self.left_out.push(name.to_owned());
+        }
+    }
+
+    pub fn finish(mut self, foot: &str) -> String {
+        if !self.left_out.is_empty() {
+            self.out.push_str("<h2 id=\"left-out\">Left out of this page</h2>\n<p>This page stays under 2 MB. The JSON beside it holds everything; left out here:</p>\n<ul>\n");
+            for name in self.left_out.iter().take(MAX_LISTED) {
+                let name: String = name.chars().take(160).collect();
+                _ = writeln!(self.out, "<li>{}</li>", escape(&name));
+            }
+            if let Some(more) = self.left_out.len().checked_sub(MAX_LISTED).filter(|&n| n > 0) {
+                _ = writeln!(self.out, "<li>and {more} more</li>");
+            }
+            self.out.push_str("</ul>\n");
+        }
+        _ = write!(self.out, "</main>\n<footer>\n<p>{}</p>\n</footer>\n</body>\n</html>\n", escape(foot));
+        self.out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_never_reaches_2_mb_and_says_what_it_leaves_out() {
+        let mut page = Page::new(&Header { title: "t", question: "", clock: "", contents: &[] });
+        for i in 0..10_000 {
+            page.add(&format!("<section> {i}"), &"x".repeat(7_000));
+        }
+        let html = page.finish("foot");
+        assert!(html.len() < MAX_BYTES, "{}", html.len());
+        assert!(html.len() > MAX_BYTES - 2 * RESERVE, "{}", html.len());
+        assert!(html.contains("&lt;section&gt;") && !html.contains("<section>"));
+        assert!(html.ends_with("</html>\n"));
+    }
+}

@@ -1,0 +1,275 @@
+//! A study's page: the verdict first, then why one should believe it.
+
+use super::page::{Header, Page};
+use super::{body, figure, losses, operations, table};
+use crate::figures;
+use crate::text::{duration, escape, grouped, letter, ms, number, percent, published, readahead, us};
+use crate::view::{self, group_words, results};
+use flashscope_study::{Comparison, GainPoint, Group, StudyResult, Verdict};
+use std::fmt::Write;
+
+/// The whole page.
+pub fn study(result: &StudyResult) -> String {
+    let mut page = Page::new(&Header {
+        title: &result.title,
+        question: &result.question,
+        clock: &format!("Times are {}.", result.clock),
+        contents: &[
+            ("verdict", "Verdict"),
+            ("figures", "Figures"),
+            ("published", "Published values"),
+            ("results", "Results"),
+            ("operations", "Flash operations"),
+            ("measured-on", "Measured on"),
+        ],
+    });
+    page.heading("verdict", "Verdict");
+    for verdict in &result.verdicts {
+        page.add(&format!("verdict on {}", verdict.filesystem), &verdict_card(verdict));
+    }
+    page.heading("figures", "What read-ahead costs");
+    for drawn in figures::study(result) {
+        page.add(&drawn.title, &figure(&drawn));
+    }
+    page.heading("published", "Published values beside ours");
+    page.add("the table of published values", &comparisons(&result.comparisons));
+    page.heading("results", "Results");
+    for group in &result.groups {
+        page.add(&format!("results of {}", group_words(group)), &results_table(group));
+    }
+    // The box comes last, but a study of many groups must not push it out: what a figure is worth depends on it.
+    let box_markup = measured_on(result);
+    page.reserve(box_markup.len());
+    page.heading("operations", "Flash operations, group by group");
+    page.add(
+        "what a group is",
+        "<p>A group is all cells that shared one fresh boot; each cell began with a cold cache.</p>\n",
+    );
+    for (i, group) in result.groups.iter().enumerate() {
+        page.add(&format!("flash operations of {}", group_words(group)), &group_operations(i, group));
+    }
+    page.release(box_markup.len());
+    page.heading("measured-on", "Measured on");
+    page.add("the box with board, kernel, probes, losses and the tracer's cost", &box_markup);
+    page.finish(&format!(
+        "Study {}, written by flashscope {}; result schema {}. All figures and numbers come from the results JSON beside this page.",
+        result.study, result.flashscope, result.schema
+    ))
+}
+
+fn verdict_card(verdict: &Verdict) -> String {
+    format!(
+        "<section class=\"verdict\">\n<h3>{} on Linux {}</h3>\n<p>{}</p>\n<p class=\"command\"><code>{}</code></p>\n</section>\n",
+        escape(&verdict.filesystem),
+        escape(&verdict.kernel),
+        escape(&verdict.sentence),
+        escape(&verdict.command)
+    )
+}
+
+fn comparisons(all: &[Comparison]) -> String {
+    if all.is_empty() {
+        return "<p>This study names no published values.</p>\n".to_owned();
+    }
+    let head = "<tr><th></th><th>statement</th><th>about</th><th class=\"num\">published</th><th class=\"num\">ours</th><th>ours is</th><th>note</th></tr>\n";
+    let mut rows = String::new();
+    for (i, c) in all.iter().enumerate() {
+        let (class, is) = match c.within {
+            Some(true) => ("within", "within"),
+            Some(false) => ("outside", "outside"),
+            None => ("none", "not measured"),
+        };
+        let ours = c.ours.map_or("–".to_owned(), |ours| format!("{} {}", number(ours, 2), escape(&c.unit)));
+        _ = writeln!(
+            rows,
+            "<tr><td class=\"key\">{}</td><td>{}<br><span class=\"note\">{}</span></td><td>{}, {}, {}</td><td class=\"num\">{}</td><td class=\"num\">{ours}</td><td class=\"{class}\">{is}</td><td class=\"note\">{}</td></tr>",
+            letter(i),
+            escape(&c.statement),
+            escape(&c.source),
+            escape(&c.filesystem),
+            escape(&c.pattern),
+            requests(c.count),
+            escape(&published(c.published_min, c.published_max, &c.unit)),
+            escape(&c.note)
+        );
+    }
+    table("", head, &body(&rows))
+}
+
+fn requests([from, to]: [u64; 2]) -> String {
+    if from == to {
+        format!("{} requests", grouped(from))
+    } else {
+        format!("{} to {} requests", grouped(from), grouped(to))
+    }
+}
+
+/// Rows: a setting. Columns: each read-ahead with its time and flash reads, and what off saves.
+fn results_table(group: &Group) -> String {
+    let results = results(group);
+    let varies = |of: fn(&view::Setting<'_>) -> u64| {
+        results.rows.windows(2).any(|pair| of(&pair[0].setting) != of(&pair[1].setting))
+    };
+    let (sizes, gaps, seeds) = (varies(|s| s.request_bytes), varies(|s| s.interarrival_us), varies(|s| s.seed));
+    let mut columns = vec!["requests"];
+    columns
+        .extend([(sizes, "bytes each"), (gaps, "µs apart"), (seeds, "seed")].into_iter().filter(|c| c.0).map(|c| c.1));
+    let fixed = columns.len() + 1;
+
+    let mut head = format!("<tr><th colspan=\"{fixed}\"></th>");
+    for kib in &results.readaheads {
+        _ = write!(head, "<th class=\"span\" colspan=\"3\">{}</th>", readahead(*kib));
+    }
+    head.push_str("<th class=\"span\" colspan=\"2\">off saves</th></tr>\n<tr><th>pattern</th>");
+    for column in &columns {
+        _ = write!(head, "<th class=\"num\">{column}</th>");
+    }
+    for _ in &results.readaheads {
+        head.push_str(
+            "<th class=\"num\">time, ms</th><th class=\"num\">p99, ms</th><th class=\"num\">flash reads</th>",
+        );
+    }
+    head.push_str("<th class=\"num\">time</th><th class=\"num\">flash reads</th></tr>\n");
+
+    let mut bodies = String::new();
+    for (i, rows) in results.rows.chunk_by(|a, b| a.setting.pattern == b.setting.pattern).enumerate() {
+        _ = writeln!(bodies, "<tbody{}>", if i > 0 { " class=\"next\"" } else { "" });
+        for row in rows {
+            let s = &row.setting;
+            _ = write!(bodies, "<tr><td>{}</td>", escape(s.pattern));
+            let numbers = [(true, s.count), (sizes, s.request_bytes), (gaps, s.interarrival_us), (seeds, s.seed)];
+            for (_, number) in numbers.iter().filter(|n| n.0) {
+                _ = write!(bodies, "<td class=\"num\">{}</td>", grouped(*number));
+            }
+            for cell in &row.cells {
+                match cell {
+                    Some(c) => {
+                        _ = write!(
+                            bodies,
+                            "<td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td>",
+                            ms(c.total_ns),
+                            ms(c.latency.p99),
+                            grouped(c.flash_reads)
+                        )
+                    }
+                    None => bodies.push_str("<td class=\"num\">–</td><td class=\"num\">–</td><td class=\"num\">–</td>"),
+                }
+            }
+            let saves: [fn(&GainPoint) -> f64; 2] = [|g| g.off_saves_time_percent, |g| g.off_saves_reads_percent];
+            for saved in saves {
+                let saved = row.gain.as_ref().map_or("–".to_owned(), |gain| percent(saved(gain)));
+                _ = write!(bodies, "<td class=\"num\">{saved}</td>");
+            }
+            bodies.push_str("</tr>\n");
+        }
+        bodies.push_str("</tbody>\n");
+    }
+    let mut opens: Vec<(u64, u64)> = group.cells.iter().map(|c| (c.flash_reads_open, c.open_ns)).collect();
+    opens.sort_unstable();
+    let open = match (opens.first(), opens.last()) {
+        (Some(least), Some(most)) => format!(
+            "<p class=\"note\">Not in these numbers: open() of the file, {} to {} flash reads and up to {} each time.</p>\n",
+            grouped(least.0),
+            grouped(most.0),
+            duration(opens.iter().map(|o| o.1).max().unwrap_or(0))
+        ),
+        _ => String::new(),
+    };
+    table(&group_words(group), &head, &bodies) + &open
+}
+
+fn group_operations(index: usize, group: &Group) -> String {
+    let mut out = format!("<h3>{}</h3>\n", escape(&group_words(group)));
+    for drawn in figures::group(index, group) {
+        out.push_str(&figure(&drawn));
+    }
+    let head = |name: &str, extra: &str| {
+        format!(
+            "<tr><th>{name}</th>{extra}<th class=\"num\">reads</th><th class=\"num\">programs</th><th class=\"num\">erases</th></tr>\n"
+        )
+    };
+    if !group.phases.is_empty() {
+        let rows = group.phases.iter().take(super::MAX_ROWS);
+        let rows = rows.map(|p| (p.phase.as_str(), Some(duration(p.duration_ns)), &p.counts));
+        out += &table("By phase", &head("phase", "<th class=\"num\">lasted</th>"), &operations(rows));
+        out += &super::more(group.phases.len(), "phases");
+    }
+    if !group.by_task.is_empty() {
+        let rows = group.by_task.iter().take(super::MAX_ROWS).map(|t| (t.task.as_str(), None, &t.counts));
+        out += &table("By task", &head("task", ""), &operations(rows));
+        out += &super::more(group.by_task.len(), "tasks");
+    }
+    out
+}
+
+fn measured_on(result: &StudyResult) -> String {
+    let mut out = "<div class=\"box\">\n<dl>\n".to_owned();
+    for (label, values) in view::facts(result) {
+        _ = write!(out, "<dt>{label}</dt><dd>");
+        for (i, (value, groups)) in values.iter().enumerate() {
+            let br = if i > 0 { "<br>" } else { "" };
+            let value =
+                if label.starts_with("SHA") { format!("<code>{}</code>", escape(value)) } else { escape(value) };
+            let groups = if groups.is_empty() {
+                String::new()
+            } else {
+                format!(" <span class=\"note\">({})</span>", escape(&groups.join(", ")))
+            };
+            _ = write!(out, "{br}{value}{groups}");
+        }
+        out.push_str("</dd>\n");
+    }
+    out.push_str("</dl>\n<h3>Probes, and what they cannot see</h3>\n");
+    let mut rows = String::new();
+    for (probe, groups) in
+        view::by_value(&result.groups, |g| &g.probes).iter().flat_map(|(all, ids)| all.iter().map(move |p| (p, ids)))
+    {
+        let places = if groups.len() == result.groups.len() {
+            String::new()
+        } else {
+            format!(" <span class=\"note\">({})</span>", escape(&groups.join(", ")))
+        };
+        _ = writeln!(
+            rows,
+            "<tr><td>{}{places}</td><td><code>{}</code></td><td>{}</td><td>{}</td></tr>",
+            escape(&probe.operation),
+            escape(&probe.symbol),
+            escape(&probe.how_chosen),
+            escape(&probe.loses)
+        );
+    }
+    out += &table(
+        "",
+        "<tr><th>operation</th><th>kernel function</th><th>how it was chosen</th><th>does not see</th></tr>\n",
+        &body(&rows),
+    );
+    out.push_str("<h3>Losses</h3>\n");
+    let summed = view::losses(&result.groups);
+    out += &losses(summed.iter().map(|l| {
+        let places: Vec<String> = l.groups.iter().map(|(id, count)| format!("{id}: {}", grouped(*count))).collect();
+        (l.name, l.count, places.join(", "), l.meaning)
+    }));
+    out.push_str("<h3>The tracer's own cost</h3>\n");
+    let mut rows = String::new();
+    for group in &result.groups {
+        let t = &group.tracer;
+        let each = |total: u64| us(total as f64 / t.reads.max(1) as f64);
+        _ = writeln!(
+            rows,
+            "<tr><td>{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td></tr>",
+            escape(&group.id),
+            grouped(t.reads),
+            each(t.untraced_ns),
+            each(t.traced_ns),
+            number(t.ns_per_event / 1e3, 2),
+            format_args!("{} %", number(t.percent_of_page_read, 2))
+        );
+    }
+    out += &table(
+        "Full page reads through the raw device on the same boot, without and with tracing; times in µs",
+        "<tr><th>group</th><th class=\"num\">reads</th><th class=\"num\">untraced, each</th><th class=\"num\">traced, each</th><th class=\"num\">an event costs</th><th class=\"num\">of a page read</th></tr>\n",
+        &body(&rows),
+    );
+    out.push_str("</div>\n");
+    out
+}

@@ -1,0 +1,58 @@
+//! JSON: everything, stable, for other programs and for keeping.
+
+use flashscope_analysis::FlashReport;
+use flashscope_study::StudyResult;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// All of a study's result.
+pub fn study(result: &StudyResult) -> String {
+    pretty(result)
+}
+
+/// All of a trace's findings.
+pub fn flash(report: &FlashReport) -> String {
+    pretty(report)
+}
+
+/// Indented, with a final newline. JSON leaves DEL, C1 controls and reordering characters as they are; a terminal does
+/// not: they become `\u` escapes, which mean the same to a parser.
+fn pretty(value: &impl Serialize) -> String {
+    // Both documents are structs with string keys and plain values: serde_json cannot fail on them.
+    let json = serde_json::to_string_pretty(value).expect("plain data serialises");
+    let mut out = String::with_capacity(json.len() + 1);
+    for c in json.chars() {
+        if c == '\n' || !crate::text::acts(c) {
+            out.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                _ = write!(out, "\\u{unit:04x}");
+            }
+        }
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic;
+
+    #[test]
+    fn json_reads_back_as_it_was() {
+        let result = synthetic::study();
+        assert_eq!(serde_json::from_str::<StudyResult>(&study(&result)).unwrap(), result);
+        let report = synthetic::flash();
+        assert_eq!(serde_json::from_str::<FlashReport>(&flash(&report)).unwrap(), report);
+    }
+
+    #[test]
+    fn nothing_in_it_acts_on_a_terminal() {
+        let mut result = synthetic::study();
+        result.title = "\u{1b}[2J\u{9b}31m\u{202e}\u{e0001}".into();
+        let json = study(&result);
+        assert!(!json.chars().any(|c| c != '\n' && crate::text::acts(c)), "{json}");
+        assert_eq!(serde_json::from_str::<StudyResult>(&json).unwrap(), result);
+    }
+}

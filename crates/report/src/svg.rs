@@ -1,0 +1,414 @@
+//! A small SVG writer: elements, scales, and a panel with axes. Colours are classes, so that a page can follow light,
+//! dark and print; every series also differs in marker or dash, so that it reads without colour.
+
+use crate::text::{escape, number};
+use std::fmt::Write;
+
+/// Fill and stroke of everything a figure holds. In variables, so that a page re-colours a figure it embeds.
+pub const STYLE: &str = include_str!("figures/figure.css");
+
+/// Coordinates need no more than a tenth of a pixel.
+pub fn n(value: f64) -> String {
+    number(value, 1)
+}
+
+/// Estimated width of text at the figures' 12 px: digits and lower case of common sans faces are about 0.55 em.
+pub fn text_width(text: &str) -> f64 {
+    text.chars().count() as f64 * 6.7
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+pub struct Svg {
+    width: f64,
+    height: f64,
+    body: String,
+}
+
+impl Svg {
+    pub fn new(width: f64, height: f64) -> Self {
+        Self { width, height, body: String::new() }
+    }
+
+    pub fn raw(&mut self, element: &str) {
+        self.body.push_str(element);
+        self.body.push('\n');
+    }
+
+    /// `text` is untrusted.
+    pub fn text(&mut self, x: f64, y: f64, class: &str, anchor: Anchor, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "",
+            Anchor::Middle => " text-anchor=\"middle\"",
+            Anchor::End => " text-anchor=\"end\"",
+        };
+        _ = writeln!(
+            self.body,
+            "<text x=\"{}\" y=\"{}\" class=\"{class}\"{anchor}>{}</text>",
+            n(x),
+            n(y),
+            escape(text)
+        );
+    }
+
+    pub fn vertical_text(&mut self, x: f64, y: f64, class: &str, text: &str) {
+        _ = writeln!(
+            self.body,
+            "<text transform=\"translate({} {}) rotate(-90)\" class=\"{class}\" text-anchor=\"middle\">{}</text>",
+            n(x),
+            n(y),
+            escape(text)
+        );
+    }
+
+    pub fn line(&mut self, class: &str, x1: f64, y1: f64, x2: f64, y2: f64) {
+        _ = writeln!(self.body, "<path class=\"{class}\" d=\"M{} {}L{} {}\"/>", n(x1), n(y1), n(x2), n(y2));
+    }
+
+    pub fn path(&mut self, class: &str, d: &str) {
+        if !d.is_empty() {
+            _ = writeln!(self.body, "<path class=\"{class}\" d=\"{d}\"/>");
+        }
+    }
+
+    pub fn rect(&mut self, class: &str, r: Rect, tip: Option<&str>) {
+        let tip = tip.map(|tip| format!("<title>{}</title>", escape(tip))).unwrap_or_default();
+        _ = writeln!(
+            self.body,
+            "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\">{tip}</rect>",
+            n(r.x),
+            n(r.y),
+            n(r.width),
+            n(r.height)
+        );
+    }
+
+    /// The whole element. `id` is ours; title and description are untrusted.
+    pub fn finish(self, id: &str, title: &str, description: &str) -> String {
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"figure\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" \
+             role=\"img\" aria-labelledby=\"{id}-t {id}-d\">\n<title id=\"{id}-t\">{}</title>\n<desc id=\"{id}-d\">{}</desc>\n{}</svg>\n",
+            escape(title),
+            escape(description),
+            self.body,
+            w = n(self.width),
+            h = n(self.height),
+        )
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Rect {
+    pub x: f64,
+    pub y: f64,
+    pub width: f64,
+    pub height: f64,
+}
+
+impl Rect {
+    pub fn right(&self) -> f64 {
+        self.x + self.width
+    }
+
+    pub fn bottom(&self) -> f64 {
+        self.y + self.height
+    }
+}
+
+/// From values to pixels.
+#[derive(Clone, Debug)]
+pub struct Scale {
+    from: (f64, f64),
+    to: (f64, f64),
+    /// The least positive value, where the scale is logarithmic; 0 sits one octave below it.
+    log_floor: Option<f64>,
+}
+
+impl Scale {
+    pub fn linear(from: (f64, f64), to: (f64, f64)) -> Self {
+        let from = if from.0 < from.1 { from } else { (from.0, from.0 + 1.0) };
+        Self { from, to, log_floor: None }
+    }
+
+    /// Base 2. The range covers `values`.
+    pub fn log2(values: impl Iterator<Item = f64> + Clone, to: (f64, f64)) -> Self {
+        let floor = values.clone().filter(|&v| v > 0.0).fold(f64::INFINITY, f64::min);
+        let floor = if floor.is_finite() { floor } else { 1.0 };
+        let mut scale = Self { from: (0.0, 1.0), to, log_floor: Some(floor) };
+        let low = values.clone().map(|v| scale.log(v)).fold(f64::INFINITY, f64::min);
+        let high = values.map(|v| scale.log(v)).fold(f64::NEG_INFINITY, f64::max);
+        if low.is_finite() && high.is_finite() {
+            scale.from = if low < high { (low, high) } else { (low - 1.0, high + 1.0) };
+        }
+        scale
+    }
+
+    /// Leaves room at both ends, as a share of the range.
+    pub fn padded(mut self, share: f64) -> Self {
+        let room = (self.from.1 - self.from.0) * share;
+        self.from = (self.from.0 - room, self.from.1 + room);
+        self
+    }
+
+    fn log(&self, value: f64) -> f64 {
+        match self.log_floor {
+            Some(floor) if value <= 0.0 => floor.log2() - 1.0,
+            Some(_) => value.log2(),
+            None => value,
+        }
+    }
+
+    pub fn at(&self, value: f64) -> f64 {
+        let share = (self.log(value) - self.from.0) / (self.from.1 - self.from.0);
+        self.to.0 + share.clamp(0.0, 1.0) * (self.to.1 - self.to.0)
+    }
+
+    /// Round values in the range, about as many as asked: 1, 2 or 5 times a power of ten, or powers of two.
+    pub fn ticks(&self, about: usize) -> Vec<f64> {
+        let (low, high) = self.from;
+        if self.log_floor.is_some() {
+            let step = ((high - low) / about as f64).ceil().max(1.0);
+            let first = (low / step).ceil() * step;
+            return (0..64).map(|i| first + f64::from(i) * step).take_while(|&t| t <= high).map(f64::exp2).collect();
+        }
+        let rough = (high - low) / about as f64;
+        let power = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|&s| s >= rough).unwrap_or(rough);
+        let first = (low / step).ceil();
+        (0..200).map(|i| (first + f64::from(i)) * step).take_while(|&t| t <= high + step * 1e-9).collect()
+    }
+}
+
+/// How a line looks: `colour` and marker by one property, `dash` and a hollow marker by another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub colour: usize,
+    pub dash: usize,
+}
+
+/// Distinct colours (and markers) and dashes that figure.css knows.
+pub const COLOURS: usize = 6;
+const DASHES: usize = 4;
+
+impl Look {
+    pub fn line_class(self) -> String {
+        format!("ln c{} d{}", self.colour % COLOURS, self.dash % DASHES)
+    }
+
+    pub fn marker(self, x: f64, y: f64, tip: &str) -> String {
+        let hollow = if self.dash.is_multiple_of(2) { "" } else { " hollow" };
+        let tip = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
+        format!(
+            "<path class=\"mk c{}{hollow}\" d=\"{}\">{tip}</path>",
+            self.colour % COLOURS,
+            shape(self.colour, x, y, 4.5)
+        )
+    }
+}
+
+fn polygon(points: &[(f64, f64)]) -> String {
+    let corners: Vec<String> = points.iter().map(|(x, y)| format!("{} {}", n(*x), n(*y))).collect();
+    format!("M{}z", corners.join("L"))
+}
+
+/// One of six shapes, told apart without colour.
+fn shape(which: usize, x: f64, y: f64, r: f64) -> String {
+    match which % COLOURS {
+        0 => format!("M{} {}a{r} {r} 0 1 0 {} 0a{r} {r} 0 1 0 {} 0z", n(x - r), n(y), n(2.0 * r), n(-2.0 * r)),
+        1 => polygon(&[(x - r, y - r), (x + r, y - r), (x + r, y + r), (x - r, y + r)]),
+        2 => polygon(&[(x, y - 1.3 * r), (x + 1.2 * r, y + r), (x - 1.2 * r, y + r)]),
+        3 => polygon(&[(x, y - 1.4 * r), (x + 1.4 * r, y), (x, y + 1.4 * r), (x - 1.4 * r, y)]),
+        4 => polygon(&[(x - 1.2 * r, y - r), (x + 1.2 * r, y - r), (x, y + 1.3 * r)]),
+        _ => polygon(&[
+            (x - 1.5 * r, y - 0.5 * r),
+            (x + 1.5 * r, y - 0.5 * r),
+            (x + 1.5 * r, y + 0.5 * r),
+            (x - 1.5 * r, y + 0.5 * r),
+        ]),
+    }
+}
+
+pub struct Series {
+    pub label: String,
+    pub look: Look,
+    /// Along x, each with what a reader sees on hovering.
+    pub points: Vec<(f64, f64, String)>,
+}
+
+/// A published value: a box of x and y with its letter.
+pub struct Band {
+    pub letters: String,
+    pub x: (f64, f64),
+    pub y: (f64, f64),
+    pub tip: String,
+}
+
+pub struct Panel<'a> {
+    pub area: Rect,
+    pub x: Scale,
+    pub y: Scale,
+    pub x_ticks: &'a [(f64, String)],
+    pub y_ticks: &'a [(f64, String)],
+    pub x_label: &'a str,
+    /// Drawn left of the panel; empty where a neighbour has it.
+    pub y_label: &'a str,
+    pub heading: &'a str,
+    pub series: &'a [Series],
+    pub bands: &'a [Band],
+}
+
+impl Panel<'_> {
+    pub fn draw(&self, svg: &mut Svg) {
+        let a = self.area;
+        for (value, label) in self.y_ticks {
+            let y = self.y.at(*value);
+            svg.line(if *value == 0.0 { "zero" } else { "grid" }, a.x, y, a.right(), y);
+            if !label.is_empty() {
+                svg.text(a.x - 8.0, y + 4.0, "tick", Anchor::End, label);
+            }
+        }
+        svg.line("axis", a.x, a.bottom(), a.right(), a.bottom());
+        let mut free_from = f64::NEG_INFINITY;
+        for (value, label) in self.x_ticks {
+            let x = self.x.at(*value);
+            svg.line("axis", x, a.bottom(), x, a.bottom() + 5.0);
+            let half = text_width(label) / 2.0;
+            if x - half >= free_from {
+                svg.text(x, a.bottom() + 19.0, "tick", Anchor::Middle, label);
+                free_from = x + half + 4.0;
+            }
+        }
+        svg.text(a.x + a.width / 2.0, a.bottom() + 38.0, "label", Anchor::Middle, self.x_label);
+        if !self.y_label.is_empty() {
+            svg.vertical_text(a.x - 48.0, a.y + a.height / 2.0, "label", self.y_label);
+        }
+        if !self.heading.is_empty() {
+            svg.text(a.x + a.width / 2.0, a.y - 8.0, "heading", Anchor::Middle, self.heading);
+        }
+        for band in self.bands {
+            self.band(svg, band);
+        }
+        for series in self.series {
+            let corners: Vec<String> =
+                series.points.iter().map(|(x, y, _)| format!("{} {}", n(self.x.at(*x)), n(self.y.at(*y)))).collect();
+            if corners.len() > 1 {
+                svg.path(&series.look.line_class(), &format!("M{}", corners.join("L")));
+            }
+        }
+        for series in self.series {
+            for (x, y, tip) in &series.points {
+                svg.raw(&series.look.marker(self.x.at(*x), self.y.at(*y), tip));
+            }
+        }
+    }
+
+    fn band(&self, svg: &mut Svg, band: &Band) {
+        let (x1, x2) = (self.x.at(band.x.0) - 9.0, self.x.at(band.x.1) + 9.0);
+        let (top, bottom) = (self.y.at(band.y.1), self.y.at(band.y.0));
+        let height = (bottom - top).max(3.0);
+        svg.rect("band", Rect { x: x1, y: top, width: x2 - x1, height }, Some(&band.tip));
+        // The letters stand on the band's top edge, inside the panel.
+        let width = text_width(&band.letters) + 10.0;
+        let x = x1.min(self.area.right() - width);
+        let y = (top - 16.0).max(self.area.y);
+        svg.rect("tag", Rect { x, y, width, height: 16.0 }, Some(&band.tip));
+        svg.text(x + width / 2.0, y + 12.0, "tagtext", Anchor::Middle, &band.letters);
+    }
+}
+
+/// A legend in rows from the left; returns its height. `items`: what to draw in a 30 × 14 box, and the label.
+pub fn legend(svg: &mut Svg, area_x: f64, y: f64, width: f64, items: &[(LegendKey, String)]) -> f64 {
+    let (mut x, mut row) = (area_x, y);
+    for (key, label) in items {
+        let needs = 38.0 + text_width(label) + 16.0;
+        if x + needs > area_x + width && x > area_x {
+            x = area_x;
+            row += 20.0;
+        }
+        let middle = row + 8.0;
+        match key {
+            LegendKey::Line(look) => {
+                svg.line(&look.line_class(), x, middle, x + 32.0, middle);
+                svg.raw(&look.marker(x + 16.0, middle, ""));
+            }
+            LegendKey::Band => svg.rect("band", Rect { x: x + 2.0, y: row + 1.0, width: 28.0, height: 14.0 }, None),
+            LegendKey::Mark(class, d) => svg.raw(&format!(
+                "<path class=\"{class}\" transform=\"translate({} {})\" d=\"{d}\"/>",
+                n(x + 16.0),
+                n(middle)
+            )),
+        }
+        svg.text(x + 38.0, middle + 4.0, "legend", Anchor::Start, label);
+        x += needs;
+    }
+    row + 20.0 - y
+}
+
+pub enum LegendKey {
+    Line(Look),
+    Band,
+    /// Class, and a path around the origin.
+    Mark(&'static str, &'static str),
+}
+
+/// A legend's height, without drawing it.
+pub fn legend_height(width: f64, items: &[(LegendKey, String)]) -> f64 {
+    legend(&mut Svg::new(0.0, 0.0), 0.0, 0.0, width, items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_by_hand() {
+        let linear = Scale::linear((0.0, 10.0), (100.0, 200.0));
+        assert_eq!([0.0, 5.0, 10.0, 99.0].map(|v| linear.at(v)), [100.0, 150.0, 200.0, 200.0]);
+        let log = Scale::log2([8.0, 1024.0].into_iter(), (0.0, 70.0));
+        assert_eq!([8.0, 16.0, 1024.0].map(|v| log.at(v)), [0.0, 10.0, 70.0]);
+        // 0 has its place, one octave below the least value.
+        let with_zero = Scale::log2([0.0, 100.0, 200.0, 400.0].into_iter(), (0.0, 30.0));
+        assert_eq!([0.0, 100.0, 400.0].map(|v| with_zero.at(v).round()), [0.0, 10.0, 30.0]);
+    }
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        assert_eq!(Scale::linear((0.0, 80.0), (0.0, 1.0)).ticks(4), [0.0, 20.0, 40.0, 60.0, 80.0]);
+        assert_eq!(Scale::linear((-12.0, 71.0), (0.0, 1.0)).ticks(5), [0.0, 20.0, 40.0, 60.0]);
+        assert_eq!(Scale::log2([8.0, 1024.0].into_iter(), (0.0, 1.0)).ticks(4), [16.0, 64.0, 256.0, 1024.0]);
+    }
+
+    #[test]
+    fn scales_survive_what_they_are_given() {
+        for scale in [
+            Scale::linear((5.0, 5.0), (0.0, 1.0)),
+            Scale::log2(std::iter::empty(), (0.0, 1.0)),
+            Scale::log2([0.0].into_iter(), (0.0, 1.0)),
+            Scale::log2([7.0].into_iter(), (0.0, 1.0)).padded(0.05),
+        ] {
+            assert!(scale.at(7.0).is_finite());
+            assert!(scale.ticks(5).len() < 100);
+        }
+    }
+
+    #[test]
+    fn every_marker_differs() {
+        let shapes: Vec<String> = (0..COLOURS).map(|i| shape(i, 0.0, 0.0, 4.0)).collect();
+        for (i, s) in shapes.iter().enumerate() {
+            assert!(!shapes[..i].contains(s));
+        }
+    }
+
+    #[test]
+    fn untrusted_text_stays_text() {
+        let mut svg = Svg::new(10.0, 10.0);
+        svg.text(0.0, 0.0, "tick", Anchor::Start, "</text><script>");
+        let done = svg.finish("f", "<b>", "\u{1b}");
+        assert!(!done.contains("<script") && !done.contains("<b>") && !done.contains('\u{1b}'));
+    }
+}

@@ -1,0 +1,293 @@
+//! Documents for tests, made from a simple model of what such a study finds: not measurements.
+
+use flashscope_analysis::flash::{BlockCounts, FlashOp, LatencyNs, OpCounts, Span, Timeline, TimelinePoint};
+use flashscope_analysis::{
+    ChipShape, FLASH_REPORT_SCHEMA, FlashFindings, FlashReport, LossCount, OpDurations, ProbeFacts, SystemFacts,
+};
+use flashscope_study::*;
+
+const PAGE_READ_NS: u64 = 145_200;
+
+/// Read-ahead reads up to 60 pages of the cache in vain; a random reader meets what it has read before.
+fn cell(pattern: &str, count: u64, readahead_kib: u64, read_ns: u64, pages_per_read: u64) -> Cell {
+    let reads = match (pattern, readahead_kib) {
+        ("sequential", 0) => count,
+        ("sequential", _) => (count + (count * 5 / 2).min(60)).min(1280),
+        (_, _) => count - count * count / 8192,
+    } * pages_per_read;
+    let total_ns = reads * read_ns + count * 9_000;
+    Cell {
+        count,
+        request_bytes: 4096,
+        pattern: pattern.into(),
+        readahead_kib,
+        interarrival_us: 0,
+        seed: 1,
+        total_ns,
+        latency: LatencyNs {
+            n: count,
+            min: 9_000,
+            mean: total_ns / count,
+            p50: total_ns / count,
+            p90: total_ns / count * 2,
+            p99: total_ns / count * 5,
+            max: total_ns / count * 9,
+        },
+        bytes_read: count * 4096,
+        flash_reads: reads,
+        flash_reads_open: 499,
+        open_ns: 76_000_000,
+    }
+}
+
+fn group(filesystem: &str, knob: &str, default_kib: u64, read_ns: u64) -> Group {
+    let mut cells = Vec::new();
+    for pattern in ["sequential", "random"] {
+        for count in [8, 16, 32, 64, 128, 256, 512, 1024] {
+            for readahead_kib in [0, 128] {
+                cells.push(cell(pattern, count, readahead_kib, read_ns, 2));
+            }
+        }
+    }
+    Group {
+        id: format!("{filesystem}-printable-5M"),
+        inputs: Inputs {
+            board: "armv7".into(),
+            board_sha256: "ab".repeat(32),
+            kernel: "6.1".into(),
+            kernel_release: "6.1.0-50-armmp".into(),
+            kernel_package: "linux-image-6.1.0-50-armmp 6.1.176-1".into(),
+            kernel_sha256: "cd".repeat(32),
+            qemu: "QEMU emulator version 7.2.22".into(),
+            agent: "0.1.0".into(),
+            agent_sha256: "ef".repeat(32),
+            image_sha256: format!("{:0<64}", filesystem.len()),
+        },
+        filesystem: filesystem.into(),
+        contents: "printable".into(),
+        file_size_bytes: 5 << 20,
+        default: DefaultReadahead { knob: knob.into(), kib: default_kib },
+        chip: ChipFacts {
+            name: "micron-mt29f2g08".into(),
+            page_bytes: 2048,
+            block_bytes: 131_072,
+            blocks: 512,
+            page_read_ns_measured: PAGE_READ_NS,
+        },
+        probes: [("read", "nand_read_page_op"), ("program", "nand_prog_page_begin_op"), ("erase", "nand_erase_op")]
+            .map(|(operation, symbol)| ProbeUsed {
+                operation: operation.into(),
+                symbol: symbol.into(),
+                how_chosen: if operation == "read" { "proved" } else { "present" }.into(),
+                loses: "nothing known on this driver".into(),
+            })
+            .into(),
+        tracer: TracerCost {
+            reads: 4096,
+            untraced_ns: 4096 * PAGE_READ_NS,
+            traced_ns: 4096 * (PAGE_READ_NS + 2_030),
+            ns_per_event: 2030.0,
+            percent_of_page_read: 1.4,
+        },
+        phases: [("create", 6.1, 120, 2700, 0), ("mount", 0.4, 2048, 0, 3), ("settle", 1.3, 3490, 0, 12)]
+            .map(|(phase, seconds, reads, programs, erases)| PhaseCounts {
+                phase: phase.into(),
+                duration_ns: (seconds * 1e9) as u64,
+                counts: OpCounts { reads, programs, erases },
+            })
+            .into(),
+        by_task: [("flashscope-agent", 25_000, 2700, 0), ("jffs2_gcd_mtd0", 3490, 20, 12), ("swapper/0", 3, 0, 0)]
+            .map(|(task, reads, programs, erases)| TaskCounts {
+                task: task.into(),
+                counts: OpCounts { reads, programs, erases },
+            })
+            .into(),
+        timeline: timeline(),
+        blocks: blocks(),
+        losses: losses().into_iter().map(|l| Loss { name: l.name, count: l.count, meaning: l.meaning }).collect(),
+        cells,
+    }
+}
+
+fn losses() -> Vec<LossCount> {
+    [
+        ("ring_overrun", 0, "events that the kernel's ring wrote over before they were read"),
+        ("probe_misses", 3, "times that a probe was hit while it could not run"),
+        ("frames_missing", 0, "frames of the agent's stream that did not arrive"),
+    ]
+    .map(|(name, count, meaning)| LossCount { name: name.into(), count, meaning: meaning.into() })
+    .into()
+}
+
+/// Creation (programs upward), mount scan, settling reads, cells, and erases at the end.
+fn timeline() -> Timeline {
+    let second = 1_000_000_000u64;
+    let mut points = Vec::new();
+    let mut add = |ns: u64, page: u64, op, count| points.push(TimelinePoint { time_ns: ns, page, op, count, chip: 0 });
+    for i in 0..600u64 {
+        add(i * second / 100, i * 5, FlashOp::Program, 5);
+        if i % 9 == 0 {
+            add(i * second / 100, i * 5 / 2, FlashOp::Read, 2);
+        }
+    }
+    for i in 0..512u64 {
+        add(6 * second + i * second / 1200, i * 64, FlashOp::Read, 4);
+    }
+    for i in 0..400u64 {
+        add(7 * second + i * second / 300, i * 7, FlashOp::Read, 7);
+    }
+    for i in 0..900u64 {
+        let page = if i % 60 < 30 { i % 60 * 60 } else { i * 7919 % 2800 };
+        add(9 * second + i * second / 200, page, FlashOp::Read, 3);
+    }
+    for i in 0..24u64 {
+        add(8 * second + i * second / 30, 3008 + i * 64, FlashOp::Erase, 1);
+    }
+    points.sort_by_key(|p| (p.time_ns, p.page, p.op));
+    let span = |name: &str, from: u64, to: u64| Span {
+        name: name.into(),
+        begin_ns: from * second / 10,
+        end_ns: to * second / 10,
+    };
+    Timeline {
+        begin_ns: 0,
+        end_ns: 14 * second,
+        bin_ns: 1 << 24,
+        bin_pages: 8,
+        points,
+        spans: vec![span("create", 0, 60), span("mount", 60, 65), span("settle", 65, 90), span("cells", 90, 136)],
+    }
+}
+
+fn blocks() -> Vec<BlockCounts> {
+    (0..512u32)
+        .map(|block| BlockCounts {
+            chip: 0,
+            block,
+            counts: OpCounts {
+                reads: 4 + if block < 46 { 700 - u64::from(block) * 12 } else { 0 },
+                programs: if block < 46 { 64 } else { 0 },
+                erases: u64::from((47..71).contains(&block)) + u64::from(block == 47),
+            },
+        })
+        .collect()
+}
+
+pub fn study() -> StudyResult {
+    let mtd = "/sys/class/bdi/mtd-0/read_ahead_kb";
+    let groups = vec![
+        group("jffs2", mtd, 0, 540_000),
+        group("ubifs", "/sys/class/bdi/ubifs_0_0/read_ahead_kb", 0, 290_000),
+        group("squashfs-mtdblock", "/sys/block/mtdblock0/queue/read_ahead_kb", 128, 190_000),
+    ];
+    let compare =
+        |id: &str, quantity: &str, fs: &str, pattern: &str, count, (min, max): (f64, f64), ours: Option<f64>| {
+            Comparison {
+                id: id.into(),
+                source: "paper 000, section 4.1.2 (figure 3-a)".into(),
+                statement: "disabling read-ahead improves sequential reads by up to 70 %".into(),
+                quantity: quantity.into(),
+                filesystem: fs.into(),
+                pattern: pattern.into(),
+                count,
+                published_min: min,
+                published_max: max,
+                unit: "%".into(),
+                ours,
+                within: ours.map(|o| o >= min && o <= max),
+                note: "Since commit 2cad40180197 a lone random read fetches exactly itself.".into(),
+            }
+        };
+    let (time, reads) = ("time_saved_percent", "reads_saved_percent");
+    StudyResult {
+        schema: SCHEMA,
+        study: "readahead-reads".into(),
+        title: "Read-ahead on raw NAND: number of requests".into(),
+        question: "Does read-ahead help or hurt 4 KB reads of a 5 MB file on raw NAND?".into(),
+        clock: "guest time: executed instructions at 2 ns each".into(),
+        flashscope: "0.1.0".into(),
+        study_sha256: "12".repeat(32),
+        verdicts: groups.iter().map(verdict).collect(),
+        groups,
+        comparisons: vec![
+            compare("abstract-sequential", time, "jffs2", "sequential", [8, 1024], (65.0, 75.0), Some(70.61)),
+            compare("abstract-sequential-ubifs", time, "ubifs", "sequential", [8, 1024], (65.0, 75.0), Some(74.4)),
+            compare("figure-3a-whole-file", time, "jffs2", "sequential", [1024, 1024], (0.0, 5.0), Some(0.0)),
+            compare("figure-3b-reads-halved", reads, "jffs2", "sequential", [8, 63], (50.0, 100.0), Some(0.0)),
+            compare("figure-3a-random-small", time, "jffs2", "random", [8, 32], (15.0, 25.0), Some(0.4)),
+            compare("figure-3a-random-large", time, "jffs2", "random", [256, 256], (45.0, 55.0), Some(0.0)),
+            compare("yaffs2", time, "yaffs2", "sequential", [8, 1024], (65.0, 75.0), None),
+        ],
+    }
+}
+
+pub fn flash() -> FlashReport {
+    let group = group("jffs2", "/sys/class/bdi/mtd-0/read_ahead_kb", 0, 540_000);
+    let mut phases = flashscope_analysis::flash::PhasesFound::default();
+    let mut begin_ns = 0;
+    for phase in &group.phases {
+        phases.phases.push(flashscope_analysis::flash::PhaseOps {
+            name: phase.phase.clone(),
+            begin_ns,
+            end_ns: begin_ns + phase.duration_ns,
+            ended: true,
+            counts: phase.counts,
+        });
+        begin_ns += phase.duration_ns;
+    }
+    let mut counts = flashscope_analysis::flash::LabelledCounts::default();
+    for point in &group.timeline.points {
+        for _ in 0..point.count {
+            counts.total.add(point.op);
+        }
+    }
+    counts.reads.full_page = counts.total.reads - 120;
+    counts.reads.oob = 120;
+    counts.reads.repeats = 2;
+    counts.programs.not_recorded = counts.total.programs;
+    FlashReport {
+        schema: FLASH_REPORT_SCHEMA,
+        title: "boot.dat".into(),
+        system: SystemFacts {
+            kernel_release: "6.1.0-50-armmp".into(),
+            machine: "armv7l".into(),
+            cpus: 1,
+            agent_version: "0.1.0".into(),
+            clock: "mono".into(),
+            mounts: vec!["jffs2 on mtd0 at /mnt".into()],
+        },
+        chips: vec![ChipShape {
+            chip: 0,
+            name: "NAND simulator".into(),
+            page_bytes: 2048,
+            pages_per_block: 64,
+            blocks: 512,
+        }],
+        probes: vec![ProbeFacts {
+            event: "nand_read".into(),
+            operation: "read".into(),
+            symbol: "nand_read_page_op".into(),
+            level: "nand".into(),
+            loses: "nothing known on this driver".into(),
+        }],
+        losses: losses(),
+        findings: FlashFindings {
+            events: counts.total.sum() + 6,
+            begin_ns: 0,
+            end_ns: group.timeline.end_ns,
+            counts,
+            by_task: group
+                .by_task
+                .iter()
+                .map(|t| flashscope_analysis::flash::TaskOps { task: t.task.clone(), counts: t.counts })
+                .collect(),
+            phases,
+            timeline: group.timeline,
+            blocks: flashscope_analysis::flash::BlockMap { blocks: group.blocks, not_placed: OpCounts::default() },
+            durations: vec![OpDurations {
+                op: FlashOp::Read,
+                latency_ns: LatencyNs::from_unsorted((0..1000).map(|i| 145_000 + i * 37 % 4000).collect()),
+            }],
+        },
+    }
+}

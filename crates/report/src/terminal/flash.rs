@@ -1,0 +1,140 @@
+//! A trace's flash operations on a terminal.
+
+use super::Style;
+use super::table::{Table, paragraph};
+use crate::text::{duration, grouped, visible};
+use crate::view::{kinds, op_name};
+use flashscope_analysis::FlashReport;
+use flashscope_analysis::flash::{BlockCounts, OpCounts};
+
+/// Rows of a table of names or blocks at most; the JSON has all.
+const MAX_ROWS: usize = 20;
+
+/// The whole text; ends in a newline.
+pub fn flash(report: &FlashReport, style: &Style) -> String {
+    let style = *style;
+    let width = style.width();
+    let found = &report.findings;
+    let total = &found.counts.total;
+    let mut out = paragraph(&visible(&report.title), width, 0, 0);
+    out += &paragraph(
+        &format!(
+            "{} page reads, {} page programs, {} block erases; {} events in {}",
+            grouped(total.reads),
+            grouped(total.programs),
+            grouped(total.erases),
+            grouped(found.events),
+            duration(found.end_ns.saturating_sub(found.begin_ns))
+        ),
+        width,
+        0,
+        0,
+    );
+    let system = &report.system;
+    if !system.kernel_release.is_empty() {
+        let line = format!(
+            "Linux {} on {}, agent {}, clock {}",
+            system.kernel_release, system.machine, system.agent_version, system.clock
+        );
+        out += &paragraph(&visible(&line), width, 0, 0);
+    }
+
+    out += &style.heading("By kind");
+    let mut table = Table::new("tnn");
+    table.head(["what a command moved", "reads", "programs"]);
+    for (name, reads, programs) in kinds(&found.counts.reads, &found.counts.programs) {
+        table.row([name.to_owned(), grouped(reads), grouped(programs)]);
+    }
+    out += &table.render(width);
+    if !found.durations.is_empty() {
+        out += &style.heading("Time of a command");
+        let mut table = Table::new("tnnnnnnn");
+        table.head(["operation", "n", "min", "mean", "p50", "p90", "p99", "max"]);
+        for d in &found.durations {
+            let l = &d.latency_ns;
+            let mut cells = vec![op_name(d.op).to_owned(), grouped(l.n)];
+            cells.extend([l.min, l.mean, l.p50, l.p90, l.p99, l.max].map(duration));
+            table.row(cells);
+        }
+        out += &table.render(width);
+    }
+
+    out += &style.heading("By task");
+    out += &operations("task", found.by_task.iter().map(|t| (visible(&t.task).into_owned(), None, t.counts)), width);
+    let phases = &found.phases;
+    if !phases.phases.is_empty() {
+        out += &style.heading("By phase");
+        let rows = phases.phases.iter().map(|p| {
+            let lasted = duration(p.end_ns.saturating_sub(p.begin_ns)) + if p.ended { "" } else { ", cut" };
+            (visible(&p.name).into_owned(), Some(lasted), p.counts)
+        });
+        out += &operations("phase", rows, width);
+    }
+    out += &style.heading("Busiest blocks");
+    let mut blocks: Vec<&BlockCounts> = found.blocks.blocks.iter().collect();
+    blocks.sort_by_key(|b| (std::cmp::Reverse(b.counts.sum()), b.chip, b.block));
+    let several = report.chips.len() > 1;
+    let rows = blocks.iter().map(|b| {
+        let name = if several {
+            format!("chip {}, block {}", b.chip, grouped(b.block.into()))
+        } else {
+            grouped(b.block.into())
+        };
+        (name, None, b.counts)
+    });
+    out += &operations("block", rows, width);
+
+    if !report.probes.is_empty() {
+        out += &style.heading("Probes");
+        let mut table = Table::new("tttt");
+        table.head(["probe for", "level", "function", "does not see"]);
+        for p in &report.probes {
+            table.row([visible(&p.operation), visible(&p.level), visible(&p.symbol), visible(&p.loses)]);
+        }
+        out += &table.render(width);
+    }
+    out += &style.heading("Losses");
+    let mut table = Table::new("tnt");
+    table.head(["not seen", "times", "meaning"]);
+    for loss in &report.losses {
+        table.row([&*visible(&loss.name), &*grouped(loss.count), &*visible(&loss.meaning)]);
+    }
+    for (name, count, meaning) in [
+        (
+            "operations_not_placed",
+            found.blocks.not_placed.sum(),
+            "in the totals, but in no block: their chip's shape is not known, or it has too many blocks",
+        ),
+        ("phase_ends_without_begin", phases.ends_without_begin, "the recording began inside these phases"),
+        ("phases_not_kept", phases.not_kept, "phases beyond the limits on number and nesting"),
+    ] {
+        table.row([name, &*grouped(count), meaning]);
+    }
+    out + &table.render(width)
+}
+
+/// Rows of a name and its operations, the first ones of many.
+fn operations(
+    what: &str,
+    rows: impl ExactSizeIterator<Item = (String, Option<String>, OpCounts)>,
+    width: usize,
+) -> String {
+    let all = rows.len();
+    if all == 0 {
+        return "  none\n".to_owned();
+    }
+    let rows: Vec<_> = rows.take(MAX_ROWS).collect();
+    let timed = rows.iter().any(|row| row.1.is_some());
+    let mut table = Table::new(if timed { "tnnnn" } else { "tnnn" });
+    let lasted = timed.then_some("lasted");
+    table.head([what].into_iter().chain(lasted).chain(["reads", "programs", "erases"]));
+    for (name, lasted, c) in rows {
+        let numbers = [c.reads, c.programs, c.erases].map(grouped);
+        table.row([name].into_iter().chain(lasted).chain(numbers));
+    }
+    let mut out = table.render(width);
+    if all > MAX_ROWS {
+        out += &format!("  and {} more: see --json\n", grouped((all - MAX_ROWS) as u64));
+    }
+    out
+}

@@ -1,0 +1,164 @@
+//! A study's result on a terminal: what it was measured on, the published values, the numbers, and the verdict last,
+//! where a reader's eye is when the command ends.
+
+use super::Style;
+use super::table::{Table, paragraph};
+use crate::text::{bytes, grouped, letter, ms, number, percent, published, readahead, us, visible};
+use crate::view::{self, group_words, results};
+use flashscope_study::{Group, StudyResult};
+
+/// The whole text; ends in a newline.
+pub fn study(result: &StudyResult, style: &Style) -> String {
+    let style = *style;
+    let width = style.width();
+    let mut out = paragraph(&visible(&result.title), width, 0, 0);
+    out += &paragraph(&visible(&result.question), width, 0, 0);
+    out += &measured_on(result, style);
+    if !result.comparisons.is_empty() {
+        out += &style.heading("Published values beside ours");
+        out += &comparisons(result, width);
+    }
+    for group in &result.groups {
+        out += &style.heading(&visible(&group_words(group)));
+        out += &numbers(group, width);
+    }
+    out += &style.heading("Verdict");
+    for verdict in &result.verdicts {
+        out += &paragraph(&visible(&verdict.sentence), width, 2, 2);
+        // A command is not wrapped: it is there to be copied.
+        out += &format!("      {}\n", style.bold(&visible(&verdict.command)));
+    }
+    out
+}
+
+fn measured_on(result: &StudyResult, style: Style) -> String {
+    let width = style.width();
+    let mut out = style.heading("Measured on");
+    let mut table = Table::new("tt");
+    for (label, values) in view::facts(result) {
+        for (i, (value, groups)) in values.iter().enumerate() {
+            let places = if groups.is_empty() { String::new() } else { format!(" ({})", groups.join(", ")) };
+            let value = format!("{value}{places}");
+            table.row([if i == 0 { label } else { "" }, &*visible(&value)]);
+        }
+    }
+    out += &table.render(width);
+
+    let mut table = Table::new("ttt");
+    table.head(["probe for", "function", "does not see"]);
+    for (probes, _) in view::by_value(&result.groups, |g| &g.probes) {
+        for p in probes {
+            let operation = format!("{} ({})", p.operation, p.how_chosen);
+            table.row([visible(&operation), visible(&p.symbol), visible(&p.loses)]);
+        }
+    }
+    if !table.is_empty() {
+        out += &style.heading("Probes");
+        out += &table.render(width);
+    }
+
+    out += &style.heading("Losses");
+    let mut table = Table::new("tnt");
+    table.head(["not seen", "times", "meaning"]);
+    for loss in view::losses(&result.groups) {
+        table.row([&*visible(loss.name), &*grouped(loss.count), &*visible(loss.meaning)]);
+    }
+    out += &if table.is_empty() {
+        "  no loss counter was recorded: whether anything was lost is not known\n".to_owned()
+    } else {
+        table.render(width)
+    };
+
+    out += &style.heading("The tracer's own cost: full page reads, in µs");
+    let mut table = Table::new("tnnnnn");
+    table.head(["group", "reads", "untraced", "traced", "an event", "of a read"]);
+    for group in &result.groups {
+        let t = &group.tracer;
+        let each = |total: u64| us(total as f64 / t.reads.max(1) as f64);
+        table.row([
+            visible(&group.id).into_owned(),
+            grouped(t.reads),
+            each(t.untraced_ns),
+            each(t.traced_ns),
+            number(t.ns_per_event / 1e3, 2),
+            format!("{} %", number(t.percent_of_page_read, 2)),
+        ]);
+    }
+    out + &table.render(width)
+}
+
+fn comparisons(result: &StudyResult, width: usize) -> String {
+    let mut out = String::new();
+    for (i, c) in result.comparisons.iter().enumerate() {
+        let is = match c.within {
+            Some(true) => "within",
+            Some(false) => "OUTSIDE",
+            None => "not measured",
+        };
+        let ours = c.ours.map_or("–".to_owned(), |ours| format!("{} {}", number(ours, 2), c.unit));
+        let line = format!(
+            "{:<2} {is:<12}  ours {ours}, published {} ({}, {}): {}",
+            letter(i),
+            published(c.published_min, c.published_max, &c.unit),
+            c.filesystem,
+            c.pattern,
+            c.statement
+        );
+        out += &paragraph(&visible(&line), width, 2, 19);
+        out += &paragraph(&visible(&c.source), width, 19, 19);
+        if c.within != Some(true) && !c.note.is_empty() {
+            out += &paragraph(&visible(&c.note), width, 19, 19);
+        }
+    }
+    out
+}
+
+fn numbers(group: &Group, width: usize) -> String {
+    let results = results(group);
+    let varies = |of: fn(&view::Setting<'_>) -> u64| {
+        results.rows.windows(2).any(|pair| of(&pair[0].setting) != of(&pair[1].setting))
+    };
+    let (sizes, gaps, seeds) = (varies(|s| s.request_bytes), varies(|s| s.interarrival_us), varies(|s| s.seed));
+    let extra = [(sizes, "each"), (gaps, "µs apart"), (seeds, "seed")];
+    let extra = || extra.iter().filter(|e| e.0).map(|e| e.1.to_owned());
+
+    let kinds = "tn".to_owned() + &"n".repeat(extra().count() + 2 * results.readaheads.len() + 2);
+    let mut table = Table::new(&kinds);
+    let mut above = vec![String::new(); 2 + extra().count()];
+    let mut below: Vec<String> = ["pattern".to_owned(), "requests".to_owned()].into_iter().chain(extra()).collect();
+    for kib in &results.readaheads {
+        let name = readahead(*kib).replace("read-ahead ", "");
+        above.extend([name.clone(), name]);
+        below.extend(["time, ms".to_owned(), "reads".to_owned()]);
+    }
+    above.extend(["off saves".to_owned(), "off saves".to_owned()]);
+    below.extend(["time".to_owned(), "reads".to_owned()]);
+    table.head(above);
+    table.head(below);
+    for row in &results.rows {
+        let s = &row.setting;
+        let mut cells = vec![visible(s.pattern).into_owned(), grouped(s.count)];
+        if sizes {
+            cells.push(bytes(s.request_bytes));
+        }
+        if gaps {
+            cells.push(grouped(s.interarrival_us));
+        }
+        if seeds {
+            cells.push(s.seed.to_string());
+        }
+        for cell in &row.cells {
+            match cell {
+                Some(c) => cells.extend([ms(c.total_ns), grouped(c.flash_reads)]),
+                None => cells.extend(["–".to_owned(), "–".to_owned()]),
+            }
+        }
+        let gain = |of: fn(&flashscope_study::GainPoint) -> f64| {
+            row.gain.as_ref().map_or("–".to_owned(), |g| percent(of(g)))
+        };
+        cells.extend([gain(|g| g.off_saves_time_percent), gain(|g| g.off_saves_reads_percent)]);
+        table.row(cells);
+    }
+    "  read-ahead off or in KiB; reads: flash array reads from the first read() to the last\n".to_owned()
+        + &table.render(width)
+}

@@ -1,0 +1,179 @@
+//! Text for people: units, and names made harmless.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Shown characters of an untrusted name or sentence at most.
+const MAX_CHARS: usize = 2000;
+
+/// Characters that act instead of being seen: controls (C0, DEL, C1), and format characters that hide or reorder text
+/// (Unicode 15, general category Cf in the blocks that a name could plausibly abuse).
+pub fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// One line of text that a terminal or a page may show: what would act is written out (`\x1b`, `\u{202e}`), and what is
+/// longer than any name ends in "…".
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_CHARS && !text.chars().any(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    for (i, c) in text.chars().enumerate() {
+        if i == MAX_CHARS {
+            out.push('…');
+            break;
+        }
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if acts(c) && u32::from(c) < 0x100 => _ = write!(out, "\\x{:02x}", u32::from(c)),
+            c if acts(c) => _ = write!(out, "\\u{{{:x}}}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Text for HTML and SVG, in element content and in quoted attributes.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in visible(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// 1234567 → "1,234,567".
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Milliseconds with two decimals, without the unit: for columns headed "ms".
+pub fn ms(ns: u64) -> String {
+    format!("{:.2}", ns as f64 / 1e6)
+}
+
+/// Microseconds with one decimal, without the unit.
+pub fn us(ns: f64) -> String {
+    format!("{:.1}", ns / 1e3)
+}
+
+/// A time in the unit that fits it.
+pub fn duration(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+/// "4 KiB", "5 MiB"; bytes where no unit divides.
+pub fn bytes(n: u64) -> String {
+    match n {
+        0 => "0".to_owned(),
+        n if n.is_multiple_of(1 << 30) => format!("{} GiB", n >> 30),
+        n if n.is_multiple_of(1 << 20) => format!("{} MiB", n >> 20),
+        n if n.is_multiple_of(1 << 10) => format!("{} KiB", n >> 10),
+        n => format!("{n} B"),
+    }
+}
+
+/// "71.3 %", one decimal always, for columns; a dash where there is no number.
+pub fn percent(value: f64) -> String {
+    // Plus zero turns -0 into 0.
+    if value.is_finite() { format!("{:.1} %", (value * 10.0).round() / 10.0 + 0.0) } else { "–".to_owned() }
+}
+
+/// A number with at most `decimals`, without trailing zeros and without "-0".
+pub fn number(value: f64, decimals: usize) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    let mut text = format!("{value:.decimals$}");
+    if text.contains('.') {
+        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    }
+    if text == "-0" { "0".to_owned() } else { text }
+}
+
+/// "read-ahead off", "read-ahead 128 KiB".
+pub fn readahead(kib: u64) -> String {
+    match kib {
+        0 => "read-ahead off".to_owned(),
+        kib => format!("read-ahead {kib} KiB"),
+    }
+}
+
+/// The letter of the n-th published value, from 0: A … Z, AA …
+pub fn letter(n: usize) -> String {
+    let last = char::from(b'A' + (n % 26) as u8);
+    if n < 26 { last.to_string() } else { letter(n / 26 - 1) + &last.to_string() }
+}
+
+/// "65 to 75 %", "at least 50 %", "50 %".
+pub fn published(min: f64, max: f64, unit: &str) -> String {
+    let unit = visible(unit);
+    if min == max {
+        format!("{} {unit}", number(min, 2))
+    } else {
+        format!("{} to {} {unit}", number(min, 2), number(max, 2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_is_written_out() {
+        assert_eq!(visible("plain é 漢"), "plain é 漢");
+        assert_eq!(visible("\u{1b}[31mred\u{7}"), "\\x1b[31mred\\x07");
+        assert_eq!(visible("a\r\nb\tc"), "a\\x0d\\nb\\tc");
+        assert_eq!(visible("\u{9b}2J\u{7f}"), "\\x9b2J\\x7f");
+        assert_eq!(visible("txt\u{202e}gpj"), "txt\\u{202e}gpj");
+        assert_eq!(visible("a\u{200b}b\u{feff}"), "a\\u{200b}b\\u{feff}");
+    }
+
+    #[test]
+    fn endless_text_ends() {
+        let shown = visible(&"x".repeat(1 << 20)).into_owned();
+        assert_eq!(shown.chars().count(), 2001);
+        assert!(shown.ends_with('…'));
+    }
+
+    #[test]
+    fn markup_is_text() {
+        assert_eq!(escape("<script>\"&'</script>"), "&lt;script&gt;&quot;&amp;&#39;&lt;/script&gt;");
+        assert_eq!(escape("\u{1b}<"), "\\x1b&lt;");
+    }
+
+    #[test]
+    fn numbers_with_units() {
+        assert_eq!([0, 999, 1000, 1234567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([999, 1500, 43_215_000, 1_500_000_000].map(duration), ["999 ns", "1.5 µs", "43.22 ms", "1.50 s"]);
+        assert_eq!([0, 512, 4096, 5 << 20, 1 << 30].map(bytes), ["0", "512 B", "4 KiB", "5 MiB", "1 GiB"]);
+        assert_eq!([71.25, -0.04, 70.0, f64::NAN].map(percent), ["71.3 %", "0.0 %", "70.0 %", "–"]);
+        assert_eq!([0, 25, 26, 27, 701, 702].map(letter), ["A", "Z", "AA", "AB", "ZZ", "AAA"]);
+        assert_eq!(published(65.0, 75.0, "%"), "65 to 75 %");
+        assert_eq!(published(1.5, 1.5, "µs"), "1.5 µs");
+    }
+}

@@ -1,0 +1,292 @@
+//! A study's cells as tables and figures want them: rows that differ in read-ahead alone, and the x axis that varies.
+
+use flashscope_analysis::flash::{FlashOp, KindCounts};
+use flashscope_study::{Cell, GainPoint, Group, StudyResult, gains};
+
+/// Everything of a cell but its read-ahead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting<'a> {
+    pub pattern: &'a str,
+    pub count: u64,
+    pub request_bytes: u64,
+    pub interarrival_us: u64,
+    pub seed: u64,
+}
+
+impl<'a> Setting<'a> {
+    pub fn of(cell: &'a Cell) -> Self {
+        Self {
+            pattern: &cell.pattern,
+            count: cell.count,
+            request_bytes: cell.request_bytes,
+            interarrival_us: cell.interarrival_us,
+            seed: cell.seed,
+        }
+    }
+
+    fn of_gain(gain: &'a GainPoint) -> Self {
+        Self {
+            pattern: &gain.pattern,
+            count: gain.count,
+            request_bytes: gain.request_bytes,
+            interarrival_us: gain.interarrival_us,
+            seed: gain.seed,
+        }
+    }
+}
+
+/// A row of a results table.
+pub struct Row<'a> {
+    pub setting: Setting<'a>,
+    /// One per entry of [`Results::readaheads`].
+    pub cells: Vec<Option<&'a Cell>>,
+    /// What the smallest read-ahead saves against the largest.
+    pub gain: Option<GainPoint>,
+}
+
+/// A group's cells as a table.
+pub struct Results<'a> {
+    /// The settings of read-ahead, KiB, ascending.
+    pub readaheads: Vec<u64>,
+    pub rows: Vec<Row<'a>>,
+}
+
+pub fn results(group: &Group) -> Results<'_> {
+    let mut readaheads: Vec<u64> = group.cells.iter().map(|c| c.readahead_kib).collect();
+    readaheads.sort_unstable();
+    readaheads.dedup();
+    let gains = gains(group);
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    for cell in &group.cells {
+        let setting = Setting::of(cell);
+        let at = rows.iter().position(|row| row.setting == setting).unwrap_or_else(|| {
+            rows.push(Row {
+                gain: gains.iter().find(|gain| Setting::of_gain(gain) == setting).cloned(),
+                setting,
+                cells: vec![None; readaheads.len()],
+            });
+            rows.len() - 1
+        });
+        if let Ok(column) = readaheads.binary_search(&cell.readahead_kib) {
+            rows[at].cells[column] = Some(cell);
+        }
+    }
+    Results { readaheads, rows }
+}
+
+/// What a study varies along x.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    Count,
+    RequestBytes,
+    Interarrival,
+}
+
+impl Axis {
+    /// The first of number, size and distance of requests that the study varies; their number where it varies none.
+    pub fn of(result: &StudyResult) -> Self {
+        [Axis::Count, Axis::RequestBytes, Axis::Interarrival]
+            .into_iter()
+            .find(|axis| distinct(result.groups.iter().flat_map(|g| &g.cells).map(|c| axis.value(&Setting::of(c)))) > 1)
+            .unwrap_or(Axis::Count)
+    }
+
+    pub fn value(self, setting: &Setting<'_>) -> u64 {
+        match self {
+            Axis::Count => setting.count,
+            Axis::RequestBytes => setting.request_bytes,
+            Axis::Interarrival => setting.interarrival_us,
+        }
+    }
+}
+
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> usize {
+    let mut seen = Vec::new();
+    for value in values {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+        if seen.len() > 1 {
+            break;
+        }
+    }
+    seen.len()
+}
+
+/// What the lines of one figure have in common, and which of it tells this figure from its siblings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facet<'a> {
+    pub board: &'a str,
+    pub kernel: &'a str,
+    pub contents: &'a str,
+    pub file_size_bytes: u64,
+    pub count: Option<u64>,
+    pub request_bytes: Option<u64>,
+    pub interarrival_us: Option<u64>,
+    pub seed: u64,
+}
+
+impl<'a> Facet<'a> {
+    pub fn of(group: &'a Group, setting: &Setting<'_>, axis: Axis) -> Self {
+        Self {
+            board: &group.inputs.board,
+            kernel: &group.inputs.kernel_release,
+            contents: &group.contents,
+            file_size_bytes: group.file_size_bytes,
+            count: (axis != Axis::Count).then_some(setting.count),
+            request_bytes: (axis != Axis::RequestBytes).then_some(setting.request_bytes),
+            interarrival_us: (axis != Axis::Interarrival).then_some(setting.interarrival_us),
+            seed: setting.seed,
+        }
+    }
+
+    /// In words; what is as usual (no time between requests) is left out.
+    pub fn words(&self) -> String {
+        use crate::text::{bytes, grouped};
+        let mut words = Vec::new();
+        if let Some(count) = self.count {
+            words.push(format!("{} requests", grouped(count)));
+        }
+        if let Some(size) = self.request_bytes {
+            words.push(format!("{} a request", bytes(size)));
+        }
+        if let Some(us) = self.interarrival_us.filter(|&us| us > 0) {
+            words.push(format!("{} µs between requests", grouped(us)));
+        }
+        words.push(format!("a {} file of {} data", bytes(self.file_size_bytes), self.contents));
+        words.push(format!("Linux {} on board {}", self.kernel, self.board));
+        words.join(", ")
+    }
+}
+
+/// The facets of a study, in order of appearance, each with its rows by group.
+pub fn facets(result: &StudyResult, axis: Axis) -> Vec<(Facet<'_>, Vec<(&Group, Row<'_>)>)> {
+    let mut facets: Vec<(Facet<'_>, Vec<(&Group, Row<'_>)>)> = Vec::new();
+    for group in &result.groups {
+        for row in results(group).rows {
+            let facet = Facet::of(group, &row.setting, axis);
+            match facets.iter_mut().find(|(f, _)| *f == facet) {
+                Some((_, rows)) => rows.push((group, row)),
+                None => facets.push((facet, vec![(group, row)])),
+            }
+        }
+    }
+    facets
+}
+
+/// A group in words.
+pub fn group_words(group: &Group) -> String {
+    format!(
+        "{}, {} file of {} data, Linux {} on board {}",
+        group.filesystem,
+        crate::text::bytes(group.file_size_bytes),
+        group.contents,
+        group.inputs.kernel_release,
+        group.inputs.board
+    )
+}
+
+/// A fact of every group: each distinct value once, with the groups that have it.
+pub fn by_value<'a, T: PartialEq>(groups: &'a [Group], fact: impl Fn(&'a Group) -> T) -> Vec<(T, Vec<&'a str>)> {
+    let mut values: Vec<(T, Vec<&'a str>)> = Vec::new();
+    for group in groups {
+        let value = fact(group);
+        match values.iter_mut().find(|(v, _)| *v == value) {
+            Some((_, ids)) => ids.push(&group.id),
+            None => values.push((value, vec![&group.id])),
+        }
+    }
+    values
+}
+
+/// A loss summed over groups, and the groups that have any.
+pub struct LossRow<'a> {
+    pub name: &'a str,
+    pub meaning: &'a str,
+    pub count: u64,
+    pub groups: Vec<(&'a str, u64)>,
+}
+
+pub fn losses(groups: &[Group]) -> Vec<LossRow<'_>> {
+    let mut rows: Vec<LossRow<'_>> = Vec::new();
+    for group in groups {
+        for loss in &group.losses {
+            let at = rows.iter().position(|row| row.name == loss.name).unwrap_or_else(|| {
+                rows.push(LossRow { name: &loss.name, meaning: &loss.meaning, count: 0, groups: Vec::new() });
+                rows.len() - 1
+            });
+            rows[at].count = rows[at].count.saturating_add(loss.count);
+            if loss.count > 0 {
+                rows[at].groups.push((&group.id, loss.count));
+            }
+        }
+    }
+    rows
+}
+
+/// The facts of the box "measured on": label, and its values with the groups that have each (none named where all agree).
+pub fn facts(result: &StudyResult) -> Vec<(&'static str, Vec<(String, Vec<&str>)>)> {
+    let groups = &result.groups;
+    let of = |fact: fn(&Group) -> String| {
+        let mut values = by_value(groups, fact);
+        if let [(_, ids)] = &mut values[..] {
+            ids.clear();
+        }
+        values
+    };
+    let one = |value: &str| vec![(value.to_owned(), Vec::new())];
+    vec![
+        ("clock", one(&result.clock)),
+        ("board", of(|g| g.inputs.board.clone())),
+        ("kernel", of(|g| format!("{} ({}: {})", g.inputs.kernel_release, g.inputs.kernel, g.inputs.kernel_package))),
+        ("QEMU", of(|g| g.inputs.qemu.clone())),
+        (
+            "chip",
+            of(|g| {
+                let chip = &g.chip;
+                format!(
+                    "{}: {} blocks of {}, {} a page; a full page read took {} untraced",
+                    chip.name,
+                    crate::text::grouped(chip.blocks.into()),
+                    crate::text::bytes(chip.block_bytes.into()),
+                    crate::text::bytes(chip.page_bytes.into()),
+                    crate::text::duration(chip.page_read_ns_measured)
+                )
+            }),
+        ),
+        (
+            "read-ahead as shipped",
+            of(|g| {
+                let state = if g.default.kib == 0 { "off".to_owned() } else { format!("{} KiB", g.default.kib) };
+                format!("{state} ({})", g.default.knob)
+            }),
+        ),
+        ("agent", of(|g| g.inputs.agent.clone())),
+        ("flashscope", one(&result.flashscope)),
+        ("SHA-256 of the study", one(&result.study_sha256)),
+        ("SHA-256 of the board", of(|g| g.inputs.board_sha256.clone())),
+        ("SHA-256 of the kernel", of(|g| g.inputs.kernel_sha256.clone())),
+        ("SHA-256 of the agent", of(|g| g.inputs.agent_sha256.clone())),
+        ("SHA-256 of the boot image", of(|g| g.inputs.image_sha256.clone())),
+    ]
+}
+
+pub fn op_name(op: FlashOp) -> &'static str {
+    match op {
+        FlashOp::Read => "read",
+        FlashOp::Program => "program",
+        FlashOp::Erase => "erase",
+    }
+}
+
+/// Kinds in words, with the count of reads and of programs.
+pub fn kinds(r: &KindCounts, p: &KindCounts) -> [(&'static str, u64, u64); 6] {
+    [
+        ("full page", r.full_page, p.full_page),
+        ("part of a page", r.partial, p.partial),
+        ("spare area (OOB)", r.oob, p.oob),
+        ("command only, data moved apart", r.command_only, p.command_only),
+        ("columns not recorded (--detail offset)", r.not_recorded, p.not_recorded),
+        ("of all these: repeated at once by the same task (retries)", r.repeats, p.repeats),
+    ]
+}
