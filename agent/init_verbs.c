@@ -63,7 +63,7 @@ static void __attribute__((format(printf, 2, 3))) report(struct step *step, cons
  */
 static int kmsg_open(void)
 {
-	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	int fd = open("/dev/kmsg", O_RDWR | O_NONBLOCK | O_CLOEXEC);
 
 	if (fd >= 0)
 		lseek(fd, 0, SEEK_END);
@@ -76,7 +76,14 @@ static void kmsg_close(struct step *step, int fd, bool failed)
 	struct fs_buf said = { 0 };
 	char record[8192];
 	size_t room, length = strlen(step->why);
+	/*
+	 * A record without a newline (UBIFS about compressors) cannot be read
+	 * before another follows: one at debug level, which no console shows.
+	 */
+	static const char follow[] = "<7>flashscope: a verb failed";
 
+	if (failed && fd >= 0 && write(fd, follow, sizeof(follow) - 1) < 0)
+		failed = false;
 	while (failed && fd >= 0) {
 		ssize_t n = read(fd, record, sizeof(record) - 1);
 		char *text;
@@ -87,7 +94,8 @@ static void kmsg_close(struct step *step, int fd, bool failed)
 			break;
 		record[n] = '\0';
 		text = strchr(record, ';');
-		if (!text)
+		/* priority,sequence,…;text: from 8 on it is not the kernel that speaks */
+		if (!text || strtoul(record, NULL, 10) >= 8)
 			continue;
 		text++;
 		text[strcspn(text, "\n")] = '\0';
