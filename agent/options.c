@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state.h"
+#include "util.h"
+
+#define MAX_RING_KIB (1u << 20)
+#define MAX_MTD 4096
+
+static bool plain(const char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++)
+		if (!isalnum((unsigned char)text[i]) && !strchr("_-.", text[i]))
+			return false;
+	return length && text[0] != '.';
+}
+
+/* "flash", "block", or SYSTEM:EVENT, SYSTEM:* */
+static int one_event(struct fs_record_options *options, const char *word)
+{
+	const char *colon = strchr(word, ':');
+	struct fs_event_name *name;
+	size_t length;
+
+	if (!strcmp(word, "flash")) {
+		options->flash = true;
+		return 0;
+	}
+	length = colon ? (size_t)(colon - word) : strlen(word);
+	if (!colon && strcmp(word, "block"))
+		return fs_usage("--events %s: no such group; flash, block, or SYSTEM:EVENT as in tracefs",
+				word);
+	if (length >= sizeof(name->system) || !plain(word, length) ||
+	    (colon && strcmp(colon + 1, "*") && !plain(colon + 1, strlen(colon + 1))))
+		return fs_usage("--events %s: not SYSTEM:EVENT; write it as in tracefs' available_events",
+				word);
+	options->events = fs_realloc(options->events,
+				     (options->event_count + 1) * sizeof(*options->events));
+	name = &options->events[options->event_count++];
+	memcpy(name->system, word, length);
+	name->system[length] = '\0';
+	name->event = colon && strcmp(colon + 1, "*") ? fs_strdup(colon + 1) : NULL;
+	return 0;
+}
+
+static int one_detail(struct fs_record_options *options, const char *word)
+{
+	if (!strcmp(word, "offset"))
+		options->details.offset = true;
+	else if (!strcmp(word, "duration"))
+		options->details.duration = true;
+	else if (!strcmp(word, "chip"))
+		options->details.chip = true;
+	else
+		return fs_usage("--detail %s: no such detail; offset, duration, chip", word);
+	return 0;
+}
+
+static int words(struct fs_record_options *options, const char *list,
+		 int (*one)(struct fs_record_options *, const char *), const char *option)
+{
+	char *copy = fs_strdup(list);
+	char *rest = copy, *word;
+	int result = 0;
+
+	while (!result && (word = strsep(&rest, ",")))
+		result = *word ? one(options, word) :
+				 fs_usage("%s %s: an empty name; separate names by one comma", option, list);
+	free(copy);
+	return result;
+}
+
+static int number(const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *value)
+{
+	if (fs_parse_u64(text, most, value) && *value >= least)
+		return 0;
+	return fs_usage("%s %s: not a number from %llu to %llu", option, text,
+			(unsigned long long)least, (unsigned long long)most);
+}
+
+static int add_mtd(struct fs_record_options *options, const char *text)
+{
+	uint64_t index;
+	int result = number("--mtd", text, 0, MAX_MTD, &index);
+
+	if (result)
+		return result;
+	options->mtd = fs_realloc(options->mtd, (options->mtd_count + 1) * sizeof(*options->mtd));
+	options->mtd[options->mtd_count++] = (int)index;
+	return 0;
+}
+
+static int with_value(struct fs_record_options *options, const char *option, const char *value,
+		      bool *events_given)
+{
+	uint64_t fd;
+	int result;
+
+	if (!strcmp(option, "--name")) {
+		if (!fs_name_valid(value))
+			return fs_usage("--name %s: 1 to %d visible characters without a slash", value,
+					FS_NAME_MAX);
+		options->name = value;
+		return 0;
+	}
+	if (!strcmp(option, "--events")) {
+		if (!*events_given)
+			options->flash = false;
+		*events_given = true;
+		return words(options, value, one_event, option);
+	}
+	if (!strcmp(option, "--detail"))
+		return words(options, value, one_detail, option);
+	if (!strcmp(option, "--mtd"))
+		return add_mtd(options, value);
+	if (!strcmp(option, "--ring"))
+		return number(option, value, 8, MAX_RING_KIB, &options->ring_kib);
+	if (!strcmp(option, "--interval-ms"))
+		return number(option, value, 1, 60000, &options->interval_ms);
+	if (!strcmp(option, "--source"))
+		return number(option, value, 0, 65535, &options->source);
+	if (!strcmp(option, "--ready-fd")) {
+		result = number(option, value, 3, 1023, &fd);
+		if (!result)
+			options->ready_fd = (int)fd;
+		return result;
+	}
+	if (!strcmp(option, "-o")) {
+		options->output = value;
+		return 0;
+	}
+	if (!strcmp(value, "ring") || !strcmp(value, "stream")) {
+		options->overwrite = !strcmp(value, "ring");
+		return 0;
+	}
+	return fs_usage("--mode %s: no such mode; ring or stream", value);
+}
+
+int fs_record_options(int argc, char **argv, struct fs_record_options *options)
+{
+	static const char *const valued[] = { "--name", "--events",	 "--detail", "--mtd",	   "--ring",
+					      "--mode", "--interval-ms", "--source", "--ready-fd", "-o" };
+	bool events_given = false;
+
+	memset(options, 0, sizeof(*options));
+	options->flash = true;
+	options->ring_kib = 4096;
+	options->interval_ms = 100;
+	options->ready_fd = -1;
+	for (int i = 1; i < argc; i++) {
+		size_t k = 0;
+		int result;
+
+		if (!strcmp(argv[i], "--")) {
+			if (!argv[i + 1])
+				return fs_usage("--: no command follows; name a program to run");
+			options->command = argv + i + 1;
+			break;
+		}
+		if (!strcmp(argv[i], "--paused")) {
+			options->paused = true;
+			continue;
+		}
+		while (k < ARRAY_SIZE(valued) && strcmp(argv[i], valued[k]))
+			k++;
+		if (k == ARRAY_SIZE(valued))
+			return fs_usage("record %s: unknown option; a command to run stands behind --", argv[i]);
+		if (++i == argc)
+			return fs_usage("%s: needs a value", valued[k]);
+		result = with_value(options, valued[k], argv[i], &events_given);
+		if (result)
+			return result;
+	}
+	if (!options->flash && (options->mtd_count || options->details.offset ||
+				options->details.duration || options->details.chip))
+		return fs_usage("--mtd, --detail: belong to flash events; add flash to --events");
+	return 0;
+}
+
+void fs_record_options_free(struct fs_record_options *options)
+{
+	for (size_t i = 0; i < options->event_count; i++)
+		free(options->events[i].event);
+	free(options->events);
+	free(options->mtd);
+	memset(options, 0, sizeof(*options));
+}

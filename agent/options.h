@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of `record`, read and checked before anything is touched. */
+#ifndef FLASHSCOPE_OPTIONS_H
+#define FLASHSCOPE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "points.h"
+
+struct fs_event_name {
+	char system[64];
+	char *event; /* NULL: all of the system */
+};
+
+struct fs_record_options {
+	const char *name; /* NULL: the pid */
+	bool flash;
+	struct fs_event_name *events; /* besides flash */
+	size_t event_count;
+	struct fs_details details;
+	int *mtd;
+	size_t mtd_count;
+	uint64_t ring_kib; /* per CPU */
+	bool overwrite;	   /* --mode ring */
+	uint64_t interval_ms;
+	bool paused;
+	uint64_t source;
+	int ready_fd; /* -1: none */
+	const char *output; /* NULL: stdout */
+	char **command; /* NULL: none */
+};
+
+/* 0, or the exit code of an error that it has printed. */
+int fs_record_options(int argc, char **argv, struct fs_record_options *options);
+void fs_record_options_free(struct fs_record_options *options);
+
+#endif

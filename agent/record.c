@@ -1,0 +1,957 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * flashscope-agent record: events of this machine's flash (or others) as a
+ * stream of frames. The order of a recording: options, sweep, tracefs, trial,
+ * plan, output, arming, description frames, tracing on, draining by a timer
+ * until a signal or the command's end, the rest, statistics, FS_END; and
+ * whatever happened, what was changed is undone.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cmds.h"
+#include "crosscheck.h"
+#include "facts.h"
+#include "frame.h"
+#include "options.h"
+#include "ring.h"
+#include "state.h"
+#include "sweep.h"
+#include "util.h"
+
+/* Of the second instance: names of tasks. A fork and its renames take some 150 bytes. */
+#define TASKS_RING_KIB 256
+/*
+ * ARM and x86 turn armed probes into jumps a moment later (kernel/kprobes.c:
+ * OPTIMIZE_DELAY is 5 jiffies, then a grace period of RCU tasks).
+ */
+#define WARM_MS 500
+/* A reader that takes nothing for so long after a stop has gone. */
+#define STALLED_S 5
+#define COMMAND_GRACE_MS 2000
+
+static volatile sig_atomic_t asked_stop, asked_pause, asked_resume, child_changed, give_up;
+static int wake[2] = { -1, -1 };
+/* Frames written, for the alarm to see whether the reader still takes some. */
+static const volatile uint32_t *written;
+static uint32_t written_at_alarm;
+
+static void on_signal(int number)
+{
+	int saved = errno;
+
+	if (number == SIGALRM) {
+		if (!written || *written == written_at_alarm)
+			give_up = 1;
+		written_at_alarm = written ? *written : 0;
+		alarm(STALLED_S);
+	} else if (number == FS_SIGNAL_PAUSE) {
+		asked_pause = 1;
+	} else if (number == FS_SIGNAL_RESUME) {
+		asked_resume = 1;
+	} else if (number == SIGCHLD) {
+		child_changed = 1;
+	} else {
+		if (asked_stop)
+			give_up = 1;
+		asked_stop = 1;
+		written_at_alarm = written ? *written : 0;
+		alarm(STALLED_S);
+	}
+	if (write(wake[1], "", 1) < 0) {
+		/* full: it wakes anyway */
+	}
+	errno = saved;
+}
+
+static int catch_signals(void)
+{
+	static const int numbers[] = { SIGINT,	SIGTERM,	 SIGHUP,	   SIGALRM,
+				       SIGCHLD, FS_SIGNAL_PAUSE, FS_SIGNAL_RESUME };
+	struct sigaction action = { .sa_handler = on_signal };
+	sigset_t open;
+
+	/* Not restarted: a write to a stalled reader must be interruptible. */
+	if (pipe2(wake, O_CLOEXEC | O_NONBLOCK))
+		return -1;
+	sigemptyset(&open);
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		sigaction(numbers[i], &action, NULL);
+		sigaddset(&open, numbers[i]);
+	}
+	signal(SIGPIPE, SIG_IGN);
+	sigprocmask(SIG_UNBLOCK, &open, NULL);
+	return 0;
+}
+
+struct recorder {
+	struct fs_record_options options;
+	struct fs_facts facts;
+	struct fs_probes probes;
+	char group[96]; /* also the name of the main instance */
+	char error[320]; /* what ended it */
+	struct fs_ring main, tasks;
+	struct fs_crosscheck crosscheck;
+	struct fs_stream stream;
+	bool streaming; /* FS_HELLO is written */
+	bool close_output;
+	bool probes_defined, state_noted;
+	char name[FS_NAME_MAX + 1];
+	struct fs_buf events; /* "system:event\n" of every enabled one */
+	uint64_t hits[ARRAY_SIZE(((struct fs_probes *)0)->items)];
+	uint64_t misses[ARRAY_SIZE(((struct fs_probes *)0)->items)];
+
+	pid_t command; /* 0: none, or ended */
+	int command_gate; /* a byte lets it run; -1 */
+	int command_failed; /* reads the errno of a failed exec; -1 */
+	uint64_t command_begin;
+	int command_status; /* as FS_EXIT; -1: no command has ended */
+	bool paused;
+};
+
+static int broken(struct recorder *recorder, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static int broken(struct recorder *recorder, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(recorder->error, sizeof(recorder->error), format, args);
+	va_end(args);
+	return -1;
+}
+
+static int stream_broken(struct recorder *recorder)
+{
+	const char *where = recorder->options.output ? recorder->options.output : "stdout";
+	int error = recorder->stream.error;
+
+	if (error == EPIPE || error == ECONNRESET)
+		return broken(recorder, "%s: the reader of the stream has gone; what it got is readable", where);
+	if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+		return broken(recorder, "%s: %s; what is written is readable: free space and record again",
+			      where, strerror(error));
+	if (error == EINTR)
+		return broken(recorder, "%s: the reader of the stream takes nothing; the rest is lost", where);
+	return broken(recorder, "%s: %s; what is written is readable", where, strerror(error));
+}
+
+/* --- before the stream ------------------------------------------------- */
+
+static int check_tracefs(struct recorder *recorder)
+{
+	const struct fs_tracefs *tracefs = &recorder->facts.tracefs;
+
+	if (!tracefs->path[0])
+		return broken(recorder, "tracefs: %s", tracefs->error);
+	if (!tracefs->instances)
+		return broken(recorder, "tracefs: %s has no instances; flashscope needs Linux 3.17 or newer", tracefs->path);
+	if (recorder->options.flash && !tracefs->kprobe_events)
+		return broken(recorder, "kprobe events: %s/kprobe_events is not there or refused; "
+					"the kernel needs CONFIG_KPROBE_EVENTS (other events: --events)",
+			      tracefs->path);
+	return 0;
+}
+
+static bool has_event(struct recorder *recorder, const char *system, const char *event)
+{
+	char path[FS_PATH_MAX];
+
+	fs_tracefs_path(&recorder->facts.tracefs, path, sizeof(path), "events/%s%s%s/enable", system,
+			event ? "/" : "", event ? event : "");
+	return !access(path, W_OK);
+}
+
+static int check_events(struct recorder *recorder)
+{
+	const struct fs_record_options *options = &recorder->options;
+
+	for (size_t i = 0; i < options->event_count; i++) {
+		const struct fs_event_name *name = &options->events[i];
+
+		if (!has_event(recorder, name->system, name->event))
+			return broken(recorder, "--events %s:%s: this kernel has no such event; "
+						"see %s/available_events",
+				      name->system, name->event ? name->event : "*",
+				      recorder->facts.tracefs.path);
+	}
+	return 0;
+}
+
+static int plan_probes(struct recorder *recorder)
+{
+	struct fs_facts *facts = &recorder->facts;
+	struct fs_record_options *options = &recorder->options;
+	size_t nand = 0;
+
+	for (size_t i = 0; i < facts->mtd.count; i++)
+		nand += fs_mtd_is_nand(&facts->mtd.items[i]);
+	if (!options->flash) {
+		fs_points_check(&facts->tracefs, &facts->machine, &facts->points);
+		return 0;
+	}
+	if (!nand)
+		return broken(recorder, "NAND: /sys/class/mtd shows none; load its driver (or nandsim), "
+					"or record other events with --events");
+	if (fs_points_try(&facts->tracefs, &facts->machine, &facts->points, &facts->mtd,
+			  recorder->error, sizeof(recorder->error)))
+		return -1;
+	return fs_probes_plan(&facts->machine, &facts->points, &facts->mtd, options->mtd,
+			      options->mtd_count, options->details, recorder->group,
+			      &recorder->probes, recorder->error, sizeof(recorder->error));
+}
+
+static int check_name(struct recorder *recorder)
+{
+	struct fs_recorder_state *states;
+	size_t count = fs_state_list(&states);
+	bool taken = false;
+
+	for (size_t i = 0; i < count; i++)
+		taken |= states[i].pid != getpid() && !strcmp(states[i].name, recorder->name);
+	free(states);
+	if (taken)
+		return broken(recorder, "--name %s: a running recorder has this name; choose another",
+			      recorder->name);
+	return 0;
+}
+
+static int open_output(struct recorder *recorder)
+{
+	const char *path = recorder->options.output;
+	int fd = STDOUT_FILENO;
+
+	if (path) {
+		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+		if (fd < 0)
+			return broken(recorder, "%s: cannot be written: %s; choose another -o", path,
+				      strerror(errno));
+		recorder->close_output = true;
+	}
+	fs_stream_init(&recorder->stream, fd, (uint16_t)recorder->options.source);
+	recorder->stream.give_up = &give_up;
+	written = &recorder->stream.seq;
+	return 0;
+}
+
+/* --- arming ------------------------------------------------------------ */
+
+static int define_probes(struct recorder *recorder)
+{
+	const struct fs_tracefs *tracefs = &recorder->facts.tracefs;
+	size_t kept = 0;
+
+	recorder->probes_defined = true;
+	for (size_t i = 0; i < recorder->probes.count; i++) {
+		struct fs_probe *probe = &recorder->probes.items[i];
+
+		if (!fs_kprobe(tracefs, probe->definition)) {
+			recorder->probes.items[kept++] = *probe;
+			continue;
+		}
+		/* Reads were proved a moment ago; the others are named losses. */
+		if (!strcmp(probe->operation, "read") || errno == ENOMEM) {
+			broken(recorder, "kprobe_events: \"%s\": %s; report this kernel",
+			       probe->definition, strerror(errno));
+			while (i < recorder->probes.count)
+				free(recorder->probes.items[i++].filter);
+			recorder->probes.count = kept;
+			return -1;
+		}
+		fs_warn("%s: not armed: %s; operations that pass it are not seen", probe->symbol,
+			strerror(errno));
+		free(probe->filter);
+	}
+	recorder->probes.count = kept;
+	return 0;
+}
+
+static int enable_probes(struct recorder *recorder)
+{
+	for (size_t i = 0; i < recorder->probes.count; i++) {
+		const struct fs_probe *probe = &recorder->probes.items[i];
+
+		if (i && !strcmp(probe->event, recorder->probes.items[i - 1].event))
+			continue; /* a second probe of one event */
+		if (fs_ring_enable(&recorder->main, recorder->group, probe->event, probe->filter))
+			return broken(recorder, "probe %s (%s): cannot be enabled: %s; filter %s",
+				      probe->event, probe->symbol, strerror(errno),
+				      probe->filter ? probe->filter : "none");
+		fs_buf_printf(&recorder->events, "flashscope:%s\n", probe->event);
+	}
+	return 0;
+}
+
+static int enable_events(struct recorder *recorder)
+{
+	const struct fs_record_options *options = &recorder->options;
+
+	for (size_t i = 0; i < options->event_count; i++) {
+		const struct fs_event_name *name = &options->events[i];
+
+		if (fs_ring_enable(&recorder->main, name->system, name->event, NULL))
+			return broken(recorder, "event %s:%s: cannot be enabled: %s", name->system,
+				      name->event ? name->event : "*", strerror(errno));
+		fs_buf_printf(&recorder->events, "%s:%s\n", name->system,
+			      name->event ? name->event : "*");
+	}
+	return 0;
+}
+
+static const char *const task_events[][2] = {
+	{ "task", "task_newtask" },
+	{ "task", "task_rename" },
+	{ "sched", "sched_process_exec" },
+	{ "sched", "sched_process_fork" },
+};
+
+static int arm(struct recorder *recorder)
+{
+	const struct fs_record_options *options = &recorder->options;
+	const struct fs_tracefs *tracefs = &recorder->facts.tracefs;
+	char *error = recorder->error;
+	size_t size = sizeof(recorder->error);
+	char tasks[112];
+
+	snprintf(tasks, sizeof(tasks), "%s.tasks", recorder->group);
+	if (fs_ring_make(&recorder->main, tracefs, recorder->group, FS_INSTANCE_MAIN,
+			 &recorder->facts.layout, options->ring_kib, options->overwrite, error,
+			 size) ||
+	    fs_ring_make(&recorder->tasks, tracefs, tasks, FS_INSTANCE_TASKS,
+			 &recorder->facts.layout, TASKS_RING_KIB, false, error, size))
+		return -1;
+	if (define_probes(recorder) || enable_probes(recorder) || enable_events(recorder))
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(task_events); i++)
+		if (has_event(recorder, task_events[i][0], task_events[i][1]) &&
+		    fs_ring_enable(&recorder->tasks, task_events[i][0], task_events[i][1], NULL))
+			return broken(recorder, "event %s: cannot be enabled: %s", task_events[i][1],
+				      strerror(errno));
+	if (fs_ring_open(&recorder->main, error, size) ||
+	    fs_ring_open(&recorder->tasks, error, size))
+		return -1;
+	if (recorder->probes.count) {
+		recorder->crosscheck.list = &recorder->facts.mtd;
+		recorder->main.crosscheck = &recorder->crosscheck;
+		fs_sleep_ms(WARM_MS);
+	}
+	return 0;
+}
+
+/* Hits and misses of each probe; misses[i] is UINT64_MAX where the kernel does not tell. */
+static void read_profile(struct recorder *recorder, uint64_t *hits, uint64_t *misses)
+{
+	const struct fs_tracefs *tracefs = &recorder->facts.tracefs;
+
+	for (int attempt = 0; attempt < 5; attempt++) {
+		char *events = fs_tracefs_read(tracefs, "kprobe_events");
+		char *profile = fs_tracefs_read(tracefs, "kprobe_profile");
+		bool all = true;
+
+		for (size_t i = 0; i < recorder->probes.count; i++) {
+			hits[i] = misses[i] = UINT64_MAX;
+			if (!events || !profile ||
+			    !fs_parse_kprobe_profile(events, profile, recorder->group,
+						     recorder->probes.items[i].event, &hits[i],
+						     &misses[i])) {
+				hits[i] = misses[i] = UINT64_MAX;
+				all = false;
+			}
+		}
+		free(events);
+		free(profile);
+		if (all)
+			return;
+	}
+}
+
+/* --- description frames ------------------------------------------------ */
+
+static void recording_json(struct recorder *recorder, struct fs_json *json)
+{
+	const struct fs_record_options *options = &recorder->options;
+	char *events = fs_strdup(recorder->events.data ? recorder->events.data : "");
+	char *save = NULL;
+
+	fs_json_object(json, "recording");
+	fs_json_string(json, "name", recorder->name);
+	fs_json_string(json, "instance", recorder->main.name);
+	fs_json_string(json, "group", recorder->group);
+	fs_json_string(json, "mode", options->overwrite ? "ring" : "stream");
+	fs_json_u64(json, "ring_kib", options->ring_kib);
+	fs_json_u64(json, "interval_ms", options->interval_ms);
+	fs_json_string(json, "clock", "mono");
+	fs_json_array(json, "events");
+	for (char *event = strtok_r(events, "\n", &save); event; event = strtok_r(NULL, "\n", &save))
+		fs_json_string(json, NULL, event);
+	fs_json_array_end(json);
+	fs_json_array(json, "probes");
+	for (size_t i = 0; i < recorder->probes.count; i++) {
+		const struct fs_probe *probe = &recorder->probes.items[i];
+
+		fs_json_object(json, NULL);
+		fs_json_string(json, "event", probe->event);
+		fs_json_string(json, "symbol", probe->symbol);
+		fs_json_string(json, "operation", probe->operation);
+		fs_json_string(json, "level", probe->level);
+		fs_json_string(json, "definition", probe->definition);
+		fs_json_string(json, "filter", probe->filter);
+		fs_json_string(json, "loses", probe->loses);
+		fs_json_object_end(json);
+	}
+	fs_json_array_end(json);
+	fs_json_array(json, "mtd_filter");
+	for (size_t i = 0; i < options->mtd_count; i++)
+		fs_json_i64(json, NULL, options->mtd[i]);
+	fs_json_array_end(json);
+	fs_json_object_end(json);
+	free(events);
+}
+
+static int send_facts(struct recorder *recorder)
+{
+	int result = -1;
+
+	for (int brief = 0; brief < 2 && result; brief++) {
+		struct fs_json json = { 0 };
+
+		fs_json_object(&json, NULL);
+		fs_facts_json(&json, &recorder->facts, brief);
+		recording_json(recorder, &json);
+		fs_json_object_end(&json);
+		result = fs_frame(&recorder->stream, FS_FACTS, json.out.data, json.out.length, NULL, 0);
+		fs_json_free(&json);
+		if (result && errno != EMSGSIZE)
+			break;
+	}
+	if (result && !recorder->stream.error) {
+		broken(recorder, "facts: too large for one frame; report this machine");
+		return -1;
+	}
+	return result ? stream_broken(recorder) : 0;
+}
+
+static int send_format(struct recorder *recorder, const char *system, const char *published,
+		       const char *event)
+{
+	char *format = fs_tracefs_read(&recorder->facts.tracefs, "events/%s/%s/format", system, event);
+	struct fs_buf head = { 0 };
+	int result = 0;
+
+	if (!format)
+		return 0; /* a directory entry that is no event */
+	if (!strcmp(published, "flashscope"))
+		fs_crosscheck_event(&recorder->crosscheck, event, format);
+	fs_buf_append(&head, published, strlen(published) + 1);
+	fs_buf_append(&head, event, strlen(event) + 1);
+	if (fs_frame(&recorder->stream, FS_FORMAT, head.data, head.length, format, strlen(format)))
+		result = stream_broken(recorder);
+	fs_buf_free(&head);
+	free(format);
+	return result;
+}
+
+static int send_system_formats(struct recorder *recorder, const char *system)
+{
+	char path[FS_PATH_MAX];
+	struct dirent *entry;
+	int result = 0;
+	DIR *dir = opendir(fs_tracefs_path(&recorder->facts.tracefs, path, sizeof(path), "events/%s",
+					   system));
+
+	while (dir && !result && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			result = send_format(recorder, system, system, entry->d_name);
+	if (dir)
+		closedir(dir);
+	return result;
+}
+
+static int send_formats(struct recorder *recorder)
+{
+	const struct fs_record_options *options = &recorder->options;
+
+	for (size_t i = 0; i < recorder->probes.count; i++) {
+		const char *event = recorder->probes.items[i].event;
+
+		if (i && !strcmp(event, recorder->probes.items[i - 1].event))
+			continue;
+		if (send_format(recorder, recorder->group, "flashscope", event))
+			return -1;
+	}
+	for (size_t i = 0; i < options->event_count; i++) {
+		const struct fs_event_name *name = &options->events[i];
+
+		if (name->event ? send_format(recorder, name->system, name->system, name->event) :
+				  send_system_formats(recorder, name->system))
+			return -1;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(task_events); i++)
+		if (has_event(recorder, task_events[i][0], task_events[i][1]) &&
+		    send_format(recorder, task_events[i][0], task_events[i][0], task_events[i][1]))
+			return -1;
+	return 0;
+}
+
+static int add_task(struct recorder *recorder, size_t *used, uint32_t tid, uint32_t tgid,
+		    const char *comm)
+{
+	struct fs_task task = { .pid = htole32(tid), .tgid = htole32(tgid) };
+
+	if (*used + sizeof(task) > fs_stream_room(&recorder->stream)) {
+		if (fs_frame_commit(&recorder->stream, FS_TASKS, *used))
+			return stream_broken(recorder);
+		*used = 0;
+	}
+	memcpy(task.comm, comm, strnlen(comm, sizeof(task.comm)));
+	memcpy(fs_frame_payload(&recorder->stream) + *used, &task, sizeof(task));
+	*used += sizeof(task);
+	return 0;
+}
+
+/* Threads too: an event's common_pid is a thread's. */
+static int send_tasks(struct recorder *recorder)
+{
+	char path[FS_PATH_MAX];
+	struct dirent *process, *thread;
+	size_t used = 0;
+	int result = 0;
+	DIR *proc = opendir(fs_path(path, sizeof(path), "/proc"));
+
+	while (proc && !result && (process = readdir(proc))) {
+		uint64_t tgid, tid;
+		DIR *tasks;
+
+		if (!fs_parse_u64(process->d_name, INT32_MAX, &tgid))
+			continue;
+		tasks = opendir(fs_path(path, sizeof(path), "/proc/%" PRIu64 "/task", tgid));
+		while (tasks && !result && (thread = readdir(tasks))) {
+			char *comm;
+
+			if (!fs_parse_u64(thread->d_name, INT32_MAX, &tid))
+				continue;
+			comm = fs_read_text(fs_path(path, sizeof(path),
+						    "/proc/%" PRIu64 "/task/%" PRIu64 "/comm", tgid, tid),
+					    NULL);
+			if (!comm)
+				continue; /* ended meanwhile */
+			comm[strcspn(comm, "\n")] = '\0';
+			result = add_task(recorder, &used, (uint32_t)tid, (uint32_t)tgid, comm);
+			free(comm);
+		}
+		if (tasks)
+			closedir(tasks);
+	}
+	if (proc)
+		closedir(proc);
+	if (!result && used && fs_frame_commit(&recorder->stream, FS_TASKS, used))
+		result = stream_broken(recorder);
+	return result;
+}
+
+static int send_hello(struct recorder *recorder)
+{
+	if (fs_frame_hello(&recorder->stream, recorder->main.layout.long_size,
+			   recorder->main.layout.size))
+		return stream_broken(recorder);
+	recorder->streaming = true;
+	return 0;
+}
+
+static int describe(struct recorder *recorder)
+{
+	static const char *const headers[] = { "events/header_page", "events/header_event" };
+
+	if (send_hello(recorder) || send_facts(recorder))
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
+		char *text = fs_tracefs_read(&recorder->facts.tracefs, "%s", headers[i]);
+		int result;
+
+		if (!text)
+			return broken(recorder, "%s/%s: %s; report this kernel",
+				      recorder->facts.tracefs.path, headers[i], strerror(errno));
+		result = fs_frame(&recorder->stream, (uint16_t)(FS_HEADER_PAGE + i), text, strlen(text),
+				  NULL, 0);
+		free(text);
+		if (result)
+			return stream_broken(recorder);
+	}
+	if (send_formats(recorder))
+		return -1;
+	/* On before the snapshot: a task that starts in between is in one of the two. */
+	if (fs_ring_tracing(&recorder->tasks, true))
+		return broken(recorder, "tracing_on: %s", strerror(errno));
+	return send_tasks(recorder);
+}
+
+/* --- the command ------------------------------------------------------- */
+
+static int start_command(struct recorder *recorder)
+{
+	int gate[2], failed[2];
+	pid_t parent = getpid(), pid;
+
+	if (pipe2(gate, O_CLOEXEC) || pipe2(failed, O_CLOEXEC))
+		return broken(recorder, "command: pipe: %s", strerror(errno));
+	pid = fork();
+	if (pid < 0)
+		return broken(recorder, "command: fork: %s", strerror(errno));
+	if (!pid) {
+		char byte;
+		int error;
+
+		for (int number = 1; number < 32; number++)
+			signal(number, SIG_DFL);
+		/* Should the recorder be killed, no process of its making stays. */
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		if (getppid() != parent)
+			_exit(FS_EXIT_FAILURE);
+		close(gate[1]);
+		close(failed[0]);
+		if (recorder->options.ready_fd >= 0)
+			close(recorder->options.ready_fd);
+		if (!recorder->options.output)
+			dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is the stream's */
+		if (read(gate[0], &byte, 1) != 1)
+			_exit(FS_EXIT_FAILURE);
+		execvp(recorder->options.command[0], recorder->options.command);
+		error = errno;
+		if (write(failed[1], &error, sizeof(error)) < 0)
+			_exit(126);
+		_exit(127);
+	}
+	close(gate[0]);
+	close(failed[1]);
+	recorder->command = pid;
+	recorder->command_gate = gate[1];
+	recorder->command_failed = failed[0];
+	return 0;
+}
+
+static int release_command(struct recorder *recorder)
+{
+	int error;
+
+	recorder->command_begin = fs_now_ns();
+	if (fs_frame_phase(&recorder->stream, recorder->command_begin, FS_PHASE_BEGIN,
+			   (uint32_t)recorder->command, "command"))
+		return stream_broken(recorder);
+	if (write(recorder->command_gate, "", 1) != 1)
+		return broken(recorder, "command: cannot be started: %s", strerror(errno));
+	close(recorder->command_gate);
+	recorder->command_gate = -1;
+	if (read(recorder->command_failed, &error, sizeof(error)) == sizeof(error))
+		fs_warn("%s: cannot be run: %s; name a program of this machine",
+			recorder->options.command[0], strerror(error));
+	close(recorder->command_failed);
+	recorder->command_failed = -1;
+	return 0;
+}
+
+/* True once it has ended (and its frames are written). */
+static bool command_ended(struct recorder *recorder, int flags)
+{
+	uint32_t pid = (uint32_t)recorder->command;
+	uint64_t end;
+	int status;
+
+	if (!recorder->command || waitpid(recorder->command, &status, flags) != recorder->command)
+		return false;
+	end = fs_now_ns();
+	recorder->command = 0;
+	recorder->command_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) :
+							 WEXITSTATUS(status);
+	fs_frame_phase(&recorder->stream, end, FS_PHASE_END, pid, "command");
+	fs_frame_exit(&recorder->stream, recorder->command_begin, end, recorder->command_status);
+	return true;
+}
+
+static void end_command(struct recorder *recorder)
+{
+	if (!recorder->command)
+		return;
+	kill(recorder->command, SIGTERM);
+	for (int waited = 0; waited < COMMAND_GRACE_MS; waited += 20) {
+		if (command_ended(recorder, WNOHANG))
+			return;
+		fs_sleep_ms(20);
+	}
+	kill(recorder->command, SIGKILL);
+	command_ended(recorder, 0);
+}
+
+/* --- recording --------------------------------------------------------- */
+
+static int set_paused(struct recorder *recorder, bool paused, const char *mark)
+{
+	if (fs_ring_tracing(&recorder->main, !paused))
+		return broken(recorder, "tracing_on: %s", strerror(errno));
+	if (mark && paused != recorder->paused &&
+	    fs_frame_phase(&recorder->stream, fs_now_ns(), FS_PHASE_MARK, 0, mark))
+		return stream_broken(recorder);
+	recorder->paused = paused;
+	if (fs_state_write(recorder->name, paused ? "paused" : "recording", recorder->main.name))
+		fs_warn("ctl: cannot find this recorder: no folder for notes: %s", strerror(errno));
+	return 0;
+}
+
+static int drain(struct recorder *recorder, bool all)
+{
+	if ((all || !recorder->options.overwrite) &&
+	    fs_ring_drain(&recorder->main, &recorder->stream))
+		return stream_broken(recorder);
+	if (fs_ring_drain(&recorder->tasks, &recorder->stream))
+		return stream_broken(recorder);
+	return 0;
+}
+
+/* Until asked to stop, the command's end, or a failure (-1). */
+static int loop(struct recorder *recorder)
+{
+	uint64_t interval = recorder->options.interval_ms * UINT64_C(1000000);
+	uint64_t next = fs_now_ns() + interval;
+
+	for (;;) {
+		struct pollfd fds[] = {
+			{ .fd = wake[0], .events = POLLIN },
+			{ .fd = recorder->stream.fd, .events = 0 }, /* errors alone: the reader has gone */
+		};
+		uint64_t now = fs_now_ns();
+		int timeout = next > now ? (int)((next - now + 999999) / 1000000) : 0;
+		char bytes[64];
+
+		if (poll(fds, ARRAY_SIZE(fds), timeout) > 0) {
+			while (read(wake[0], bytes, sizeof(bytes)) > 0)
+				;
+			if (fds[1].revents & POLLERR && !recorder->stream.regular) {
+				recorder->stream.error = EPIPE;
+				return stream_broken(recorder);
+			}
+		}
+		if (asked_pause) {
+			asked_pause = 0;
+			if (set_paused(recorder, true, "pause"))
+				return -1;
+		}
+		if (asked_resume) {
+			asked_resume = 0;
+			if (set_paused(recorder, false, "resume"))
+				return -1;
+		}
+		if (asked_stop)
+			return 0;
+		if (child_changed) {
+			child_changed = 0;
+			if (command_ended(recorder, WNOHANG))
+				return 0;
+		}
+		now = fs_now_ns();
+		if (now >= next) {
+			if (drain(recorder, false))
+				return -1;
+			next += interval;
+			if (next < now)
+				next = now + interval;
+		}
+	}
+}
+
+static void stats_frame(struct recorder *recorder)
+{
+	uint64_t hits[ARRAY_SIZE(recorder->hits)], misses[ARRAY_SIZE(recorder->misses)];
+	struct fs_json json = { 0 };
+	uint64_t lost, tasks_lost, missed = 0;
+
+	read_profile(recorder, hits, misses);
+	fs_json_object(&json, NULL);
+	fs_json_array(&json, "instances");
+	lost = fs_ring_stats(&recorder->main, &json);
+	tasks_lost = fs_ring_stats(&recorder->tasks, &json);
+	fs_json_array_end(&json);
+	fs_json_array(&json, "probes");
+	for (size_t i = 0; i < recorder->probes.count; i++) {
+		const char *event = recorder->probes.items[i].event;
+
+		if (i && !strcmp(event, recorder->probes.items[i - 1].event))
+			continue;
+		fs_json_object(&json, NULL);
+		fs_json_string(&json, "event", event);
+		if (misses[i] == UINT64_MAX || recorder->misses[i] == UINT64_MAX) {
+			fs_json_null(&json, "hits");
+			fs_json_null(&json, "misses");
+		} else {
+			fs_json_u64(&json, "hits", hits[i] - recorder->hits[i]);
+			fs_json_u64(&json, "misses", misses[i] - recorder->misses[i]);
+			missed += misses[i] - recorder->misses[i];
+		}
+		fs_json_object_end(&json);
+	}
+	fs_json_array_end(&json);
+	fs_crosscheck_json(&json, &recorder->crosscheck, !lost);
+	fs_json_object_end(&json);
+	if (lost)
+		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+			     "%" PRIu64 " events were lost in the ring; a larger --ring keeps more", lost);
+	if (tasks_lost)
+		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+			     "%" PRIu64 " task names were lost", tasks_lost);
+	if (missed)
+		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+			     "%" PRIu64 " calls were missed by their probes", missed);
+	if (!lost && fs_crosscheck_mismatch(&recorder->crosscheck))
+		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+			     "programs: %" PRIu64 " seen, %" PRIu64 " expected; erases: %" PRIu64
+			     " seen, %" PRIu64 " expected",
+			     recorder->crosscheck.programs_seen, recorder->crosscheck.programs_expected,
+			     recorder->crosscheck.erases_seen, recorder->crosscheck.erases_expected);
+	fs_frame(&recorder->stream, FS_STATS, json.out.data, json.out.length, NULL, 0);
+	fs_json_free(&json);
+}
+
+static int record(struct recorder *recorder)
+{
+	const struct fs_record_options *options = &recorder->options;
+
+	if (check_tracefs(recorder) || check_events(recorder) || check_name(recorder))
+		return -1;
+	if (fs_state_write(recorder->name, "arming", recorder->group))
+		fs_warn("ctl: will not find this recorder: no folder for notes: %s", strerror(errno));
+	recorder->state_noted = true;
+	if (plan_probes(recorder) || open_output(recorder) || arm(recorder) || describe(recorder))
+		return -1;
+	if (options->command && start_command(recorder))
+		return -1;
+	read_profile(recorder, recorder->hits, recorder->misses);
+	if (set_paused(recorder, options->paused, NULL))
+		return -1;
+	if (options->ready_fd >= 0) {
+		if (write(options->ready_fd, "", 1) < 0)
+			fs_warn("--ready-fd %d: %s", options->ready_fd, strerror(errno));
+		close(options->ready_fd);
+	}
+	if (options->command && release_command(recorder))
+		return -1;
+	return loop(recorder);
+}
+
+/* The rest of the stream, as far as it can be written. */
+static int finish(struct recorder *recorder, int failed)
+{
+	enum fs_end_reason reason = FS_END_COMPLETE;
+
+	if (recorder->state_noted)
+		fs_state_write(recorder->name, "stopping", recorder->main.name);
+	if (recorder->streaming) {
+		if (recorder->main.name[0])
+			fs_ring_tracing(&recorder->main, false);
+		end_command(recorder);
+		if (recorder->tasks.name[0])
+			fs_ring_tracing(&recorder->tasks, false);
+		if (!recorder->stream.error && drain(recorder, true))
+			failed = -1;
+		if (!recorder->stream.error)
+			stats_frame(recorder);
+	} else {
+		end_command(recorder);
+	}
+	if (!recorder->stream.buffer)
+		return failed;
+	if (!failed && recorder->stream.error) {
+		stream_broken(recorder);
+		failed = -1;
+	}
+	if (failed) {
+		reason = FS_END_FAILURE;
+		/* A reader learns why, even where arming failed before the first frame. */
+		if (recorder->streaming || !send_hello(recorder))
+			fs_frame_log(&recorder->stream, FS_LOG_ERROR, "%s", recorder->error);
+	} else if (asked_stop) {
+		reason = FS_END_SIGNAL;
+	}
+	fs_frame_end(&recorder->stream, reason);
+	if (!failed && recorder->stream.error) {
+		stream_broken(recorder);
+		failed = -1;
+	}
+	return failed;
+}
+
+static int undo(struct recorder *recorder)
+{
+	int failed = 0;
+	unsigned int stuck = 0;
+
+	/* Instances first: they hold the events enabled. */
+	if (fs_ring_remove(&recorder->main) || fs_ring_remove(&recorder->tasks))
+		failed = fs_fail("tracefs: instance %s: %s; run flashscope-agent sweep",
+				 recorder->group, strerror(errno));
+	if (recorder->probes_defined)
+		fs_kprobe_remove_group(&recorder->facts.tracefs, recorder->group, &stuck);
+	if (stuck)
+		failed = fs_fail("kprobe_events: %u probes of %s stay; run flashscope-agent sweep", stuck,
+				 recorder->group);
+	if (recorder->state_noted)
+		fs_state_remove();
+	return failed;
+}
+
+int cmd_record(int argc, char **argv)
+{
+	struct recorder *recorder = fs_alloc(sizeof(*recorder));
+	struct fs_swept swept;
+	int result;
+
+	recorder->command_gate = recorder->command_failed = -1;
+	recorder->command_status = -1;
+	result = fs_record_options(argc, argv, &recorder->options);
+	if (result)
+		goto out;
+	if (!recorder->options.output && isatty(STDOUT_FILENO)) {
+		result = fs_usage("stdout: is a terminal, and the stream is binary; use -o FILE");
+		goto out;
+	}
+	if (catch_signals()) {
+		result = fs_fail("signals: %s", strerror(errno));
+		goto out;
+	}
+	fs_sweep(&swept);
+	fs_own_name(recorder->group, sizeof(recorder->group), "flashscope");
+	if (recorder->options.name)
+		snprintf(recorder->name, sizeof(recorder->name), "%s", recorder->options.name);
+	else
+		snprintf(recorder->name, sizeof(recorder->name), "%d", (int)getpid());
+	fs_facts_gather(&recorder->facts, false);
+	result = finish(recorder, record(recorder));
+	if (result)
+		result = fs_fail("%s", recorder->error);
+	if (undo(recorder))
+		result = FS_EXIT_FAILURE;
+	if (recorder->close_output && close(recorder->stream.fd) && !result)
+		result = fs_fail("%s: %s; the end of the stream may be missing",
+				 recorder->options.output, strerror(errno));
+	if (!result && recorder->command_status > 0)
+		result = fs_fail("%s: ended with status %d; its events are recorded",
+				 recorder->options.command[0], recorder->command_status);
+	fs_stream_free(&recorder->stream);
+	fs_buf_free(&recorder->events);
+	fs_probes_free(&recorder->probes);
+	fs_facts_free(&recorder->facts);
+out:
+	fs_record_options_free(&recorder->options);
+	free(recorder);
+	return result;
+}
