@@ -296,9 +296,13 @@ static void try_page(const struct fs_tracefs *tracefs, const char *instance, int
 	struct fs_trial_values values = { 0 };
 	ssize_t got;
 	int error;
+	char path[FS_PATH_MAX];
 	char *text;
 
-	fs_tracefs_write(tracefs, "0", "instances/%s/trace", instance); /* clears */
+	/* Opening `trace` with O_TRUNC clears this instance (kernel/trace/trace.c, tracing_open). */
+	fs_write_text_flags(fs_tracefs_path(tracefs, path, sizeof(path), "instances/%s/trace",
+					    instance),
+			    "", O_WRONLY | O_TRUNC);
 	fs_tracefs_write(tracefs, "1", "instances/%s/tracing_on", instance);
 	got = pread(fd, page, mtd->writesize, (off_t)offset);
 	error = errno;
