@@ -1,0 +1,153 @@
+//! A NAND chip as data (`chips/*.toml`), and as parameters of the kernel's simulator.
+
+use serde::Deserialize;
+
+use super::files;
+use crate::error::Error;
+
+/// Geometry, timing and endurance of a chip.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "ChipFile")]
+pub struct Chip {
+    /// "Micron SLC 256 MiB"
+    pub name: String,
+    /// Where the figures come from.
+    pub source: String,
+    pub page_bytes: u32,
+    /// Out-of-band bytes of a page.
+    pub spare_bytes: u32,
+    pub pages_per_block: u32,
+    /// Erase blocks.
+    pub blocks: u32,
+    /// Array to page register, without the transfer.
+    pub read_array_us: u32,
+    pub program_us: u32,
+    pub erase_ms: u32,
+    /// One byte over the bus.
+    pub cycle_ns: u32,
+    /// Program/erase cycles that a block endures.
+    pub erase_cycles: u32,
+    id_bytes: [u8; 4],
+    do_delays: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChipFile {
+    name: String,
+    source: String,
+    geometry: Geometry,
+    timing: Timing,
+    endurance: Endurance,
+    nandsim: Nandsim,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Geometry {
+    page_bytes: u32,
+    spare_bytes: u32,
+    pages_per_block: u32,
+    blocks: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Timing {
+    read_array_us: u32,
+    program_us: u32,
+    erase_ms: u32,
+    cycle_ns: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Endurance {
+    erase_cycles: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nandsim {
+    id_bytes: [u8; 4],
+    do_delays: bool,
+}
+
+impl From<ChipFile> for Chip {
+    fn from(file: ChipFile) -> Chip {
+        Chip {
+            name: file.name,
+            source: file.source,
+            page_bytes: file.geometry.page_bytes,
+            spare_bytes: file.geometry.spare_bytes,
+            pages_per_block: file.geometry.pages_per_block,
+            blocks: file.geometry.blocks,
+            read_array_us: file.timing.read_array_us,
+            program_us: file.timing.program_us,
+            erase_ms: file.timing.erase_ms,
+            cycle_ns: file.timing.cycle_ns,
+            erase_cycles: file.endurance.erase_cycles,
+            id_bytes: file.nandsim.id_bytes,
+            do_delays: file.nandsim.do_delays,
+        }
+    }
+}
+
+impl Chip {
+    /// Loads a chip by name, or from a file where the name holds a slash.
+    pub fn load(name: &str) -> Result<Chip, Error> {
+        let file = files::CHIPS.find(name)?;
+        files::parse(&file.path, &file.text)
+    }
+
+    /// Bytes of an erase block, spare not counted.
+    pub fn block_bytes(&self) -> u32 {
+        self.page_bytes * self.pages_per_block
+    }
+
+    /// Bytes of the chip, spare not counted.
+    pub fn size_bytes(&self) -> u64 {
+        u64::from(self.block_bytes()) * u64::from(self.blocks)
+    }
+
+    /// nandsim's parameters: the chip, cut into partitions of so many erase blocks (the rest of the chip becomes one more).
+    pub fn nandsim_params(&self, parts: &[u64]) -> Vec<String> {
+        // The four separate parameters are called obsolete and work on every kernel; `id_bytes` takes the same bytes.
+        let mut params: Vec<String> = ["first", "second", "third", "fourth"]
+            .iter()
+            .zip(self.id_bytes)
+            .map(|(which, byte)| format!("{which}_id_byte={byte:#04x}"))
+            .collect();
+        params.push(format!("access_delay={}", self.read_array_us));
+        // Spelt so in nandsim.c.
+        params.push(format!("programm_delay={}", self.program_us));
+        params.push(format!("erase_delay={}", self.erase_ms));
+        params.push(format!("output_cycle={}", self.cycle_ns));
+        params.push(format!("input_cycle={}", self.cycle_ns));
+        params.push(format!("do_delays={}", u8::from(self.do_delays)));
+        if !parts.is_empty() {
+            let blocks: Vec<String> = parts.iter().map(u64::to_string).collect();
+            params.push(format!("parts={}", blocks.join(",")));
+        }
+        params
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_chip_has_its_geometry_and_its_130_us_page_read() {
+        let chip = Chip::load("micron-slc-256m").unwrap();
+        assert_eq!(chip.size_bytes(), 256 << 20);
+        assert_eq!(chip.block_bytes(), 128 << 10);
+        let read_us = chip.read_array_us as f64 + f64::from(chip.page_bytes) * f64::from(chip.cycle_ns) / 1000.0;
+        assert!((read_us - 130.0).abs() < 3.0, "{read_us}");
+        assert_eq!(
+            chip.nandsim_params(&[272, 8]).join(" "),
+            "first_id_byte=0x2c second_id_byte=0xda third_id_byte=0x90 fourth_id_byte=0x95 access_delay=25 \
+             programm_delay=250 erase_delay=2 output_cycle=50 input_cycle=50 do_delays=1 parts=272,8"
+        );
+    }
+}

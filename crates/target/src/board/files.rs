@@ -1,0 +1,123 @@
+//! Boards and chips as files: built in, and overridden by a directory of one's own.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use crate::error::Error;
+
+/// A folder of TOML files with what is built in.
+pub(super) struct Folder {
+    /// Directory to look in before what is built in: `$env`, else `dir` under the working directory.
+    env: &'static str,
+    dir: &'static str,
+    built_in: &'static [(&'static str, &'static str)],
+}
+
+pub(super) const BOARDS: Folder = Folder {
+    env: "FLASHSCOPE_BOARDS",
+    dir: "boards",
+    built_in: &[
+        ("armv7", include_str!("../../../../boards/armv7.toml")),
+        ("x86_64", include_str!("../../../../boards/x86_64.toml")),
+    ],
+};
+
+pub(super) const CHIPS: Folder = Folder {
+    env: "FLASHSCOPE_CHIPS",
+    dir: "chips",
+    built_in: &[("micron-slc-256m", include_str!("../../../../chips/micron-slc-256m.toml"))],
+};
+
+/// A file's text, and the name to say in errors.
+pub(super) struct File {
+    pub path: String,
+    pub text: String,
+}
+
+impl Folder {
+    fn directory(&self) -> PathBuf {
+        std::env::var_os(self.env).map(PathBuf::from).unwrap_or_else(|| PathBuf::from(self.dir))
+    }
+
+    /// Names of all files, sorted.
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.built_in.iter().map(|(name, _)| (*name).to_owned()).collect();
+        for entry in std::fs::read_dir(self.directory()).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|extension| extension == "toml") {
+                names.extend(path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned));
+            }
+        }
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// A file by its name, or by its path where the name holds a slash.
+    pub(super) fn find(&self, name: &str) -> Result<File, Error> {
+        if name.contains('/') {
+            return read(Path::new(name));
+        }
+        let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+        let own = self.directory().join(format!("{name}.toml"));
+        if plain && own.is_file() {
+            return read(&own);
+        }
+        match self.built_in.iter().find(|(built_in, _)| *built_in == name) {
+            Some((_, text)) => Ok(File { path: format!("{}/{name}.toml", self.dir), text: (*text).to_owned() }),
+            None if self.dir == BOARDS.dir => {
+                Err(Error::UnknownBoard { name: name.to_owned(), known: self.names() })
+            }
+            None => Err(Error::UnknownChip { name: name.to_owned(), known: self.names() }),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<File, Error> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
+    Ok(File { path: path.display().to_string(), text })
+}
+
+/// Parses TOML; an error says file, line and column.
+pub(super) fn parse<T: DeserializeOwned>(path: &str, text: &str) -> Result<T, Error> {
+    toml::from_str(text).map_err(|error: toml::de::Error| {
+        let at = error.span().map_or(0, |span| span.start).min(text.len());
+        let before = text.get(..at).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        let problem = error.message().lines().collect::<Vec<_>>().join(": ");
+        Error::Toml { path: path.to_owned(), line, column, problem }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Sample {
+        #[allow(dead_code)]
+        memory: u32,
+    }
+
+    #[test]
+    fn errors_in_toml_name_the_line_and_column() {
+        let wrong_type = parse::<Sample>("boards/x.toml", "# a comment\nmemory = \"much\"\n").unwrap_err();
+        let text = wrong_type.to_string();
+        assert!(text.starts_with("boards/x.toml:2:10: "), "{text}");
+        let unknown = parse::<Sample>("boards/x.toml", "memory = 1\n  memry = 2\n").unwrap_err().to_string();
+        assert!(unknown.starts_with("boards/x.toml:2:3: unknown field `memry`"), "{unknown}");
+        let syntax = parse::<Sample>("boards/x.toml", "memory = \n").unwrap_err().to_string();
+        assert!(syntax.starts_with("boards/x.toml:1:"), "{syntax}");
+        assert_eq!(syntax.lines().count(), 1);
+    }
+
+    #[test]
+    fn an_unknown_board_is_told_with_those_that_exist() {
+        let error = BOARDS.find("armv9").err().unwrap().to_string();
+        assert!(error.starts_with("board armv9: unknown; there are armv7, x86_64"), "{error}");
+    }
+}

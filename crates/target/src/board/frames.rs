@@ -1,0 +1,113 @@
+//! As much of the agent's stream (`agent/protocol.h`) as it takes to get one command's output out of it.
+
+use std::io::{self, Read};
+
+/// FS_MAGIC, "FSC1".
+const MAGIC: u32 = 0x3143_5346;
+const HEADER: usize = 20;
+const MAX_FRAME: u32 = 1 << 20;
+
+pub(super) const FS_OUTPUT: u16 = 10;
+pub(super) const FS_EXIT: u16 = 11;
+pub(super) const FS_LOG: u16 = 12;
+pub(super) const FS_FILE: u16 = 13;
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Frame {
+    pub kind: u16,
+    pub source: u16,
+    pub payload: Vec<u8>,
+}
+
+/// Little-endian fields of a payload; what is short gives none.
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// The next frame. `None`: the stream ends here, cut or not. A frame that is none is an error.
+pub(super) fn next(input: &mut dyn Read) -> io::Result<Option<Frame>> {
+    let mut header = [0; HEADER];
+    if !fill(input, &mut header)? {
+        return Ok(None);
+    }
+    let field = |at| u32_at(&header, at).expect("inside the header");
+    let length = field(12);
+    if field(0) != MAGIC || length > MAX_FRAME - HEADER as u32 {
+        return Err(io::Error::other("not a frame of the agent's stream"));
+    }
+    let mut payload = vec![0; length as usize];
+    if !fill(input, &mut payload)? {
+        return Ok(None);
+    }
+    if crc32(&payload) != field(16) {
+        return Err(io::Error::other("a frame's checksum is wrong"));
+    }
+    let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+    Ok(Some(Frame { kind: half(4), source: half(6), payload }))
+}
+
+fn fill(input: &mut dyn Read, buffer: &mut [u8]) -> io::Result<bool> {
+    match input.read_exact(buffer) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// CRC-32 of IEEE 802.3, a bit at a time: a command's output is small.
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+        }
+    }
+    !crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u16, source: u16, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = MAGIC.to_le_bytes().to_vec();
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(source.to_le_bytes());
+        bytes.extend(0u32.to_le_bytes());
+        bytes.extend((payload.len() as u32).to_le_bytes());
+        bytes.extend(crc32(payload).to_le_bytes());
+        bytes.extend(payload);
+        bytes
+    }
+
+    #[test]
+    fn the_checksum_is_zlibs() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn frames_are_read_and_a_cut_ends_them() {
+        let mut bytes = frame(FS_OUTPUT, 3, b"\x01\0\0\0hello");
+        bytes.extend(&frame(FS_EXIT, 3, &[0; 24])[..30]);
+        let input = &mut bytes.as_slice();
+        let first = next(input).unwrap().unwrap();
+        assert_eq!((first.kind, first.source, &first.payload[4..]), (FS_OUTPUT, 3, &b"hello"[..]));
+        assert_eq!(next(input).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_no_frame_is_refused() {
+        assert!(next(&mut &b"no frame here, twenty bytes"[..]).is_err());
+        let mut long = frame(FS_LOG, 0, b"");
+        long[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(next(&mut long.as_slice()).is_err());
+        let mut flipped = frame(FS_LOG, 0, b"text");
+        *flipped.last_mut().unwrap() ^= 1;
+        assert!(next(&mut flipped.as_slice()).is_err());
+    }
+}

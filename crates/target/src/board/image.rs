@@ -1,0 +1,281 @@
+//! The boot image: everything that a run does, decided before power-on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::cpio::{self, Contents, Entry};
+use super::modules::{self, name_of};
+use super::{Board, Kernel, Package, hex};
+use crate::agents;
+use crate::error::Error;
+use crate::scratch::{ScratchDir, cache_subdir};
+
+/// A finished boot image: a cpio archive in the cache, named by its contents.
+#[derive(Clone, Debug)]
+pub struct Image {
+    pub path: PathBuf,
+    pub sha256: String,
+    pub agent_sha256: String,
+    pub size_bytes: u64,
+}
+
+/// Composes a boot image. The same calls give the same bytes on every host.
+///
+/// The image has the agent as `/flashscope/agent` (and `/init`), the plan as `/flashscope/plan`, modules under
+/// `/flashscope/modules`. `/bin`, `/sbin`, `/lib` and `/lib64` are links into `/usr`, as Debian has them.
+#[derive(Debug)]
+pub struct ImageBuilder {
+    entries: BTreeMap<String, Entry>,
+    /// Modules that an earlier call has returned.
+    loaded: BTreeSet<String>,
+    agent_sha256: String,
+    port_modules: Vec<String>,
+    net_modules: Vec<String>,
+    nand: super::Chip,
+    problem: Option<String>,
+}
+
+const MERGED: [&str; 5] = ["bin", "lib", "lib32", "lib64", "sbin"];
+
+/// Trees of a package that a board has no use for.
+const UNUSED: [&str; 8] = [
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/info",
+    "usr/share/locale",
+    "usr/share/lintian",
+    "usr/share/bug",
+    "usr/share/doc-base",
+    "usr/share/bash-completion",
+];
+
+impl ImageBuilder {
+    /// An image with the agent of the board's architecture and no plan yet.
+    pub fn new(board: &Board) -> Result<ImageBuilder, Error> {
+        let path = agents::agent_for(&board.agent)?;
+        let agent = std::fs::read(&path).map_err(|e| Error::io(&path, e))?;
+        let mut builder = ImageBuilder {
+            entries: BTreeMap::new(),
+            loaded: BTreeSet::new(),
+            agent_sha256: hex(&Sha256::digest(&agent)),
+            port_modules: board.modules.port.clone(),
+            net_modules: board.modules.net.clone(),
+            nand: board.chip().clone(),
+            problem: None,
+        };
+        for dir in ["dev", "etc", "mnt", "proc", "root", "run", "sys", "tmp", "usr", "var"] {
+            builder.insert(dir, 0o755, Contents::Directory);
+        }
+        for name in MERGED {
+            builder.insert(&format!("usr/{name}"), 0o755, Contents::Directory);
+            builder.insert(name, 0o777, Contents::Link(format!("usr/{name}")));
+        }
+        builder.insert("dev/console", 0o600, Contents::Device(5, 1));
+        builder.insert("flashscope/agent", 0o755, Contents::Bytes(agent));
+        builder.insert("init", 0o777, Contents::Link("/flashscope/agent".to_owned()));
+        Ok(builder)
+    }
+
+    fn insert(&mut self, path: &str, mode: u32, contents: Contents) {
+        for (at, _) in path.match_indices('/') {
+            let parent = &path[..at];
+            self.entries
+                .entry(parent.to_owned())
+                .or_insert_with(|| Entry { mode: 0o755, contents: Contents::Directory });
+        }
+        self.entries.insert(path.to_owned(), Entry { mode, contents });
+    }
+
+    /// Adds a file; a path that is not absolute and plain is told by [`ImageBuilder::build`].
+    pub fn add_file(&mut self, path: &str, mode: u32, bytes: Vec<u8>) {
+        match canonical(path) {
+            Some(path) => self.insert(&path, mode & 0o7777, Contents::Bytes(bytes)),
+            None => {
+                self.problem.get_or_insert_with(|| format!("{path:?} is not an absolute path; name one"));
+            }
+        }
+    }
+
+    /// Adds a file of this host without holding it in memory.
+    pub fn add_host_file(&mut self, path: &str, mode: u32, from: &Path) -> Result<(), Error> {
+        let size = std::fs::metadata(from).map_err(|e| Error::io(from, e))?.len();
+        let path = canonical(path).ok_or_else(|| Error::Image(format!("{path:?} is not an absolute path; name one")))?;
+        self.insert(&path, mode & 0o7777, Contents::File(from.to_owned(), size));
+        Ok(())
+    }
+
+    /// Adds modules and what they need. Gives their paths in the guest in the order to load them; what is built in, or was
+    /// given by an earlier call, is not among them.
+    pub fn add_module_closure(&mut self, kernel: &Kernel, names: &[&str]) -> Result<Vec<String>, Error> {
+        let files = kernel.index.closure(&kernel.release, names, &mut self.loaded)?;
+        let mut paths = Vec::new();
+        for file in files {
+            let bytes = modules::read_module(&kernel.modules_root.join(&file))?;
+            let path = format!("flashscope/modules/{}.ko", name_of(&file));
+            self.insert(&path, 0o644, Contents::Bytes(bytes));
+            paths.push(format!("/{path}"));
+        }
+        Ok(paths)
+    }
+
+    fn module_lines(&mut self, kernel: &Kernel, names: &[String]) -> Result<Vec<String>, Error> {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let paths = self.add_module_closure(kernel, &names)?;
+        Ok(paths.into_iter().map(|path| format!("module {path}")).collect())
+    }
+
+    /// Adds what the results' way out needs. Gives the plan's lines that load it: they come first.
+    pub fn add_port_modules(&mut self, kernel: &Kernel) -> Result<Vec<String>, Error> {
+        let names = self.port_modules.clone();
+        self.module_lines(kernel, &names)
+    }
+
+    /// Adds what a network device needs. Gives the plan's lines.
+    pub fn add_net_modules(&mut self, kernel: &Kernel) -> Result<Vec<String>, Error> {
+        let names = self.net_modules.clone();
+        self.module_lines(kernel, &names)
+    }
+
+    /// Adds the board's chip, cut into partitions of so many erase blocks (the rest of the chip becomes one more). Gives the
+    /// plan's lines; `/dev/mtd0` is there when they have run.
+    pub fn add_nand(&mut self, kernel: &Kernel, parts: &[u64]) -> Result<Vec<String>, Error> {
+        let blocks: u64 = parts.iter().sum();
+        if blocks > u64::from(self.nand.blocks) || parts.contains(&0) {
+            return Err(Error::Image(format!(
+                "partitions of {parts:?} erase blocks do not fit the {} of {}; take smaller files",
+                self.nand.blocks, self.nand.name
+            )));
+        }
+        let mut lines = self.module_lines(kernel, &["nandsim".to_owned()])?;
+        let Some(last) = lines.last_mut().filter(|line| line.ends_with("/nandsim.ko")) else {
+            return Err(Error::Image(format!(
+                "kernel {} has nandsim built in, where it takes no parameters; build it as a module",
+                kernel.release
+            )));
+        };
+        for param in self.nand.nandsim_params(parts) {
+            last.push(' ');
+            last.push_str(&param);
+        }
+        Ok(lines)
+    }
+
+    /// Adds packages' files. Documentation and translations are left out.
+    pub fn add_packages(&mut self, packages: &[Package]) -> Result<(), Error> {
+        packages.iter().try_for_each(|package| self.add_tree(&package.root, ""))
+    }
+
+    fn add_tree(&mut self, root: &Path, inside: &str) -> Result<(), Error> {
+        let dir = root.join(inside);
+        let mut children = Vec::new();
+        for entry in std::fs::read_dir(&dir).map_err(|e| Error::io(&dir, e))? {
+            children.push(entry.map_err(|e| Error::io(&dir, e))?);
+        }
+        for child in children {
+            let Ok(name) = child.file_name().into_string() else { continue };
+            let path = if inside.is_empty() { name } else { format!("{inside}/{name}") };
+            let Some(target) = canonical(&format!("/{path}")) else { continue };
+            let meta = child.metadata().map_err(|e| Error::io(&child.path(), e))?;
+            let mode = meta.permissions().mode() & 0o7777;
+            if meta.is_dir() {
+                if UNUSED.contains(&target.as_str()) {
+                    continue;
+                }
+                if !MERGED.contains(&target.as_str()) {
+                    // A directory that a package shares with the image keeps the image's.
+                    self.entries.entry(target).or_insert(Entry { mode, contents: Contents::Directory });
+                }
+                self.add_tree(root, &path)?;
+            } else if meta.is_symlink() {
+                let link = std::fs::read_link(child.path()).map_err(|e| Error::io(&child.path(), e))?;
+                if !MERGED.contains(&target.as_str())
+                    && let Some(link) = link.to_str()
+                {
+                    self.insert(&target, 0o777, Contents::Link(link.to_owned()));
+                }
+            } else if meta.is_file() {
+                self.insert(&target, mode, Contents::File(child.path(), meta.len()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the plan, one verb a line.
+    pub fn set_plan<S: AsRef<str>>(&mut self, lines: &[S]) {
+        let mut text = String::new();
+        for line in lines {
+            text.push_str(line.as_ref());
+            text.push('\n');
+        }
+        self.insert("flashscope/plan", 0o644, Contents::Bytes(text.into_bytes()));
+    }
+
+    /// Writes the image to the cache.
+    pub fn build(self) -> Result<Image, Error> {
+        if let Some(problem) = self.problem {
+            return Err(Error::Image(problem));
+        }
+        if !self.entries.contains_key("flashscope/plan") {
+            return Err(Error::Image("no plan was set".to_owned()));
+        }
+        let scratch = ScratchDir::new("image")?;
+        let partial = scratch.path().join("image.cpio");
+        let failed = |e| Error::io(&partial, e);
+        let file = std::fs::File::create(&partial).map_err(failed)?;
+        let mut out = Hashing { inner: BufWriter::with_capacity(1 << 18, file), hash: Sha256::new(), size: 0 };
+        cpio::write(&self.entries, &mut out).and_then(|()| out.flush()).map_err(failed)?;
+        let sha256 = hex(&out.hash.finalize());
+        let path = cache_subdir("images")?.join(format!("{sha256}.cpio"));
+        std::fs::rename(&partial, &path).map_err(|e| Error::io(&path, e))?;
+        Ok(Image { path, sha256, agent_sha256: self.agent_sha256, size_bytes: out.size })
+    }
+}
+
+struct Hashing<W> {
+    inner: W,
+    hash: Sha256,
+    size: u64,
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let n = self.inner.write(bytes)?;
+        self.hash.update(&bytes[..n]);
+        self.size += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// An absolute path as the image has it: no leading slash, nothing but plain names, `/lib/…` as `usr/lib/…`.
+fn canonical(path: &str) -> Option<String> {
+    let path = path.strip_prefix('/')?;
+    let plain = |name: &str| !name.is_empty() && name != "." && name != ".." && !name.contains('\0');
+    if !path.split('/').all(plain) {
+        return None;
+    }
+    let merged = path.split_once('/').is_some_and(|(first, _)| MERGED.contains(&first));
+    Some(if merged { format!("usr/{path}") } else { path.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_merged_into_usr_and_tricks_are_refused() {
+        assert_eq!(canonical("/lib/ld-linux-armhf.so.3").as_deref(), Some("usr/lib/ld-linux-armhf.so.3"));
+        assert_eq!(canonical("/library/x").as_deref(), Some("library/x"));
+        assert_eq!(canonical("/bin").as_deref(), Some("bin"));
+        for bad in ["relative", "/a//b", "/../etc", "/a/./b", "/", ""] {
+            assert_eq!(canonical(bad), None, "{bad}");
+        }
+    }
+}

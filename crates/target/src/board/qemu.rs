@@ -1,0 +1,388 @@
+//! A boot: QEMU as a child that ends with us, its console in a file, the results' port in another.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{Board, Image, Kernel};
+use crate::error::Error;
+use crate::process;
+use crate::progress::Progress;
+use crate::scratch::{self, ScratchDir};
+
+/// What to boot, and how. [`Run::new`] is right for a measured run.
+#[derive(Clone)]
+pub struct Run<'a> {
+    pub board: &'a Board,
+    pub kernel: &'a Kernel,
+    pub image: &'a Image,
+    /// Wall time after which the board is switched off.
+    pub timeout: Duration,
+    /// Guest time counts instructions: needed to repeat exactly. Without it the guest follows the host's clock.
+    pub icount: bool,
+    /// The console is this process's terminal. What is typed enters the guest: not for measuring.
+    pub interactive: bool,
+    /// A port of this host (on 127.0.0.1) that leads to port 22 of the guest. Not for measuring.
+    pub hostfwd: Option<u16>,
+    /// More for the kernel's command line.
+    pub cmdline: String,
+    /// More arguments for QEMU.
+    pub args: Vec<String>,
+}
+
+impl<'a> Run<'a> {
+    /// Ten minutes at most, counted instructions, nothing enters.
+    pub fn new(board: &'a Board, kernel: &'a Kernel, image: &'a Image) -> Run<'a> {
+        Run {
+            board,
+            kernel,
+            image,
+            timeout: Duration::from_secs(600),
+            icount: true,
+            interactive: false,
+            hostfwd: None,
+            cmdline: String::new(),
+            args: Vec::new(),
+        }
+    }
+}
+
+/// A boot whose plan ran to its end. Its files go with the value.
+#[derive(Debug)]
+pub struct BootOutcome {
+    dir: ScratchDir,
+    /// Host time from QEMU's start to its end.
+    pub wall: Duration,
+    /// Of QEMU.
+    pub status: i32,
+}
+
+impl BootOutcome {
+    /// What left by the port: frames of `agent/protocol.h`.
+    pub fn port_file(&self) -> PathBuf {
+        self.dir.path().join(PORT)
+    }
+
+    pub fn console(&self) -> PathBuf {
+        self.dir.path().join(CONSOLE)
+    }
+}
+
+/// A boot that failed, with what it left. Its files go with the value.
+#[derive(Debug)]
+pub struct BootFailure {
+    pub board: String,
+    pub kernel: String,
+    pub kind: BootFailureKind,
+    /// The console's last lines, without control characters.
+    pub console_tail: Vec<String>,
+    dir: ScratchDir,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum BootFailureKind {
+    /// The kernel's own words.
+    Panic(String),
+    Timeout(Duration),
+    /// QEMU ended before the plan did: how, and what it said.
+    QemuDied { how: String, said: String },
+    PlanFailed { step: u32, line: String, reason: String },
+    /// The plan is complete and nothing came out of the port.
+    NoPort,
+}
+
+impl BootFailure {
+    /// What left by the port before the end: a stream that may be cut, or empty.
+    pub fn port_file(&self) -> PathBuf {
+        self.dir.path().join(PORT)
+    }
+
+    pub fn console(&self) -> PathBuf {
+        self.dir.path().join(CONSOLE)
+    }
+}
+
+impl fmt::Display for BootFailure {
+    /// One line with the next step, then the console's last lines.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "board {} (kernel {}): ", self.board, self.kernel)?;
+        match &self.kind {
+            BootFailureKind::Panic(words) => {
+                write!(f, "kernel panic: {words}; try another kernel line, or see the console's last lines")?;
+            }
+            BootFailureKind::Timeout(limit) => write!(
+                f,
+                "no end after {} s; raise the time limit, or see where the console stands still",
+                limit.as_secs()
+            )?,
+            BootFailureKind::QemuDied { how, said } => {
+                let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
+                write!(f, "QEMU ended before the plan: {how}{said}; run it again, or see the console's last lines")?;
+            }
+            BootFailureKind::PlanFailed { step, line, reason } => {
+                write!(f, "plan failed at step {step} ({line}): {reason}; mend that step and run it again")?;
+            }
+            BootFailureKind::NoPort => write!(
+                f,
+                "the plan is complete and nothing came out of the port; load the board's port modules first in the plan"
+            )?,
+        }
+        for line in &self.console_tail {
+            write!(f, "\n    | {line}")?;
+        }
+        Ok(())
+    }
+}
+
+const PORT: &str = "port";
+const CONSOLE: &str = "console";
+const QEMU_SAYS: &str = "qemu";
+const TAIL_LINES: usize = 15;
+const TICK: Duration = Duration::from_millis(10);
+
+/// The first line of `qemu --version`.
+pub(super) fn version(board: &Board) -> Result<String, Error> {
+    let output = process::checked(Command::new(&board.qemu.binary).arg("--version"), &board.qemu.package)?;
+    Ok(String::from_utf8_lossy(&output).lines().next().unwrap_or_default().trim().to_owned())
+}
+
+/// Boots and waits for the end of the plan. QEMU ends with the calling thread at the latest.
+pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
+    scratch::sweep()?;
+    let dir = ScratchDir::under("run", &run.board.name)?;
+    let qemu = process::find_program(&run.board.qemu.binary).ok_or_else(|| Error::ProgramMissing {
+        program: run.board.qemu.binary.clone(),
+        package: run.board.qemu.package.clone(),
+    })?;
+    let says = dir.path().join(QEMU_SAYS);
+    let stderr = std::fs::File::create(&says).map_err(|e| Error::io(&says, e))?;
+    let mut command = process::dies_with_us("KILL", qemu.as_os_str());
+    command.args(arguments(run, dir.path()));
+    if run.interactive {
+        command.stdin(Stdio::inherit()).stdout(Stdio::inherit());
+    } else {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+    }
+    command.stderr(stderr);
+    progress.step(&format!("booting {} with kernel {}", run.board.name, run.kernel.name));
+    let began = Instant::now();
+    let mut child = command.spawn().map_err(|e| process::spawn_error(&command, "util-linux", e))?;
+
+    let mut console = Follow::new(dir.path().join(CONSOLE));
+    let mut timed_out = false;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) => {}
+            Err(error) => {
+                child.kill().ok();
+                return Err(Error::ProgramFailed { program: "wait".to_owned(), problem: error.to_string() });
+            }
+        }
+        if !timed_out && began.elapsed() > run.timeout && !run.interactive {
+            timed_out = true;
+            child.kill().ok();
+        }
+        console.lines(|line| {
+            if line.starts_with(SAYS) {
+                progress.step(line);
+            }
+        });
+        std::thread::sleep(TICK);
+    };
+    let wall = began.elapsed();
+
+    let console = read_console(&dir.path().join(CONSOLE));
+    let empty_port = std::fs::metadata(dir.path().join(PORT)).map_or(true, |meta| meta.len() == 0);
+    let kind = match verdict(&console) {
+        Some(End::Failed(kind)) => Some(kind),
+        Some(End::Complete) if empty_port => Some(BootFailureKind::NoPort),
+        Some(End::Complete) => None,
+        None if timed_out => Some(BootFailureKind::Timeout(run.timeout)),
+        // Someone left the console by QEMU's own keys.
+        None if run.interactive && status.success() => None,
+        None => {
+            let said = std::fs::read(&says).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said);
+            let said = said.lines().next_back().map(clean).unwrap_or_default();
+            Some(BootFailureKind::QemuDied { how: status.to_string(), said })
+        }
+    };
+    match kind {
+        None => Ok(BootOutcome { dir, wall, status: process::exit_code(status) }),
+        Some(kind) => Err(Error::Boot(Box::new(BootFailure {
+            board: run.board.name.clone(),
+            kernel: run.kernel.name.clone(),
+            kind,
+            console_tail: tail(&console),
+            dir,
+        }))),
+    }
+}
+
+fn arguments(run: &Run, dir: &Path) -> Vec<OsString> {
+    let board = run.board;
+    let mut args: Vec<OsString> = board.qemu.args.iter().map(OsString::from).collect();
+    if run.icount {
+        args.extend(board.qemu.icount.iter().map(OsString::from));
+    }
+    let mut cmdline = format!("{} rdinit=/init", board.qemu.cmdline);
+    if !run.cmdline.is_empty() {
+        cmdline.push(' ');
+        cmdline.push_str(&run.cmdline);
+    }
+    args.extend(["-kernel".into(), run.kernel.vmlinuz.clone().into(), "-initrd".into(), run.image.path.clone().into()]);
+    args.extend(["-append".into(), cmdline.into(), "-display".into(), "none".into()]);
+    let console = option_path(&dir.join(CONSOLE));
+    if run.interactive {
+        let chardev = format!("stdio,id=console,mux=on,signal=off,logfile={console}");
+        args.extend(["-chardev", &chardev, "-serial", "chardev:console", "-mon", "chardev=console"].map(OsString::from));
+    } else {
+        let chardev = format!("file,id=console,path={console}");
+        args.extend(["-chardev", &chardev, "-serial", "chardev:console", "-monitor", "none"].map(OsString::from));
+    }
+    let port = format!("file,id=port,path={}", option_path(&dir.join(PORT)));
+    args.extend(["-device", &board.qemu.serial_device, "-chardev", &port].map(OsString::from));
+    args.extend(["-device", "virtserialport,chardev=port,name=flashscope"].map(OsString::from));
+    if let Some(host) = run.hostfwd {
+        let netdev = format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{host}-:22");
+        let device = format!("{},netdev=net", board.qemu.net_device);
+        args.extend(["-netdev", &netdev, "-device", &device].map(OsString::from));
+    }
+    args.extend(run.args.iter().map(OsString::from));
+    args
+}
+
+/// A path inside one of QEMU's comma-separated options.
+fn option_path(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+/// Lines of a growing file.
+struct Follow {
+    path: PathBuf,
+    position: u64,
+    rest: Vec<u8>,
+}
+
+impl Follow {
+    fn new(path: PathBuf) -> Follow {
+        Follow { path, position: 0, rest: Vec::new() }
+    }
+
+    fn lines(&mut self, mut each: impl FnMut(&str)) {
+        let Ok(mut file) = std::fs::File::open(&self.path) else { return };
+        let mut new = Vec::new();
+        if file.seek(SeekFrom::Start(self.position)).is_err() || file.take(1 << 20).read_to_end(&mut new).is_err() {
+            return;
+        }
+        self.position += new.len() as u64;
+        self.rest.extend(new);
+        while let Some(end) = self.rest.iter().position(|b| *b == b'\n') {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            each(&clean(&String::from_utf8_lossy(&line)));
+        }
+        // A line without end is not kept for ever.
+        if self.rest.len() > 64 * 1024 {
+            self.rest.clear();
+        }
+    }
+}
+
+/// The console's last 256 KiB.
+fn read_console(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    if let Ok(mut file) = std::fs::File::open(path) {
+        let size = file.metadata().map_or(0, |meta| meta.len());
+        file.seek(SeekFrom::Start(size.saturating_sub(256 * 1024))).ok();
+        file.read_to_end(&mut bytes).ok();
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Text of a guest, without what a terminal would obey.
+fn clean(line: &str) -> String {
+    line.chars().filter(|c| !c.is_control() || *c == '\t').collect::<String>().trim_end().to_owned()
+}
+
+fn tail(console: &str) -> Vec<String> {
+    let lines: Vec<String> = console.lines().map(clean).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].to_vec()
+}
+
+#[derive(Debug, PartialEq)]
+enum End {
+    Complete,
+    Failed(BootFailureKind),
+}
+
+/// What PID 1 begins its lines with.
+const SAYS: &str = "flashscope: ";
+
+/// What the console says of the end. The kernel's messages may stand before PID 1's words on their line.
+fn verdict(console: &str) -> Option<End> {
+    let mut end = None;
+    for line in console.lines().map(clean) {
+        if let Some(failed) = line.split_once("flashscope: plan failed: step ").map(|(_, rest)| rest) {
+            return Some(End::Failed(plan_failed(failed)));
+        }
+        if line.contains("flashscope: plan complete") {
+            end = Some(End::Complete);
+        } else if end.is_none()
+            && let Some((_, words)) = line.split_once("Kernel panic - not syncing: ")
+        {
+            end = Some(End::Failed(BootFailureKind::Panic(words.to_owned())));
+        }
+    }
+    end
+}
+
+/// `N (LINE): reason`; the line may hold parentheses, so the last `): ` ends it.
+fn plan_failed(text: &str) -> BootFailureKind {
+    let (step, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let (line, reason) = rest.strip_prefix('(').and_then(|r| r.split_once("): ")).unwrap_or(("", rest));
+    BootFailureKind::PlanFailed {
+        step: step.trim_end_matches(':').parse().unwrap_or(0),
+        line: line.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_console_tells_the_ends_apart() {
+        assert_eq!(verdict("[    1.0] x\r\nflashscope: plan complete\r\n[ 2.0] reboot: Power down\r\n"), Some(End::Complete));
+        assert_eq!(
+            verdict("flashscope: plan failed: step 3 (mount mtd0 /mnt jffs2 -): No such device\n"),
+            Some(End::Failed(BootFailureKind::PlanFailed {
+                step: 3,
+                line: "mount mtd0 /mnt jffs2 -".to_owned(),
+                reason: "No such device".to_owned()
+            }))
+        );
+        assert_eq!(
+            verdict("[ 1.2] Kernel panic - not syncing: VFS: Unable to mount root fs\n[ 1.3] CPU: 0\n"),
+            Some(End::Failed(BootFailureKind::Panic("VFS: Unable to mount root fs".to_owned())))
+        );
+        assert_eq!(verdict("[ 0.1] booting\n"), None);
+    }
+
+    #[test]
+    fn a_guests_text_cannot_drive_the_terminal() {
+        assert_eq!(clean("a\x1b[31mb\x07\r"), "a[31mb");
+        let console: String = (0..40).map(|n| format!("line {n}\n")).collect();
+        assert_eq!(tail(&console).len(), TAIL_LINES);
+        assert_eq!(tail(&console).last().unwrap(), "line 39");
+    }
+
+    #[test]
+    fn paths_survive_qemus_option_syntax() {
+        assert_eq!(option_path(Path::new("/a,b/c")), "/a,,b/c");
+    }
+}

@@ -1,0 +1,193 @@
+//! Stanzas of a Debian package index, and which packages make up a kernel.
+
+use super::KernelLine;
+use crate::error::Error;
+
+/// One package as the index describes it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Stanza {
+    pub package: String,
+    pub version: String,
+    pub depends: String,
+    pub sha256: String,
+    pub size: u64,
+}
+
+/// Parses what `apt-cache show` prints. Unknown fields and broken lines are skipped: apt has checked the index.
+pub(super) fn parse(text: &str) -> Vec<Stanza> {
+    let mut stanzas = Vec::new();
+    for paragraph in text.split("\n\n") {
+        let mut stanza = Stanza::default();
+        let mut field = String::new();
+        for line in paragraph.lines() {
+            if let Some(more) = line.strip_prefix([' ', '\t']) {
+                if field == "depends" {
+                    stanza.depends.push(' ');
+                    stanza.depends.push_str(more.trim());
+                }
+                continue;
+            }
+            let Some((name, value)) = line.split_once(':') else { continue };
+            field = name.to_ascii_lowercase();
+            let value = value.trim().to_owned();
+            match field.as_str() {
+                "package" => stanza.package = value,
+                "version" => stanza.version = value,
+                "depends" => stanza.depends = value,
+                "sha256" => stanza.sha256 = value,
+                "size" => stanza.size = value.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+        if !stanza.package.is_empty() {
+            stanzas.push(stanza);
+        }
+    }
+    stanzas
+}
+
+/// Names in a Depends field, the first of alternatives.
+fn depends(field: &str) -> impl Iterator<Item = &str> {
+    field.split(',').filter_map(|dependency| {
+        let first = dependency.split('|').next()?.trim();
+        let name = first.split([' ', '(', ':']).next()?;
+        (!name.is_empty()).then_some(name)
+    })
+}
+
+/// A kernel line as the index has it now.
+#[derive(Debug)]
+pub(super) struct Resolved {
+    /// Of the metapackage.
+    pub version: String,
+    /// Packages with the kernel's files, in the order of their discovery.
+    pub packages: Vec<Stanza>,
+}
+
+/// Follows a line's metapackage to the packages that hold the kernel and its modules.
+///
+/// Up to 6.12 that is one `linux-image-RELEASE`. From 7.x on it depends on `linux-binary-RELEASE` and
+/// `linux-modules-RELEASE`. `linux-base*`, initramfs generators and the like are not followed.
+pub(super) fn resolve(
+    line: &KernelLine,
+    suite: &str,
+    lookup: &dyn Fn(&str) -> Result<Option<Stanza>, Error>,
+) -> Result<Resolved, Error> {
+    let missing = |package: &str| Error::NoSuchPackage { package: package.to_owned(), suite: suite.to_owned() };
+    let meta = lookup(&line.package)?.ok_or_else(|| missing(&line.package))?;
+    if !meta.version.starts_with(&line.version) {
+        return Err(Error::WrongVersion {
+            package: line.package.clone(),
+            suite: suite.to_owned(),
+            version: meta.version,
+            wanted: line.version.clone(),
+        });
+    }
+    let mut packages: Vec<Stanza> = Vec::new();
+    let mut queue = vec![meta.clone()];
+    // Each round takes one package of the index, so the walk ends; a kernel has two or three.
+    while let Some(stanza) = queue.pop() {
+        for name in depends(&stanza.depends) {
+            let kernel = ["linux-image-", "linux-binary-", "linux-modules-"].iter().any(|p| name.starts_with(p));
+            if kernel && !packages.iter().any(|known| known.package == name) {
+                let found = lookup(name)?.ok_or_else(|| missing(name))?;
+                packages.push(found.clone());
+                queue.push(found);
+            }
+        }
+    }
+    if packages.is_empty() {
+        // Not a metapackage: the line names the kernel's own package.
+        packages.push(meta.clone());
+    }
+    Ok(Resolved { version: meta.version, packages })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Shapes of Debian's indices, bookworm and sid, cut to the fields that matter here; hashes and sizes are made up.
+    const BOOKWORM: &str = "\
+Package: linux-image-armmp
+Version: 6.1.176-1
+Depends: linux-image-6.1.0-50-armmp (= 6.1.176-1)
+Description: Linux for ARMv7 multiplatform compatible SoCs (meta-package)
+ This is a metapackage.
+Size: 1484
+SHA256: aa
+
+Package: linux-image-6.1.0-50-armmp
+Version: 6.1.176-1
+Depends: kmod, linux-base (>= 4.3~),
+ initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool
+Size: 30000000
+SHA256: bb
+";
+    const SID: &str = "\
+Package: linux-image-armmp
+Version: 7.2.13-1
+Depends: linux-base-armmp (= 7.2.13-1), linux-image-7.2.13+deb14-armmp (= 7.2.13-1)
+
+Package: linux-image-7.2.13+deb14-armmp
+Version: 7.2.13-1
+Depends: dracut | initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool, linux-base-7.2.13+deb14-armmp (= 7.2.13-1), linux-binary-7.2.13+deb14-armmp (= 7.2.13-1), linux-modules-7.2.13+deb14-armmp (= 7.2.13-1)
+
+Package: linux-binary-7.2.13+deb14-armmp
+Version: 7.2.13-1
+Depends: linux-base-7.2.13+deb14-armmp (= 7.2.13-1)
+
+Package: linux-modules-7.2.13+deb14-armmp
+Version: 7.2.13-1
+Depends: linux-base-7.2.13+deb14-armmp (= 7.2.13-1)
+";
+
+    fn line(version: &str) -> KernelLine {
+        KernelLine {
+            name: "x".to_owned(),
+            suites: vec!["suite".to_owned()],
+            package: "linux-image-armmp".to_owned(),
+            version: version.to_owned(),
+            default: false,
+        }
+    }
+
+    fn resolve_in(index: &str, version: &str) -> Result<Resolved, Error> {
+        let stanzas = parse(index);
+        resolve(&line(version), "suite", &|name| Ok(stanzas.iter().find(|s| s.package == name).cloned()))
+    }
+
+    fn names(resolved: &Resolved) -> Vec<&str> {
+        resolved.packages.iter().map(|s| s.package.as_str()).collect()
+    }
+
+    #[test]
+    fn one_package_holds_a_6_1_kernel() {
+        let resolved = resolve_in(BOOKWORM, "6.1.").unwrap();
+        assert_eq!(resolved.version, "6.1.176-1");
+        assert_eq!(names(&resolved), ["linux-image-6.1.0-50-armmp"]);
+        assert_eq!(resolved.packages[0].size, 30_000_000);
+        assert!(resolved.packages[0].depends.ends_with("linux-initramfs-tool"), "continuation lines are joined");
+    }
+
+    #[test]
+    fn a_7_x_kernel_is_split_in_binary_and_modules() {
+        let resolved = resolve_in(SID, "").unwrap();
+        assert_eq!(
+            names(&resolved),
+            [
+                "linux-image-7.2.13+deb14-armmp",
+                "linux-binary-7.2.13+deb14-armmp",
+                "linux-modules-7.2.13+deb14-armmp"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_suite_that_moved_on_is_told() {
+        let error = resolve_in(SID, "6.12.").unwrap_err().to_string();
+        assert!(error.starts_with("linux-image-armmp of suite is 7.2.13-1, and not 6.12.x"), "{error}");
+        let error = resolve_in("", "").unwrap_err().to_string();
+        assert_eq!(error, "linux-image-armmp: not in suite; check its name");
+    }
+}

@@ -1,0 +1,100 @@
+//! Every way in which reaching, running or fetching fails: one line, which names the thing and the next step.
+
+use std::path::{Path, PathBuf};
+
+use crate::board::BootFailure;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}: no such target; say local, ssh://user@host[:port] or board:NAME (flashscope board list)")]
+    UnknownTarget(String),
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("no home directory: set XDG_CACHE_HOME or FLASHSCOPE_CACHE to an absolute path")]
+    NoCacheDir,
+    #[error("no agent for {arch} (looked at {}); build it with: make -C agent one ARCH={arch}", paths(.tried))]
+    AgentMissing { arch: String, tried: Vec<PathBuf> },
+    #[error("{program}: not found; install the Debian package {package}")]
+    ProgramMissing { program: String, package: String },
+    #[error("{program}: {problem}")]
+    ProgramFailed { program: String, problem: String },
+    #[error("the command's output: {0}; free some space or write elsewhere (what came before is kept)")]
+    Output(std::io::Error),
+    #[error("{target}: the agent did not finish in {seconds} s; raise the time limit (its output so far is kept)")]
+    JobTimeout { target: String, seconds: u64 },
+    #[error("{target}: {path} exists already and is not overwritten; name another path")]
+    PutExists { target: String, path: String },
+    #[error("{target}: cannot put {path}: {problem}")]
+    Put { target: String, path: String, problem: String },
+    #[error("{target}: cannot get {path}: {problem}")]
+    Get { target: String, path: String, problem: String },
+
+    #[error("{0}: not ssh://[user@]host[:port]")]
+    SshSpec(String),
+    #[error("{target}: {problem}; start sshd there or check the port")]
+    SshRefused { target: String, problem: String },
+    #[error("{target}: {problem}; add your key there (ssh-copy-id) or to your agent: flashscope asks for no password")]
+    SshAuth { target: String, problem: String },
+    #[error("{target}: {problem}; connect once with ssh to accept its host key")]
+    SshHostKey { target: String, problem: String },
+    #[error("{target}: {problem}; check the name, the network and your ssh config")]
+    SshUnreachable { target: String, problem: String },
+    #[error("{target}: the connection was cut after {bytes} bytes ({problem}); what came is kept")]
+    SshCut { target: String, bytes: u64, problem: String },
+    #[error("{target}: no writable directory that allows programs (tried $TMPDIR /tmp /run /dev/shm /var/tmp); set TMPDIR there")]
+    NoRemoteDir { target: String },
+    #[error("{target}: the far side did not answer as a POSIX shell: {problem}")]
+    RemoteShell { target: String, problem: String },
+    #[error("{target}: no agent for its machine {machine:?}; build one with: make agent CROSS=…, and name its directory in FLASHSCOPE_AGENTS")]
+    UnknownMachine { target: String, machine: String },
+
+    #[error("board {name}: unknown; there are {}", .known.join(", "))]
+    UnknownBoard { name: String, known: Vec<String> },
+    #[error("chip {name}: unknown; there are {}", .known.join(", "))]
+    UnknownChip { name: String, known: Vec<String> },
+    /// A file of ours or the user's that is not what it should be; `line` and `column` count from 1.
+    #[error("{path}:{line}:{column}: {problem}")]
+    Toml { path: String, line: usize, column: usize, problem: String },
+    #[error("board {board}: no kernel {kernel}; there are {}, or name a directory with a kernel of your own", .known.join(", "))]
+    UnknownKernel { board: String, kernel: String, known: Vec<String> },
+    #[error("{path}: {problem}; a kernel of your own is a directory with one vmlinuz, zImage or bzImage (also under boot/) and lib/modules/RELEASE")]
+    OwnKernel { path: PathBuf, problem: String },
+    #[error("this host's apt names no Debian mirror; set FLASHSCOPE_DEBIAN_MIRROR to the URI of one")]
+    NoMirror,
+    #[error("{suite}: its package index is not available ({problem}); check the network and the mirror, or name another kernel")]
+    IndexUnavailable { suite: String, problem: String },
+    #[error("{package}: not in {suite}; check its name")]
+    NoSuchPackage { package: String, suite: String },
+    #[error("{package}: {problem}; try again later, or with --refresh")]
+    Download { package: String, problem: String },
+    #[error("{package} of {suite} is {version}, and not {wanted}x: name another suite in the board's file")]
+    WrongVersion { package: String, suite: String, version: String, wanted: String },
+    #[error("kernel {kernel} has no {module}{}", .option.map(|o| format!(": {o}")).unwrap_or_default())]
+    NoModule { kernel: String, module: String, option: Option<&'static str> },
+    #[error("kernel {kernel}: {path}: {problem}")]
+    BadModules { kernel: String, path: PathBuf, problem: String },
+    #[error("the boot image: {0}")]
+    Image(String),
+    #[error("the plan for {board}: {problem}")]
+    Plan { board: String, problem: String },
+    #[error("{0}")]
+    Boot(Box<BootFailure>),
+}
+
+impl Error {
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> Error {
+        Error::Io { path: path.to_owned(), source }
+    }
+
+    /// The last lines of the board's console, where this is about a boot.
+    pub fn console_tail(&self) -> &[String] {
+        match self {
+            Error::Boot(failure) => &failure.console_tail,
+            _ => &[],
+        }
+    }
+}
+
+fn paths(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,71 @@
+//! One agent command, wherever it runs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::scratch::ScratchDir;
+
+/// An agent command with what it needs and leaves.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    /// The agent's arguments, without argv\[0\].
+    pub argv: Vec<String>,
+    /// Files to put there first. A file that exists is never overwritten; what was put is removed afterwards.
+    pub put: Vec<PutFile>,
+    /// Files to fetch afterwards, absolute paths.
+    pub get: Vec<String>,
+    /// Wall time after which the command is stopped.
+    pub timeout: Option<Duration>,
+}
+
+/// A file to put on the target.
+#[derive(Clone, Debug)]
+pub struct PutFile {
+    /// Absolute path on the target.
+    pub path: String,
+    /// Permission bits.
+    pub mode: u32,
+    pub source: PutSource,
+}
+
+#[derive(Clone, Debug)]
+pub enum PutSource {
+    Bytes(Vec<u8>),
+    Path(PathBuf),
+}
+
+impl PutFile {
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>, Error> {
+        match &self.source {
+            PutSource::Bytes(bytes) => Ok(bytes.clone()),
+            PutSource::Path(path) => std::fs::read(path).map_err(|e| Error::io(path, e)),
+        }
+    }
+}
+
+/// What a job left.
+#[derive(Debug)]
+pub struct JobOutcome {
+    /// Exit status of the agent; 128 + n where signal n ended it.
+    pub status: i32,
+    /// What it said on stderr, at most 64 KiB of it.
+    pub stderr: String,
+    /// `Job::get` in its order, as files on this host that live as long as this value.
+    pub files: Vec<(String, PathBuf)>,
+    pub(crate) _files_dir: Option<ScratchDir>,
+}
+
+/// A place where agent commands run.
+pub trait Target {
+    /// As it was opened: "local", "ssh://…", "board:armv7".
+    fn name(&self) -> &str;
+
+    /// Runs one agent command and writes its stdout to `out` as it comes; on a board that is after power-off.
+    ///
+    /// `record` gives the framed stream of `agent/protocol.h` everywhere. On a board it is everything that left by the
+    /// port, all sources; other commands' stdout is taken out of its frames.
+    ///
+    /// An error after bytes have come leaves them in `out`: a cut stream stays readable.
+    fn run(&self, job: &Job, out: &mut dyn std::io::Write) -> Result<JobOutcome, Error>;
+}

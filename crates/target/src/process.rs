@@ -1,0 +1,196 @@
+//! Child processes that end with us, programs that may be missing, and the pump from a child's stdout.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+
+/// Runs a program to its end; `package` is the Debian package to install where it is missing.
+pub(crate) fn output(command: &mut Command, package: &str) -> Result<Output, Error> {
+    command.stdin(Stdio::null());
+    command.output().map_err(|e| spawn_error(command, package, e))
+}
+
+/// As [`output`], and a failure is an error with the program's last line on stderr.
+pub(crate) fn checked(command: &mut Command, package: &str) -> Result<Vec<u8>, Error> {
+    let output = output(command, package)?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let problem = stderr.lines().rev().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned());
+    Err(Error::ProgramFailed { program: program(command), problem: problem.unwrap_or(output.status.to_string()) })
+}
+
+pub(crate) fn spawn_error(command: &Command, package: &str, error: std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        Error::ProgramMissing { program: program(command), package: package.to_owned() }
+    } else {
+        Error::ProgramFailed { program: program(command), problem: error.to_string() }
+    }
+}
+
+fn program(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+/// Finds a program in PATH and in the sbin directories, which a user's PATH often lacks.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file())
+}
+
+/// A command that the kernel ends with `signal` (`KILL`, `TERM`) when the thread that spawned it ends, however it ends.
+///
+/// Spawn it in the thread that also waits for it. The shell in between closes the gap before setpriv has asked for the
+/// signal: it goes no further when its parent is not us.
+pub(crate) fn dies_with_us(signal: &str, program: &std::ffi::OsStr) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", signal, "--", "/bin/sh", "-c"]);
+    command.arg(r#"[ "$PPID" = "$1" ] || exit 125; shift; exec "$@""#);
+    command.arg("flashscope").arg(std::process::id().to_string()).arg(program);
+    command
+}
+
+/// Sends a signal to a child of ours that has not been waited for (so its pid is its own).
+pub(crate) fn signal(child: &Child, name: &str) {
+    Command::new("/bin/sh")
+        .args(["-c", r#"kill -s "$1" "$2""#, "sh", name, &child.id().to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .ok();
+}
+
+/// How the pump ended.
+pub(crate) struct Pumped {
+    /// Exit status; 128 + n for signal n.
+    pub status: i32,
+    pub stderr: String,
+    /// Bytes written to `out`.
+    pub bytes: u64,
+    pub timed_out: bool,
+}
+
+const STDERR_LIMIT: usize = 64 * 1024;
+/// How often the limit and the stop flag are looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// After a request to end: how long until the child is killed.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Copies a child's stdout to `out` until it ends; `ask_to_end` is called once on time-out or when `stop` is set.
+/// A failure of `out` ends the child and is returned.
+pub(crate) fn pump(
+    mut child: Child,
+    out: &mut dyn Write,
+    timeout: Option<Duration>,
+    stop: Option<&AtomicBool>,
+    mut ask_to_end: impl FnMut(&mut Child),
+) -> Result<Pumped, Error> {
+    let began = Instant::now();
+    let (send, receive) = mpsc::sync_channel::<Vec<u8>>(16);
+    let stdout = child.stdout.take();
+    let reader = std::thread::spawn(move || {
+        let Some(mut stdout) = stdout else { return };
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(n @ 1..) = stdout.read(&mut buffer) {
+            if send.send(buffer[..n].to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    let stderr = child.stderr.take().map(|pipe| std::thread::spawn(move || read_bounded(pipe)));
+
+    let mut bytes = 0;
+    let mut failed = None;
+    let mut timed_out = false;
+    let mut abandoned = false;
+    let mut asked: Option<Instant> = None;
+    loop {
+        match receive.recv_timeout(TICK) {
+            Ok(chunk) if failed.is_none() => match out.write_all(&chunk) {
+                Ok(()) => bytes += chunk.len() as u64,
+                Err(error) => failed = Some(error),
+            },
+            Ok(_) | Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+        let late = timeout.is_some_and(|limit| began.elapsed() > limit);
+        let stopped = stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
+        match asked {
+            None if late || stopped || failed.is_some() => {
+                timed_out = late && !stopped && failed.is_none();
+                ask_to_end(&mut child);
+                asked = Some(Instant::now());
+            }
+            // What it started may hold the pipe open for longer than it lives itself: not waited for.
+            Some(at) if at.elapsed() > GRACE * 2 => {
+                abandoned = true;
+                break;
+            }
+            Some(at) if at.elapsed() > GRACE => {
+                child.kill().ok();
+            }
+            _ => {}
+        }
+    }
+    if !abandoned {
+        reader.join().ok();
+    }
+    // Its stdout is closed; a child that lingers is asked, then killed, as above.
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) => {}
+            Err(error) => return Err(Error::ProgramFailed { program: "wait".to_owned(), problem: error.to_string() }),
+        }
+        match asked {
+            None if timeout.is_some_and(|limit| began.elapsed() > limit) => {
+                timed_out = true;
+                ask_to_end(&mut child);
+                asked = Some(Instant::now());
+            }
+            Some(at) if at.elapsed() > GRACE => {
+                child.kill().ok();
+            }
+            _ => {}
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let stderr = match stderr {
+        Some(thread) if !abandoned || thread.is_finished() => thread.join().unwrap_or_default(),
+        _ => String::new(),
+    };
+    if failed.is_none() {
+        failed = out.flush().err();
+    }
+    match failed {
+        Some(error) => Err(Error::Output(error)),
+        None => Ok(Pumped { status: exit_code(status), stderr, bytes, timed_out }),
+    }
+}
+
+/// Exit code; 128 + n where signal n ended it.
+pub(crate) fn exit_code(status: std::process::ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt as _;
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// Reads to the end and keeps the first 64 KiB, as text.
+fn read_bounded(mut pipe: impl Read) -> String {
+    let mut kept = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(n @ 1..) = pipe.read(&mut buffer) {
+        let room = STDERR_LIMIT.saturating_sub(kept.len()).min(n);
+        kept.extend_from_slice(&buffer[..room]);
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}

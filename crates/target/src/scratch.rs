@@ -1,0 +1,148 @@
+//! The cache, and directories in it that belong to one process.
+//!
+//! What is unfinished lives under `tmp/<pid>_<starttime>_<n>` or `run/<pid>_<starttime>_<n>` (field 22 of /proc/pid/stat),
+//! and is moved into place by one rename. So a killed process leaves nothing half-done in the cache, and the next one
+//! knows what to remove.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use crate::error::Error;
+
+/// `$XDG_CACHE_HOME/flashscope` or `~/.cache/flashscope`; `FLASHSCOPE_CACHE` overrides both.
+pub fn cache_dir() -> Result<PathBuf, Error> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("FLASHSCOPE_CACHE")
+        .or_else(|| absolute("XDG_CACHE_HOME").map(|dir| dir.join("flashscope")))
+        .or_else(|| absolute("HOME").map(|dir| dir.join(".cache/flashscope")))
+        .ok_or(Error::NoCacheDir)
+}
+
+/// Creates a directory of the cache and those above it.
+pub(crate) fn cache_subdir(name: &str) -> Result<PathBuf, Error> {
+    let dir = cache_dir()?.join(name);
+    std::fs::create_dir_all(&dir).map_err(|e| Error::io(&dir, e))?;
+    Ok(dir)
+}
+
+/// A directory of this process in the cache, removed with the value.
+#[derive(Debug)]
+pub struct ScratchDir {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl ScratchDir {
+    /// A fresh empty directory; `label` ends its name, for people who look.
+    pub fn new(label: &str) -> Result<ScratchDir, Error> {
+        ScratchDir::under("tmp", label)
+    }
+
+    pub(crate) fn under(parent: &str, label: &str) -> Result<ScratchDir, Error> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let parent = cache_subdir(parent)?;
+        let pid = std::process::id();
+        let start = start_time(pid).unwrap_or(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("{pid}_{start}_{n}_{label}"));
+        std::fs::create_dir(&path).map_err(|e| Error::io(&path, e))?;
+        Ok(ScratchDir { path, keep: false })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Moves the directory to `to` on the same file system; it is then nobody's to remove.
+    pub(crate) fn publish(mut self, to: &Path) -> std::io::Result<()> {
+        if let Some(parent) = to.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::rename(&self.path, to)?;
+        self.keep = true;
+        Ok(())
+    }
+}
+
+impl Drop for ScratchDir {
+    fn drop(&mut self) {
+        if !self.keep {
+            remove_tree(&self.path);
+        }
+    }
+}
+
+/// Removes a tree of which some directories may not be writable (packages ship such).
+pub(crate) fn remove_tree(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    if std::fs::remove_dir_all(path).is_ok() || !path.exists() {
+        return;
+    }
+    fn open_up(dir: &Path) {
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700)).ok();
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open_up(&entry.path());
+            }
+        }
+    }
+    open_up(path);
+    std::fs::remove_dir_all(path).ok();
+}
+
+/// Field 22 of /proc/pid/stat: with the pid, it names a process for good.
+pub(crate) fn start_time(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command, field 2, may hold spaces and parentheses: count from the last one.
+    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+}
+
+/// Whether the owner in a name `<pid>_<starttime>_…` still lives. `None`: no such name.
+fn owner_lives(name: &str) -> Option<bool> {
+    let mut parts = name.splitn(3, '_');
+    let pid: u32 = parts.next()?.parse().ok()?;
+    let start: u64 = parts.next()?.parse().ok()?;
+    parts.next()?;
+    Some(start_time(pid) == Some(start))
+}
+
+/// How long an unused boot image is kept.
+const IMAGE_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// Removes what killed runs left in the cache, and boot images that nobody has used for a day. Says what it removed.
+pub fn sweep() -> Result<Vec<PathBuf>, Error> {
+    let cache = cache_dir()?;
+    let mut removed = Vec::new();
+    for parent in ["tmp", "run"] {
+        for entry in std::fs::read_dir(cache.join(parent)).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().and_then(owner_lives) == Some(false) {
+                remove_tree(&entry.path());
+                removed.push(entry.path());
+            }
+        }
+    }
+    for entry in std::fs::read_dir(cache.join("images")).into_iter().flatten().flatten() {
+        let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+        if age.is_some_and(|age| age > IMAGE_AGE) && std::fs::remove_file(entry.path()).is_ok() {
+            removed.push(entry.path());
+        }
+    }
+    removed.sort();
+    Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_living_owner_is_told_from_a_dead_one_and_from_a_recycled_pid() {
+        let pid = std::process::id();
+        let start = start_time(pid).expect("this process is in /proc");
+        assert_eq!(owner_lives(&format!("{pid}_{start}_0_x")), Some(true));
+        assert_eq!(owner_lives(&format!("{pid}_{}_0_x", start + 1)), Some(false));
+        assert_eq!(owner_lives("README"), None);
+        assert_eq!(owner_lives(&format!("{pid}_{start}")), None);
+    }
+}
