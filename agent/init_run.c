@@ -328,8 +328,19 @@ int verb_record_stop(struct step *step)
 	return stop_recorder(step);
 }
 
+/* A busybox package brings no /bin/sh; the program is one when called so. */
+static const char *find_shell(void)
+{
+	static const char *const shells[] = { "/bin/sh", "/usr/bin/sh", "/bin/busybox", "/usr/bin/busybox" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(shells); i++)
+		if (!access(shells[i], X_OK))
+			return shells[i];
+	return NULL;
+}
+
 /* The console as the controlling terminal of a session, so that Ctrl-C works. */
-static void __attribute__((noreturn)) become_shell(void)
+static void __attribute__((noreturn)) become_shell(const char *shell)
 {
 	int fd;
 
@@ -346,22 +357,24 @@ static void __attribute__((noreturn)) become_shell(void)
 	}
 	if (chdir("/root"))
 		fs_warn("/root: %s", strerror(errno));
-	execle("/bin/sh", "-sh", (char *)NULL, environment);
+	execle(shell, "-sh", (char *)NULL, environment);
+	fs_warn("%s: %s", shell, strerror(errno));
 	_exit(127);
 }
 
 int verb_shell(struct step *step)
 {
 	struct child child = { .out = -1, .err = -1 };
+	const char *shell = find_shell();
 
-	if (access("/bin/sh", X_OK))
-		return step_fail(step, "/bin/sh: %s; add a package with a shell (busybox) to the image", strerror(errno));
+	if (!shell)
+		return step_fail(step, "no /bin/sh and no busybox in the image; add a package that has one (busybox-static)");
 	child.begin_ns = fs_now_ns();
 	child.pid = fork();
 	if (!child.pid)
-		become_shell();
+		become_shell(shell);
 	if (child.pid < 0)
-		return step_fail(step, "/bin/sh: %s", strerror(errno));
+		return step_fail(step, "%s: %s", shell, strerror(errno));
 	wait_for(step->board, &child);
 	/* How a person left the shell is not a failure of the plan. */
 	step->status = exit_status(child.status);
