@@ -249,7 +249,8 @@ fn parse_field(line: &str, long_size: u8) -> Result<Field, FormatError> {
         _ => (declaration, None),
     };
     let head = head.trim_end();
-    let begin = head.rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map_or(0, |i| i + 1);
+    let not_a_name = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    let begin = head.char_indices().rfind(|&(_, c)| not_a_name(c)).map_or(0, |(i, c)| i + c.len_utf8());
     let name = &head[begin..];
     let base = head[..begin].trim_end();
     if name.is_empty() {

@@ -5,6 +5,7 @@ mod crc32;
 pub mod dat;
 mod error;
 mod event;
+pub mod flashmon;
 mod format;
 mod losses;
 mod merge;

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::event::{Event, EventKind, TimeNs};
+use crate::flashmon::{self, Looks};
 use crate::format::{Layout, Schema, Schemas};
 use crate::losses::{Loss, Losses};
 use crate::merge::{Lane, LaneCounts, Raw, merge};
@@ -50,6 +51,7 @@ pub enum TraceKind {
 #[derive(Debug)]
 pub(crate) enum Body {
     Ring(Ring),
+    Flashmon(flashmon::Log),
 }
 
 /// Ring buffers in a file.
@@ -107,6 +109,17 @@ impl Trace {
         }
         if crate::dat::looks_like_dat(&head) {
             return crate::dat::open(path);
+        }
+        match flashmon::looks_like(&head) {
+            Looks::Log => return Trace::from_flashmon(path, None),
+            Looks::Spatial => {
+                return Err(Error::Unsupported {
+                    path: path.to_path_buf(),
+                    what: "is Flashmon's spatial view: counts of each block, not events; give its temporal log"
+                        .to_string(),
+                });
+            }
+            Looks::Neither => {}
         }
         Err(Error::Unrecognised { path: path.to_path_buf(), hint: "its first bytes belong to none of them" })
     }
@@ -191,6 +204,26 @@ impl Trace {
         Ok(trace)
     }
 
+    /// A Flashmon log of a chip whose blocks have so many pages; `None`: 64, as the paper's, which the facts say then.
+    pub fn from_flashmon(path: &Path, pages_per_block: Option<u64>) -> Result<Trace, Error> {
+        let (log, names, losses) = flashmon::Log::open(path, pages_per_block)?;
+        let mut facts = serde_json::json!({"flashmon": {}});
+        let key = if pages_per_block.is_some() { "pages_per_block" } else { "pages_per_block_assumed" };
+        facts["flashmon"][key] = pages_per_block.unwrap_or(crate::typed::ASSUMED_PAGES_PER_BLOCK).into();
+        Ok(Trace {
+            path: path.to_path_buf(),
+            kind: TraceKind::FlashmonLog,
+            facts,
+            stats: Value::Null,
+            phases: Phases::default(),
+            body: Body::Flashmon(log),
+            base_losses: losses,
+            losses: OnceLock::new(),
+            names: OnceLock::new(),
+            initial_names: names,
+        })
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -219,10 +252,12 @@ impl Trace {
         &self.phases.marks
     }
 
-    /// The clock of all times, as the kernel names it: `mono` for what flashscope records.
+    /// The clock of all times, as the kernel names it: `mono` for what flashscope records; `flashmon` counts from the
+    /// moment Flashmon was loaded.
     pub fn clock(&self) -> &str {
         match &self.body {
             Body::Ring(ring) => &ring.clock,
+            Body::Flashmon(_) => "flashmon",
         }
     }
 
@@ -230,14 +265,17 @@ impl Trace {
     pub fn cpus(&self) -> u32 {
         match &self.body {
             Body::Ring(ring) => ring.cpus,
+            Body::Flashmon(_) => 1,
         }
     }
 
     /// The formats of the trace's events.
     pub fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> + '_ {
-        match &self.body {
-            Body::Ring(ring) => ring.schemas.iter(),
-        }
+        let (ring, log) = match &self.body {
+            Body::Ring(ring) => (Some(ring.schemas.iter()), None),
+            Body::Flashmon(log) => (None, Some(log.schema())),
+        };
+        ring.into_iter().flatten().chain(log)
     }
 
     /// Everything that is known to be missing, zero counts included. Reads the whole trace once, unless `for_each` did.
@@ -270,6 +308,10 @@ impl Trace {
                 losses.merge(&typer.finish());
                 losses
             }
+            Body::Flashmon(log) => {
+                log.for_each(f).map_err(|e| Error::io(&self.path, "read", e))?;
+                Losses::new()
+            }
         };
         phases.rest(f);
         let mut losses = self.base_losses.clone();
@@ -282,6 +324,7 @@ impl Trace {
     pub fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> Result<(), Error> {
         match &self.body {
             Body::Ring(ring) => self.run(ring, f).map(drop),
+            Body::Flashmon(log) => log.for_each_record(f).map_err(|e| Error::io(&self.path, "read", e)),
         }
     }
 
@@ -295,6 +338,7 @@ impl Trace {
         self.names.get_or_init(|| {
             let mut names = self.initial_names.clone();
             match &self.body {
+                Body::Flashmon(_) => {}
                 Body::Ring(ring) => {
                     let mut reader = TaskReader::new(&ring.schemas);
                     if reader.is_useful() {

@@ -42,6 +42,10 @@ impl Geometry {
         if !one {
             (g.page_bytes, g.block_bytes) = (None, None);
         }
+        if let Some(said) = facts["flashmon"]["pages_per_block"].as_u64() {
+            g.pages_per_block = Some(said);
+        }
+        g.pages_per_block = g.pages_per_block.filter(|&n| n > 0);
         g
     }
 }

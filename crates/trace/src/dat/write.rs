@@ -29,7 +29,12 @@ const MAX_CARRIED: u64 = 64 << 20;
 /// complete; until then it has a name of its own in the same directory, which is removed where anything fails. The
 /// trace's own file is only read.
 pub fn write(trace: &Trace, path: &Path) -> Result<Written, Error> {
-    let Body::Ring(ring) = &trace.body;
+    let Body::Ring(ring) = &trace.body else {
+        return Err(Error::Unsupported {
+            path: trace.path().to_path_buf(),
+            what: "holds text, not the ring-buffer data that a trace.dat is made of".to_string(),
+        });
+    };
     let partial = Partial::create(path)?;
     let failed = |e: io::Error| write_error(trace, path, e);
     let mut out = BufWriter::with_capacity(256 << 10, &partial.file);
