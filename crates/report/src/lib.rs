@@ -13,29 +13,9 @@ mod svg;
 mod text;
 mod view;
 
-#[cfg(test)]
-mod synthetic;
+pub use text::visible;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    #[test]
-    fn dump() {
-        let Ok(dir) = std::env::var("DUMP") else { return };
-        let s = synthetic::study();
-        let f = synthetic::flash();
-        let style = terminal::Style::default();
-        for (name, text) in [
-            ("study.html", html::study(&s)),
-            ("study.json", json::study(&s)),
-            ("study.csv", csv::study(&s)),
-            ("study.txt", terminal::study(&s, &style)),
-            ("flash.html", html::flash(&f)),
-            ("flash.json", json::flash(&f)),
-            ("flash.csv", csv::flash(&f)),
-            ("flash.txt", terminal::flash(&f, &style)),
-        ] {
-            std::fs::write(format!("{dir}/{name}"), text).unwrap();
-        }
-    }
-}
+mod synthetic;
+#[cfg(test)]
+mod tests;

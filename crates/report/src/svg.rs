@@ -200,13 +200,17 @@ impl Look {
         format!("ln c{} d{}", self.colour % COLOURS, self.dash % DASHES)
     }
 
+    fn is_full(self) -> bool {
+        self.dash.is_multiple_of(2)
+    }
+
     pub fn marker(self, x: f64, y: f64, tip: &str) -> String {
-        let hollow = if self.dash.is_multiple_of(2) { "" } else { " hollow" };
+        let (hollow, radius) = if self.is_full() { ("", 3.8) } else { (" hollow", 5.2) };
         let tip = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
         format!(
             "<path class=\"mk c{}{hollow}\" d=\"{}\">{tip}</path>",
             self.colour % COLOURS,
-            shape(self.colour, x, y, 4.5)
+            shape(self.colour, x, y, radius)
         )
     }
 }
@@ -236,6 +240,8 @@ fn shape(which: usize, x: f64, y: f64, r: f64) -> String {
 pub struct Series {
     pub label: String,
     pub look: Look,
+    /// Pixels to the right of where it belongs, so that lines with the same values do not hide one another.
+    pub shift: f64,
     /// Along x, each with what a reader sees on hovering.
     pub points: Vec<(f64, f64, String)>,
 }
@@ -290,34 +296,56 @@ impl Panel<'_> {
         if !self.heading.is_empty() {
             svg.text(a.x + a.width / 2.0, a.y - 8.0, "heading", Anchor::Middle, self.heading);
         }
-        for band in self.bands {
-            self.band(svg, band);
+        for (i, band) in self.bands.iter().enumerate() {
+            // Tags of narrow bands at one x stand below one another.
+            let above = self.bands[..i].iter().filter(|b| b.is_narrow(&self.x) && b.x == band.x).count();
+            self.band(svg, band, above);
         }
         for series in self.series {
-            let corners: Vec<String> =
-                series.points.iter().map(|(x, y, _)| format!("{} {}", n(self.x.at(*x)), n(self.y.at(*y)))).collect();
+            let corners: Vec<String> = series
+                .points
+                .iter()
+                .map(|(x, y, _)| format!("{} {}", n(self.x.at(*x) + series.shift), n(self.y.at(*y))))
+                .collect();
             if corners.len() > 1 {
                 svg.path(&series.look.line_class(), &format!("M{}", corners.join("L")));
             }
         }
-        for series in self.series {
+        // A full marker is smaller than a hollow one and comes after it: where both have one value, both are seen.
+        let (full, hollow): (Vec<_>, Vec<_>) = self.series.iter().partition(|series| series.look.is_full());
+        for series in hollow.into_iter().chain(full) {
             for (x, y, tip) in &series.points {
-                svg.raw(&series.look.marker(self.x.at(*x), self.y.at(*y), tip));
+                svg.raw(&series.look.marker(self.x.at(*x) + series.shift, self.y.at(*y), tip));
             }
         }
     }
 
-    fn band(&self, svg: &mut Svg, band: &Band) {
-        let (x1, x2) = (self.x.at(band.x.0) - 9.0, self.x.at(band.x.1) + 9.0);
+    /// A wide band bears its letters on its top edge (in its right corner, where there is no room above); a narrow one at
+    /// the panel's top, away from the data, with a leader down to it.
+    fn band(&self, svg: &mut Svg, band: &Band, above: usize) {
+        let (x1, x2) = (self.x.at(band.x.0) - 12.0, self.x.at(band.x.1) + 12.0);
         let (top, bottom) = (self.y.at(band.y.1), self.y.at(band.y.0));
         let height = (bottom - top).max(3.0);
         svg.rect("band", Rect { x: x1, y: top, width: x2 - x1, height }, Some(&band.tip));
-        // The letters stand on the band's top edge, inside the panel.
         let width = text_width(&band.letters) + 10.0;
-        let x = x1.min(self.area.right() - width);
-        let y = (top - 16.0).max(self.area.y);
+        let (x, y) = if band.is_narrow(&self.x) {
+            let y = self.area.y + above as f64 * 18.0;
+            svg.line("leader", (x1 + x2) / 2.0, top, (x1 + x2) / 2.0, y + 16.0);
+            ((x1 + x2 - width) / 2.0, y)
+        } else if top - 17.0 >= self.area.y {
+            (x1, top - 17.0)
+        } else {
+            (x2 - width, top)
+        };
+        let x = x.min(self.area.right() - width);
         svg.rect("tag", Rect { x, y, width, height: 16.0 }, Some(&band.tip));
         svg.text(x + width / 2.0, y + 12.0, "tagtext", Anchor::Middle, &band.letters);
+    }
+}
+
+impl Band {
+    fn is_narrow(&self, x: &Scale) -> bool {
+        x.at(self.x.1) - x.at(self.x.0) < 40.0
     }
 }
 

@@ -12,8 +12,9 @@ const PAGE_READ_NS: u64 = 145_200;
 fn cell(pattern: &str, count: u64, readahead_kib: u64, read_ns: u64, pages_per_read: u64) -> Cell {
     let reads = match (pattern, readahead_kib) {
         ("sequential", 0) => count,
-        ("sequential", _) => (count + (count * 5 / 2).min(60)).min(1280),
-        (_, _) => count - count * count / 8192,
+        ("sequential", _) => (count + (count * 5 / 2).min(50 + 5 * pages_per_read)).min(1280),
+        (_, 0) => count - count * count / 8192,
+        (_, _) => count - count * count / 8192 + pages_per_read * count / 128,
     } * pages_per_read;
     let total_ns = reads * read_ns + count * 9_000;
     Cell {
@@ -45,7 +46,7 @@ fn group(filesystem: &str, knob: &str, default_kib: u64, read_ns: u64) -> Group 
     for pattern in ["sequential", "random"] {
         for count in [8, 16, 32, 64, 128, 256, 512, 1024] {
             for readahead_kib in [0, 128] {
-                cells.push(cell(pattern, count, readahead_kib, read_ns, 2));
+                cells.push(cell(pattern, count, readahead_kib, read_ns, 580_000 / read_ns));
             }
         }
     }

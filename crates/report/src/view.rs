@@ -224,18 +224,48 @@ pub fn losses(groups: &[Group]) -> Vec<LossRow<'_>> {
     rows
 }
 
-/// The facts of the box "measured on": label, and its values with the groups that have each (none named where all agree).
-pub fn facts(result: &StudyResult) -> Vec<(&'static str, Vec<(String, Vec<&str>)>)> {
+/// Values of one fact that are listed at most; the JSON has all.
+const MAX_VALUES: usize = 40;
+/// Groups that a list names at most.
+const MAX_NAMED: usize = 8;
+
+/// Groups in words: "a, b and 3 more". Names are cut to what a line can bear.
+pub fn places(names: impl ExactSizeIterator<Item = String>) -> String {
+    let more = names.len().saturating_sub(MAX_NAMED);
+    let mut words: Vec<String> = names.take(MAX_NAMED).map(|name| short(&name)).collect();
+    if more > 0 {
+        words.push(format!("and {more} more"));
+    }
+    words.join(", ")
+}
+
+/// A group's name, cut to what a line can bear.
+pub fn short(name: &str) -> String {
+    let mut out: String = name.chars().take(80).collect();
+    if out.len() < name.len() {
+        out.push('…');
+    }
+    out
+}
+
+/// A line of the box "measured on".
+pub struct Fact {
+    pub label: &'static str,
+    /// Each value with the groups that have it, in words; empty where all agree.
+    pub values: Vec<(String, String)>,
+}
+
+/// The facts of the box "measured on".
+pub fn facts(result: &StudyResult) -> Vec<Fact> {
     let groups = &result.groups;
     let of = |fact: fn(&Group) -> String| {
-        let mut values = by_value(groups, fact);
-        if let [(_, ids)] = &mut values[..] {
-            ids.clear();
-        }
-        values
+        let values = by_value(groups, fact);
+        let agree = values.len() == 1;
+        let words = |ids: Vec<&str>| if agree { String::new() } else { places(ids.into_iter().map(str::to_owned)) };
+        values.into_iter().take(MAX_VALUES).map(|(value, ids)| (value, words(ids))).collect()
     };
-    let one = |value: &str| vec![(value.to_owned(), Vec::new())];
-    vec![
+    let one = |value: &str| vec![(value.to_owned(), String::new())];
+    let facts = [
         ("clock", one(&result.clock)),
         ("board", of(|g| g.inputs.board.clone())),
         ("kernel", of(|g| format!("{} ({}: {})", g.inputs.kernel_release, g.inputs.kernel, g.inputs.kernel_package))),
@@ -268,7 +298,8 @@ pub fn facts(result: &StudyResult) -> Vec<(&'static str, Vec<(String, Vec<&str>)
         ("SHA-256 of the kernel", of(|g| g.inputs.kernel_sha256.clone())),
         ("SHA-256 of the agent", of(|g| g.inputs.agent_sha256.clone())),
         ("SHA-256 of the boot image", of(|g| g.inputs.image_sha256.clone())),
-    ]
+    ];
+    facts.into_iter().map(|(label, values)| Fact { label, values }).collect()
 }
 
 pub fn op_name(op: FlashOp) -> &'static str {

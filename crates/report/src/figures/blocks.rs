@@ -63,13 +63,13 @@ pub fn figure(id: &str, name: &str, shape: &Shape, blocks: &[BlockCounts]) -> Op
     } else {
         format!("{} neighbouring erase blocks", grouped(per_cell))
     };
-    let title = format!("Operations by erase block: {name}");
+    let title = "Flash operations by erase block".to_owned();
     let caption = format!(
         "A cell is {unit}, in rows of {} from the first block; the number before a row is its first block. The darker, the more operations, in five steps that each double up to the most; empty cells saw none. Counted over the whole recording. Source: the recorded events.",
         grouped(columns)
     );
     let id = format!("blocks-{id}");
-    Some(Figure { svg: svg.finish(&id, &title, &caption), id, title, caption })
+    Some(Figure { svg: svg.finish(&id, &format!("{title}: {name}"), &caption), id, title, caption })
 }
 
 /// The step of a count, from 0 (none) to [`LEVELS`]: the highest holds more than half of `most`, each one below half as

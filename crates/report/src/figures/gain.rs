@@ -1,7 +1,7 @@
 //! What read-ahead off saves, by number of requests: figure 3-a of the paper (time), and flash reads the same way,
 //! with the published values as boxes.
 
-use super::{Figure, StudyFigures, WIDTH};
+use super::{Figure, SHIFTED, StudyFigures, WIDTH};
 use crate::svg::{Band, LegendKey, Look, Panel, Rect, Scale, Series, Svg, legend, legend_height};
 use crate::text::{number, percent, published, readahead};
 use crate::view::{Axis, Facet, Row};
@@ -46,6 +46,7 @@ pub fn figure(
         match series.iter_mut().find(|s| s.label == label) {
             Some(s) => s.points.push(point),
             None => series.push(Series {
+                shift: study.looks.shift(&group.filesystem),
                 look: Look {
                     colour: study.looks.filesystem(&group.filesystem),
                     dash: study.looks.pattern(row.setting.pattern),
@@ -107,7 +108,7 @@ pub fn figure(
         _ => " Compare figure 3-b of the paper. Boxes: what the paper states in words.",
     };
     let caption = format!(
-        "Share of the {} that {} saves against {}, percent; below zero it costs. {}.{beside} Source: this study's cells, one cold-cache run each.",
+        "Share of the {} that {} saves against {}, percent; below zero it costs. {}.{beside} {SHIFTED} Source: this study's cells, one cold-cache run each.",
         if quantity.what == "time" {
             "summed read() time"
         } else {
@@ -148,7 +149,8 @@ fn bands(
     let mut bands: Vec<Band> = Vec::new();
     for (i, c) in study.result.comparisons.iter().enumerate() {
         let here = |(g, row): &&(&Group, Row<'_>)| g.filesystem == c.filesystem && row.setting.pattern == c.pattern;
-        if c.quantity != quantity.name || !rows.iter().any(|r| here(&r)) {
+        let has_place = c.published_min.is_finite() && c.published_max.is_finite();
+        if c.quantity != quantity.name || !has_place || !rows.iter().any(|r| here(&r)) {
             continue;
         }
         let x = (c.count[0] as f64).clamp(first.0, last.0)..=(c.count[1] as f64).clamp(first.0, last.0);

@@ -1,7 +1,7 @@
 //! A measured number by number of requests, read-ahead by read-ahead: flash reads (figure 3-b of the paper), and the
 //! mean time of a read() (figure 2). One panel per access pattern.
 
-use super::{Figure, StudyFigures, WIDTH};
+use super::{Figure, SHIFTED, StudyFigures, WIDTH};
 use crate::svg::{LegendKey, Look, Panel, Rect, Scale, Series, Svg, legend, legend_height};
 use crate::text::{duration, grouped, number, readahead};
 use crate::view::{Facet, Row};
@@ -63,7 +63,12 @@ pub fn figure(
             let point = (study.axis.value(&row.setting) as f64, (measure.of)(cell), tip);
             match series.iter_mut().find(|s| s.label == label) {
                 Some(s) => s.points.push(point),
-                None => series.push(Series { label, look, points: vec![point] }),
+                None => series.push(Series {
+                    shift: study.looks.shift(&group.filesystem),
+                    label,
+                    look,
+                    points: vec![point],
+                }),
             }
         }
     }
@@ -126,7 +131,10 @@ pub fn figure(
     }
     let id = format!("{}-{index}", measure.id);
     let title = study.title(measure.title, facet);
-    let caption =
-        format!("{} {}. Source: this study's cells, one cold-cache run each.", measure.caption, facet.words());
+    let caption = format!(
+        "{} {}. {SHIFTED} Source: this study's cells, one cold-cache run each.",
+        measure.caption,
+        facet.words()
+    );
     Some(Figure { svg: svg.finish(&id, &title, &caption), id, title, caption })
 }

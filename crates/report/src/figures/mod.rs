@@ -12,6 +12,8 @@ use flashscope_analysis::FlashReport;
 use flashscope_analysis::flash::BlockCounts;
 use flashscope_study::{Group, StudyResult};
 
+/// Chips of a trace that get figures.
+const MAX_CHIPS: usize = 16;
 /// Width of every figure, pixels at 100 %.
 const WIDTH: f64 = 920.0;
 
@@ -70,7 +72,7 @@ pub fn group(index: usize, group: &Group) -> Vec<Figure> {
 /// A trace's flash operations, chip by chip.
 pub fn flash(report: &FlashReport) -> Vec<Figure> {
     let found = &report.findings;
-    let mut figures = Vec::new();
+    let mut shapes: Vec<(Shape, &str)> = Vec::new();
     for chip in &report.chips {
         let shape = Shape {
             chip: chip.chip,
@@ -78,12 +80,25 @@ pub fn flash(report: &FlashReport) -> Vec<Figure> {
             blocks: chip.blocks,
             page_bytes: chip.page_bytes,
         };
-        let name = if report.chips.len() > 1 {
-            format!("{}, chip {} ({})", report.title, chip.chip, chip.name)
-        } else {
-            report.title.clone()
-        };
-        figures.extend(of_chip(&format!("chip{}", chip.chip), &name, &shape, &found.timeline, &found.blocks.blocks));
+        shapes.push((shape, &chip.name));
+    }
+    // Chips that did something, but that nobody described.
+    for point in &found.timeline.points {
+        if shapes.iter().all(|(shape, _)| shape.chip != point.chip) {
+            shapes.push((Shape { chip: point.chip, pages_per_block: 0, blocks: 0, page_bytes: 0 }, "shape not known"));
+        }
+    }
+    let several = shapes.len() > 1;
+    let mut figures = Vec::new();
+    for (shape, name) in shapes.iter().take(MAX_CHIPS) {
+        let id = format!("chip{}", shape.chip);
+        let mut drawn = of_chip(&id, &report.title, shape, &found.timeline, &found.blocks.blocks);
+        if several {
+            for figure in &mut drawn {
+                figure.title = format!("{}: chip {}, {name}", figure.title, shape.chip);
+            }
+        }
+        figures.extend(drawn);
     }
     figures
 }
@@ -135,10 +150,19 @@ impl<'a> Looks<'a> {
         self.filesystems.iter().position(|&f| f == name).unwrap_or(0)
     }
 
+    /// Sideways shift of a file system's lines, pixels.
+    fn shift(&self, filesystem: &str) -> f64 {
+        let middle = (self.filesystems.len() as f64 - 1.0) / 2.0;
+        (self.filesystem(filesystem) as f64 - middle) * (24.0 / self.filesystems.len() as f64).min(7.0)
+    }
+
     fn pattern(&self, name: &str) -> usize {
         self.patterns.iter().position(|&p| p == name).unwrap_or(0)
     }
 }
+
+/// For captions of figures whose lines are shifted.
+const SHIFTED: &str = "Points of one column stand a little beside one another, so that none hides another.";
 
 /// What the figures of one study share.
 struct StudyFigures<'a> {

@@ -51,9 +51,9 @@ pub fn figure(id: &str, name: &str, shape: &Shape, timeline: &Timeline) -> Optio
         svg.text(area.x - 8.0, y.at(tick) + 4.0, "tick", Anchor::End, &grouped(tick as u64));
     }
     let (unit, per_unit) = match span_ns {
-        0..20_000 => ("ns", 1.0),
-        20_000..20_000_000 => ("µs", 1e3),
-        20_000_000..20_000_000_000 => ("ms", 1e6),
+        0..2_000 => ("ns", 1.0),
+        2_000..2_000_000 => ("µs", 1e3),
+        2_000_000..2_000_000_000 => ("ms", 1e6),
         _ => ("s", 1e9),
     };
     for tick in x.ticks(8) {
@@ -79,7 +79,7 @@ pub fn figure(id: &str, name: &str, shape: &Shape, timeline: &Timeline) -> Optio
     let label = format!("time from the first moment shown, {unit}");
     svg.text(area.x + width / 2.0, lanes_top + lanes_height + 16.0, "label", Anchor::Middle, &label);
 
-    let title = format!("Flash operations over time by address and kind: {name}");
+    let title = "Flash operations over time, by address and kind".to_owned();
     let binned = if timeline.bin_ns > 1 || timeline.bin_pages > 1 {
         format!(
             "A mark stands for all operations of its kind in {} and {} page{}.",
@@ -90,13 +90,17 @@ pub fn figure(id: &str, name: &str, shape: &Shape, timeline: &Timeline) -> Optio
     } else {
         "A mark is one operation.".to_owned()
     };
+    let known = if shape.pages_per_block > 0 {
+        let bytes = grouped(shape.page_bytes.into());
+        format!(" ({bytes} bytes a page, {} pages a block)", grouped(shape.pages_per_block.into()))
+    } else {
+        String::new()
+    };
     let caption = format!(
-        "Each page read, page program and block erase by time and page number of the chip ({} bytes a page, {} pages a block); an erase is drawn at its block's first page. {binned} Bars below: phases of the run. Source: the recorded events. Compare figures 2 and 3 of Flashmon v2.",
-        grouped(shape.page_bytes.into()),
-        grouped(shape.pages_per_block.into()),
+        "Each page read, page program and block erase by time and page number of the chip{known}; an erase is drawn at its block's first page. {binned} Bars below: phases of the run. Source: the recorded events. Compare figures 2 and 3 of Flashmon v2."
     );
     let id = format!("timeline-{id}");
-    Some(Figure { svg: svg.finish(&id, &title, &caption), id, title, caption })
+    Some(Figure { svg: svg.finish(&id, &format!("{title}: {name}"), &caption), id, title, caption })
 }
 
 fn thousands(value: f64) -> String {

@@ -8,6 +8,9 @@ use crate::view::{self, group_words, results};
 use flashscope_study::{Comparison, GainPoint, Group, StudyResult, Verdict};
 use std::fmt::Write;
 
+/// Bytes kept for each of the parts that come late.
+const LATE_ROOM: usize = 400_000;
+
 /// The whole page.
 pub fn study(result: &StudyResult) -> String {
     let mut page = Page::new(&Header {
@@ -23,6 +26,12 @@ pub fn study(result: &StudyResult) -> String {
             ("measured-on", "Measured on"),
         ],
     });
+    // What comes late must not be pushed out by a study of many groups: what a figure is worth depends on it.
+    let compared = comparisons(&result.comparisons);
+    let measured_on = measured_on(result);
+    let [compared_room, measured_on_room] = [compared.len(), measured_on.len()].map(|len| len.min(LATE_ROOM));
+    page.reserve(compared_room + measured_on_room);
+
     page.heading("verdict", "Verdict");
     for verdict in &result.verdicts {
         page.add(&format!("verdict on {}", verdict.filesystem), &verdict_card(verdict));
@@ -32,14 +41,12 @@ pub fn study(result: &StudyResult) -> String {
         page.add(&drawn.title, &figure(&drawn));
     }
     page.heading("published", "Published values beside ours");
-    page.add("the table of published values", &comparisons(&result.comparisons));
+    page.release(compared_room);
+    page.add("the table of published values", &compared);
     page.heading("results", "Results");
     for group in &result.groups {
         page.add(&format!("results of {}", group_words(group)), &results_table(group));
     }
-    // The box comes last, but a study of many groups must not push it out: what a figure is worth depends on it.
-    let box_markup = measured_on(result);
-    page.reserve(box_markup.len());
     page.heading("operations", "Flash operations, group by group");
     page.add(
         "what a group is",
@@ -48,9 +55,9 @@ pub fn study(result: &StudyResult) -> String {
     for (i, group) in result.groups.iter().enumerate() {
         page.add(&format!("flash operations of {}", group_words(group)), &group_operations(i, group));
     }
-    page.release(box_markup.len());
     page.heading("measured-on", "Measured on");
-    page.add("the box with board, kernel, probes, losses and the tracer's cost", &box_markup);
+    page.release(measured_on_room);
+    page.add("the box with board, kernel, probes, losses and the tracer's cost", &measured_on);
     page.finish(&format!(
         "Study {}, written by flashscope {}; result schema {}. All figures and numbers come from the results JSON beside this page.",
         result.study, result.flashscope, result.schema
@@ -167,12 +174,14 @@ fn results_table(group: &Group) -> String {
     let mut opens: Vec<(u64, u64)> = group.cells.iter().map(|c| (c.flash_reads_open, c.open_ns)).collect();
     opens.sort_unstable();
     let open = match (opens.first(), opens.last()) {
-        (Some(least), Some(most)) => format!(
-            "<p class=\"note\">Not in these numbers: open() of the file, {} to {} flash reads and up to {} each time.</p>\n",
-            grouped(least.0),
-            grouped(most.0),
-            duration(opens.iter().map(|o| o.1).max().unwrap_or(0))
-        ),
+        (Some((least, _)), Some((most, _))) => {
+            let reads =
+                if least == most { grouped(*most) } else { format!("{} to {}", grouped(*least), grouped(*most)) };
+            let longest = duration(opens.iter().map(|o| o.1).max().unwrap_or(0));
+            format!(
+                "<p class=\"note\">Not in these numbers: each open() of the file, {reads} flash reads, at most {longest}.</p>\n"
+            )
+        }
         _ => String::new(),
     };
     table(&group_words(group), &head, &bodies) + &open
@@ -204,39 +213,32 @@ fn group_operations(index: usize, group: &Group) -> String {
 
 fn measured_on(result: &StudyResult) -> String {
     let mut out = "<div class=\"box\">\n<dl>\n".to_owned();
-    for (label, values) in view::facts(result) {
+    for view::Fact { label, values } in view::facts(result) {
         _ = write!(out, "<dt>{label}</dt><dd>");
         for (i, (value, groups)) in values.iter().enumerate() {
             let br = if i > 0 { "<br>" } else { "" };
-            let value =
-                if label.starts_with("SHA") { format!("<code>{}</code>", escape(value)) } else { escape(value) };
-            let groups = if groups.is_empty() {
-                String::new()
-            } else {
-                format!(" <span class=\"note\">({})</span>", escape(&groups.join(", ")))
-            };
-            _ = write!(out, "{br}{value}{groups}");
+            let hash = label.starts_with("SHA");
+            let value = if hash { format!("<code>{}</code>", escape(value)) } else { escape(value) };
+            _ = write!(out, "{br}{value}{}", in_groups(groups));
         }
         out.push_str("</dd>\n");
     }
     out.push_str("</dl>\n<h3>Probes, and what they cannot see</h3>\n");
     let mut rows = String::new();
-    for (probe, groups) in
-        view::by_value(&result.groups, |g| &g.probes).iter().flat_map(|(all, ids)| all.iter().map(move |p| (p, ids)))
-    {
-        let places = if groups.len() == result.groups.len() {
-            String::new()
-        } else {
-            format!(" <span class=\"note\">({})</span>", escape(&groups.join(", ")))
-        };
-        _ = writeln!(
-            rows,
-            "<tr><td>{}{places}</td><td><code>{}</code></td><td>{}</td><td>{}</td></tr>",
-            escape(&probe.operation),
-            escape(&probe.symbol),
-            escape(&probe.how_chosen),
-            escape(&probe.loses)
-        );
+    for (probes, groups) in view::by_value(&result.groups, |g| &g.probes) {
+        let everywhere = groups.len() == result.groups.len();
+        let groups = if everywhere { String::new() } else { view::places(groups.into_iter().map(str::to_owned)) };
+        for probe in probes {
+            _ = writeln!(
+                rows,
+                "<tr><td>{}{}</td><td><code>{}</code></td><td>{}</td><td>{}</td></tr>",
+                escape(&probe.operation),
+                in_groups(&groups),
+                escape(&probe.symbol),
+                escape(&probe.how_chosen),
+                escape(&probe.loses)
+            );
+        }
     }
     out += &table(
         "",
@@ -246,18 +248,18 @@ fn measured_on(result: &StudyResult) -> String {
     out.push_str("<h3>Losses</h3>\n");
     let summed = view::losses(&result.groups);
     out += &losses(summed.iter().map(|l| {
-        let places: Vec<String> = l.groups.iter().map(|(id, count)| format!("{id}: {}", grouped(*count))).collect();
-        (l.name, l.count, places.join(", "), l.meaning)
+        let places = view::places(l.groups.iter().map(|(id, count)| format!("{} in {id}", grouped(*count))));
+        (l.name, l.count, places, l.meaning)
     }));
     out.push_str("<h3>The tracer's own cost</h3>\n");
     let mut rows = String::new();
-    for group in &result.groups {
+    for group in result.groups.iter().take(super::MAX_ROWS) {
         let t = &group.tracer;
         let each = |total: u64| us(total as f64 / t.reads.max(1) as f64);
         _ = writeln!(
             rows,
             "<tr><td>{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td></tr>",
-            escape(&group.id),
+            escape(&view::short(&group.id)),
             grouped(t.reads),
             each(t.untraced_ns),
             each(t.traced_ns),
@@ -270,6 +272,12 @@ fn measured_on(result: &StudyResult) -> String {
         "<tr><th>group</th><th class=\"num\">reads</th><th class=\"num\">untraced, each</th><th class=\"num\">traced, each</th><th class=\"num\">an event costs</th><th class=\"num\">of a page read</th></tr>\n",
         &body(&rows),
     );
+    out += &super::more(result.groups.len(), "groups");
     out.push_str("</div>\n");
     out
+}
+
+/// Which groups a line is about; nothing where it is about all.
+fn in_groups(groups: &str) -> String {
+    if groups.is_empty() { String::new() } else { format!(" <span class=\"note\">({})</span>", escape(groups)) }
 }

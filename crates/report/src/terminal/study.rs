@@ -35,9 +35,9 @@ fn measured_on(result: &StudyResult, style: Style) -> String {
     let width = style.width();
     let mut out = style.heading("Measured on");
     let mut table = Table::new("tt");
-    for (label, values) in view::facts(result) {
+    for view::Fact { label, values } in view::facts(result) {
         for (i, (value, groups)) in values.iter().enumerate() {
-            let places = if groups.is_empty() { String::new() } else { format!(" ({})", groups.join(", ")) };
+            let places = if groups.is_empty() { String::new() } else { format!(" ({groups})") };
             let value = format!("{value}{places}");
             table.row([if i == 0 { label } else { "" }, &*visible(&value)]);
         }
@@ -76,7 +76,7 @@ fn measured_on(result: &StudyResult, style: Style) -> String {
         let t = &group.tracer;
         let each = |total: u64| us(total as f64 / t.reads.max(1) as f64);
         table.row([
-            visible(&group.id).into_owned(),
+            visible(&view::short(&group.id)).into_owned(),
             grouped(t.reads),
             each(t.untraced_ns),
             each(t.traced_ns),
