@@ -41,11 +41,15 @@ pub enum Error {
     SshUnreachable { target: String, problem: String },
     #[error("{target}: the connection was cut after {bytes} bytes ({problem}); what came is kept")]
     SshCut { target: String, bytes: u64, problem: String },
-    #[error("{target}: no writable directory that allows programs (tried $TMPDIR /tmp /run /dev/shm /var/tmp); set TMPDIR there")]
+    #[error(
+        "{target}: no writable directory that allows programs (tried $TMPDIR /tmp /run /dev/shm /var/tmp); set TMPDIR there"
+    )]
     NoRemoteDir { target: String },
     #[error("{target}: the far side did not answer as a POSIX shell: {problem}")]
     RemoteShell { target: String, problem: String },
-    #[error("{target}: no agent for its machine {machine:?}; build one with: make agent CROSS=…, and name its directory in FLASHSCOPE_AGENTS")]
+    #[error(
+        "{target}: no agent for its machine {machine:?}; build one with: make agent CROSS=…, and name its directory in FLASHSCOPE_AGENTS"
+    )]
     UnknownMachine { target: String, machine: String },
 
     #[error("board {name}: unknown; there are {}", .known.join(", "))]
@@ -57,11 +61,15 @@ pub enum Error {
     Toml { path: String, line: usize, column: usize, problem: String },
     #[error("board {board}: no kernel {kernel}; there are {}, or name a directory with a kernel of your own", .known.join(", "))]
     UnknownKernel { board: String, kernel: String, known: Vec<String> },
-    #[error("{path}: {problem}; a kernel of your own is a directory with one vmlinuz, zImage or bzImage (also under boot/) and lib/modules/RELEASE")]
+    #[error(
+        "{path}: {problem}; a kernel of your own is a directory with one vmlinuz, zImage or bzImage (also under boot/) and lib/modules/RELEASE"
+    )]
     OwnKernel { path: PathBuf, problem: String },
     #[error("this host's apt names no Debian mirror; set FLASHSCOPE_DEBIAN_MIRROR to the URI of one")]
     NoMirror,
-    #[error("{suite}: its package index is not available ({problem}); check the network and the mirror, or name another kernel")]
+    #[error(
+        "{suite}: its package index is not available ({problem}); check the network and the mirror, or name another kernel"
+    )]
     IndexUnavailable { suite: String, problem: String },
     #[error("{package}: not in {suite}; check its name")]
     NoSuchPackage { package: String, suite: String },

@@ -25,7 +25,7 @@ pub use agents::{agent_for, host_agent};
 pub use error::Error;
 pub use job::{Job, JobOutcome, PutFile, PutSource, Target};
 pub use progress::{NoProgress, Progress};
-pub use scratch::{ScratchDir, cache_dir, sweep};
+pub use scratch::{ScratchDir, abandoned, cache_dir, sweep};
 
 /// How to reach a target. `Default` is right for most.
 #[derive(Clone, Default)]

@@ -46,14 +46,15 @@ impl Target for Local {
                 path: file.path.clone(),
                 problem: e.to_string(),
             };
-            let mut created = FileOptions::new().write(true).create_new(true).mode(file.mode).open(&file.path).map_err(
-                |e| match e.kind() {
-                    std::io::ErrorKind::AlreadyExists => {
-                        Error::PutExists { target: "local".to_owned(), path: file.path.clone() }
-                    }
-                    _ => failed(e),
-                },
-            )?;
+            let mut created =
+                FileOptions::new().write(true).create_new(true).mode(file.mode).open(&file.path).map_err(
+                    |e| match e.kind() {
+                        std::io::ErrorKind::AlreadyExists => {
+                            Error::PutExists { target: "local".to_owned(), path: file.path.clone() }
+                        }
+                        _ => failed(e),
+                    },
+                )?;
             put.0.push(file.path.clone());
             created.write_all(&bytes).map_err(failed)?;
         }

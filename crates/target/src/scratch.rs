@@ -107,6 +107,24 @@ fn owner_lives(name: &str) -> Option<bool> {
     Some(start_time(pid) == Some(start))
 }
 
+/// Scratch directories of a label whose owner has died: for who can still make something of them, before [`sweep`].
+pub fn abandoned(label: &str) -> Vec<PathBuf> {
+    let Ok(cache) = cache_dir() else { return Vec::new() };
+    let mut found: Vec<PathBuf> = std::fs::read_dir(cache.join("tmp"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_str().unwrap_or_default();
+            name.splitn(4, '_').nth(3) == Some(label) && owner_lives(name) == Some(false)
+        })
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
+}
+
 /// How long an unused boot image is kept.
 const IMAGE_AGE: Duration = Duration::from_secs(24 * 3600);
 
@@ -123,7 +141,11 @@ pub fn sweep() -> Result<Vec<PathBuf>, Error> {
         }
     }
     for entry in std::fs::read_dir(cache.join("images")).into_iter().flatten().flatten() {
-        let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+        let age = entry
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .ok()
+            .and_then(|at| SystemTime::now().duration_since(at).ok());
         if age.is_some_and(|age| age > IMAGE_AGE) && std::fs::remove_file(entry.path()).is_ok() {
             removed.push(entry.path());
         }

@@ -332,17 +332,11 @@ fn one_line_sources(text: &str) -> Vec<Source> {
             let mut signed_by = None;
             if let Some(options) = rest.strip_prefix('[') {
                 let (options, after) = options.split_once(']')?;
-                signed_by =
-                    options.split_whitespace().find_map(|o| o.strip_prefix("signed-by=")).map(str::to_owned);
+                signed_by = options.split_whitespace().find_map(|o| o.strip_prefix("signed-by=")).map(str::to_owned);
                 rest = after;
             }
             let mut words = rest.split_whitespace().map(str::to_owned);
-            Some(Source {
-                uri: words.next()?,
-                suites: vec![words.next()?],
-                components: words.collect(),
-                signed_by,
-            })
+            Some(Source { uri: words.next()?, suites: vec![words.next()?], components: words.collect(), signed_by })
         })
         .collect()
 }
@@ -460,8 +454,12 @@ mod tests {
     fn apts_answers_are_read() {
         let text = "'http://h/pool/l/linux-image_6.1_armhf.deb' linux-image_6.1_armhf.deb 1484 SHA256:5b\nnoise\n";
         assert_eq!(uris(text), [Deb { file: "linux-image_6.1_armhf.deb".to_owned(), size: 1484 }]);
-        let text = "Inst zlib1g (1:1.2.13 Debian:12 [armhf])\nInst libc6 (2.36 Debian:12 [armhf]) []\nConf libc6 (2.36)\n";
+        let text =
+            "Inst zlib1g (1:1.2.13 Debian:12 [armhf])\nInst libc6 (2.36 Debian:12 [armhf]) []\nConf libc6 (2.36)\n";
         assert_eq!(simulated(text), ["libc6", "zlib1g"]);
-        assert_eq!(last_error("W: x\nE: The repository has no Release file.\nE: second\n"), "The repository has no Release file.");
+        assert_eq!(
+            last_error("W: x\nE: The repository has no Release file.\nE: second\n"),
+            "The repository has no Release file."
+        );
     }
 }

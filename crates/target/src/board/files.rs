@@ -66,9 +66,7 @@ impl Folder {
         }
         match self.built_in.iter().find(|(built_in, _)| *built_in == name) {
             Some((_, text)) => Ok(File { path: format!("{}/{name}.toml", self.dir), text: (*text).to_owned() }),
-            None if self.dir == BOARDS.dir => {
-                Err(Error::UnknownBoard { name: name.to_owned(), known: self.names() })
-            }
+            None if self.dir == BOARDS.dir => Err(Error::UnknownBoard { name: name.to_owned(), known: self.names() }),
             None => Err(Error::UnknownChip { name: name.to_owned(), known: self.names() }),
         }
     }

@@ -14,7 +14,7 @@ use super::stanza::{self, Resolved};
 use super::{Board, KernelLine, apt, hex};
 use crate::error::Error;
 use crate::progress::Progress;
-use crate::scratch::{ScratchDir, cache_dir};
+use crate::scratch::{ScratchDir, cache_dir, remove_tree};
 
 /// A kernel that can be booted.
 #[derive(Clone, Debug)]
@@ -129,7 +129,7 @@ fn fetch_from(board: &Board, line: &KernelLine, suite: &str, progress: &dyn Prog
         let resolved = stanza::resolve(line, suite, &|name| apt.show(name))?;
         let dir = ScratchDir::new("kernel")?;
         let target = line_dir(board, line)?.join(&resolved.version);
-        if target.join("kernel.json").is_file() {
+        if open_cached(line, &target).is_ok() {
             return Ok((resolved, dir, Vec::new()));
         }
         let wanted: Vec<String> =
@@ -155,6 +155,9 @@ fn fetch_from(board: &Board, line: &KernelLine, suite: &str, progress: &dyn Prog
             apt::unpack(&deb, &root)?;
             std::fs::remove_file(&deb).map_err(|e| Error::io(&deb, e))?;
         }
+        for unused in ["usr/share", "usr/lib/linux-image-"] {
+            remove_unused(&root, unused);
+        }
         // 7.x ships its modules under usr/lib only.
         if !root.join("lib").exists() {
             let link = root.join("lib");
@@ -165,7 +168,10 @@ fn fetch_from(board: &Board, line: &KernelLine, suite: &str, progress: &dyn Prog
             path: root.join("lib/modules"),
             problem,
         })?;
-        modules::depmod(&root, &root, &release)?;
+        modules::depmod(&root, &release)?;
+        let modules = root.join("lib/modules").join(&release);
+        remove_tree(&modules.join("dtb"));
+        ModuleIndex::read(&release, &modules, &modules)?;
         let vmlinuz = find_image(&root).map_err(|problem| Error::BadModules {
             kernel: line.name.clone(),
             path: root.join("boot"),
@@ -192,6 +198,9 @@ fn fetch_from(board: &Board, line: &KernelLine, suite: &str, progress: &dyn Prog
         let path = dir.path().join("kernel.json");
         let text = serde_json::to_vec_pretty(&cached).expect("strings serialise");
         std::fs::write(&path, text).map_err(|e| Error::io(&path, e))?;
+        // What stands there could not be opened, or it would have been used.
+        let aside = ScratchDir::new("broken")?;
+        std::fs::rename(&target, aside.path().join("kernel")).ok();
         apt::publish(dir, &target)?;
     }
     // `current` is swapped by rename, so it always names a whole version.
@@ -201,6 +210,16 @@ fn fetch_from(board: &Board, line: &KernelLine, suite: &str, progress: &dyn Prog
     std::os::unix::fs::symlink(&resolved.version, &link).map_err(failed)?;
     std::fs::rename(&link, line_dir(board, line)?.join("current")).map_err(failed)?;
     open_cached(line, &target)
+}
+
+/// Removes documentation and device trees: half of a kernel's packages, and no board of ours uses them.
+fn remove_unused(root: &Path, path: &str) {
+    let (parent, prefix) = path.rsplit_once('/').unwrap_or(("", path));
+    for entry in std::fs::read_dir(root.join(parent)).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            remove_tree(&entry.path());
+        }
+    }
 }
 
 /// The one release under lib/modules.
@@ -267,8 +286,8 @@ fn own(dir: &Path) -> Result<Kernel, Error> {
             let release = one_release(&base.join("lib/modules")).map_err(bad)?;
             let modules_root = base.join("lib/modules").join(&release);
             let scratch = ScratchDir::new("depmod")?;
-            modules::depmod(&base, scratch.path(), &release)?;
-            let index = ModuleIndex::read(&release, &modules_root, &scratch.path().join("lib/modules").join(&release))?;
+            let dep_dir = modules::depmod_elsewhere(&modules_root, scratch.path(), &release)?;
+            let index = ModuleIndex::read(&release, &modules_root, &dep_dir)?;
             (release, modules_root, index)
         }
     };

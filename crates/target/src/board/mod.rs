@@ -25,6 +25,7 @@ pub use kernel::Kernel;
 pub use packages::Package;
 pub use qemu::{BootFailure, BootFailureKind, BootOutcome, Run, boot};
 pub(crate) use target::BoardTarget;
+pub use target::plan_word;
 
 /// A virtual machine as data (`boards/*.toml`).
 #[derive(Clone, Debug)]

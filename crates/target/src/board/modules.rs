@@ -164,13 +164,30 @@ impl ModuleIndex {
     }
 }
 
-/// Runs depmod over a kernel's modules; its files go to `out` (laid out as lib/modules/RELEASE there).
-pub(super) fn depmod(base: &Path, out: &Path, release: &str) -> Result<(), Error> {
+/// Runs depmod over a kernel's modules: its files go to base/lib/modules/RELEASE.
+pub(super) fn depmod(base: &Path, release: &str) -> Result<(), Error> {
     let program = process::find_program("depmod")
         .ok_or_else(|| Error::ProgramMissing { program: "depmod".to_owned(), package: "kmod".to_owned() })?;
-    let mut command = Command::new(program);
-    command.arg("-b").arg(base).arg("-o").arg(out).arg(release);
-    process::checked(&mut command, "kmod").map(drop)
+    process::checked(Command::new(program).arg("-b").arg(base).arg(release), "kmod").map(drop)
+}
+
+/// Runs depmod over modules in a directory that is not ours to write to, by way of a tree of links under `base`. Gives the
+/// directory with depmod's files.
+pub(super) fn depmod_elsewhere(modules: &Path, base: &Path, release: &str) -> Result<PathBuf, Error> {
+    let dir = base.join("lib/modules").join(release);
+    std::fs::create_dir_all(&dir).map_err(|e| Error::io(&dir, e))?;
+    let modules = std::fs::canonicalize(modules).map_err(|e| Error::io(modules, e))?;
+    for entry in std::fs::read_dir(&modules).map_err(|e| Error::io(&modules, e))?.flatten() {
+        let name = entry.file_name();
+        let input = ["modules.builtin", "modules.builtin.modinfo", "modules.order"].iter().any(|input| name == *input);
+        // `build` and `source` are links out of the tree.
+        if input || entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let link = dir.join(&name);
+            std::os::unix::fs::symlink(entry.path(), &link).map_err(|e| Error::io(&link, e))?;
+        }
+    }
+    depmod(base, release)?;
+    Ok(dir)
 }
 
 /// A module's bytes, decompressed by what its name says.

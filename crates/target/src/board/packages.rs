@@ -121,7 +121,8 @@ fn download(board: &Board, apt: &apt::Apt, names: &[String], progress: &dyn Prog
     }
     progress.step(&format!("fetching {} packages for {}: {}", missing.len(), board.name, names.join(" ")));
     let dir = ScratchDir::new("debs")?;
-    let wanted: Vec<String> = missing.iter().map(|(package, _)| format!("{}={}", package.name, package.version)).collect();
+    let wanted: Vec<String> =
+        missing.iter().map(|(package, _)| format!("{}={}", package.name, package.version)).collect();
     let debs = apt.download(&wanted, dir.path(), progress)?;
     progress.step("unpacking packages (their maintainer scripts are not run)");
     for (package, to) in missing {

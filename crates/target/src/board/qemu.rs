@@ -88,8 +88,15 @@ pub enum BootFailureKind {
     Panic(String),
     Timeout(Duration),
     /// QEMU ended before the plan did: how, and what it said.
-    QemuDied { how: String, said: String },
-    PlanFailed { step: u32, line: String, reason: String },
+    QemuDied {
+        how: String,
+        said: String,
+    },
+    PlanFailed {
+        step: u32,
+        line: String,
+        reason: String,
+    },
     /// The plan is complete and nothing came out of the port.
     NoPort,
 }
@@ -239,7 +246,9 @@ fn arguments(run: &Run, dir: &Path) -> Vec<OsString> {
     let console = option_path(&dir.join(CONSOLE));
     if run.interactive {
         let chardev = format!("stdio,id=console,mux=on,signal=off,logfile={console}");
-        args.extend(["-chardev", &chardev, "-serial", "chardev:console", "-mon", "chardev=console"].map(OsString::from));
+        args.extend(
+            ["-chardev", &chardev, "-serial", "chardev:console", "-mon", "chardev=console"].map(OsString::from),
+        );
     } else {
         let chardev = format!("file,id=console,path={console}");
         args.extend(["-chardev", &chardev, "-serial", "chardev:console", "-monitor", "none"].map(OsString::from));
@@ -357,7 +366,10 @@ mod tests {
 
     #[test]
     fn the_console_tells_the_ends_apart() {
-        assert_eq!(verdict("[    1.0] x\r\nflashscope: plan complete\r\n[ 2.0] reboot: Power down\r\n"), Some(End::Complete));
+        assert_eq!(
+            verdict("[    1.0] x\r\nflashscope: plan complete\r\n[ 2.0] reboot: Power down\r\n"),
+            Some(End::Complete)
+        );
         assert_eq!(
             verdict("flashscope: plan failed: step 3 (mount mtd0 /mnt jffs2 -): No such device\n"),
             Some(End::Failed(BootFailureKind::PlanFailed {

@@ -55,6 +55,13 @@ fn depends(field: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Whether a package of this name holds a part of a kernel. `linux-base-7.2.13+deb14-armmp` does (modules.builtin);
+/// `linux-base`, `linux-base-armmp` and initramfs generators do not.
+fn holds_kernel(name: &str) -> bool {
+    ["linux-image-", "linux-binary-", "linux-modules-"].iter().any(|prefix| name.starts_with(prefix))
+        || name.strip_prefix("linux-base-").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
 /// A kernel line as the index has it now.
 #[derive(Debug)]
 pub(super) struct Resolved {
@@ -66,8 +73,8 @@ pub(super) struct Resolved {
 
 /// Follows a line's metapackage to the packages that hold the kernel and its modules.
 ///
-/// Up to 6.12 that is one `linux-image-RELEASE`. From 7.x on it depends on `linux-binary-RELEASE` and
-/// `linux-modules-RELEASE`. `linux-base*`, initramfs generators and the like are not followed.
+/// Up to 6.12 that is one `linux-image-RELEASE`. From 7.x on it depends on `linux-binary-RELEASE`, `linux-modules-RELEASE` and
+/// `linux-base-RELEASE`.
 pub(super) fn resolve(
     line: &KernelLine,
     suite: &str,
@@ -88,8 +95,7 @@ pub(super) fn resolve(
     // Each round takes one package of the index, so the walk ends; a kernel has two or three.
     while let Some(stanza) = queue.pop() {
         for name in depends(&stanza.depends) {
-            let kernel = ["linux-image-", "linux-binary-", "linux-modules-"].iter().any(|p| name.starts_with(p));
-            if kernel && !packages.iter().any(|known| known.package == name) {
+            if holds_kernel(name) && !packages.iter().any(|known| known.package == name) {
                 let found = lookup(name)?.ok_or_else(|| missing(name))?;
                 packages.push(found.clone());
                 queue.push(found);
@@ -140,6 +146,9 @@ Depends: linux-base-7.2.13+deb14-armmp (= 7.2.13-1)
 Package: linux-modules-7.2.13+deb14-armmp
 Version: 7.2.13-1
 Depends: linux-base-7.2.13+deb14-armmp (= 7.2.13-1)
+
+Package: linux-base-7.2.13+deb14-armmp
+Version: 7.2.13-1
 ";
 
     fn line(version: &str) -> KernelLine {
@@ -171,12 +180,13 @@ Depends: linux-base-7.2.13+deb14-armmp (= 7.2.13-1)
     }
 
     #[test]
-    fn a_7_x_kernel_is_split_in_binary_and_modules() {
+    fn a_7_x_kernel_is_split_in_base_binary_and_modules() {
         let resolved = resolve_in(SID, "").unwrap();
         assert_eq!(
             names(&resolved),
             [
                 "linux-image-7.2.13+deb14-armmp",
+                "linux-base-7.2.13+deb14-armmp",
                 "linux-binary-7.2.13+deb14-armmp",
                 "linux-modules-7.2.13+deb14-armmp"
             ]

@@ -32,7 +32,7 @@ impl BoardTarget {
     /// The plan's lines for a command, and the line (from 0) whose step is the command.
     fn command_lines(&self, argv: &[String]) -> Result<(Vec<String>, usize), Error> {
         let words = |argv: &[String]| -> Result<String, Error> {
-            let escaped: Option<Vec<String>> = argv.iter().map(|word| escape(word)).collect();
+            let escaped: Option<Vec<String>> = argv.iter().map(|word| plan_word(word)).collect();
             Ok(escaped.ok_or_else(|| self.plan_error("an argument is empty; leave it out"))?.join(" "))
         };
         if argv.first().map(String::as_str) != Some("record") {
@@ -46,7 +46,8 @@ impl BoardTarget {
         if options.iter().any(|option| option == "-o") {
             return Err(self.plan_error("the stream leaves by the port: leave out -o"));
         }
-        let start = if options.is_empty() { "record-start".to_owned() } else { format!("record-start {}", words(options)?) };
+        let start =
+            if options.is_empty() { "record-start".to_owned() } else { format!("record-start {}", words(options)?) };
         // The dash: a command that fails is an outcome, and its recording is still completed.
         Ok((vec![start, format!("-run command {}", words(command)?), "record-stop".to_owned()], 1))
     }
@@ -79,7 +80,7 @@ impl Target for BoardTarget {
         let step = lines.len() + command_line + 1;
         lines.extend(command);
         for path in &job.get {
-            let path = escape(path).ok_or_else(|| self.plan_error("the name of a file to get is empty"))?;
+            let path = plan_word(path).ok_or_else(|| self.plan_error("the name of a file to get is empty"))?;
             lines.push(format!("get {path}"));
         }
         image.set_plan(&lines);
@@ -171,14 +172,13 @@ impl BoardTarget {
         };
         let Some((to, offset, bytes)) = piece() else { return Ok(()) };
         let failed = |e| Error::io(to, e);
-        let mut file =
-            std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(to).map_err(failed)?;
+        let mut file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(to).map_err(failed)?;
         file.seek(SeekFrom::Start(offset)).and_then(|_| file.write_all(bytes)).map_err(failed)
     }
 }
 
 /// A word of a plan; none for the empty one, which a plan cannot say.
-fn escape(word: &str) -> Option<String> {
+pub fn plan_word(word: &str) -> Option<String> {
     let mut escaped = String::new();
     for byte in word.bytes() {
         match byte {
