@@ -77,8 +77,13 @@ static int read_at(int fd, const struct options *o, uint64_t at, unsigned char *
 
 static int check(const struct options *o, const struct mtd_info_user *info)
 {
-	uint64_t size = info->size, last;
+	uint64_t size, last;
+	char path[48];
 
+	/* mtd_info_user has 32 bits for it; larger devices exist. */
+	snprintf(path, sizeof(path), "/sys/class/mtd/mtd%llu/size", (unsigned long long)o->mtd);
+	if (!fs_read_u64(path, &size))
+		size = info->size;
 	if (o->oob && o->length > info->oobsize)
 		return fs_fail("mtd%llu: a page has %u spare bytes, the reads ask for %llu", (unsigned long long)o->mtd,
 			       info->oobsize, (unsigned long long)o->length);

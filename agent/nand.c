@@ -16,6 +16,16 @@
 
 #define say(why, size, ...) snprintf(why, size, __VA_ARGS__)
 
+/* mtd_info_user has 32 bits for the size; larger devices exist. */
+static uint64_t device_size(unsigned int mtd, const struct mtd_info_user *info)
+{
+	char path[48];
+	uint64_t bytes;
+
+	snprintf(path, sizeof(path), "/sys/class/mtd/mtd%u/size", mtd);
+	return fs_read_u64(path, &bytes) ? bytes : info->size;
+}
+
 static int open_mtd(unsigned int mtd, int flags, struct mtd_info_user *info, char *why, size_t size)
 {
 	char path[32];
@@ -61,7 +71,7 @@ int nand_erase(unsigned int mtd, uint32_t first_block, uint32_t count, struct na
 	fd = open_mtd(mtd, O_RDWR, &info, why, size);
 	if (fd < 0)
 		return -1;
-	blocks = info.size / info.erasesize;
+	blocks = (uint32_t)(device_size(mtd, &info) / info.erasesize);
 	if (!count && first_block < blocks)
 		count = blocks - first_block;
 	if (first_block >= blocks || count > blocks - first_block) {
@@ -116,6 +126,7 @@ static int write_pages(int mtd_fd, int file, unsigned int mtd, const char *path,
 		       const struct mtd_info_user *info, unsigned char *page, struct nand_done *done, char *why,
 		       size_t size)
 {
+	uint64_t device = device_size(mtd, info);
 	uint32_t checked = UINT32_MAX;
 
 	for (;;) {
@@ -132,7 +143,7 @@ static int write_pages(int mtd_fd, int file, unsigned int mtd, const char *path,
 		while (at / info->erasesize != checked) {
 			int bad;
 
-			if (at >= info->size) {
+			if (at >= device) {
 				say(why, size, "%s does not fit into mtd%u: %llu bytes are written, %u bad blocks left out", path, mtd,
 				    (unsigned long long)done->bytes, done->blocks_bad);
 				return -1;
@@ -191,6 +202,7 @@ out:
 int nand_markbad(unsigned int mtd, uint32_t block, char *why, size_t size)
 {
 	struct mtd_info_user info;
+	uint32_t blocks;
 	loff_t at;
 	int fd, failed = 0;
 
@@ -198,8 +210,9 @@ int nand_markbad(unsigned int mtd, uint32_t block, char *why, size_t size)
 	if (fd < 0)
 		return -1;
 	at = (loff_t)block * info.erasesize;
-	if (block >= info.size / info.erasesize) {
-		say(why, size, "mtd%u has %u blocks; there is no block %u", mtd, info.size / info.erasesize, block);
+	blocks = (uint32_t)(device_size(mtd, &info) / info.erasesize);
+	if (block >= blocks) {
+		say(why, size, "mtd%u has %u blocks; there is no block %u", mtd, blocks, block);
 		failed = -1;
 	} else if (ioctl(fd, MEMSETBADBLOCK, &at)) {
 		say(why, size, "mtd%u block %u: marking it bad: %s", mtd, block, strerror(errno));
