@@ -1,1 +1,58 @@
-fn main() {}
+//! flashscope: what storage really does under embedded Linux.
+
+mod args;
+mod bench;
+mod board;
+mod ctl;
+mod demo;
+mod doctor;
+mod export;
+mod failure;
+mod manual;
+mod progress;
+mod record;
+mod recover;
+mod report;
+mod stop;
+mod study;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    // clap itself exits with 2 for a usage error, as promised.
+    let cli = Cli::parse();
+    // First what earlier runs left, if they were killed: promise 2 of docs/architecture.md.
+    recover::recover(cli.quiet);
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("flashscope: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), Failure> {
+    match &cli.command {
+        Command::Demo(args) => demo::run(args, cli.quiet),
+        Command::Record(args) => record::run(args, cli.quiet),
+        Command::Ctl(args) => ctl::run(args, cli.quiet),
+        Command::Report(args) => report::run(args),
+        Command::Study(args) => study::run(args, cli.quiet),
+        Command::Bench(args) => bench::run(args, cli.quiet),
+        Command::Export(args) => export::run(args),
+        Command::Doctor(args) => doctor::run(args, cli.quiet),
+        Command::Board(args) => board::run(args, cli.quiet),
+        Command::Completions { shell } => {
+            manual::completions(*shell);
+            Ok(())
+        }
+        Command::Man { directory } => manual::man_pages(directory),
+    }
+}

@@ -37,7 +37,7 @@ pub struct Matrix {
     pub request_size: Vec<Bytes>,
     pub count: Vec<u64>,
     pub pattern: Vec<Pattern>,
-    pub readahead: Vec<Bytes>,
+    pub readahead: Vec<Readahead>,
     #[serde(default = "zero")]
     pub interarrival_us: Vec<u64>,
     #[serde(default = "one")]
@@ -101,6 +101,68 @@ impl Pattern {
     }
 }
 
+/// How read-ahead is set for a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Readahead {
+    /// As the kernel has it.
+    Keep,
+    /// The knob of the file system's bdi or queue, KiB.
+    Kib(u64),
+    /// `posix_fadvise` on this file; the knob stays.
+    FadviseRandom,
+    FadviseSequential,
+}
+
+impl Readahead {
+    /// As the agent's `--readahead` takes it.
+    pub fn argument(self) -> String {
+        match self {
+            Readahead::Keep => "keep".to_owned(),
+            Readahead::Kib(kib) => kib.to_string(),
+            Readahead::FadviseRandom => "fadvise-random".to_owned(),
+            Readahead::FadviseSequential => "fadvise-sequential".to_owned(),
+        }
+    }
+}
+
+/// A bare number is KiB, as in `/sys/class/bdi/*/read_ahead_kb`; suffixes are allowed.
+impl std::str::FromStr for Readahead {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "keep" => return Ok(Readahead::Keep),
+            "fadvise-random" => return Ok(Readahead::FadviseRandom),
+            "fadvise-sequential" => return Ok(Readahead::FadviseSequential),
+            _ => {}
+        }
+        let size: Bytes =
+            text.parse().map_err(|error| format!("read-ahead {error}, or keep, fadvise-random, fadvise-sequential"))?;
+        let bytes = match text.trim().bytes().all(|byte| byte.is_ascii_digit()) {
+            true => size.0.checked_mul(1024).ok_or_else(|| format!("read-ahead {text} is too large"))?,
+            false => size.0,
+        };
+        if bytes % 1024 != 0 {
+            return Err(format!("read-ahead of {bytes} bytes is not a whole number of KiB, as the kernel's knob is"));
+        }
+        Ok(Readahead::Kib(bytes / 1024))
+    }
+}
+
+impl<'de> Deserialize<'de> for Readahead {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Raw {
+            Number(u64),
+            Text(String),
+        }
+        match Raw::deserialize(deserializer)? {
+            Raw::Number(kib) => Ok(Readahead::Kib(kib)),
+            Raw::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
 /// What was published, and which of our cells it is held against.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,7 +177,7 @@ pub struct Published {
     /// Requests, from and to, both included.
     pub count: [u64; 2],
     pub request_size: Option<Bytes>,
-    pub readahead: Option<Bytes>,
+    pub readahead: Option<Readahead>,
     pub fold: Fold,
     pub min: f64,
     pub max: f64,
@@ -190,6 +252,14 @@ impl Study {
     }
 }
 
+impl Study {
+    /// A study that no file holds: `bench read` is one with a single cell. It has no text, so no hash.
+    pub fn new(name: &str, definition: Definition) -> Result<Study, DefinitionError> {
+        check(&definition).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
+        Ok(Study { definition, sha256: String::new() })
+    }
+}
+
 /// Line and column (in characters) of a byte offset, both from 1.
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let mut end = offset.min(text.len());
@@ -233,9 +303,6 @@ fn check(definition: &Definition) -> Result<(), String> {
         if sizes.iter().any(|size| size.0 == 0) {
             return Err(format!("matrix.{what} is 0"));
         }
-    }
-    if let Some(bad) = matrix.readahead.iter().find(|bytes| bytes.0 % 1024 != 0) {
-        return Err(format!("readahead {} bytes is not a whole number of KiB, as the kernel's knob is", bad.0));
     }
     for &file in &matrix.file_size {
         for &request in &matrix.request_size {

@@ -40,17 +40,17 @@ fn same_but_readahead(a: &Cell, b: &Cell) -> bool {
 }
 
 fn pairs(group: &Group) -> Vec<Pair<'_>> {
-    let Some(most) = group.cells.iter().map(|cell| cell.readahead_kib).max() else { return Vec::new() };
-    let least = group.cells.iter().map(|cell| cell.readahead_kib).min().unwrap_or(most);
+    // posix_fadvise and "keep" are compared by their own cells, not as a size of the knob.
+    let knobs = || group.cells.iter().filter(|cell| cell.readahead == cell.readahead_kib.to_string());
+    let Some(most) = knobs().map(|cell| cell.readahead_kib).max() else { return Vec::new() };
+    let least = knobs().map(|cell| cell.readahead_kib).min().unwrap_or(most);
     if least == most {
         return Vec::new();
     }
-    group
-        .cells
-        .iter()
+    knobs()
         .filter(|cell| cell.readahead_kib == least)
         .filter_map(|off| {
-            let on = group.cells.iter().find(|on| on.readahead_kib == most && same_but_readahead(off, on))?;
+            let on = knobs().find(|on| on.readahead_kib == most && same_but_readahead(off, on))?;
             Some(Pair { off, on })
         })
         .collect()
@@ -129,7 +129,7 @@ fn quantities(published: &Published, group: &Group) -> Vec<f64> {
                 .cells
                 .iter()
                 .filter(|cell| wanted(cell))
-                .filter(|cell| published.readahead.is_none_or(|size| size.kib() == cell.readahead_kib))
+                .filter(|cell| published.readahead.is_none_or(|asked| asked.argument() == cell.readahead))
                 .map(|cell| cell.latency.mean)
                 .collect();
             match (means.iter().min(), means.iter().max()) {

@@ -1,13 +1,19 @@
 //! A question, its matrix of settings, its boards, and the published values beside ours.
 
+mod collect;
 mod definition;
 mod evaluate;
 mod plan;
 mod result;
+mod run;
 mod size;
 
-pub use definition::{Definition, DefinitionError, Filesystem, Fold, Matrix, Pattern, Published, Quantity, Study};
+pub use collect::CollectError;
+pub use definition::{
+    Definition, DefinitionError, Filesystem, Fold, Matrix, Pattern, Published, Quantity, Readahead, Study,
+};
 pub use evaluate::{compare, gains, verdict};
 pub use plan::{CellSpec, GroupSpec, groups};
 pub use result::*;
+pub use run::{Options, RunError, Watch, run};
 pub use size::Bytes;

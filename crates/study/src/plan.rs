@@ -1,6 +1,6 @@
 //! The cells of a study, the groups that share one boot, and the plan that a group's boot image carries.
 
-use crate::definition::{Filesystem, Matrix, Pattern};
+use crate::definition::{Filesystem, Matrix, Pattern, Readahead};
 use crate::size::Bytes;
 
 /// Cells that share one fresh boot: the unit of resume.
@@ -20,7 +20,7 @@ pub struct CellSpec {
     pub request_size: Bytes,
     pub count: u64,
     pub pattern: Pattern,
-    pub readahead: Bytes,
+    pub readahead: Readahead,
     pub interarrival_us: u64,
     pub seed: u64,
 }
@@ -132,9 +132,8 @@ pub fn plan(spec: &GroupSpec, page_bytes: u32, file_seed: u64) -> Vec<String> {
         lines.push(format!("create {DATA_FILE} {} {} {file_seed}", spec.file_size.0, spec.contents));
         lines.push(format!("umount {MOUNT_POINT}"));
     }
-    let raw = |step: &str| {
-        format!("run {step} {AGENT} bench raw --mtd 0 --count {CALIBRATION_READS} --length {page_bytes}")
-    };
+    let raw =
+        |step: &str| format!("run {step} {AGENT} bench raw --mtd 0 --count {CALIBRATION_READS} --length {page_bytes}");
     lines.push(raw(STEP_UNTRACED));
     lines.push(format!("record-start --events flash --mode ring --ring {RING_KIB}"));
     lines.push(raw(STEP_TRACED));
@@ -157,7 +156,7 @@ pub fn plan(spec: &GroupSpec, page_bytes: u32, file_seed: u64) -> Vec<String> {
             cell.pattern.as_str(),
             cell.seed,
             cell.interarrival_us,
-            cell.readahead.kib(),
+            cell.readahead.argument(),
         ));
     }
     lines.push("record-stop".to_owned());
@@ -178,7 +177,7 @@ mod tests {
         let study = Study::parse("readahead-reads.toml", text).unwrap();
         let groups = groups(&study.definition.matrix);
         assert_eq!(groups.len(), 3);
-        assert!(groups.iter().all(|group| group.cells.len() == 8 * 2 * 2));
+        assert!(groups.iter().all(|group| group.cells.len() == 9 * 2 * 2));
         assert_eq!(groups[0].id(), "armv7-6.1-jffs2-printable-5M");
         for other in [
             include_str!("../../../studies/readahead-request-size.toml"),
@@ -196,7 +195,7 @@ mod tests {
         let at = |needle: &str| lines.iter().position(|line| line.starts_with(needle)).unwrap();
         assert!(at("umount") < at("record-start") && at("record-start") < at("phase-begin mount"));
         assert!(at("settle") < at("run cell-00000"));
-        assert_eq!(lines.iter().filter(|line| line.starts_with("run cell-")).count(), 32);
+        assert_eq!(lines.iter().filter(|line| line.starts_with("run cell-")).count(), 36);
         assert_eq!(lines.last().unwrap(), "record-stop");
     }
 }

@@ -121,9 +121,14 @@ pub struct Cell {
     pub count: u64,
     pub request_bytes: u64,
     pub pattern: String,
+    /// As asked: "0", "128", "keep", "fadvise-random".
+    pub readahead: String,
+    /// What the knob said while the cell ran.
     pub readahead_kib: u64,
     pub interarrival_us: u64,
     pub seed: u64,
+    /// CRC-32 of all bytes read: cells of equal requests agree on every file system.
+    pub crc32: u32,
     /// Sum of the read() times.
     pub total_ns: u64,
     pub latency: LatencyNs,

@@ -1,0 +1,347 @@
+//! The command line as typed: one definition for parsing, help, man pages and completions.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use flashscope_study::{Bytes, Pattern, Readahead};
+
+/// See what storage really does under embedded Linux: which process touched which flash page, for how long, and whether
+/// read-ahead helped or hurt.
+#[derive(Debug, Parser)]
+#[command(
+    name = "flashscope",
+    version,
+    max_term_width = 100,
+    after_help = "\
+TARGET is `local` (default), `ssh://user@host[:port]` or `board:NAME`, a virtual board.
+Exit status: 0 done, 1 failure, 2 usage.
+
+Examples:
+  flashscope demo                                      the verdict on three file systems, on a virtual board
+  flashscope doctor --on ssh://root@board              what this board can record, and what is missing
+  flashscope record --on ssh://root@board -- cat /etc/services
+  flashscope report trace.dat --html report.html"
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    /// Say less: no progress on standard error.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Boot virtual boards with raw NAND and say whether read-ahead helps or hurts there.
+    Demo(DemoArgs),
+    /// Record flash operations (or other kernel events) while a command runs, or until stopped.
+    Record(RecordArgs),
+    /// Start, stop, pause or resume a recorder from another shell.
+    Ctl(CtlArgs),
+    /// Show what a trace holds.
+    Report(ReportArgs),
+    /// Run a matrix of settings and hold it against published values.
+    Study(StudyArgs),
+    /// Run one benchmark under the tracer.
+    Bench(BenchArgs),
+    /// Write a trace in another format.
+    Export(ExportArgs),
+    /// Say what a target can record, what is missing, and what would add it.
+    Doctor(DoctorArgs),
+    /// List, fetch, boot or look around in virtual boards.
+    Board(BoardArgs),
+    /// Print a shell's completion script.
+    Completions { shell: clap_complete::Shell },
+    /// Write the man pages into a directory.
+    Man { directory: PathBuf },
+}
+
+/// Where a command runs.
+#[derive(Debug, Args)]
+pub struct TargetArgs {
+    /// Where to run: local, ssh://user@host[:port], board:NAME.
+    #[arg(long = "on", value_name = "TARGET", default_value = "local")]
+    pub target: String,
+    #[command(flatten)]
+    pub board: BoardOptions,
+}
+
+/// What a virtual board boots.
+#[derive(Debug, Args)]
+pub struct BoardOptions {
+    /// Kernel of a virtual board: a line of `flashscope board list`, or a directory with vmlinuz and lib/modules.
+    #[arg(long, value_name = "NAME|DIR")]
+    pub kernel: Option<String>,
+    /// Debian packages of the board's architecture to unpack into its boot image.
+    #[arg(long, value_name = "PACKAGE", value_delimiter = ',')]
+    pub packages: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  flashscope demo --output out/demo")]
+pub struct DemoArgs {
+    /// Directory for report.html, results.json and results.csv.
+    #[arg(short, long, value_name = "DIR", default_value = "flashscope-demo")]
+    pub output: PathBuf,
+    /// Reuse groups that an earlier run with the same inputs has finished.
+    #[arg(long)]
+    pub resume: bool,
+    /// Boards to boot at once (default: as many as cores).
+    #[arg(short, long, value_name = "N")]
+    pub jobs: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope record -- dd if=/data/film of=/dev/null bs=4k count=8
+  flashscope record --on ssh://root@board -o boot.dat --mtd 3 --name cam     stop with: flashscope ctl stop cam
+  flashscope record --detail offset,duration -- sqlite3 contacts.db 'select * from people'
+
+The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it.")]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Trace file to write.
+    #[arg(short, long, value_name = "FILE", default_value = "trace.dat")]
+    pub output: PathBuf,
+    /// Event groups: flash, block, or SYSTEM:EVENT.
+    #[arg(long, value_name = "GROUP", value_delimiter = ',', default_value = "flash")]
+    pub events: Vec<String>,
+    /// Opt-in fields, each with a cost: offset, duration, chip.
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    pub detail: Vec<String>,
+    /// Only these MTD devices.
+    #[arg(long, value_name = "N")]
+    pub mtd: Vec<u32>,
+    /// Memory of the ring per CPU; a bare number is bytes.
+    #[arg(long, value_name = "SIZE", default_value = "4M")]
+    pub ring: Bytes,
+    /// stream: drained all the time; ring: the newest events that fit, read once at the end.
+    #[arg(long, value_enum, default_value_t = Mode::Stream)]
+    pub mode: Mode,
+    /// Name for `flashscope ctl`.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Armed, but not tracing until `flashscope ctl start`.
+    #[arg(long)]
+    pub paused: bool,
+    /// Command to run under the trace; without one, until stopped.
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    Stream,
+    Ring,
+}
+
+#[derive(Debug, Args)]
+pub struct CtlArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    #[arg(value_enum)]
+    pub action: CtlAction,
+    /// Which recorder (default: the only one).
+    pub name: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CtlAction {
+    Start,
+    Stop,
+    Pause,
+    Resume,
+    Status,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope report trace.dat
+  flashscope report trace.dat --html report.html --process sqlite3
+  flashscope report trace.dat --json | jq .counts")]
+pub struct ReportArgs {
+    /// A trace.dat, an agent's stream, or a Flashmon log.
+    pub trace: PathBuf,
+    /// Write a self-contained HTML page.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Only from this time on, seconds after the first event.
+    #[arg(long, value_name = "SECONDS")]
+    pub from: Option<f64>,
+    /// Only up to this time, seconds after the first event.
+    #[arg(long, value_name = "SECONDS")]
+    pub to: Option<f64>,
+    /// Only this process (its name).
+    #[arg(long, value_name = "NAME")]
+    pub process: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope study studies/readahead-reads.toml --output out/reads
+  flashscope study studies/readahead-reads.toml --json | jq .verdicts
+A run that was interrupted goes on where it stopped: what is finished is not measured again (--fresh measures all).")]
+pub struct StudyArgs {
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Directory for report.html, results.json and results.csv (default: out/NAME).
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Print the results as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Measure every group again, also those that an earlier run with the same inputs has finished.
+    #[arg(long)]
+    pub fresh: bool,
+    /// Boards to boot at once (default: as many as cores).
+    #[arg(short, long, value_name = "N")]
+    pub jobs: Option<usize>,
+    #[command(flatten)]
+    pub board: BoardOptions,
+}
+
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    pub bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Timed reads of one file from a cold cache, with the flash reads that they caused.
+    Read(BenchReadArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope bench read --on board:armv7 --filesystem jffs2 --count 8 --size 4096 --pattern sequential --readahead 0 --json
+  flashscope bench read --on ssh://root@board --file /data/test/film --count 64 --size 4K --readahead keep --drop-caches")]
+pub struct BenchReadArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// File system to make on a virtual board: jffs2, ubifs, squashfs-mtdblock.
+    #[arg(long, value_name = "NAME")]
+    pub filesystem: Option<flashscope_study::Filesystem>,
+    /// File to read on a board of yours; made there with --create.
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<String>,
+    /// Make the file first, if it is not there.
+    #[arg(long)]
+    pub create: bool,
+    /// Size of the file.
+    #[arg(long, value_name = "SIZE", default_value = "5M")]
+    pub file_size: Bytes,
+    /// What the file holds: compressible, printable, random or zero.
+    #[arg(long, default_value = "printable")]
+    pub contents: String,
+    /// Number of requests.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub count: u64,
+    /// Size of one request.
+    #[arg(long, value_name = "SIZE", default_value = "4K")]
+    pub size: Bytes,
+    /// sequential or random.
+    #[arg(long, default_value = "sequential", value_parser = crate::bench::pattern)]
+    pub pattern: Pattern,
+    /// Read-ahead in KiB as the kernel's knob (suffixes allowed), or keep, fadvise-random, fadvise-sequential.
+    #[arg(long, value_name = "KIB", default_value = "keep")]
+    pub readahead: Readahead,
+    /// Time between two requests, microseconds.
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    pub interarrival_us: u64,
+    /// Seed of contents and of the random pattern.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Drop the page cache, dentries and inodes first (on a virtual board always).
+    #[arg(long)]
+    pub drop_caches: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  flashscope export trace.dat --to flashmon -o log      writes log (temporal) and log.blocks (spatial)")]
+pub struct ExportArgs {
+    pub trace: PathBuf,
+    /// Format to write.
+    #[arg(long, value_enum)]
+    pub to: ExportFormat,
+    /// File to write (flashmon: the temporal log; the spatial view goes to FILE.blocks).
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Which chip, where there are several (flashmon).
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub chip: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    Flashmon,
+    #[value(name = "trace.dat")]
+    TraceDat,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Print the facts as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct BoardArgs {
+    #[command(subcommand)]
+    pub action: BoardAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BoardAction {
+    /// List boards and their kernels, and which are in the cache.
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch a board's kernel from Debian (no root, nothing of the host's own packages is touched).
+    Fetch {
+        #[arg(default_value = "armv7")]
+        board: String,
+        #[command(flatten)]
+        options: BoardOptions,
+        /// Every kernel of the board.
+        #[arg(long)]
+        all: bool,
+        /// Ask the index for a newer one.
+        #[arg(long)]
+        refresh: bool,
+    },
+    /// Boot a board, run a command in it, print what it printed.
+    Boot {
+        #[arg(default_value = "armv7")]
+        board: String,
+        #[command(flatten)]
+        options: BoardOptions,
+        /// Command to run on the board (default: the agent's probe).
+        #[arg(last = true, value_name = "CMD")]
+        command: Vec<String>,
+    },
+    /// Look around in a board: an interactive shell on its console. Not for measuring.
+    Shell {
+        #[arg(default_value = "armv7")]
+        board: String,
+        #[command(flatten)]
+        options: BoardOptions,
+    },
+}

@@ -1,0 +1,155 @@
+//! `board`: what virtual boards there are, and a way in.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use flashscope_target::Progress as _;
+use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Run};
+use flashscope_trace::Session;
+use serde_json::json;
+
+use crate::args::{BoardAction, BoardArgs, BoardOptions};
+use crate::failure::Failure;
+use crate::progress::Terminal;
+
+pub fn run(args: &BoardArgs, quiet: bool) -> Result<(), Failure> {
+    let terminal = Arc::new(Terminal::new(quiet));
+    match &args.action {
+        BoardAction::List { json } => list(*json),
+        BoardAction::Fetch { board, options, all, refresh } => fetch(board, options, *all, *refresh, &terminal),
+        BoardAction::Boot { board, options, command } => boot(board, options, command, &terminal),
+        BoardAction::Shell { board, options } => shell(board, options, &terminal),
+    }
+}
+
+fn list(as_json: bool) -> Result<(), Failure> {
+    let boards = board::list().into_iter().collect::<Result<Vec<Board>, _>>()?;
+    if as_json {
+        let boards: Vec<_> = boards
+            .iter()
+            .map(|board| {
+                let kernels: Vec<_> = board
+                    .kernels
+                    .iter()
+                    .map(|line| {
+                        json!({
+                            "name": line.name, "suites": line.suites, "package": line.package, "default": line.default,
+                            "cached": board.cached(line).map(|kernel| kernel.release),
+                        })
+                    })
+                    .collect();
+                json!({
+                    "name": board.name, "description": board.description, "arch": board.arch, "default": board.default,
+                    "clock": board.clock, "chip": board.chip().name, "kernels": kernels,
+                })
+            })
+            .collect();
+        println!("{:#}", json!(boards));
+        return Ok(());
+    }
+    for board in boards {
+        let default = if board.default { " (default)" } else { "" };
+        println!("{}{default}: {}", board.name, board.description);
+        for line in &board.kernels {
+            let cached = match board.cached(line) {
+                Some(kernel) => format!("cached: {}", kernel.release),
+                None => format!("not fetched: flashscope board fetch {} --kernel {}", board.name, line.name),
+            };
+            let default = if line.default { " (default)" } else { "" };
+            println!("  kernel {}{default}: {} of {}; {cached}", line.name, line.package, line.suites.join(", "));
+        }
+    }
+    Ok(())
+}
+
+fn fetch(
+    name: &str,
+    options: &BoardOptions,
+    all: bool,
+    refresh: bool,
+    terminal: &Arc<Terminal>,
+) -> Result<(), Failure> {
+    let board = board::load(name)?;
+    let lines: Vec<String> = match (all, &options.kernel) {
+        (true, Some(_)) => return Err(Failure::usage("--all and --kernel exclude each other")),
+        (true, None) => board.kernels.iter().map(|line| line.name.clone()).collect(),
+        (false, kernel) => vec![kernel.clone().unwrap_or_default()],
+    };
+    for line in lines {
+        let kernel = match refresh {
+            true => board.fetch_refresh(&line, terminal.as_ref())?,
+            false => board.fetch(&line, terminal.as_ref())?,
+        };
+        if !options.packages.is_empty() {
+            board.fetch_packages(&kernel, &options.packages, terminal.as_ref())?;
+        }
+        println!("{}: kernel {} is {} {}", board.name, kernel.name, kernel.package, kernel.version);
+    }
+    Ok(())
+}
+
+/// What a board boots with: its kernel, and an image that has the chip and the packages.
+struct Prepared {
+    board: Board,
+    kernel: Kernel,
+    builder: ImageBuilder,
+    lines: Vec<String>,
+}
+
+fn prepare(name: &str, options: &BoardOptions, terminal: &Terminal) -> Result<Prepared, Failure> {
+    let board = board::load(name)?;
+    let kernel = board.fetch(options.kernel.as_deref().unwrap_or_default(), terminal)?;
+    let packages = board.fetch_packages(&kernel, &options.packages, terminal)?;
+    let mut builder = ImageBuilder::new(&board)?;
+    let mut lines = builder.add_port_modules(&kernel)?;
+    lines.extend(builder.add_nand(&kernel, &[])?);
+    builder.add_packages(&packages)?;
+    Ok(Prepared { board, kernel, builder, lines })
+}
+
+fn boot(name: &str, options: &BoardOptions, command: &[String], terminal: &Arc<Terminal>) -> Result<(), Failure> {
+    let Prepared { board, kernel, mut builder, mut lines } = prepare(name, options, terminal)?;
+    let words = match command.is_empty() {
+        true => "/flashscope/agent probe".to_owned(),
+        false => command
+            .iter()
+            .map(|word| board::plan_word(word).ok_or_else(|| Failure::usage("an argument is empty: leave it out")))
+            .collect::<Result<Vec<_>, _>>()?
+            .join(" "),
+    };
+    lines.push(format!("-run command {words}"));
+    builder.set_plan(&lines);
+    let image = builder.build()?;
+    let outcome = board::boot(&Run::new(&board, &kernel, &image), terminal.as_ref())?;
+    let session = Session::open(&outcome.port_file())?;
+    let Some(step) = session.step("command") else {
+        return Err(Failure::new("the board said nothing of the command; see what it can do: flashscope board shell"));
+    };
+    // What a closed pipe misses is the reader's own choice.
+    std::io::stdout().write_all(&step.stdout).ok();
+    std::io::stderr().write_all(&step.stderr).ok();
+    terminal.step(&format!("the board ran for {:.1} s of host time", outcome.wall.as_secs_f64()));
+    match step.status {
+        Some(0) => Ok(()),
+        Some(status) => Err(Failure::new(format!("the command ended with status {status} on the board"))),
+        None => Err(Failure::new("the command did not end on the board")),
+    }
+}
+
+fn shell(name: &str, options: &BoardOptions, terminal: &Arc<Terminal>) -> Result<(), Failure> {
+    let mut options = BoardOptions { kernel: options.kernel.clone(), packages: options.packages.clone() };
+    if !options.packages.iter().any(|package| package.starts_with("busybox")) {
+        options.packages.push("busybox".to_owned());
+    }
+    let Prepared { board, kernel, mut builder, mut lines } = prepare(name, &options, terminal)?;
+    let more = builder.add_module_closure(&kernel, &["jffs2", "ubi", "ubifs", "mtdblock", "squashfs"])?;
+    lines.extend(more.into_iter().map(|path| format!("module {path}")));
+    lines.push("-shell".to_owned());
+    builder.set_plan(&lines);
+    let image = builder.build()?;
+    terminal
+        .line("a shell on the board's console; `exit` or Ctrl-A X leaves it. Not for measuring: what is typed enters.");
+    let run = Run { interactive: true, icount: false, ..Run::new(&board, &kernel, &image) };
+    board::boot(&run, terminal.as_ref())?;
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! `demo`: the main job on real input, from boot to verdict.
+
+use flashscope_study::Study;
+
+use crate::args::DemoArgs;
+use crate::failure::Failure;
+use crate::progress::Terminal;
+use crate::study;
+
+/// The same file that `flashscope study` takes: the demo is nothing special.
+const STUDY: &str = include_str!("../../../studies/readahead-reads.toml");
+
+pub fn run(args: &DemoArgs, quiet: bool) -> Result<(), Failure> {
+    let parsed = Study::parse("readahead-reads.toml", STUDY)?;
+    let terminal = std::sync::Arc::new(Terminal::new(quiet));
+    let options = study::options(args.jobs, !args.resume, None, Vec::new())?;
+    let result = study::measure(&parsed, &options, &terminal)?;
+    let page = study::write(&result, &args.output)?;
+    print!("{}", flashscope_report::terminal::study(&result, &study::style()));
+    println!("\nReport: {}", page.display());
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! `doctor`: what a target can record, what is missing, and what would add it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use flashscope_report::visible;
+use serde_json::Value;
+
+use crate::args::DoctorArgs;
+use crate::failure::Failure;
+use crate::progress::Terminal;
+use crate::target;
+
+pub fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failure> {
+    let terminal = Arc::new(Terminal::new(quiet));
+    let facts = target::facts(&args.target, &["probe", "--trial"], &terminal)?;
+    if args.json {
+        println!("{facts:#}");
+    } else {
+        print!("{}", advice(&facts));
+    }
+    Ok(())
+}
+
+/// A text of the facts, harmless on a terminal.
+fn text(value: &Value) -> std::borrow::Cow<'_, str> {
+    visible(value.as_str().unwrap_or("?"))
+}
+
+/// The facts as a person wants them: first what works, then what does not and the next step.
+pub fn advice(facts: &Value) -> String {
+    let mut out = String::new();
+    
+    let kernel = &facts["kernel"];
+    let _ = writeln!(
+        out,
+        "Linux {} on {}, agent {}",
+        text(&kernel["release"]),
+        text(&kernel["machine"]),
+        text(&facts["agent"]["version"])
+    );
+
+    let _ = writeln!(out, "\nFlash chips and partitions");
+    let mtds = facts["mtd"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for mtd in mtds {
+        let _ = writeln!(
+            out,
+            "  mtd{} chip {} {:?} {}: {} KiB, blocks of {} KiB, pages of {} bytes, spare {} bytes",
+            mtd["index"],
+            mtd["chip"],
+            text(&mtd["name"]),
+            text(&mtd["type"]),
+            mtd["size"].as_u64().unwrap_or(0) >> 10,
+            mtd["erasesize"].as_u64().unwrap_or(0) >> 10,
+            mtd["writesize"],
+            mtd["oobsize"],
+        );
+    }
+    if mtds.is_empty() {
+        let _ = writeln!(out, "  none");
+    }
+
+    let _ = writeln!(out, "\nProbe points");
+    for point in facts["probe_points"].as_array().into_iter().flatten() {
+        let note = text(&point["note"]);
+        let _ = writeln!(
+            out,
+            "  {:<8} {:<28} {:<8} {}",
+            text(&point["operation"]),
+            text(&point["symbol"]),
+            text(&point["status"]),
+            if note == "?" { "" } else { &note }
+        );
+    }
+
+    let _ = writeln!(out, "\nWhat can be recorded here");
+    for Capability { what, missing } in capabilities(facts) {
+        match missing {
+            None => {
+                let _ = writeln!(out, "  yes  {what}");
+            }
+            Some((reason, step)) => {
+                let _ = writeln!(out, "  no   {what}: {reason}\n       next: {step}");
+            }
+        }
+    }
+    out
+}
+
+struct Capability {
+    what: &'static str,
+    /// Reason and next step.
+    missing: Option<(String, String)>,
+}
+
+fn capabilities(facts: &Value) -> Vec<Capability> {
+    let tracefs = &facts["tracefs"];
+    let no_tracefs = tracefs["path"].is_null().then(|| {
+        (
+            format!("no tracefs ({})", visible(tracefs["error"].as_str().unwrap_or("reason unknown"))),
+            "as root: mount -t tracefs nodev /sys/kernel/tracing; if that fails, a kernel with CONFIG_FTRACE"
+                .to_owned(),
+        )
+    });
+    let no_instances = (tracefs["instances"] != Value::Bool(true)).then(|| {
+        (
+            "no tracing instances".to_owned(),
+            "run as root; if that fails, a kernel with CONFIG_TRACING (instances/ in tracefs)".to_owned(),
+        )
+    });
+    let no_kprobes = (tracefs["kprobe_events"] != Value::Bool(true)).then(|| {
+        (
+            "no kprobe events".to_owned(),
+            "a kernel with CONFIG_KPROBES and CONFIG_KPROBE_EVENTS, not locked down".to_owned(),
+        )
+    });
+    let no_nand = facts["mtd"].as_array().is_none_or(|all| !all.iter().any(is_nand)).then(|| {
+        (
+            "no raw NAND here".to_owned(),
+            "a board with /dev/mtdN of type nand, or a virtual one: --on board:armv7".to_owned(),
+        )
+    });
+    let unseen = facts["mtd"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|mtd| is_nand(mtd))
+        .find(|mtd| {
+            !facts["probe_points"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|point| point["operation"] == "read" && point["status"] == "proved" && proves(point, mtd))
+        })
+        .map(|mtd| {
+            (
+                format!("no probe point sees a page read of mtd{}", mtd["index"]),
+                "run as root, so that it can be tried; then see the probe points above".to_owned(),
+            )
+        });
+    let base = no_tracefs.or(no_instances);
+    vec![
+        Capability {
+            what: "flash operations of raw NAND (--events flash)",
+            missing: base.clone().or(no_kprobes).or(no_nand).or(unseen),
+        },
+        Capability {
+            what: "block layer (--events block)",
+            missing: base.or_else(|| {
+                facts["block"]
+                    .as_array()
+                    .is_none_or(Vec::is_empty)
+                    .then(|| ("no block device here".to_owned(), "none: there is nothing to record".to_owned()))
+            }),
+        },
+    ]
+}
+
+fn is_nand(mtd: &Value) -> bool {
+    mtd["type"].as_str().is_some_and(|kind| kind.contains("nand"))
+}
+
+/// A point was proved on one MTD device; it stands for every partition of the same chip.
+fn proves(point: &Value, mtd: &Value) -> bool {
+    point["mtd"] == mtd["index"] || point["chip"] == mtd["chip"]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_bare_machine_gets_a_next_step_for_everything() {
+        let facts = json!({
+            "agent": {"version": "0.1.0"}, "kernel": {"release": "6.1\u{1b}[31m", "machine": "armv7l"},
+            "tracefs": {"path": null, "error": "not mounted", "instances": false, "kprobe_events": false},
+            "probe_points": [], "mtd": [], "block": [], "bdi": [], "mounts": []
+        });
+        let advice = advice(&facts);
+        assert!(advice.contains("no   flash operations of raw NAND (--events flash): no tracefs (not mounted)"));
+        assert!(advice.contains("mount -t tracefs"));
+        assert!(!advice.contains('\u{1b}'), "a kernel's text must not reach the terminal raw");
+    }
+
+    #[test]
+    fn a_chip_that_no_probe_sees_is_said() {
+        let facts = json!({
+            "agent": {"version": "0.1.0"}, "kernel": {"release": "6.1", "machine": "armv7l"},
+            "tracefs": {"path": "/sys/kernel/tracing", "error": null, "instances": true, "kprobe_events": true},
+            "probe_points": [{"operation": "read", "symbol": "nand_read_page_op", "status": "silent", "mtd": 0, "note": ""}],
+            "mtd": [{"index": 0, "chip": 0, "name": "n", "type": "nand", "size": 1048576, "erasesize": 131072, "writesize": 2048, "oobsize": 64}],
+            "block": [{"name": "mmcblk0"}], "bdi": [], "mounts": []
+        });
+        let advice = advice(&facts);
+        assert!(advice.contains("no probe point sees a page read of mtd0"), "{advice}");
+        assert!(advice.contains("yes  block layer"), "{advice}");
+    }
+}

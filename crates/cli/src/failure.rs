@@ -1,0 +1,49 @@
+//! How a command ends: one line that names the thing and the next step, and an exit status.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// An error as the user sees it. Usage errors exit with 2, all others with 1.
+#[derive(Debug)]
+pub struct Failure {
+    message: String,
+    usage: bool,
+}
+
+impl Failure {
+    pub fn usage(message: impl Into<String>) -> Self {
+        Failure { message: message.into(), usage: true }
+    }
+
+    pub fn new(message: impl Into<String>) -> Self {
+        Failure { message: message.into(), usage: false }
+    }
+
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(if self.usage { 2 } else { 1 })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+macro_rules! from_error {
+    ($($error:ty),* $(,)?) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Failure::new(error.to_string())
+            }
+        })*
+    };
+}
+
+from_error!(flashscope_trace::Error, flashscope_target::Error, flashscope_study::RunError);
+
+impl From<flashscope_study::DefinitionError> for Failure {
+    fn from(error: flashscope_study::DefinitionError) -> Self {
+        Failure::usage(error.to_string())
+    }
+}

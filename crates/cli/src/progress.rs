@@ -1,0 +1,117 @@
+//! Progress on standard error: one line a step, and on a terminal a line that changes while a step goes on.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use flashscope_study::Watch;
+use flashscope_target::Progress;
+
+/// Steps as lines; byte counts only where the line can be rewritten.
+pub struct Terminal {
+    quiet: bool,
+    live: bool,
+    began: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Columns of a live line that the next line has to clear.
+    live_columns: usize,
+    step: String,
+    last_live: Option<Instant>,
+    groups: usize,
+    finished: usize,
+}
+
+impl Terminal {
+    pub fn new(quiet: bool) -> Self {
+        Terminal {
+            quiet,
+            live: std::io::stderr().is_terminal(),
+            began: Instant::now(),
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    /// How many groups a study has, for "2 of 3".
+    pub fn expect_groups(&self, groups: usize) {
+        self.lock().groups = groups;
+    }
+
+    pub fn line(&self, text: &str) {
+        if self.quiet {
+            return;
+        }
+        let mut state = self.lock();
+        let clear = std::mem::take(&mut state.live_columns);
+        let mut err = std::io::stderr().lock();
+        if clear > 0 {
+            // The terminal may be gone; progress is not worth failing for.
+            let _ = write!(err, "\r{:clear$}\r", "");
+        }
+        let _ = writeln!(err, "[{:>5.1} s] {text}", self.began.elapsed().as_secs_f64());
+    }
+
+    fn live(&self, text: &str) {
+        let mut state = self.lock();
+        let now = Instant::now();
+        if state.last_live.is_some_and(|last| now - last < Duration::from_millis(100)) {
+            return;
+        }
+        state.last_live = Some(now);
+        let text = format!("[{:>5.1} s] {text}", self.began.elapsed().as_secs_f64());
+        let columns = text.chars().count();
+        let before = std::mem::replace(&mut state.live_columns, columns);
+        let mut err = std::io::stderr().lock();
+        let _ = write!(err, "\r{text}{:pad$}", "", pad = before.saturating_sub(columns));
+        let _ = err.flush();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Progress for Terminal {
+    fn step(&self, text: &str) {
+        text.clone_into(&mut self.lock().step);
+        self.line(text);
+    }
+
+    fn bytes(&self, done: u64, total: Option<u64>) {
+        if self.quiet || !self.live {
+            return;
+        }
+        let step = self.lock().step.clone();
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        match total {
+            Some(total) => self.live(&format!("{step}: {:.1} of {:.1} MiB", mib(done), mib(total))),
+            None => self.live(&format!("{step}: {:.1} MiB", mib(done))),
+        }
+    }
+}
+
+impl Watch for Terminal {
+    fn group_started(&self, id: &str, cells: usize) {
+        self.line(&format!("{id}: booting a fresh board for {cells} cells"));
+    }
+
+    fn group_finished(&self, id: &str, wall: Duration, reused: bool) {
+        let (finished, groups) = {
+            let mut state = self.lock();
+            state.finished += 1;
+            (state.finished, state.groups)
+        };
+        let how = match reused {
+            true => "was finished before, with the same inputs: reused (--fresh measures again)".to_owned(),
+            false => format!("finished in {:.1} s", wall.as_secs_f64()),
+        };
+        self.line(&format!("{id}: {how} ({finished} of {groups} groups)"));
+    }
+
+    fn progress(&self) -> &dyn Progress {
+        self
+    }
+}

@@ -1,0 +1,111 @@
+//! `record`: what the board says goes into a stream file as it comes, and becomes a trace.dat at the end.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flashscope_target::Job;
+use flashscope_trace::{Session, Severity, Trace};
+
+use crate::args::{Mode, RecordArgs};
+use crate::failure::Failure;
+use crate::progress::Terminal;
+use crate::recover::Pending;
+use crate::target;
+
+pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
+    let terminal = Arc::new(Terminal::new(quiet));
+    let target = target::open(&args.target, &terminal)?;
+    let mut pending = Pending::begin(&args.output)?;
+    let job = Job { argv: argv(args), ..Job::default() };
+    if args.command.is_empty() {
+        terminal.line("recording; Ctrl-C (or `flashscope ctl stop`) ends it");
+    }
+    let ran = {
+        let mut stream = pending.writer()?;
+        target.run(&job, &mut stream)
+    };
+    let end = pending.finish();
+    match ran {
+        Ok(outcome) if outcome.status == 0 => {
+            let trace = end?;
+            summarise(&trace, &terminal)?;
+            Ok(())
+        }
+        // The recorder has failed, or the command under it: what was recorded is kept, and the reason passed on.
+        Ok(outcome) => {
+            if let Ok(trace) = end {
+                summarise(&trace, &terminal)?;
+            }
+            Err(target::agent_failure(&outcome.stderr, outcome.status))
+        }
+        Err(error) => {
+            let kept = match end {
+                Ok(trace) => format!("; what was recorded so far is in {}", trace.display()),
+                Err(_) => String::new(),
+            };
+            Err(Failure::new(format!("{error}{kept}")))
+        }
+    }
+}
+
+/// The agent's own options; it checks what they mean.
+pub fn argv(args: &RecordArgs) -> Vec<String> {
+    let mut argv = vec!["record".to_owned(), "--events".to_owned(), args.events.join(",")];
+    let mut option = |name: &str, value: String| argv.extend([name.to_owned(), value]);
+    option("--ring", args.ring.0.div_ceil(1024).to_string());
+    option("--mode", if args.mode == Mode::Ring { "ring" } else { "stream" }.to_owned());
+    if !args.detail.is_empty() {
+        option("--detail", args.detail.join(","));
+    }
+    for mtd in &args.mtd {
+        option("--mtd", mtd.to_string());
+    }
+    if let Some(name) = &args.name {
+        option("--name", name.clone());
+    }
+    if args.paused {
+        argv.push("--paused".to_owned());
+    }
+    if !args.command.is_empty() {
+        argv.push("--".to_owned());
+        argv.extend(args.command.iter().cloned());
+    }
+    argv
+}
+
+/// What was recorded, in one line, and one more for each thing that is missing from it.
+fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
+    let trace = Trace::open(path)?;
+    let mut events = 0u64;
+    trace.for_each_record(&mut |record| events += u64::from(record.buffer.is_empty()))?;
+    terminal.line(&format!("{}: {events} events; see them with: flashscope report {0}", path.display()));
+    for (loss, count) in trace.losses().iter() {
+        if count > 0 && loss.severity() == Severity::Data {
+            terminal.line(&format!("lost: {} {count}: {}", loss.name(), loss.meaning()));
+        }
+    }
+    Ok(())
+}
+
+/// Turns a stream into what the user asked for. The stream is left alone where that fails.
+pub fn convert(stream: &Path, output: &Path) -> Result<(), Failure> {
+    let session = Session::open(stream)?;
+    for line in session.logs.iter().filter(|line| line.level <= 1) {
+        eprintln!("flashscope: the agent says: {}", flashscope_report::visible(&line.text));
+    }
+    let trace = match session.recordings.len() {
+        1 => session.recording(0)?,
+        0 => return Err(Failure::new("the agent recorded nothing")),
+        count => return Err(Failure::new(format!("{} holds {count} recordings, not one", stream.display()))),
+    };
+    flashscope_trace::dat::write(&trace, output)?;
+    Ok(())
+}
+
+/// A writer that flushes nothing late: each write of the agent is on its way to the disk when the next one comes.
+pub fn stream_file(path: &PathBuf) -> Result<impl Write + use<>, Failure> {
+    File::create_new(path)
+        .map_err(|error| Failure::new(format!("{}: {error}; name another file with --output", path.display())))
+}

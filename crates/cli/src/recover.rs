@@ -1,0 +1,115 @@
+//! What a killed run left: found and put right by whichever command runs next.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use flashscope_target::ScratchDir;
+
+use crate::failure::Failure;
+use crate::record;
+
+/// Where the scratch directory of a recording says what it belongs to: the stream's path, a line feed, the output's.
+const NOTE: &str = "recording";
+const LABEL: &str = "recording";
+
+/// A recording that is not yet a trace.dat: a stream file beside the output, and a note that leads to it.
+pub struct Pending {
+    note: Option<ScratchDir>,
+    stream: PathBuf,
+    output: PathBuf,
+}
+
+impl Pending {
+    pub fn begin(output: &Path) -> Result<Pending, Failure> {
+        let absolute = std::path::absolute(output)
+            .map_err(|error| Failure::usage(format!("{}: {error}; name a file with --output", output.display())))?;
+        let note = ScratchDir::new(LABEL)?;
+        let tag = note.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut name = absolute.file_name().unwrap_or_default().to_os_string();
+        name.push(format!(".{tag}.stream"));
+        let stream = absolute.with_file_name(name);
+        let (Some(stream_text), Some(output_text)) = (stream.to_str(), absolute.to_str()) else {
+            return Err(Failure::usage(format!("{}: the path is not UTF-8: name another", output.display())));
+        };
+        std::fs::write(note.path().join(NOTE), format!("{stream_text}\n{output_text}"))
+            .map_err(|error| Failure::new(format!("{}: {error}", note.path().display())))?;
+        Ok(Pending { note: Some(note), stream, output: absolute })
+    }
+
+    pub fn writer(&mut self) -> Result<impl Write + use<>, Failure> {
+        record::stream_file(&self.stream)
+    }
+
+    /// Makes the trace.dat and removes the stream. Where that fails (a full disk, say) the stream is kept under a name
+    /// of its own, and the error says so. Returns the path of what can be read.
+    pub fn finish(mut self) -> Result<PathBuf, Failure> {
+        let result = finish(&self.stream, &self.output);
+        drop(self.note.take());
+        result
+    }
+}
+
+fn finish(stream: &Path, output: &Path) -> Result<PathBuf, Failure> {
+    let empty = std::fs::metadata(stream).map_or(true, |meta| meta.len() == 0);
+    if empty {
+        std::fs::remove_file(stream).ok();
+        return Err(Failure::new("nothing was recorded"));
+    }
+    match record::convert(stream, output) {
+        Ok(()) => {
+            std::fs::remove_file(stream).ok();
+            Ok(output.to_owned())
+        }
+        Err(error) => {
+            let mut kept = output.as_os_str().to_owned();
+            kept.push(".stream");
+            let kept = PathBuf::from(kept);
+            let kept = if std::fs::rename(stream, &kept).is_ok() { kept } else { stream.to_owned() };
+            Err(Failure::new(format!("{error}; the recording itself is kept: flashscope report {}", kept.display())))
+        }
+    }
+}
+
+/// Runs before every command. Says what it put right; what it cannot put right must not stop the command.
+pub fn recover(quiet: bool) {
+    let say = |text: &str| {
+        if !quiet {
+            eprintln!("flashscope: {text}");
+        }
+    };
+    for dir in flashscope_target::abandoned(LABEL) {
+        let Ok(note) = std::fs::read_to_string(dir.join(NOTE)) else { continue };
+        let Some((stream, output)) = note.split_once('\n') else { continue };
+        let (stream, output) = (Path::new(stream), Path::new(output));
+        if !stream.exists() {
+            continue;
+        }
+        match finish(stream, output) {
+            Ok(path) => say(&format!("an earlier recording was killed: what it had is in {}", path.display())),
+            Err(error) => say(&format!("an earlier recording was killed: {error}")),
+        }
+    }
+    if let Err(error) = flashscope_target::sweep() {
+        say(&format!("cannot tidy up after earlier runs: {error}"));
+    }
+    sweep_this_machine();
+}
+
+/// Probes, instances and knobs of a killed local agent: the agent itself knows how to undo them.
+fn sweep_this_machine() {
+    let traces = ["/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances", "/run/flashscope"]
+        .iter()
+        .filter_map(|dir| std::fs::read_dir(dir).ok())
+        .flatten()
+        .flatten()
+        .any(|entry| {
+            entry.file_name().to_string_lossy().contains("flashscope_") || entry.path().starts_with("/run/flashscope")
+        });
+    if !traces {
+        return;
+    }
+    if let Ok(agent) = flashscope_target::host_agent() {
+        // Its own message, if any, is for the person who sees this command's output.
+        std::process::Command::new(agent).arg("sweep").stdin(std::process::Stdio::null()).status().ok();
+    }
+}

@@ -1,0 +1,22 @@
+//! Ctrl-C and SIGTERM as a flag: what runs comes to an orderly end, a second signal ends at once.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use crate::failure::Failure;
+
+/// The flag that SIGINT and SIGTERM set, installed at its first use.
+pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
+    static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    if let Some(flag) = FLAG.get() {
+        return Ok(Arc::clone(flag));
+    }
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        // Order matters: the first signal finds the flag down, so only the second one exits.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(|error| Failure::new(format!("signal {signal}: {error}")))?;
+    }
+    Ok(Arc::clone(FLAG.get_or_init(|| flag)))
+}

@@ -1,0 +1,56 @@
+//! Targets as the command line names them.
+
+use std::sync::Arc;
+
+use flashscope_target::{Job, OpenOptions, Target};
+use serde_json::Value;
+
+use crate::args::TargetArgs;
+use crate::failure::Failure;
+use crate::progress::Terminal;
+use crate::stop;
+
+pub fn open(args: &TargetArgs, terminal: &Arc<Terminal>) -> Result<Box<dyn Target>, Failure> {
+    if !args.target.starts_with("board:") && (args.board.kernel.is_some() || !args.board.packages.is_empty()) {
+        return Err(Failure::usage(format!(
+            "--kernel and --packages are for virtual boards, and {} is none: leave them out, or name --on board:armv7",
+            args.target
+        )));
+    }
+    let options = OpenOptions {
+        kernel: args.board.kernel.clone(),
+        packages: args.board.packages.clone(),
+        stop: Some(stop::flag()?),
+        progress: Some(Arc::clone(terminal) as _),
+        ..OpenOptions::default()
+    };
+    Ok(flashscope_target::open(&args.target, &options)?)
+}
+
+/// Runs an agent command to its end; what it printed.
+pub fn output(args: &TargetArgs, argv: Vec<String>, terminal: &Arc<Terminal>) -> Result<Vec<u8>, Failure> {
+    let target = open(args, terminal)?;
+    let mut out = Vec::new();
+    let outcome = target.run(&Job { argv, ..Job::default() }, &mut out)?;
+    if outcome.status != 0 {
+        return Err(agent_failure(&outcome.stderr, outcome.status));
+    }
+    Ok(out)
+}
+
+/// Runs an agent command that prints one JSON object.
+pub fn facts(args: &TargetArgs, argv: &[&str], terminal: &Arc<Terminal>) -> Result<Value, Failure> {
+    let out = output(args, argv.iter().map(|&word| word.to_owned()).collect(), terminal)?;
+    serde_json::from_slice(&out)
+        .map_err(|error| Failure::new(format!("{}: the agent's answer cannot be read: {error}", args.target)))
+}
+
+/// The agent has said what was wrong in one line; pass it on, and its exit status.
+pub fn agent_failure(stderr: &str, status: i32) -> Failure {
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+    let message = match last {
+        Some(line) => flashscope_report::visible(line.trim().trim_start_matches("flashscope-agent: ")).into_owned(),
+        None => format!("the agent ended with status {status} and said nothing"),
+    };
+    if status == 2 { Failure::usage(message) } else { Failure::new(message) }
+}

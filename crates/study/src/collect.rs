@@ -1,0 +1,264 @@
+//! What a boot's port file holds, as one group of results.
+
+use std::path::Path;
+
+use flashscope_analysis::Analysis;
+use flashscope_analysis::flash::{Blocks, ByTask, Geometry, LatencyNs, Span, TimelineFold, Window, WindowCounts};
+use flashscope_trace::Session;
+use serde::Deserialize;
+
+use crate::definition::Readahead;
+use crate::plan::{CellSpec, GroupSpec, STEP_TRACED, STEP_UNTRACED, cell_step};
+use crate::result::{
+    Cell, ChipFacts, DefaultReadahead, Group, Inputs, Loss, PhaseCounts, ProbeUsed, TaskCounts, TracerCost,
+};
+
+/// The parts of the agent's `bench read` object that a study uses.
+#[derive(Debug, Deserialize)]
+struct BenchRead {
+    readahead: BenchReadahead,
+    open: Interval,
+    measured: Interval,
+    total_ns: u64,
+    bytes_read: u64,
+    latencies_ns: Vec<u64>,
+    checksum: u32,
+}
+
+#[derive(Debug, Deserialize)]
+struct BenchReadahead {
+    knob: Option<String>,
+    before_kib: Option<u64>,
+    effective_kib: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Interval {
+    begin_ns: u64,
+    end_ns: u64,
+}
+
+impl Interval {
+    fn window(self) -> Window {
+        Window::new(self.begin_ns, self.end_ns)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct BenchRaw {
+    count: u64,
+    total_ns: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    #[error(transparent)]
+    Trace(#[from] flashscope_trace::Error),
+    #[error("group {group}: the board sent no result of step '{step}': its console says why; run the study again")]
+    NoStep { group: String, step: String },
+    #[error("group {group}: step '{step}' failed with status {status}: {stderr}")]
+    Step { group: String, step: String, status: i32, stderr: String },
+    #[error("group {group}: step '{step}' printed no result that can be read: {source}")]
+    Json { group: String, step: String, source: serde_json::Error },
+    #[error("group {group}: the recording names no {what}: it cannot be interpreted")]
+    Facts { group: String, what: &'static str },
+    #[error("group {group}: cell {cell} ran with read-ahead {got} KiB, asked for {asked} KiB")]
+    Readahead { group: String, cell: String, got: u64, asked: u64 },
+}
+
+/// Reads a group's port file. One pass over its events answers every question.
+pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, chip_name: &str) -> Result<Group, CollectError> {
+    let group = spec.id();
+    let session = Session::open(port_file)?;
+    let stdout_of = |step: &str| {
+        let found =
+            session.step(step).ok_or_else(|| CollectError::NoStep { group: group.clone(), step: step.to_owned() })?;
+        match found.status {
+            Some(0) => Ok(found.stdout.as_slice()),
+            Some(status) => Err(CollectError::Step {
+                group: group.clone(),
+                step: step.to_owned(),
+                status,
+                stderr: String::from_utf8_lossy(&found.stderr).trim().to_owned(),
+            }),
+            None => Err(CollectError::NoStep { group: group.clone(), step: step.to_owned() }),
+        }
+    };
+    let parse_error = |step: &str, source| CollectError::Json { group: group.clone(), step: step.to_owned(), source };
+
+    let mut benches = Vec::with_capacity(spec.cells.len());
+    for index in 0..spec.cells.len() {
+        let step = cell_step(index);
+        let bench: BenchRead =
+            serde_json::from_slice(stdout_of(&step)?).map_err(|source| parse_error(&step, source))?;
+        if let (Readahead::Kib(asked), Some(got)) = (spec.cells[index].readahead, bench.readahead.effective_kib)
+            && got != asked
+        {
+            return Err(CollectError::Readahead { group, cell: step, got, asked });
+        }
+        benches.push(bench);
+    }
+    let raw = |step: &str| -> Result<BenchRaw, CollectError> {
+        serde_json::from_slice(stdout_of(step)?).map_err(|source| parse_error(step, source))
+    };
+    let untraced = raw(STEP_UNTRACED)?;
+    let traced = raw(STEP_TRACED)?;
+
+    let trace = session.recording(0)?;
+    let facts = trace.facts();
+    let missing = |what| CollectError::Facts { group: group.clone(), what };
+    let mtd = facts["mtd"].as_array().and_then(|all| all.first()).ok_or_else(|| missing("MTD device"))?;
+    let geometry = geometry(mtd).ok_or_else(|| missing("geometry of the chip"))?;
+    let chips = [(0u16, geometry)];
+    let chip_bytes: u64 = facts["mtd"].as_array().into_iter().flatten().filter_map(|mtd| mtd["size"].as_u64()).sum();
+    let block_bytes = u64::from(geometry.page_bytes) * u64::from(geometry.pages_per_block);
+
+    // Windows: two for each cell, then the named phases.
+    let phases = spans(&session);
+    let windows = benches
+        .iter()
+        .flat_map(|bench| [bench.open.window(), bench.measured.window()])
+        .chain(phases.iter().map(|span| Window::new(span.begin_ns, span.end_ns)));
+    let mut counts = WindowCounts::new(windows);
+    let mut by_task = ByTask::new(|tid, time| trace.comm(tid, time));
+    let mut blocks = Blocks::new(&chips);
+    let mut timeline = TimelineFold::default();
+    for span in &phases {
+        timeline.span(span.clone());
+    }
+    if let (Some(first), Some(last)) = (benches.first(), benches.last()) {
+        timeline.span(Span { name: "cells".to_owned(), begin_ns: first.open.begin_ns, end_ns: last.measured.end_ns });
+    }
+    trace.for_each(&mut |event| {
+        counts.event(event);
+        by_task.event(event);
+        blocks.event(event);
+        timeline.event(event);
+    })?;
+    let counts = counts.finish();
+    let block_map = blocks.finish();
+
+    let cells = spec
+        .cells
+        .iter()
+        .zip(&benches)
+        .enumerate()
+        .map(|(index, (cell, bench))| measured_cell(cell, bench, counts[2 * index].reads, counts[2 * index + 1].reads))
+        .collect();
+    let phases = phases
+        .into_iter()
+        .zip(&counts[2 * benches.len()..])
+        .map(|(span, counts)| PhaseCounts {
+            phase: span.name,
+            duration_ns: span.end_ns.saturating_sub(span.begin_ns),
+            counts: *counts,
+        })
+        .collect();
+    let default = benches
+        .first()
+        .and_then(|bench| {
+            Some(DefaultReadahead { knob: bench.readahead.knob.clone()?, kib: bench.readahead.before_kib? })
+        })
+        .ok_or_else(|| missing("read-ahead knob of the file system"))?;
+
+    let mut losses: Vec<Loss> = trace
+        .losses()
+        .iter()
+        .map(|(loss, count)| Loss { name: loss.name().to_owned(), count, meaning: loss.meaning().to_owned() })
+        .collect();
+    losses.push(Loss {
+        name: "operations_not_placed".to_owned(),
+        count: block_map.not_placed.sum(),
+        meaning: "operations outside every known chip: they are in the totals, not in the block map".to_owned(),
+    });
+
+    Ok(Group {
+        id: group.clone(),
+        inputs: Inputs {
+            kernel_release: facts["kernel"]["release"].as_str().unwrap_or(&inputs.kernel_release).to_owned(),
+            agent: facts["agent"]["version"].as_str().unwrap_or(&inputs.agent).to_owned(),
+            ..inputs
+        },
+        filesystem: spec.filesystem.as_str().to_owned(),
+        contents: spec.contents.clone(),
+        file_size_bytes: spec.file_size.0,
+        default,
+        chip: ChipFacts {
+            name: chip_name.to_owned(),
+            page_bytes: geometry.page_bytes,
+            block_bytes: u32::try_from(block_bytes).unwrap_or(u32::MAX),
+            blocks: u32::try_from(chip_bytes.checked_div(block_bytes).unwrap_or(0)).unwrap_or(u32::MAX),
+            page_read_ns_measured: untraced.total_ns.checked_div(untraced.count).unwrap_or(0),
+        },
+        probes: probes(facts),
+        tracer: tracer_cost(&untraced, &traced),
+        phases,
+        by_task: by_task.finish().into_iter().map(|task| TaskCounts { task: task.task, counts: task.counts }).collect(),
+        timeline: timeline.finish(),
+        blocks: block_map.blocks,
+        losses,
+        cells,
+    })
+}
+
+fn measured_cell(cell: &CellSpec, bench: &BenchRead, open_reads: u64, reads: u64) -> Cell {
+    Cell {
+        count: cell.count,
+        request_bytes: cell.request_size.0,
+        pattern: cell.pattern.as_str().to_owned(),
+        readahead: cell.readahead.argument(),
+        readahead_kib: bench.readahead.effective_kib.unwrap_or(0),
+        crc32: bench.checksum,
+        interarrival_us: cell.interarrival_us,
+        seed: cell.seed,
+        total_ns: bench.total_ns,
+        latency: LatencyNs::from_unsorted(bench.latencies_ns.clone()),
+        bytes_read: bench.bytes_read,
+        flash_reads: reads,
+        flash_reads_open: open_reads,
+        open_ns: bench.open.end_ns.saturating_sub(bench.open.begin_ns),
+    }
+}
+
+/// Named phases of the plan as spans; one that never ended is left out (the plan then failed anyway).
+fn spans(session: &Session) -> Vec<Span> {
+    session
+        .phases()
+        .iter()
+        .filter_map(|phase| Some(Span { name: phase.name.clone(), begin_ns: phase.begin_ns, end_ns: phase.end_ns? }))
+        .collect()
+}
+
+fn geometry(mtd: &serde_json::Value) -> Option<Geometry> {
+    let page_bytes = u32::try_from(mtd["writesize"].as_u64()?).ok().filter(|&bytes| bytes > 0)?;
+    let block_bytes = u32::try_from(mtd["erasesize"].as_u64()?).ok()?;
+    Some(Geometry { page_bytes, pages_per_block: block_bytes / page_bytes })
+}
+
+fn probes(facts: &serde_json::Value) -> Vec<ProbeUsed> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    facts["recording"]["probes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|probe| ProbeUsed {
+            operation: text(&probe["operation"]),
+            symbol: text(&probe["symbol"]),
+            how_chosen: text(&probe["status"]),
+            loses: text(&probe["loses"]),
+        })
+        .collect()
+}
+
+/// The cost of one event: the same page reads, on the same boot, without and with the tracer.
+fn tracer_cost(untraced: &BenchRaw, traced: &BenchRaw) -> TracerCost {
+    let reads = traced.count.max(1);
+    let more = traced.total_ns as f64 - untraced.total_ns as f64;
+    TracerCost {
+        reads: traced.count,
+        untraced_ns: untraced.total_ns,
+        traced_ns: traced.total_ns,
+        ns_per_event: (more / reads as f64 * 10.0).round() / 10.0,
+        percent_of_page_read: (more / untraced.total_ns.max(1) as f64 * 10_000.0).round() / 100.0,
+    }
+}

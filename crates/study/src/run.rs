@@ -1,0 +1,282 @@
+//! Running a study: a fresh boot for each group, as many boards at once as asked, finished groups kept for a resume.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use flashscope_target::Progress;
+use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Run};
+use sha2::{Digest, Sha256};
+
+use crate::collect::{CollectError, collect};
+use crate::definition::{Filesystem, Study, hex};
+use crate::evaluate::{compare, verdict};
+use crate::plan::{self, GroupSpec, SQUASHFS_IMAGE};
+use crate::result::{Group, Inputs, SCHEMA, StudyResult};
+
+/// How to run a study.
+pub struct Options {
+    /// Boards that run at once.
+    pub jobs: usize,
+    /// Measure also what an earlier run with the same inputs has finished.
+    pub fresh: bool,
+    /// Where finished groups are kept, by the hash of their inputs.
+    pub store: PathBuf,
+    /// A kernel instead of the study's own lines: a line's name or a directory.
+    pub kernel: Option<String>,
+    /// More packages for the boot image.
+    pub packages: Vec<String>,
+    /// Stop a board that has not finished by then (host time).
+    pub timeout: Duration,
+    /// Set from a signal handler: no further board is started.
+    pub stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+}
+
+/// What a run tells while it goes on. Called from several threads.
+pub trait Watch: Sync {
+    fn group_started(&self, id: &str, cells: usize);
+    /// `reused`: an earlier run with the same inputs had finished it.
+    fn group_finished(&self, id: &str, wall: Duration, reused: bool);
+    fn progress(&self) -> &dyn Progress;
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Target(#[from] flashscope_target::Error),
+    #[error(transparent)]
+    Collect(#[from] CollectError),
+    #[error("{path}: {source}; free some space or name another directory")]
+    Store { path: PathBuf, source: std::io::Error },
+    #[error("{program}: {problem}; install the Debian package {package}")]
+    Program { program: &'static str, problem: String, package: &'static str },
+    #[error("interrupted: {finished} of {groups} groups are finished and kept; the same command goes on from there")]
+    Interrupted { finished: usize, groups: usize },
+}
+
+/// Runs a study to its end.
+pub fn run(study: &Study, options: &Options, watch: &dyn Watch) -> Result<StudyResult, RunError> {
+    let mut definition = study.definition.clone();
+    if let Some(kernel) = &options.kernel {
+        definition.matrix.kernel = vec![kernel.clone()];
+    }
+    definition.packages.extend(options.packages.iter().cloned());
+    let specs = plan::groups(&definition.matrix);
+    let lab = Lab::prepare(&definition.packages, &specs, watch)?;
+
+    let queue = Mutex::new(specs.iter().enumerate());
+    let done: Mutex<BTreeMap<usize, Group>> = Mutex::new(BTreeMap::new());
+    let failure: Mutex<Option<RunError>> = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.clamp(1, specs.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    if options.stop.load(std::sync::atomic::Ordering::Relaxed)
+                        || failure.lock().unwrap_or_else(|e| e.into_inner()).is_some()
+                    {
+                        return;
+                    }
+                    let next = queue.lock().unwrap_or_else(|e| e.into_inner()).next();
+                    let Some((index, spec)) = next else { return };
+                    match lab.group(spec, definition.matrix.file_seed, options, watch) {
+                        Ok(group) => {
+                            done.lock().unwrap_or_else(|e| e.into_inner()).insert(index, group);
+                        }
+                        Err(error) => {
+                            failure.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let done = done.into_inner().unwrap_or_else(|e| e.into_inner());
+    let stopped = options.stop.load(std::sync::atomic::Ordering::Relaxed);
+    if stopped && done.len() < specs.len() {
+        return Err(RunError::Interrupted { finished: done.len(), groups: specs.len() });
+    }
+    if let Some(error) = failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        return Err(error);
+    }
+    let groups: Vec<Group> = done.into_values().collect();
+    Ok(StudyResult {
+        schema: SCHEMA,
+        study: definition.name.clone(),
+        title: definition.title.clone(),
+        question: definition.question.clone(),
+        clock: lab.clock(),
+        flashscope: env!("CARGO_PKG_VERSION").to_owned(),
+        study_sha256: study.sha256.clone(),
+        comparisons: definition.published.iter().map(|published| compare(published, &groups)).collect(),
+        verdicts: groups.iter().map(verdict).collect(),
+        groups,
+    })
+}
+
+/// Boards and kernels of a study, fetched before the first boot.
+struct Lab {
+    boards: BTreeMap<String, Board>,
+    kernels: BTreeMap<(String, String), Kernel>,
+    packages: BTreeMap<(String, String), Vec<board::Package>>,
+    qemu: BTreeMap<String, String>,
+}
+
+impl Lab {
+    fn prepare(packages: &[String], specs: &[GroupSpec], watch: &dyn Watch) -> Result<Lab, RunError> {
+        let mut lab =
+            Lab { boards: BTreeMap::new(), kernels: BTreeMap::new(), packages: BTreeMap::new(), qemu: BTreeMap::new() };
+        for spec in specs {
+            if !lab.boards.contains_key(&spec.board) {
+                let board = board::load(&spec.board)?;
+                lab.qemu.insert(spec.board.clone(), board.qemu_version()?);
+                lab.boards.insert(spec.board.clone(), board);
+            }
+            let key = (spec.board.clone(), spec.kernel.clone());
+            if !lab.kernels.contains_key(&key) {
+                let board = &lab.boards[&spec.board];
+                let kernel = board.fetch(&spec.kernel, watch.progress())?;
+                if !packages.is_empty() {
+                    let fetched = board.fetch_packages(&kernel, packages, watch.progress())?;
+                    lab.packages.insert(key.clone(), fetched);
+                }
+                lab.kernels.insert(key, kernel);
+            }
+        }
+        Ok(lab)
+    }
+
+    fn clock(&self) -> String {
+        self.boards.values().map(|board| board.clock.clone()).collect::<Vec<_>>().join("; ")
+    }
+
+    fn group(&self, spec: &GroupSpec, file_seed: u64, options: &Options, watch: &dyn Watch) -> Result<Group, RunError> {
+        let began = std::time::Instant::now();
+        let board = &self.boards[&spec.board];
+        let key = (spec.board.clone(), spec.kernel.clone());
+        let kernel = &self.kernels[&key];
+        let chip = board.chip();
+
+        let mut image = ImageBuilder::new(board)?;
+        let mut lines = image.add_port_modules(kernel)?;
+        let blocks = plan::partition_blocks(spec.file_size, chip.block_bytes());
+        lines.extend(image.add_nand(kernel, &[blocks])?);
+        for path in image.add_module_closure(kernel, plan::modules(spec.filesystem))? {
+            lines.push(format!("module {path}"));
+        }
+        if let Some(packages) = self.packages.get(&key) {
+            image.add_packages(packages)?;
+        }
+        if spec.filesystem == Filesystem::SquashfsMtdblock {
+            image.add_file(SQUASHFS_IMAGE, 0o644, squashfs(spec, file_seed)?);
+        }
+        lines.extend(plan::plan(spec, chip.page_bytes, file_seed));
+        image.set_plan(&lines);
+        let image = image.build()?;
+
+        let inputs = Inputs {
+            board: spec.board.clone(),
+            board_sha256: board.sha256.clone(),
+            kernel: spec.kernel.clone(),
+            kernel_release: kernel.release.clone(),
+            kernel_package: format!("{} {}", kernel.package, kernel.version),
+            kernel_sha256: kernel.sha256.clone(),
+            qemu: self.qemu[&spec.board].clone(),
+            agent: env!("CARGO_PKG_VERSION").to_owned(),
+            agent_sha256: image.agent_sha256.clone(),
+            image_sha256: image.sha256.clone(),
+        };
+        let kept = options.store.join(format!("{}-{}.json", spec.id(), store_key(&inputs)));
+        if !options.fresh
+            && let Some(group) =
+                std::fs::read(&kept).ok().and_then(|bytes| serde_json::from_slice::<Group>(&bytes).ok())
+        {
+            watch.group_finished(&spec.id(), began.elapsed(), true);
+            return Ok(group);
+        }
+
+        watch.group_started(&spec.id(), spec.cells.len());
+        let boot = board::boot(&Run { timeout: options.timeout, ..Run::new(board, kernel, &image) }, watch.progress())?;
+        let group = collect(&boot.port_file(), spec, inputs, &chip.name)?;
+        keep(&kept, &group)?;
+        watch.group_finished(&spec.id(), began.elapsed(), false);
+        Ok(group)
+    }
+}
+
+/// What a group's results depend on: every input of the boot, and the program that reads them.
+fn store_key(inputs: &Inputs) -> String {
+    let mut hash = Sha256::new();
+    hash.update(serde_json::to_vec(inputs).expect("strings serialise"));
+    if let Ok(program) = std::env::current_exe().and_then(std::fs::read) {
+        hash.update(Sha256::digest(program));
+    }
+    hex(&hash.finalize())[..16].to_owned()
+}
+
+/// Written under another name, then renamed: a killed run leaves no half of a result.
+fn keep(path: &Path, group: &Group) -> Result<(), RunError> {
+    let failed = |source| RunError::Store { path: path.to_owned(), source };
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(failed)?;
+    }
+    let partial = path.with_extension(format!("{}.partial", std::process::id()));
+    let written = std::fs::File::create(&partial)
+        .and_then(|mut file| {
+            file.write_all(&serde_json::to_vec(group).expect("a group serialises"))?;
+            file.sync_all()
+        })
+        .and_then(|()| std::fs::rename(&partial, path));
+    if let Err(source) = written {
+        std::fs::remove_file(&partial).ok();
+        return Err(failed(source));
+    }
+    Ok(())
+}
+
+/// A squashfs image with the data file, as mksquashfs makes it by default (gzip, 128 KiB blocks), byte for byte the same
+/// each time.
+fn squashfs(spec: &GroupSpec, file_seed: u64) -> Result<Vec<u8>, RunError> {
+    let dir = flashscope_target::ScratchDir::new("squashfs")?;
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).map_err(|source| RunError::Store { path: root.clone(), source })?;
+    let data = root.join("data");
+    let agent = flashscope_target::host_agent()?;
+    let mut create = Command::new(&agent);
+    create
+        .args(["bench", "read", "--create", "--count", "1", "--request", "1", "--file"])
+        .arg(&data)
+        .args(["--size", &spec.file_size.0.to_string(), "--contents", &spec.contents])
+        .args(["--seed", &file_seed.to_string()]);
+    run_quietly(create, "flashscope-agent", "gcc")?;
+    let image = dir.path().join("data.squashfs");
+    let mut mksquashfs = Command::new("mksquashfs");
+    mksquashfs.arg(&root).arg(&image).args([
+        "-noappend",
+        "-quiet",
+        "-no-progress",
+        "-all-root",
+        "-no-xattrs",
+        "-mkfs-time",
+        "0",
+        "-all-time",
+        "0",
+        "-processors",
+        "1",
+    ]);
+    mksquashfs.env_remove("SOURCE_DATE_EPOCH");
+    run_quietly(mksquashfs, "mksquashfs", "squashfs-tools")?;
+    std::fs::read(&image).map_err(|source| RunError::Store { path: image, source })
+}
+
+fn run_quietly(mut command: Command, program: &'static str, package: &'static str) -> Result<(), RunError> {
+    let output =
+        command.output().map_err(|error| RunError::Program { program, problem: error.to_string(), package })?;
+    if !output.status.success() {
+        let problem = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(RunError::Program { program, problem, package });
+    }
+    Ok(())
+}
