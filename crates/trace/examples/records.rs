@@ -1,11 +1,15 @@
-//! Prints every record of a trace with all its fields, and what was lost on stderr: `records FILE`.
+//! Prints every record of a trace with all its fields, and what was lost on stderr: `records FILE [RECORDING]`.
 
-use flashscope_trace::{Trace, Value};
+use flashscope_trace::{Session, Trace, Value};
 use std::io::Write;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args_os().nth(1).ok_or("usage: records FILE")?;
-    let trace = Trace::open(path.as_ref())?;
+    let mut args = std::env::args_os().skip(1);
+    let path = args.next().ok_or("usage: records FILE [RECORDING]")?;
+    let trace = match args.next() {
+        None => Trace::open(path.as_ref())?,
+        Some(index) => Session::open(path.as_ref())?.recording(index.to_string_lossy().parse()?)?,
+    };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut failed = None;
     trace.for_each_record(&mut |r| {

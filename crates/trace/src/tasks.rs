@@ -1,6 +1,6 @@
 //! Task names from the kernel's own events.
 //!
-//! `task_newtask` (a child has its parent's name), `task_rename` (every change, exec included: `__set_task_comm`,
+//! `task_newtask` and `sched_process_fork` (a child has its parent's name), `task_rename` (every change, exec included: `__set_task_comm`,
 //! `fs/exec.c`, Linux 6.1), `sched_process_exec` where renames are not recorded, and `sched_switch` and
 //! `sched_wakeup` of other tools' traces.
 
@@ -87,6 +87,7 @@ fn plan(s: &Schema, renames: bool) -> Option<Plan> {
     let field = |n: &str| s.field(n).cloned();
     Some(match (s.system.as_str(), s.name.as_str()) {
         (_, "task_newtask") => Plan::New { pid: field("pid")?, comm: field("comm")? },
+        (_, "sched_process_fork") => Plan::New { pid: field("child_pid")?, comm: field("child_comm")? },
         (_, "task_rename") => Plan::Rename { pid: field("pid"), old: field("oldcomm"), new: field("newcomm")? },
         (_, "sched_process_exec") if !renames => Plan::Exec { pid: field("pid"), filename: field("filename")? },
         ("sched", "sched_switch") => Plan::Switch {

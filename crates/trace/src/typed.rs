@@ -12,18 +12,30 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Geometry of the traced chips, from a recording's facts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Geometry {
+    /// Of the first NAND chip.
     pub pages_per_block: Option<u64>,
     /// Page and erase block in bytes, where all chips have the same.
     pub page_bytes: Option<u64>,
     pub block_bytes: Option<u64>,
+    mtds: Vec<Mtd>,
+}
+
+/// One MTD device: a chip, or a partition of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mtd {
+    page_bytes: u64,
+    block_bytes: u64,
+    chip: u16,
+    /// Where the kernel has its `struct nand_chip` and `struct mtd_info`: what events carry. 0: not said.
+    chip_pointer: u64,
+    mtd_pointer: u64,
 }
 
 impl Geometry {
     pub fn from_facts(facts: &Value) -> Geometry {
         let mut g = Geometry::default();
-        let mut one = true;
         for mtd in facts["mtd"].as_array().into_iter().flatten() {
             let (Some(page), Some(block)) = (mtd["writesize"].as_u64(), mtd["erasesize"].as_u64()) else {
                 continue;
@@ -32,21 +44,46 @@ impl Geometry {
             if page < 16 || block < page {
                 continue;
             }
-            match (g.page_bytes, g.block_bytes) {
-                (None, None) => (g.page_bytes, g.block_bytes) = (Some(page), Some(block)),
-                (p, b) if p == Some(page) && b == Some(block) => {}
-                _ => one = false,
-            }
-            g.pages_per_block.get_or_insert(block / page);
+            let number = |name: &str| mtd[name].as_u64().unwrap_or(0);
+            g.mtds.push(Mtd {
+                page_bytes: page,
+                block_bytes: block,
+                chip: u16::try_from(number("chip")).unwrap_or(0),
+                chip_pointer: number("chip_pointer"),
+                mtd_pointer: number("mtd_pointer"),
+            });
         }
-        if !one {
-            (g.page_bytes, g.block_bytes) = (None, None);
-        }
+        let first = g.mtds.first().copied();
+        let same = |f: fn(&Mtd) -> u64| first.map(|m| f(&m)).filter(|&v| g.mtds.iter().all(|m| f(m) == v));
+        g.page_bytes = same(|m| m.page_bytes);
+        g.block_bytes = same(|m| m.block_bytes);
+        g.pages_per_block = first.map(|m| m.block_bytes / m.page_bytes);
         if let Some(said) = facts["flashmon"]["pages_per_block"].as_u64() {
             g.pages_per_block = Some(said);
         }
         g.pages_per_block = g.pages_per_block.filter(|&n| n > 0);
         g
+    }
+
+    fn pages_per_block_of(&self, chip: u16) -> u64 {
+        self.mtds
+            .iter()
+            .find(|m| m.chip == chip)
+            .map(|m| m.block_bytes / m.page_bytes)
+            .or(self.pages_per_block)
+            .unwrap_or(ASSUMED_PAGES_PER_BLOCK)
+    }
+
+    /// Page and block in bytes of the MTD device at this address in the kernel.
+    fn of_mtd(&self, pointer: Option<u64>) -> (Option<u64>, Option<u64>) {
+        match self.mtds.iter().find(|m| m.mtd_pointer != 0 && Some(m.mtd_pointer) == pointer) {
+            Some(m) => (Some(m.page_bytes), Some(m.block_bytes)),
+            None => (self.page_bytes, self.block_bytes),
+        }
+    }
+
+    fn chip_at(&self, pointer: u64) -> Option<u16> {
+        self.mtds.iter().find(|m| m.chip_pointer != 0 && m.chip_pointer == pointer).map(|m| m.chip)
     }
 }
 
@@ -67,7 +104,10 @@ enum Plan {
     Mtd {
         op: FlashOp,
         address: Field,
+        /// Upper half, where a 64-bit argument came in two registers.
+        address_high: Option<Field>,
         length: Field,
+        mtd: Option<Field>,
     },
     Other,
 }
@@ -170,15 +210,14 @@ impl Typer {
                     self.losses.add(Loss::RecordsMalformed, 1);
                     return None;
                 };
-                if *blocks {
-                    let per_block = self.geometry.pages_per_block.unwrap_or(ASSUMED_PAGES_PER_BLOCK);
-                    page = page.saturating_mul(per_block);
-                }
-                let small = |f: &Option<Field>| f.as_ref().and_then(read).map(|v| u32::try_from(v).unwrap_or(u32::MAX));
                 let chip = match chip.as_ref().and_then(read) {
                     None => 0,
-                    Some(v) => chip_number(&mut self.chips, v),
+                    Some(v) => self.geometry.chip_at(v).unwrap_or_else(|| chip_number(&mut self.chips, v)),
                 };
+                if *blocks {
+                    page = page.saturating_mul(self.geometry.pages_per_block_of(chip));
+                }
+                let small = |f: &Option<Field>| f.as_ref().and_then(read).map(|v| u32::try_from(v).unwrap_or(u32::MAX));
                 match op {
                     FlashOp::Program => self.counts.programs_seen += 1,
                     FlashOp::Erase => self.counts.erases_seen += 1,
@@ -209,18 +248,19 @@ impl Typer {
                 };
                 event.kind = EventKind::FlashDone { op: *op, duration_ns: time - begin };
             }
-            Plan::Mtd { op, address, length } => {
-                let (Some(address), Some(length)) = (read(address), read(length)) else {
+            Plan::Mtd { op, address, address_high, length, mtd } => {
+                let (Some(low), Some(length)) = (read(address), read(length)) else {
                     self.losses.add(Loss::RecordsMalformed, 1);
                     return None;
                 };
+                let address = match address_high.as_ref().and_then(read) {
+                    Some(high) => low | high << 32,
+                    None => low,
+                };
+                let (page_bytes, block_bytes) = self.geometry.of_mtd(mtd.as_ref().and_then(read));
                 match op {
-                    FlashOp::Program => {
-                        self.counts.programs_expected += spanned(address, length, self.geometry.page_bytes);
-                    }
-                    FlashOp::Erase => {
-                        self.counts.erases_expected += spanned(address, length, self.geometry.block_bytes);
-                    }
+                    FlashOp::Program => self.counts.programs_expected += spanned(address, length, page_bytes),
+                    FlashOp::Erase => self.counts.erases_expected += spanned(address, length, block_bytes),
                     FlashOp::Read => {}
                 }
                 event.kind = EventKind::Mtd { op: *op, address, length_bytes: length };
@@ -300,7 +340,7 @@ fn plan(schema: &Schema) -> Plan {
     if let Some(op) = schema.name.strip_prefix("mtd_").and_then(op)
         && let (Some(address), Some(length)) = (field("address"), field("length"))
     {
-        return Plan::Mtd { op, address, length };
+        return Plan::Mtd { op, address, address_high: field("address_high"), length, mtd: field("mtd") };
     }
     Plan::Other
 }
@@ -319,6 +359,13 @@ mod tests {
         assert_eq!(g.page_bytes, Some(2048));
         let g = Geometry::from_facts(&serde_json::json!({"mtd": [nand, big]}));
         assert_eq!((g.pages_per_block, g.page_bytes), (Some(64), None));
+        let at = serde_json::json!({"writesize": 4096, "erasesize": 524288, "chip": 1, "mtd_pointer": 0xc1u64,
+                                    "chip_pointer": 0xc2u64});
+        let g = Geometry::from_facts(&serde_json::json!({"mtd": [nand, at]}));
+        assert_eq!(g.of_mtd(Some(0xc1)), (Some(4096), Some(524_288)));
+        assert_eq!(g.of_mtd(Some(0xc9)), (None, None));
+        assert_eq!((g.chip_at(0xc2), g.chip_at(0)), (Some(1), None));
+        assert_eq!((g.pages_per_block_of(1), g.pages_per_block_of(0), g.pages_per_block_of(7)), (128, 64, 64));
         assert_eq!(Geometry::from_facts(&Value::Null), Geometry::default());
     }
 

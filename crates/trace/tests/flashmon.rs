@@ -1,0 +1,88 @@
+//! Flashmon's logs (`tests/data/flashmon/ORIGIN.md`).
+
+mod common;
+
+use common::*;
+use flashscope_trace::{EventKind, FlashAccess, FlashOp, Loss, TimeNs, Trace, TraceKind, Value};
+
+#[test]
+fn the_papers_example() {
+    let trace = Trace::open(&data("flashmon/paper.log")).unwrap();
+    assert_eq!(trace.kind(), TraceKind::FlashmonLog);
+    let access = |op, page| EventKind::Flash(FlashAccess { op, page, offset_bytes: None, length_bytes: None, chip: 0 });
+    let all = events(&trace);
+    let got: Vec<_> = all.iter().map(|e| (e.time.0, e.kind.clone(), trace.comm(e.tid, e.time).unwrap())).collect();
+    assert_eq!(
+        got,
+        [
+            (13_551_048_336, access(FlashOp::Read, 22655), "cat"),
+            (13_552_904_998, access(FlashOp::Program, 6935), "sync_supers"),
+            (13_563_917_567, access(FlashOp::Erase, 1025 * 64), "jffs2_gcd_mtd6"),
+        ]
+    );
+    assert_eq!(trace.facts()["flashmon"]["pages_per_block_assumed"], 64);
+    assert!(trace.losses().is_empty());
+
+    let trace = Trace::from_flashmon(&data("flashmon/paper.log"), Some(128)).unwrap();
+    assert_eq!(events(&trace)[2].kind, access(FlashOp::Erase, 1025 * 128));
+    let mut again = vec![];
+    flashscope_trace::flashmon::write_log(&trace, 0, &mut again).unwrap();
+    assert_eq!(again, std::fs::read(data("flashmon/paper.log")).unwrap());
+}
+
+#[test]
+fn variants_and_what_is_no_line() {
+    let trace = Trace::open(&data("flashmon/variants.log")).unwrap();
+    let mut lines = vec![];
+    trace
+        .for_each_record(&mut |r| {
+            let Some(Value::Text(task)) = r.get("task") else { panic!("no task") };
+            let Some(Value::Text(operation)) = r.get("operation") else { panic!("no operation") };
+            lines.push((r.time, operation.escape_ascii().to_string(), task.escape_ascii().to_string()));
+        })
+        .unwrap();
+    let line = |time, operation: &str, task: &str| (TimeNs(time), operation.to_string(), task.to_string());
+    assert_eq!(
+        lines,
+        [
+            line(1, "R", "cat"),
+            line(500_000_000, "C", "cat"),
+            line(250_000_000, "W", ""),
+            line(1_000_000_000, "E", "a;b"),
+            line(2_000_000_000, "R", "cat"),
+        ]
+    );
+    let all = events(&trace);
+    assert_eq!(all[1].kind, EventKind::Other { system: "flashmon".into(), name: "mtd_cache_hit".into() });
+    let losses = trace.losses();
+    assert_eq!((losses.get(Loss::LinesMalformed), losses.get(Loss::TimesBackwards)), (2, 1));
+}
+
+#[test]
+fn a_line_without_end_and_any_bytes() {
+    let dir = TempDir::new("flashmon");
+    let mut long = b"1.0;R;5;".to_vec();
+    long.resize(1 << 20, b'x');
+    long.extend(b"\n2.0;R;6;cat\n");
+    let trace = Trace::open(&dir.file("long", &long)).unwrap();
+    assert_eq!((events(&trace).len(), trace.losses().get(Loss::LinesMalformed)), (1, 1));
+    let mut log = b"0.5;R;4;sh\n".to_vec();
+    log.extend(&long);
+    let trace = Trace::open(&dir.file("long", &log)).unwrap();
+    assert_eq!((events(&trace).len(), trace.losses().get(Loss::LinesMalformed)), (2, 1));
+
+    let base = std::fs::read(data("flashmon/variants.log")).unwrap();
+    let mut rng = Rng(3);
+    for _ in 0..500 {
+        let mut b = base.clone();
+        for _ in 0..1 + rng.below(5) {
+            let at = rng.below(b.len());
+            b[at] = rng.next() as u8;
+        }
+        b.truncate(1 + rng.below(b.len()));
+        if let Ok(trace) = Trace::open(&dir.file("f", &b)) {
+            trace.for_each(&mut |_| {}).unwrap();
+        }
+        let _ = flashscope_trace::flashmon::read_spatial(&dir.0.join("f"));
+    }
+}
