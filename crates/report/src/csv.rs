@@ -6,8 +6,8 @@ use flashscope_analysis::flash::OpCounts;
 use flashscope_study::StudyResult;
 
 const STUDY_COLUMNS: &str = "study,group,board,kernel_release,filesystem,contents,file_size_bytes,default_readahead_kib,\
-pattern,count,request_bytes,readahead_kib,interarrival_us,seed,total_ns,latency_n,latency_min_ns,latency_mean_ns,\
-latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_max_ns,read_bytes,flash_reads,flash_reads_open,open_ns,losses";
+pattern,count,request_bytes,readahead,readahead_kib,interarrival_us,seed,total_ns,latency_n,latency_min_ns,latency_mean_ns,\
+latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_max_ns,read_bytes,crc32,flash_reads,flash_reads_open,open_ns,losses";
 
 /// One row per cell. `losses` is the sum over the cell's whole group.
 pub fn study(result: &StudyResult) -> String {
@@ -30,6 +30,7 @@ pub fn study(result: &StudyResult) -> String {
                     field(&cell.pattern),
                     cell.count.to_string(),
                     cell.request_bytes.to_string(),
+                    field(&cell.readahead),
                     cell.readahead_kib.to_string(),
                     cell.interarrival_us.to_string(),
                     cell.seed.to_string(),
@@ -42,6 +43,7 @@ pub fn study(result: &StudyResult) -> String {
                     l.p99.to_string(),
                     l.max.to_string(),
                     cell.bytes_read.to_string(),
+                    format!("{:08x}", cell.crc32),
                     cell.flash_reads.to_string(),
                     cell.flash_reads_open.to_string(),
                     cell.open_ns.to_string(),
@@ -106,7 +108,7 @@ mod tests {
         assert_eq!(lines.clone().count(), cells);
         assert!(lines.all(|line| line.split(',').count() == columns));
         assert!(csv.contains(
-            "\nreadahead-reads,jffs2-printable-5M,armv7,6.1.0-50-armmp,jffs2,printable,5242880,0,sequential,8,4096,0,0,1,"
+            "\nreadahead-reads,jffs2-printable-5M,armv7,6.1.0-50-armmp,jffs2,printable,5242880,0,sequential,8,4096,0,0,0,1,"
         ));
     }
 

@@ -258,6 +258,23 @@ fn settings_that_vary_have_their_axis_and_columns() {
 }
 
 #[test]
+fn settings_of_one_size_are_columns_of_their_own() {
+    let mut study = synthetic::study();
+    for group in &mut study.groups {
+        let mut more = group.cells.clone();
+        more.retain(|c| c.readahead_kib == 128);
+        more.iter_mut().for_each(|c| c.readahead = "fadvise-random".into());
+        group.cells.extend(more);
+    }
+    let page = html::study(&study);
+    for head in ["read-ahead off", "read-ahead 128 KiB", "read-ahead fadvise-random (128 KiB)"] {
+        assert!(page.contains(&format!("<th class=\"span\" colspan=\"3\">{head}</th>")), "{head}");
+    }
+    assert!(!page.contains("<td class=\"num\">–</td><td class=\"num\">–</td>"), "a cell has lost its column");
+    assert!(page.contains("<th class=\"span\" colspan=\"2\">off saves</th>"));
+}
+
+#[test]
 fn request_sizes_get_a_figure_each() {
     let mut study = synthetic::study();
     for group in &mut study.groups {

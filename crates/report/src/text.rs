@@ -115,14 +115,6 @@ pub fn number(value: f64, decimals: usize) -> String {
     if text == "-0" { "0".to_owned() } else { text }
 }
 
-/// "read-ahead off", "read-ahead 128 KiB".
-pub fn readahead(kib: u64) -> String {
-    match kib {
-        0 => "read-ahead off".to_owned(),
-        kib => format!("read-ahead {kib} KiB"),
-    }
-}
-
 /// The letter of the n-th published value, from 0: A … Z, AA …
 pub fn letter(n: usize) -> String {
     let last = char::from(b'A' + (n % 26) as u8);

@@ -46,13 +46,57 @@ pub struct Row<'a> {
 
 /// A group's cells as a table.
 pub struct Results<'a> {
-    /// The settings of read-ahead, KiB, ascending.
-    pub readaheads: Vec<u64>,
+    /// The settings of read-ahead, ascending.
+    pub readaheads: Vec<Readahead<'a>>,
     pub rows: Vec<Row<'a>>,
 }
 
+impl Results<'_> {
+    /// "off saves": what the columns of savings say.
+    pub fn saves(&self) -> String {
+        compared(self.readaheads.iter().copied())
+            .map_or("saved".to_owned(), |(least, _)| format!("{} saves", least.short()))
+    }
+}
+
+/// A setting of read-ahead: sizes of the knob by size, then what leaves the knob as it is ("keep", "fadvise-random").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Readahead<'a> {
+    /// The name; empty for a size of the knob.
+    name: &'a str,
+    kib: u64,
+}
+
+impl<'a> Readahead<'a> {
+    pub fn of(cell: &'a Cell) -> Self {
+        let size = cell.readahead.parse() == Ok(cell.readahead_kib);
+        Self { name: if size { "" } else { &cell.readahead }, kib: cell.readahead_kib }
+    }
+
+    /// "off", "128 KiB", "keep (0 KiB)"
+    pub fn short(&self) -> String {
+        match (self.name, self.kib) {
+            ("", 0) => "off".to_owned(),
+            ("", kib) => format!("{kib} KiB"),
+            (name, kib) => format!("{name} ({kib} KiB)"),
+        }
+    }
+
+    /// "read-ahead off"
+    pub fn words(&self) -> String {
+        format!("read-ahead {}", self.short())
+    }
+}
+
+/// The sizes of the knob that a saving compares: the smallest against the largest. `None` where there are not two.
+pub fn compared<'a>(all: impl Iterator<Item = Readahead<'a>> + Clone) -> Option<(Readahead<'a>, Readahead<'a>)> {
+    let sizes = all.filter(|r| r.name.is_empty());
+    let (least, most) = (sizes.clone().min()?, sizes.max()?);
+    (least != most).then_some((least, most))
+}
+
 pub fn results(group: &Group) -> Results<'_> {
-    let mut readaheads: Vec<u64> = group.cells.iter().map(|c| c.readahead_kib).collect();
+    let mut readaheads: Vec<Readahead<'_>> = group.cells.iter().map(Readahead::of).collect();
     readaheads.sort_unstable();
     readaheads.dedup();
     let gains = gains(group);
@@ -67,7 +111,7 @@ pub fn results(group: &Group) -> Results<'_> {
             });
             rows.len() - 1
         });
-        if let Ok(column) = readaheads.binary_search(&cell.readahead_kib) {
+        if let Ok(column) = readaheads.binary_search(&Readahead::of(cell)) {
             rows[at].cells[column] = Some(cell);
         }
     }

@@ -3,8 +3,8 @@
 
 use super::{Figure, SHIFTED, StudyFigures, WIDTH};
 use crate::svg::{Band, LegendKey, Look, Panel, Rect, Scale, Series, Svg, legend, legend_height};
-use crate::text::{number, percent, published, readahead};
-use crate::view::{Axis, Facet, Row};
+use crate::text::{number, percent, published};
+use crate::view::{Axis, Facet, Readahead, Row, compared};
 use flashscope_study::{GainPoint, Group};
 
 pub struct Quantity {
@@ -33,6 +33,8 @@ pub fn figure(
     facet: &Facet<'_>,
     rows: &[(&Group, Row<'_>)],
 ) -> Option<Figure> {
+    let (least, most) =
+        compared(rows.iter().flat_map(|(_, row)| row.cells.iter().flatten()).map(|c| Readahead::of(c)))?;
     let mut series: Vec<Series> = Vec::new();
     for (group, row) in rows {
         let Some(gain) = &row.gain else { continue };
@@ -76,7 +78,7 @@ pub fn figure(
     let mut items: Vec<(LegendKey, String)> =
         series.iter().map(|s| (LegendKey::Line(s.look), s.label.clone())).collect();
     if !bands.is_empty() {
-        items.push((LegendKey::Band, "published value, by its letter below".to_owned()));
+        items.push((LegendKey::Band, "published value: see its letter in the table".to_owned()));
     }
     let (left, right) = (70.0, 20.0);
     let top = legend_height(WIDTH - left - right, &items) + 22.0;
@@ -92,15 +94,14 @@ pub fn figure(
         x_ticks: &x_ticks,
         y_ticks: &y_ticks,
         x_label: study.x_label(),
-        y_label: &format!("{} saved with read-ahead off", quantity.what),
+        y_label: &format!("{} saved with {}", quantity.what, least.words()),
         heading: "",
         series: &series,
         bands: &bands,
     }
     .draw(&mut svg);
 
-    let title = study.title(&format!("{} saved by switching read-ahead off", capital(quantity.what)), facet);
-    let (least, most) = settings(rows);
+    let title = study.title(&format!("{} saved with {}", capital(quantity.what), least.words()), facet);
     let id = format!("{}-{index}", quantity.id);
     let beside = match (bands.is_empty(), quantity.name) {
         (true, _) => "",
@@ -114,8 +115,8 @@ pub fn figure(
         } else {
             "flash array reads from the first read() to the last"
         },
-        readahead(least),
-        readahead(most),
+        least.words(),
+        most.words(),
         capital(&facet.words()),
     );
     Some(Figure { svg: svg.finish(&id, &title, &caption), id, title, caption })
@@ -124,12 +125,6 @@ pub fn figure(
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
-}
-
-/// The least and the largest read-ahead of these rows, KiB.
-fn settings(rows: &[(&Group, Row<'_>)]) -> (u64, u64) {
-    let all = || rows.iter().flat_map(|(_, row)| row.cells.iter().flatten()).map(|cell| cell.readahead_kib);
-    (all().min().unwrap_or(0), all().max().unwrap_or(0))
 }
 
 /// Published values of this quantity as boxes; those of one box share it. A statement is about numbers of requests, so

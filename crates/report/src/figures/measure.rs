@@ -3,8 +3,8 @@
 
 use super::{Figure, SHIFTED, StudyFigures, WIDTH};
 use crate::svg::{LegendKey, Look, Panel, Rect, Scale, Series, Svg, legend, legend_height};
-use crate::text::{duration, grouped, number, readahead};
-use crate::view::{Facet, Row};
+use crate::text::{duration, grouped, number};
+use crate::view::{Facet, Readahead, Row};
 use flashscope_study::{Cell, Group};
 
 pub struct Measure {
@@ -18,7 +18,7 @@ pub struct Measure {
 
 pub const FLASH_READS: Measure = Measure {
     id: "flash-reads",
-    title: "Flash reads, with read-ahead off and on",
+    title: "Flash reads by setting of read-ahead",
     y_label: "flash array reads (log₂)",
     caption: "Flash array reads from the first read() to the last; what open() reads is counted apart. Compare figure 3-b of the paper.",
     of: |cell| cell.flash_reads as f64,
@@ -27,7 +27,7 @@ pub const FLASH_READS: Measure = Measure {
 
 pub const LATENCY: Measure = Measure {
     id: "latency",
-    title: "Mean time of a read(), with read-ahead off and on",
+    title: "Mean time of a read() by setting of read-ahead",
     y_label: "mean time of a read(), µs (log₂)",
     caption: "Mean time of a read(), microseconds. Compare figure 2 of the paper.",
     of: |cell| cell.latency.mean as f64 / 1e3,
@@ -42,12 +42,12 @@ pub fn figure(
     rows: &[(&Group, Row<'_>)],
 ) -> Option<Figure> {
     let mut patterns: Vec<&str> = Vec::new();
-    let mut readaheads: Vec<u64> = Vec::new();
+    let mut readaheads: Vec<Readahead<'_>> = Vec::new();
     for (_, row) in rows {
         if !patterns.contains(&row.setting.pattern) {
             patterns.push(row.setting.pattern);
         }
-        readaheads.extend(row.cells.iter().flatten().map(|cell| cell.readahead_kib));
+        readaheads.extend(row.cells.iter().flatten().map(|cell| Readahead::of(cell)));
     }
     readaheads.sort_unstable();
     readaheads.dedup();
@@ -56,9 +56,9 @@ pub fn figure(
     for (group, row) in rows {
         let Some((_, series)) = panels.iter_mut().find(|(p, _)| *p == row.setting.pattern) else { continue };
         for cell in row.cells.iter().flatten() {
-            let dash = readaheads.iter().position(|&r| r == cell.readahead_kib).unwrap_or(0);
+            let dash = readaheads.iter().position(|r| *r == Readahead::of(cell)).unwrap_or(0);
             let look = Look { colour: study.looks.filesystem(&group.filesystem), dash };
-            let label = format!("{}, {}", group.filesystem, readahead(cell.readahead_kib));
+            let label = format!("{}, {}", group.filesystem, Readahead::of(cell).words());
             let tip = format!("{label}, {}, {}: {}", row.setting.pattern, study.x_words(row), (measure.words)(cell));
             let point = (study.axis.value(&row.setting) as f64, (measure.of)(cell), tip);
             match series.iter_mut().find(|s| s.label == label) {

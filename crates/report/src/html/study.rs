@@ -3,7 +3,7 @@
 use super::page::{Header, Page};
 use super::{body, figure, losses, operations, table};
 use crate::figures;
-use crate::text::{duration, escape, grouped, letter, ms, number, percent, published, readahead, us};
+use crate::text::{duration, escape, grouped, letter, ms, number, percent, published, us};
 use crate::view::{self, group_words, results};
 use flashscope_study::{Comparison, GainPoint, Group, StudyResult, Verdict};
 use std::fmt::Write;
@@ -124,10 +124,11 @@ fn results_table(group: &Group) -> String {
     let fixed = columns.len() + 1;
 
     let mut head = format!("<tr><th colspan=\"{fixed}\"></th>");
-    for kib in &results.readaheads {
-        _ = write!(head, "<th class=\"span\" colspan=\"3\">{}</th>", readahead(*kib));
+    for readahead in &results.readaheads {
+        _ = write!(head, "<th class=\"span\" colspan=\"3\">{}</th>", escape(&readahead.words()));
     }
-    head.push_str("<th class=\"span\" colspan=\"2\">off saves</th></tr>\n<tr><th>pattern</th>");
+    let saves = results.saves();
+    _ = write!(head, "<th class=\"span\" colspan=\"2\">{}</th></tr>\n<tr><th>pattern</th>", escape(&saves));
     for column in &columns {
         _ = write!(head, "<th class=\"num\">{column}</th>");
     }

@@ -3,7 +3,7 @@
 
 use super::Style;
 use super::table::{Table, paragraph};
-use crate::text::{bytes, grouped, letter, ms, number, percent, published, readahead, us, visible};
+use crate::text::{bytes, grouped, letter, ms, number, percent, published, us, visible};
 use crate::view::{self, group_words, results};
 use flashscope_study::{Group, StudyResult};
 
@@ -126,12 +126,12 @@ fn numbers(group: &Group, width: usize) -> String {
     let mut table = Table::new(&kinds);
     let mut above = vec![String::new(); 2 + extra().count()];
     let mut below: Vec<String> = ["pattern".to_owned(), "requests".to_owned()].into_iter().chain(extra()).collect();
-    for kib in &results.readaheads {
-        let name = readahead(*kib).replace("read-ahead ", "");
+    for readahead in &results.readaheads {
+        let name = visible(&readahead.short()).into_owned();
         above.extend([name.clone(), name]);
         below.extend(["time, ms".to_owned(), "reads".to_owned()]);
     }
-    above.extend(["off saves".to_owned(), "off saves".to_owned()]);
+    above.extend([results.saves(), results.saves()]);
     below.extend(["time".to_owned(), "reads".to_owned()]);
     table.head(above);
     table.head(below);
