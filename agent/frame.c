@@ -86,6 +86,13 @@ void fs_stream_free(struct fs_stream *stream)
 	stream->buffer = NULL;
 }
 
+bool fs_stream_again(struct fs_stream *stream)
+{
+	if (stream->error && stream->regular)
+		stream->error = 0;
+	return !stream->error;
+}
+
 size_t fs_stream_room(const struct fs_stream *stream)
 {
 	return stream->max_frame - sizeof(struct fs_frame);
@@ -238,17 +245,6 @@ int fs_frame_end(struct fs_stream *stream, enum fs_end_reason reason)
 		.reason = htole32((uint32_t)reason),
 		.frames = htole32(stream->seq),
 	};
-	int saved = stream->error;
-	int result;
 
-	/* After a cut frame on a pipe an FS_END would only be noise. */
-	if (saved && !stream->regular) {
-		errno = saved;
-		return -1;
-	}
-	stream->error = 0;
-	result = fs_frame(stream, FS_END, &end, sizeof(end), NULL, 0);
-	if (saved)
-		stream->error = saved;
-	return result;
+	return fs_frame(stream, FS_END, &end, sizeof(end), NULL, 0);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes frames of protocol.h. One frame is one write(2); a short write is
- * continued. After a write error nothing more is written except by
- * fs_stream_finish(); where the output is a regular file it is cut back to the
+ * continued. After a write error nothing more is written until
+ * fs_stream_again(); where the output is a regular file it is cut back to the
  * last whole frame.
  */
 #ifndef FLASHSCOPE_FRAME_H
@@ -37,6 +37,13 @@ struct fs_stream {
 void fs_stream_init(struct fs_stream *stream, int fd, uint16_t source);
 void fs_stream_free(struct fs_stream *stream); /* does not close fd */
 
+/*
+ * Forgets a write error where that makes sense: a regular file was cut back to
+ * its last whole frame, and a small frame may fit where a large one did not.
+ * True where frames can be written.
+ */
+bool fs_stream_again(struct fs_stream *stream);
+
 /* Largest payload that one frame of this stream can hold. */
 size_t fs_stream_room(const struct fs_stream *stream);
 
@@ -64,7 +71,6 @@ int fs_frame_log(struct fs_stream *stream, enum fs_log_level level, const char *
 int fs_frame_exit(struct fs_stream *stream, uint64_t begin_ns, uint64_t end_ns, int32_t status);
 /* Splits what does not fit one frame. */
 int fs_frame_output(struct fs_stream *stream, uint32_t fd, const void *data, size_t length);
-/* Also after a write error, in the hope that an FS_END fits a full disk. */
 int fs_frame_end(struct fs_stream *stream, enum fs_end_reason reason);
 
 uint32_t fs_crc32(uint32_t crc, const void *data, size_t length); /* start with 0 */

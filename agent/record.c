@@ -858,15 +858,15 @@ static int finish(struct recorder *recorder, int failed)
 	if (recorder->streaming) {
 		if (recorder->main.name[0])
 			fs_ring_tracing(&recorder->main, false);
-		end_command(recorder);
+		if (!failed || asked_stop)
+			end_command(recorder);
 		if (recorder->tasks.name[0])
 			fs_ring_tracing(&recorder->tasks, false);
 		if (!recorder->stream.error && drain(recorder, true))
 			failed = -1;
-		if (!recorder->stream.error)
+		/* The statistics say what is lost: they are tried on a full disk too. */
+		if (fs_stream_again(&recorder->stream))
 			stats_frame(recorder);
-	} else {
-		end_command(recorder);
 	}
 	if (!recorder->stream.buffer)
 		return failed;
@@ -877,28 +877,54 @@ static int finish(struct recorder *recorder, int failed)
 	if (failed) {
 		reason = FS_END_FAILURE;
 		/* A reader learns why, even where arming failed before the first frame. */
-		if (recorder->streaming || !send_hello(recorder))
+		if ((recorder->streaming || !send_hello(recorder)) &&
+		    fs_stream_again(&recorder->stream))
 			fs_frame_log(&recorder->stream, FS_LOG_ERROR, "%s", recorder->error);
 	} else if (asked_stop) {
 		reason = FS_END_SIGNAL;
 	}
-	fs_frame_end(&recorder->stream, reason);
-	if (!failed && recorder->stream.error) {
+	if (fs_stream_again(&recorder->stream) && fs_frame_end(&recorder->stream, reason) &&
+	    !failed) {
 		stream_broken(recorder);
 		failed = -1;
 	}
 	return failed;
 }
 
+/*
+ * A recorder that fails (a full disk) does not take the command with it: it
+ * was the user's work before it was ours to watch.
+ */
+static void wait_for_command(struct recorder *recorder)
+{
+	if (!recorder->command)
+		return;
+	if (recorder->command_gate >= 0) { /* never let run: end of file ends it */
+		close(recorder->command_gate);
+		recorder->command_gate = -1;
+	}
+	while (recorder->command && !asked_stop) {
+		int status;
+
+		if (waitpid(recorder->command, &status, 0) == recorder->command)
+			recorder->command = 0;
+		else if (errno != EINTR)
+			break;
+	}
+	end_command(recorder);
+}
+
 static int undo(struct recorder *recorder)
 {
+	struct fs_ring *const rings[] = { &recorder->main, &recorder->tasks };
 	int failed = 0;
 	unsigned int stuck = 0;
 
 	/* Instances first: they hold the events enabled. */
-	if (fs_ring_remove(&recorder->main) || fs_ring_remove(&recorder->tasks))
-		failed = fs_fail("tracefs: instance %s: %s; run flashscope-agent sweep",
-				 recorder->group, strerror(errno));
+	for (size_t i = 0; i < ARRAY_SIZE(rings); i++)
+		if (fs_ring_remove(rings[i]))
+			failed = fs_fail("tracefs: instance %s: %s; run flashscope-agent sweep",
+					 rings[i]->name, strerror(errno));
 	if (recorder->probes_defined)
 		fs_kprobe_remove_group(&recorder->facts.tracefs, recorder->group, &stuck);
 	if (stuck)
@@ -940,6 +966,7 @@ int cmd_record(int argc, char **argv)
 		result = fs_fail("%s", recorder->error);
 	if (undo(recorder))
 		result = FS_EXIT_FAILURE;
+	wait_for_command(recorder);
 	if (recorder->close_output && close(recorder->stream.fd) && !result)
 		result = fs_fail("%s: %s; the end of the stream may be missing",
 				 recorder->options.output, strerror(errno));

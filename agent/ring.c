@@ -166,7 +166,8 @@ uint64_t fs_ring_stats(const struct fs_ring *ring, struct fs_json *json)
 				       ring->name, cpu);
 		fs_parse_cpu_stats(text ? text : "", &stats);
 		free(text);
-		lost += stats.overrun + stats.commit_overrun + stats.dropped;
+		/* What stays in the ring after the last draining is lost as well. */
+		lost += stats.overrun + stats.commit_overrun + stats.dropped + stats.entries;
 		fs_json_object(json, NULL);
 		fs_json_u64(json, "cpu", (uint64_t)cpu);
 		count(json, "entries", stats.has_entries, stats.entries);
