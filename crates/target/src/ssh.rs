@@ -1,14 +1,394 @@
-pub(crate) struct Ssh;
-impl Ssh {
-    pub(crate) fn new(_s: &str, _o: &crate::OpenOptions) -> Result<Ssh, crate::Error> {
-        Err(crate::Error::SshSpec(String::new()))
+//! A machine over ssh: the system's client with its own configuration, and on the far side a POSIX shell and `cat`.
+//!
+//! One connection, the holder, stays open for the whole of a job. It finds a directory, and when its input ends (we are
+//! done, were killed, or the line was cut) it removes what the job put there. The names carry the holder's pid and start
+//! time, so a later holder also removes what one that was itself killed has left. The agent's own connection ends the agent
+//! when its input ends. So nothing stays on the far side, however this side ends.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use crate::job::{Job, JobOutcome, Target};
+use crate::process::{self, Pumped};
+use crate::scratch::ScratchDir;
+use crate::{Error, OpenOptions, agents};
+
+pub(crate) struct Ssh {
+    /// As it was given.
+    name: String,
+    host: Host,
+    options: OpenOptions,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Host {
+    user: Option<String>,
+    host: String,
+    port: Option<u16>,
+}
+
+/// `ssh://[user@]host[:port]`, an IPv6 address in brackets.
+fn parse(spec: &str) -> Option<Host> {
+    let rest = spec.strip_prefix("ssh://")?;
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (user, rest) = match rest.rsplit_once('@') {
+        Some((user, rest)) => (Some(user.to_owned()), rest),
+        None => (None, rest),
+    };
+    let (host, port) = match rest.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, after) = bracketed.split_once(']')?;
+            let port = match after {
+                "" => None,
+                _ => Some(after.strip_prefix(':')?),
+            };
+            (host, port)
+        }
+        None => match rest.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (rest, None),
+        },
+    };
+    let port = match port {
+        Some(text) => Some(text.parse::<u16>().ok().filter(|port| *port != 0)?),
+        None => None,
+    };
+    // A name that begins with a dash would be an option of ssh's.
+    let plain = |text: &str| {
+        !text.is_empty() && !text.starts_with('-') && text.chars().all(|c| !c.is_control() && !" '\"/\\$;".contains(c))
+    };
+    (plain(host) && user.as_deref().is_none_or(plain)).then(|| Host { user, host: host.to_owned(), port })
+}
+
+/// A word for a POSIX shell. In single quotes nothing is special but the quote itself.
+fn quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Finds a directory that takes programs, removes what dead holders left, says `flashscope MACHINE DIR PID_START`, and waits
+/// for the end of its input to remove what this job put. No backslash and no newline: login shells differ there.
+///
+/// `set -C` makes `>` refuse a file that exists, links included; the list names what was put elsewhere.
+const HOLDER: &str = concat!(
+    "trap '' HUP TERM INT PIPE; umask 077; set -C; ",
+    "start() { read -r s </proc/$1/stat || return 1; s=${s##*) }; set -- $s; shift 19; echo $1; } 2>/dev/null; ",
+    // A list that is not ours could name anything for removal.
+    "clear() { [ -f \"$1_list\" ] && [ -O \"$1_list\" ] && [ ! -L \"$1_list\" ] && ",
+    "while IFS= read -r f; do rm -f \"$f\"; done <\"$1_list\"; rm -f \"$1_agent\" \"$1_list\" \"$1_try\"; }; ",
+    "me=$$_$(start $$); ok=; ",
+    "for d in \"$TMPDIR\" /tmp /run /dev/shm /var/tmp; do ",
+    "[ -n \"$d\" ] && [ -d \"$d\" ] && [ -w \"$d\" ] || continue; ",
+    "p=$d/flashscope_$me; ",
+    "{ : >\"$p\"_list && echo 'exit 0' >\"$p\"_try && chmod 700 \"$p\"_try && \"$p\"_try && ok=1; } 2>/dev/null; ",
+    "[ -n \"$ok\" ] && break; rm -f \"$p\"_list \"$p\"_try; ",
+    "done; ",
+    "[ -n \"$ok\" ] || { echo flashscope nodir; exit 0; }; ",
+    "rm -f \"$p\"_try; ",
+    "for f in \"$d\"/flashscope_*_*_*; do ",
+    "o=${f##*/flashscope_}; o=${o%_*}; q=${o%_*}; ",
+    "case $o in *[!0-9_]*|_*|*_) continue;; esac; ",
+    "[ \"$(start $q)\" = \"${o#*_}\" ] || clear \"$d/flashscope_$o\"; done; ",
+    "echo flashscope ok \"$(uname -m)\" \"$me\" \"$d\"; ",
+    "cat >/dev/null; clear \"$p\"",
+);
+
+/// How much of what a far shell says (a banner, say) is read before its answer has to come.
+const BANNER_LIMIT: u64 = 64 * 1024;
+
+/// The connection that owns what is on the far side. Its end is the end of that.
+struct Holder {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    machine: String,
+    /// `DIR/flashscope_PID_START`: what belongs to this job begins so.
+    prefix: String,
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        // The far side removes its files, then the connection ends. A line that is dead ends by ssh's own keep-alive.
+        for _ in 0..500 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.child.kill().ok();
+        self.child.wait().ok();
     }
 }
-impl crate::Target for Ssh {
-    fn name(&self) -> &str {
-        ""
+
+impl Ssh {
+    pub(crate) fn new(spec: &str, options: &OpenOptions) -> Result<Ssh, Error> {
+        let host = parse(spec).ok_or_else(|| Error::SshSpec(spec.to_owned()))?;
+        Ok(Ssh { name: spec.to_owned(), host, options: options.clone() })
     }
-    fn run(&self, _: &crate::Job, _: &mut dyn std::io::Write) -> Result<crate::JobOutcome, crate::Error> {
-        unreachable!()
+
+    /// An ssh that runs a script in the far side's POSIX shell, whatever the login shell is.
+    fn command(&self, script: &str) -> Command {
+        // TERM and not KILL: ssh closes the connection on it.
+        let mut command = process::dies_with_us("TERM", "ssh".as_ref());
+        command.args(["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]);
+        command.args(["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"]);
+        command.args(&self.options.ssh_options);
+        if let Some(user) = &self.host.user {
+            command.args(["-l", user]);
+        }
+        if let Some(port) = self.host.port {
+            command.args(["-p", &port.to_string()]);
+        }
+        command.args(["--", &self.host.host]).arg(format!("exec /bin/sh -c {}", quote(script)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn spawn(&self, script: &str) -> Result<Child, Error> {
+        if process::find_program("ssh").is_none() {
+            return Err(Error::ProgramMissing { program: "ssh".to_owned(), package: "openssh-client".to_owned() });
+        }
+        let mut command = self.command(script);
+        command.spawn().map_err(|e| process::spawn_error(&command, "util-linux", e))
+    }
+
+    fn hold(&self) -> Result<Holder, Error> {
+        let mut child = self.spawn(HOLDER)?;
+        let stdin = child.stdin.take();
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped").take(BANNER_LIMIT));
+        let mut line = String::new();
+        // A login script may print something first.
+        let answer = loop {
+            line.clear();
+            match stdout.read_line(&mut line) {
+                Ok(1..) => {
+                    if let Some(answer) = line.trim_end().strip_prefix("flashscope ") {
+                        break Some(answer.to_owned());
+                    }
+                }
+                _ => break None,
+            }
+        };
+        let answered = |answer: &str| {
+            let mut words = answer.strip_prefix("ok ")?.splitn(3, ' ');
+            Some((words.next()?.to_owned(), words.next()?.to_owned(), words.next()?.to_owned()))
+        };
+        match answer.as_deref().map(|answer| (answer, answered(answer))) {
+            Some((_, Some((machine, owner, dir)))) => {
+                Ok(Holder { child, stdin, machine, prefix: format!("{dir}/flashscope_{owner}") })
+            }
+            Some(("nodir", _)) => {
+                child.wait().ok();
+                Err(Error::NoRemoteDir { target: self.name.clone() })
+            }
+            _ => {
+                drop(stdin);
+                let limit = Some(Duration::from_secs(10));
+                let pumped = process::pump(child, &mut std::io::sink(), limit, None, |child| {
+                    child.kill().ok();
+                })?;
+                match self.connection_error(&pumped) {
+                    Some(error) => Err(error),
+                    None => {
+                        let problem = last_line(&pumped.stderr).unwrap_or_else(|| format!("status {}", pumped.status));
+                        Err(Error::RemoteShell { target: self.name.clone(), problem })
+                    }
+                }
+            }
+        }
+    }
+
+    /// What ssh's own failure means; its exit status is 255 then.
+    fn connection_error(&self, pumped: &Pumped) -> Option<Error> {
+        if pumped.status != 255 {
+            return None;
+        }
+        Some(classify(&self.name, &pumped.stderr, pumped.bytes))
+    }
+
+    /// Runs a script that reads `input`; `Ok` has its stdout.
+    fn feed(&self, script: &str, input: &[u8]) -> Result<(Pumped, Vec<u8>), Error> {
+        let mut child = self.spawn(script)?;
+        let stdin = child.stdin.take();
+        let mut out = Vec::new();
+        let pumped = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                if let Some(mut stdin) = stdin {
+                    // A far side that stops reading says why in its status.
+                    stdin.write_all(input).ok();
+                }
+            });
+            process::pump(child, &mut out, None, None, |_| {})
+        })?;
+        match self.connection_error(&pumped) {
+            Some(error) => Err(error),
+            None => Ok((pumped, out)),
+        }
+    }
+
+    /// Puts a file where none is. `list`: note it for removal.
+    fn put(&self, path: &str, mode: u32, bytes: &[u8], list: Option<&Holder>) -> Result<(), Error> {
+        let failed = |problem: String| Error::Put { target: self.name.clone(), path: path.to_owned(), problem };
+        if path.contains('\n') || (list.is_some() && !path.starts_with('/')) {
+            return Err(failed("not an absolute path in one line; name another".to_owned()));
+        }
+        let word = quote(path);
+        // Noted for removal once it is there: what was there before is not ours to remove.
+        let note = match list {
+            Some(holder) => format!(r"printf '%s\n' {word} >>{} &&", quote(&format!("{}_list", holder.prefix))),
+            None => String::new(),
+        };
+        let script = format!(
+            "umask 077; set -C; if [ -e {word} ] || [ -L {word} ]; then cat >/dev/null; exit 73; fi; \
+             : >{word} && {note} cat >|{word} && chmod {:o} {word}",
+            mode & 0o7777
+        );
+        let (pumped, _) = self.feed(&script, bytes)?;
+        match pumped.status {
+            0 => Ok(()),
+            73 => Err(Error::PutExists { target: self.name.clone(), path: path.to_owned() }),
+            status => Err(failed(last_line(&pumped.stderr).unwrap_or_else(|| format!("status {status}")))),
+        }
+    }
+
+    fn get(&self, path: &str, to: &std::path::Path) -> Result<(), Error> {
+        let mut file = std::fs::File::create(to).map_err(|e| Error::io(to, e))?;
+        let child = self.spawn(&format!("exec cat <{}", quote(path)))?;
+        let pumped = process::pump(child, &mut file, None, None, |_| {})?;
+        match self.connection_error(&pumped) {
+            Some(error) => Err(error),
+            None if pumped.status == 0 => Ok(()),
+            None => Err(Error::Get {
+                target: self.name.clone(),
+                path: path.to_owned(),
+                problem: last_line(&pumped.stderr).unwrap_or_else(|| format!("status {}", pumped.status)),
+            }),
+        }
+    }
+}
+
+impl Target for Ssh {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn run(&self, job: &Job, out: &mut dyn Write) -> Result<JobOutcome, Error> {
+        let holder = self.hold()?;
+        let arch = agents::arch_of_machine(&holder.machine).unwrap_or(&holder.machine);
+        let path = agents::agent_for(arch).map_err(|error| match agents::arch_of_machine(&holder.machine) {
+            Some(_) => error,
+            None => Error::UnknownMachine { target: self.name.clone(), machine: holder.machine.clone() },
+        })?;
+        // Sent anew each time: an agent that lies there may be of another version.
+        let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, e))?;
+        let agent = format!("{}_agent", holder.prefix);
+        self.put(&agent, 0o700, &bytes, None)?;
+        for file in &job.put {
+            self.put(&file.path, file.mode, &file.bytes()?, Some(&holder))?;
+        }
+
+        // The agent's input is not ours; ours stays open while the agent is wanted, and a watcher asks it to end when that
+        // ends. It looks first whether the process is still the agent.
+        let argv: Vec<String> = job.argv.iter().map(|word| quote(word)).collect();
+        let script = format!(
+            "exec 3<&0; {{ cat <&3; read -r c </proc/$$/comm; case $c in flashscope*) kill -TERM $$;; esac; }} \
+             >/dev/null 2>&1 & exec {} {} </dev/null 3<&-",
+            quote(&agent),
+            argv.join(" ")
+        );
+        let mut child = self.spawn(&script)?;
+        let mut stdin = child.stdin.take();
+        let timeout = job.timeout.or(self.options.timeout);
+        let pumped = process::pump(child, out, timeout, self.options.stop.as_deref(), |_| drop(stdin.take()));
+        drop(stdin);
+        let pumped = pumped?;
+        if let Some(error) = self.connection_error(&pumped) {
+            return Err(error);
+        }
+        if pumped.timed_out {
+            return Err(Error::JobTimeout {
+                target: self.name.clone(),
+                seconds: timeout.unwrap_or_default().as_secs(),
+            });
+        }
+        let dir = ScratchDir::new("get")?;
+        let mut files = Vec::new();
+        for (n, path) in job.get.iter().enumerate() {
+            let to = dir.path().join(n.to_string());
+            self.get(path, &to)?;
+            files.push((path.clone(), to));
+        }
+        Ok(JobOutcome { status: pumped.status, stderr: pumped.stderr, files, _files_dir: Some(dir) })
+    }
+}
+
+fn last_line(text: &str) -> Option<String> {
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().filter(|c| !c.is_control()).collect())
+}
+
+/// Tells ssh's failures apart by its messages (OpenSSH ssh.c, sshconnect.c, packet.c, clientloop.c). A failure after bytes
+/// came, or of an established connection, is a cut.
+fn classify(target: &str, stderr: &str, bytes: u64) -> Error {
+    let target = target.to_owned();
+    let problem = last_line(stderr).unwrap_or_else(|| "ssh said nothing".to_owned());
+    let says = |words: &[&str]| words.iter().any(|word| stderr.contains(word));
+    if bytes > 0 || says(&["client_loop:", "Timeout, server", "Broken pipe", "closed by remote host"]) {
+        Error::SshCut { target, bytes, problem }
+    } else if says(&["Connection refused"]) {
+        Error::SshRefused { target, problem }
+    } else if says(&["Permission denied", "Too many authentication failures", "No supported authentication"]) {
+        Error::SshAuth { target, problem }
+    } else if says(&["Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED", "No matching host key"])
+    {
+        Error::SshHostKey { target, problem }
+    } else if says(&["Connection reset", "Connection closed"]) {
+        Error::SshCut { target, bytes, problem }
+    } else {
+        Error::SshUnreachable { target, problem }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(user: Option<&str>, host: &str, port: Option<u16>) -> Option<Host> {
+        Some(Host { user: user.map(str::to_owned), host: host.to_owned(), port })
+    }
+
+    #[test]
+    fn specs_are_read_and_options_in_disguise_refused() {
+        assert_eq!(parse("ssh://root@board"), host(Some("root"), "board", None));
+        assert_eq!(parse("ssh://board:2222"), host(None, "board", Some(2222)));
+        assert_eq!(parse("ssh://u@[fe80::1%eth0]:22/"), host(Some("u"), "fe80::1%eth0", Some(22)));
+        for bad in
+            ["ssh://", "ssh://-oProxyCommand=x", "ssh://a:b", "ssh://a:0", "ssh://a:70000", "ssh://-x@h", "ssh://a b"]
+        {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_shell_gives_quoted_words_back() {
+        for word in ["plain", "with space", "it's", "$HOME `id` \"x\" \\ ; &", "", "-n", "new\nline", "ünï"] {
+            let output = Command::new("/bin/sh").arg("-c").arg(format!("printf %s {}", quote(word))).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
+        }
+    }
+
+    #[test]
+    fn sshs_failures_are_told_apart() {
+        let of = |stderr: &str, bytes| classify("ssh://b", stderr, bytes);
+        assert!(matches!(of("ssh: connect to host b port 22: Connection refused\r\n", 0), Error::SshRefused { .. }));
+        assert!(matches!(of("root@b: Permission denied (publickey).\r\n", 0), Error::SshAuth { .. }));
+        assert!(matches!(of("Host key verification failed.\r\n", 0), Error::SshHostKey { .. }));
+        assert!(matches!(
+            of("ssh: Could not resolve hostname b: Name or service not known\r\n", 0),
+            Error::SshUnreachable { .. }
+        ));
+        assert!(matches!(of("Connection to b closed by remote host.\r\n", 0), Error::SshCut { .. }));
+        assert!(matches!(of("anything", 5), Error::SshCut { bytes: 5, .. }));
+        assert_eq!(of("a\nssh: connect to host b port 22: Connection refused\r\n", 0).to_string().lines().count(), 1);
     }
 }
