@@ -201,6 +201,8 @@ impl Analysis for TimelineFold {
         self.spans.sort_by(|a, b| {
             (a.begin_ns.cmp(&b.begin_ns)).then(b.end_ns.cmp(&a.end_ns)).then_with(|| a.name.cmp(&b.name))
         });
+        // A phase may be told twice: by an event of the trace, and by the caller.
+        self.spans.dedup();
         let mut bins: Vec<(Bin, u32)> = self.bins.into_iter().collect();
         bins.sort_unstable();
         let (begin_ns, end_ns) = self.time.unwrap_or((0, 0));
@@ -298,6 +300,17 @@ mod tests {
         let forward = fold(60, &events);
         events.reverse();
         assert_eq!(fold(60, &events), forward);
+    }
+
+    #[test]
+    fn a_span_told_twice_is_one() {
+        let mut fold = TimelineFold::default();
+        fold.span(Span { name: "mount".into(), begin_ns: 3, end_ns: 7 });
+        for event in [begin(3, "mount"), begin(4, "scan"), end(5, "scan"), end(7, "mount")] {
+            fold.event(&event);
+        }
+        let names: Vec<String> = fold.finish().spans.into_iter().map(|s| s.name).collect();
+        assert_eq!(names, ["mount", "scan"]);
     }
 
     #[test]

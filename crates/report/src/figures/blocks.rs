@@ -10,6 +10,8 @@ use std::fmt::Write;
 const MAX_CELLS: u64 = 1024;
 const COLUMNS: u64 = 128;
 const CELL_HEIGHT: f64 = 12.0;
+/// Of an operation that no block saw.
+const EMPTY_HEIGHT: f64 = 26.0;
 /// Shades between nothing and the most.
 const LEVELS: u64 = 5;
 
@@ -18,8 +20,10 @@ pub fn figure(id: &str, name: &str, shape: &Shape, blocks: &[BlockCounts]) -> Op
     let of_chip = || blocks.iter().filter(|b| b.chip == shape.chip);
     let last = u64::from(of_chip().map(|b| b.block).max()?);
     let total = u64::from(shape.blocks).max(last + 1);
-    let per_cell = total.div_ceil(MAX_CELLS);
-    let cells = total.div_ceil(per_cell);
+    // What follows the last block that saw anything is not drawn: a partition may be a small part of its chip.
+    let drawn = (last + 1).next_multiple_of(COLUMNS).min(total);
+    let per_cell = drawn.div_ceil(MAX_CELLS);
+    let cells = drawn.div_ceil(per_cell);
     let columns = COLUMNS.min(cells);
     let rows = cells.div_ceil(columns);
     let mut map = vec![OpCounts::default(); cells as usize];
@@ -28,44 +32,51 @@ pub fn figure(id: &str, name: &str, shape: &Shape, blocks: &[BlockCounts]) -> Op
     }
 
     let (left, right, gap) = (78.0, 20.0, 54.0);
-    let width = WIDTH - left - right;
-    let cell_width = (width / columns as f64).min(24.0);
+    let cell_width = ((WIDTH - left - right) / columns as f64).min(24.0);
     let height = rows as f64 * CELL_HEIGHT;
-    let mut svg = Svg::new(WIDTH, 3.0 * (height + gap) + 6.0);
-    for (i, (op, class, label)) in [
-        (FlashOp::Read, "reads", "reads"),
-        (FlashOp::Program, "programs", "programs"),
-        (FlashOp::Erase, "erases", "erases"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let counts: Vec<u64> = map.iter().map(|c| c.of(op)).collect();
+    let maps =
+        [(FlashOp::Read, "reads"), (FlashOp::Program, "programs"), (FlashOp::Erase, "erases")].map(|(op, name)| {
+            let counts: Vec<u64> = map.iter().map(|c| c.of(op)).collect();
+            let touched = of_chip().filter(|b| b.counts.of(op) > 0).count() as u64;
+            (name, counts, touched)
+        });
+    let filled = maps.iter().filter(|(_, _, touched)| *touched > 0).count() as f64;
+    let mut svg = Svg::new(WIDTH, 6.0 + filled * (height + gap) + (3.0 - filled) * EMPTY_HEIGHT);
+    let mut top = 26.0;
+    for (name, counts, touched) in &maps {
+        if *touched == 0 {
+            svg.text(left, top - 8.0, "heading", Anchor::Start, &format!("{name}: none"));
+            top += EMPTY_HEIGHT;
+            continue;
+        }
         let most = counts.iter().copied().max().unwrap_or(0);
-        let sum: u64 = counts.iter().sum();
-        let touched = of_chip().filter(|b| b.counts.of(op) > 0).count();
-        let area = Rect { x: left, y: 26.0 + i as f64 * (height + gap), width: columns as f64 * cell_width, height };
-        let heading = format!("{label}: {} in {} of {} blocks", grouped(sum), grouped(touched as u64), grouped(total));
+        let area = Rect { x: left, y: top, width: columns as f64 * cell_width, height };
+        top += height + gap;
+        let sum = grouped(counts.iter().sum());
+        let heading = format!("{name}: {sum} in {} of {} blocks", grouped(*touched), grouped(total));
         svg.text(left, area.y - 8.0, "heading", Anchor::Start, &heading);
         for row in 0..rows {
             let y = area.y + (row as f64 + 0.75) * CELL_HEIGHT;
-            if row == 0 || rows <= 8 {
-                svg.text(left - 8.0, y, "small", Anchor::End, &grouped(row * columns * per_cell));
-            }
+            svg.text(left - 8.0, y, "small", Anchor::End, &grouped(row * columns * per_cell));
         }
-        shades(&mut svg, class, &counts, most, columns, area, cell_width);
+        shades(&mut svg, name, counts, most, columns, area, cell_width);
         // The last row may end before the others.
         svg.path("frame", &outline(area, cells, columns, cell_width));
-        scale(&mut svg, class, most, left, area.bottom() + 6.0);
+        scale(&mut svg, name, most, left, area.bottom() + 6.0);
     }
     let unit = if per_cell == 1 {
         "one erase block".to_owned()
     } else {
         format!("{} neighbouring erase blocks", grouped(per_cell))
     };
+    let rest = if drawn < total {
+        format!(" Blocks {} to {} saw none and are not drawn.", grouped(drawn), grouped(total - 1))
+    } else {
+        String::new()
+    };
     let title = "Flash operations by erase block".to_owned();
     let caption = format!(
-        "A cell is {unit}, in rows of {} from the first block; the number before a row is its first block. The darker, the more operations, in five steps that each double up to the most; empty cells saw none. Counted over the whole recording. Source: the recorded events.",
+        "A cell is {unit}, in rows of {} from the first block; the number before a row is its first block. The darker, the more operations, in five steps that each double up to the most; empty cells saw none.{rest} Counted over the whole recording. Source: the recorded events.",
         grouped(columns)
     );
     let id = format!("blocks-{id}");
@@ -114,10 +125,6 @@ fn outline(area: Rect, cells: u64, columns: u64, cell_width: f64) -> String {
 
 /// What the shades mean.
 fn scale(svg: &mut Svg, class: &str, most: u64, x: f64, y: f64) {
-    if most == 0 {
-        svg.text(x, y + 10.0, "small", Anchor::Start, "none");
-        return;
-    }
     let mut x = x;
     let mut from = 1;
     for shade in 1..=LEVELS {

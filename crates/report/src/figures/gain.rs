@@ -71,8 +71,12 @@ pub fn figure(
         let lines = series.iter().flat_map(|s| &s.points).map(|p| p.1);
         lines.chain(bands.iter().flat_map(|b| [b.y.0, b.y.1])).filter(|y| y.is_finite())
     };
-    // All of a share saved is 100 %; a loss has no such end, but a figure has: what is below is drawn at the edge.
-    let low = (ys().fold(0.0, f64::min) / 10.0).floor().max(-30.0) * 10.0;
+    // All of a share saved is 100 %; a loss has no such end, but a figure has: what is below is drawn at the edge. A loss
+    // below 1 % is on the zero line.
+    let low = match ys().fold(0.0, f64::min) {
+        loss if loss > -1.0 => 0.0,
+        loss => (loss / 10.0).floor().max(-30.0) * 10.0,
+    };
     let high = ((ys().fold(10.0, f64::max) / 10.0).ceil() * 10.0).min(100.0);
 
     let mut items: Vec<(LegendKey, String)> =

@@ -78,7 +78,7 @@ fn comparisons(all: &[Comparison]) -> String {
     if all.is_empty() {
         return "<p>This study names no published values.</p>\n".to_owned();
     }
-    let head = "<tr><th></th><th>statement</th><th>about</th><th class=\"num\">published</th><th class=\"num\">ours</th><th>ours is</th><th>note</th></tr>\n";
+    let head = "<tr><th></th><th>statement</th><th class=\"num\">published</th><th class=\"num\">ours</th><th>ours is</th><th>note</th></tr>\n";
     let mut rows = String::new();
     for (i, c) in all.iter().enumerate() {
         let (class, is) = match c.within {
@@ -89,13 +89,13 @@ fn comparisons(all: &[Comparison]) -> String {
         let ours = c.ours.map_or("–".to_owned(), |ours| format!("{} {}", number(ours, 2), escape(&c.unit)));
         _ = writeln!(
             rows,
-            "<tr><td class=\"key\">{}</td><td>{}<br><span class=\"note\">{}</span></td><td>{}, {}, {}</td><td class=\"num\">{}</td><td class=\"num\">{ours}</td><td class=\"{class}\">{is}</td><td class=\"note\">{}</td></tr>",
+            "<tr><td class=\"key\">{}</td><td>{}<br><span class=\"note\">{}, {}, {}; {}</span></td><td class=\"num\">{}</td><td class=\"num\">{ours}</td><td class=\"{class}\">{is}</td><td class=\"note\">{}</td></tr>",
             letter(i),
             escape(&c.statement),
-            escape(&c.source),
             escape(&c.filesystem),
             escape(&c.pattern),
             requests(c.count),
+            escape(&c.source),
             escape(&published(c.published_min, c.published_max, &c.unit)),
             escape(&c.note)
         );
