@@ -94,23 +94,22 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         out += &table.render(width);
     }
     out += &style.heading("Losses");
-    let mut table = Table::new("tnt");
-    table.head(["not seen", "times", "meaning"]);
-    for loss in &report.losses {
-        table.row([&*visible(&loss.name), &*grouped(loss.count), &*visible(&loss.meaning)]);
+    let recorded = report.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str()));
+    if report.losses.is_empty() {
+        out += &super::losses(recorded, width);
+    } else {
+        let found = [
+            (
+                "operations_not_placed",
+                found.blocks.not_placed.sum(),
+                "in the totals, but in no block: their chip's shape is not known, or it has too many blocks",
+            ),
+            ("phase_ends_without_begin", phases.ends_without_begin, "the recording began inside these phases"),
+            ("phases_not_kept", phases.not_kept, "phases beyond the limits on number and nesting"),
+        ];
+        out += &super::losses(recorded.chain(found), width);
     }
-    for (name, count, meaning) in [
-        (
-            "operations_not_placed",
-            found.blocks.not_placed.sum(),
-            "in the totals, but in no block: their chip's shape is not known, or it has too many blocks",
-        ),
-        ("phase_ends_without_begin", phases.ends_without_begin, "the recording began inside these phases"),
-        ("phases_not_kept", phases.not_kept, "phases beyond the limits on number and nesting"),
-    ] {
-        table.row([name, &*grouped(count), meaning]);
-    }
-    out + &table.render(width)
+    out
 }
 
 /// Rows of a name and its operations, the first ones of many.

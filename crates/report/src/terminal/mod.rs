@@ -4,6 +4,8 @@ mod flash;
 mod study;
 mod table;
 
+use crate::text::{grouped, visible};
+
 pub use flash::flash;
 pub use study::study;
 
@@ -37,5 +39,30 @@ impl Style {
 
     fn heading(self, text: &str) -> String {
         format!("\n{}\n", self.bold(text))
+    }
+}
+
+/// Losses that happened as a table; the others by name, because a loss that is looked for and not found is an answer.
+fn losses<'a>(all: impl Iterator<Item = (&'a str, u64, &'a str)>, width: usize) -> String {
+    let mut table = table::Table::new("tnt");
+    table.head(["not seen", "times", "meaning"]);
+    let mut zero: Vec<&str> = Vec::new();
+    for (name, count, meaning) in all {
+        if count > 0 {
+            table.row([&*visible(name), &*grouped(count), &*visible(meaning)]);
+        } else {
+            zero.push(name);
+        }
+    }
+    match (table.is_empty(), zero.is_empty()) {
+        (true, true) => "  no loss counter was recorded: whether anything was lost is not known\n".to_owned(),
+        (false, true) => table.render(width),
+        (true, false) => {
+            table::paragraph(&visible(&format!("none; looked for and not found: {}", zero.join(", "))), width, 2, 2)
+        }
+        (false, false) => {
+            let zero = format!("looked for and not found: {}", zero.join(", "));
+            table.render(width) + &table::paragraph(&visible(&zero), width, 2, 2)
+        }
     }
 }

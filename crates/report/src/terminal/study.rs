@@ -58,16 +58,8 @@ fn measured_on(result: &StudyResult, style: Style) -> String {
     }
 
     out += &style.heading("Losses");
-    let mut table = Table::new("tnt");
-    table.head(["not seen", "times", "meaning"]);
-    for loss in view::losses(&result.groups) {
-        table.row([&*visible(loss.name), &*grouped(loss.count), &*visible(loss.meaning)]);
-    }
-    out += &if table.is_empty() {
-        "  no loss counter was recorded: whether anything was lost is not known\n".to_owned()
-    } else {
-        table.render(width)
-    };
+    let losses = view::losses(&result.groups);
+    out += &super::losses(losses.iter().map(|l| (l.name, l.count, l.meaning)), width);
 
     out += &style.heading("The tracer's own cost: full page reads, in µs");
     let mut table = Table::new("tnnnnn");
