@@ -9,6 +9,8 @@ use std::fmt::Write;
 
 /// Rows of spans below the figure at most; deeper ones are in the table of phases.
 const LANES: usize = 4;
+/// So few marks are drawn larger than their bins, to be seen at all.
+const FEW: usize = 500;
 const LANE_HEIGHT: f64 = 17.0;
 
 /// `None` where the chip saw nothing.
@@ -96,8 +98,9 @@ pub fn figure(id: &str, name: &str, shape: &Shape, timeline: &Timeline) -> Optio
     } else {
         String::new()
     };
+    let bars = if lanes.is_empty() { "" } else { " Bars below: phases of the run." };
     let caption = format!(
-        "Each page read, page program and block erase by time and page number of the chip{known}; an erase is drawn at its block's first page. {binned} Bars below: phases of the run. Source: the recorded events. Compare figures 2 and 3 of Flashmon v2."
+        "Each page read, page program and block erase by time and page number of the chip{known}; an erase is drawn at its block's first page. {binned}{bars} Source: the recorded events. Compare figures 2 and 3 of Flashmon v2."
     );
     let id = format!("timeline-{id}");
     Some(Figure { svg: svg.finish(&id, &format!("{title}: {name}"), &caption), id, title, caption })
@@ -112,8 +115,9 @@ fn thousands(value: f64) -> String {
 fn marks(svg: &mut Svg, points: impl Iterator<Item = (FlashOp, f64, f64)>, timeline: &Timeline, x: &Scale, y: &Scale) {
     let seen: BTreeSet<(FlashOp, i64, i64)> =
         points.map(|(op, x, y)| (op, x.round() as i64, y.round() as i64)).collect();
-    let bin_width = (x.at(timeline.bin_ns as f64) - x.at(0.0)).clamp(2.0, 12.0);
-    let bin_height = (y.at(0.0) - y.at(f64::from(timeline.bin_pages))).abs().clamp(2.0, 8.0);
+    let least = if seen.len() <= FEW { 4.0 } else { 2.0 };
+    let bin_width = (x.at(timeline.bin_ns as f64) - x.at(0.0)).clamp(least, 12.0);
+    let bin_height = (y.at(0.0) - y.at(f64::from(timeline.bin_pages))).abs().clamp(least, 8.0);
     let mut paths = [String::new(), String::new(), String::new()];
     for (op, x, y) in seen {
         let path = &mut paths[op as usize];
