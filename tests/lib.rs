@@ -1,0 +1,174 @@
+//! What the end-to-end tests share: boards with plans of their own, the shipped command, and honest skips.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use flashscope_analysis::Analysis as _;
+use flashscope_analysis::flash::{Counts, Geometry, LabelledCounts};
+use flashscope_target::NoProgress;
+use flashscope_target::board::{self, BootOutcome, ImageBuilder, Run};
+use flashscope_trace::{Event, Session, Step, Trace};
+
+/// Boards and kernels that the tests cover; what a board lists is what is tested.
+pub fn boards_and_kernels() -> Vec<(String, String)> {
+    board::list()
+        .into_iter()
+        .map(|board| board.expect("a shipped board parses"))
+        .flat_map(|board| {
+            let name = board.name.clone();
+            board.kernels.into_iter().map(move |line| (name.clone(), line.name))
+        })
+        .collect()
+}
+
+/// The top of the source tree.
+pub fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the tree").to_owned()
+}
+
+/// The command as it is shipped. `tools/run-tests` builds it first.
+pub fn flashscope() -> Command {
+    let path = top().join("target/release/flashscope");
+    assert!(path.is_file(), "{} is missing: build it with `make build`", path.display());
+    let mut command = Command::new(path);
+    command.env("FLASHSCOPE_AGENTS", top().join("agent/build")).env("NO_COLOR", "1").current_dir(top());
+    command
+}
+
+/// Runs a command to its end.
+pub fn output(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+/// Runs a command that has to succeed; its stdout.
+pub fn stdout(command: &mut Command) -> String {
+    let output = output(command);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{stderr}", output.status);
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// A test that cannot run here says why; `tools/run-tests` counts these lines.
+pub fn skip(why: &str) {
+    println!("skipped: {why}");
+}
+
+/// An empty directory of this test, removed with the value.
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    pub fn new(label: &str) -> TempDir {
+        let path = std::env::temp_dir().join(format!("flashscope-test-{}-{label}", std::process::id()));
+        std::fs::remove_dir_all(&path).ok();
+        std::fs::create_dir_all(&path).expect("a temporary directory");
+        TempDir(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// A boot with a plan of the test's own, on a chip that is cut into partitions.
+pub struct Plan<'a> {
+    pub board: &'a str,
+    pub kernel: &'a str,
+    /// Erase blocks of each partition; the rest of the chip becomes one more.
+    pub parts: &'a [u64],
+    /// Kernel modules beside the chip's own.
+    pub modules: &'a [&'a str],
+    pub packages: &'a [&'a str],
+    /// Files of the image.
+    pub files: Vec<(&'a str, u32, Vec<u8>)>,
+    pub lines: Vec<String>,
+}
+
+impl<'a> Plan<'a> {
+    pub fn new(board: &'a str, kernel: &'a str) -> Plan<'a> {
+        Plan { board, kernel, parts: &[], modules: &[], packages: &[], files: Vec::new(), lines: Vec::new() }
+    }
+
+    /// Boots; every step of the plan has to succeed.
+    pub fn boot(self) -> Booted {
+        let board = board::load(self.board).expect("the board");
+        let kernel = board.fetch(self.kernel, &NoProgress).expect("the kernel");
+        let packages: Vec<String> = self.packages.iter().map(|&name| name.to_owned()).collect();
+        let packages = board.fetch_packages(&kernel, &packages, &NoProgress).expect("the packages");
+        let mut image = ImageBuilder::new(&board).expect("an agent for the board: make agents");
+        let mut lines = image.add_port_modules(&kernel).expect("the port's modules");
+        lines.extend(image.add_nand(&kernel, self.parts).expect("the NAND's modules"));
+        for path in image.add_module_closure(&kernel, self.modules).expect("modules") {
+            lines.push(format!("module {path}"));
+        }
+        image.add_packages(&packages).expect("packages");
+        for (path, mode, bytes) in self.files {
+            image.add_file(path, mode, bytes);
+        }
+        lines.extend(self.lines);
+        image.set_plan(&lines);
+        let image = image.build().expect("a boot image");
+        let run = Run { timeout: Duration::from_secs(600), ..Run::new(&board, &kernel, &image) };
+        let outcome = board::boot(&run, &NoProgress).unwrap_or_else(|error| panic!("{error}"));
+        let session = Session::open(&outcome.port_file()).expect("a port file");
+        assert!(session.complete, "the stream is not complete: {:?}", session.losses);
+        Booted { outcome, session }
+    }
+}
+
+/// What a boot left.
+pub struct Booted {
+    pub outcome: BootOutcome,
+    pub session: Session,
+}
+
+impl Booted {
+    pub fn step(&self, name: &str) -> &Step {
+        self.session.step(name).unwrap_or_else(|| panic!("no step {name}"))
+    }
+
+    /// The JSON object that a step printed.
+    pub fn json(&self, name: &str) -> serde_json::Value {
+        let step = self.step(name);
+        assert_eq!(step.status, Some(0), "{name}: {}", String::from_utf8_lossy(&step.stderr));
+        serde_json::from_slice(&step.stdout).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub fn recording(&self, index: usize) -> Trace {
+        self.session.recording(index).expect("a recording")
+    }
+
+    /// Flash commands of the time between a step's begin and its end.
+    pub fn counts_of(&self, trace: &Trace, step: &Step) -> LabelledCounts {
+        let (begin, end) = (step.begin_ns.expect("a begin"), step.end_ns.expect("an end"));
+        let mut counts = Counts::new(&[(0, geometry(trace))]);
+        events(trace, |event| {
+            if (begin..=end).contains(&event.time.0) {
+                counts.event(event);
+            }
+        });
+        counts.finish()
+    }
+}
+
+pub fn geometry(trace: &Trace) -> Geometry {
+    let mtd = &trace.facts()["mtd"][0];
+    let page = mtd["writesize"].as_u64().expect("a page size");
+    let block = mtd["erasesize"].as_u64().expect("a block size");
+    Geometry { page_bytes: page as u32, pages_per_block: (block / page) as u32 }
+}
+
+pub fn events(trace: &Trace, mut each: impl FnMut(&Event)) {
+    trace.for_each(&mut |event| each(event)).expect("a readable trace");
+}
+
+/// `bench raw` as a plan line.
+pub fn raw(name: &str, count: u64, length: u64, more: &str) -> String {
+    format!("run {name} /flashscope/agent bench raw --mtd 0 --count {count} --length {length}{more}")
+}
