@@ -78,6 +78,8 @@ pub(crate) struct Pumped {
     /// Bytes written to `out`.
     pub bytes: u64,
     pub timed_out: bool,
+    /// It was asked to end.
+    pub asked: bool,
 }
 
 const STDERR_LIMIT: usize = 64 * 1024;
@@ -174,7 +176,7 @@ pub(crate) fn pump(
     }
     match failed {
         Some(error) => Err(Error::Output(error)),
-        None => Ok(Pumped { status: exit_code(status), stderr, bytes, timed_out }),
+        None => Ok(Pumped { status: exit_code(status), stderr, bytes, timed_out, asked: asked.is_some() }),
     }
 }
 

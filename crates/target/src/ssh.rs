@@ -301,7 +301,11 @@ impl Target for Ssh {
         let timeout = job.timeout.or(self.options.timeout);
         let pumped = process::pump(child, out, timeout, self.options.stop.as_deref(), |_| drop(stdin.take()));
         drop(stdin);
-        let pumped = pumped?;
+        let mut pumped = pumped?;
+        if pumped.asked && pumped.status == 255 && last_line(&pumped.stderr).is_none() {
+            // ssh says so of a command that a signal ended, and the signal was ours.
+            pumped.status = 128 + 15;
+        }
         if let Some(error) = self.connection_error(&pumped) {
             return Err(error);
         }
@@ -331,7 +335,8 @@ fn last_line(text: &str) -> Option<String> {
 /// came, or of an established connection, is a cut.
 fn classify(target: &str, stderr: &str, bytes: u64) -> Error {
     let target = target.to_owned();
-    let problem = last_line(stderr).unwrap_or_else(|| "ssh said nothing".to_owned());
+    let problem =
+        last_line(stderr).unwrap_or_else(|| "ssh ended without a word: it or the agent was killed".to_owned());
     let says = |words: &[&str]| words.iter().any(|word| stderr.contains(word));
     if bytes > 0 || says(&["client_loop:", "Timeout, server", "Broken pipe", "closed by remote host"]) {
         Error::SshCut { target, bytes, problem }

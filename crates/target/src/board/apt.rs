@@ -118,7 +118,8 @@ impl Apt {
     }
 
     fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+        // A killed fetch takes apt with it: nobody else would end it.
+        let mut command = process::dies_with_us("TERM", program.as_ref());
         command.env("APT_CONFIG", self.path("apt.conf")).env("LC_ALL", "C.UTF-8");
         command
     }

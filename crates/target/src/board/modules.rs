@@ -180,8 +180,9 @@ pub(super) fn depmod_elsewhere(modules: &Path, base: &Path, release: &str) -> Re
     for entry in std::fs::read_dir(&modules).map_err(|e| Error::io(&modules, e))?.flatten() {
         let name = entry.file_name();
         let input = ["modules.builtin", "modules.builtin.modinfo", "modules.order"].iter().any(|input| name == *input);
-        // `build` and `source` are links out of the tree.
-        if input || entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        // `build` and `source` lead out of the tree.
+        let tree = entry.path().is_dir() && name != "build" && name != "source";
+        if input || tree {
             let link = dir.join(&name);
             std::os::unix::fs::symlink(entry.path(), &link).map_err(|e| Error::io(&link, e))?;
         }

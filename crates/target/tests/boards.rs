@@ -1,0 +1,252 @@
+//! Boots: real kernels under QEMU. Where QEMU, a kernel or the agent is missing and cannot be had, a test says so.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use flashscope_target::board::{self, Board, BootFailureKind, BootOutcome, Image, ImageBuilder, Kernel, Run};
+use flashscope_target::{Error, Job, NoProgress, OpenOptions, PutFile, PutSource, ScratchDir, agent_for, open};
+
+/// A board with what it takes to boot it, or a reason on stderr.
+fn ready(name: &str, line: &str) -> Option<(Board, Kernel)> {
+    let board = board::load(name).unwrap();
+    let found = board.qemu_version().and_then(|_| agent_for(&board.agent)).and_then(|_| board.fetch(line, &NoProgress));
+    match found {
+        Ok(kernel) => Some((board, kernel)),
+        Err(
+            error @ (Error::ProgramMissing { .. }
+            | Error::AgentMissing { .. }
+            | Error::IndexUnavailable { .. }
+            | Error::Download { .. }
+            | Error::NoMirror),
+        ) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn image(board: &Board, kernel: &Kernel, plan: &[&str]) -> Image {
+    let mut image = ImageBuilder::new(board).unwrap();
+    let mut lines = image.add_port_modules(kernel).unwrap();
+    lines.extend(plan.iter().map(|line| (*line).to_owned()));
+    image.set_plan(&lines);
+    image.build().unwrap()
+}
+
+fn boot(board: &Board, kernel: &Kernel, plan: &[&str], change: impl FnOnce(&mut Run)) -> Result<BootOutcome, Error> {
+    let image = image(board, kernel, plan);
+    let mut run = Run::new(board, kernel, &image);
+    change(&mut run);
+    board::boot(&run, &NoProgress)
+}
+
+fn failure(result: Result<BootOutcome, Error>) -> (BootFailureKind, String) {
+    match result.unwrap_err() {
+        Error::Boot(failure) => (failure.kind.clone(), failure.to_string()),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn two_boots_of_one_image_give_the_same_bytes() {
+    let Some((board, kernel)) = ready("armv7", "6.1") else { return };
+    let plan = ["run probe /flashscope/agent probe", "get /proc/uptime"];
+    let (first, second) = (image(&board, &kernel, &plan), image(&board, &kernel, &plan));
+    assert_eq!(first.sha256, second.sha256);
+    let port = |image: &Image| {
+        let outcome = board::boot(&Run::new(&board, &kernel, image), &NoProgress).unwrap();
+        std::fs::read(outcome.port_file()).unwrap()
+    };
+    let bytes = port(&first);
+    assert!(bytes.starts_with(b"FSC1"));
+    assert!(bytes == port(&second), "the port's bytes, times included, differ between two boots of one image");
+}
+
+#[test]
+fn the_ways_to_fail_are_different_errors() {
+    let Some((board, kernel)) = ready("armv7", "6.1") else { return };
+
+    let (kind, text) = failure(boot(&board, &kernel, &["mkdir /x", "mount nothing /x nosuchfs -"], |_| {}));
+    let BootFailureKind::PlanFailed { step, line, .. } = kind else { panic!("{text}") };
+    assert!(step >= 2 && line == "mount nothing /x nosuchfs -", "{text}");
+
+    let (kind, text) = failure(boot(&board, &kernel, &["write /proc/sysrq-trigger c"], |_| {}));
+    assert!(matches!(kind, BootFailureKind::Panic(_)), "{text}");
+    assert!(text.contains("\n    | "), "the console's last lines are shown: {text}");
+
+    let (kind, text) = failure(boot(&board, &kernel, &["sleep 3600000"], |run| run.timeout = Duration::from_secs(8)));
+    assert_eq!(kind, BootFailureKind::Timeout(Duration::from_secs(8)), "{text}");
+
+    let (kind, text) =
+        failure(boot(&board, &kernel, &["sleep 1"], |run| run.args = vec!["-device".to_owned(), "nosuch".to_owned()]));
+    let BootFailureKind::QemuDied { said, .. } = kind else { panic!("{text}") };
+    assert!(said.contains("nosuch"), "{text}");
+
+    let mut no_qemu = board.clone();
+    no_qemu.name = "elsewhere".to_owned();
+    let file = std::env::temp_dir().join(format!("flashscope-board-{}.toml", std::process::id()));
+    let text = include_str!("../../../boards/armv7.toml").replace("\"qemu-system-arm\"", "\"qemu-system-none\"");
+    std::fs::write(&file, text).unwrap();
+    let board = board::load(file.to_str().unwrap()).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let error = boot(&board, &kernel, &["sleep 1"], |_| {}).unwrap_err();
+    assert_eq!(error.to_string(), "qemu-system-none: not found; install the Debian package qemu-system-none");
+}
+
+#[test]
+fn a_plan_without_a_port_is_told() {
+    let Some((board, kernel)) = ready("armv7", "6.1") else { return };
+    let mut image = ImageBuilder::new(&board).unwrap();
+    image.set_plan(&["sleep 1"]);
+    let image = image.build().unwrap();
+    let (kind, text) = failure(board::boot(&Run::new(&board, &kernel, &image), &NoProgress));
+    // Either PID 1 refuses to go on without its port, or it says that the plan is complete and nothing came.
+    assert!(matches!(kind, BootFailureKind::NoPort | BootFailureKind::PlanFailed { .. }), "{text}");
+}
+
+#[test]
+fn a_missing_module_is_told_before_the_boot() {
+    let Some((board, kernel)) = ready("armv7", "6.1") else { return };
+    let error = ImageBuilder::new(&board).unwrap().add_module_closure(&kernel, &["nosuch"]).unwrap_err();
+    assert_eq!(error.to_string(), format!("kernel {} has no nosuch", kernel.release));
+}
+
+#[test]
+fn an_agent_command_runs_on_a_board_with_its_files() {
+    let Some(_) = ready("armv7", "6.1") else { return };
+    let target = open("board:armv7", &OpenOptions { parts: vec![64], ..OpenOptions::default() }).unwrap();
+    let job = Job {
+        argv: vec!["probe".to_owned()],
+        put: vec![PutFile { path: "/srv/a file".to_owned(), mode: 0o644, source: PutSource::Bytes(vec![7; 100_000]) }],
+        get: vec!["/srv/a file".to_owned()],
+        timeout: None,
+    };
+    let mut out = Vec::new();
+    let outcome = target.run(&job, &mut out).unwrap();
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    assert_eq!(std::fs::read(&outcome.files[0].1).unwrap(), vec![7; 100_000]);
+    let facts: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(facts["kernel"]["machine"], "armv7l");
+    let mtd = facts["mtd"].as_array().unwrap();
+    let sizes: Vec<u64> = mtd.iter().filter(|m| m["parent"].is_null()).map(|m| m["size"].as_u64().unwrap()).collect();
+    assert!(sizes.iter().sum::<u64>() <= 256 << 20, "{sizes:?}");
+    assert!(mtd.iter().any(|m| m["size"] == 64 * (128 << 10)), "the partition of 64 erase blocks: {mtd:?}");
+}
+
+#[test]
+fn a_command_that_fails_is_an_outcome_and_no_error() {
+    let Some(_) = ready("armv7", "6.1") else { return };
+    let target = open("board:armv7", &OpenOptions::default()).unwrap();
+    let job = Job { argv: vec!["nosuch".to_owned()], ..Job::default() };
+    let outcome = target.run(&job, &mut Vec::new()).unwrap();
+    assert_eq!(outcome.status, 2);
+    assert!(outcome.stderr.contains("nosuch"), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_kernel_of_ones_own_boots_and_its_directory_is_not_touched() {
+    let Some((board, kernel)) = ready("armv7", "6.1") else { return };
+    let scratch = ScratchDir::new("own-kernel").unwrap();
+    let dir = scratch.path().join("kernel");
+    let modules = dir.join("lib/modules").join(&kernel.release);
+    std::fs::create_dir_all(&modules).unwrap();
+    std::fs::copy(&kernel.vmlinuz, dir.join("zImage")).unwrap();
+    for name in ["kernel", "modules.builtin", "modules.builtin.modinfo", "modules.order"] {
+        std::os::unix::fs::symlink(kernel.modules_root.join(name), modules.join(name)).unwrap();
+    }
+    let listing = |dir: &Path| -> Vec<_> {
+        let mut names: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = listing(&modules);
+    let own = board.fetch(dir.to_str().unwrap(), &NoProgress).unwrap();
+    assert_eq!((own.release.as_str(), own.package.as_str()), (kernel.release.as_str(), "user's own"));
+    assert_eq!(own.sha256, kernel.sha256);
+    assert_eq!(listing(&modules), before);
+    let outcome = boot(&board, &own, &["run probe /flashscope/agent probe"], |_| {}).unwrap();
+    assert!(outcome.port_file().metadata().unwrap().size() > 0);
+
+    let error = board.fetch("/nonexistent/kernel", &NoProgress).unwrap_err().to_string();
+    assert!(error.starts_with("/nonexistent/kernel: no such directory; a kernel of your own is"), "{error}");
+    let error = board.fetch("4.4", &NoProgress).unwrap_err().to_string();
+    assert!(error.starts_with("board armv7: no kernel 4.4; there are 5.10, 6.1, 6.12, newest"), "{error}");
+}
+
+#[test]
+fn a_killed_run_takes_its_qemu_with_it_and_the_next_sweeps_its_files() {
+    let Some(_) = ready("armv7", "6.1") else { return };
+    let mut run = std::env::current_exe().unwrap();
+    run.pop();
+    run.pop();
+    run.push("examples/run");
+    if !run.is_file() {
+        eprintln!("skipped: {} is not built: cargo test builds it", run.display());
+        return;
+    }
+    for wait_ms in [30, 300, 1000] {
+        let mut child = Command::new(&run)
+            .args(["board:armv7", "probe"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let owner = format!("/{}_", child.id());
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Its QEMU names the run's directory in its arguments.
+        let began = Instant::now();
+        loop {
+            let left = std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+                let cmdline = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&cmdline).contains(&format!("run{owner}"))
+            });
+            if !left {
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(5), "QEMU outlived its run");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        flashscope_target::sweep().unwrap();
+        let cache = flashscope_target::cache_dir().unwrap();
+        for dir in ["run", "tmp"] {
+            for entry in std::fs::read_dir(cache.join(dir)).into_iter().flatten().flatten() {
+                let path = entry.path().display().to_string();
+                assert!(!path.contains(&owner), "left behind: {path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn packages_are_unpacked_with_what_they_need_and_run() {
+    let Some((board, kernel)) = ready("armv7", "6.1") else { return };
+    let packages = match board.fetch_packages(&kernel, &["mtd-utils".to_owned()], &NoProgress) {
+        Ok(packages) => packages,
+        Err(error @ (Error::IndexUnavailable { .. } | Error::Download { .. })) => {
+            eprintln!("skipped: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let names: Vec<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+    assert!(names.contains(&"mtd-utils") && names.contains(&"libc6"), "{names:?}");
+    let mut image = ImageBuilder::new(&board).unwrap();
+    let mut lines = image.add_port_modules(&kernel).unwrap();
+    lines.extend(image.add_nand(&kernel, &[]).unwrap());
+    image.add_packages(&packages).unwrap();
+    lines.extend(["device-wait /dev/mtd0 5000", "run mtdinfo mtdinfo /dev/mtd0"].map(str::to_owned));
+    image.set_plan(&lines);
+    let image = image.build().unwrap();
+    let outcome = board::boot(&Run::new(&board, &kernel, &image), &NoProgress).unwrap();
+    let port = std::fs::read(outcome.port_file()).unwrap();
+    let said = String::from_utf8_lossy(&port);
+    assert!(said.contains("2048 (268435456 bytes, 256.0 MiB)"), "{said}");
+
+    let error = board.fetch_packages(&kernel, &["no-such-package".to_owned()], &NoProgress).unwrap_err();
+    assert_eq!(error.to_string(), "no-such-package: not in bookworm; check its name");
+}
