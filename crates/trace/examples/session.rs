@@ -1,10 +1,19 @@
-//! Says what a board sent over a stream: steps, recordings, logs, losses: `session FILE`.
+//! Says what a board sent over a stream: steps, recordings, logs, losses: `session FILE`; with a path of the board as
+//! second argument, writes that stored file to stdout.
 
 use flashscope_trace::Session;
+use std::io::Write;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args_os().nth(1).ok_or("usage: session FILE")?;
+    let mut args = std::env::args_os().skip(1);
+    let path = args.next().ok_or("usage: session FILE [PATH]")?;
     let session = Session::open(path.as_ref())?;
+    if let Some(wanted) = args.next() {
+        let mut files = session.steps.iter().flat_map(|s| &s.files);
+        let file = files.find(|f| *f.path == *wanted).ok_or("no such file in the stream")?;
+        std::io::stdout().write_all(&session.read_file(file, 1 << 30)?)?;
+        return Ok(());
+    }
     println!("complete: {}", session.complete);
     for s in &session.steps {
         let ms = s.begin_ns.zip(s.end_ns).map(|(b, e)| (e - b) / 1_000_000);
