@@ -15,7 +15,7 @@ fn verb<'a>(booted: &'a Booted, name: &str) -> Vec<&'a flashscope_trace::Step> {
 fn page_reads_programs_and_erases_are_exactly_counted_on_every_kernel() {
     for (board, kernel) in boards_and_kernels() {
         // 3 blocks and a bit: a last page that is not full, a block that is not full.
-        let image: Vec<u8> = (0..3 * PAGES_PER_BLOCK * PAGE + 5 * PAGE + 100).map(|n| (n * 31 >> 3) as u8).collect();
+        let image: Vec<u8> = (0..3 * PAGES_PER_BLOCK * PAGE + 5 * PAGE + 100).map(|n| ((n * 31) >> 3) as u8).collect();
         let pages = (image.len() as u64).div_ceil(PAGE);
         let mut plan = Plan::new(&board, &kernel);
         plan.parts = &[64];
@@ -36,7 +36,11 @@ fn page_reads_programs_and_erases_are_exactly_counted_on_every_kernel() {
         let erase = booted.counts_of(&trace, verb(&booted, "nand-erase")[0]).total;
         assert_eq!((erase.reads, erase.programs, erase.erases), (0, 0, 17), "{board} {kernel}: erase 17 blocks");
         let write = booted.counts_of(&trace, verb(&booted, "nand-write")[0]).total;
-        assert_eq!((write.reads, write.programs, write.erases), (0, pages, 0), "{board} {kernel}: program {pages} pages");
+        assert_eq!(
+            (write.reads, write.programs, write.erases),
+            (0, pages, 0),
+            "{board} {kernel}: program {pages} pages"
+        );
         let reads = booted.counts_of(&trace, booted.step("reads")).total;
         assert_eq!((reads.reads, reads.programs, reads.erases), (300, 0, 0), "{board} {kernel}: read 300 pages");
         // What the kernel's own bench says it asked for.
@@ -99,13 +103,9 @@ fn with_the_ring_too_small_seen_and_lost_make_the_whole() {
     for (board, kernel) in boards_and_kernels() {
         let mut plan = Plan::new(&board, &kernel);
         plan.parts = &[256];
-        plan.lines = [
-            "record-start --mode ring --ring 16",
-            &raw("reads", READS, PAGE, ""),
-            "record-stop",
-        ]
-        .map(str::to_owned)
-        .to_vec();
+        plan.lines = ["record-start --mode ring --ring 16", &raw("reads", READS, PAGE, ""), "record-stop"]
+            .map(str::to_owned)
+            .to_vec();
         let booted = plan.boot();
         let trace = booted.recording(0);
         let seen = booted.counts_of(&trace, booted.step("reads")).total.reads;

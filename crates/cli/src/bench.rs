@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use flashscope_analysis::Analysis;
 use flashscope_analysis::flash::{LatencyNs, OpCounts, Window, WindowCounts};
-use flashscope_study::{Definition, Group, Loss, Matrix, Pattern, Study};
+use flashscope_analysis::{Analysis, LossCount};
+use flashscope_study::{Definition, Group, Matrix, Pattern, Study};
 use flashscope_target::Job;
 use flashscope_trace::{Session, Trace};
 use serde::Serialize;
@@ -51,7 +51,7 @@ struct BenchResult {
     crc32: u32,
     latency_ns: LatencyNs,
     flash_reads: FlashReads,
-    losses: Vec<Loss>,
+    losses: Vec<LossCount>,
     board: Value,
     kernel: Value,
     inputs: Value,
@@ -157,7 +157,7 @@ fn on_real_board(args: &BenchReadArgs, terminal: &Arc<Terminal>) -> Result<Bench
         .as_array()
         .is_some_and(|all| all.iter().any(|mtd| mtd["type"].as_str().is_some_and(|kind| kind.contains("nand"))));
     let bench = bench_argv(args, file);
-    let (bench, counts, losses): (Value, Option<[OpCounts; 2]>, Vec<Loss>) = if watched {
+    let (bench, counts, losses): (Value, Option<[OpCounts; 2]>, Vec<LossCount>) = if watched {
         recorded(args, bench, terminal)?
     } else {
         terminal.line("no raw NAND on this target: reads are timed, flash reads are not counted");
@@ -220,7 +220,7 @@ fn recorded(
     args: &BenchReadArgs,
     bench: Vec<String>,
     terminal: &Arc<Terminal>,
-) -> Result<(Value, Option<[OpCounts; 2]>, Vec<Loss>), Failure> {
+) -> Result<(Value, Option<[OpCounts; 2]>, Vec<LossCount>), Failure> {
     let scratch = flashscope_target::ScratchDir::new("bench")?;
     let stream = scratch.path().join("stream");
     let mut argv: Vec<String> =
@@ -245,11 +245,7 @@ fn recorded(
     let mut counts = WindowCounts::new([window("open"), window("measured")]);
     trace.for_each(&mut |event| counts.event(event))?;
     let counts = counts.finish();
-    let losses = trace
-        .losses()
-        .iter()
-        .map(|(loss, count)| Loss { name: loss.name().to_owned(), count, meaning: loss.meaning().to_owned() })
-        .collect();
+    let losses = flashscope_study::losses(&trace);
     Ok((bench, Some([counts[0], counts[1]]), losses))
 }
 

@@ -30,7 +30,7 @@ fn text(value: &Value) -> std::borrow::Cow<'_, str> {
 /// The facts as a person wants them: first what works, then what does not and the next step.
 pub fn advice(facts: &Value) -> String {
     let mut out = String::new();
-    
+
     let kernel = &facts["kernel"];
     let _ = writeln!(
         out,

@@ -35,11 +35,6 @@ impl Terminal {
         }
     }
 
-    /// How many groups a study has, for "2 of 3".
-    pub fn expect_groups(&self, groups: usize) {
-        self.lock().groups = groups;
-    }
-
     pub fn line(&self, text: &str) {
         if self.quiet {
             return;
@@ -55,6 +50,9 @@ impl Terminal {
     }
 
     fn live(&self, text: &str) {
+        if self.quiet {
+            return;
+        }
         let mut state = self.lock();
         let now = Instant::now();
         if state.last_live.is_some_and(|last| now - last < Duration::from_millis(100)) {
@@ -94,8 +92,23 @@ impl Progress for Terminal {
 }
 
 impl Watch for Terminal {
+    fn study_started(&self, groups: usize) {
+        let mut state = self.lock();
+        state.groups = groups;
+        state.finished = 0;
+    }
+
     fn group_started(&self, id: &str, cells: usize) {
         self.line(&format!("{id}: booting a fresh board for {cells} cells"));
+    }
+
+    fn cell_started(&self, id: &str, cell: usize, cells: usize) {
+        if self.live {
+            self.live(&format!("{id}: cell {cell} of {cells}"));
+        } else if cell == 1 || cell == cells || cell.is_multiple_of(10) {
+            // Where lines stay, every tenth is enough.
+            self.line(&format!("{id}: cell {cell} of {cells}"));
+        }
     }
 
     fn group_finished(&self, id: &str, wall: Duration, reused: bool) {

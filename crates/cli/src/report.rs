@@ -1,7 +1,7 @@
 //! `report`: what one trace holds.
 
 use flashscope_analysis::{
-    Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, LossCount, ProbeFacts, SystemFacts,
+    Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, ProbeFacts, SystemFacts,
 };
 use flashscope_trace::{Event, Trace};
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
             .map_err(|error| Failure::new(format!("{}: {error}; name another file with --html", page.display())))?;
     }
     if args.json {
-        println!("{}", flashscope_report::json::flash(&report));
+        print!("{}", flashscope_report::json::flash(&report));
     } else {
         print!("{}", flashscope_report::terminal::flash(&report, &style()));
     }
@@ -49,11 +49,7 @@ fn flash_report(trace: &Trace, args: &ReportArgs) -> Result<FlashReport, Failure
         system: system(trace, facts),
         chips,
         probes: probes(facts),
-        losses: trace
-            .losses()
-            .iter()
-            .map(|(loss, count)| LossCount { name: loss.name().to_owned(), count, meaning: loss.meaning().to_owned() })
-            .collect(),
+        losses: flashscope_study::losses(trace),
         findings: analysis.finish(),
     })
 }

@@ -26,7 +26,7 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
         let result = measure(&study, &options, &terminal)?;
         let written = write(&result, &output)?;
         if args.json {
-            println!("{}", flashscope_report::json::study(&result));
+            print!("{}", flashscope_report::json::study(&result));
         } else {
             print!("{}", flashscope_report::terminal::study(&result, &style()));
             println!("\nReport: {}", written.display());

@@ -1,6 +1,6 @@
 //! Documents for tests, made from a simple model of what such a study finds: not measurements.
 
-use flashscope_analysis::flash::{BlockCounts, FlashOp, LatencyNs, OpCounts, Span, Timeline, TimelinePoint};
+use flashscope_analysis::flash::{BlockCounts, FlashOp, LatencyNs, OpCounts, Span, TaskOps, Timeline, TimelinePoint};
 use flashscope_analysis::{
     ChipShape, FLASH_REPORT_SCHEMA, FlashFindings, FlashReport, LossCount, OpDurations, ProbeFacts, SystemFacts,
 };
@@ -100,14 +100,14 @@ fn group(filesystem: &str, knob: &str, default_kib: u64, read_ns: u64) -> Group 
             })
             .into(),
         by_task: [("flashscope-agent", 25_000, 2700, 0), ("jffs2_gcd_mtd0", 3490, 20, 12), ("swapper/0", 3, 0, 0)]
-            .map(|(task, reads, programs, erases)| TaskCounts {
+            .map(|(task, reads, programs, erases)| TaskOps {
                 task: task.into(),
                 counts: OpCounts { reads, programs, erases },
             })
             .into(),
         timeline: timeline(),
         blocks: blocks(),
-        losses: losses().into_iter().map(|l| Loss { name: l.name, count: l.count, meaning: l.meaning }).collect(),
+        losses: losses(),
         cells,
     }
 }
@@ -193,6 +193,7 @@ pub fn study() -> StudyResult {
                 filesystem: fs.into(),
                 pattern: pattern.into(),
                 count,
+                request_bytes: None,
                 published_min: min,
                 published_max: max,
                 unit: "%".into(),

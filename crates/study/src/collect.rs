@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use flashscope_analysis::Analysis;
+use flashscope_analysis::LossCount;
 use flashscope_analysis::flash::{Blocks, ByTask, Geometry, LatencyNs, Span, TimelineFold, Window, WindowCounts};
-use flashscope_trace::Session;
+use flashscope_trace::{Session, Trace};
 use serde::Deserialize;
 
 use crate::definition::Readahead;
 use crate::plan::{CellSpec, GroupSpec, STEP_TRACED, STEP_UNTRACED, cell_step};
-use crate::result::{
-    Cell, ChipFacts, DefaultReadahead, Group, Inputs, Loss, PhaseCounts, ProbeUsed, TaskCounts, TracerCost,
-};
+use crate::result::{Cell, ChipFacts, DefaultReadahead, Group, Inputs, PhaseCounts, ProbeUsed, TracerCost};
 
 /// The parts of the agent's `bench read` object that a study uses.
 #[derive(Debug, Deserialize)]
@@ -123,9 +122,6 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, chip_name: &s
     let mut by_task = ByTask::new(|tid, time| trace.comm(tid, time));
     let mut blocks = Blocks::new(&chips);
     let mut timeline = TimelineFold::default();
-    for span in &phases {
-        timeline.span(span.clone());
-    }
     if let (Some(first), Some(last)) = (benches.first(), benches.last()) {
         timeline.span(Span { name: "cells".to_owned(), begin_ns: first.open.begin_ns, end_ns: last.measured.end_ns });
     }
@@ -161,12 +157,8 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, chip_name: &s
         })
         .ok_or_else(|| missing("read-ahead knob of the file system"))?;
 
-    let mut losses: Vec<Loss> = trace
-        .losses()
-        .iter()
-        .map(|(loss, count)| Loss { name: loss.name().to_owned(), count, meaning: loss.meaning().to_owned() })
-        .collect();
-    losses.push(Loss {
+    let mut losses = losses(&trace);
+    losses.push(LossCount {
         name: "operations_not_placed".to_owned(),
         count: block_map.not_placed.sum(),
         meaning: "operations outside every known chip: they are in the totals, not in the block map".to_owned(),
@@ -193,7 +185,7 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, chip_name: &s
         probes: probes(facts),
         tracer: tracer_cost(&untraced, &traced),
         phases,
-        by_task: by_task.finish().into_iter().map(|task| TaskCounts { task: task.task, counts: task.counts }).collect(),
+        by_task: by_task.finish(),
         timeline: timeline.finish(),
         blocks: block_map.blocks,
         losses,
@@ -220,6 +212,15 @@ fn measured_cell(cell: &CellSpec, bench: &BenchRead, open_reads: u64, reads: u64
     }
 }
 
+/// Every counter of what a trace misses, zero ones included.
+pub fn losses(trace: &Trace) -> Vec<LossCount> {
+    trace
+        .losses()
+        .iter()
+        .map(|(loss, count)| LossCount { name: loss.name().to_owned(), count, meaning: loss.meaning().to_owned() })
+        .collect()
+}
+
 /// Named phases of the plan as spans; one that never ended is left out (the plan then failed anyway).
 fn spans(session: &Session) -> Vec<Span> {
     session
@@ -244,10 +245,22 @@ fn probes(facts: &serde_json::Value) -> Vec<ProbeUsed> {
         .map(|probe| ProbeUsed {
             operation: text(&probe["operation"]),
             symbol: text(&probe["symbol"]),
-            how_chosen: text(&probe["status"]),
+            how_chosen: how_chosen(facts, &probe["symbol"]),
             loses: text(&probe["loses"]),
         })
         .collect()
+}
+
+/// How a probe point came to be taken: proved by a read of each device, or (programs, erases) present and cross-counted.
+fn how_chosen(facts: &serde_json::Value, symbol: &serde_json::Value) -> String {
+    facts["probe_points"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|point| point["symbol"] == *symbol)
+        .and_then(|point| point["status"].as_str())
+        .unwrap_or("not said")
+        .to_owned()
 }
 
 /// The cost of one event: the same page reads, on the same boot, without and with the tracer.

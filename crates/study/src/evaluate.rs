@@ -99,6 +99,7 @@ pub fn compare(published: &Published, groups: &[Group]) -> Comparison {
         filesystem: published.filesystem.as_str().to_owned(),
         pattern: published.pattern.as_str().to_owned(),
         count: published.count,
+        request_bytes: published.request_size.map(|size| size.0),
         published_min: published.min,
         published_max: published.max,
         unit: published.unit.clone(),

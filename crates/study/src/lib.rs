@@ -8,7 +8,7 @@ mod result;
 mod run;
 mod size;
 
-pub use collect::CollectError;
+pub use collect::{CollectError, losses};
 pub use definition::{
     Definition, DefinitionError, Filesystem, Fold, Matrix, Pattern, Published, Quantity, Readahead, Study,
 };

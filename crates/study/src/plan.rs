@@ -92,6 +92,11 @@ pub fn cell_step(index: usize) -> String {
     format!("cell-{index:05}")
 }
 
+/// The cell that a step's name stands for; none for other steps.
+pub fn cell_of_step(name: &str) -> Option<usize> {
+    name.strip_prefix("cell-")?.parse().ok()
+}
+
 /// Erase blocks of the partition that holds the file system: the data twice over, and room for what UBI and UBIFS keep
 /// for themselves (UBI sets 20 blocks per 1024 of the chip aside for bad ones; UBIFS wants a journal, an index, orphans).
 pub fn partition_blocks(file_size: Bytes, block_bytes: u32) -> u64 {

@@ -1,6 +1,7 @@
 //! What a study found: plain data, ready to serialise, free of host time and host paths.
 
-use flashscope_analysis::flash::{BlockCounts, LatencyNs, OpCounts, Timeline};
+use flashscope_analysis::LossCount;
+use flashscope_analysis::flash::{BlockCounts, LatencyNs, OpCounts, TaskOps, Timeline};
 use serde::{Deserialize, Serialize};
 
 /// Version of this document's shape; raised when a field changes its meaning.
@@ -37,10 +38,11 @@ pub struct Group {
     pub tracer: TracerCost,
     /// Flash operations by phase: mount, settle, …
     pub phases: Vec<PhaseCounts>,
-    pub by_task: Vec<TaskCounts>,
+    pub by_task: Vec<TaskOps>,
     pub timeline: Timeline,
     pub blocks: Vec<BlockCounts>,
-    pub losses: Vec<Loss>,
+    /// Named counters of what was not seen. All are listed, zero ones too.
+    pub losses: Vec<LossCount>,
     pub cells: Vec<Cell>,
 }
 
@@ -101,20 +103,6 @@ pub struct PhaseCounts {
     pub counts: OpCounts,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TaskCounts {
-    pub task: String,
-    pub counts: OpCounts,
-}
-
-/// A named counter of something that was not seen. All losses are listed, zero ones too.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Loss {
-    pub name: String,
-    pub count: u64,
-    pub meaning: String,
-}
-
 /// One setting, measured once from a cold cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
@@ -153,6 +141,8 @@ pub struct Comparison {
     pub pattern: String,
     /// Numbers of requests that the statement is about, from and to.
     pub count: [u64; 2],
+    /// Size of one request that the statement is about; `None`: any.
+    pub request_bytes: Option<u64>,
     pub published_min: f64,
     pub published_max: f64,
     pub unit: String,

@@ -37,7 +37,10 @@ pub struct Options {
 
 /// What a run tells while it goes on. Called from several threads.
 pub trait Watch: Sync {
+    fn study_started(&self, groups: usize);
     fn group_started(&self, id: &str, cells: usize);
+    /// A group's board is at this cell, counted from 1.
+    fn cell_started(&self, id: &str, cell: usize, cells: usize);
     /// `reused`: an earlier run with the same inputs had finished it.
     fn group_finished(&self, id: &str, wall: Duration, reused: bool);
     fn progress(&self) -> &dyn Progress;
@@ -65,6 +68,7 @@ pub fn run(study: &Study, options: &Options, watch: &dyn Watch) -> Result<StudyR
     }
     definition.packages.extend(options.packages.iter().cloned());
     let specs = plan::groups(&definition.matrix);
+    watch.study_started(specs.len());
     let lab = Lab::prepare(&definition.packages, &specs, watch)?;
 
     let queue = Mutex::new(specs.iter().enumerate());
@@ -198,11 +202,37 @@ impl Lab {
         }
 
         watch.group_started(&spec.id(), spec.cells.len());
-        let boot = board::boot(&Run { timeout: options.timeout, ..Run::new(board, kernel, &image) }, watch.progress())?;
+        let boot = board::boot(
+            &Run { timeout: options.timeout, ..Run::new(board, kernel, &image) },
+            &CellProgress { watch, id: spec.id(), cells: spec.cells.len() },
+        )?;
         let group = collect(&boot.port_file(), spec, inputs, &chip.name)?;
         keep(&kept, &group)?;
         watch.group_finished(&spec.id(), began.elapsed(), false);
         Ok(group)
+    }
+}
+
+/// A board's steps as cells of a group.
+struct CellProgress<'a> {
+    watch: &'a dyn Watch,
+    id: String,
+    cells: usize,
+}
+
+impl Progress for CellProgress<'_> {
+    fn step(&self, text: &str) {
+        self.watch.progress().step(&format!("{}: {text}", self.id));
+    }
+
+    fn bytes(&self, done: u64, total: Option<u64>) {
+        self.watch.progress().bytes(done, total);
+    }
+
+    fn plan_step(&self, name: &str) {
+        if let Some(index) = plan::cell_of_step(name) {
+            self.watch.cell_started(&self.id, index + 1, self.cells);
+        }
     }
 }
 

@@ -6,6 +6,8 @@ pub trait Progress {
     fn step(&self, text: &str);
     /// How far the step is; `total` where it is known.
     fn bytes(&self, done: u64, total: Option<u64>);
+    /// A board begins a step of its plan: its verb, or the name of a `run`.
+    fn plan_step(&self, _name: &str) {}
 }
 
 /// Tells nobody.

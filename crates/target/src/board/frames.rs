@@ -1,6 +1,8 @@
 //! As much of the agent's stream (`agent/protocol.h`) as it takes to get one command's output out of it.
 
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::PathBuf;
 
 /// FS_MAGIC, "FSC1".
 const MAGIC: u32 = 0x3143_5346;
@@ -11,6 +13,7 @@ pub(super) const FS_OUTPUT: u16 = 10;
 pub(super) const FS_EXIT: u16 = 11;
 pub(super) const FS_LOG: u16 = 12;
 pub(super) const FS_FILE: u16 = 13;
+const FS_STEP: u16 = 14;
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Frame {
@@ -55,6 +58,42 @@ fn fill(input: &mut dyn Read, buffer: &mut [u8]) -> io::Result<bool> {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Names of steps in a port file that still grows. For progress only: what makes no sense ends it silently.
+pub(super) struct Steps {
+    path: PathBuf,
+    position: u64,
+}
+
+impl Steps {
+    pub fn follow(path: PathBuf) -> Steps {
+        Steps { path, position: 0 }
+    }
+
+    /// What came since the last call.
+    pub fn since(&mut self, mut each: impl FnMut(&str)) {
+        let Ok(mut file) = File::open(&self.path) else { return };
+        let size = file.metadata().map_or(0, |meta| meta.len());
+        while self.position + HEADER as u64 <= size {
+            let mut header = [0; HEADER];
+            if file.seek(SeekFrom::Start(self.position)).is_err() || file.read_exact(&mut header).is_err() {
+                return;
+            }
+            let (magic, length) = (u32_at(&header, 0), u32_at(&header, 12).unwrap_or(0));
+            let end = self.position + HEADER as u64 + u64::from(length);
+            if magic != Some(MAGIC) || end > size {
+                return;
+            }
+            self.position = end;
+            if u16::from_le_bytes([header[4], header[5]]) == FS_STEP && length <= 256 {
+                let mut name = vec![0; length as usize];
+                if file.read_exact(&mut name).is_ok() {
+                    each(&String::from_utf8_lossy(&name));
+                }
+            }
+        }
     }
 }
 

@@ -179,6 +179,7 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
     let mut child = command.spawn().map_err(|e| process::spawn_error(&command, "util-linux", e))?;
 
     let mut console = Follow::new(dir.path().join(CONSOLE));
+    let mut steps = super::frames::Steps::follow(dir.path().join(PORT));
     let mut timed_out = false;
     let status = loop {
         match child.try_wait() {
@@ -198,6 +199,7 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
                 progress.step(line);
             }
         });
+        steps.since(|name| progress.plan_step(name));
         std::thread::sleep(TICK);
     };
     let wall = began.elapsed();
