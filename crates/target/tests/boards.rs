@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use flashscope_target::board::{self, Board, BootFailureKind, BootOutcome, Image, ImageBuilder, Kernel, Run};
@@ -249,4 +250,113 @@ fn packages_are_unpacked_with_what_they_need_and_run() {
 
     let error = board.fetch_packages(&kernel, &["no-such-package".to_owned()], &NoProgress).unwrap_err();
     assert_eq!(error.to_string(), "no-such-package: not in bookworm; check its name");
+}
+
+/// A busybox for everything, dropbear for the rest, nothing writable but /run and /tmp: as small boards are.
+#[test]
+fn a_board_with_dropbear_busybox_and_a_read_only_root_is_reached_over_ssh() {
+    let Some((board, kernel)) = ready("armv7", "6.1") else { return };
+    if !Path::new("/usr/bin/ssh").exists() {
+        eprintln!("skipped: ssh is missing; install openssh-client");
+        return;
+    }
+    let names = ["dropbear-bin", "busybox"].map(str::to_owned);
+    let packages = match board.fetch_packages(&kernel, &names, &NoProgress) {
+        Ok(packages) => packages,
+        Err(error @ (Error::IndexUnavailable { .. } | Error::Download { .. })) => {
+            eprintln!("skipped: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let scratch = ScratchDir::new("dropbear").unwrap();
+    let key = scratch.path().join("user");
+    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().unwrap();
+    assert!(made.success());
+    let public = std::fs::read(key.with_extension("pub")).unwrap();
+
+    let mut image = ImageBuilder::new(&board).unwrap();
+    let mut lines = image.add_port_modules(&kernel).unwrap();
+    lines.extend(image.add_net_modules(&kernel).unwrap());
+    lines.extend(image.add_nand(&kernel, &[]).unwrap());
+    image.add_packages(&packages).unwrap();
+    for applet in ["sh", "cat", "rm", "chmod", "uname"] {
+        image.add_link(&format!("/bin/{applet}"), "/bin/busybox");
+    }
+    image.add_file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n".to_vec());
+    image.add_file("/etc/shells", 0o644, b"/bin/sh\n".to_vec());
+    image.add_file("/root/.ssh/authorized_keys", 0o600, public);
+    lines.extend(
+        [
+            "net lo 127.0.0.1/8",
+            "net eth0 10.0.2.15/24",
+            "mkdir /dev/pts",
+            "run key /usr/bin/dropbearkey -t ed25519 -f /run/hostkey",
+            "mount none / none remount,ro",
+            "spawn sshd /usr/sbin/dropbear -F -E -s -r /run/hostkey -p 22",
+            "sleep 3600000",
+        ]
+        .map(str::to_owned),
+    );
+    image.set_plan(&lines);
+    let image = image.build().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let stop = AtomicBool::new(false);
+
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let mut run = Run::new(&board, &kernel, &image);
+            (run.icount, run.hostfwd, run.stop) = (false, Some(port), Some(&stop));
+            run.timeout = Duration::from_secs(180);
+            board::boot(&run, &NoProgress)
+        });
+        let option = |text: String| ["-o".to_owned(), text];
+        let mut ssh_options = vec!["-F".to_owned(), "none".to_owned()];
+        ssh_options.extend(option(format!("IdentityFile={}", key.display())));
+        ssh_options.extend(option(format!("UserKnownHostsFile={}", scratch.path().join("known").display())));
+        ssh_options.extend(
+            ["IdentitiesOnly=yes", "IdentityAgent=none", "StrictHostKeyChecking=accept-new"]
+                .map(str::to_owned)
+                .into_iter()
+                .flat_map(option),
+        );
+        let options = OpenOptions { ssh_options, ..OpenOptions::default() };
+        let target = open(&format!("ssh://root@127.0.0.1:{port}"), &options).unwrap();
+        let job = Job {
+            argv: vec!["probe".to_owned()],
+            put: vec![PutFile { path: "/run/put".to_owned(), mode: 0o600, source: PutSource::Bytes(vec![1; 50_000]) }],
+            get: vec!["/run/put".to_owned(), "/proc/mounts".to_owned()],
+            timeout: None,
+        };
+        let began = Instant::now();
+        // Until dropbear listens, QEMU's forwarder takes the connection and closes it.
+        let result = loop {
+            let mut out = Vec::new();
+            match target.run(&job, &mut out) {
+                Ok(outcome) => break Ok((outcome, out)),
+                Err(error) if began.elapsed() > Duration::from_secs(90) || running.is_finished() => break Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(500)),
+            }
+        };
+        let left = result.is_ok().then(|| {
+            let mut list = Command::new("ssh");
+            list.args(&options.ssh_options).args(["-p", &port.to_string(), "root@127.0.0.1"]);
+            list.arg("echo /tmp/* /run/*; touch /etc/x || echo read-only");
+            String::from_utf8(list.output().unwrap().stdout).unwrap()
+        });
+        stop.store(true, Ordering::Relaxed);
+        let ended = running.join().unwrap();
+        let (outcome, out) = result.unwrap_or_else(|error| panic!("{error}; the board: {:?}", ended.as_ref().map(|_| ())));
+        let Err(Error::Boot(failure)) = ended else { panic!("the board was stopped before its plan ended") };
+        assert_eq!(failure.kind, BootFailureKind::Stopped);
+
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+        let facts: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(facts["kernel"]["machine"], "armv7l");
+        assert_eq!(std::fs::read(&outcome.files[0].1).unwrap(), vec![1; 50_000]);
+        assert!(outcome.files[1].1.metadata().unwrap().len() > 0, "files of /proc say 0 bytes and have some");
+        let left = left.unwrap();
+        assert!(left.contains("read-only"), "{left}");
+        assert!(!left.contains("flashscope_") && !left.contains("/run/put"), "left behind: {left}");
+    });
 }

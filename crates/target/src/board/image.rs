@@ -100,6 +100,16 @@ impl ImageBuilder {
         }
     }
 
+    /// Adds a symbolic link.
+    pub fn add_link(&mut self, path: &str, target: &str) {
+        match canonical(path) {
+            Some(path) => self.insert(&path, 0o777, Contents::Link(target.to_owned())),
+            None => {
+                self.problem.get_or_insert_with(|| format!("{path:?} is not an absolute path; name one"));
+            }
+        }
+    }
+
     /// Adds a file of this host without holding it in memory.
     pub fn add_host_file(&mut self, path: &str, mode: u32, from: &Path) -> Result<(), Error> {
         let size = std::fs::metadata(from).map_err(|e| Error::io(from, e))?.len();

@@ -14,7 +14,7 @@ use super::stanza::{self, Resolved};
 use super::{Board, KernelLine, apt, hex};
 use crate::error::Error;
 use crate::progress::Progress;
-use crate::scratch::{ScratchDir, cache_dir, remove_tree};
+use crate::scratch::{self, ScratchDir, cache_dir, remove_tree};
 
 /// A kernel that can be booted.
 #[derive(Clone, Debug)]
@@ -67,6 +67,7 @@ pub(super) fn fetch(board: &Board, kernel: &str, refresh: bool, progress: &dyn P
         Some(kernel) if !refresh => return Ok(kernel),
         _ => {}
     }
+    scratch::sweep()?;
     let mut problem = None;
     for suite in &line.suites {
         match fetch_from(board, line, suite, progress) {
@@ -198,10 +199,12 @@ fn fetch_from(board: &Board, line: &KernelLine, suite: &str, progress: &dyn Prog
         let path = dir.path().join("kernel.json");
         let text = serde_json::to_vec_pretty(&cached).expect("strings serialise");
         std::fs::write(&path, text).map_err(|e| Error::io(&path, e))?;
-        // What stands there could not be opened, or it would have been used.
-        let aside = ScratchDir::new("broken")?;
-        std::fs::rename(&target, aside.path().join("kernel")).ok();
-        apt::publish(dir, &target)?;
+        // Another process may have been faster: then its kernel stays, it may be booting. What cannot be opened goes.
+        if open_cached(line, &target).is_err() {
+            let aside = ScratchDir::new("broken")?;
+            std::fs::rename(&target, aside.path().join("kernel")).ok();
+            apt::publish(dir, &target)?;
+        }
     }
     // `current` is swapped by rename, so it always names a whole version.
     let swap = ScratchDir::new("current")?;

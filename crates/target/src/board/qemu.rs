@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Board, Image, Kernel};
@@ -31,6 +32,8 @@ pub struct Run<'a> {
     pub cmdline: String,
     /// More arguments for QEMU.
     pub args: Vec<String>,
+    /// Set to switch the board off before its plan ends.
+    pub stop: Option<&'a AtomicBool>,
 }
 
 impl<'a> Run<'a> {
@@ -46,6 +49,7 @@ impl<'a> Run<'a> {
             hostfwd: None,
             cmdline: String::new(),
             args: Vec::new(),
+            stop: None,
         }
     }
 }
@@ -87,6 +91,8 @@ pub enum BootFailureKind {
     /// The kernel's own words.
     Panic(String),
     Timeout(Duration),
+    /// [`Run::stop`] was set.
+    Stopped,
     /// QEMU ended before the plan did: how, and what it said.
     QemuDied {
         how: String,
@@ -125,6 +131,7 @@ impl fmt::Display for BootFailure {
                 "no end after {} s; raise the time limit, or see where the console stands still",
                 limit.as_secs()
             )?,
+            BootFailureKind::Stopped => write!(f, "stopped before the plan's end; what came out until then is kept")?,
             BootFailureKind::QemuDied { how, said } => {
                 let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
                 write!(f, "QEMU ended before the plan: {how}{said}; run it again, or see the console's last lines")?;
@@ -181,6 +188,7 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
     let mut console = Follow::new(dir.path().join(CONSOLE));
     let mut steps = super::frames::Steps::follow(dir.path().join(PORT));
     let mut timed_out = false;
+    let mut stopped = false;
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
@@ -192,6 +200,10 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
         }
         if !timed_out && began.elapsed() > run.timeout && !run.interactive {
             timed_out = true;
+            child.kill().ok();
+        }
+        if !stopped && run.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            stopped = true;
             child.kill().ok();
         }
         console.lines(|line| {
@@ -210,6 +222,7 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
         Some(End::Failed(kind)) => Some(kind),
         Some(End::Complete) if empty_port => Some(BootFailureKind::NoPort),
         Some(End::Complete) => None,
+        None if stopped => Some(BootFailureKind::Stopped),
         None if timed_out => Some(BootFailureKind::Timeout(run.timeout)),
         // Someone left the console by QEMU's own keys.
         None if run.interactive && status.success() => None,

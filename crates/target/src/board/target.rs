@@ -88,6 +88,7 @@ impl Target for BoardTarget {
 
         let mut run = Run::new(board, &kernel, &image);
         run.timeout = job.timeout.or(self.options.timeout).unwrap_or(Duration::from_secs(600));
+        run.stop = self.options.stop.as_deref();
         let recording = job.argv.first().is_some_and(|word| word == "record");
         match super::boot(&run, progress) {
             Ok(outcome) => self.deliver(&outcome, job, step, recording, out),
