@@ -1,16 +1,30 @@
 //! Fetches kernels of a board and boots each once with a trivial plan: `boot [BOARD [KERNEL…]]`.
-//! Prints the host time from QEMU's start to the plan's end.
+//! Prints the host time from QEMU's start to the first command and to the plan's end.
+
+use std::cell::Cell;
+use std::time::Instant;
 
 use flashscope_target::board::{self, ImageBuilder, Run};
 use flashscope_target::{Error, Progress};
 
-struct Stderr;
+#[derive(Default)]
+struct Watch {
+    began: Cell<Option<Instant>>,
+    /// Host seconds until the plan's first `run`.
+    first_command: Cell<Option<f64>>,
+}
 
-impl Progress for Stderr {
+impl Progress for Watch {
     fn step(&self, text: &str) {
+        self.began.set(Some(Instant::now()));
         eprintln!("{text}");
     }
     fn bytes(&self, _done: u64, _total: Option<u64>) {}
+    fn plan_step(&self, name: &str) {
+        if name == "probe" {
+            self.first_command.set(self.began.get().map(|began| began.elapsed().as_secs_f64()));
+        }
+    }
 }
 
 fn main() -> std::process::ExitCode {
@@ -31,7 +45,8 @@ fn run() -> Result<(), Error> {
         names = board.kernels.iter().map(|line| line.name.clone()).collect();
     }
     for name in names {
-        let kernel = board.fetch(&name, &Stderr)?;
+        let watch = Watch::default();
+        let kernel = board.fetch(&name, &watch)?;
         let mut image = ImageBuilder::new(&board)?;
         let mut lines = image.add_port_modules(&kernel)?;
         lines.extend(image.add_nand(&kernel, &[])?);
@@ -41,13 +56,14 @@ fn run() -> Result<(), Error> {
         lines.push("run probe /flashscope/agent probe".to_owned());
         image.set_plan(&lines);
         let image = image.build()?;
-        match board::boot(&Run::new(&board, &kernel, &image), &Stderr) {
+        match board::boot(&Run::new(&board, &kernel, &image), &watch) {
             Ok(outcome) => println!(
-                "{} {} {} {}: {:.2} s, {} bytes of port, image {}",
+                "{} {} {} {}: first command after {:.2} s, end after {:.2} s, {} bytes of port, image {}",
                 board.name,
                 kernel.name,
                 kernel.package,
                 kernel.version,
+                watch.first_command.get().unwrap_or(f64::NAN),
                 outcome.wall.as_secs_f64(),
                 outcome.port_file().metadata().map_or(0, |meta| meta.len()),
                 &image.sha256[..12],

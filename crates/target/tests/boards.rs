@@ -346,7 +346,8 @@ fn a_board_with_dropbear_busybox_and_a_read_only_root_is_reached_over_ssh() {
         });
         stop.store(true, Ordering::Relaxed);
         let ended = running.join().unwrap();
-        let (outcome, out) = result.unwrap_or_else(|error| panic!("{error}; the board: {:?}", ended.as_ref().map(|_| ())));
+        let (outcome, out) =
+            result.unwrap_or_else(|error| panic!("{error}; the board: {:?}", ended.as_ref().map(|_| ())));
         let Err(Error::Boot(failure)) = ended else { panic!("the board was stopped before its plan ended") };
         assert_eq!(failure.kind, BootFailureKind::Stopped);
 

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
+use super::hex;
 use super::stanza::{self, Stanza};
 use crate::error::Error;
 use crate::process;
@@ -25,6 +28,8 @@ pub(super) struct Apt {
     state: ScratchDir,
     suite: String,
     arch: String,
+    /// Its line of sources.list.
+    source: String,
 }
 
 /// A package file to download: what apt says of it.
@@ -38,7 +43,8 @@ impl Apt {
     /// The suite's index, updated where `update` says so or none is cached. Where the update fails, a cached index is
     /// used, and `progress` says so.
     pub(super) fn open(suite: &str, arch: &str, update: bool, progress: &dyn Progress) -> Result<Apt, Error> {
-        let apt = Apt { state: ScratchDir::new("apt")?, suite: suite.to_owned(), arch: arch.to_owned() };
+        let source = source_line(&host_source()?, suite);
+        let apt = Apt { state: ScratchDir::new("apt")?, suite: suite.to_owned(), arch: arch.to_owned(), source };
         let cached = apt.seed()?;
         apt.configure()?;
         if update || !cached {
@@ -58,7 +64,9 @@ impl Apt {
     }
 
     fn published(&self) -> Result<PathBuf, Error> {
-        Ok(cache_dir()?.join("apt").join(&self.suite).join(&self.arch).join("lists"))
+        // An index of another mirror is of no use to apt: a directory for each.
+        let mirror = &hex(&Sha256::digest(&self.source))[..16];
+        Ok(cache_dir()?.join("apt").join(&self.suite).join(&self.arch).join(mirror))
     }
 
     /// Links the cached index into the private state. Says whether there was one.
@@ -81,7 +89,6 @@ impl Apt {
     }
 
     fn configure(&self) -> Result<(), Error> {
-        let source = source_line(&host_source()?, &self.suite);
         let acquire = process::output(Command::new("apt-config").arg("dump"), "apt")?;
         let mut conf = acquire_options(&String::from_utf8_lossy(&acquire.stdout));
         let dir = |name: &str| self.path(name).display().to_string();
@@ -110,7 +117,7 @@ impl Apt {
             writeln!(conf, "{option} \"{value}\";").expect("a String takes it");
         }
         writeln!(conf, "APT::Architectures {{\"{}\";}};", self.arch).expect("a String takes it");
-        for (name, text) in [("apt.conf", conf.as_str()), ("sources.list", source.as_str()), ("status", "")] {
+        for (name, text) in [("apt.conf", conf.as_str()), ("sources.list", self.source.as_str()), ("status", "")] {
             let path = self.path(name);
             std::fs::write(&path, text).map_err(|e| Error::io(&path, e))?;
         }

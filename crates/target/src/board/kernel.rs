@@ -73,7 +73,9 @@ pub(super) fn fetch(board: &Board, kernel: &str, refresh: bool, progress: &dyn P
         match fetch_from(board, line, suite, progress) {
             Ok(kernel) => return Ok(kernel),
             Err(error @ (Error::IndexUnavailable { .. } | Error::WrongVersion { .. } | Error::Download { .. })) => {
-                progress.step(&error.to_string());
+                if line.suites.last() != Some(suite) || cached.is_some() {
+                    progress.step(&error.to_string());
+                }
                 problem.get_or_insert(error);
             }
             Err(error) => return Err(error),
