@@ -78,7 +78,7 @@ static int number(const char *option, const char *text, uint64_t least, uint64_t
 {
 	if (fs_parse_u64(text, most, value) && *value >= least)
 		return 0;
-	return fs_usage("%s %s: not a number from %llu to %llu", option, text,
+	return fs_usage("%s %s: is not accepted; give a number from %llu to %llu", option, text,
 			(unsigned long long)least, (unsigned long long)most);
 }
 
@@ -170,7 +170,7 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 		if (k == ARRAY_SIZE(valued))
 			return fs_usage("record %s: unknown option; a command to run stands behind --", argv[i]);
 		if (++i == argc)
-			return fs_usage("%s: needs a value", valued[k]);
+			return fs_usage("%s: no value follows; give it one", valued[k]);
 		result = with_value(options, valued[k], argv[i], &events_given);
 		if (result)
 			return result;

@@ -1,0 +1,231 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The sanitized agent against this host's tracefs, in instances of its own:
+# block and scheduler events, so no NAND and no kprobes are needed. Needs root
+# and a kernel with tracefs; where these are missing it says so and tests the
+# refusals alone.
+#   host.sh DIR     DIR holds flashscope-agent and check_stream
+set -u
+bin=$(cd "$1" && pwd)
+agent=$bin/flashscope-agent
+work=$(mktemp -d)
+failed=0
+checks=0
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
+
+note() { failed=$((failed + 1)); echo "host.sh: $*" >&2; }
+check() { # WHAT CONDITION…
+	checks=$((checks + 1))
+	what=$1; shift
+	"$@" || note "$what"
+}
+run() { # EXIT-CODE ARGUMENTS…: its exit code, no sanitizer report, one line on stderr at most
+	want=$1; shift
+	"$agent" "$@" >"$work/out" 2>"$work/err"
+	got=$?
+	checks=$((checks + 1))
+	[ "$got" = "$want" ] || note "$*: exit $got, not $want: $(head -c 300 "$work/err")"
+	if grep -q 'Sanitizer\|runtime error' "$work/err"; then note "$*: $(head -c 2000 "$work/err")"; fi
+	if [ "$want" != 0 ]; then
+		lines=$(wc -l <"$work/err")
+		[ "$lines" -eq 1 ] || note "$*: $lines lines of error, not 1: $(head -c 500 "$work/err")"
+		grep -q '^flashscope-agent: .*; ' "$work/err" ||
+			note "$*: no 'THING: what; next step': $(head -c 300 "$work/err")"
+	fi
+}
+events() { "$bin/check_stream" "$1" | awk -v e="$2" '$1 == "event" && $2 == e { print $3; f = 1 } END { if (!f) print 0 }'; }
+frames() { "$bin/check_stream" "$1" | awk -v e="$2" '$1 == "frames" && $2 == e { print $3; f = 1 } END { if (!f) print 0 }'; }
+reason() { "$bin/check_stream" "$1" | awk '$1 == "reason" { print $2 }'; }
+whole() { ! "$bin/check_stream" "$1" | grep -q '^BAD' && "$bin/check_stream" "$1" | grep -q '^cut 0$'; }
+sound() { ! "$bin/check_stream" "$1" | grep -q '^BAD'; }
+
+# Options and refusals: no privilege is needed.
+run 2 record --frob
+run 2 record --mode both -o "$work/x"
+run 2 record --events nosuch -o "$work/x"
+run 2 record --ring 0 -o "$work/x"
+run 2 record --events block --mtd 0 -o "$work/x"
+run 2 record --
+run 2 ctl frob
+run 2 probe --frob
+run 2 sweep now
+run 2 frob
+run 0 --help
+run 0 version
+run 0 probe
+check "probe prints one object" grep -q '^{"agent":{"version":.*"mounts":\[.*\]}$' "$work/out"
+check "refused options make no file" test ! -e "$work/x"
+
+tracing=
+for place in $(awk '$3 == "tracefs" { print $2 }' /proc/mounts) /sys/kernel/tracing /sys/kernel/debug/tracing; do
+	[ -w "$place/instances" ] && [ -w "$place/trace_clock" ] && tracing=$place && break
+done
+if [ -z "$tracing" ]; then
+	echo "host.sh: recording NOT tested: no tracefs that this user may write (root, and mount -t tracefs nodev /sys/kernel/tracing)"
+	run 1 record --events sched:sched_switch -o "$work/x"
+	echo "host.sh: $checks checks, $failed failed"
+	rm -rf "$work"
+	[ "$failed" = 0 ]
+	exit
+fi
+
+# What belongs to agents that this script starts, and to nobody else.
+left() {
+	ls "$tracing/instances" | grep '^flashscope_' || true
+	[ -e "$tracing/kprobe_events" ] && grep ':flashscope_' "$tracing/kprobe_events"
+	ls /run/flashscope 2>/dev/null | grep '^recorder_\|^knobs_' || true
+}
+before=$(left)
+clean() { [ "$(left)" = "$before" ] || { left >&2; false; }; }
+wait_state() { # NAME STATE
+	for _ in $(seq 200); do
+		"$agent" ctl status 2>/dev/null | grep -q "\"name\":\"$1\",\"pid\":[0-9]*,\"state\":\"$2\"" && return 0
+		sleep 0.05
+	done
+	return 1
+}
+
+# A command under trace: exactly its own direct reads. The path's file system
+# decides whether a block device is asked; tmpfs has none.
+dd if=/dev/urandom of="$work/data" bs=64k count=64 conv=fsync 2>/dev/null
+run 0 record --events block:block_rq_issue,block:block_rq_complete,block:block_bio_queue -o "$work/a" -- true
+check "a command that does nothing" whole "$work/a"
+run 0 record --events block,sched:sched_switch -o "$work/a" -- \
+	dd if="$work/data" of=/dev/null bs=4k count=100 iflag=direct
+check "recording is whole" whole "$work/a"
+check "one HELLO" [ "$(frames "$work/a" HELLO)" = 1 ]
+check "one STATS" [ "$(frames "$work/a" STATS)" = 1 ]
+check "one EXIT" [ "$(frames "$work/a" EXIT)" = 1 ]
+check "two PHASEs" [ "$(frames "$work/a" PHASE)" = 2 ]
+check "ended complete" [ "$(reason "$work/a")" = 0 ]
+check "task switches are there" [ "$(events "$work/a" sched:sched_switch)" -gt 0 ]
+check "dd was named" [ "$(events "$work/a" sched:sched_process_exec)" -gt 0 ]
+if [ "$(stat -f -c %T "$work")" != tmpfs ] && [ -n "$(ls /sys/block)" ]; then
+	check "100 direct reads gave $(events "$work/a" block:block_bio_queue) bios" \
+		[ "$(events "$work/a" block:block_bio_queue)" -ge 100 ]
+else
+	echo "host.sh: block events NOT counted: $work is not on a block device"
+fi
+check "after a command" clean
+
+run 1 record --events block -o "$work/a" -- false
+check "recorded all the same" whole "$work/a"
+run 1 record --events block:nosuch -o "$work/b"
+run 1 record --events block -o /nonexistent/b
+if [ ! -d /sys/class/mtd ] || [ -z "$(ls /sys/class/mtd)" ]; then
+	run 1 record -o "$work/b"
+fi
+"$agent" record --events block -o "$work/a" -- /nonexistent >/dev/null 2>"$work/err"
+check "a command that is not there" [ $? = 1 ]
+check "is named" grep -q '^flashscope-agent: /nonexistent: cannot be run' "$work/err"
+check "after failures" clean
+
+# The raw ring counts what it loses: seen and lost are all there were.
+"$agent" record --events sched:sched_switch --mode ring --ring 8 -o "$work/r" -- \
+	sh -c 'i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done' 2>"$work/err"
+check "ring mode" whole "$work/r"
+lost=$("$bin/check_stream" "$work/r" | sed -n 's/^stats //p' | sed 's/"instance":1.*//' |
+	grep -o '"overrun":[0-9]*' | awk -F: '{ s += $2 } END { print s + 0 }')
+check "a small ring loses ($lost), and says so" [ "$lost" -gt 0 ]
+check "and keeps some" [ "$(events "$work/r" sched:sched_switch)" -gt 0 ]
+tasks=$(events "$work/r" task:task_newtask)
+check "names of all 300 processes ($tasks) are kept beside an overwriting ring" [ "$tasks" -ge 300 ]
+
+# ctl, and two recorders at once.
+"$agent" record --events sched:sched_switch --name host-a --paused -o "$work/c" & a=$!
+"$agent" record --events sched:sched_switch --name host-b -o "$work/d" & b=$!
+check "host-a waits" wait_state host-a paused
+check "host-b records" wait_state host-b recording
+run 1 record --events block --name host-a -o "$work/x"
+run 2 ctl stop
+run 1 ctl stop nosuch
+run 0 ctl start host-a
+run 0 ctl pause host-a
+check "paused" wait_state host-a paused
+run 0 ctl resume host-a
+run 0 ctl status host-a
+check "status" grep -q '"state":"recording"' "$work/out"
+run 0 ctl stop host-a
+run 0 ctl stop host-b
+wait $a; check "host-a's exit" [ $? = 0 ]
+wait $b; check "host-b's exit" [ $? = 0 ]
+check "host-a's stream" whole "$work/c"
+check "host-b's stream" whole "$work/d"
+check "marks of start, pause, resume" [ "$(frames "$work/c" PHASE)" = 3 ]
+check "asked to stop" [ "$(reason "$work/c")" = 1 ]
+check "after ctl" clean
+
+# Signals.
+for signal in INT TERM HUP; do
+	setsid "$agent" record --events block --name host-s -o "$work/s" &
+	check "host-s records" wait_state host-s recording
+	pid=$("$agent" ctl status host-s | grep -o '"pid":[0-9]*' | cut -d: -f2)
+	# A shell starts background programs with INT ignored; the agent takes it back.
+	kill -$signal "$pid"
+	wait $!; check "exit after $signal" [ $? = 0 ]
+	check "stream after $signal" whole "$work/s"
+	check "after $signal" clean
+done
+
+# Killed at any moment: the next command undoes it.
+i=0
+while [ $i -lt "${FS_KILLS:-20}" ]; do
+	"$agent" record --events sched:sched_switch -o "$work/k" -- sleep 60 2>/dev/null & pid=$!
+	sleep "0.$((i * 7 % 10))$((i % 10))" # 0 to 0.99 s: from its first steps to draining
+	kill -9 $pid
+	wait $pid 2>/dev/null
+	i=$((i + 1))
+	[ ! -e "$work/k" ] || sound "$work/k" || note "killed stream $i is unsound"
+	rm -f "$work/k"
+done
+run 0 sweep
+check "after kill -9" clean
+check "no sleep is left" [ -z "$(pgrep -x -P 1 sleep -a | grep 'sleep 60$')" ]
+
+# A reader that goes, one that stalls, a disk that is full.
+"$agent" record --events sched:sched_switch 2>"$work/err" | head -c 3000 >/dev/null
+check "reader gone" grep -q 'the reader of the stream has gone' "$work/err"
+check "after the reader" clean
+mkfifo "$work/fifo"
+sleep 30 <"$work/fifo" & reader=$!
+"$agent" record --events 'sched:*,irq:*,timer:*' --name host-f --interval-ms 5 >"$work/fifo" 2>"$work/err" & pid=$!
+wait_state host-f recording
+i=0; while [ $i -lt 400 ]; do /bin/true; i=$((i + 1)); done
+kill -TERM $pid
+wait $pid; status=$?
+check "a stalled reader ends in failure, not in a hang ($status)" [ "$status" = 1 ]
+check "which is said" grep -q 'takes nothing' "$work/err"
+kill $reader 2>/dev/null; wait $reader 2>/dev/null
+check "after the stalled reader" clean
+mkdir "$work/small"
+if mount -t tmpfs -o size=200k none "$work/small" 2>/dev/null; then
+	"$agent" record --events 'sched:*,timer:*' --interval-ms 20 -o "$work/small/f" -- \
+		sh -c 'i=0; while [ $i -lt 2000 ]; do /bin/true; i=$((i+1)); done; echo survived' >"$work/out" 2>"$work/err"
+	check "a full disk is a failure" [ $? = 1 ]
+	check "which is said" grep -q 'No space left' "$work/err"
+	check "what is written is whole" whole "$work/small/f"
+	check "and has events" [ "$(events "$work/small/f" sched:sched_switch)" -gt 0 ]
+	check "the command lived on" grep -q survived "$work/out"
+	umount "$work/small"
+else
+	echo "host.sh: full disk NOT tested: tmpfs cannot be mounted here"
+fi
+check "after the full disk" clean
+
+# Without privilege: facts with reasons, and a refusal.
+if command -v setpriv >/dev/null && [ "$(id -u)" = 0 ]; then
+	chmod 755 "$work"
+	cp "$agent" "$work/agent" && chmod 755 "$work/agent"
+	setpriv --reuid 65534 --regid 65534 --clear-groups "$work/agent" probe >"$work/out" 2>"$work/err"
+	check "probe without privilege" [ $? = 0 ]
+	check "says why" grep -q '"path":null,"error":"[^"]*permission denied; run as root"' "$work/out"
+	setpriv --reuid 65534 --regid 65534 --clear-groups "$work/agent" record --events block \
+		>"$work/out" 2>"$work/err"
+	check "record without privilege" [ $? = 1 ]
+	check "is refused" grep -q 'permission denied; run as root' "$work/err"
+	rm -rf /tmp/flashscope-65534
+fi
+
+echo "host.sh: $checks checks, $failed failed"
+rm -rf "$work"
+[ "$failed" = 0 ]

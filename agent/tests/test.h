@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The least a unit test needs. A failed check prints where and what, and fails the run. */
+#ifndef FLASHSCOPE_TEST_H
+#define FLASHSCOPE_TEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern unsigned int test_checks, test_failures;
+
+#define CHECK(condition)                                                                  \
+	do {                                                                              \
+		test_checks++;                                                            \
+		if (!(condition)) {                                                       \
+			test_failures++;                                                  \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);   \
+		}                                                                         \
+	} while (0)
+
+#define CHECK_NUMBER(got, want)                                                           \
+	do {                                                                              \
+		unsigned long long got_ = (unsigned long long)(got);                      \
+		unsigned long long want_ = (unsigned long long)(want);                    \
+		test_checks++;                                                            \
+		if (got_ != want_) {                                                      \
+			test_failures++;                                                  \
+			fprintf(stderr, "%s:%d: %s is %llu, not %llu\n", __FILE__,        \
+				__LINE__, #got, got_, want_);                             \
+		}                                                                         \
+	} while (0)
+
+#define CHECK_TEXT(got, want)                                                             \
+	do {                                                                              \
+		const char *got_ = (got), *want_ = (want);                                \
+		test_checks++;                                                            \
+		if (!got_ || strcmp(got_, want_)) {                                       \
+			test_failures++;                                                  \
+			fprintf(stderr, "%s:%d: %s is\n  %s\nnot\n  %s\n", __FILE__,      \
+				__LINE__, #got, got_ ? got_ : "(null)", want_);           \
+		}                                                                         \
+	} while (0)
+
+/* A fake system tree, the root of fs_path() until test_root_end(). */
+const char *test_root_begin(void);
+void test_root_file(const char *path, const char *text); /* folders are made */
+void test_root_dir(const char *path);
+void test_root_link(const char *path, const char *target);
+char *test_root_read(const char *path); /* "" where it is not there; free it */
+bool test_root_has(const char *path);
+void test_root_end(void);
+
+/* stderr of what follows goes nowhere: error texts of wanted failures. */
+void test_quiet(bool on);
+
+void test_frame(void);
+void test_text(void);
+void test_options(void);
+void test_tracefs(void);
+void test_points(void);
+void test_mtd(void);
+void test_crosscheck(void);
+void test_sweep(void);
+
+#endif

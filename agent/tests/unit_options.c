@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+#include "test.h"
+
+static int parse(struct fs_record_options *options, char **words)
+{
+	int argc = 0, result;
+
+	while (words[argc])
+		argc++;
+	test_quiet(true);
+	result = fs_record_options(argc, words, options);
+	test_quiet(false);
+	return result;
+}
+
+#define PARSE(options, ...) parse(options, (char *[]){ "record", __VA_ARGS__, NULL })
+#define REFUSED(...)                                                                      \
+	do {                                                                              \
+		CHECK_NUMBER(PARSE(&options, __VA_ARGS__), 2);                            \
+		fs_record_options_free(&options);                                         \
+	} while (0)
+
+void test_options(void)
+{
+	static char *full[] = { "record", "--name", "a", "--events",
+				"block,sched:sched_switch,ext4:*,flash", "--detail",
+				"offset,duration", "--detail", "chip", "--mtd", "1", "--mtd", "0",
+				"--ring", "64", "--mode", "ring", "--interval-ms", "20", "--paused",
+				"--source", "5", "--ready-fd", "9", "-o", "f", "--", "cmd",
+				"--name", NULL };
+	struct fs_record_options options;
+
+	CHECK(!parse(&options, (char *[]){ "record", NULL }));
+	CHECK(options.flash && !options.event_count && !options.overwrite && !options.paused);
+	CHECK_NUMBER(options.ring_kib, 4096);
+	CHECK_NUMBER(options.interval_ms, 100);
+	CHECK(options.ready_fd == -1 && !options.name && !options.output && !options.command);
+	fs_record_options_free(&options);
+
+	CHECK(!parse(&options, full));
+	CHECK_TEXT(options.name, "a");
+	CHECK_NUMBER(options.event_count, 3);
+	CHECK_TEXT(options.events[0].system, "block");
+	CHECK(!options.events[0].event);
+	CHECK_TEXT(options.events[1].system, "sched");
+	CHECK_TEXT(options.events[1].event, "sched_switch");
+	CHECK_TEXT(options.events[2].system, "ext4");
+	CHECK(!options.events[2].event);
+	CHECK(options.flash && options.details.offset && options.details.duration &&
+	      options.details.chip);
+	CHECK_NUMBER(options.mtd_count, 2);
+	CHECK(options.mtd[0] == 1 && options.mtd[1] == 0);
+	CHECK(options.overwrite && options.paused && options.ring_kib == 64);
+	CHECK(options.interval_ms == 20 && options.source == 5 && options.ready_fd == 9);
+	CHECK_TEXT(options.output, "f");
+	CHECK_TEXT(options.command[0], "cmd");
+	CHECK_TEXT(options.command[1], "--name");
+	fs_record_options_free(&options);
+
+	CHECK(!PARSE(&options, "--events", "block"));
+	CHECK(!options.flash);
+	fs_record_options_free(&options);
+
+	REFUSED("--frob");
+	REFUSED("stray");
+	REFUSED("--");
+	REFUSED("--name");
+	REFUSED("--name", "");
+	REFUSED("--name", "a/b");
+	REFUSED("--name", "a b");
+	REFUSED("--events", "nosuch");
+	REFUSED("--events", "");
+	REFUSED("--events", "flash,");
+	REFUSED("--events", ":x");
+	REFUSED("--events", "a:");
+	REFUSED("--events", "../x:y");
+	REFUSED("--events", "a/b:c");
+	REFUSED("--events", "sched:../../x");
+	REFUSED("--detail", "size");
+	REFUSED("--mtd", "-1");
+	REFUSED("--mtd", "x");
+	REFUSED("--mtd", "99999999999");
+	REFUSED("--ring", "7");
+	REFUSED("--ring", "1048577");
+	REFUSED("--mode", "both");
+	REFUSED("--interval-ms", "0");
+	REFUSED("--source", "65536");
+	REFUSED("--ready-fd", "1");
+	REFUSED("--events", "block", "--mtd", "0");
+	REFUSED("--events", "block", "--detail", "chip");
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "state.h"
+#include "sweep.h"
+#include "test.h"
+#include "util.h"
+
+static void owners(void)
+{
+	uint64_t start;
+	pid_t pid;
+
+	CHECK(fs_owner_of("flashscope_12_345", &pid, &start) && pid == 12 && start == 345);
+	CHECK(fs_owner_of("flashscope_12_345.tasks", &pid, &start) && pid == 12 && start == 345);
+	CHECK(fs_owner_of("knobs_1_18446744073709551615", &pid, &start) && start == UINT64_MAX);
+	CHECK(!fs_owner_of("flashscope", &pid, &start));
+	CHECK(!fs_owner_of("flashscope_12", &pid, &start));
+	CHECK(!fs_owner_of("flashscope_12_", &pid, &start));
+	CHECK(!fs_owner_of("flashscope_0_5", &pid, &start));
+	CHECK(!fs_owner_of("flashscope_x_5", &pid, &start));
+	CHECK(!fs_owner_of("flashscope_5_x", &pid, &start));
+	CHECK(!fs_owner_of("flashscope_99999999999_5", &pid, &start));
+	CHECK(!fs_owner_of("", &pid, &start));
+}
+
+static void stat_of(int pid, uint64_t start)
+{
+	char path[64], text[200];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	snprintf(text, sizeof(text),
+		 "%d (agent) S 1 1 1 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 %" PRIu64 " 100\n", pid, start);
+	test_root_file(path, text);
+}
+
+/*
+ * Alive: 500 with start 50. Dead: 600 (no such process), 500 with start 49
+ * (its number was given again). Others' things look a little like ours.
+ */
+static void remains(const char *root)
+{
+	char note[400];
+
+	stat_of(500, 50);
+	test_root_file("/proc/self/mounts", "nodev /sys/kernel/tracing tracefs rw 0 0\n");
+	test_root_file("/sys/kernel/tracing/trace_clock", "[local] mono\n");
+	test_root_dir("/sys/kernel/tracing/instances/flashscope_500_50");
+	test_root_dir("/sys/kernel/tracing/instances/flashscope_500_49");
+	test_root_dir("/sys/kernel/tracing/instances/flashscope_600_7");
+	test_root_dir("/sys/kernel/tracing/instances/flashscope_600_7.tasks");
+	test_root_dir("/sys/kernel/tracing/instances/other_600_7");
+	test_root_dir("/sys/kernel/tracing/instances/flashscope");
+	test_root_file("/sys/kernel/tracing/kprobe_events", "p:other_600_7/x y\n"
+							    "p:flashscope_500_50/nand_read y\n"
+							    "p:flashscope_600_7/nand_read y page=%r1:u32\n"
+							    "r64:flashscope_600_7/nand_read_done y\n"
+							    "p:flashscope_500_49/nand_erase y\n");
+	test_root_file("/sys/class/bdi/mtd-0/read_ahead_kb", "128\n");
+	test_root_file("/sys/block/b/queue/read_ahead_kb", "64\n");
+	test_root_file("/etc/passwd", "untouched\n");
+	test_root_file("/run/temporary", "x");
+	snprintf(note, sizeof(note),
+		 "knob %s/sys/class/bdi/mtd-0/read_ahead_kb 0\n"
+		 "knob %s/sys/class/bdi/mtd-0/read_ahead_kb 16\n" /* changed twice: the first value counts */
+		 "knob %s/etc/passwd root\n"
+		 "knob %s/sys/../etc/passwd root\n"
+		 "knob %s/sys/gone/read_ahead_kb 1\n"
+		 "temp %s/run/temporary -\n"
+		 "knob cut",
+		 root, root, root, root, root, root);
+	test_root_file("/run/flashscope/knobs_600_7", note);
+	snprintf(note, sizeof(note), "knob %s/sys/block/b/queue/read_ahead_kb 1\n", root);
+	test_root_file("/run/flashscope/knobs_500_50", note); /* its owner lives */
+	test_root_file("/run/flashscope/recorder_600_7", "a\nrecording\nflashscope_600_7\n");
+	test_root_file("/run/flashscope/recorder_500_50", "b\npaused\nflashscope_500_50\n");
+	test_root_file("/run/flashscope/unrelated", "x");
+}
+
+static void sweeping(void)
+{
+	struct fs_recorder_state *states;
+	struct fs_swept swept;
+	char *text;
+
+	remains(test_root_begin());
+	CHECK_NUMBER(fs_state_list(&states), 1);
+	CHECK_TEXT(states[0].name, "b");
+	CHECK_TEXT(states[0].state, "paused");
+	CHECK(states[0].pid == 500);
+	free(states);
+	fs_sweep(&swept);
+	CHECK_NUMBER(swept.instances, 3);
+	CHECK_NUMBER(swept.probes, 3);
+	CHECK_NUMBER(swept.knobs, 2);
+	CHECK_NUMBER(swept.files, 2); /* a temporary file, a state */
+	CHECK_NUMBER(swept.failed, 0);
+	CHECK(test_root_has("/sys/kernel/tracing/instances/flashscope_500_50"));
+	CHECK(test_root_has("/sys/kernel/tracing/instances/other_600_7"));
+	CHECK(test_root_has("/sys/kernel/tracing/instances/flashscope"));
+	CHECK(!test_root_has("/sys/kernel/tracing/instances/flashscope_500_49"));
+	CHECK(!test_root_has("/sys/kernel/tracing/instances/flashscope_600_7"));
+	CHECK(!test_root_has("/sys/kernel/tracing/instances/flashscope_600_7.tasks"));
+	text = test_root_read("/sys/kernel/tracing/kprobe_events");
+	CHECK(strstr(text, "-:flashscope_600_7/nand_read\n") &&
+	      strstr(text, "-:flashscope_600_7/nand_read_done\n") &&
+	      strstr(text, "-:flashscope_500_49/nand_erase\n"));
+	CHECK(!strstr(text, "-:other") && !strstr(text, "-:flashscope_500_50"));
+	free(text);
+	text = test_root_read("/sys/class/bdi/mtd-0/read_ahead_kb");
+	CHECK(!strncmp(text, "0", 1));
+	free(text);
+	text = test_root_read("/sys/block/b/queue/read_ahead_kb");
+	CHECK_TEXT(text, "64\n");
+	free(text);
+	text = test_root_read("/etc/passwd");
+	CHECK_TEXT(text, "untouched\n");
+	free(text);
+	CHECK(!test_root_has("/run/temporary"));
+	CHECK(!test_root_has("/run/flashscope/knobs_600_7"));
+	CHECK(!test_root_has("/run/flashscope/recorder_600_7"));
+	CHECK(test_root_has("/run/flashscope/knobs_500_50"));
+	CHECK(test_root_has("/run/flashscope/unrelated"));
+	test_root_end();
+}
+
+static void knobs(void)
+{
+	const char *root = test_root_begin();
+	char knob[128], temporary[128];
+	char *text;
+
+	stat_of(getpid(), 1234);
+	test_root_file("/sys/class/bdi/mtd-0/read_ahead_kb", "0\n");
+	test_root_file("/var/data", "x");
+	snprintf(knob, sizeof(knob), "%s/sys/class/bdi/mtd-0/read_ahead_kb", root);
+	snprintf(temporary, sizeof(temporary), "%s/var/data", root);
+	CHECK(!fs_knob_set(knob, "128"));
+	CHECK(!fs_knob_set(knob, "32\n"));
+	CHECK(!fs_temp_note(temporary));
+	text = test_root_read("/sys/class/bdi/mtd-0/read_ahead_kb");
+	CHECK(!strncmp(text, "32", 2));
+	free(text);
+	CHECK(!fs_knobs_restore());
+	text = test_root_read("/sys/class/bdi/mtd-0/read_ahead_kb");
+	CHECK(!strncmp(text, "0", 1));
+	free(text);
+	CHECK(!test_root_has("/var/data"));
+	CHECK(!fs_knobs_restore()); /* nothing left to do */
+	snprintf(knob, sizeof(knob), "%s/sys/nothing", root);
+	CHECK(fs_knob_set(knob, "1") == -1);
+	CHECK(fs_temp_note("/with blank") == -1);
+	test_root_end();
+}
+
+void test_sweep(void)
+{
+	owners();
+	sweeping();
+	knobs();
+}
