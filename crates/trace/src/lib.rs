@@ -1,6 +1,7 @@
 //! Reading and writing traces.
 
 mod bytes;
+mod codec;
 mod crc32;
 pub mod dat;
 mod error;

@@ -1,5 +1,7 @@
 //! Sub-buffers of one lane (a CPU of a ring), read from a file piece by piece.
 
+use crate::bytes::Endian;
+use crate::codec::Codec;
 use crate::stream::frame::{HEADER, Header, kind};
 use crate::stream::index::{RunCursor, RunIndex};
 use std::fs::File;
@@ -18,14 +20,32 @@ pub(crate) enum PageSource {
     Runs(Arc<RunIndex>),
     /// Side by side, `page` bytes each.
     Flat { offset: u64, size: u64, page: u32 },
+    /// Chunks of whole sub-buffers, compressed: their number, then each one's packed and unpacked size before it.
+    Chunks { offset: u64, size: u64, page: u32, codec: Codec, endian: Endian },
 }
+
+/// Largest chunk, packed or not; trace-cmd makes them ten pages large.
+const MAX_CHUNK: u32 = 4 << 20;
 
 impl PageSource {
     /// How many sub-buffers there are.
-    pub fn count(&self) -> u64 {
+    pub fn count(&self, file: &File) -> io::Result<u64> {
         match self {
-            PageSource::Runs(index) => index.pages,
-            PageSource::Flat { size, page, .. } => size.div_ceil(u64::from((*page).max(1))),
+            PageSource::Runs(index) => Ok(index.pages),
+            PageSource::Flat { size, page, .. } => Ok(size.div_ceil(u64::from((*page).max(1)))),
+            PageSource::Chunks { offset, size, page, endian, .. } => {
+                let (mut at, end) = chunks(*offset, *size);
+                let (mut pages, mut head) = (0, [0; 8]);
+                while at + 8 <= end {
+                    file.read_exact_at(&mut head, at)?;
+                    let Some((packed, unpacked)) = chunk_head(*endian, &head) else {
+                        break;
+                    };
+                    pages += u64::from(unpacked.div_ceil((*page).max(1)));
+                    at += 8 + u64::from(packed);
+                }
+                Ok(pages)
+            }
         }
     }
 
@@ -34,6 +54,7 @@ impl PageSource {
         let (at, end) = match self {
             PageSource::Runs(_) => (0, 0),
             PageSource::Flat { offset, size, .. } => (*offset, offset.saturating_add(*size)),
+            PageSource::Chunks { offset, size, .. } => chunks(*offset, *size),
         };
         Pages {
             chunk: (CHUNKS_IN_ALL / lanes.max(1)).clamp(4096, CHUNK),
@@ -46,6 +67,7 @@ impl PageSource {
             filled: 0,
             buffer_at: 0,
             page: 0..0,
+            unpacked: Vec::new(),
             damaged: 0,
         }
     }
@@ -66,6 +88,8 @@ pub(crate) struct Pages {
     filled: usize,
     buffer_at: u64,
     page: std::ops::Range<usize>,
+    /// The current chunk, where there are any.
+    unpacked: Vec<u8>,
     /// Sub-buffers that were indexed and are not there any more.
     pub damaged: u64,
 }
@@ -74,11 +98,17 @@ impl Pages {
     /// The current sub-buffer.
     #[inline]
     pub fn page(&self) -> &[u8] {
-        &self.buffer[self.page.clone()]
+        match self.source {
+            PageSource::Chunks { .. } => &self.unpacked[self.page.clone()],
+            _ => &self.buffer[self.page.clone()],
+        }
     }
 
     /// Goes to the next sub-buffer; false at the end.
     pub fn advance(&mut self) -> io::Result<bool> {
+        if let PageSource::Chunks { page, codec, endian, .. } = self.source {
+            return self.advance_chunks(page as usize, codec, endian);
+        }
         loop {
             if self.at >= self.end {
                 let PageSource::Runs(index) = &self.source else {
@@ -124,6 +154,36 @@ impl Pages {
         }
     }
 
+    fn advance_chunks(&mut self, page: usize, codec: Codec, endian: Endian) -> io::Result<bool> {
+        loop {
+            if self.page.end < self.unpacked.len() {
+                self.page = self.page.end..(self.page.end + page).min(self.unpacked.len());
+                return Ok(true);
+            }
+            self.unpacked.clear();
+            self.page = 0..0;
+            let left = self.end.saturating_sub(self.at);
+            if left < 8 {
+                return Ok(false);
+            }
+            let head = self.load(self.at, 8, left)?;
+            let sizes = chunk_head(endian, &self.buffer[head]);
+            let Some((packed, unpacked)) = sizes.filter(|&(p, _)| u64::from(p) + 8 <= left) else {
+                // Where one chunk ends is said by the one before it: nothing after this one can be found.
+                self.damaged += 1;
+                self.at = self.end;
+                return Ok(false);
+            };
+            let range = self.load(self.at + 8, packed as usize, left - 8)?;
+            self.at += 8 + u64::from(packed);
+            self.unpacked.resize(unpacked as usize, 0);
+            if !codec.unpack(&self.buffer[range], &mut self.unpacked) {
+                self.damaged += 1;
+                self.unpacked.clear();
+            }
+        }
+    }
+
     /// Has `want` bytes at `at` in the buffer, fewer at the end of the file; reads ahead up to `left`.
     fn load(&mut self, at: u64, want: usize, left: u64) -> io::Result<std::ops::Range<usize>> {
         let inside = at
@@ -149,4 +209,17 @@ impl Pages {
         }
         Ok(0..want.min(self.filled))
     }
+}
+
+/// Where the chunks begin and end. Their number, before them, is not needed; trace-cmd 3.1.6 does not count its four bytes
+/// as part of the size.
+fn chunks(offset: u64, size: u64) -> (u64, u64) {
+    let begin = offset.saturating_add(4);
+    (begin, begin.saturating_add(size))
+}
+
+/// Packed and unpacked size of a chunk; `None` where they make no sense.
+fn chunk_head(endian: Endian, head: &[u8]) -> Option<(u32, u32)> {
+    let (packed, unpacked) = (endian.u32(head, 0)?, endian.u32(head, 4)?);
+    (packed <= MAX_CHUNK && unpacked <= MAX_CHUNK).then_some((packed, unpacked))
 }

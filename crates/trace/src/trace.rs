@@ -74,11 +74,22 @@ pub(crate) struct Ring {
     pub uname: String,
 }
 
-/// A part of a file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Blob {
-    pub offset: u64,
-    pub size: u64,
+/// A text that is carried along.
+#[derive(Clone, Debug)]
+pub(crate) enum Blob {
+    /// Where it lies in the file.
+    File { offset: u64, size: u64 },
+    /// It was unpacked.
+    Memory(Arc<[u8]>),
+}
+
+impl Blob {
+    pub fn size(&self) -> u64 {
+        match self {
+            Blob::File { size, .. } => *size,
+            Blob::Memory(bytes) => bytes.len() as u64,
+        }
+    }
 }
 
 /// One ring buffer: the main one (without a name) or an instance.

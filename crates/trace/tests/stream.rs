@@ -240,11 +240,19 @@ fn damaged_streams_and_files_never_panic() {
     let path = dir.file("s", &stream);
     let dat_path = dir.0.join("t.dat");
     dat::write(&Trace::open(&path).unwrap(), &dat_path).unwrap();
-    let dat = std::fs::read(&dat_path).unwrap();
+    let read = |name: &str| std::fs::read(data(&format!("trace_dat/{name}.dat"))).unwrap();
+    let bases = [
+        stream,
+        std::fs::read(&dat_path).unwrap(),
+        read("armv7-6.1-v6-graph"),
+        read("armv7-6.1-v7-none"),
+        read("armv7-6.1-v7-zstd"),
+        read("armv7-7.2-v7-zlib"),
+    ];
     let mut rng = Rng(42);
-    let (mut opened, rounds) = (0, 600);
+    let (mut opened, rounds) = (0, 900);
     for round in 0..rounds {
-        let mut b = if round % 2 == 0 { stream.clone() } else { dat.clone() };
+        let mut b = bases[round % bases.len()].clone();
         for _ in 0..1 + rng.below(6) {
             let at = rng.below(b.len());
             match rng.below(5) {
@@ -261,7 +269,7 @@ fn damaged_streams_and_files_never_panic() {
             }
         }
         // Frames whose contents are damaged and whose checksum fits: half of the streams.
-        if round % 4 == 0 {
+        if round % 12 == 0 {
             fix_crcs(&mut b);
         }
         let path = dir.file("f", &b);
@@ -276,7 +284,8 @@ fn damaged_streams_and_files_never_panic() {
                     }
                 })
                 .unwrap();
-            assert!(n <= b.len());
+            // A packed file can hold more than its bytes, but not without bound.
+            assert!(n <= 64 * b.len());
             trace.for_each(&mut |_| {}).unwrap();
             trace.comm(20, TimeNs(5));
             let _ = dat::write(&trace, &dir.0.join("w.dat")).unwrap();
@@ -286,7 +295,8 @@ fn damaged_streams_and_files_never_panic() {
             assert_eq!(n, m, "round {round}: a damaged trace is written with every event that it has");
         }
     }
-    assert!(opened > rounds / 2, "most damage leaves something: {opened}");
+    // A damaged header is an error; a damaged stream or damaged data never is.
+    assert!(opened > rounds / 4, "much damage leaves something: {opened}");
 }
 
 fn fix_crcs(b: &mut [u8]) {

@@ -115,8 +115,10 @@ fn write_all(trace: &Trace, ring: &Ring, out: &mut impl Write) -> io::Result<Wri
             at += 10 + 16 * u64::from(ring.cpus);
         }
         for cpu in 0..ring.cpus {
-            let pages: u64 =
-                buffer.lanes.iter().filter(|(c, _)| u32::from(*c) == cpu).map(|(_, source)| source.count()).sum();
+            let mut pages = 0;
+            for (_, source) in buffer.lanes.iter().filter(|(c, _)| u32::from(*c) == cpu) {
+                pages += source.count(&ring.file)?;
+            }
             let size = pages * page;
             let offset = at.next_multiple_of(align);
             if size > 0 {
@@ -266,7 +268,7 @@ fn header(trace: &Trace, ring: &Ring, names: &[&str], places: &[Vec<Place>], tab
             put_text(&mut h, e, schema.text.as_bytes());
         }
     }
-    for blob in [ring.kallsyms, ring.printk] {
+    for blob in [&ring.kallsyms, &ring.printk] {
         let text = carried(&ring.file, blob)?;
         e.put_u32(&mut h, text.len() as u32);
         h.extend_from_slice(&text);
@@ -333,13 +335,16 @@ fn cmdlines(trace: &Trace) -> String {
     out
 }
 
-fn carried(file: &File, blob: Option<Blob>) -> io::Result<Vec<u8>> {
-    let Some(blob) = blob.filter(|b| b.size <= MAX_CARRIED) else {
-        return Ok(Vec::new());
-    };
-    let mut text = vec![0; blob.size as usize];
-    file.read_exact_at(&mut text, blob.offset)?;
-    Ok(text)
+fn carried(file: &File, blob: &Option<Blob>) -> io::Result<Vec<u8>> {
+    match blob {
+        Some(Blob::Memory(text)) => Ok(text.to_vec()),
+        Some(Blob::File { offset, size }) if *size <= MAX_CARRIED => {
+            let mut text = vec![0; *size as usize];
+            file.read_exact_at(&mut text, *offset)?;
+            Ok(text)
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// Per-CPU statistics as `per_cpu/cpuN/stats` prints them, the way `trace-cmd record` stores them.
