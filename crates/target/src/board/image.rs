@@ -53,6 +53,15 @@ const UNUSED: [&str; 8] = [
     "usr/share/bash-completion",
 ];
 
+/// What a busybox is called by on a board. Debian's package brings no links, and its shell finds no applet without one. Those
+/// that a build of it lacks say so when called.
+const APPLETS: &str = "[ ash awk base64 basename cat chgrp chmod chown clear cmp cp cut date dd df diff dirname dmesg du \
+    echo env expr false find free getopt grep gunzip gzip head hexdump hostname id ifconfig insmod ip kill killall less ln \
+    losetup ls lsmod md5sum mkdir mkfifo mknod mktemp modprobe more mount mountpoint mv nc nproc od patch pidof ping \
+    printf ps pwd readlink realpath reset rm rmdir rmmod route sed seq setsid sh sha256sum sleep sort stat strings stty \
+    swapoff sync sysctl tail tar tee test time timeout top touch tr true truncate tty umount uname uniq unxz uptime usleep \
+    vi watch wc wget which xargs xxd xz yes zcat";
+
 impl ImageBuilder {
     /// An image with the agent of the board's architecture and no plan yet.
     pub fn new(board: &Board) -> Result<ImageBuilder, Error> {
@@ -94,16 +103,6 @@ impl ImageBuilder {
     pub fn add_file(&mut self, path: &str, mode: u32, bytes: Vec<u8>) {
         match canonical(path) {
             Some(path) => self.insert(&path, mode & 0o7777, Contents::Bytes(bytes)),
-            None => {
-                self.problem.get_or_insert_with(|| format!("{path:?} is not an absolute path; name one"));
-            }
-        }
-    }
-
-    /// Adds a symbolic link.
-    pub fn add_link(&mut self, path: &str, target: &str) {
-        match canonical(path) {
-            Some(path) => self.insert(&path, 0o777, Contents::Link(target.to_owned())),
             None => {
                 self.problem.get_or_insert_with(|| format!("{path:?} is not an absolute path; name one"));
             }
@@ -175,9 +174,19 @@ impl ImageBuilder {
         Ok(lines)
     }
 
-    /// Adds packages' files. Documentation and translations are left out.
+    /// Adds packages' files. Documentation and translations are left out. A busybox gets links for what no other package
+    /// brings.
     pub fn add_packages(&mut self, packages: &[Package]) -> Result<(), Error> {
-        packages.iter().try_for_each(|package| self.add_tree(&package.root, ""))
+        packages.iter().try_for_each(|package| self.add_tree(&package.root, ""))?;
+        if self.entries.contains_key("usr/bin/busybox") {
+            for applet in APPLETS.split_whitespace() {
+                let places = ["usr/bin", "usr/sbin"].map(|dir| format!("{dir}/{applet}"));
+                if !places.iter().any(|path| self.entries.contains_key(path)) {
+                    self.insert(&places[0], 0o777, Contents::Link("busybox".to_owned()));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn add_tree(&mut self, root: &Path, inside: &str) -> Result<(), Error> {
