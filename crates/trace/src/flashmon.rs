@@ -353,9 +353,9 @@ pub fn write_log(trace: &Trace, chip: u16, out: &mut dyn Write) -> Result<Writte
             Err(e) => failed = Some(e),
         }
     })?;
-    match failed {
-        Some(e) => Err(Error::io(trace.path(), "write the log of", e)),
-        None => Ok(written),
+    match failed.map_or_else(|| out.flush(), Err) {
+        Ok(()) => Ok(written),
+        Err(e) => Err(Error::io(trace.path(), "write the log of", e)),
     }
 }
 
@@ -386,6 +386,7 @@ pub fn write_spatial(trace: &Trace, chip: u16, out: &mut dyn Write) -> Result<Wr
             .map_err(|e| Error::io(trace.path(), "write the spatial view of", e))?;
         written.lines += 1;
     }
+    out.flush().map_err(|e| Error::io(trace.path(), "write the spatial view of", e))?;
     Ok(written)
 }
 

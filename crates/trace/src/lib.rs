@@ -6,6 +6,7 @@ mod crc32;
 pub mod dat;
 mod error;
 mod event;
+pub mod export;
 pub mod flashmon;
 mod format;
 mod losses;
