@@ -117,13 +117,45 @@ static int parse(int argc, char **argv, struct options *o)
 	return 0;
 }
 
+/*
+ * The file appears under its name once it is whole: half of one, left by a
+ * killed run, would be taken for the user's. 0, or -1 with errno.
+ */
+static int create_file(const struct options *o)
+{
+	char own[96], here[FS_PATH_MAX] = "", part[2 * FS_PATH_MAX];
+	int failed = 0;
+
+	if (!access(o->file, F_OK)) {
+		errno = EEXIST;
+		return -1;
+	}
+	fs_own_name(own, sizeof(own), "flashscope");
+	if (*o->file != '/' && !getcwd(here, sizeof(here)))
+		return -1;
+	if (snprintf(part, sizeof(part), "%s%s%s.%s", here, *here ? "/" : "", o->file, own) >= (int)sizeof(part)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	/* Without a folder for notes the next run does not know of it: no reason not to make it. */
+	fs_temp_note(part);
+	if (contents_create(part, o->size, o->kind, o->seed))
+		return -1;
+	/* link() never replaces a file; FAT has no links (EPERM). */
+	if (link(part, o->file) && (errno != EPERM || rename(part, o->file)))
+		failed = errno;
+	unlink(part);
+	errno = failed;
+	return failed ? -1 : 0;
+}
+
 /* Makes the file where it is missing, and learns its size. 0, or an exit code. */
 static int prepare_file(const struct options *o, struct measured *m)
 {
 	uint64_t wanted, size;
 	struct stat st;
 
-	if (o->create && contents_create(o->file, o->size, o->kind, o->seed) && errno != EEXIST)
+	if (o->create && create_file(o) && errno != EEXIST)
 		return fs_fail("%s: cannot make a file of %llu bytes: %s", o->file, (unsigned long long)o->size,
 			       strerror(errno));
 	if (stat(o->file, &st))
@@ -324,8 +356,8 @@ int bench_read(int argc, char **argv)
 		failed = drop_caches();
 	if (!failed)
 		failed = measure(&o, &m);
-	/* Also where something failed: the knob may have been changed. */
-	if (o.set_knob && fs_knobs_restore() && !failed)
+	/* Also where something failed: the knob may have been changed, a file noted. */
+	if ((o.set_knob || o.create) && fs_knobs_restore() && !failed)
 		failed = fs_fail("%s: cannot put back %llu: %s", m.knob, (unsigned long long)m.before_kib, strerror(errno));
 	if (!failed)
 		failed = print(&o, &m);
