@@ -54,6 +54,11 @@ pub fn skip(why: &str) {
     println!("skipped: {why}");
 }
 
+pub fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}
+
 /// An empty directory of this test, removed with the value.
 pub struct TempDir(PathBuf);
 
@@ -73,6 +78,34 @@ impl TempDir {
 impl Drop for TempDir {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// A cache of the test's own, with the kernels and packages of the real one.
+pub struct PrivateCache(TempDir);
+
+impl PrivateCache {
+    pub fn new(label: &str) -> PrivateCache {
+        let dir = TempDir::new(label);
+        let real = flashscope_target::cache_dir().expect("a cache");
+        for name in ["kernels", "packages", "apt"] {
+            std::fs::create_dir_all(real.join(name)).expect("a cache");
+            std::os::unix::fs::symlink(real.join(name), dir.path().join(name)).expect("a link");
+        }
+        PrivateCache(dir)
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Scratch directories, of living and of dead owners.
+    pub fn scratch(&self) -> Vec<PathBuf> {
+        ["tmp", "run"]
+            .iter()
+            .filter_map(|name| std::fs::read_dir(self.path().join(name)).ok())
+            .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
+            .collect()
     }
 }
 
