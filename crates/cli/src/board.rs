@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::args::{BoardAction, BoardArgs, BoardOptions};
 use crate::failure::Failure;
 use crate::progress::Terminal;
+use crate::stop;
 
 pub fn run(args: &BoardArgs, quiet: bool) -> Result<(), Failure> {
     let terminal = Arc::new(Terminal::new(quiet));
@@ -120,7 +121,8 @@ fn boot(name: &str, options: &BoardOptions, command: &[String], terminal: &Arc<T
     lines.push(format!("-run command {words}"));
     builder.set_plan(&lines);
     let image = builder.build()?;
-    let outcome = board::boot(&Run::new(&board, &kernel, &image), terminal.as_ref())?;
+    let outcome =
+        board::boot(&Run { stop: Some(&*stop::flag()?), ..Run::new(&board, &kernel, &image) }, terminal.as_ref())?;
     let session = Session::open(&outcome.port_file())?;
     let Some(step) = session.step("command") else {
         return Err(Failure::new("the board said nothing of the command; see what it can do: flashscope board shell"));
