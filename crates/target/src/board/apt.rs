@@ -162,6 +162,21 @@ impl Apt {
         Ok(stanza::parse(&String::from_utf8_lossy(&output.stdout)).into_iter().find(|s| s.package == package))
     }
 
+    /// Packages as the index has them, in no particular order.
+    pub(super) fn show_all(&self, packages: &[String]) -> Result<Vec<Stanza>, Error> {
+        let mut command = self.command("apt-cache");
+        command.args(["show", "--no-all-versions", "--"]).args(packages);
+        let output = process::output(&mut command, "apt")?;
+        let stanzas = stanza::parse(&String::from_utf8_lossy(&output.stdout));
+        match packages.iter().find(|name| !stanzas.iter().any(|stanza| stanza.package == **name)) {
+            Some(name) => {
+                let problem = "apt installs it and does not show it".to_owned();
+                Err(Error::Download { package: name.clone(), problem })
+            }
+            None => Ok(stanzas),
+        }
+    }
+
     /// Names of the packages that installing these on an empty system takes, Recommends not counted.
     pub(super) fn closure(&self, packages: &[String]) -> Result<Vec<String>, Error> {
         let mut command = self.command("apt-get");

@@ -40,6 +40,8 @@ pub struct Board {
     pub agent: String,
     /// What `uname -m` says there.
     pub machine: String,
+    /// RAM in MiB; a large boot image raises it ([`Board::memory_for`]).
+    pub memory_mib: u64,
     /// The board that is taken where none is named.
     pub default: bool,
     /// SHA-256 of its file and of its chip's.
@@ -60,6 +62,7 @@ struct BoardFile {
     agent: String,
     machine: String,
     chip: String,
+    memory_mib: u64,
     #[serde(default)]
     default: bool,
     qemu: Qemu,
@@ -132,6 +135,7 @@ pub fn load(name: &str) -> Result<Board, Error> {
         arch: parsed.arch,
         agent: parsed.agent,
         machine: parsed.machine,
+        memory_mib: parsed.memory_mib,
         default: parsed.default,
         sha256: hex(&hash.finalize()),
         kernels: parsed.kernel,
@@ -144,6 +148,17 @@ pub fn load(name: &str) -> Result<Board, Error> {
 impl Board {
     pub fn chip(&self) -> &Chip {
         &self.chip
+    }
+
+    /// RAM in MiB that an image boots with. The kernel holds an image twice while it unpacks it, QEMU places it no lower than
+    /// half of the RAM (or 128 MiB, hw/arm/boot.c), and a quarter of the board's RAM stays free. A function of the image
+    /// alone, so that a run repeats.
+    pub fn memory_for(&self, image: &Image) -> u64 {
+        let image_mib = image.size_bytes.div_ceil(1 << 20);
+        if image_mib <= self.memory_mib / 4 {
+            return self.memory_mib;
+        }
+        (self.memory_mib + 2 * image_mib).next_multiple_of(128)
     }
 
     /// The kernel line that is taken where none is named.

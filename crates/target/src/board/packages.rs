@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Board, apt, hex};
+use super::{Board, apt, hex, stanza};
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::scratch::{ScratchDir, cache_dir};
@@ -25,16 +25,15 @@ pub struct Package {
 
 /// What only maintainer scripts and package management need: those do not run on a board. A package that is asked for by
 /// name is never left out.
-const LEFT_OUT: [&str; 14] = [
+const LEFT_OUT: [&str; 13] = [
     "adduser",
     "debconf",
     "dpkg",
-    "gcc-12-base",
     "init-system-helpers",
     "libpam-runtime",
     "libsemanage-common",
     "lsb-base",
-    "perl-base",
+    "procps",
     "runit-helper",
     "sensible-utils",
     "sysvinit-utils",
@@ -93,21 +92,17 @@ fn plain(name: &str) -> bool {
 }
 
 fn set_path(board: &Board, suite: &str, names: &[String]) -> Result<PathBuf, Error> {
-    let key = hex(&Sha256::digest(format!("{} {suite} {}", board.arch, names.join(" "))));
+    let key =
+        hex(&Sha256::digest(format!("{} {suite} {} without {}", board.arch, names.join(" "), LEFT_OUT.join(" "))));
     Ok(cache_dir()?.join("packages/sets").join(format!("{}.json", &key[..32])))
 }
 
 fn download(board: &Board, apt: &apt::Apt, names: &[String], progress: &dyn Progress) -> Result<Vec<Package>, Error> {
     let mut fetched = Vec::new();
     let mut missing = Vec::new();
-    for name in apt.closure(names)? {
-        if LEFT_OUT.contains(&name.as_str()) && !names.contains(&name) {
-            continue;
-        }
-        let stanza = apt.show(&name)?.ok_or_else(|| Error::Download {
-            package: name.clone(),
-            problem: "apt installs it and does not show it".to_owned(),
-        })?;
+    let set = apt.show_all(&apt.closure(names)?)?;
+    for stanza in stanza::reached(&set, names, &LEFT_OUT) {
+        let name = stanza.package;
         let dir = cache_dir()?.join("packages").join(&board.arch).join(format!("{name}_{}", stanza.version));
         let package =
             Package { name: name.clone(), version: stanza.version, sha256: stanza.sha256, root: dir.join("root") };

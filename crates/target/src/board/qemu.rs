@@ -182,6 +182,11 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
     }
     command.stderr(stderr);
     progress.step(&format!("booting {} with kernel {}", run.board.name, run.kernel.name));
+    let memory = run.board.memory_for(run.image);
+    if memory != run.board.memory_mib {
+        let (mib, usual) = (run.image.size_bytes >> 20, run.board.memory_mib);
+        progress.step(&format!("an image of {mib} MiB: the board gets {memory} MiB of RAM instead of {usual}"));
+    }
     let began = Instant::now();
     let mut child = command.spawn().map_err(|e| process::spawn_error(&command, "util-linux", e))?;
 
@@ -251,6 +256,7 @@ fn arguments(run: &Run, dir: &Path) -> Vec<OsString> {
     if run.icount {
         args.extend(board.qemu.icount.iter().map(OsString::from));
     }
+    args.extend(["-m".into(), board.memory_for(run.image).to_string().into()]);
     let mut cmdline = format!("{} rdinit=/init", board.qemu.cmdline);
     if !run.cmdline.is_empty() {
         cmdline.push(' ');

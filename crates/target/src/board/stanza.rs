@@ -1,5 +1,7 @@
 //! Stanzas of a Debian package index, and which packages make up a kernel.
 
+use std::collections::BTreeMap;
+
 use super::KernelLine;
 use crate::error::Error;
 
@@ -8,7 +10,9 @@ use crate::error::Error;
 pub(super) struct Stanza {
     pub package: String,
     pub version: String,
+    /// Depends and Pre-Depends.
     pub depends: String,
+    pub provides: String,
     pub sha256: String,
     pub size: u64,
 }
@@ -21,10 +25,13 @@ pub(super) fn parse(text: &str) -> Vec<Stanza> {
         let mut field = String::new();
         for line in paragraph.lines() {
             if let Some(more) = line.strip_prefix([' ', '\t']) {
-                if field == "depends" {
-                    stanza.depends.push(' ');
-                    stanza.depends.push_str(more.trim());
-                }
+                let target = match field.as_str() {
+                    "depends" | "pre-depends" => &mut stanza.depends,
+                    "provides" => &mut stanza.provides,
+                    _ => continue,
+                };
+                target.push(' ');
+                target.push_str(more.trim());
                 continue;
             }
             let Some((name, value)) = line.split_once(':') else { continue };
@@ -33,7 +40,13 @@ pub(super) fn parse(text: &str) -> Vec<Stanza> {
             match field.as_str() {
                 "package" => stanza.package = value,
                 "version" => stanza.version = value,
-                "depends" => stanza.depends = value,
+                "depends" | "pre-depends" => {
+                    if !stanza.depends.is_empty() {
+                        stanza.depends.push_str(", ");
+                    }
+                    stanza.depends.push_str(&value);
+                }
+                "provides" => stanza.provides = value,
                 "sha256" => stanza.sha256 = value,
                 "size" => stanza.size = value.parse().unwrap_or(0),
                 _ => {}
@@ -48,11 +61,37 @@ pub(super) fn parse(text: &str) -> Vec<Stanza> {
 
 /// Names in a Depends field, the first of alternatives.
 fn depends(field: &str) -> impl Iterator<Item = &str> {
-    field.split(',').filter_map(|dependency| {
-        let first = dependency.split('|').next()?.trim();
-        let name = first.split([' ', '(', ':']).next()?;
-        (!name.is_empty()).then_some(name)
-    })
+    field.split(',').filter_map(|dependency| name(dependency.split('|').next()?))
+}
+
+/// The name in `name:arch (>= version)`.
+fn name(dependency: &str) -> Option<&str> {
+    let name = dependency.trim().split([' ', '(', ':']).next()?;
+    (!name.is_empty()).then_some(name)
+}
+
+/// What of a set that apt chose is reached from `wanted` without passing through `left_out` (unless it is wanted itself).
+/// Alternatives and virtual packages count where the set has them. Sorted by name.
+pub(super) fn reached(set: &[Stanza], wanted: &[String], left_out: &[&str]) -> Vec<Stanza> {
+    let providers = |dependency: &str| -> Vec<&Stanza> {
+        let real: Vec<&Stanza> = set.iter().filter(|stanza| stanza.package == dependency).collect();
+        if !real.is_empty() {
+            return real;
+        }
+        set.iter().filter(|stanza| stanza.provides.split(',').filter_map(name).any(|p| p == dependency)).collect()
+    };
+    let mut found: BTreeMap<String, Stanza> = BTreeMap::new();
+    let mut queue: Vec<&Stanza> = wanted.iter().flat_map(|name| providers(name)).collect();
+    while let Some(stanza) = queue.pop() {
+        let skip = left_out.contains(&stanza.package.as_str()) && !wanted.contains(&stanza.package);
+        if skip || found.insert(stanza.package.clone(), stanza.clone()).is_some() {
+            continue;
+        }
+        for dependency in stanza.depends.split(',').flat_map(|alternatives| alternatives.split('|')).filter_map(name) {
+            queue.extend(providers(dependency));
+        }
+    }
+    found.into_values().collect()
 }
 
 /// Whether a package of this name holds a part of a kernel. `linux-base-7.2.13+deb14-armmp` does (modules.builtin);
@@ -191,6 +230,20 @@ Version: 7.2.13-1
                 "linux-modules-7.2.13+deb14-armmp"
             ]
         );
+    }
+
+    #[test]
+    fn what_only_maintainer_scripts_need_is_not_followed() {
+        let set = parse(
+            "Package: server\nPre-Depends: init-helpers (>= 1)\nDepends: libc6 (>= 2), libssl3 | libssl4, awk\n\n\
+             Package: init-helpers\nDepends: perl:any\n\nPackage: perl\nDepends: libc6\n\nPackage: libc6\n\n\
+             Package: libssl4\n\nPackage: mawk\nProvides: awk (= 1)\n",
+        );
+        let names = |wanted: &str| -> Vec<String> {
+            reached(&set, &[wanted.to_owned()], &["init-helpers"]).into_iter().map(|s| s.package).collect()
+        };
+        assert_eq!(names("server"), ["libc6", "libssl4", "mawk", "server"]);
+        assert_eq!(names("init-helpers"), ["init-helpers", "libc6", "perl"]);
     }
 
     #[test]
