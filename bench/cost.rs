@@ -1,0 +1,193 @@
+//! What the tracer costs a 2 KB raw page read, in guest time: one boot, the same reads untraced and under each setting.
+//!
+//! The interval is the benchmark's whole one, from the begin of its first read to the end of its last, so that what the
+//! recorder does between reads (draining, writing frames) is charged as well. `tests/cost.rs` holds these figures to the
+//! promised bound, and `make bench` prints them; both measure with this file.
+
+use flashscope_tests::{Plan, TempDir, raw};
+use flashscope_trace::dat;
+
+/// Bytes of one page of the boards' chip (`chips/`).
+pub const PAGE: u64 = 2048;
+
+/// A recorder's options, and what to call them.
+#[derive(Clone, Copy)]
+pub struct Setting {
+    pub name: &'static str,
+    pub options: &'static str,
+    /// Flash reads are among its events.
+    pub flash: bool,
+}
+
+/// Both modes with default options: what the bound is promised for.
+pub const DEFAULTS: &[Setting] = &[
+    Setting { name: "ring", options: "--mode ring", flash: true },
+    Setting { name: "stream", options: "--mode stream", flash: true },
+];
+
+/// The same reads once.
+#[derive(Clone, Debug)]
+pub struct Reads {
+    pub name: String,
+    /// `None`: no recorder ran.
+    pub options: Option<String>,
+    pub count: u64,
+    /// From the first read's begin to the last one's end.
+    pub wall_ns: u64,
+    /// Inside the reads alone.
+    pub read_ns: u64,
+    pub min_ns: u64,
+    pub max_ns: u64,
+    /// Flash reads that the trace holds of this interval.
+    pub seen: u64,
+    /// What the recording lost, of any kind.
+    pub lost: u64,
+    pub stream: StreamBytes,
+    /// The recording as a trace.dat.
+    pub trace_dat_bytes: u64,
+}
+
+/// What a recorder sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamBytes {
+    /// Frames of any kind, headers included.
+    pub total: u64,
+    /// Frames that hold ring sub-buffers of the events, headers included.
+    pub data: u64,
+    pub sub_buffers: u64,
+    /// Committed bytes in them: the events (and the ring's own time marks) without sub-buffer headers.
+    pub events: u64,
+    /// Sub-buffers that had left when the reads ended.
+    pub drained: u64,
+}
+
+/// What one boot measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub board: String,
+    pub kernel: String,
+    pub release: String,
+    pub untraced: Reads,
+    /// The same after every recorder has ended: what recorders leave behind shows here.
+    pub untraced_again: Reads,
+    pub settings: Vec<Reads>,
+}
+
+impl Measured {
+    /// What a page read takes untraced, inside the read alone.
+    pub fn page_read_ns(&self) -> f64 {
+        self.untraced.read_ns as f64 / self.untraced.count as f64
+    }
+
+    /// What one page read costs more than untraced, whatever the time went into.
+    pub fn cost_ns(&self, reads: &Reads) -> f64 {
+        (reads.wall_ns as f64 - self.untraced.wall_ns as f64) / reads.count as f64
+    }
+
+    /// The same in percent of an untraced page read (not of the interval, which holds the benchmark's own work too).
+    pub fn cost_percent(&self, reads: &Reads) -> f64 {
+        100.0 * self.cost_ns(reads) / self.page_read_ns()
+    }
+}
+
+/// Boots once and reads `count` pages untraced, under each setting, and untraced again.
+pub fn measure(board: &str, kernel: &str, count: u64, settings: &[Setting]) -> Measured {
+    let mut plan = Plan::new(board, kernel);
+    // Linux 6.12 and later test their ciphers in the background for two seconds after boot (crypto/testmgr.c,
+    // `cryptomgr_test`), and a read beside them takes twice as long. The first run pays for what is loaded once.
+    plan.lines = vec![
+        raw("warm", 200, PAGE, ""),
+        "settle cryptomgr_test 200 20000".to_owned(),
+        raw("untraced", count, PAGE, ""),
+    ];
+    for setting in settings {
+        plan.lines.push(format!("record-start {}", setting.options));
+        plan.lines.push(raw(setting.name, count, PAGE, ""));
+        plan.lines.push("record-stop".to_owned());
+    }
+    plan.lines.push(raw("untraced-again", count, PAGE, ""));
+    let booted = plan.boot();
+
+    let reads = |name: &str| {
+        let json = booted.json(name);
+        let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+        assert_eq!(number(&json["pages_touched"]), count, "{board} {kernel}: {name}");
+        Reads {
+            name: name.to_owned(),
+            options: None,
+            count,
+            wall_ns: number(&json["measured"]["end_ns"]) - number(&json["measured"]["begin_ns"]),
+            read_ns: number(&json["total_ns"]),
+            min_ns: number(&json["latency"]["min_ns"]),
+            max_ns: number(&json["latency"]["max_ns"]),
+            seen: 0,
+            lost: 0,
+            stream: StreamBytes::default(),
+            trace_dat_bytes: 0,
+        }
+    };
+    let temp = TempDir::new("cost");
+    let port = std::fs::read(booted.outcome.port_file()).expect("the port's file");
+    let traced = settings.iter().enumerate().map(|(index, setting)| {
+        let trace = booted.recording(index);
+        let step = booted.step(setting.name);
+        let seen = match setting.flash {
+            true => booted.counts_of(&trace, step).total.reads,
+            false => 0,
+        };
+        Reads {
+            options: Some(setting.options.to_owned()),
+            seen,
+            lost: trace.losses().iter().map(|(_, count)| count).sum(),
+            trace_dat_bytes: dat::write(&trace, &temp.path().join("trace.dat")).expect("a trace.dat").bytes,
+            stream: stream_bytes(&port, booted.session.recordings[index].source, step.source),
+            ..reads(setting.name)
+        }
+    });
+    Measured {
+        board: board.to_owned(),
+        kernel: kernel.to_owned(),
+        release: booted.recording(0).facts()["kernel"]["release"].as_str().unwrap_or_default().to_owned(),
+        untraced: reads("untraced"),
+        untraced_again: reads("untraced-again"),
+        settings: traced.collect(),
+    }
+}
+
+/// Adds up the frames of the source `recorder` in a port's file. What the step `reader` printed comes right after its end,
+/// and so divides what was drained meanwhile from the rest.
+fn stream_bytes(port: &[u8], recorder: u16, reader: u16) -> StreamBytes {
+    // agent/protocol.h: sizeof(struct fs_frame), FS_DATA, FS_OUTPUT, sizeof(struct fs_data).
+    const HEADER: usize = 20;
+    const DATA: u16 = 6;
+    const OUTPUT: u16 = 10;
+    const DATA_HEAD: usize = 4;
+    // kernel/trace/ring_buffer.c, struct buffer_data_page: a 64-bit time, then `commit`, whose low 20 bits are the bytes
+    // in use after the header (the boards are little-endian).
+    const COMMIT: usize = 8;
+    const COMMIT_MASK: u32 = 0xf_ffff;
+
+    let u16_at = |at: usize| u16::from_le_bytes([port[at], port[at + 1]]);
+    let u32_at = |at: usize| u32::from_le_bytes([port[at], port[at + 1], port[at + 2], port[at + 3]]);
+    let mut bytes = StreamBytes::default();
+    let mut reading = true;
+    let mut at = 0;
+    while at + HEADER <= port.len() {
+        let (kind, source, length) = (u16_at(at + 4), u16_at(at + 6), u32_at(at + 12) as usize);
+        let payload = at + HEADER;
+        let frame = (HEADER + length) as u64;
+        reading &= !(source == reader && kind == OUTPUT);
+        if source == recorder {
+            bytes.total += frame;
+            // The instance of the events is 0 (FS_INSTANCE_MAIN); names of tasks are in another.
+            if kind == DATA && u16_at(payload + 2) == 0 {
+                bytes.data += frame;
+                bytes.sub_buffers += 1;
+                bytes.drained += u64::from(reading);
+                bytes.events += u64::from(u32_at(payload + DATA_HEAD + COMMIT) & COMMIT_MASK);
+            }
+        }
+        at = payload + length;
+    }
+    bytes
+}

@@ -1,0 +1,55 @@
+//! Where figures were taken: enough to judge wall times, and nothing that names this machine.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+fn text(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The value of the first line `NAME<separator>VALUE`.
+fn field(text: &str, name: &str, separator: char) -> Option<String> {
+    text.lines()
+        .filter_map(|line| line.split_once(separator))
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim().trim_matches('"').to_owned())
+}
+
+/// First line of what a command prints.
+fn first_line(program: &str, args: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(args).current_dir(flashscope_tests::top()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().next().filter(|_| output.status.success()).map(|line| line.trim().to_owned())
+}
+
+/// In UTC.
+pub fn today() -> String {
+    first_line("date", &["-u", "+%F"]).unwrap_or_else(|| "undated".to_owned())
+}
+
+pub fn load() -> Value {
+    json!(text("/proc/loadavg").split(' ').take(3).filter_map(|n| n.parse::<f64>().ok()).collect::<Vec<_>>())
+}
+
+pub fn describe() -> Value {
+    json!({
+        "cpu": field(&text("/proc/cpuinfo"), "model name", ':'),
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "memory_kib": field(&text("/proc/meminfo"), "MemTotal", ':')
+            .and_then(|value| value.split(' ').next().and_then(|n| n.parse::<u64>().ok())),
+        "system": field(&text("/etc/os-release"), "PRETTY_NAME", '='),
+        "kernel": text("/proc/sys/kernel/osrelease").trim(),
+    })
+}
+
+pub fn versions() -> Value {
+    json!({
+        "flashscope": env!("CARGO_PKG_VERSION"),
+        "commit": first_line("git", &["rev-parse", "HEAD"]),
+        "changed_since_commit": first_line("git", &["status", "--porcelain", "--untracked-files=no"]).is_some(),
+        "qemu": first_line("qemu-system-arm", &["--version"]),
+        "cargo": first_line("tools/cargo", &["--version"]),
+        "gcc_armhf": first_line("arm-linux-gnueabihf-gcc", &["--version"]),
+    })
+}

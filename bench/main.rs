@@ -1,0 +1,120 @@
+//! `make bench`: what boots, the demo and the tracer cost. A table on stdout, raw results in bench/runs/.
+//!
+//! Guest times are exact and repeat anywhere. Wall times depend on this machine and on what else it does; the raw file
+//! names the machine and its load.
+
+mod boots;
+mod bytes;
+mod cost;
+mod demo;
+mod machine;
+mod tracer;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use flashscope_tests::top;
+use serde_json::{Map, json};
+
+const PARTS: [&str; 4] = ["boots", "demo", "tracer", "bytes"];
+const USAGE: &str = "usage: bench/run [--cold] [--only boots,demo,tracer,bytes] [--reads N] [--date YYYY-MM-DD] \
+                     [--what NAME] [--output DIR]";
+
+struct Options {
+    cold: bool,
+    only: Vec<String>,
+    /// Page reads a tracer setting is measured with.
+    reads: u64,
+    date: String,
+    what: String,
+    output: PathBuf,
+}
+
+fn options() -> Result<Options, String> {
+    let mut options = Options {
+        cold: false,
+        only: PARTS.map(str::to_owned).to_vec(),
+        reads: 6000,
+        date: machine::today(),
+        what: "bench".to_owned(),
+        output: top().join("bench/runs"),
+    };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg}: a value is missing; {USAGE}"));
+        match arg.as_str() {
+            "--cold" => options.cold = true,
+            "--only" => {
+                options.only = value()?.split(',').map(str::to_owned).collect();
+                if let Some(unknown) = options.only.iter().find(|part| !PARTS.contains(&part.as_str())) {
+                    return Err(format!("--only {unknown}: no such part; {}", PARTS.join(", ")));
+                }
+            }
+            "--reads" => {
+                let text = value()?;
+                options.reads = text
+                    .parse()
+                    .ok()
+                    .filter(|reads| (100..=100_000).contains(reads))
+                    .ok_or_else(|| format!("--reads {text}: not a number from 100 to 100000"))?;
+            }
+            "--date" => options.date = file_word("--date", value()?)?,
+            "--what" => options.what = file_word("--what", value()?)?,
+            "--output" => options.output = value()?.into(),
+            _ => return Err(format!("{arg}: no such option; {USAGE}")),
+        }
+    }
+    Ok(options)
+}
+
+/// Becomes a part of a file's name.
+fn file_word(option: &str, text: String) -> Result<String, String> {
+    match !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.') {
+        true => Ok(text),
+        false => Err(format!("{option} {text}: letters, digits, '-' and '.' only")),
+    }
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("bench/run: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let wants = |part: &str| options.only.iter().any(|only| only == part);
+    let load_before = machine::load();
+    let mut parts = Map::new();
+    if wants("boots") {
+        parts.insert("boots".to_owned(), boots::run());
+    }
+    if wants("demo") {
+        parts.insert("demo".to_owned(), demo::run(options.cold));
+    }
+    if wants("tracer") {
+        parts.insert("tracer".to_owned(), tracer::run(options.reads));
+    }
+    if wants("bytes") {
+        parts.insert("bytes".to_owned(), bytes::run());
+    }
+    let mut file = json!({
+        "schema": "flashscope-bench 1",
+        "date": options.date,
+        "command": std::env::var("FLASHSCOPE_BENCH_COMMAND").unwrap_or_else(|_| "flashscope-bench".to_owned()),
+        "machine": machine::describe(),
+        "versions": machine::versions(),
+        "load_average": { "before": load_before, "after": machine::load(),
+            "note": "1, 5 and 15 minutes; above 0 before the start, other work shared the cores and wall times are high. \
+                     Guest times do not depend on it." },
+    });
+    file.as_object_mut().expect("an object").append(&mut parts);
+    let path = options.output.join(format!("{}-{}.json", options.date, options.what));
+    let written = std::fs::create_dir_all(&options.output).and_then(|()| std::fs::write(&path, format!("{file:#}\n")));
+    if let Err(error) = written {
+        eprintln!("bench/run: {}: {error}; name another directory with --output", path.display());
+        return ExitCode::FAILURE;
+    }
+    println!("\nRaw results: {}", path.strip_prefix(top()).unwrap_or(&path).display());
+    ExitCode::SUCCESS
+}
