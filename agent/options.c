@@ -165,6 +165,10 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 			options->paused = true;
 			continue;
 		}
+		if (!strcmp(argv[i], "--capture")) {
+			options->capture = true;
+			continue;
+		}
 		while (k < ARRAY_SIZE(valued) && strcmp(argv[i], valued[k]))
 			k++;
 		if (k == ARRAY_SIZE(valued))
@@ -175,6 +179,8 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 		if (result)
 			return result;
 	}
+	if (options->capture && !options->command)
+		return fs_usage("--capture: keeps a command's output; name the command behind --");
 	if (!options->flash && (options->mtd_count || options->details.offset ||
 				options->details.duration || options->details.chip))
 		return fs_usage("--mtd, --detail: belong to flash events; add flash to --events");

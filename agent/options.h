@@ -26,6 +26,7 @@ struct fs_record_options {
 	bool overwrite;	   /* --mode ring */
 	uint64_t interval_ms;
 	bool paused;
+	bool capture; /* the command's stdout goes into the stream */
 	uint64_t source;
 	int ready_fd; /* -1: none */
 	const char *output; /* NULL: stdout */

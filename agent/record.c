@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -115,6 +116,7 @@ struct recorder {
 
 	pid_t command; /* 0: none, or ended */
 	int command_gate; /* a byte lets it run; -1 */
+	int captured;	  /* memory that holds the command's stdout; -1 */
 	int command_failed; /* reads the errno of a failed exec; -1 */
 	uint64_t command_begin;
 	int command_status; /* as FS_EXIT; -1: no command has ended */
@@ -600,6 +602,13 @@ static int describe(struct recorder *recorder)
 
 /* --- the command ------------------------------------------------------- */
 
+/* Of a captured output; a bench's result takes some 10 bytes a request. */
+#define CAPTURE_MAX (16u << 20)
+#define CAPTURE_CHUNK 16384
+
+/* The agent's own commands, whatever the agent's file is called here. */
+#define SELF "flashscope-agent"
+
 static int start_command(struct recorder *recorder)
 {
 	int gate[2], failed[2];
@@ -607,6 +616,12 @@ static int start_command(struct recorder *recorder)
 
 	if (pipe2(gate, O_CLOEXEC) || pipe2(failed, O_CLOEXEC))
 		return broken(recorder, "command: pipe: %s", strerror(errno));
+	if (recorder->options.capture) {
+		/* In memory: what the command prints must not cost it a frame, nor touch a disk. */
+		recorder->captured = memfd_create("output", MFD_CLOEXEC);
+		if (recorder->captured < 0)
+			return broken(recorder, "command: memory for its output: %s", strerror(errno));
+	}
 	pid = fork();
 	if (pid < 0)
 		return broken(recorder, "command: fork: %s", strerror(errno));
@@ -624,11 +639,16 @@ static int start_command(struct recorder *recorder)
 		close(failed[0]);
 		if (recorder->options.ready_fd >= 0)
 			close(recorder->options.ready_fd);
-		if (!recorder->options.output)
+		if (recorder->captured >= 0)
+			dup2(recorder->captured, STDOUT_FILENO);
+		else if (!recorder->options.output)
 			dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is the stream's */
 		if (read(gate[0], &byte, 1) != 1)
 			_exit(FS_EXIT_FAILURE);
-		execvp(recorder->options.command[0], recorder->options.command);
+		if (!strcmp(recorder->options.command[0], SELF))
+			execv("/proc/self/exe", recorder->options.command);
+		else
+			execvp(recorder->options.command[0], recorder->options.command);
 		error = errno;
 		if (write(failed[1], &error, sizeof(error)) < 0)
 			_exit(126);
@@ -662,6 +682,27 @@ static int release_command(struct recorder *recorder)
 	return 0;
 }
 
+/* What the command printed, as frames; errors of the stream show at the next frame. */
+static void send_captured(struct recorder *recorder)
+{
+	char chunk[CAPTURE_CHUNK];
+	off_t at = 0;
+	ssize_t got;
+
+	if (recorder->captured < 0)
+		return;
+	while (at < (off_t)CAPTURE_MAX &&
+	       (got = pread(recorder->captured, chunk, sizeof(chunk), at)) > 0) {
+		if (fs_frame_output(&recorder->stream, STDOUT_FILENO, chunk, (size_t)got))
+			break;
+		at += got;
+	}
+	if (lseek(recorder->captured, 0, SEEK_END) > (off_t)CAPTURE_MAX)
+		fs_warn("command: only the first %u MiB of its output are kept", CAPTURE_MAX >> 20);
+	close(recorder->captured);
+	recorder->captured = -1;
+}
+
 /* True once it has ended (and its frames are written). */
 static bool command_ended(struct recorder *recorder, int flags)
 {
@@ -676,6 +717,7 @@ static bool command_ended(struct recorder *recorder, int flags)
 	recorder->command_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) :
 							 WEXITSTATUS(status);
 	fs_frame_phase(&recorder->stream, end, FS_PHASE_END, pid, "command");
+	send_captured(recorder);
 	fs_frame_exit(&recorder->stream, recorder->command_begin, end, recorder->command_status);
 	return true;
 }
@@ -941,7 +983,7 @@ int cmd_record(int argc, char **argv)
 	struct fs_swept swept;
 	int result;
 
-	recorder->command_gate = recorder->command_failed = -1;
+	recorder->command_gate = recorder->command_failed = recorder->captured = -1;
 	recorder->command_status = -1;
 	result = fs_record_options(argc, argv, &recorder->options);
 	if (result)

@@ -224,7 +224,7 @@ fn recorded(
     let scratch = flashscope_target::ScratchDir::new("bench")?;
     let stream = scratch.path().join("stream");
     let mut argv: Vec<String> =
-        ["record", "--events", "flash", "--mode", "ring", "--", "flashscope-agent"].map(str::to_owned).to_vec();
+        ["record", "--events", "flash", "--mode", "ring", "--capture", "--", "flashscope-agent"].map(str::to_owned).to_vec();
     argv.extend(bench);
     let target = target::open(&args.target, terminal)?;
     let outcome = {
