@@ -8,6 +8,7 @@
 use crate::error::Error;
 use crate::event::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
 use crate::format::Schema;
+use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::names::Names;
 use crate::record::Record;
@@ -114,7 +115,7 @@ pub(crate) fn looks_like(head: &[u8]) -> Looks {
 /// A temporal log. Its events have no thread ids: every task name gets a number of its own, from 1.
 #[derive(Debug)]
 pub(crate) struct Log {
-    file: Arc<File>,
+    file: Arc<Input>,
     pages_per_block: u64,
     tasks: HashMap<Vec<u8>, u32>,
     schema: Arc<Schema>,
@@ -133,10 +134,9 @@ const SCHEMA: &str = "name: flashmon_access\nID: 1\nformat:\n\
 
 impl Log {
     /// Reads the whole log once: the names of its tasks, and lines that are none of its format.
-    pub fn open(path: &Path, pages_per_block: Option<u64>) -> Result<(Log, Names, Losses), Error> {
-        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+    pub fn open(path: &Path, input: Input, pages_per_block: Option<u64>) -> Result<(Log, Names, Losses), Error> {
         let mut log = Log {
-            file: Arc::new(file),
+            file: Arc::new(input),
             pages_per_block: pages_per_block.unwrap_or(ASSUMED_PAGES_PER_BLOCK),
             tasks: HashMap::new(),
             schema: Arc::new(
@@ -253,13 +253,12 @@ impl Log {
 
 /// A file that is read at a position of its own.
 struct Positioned<'a> {
-    file: &'a File,
+    file: &'a Input,
     at: u64,
 }
 
 impl io::Read for Positioned<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        use std::os::unix::fs::FileExt;
         let n = self.file.read_at(into, self.at)?;
         self.at += n as u64;
         Ok(n)

@@ -9,6 +9,7 @@ mod event;
 pub mod export;
 pub mod flashmon;
 mod format;
+mod input;
 mod losses;
 mod merge;
 mod names;

@@ -2,11 +2,10 @@
 
 use crate::bytes::Endian;
 use crate::codec::Codec;
+use crate::input::Input;
 use crate::stream::frame::{HEADER, Header, kind};
 use crate::stream::index::{RunCursor, RunIndex};
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Bytes read at once by one lane, if a sub-buffer is not larger, and by all lanes together.
@@ -29,7 +28,7 @@ const MAX_CHUNK: u32 = 4 << 20;
 
 impl PageSource {
     /// How many sub-buffers there are.
-    pub fn count(&self, file: &File) -> io::Result<u64> {
+    pub fn count(&self, file: &Input) -> io::Result<u64> {
         match self {
             PageSource::Runs(index) => Ok(index.pages),
             PageSource::Flat { size, page, .. } => Ok(size.div_ceil(u64::from((*page).max(1)))),
@@ -50,7 +49,7 @@ impl PageSource {
     }
 
     /// `lanes`: how many are read side by side.
-    pub fn open(&self, file: &Arc<File>, lanes: usize) -> Pages {
+    pub fn open(&self, file: &Arc<Input>, lanes: usize) -> Pages {
         let (at, end) = match self {
             PageSource::Runs(_) => (0, 0),
             PageSource::Flat { offset, size, .. } => (*offset, offset.saturating_add(*size)),
@@ -77,7 +76,7 @@ impl PageSource {
 #[derive(Debug)]
 pub(crate) struct Pages {
     chunk: usize,
-    file: Arc<File>,
+    file: Arc<Input>,
     source: PageSource,
     cursor: RunCursor,
     /// Next byte to look at, and the end of the range it is in.
@@ -199,14 +198,7 @@ impl Pages {
         }
         self.buffer_at = at;
         self.filled = 0;
-        while self.filled < size {
-            match self.file.read_at(&mut self.buffer[self.filled..size], at + self.filled as u64) {
-                Ok(0) => break,
-                Ok(n) => self.filled += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
+        self.filled = self.file.fill_at(&mut self.buffer[..size], at)?;
         Ok(0..want.min(self.filled))
     }
 }

@@ -4,19 +4,18 @@ use crate::error::Error;
 use crate::event::{Event, EventKind, TimeNs};
 use crate::flashmon::{self, Looks};
 use crate::format::{Layout, Schema, Schemas};
+use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::merge::{Lane, LaneCounts, Raw, merge};
 use crate::names::Names;
 use crate::pages::PageSource;
 use crate::phase::{Mark, Phase, Phases};
 use crate::record::Record;
-use crate::stream::{Session, SourceState, looks_like_stream};
+use crate::stream::{Session, SessionOptions, SourceState, looks_like_stream};
 use crate::tasks::TaskReader;
 use crate::typed::{Geometry, Typer};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -57,7 +56,7 @@ pub(crate) enum Body {
 /// Ring buffers in a file.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    pub file: Arc<File>,
+    pub file: Arc<Input>,
     pub layout: Layout,
     pub schemas: Arc<Schemas>,
     pub buffers: Vec<RingBuffer>,
@@ -108,21 +107,31 @@ impl Trace {
     ///
     /// A stream with more than one recording is refused: open it as a [`Session`].
     pub fn open(path: &Path) -> Result<Trace, Error> {
-        let mut head = Vec::new();
-        File::open(path).and_then(|f| f.take(4096).read_to_end(&mut head)).map_err(|e| Error::io(path, "open", e))?;
-        if looks_like_stream(&head) {
-            let session = Session::open(path)?;
+        Trace::of(path, Input::open(path).map_err(|e| Error::io(path, "open", e))?)
+    }
+
+    /// Reads a trace that is in memory. Messages name it `path`, which need not exist.
+    pub fn from_bytes(path: &Path, bytes: Arc<[u8]>) -> Result<Trace, Error> {
+        Trace::of(path, Input::Memory(bytes))
+    }
+
+    fn of(path: &Path, input: Input) -> Result<Trace, Error> {
+        let mut head = [0; 4096];
+        let n = input.fill_at(&mut head, 0).map_err(|e| Error::io(path, "read", e))?;
+        let head = &head[..n];
+        if looks_like_stream(head) {
+            let session = Session::of(path, input, SessionOptions::default())?;
             return match session.recordings.len() {
                 0 => Err(Error::NoRecording { path: path.to_path_buf() }),
                 1 => session.recording(0),
                 count => Err(Error::SeveralRecordings { path: path.to_path_buf(), count }),
             };
         }
-        if crate::dat::looks_like_dat(&head) {
-            return crate::dat::open(path);
+        if crate::dat::looks_like_dat(head) {
+            return crate::dat::open(path, input);
         }
-        match flashmon::looks_like(&head) {
-            Looks::Log => return Trace::from_flashmon(path, None),
+        match flashmon::looks_like(head) {
+            Looks::Log => return Trace::of_flashmon(path, input, None),
             Looks::Spatial => {
                 return Err(Error::Unsupported {
                     path: path.to_path_buf(),
@@ -137,7 +146,7 @@ impl Trace {
 
     pub(crate) fn from_stream(
         path: &Path,
-        file: &Arc<File>,
+        file: &Arc<Input>,
         source: &SourceState,
         phases: &Phases,
         session_losses: &Losses,
@@ -217,7 +226,12 @@ impl Trace {
 
     /// A Flashmon log of a chip whose blocks have so many pages; `None`: 64, as the paper's, which the facts say then.
     pub fn from_flashmon(path: &Path, pages_per_block: Option<u64>) -> Result<Trace, Error> {
-        let (log, names, losses) = flashmon::Log::open(path, pages_per_block)?;
+        let input = Input::open(path).map_err(|e| Error::io(path, "open", e))?;
+        Trace::of_flashmon(path, input, pages_per_block)
+    }
+
+    fn of_flashmon(path: &Path, input: Input, pages_per_block: Option<u64>) -> Result<Trace, Error> {
+        let (log, names, losses) = flashmon::Log::open(path, input, pages_per_block)?;
         let mut facts = serde_json::json!({"flashmon": {}});
         let key = if pages_per_block.is_some() { "pages_per_block" } else { "pages_per_block_assumed" };
         facts["flashmon"][key] = pages_per_block.unwrap_or(crate::typed::ASSUMED_PAGES_PER_BLOCK).into();

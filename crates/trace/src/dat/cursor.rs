@@ -3,9 +3,8 @@
 
 use crate::bytes::Endian;
 use crate::error::Error;
+use crate::input::Input;
 use crate::trace::Blob;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Longest single text that is read, and all of them together.
@@ -13,14 +12,14 @@ const MAX_TEXT: u64 = 4 << 20;
 const MAX_TEXTS: u64 = 64 << 20;
 
 #[derive(Clone, Copy)]
-enum Input<'a> {
-    File(&'a File),
+enum Under<'a> {
+    File(&'a Input),
     /// An unpacked section, and where it lies in the file.
     Memory(&'a [u8], u64),
 }
 
 pub(super) struct Cursor<'a> {
-    input: Input<'a>,
+    input: Under<'a>,
     path: &'a Path,
     pub at: u64,
     /// Where what may be read ends.
@@ -30,13 +29,13 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub fn of_file(file: &'a File, path: &'a Path, size: u64) -> Cursor<'a> {
-        Cursor { input: Input::File(file), path, at: 0, size, endian: Endian::Little, budget: MAX_TEXTS }
+    pub fn of_file(file: &'a Input, path: &'a Path, size: u64) -> Cursor<'a> {
+        Cursor { input: Under::File(file), path, at: 0, size, endian: Endian::Little, budget: MAX_TEXTS }
     }
 
     /// Over an unpacked section that lies at `offset` of the file.
     pub fn of_memory(&self, bytes: &'a [u8], offset: u64) -> Cursor<'a> {
-        Cursor { input: Input::Memory(bytes, offset), at: 0, size: bytes.len() as u64, ..*self }
+        Cursor { input: Under::Memory(bytes, offset), at: 0, size: bytes.len() as u64, ..*self }
     }
 
     /// Over a part of the same file.
@@ -50,8 +49,8 @@ impl<'a> Cursor<'a> {
 
     pub fn bad(&self, expected: impl Into<String>, found: impl Into<String>) -> Error {
         match self.input {
-            Input::File(_) => Error::malformed(self.path, self.at, expected, found),
-            Input::Memory(_, offset) => {
+            Under::File(_) => Error::malformed(self.path, self.at, expected, found),
+            Under::Memory(_, offset) => {
                 let expected = format!("{} at byte {} of the unpacked section", expected.into(), self.at);
                 Error::malformed(self.path, offset, expected, found)
             }
@@ -73,12 +72,12 @@ impl<'a> Cursor<'a> {
         }
         self.budget -= length;
         let out = match self.input {
-            Input::File(file) => {
+            Under::File(file) => {
                 let mut out = vec![0; length as usize];
                 file.read_exact_at(&mut out, self.at).map_err(|e| Error::io(self.path, "read", e))?;
                 out
             }
-            Input::Memory(bytes, _) => bytes[self.at as usize..(self.at + length) as usize].to_vec(),
+            Under::Memory(bytes, _) => bytes[self.at as usize..(self.at + length) as usize].to_vec(),
         };
         self.at += length;
         Ok(out)
@@ -88,8 +87,8 @@ impl<'a> Cursor<'a> {
     pub fn blob(&mut self, length: u64, what: &str) -> Result<Option<Blob>, Error> {
         self.check(length, what)?;
         let blob = match self.input {
-            Input::File(_) => Blob::File { offset: self.at, size: length },
-            Input::Memory(bytes, _) => Blob::Memory(bytes[self.at as usize..(self.at + length) as usize].into()),
+            Under::File(_) => Blob::File { offset: self.at, size: length },
+            Under::Memory(bytes, _) => Blob::Memory(bytes[self.at as usize..(self.at + length) as usize].into()),
         };
         self.at += length;
         Ok(Some(blob).filter(|b| b.size() > 0))

@@ -6,12 +6,12 @@ use super::{MAGIC, v6, v7};
 use crate::bytes::Endian;
 use crate::error::Error;
 use crate::format::MAX_SUBBUF;
+use crate::input::Input;
 use crate::losses::Loss;
 use crate::names::Names;
 use crate::phase::Phases;
 use crate::trace::{Ring, RingBuffer, Trace, TraceKind, count_statistics};
 use serde_json::{Value, json};
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,9 +20,8 @@ pub(crate) fn looks_like_dat(head: &[u8]) -> bool {
 }
 
 /// Opens a trace.dat. One whose CPU data was cut opens with what is left; a header that was cut is an error.
-pub(crate) fn open(path: &Path) -> Result<Trace, Error> {
-    let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-    let size = file.metadata().map_err(|e| Error::io(path, "read", e))?.len();
+pub(crate) fn open(path: &Path, file: Input) -> Result<Trace, Error> {
+    let size = file.size().map_err(|e| Error::io(path, "read", e))?;
     let mut c = Cursor::of_file(&file, path, size);
     if c.bytes(10, "trace.dat's magic")? != MAGIC {
         return Err(c.bad("trace.dat's magic", "something else"));
@@ -55,7 +54,7 @@ pub(crate) fn open(path: &Path) -> Result<Trace, Error> {
     finish(path, file, header)
 }
 
-fn finish(path: &Path, file: File, header: Header) -> Result<Trace, Error> {
+fn finish(path: &Path, file: Input, header: Header) -> Result<Trace, Error> {
     let mut losses = header.losses;
     let options = header.options;
     if options.ticks {

@@ -8,13 +8,12 @@ use super::parts::{
 };
 use crate::error::Error;
 use crate::format::Layout;
+use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::pages::PageSource;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 /// From behind the page size on.
-pub(super) fn read(c: &mut Cursor<'_>, file: &File, long_size: u8, page_size: u32) -> Result<Header, Error> {
+pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u32) -> Result<Header, Error> {
     let mut losses = Losses::new();
     let (header_page, header_event) = header_info(c)?;
     // The kernel's long can differ from the one of the tool that recorded: header_page knows.
@@ -135,7 +134,7 @@ fn clock_name(text: &str) -> Option<String> {
 }
 
 /// flashscope's own section, directly behind the header.
-fn read_own(c: &Cursor<'_>, file: &File, losses: &mut Losses) -> Option<Own> {
+fn read_own(c: &Cursor<'_>, file: &Input, losses: &mut Losses) -> Option<Own> {
     let mut head = [0; own::HEADER];
     file.read_exact_at(&mut head, c.at).ok()?;
     let (length, crc) = own::header(&head)?;

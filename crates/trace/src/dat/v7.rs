@@ -8,10 +8,9 @@ use super::parts::{
 use crate::codec::{Codec, MAX_UNPACKED};
 use crate::error::Error;
 use crate::format::{Layout, MAX_SUBBUF};
+use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::pages::PageSource;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 /// A section's header: id, flags, description, size.
 const SECTION_HEADER: u64 = 16;
@@ -48,7 +47,7 @@ struct Packing {
 }
 
 /// From behind the page size on.
-pub(super) fn read(c: &mut Cursor<'_>, file: &File, long_size: u8, page_size: u32) -> Result<Header, Error> {
+pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u32) -> Result<Header, Error> {
     let mut losses = Losses::new();
     let name = c.string("the name of the compression")?;
     c.string("the version of the compression")?;
@@ -157,7 +156,7 @@ fn unknown(c: &Cursor<'_>, packing: &Packing) -> Error {
 /// Hands the contents of a section to `f`, unpacked.
 fn in_section<T>(
     c: &Cursor<'_>,
-    file: &File,
+    file: &Input,
     packing: &Packing,
     at: u64,
     id: u16,
@@ -196,7 +195,7 @@ fn in_section<T>(
 /// Follows the chain of option sections.
 fn read_options(
     c: &Cursor<'_>,
-    file: &File,
+    file: &Input,
     packing: &Packing,
     first: u64,
     options: &mut Options,

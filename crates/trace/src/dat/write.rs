@@ -5,13 +5,13 @@ use super::{MAGIC, option};
 use crate::bytes::Endian;
 use crate::error::Error;
 use crate::format::{Layout, Schema};
+use crate::input::Input;
 use crate::losses::Loss;
 use crate::pages::PageSource;
 use crate::ring::{Step, Walker};
 use crate::trace::{Blob, Body, Ring, Trace, stats_by_cpu};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -163,7 +163,7 @@ fn buffers_of<'a>(buffers: &[&'a crate::trace::RingBuffer]) -> Vec<&'a str> {
 /// Copies a lane's sub-buffers, each filled up to its whole size. One that ends in the middle is closed after its last
 /// whole record: the loss is counted in our own section.
 fn write_pages<W: Write>(
-    file: &Arc<File>,
+    file: &Arc<Input>,
     layout: &Layout,
     source: &PageSource,
     out: &mut Counted<'_, W>,
@@ -335,7 +335,7 @@ fn cmdlines(trace: &Trace) -> String {
     out
 }
 
-fn carried(file: &File, blob: &Option<Blob>) -> io::Result<Vec<u8>> {
+fn carried(file: &Input, blob: &Option<Blob>) -> io::Result<Vec<u8>> {
     match blob {
         Some(Blob::Memory(text)) => Ok(text.to_vec()),
         Some(Blob::File { offset, size }) if *size <= MAX_CARRIED => {

@@ -5,13 +5,11 @@ use super::index::RunIndex;
 use crate::bytes::Endian;
 use crate::error::Error;
 use crate::format::{Layout, MAX_SUBBUF, Schema, Schemas};
+use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::phase::{Mark, Phase, Phases};
 use crate::trace::Trace;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -54,7 +52,7 @@ pub struct Session {
     pub logs: Vec<LogLine>,
     phases: Phases,
     path: PathBuf,
-    file: Arc<File>,
+    file: Arc<Input>,
     sources: Vec<Arc<SourceState>>,
     /// Index into `sources` of each recording.
     recording_sources: Vec<usize>,
@@ -198,7 +196,13 @@ impl Session {
     }
 
     pub fn open_with(path: &Path, options: SessionOptions) -> Result<Session, Error> {
-        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+        Session::of(path, Input::open(path).map_err(|e| Error::io(path, "open", e))?, options)
+    }
+
+    pub(crate) fn of(path: &Path, file: Input, options: SessionOptions) -> Result<Session, Error> {
+        // A small input needs no large buffer.
+        let size = file.size().map_err(|e| Error::io(path, "read", e))?;
+        let chunk = (size as usize).saturating_add(1).clamp(4096, CHUNK);
         let mut assembler = Assembler::new(options);
         let mut scanner = Scanner::default();
         let mut buffer: Vec<u8> = Vec::new();
@@ -235,8 +239,10 @@ impl Session {
                     at += used as u64;
                     used = 0;
                     let before = buffer.len();
-                    buffer.resize(before + CHUNK, 0);
-                    let n = read_some(&file, &mut buffer[before..]).map_err(|e| Error::io(path, "read", e))?;
+                    buffer.resize(before + chunk, 0);
+                    let n = file
+                        .fill_at(&mut buffer[before..], at + before as u64)
+                        .map_err(|e| Error::io(path, "read", e))?;
                     buffer.truncate(before + n);
                     last = n == 0;
                 }
@@ -301,15 +307,6 @@ impl Session {
                 .map_err(|e| Error::io(&self.path, "read", e))?;
         }
         Ok(out)
-    }
-}
-
-fn read_some(mut file: &File, into: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match file.read(into) {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
     }
 }
 
@@ -556,7 +553,7 @@ impl Assembler {
         Ok(())
     }
 
-    fn finish(mut self, path: &Path, file: File) -> Session {
+    fn finish(mut self, path: &Path, file: Input) -> Session {
         let mut failed = false;
         for s in &mut self.sources {
             // The end names the number of frames before it; without it, gaps in the numbers have to do.
