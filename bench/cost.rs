@@ -33,7 +33,7 @@ pub struct Reads {
     pub options: Option<String>,
     pub count: u64,
     /// From the first read's begin to the last one's end.
-    pub wall_ns: u64,
+    pub interval_ns: u64,
     /// Inside the reads alone.
     pub read_ns: u64,
     pub min_ns: u64,
@@ -81,7 +81,7 @@ impl Measured {
 
     /// What one page read costs more than untraced, whatever the time went into.
     pub fn cost_ns(&self, reads: &Reads) -> f64 {
-        (reads.wall_ns as f64 - self.untraced.wall_ns as f64) / reads.count as f64
+        (reads.interval_ns as f64 - self.untraced.interval_ns as f64) / reads.count as f64
     }
 
     /// The same in percent of an untraced page read (not of the interval, which holds the benchmark's own work too).
@@ -93,8 +93,8 @@ impl Measured {
 /// Boots once and reads `count` pages untraced, under each setting, and untraced again.
 pub fn measure(board: &str, kernel: &str, count: u64, settings: &[Setting]) -> Measured {
     let mut plan = Plan::new(board, kernel);
-    // Linux 6.12 and later test their ciphers in the background for two seconds after boot (crypto/testmgr.c,
-    // `cryptomgr_test`), and a read beside them takes twice as long. The first run pays for what is loaded once.
+    // Linux 6.12 and later test their ciphers in the background for two seconds after boot (crypto/algboss.c,
+    // kernel thread `cryptomgr_test`), and a read beside them takes twice as long. The first run pays for what is loaded once.
     plan.lines = vec![
         raw("warm", 200, PAGE, ""),
         "settle cryptomgr_test 200 20000".to_owned(),
@@ -116,7 +116,7 @@ pub fn measure(board: &str, kernel: &str, count: u64, settings: &[Setting]) -> M
             name: name.to_owned(),
             options: None,
             count,
-            wall_ns: number(&json["measured"]["end_ns"]) - number(&json["measured"]["begin_ns"]),
+            interval_ns: number(&json["measured"]["end_ns"]) - number(&json["measured"]["begin_ns"]),
             read_ns: number(&json["total_ns"]),
             min_ns: number(&json["latency"]["min_ns"]),
             max_ns: number(&json["latency"]["max_ns"]),

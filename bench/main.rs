@@ -75,6 +75,16 @@ fn file_word(option: &str, text: String) -> Result<String, String> {
     }
 }
 
+/// As it was called, without this machine's paths.
+fn command() -> String {
+    let mut words = vec!["bench/run".to_owned()];
+    for arg in std::env::args().skip(1) {
+        let path = words.last().is_some_and(|word| word == "--output");
+        words.push(if path { "DIR".to_owned() } else { arg });
+    }
+    words.join(" ")
+}
+
 fn main() -> ExitCode {
     let options = match options() {
         Ok(options) => options,
@@ -101,7 +111,7 @@ fn main() -> ExitCode {
     let mut file = json!({
         "schema": "flashscope-bench 1",
         "date": options.date,
-        "command": std::env::var("FLASHSCOPE_BENCH_COMMAND").unwrap_or_else(|_| "flashscope-bench".to_owned()),
+        "command": command(),
         "machine": machine::describe(),
         "versions": machine::versions(),
         "load_average": { "before": load_before, "after": machine::load(),

@@ -50,7 +50,7 @@ pub fn to_json(measured: &Measured) -> Value {
     let reads = |reads: &Reads| {
         json!({
             "name": reads.name, "record_options": reads.options, "reads": reads.count,
-            "interval_ns": reads.wall_ns, "inside_reads_ns": reads.read_ns, "min_ns": reads.min_ns, "max_ns": reads.max_ns,
+            "interval_ns": reads.interval_ns, "inside_reads_ns": reads.read_ns, "min_ns": reads.min_ns, "max_ns": reads.max_ns,
             "cost_ns_an_event": measured.cost_ns(reads), "cost_percent": measured.cost_percent(reads),
             "events_seen": reads.seen, "lost": reads.lost,
             "stream_bytes": reads.stream.total, "stream_data_bytes": reads.stream.data,
