@@ -339,10 +339,15 @@ impl Trace {
             }
         };
         phases.rest(f);
-        let mut losses = self.base_losses.clone();
-        losses.merge(&decoded);
-        let _ = self.losses.set(losses);
+        self.set_losses(&decoded);
         Ok(())
+    }
+
+    /// Keeps what a whole pass has found.
+    pub(crate) fn set_losses(&self, decoded: &Losses) {
+        let mut losses = self.base_losses.clone();
+        losses.merge(decoded);
+        let _ = self.losses.set(losses);
     }
 
     /// Hands every record to `f`, oldest first. The record is valid during the call only.
@@ -379,7 +384,7 @@ impl Trace {
         })
     }
 
-    fn run(&self, ring: &Ring, f: impl FnMut(&Record<'_>)) -> Result<Losses, Error> {
+    pub(crate) fn run(&self, ring: &Ring, f: impl FnMut(&Record<'_>)) -> Result<Losses, Error> {
         self.run_buffers(ring, None, f)
     }
 
@@ -487,13 +492,13 @@ pub(crate) fn count_statistics(stats: &Value, losses: &mut Losses) {
 }
 
 /// Phases and marks as events, between the others.
-struct PhaseEvents {
+pub(crate) struct PhaseEvents {
     /// Oldest last; true: comes before events of the same time.
     waiting: Vec<(u64, bool, Event)>,
 }
 
 impl PhaseEvents {
-    fn new(phases: &Phases) -> PhaseEvents {
+    pub fn new(phases: &Phases) -> PhaseEvents {
         let mut waiting = Vec::new();
         let event = |time: u64, pid: u32, kind: EventKind| Event { time: TimeNs(time), cpu: 0, tid: pid, kind };
         for p in &phases.phases {
@@ -515,7 +520,7 @@ impl PhaseEvents {
     }
 
     #[inline]
-    fn before(&mut self, time: TimeNs, f: &mut dyn FnMut(&Event)) {
+    pub fn before(&mut self, time: TimeNs, f: &mut dyn FnMut(&Event)) {
         while let Some((t, first, event)) = self.waiting.last()
             && (*t < time.0 || (*t == time.0 && *first))
         {
@@ -524,7 +529,7 @@ impl PhaseEvents {
         }
     }
 
-    fn rest(&mut self, f: &mut dyn FnMut(&Event)) {
+    pub fn rest(&mut self, f: &mut dyn FnMut(&Event)) {
         while let Some((_, _, event)) = self.waiting.pop() {
             f(&event);
         }
