@@ -287,7 +287,15 @@ fn parse_spatial(line: &[u8]) -> Option<BlockCounts> {
 /// it would be taken for another block.
 pub fn read_spatial(path: &Path) -> Result<Vec<BlockCounts>, Error> {
     let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-    let mut reader = BufReader::new(file);
+    spatial_view(path, BufReader::new(file))
+}
+
+/// As [`read_spatial`], of a view that is in memory; messages name it `path`.
+pub fn parse_spatial_view(path: &Path, text: &[u8]) -> Result<Vec<BlockCounts>, Error> {
+    spatial_view(path, text)
+}
+
+fn spatial_view(path: &Path, mut reader: impl BufRead) -> Result<Vec<BlockCounts>, Error> {
     let (mut blocks, mut line, mut at) = (Vec::new(), Vec::new(), 0u64);
     loop {
         line.clear();

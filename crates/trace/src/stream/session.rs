@@ -199,6 +199,11 @@ impl Session {
         Session::of(path, Input::open(path).map_err(|e| Error::io(path, "open", e))?, options)
     }
 
+    /// Reads a stream that is in memory. Messages name it `path`, which need not exist.
+    pub fn from_bytes(path: &Path, bytes: Arc<[u8]>, options: SessionOptions) -> Result<Session, Error> {
+        Session::of(path, Input::Memory(bytes), options)
+    }
+
     pub(crate) fn of(path: &Path, file: Input, options: SessionOptions) -> Result<Session, Error> {
         // A small input needs no large buffer.
         let size = file.size().map_err(|e| Error::io(path, "read", e))?;

@@ -1,6 +1,9 @@
 //! Streams as an agent would write them, built in memory.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod dat;
+pub mod seeds;
+
 use flashscope_trace::{Encoder, Endian, Event, EventKind, Layout, Missed, Trace, encode_frame};
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,112 @@
+//! One body for each format: any bytes in, no panic, no overflow, work and memory in proportion to the input.
+//!
+//! The libFuzzer targets in `fuzz_targets/` and the bounded run of CI (`crates/trace/tests/fuzz.rs`) call the same bodies.
+//! A new format needs: a body here and a line in `ALL`, three lines in `fuzz_targets/`, a `[[bin]]` in `Cargo.toml`, and
+//! seeds in `crates/trace/tests/common/seeds.rs`.
+
+use flashscope_trace::{Endian, Layout, Schema, Session, SessionOptions, TimeNs, Trace, Value};
+use std::path::Path;
+
+pub type Body = fn(&[u8]);
+
+pub const ALL: [(&str, Body); 4] =
+    [("stream", stream), ("trace_dat", trace_dat), ("format", format), ("flashmon", flashmon)];
+
+/// Takes everything out of a trace that can be taken out.
+fn drain(trace: &Trace, input: usize) {
+    let mut records = 0;
+    let counted = trace.for_each_record(&mut |r| {
+        records += 1;
+        for (_, value) in r.fields() {
+            touch(value);
+        }
+        if records % 16 == 1 {
+            std::hint::black_box(trace.comm(r.tid(), r.time));
+        }
+    });
+    // A record takes at least its head; a zlib stream unpacks to at most 1032 times its size (zlib's technical
+    // details), a zstd block of one repeated byte (four bytes of it) to 128 KiB (RFC 8878, 3.1.1.2.3).
+    assert!(counted.is_err() || records <= (input + 1) << 15, "{records} records of {input} bytes");
+    let _ = trace.for_each(&mut |e| {
+        std::hint::black_box(e);
+    });
+    let losses = trace.losses();
+    std::hint::black_box(losses.iter().map(|(_, n)| n).max());
+}
+
+fn touch(value: Option<Value<'_>>) {
+    match value {
+        Some(Value::Array(a)) => {
+            std::hint::black_box((a.get(0), a.get(a.len().wrapping_sub(1)), a.get(a.len())));
+        }
+        other => {
+            std::hint::black_box(other);
+        }
+    }
+}
+
+/// The agent's stream. Checksums are made to fit in half of the inputs, or nearly all would end at the first.
+pub fn stream(bytes: &[u8]) {
+    let mut fixed = bytes.to_vec();
+    if bytes.last().is_some_and(|b| b & 1 == 0) {
+        fix_checksums(&mut fixed);
+    }
+    let options = SessionOptions { output_bytes_per_step: 1 << 10, output_bytes: 4 << 10 };
+    let Ok(session) = Session::from_bytes(Path::new("fuzz"), fixed.into(), options) else { return };
+    for i in 0..session.recordings.len().min(4) {
+        if let Ok(trace) = session.recording(i) {
+            drain(&trace, bytes.len());
+        }
+    }
+    for file in session.steps.iter().flat_map(|s| &s.files).take(4) {
+        let _ = session.read_file(file, 1 << 16);
+    }
+}
+
+fn fix_checksums(b: &mut [u8]) {
+    let mut at = 0;
+    while at + 20 <= b.len() {
+        let length = u32::from_le_bytes([b[at + 12], b[at + 13], b[at + 14], b[at + 15]]) as usize;
+        if &b[at..at + 4] != b"FSC1" || length > b.len() - at - 20 {
+            at += 1;
+            continue;
+        }
+        let right = flashscope_trace::encode_frame(0, 0, 0, &b[at + 20..at + 20 + length]);
+        b[at + 16..at + 20].copy_from_slice(&right[16..20]);
+        at += 20 + length;
+    }
+}
+
+/// trace.dat, versions 6 and 7.
+pub fn trace_dat(bytes: &[u8]) {
+    if let Ok(trace) = Trace::from_bytes(Path::new("fuzz"), bytes.into()) {
+        drain(&trace, bytes.len());
+    }
+}
+
+/// An event's format, the layout of a sub-buffer by the same text, and a record read by it.
+pub fn format(bytes: &[u8]) {
+    let Some((&first, rest)) = bytes.split_first() else { return };
+    let endian = if first & 1 == 1 { Endian::Big } else { Endian::Little };
+    let long = if first & 2 == 2 { 4 } else { 8 };
+    let end = rest.iter().position(|&b| b == 0).unwrap_or(rest.len());
+    let text = String::from_utf8_lossy(&rest[..end]);
+    let record = rest.get(end + 1..).unwrap_or_default();
+    let layout = Layout::parse(&text, endian, long, if first & 4 == 4 { 4096 } else { 0 });
+    assert!(layout.data_offset <= 128 && (64..=1 << 20).contains(&layout.subbuf_size));
+    if let Ok(schema) = Schema::parse("fuzz", &text, endian, long) {
+        for field in &schema.fields {
+            touch(schema.value(field, record));
+            std::hint::black_box(schema.uint(field, record));
+        }
+    }
+}
+
+/// Flashmon's logs.
+pub fn flashmon(bytes: &[u8]) {
+    if let Ok(trace) = Trace::from_bytes(Path::new("fuzz"), bytes.into()) {
+        drain(&trace, bytes.len());
+        std::hint::black_box(trace.comm(1, TimeNs(0)));
+    }
+    let _ = flashscope_trace::flashmon::parse_spatial_view(Path::new("fuzz"), bytes);
+}
