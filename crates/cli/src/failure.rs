@@ -40,7 +40,20 @@ macro_rules! from_error {
     };
 }
 
-from_error!(flashscope_trace::Error, flashscope_target::Error, flashscope_study::RunError);
+from_error!(flashscope_trace::Error);
+
+impl From<flashscope_target::Error> for Failure {
+    fn from(error: flashscope_target::Error) -> Self {
+        Failure { usage: error.is_usage(), message: error.to_string() }
+    }
+}
+
+impl From<flashscope_study::RunError> for Failure {
+    fn from(error: flashscope_study::RunError) -> Self {
+        let usage = matches!(&error, flashscope_study::RunError::Target(error) if error.is_usage());
+        Failure { usage, message: error.to_string() }
+    }
+}
 
 impl From<flashscope_study::DefinitionError> for Failure {
     fn from(error: flashscope_study::DefinitionError) -> Self {

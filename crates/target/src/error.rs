@@ -10,6 +10,8 @@ pub enum Error {
     UnknownTarget(String),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
+    #[error("the cache, {path}: {source}; name a directory of your own in FLASHSCOPE_CACHE, or free some space")]
+    Cache { path: PathBuf, source: std::io::Error },
     #[error("no home directory: set XDG_CACHE_HOME or FLASHSCOPE_CACHE to an absolute path")]
     NoCacheDir,
     #[error("no agent for {arch} (looked at {}); build it with: make -C agent one ARCH={arch}", paths(.tried))]
@@ -77,7 +79,10 @@ pub enum Error {
     Download { package: String, problem: String },
     #[error("{package} of {suite} is {version}, and not {wanted}x: name another suite in the board's file")]
     WrongVersion { package: String, suite: String, version: String, wanted: String },
-    #[error("kernel {kernel} has no {module}{}", .option.map(|o| format!(": {o}")).unwrap_or_default())]
+    #[error(
+        "kernel {kernel} has no {module}; {}name another kernel (flashscope board list)",
+        .option.map(|option| format!("build it with {option}=m, or ")).unwrap_or_default()
+    )]
     NoModule { kernel: String, module: String, option: Option<&'static str> },
     #[error("kernel {kernel}: {path}: {problem}")]
     BadModules { kernel: String, path: PathBuf, problem: String },
@@ -92,6 +97,20 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Error {
         Error::Io { path: path.to_owned(), source }
+    }
+
+    /// What was asked for cannot be: to be said differently, not tried again.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Error::UnknownTarget(_)
+                | Error::SshSpec(_)
+                | Error::UnknownBoard { .. }
+                | Error::UnknownChip { .. }
+                | Error::Toml { .. }
+                | Error::UnknownKernel { .. }
+                | Error::OwnKernel { .. }
+        )
     }
 
     /// The last lines of the board's console, where this is about a boot.

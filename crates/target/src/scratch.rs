@@ -22,7 +22,7 @@ pub fn cache_dir() -> Result<PathBuf, Error> {
 /// Creates a directory of the cache and those above it.
 pub(crate) fn cache_subdir(name: &str) -> Result<PathBuf, Error> {
     let dir = cache_dir()?.join(name);
-    std::fs::create_dir_all(&dir).map_err(|e| Error::io(&dir, e))?;
+    std::fs::create_dir_all(&dir).map_err(|source| Error::Cache { path: dir.clone(), source })?;
     Ok(dir)
 }
 
@@ -46,7 +46,7 @@ impl ScratchDir {
         let start = start_time(pid).unwrap_or(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{pid}_{start}_{n}_{label}"));
-        std::fs::create_dir(&path).map_err(|e| Error::io(&path, e))?;
+        std::fs::create_dir(&path).map_err(|source| Error::Cache { path: path.clone(), source })?;
         Ok(ScratchDir { path, keep: false })
     }
 

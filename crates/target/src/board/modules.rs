@@ -255,8 +255,11 @@ kernel/fs/ext4/ext4.ko.xz:
     #[test]
     fn a_missing_module_is_told_with_its_option() {
         let error = index().closure("6.1.0-9-arm64", &["jffs2"], &mut BTreeSet::new()).unwrap_err();
-        assert_eq!(error.to_string(), "kernel 6.1.0-9-arm64 has no jffs2: CONFIG_JFFS2_FS");
+        assert_eq!(
+            error.to_string(),
+            "kernel 6.1.0-9-arm64 has no jffs2; build it with CONFIG_JFFS2_FS=m, or name another kernel (flashscope board list)"
+        );
         let error = index().closure("k", &["nosuch"], &mut BTreeSet::new()).unwrap_err();
-        assert_eq!(error.to_string(), "kernel k has no nosuch");
+        assert_eq!(error.to_string(), "kernel k has no nosuch; name another kernel (flashscope board list)");
     }
 }
