@@ -13,6 +13,7 @@ pub fn run(args: &ExportArgs) -> Result<(), Failure> {
     let trace = Trace::open(&args.trace)?;
     match args.to {
         ExportFormat::TraceDat => {
+            let _note = crate::recover::note_partial(&args.output)?;
             dat::write(&trace, &args.output)?;
         }
         ExportFormat::Flashmon => {

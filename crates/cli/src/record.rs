@@ -15,6 +15,10 @@ use crate::recover::Pending;
 use crate::target;
 
 pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
+    if args.target.target.starts_with("board:") && args.command.is_empty() {
+        let target = &args.target.target;
+        return Err(Failure::usage(format!("{target}: a recording on a board needs an end: give a command after --")));
+    }
     let terminal = Arc::new(Terminal::new(quiet));
     let target = target::open(&args.target, &terminal)?;
     let mut pending = Pending::begin(&args.output)?;
@@ -29,21 +33,22 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     let end = pending.finish();
     match ran {
         Ok(outcome) if outcome.status == 0 => {
-            let trace = end?;
-            summarise(&trace, &terminal)?;
+            let finished = end?;
+            finished.says.iter().for_each(|line| eprintln!("flashscope: {line}"));
+            summarise(&finished.path, &terminal)?;
             Ok(())
         }
         // The recorder has failed, or the command under it: what was recorded is kept, and the reason passed on.
         Ok(outcome) => {
-            if let Ok(trace) = end {
-                summarise(&trace, &terminal)?;
+            if let Ok(finished) = end {
+                summarise(&finished.path, &terminal)?;
             }
             Err(target::agent_failure(&outcome.stderr, outcome.status))
         }
         Err(error) => {
             let kept = match end {
-                Ok(trace) => format!("; what was recorded so far is in {}", trace.display()),
-                Err(_) => String::new(),
+                Ok(finished) => format!("; what was recorded so far is in {}", finished.path.display()),
+                Err(failure) => format!("; {failure}"),
             };
             Err(Failure::new(format!("{error}{kept}")))
         }
@@ -89,19 +94,18 @@ fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Turns a stream into what the user asked for. The stream is left alone where that fails.
-pub fn convert(stream: &Path, output: &Path) -> Result<(), Failure> {
+/// Turns a stream into what the user asked for, and returns what the agent says. The stream is left alone where that fails.
+pub fn convert(stream: &Path, output: &Path) -> Result<Vec<String>, Failure> {
     let session = Session::open(stream)?;
-    for line in session.logs.iter().filter(|line| line.level <= 1) {
-        eprintln!("flashscope: the agent says: {}", flashscope_report::visible(&line.text));
-    }
+    let says = session.logs.iter().filter(|line| line.level <= 1);
+    let says = says.map(|line| format!("the agent says: {}", flashscope_report::visible(&line.text))).collect();
     let trace = match session.recordings.len() {
         1 => session.recording(0)?,
         0 => return Err(Failure::new("the agent recorded nothing")),
         count => return Err(Failure::new(format!("{} holds {count} recordings, not one", stream.display()))),
     };
     flashscope_trace::dat::write(&trace, output)?;
-    Ok(())
+    Ok(says)
 }
 
 /// A writer that flushes nothing late: each write of the agent is on its way to the disk when the next one comes.

@@ -1,5 +1,6 @@
 //! What a killed run left: found and put right by whichever command runs next.
 
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -37,34 +38,68 @@ impl Pending {
     }
 
     pub fn writer(&mut self) -> Result<impl Write + use<>, Failure> {
-        record::stream_file(&self.stream)
+        File::create_new(&self.stream).map_err(|error| {
+            Failure::new(format!("{}: {error}; name another file with --output", self.output.display()))
+        })
     }
 
     /// Makes the trace.dat and removes the stream. Where that fails (a full disk, say) the stream is kept under a name
-    /// of its own, and the error says so. Returns the path of what can be read.
-    pub fn finish(mut self) -> Result<PathBuf, Failure> {
+    /// of its own, and the error says so.
+    pub fn finish(mut self) -> Result<Finished, Failure> {
         let result = finish(&self.stream, &self.output);
         drop(self.note.take());
         result
     }
 }
 
-fn finish(stream: &Path, output: &Path) -> Result<PathBuf, Failure> {
+/// Notes that a trace.dat is being written, so that half of one is removed should this process be killed.
+pub fn note_partial(output: &Path) -> Result<ScratchDir, Failure> {
+    let absolute = std::path::absolute(output)
+        .map_err(|error| Failure::usage(format!("{}: {error}; name a file with --output", output.display())))?;
+    let note = ScratchDir::new(LABEL)?;
+    std::fs::write(note.path().join(NOTE), format!("\n{}", absolute.display()))
+        .map_err(|error| Failure::new(format!("{}: {error}", note.path().display())))?;
+    Ok(note)
+}
+
+/// Removes halves of a trace.dat that killed processes left: `.NAME.partial-PID` (crates/trace, `dat::write`).
+fn remove_partials(output: &Path) {
+    let (Some(dir), Some(name)) = (output.parent(), output.file_name()) else { return };
+    let begins = format!(".{}.partial-", name.to_string_lossy());
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(&begins)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            std::fs::remove_file(entry.path()).ok();
+        }
+    }
+}
+
+/// A recording that is a trace.dat now.
+pub struct Finished {
+    pub path: PathBuf,
+    /// What the agent wanted people to know, one line each.
+    pub says: Vec<String>,
+}
+
+fn finish(stream: &Path, output: &Path) -> Result<Finished, Failure> {
     let empty = std::fs::metadata(stream).map_or(true, |meta| meta.len() == 0);
     if empty {
         std::fs::remove_file(stream).ok();
         return Err(Failure::new("nothing was recorded"));
     }
     match record::convert(stream, output) {
-        Ok(()) => {
+        Ok(says) => {
             std::fs::remove_file(stream).ok();
-            Ok(output.to_owned())
+            Ok(Finished { path: output.to_owned(), says })
         }
         Err(error) => {
             let mut kept = output.as_os_str().to_owned();
             kept.push(".stream");
             let kept = PathBuf::from(kept);
             let kept = if std::fs::rename(stream, &kept).is_ok() { kept } else { stream.to_owned() };
+            // By the name that it has from now on.
+            let error = error.to_string().replace(&stream.display().to_string(), &kept.display().to_string());
             Err(Failure::new(format!("{error}; the recording itself is kept: flashscope report {}", kept.display())))
         }
     }
@@ -81,11 +116,15 @@ pub fn recover(quiet: bool) {
         let Ok(note) = std::fs::read_to_string(dir.join(NOTE)) else { continue };
         let Some((stream, output)) = note.split_once('\n') else { continue };
         let (stream, output) = (Path::new(stream), Path::new(output));
+        remove_partials(output);
         if !stream.exists() {
             continue;
         }
         match finish(stream, output) {
-            Ok(path) => say(&format!("an earlier recording was killed: what it had is in {}", path.display())),
+            Ok(finished) => {
+                finished.says.iter().for_each(|line| say(line));
+                say(&format!("an earlier recording was killed: what it had is in {}", finished.path.display()));
+            }
             Err(error) => say(&format!("an earlier recording was killed: {error}")),
         }
     }
