@@ -250,24 +250,24 @@ fn store_key(inputs: &Inputs) -> String {
     hex(&hash.finalize())[..16].to_owned()
 }
 
-/// Written under another name, then renamed: a killed run leaves no half of a result.
+/// Written in a scratch directory, then renamed: a killed run leaves no half of a result.
 fn keep(path: &Path, group: &Group) -> Result<(), RunError> {
     let failed = |source| RunError::Store { path: path.to_owned(), source };
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).map_err(failed)?;
     }
-    let partial = path.with_extension(format!("{}.partial", std::process::id()));
-    let written = std::fs::File::create(&partial)
-        .and_then(|mut file| {
-            file.write_all(&serde_json::to_vec(group).expect("a group serialises"))?;
-            file.sync_all()
-        })
-        .and_then(|()| std::fs::rename(&partial, path));
-    if let Err(source) = written {
-        std::fs::remove_file(&partial).ok();
-        return Err(failed(source));
+    let scratch = flashscope_target::ScratchDir::new("group")?;
+    let whole = scratch.path().join("group.json");
+    let mut file = std::fs::File::create(&whole).map_err(failed)?;
+    file.write_all(&serde_json::to_vec(group).expect("a group serialises")).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    match std::fs::rename(&whole, path) {
+        // A store that does not lie in the cache.
+        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
+            std::fs::copy(&whole, path).map(drop).map_err(failed)
+        }
+        renamed => renamed.map_err(failed),
     }
-    Ok(())
 }
 
 /// A squashfs image with the data file, as mksquashfs makes it by default (gzip, 128 KiB blocks), byte for byte the same
