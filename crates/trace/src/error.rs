@@ -13,6 +13,12 @@ pub enum Error {
         path.display()
     )]
     Unrecognised { path: PathBuf, hint: &'static str },
+    #[error(
+        "{}: its agent ({agent}) speaks protocol {version}, and this flashscope reads protocol {ours}: use the agent and \
+         the flashscope of one version (the file is not changed)",
+        path.display()
+    )]
+    OtherProtocol { path: PathBuf, version: u16, agent: String, ours: u16 },
     #[error("{}: at byte {offset}: expected {expected}, found {found}", path.display())]
     Malformed { path: PathBuf, offset: u64, expected: String, found: String },
     #[error(

@@ -30,6 +30,8 @@ impl Default for SessionOptions {
 
 /// Facts, formats, statistics, tasks and the like, kept in memory for all sources together.
 const MAX_KEPT: usize = 32 << 20;
+/// `FS_PROTOCOL_VERSION`
+const PROTOCOL: u16 = 1;
 /// Producers of one stream.
 const MAX_SOURCES: usize = 1 << 16;
 const MAX_LOG_LINES: usize = 10_000;
@@ -219,6 +221,9 @@ impl Session {
                     let size = header.frame_size();
                     let payload = &buffer[used + HEADER..used + size];
                     assembler.frame(&header, payload, at + used as u64);
+                    if let Some((version, agent)) = assembler.refused.take() {
+                        return Err(Error::OtherProtocol { path: path.to_path_buf(), version, agent, ours: PROTOCOL });
+                    }
                     frames += 1;
                     used += size;
                 }
@@ -326,6 +331,8 @@ struct Assembler {
     losses: Losses,
     kept: usize,
     output_kept: usize,
+    /// A producer's protocol that is not ours, and the version of its agent.
+    refused: Option<(u16, String)>,
 }
 
 /// A payload that does not make sense.
@@ -342,6 +349,7 @@ impl Assembler {
             losses: Losses::new(),
             kept: 0,
             output_kept: 0,
+            refused: None,
         }
     }
 
@@ -413,6 +421,14 @@ impl Assembler {
         let u64_at = |o| le.u64(payload, o).ok_or(Malformed);
         match header.kind {
             kind::HELLO => {
+                // What follows the version may have moved: nothing more is read.
+                let protocol = u16_at(0)?;
+                if protocol != PROTOCOL {
+                    let agent = payload.get(16..).map(String::from_utf8_lossy).unwrap_or_default();
+                    let agent = agent.chars().filter(|c| !c.is_control()).take(40).collect();
+                    self.refused = Some((protocol, agent));
+                    return Ok(());
+                }
                 let hello = Hello {
                     endian: if *payload.get(2).ok_or(Malformed)? == 0 { Endian::Little } else { Endian::Big },
                     long_size: *payload.get(3).ok_or(Malformed)?,
