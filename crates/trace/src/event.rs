@@ -1,5 +1,7 @@
 //! Typed events, with units: what analyses read.
 
+use crate::block::BlockEvent;
+
 /// Nanoseconds of the trace clock. flashscope records on `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
@@ -39,6 +41,8 @@ pub enum EventKind {
         address: u64,
         length_bytes: u64,
     },
+    /// One step on the way of a bio or a request, from blktrace or the kernel's `block:` events.
+    Block(BlockEvent),
     /// A named part of a run began, ended, or a moment was marked.
     PhaseBegin {
         name: String,

@@ -43,7 +43,7 @@ pub fn json_lines(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
 }
 
 /// Writes the typed events as CSV (RFC 4180, lines end with a line feed): a head of [`CSV_COLUMNS`], then a line for each.
-/// `kind` is flash, flash_done, mtd, phase_begin, phase_end, mark or other; `operation` read, program or erase; `name` the
+/// `kind` is flash, flash_done, mtd, block, phase_begin, phase_end, mark or other; `operation` read, program or erase; `name` the
 /// phase's name, or system and name of another event. Returns the number of lines without the head.
 pub fn csv(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
     let mut sink = Sink { out, failed: None, lines: 0 };
@@ -168,6 +168,11 @@ fn csv_event(out: &mut Vec<u8>, event: &Event, comm: Option<&str>) {
         }
         EventKind::Mtd { op, address, length_bytes } => {
             put(out, format_args!("mtd,{},,,{length_bytes},,{address},,", operation(op)));
+        }
+        EventKind::Block(b) => {
+            let address = b.sector.saturating_mul(512);
+            put(out, format_args!("block,{},,,{},,{address},,", b.action.name(), b.bytes));
+            csv_text(out, &format!("{} {}", b.device, b.flags));
         }
         EventKind::PhaseBegin { name } => csv_named(out, "phase_begin", name),
         EventKind::PhaseEnd { name } => csv_named(out, "phase_end", name),

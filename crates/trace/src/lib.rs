@@ -1,5 +1,6 @@
 //! Reading and writing traces.
 
+mod block;
 mod bytes;
 mod codec;
 mod crc32;
@@ -23,6 +24,7 @@ mod tasks;
 mod trace;
 mod typed;
 
+pub use block::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
 pub use bytes::Endian;
 pub use error::Error;
 pub use event::{Event, EventKind, FlashAccess, FlashOp, TimeNs};

@@ -1,0 +1,305 @@
+//! What happens to I/O in the block layer: one model for blktrace and for the kernel's `block:` trace events.
+//!
+//! Sources: `include/uapi/linux/blktrace_api.h` (Linux 7.2) for actions and categories, `include/trace/events/block.h`
+//! for the trace events, `kernel/trace/blktrace.c` (`blk_fill_rwbs`) for the letters of a request.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One step on the way of a bio or a request. Its process is `Event::tid`: who ran, not always who asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockEvent {
+    pub action: BlockAction,
+    pub device: Device,
+    pub flags: RequestFlags,
+    /// First sector (of 512 bytes); of a bio that is remapped, on the lower device.
+    pub sector: u64,
+    pub bytes: u64,
+    /// The kernel's error as a negative number; 0: none.
+    pub error: i32,
+    /// Id of the control group that asked; 0 where it was not recorded.
+    pub cgroup: u64,
+    pub detail: BlockDetail,
+}
+
+impl BlockEvent {
+    /// The sector behind the last one.
+    pub fn end(&self) -> u64 {
+        self.sector.saturating_add(self.bytes.div_ceil(512))
+    }
+}
+
+/// What an action says beyond its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockDetail {
+    None,
+    /// Where a remapped bio comes from.
+    Remap { device: Device, sector: u64 },
+    /// Where a split bio's second part begins; the event's own range is the first part.
+    Split { sector: u64 },
+    /// Requests that left the plug.
+    Unplug { requests: u64 },
+}
+
+/// The kernel's number of a device (`dev_t`: 12 bits major, 20 bits minor).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Device(pub u32);
+
+impl Device {
+    pub fn new(major: u32, minor: u32) -> Device {
+        Device(major << 20 | minor & 0xf_ffff)
+    }
+
+    pub fn major(self) -> u32 {
+        self.0 >> 20
+    }
+
+    pub fn minor(self) -> u32 {
+        self.0 & 0xf_ffff
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major(), self.minor())
+    }
+}
+
+macro_rules! actions {
+    ($( $(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, $letters:literal; )*) => {
+        /// What happened. The order is blktrace's.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum BlockAction {
+            $( $(#[$doc])* $variant = $code, )*
+        }
+
+        impl BlockAction {
+            pub const ALL: &'static [BlockAction] = &[ $( BlockAction::$variant, )* ];
+
+            /// By blktrace's number (`enum blktrace_act`); `None` for one that is not known.
+            #[inline]
+            pub fn from_code(code: u16) -> Option<BlockAction> {
+                match code { $( $code => Some(BlockAction::$variant), )* _ => None }
+            }
+
+            /// As results carry it: "back_merge".
+            pub fn name(self) -> &'static str {
+                match self { $( BlockAction::$variant => $name, )* }
+            }
+
+            /// As blkparse prints it: "M".
+            pub fn letters(self) -> &'static str {
+                match self { $( BlockAction::$variant => $letters, )* }
+            }
+        }
+    };
+}
+
+actions! {
+    /// A bio came.
+    Queue = 1, "queue", "Q";
+    /// It was put at the end of a request.
+    BackMerge = 2, "back_merge", "M";
+    /// It was put before a request.
+    FrontMerge = 3, "front_merge", "F";
+    /// It got a request of its own.
+    GetRq = 4, "get_rq", "G";
+    /// It waits for a request.
+    SleepRq = 5, "sleep_rq", "S";
+    /// The driver gave the request back.
+    Requeue = 6, "requeue", "R";
+    /// The request went to the driver.
+    Issue = 7, "issue", "D";
+    /// The driver has done it.
+    Complete = 8, "complete", "C";
+    Plug = 9, "plug", "P";
+    Unplug = 10, "unplug", "U";
+    UnplugTimer = 11, "unplug_timer", "UT";
+    /// The request went to the scheduler.
+    Insert = 12, "insert", "I";
+    /// A bio was cut in two.
+    Split = 13, "split", "X";
+    Bounce = 14, "bounce", "B";
+    /// A bio moved to a device below (a partition, device mapper, md).
+    Remap = 15, "remap", "A";
+    Abort = 16, "abort", "R";
+    /// Bytes of a driver's own.
+    DrvData = 17, "drv_data", "m";
+    /// A zone's writes are held back.
+    ZonePlug = 18, "zone_plug", "ZP";
+    ZoneUnplug = 19, "zone_unplug", "ZU";
+}
+
+/// What a request is, as bits.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RequestFlags(pub u32);
+
+impl RequestFlags {
+    pub const READ: RequestFlags = RequestFlags(1);
+    pub const WRITE: RequestFlags = RequestFlags(1 << 1);
+    /// With it a device's write cache is flushed first.
+    pub const FLUSH: RequestFlags = RequestFlags(1 << 2);
+    pub const SYNC: RequestFlags = RequestFlags(1 << 3);
+    /// A command of its own kind (SCSI, NVMe), no file system's.
+    pub const PASSTHROUGH: RequestFlags = RequestFlags(1 << 9);
+    pub const AHEAD: RequestFlags = RequestFlags(1 << 11);
+    pub const META: RequestFlags = RequestFlags(1 << 12);
+    pub const DISCARD: RequestFlags = RequestFlags(1 << 13);
+    /// It is done when it is on the medium.
+    pub const FUA: RequestFlags = RequestFlags(1 << 15);
+    pub const ZONE_APPEND: RequestFlags = RequestFlags(1 << 16);
+    /// Reset, finish, open or close of zones.
+    pub const ZONE: RequestFlags = RequestFlags(0x3e << 16);
+    pub const WRITE_ZEROES: RequestFlags = RequestFlags(1 << 22);
+    /// Trace events only: the discard erases what was there.
+    pub const SECURE: RequestFlags = RequestFlags(1 << 30);
+    /// Trace events only: the write is not torn.
+    pub const ATOMIC: RequestFlags = RequestFlags(1 << 31);
+    /// blktrace's categories that say what a request is; the others say what happened to it.
+    const OF_CATEGORIES: u32 = 0x7f_ba0f;
+
+    /// Whether all of `flags` are set (for [`RequestFlags::ZONE`]: any).
+    #[inline]
+    pub fn has(self, flags: RequestFlags) -> bool {
+        match flags {
+            RequestFlags::ZONE => self.0 & flags.0 != 0,
+            _ => self.0 & flags.0 == flags.0,
+        }
+    }
+
+    /// Of a blktrace action's upper half (`enum blktrace_cat`).
+    #[inline]
+    pub fn from_categories(categories: u64) -> RequestFlags {
+        RequestFlags(categories as u32 & Self::OF_CATEGORIES)
+    }
+
+    /// Of the letters that trace events have in `rwbs`; letters that are not known are passed over.
+    pub fn from_letters(rwbs: &[u8]) -> RequestFlags {
+        let mut flags = RequestFlags::default();
+        let mut rest = rwbs;
+        if let Some(tail) = rest.strip_prefix(b"F") {
+            flags.0 |= Self::FLUSH.0;
+            rest = tail;
+        }
+        // The operation comes first; what follows says how.
+        match rest.first() {
+            Some(b'R') => flags.0 |= Self::READ.0,
+            Some(b'W') => flags.0 |= Self::WRITE.0,
+            Some(b'D') => flags.0 |= Self::WRITE.0 | Self::DISCARD.0,
+            Some(b'Z') => {
+                flags.0 |= Self::WRITE.0;
+                flags.0 |= match rest.get(1) {
+                    Some(b'A') => Self::ZONE_APPEND.0,
+                    _ => Self::ZONE.0,
+                };
+                rest = &rest[1..];
+            }
+            _ => {}
+        }
+        for letter in rest.iter().skip(1) {
+            flags.0 |= match letter {
+                b'F' => Self::FUA.0,
+                b'A' => Self::AHEAD.0,
+                b'S' => Self::SYNC.0,
+                b'M' => Self::META.0,
+                b'E' => Self::SECURE.0,
+                b'U' => Self::ATOMIC.0,
+                _ => 0,
+            };
+        }
+        flags
+    }
+
+    /// The direction and kind that parts of one piece of I/O share.
+    #[inline]
+    pub fn kind(self) -> RequestKind {
+        if self.has(Self::DISCARD) {
+            RequestKind::Discard
+        } else if self.has(Self::WRITE) || self.0 & (Self::ZONE.0 | Self::ZONE_APPEND.0 | Self::WRITE_ZEROES.0) != 0 {
+            RequestKind::Write
+        } else {
+            RequestKind::Read
+        }
+    }
+}
+
+/// As blkparse prints them (`blkparse_fmt.c`, `fill_rwbs`).
+impl fmt::Display for RequestFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.has(Self::FLUSH) {
+            f.write_str("F")?;
+        }
+        f.write_str(match self {
+            _ if self.has(Self::DISCARD) => "D",
+            _ if self.has(Self::WRITE) => "W",
+            _ if self.has(Self::READ) => "R",
+            _ => "N",
+        })?;
+        for (flag, letter) in
+            [(Self::FUA, "F"), (Self::AHEAD, "A"), (Self::SYNC, "S"), (Self::META, "M"), (Self::SECURE, "E")]
+        {
+            if self.has(flag) {
+                f.write_str(letter)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for RequestFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}({:#x})", self.0)
+    }
+}
+
+/// Which way the data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestKind {
+    Read,
+    Write,
+    Discard,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_and_categories_say_the_same() {
+        for (letters, categories) in [
+            ("R", 0x1),
+            ("RA", 0x801),
+            ("RSM", 0x1009),
+            ("W", 0x2),
+            ("WS", 0xa),
+            ("WFS", 0x800a),
+            ("FWFSM", 0x900e),
+            ("D", 0x2002),
+            ("DS", 0x200a),
+        ] {
+            let flags = RequestFlags::from_letters(letters.as_bytes());
+            assert_eq!(flags, RequestFlags::from_categories(categories), "{letters}");
+            assert_eq!(flags.to_string(), letters);
+        }
+        assert_eq!(RequestFlags::from_letters(b"FN"), RequestFlags::FLUSH);
+        assert_eq!(RequestFlags::from_letters(b"DE").to_string(), "DE");
+        assert_eq!(RequestFlags::from_letters(b"").to_string(), "N");
+        assert!(RequestFlags::from_letters(b"ZR").has(RequestFlags::ZONE));
+        // What happened is no part of what it is.
+        assert_eq!(RequestFlags::from_categories(0x5f0), RequestFlags::default());
+    }
+
+    #[test]
+    fn actions_have_the_numbers_of_the_header() {
+        for &action in BlockAction::ALL {
+            assert_eq!(BlockAction::from_code(action as u16), Some(action));
+        }
+        assert_eq!(BlockAction::from_code(0), None);
+        assert_eq!(BlockAction::from_code(20), None);
+        assert_eq!(Device::new(259, 65537).to_string(), "259:65537");
+    }
+}
