@@ -437,6 +437,23 @@ void fs_points_free(struct fs_points *points)
 	memset(points, 0, sizeof(*points));
 }
 
+/* What an event of a level cannot tell. */
+static const char modulo[] =
+	"page and block numbers are modulo one target (die) of a multi-target chip";
+static const char span[] =
+	"one event spans many pages; what the NAND core does by itself (bad-block tables, retries) is not seen";
+static const char span_blocks[] = "one event spans many blocks";
+static const char by_task[] = "pairs with its call by task; unfiltered by --mtd";
+
+static const char *loses_of(const struct fs_candidate *candidate)
+{
+	if (!strcmp(candidate->level, "nand"))
+		return modulo;
+	if (!strcmp(candidate->level, "mtd"))
+		return strcmp(candidate->operation, "erase") ? span : span_blocks;
+	return NULL;
+}
+
 static void point_json(struct fs_json *json, const struct fs_points *points, size_t i,
 		       const struct fs_trial *trial)
 {
@@ -475,6 +492,7 @@ static void point_json(struct fs_json *json, const struct fs_points *points, siz
 		fs_json_null(json, "mtd");
 	}
 	fs_json_string(json, "note", note);
+	fs_json_string(json, "loses", loses_of(candidate));
 	fs_json_object_end(json);
 }
 
@@ -522,7 +540,7 @@ struct plan {
 };
 
 static void add_probe(struct plan *plan, size_t candidate_index, bool done, const char *symbol,
-		      const char *event, const char *filter, const char *loses)
+		      const char *event, const char *filter)
 {
 	const struct fs_candidate *candidate = &fs_candidates[candidate_index];
 	struct fs_probe *probe;
@@ -536,7 +554,7 @@ static void add_probe(struct plan *plan, size_t candidate_index, bool done, cons
 	probe->symbol = symbol;
 	probe->operation = candidate->operation;
 	probe->level = candidate->level;
-	probe->loses = loses;
+	probe->loses = done ? by_task : loses_of(candidate);
 	probe->filter = filter ? fs_strdup(filter) : NULL;
 	/*
 	 * A return probe needs room for as many calls as run at once: the
@@ -556,10 +574,6 @@ int fs_probes_plan(const struct fs_machine *machine, const struct fs_points *poi
 		   struct fs_details details, const char *group, struct fs_probes *probes,
 		   char *error, size_t size)
 {
-	static const char modulo[] =
-		"page and block numbers are modulo one target (die) of a multi-target chip";
-	static const char span[] =
-		"one event spans many pages; what the NAND core does by itself (bad-block tables, retries) is not seen";
 	struct fs_buf pages = { 0 }, blocks = { 0 }, writes = { 0 }, reads = { 0 };
 	struct plan plan = { machine, points, details, group, probes };
 	bool filtered = wanted_count > 0, nand = false, mtd_level = false;
@@ -639,28 +653,25 @@ int fs_probes_plan(const struct fs_machine *machine, const struct fs_points *poi
 		const char *by_page = filtered ? pages.data : NULL;
 		const char *by_block = filtered ? blocks.data : NULL;
 
-		add_probe(&plan, 0, false, "nand_read_page_op", "nand_read", by_page, modulo);
-		add_probe(&plan, 3, false, "nand_prog_page_op", "nand_program", by_page, modulo);
-		add_probe(&plan, 4, false, "nand_prog_page_begin_op", "nand_program", by_page, modulo);
-		add_probe(&plan, 6, false, "nand_erase_op", "nand_erase", by_block, modulo);
+		add_probe(&plan, 0, false, "nand_read_page_op", "nand_read", by_page);
+		add_probe(&plan, 3, false, "nand_prog_page_op", "nand_program", by_page);
+		add_probe(&plan, 4, false, "nand_prog_page_begin_op", "nand_program", by_page);
+		add_probe(&plan, 6, false, "nand_erase_op", "nand_erase", by_block);
 		if (details.duration) {
 			/* A return has no arguments: it is unfiltered, and pairs with the call by task. */
-			static const char task[] = "pairs with its call by task; unfiltered by --mtd";
-
-			add_probe(&plan, 0, true, "nand_read_page_op", "nand_read_done", NULL, task);
-			add_probe(&plan, 3, true, "nand_prog_page_op", "nand_program_done", NULL, task);
-			add_probe(&plan, 4, true, "nand_prog_page_end_op", "nand_program_done", NULL,
-				  task);
-			add_probe(&plan, 6, true, "nand_erase_op", "nand_erase_done", NULL, task);
+			add_probe(&plan, 0, true, "nand_read_page_op", "nand_read_done", NULL);
+			add_probe(&plan, 3, true, "nand_prog_page_op", "nand_program_done", NULL);
+			add_probe(&plan, 4, true, "nand_prog_page_end_op", "nand_program_done",
+				  NULL);
+			add_probe(&plan, 6, true, "nand_erase_op", "nand_erase_done", NULL);
 		}
 	}
 	if (mtd_level)
-		add_probe(&plan, MTD_READ, false, "mtd_read_oob", "mtd_read", reads.data, span);
+		add_probe(&plan, MTD_READ, false, "mtd_read_oob", "mtd_read", reads.data);
 	/* Only these devices: NOR and others pass the same functions. */
 	add_probe(&plan, 5, false, "mtd_write_oob", "mtd_write",
-		  pointers_known ? writes.data : NULL, span);
-	add_probe(&plan, 7, false, "mtd_erase", "mtd_erase", pointers_known ? writes.data : NULL,
-		  "one event spans many blocks");
+		  pointers_known ? writes.data : NULL);
+	add_probe(&plan, 7, false, "mtd_erase", "mtd_erase", pointers_known ? writes.data : NULL);
 	result = 0;
 out:
 	fs_buf_free(&pages);

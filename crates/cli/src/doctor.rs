@@ -62,16 +62,25 @@ pub fn advice(facts: &Value) -> String {
 
     let _ = writeln!(out, "\nProbe points");
     for point in facts["probe_points"].as_array().into_iter().flatten() {
-        let note = text(&point["note"]);
+        let chosen = if point["chosen"] == true { "*" } else { " " };
+        let device = point["mtd"].as_u64().map(|mtd| format!("mtd{mtd}")).unwrap_or_default();
+        let note = point["note"].as_str().unwrap_or_default();
         let _ = writeln!(
             out,
-            "  {:<8} {:<28} {:<8} {}",
+            " {chosen} {:<8} {:<24} {:<8} {device:<5} {}",
             text(&point["operation"]),
             text(&point["symbol"]),
             text(&point["status"]),
-            if note == "?" { "" } else { &note }
+            visible(note)
         );
+        if let Some(loses) = point["loses"].as_str() {
+            let _ = writeln!(out, "            does not see: {}", visible(loses));
+        }
     }
+    let _ = writeln!(
+        out,
+        "  * chosen: the lowest that fires exactly once for a page read; programs and erases are not tried but\n    cross-counted against MTD's own calls in every recording"
+    );
 
     let _ = writeln!(out, "\nWhat can be recorded here");
     for Capability { what, missing } in capabilities(facts) {
