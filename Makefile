@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 CARGO := tools/cargo
 FLASHSCOPE := target/release/flashscope
 
-.PHONY: all build agent agents demo test check bench install clean packages-demo packages-test
+.PHONY: all build agent agents demo test check bench install clean packages-demo packages-check packages-test
 
 all: build agents
 
@@ -23,6 +23,9 @@ agent:
 packages-demo:
 	@tools/ensure-packages demo
 
+packages-check:
+	@tools/ensure-packages check
+
 packages-test:
 	@tools/ensure-packages test
 
@@ -36,7 +39,7 @@ demo: packages-demo
 	@$(FLASHSCOPE) demo --output out/demo
 
 ## Format, lint, unit tests: two minutes.
-check:
+check: packages-check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --workspace --lib --bins --locked
