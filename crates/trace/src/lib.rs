@@ -1,5 +1,6 @@
 //! Reading and writing traces.
 
+mod blktrace;
 mod block;
 mod bytes;
 mod codec;

@@ -59,7 +59,7 @@ losses! {
     FramesUnknownType => "frames_unknown_type", Context,
         "frames of a newer agent that this version does not know; update flashscope";
     BytesSkipped => "bytes_skipped", Data,
-        "bytes between frames that belong to none";
+        "bytes between frames or records that belong to none";
     OutputBytesDropped => "output_bytes_dropped", Context,
         "bytes of a step's output beyond what is kept in memory";
     FormatsDropped => "formats_dropped", Data,
@@ -88,6 +88,8 @@ losses! {
         "events without a known format; they are in the trace and cannot be read";
     RecordsMalformed => "records_malformed", Data,
         "events shorter than their format says";
+    RecordsMissing => "records_missing", Data,
+        "blktrace records that are not there, by the numbers of those around them; what blktrace dropped has no number";
     TimesBackwards => "times_backwards", Data,
         "events older than the one before them on the same CPU";
     ProgramsNotSeen => "programs_not_seen", Data,

@@ -58,6 +58,9 @@ impl Trace {
                 .map_err(|e| Error::io(&self.path, "read", e))?;
                 Losses::new()
             }
+            Body::Blktrace(log) => log
+                .for_each_pair(&mut |record, event| f(Pair { record: Some(record), event }))
+                .map_err(|e| Error::io(&self.path, "read", e))?,
         };
         phases.rest(&mut |event| f(Pair { record: None, event: Some(event) }));
         self.set_losses(&decoded);

@@ -1,5 +1,6 @@
 //! A trace of any format, behind one face.
 
+use crate::blktrace::{self, Found, looks_like_blktrace};
 use crate::error::Error;
 use crate::event::{Event, EventKind, TimeNs};
 use crate::flashmon::{self, Looks};
@@ -45,12 +46,15 @@ pub enum TraceKind {
     TraceDat,
     /// Flashmon's temporal log.
     FlashmonLog,
+    /// blktrace's records: files of each CPU, or a stream.
+    Blktrace,
 }
 
 #[derive(Debug)]
 pub(crate) enum Body {
     Ring(Ring),
     Flashmon(flashmon::Log),
+    Blktrace(blktrace::Log),
 }
 
 /// Ring buffers in a file.
@@ -106,7 +110,15 @@ impl Trace {
     /// Opens a trace of any format that is known; its contents say which it is, not its name.
     ///
     /// A stream with more than one recording is refused: open it as a [`Session`].
+    /// Of blktrace's files of each CPU any one stands for all of them, and so does their common name (`sda` for
+    /// `sda.blktrace.0` …) or a directory that holds them. `-` is standard input; that and pipes hold blktrace streams or
+    /// any other trace, and are kept in a nameless temporary file.
     pub fn open(path: &Path) -> Result<Trace, Error> {
+        match blktrace::find(path)? {
+            Found::Parts(parts) => return Trace::of_blktrace(path, blktrace::of_parts(path, &parts)?),
+            Found::Spooled(input) => return Trace::of(path, input),
+            Found::File => {}
+        }
         Trace::of(path, Input::open(path).map_err(|e| Error::io(path, "open", e))?)
     }
 
@@ -129,6 +141,9 @@ impl Trace {
         }
         if crate::dat::looks_like_dat(head) {
             return crate::dat::open(path, input);
+        }
+        if looks_like_blktrace(head) {
+            return Trace::of_blktrace(path, blktrace::of_input(path, input)?);
         }
         match flashmon::looks_like(head) {
             Looks::Log => return Trace::of_flashmon(path, input, None),
@@ -249,6 +264,21 @@ impl Trace {
         })
     }
 
+    fn of_blktrace(path: &Path, opened: blktrace::Opened) -> Result<Trace, Error> {
+        Ok(Trace {
+            path: path.to_path_buf(),
+            kind: TraceKind::Blktrace,
+            facts: opened.facts,
+            stats: Value::Null,
+            phases: Phases::default(),
+            body: Body::Blktrace(opened.log),
+            base_losses: opened.losses,
+            losses: OnceLock::new(),
+            names: OnceLock::new(),
+            initial_names: Names::default(),
+        })
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -283,6 +313,7 @@ impl Trace {
         match &self.body {
             Body::Ring(ring) => &ring.clock,
             Body::Flashmon(_) => "flashmon",
+            Body::Blktrace(log) => log.clock,
         }
     }
 
@@ -291,14 +322,16 @@ impl Trace {
         match &self.body {
             Body::Ring(ring) => ring.cpus,
             Body::Flashmon(_) => 1,
+            Body::Blktrace(log) => log.cpus,
         }
     }
 
     /// The formats of the trace's events.
     pub fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> + '_ {
         let (ring, log) = match &self.body {
-            Body::Ring(ring) => (Some(ring.schemas.iter()), None),
-            Body::Flashmon(log) => (None, Some(log.schema())),
+            Body::Ring(ring) => (Some(ring.schemas.iter()), &[][..]),
+            Body::Flashmon(log) => (None, std::slice::from_ref(log.schema())),
+            Body::Blktrace(log) => (None, log.schemas()),
         };
         ring.into_iter().flatten().chain(log)
     }
@@ -337,6 +370,7 @@ impl Trace {
                 log.for_each(f).map_err(|e| Error::io(&self.path, "read", e))?;
                 Losses::new()
             }
+            Body::Blktrace(log) => log.for_each(f).map_err(|e| Error::io(&self.path, "read", e))?,
         };
         phases.rest(f);
         self.set_losses(&decoded);
@@ -355,6 +389,9 @@ impl Trace {
         match &self.body {
             Body::Ring(ring) => self.run(ring, f).map(drop),
             Body::Flashmon(log) => log.for_each_record(f).map_err(|e| Error::io(&self.path, "read", e)),
+            Body::Blktrace(log) => {
+                log.for_each_pair(&mut |record, _| f(record)).map_err(|e| Error::io(&self.path, "read", e)).map(drop)
+            }
         }
     }
 
@@ -369,6 +406,7 @@ impl Trace {
             let mut names = self.initial_names.clone();
             match &self.body {
                 Body::Flashmon(_) => {}
+                Body::Blktrace(log) => log.names(&mut names),
                 Body::Ring(ring) => {
                     let mut reader = TaskReader::new(&ring.schemas);
                     if reader.is_useful() {

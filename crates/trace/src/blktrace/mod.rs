@@ -1,0 +1,116 @@
+//! blktrace's binary records: files of each CPU, streams, pipes.
+//!
+//! `blktrace` writes one file for each CPU (`NAME.blktrace.N`), or all of them into one pipe (`-o -`), a CPU's records in
+//! pieces, one after the other; `blkparse -d` writes one stream in order of time. All are read alike: lanes, each in the
+//! order of its times, merged.
+
+mod lane;
+mod merge;
+mod open;
+mod record;
+mod scan;
+mod typed;
+
+pub(crate) use open::{Found, Opened, find, looks_like_blktrace, of_input, of_parts};
+
+use crate::event::{Event, TimeNs};
+use crate::format::Schema;
+use crate::losses::{Loss, Losses};
+use crate::names::Names;
+use crate::record::Record;
+use crate::ring::Missed;
+use lane::{Counts, Lane, Source};
+use record::{Raw, V8};
+use std::io;
+use std::sync::Arc;
+use typed::Typer;
+
+/// An opened trace: where its lanes lie.
+#[derive(Debug)]
+pub(crate) struct Log {
+    sources: Vec<Source>,
+    /// Of records of version 7 and 8.
+    schemas: [Arc<Schema>; 2],
+    pub cpus: u32,
+    /// The kernel's name of the clock; `blkparse` where a stream's times count from its beginning.
+    pub clock: &'static str,
+}
+
+impl Log {
+    pub fn schemas(&self) -> &[Arc<Schema>] {
+        &self.schemas
+    }
+
+    fn run(&self, f: impl FnMut(&Raw<'_>)) -> io::Result<Losses> {
+        let count = self.sources.len();
+        let mut lanes: Vec<Lane> = self.sources.iter().map(|source| Lane::new(source, count)).collect();
+        merge::merge(&mut lanes, f)?;
+        let mut losses = Losses::new();
+        for lane in &lanes {
+            count_losses(&mut losses, lane.counts);
+        }
+        Ok(losses)
+    }
+
+    pub fn for_each(&self, f: &mut dyn FnMut(&Event)) -> io::Result<Losses> {
+        let mut typer = Typer::new();
+        let mut losses = self.run(|raw| {
+            if let Some(event) = typer.event(raw) {
+                f(event);
+            }
+        })?;
+        typer.count(&mut losses);
+        Ok(losses)
+    }
+
+    /// Every record, with its event where it has one.
+    pub fn for_each_pair(&self, f: &mut dyn FnMut(&Record<'_>, Option<&Event>)) -> io::Result<Losses> {
+        let mut typer = Typer::new();
+        let mut data = Vec::new();
+        let mut losses = self.run(|raw| {
+            let schema = &self.schemas[usize::from(raw.header.size == record::HEADER_MAX as u8)];
+            typed::put_record(&mut data, raw);
+            let record = Record {
+                time: TimeNs(raw.header.time),
+                cpu: typed::cpu(raw),
+                buffer: "",
+                missed: match raw.missing {
+                    0 => Missed::Nothing,
+                    n => Missed::Events(u64::from(n)),
+                },
+                schema,
+                data: &data,
+            };
+            f(&record, typer.event(raw));
+        })?;
+        typer.count(&mut losses);
+        Ok(losses)
+    }
+
+    /// What processes are called, by the kernel's notes.
+    pub fn names(&self, names: &mut Names) {
+        // An error leaves the names that were read before it.
+        let _ = self.run(|raw| {
+            if let Some(name) = typed::process(raw) {
+                let pid = raw.header.pid;
+                // Another CPU may have had its events before.
+                let from = if names.knows(pid) { raw.header.time } else { 0 };
+                names.set(pid, from, name);
+            }
+        });
+    }
+}
+
+fn count_losses(losses: &mut Losses, counts: Counts) {
+    let Counts { missing, backwards, malformed, skipped, cut } = counts;
+    losses.add(Loss::RecordsMissing, missing);
+    losses.add(Loss::TimesBackwards, backwards);
+    losses.add(Loss::RecordsMalformed, malformed);
+    losses.add(Loss::BytesSkipped, skipped);
+    losses.add(Loss::DataCut, cut);
+}
+
+/// Versions of records in a trace, as facts say it.
+fn version_of(version: u8) -> u8 {
+    if version == V8 { 8 } else { 7 }
+}

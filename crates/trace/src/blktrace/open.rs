@@ -1,0 +1,223 @@
+//! From a name to files: one of a trace's per-CPU files, their common name, a directory of them, a stream, a pipe.
+
+use super::lane::Source;
+use super::record::kind;
+use super::{Log, scan, typed, version_of};
+use crate::bytes::Endian;
+use crate::error::Error;
+use crate::input::Input;
+use crate::losses::Losses;
+use serde_json::{Value, json};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Per-CPU files of one trace, those of several devices counted together.
+const MAX_FILES: usize = 1024;
+
+pub(crate) fn looks_like_blktrace(head: &[u8]) -> bool {
+    kind(head).is_some()
+}
+
+/// What a name stands for.
+pub(crate) enum Found {
+    /// Per-CPU files, by name.
+    Parts(Vec<PathBuf>),
+    /// What a pipe held, in a file that has no name any more.
+    Spooled(Input),
+    /// A file of any format.
+    File,
+}
+
+/// Finds the parts that belong to `path`. Reads a pipe (`-` is standard input) to its end.
+pub(crate) fn find(path: &Path) -> Result<Found, Error> {
+    if path == Path::new("-") {
+        return spool(path, io::stdin().lock()).map(Found::Spooled);
+    }
+    let meta = match fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let parts = parts_of(path)?;
+            return if parts.is_empty() { Err(Error::io(path, "open", e)) } else { Ok(Found::Parts(parts)) };
+        }
+        Err(e) => return Err(Error::io(path, "open", e)),
+    };
+    if meta.is_dir() {
+        let parts = parts_in(path, None)?;
+        if parts.is_empty() {
+            return Err(Error::Unrecognised {
+                path: path.to_path_buf(),
+                hint: "a directory is read where it holds blktrace's files (NAME.blktrace.0 and so on); name a file",
+            });
+        }
+        return Ok(Found::Parts(parts));
+    }
+    if meta.file_type().is_fifo() || meta.file_type().is_char_device() || meta.file_type().is_socket() {
+        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+        return spool(path, file).map(Found::Spooled);
+    }
+    match split_name(path) {
+        Some((base, _)) => Ok(Found::Parts(parts_of(&base)?)),
+        None => Ok(Found::File),
+    }
+}
+
+/// `sda.blktrace.3` is part 3 of `sda`.
+fn split_name(path: &Path) -> Option<(PathBuf, u32)> {
+    let name = path.file_name()?.to_str()?;
+    let (base, number) = name.rsplit_once(".blktrace.")?;
+    (!base.is_empty()).then_some(())?;
+    Some((path.with_file_name(base), number.parse().ok()?))
+}
+
+fn parts_of(base: &Path) -> Result<Vec<PathBuf>, Error> {
+    let dir = match base.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    let Some(name) = base.file_name().and_then(|n| n.to_str()) else { return Ok(Vec::new()) };
+    match parts_in(dir, Some(name)) {
+        Err(Error::Io { .. }) if !dir.is_dir() => Ok(Vec::new()),
+        other => other,
+    }
+}
+
+/// The per-CPU files of a directory, of one name or of all.
+fn parts_in(dir: &Path, name: Option<&str>) -> Result<Vec<PathBuf>, Error> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(|e| Error::io(dir, "read", e))? {
+        let path = entry.map_err(|e| Error::io(dir, "read", e))?.path();
+        if let Some((base, number)) = split_name(&path)
+            && name.is_none_or(|name| base.file_name().is_some_and(|b| b == name))
+            && path.is_file()
+        {
+            if found.len() == MAX_FILES {
+                return Err(Error::Unsupported {
+                    path: dir.to_path_buf(),
+                    what: format!("more than {MAX_FILES} files of blktrace; name one device's"),
+                });
+            }
+            found.push((base, number, path));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, _, path)| path).collect())
+}
+
+/// Reads a pipe into a file that only this process has.
+fn spool(path: &Path, mut from: impl io::Read) -> Result<Input, Error> {
+    let dir = std::env::temp_dir();
+    let (name, mut file) = (0..100)
+        .find_map(|n| {
+            let name = dir.join(format!(".flashscope-pipe-{}-{n}", std::process::id()));
+            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&name).ok()?;
+            Some((name, file))
+        })
+        .ok_or_else(|| Error::Unsupported {
+            path: path.to_path_buf(),
+            what: format!("a pipe is kept in a file in {}, where none can be made; set TMPDIR", dir.display()),
+        })?;
+    fs::remove_file(&name).map_err(|e| Error::io(&name, "remove", e))?;
+    io::copy(&mut from, &mut file).map_err(|e| Error::io(path, "keep what came through the pipe of", e))?;
+    Ok(Input::File(file))
+}
+
+/// A trace with what is known of it.
+pub(crate) struct Opened {
+    pub log: Log,
+    pub facts: Value,
+    pub losses: Losses,
+}
+
+/// A stream: one file with the records of all CPUs.
+pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
+    let mut head = [0; 4];
+    let n = input.fill_at(&mut head, 0).map_err(|e| Error::io(path, "read", e))?;
+    let (endian, version) = kind(&head[..n]).ok_or_else(|| not_blktrace(path))?;
+    let source = Source { input: Arc::new(input), endian, runs: None };
+    let (scanned, losses) = scan::scan(&source).map_err(|e| Error::io(path, "read", e))?;
+    // blkparse -d counts from the first record; the kernel from the machine's start.
+    let clock = if scanned.first_time == Some(0) { "blkparse" } else { "mono" };
+    let log = Log {
+        sources: scanned.sources,
+        schemas: typed::schemas_or(path, endian)?,
+        cpus: scanned.highest_cpu.saturating_add(1).min(1 << 16),
+        clock,
+    };
+    Ok(finish(log, endian, version, 1, losses))
+}
+
+/// Per-CPU files.
+pub(crate) fn of_parts(path: &Path, parts: &[PathBuf]) -> Result<Opened, Error> {
+    let mut sources = Vec::new();
+    let mut first = None;
+    for part in parts {
+        let input = Input::open(part).map_err(|e| Error::io(part, "open", e))?;
+        let mut head = [0; 4];
+        match input.fill_at(&mut head, 0).map_err(|e| Error::io(part, "read", e))? {
+            // A CPU that did nothing.
+            0 => continue,
+            n => {
+                let (endian, version) = kind(&head[..n]).ok_or_else(|| not_blktrace(part))?;
+                let (said, v) = *first.get_or_insert((endian, version));
+                if said != endian {
+                    return Err(Error::malformed(part, 0, "the byte order of the files beside it", "the other"));
+                }
+                first = Some((said, v.max(version)));
+                sources.push(Source { input: Arc::new(input), endian, runs: None });
+            }
+        }
+    }
+    let (endian, version) = first.unwrap_or((Endian::Little, super::record::V7));
+    let highest = parts.iter().filter_map(|p| split_name(p)).map(|(_, n)| n).max().unwrap_or(0);
+    let log = Log {
+        sources,
+        schemas: typed::schemas_or(path, endian)?,
+        cpus: highest.saturating_add(1).min(1 << 16),
+        clock: "mono",
+    };
+    Ok(finish(log, endian, version, parts.len(), Losses::new()))
+}
+
+fn not_blktrace(path: &Path) -> Error {
+    Error::malformed(path, 0, "a blktrace record (0x65617407 or 0x65617408, either byte order)", "something else")
+}
+
+fn finish(log: Log, endian: Endian, version: u8, files: usize, losses: Losses) -> Opened {
+    let facts = json!({"blktrace": {
+        "version": version_of(version),
+        "byte_order": match endian { Endian::Little => "little", Endian::Big => "big" },
+        "files": files,
+        "wall_clock": wall_clock(&log),
+    }});
+    Opened { log, facts, losses }
+}
+
+/// The kernel's first note of the wall clock: at which time of the trace it was what.
+fn wall_clock(log: &Log) -> Value {
+    /// Notes come when tracing begins: among the first records of their file.
+    const RECORDS: usize = 64;
+    let mut found: Option<(u64, u64)> = None;
+    for source in &log.sources {
+        let mut lane = super::Lane::new(source, 64);
+        let mut more = lane.start().unwrap_or(false);
+        for _ in 0..RECORDS {
+            if !more {
+                break;
+            }
+            let raw = lane.raw();
+            if let Some(wall) = typed::wall_clock_ns(&raw)
+                && found.is_none_or(|(time, _)| raw.header.time < time)
+            {
+                found = Some((raw.header.time, wall));
+            }
+            more = lane.advance().unwrap_or(false);
+        }
+    }
+    match found {
+        Some((time, wall)) => json!({"time_ns": time, "realtime_ns": wall}),
+        None => Value::Null,
+    }
+}

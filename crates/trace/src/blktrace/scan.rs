@@ -1,0 +1,94 @@
+//! A file that may hold the records of several CPUs: which lie in order of time as they are, and which have to be sorted.
+
+use super::lane::{Lane, Run, Source};
+use crate::losses::Losses;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+/// CPUs (of each device) whose records are told apart.
+const MAX_LANES: usize = 1024;
+/// Pieces of all CPUs that are remembered: 32 MiB.
+const MAX_RUNS: usize = 1 << 21;
+
+/// What one pass over the fixed parts finds.
+pub(super) struct Scanned {
+    pub sources: Vec<Source>,
+    pub highest_cpu: u32,
+    pub first_time: Option<u64>,
+}
+
+/// One source where the whole file is in order; else one for each device and CPU. A file in such small pieces that they
+/// cannot be remembered stays one source: its times run backwards then, which is counted.
+pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
+    let mut lane = Lane::new(source, 1);
+    let mut runs: HashMap<(u32, u32), Vec<Run>> = HashMap::new();
+    let mut order = Vec::new();
+    let (mut pieces, mut sorted, mut last, mut fits) = (0, true, 0, true);
+    let (mut highest_cpu, mut first_time) = (0, None);
+    let mut open: Option<((u32, u32), Run)> = None;
+    let mut more = lane.start()?;
+    while more {
+        let head = lane.head;
+        first_time.get_or_insert(head.time);
+        highest_cpu = highest_cpu.max(head.cpu);
+        sorted &= head.time >= last;
+        last = head.time;
+        let (begin, length) = lane.position();
+        let key = (head.device, head.cpu);
+        match &mut open {
+            Some((k, run)) if *k == key && run.begin + run.length == begin => run.length += length,
+            _ => {
+                if let Some((k, run)) = open.replace((key, Run { begin, length })) {
+                    pieces += 1;
+                    fits &= keep(&mut runs, &mut order, k, run, pieces);
+                }
+            }
+        }
+        more = lane.advance()?;
+    }
+    if let Some((k, run)) = open {
+        fits &= keep(&mut runs, &mut order, k, run, pieces + 1);
+    }
+    let mut losses = Losses::new();
+    let mut sources = vec![source.clone()];
+    if !sorted && fits && order.len() > 1 {
+        // What lies between the pieces is read by no lane: it is counted here.
+        super::count_losses(
+            &mut losses,
+            super::Counts { missing: 0, backwards: 0, malformed: lane.counts.malformed, ..lane.counts },
+        );
+        sources = order
+            .iter()
+            .map(|key| Source {
+                runs: Some(runs.remove(key).unwrap_or_default().into()),
+                input: Arc::clone(&source.input),
+                ..*source
+            })
+            .collect();
+    }
+    Ok((Scanned { sources, highest_cpu, first_time }, losses))
+}
+
+/// False: there are too many of them.
+fn keep(
+    runs: &mut HashMap<(u32, u32), Vec<Run>>,
+    order: &mut Vec<(u32, u32)>,
+    key: (u32, u32),
+    run: Run,
+    pieces: usize,
+) -> bool {
+    if pieces > MAX_RUNS {
+        return false;
+    }
+    if let Some(list) = runs.get_mut(&key) {
+        list.push(run);
+        return true;
+    }
+    if order.len() == MAX_LANES {
+        return false;
+    }
+    order.push(key);
+    runs.insert(key, vec![run]);
+    true
+}

@@ -1,0 +1,182 @@
+//! Records into typed events, and into records with a schema.
+
+use super::record::{Raw, V7, V8};
+use crate::block::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags};
+use crate::bytes::{Endian, until_nul};
+use crate::error::Error;
+use crate::event::{Event, EventKind, TimeNs};
+use crate::format::{FormatError, Schema};
+use crate::losses::{Loss, Losses};
+use std::path::Path;
+use std::sync::Arc;
+
+/// `enum blktrace_notify`.
+const TN_PROCESS: u64 = 0;
+const TN_MESSAGE: u64 = 2;
+
+/// What a record's process is called, where it is a note that says so.
+pub(super) fn process<'a>(raw: &Raw<'a>) -> Option<&'a [u8]> {
+    let note = raw.is_notify() && raw.header.action & 0xff == TN_PROCESS;
+    note.then(|| until_nul(raw.cgroup_and_pdu().1)).filter(|name| !name.is_empty())
+}
+
+/// Seconds and nanoseconds of the wall clock that a note gives beside its own time (`trace_note_time`).
+pub(super) fn wall_clock_ns(raw: &Raw<'_>) -> Option<u64> {
+    if !raw.is_notify() || raw.header.action & 0xff != 1 {
+        return None;
+    }
+    let pdu = raw.cgroup_and_pdu().1;
+    let (seconds, nanoseconds) = (raw.endian.u32(pdu, 0)?, raw.endian.u32(pdu, 4)?);
+    Some(u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds))
+}
+
+pub(super) fn cpu(raw: &Raw<'_>) -> u16 {
+    u16::try_from(raw.header.cpu).unwrap_or(u16::MAX)
+}
+
+/// Turns records into events.
+pub(super) struct Typer {
+    event: Event,
+    unknown: u64,
+    short: u64,
+}
+
+impl Typer {
+    pub fn new() -> Typer {
+        let kind = EventKind::Mark { name: String::new() };
+        Typer { event: Event { time: TimeNs(0), cpu: 0, tid: 0, kind }, unknown: 0, short: 0 }
+    }
+
+    pub fn count(&self, losses: &mut Losses) {
+        losses.add(Loss::RecordsOfUnknownType, self.unknown);
+        losses.add(Loss::RecordsMalformed, self.short);
+    }
+
+    /// The typed form; `None` where it has none (names of processes, the wall clock, actions that are not known).
+    #[inline]
+    pub fn event(&mut self, raw: &Raw<'_>) -> Option<&Event> {
+        let h = &raw.header;
+        if raw.is_notify() {
+            return self.note(raw);
+        }
+        let Some(action) = BlockAction::from_code(h.action as u16 & !(super::record::CGROUP as u16)) else {
+            self.unknown += 1;
+            return None;
+        };
+        let (cgroup, pdu) = if h.pdu_len == 0 { (0, &[][..]) } else { raw.cgroup_and_pdu() };
+        let detail = match action {
+            BlockAction::Remap | BlockAction::Split | BlockAction::Unplug | BlockAction::UnplugTimer => {
+                match detail(action, pdu) {
+                    Some(detail) => detail,
+                    None => {
+                        self.short += 1;
+                        BlockDetail::None
+                    }
+                }
+            }
+            BlockAction::ZoneUnplug => detail(action, pdu).unwrap_or(BlockDetail::None),
+            _ => BlockDetail::None,
+        };
+        let block = BlockEvent {
+            action,
+            device: Device(h.device),
+            flags: RequestFlags::from_categories(h.action >> 16),
+            sector: h.sector,
+            bytes: u64::from(h.bytes),
+            // The kernel's negative number, cut to 16 bits.
+            error: i32::from(h.error as i16),
+            cgroup,
+            detail,
+        };
+        self.event.time = TimeNs(h.time);
+        self.event.cpu = cpu(raw);
+        self.event.tid = h.pid;
+        match &mut self.event.kind {
+            EventKind::Block(b) => *b = block,
+            other => *other = EventKind::Block(block),
+        }
+        Some(&self.event)
+    }
+
+    #[cold]
+    fn note(&mut self, raw: &Raw<'_>) -> Option<&Event> {
+        if raw.header.action & 0xff != TN_MESSAGE {
+            return None;
+        }
+        let text = until_nul(raw.cgroup_and_pdu().1);
+        self.event = Event {
+            time: TimeNs(raw.header.time),
+            cpu: cpu(raw),
+            tid: raw.header.pid,
+            kind: EventKind::Mark { name: String::from_utf8_lossy(text).trim_end_matches('\n').to_string() },
+        };
+        Some(&self.event)
+    }
+}
+
+/// PDUs of remap, split and unplug are big-endian on every machine (`kernel/trace/blktrace.c`: `cpu_to_be32`, `cpu_to_be64`).
+#[inline]
+fn detail(action: BlockAction, pdu: &[u8]) -> Option<BlockDetail> {
+    let be = Endian::Big;
+    Some(match action {
+        // struct blk_io_trace_remap: device_from, device_to, sector_from.
+        BlockAction::Remap => BlockDetail::Remap { device: Device(be.u32(pdu, 0)?), sector: be.u64(pdu, 8)? },
+        BlockAction::Split => BlockDetail::Split { sector: be.u64(pdu, 0)? },
+        _ => BlockDetail::Unplug { requests: be.u64(pdu, 0)? },
+    })
+}
+
+/// Bytes before the kernel's record in a [`crate::Record`]: the usual common fields, where the PDU lies, the control group.
+const PREFIX: usize = 24;
+
+/// A record with the fields of [`schemas`]: the kernel's bytes, unchanged, behind the prefix.
+pub(super) fn put_record(data: &mut Vec<u8>, raw: &Raw<'_>) {
+    let (cgroup, pdu) = raw.cgroup_and_pdu();
+    let e = raw.endian;
+    data.clear();
+    e.put_u16(data, u16::from(if raw.header.size == 48 { V7 } else { V8 }));
+    data.extend_from_slice(&[0, 0]);
+    e.put_u32(data, raw.header.pid);
+    let at = PREFIX + raw.bytes.len() - pdu.len();
+    e.put_u32(data, (pdu.len() as u32) << 16 | at as u32);
+    e.put_u32(data, 0);
+    e.put_u64(data, cgroup);
+    data.extend_from_slice(raw.bytes);
+}
+
+/// Formats of both versions' records, as a kernel would have described them.
+pub(super) fn schemas(endian: Endian) -> Result<[Arc<Schema>; 2], FormatError> {
+    let v7 = [("action", "u32", 4), ("pid", "u32", 4), ("device", "u32", 4), ("cpu", "u32", 4)];
+    let v8 = [("pid", "u32", 4), ("action", "u64", 8), ("device", "u32", 4), ("cpu", "u32", 4)];
+    let one = |name: &str, id: u8, middle: &[(&str, &str, usize)]| {
+        let mut text = format!("name: {name}\nID: {id}\nformat:\n");
+        let common = [
+            ("common_type", "unsigned short", 2),
+            ("common_flags", "unsigned char", 1),
+            ("common_preempt_count", "unsigned char", 1),
+            ("common_pid", "int", 4),
+            ("pdu", "__data_loc u8[]", 4),
+            ("", "", 4),
+            ("cgroup", "u64", 8),
+            ("magic", "u32", 4),
+            ("sequence", "u32", 4),
+            ("time", "u64", 8),
+            ("sector", "u64", 8),
+            ("bytes", "u32", 4),
+        ];
+        let tail = [("error", "u16", 2), ("pdu_len", "u16", 2)];
+        let mut offset = 0;
+        for &(name, kind, size) in common.iter().chain(middle).chain(&tail) {
+            if !name.is_empty() {
+                text += &format!("\tfield:{kind} {name};\toffset:{offset};\tsize:{size};\tsigned:0;\n");
+            }
+            offset += size;
+        }
+        Schema::parse("blktrace", &text, endian, 8).map(Arc::new)
+    };
+    Ok([one("record", V7, &v7)?, one("record2", V8, &v8)?])
+}
+
+pub(super) fn schemas_or(path: &Path, endian: Endian) -> Result<[Arc<Schema>; 2], Error> {
+    schemas(endian).map_err(|e| Error::Unsupported { path: path.to_path_buf(), what: e.to_string() })
+}
