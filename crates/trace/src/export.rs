@@ -1,4 +1,13 @@
-//! A trace as text for other tools: JSON lines of every record, CSV of the typed events.
+//! A trace for other tools: JSON lines of every record, CSV of the typed events, Perfetto, Parquet.
+
+#[cfg(feature = "parquet")]
+mod parquet;
+mod perfetto;
+mod proto;
+
+#[cfg(feature = "parquet")]
+pub use parquet::{PARQUET_COLUMNS, PARQUET_SCHEMA, ParquetWritten, parquet};
+pub use perfetto::{PerfettoWritten, perfetto};
 
 use crate::error::Error;
 use crate::event::{Event, EventKind, FlashOp, TimeNs};
@@ -110,7 +119,14 @@ fn json_record(out: &mut Vec<u8>, record: &Record<'_>, comm: Option<&str>) {
         Missed::Events(n) => put(out, format_args!(",\"missed\":{n}")),
         Missed::Unknown => out.extend_from_slice(b",\"missed\":true"),
     }
-    out.extend_from_slice(b",\"fields\":{");
+    out.extend_from_slice(b",\"fields\":");
+    json_fields(out, record);
+    out.push(b'}');
+}
+
+/// The fields of a record, without those that every event has, as one JSON object.
+fn json_fields(out: &mut Vec<u8>, record: &Record<'_>) {
+    out.push(b'{');
     let mut first = true;
     for (field, value) in record.fields().filter(|(f, _)| !f.common) {
         if !std::mem::take(&mut first) {
@@ -123,7 +139,7 @@ fn json_record(out: &mut Vec<u8>, record: &Record<'_>, comm: Option<&str>) {
             None => out.extend_from_slice(b"null"),
         }
     }
-    out.extend_from_slice(b"}}");
+    out.push(b'}');
 }
 
 fn json_value(out: &mut Vec<u8>, value: Value<'_>) {
@@ -152,11 +168,7 @@ fn csv_event(out: &mut Vec<u8>, event: &Event, comm: Option<&str>) {
     let _ = write!(out, "{time},{},{},", event.cpu, event.tid);
     csv_text(out, comm.unwrap_or(""));
     out.push(b',');
-    let operation = |op: &FlashOp| match op {
-        FlashOp::Read => "read",
-        FlashOp::Program => "program",
-        FlashOp::Erase => "erase",
-    };
+    let operation = |op: &FlashOp| operation_name(*op);
     let or_empty = |v: Option<u32>| v.map_or(String::new(), |v| v.to_string());
     match &event.kind {
         EventKind::Flash(a) => {
@@ -181,6 +193,15 @@ fn csv_event(out: &mut Vec<u8>, event: &Event, comm: Option<&str>) {
             out.extend_from_slice(b"other,,,,,,,,");
             csv_text(out, &format!("{system}:{name}"));
         }
+    }
+}
+
+/// As exports name an operation.
+fn operation_name(op: FlashOp) -> &'static str {
+    match op {
+        FlashOp::Read => "read",
+        FlashOp::Program => "program",
+        FlashOp::Erase => "erase",
     }
 }
 

@@ -1,0 +1,550 @@
+//! A trace for Perfetto: tasks and devices as tracks, operations as slices, sums as counters.
+//!
+//! Native protobuf. Message and field numbers: `protos/perfetto/trace/trace_packet.proto`, `track_event/*.proto`,
+//! `clock_snapshot.proto`, `system_info.proto` and `protos/perfetto/common/builtin_clock.proto` of Perfetto 59.1; each is
+//! named where it is written. How the trace processor takes them: docs/formats.md, "Perfetto".
+
+use super::operation_name;
+use super::proto::{bytes, message, number};
+use crate::block::{BlockAction, BlockEvent, Device};
+use crate::error::Error;
+use crate::event::{Event, EventKind, FlashAccess, FlashOp};
+use crate::pairs::Pair;
+use crate::trace::Trace;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io::{self, Write};
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerfettoWritten {
+    /// Operations with a duration, and phases.
+    pub slices: u64,
+    /// Operations without one, marks and other events.
+    pub instants: u64,
+    /// Values of counters.
+    pub counts: u64,
+    /// Completions of block requests whose issue was not recorded; they are not in the file.
+    pub unmatched: u64,
+}
+
+/// Tasks with a track of their own; later ones share one.
+const MAX_TASKS: usize = 1 << 20;
+/// Nested operations of one task, and tasks, that are waited for (as `Typer` does).
+const MAX_PENDING: usize = 8;
+const MAX_PENDING_TASKS: usize = 1 << 16;
+/// Block requests in flight.
+const MAX_IN_FLIGHT: usize = 1 << 16;
+/// Phases side by side.
+const MAX_PHASE_LANES: usize = 64;
+/// Block devices with tracks of their own.
+const MAX_DEVICES: usize = 4096;
+
+/// `TrackEvent.Type`
+const SLICE_BEGIN: u64 = 1;
+const SLICE_END: u64 = 2;
+const INSTANT: u64 = 3;
+const COUNTER: u64 = 4;
+
+/// Writes a trace that Perfetto's UI and trace processor open.
+///
+/// - Every task is a thread of its own name (its process is itself: a trace knows thread ids only). Flash operations are
+///   its slices where their durations were recorded (`--detail duration`), else instants; calls at the MTD layer and all
+///   other events are instants.
+/// - Every block device has tracks with a slice from each request's issue to its completion (bios where requests were not
+///   recorded), and a counter of those in flight.
+/// - Counters sum up flash reads, programs and erases of each chip.
+/// - Phases are slices, marks instants, on tracks of their own. What is missing is an instant `losses` at the end.
+pub fn perfetto(trace: &Trace, out: &mut dyn Write) -> Result<PerfettoWritten, Error> {
+    let mut writer = Writer::new(trace, out);
+    writer.head();
+    writer.phases();
+    trace.for_each_pair(&mut |pair| {
+        if writer.failed.is_none() {
+            writer.pair(pair);
+        }
+    })?;
+    writer.rest();
+    match writer.failed.take().map_or_else(|| writer.out.flush(), Err) {
+        Ok(()) => Ok(writer.written),
+        Err(e) => Err(Error::io(trace.path(), "write the export of", e)),
+    }
+}
+
+/// Numbers of tracks: what it is in the highest byte.
+mod track {
+    pub const TASK: u64 = 1 << 56;
+    pub const OTHER_TASKS: u64 = 2 << 56;
+    pub const PHASE: u64 = 3 << 56;
+    pub const MARKS: u64 = 4 << 56;
+    pub const FLASH_COUNT: u64 = 5 << 56;
+    pub const IN_FLIGHT: u64 = 6 << 56;
+    pub const DEVICE: u64 = 7 << 56;
+    pub const REQUEST: u64 = 8 << 56;
+    pub const LOSSES: u64 = 9 << 56;
+}
+
+enum Note<'a> {
+    Number(&'a str, u64),
+    Text(&'a str, &'a str),
+}
+
+struct Pending {
+    time: u64,
+    access: FlashAccess,
+}
+
+/// What a block device has in flight. A slice that overlaps another needs a lane of its own.
+#[derive(Default)]
+struct Queue {
+    free: BTreeSet<u32>,
+    lanes: u32,
+    in_flight: i64,
+}
+
+struct InFlight {
+    time: u64,
+    lane: u32,
+    tid: u32,
+    bytes: u64,
+    flags: String,
+}
+
+struct Writer<'a> {
+    trace: &'a Trace,
+    out: &'a mut dyn Write,
+    failed: Option<io::Error>,
+    written: PerfettoWritten,
+    packet: Vec<u8>,
+    body: Vec<u8>,
+    note: Vec<u8>,
+    /// `BuiltinClock` of the trace's times; 0: none of them.
+    clock: u64,
+    last: u64,
+    tasks: HashSet<u32>,
+    tracks: HashSet<u64>,
+    flash_counts: BTreeMap<(u16, FlashOp), u64>,
+    /// Operations whose returns are recorded.
+    returns: Vec<FlashOp>,
+    pending: HashMap<(u32, FlashOp), Vec<Pending>>,
+    /// Only bios were recorded: they are shown in place of requests.
+    bios: bool,
+    devices: HashMap<Device, Queue>,
+    in_flight: HashMap<(Device, u64), Vec<InFlight>>,
+    in_flight_all: usize,
+}
+
+impl<'a> Writer<'a> {
+    fn new(trace: &'a Trace, out: &'a mut dyn Write) -> Writer<'a> {
+        let returns = [FlashOp::Read, FlashOp::Program, FlashOp::Erase].into_iter().filter(|op| {
+            let done = format!("nand_{}_done", operation_name(*op));
+            trace.schemas().any(|s| s.name == done && s.system.starts_with("flashscope"))
+        });
+        Writer {
+            returns: returns.collect(),
+            // BuiltinClock: MONOTONIC 3, MONOTONIC_RAW 5, BOOTTIME 6.
+            clock: match trace.clock() {
+                "mono" => 3,
+                "mono_raw" => 5,
+                "boot" => 6,
+                _ => 0,
+            },
+            bios: {
+                let recorded = |name: &str| trace.schemas().any(|s| s.system == "block" && s.name == name);
+                recorded("block_bio_queue") && !recorded("block_rq_issue")
+            },
+            trace,
+            out,
+            failed: None,
+            written: PerfettoWritten::default(),
+            packet: Vec::new(),
+            body: Vec::new(),
+            note: Vec::new(),
+            last: 0,
+            tasks: HashSet::new(),
+            tracks: HashSet::new(),
+            flash_counts: BTreeMap::new(),
+            pending: HashMap::new(),
+            devices: HashMap::new(),
+            in_flight: HashMap::new(),
+            in_flight_all: 0,
+        }
+    }
+
+    /// Writes `packet` as one of Trace.packet (1), with what every packet of ours has.
+    fn flush_packet(&mut self) {
+        // TracePacket.trusted_packet_sequence_id
+        number(&mut self.packet, 10, 1);
+        self.body.clear();
+        bytes(&mut self.body, 1, &self.packet);
+        if self.failed.is_none() {
+            self.failed = self.out.write_all(&self.body).err();
+        }
+        self.packet.clear();
+    }
+
+    fn head(&mut self) {
+        // TracePacket.sequence_flags: SEQ_INCREMENTAL_STATE_CLEARED
+        number(&mut self.packet, 13, 1);
+        if self.clock != 0 {
+            let clock = self.clock;
+            // TracePacket.clock_snapshot { primary_trace_clock }: all times are this clock's.
+            message(&mut self.packet, 6, |snapshot| number(snapshot, 2, clock));
+        }
+        self.flush_packet();
+        let kernel = &self.trace.facts()["kernel"];
+        if !kernel.is_null() {
+            let said = |name: &str| kernel[name].as_str().unwrap_or_default().as_bytes().to_vec();
+            let (version, release, machine) = (said("version"), said("release"), said("machine"));
+            // TracePacket.system_info.utsname { sysname, version, release, machine }
+            message(&mut self.packet, 45, |info| {
+                message(info, 1, |utsname| {
+                    bytes(utsname, 1, b"Linux");
+                    bytes(utsname, 2, &version);
+                    bytes(utsname, 3, &release);
+                    bytes(utsname, 4, &machine);
+                });
+            });
+            self.flush_packet();
+        }
+    }
+
+    /// TracePacket.track_descriptor { uuid, parent_uuid, name, … }, once.
+    fn declare(&mut self, uuid: u64, parent: Option<u64>, name: &str, more: impl FnOnce(&mut Vec<u8>)) {
+        if !self.tracks.insert(uuid) {
+            return;
+        }
+        message(&mut self.packet, 60, |d| {
+            number(d, 1, uuid);
+            if let Some(parent) = parent {
+                number(d, 5, parent);
+            }
+            if !name.is_empty() {
+                bytes(d, 2, name.as_bytes());
+            }
+            more(d);
+        });
+        self.flush_packet();
+    }
+
+    fn counter(&mut self, uuid: u64, name: &str, time: u64, value: i64) {
+        // TrackDescriptor.counter { unit: UNIT_COUNT }
+        self.declare(uuid, None, name, |d| message(d, 8, |c| number(c, 3, 2)));
+        self.stamp(time);
+        // TrackEvent { type, track_uuid, counter_value }
+        message(&mut self.packet, 11, |e| {
+            number(e, 9, COUNTER);
+            number(e, 11, uuid);
+            number(e, 30, value as u64);
+        });
+        self.flush_packet();
+        self.written.counts += 1;
+    }
+
+    /// TracePacket.timestamp and timestamp_clock_id.
+    fn stamp(&mut self, time: u64) {
+        number(&mut self.packet, 8, time);
+        if self.clock != 0 {
+            number(&mut self.packet, 58, self.clock);
+        }
+    }
+
+    /// TracePacket.track_event { type, track_uuid, categories, name, debug_annotations }
+    fn event(&mut self, kind: u64, track: u64, time: u64, category: &str, name: &str, notes: &[Note<'_>]) {
+        self.stamp(time);
+        self.body.clear();
+        let event = &mut self.body;
+        number(event, 9, kind);
+        number(event, 11, track);
+        if kind != SLICE_END {
+            bytes(event, 22, category.as_bytes());
+            bytes(event, 23, name.as_bytes());
+        }
+        for note in notes {
+            self.note.clear();
+            // DebugAnnotation { name, uint_value | string_value }
+            match note {
+                Note::Number(name, value) => {
+                    bytes(&mut self.note, 10, name.as_bytes());
+                    number(&mut self.note, 3, *value);
+                }
+                Note::Text(name, value) => {
+                    bytes(&mut self.note, 10, name.as_bytes());
+                    bytes(&mut self.note, 6, value.as_bytes());
+                }
+            }
+            bytes(event, 4, &self.note);
+        }
+        bytes(&mut self.packet, 11, &self.body);
+        self.flush_packet();
+    }
+
+    fn slice(&mut self, track: u64, begin: u64, end: u64, category: &str, name: &str, notes: &[Note<'_>]) {
+        self.event(SLICE_BEGIN, track, begin, category, name, notes);
+        self.event(SLICE_END, track, end, category, "", &[]);
+        self.written.slices += 1;
+    }
+
+    fn instant(&mut self, track: u64, time: u64, category: &str, name: &str, notes: &[Note<'_>]) {
+        self.event(INSTANT, track, time, category, name, notes);
+        self.written.instants += 1;
+    }
+
+    /// The track of a task, declared where it is new.
+    fn task(&mut self, tid: u32) -> u64 {
+        // Thread 0 is every CPU's idle task; numbers above i32 are no thread's.
+        let known = tid != 0 && i32::try_from(tid).is_ok();
+        if !known || (!self.tasks.contains(&tid) && self.tasks.len() >= MAX_TASKS) {
+            self.declare(track::OTHER_TASKS, None, "idle and others", |_| {});
+            return track::OTHER_TASKS;
+        }
+        let uuid = track::TASK | u64::from(tid);
+        if self.tasks.insert(tid) {
+            // One name for a thread: its last. Each slice carries the name of its own time.
+            let name = self.trace.comm(tid, crate::TimeNs(u64::MAX)).unwrap_or("<...>");
+            // TrackDescriptor.thread { pid, tid, thread_name }
+            self.declare(uuid, None, "", |d| {
+                message(d, 4, |thread| {
+                    number(thread, 1, u64::from(tid));
+                    number(thread, 2, u64::from(tid));
+                    bytes(thread, 5, name.as_bytes());
+                });
+            });
+        }
+        uuid
+    }
+
+    fn comm(&self, tid: u32, time: u64) -> &'a str {
+        self.trace.comm(tid, crate::TimeNs(time)).unwrap_or("<...>")
+    }
+
+    /// Phases overlap freely: each takes the first lane that is free when it begins.
+    fn phases(&mut self) {
+        let mut lanes: Vec<u64> = Vec::new();
+        for phase in self.trace.phases() {
+            let end = phase.end_ns.unwrap_or(u64::MAX);
+            let lane = match lanes.iter().position(|&busy| busy <= phase.begin_ns) {
+                Some(lane) => lane,
+                // Beyond that they share one, and its slices may look longer than they are.
+                None if lanes.len() == MAX_PHASE_LANES => MAX_PHASE_LANES - 1,
+                None => {
+                    lanes.push(0);
+                    lanes.len() - 1
+                }
+            };
+            lanes[lane] = end;
+            let uuid = track::PHASE | lane as u64;
+            self.declare(uuid, None, "phases", |_| {});
+            self.event(SLICE_BEGIN, uuid, phase.begin_ns, "phase", &phase.name, &[]);
+            // One that was never ended stays open.
+            if let Some(end) = phase.end_ns {
+                self.event(SLICE_END, uuid, end.max(phase.begin_ns), "phase", "", &[]);
+            }
+            self.written.slices += 1;
+        }
+    }
+
+    fn pair(&mut self, pair: Pair<'_>) {
+        let time = pair.time().0;
+        self.last = self.last.max(time);
+        match (pair.event, pair.record) {
+            (Some(Event { kind: EventKind::Block(block), tid, .. }), record) => {
+                // Where requests are recorded, the end of a bio is none of theirs.
+                let of_bio = record.is_some_and(|r| r.schema.name == "block_bio_complete");
+                if of_bio && !self.bios || !self.block(block, time, *tid) {
+                    let track = self.task(*tid);
+                    let name = record.map_or(block.action.name(), |r| &*r.schema.name);
+                    self.instant(track, time, "block", name, &[]);
+                }
+            }
+            (Some(event), _) => self.typed(event),
+            (None, Some(record)) => {
+                let track = self.task(record.tid());
+                self.instant(track, time, &record.schema.system, &record.schema.name, &[]);
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn typed(&mut self, event: &Event) {
+        let (time, tid) = (event.time.0, event.tid);
+        match &event.kind {
+            EventKind::Flash(access) => {
+                self.count_flash(access, time);
+                if !self.returns.contains(&access.op) {
+                    self.flash(time, None, tid, access);
+                    return;
+                }
+                if self.pending.len() >= MAX_PENDING_TASKS && !self.pending.contains_key(&(tid, access.op)) {
+                    self.flash(time, None, tid, access);
+                    return;
+                }
+                let list = self.pending.entry((tid, access.op)).or_default();
+                list.push(Pending { time, access: *access });
+                if list.len() > MAX_PENDING {
+                    let oldest = list.remove(0);
+                    self.flash(oldest.time, None, tid, &oldest.access);
+                }
+            }
+            EventKind::FlashDone { op, duration_ns } => {
+                let begin = time.saturating_sub(*duration_ns);
+                let list = self.pending.get_mut(&(tid, *op));
+                let found = list.and_then(|list| {
+                    let at = list.iter().rposition(|p| p.time == begin)?;
+                    Some(list.remove(at))
+                });
+                if let Some(found) = found {
+                    self.flash(begin, Some(time), tid, &found.access);
+                }
+            }
+            EventKind::Mtd { op, address, length_bytes } => {
+                let track = self.task(tid);
+                let notes = [
+                    Note::Number("address", *address),
+                    Note::Number("length_bytes", *length_bytes),
+                    Note::Text("comm", self.comm(tid, time)),
+                ];
+                self.instant(track, time, "mtd", mtd_name(*op), &notes);
+            }
+            // Phases are written from the trace's list of them, block events before.
+            EventKind::PhaseBegin { .. } | EventKind::PhaseEnd { .. } | EventKind::Block(_) => {}
+            EventKind::Mark { name } => {
+                self.declare(track::MARKS, None, "marks", |_| {});
+                self.instant(track::MARKS, time, "mark", name, &[]);
+            }
+            EventKind::Other { system, name } => {
+                let track = self.task(tid);
+                self.instant(track, time, system, name, &[]);
+            }
+        }
+    }
+
+    fn count_flash(&mut self, access: &FlashAccess, time: u64) {
+        let count = self.flash_counts.entry((access.chip, access.op)).or_default();
+        *count += 1;
+        let count = i64::try_from(*count).unwrap_or(i64::MAX);
+        let op = match access.op {
+            FlashOp::Read => 0,
+            FlashOp::Program => 1,
+            FlashOp::Erase => 2,
+        };
+        let uuid = track::FLASH_COUNT | u64::from(access.chip) << 8 | op;
+        self.counter(uuid, &format!("chip {} {}s", access.chip, operation_name(access.op)), time, count);
+    }
+
+    fn flash(&mut self, begin: u64, end: Option<u64>, tid: u32, access: &FlashAccess) {
+        let track = self.task(tid);
+        let mut notes = vec![
+            Note::Number("page", access.page),
+            Note::Number("chip", u64::from(access.chip)),
+            Note::Text("comm", self.comm(tid, begin)),
+        ];
+        notes.extend(access.offset_bytes.map(|v| Note::Number("offset_bytes", u64::from(v))));
+        notes.extend(access.length_bytes.map(|v| Note::Number("length_bytes", u64::from(v))));
+        match end {
+            Some(end) => self.slice(track, begin, end, "flash", operation_name(access.op), &notes),
+            None => self.instant(track, begin, "flash", operation_name(access.op), &notes),
+        }
+    }
+
+    /// Takes part in a request's way; false: the event is shown as any other.
+    fn block(&mut self, block: &BlockEvent, time: u64, tid: u32) -> bool {
+        let begin = if self.bios { BlockAction::Queue } else { BlockAction::Issue };
+        let key = (block.device, block.sector);
+        if block.action == begin {
+            let known = self.devices.len() < MAX_DEVICES || self.devices.contains_key(&block.device);
+            if self.in_flight_all >= MAX_IN_FLIGHT || !known {
+                return false;
+            }
+            let queue = self.devices.entry(block.device).or_default();
+            let lane = queue.free.pop_first().unwrap_or_else(|| {
+                queue.lanes += 1;
+                queue.lanes - 1
+            });
+            queue.in_flight += 1;
+            let depth = queue.in_flight;
+            self.in_flight_all += 1;
+            let flags = block.flags.to_string();
+            self.in_flight.entry(key).or_default().push(InFlight { time, lane, tid, bytes: block.bytes, flags });
+            self.depth(block.device, time, depth);
+            return true;
+        }
+        if block.action != BlockAction::Complete {
+            return false;
+        }
+        let Some(list) = self.in_flight.get_mut(&key) else {
+            self.written.unmatched += 1;
+            return true;
+        };
+        let request = list.remove(0);
+        if list.is_empty() {
+            self.in_flight.remove(&key);
+        }
+        self.in_flight_all -= 1;
+        if let Some(queue) = self.devices.get_mut(&block.device) {
+            queue.free.insert(request.lane);
+            queue.in_flight -= 1;
+            let depth = queue.in_flight;
+            self.depth(block.device, time, depth);
+        }
+        self.request(block.device, block.sector, &request, Some(time));
+        true
+    }
+
+    fn depth(&mut self, device: Device, time: u64, depth: i64) {
+        let uuid = track::IN_FLIGHT | u64::from(device.0);
+        self.counter(uuid, &format!("{device} in flight"), time, depth);
+    }
+
+    fn request(&mut self, device: Device, sector: u64, request: &InFlight, end: Option<u64>) {
+        let parent = track::DEVICE | u64::from(device.0);
+        self.declare(parent, None, &format!("block {device}"), |_| {});
+        let uuid = track::REQUEST | u64::from(request.lane) << 32 | u64::from(device.0);
+        self.declare(uuid, Some(parent), "requests", |_| {});
+        let notes = [
+            Note::Number("sector", sector),
+            Note::Number("bytes", request.bytes),
+            Note::Number("tid", u64::from(request.tid)),
+            Note::Text("comm", self.comm(request.tid, request.time)),
+        ];
+        match end {
+            Some(end) => self.slice(uuid, request.time, end, "block", &request.flags, &notes),
+            None => {
+                self.event(SLICE_BEGIN, uuid, request.time, "block", &request.flags, &notes);
+                self.written.slices += 1;
+            }
+        }
+    }
+
+    /// What nothing came back for, and what is missing.
+    fn rest(&mut self) {
+        let mut pending: Vec<_> = std::mem::take(&mut self.pending).into_iter().collect();
+        pending.sort_unstable_by_key(|(key, _)| *key);
+        for ((tid, _), list) in pending {
+            for p in list {
+                self.flash(p.time, None, tid, &p.access);
+            }
+        }
+        let mut in_flight: Vec<_> = std::mem::take(&mut self.in_flight).into_iter().collect();
+        in_flight.sort_unstable_by_key(|(key, _)| *key);
+        for ((device, sector), list) in in_flight {
+            for request in list {
+                self.request(device, sector, &request, None);
+            }
+        }
+        let losses = self.trace.losses();
+        let notes: Vec<_> =
+            losses.iter().filter(|&(_, n)| n > 0).map(|(loss, n)| Note::Number(loss.name(), n)).collect();
+        if !notes.is_empty() {
+            self.declare(track::LOSSES, None, "what is missing", |_| {});
+            self.instant(track::LOSSES, self.last, "flashscope", "losses", &notes);
+        }
+    }
+}
+
+fn mtd_name(op: FlashOp) -> &'static str {
+    match op {
+        FlashOp::Read => "mtd_read",
+        FlashOp::Program => "mtd_write",
+        FlashOp::Erase => "mtd_erase",
+    }
+}
