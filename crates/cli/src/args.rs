@@ -270,16 +270,24 @@ pub struct BenchReadArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
-  flashscope export trace.dat --to flashmon -o log      writes log (temporal) and log.blocks (spatial)")]
+Examples:
+  flashscope export trace.dat --to csv -o - | head
+  flashscope export trace.dat --to perfetto -o trace.pftrace    open it at ui.perfetto.dev or with its trace processor
+  flashscope export trace.dat --to parquet -o trace.parquet     see docs/recipes.md for DuckDB and pandas
+  flashscope export trace.dat --to flashmon -o log              writes log (temporal) and log.blocks (spatial)")]
 pub struct ExportArgs {
+    /// A trace.dat, an agent's stream, a Flashmon log, or another format that `report` reads.
     pub trace: PathBuf,
     /// Format to write.
     #[arg(long, value_enum)]
     pub to: ExportFormat,
-    /// File to write (flashmon: the temporal log; the spatial view goes to FILE.blocks).
+    /// File to write; - is standard output (csv, json, perfetto, parquet). Of flashmon this is the temporal log; the spatial
+    /// view goes to FILE.blocks.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
+    /// Which recording of a stream that holds several, from 0.
+    #[arg(long, value_name = "N")]
+    pub recording: Option<usize>,
     /// Which chip, where there are several (flashmon).
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub chip: u16,
@@ -287,6 +295,14 @@ pub struct ExportArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
+    /// Typed events, one a line.
+    Csv,
+    /// Every record with all its fields, one JSON object a line.
+    Json,
+    /// Tasks, operations and counters for ui.perfetto.dev.
+    Perfetto,
+    /// One table with typed columns (needs a build with `--features parquet`).
+    Parquet,
     Flashmon,
     #[value(name = "trace.dat")]
     TraceDat,

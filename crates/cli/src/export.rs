@@ -1,36 +1,146 @@
 //! `export`: a trace in another format.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use flashscope_trace::{Trace, dat, flashmon};
+use flashscope_trace::{Error, Session, Trace, dat, export, flashmon};
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::failure::Failure;
 
-pub fn run(args: &ExportArgs) -> Result<(), Failure> {
-    let trace = Trace::open(&args.trace)?;
-    match args.to {
+pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
+    if args.to == ExportFormat::Parquet && !cfg!(feature = "parquet") {
+        return Err(Failure::usage(
+            "export --to parquet: this flashscope was built without it; build it with `cargo build --release --features \
+             parquet -p flashscope`, or export to csv or json",
+        ));
+    }
+    let to_stdout = args.output == Path::new("-");
+    if to_stdout && matches!(args.to, ExportFormat::TraceDat | ExportFormat::Flashmon) {
+        return Err(Failure::usage(
+            "--output -: only csv, json, perfetto and parquet go to standard output; name a file",
+        ));
+    }
+    let trace = open(args)?;
+    let said = match args.to {
         ExportFormat::TraceDat => {
             let _note = crate::recover::note_partial(&args.output)?;
-            dat::write(&trace, &args.output)?;
+            let written = dat::write(&trace, &args.output)?;
+            format!("{} bytes", written.bytes)
         }
-        ExportFormat::Flashmon => {
-            // Flashmon's files are about one chip.
-            let mut blocks = args.output.clone().into_os_string();
-            blocks.push(".blocks");
-            let blocks = PathBuf::from(blocks);
-            flashmon::write_log(&trace, args.chip, &mut create(&args.output)?)?;
-            flashmon::write_spatial(&trace, args.chip, &mut create(&blocks)?)?;
-            eprintln!("flashscope: wrote {} and {}", args.output.display(), blocks.display());
+        ExportFormat::Flashmon => return to_flashmon(&trace, args, quiet),
+        _ if to_stdout => match write(&trace, args.to, &mut BufWriter::new(std::io::stdout())) {
+            // Whoever reads has had enough.
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        },
+        _ => {
+            let mut file = Partial::create(&args.output)?;
+            let said = write(&trace, args.to, &mut file.out)?;
+            file.publish()?;
+            said
         }
+    };
+    if !quiet && !to_stdout {
+        eprintln!("flashscope: wrote {}: {said}", args.output.display());
     }
     Ok(())
 }
 
-fn create(path: &Path) -> Result<BufWriter<File>, Failure> {
-    File::create(path)
-        .map(BufWriter::new)
-        .map_err(|error| Failure::new(format!("{}: {error}; name another file with --output", path.display())))
+fn open(args: &ExportArgs) -> Result<Trace, Failure> {
+    match args.recording {
+        None => match Trace::open(&args.trace) {
+            Err(Error::SeveralRecordings { path, count }) => Err(Failure::usage(format!(
+                "{}: this stream holds {count} recordings; choose one with --recording 0 to {}",
+                path.display(),
+                count - 1
+            ))),
+            other => Ok(other?),
+        },
+        Some(index) => Ok(Session::open(&args.trace)?.recording(index)?),
+    }
+}
+
+/// Writes a format that is one stream of bytes; says what it was.
+fn write(trace: &Trace, to: ExportFormat, out: &mut (dyn Write + Send)) -> Result<String, Error> {
+    Ok(match to {
+        ExportFormat::Csv => format!("{} events", export::csv(trace, out)?),
+        ExportFormat::Json => format!("{} records", export::json_lines(trace, out)?),
+        ExportFormat::Perfetto => {
+            let written = export::perfetto(trace, out)?;
+            let mut said = format!("{} slices, {} instants", written.slices, written.instants);
+            if written.unmatched > 0 {
+                said +=
+                    &format!("; {} completions of requests that were issued before the trace began", written.unmatched);
+            }
+            said
+        }
+        #[cfg(feature = "parquet")]
+        ExportFormat::Parquet => {
+            let written = export::parquet(trace, out)?;
+            match written.clamped {
+                0 => format!("{} rows", written.rows),
+                n => format!("{} rows; {n} numbers beyond 2^63 - 1 were cut to that", written.rows),
+            }
+        }
+        _ => unreachable!("`run` takes care of the others"),
+    })
+}
+
+/// Flashmon's files are about one chip.
+fn to_flashmon(trace: &Trace, args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
+    let mut blocks = args.output.clone().into_os_string();
+    blocks.push(".blocks");
+    let blocks = PathBuf::from(blocks);
+    let (mut log, mut view) = (Partial::create(&args.output)?, Partial::create(&blocks)?);
+    flashmon::write_log(trace, args.chip, &mut log.out)?;
+    flashmon::write_spatial(trace, args.chip, &mut view.out)?;
+    log.publish()?;
+    view.publish()?;
+    if !quiet {
+        eprintln!("flashscope: wrote {} and {}", args.output.display(), blocks.display());
+    }
+    Ok(())
+}
+
+/// A file under a name of its own until it is whole: what was there before stays until then.
+struct Partial {
+    out: BufWriter<File>,
+    partial: PathBuf,
+    target: PathBuf,
+    published: bool,
+    /// Removes the half, should this process be killed.
+    _note: flashscope_target::ScratchDir,
+}
+
+impl Partial {
+    fn create(target: &Path) -> Result<Partial, Failure> {
+        let note = crate::recover::note_partial(target)?;
+        let mut name = std::ffi::OsString::from(".");
+        name.push(target.file_name().unwrap_or_default());
+        name.push(format!(".partial-{}", std::process::id()));
+        let partial = target.with_file_name(name);
+        let file = File::create(&partial).map_err(|e| cannot(target, &e))?;
+        Ok(Partial { out: BufWriter::new(file), partial, target: target.to_owned(), published: false, _note: note })
+    }
+
+    fn publish(mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(|e| cannot(&self.target, &e))?;
+        std::fs::rename(&self.partial, &self.target).map_err(|e| cannot(&self.target, &e))?;
+        self.published = true;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.published {
+            std::fs::remove_file(&self.partial).ok();
+        }
+    }
+}
+
+fn cannot(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("{}: {error}; name another file with --output", path.display()))
 }

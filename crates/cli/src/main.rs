@@ -46,7 +46,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Report(args) => report::run(args),
         Command::Study(args) => study::run(args, cli.quiet),
         Command::Bench(args) => bench::run(args, cli.quiet),
-        Command::Export(args) => export::run(args),
+        Command::Export(args) => export::run(args, cli.quiet),
         Command::Doctor(args) => doctor::run(args, cli.quiet),
         Command::Board(args) => board::run(args, cli.quiet),
         Command::Completions { shell } => {
