@@ -1,5 +1,6 @@
 //! Answers: pure folds over events.
 
+pub mod block;
 pub mod flash;
 mod flash_report;
 #[cfg(test)]

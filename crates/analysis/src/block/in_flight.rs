@@ -1,0 +1,222 @@
+//! Bios on their way, found by device, direction and first sector. Several may begin at one sector.
+
+use flashscope_trace::RequestKind;
+
+/// No time: the step was not seen.
+pub(super) const NEVER: u64 = u64::MAX;
+/// No bio.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A bio, or a part of one that was split, between its queueing and its completion.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bio {
+    pub sector: u64,
+    pub sectors: u32,
+    /// Number of the device, of this analysis.
+    pub device: u16,
+    pub kind: RequestKind,
+    /// A part behind another one's: its bio is counted there.
+    pub part: bool,
+    pub queued: u64,
+    pub got: u64,
+    pub inserted: u64,
+    pub merged: u64,
+    pub issued: u64,
+    /// The next one with this key; a free one's successor.
+    pub(super) next: u32,
+    /// On its way; else the entry is free.
+    pub(super) live: bool,
+}
+
+impl Bio {
+    pub fn end(&self) -> u64 {
+        self.sector.saturating_add(u64::from(self.sectors))
+    }
+}
+
+/// All of them, in bounded memory: beyond the bound the oldest goes.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    bios: Vec<Bio>,
+    free: u32,
+    live: usize,
+    /// First bio of each bucket; a power of two of them.
+    buckets: Vec<u32>,
+    shift: u32,
+    max: usize,
+    /// In order of arrival, to find the oldest.
+    clock: u32,
+}
+
+impl InFlight {
+    pub fn new(max: usize) -> InFlight {
+        let bits = 10;
+        InFlight {
+            bios: Vec::new(),
+            free: NONE,
+            live: 0,
+            buckets: vec![NONE; 1 << bits],
+            shift: 64 - bits,
+            max,
+            clock: 0,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    #[inline]
+    fn bucket(&self, device: u16, kind: RequestKind, sector: u64) -> usize {
+        // Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
+        let key = sector ^ u64::from(device) << 48 ^ (kind as u64) << 62;
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
+
+    /// Takes a bio in; gives back the one that had to go.
+    pub fn add(&mut self, bio: Bio) -> Option<Bio> {
+        let mut gone = None;
+        if self.live == self.max {
+            gone = self.evict();
+        }
+        if self.live == self.buckets.len() {
+            self.grow();
+        }
+        let bucket = self.bucket(bio.device, bio.kind, bio.sector);
+        let new = Bio { next: NONE, live: true, ..bio };
+        let index = if self.free != NONE {
+            let index = self.free;
+            let old = &mut self.bios[index as usize];
+            self.free = old.next;
+            *old = new;
+            index
+        } else {
+            self.bios.push(new);
+            (self.bios.len() - 1) as u32
+        };
+        self.live += 1;
+        // At the end: what came first is found first.
+        let mut at = self.buckets[bucket];
+        if at == NONE {
+            self.buckets[bucket] = index;
+            return gone;
+        }
+        while self.bios[at as usize].next != NONE {
+            at = self.bios[at as usize].next;
+        }
+        self.bios[at as usize].next = index;
+        gone
+    }
+
+    /// Drops one of the oldest: the clock's hand passes over the entries in the order in which they were made.
+    #[cold]
+    fn evict(&mut self) -> Option<Bio> {
+        for _ in 0..self.bios.len() {
+            let index = self.clock;
+            self.clock = (self.clock + 1) % self.bios.len() as u32;
+            if self.bios[index as usize].live {
+                return Some(self.remove(index));
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.shift -= 1;
+        let mut buckets = vec![NONE; self.buckets.len() * 2];
+        let mut ends = vec![NONE; buckets.len()];
+        for old in std::mem::take(&mut self.buckets) {
+            let mut at = old;
+            while at != NONE {
+                let bio = self.bios[at as usize];
+                let bucket = self.bucket(bio.device, bio.kind, bio.sector);
+                self.bios[at as usize].next = NONE;
+                match ends[bucket] {
+                    NONE => buckets[bucket] = at,
+                    end => self.bios[end as usize].next = at,
+                }
+                ends[bucket] = at;
+                at = bio.next;
+            }
+        }
+        self.buckets = buckets;
+    }
+
+    /// The bio at this sector, of at most so many sectors, that `fits` ranks highest; of equals the longest, then the
+    /// oldest. `fits` says 0 for one that is out of the question.
+    #[inline]
+    pub fn find(
+        &self,
+        device: u16,
+        kind: RequestKind,
+        sector: u64,
+        most: u64,
+        fits: impl Fn(&Bio) -> u8,
+    ) -> Option<u32> {
+        let mut at = self.buckets[self.bucket(device, kind, sector)];
+        let (mut best, mut rank) = (None, (0, 0));
+        while at != NONE {
+            let bio = &self.bios[at as usize];
+            if bio.sector == sector
+                && bio.device == device
+                && bio.kind == kind
+                && u64::from(bio.sectors) <= most
+                && (fits(bio), bio.sectors) > rank
+            {
+                let found = fits(bio);
+                if found > 0 {
+                    (best, rank) = (Some(at), (found, bio.sectors));
+                }
+            }
+            at = bio.next;
+        }
+        best
+    }
+
+    pub fn get(&mut self, index: u32) -> &mut Bio {
+        &mut self.bios[index as usize]
+    }
+
+    pub fn remove(&mut self, index: u32) -> Bio {
+        let bio = self.bios[index as usize];
+        let bucket = self.bucket(bio.device, bio.kind, bio.sector);
+        let mut at = self.buckets[bucket];
+        if at == index {
+            self.buckets[bucket] = bio.next;
+        } else {
+            while self.bios[at as usize].next != index {
+                at = self.bios[at as usize].next;
+            }
+            self.bios[at as usize].next = bio.next;
+        }
+        let entry = &mut self.bios[index as usize];
+        entry.live = false;
+        entry.next = self.free;
+        self.free = index;
+        self.live -= 1;
+        bio
+    }
+
+    /// Those that are still on their way.
+    pub fn rest(&self) -> impl Iterator<Item = &Bio> {
+        self.bios.iter().filter(|bio| bio.live)
+    }
+
+    pub fn bio(device: u16, kind: RequestKind, sector: u64, sectors: u32, queued: u64) -> Bio {
+        Bio {
+            sector,
+            sectors,
+            device,
+            kind,
+            part: false,
+            queued,
+            got: NEVER,
+            inserted: NEVER,
+            merged: NEVER,
+            issued: NEVER,
+            next: NONE,
+            live: false,
+        }
+    }
+}
