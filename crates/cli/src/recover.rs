@@ -148,7 +148,8 @@ fn sweep_this_machine() {
         return;
     }
     if let Ok(agent) = flashscope_target::host_agent() {
-        // Its own message, if any, is for the person who sees this command's output.
-        std::process::Command::new(agent).arg("sweep").stdin(std::process::Stdio::null()).status().ok();
+        // Its own message, if any, is for a person: standard output belongs to the command (an export, JSON).
+        let mut sweep = std::process::Command::new(agent);
+        sweep.arg("sweep").stdin(std::process::Stdio::null()).stdout(std::io::stderr()).status().ok();
     }
 }
