@@ -3,7 +3,8 @@
 use flashscope_analysis::{
     Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, ProbeFacts, SystemFacts,
 };
-use flashscope_trace::{Event, Trace};
+use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockReport, Stages};
+use flashscope_trace::{Event, Trace, TraceKind};
 use serde_json::Value;
 
 use crate::args::ReportArgs;
@@ -17,6 +18,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         }
     }
     let trace = Trace::open(&args.trace)?;
+    if trace.kind() == TraceKind::Blktrace {
+        return block(&trace, args);
+    }
     let report = flash_report(&trace, args)?;
     if let Some(page) = &args.html {
         std::fs::write(page, flashscope_report::html::flash(&report))
@@ -28,6 +32,43 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         print!("{}", flashscope_report::terminal::flash(&report, &style()));
     }
     Ok(())
+}
+
+/// What a trace of block I/O holds: the stages of its bios.
+fn block(trace: &Trace, args: &ReportArgs) -> Result<(), Failure> {
+    if args.html.is_some() {
+        return Err(Failure::usage("--html: there is no page of blktrace's records yet; take --json, or the text"));
+    }
+    let mut stages = Stages::new();
+    // The whole trace as it comes, unless something is to be left out.
+    if args.from.is_none() && args.to.is_none() && args.process.is_none() {
+        trace.for_each(&mut |event| stages.event(event))?;
+    } else {
+        let mut first = None;
+        trace.for_each(&mut |event| {
+            let begin = *first.get_or_insert(event.time.0);
+            if wanted(event, begin, trace, args) {
+                stages.event(event);
+            }
+        })?;
+    }
+    let report = BlockReport {
+        schema: BLOCK_REPORT_SCHEMA,
+        title: title(args),
+        system: system(trace, trace.facts()),
+        losses: flashscope_study::losses(trace),
+        findings: stages.finish(),
+    };
+    if args.json {
+        print!("{}", flashscope_report::json::block(&report));
+    } else {
+        print!("{}", flashscope_report::terminal::block(&report, &style()));
+    }
+    Ok(())
+}
+
+fn title(args: &ReportArgs) -> String {
+    args.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 /// One pass over the trace, of what the options let through.
@@ -45,7 +86,7 @@ fn flash_report(trace: &Trace, args: &ReportArgs) -> Result<FlashReport, Failure
     })?;
     Ok(FlashReport {
         schema: FLASH_REPORT_SCHEMA,
-        title: args.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        title: title(args),
         system: system(trace, facts),
         chips,
         probes: probes(facts),

@@ -1,6 +1,7 @@
 //! JSON: everything, stable, for other programs and for keeping.
 
 use flashscope_analysis::FlashReport;
+use flashscope_analysis::block::BlockReport;
 use flashscope_study::StudyResult;
 use serde::Serialize;
 use std::fmt::Write;
@@ -12,6 +13,11 @@ pub fn study(result: &StudyResult) -> String {
 
 /// All of a trace's findings.
 pub fn flash(report: &FlashReport) -> String {
+    pretty(report)
+}
+
+/// All of a trace's block I/O.
+pub fn block(report: &BlockReport) -> String {
     pretty(report)
 }
 

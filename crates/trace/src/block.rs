@@ -34,11 +34,18 @@ impl BlockEvent {
 pub enum BlockDetail {
     None,
     /// Where a remapped bio comes from.
-    Remap { device: Device, sector: u64 },
+    Remap {
+        device: Device,
+        sector: u64,
+    },
     /// Where a split bio's second part begins; the event's own range is the first part.
-    Split { sector: u64 },
+    Split {
+        sector: u64,
+    },
     /// Requests that left the plug.
-    Unplug { requests: u64 },
+    Unplug {
+        requests: u64,
+    },
 }
 
 /// The kernel's number of a device (`dev_t`: 12 bits major, 20 bits minor).

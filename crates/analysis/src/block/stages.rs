@@ -39,17 +39,8 @@ pub enum Stage {
 }
 
 impl Stage {
-    pub const ALL: [Stage; 9] = [
-        Stage::Q2q,
-        Stage::Q2g,
-        Stage::G2i,
-        Stage::Q2m,
-        Stage::I2d,
-        Stage::M2d,
-        Stage::D2c,
-        Stage::Q2c,
-        Stage::Q2d,
-    ];
+    pub const ALL: [Stage; 9] =
+        [Stage::Q2q, Stage::Q2g, Stage::G2i, Stage::Q2m, Stage::I2d, Stage::M2d, Stage::D2c, Stage::Q2c, Stage::Q2d];
 
     /// As btt prints it.
     pub fn name(self) -> &'static str {
@@ -96,13 +87,7 @@ impl Sum {
     fn finish(&self) -> StageStats {
         match self.n {
             0 => StageStats::default(),
-            n => StageStats {
-                n,
-                min_ns: self.min,
-                mean_ns: self.total / n,
-                max_ns: self.max,
-                total_ns: self.total,
-            },
+            n => StageStats { n, min_ns: self.min, mean_ns: self.total / n, max_ns: self.max, total_ns: self.total },
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Text for a terminal of a given width.
 
+mod block;
 mod flash;
 mod study;
 mod table;
 
 use crate::text::{grouped, visible};
 
+pub use block::block;
 pub use flash::flash;
 pub use study::study;
 
