@@ -203,11 +203,7 @@ impl Lab {
 
         watch.group_started(&spec.id(), spec.cells.len());
         let boot = board::boot(
-            &Run {
-                timeout: options.timeout,
-                stop: Some(&*options.stop),
-                ..Run::new(board, kernel, &image)
-            },
+            &Run { timeout: options.timeout, stop: Some(&*options.stop), ..Run::new(board, kernel, &image) },
             &CellProgress { watch, id: spec.id(), cells: spec.cells.len() },
         )?;
         let group = collect(&boot.port_file(), spec, inputs, &chip.name)?;

@@ -112,7 +112,10 @@ fn a_plan_without_a_port_is_told() {
 fn a_missing_module_is_told_before_the_boot() {
     let Some((board, kernel)) = ready("armv7", "6.1") else { return };
     let error = ImageBuilder::new(&board).unwrap().add_module_closure(&kernel, &["nosuch"]).unwrap_err();
-    assert_eq!(error.to_string(), format!("kernel {} has no nosuch; name another kernel (flashscope board list)", kernel.release));
+    assert_eq!(
+        error.to_string(),
+        format!("kernel {} has no nosuch; name another kernel (flashscope board list)", kernel.release)
+    );
 }
 
 #[test]
