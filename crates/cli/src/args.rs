@@ -281,7 +281,7 @@ pub struct ExportArgs {
     /// Format to write.
     #[arg(long, value_enum)]
     pub to: ExportFormat,
-    /// File to write; - is standard output (csv, json, perfetto, parquet). Of flashmon this is the temporal log; the spatial
+    /// File to write; - is standard output (csv, json, text, perfetto, parquet). Of flashmon this is the temporal log; the spatial
     /// view goes to FILE.blocks.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
@@ -299,6 +299,8 @@ pub enum ExportFormat {
     Csv,
     /// Every record with all its fields, one JSON object a line.
     Json,
+    /// Every record with all its fields, one line of text each: the fastest, for eyes and grep.
+    Text,
     /// Tasks, operations and counters for ui.perfetto.dev.
     Perfetto,
     /// One table with typed columns (needs a build with `--features parquet`).

@@ -19,7 +19,7 @@ pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
     let to_stdout = args.output == Path::new("-");
     if to_stdout && matches!(args.to, ExportFormat::TraceDat | ExportFormat::Flashmon) {
         return Err(Failure::usage(
-            "--output -: only csv, json, perfetto and parquet go to standard output; name a file",
+            "--output -: only csv, json, text, perfetto and parquet go to standard output; name a file",
         ));
     }
     let trace = open(args)?;
@@ -67,6 +67,7 @@ fn write(trace: &Trace, to: ExportFormat, out: &mut (dyn Write + Send)) -> Resul
     Ok(match to {
         ExportFormat::Csv => format!("{} events", export::csv(trace, out)?),
         ExportFormat::Json => format!("{} records", export::json_lines(trace, out)?),
+        ExportFormat::Text => format!("{} records", export::text(trace, out)?),
         ExportFormat::Perfetto => {
             let written = export::perfetto(trace, out)?;
             let mut said = format!("{} slices, {} instants", written.slices, written.instants);

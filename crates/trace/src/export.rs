@@ -4,10 +4,12 @@
 mod parquet;
 mod perfetto;
 mod proto;
+mod text;
 
 #[cfg(feature = "parquet")]
 pub use parquet::{PARQUET_COLUMNS, PARQUET_SCHEMA, ParquetWritten, parquet};
 pub use perfetto::{PerfettoWritten, perfetto};
+pub use text::text;
 
 use crate::error::Error;
 use crate::event::{Event, EventKind, FlashOp, TimeNs};

@@ -198,6 +198,22 @@ impl Schema {
         }
     }
 
+    /// A field's own bytes; those that it points to where it is dynamic.
+    #[inline]
+    pub fn raw<'a>(&self, field: &Field, data: &'a [u8]) -> Option<&'a [u8]> {
+        let at = field.offset as usize;
+        match field.kind {
+            FieldKind::Dynamic { relative, .. } => {
+                let loc = self.endian.u32(data, at)?;
+                let base = if relative { at + 4 } else { 0 };
+                let begin = base + (loc & 0xffff) as usize;
+                data.get(begin..begin + (loc >> 16) as usize)
+            }
+            _ if field.size == 0 => data.get(at..),
+            _ => data.get(at..at + field.size as usize),
+        }
+    }
+
     /// An integer field as it is stored, zero-extended.
     #[inline]
     pub fn uint(&self, field: &Field, data: &[u8]) -> Option<u64> {

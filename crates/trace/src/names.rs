@@ -68,6 +68,20 @@ impl Names {
         Some(&self.texts[*name as usize])
     }
 
+    /// As `get`, and from when until when it is so: up to, and not including, the second time.
+    pub fn span(&self, tid: u32, time: u64) -> (Option<&str>, u64, u64) {
+        if tid == 0 {
+            return (Some("<idle>"), 0, u64::MAX);
+        }
+        let Some(list) = self.tasks.get(&tid) else { return (None, 0, u64::MAX) };
+        let after = list.partition_point(|&(t, _)| t <= time);
+        let until = list.get(after).map_or(u64::MAX, |&(t, _)| t);
+        match after.checked_sub(1).and_then(|i| list.get(i)) {
+            Some(&(from, name)) => (Some(&self.texts[name as usize]), from, until),
+            None => (None, 0, until),
+        }
+    }
+
     /// The last name of every task, by thread id.
     pub fn last(&self) -> Vec<(u32, &str)> {
         let mut all: Vec<_> = self
@@ -100,6 +114,9 @@ mod tests {
         assert_eq!(n.get(9, 49), None);
         assert_eq!(n.get(9, 51), Some("\u{fffd}"));
         assert_eq!(n.get(0, 0), Some("<idle>"));
+        assert_eq!(n.span(7, 150), (Some("dog"), 100, u64::MAX));
+        assert_eq!(n.span(9, 49), (None, 0, 50));
+        assert_eq!(n.span(7, 5), (Some("sh"), 0, 100));
         assert_eq!(n.get(8, 0), None);
         assert_eq!(n.last(), [(7, "dog"), (9, "\u{fffd}")]);
     }

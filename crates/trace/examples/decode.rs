@@ -1,0 +1,29 @@
+//! Reads every field of every record of a trace and prints nothing but a sum: `decode FILE`. The sum is that of
+//! `bench/trace-decode/libtracecmd_loop.c`: equal sums, equal fields.
+
+use flashscope_trace::{Trace, Value};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let path = std::env::args_os().nth(1).ok_or("usage: decode FILE")?;
+    let trace = Trace::open(path.as_ref())?;
+    let (mut events, mut fields, mut sum) = (0u64, 0u64, 0u64);
+    trace.for_each_record(&mut |r| {
+        events += 1;
+        sum = sum.wrapping_add(r.time.0).wrapping_add(u64::from(r.cpu));
+        for (field, value) in r.fields() {
+            fields += 1;
+            let add = match value {
+                Some(Value::Unsigned(v)) => v,
+                // As libtraceevent has it: not sign-extended.
+                Some(Value::Signed(v)) => v as u64 & (u64::MAX >> (64 - 8 * field.size.min(8))),
+                Some(_) => {
+                    r.schema.raw(field, r.data).map_or(0, |b| b.first().map_or(0, |&f| b.len() as u64 + u64::from(f)))
+                }
+                None => 0,
+            };
+            sum = sum.wrapping_add(add);
+        }
+    })?;
+    println!("{events} events, {fields} fields, sum {sum:016x}");
+    Ok(())
+}
