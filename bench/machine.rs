@@ -39,7 +39,8 @@ pub fn describe() -> Value {
         "memory_kib": field(&text("/proc/meminfo"), "MemTotal", ':')
             .and_then(|value| value.split(' ').next().and_then(|n| n.parse::<u64>().ok())),
         "system": field(&text("/etc/os-release"), "PRETTY_NAME", '='),
-        "kernel": text("/proc/sys/kernel/osrelease").trim(),
+        // The version alone: what follows it may name who built it.
+        "kernel": text("/proc/sys/kernel/osrelease").trim().split('-').next(),
     })
 }
 

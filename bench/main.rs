@@ -14,9 +14,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use flashscope_tests::top;
-use serde_json::{Map, json};
+use serde_json::json;
 
 const PARTS: [&str; 4] = ["boots", "demo", "tracer", "bytes"];
+const LOAD_NOTE: &str = "Over 1, 5 and 15 minutes. Above 0 before the start: other work shared the cores, and wall times are \
+                         high. Guest times do not depend on it.";
 const USAGE: &str = "usage: bench/run [--cold] [--only boots,demo,tracer,bytes] [--reads N] [--date YYYY-MM-DD] \
                      [--what NAME] [--output DIR]";
 
@@ -93,37 +95,30 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let wants = |part: &str| options.only.iter().any(|only| only == part);
     let load_before = machine::load();
-    let mut parts = Map::new();
-    if wants("boots") {
-        parts.insert("boots".to_owned(), boots::run());
-    }
-    if wants("demo") {
-        parts.insert("demo".to_owned(), demo::run(options.cold));
-    }
-    if wants("tracer") {
-        parts.insert("tracer".to_owned(), tracer::run(options.reads));
-    }
-    if wants("bytes") {
-        parts.insert("bytes".to_owned(), bytes::run());
-    }
     let mut file = json!({
         "schema": "flashscope-bench 1",
         "date": options.date,
         "command": command(),
         "machine": machine::describe(),
         "versions": machine::versions(),
-        "load_average": { "before": load_before, "after": machine::load(),
-            "note": "1, 5 and 15 minutes; above 0 before the start, other work shared the cores and wall times are high. \
-                     Guest times do not depend on it." },
     });
-    file.as_object_mut().expect("an object").append(&mut parts);
     let path = options.output.join(format!("{}-{}.json", options.date, options.what));
-    let written = std::fs::create_dir_all(&options.output).and_then(|()| std::fs::write(&path, format!("{file:#}\n")));
-    if let Err(error) = written {
-        eprintln!("bench/run: {}: {error}; name another directory with --output", path.display());
-        return ExitCode::FAILURE;
+    for part in PARTS.into_iter().filter(|part| options.only.iter().any(|only| only == part)) {
+        file[part] = match part {
+            "boots" => boots::run(),
+            "demo" => demo::run(options.cold),
+            "tracer" => tracer::run(options.reads),
+            _ => bytes::run(),
+        };
+        file["load_average"] = json!({ "before": load_before, "after": machine::load(), "note": LOAD_NOTE });
+        // After each part: what has been measured stays, should a later one fail.
+        let written =
+            std::fs::create_dir_all(&options.output).and_then(|()| std::fs::write(&path, format!("{file:#}\n")));
+        if let Err(error) = written {
+            eprintln!("bench/run: {}: {error}; name another directory with --output", path.display());
+            return ExitCode::FAILURE;
+        }
     }
     println!("\nRaw results: {}", path.strip_prefix(top()).unwrap_or(&path).display());
     ExitCode::SUCCESS
