@@ -9,7 +9,7 @@ pub enum Error {
     #[error("{}: cannot {action}: {source}", path.display())]
     Io { path: PathBuf, action: &'static str, source: io::Error },
     #[error(
-        "{}: not a trace that flashscope reads (an agent's stream, a trace.dat or a Flashmon log); {hint}",
+        "{}: not a trace that flashscope reads (an agent's stream, a trace.dat, blktrace, ftrace's text, a Flashmon log); {hint}",
         path.display()
     )]
     Unrecognised { path: PathBuf, hint: &'static str },

@@ -11,6 +11,7 @@ mod event;
 pub mod export;
 pub mod flashmon;
 mod format;
+mod ftrace;
 mod input;
 mod losses;
 mod merge;

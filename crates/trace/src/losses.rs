@@ -92,6 +92,8 @@ losses! {
         "blktrace records that are not there, by the numbers of those around them; what blktrace dropped has no number";
     TimesBackwards => "times_backwards", Data,
         "events older than the one before them on the same CPU";
+    TimesMissing => "times_missing", Data,
+        "events whose text has no time: they stand in the file's order, at 0";
     ProgramsNotSeen => "programs_not_seen", Data,
         "pages that MTD writes spanned beyond the program commands seen: the probe point does not see all of them";
     ErasesNotSeen => "erases_not_seen", Data,

@@ -61,6 +61,16 @@ impl Trace {
             Body::Blktrace(log) => log
                 .for_each_pair(&mut |record, event| f(Pair { record: Some(record), event }))
                 .map_err(|e| Error::io(&self.path, "read", e))?,
+            Body::Ftrace(log) => {
+                let mut typer = Typer::new(Geometry::default());
+                typer.declare(log.schemas().iter());
+                log.for_each_record(&mut |record| {
+                    let event = typer.event(record.time.0, record.cpu, record.schema, record.data);
+                    f(Pair { record: Some(record), event });
+                })
+                .map_err(|e| Error::io(&self.path, "read", e))?;
+                typer.finish()
+            }
         };
         phases.rest(&mut |event| f(Pair { record: None, event: Some(event) }));
         self.set_losses(&decoded);

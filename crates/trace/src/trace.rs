@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::event::{Event, EventKind, TimeNs};
 use crate::flashmon::{self, Looks};
 use crate::format::{Layout, Schema, Schemas};
+use crate::ftrace;
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::merge::{Lane, LaneCounts, Raw, merge};
@@ -48,6 +49,8 @@ pub enum TraceKind {
     FlashmonLog,
     /// blktrace's records: files of each CPU, or a stream.
     Blktrace,
+    /// Text that ftrace or trace-cmd printed: best effort.
+    FtraceText,
 }
 
 #[derive(Debug)]
@@ -55,6 +58,7 @@ pub(crate) enum Body {
     Ring(Ring),
     Flashmon(flashmon::Log),
     Blktrace(blktrace::Log),
+    Ftrace(ftrace::Log),
 }
 
 /// Ring buffers in a file.
@@ -155,6 +159,18 @@ impl Trace {
                 });
             }
             Looks::Neither => {}
+        }
+        match ftrace::looks_like(head, n < 4096) {
+            ftrace::Looks::Text => return Trace::of_ftrace(path, input),
+            ftrace::Looks::Latency => {
+                return Err(Error::Unsupported {
+                    path: path.to_path_buf(),
+                    what: "is the text of a latency tracer, whose times count from its own beginning; record with \
+                           trace-cmd or flashscope"
+                        .to_string(),
+                });
+            }
+            ftrace::Looks::Neither => {}
         }
         Err(Error::Unrecognised { path: path.to_path_buf(), hint: "its first bytes belong to none of them" })
     }
@@ -279,6 +295,22 @@ impl Trace {
         })
     }
 
+    fn of_ftrace(path: &Path, input: Input) -> Result<Trace, Error> {
+        let opened = ftrace::Log::open(path, input)?;
+        Ok(Trace {
+            path: path.to_path_buf(),
+            kind: TraceKind::FtraceText,
+            facts: opened.facts,
+            stats: Value::Null,
+            phases: Phases::default(),
+            body: Body::Ftrace(opened.log),
+            base_losses: opened.losses,
+            losses: OnceLock::new(),
+            names: OnceLock::new(),
+            initial_names: opened.names,
+        })
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -314,6 +346,7 @@ impl Trace {
             Body::Ring(ring) => &ring.clock,
             Body::Flashmon(_) => "flashmon",
             Body::Blktrace(log) => log.clock,
+            Body::Ftrace(_) => "unknown",
         }
     }
 
@@ -323,6 +356,7 @@ impl Trace {
             Body::Ring(ring) => ring.cpus,
             Body::Flashmon(_) => 1,
             Body::Blktrace(log) => log.cpus,
+            Body::Ftrace(log) => log.cpus,
         }
     }
 
@@ -332,6 +366,7 @@ impl Trace {
             Body::Ring(ring) => (Some(ring.schemas.iter()), &[][..]),
             Body::Flashmon(log) => (None, std::slice::from_ref(log.schema())),
             Body::Blktrace(log) => (None, log.schemas()),
+            Body::Ftrace(log) => (None, log.schemas()),
         };
         ring.into_iter().flatten().chain(log)
     }
@@ -371,6 +406,17 @@ impl Trace {
                 Losses::new()
             }
             Body::Blktrace(log) => log.for_each(f).map_err(|e| Error::io(&self.path, "read", e))?,
+            Body::Ftrace(log) => {
+                let mut typer = Typer::new(Geometry::default());
+                typer.declare(log.schemas().iter());
+                log.for_each_record(&mut |record| {
+                    if let Some(event) = typer.event(record.time.0, record.cpu, record.schema, record.data) {
+                        f(event);
+                    }
+                })
+                .map_err(|e| Error::io(&self.path, "read", e))?;
+                typer.finish()
+            }
         };
         phases.rest(f);
         self.set_losses(&decoded);
@@ -392,6 +438,7 @@ impl Trace {
             Body::Blktrace(log) => {
                 log.for_each_pair(&mut |record, _| f(record)).map_err(|e| Error::io(&self.path, "read", e)).map(drop)
             }
+            Body::Ftrace(log) => log.for_each_record(f).map_err(|e| Error::io(&self.path, "read", e)),
         }
     }
 
@@ -405,7 +452,7 @@ impl Trace {
         self.names.get_or_init(|| {
             let mut names = self.initial_names.clone();
             match &self.body {
-                Body::Flashmon(_) => {}
+                Body::Flashmon(_) | Body::Ftrace(_) => {}
                 Body::Blktrace(log) => log.names(&mut names),
                 Body::Ring(ring) => {
                     let mut reader = TaskReader::new(&ring.schemas);

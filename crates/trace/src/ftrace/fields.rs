@@ -1,0 +1,291 @@
+//! What an event's text says, as fields. Best effort: the whole text is always a field of its own (`text`).
+//!
+//! Most events print `key=value`; those that do not and matter here (block, syscalls, the function tracer, marks) are read
+//! by the forms of `include/trace/events/block.h`, `syscalls.h` and `kernel/trace/trace_output.c` (Linux 6.1).
+
+/// Fields that are taken from one line.
+const MAX_FIELDS: usize = 48;
+
+/// A field's value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Value<'a> {
+    Signed(i64),
+    Unsigned(u64),
+    Text(&'a [u8]),
+}
+
+/// One event's name and fields.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Parsed<'a> {
+    pub system: &'static str,
+    pub name: String,
+    pub fields: Vec<(&'a str, Value<'a>)>,
+}
+
+/// Reads what stands behind the time. `None` where there is no event's name.
+pub(super) fn parse(text: &[u8]) -> Option<Parsed<'_>> {
+    let end =
+        text.iter().position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))).unwrap_or(text.len());
+    let name = std::str::from_utf8(&text[..end]).ok().filter(|n| !n.is_empty() && n.len() <= 128)?;
+    let rest = &text[end..];
+    let mut out = Parsed { system: "text", name: name.to_string(), fields: Vec::new() };
+    if let Some(rest) = rest.strip_prefix(b":") {
+        event(&mut out, rest.trim_ascii());
+        return Some(out);
+    }
+    if text.starts_with(b"<stack trace>") {
+        return None;
+    }
+    // The function tracer: "ksys_dup3 <-ret_fast_syscall", either with its module in brackets.
+    if let Some(at) = find(text, b" <-") {
+        out = Parsed { system: "ftrace", name: "function".to_string(), fields: Vec::new() };
+        out.fields.push(("ip", Value::Text(text[..at].trim_ascii())));
+        out.fields.push(("parent_ip", Value::Text(text[at + 3..].trim_ascii())));
+        return Some(out);
+    }
+    // Syscalls' own events: "sys_openat(dfd: …)" and "sys_openat -> 0x3".
+    if let Some(call) = name.strip_prefix("sys_") {
+        out.system = "syscalls";
+        if rest.starts_with(b"(") {
+            out.name = format!("sys_enter_{call}");
+            return Some(out);
+        }
+        if let Some(value) = rest.trim_ascii().strip_prefix(b"->") {
+            out.name = format!("sys_exit_{call}");
+            out.fields.push(("ret", value_of(value.trim_ascii())));
+            return Some(out);
+        }
+    }
+    None
+}
+
+fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
+    out.system = system(&out.name);
+    match out.name.as_str() {
+        // A text that somebody wrote is nothing to take apart.
+        "tracing_mark_write" => {
+            out.name = "print".to_string();
+            out.fields.push(("buf", Value::Text(rest)));
+        }
+        "sys_enter" | "sys_exit" => syscall(out, rest),
+        _ if out.system == "block" => block(out, rest),
+        _ => pairs(out, rest),
+    }
+}
+
+/// The system that an event's name belongs to: the text does not say it.
+fn system(name: &str) -> &'static str {
+    let flash =
+        |rest: &str| matches!(rest.strip_suffix("_done").unwrap_or(rest), "read" | "program" | "write" | "erase");
+    match name.split_once('_') {
+        Some(("nand" | "mtd", rest)) if flash(rest) => "flashscope",
+        Some(("sched", _)) => "sched",
+        Some(("block", _)) => "block",
+        Some(("task", _)) => "task",
+        Some(("tracing", "mark_write")) => "ftrace",
+        Some(("sys", "enter" | "exit")) => "raw_syscalls",
+        _ => "text",
+    }
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|w| w == what)
+}
+
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&b| b == b' ').filter(|w| !w.is_empty())
+}
+
+/// `NR 6 (3, 1, …)`, `NR 6 = 0`
+fn syscall<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
+    let Some(rest) = rest.strip_prefix(b"NR ") else { return };
+    let end = rest.iter().position(|&b| b == b' ').unwrap_or(rest.len());
+    out.fields.push(("id", value_of(&rest[..end])));
+    let rest = rest[end..].trim_ascii();
+    if let Some(ret) = rest.strip_prefix(b"=") {
+        out.fields.push(("ret", value_of(ret.trim_ascii())));
+    } else {
+        out.fields.push(("args", Value::Text(rest)));
+    }
+}
+
+/// `8,0 WS 4096 () 1234 + 8 [cat]` and its kin.
+fn block<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
+    let all: Vec<&[u8]> = words(rest).take(32).collect();
+    let Some(dev) = all.first().and_then(|w| device(w)) else {
+        pairs(out, rest);
+        return;
+    };
+    out.fields.push(("dev", Value::Unsigned(dev)));
+    let Some(plus) = all.iter().position(|w| matches!(*w, b"+" | b"/")).filter(|&at| at >= 3) else { return };
+    let number = |word: Option<&&'a [u8]>| match word.map(|w| value_of(w)) {
+        Some(Value::Unsigned(n)) => Some(n),
+        _ => None,
+    };
+    let (Some(sector), Some(after)) = (number(all.get(plus - 1)), number(all.get(plus + 1))) else { return };
+    out.fields.push(("rwbs", Value::Text(all[1])));
+    out.fields.push(("sector", Value::Unsigned(sector)));
+    if all[plus] == b"/" {
+        out.fields.push(("new_sector", Value::Unsigned(after)));
+    } else {
+        out.fields.push(("nr_sector", Value::Unsigned(after)));
+    }
+    if plus > 3
+        && let Some(bytes) = number(all.get(2))
+    {
+        out.fields.push(("bytes", Value::Unsigned(bytes)));
+    }
+    // What it was before: "<- (8,1) 1234".
+    if all.get(plus + 2) == Some(&&b"<-"[..])
+        && let Some(old) = all.get(plus + 3).and_then(|w| device(w.strip_prefix(b"(")?.strip_suffix(b")")?))
+        && let Some(sector) = number(all.get(plus + 4))
+    {
+        out.fields.push(("old_dev", Value::Unsigned(old)));
+        out.fields.push(("old_sector", Value::Unsigned(sector)));
+    }
+    // The last bracket is an error of what ends, else a task's name.
+    if let Some(open) = find(rest, b" [")
+        && let Some(inside) = rest[open + 2..].strip_suffix(b"]")
+    {
+        let ends = out.name.ends_with("complete") || out.name.ends_with("requeue") || out.name.ends_with("_error");
+        match value_of(inside) {
+            Value::Text(_) | Value::Signed(_) | Value::Unsigned(_) if !ends => {
+                out.fields.push(("comm", Value::Text(inside)))
+            }
+            Value::Unsigned(n) => out.fields.push(("error", Value::Signed(n as i64))),
+            value => out.fields.push(("error", value)),
+        }
+    }
+}
+
+/// `8,0` as the kernel numbers devices.
+fn device(word: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(word).ok()?;
+    let (major, minor) = text.split_once(',')?;
+    let (major, minor): (u64, u64) = (major.parse().ok()?, minor.parse().ok()?);
+    (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
+}
+
+/// `key=value key=value`: a value goes up to the next word that has an equals sign behind a name.
+fn pairs<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
+    let mut open: Option<(&str, usize)> = None;
+    let mut at = 0;
+    let mut last = 0;
+    while at < rest.len() {
+        let begin = at + rest[at..].iter().take_while(|&&b| b == b' ').count();
+        let end = begin + rest[begin..].iter().take_while(|&&b| b != b' ').count();
+        if let Some(key) = key(&rest[begin..end]) {
+            if let Some((key, value)) = open.take() {
+                push(out, key, &rest[value..last]);
+            }
+            open = Some((key, begin + key.len() + 1));
+        }
+        at = end;
+        last = end;
+    }
+    if let Some((key, value)) = open {
+        push(out, key, &rest[value..last]);
+    }
+}
+
+fn key(word: &[u8]) -> Option<&str> {
+    let equals = word.iter().position(|&b| b == b'=')?;
+    let key = std::str::from_utf8(&word[..equals]).ok()?;
+    let begins = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let name = begins && key.len() <= 64 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    // Names of ours are not the text's to give.
+    (name && !key.starts_with("common_") && !matches!(key, "text" | "flags")).then_some(key)
+}
+
+fn push<'a>(out: &mut Parsed<'a>, key: &'a str, value: &'a [u8]) {
+    if out.fields.len() < MAX_FIELDS && out.fields.iter().all(|(k, _)| *k != key) {
+        // sched_switch has an arrow between the two tasks.
+        let value = value.trim_ascii();
+        let value = value.strip_suffix(b"==>").unwrap_or(value).trim_ascii();
+        // A task's name is text whatever it looks like.
+        let value = if key.ends_with("comm") { Value::Text(value) } else { value_of(value) };
+        out.fields.push((key, value));
+    }
+}
+
+/// A number where the text is one, decimal or with 0x.
+fn value_of(text: &[u8]) -> Value<'_> {
+    let number = || {
+        let text = std::str::from_utf8(text).ok()?;
+        if let Some(hex) = text.strip_prefix("0x") {
+            let digits = hex.bytes().all(|b| b.is_ascii_hexdigit());
+            return if digits { u64::from_str_radix(hex, 16).ok().map(Value::Unsigned) } else { None };
+        }
+        if let Some(digits) = text.strip_prefix('-') {
+            let digits = digits.bytes().all(|b| b.is_ascii_digit());
+            return if digits { text.parse().ok().map(Value::Signed) } else { None };
+        }
+        let digits = text.bytes().all(|b| b.is_ascii_digit());
+        if digits { text.parse().ok().map(Value::Unsigned) } else { None }
+    };
+    number().unwrap_or(Value::Text(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(text: &str) -> String {
+        let Some(p) = parse(text.as_bytes()) else { return "none".to_string() };
+        let fields = p.fields.iter().map(|(k, v)| match v {
+            Value::Signed(n) => format!(" {k}={n}"),
+            Value::Unsigned(n) => format!(" {k}={n}u"),
+            Value::Text(t) => format!(" {k}='{}'", t.escape_ascii()),
+        });
+        format!("{}:{}{}", p.system, p.name, fields.collect::<String>())
+    }
+
+    #[test]
+    fn events_of_all_kinds() {
+        for (text, want) in [
+            (
+                "sched_switch: prev_comm=my prog-7 prev_pid=77 prev_prio=120 prev_state=R+ ==> next_comm=1 next_pid=15",
+                "sched:sched_switch prev_comm='my prog-7' prev_pid=77u prev_prio=120u prev_state='R+' next_comm='1' next_pid=15u",
+            ),
+            ("sys_enter: NR 6 (3, 6)", "raw_syscalls:sys_enter id=6u args='(3, 6)'"),
+            ("sys_exit: NR 192 = -1225834496", "raw_syscalls:sys_exit id=192u ret=-1225834496"),
+            ("sys_openat(dfd: ffffff9c)", "syscalls:sys_enter_openat"),
+            ("sys_openat -> 0x3", "syscalls:sys_exit_openat ret=3u"),
+            ("ksys_dup3 <-ret_fast_syscall", "ftrace:function ip='ksys_dup3' parent_ip='ret_fast_syscall'"),
+            ("a [m] <-b [n]", "ftrace:function ip='a [m]' parent_ip='b [n]'"),
+            ("tracing_mark_write: a mark: key=1 two", "ftrace:print buf='a mark: key=1 two'"),
+            ("nand_read: (nand_read_page_op+0x0/0x10) page=0x1f offset=-1", "flashscope:nand_read page=31u offset=-1"),
+            (
+                "block_rq_issue: 254,0 RA 16384 () 0 + 32 [busy box]",
+                "block:block_rq_issue dev=266338304u rwbs='RA' sector=0u nr_sector=32u bytes=16384u comm='busy box'",
+            ),
+            (
+                "block_rq_issue: 8,0 WS 4096 () 1234 + 8 none,0,0 [7]",
+                "block:block_rq_issue dev=8388608u rwbs='WS' sector=1234u nr_sector=8u bytes=4096u comm='7'",
+            ),
+            (
+                "block_rq_complete: 8,0 W () 1234 + 8 [-5]",
+                "block:block_rq_complete dev=8388608u rwbs='W' sector=1234u nr_sector=8u error=-5",
+            ),
+            (
+                "block_rq_complete: 8,0 W () 1234 + 8 [0]",
+                "block:block_rq_complete dev=8388608u rwbs='W' sector=1234u nr_sector=8u error=0",
+            ),
+            (
+                "block_bio_queue: 8,1 R 96 + 128 [cat]",
+                "block:block_bio_queue dev=8388609u rwbs='R' sector=96u nr_sector=128u comm='cat'",
+            ),
+            (
+                "block_bio_remap: 8,0 R 2144 + 8 <- (8,1) 96",
+                "block:block_bio_remap dev=8388608u rwbs='R' sector=2144u nr_sector=8u old_dev=8388609u old_sector=96u",
+            ),
+            ("block_plug: [cat]", "block:block_plug"),
+            ("x: a=1 a=2 text=3 9b=4 c=", "text:x a=1u c=''"),
+            ("<stack trace>", "none"),
+            ("=> sym", "none"),
+            ("", "none"),
+        ] {
+            assert_eq!(show(text), want, "{text}");
+        }
+    }
+}
