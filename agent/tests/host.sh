@@ -69,11 +69,22 @@ if [ -z "$tracing" ]; then
 	exit
 fi
 
-# What belongs to agents that this script starts, and to nobody else.
+# Other recorders may live beside this script; what they own is theirs. Here
+# each of ours has ended, so a name whose owner lives is not ours.
+dead_owners() { # reads names, or lines that hold one
+	while read -r line; do
+		owner=$(printf '%s\n' "$line" | sed -n 's/.*_\([0-9]*\)_\([0-9]*\).*/\1 \2/p')
+		start=$(sed 's/.*) //' "/proc/${owner% *}/stat" 2>/dev/null | cut -d' ' -f20)
+		[ -n "$start" ] && [ "$start" = "${owner#* }" ] || printf '%s\n' "$line"
+	done
+}
 left() {
-	ls "$tracing/instances" | grep '^flashscope_' || true
-	[ -e "$tracing/kprobe_events" ] && grep ':flashscope_' "$tracing/kprobe_events"
-	ls /run/flashscope 2>/dev/null | grep '^recorder_\|^knobs_' || true
+	{
+		ls "$tracing/instances" | grep '^flashscope_'
+		[ -e "$tracing/kprobe_events" ] && grep ':flashscope_' "$tracing/kprobe_events"
+		ls /run/flashscope 2>/dev/null | grep '^recorder_\|^knobs_'
+		true
+	} | dead_owners
 }
 before=$(left)
 clean() { [ "$(left)" = "$before" ] || { left >&2; false; }; }
