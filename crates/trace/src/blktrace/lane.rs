@@ -190,7 +190,7 @@ impl Lane {
                     true => self.counts.malformed += 1,
                     false => self.counts.cut += 1,
                 }
-            } else if is(self.endian, &self.buffer[self.at..self.filled]) {
+            } else if self.filled - self.at < 4 || is(self.endian, &self.buffer[self.at..self.filled]) {
                 self.counts.cut += 1;
                 self.at = self.filled;
             } else {
