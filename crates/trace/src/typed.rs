@@ -1,12 +1,14 @@
 //! Records into typed events.
 //!
 //! The events of system `flashscope` (and of a kernel's own group name `flashscope_<pid>_<starttime>`) become
-//! [`EventKind::Flash`], [`EventKind::FlashDone`] and [`EventKind::Mtd`]; every other event is [`EventKind::Other`].
+//! [`EventKind::Flash`], [`EventKind::FlashDone`] and [`EventKind::Mtd`]; the kernel's `block:` events become
+//! [`EventKind::Block`]; every other event is [`EventKind::Other`].
 
 use crate::event::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
 use crate::format::{Field, Schema};
 use crate::losses::{Loss, Losses};
 use crate::record::tid;
+use crate::typed_block::{self, BlockPlan};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -109,6 +111,7 @@ enum Plan {
         length: Field,
         mtd: Option<Field>,
     },
+    Block(Box<BlockPlan>),
     Other,
 }
 
@@ -205,6 +208,13 @@ impl Typer {
         let read = |f: &Field| schema.uint(f, data);
         match plan {
             Plan::Other => {}
+            Plan::Block(plan) => match plan.read(schema, data) {
+                Some(block) => event.kind = EventKind::Block(block),
+                None => {
+                    self.losses.add(Loss::RecordsMalformed, 1);
+                    return None;
+                }
+            },
             Plan::Flash { op, address, blocks, offset, length, chip } => {
                 let Some(mut page) = read(address) else {
                     self.losses.add(Loss::RecordsMalformed, 1);
@@ -306,6 +316,9 @@ fn chip_number(chips: &mut Vec<u64>, value: u64) -> u16 {
 }
 
 fn plan(schema: &Schema) -> Plan {
+    if let Some(plan) = typed_block::plan(schema) {
+        return Plan::Block(Box::new(plan));
+    }
     let ours = schema.system == "flashscope" || schema.system.starts_with("flashscope_");
     if !ours {
         return Plan::Other;

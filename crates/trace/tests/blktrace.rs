@@ -556,3 +556,39 @@ fn version_8_as_linux_7_2_writes_it() {
         all.iter().any(|e| matches!(e.kind, EventKind::Block(b) if b.flags.has(flashscope_trace::RequestFlags::ZONE)))
     );
 }
+
+#[test]
+fn the_kernels_block_trace_events_are_the_same_model() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/trace_dat");
+    for name in ["armv7-6.1-v6.dat", "armv7-6.1-v7-none.dat", "armv7-7.2-v7-zlib.dat"] {
+        let trace = Trace::open(&data.join(name)).unwrap();
+        let mut seen = std::collections::BTreeMap::new();
+        trace
+            .for_each_pair(&mut |pair| {
+                let (Some(record), Some(event)) = (pair.record, pair.event) else { return };
+                if record.schema.system != "block" {
+                    return;
+                }
+                let EventKind::Block(b) = event.kind else { return };
+                *seen.entry(b.action).or_insert(0) += 1;
+                let field = |name: &str| match record.get(name) {
+                    Some(Value::Unsigned(v)) => Some(v),
+                    Some(Value::Signed(v)) => Some(v as u64),
+                    _ => None,
+                };
+                assert_eq!(field("dev").unwrap_or(0), u64::from(b.device.0), "{name}");
+                assert_eq!(field("sector").unwrap_or(0), b.sector, "{name}");
+                if let Some(sectors) = field("nr_sector").filter(|&n| n > 0) {
+                    assert_eq!(b.bytes, sectors * 512, "{name}");
+                }
+                if let Some(Value::Text(letters)) = record.get("rwbs") {
+                    assert_eq!(b.flags.to_string().as_bytes(), letters, "{name}");
+                }
+            })
+            .unwrap();
+        // work.sh reads 12 blocks of a null block device.
+        for action in [BlockAction::Queue, BlockAction::Issue, BlockAction::Complete] {
+            assert!(seen.get(&action).is_some_and(|&n| n > 0), "{name}: {seen:?}");
+        }
+    }
+}
