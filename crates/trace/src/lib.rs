@@ -25,6 +25,7 @@ mod stream;
 mod tasks;
 mod trace;
 mod typed;
+mod typed_block;
 
 pub use block::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
 pub use bytes::Endian;
