@@ -85,6 +85,12 @@ pub(crate) fn sign_extend(value: u64, size: usize) -> i64 {
     }
 }
 
+/// Whether a JSON text can unpack to at most so many values: a byte of text can cost a hundred bytes of them. Separators
+/// inside of texts count too.
+pub(crate) fn has_few_values(json: &[u8], most: usize) -> bool {
+    json.iter().filter(|b| matches!(b, b',' | b'[' | b'{' | b':')).count() <= most
+}
+
 /// Text of a fixed-size, NUL-padded field.
 pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());

@@ -4,8 +4,9 @@ use crate::bytes::Endian;
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 use ruzstd::decoding::FrameDecoder;
 
-/// Largest part that is unpacked: trace-cmd's chunks are ten pages each, its largest section is kallsyms.
-pub(crate) const MAX_UNPACKED: u32 = 64 << 20;
+/// Largest part that is unpacked: trace-cmd's chunks are ten pages each, its largest section but for kallsyms, which is
+/// unpacked only where it is copied, are the formats: 5 MiB with every event of a kernel.
+pub(crate) const MAX_UNPACKED: u32 = 16 << 20;
 /// Largest zstd window: the memory that a decoder may take. The default levels use 8 MiB at most (zstd's manual, "windowLog").
 const MAX_WINDOW: u64 = 8 << 20;
 

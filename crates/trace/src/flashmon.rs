@@ -26,6 +26,8 @@ use std::sync::Arc;
 const MAX_LINE: usize = 4096;
 /// Different task names of one log.
 const MAX_TASKS: usize = 1 << 16;
+/// Longest name of a task; the kernel's have 15 bytes.
+const MAX_TASK: usize = 64;
 /// Blocks of one chip: 16 TiB in blocks of 1 MiB.
 const MAX_BLOCKS: usize = 1 << 24;
 
@@ -155,7 +157,7 @@ impl Log {
                 }
                 last = line.time_ns;
                 if line.task.is_empty() || tasks.contains_key(line.task) {
-                } else if tasks.len() < MAX_TASKS {
+                } else if tasks.len() < MAX_TASKS && line.task.len() <= MAX_TASK {
                     let tid = tasks.len() as u32 + 1;
                     names.set(tid, 0, line.task);
                     tasks.insert(line.task.to_vec(), tid);

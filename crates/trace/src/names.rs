@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 
 /// Entries kept in all; a busy build forks some hundred tasks a second.
-const MAX_ENTRIES: usize = 400_000;
+const MAX_ENTRIES: usize = 200_000;
 /// Different names kept in all.
-const MAX_NAMES: usize = 200_000;
+const MAX_NAMES: usize = 100_000;
+/// Longest name that is kept, in bytes: the kernel's own have 15, its workers' shown ones 64.
+const MAX_NAME: usize = 64;
 
 /// Names of tasks over time.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +23,7 @@ impl Names {
     /// From `time` on, `tid` is called `comm`. Times of one `tid` should not run backwards; where they do, the later
     /// call counts.
     pub fn set(&mut self, tid: u32, time: u64, comm: &[u8]) {
-        let text = String::from_utf8_lossy(comm);
+        let text = String::from_utf8_lossy(&comm[..comm.len().min(MAX_NAME)]);
         let name = match self.by_text.get(text.as_ref()) {
             Some(&n) => n,
             None if self.texts.len() < MAX_NAMES => {

@@ -11,6 +11,8 @@ use std::sync::Arc;
 /// Bytes read at once by one lane, if a sub-buffer is not larger, and by all lanes together.
 const CHUNK: usize = 64 << 10;
 const CHUNKS_IN_ALL: usize = 16 << 20;
+/// What all lanes together may hold where single sub-buffers, or packed chunks of them, are larger.
+const LANES_MEMORY: usize = 32 << 20;
 
 /// Where a lane's sub-buffers are.
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ impl PageSource {
         };
         Pages {
             chunk: (CHUNKS_IN_ALL / lanes.max(1)).clamp(4096, CHUNK),
+            most: (LANES_MEMORY / lanes.max(1)).max(4096 + HEADER + 4),
+            many: lanes > 64,
             file: Arc::clone(file),
             source: self.clone(),
             cursor: RunCursor::default(),
@@ -76,6 +80,10 @@ impl PageSource {
 #[derive(Debug)]
 pub(crate) struct Pages {
     chunk: usize,
+    /// Largest sub-buffer or packed chunk; one beyond it counts as damaged.
+    most: usize,
+    /// There are so many lanes that what is packed is not kept once it is unpacked.
+    many: bool,
     file: Arc<Input>,
     source: PageSource,
     cursor: RunCursor,
@@ -113,7 +121,7 @@ impl Pages {
                 let PageSource::Runs(index) = &self.source else {
                     return Ok(false);
                 };
-                let Some((begin, end)) = index.next(&mut self.cursor) else {
+                let Some((begin, end)) = index.next(&mut self.cursor)? else {
                     return Ok(false);
                 };
                 (self.at, self.end) = (begin, end);
@@ -121,6 +129,11 @@ impl Pages {
             let left = self.end - self.at;
             if let PageSource::Flat { page, .. } = self.source {
                 let want = u64::from(page).min(left) as usize;
+                if want > self.most {
+                    self.damaged += left.div_ceil(u64::from(page));
+                    self.at = self.end;
+                    continue;
+                }
                 let range = self.load(self.at, want, left)?;
                 self.at += want as u64;
                 if range.is_empty() {
@@ -141,6 +154,11 @@ impl Pages {
                 continue;
             };
             let size = header.frame_size();
+            if size > self.most {
+                self.damaged += 1;
+                self.at += size as u64;
+                continue;
+            }
             let range = self.load(self.at, size, left)?;
             if range.len() < size {
                 self.damaged += 1;
@@ -173,10 +191,21 @@ impl Pages {
                 self.at = self.end;
                 return Ok(false);
             };
+            if packed as usize > self.most / 2 {
+                self.damaged += 1;
+                self.at += 8 + u64::from(packed);
+                continue;
+            }
             let range = self.load(self.at + 8, packed as usize, left - 8)?;
             self.at += 8 + u64::from(packed);
-            self.unpacked.resize(unpacked as usize, 0);
-            if !codec.unpack(&self.buffer[range], &mut self.unpacked) {
+            let most = if self.many { self.most } else { self.most / 2 };
+            self.unpacked.resize(if unpacked as usize <= most { unpacked as usize } else { 0 }, 0);
+            let good = codec.unpack(&self.buffer[range], &mut self.unpacked);
+            if self.many {
+                self.buffer = Vec::new();
+                self.filled = 0;
+            }
+            if !good {
                 self.damaged += 1;
                 self.unpacked.clear();
             }

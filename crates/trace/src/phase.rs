@@ -27,7 +27,7 @@ pub struct Mark {
 }
 
 /// Phases kept in all.
-const MAX_PHASES: usize = 100_000;
+const MAX_PHASES: usize = 20_000;
 
 /// Begin, end and mark messages into phases. A phase's beginning and end can come from different producers (two steps of
 /// a plan): the name joins them, the innermost first.

@@ -86,6 +86,8 @@ pub(crate) struct Ring {
 pub(crate) enum Blob {
     /// Where it lies in the file.
     File { offset: u64, size: u64 },
+    /// Packed: its size (u32) comes before it when it is unpacked.
+    Packed { offset: u64, packed: u32, unpacked: u32, codec: crate::codec::Codec },
     /// It was unpacked.
     Memory(Arc<[u8]>),
 }
@@ -94,6 +96,7 @@ impl Blob {
     pub fn size(&self) -> u64 {
         match self {
             Blob::File { size, .. } => *size,
+            Blob::Packed { unpacked, .. } => u64::from(*unpacked).saturating_sub(4),
             Blob::Memory(bytes) => bytes.len() as u64,
         }
     }

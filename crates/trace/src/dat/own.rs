@@ -12,7 +12,9 @@ pub(super) const MAGIC: &[u8; 16] = b"flashscope\0\0\0\0\0\x01";
 /// Magic, length of the JSON text (u64, little-endian), its CRC-32 (u32, little-endian).
 pub(super) const HEADER: usize = 16 + 8 + 4;
 /// Longest JSON text that is read.
-pub(super) const MAX: u64 = 64 << 20;
+pub(super) const MAX: u64 = 16 << 20;
+/// Values in it; a phase has eleven, and there are at most 20,000 of them.
+const MAX_VALUES: usize = 500_000;
 
 /// The section's JSON object.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -49,7 +51,7 @@ pub(super) fn header(bytes: &[u8]) -> Option<(u64, u32)> {
 }
 
 pub(super) fn decode(json: &[u8], crc: u32) -> Option<Own> {
-    if crc32(json) != crc {
+    if crc32(json) != crc || !crate::bytes::has_few_values(json, MAX_VALUES) {
         return None;
     }
     serde_json::from_slice(json).ok()

@@ -13,6 +13,8 @@ use crate::trace::Blob;
 /// Formats of one file.
 const MAX_EVENTS: u32 = 1 << 16;
 pub(super) const MAX_CPUS: u32 = 8192;
+/// CPUs with data, of all buffers together.
+pub(super) const MAX_LANES: usize = 8192;
 pub(super) const MAX_BUFFERS: usize = 256;
 pub(super) const MAX_OPTIONS: usize = 1 << 17;
 

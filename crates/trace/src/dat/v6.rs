@@ -4,7 +4,7 @@ use super::cursor::Cursor;
 use super::option;
 use super::own::{self, Own};
 use super::parts::{
-    Formats, Header, MAX_BUFFERS, MAX_CPUS, MAX_OPTIONS, Options, header_info, is_needed, long_text, place,
+    Formats, Header, MAX_BUFFERS, MAX_CPUS, MAX_LANES, MAX_OPTIONS, Options, header_info, is_needed, long_text, place,
 };
 use crate::error::Error;
 use crate::format::Layout;
@@ -65,6 +65,9 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
         }
         c.expect(b"flyrecord\0", "a buffer's \"flyrecord\"")?;
         buffers.push((name, table(c, cpus, page, &mut losses)?));
+        if buffers.iter().map(|(_, lanes)| lanes.len()).sum::<usize>() > MAX_LANES {
+            return Err(c.bad(format!("at most {MAX_LANES} CPUs with data"), "more"));
+        }
     }
     Ok(Header {
         version: 6,

@@ -3,7 +3,7 @@
 use super::cursor::Cursor;
 use super::option;
 use super::parts::{
-    Formats, Header, MAX_BUFFERS, MAX_CPUS, MAX_OPTIONS, Options, header_info, is_needed, long_text, place,
+    Formats, Header, MAX_BUFFERS, MAX_CPUS, MAX_LANES, MAX_OPTIONS, Options, header_info, is_needed, long_text, place,
 };
 use crate::codec::{Codec, MAX_UNPACKED};
 use crate::error::Error;
@@ -11,6 +11,7 @@ use crate::format::{Layout, MAX_SUBBUF};
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::pages::PageSource;
+use crate::trace::Blob;
 
 /// A section's header: id, flags, description, size.
 const SECTION_HEADER: u64 = 16;
@@ -75,11 +76,11 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
     let schemas = formats.schemas;
     let mut kallsyms = None;
     if let Some(at) = places.kallsyms {
-        kallsyms = in_section(c, file, &packing, at, option::KALLSYMS, |s| long_text(s, "kallsyms"))?;
+        kallsyms = carried(c, file, &packing, at, option::KALLSYMS, "kallsyms")?;
     }
     let mut printk = None;
     if let Some(at) = places.printk {
-        printk = in_section(c, file, &packing, at, option::PRINTK, |s| long_text(s, "printk_formats"))?;
+        printk = carried(c, file, &packing, at, option::PRINTK, "printk_formats")?;
     }
     let mut cmdlines = String::new();
     if let Some(at) = places.cmdlines {
@@ -89,6 +90,7 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
     let clock = places.buffers.iter().map(|b| b.clock.clone()).find(|c| !c.is_empty());
     let mut cpus = options.cpus.unwrap_or(0).min(MAX_CPUS);
     let mut buffers = vec![(String::new(), Vec::new())];
+    let mut all_lanes = 0;
     for buffer in places.buffers {
         if buffer.page.is_some_and(|p| p != layout.subbuf_size) {
             return Err(Error::Unsupported {
@@ -104,6 +106,10 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
         section.u16("a section's number")?;
         let packed = section.u16("a section's flags")? & PACKED != 0;
         let mut lanes: Vec<(u16, PageSource)> = Vec::new();
+        all_lanes += buffer.cpus.len();
+        if all_lanes > MAX_LANES {
+            return Err(c.bad(format!("at most {MAX_LANES} CPUs of all buffers"), "more"));
+        }
         for (cpu, offset, length) in buffer.cpus {
             if cpu >= MAX_CPUS {
                 return Err(c.bad(format!("a CPU below {MAX_CPUS}"), format!("{cpu}")));
@@ -177,7 +183,7 @@ fn in_section<T>(
     let codec = packing.codec.ok_or_else(|| unknown(c, packing))?;
     let packed = head.u32("a section's packed size")?;
     let unpacked = head.u32("a section's unpacked size")?;
-    if unpacked > MAX_UNPACKED || u64::from(packed) > head.size.saturating_sub(head.at) {
+    if unpacked > MAX_UNPACKED || packed > MAX_UNPACKED || u64::from(packed) > head.size.saturating_sub(head.at) {
         return Err(head.bad(
             format!("a packed section that is there and unpacks to at most {MAX_UNPACKED} bytes"),
             format!("{packed} bytes that unpack to {unpacked}"),
@@ -190,6 +196,29 @@ fn in_section<T>(
         return Err(head.bad(format!("{unpacked} bytes packed with {}", packing.name), "something else"));
     }
     f(&mut c.of_memory(&out, at))
+}
+
+/// A text that is only copied along: where it is packed, it is unpacked when that is done.
+fn carried(
+    c: &Cursor<'_>,
+    file: &Input,
+    packing: &Packing,
+    at: u64,
+    id: u16,
+    what: &str,
+) -> Result<Option<Blob>, Error> {
+    let mut head = c.of_part(at, u64::MAX);
+    let packed_section = (head.u16("a section's number")?, head.u16("a section's flags")? & PACKED);
+    if packed_section != (id, PACKED) {
+        return in_section(c, file, packing, at, id, |s| long_text(s, what));
+    }
+    let codec = packing.codec.ok_or_else(|| unknown(c, packing))?;
+    head.skip(12, "a section's description and size")?;
+    let packed = head.u32("a section's packed size")?;
+    let unpacked = head.u32("a section's unpacked size")?;
+    let offset = head.at;
+    head.skip(u64::from(packed), what)?;
+    Ok(Some(Blob::Packed { offset, packed, unpacked, codec }))
 }
 
 /// Follows the chain of option sections.

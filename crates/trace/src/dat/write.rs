@@ -23,7 +23,7 @@ pub struct Written {
 }
 
 /// Largest text of another tool's file (kallsyms) that is copied along.
-const MAX_CARRIED: u64 = 64 << 20;
+const MAX_CARRIED: u64 = 24 << 20;
 
 /// Writes a trace as `path`, which `trace-cmd report` and KernelShark open. The file appears under its name when it is
 /// complete; until then it has a name of its own in the same directory, which is removed where anything fails. The
@@ -342,6 +342,15 @@ fn carried(file: &Input, blob: &Option<Blob>) -> io::Result<Vec<u8>> {
             let mut text = vec![0; *size as usize];
             file.read_exact_at(&mut text, *offset)?;
             Ok(text)
+        }
+        Some(Blob::Packed { offset, packed, unpacked, codec })
+            if u64::from(*unpacked) <= MAX_CARRIED && packed <= unpacked && *unpacked > 4 =>
+        {
+            let mut bytes = vec![0; *packed as usize];
+            file.read_exact_at(&mut bytes, *offset)?;
+            let mut text = vec![0; *unpacked as usize];
+            // A text that does not unpack is left out: no event needs it.
+            Ok(if codec.unpack(&bytes, &mut text) { text.split_off(4) } else { Vec::new() })
         }
         _ => Ok(Vec::new()),
     }

@@ -1,8 +1,17 @@
-//! Where a lane's sub-buffers lie in a stream file, in a few bytes each.
+//! Where a lane's sub-buffers lie in a stream file, in a few bytes each; beyond a budget, in a temporary file.
+
+use crate::input::Input;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Byte ranges of a file that hold nothing but data frames of one lane, in file order.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct RunIndex {
+    /// Offset and length of what went into the temporary file, oldest first.
+    spilled: Vec<(u64, u32)>,
+    spill: Option<Arc<Input>>,
     /// Pairs of varints: bytes from the end of the run before, bytes of the run.
     packed: Vec<u8>,
     packed_end: u64,
@@ -14,15 +23,20 @@ pub(crate) struct RunIndex {
 }
 
 impl RunIndex {
-    /// A frame of `size` bytes at `at`; frames come in file order.
-    pub fn push(&mut self, at: u64, size: u64) {
+    /// A frame of `size` bytes at `at`; frames come in file order. Returns by how much the index grew in memory.
+    pub fn push(&mut self, at: u64, size: u64) -> usize {
         self.pages += 1;
         self.bytes += size;
         match &mut self.run {
-            Some((_, end)) if *end == at => *end += size,
+            Some((_, end)) if *end == at => {
+                *end += size;
+                0
+            }
             _ => {
+                let before = self.packed.len();
                 self.flush();
                 self.run = Some((at, at + size));
+                self.packed.len() - before
             }
         }
     }
@@ -35,26 +49,102 @@ impl RunIndex {
         }
     }
 
-    /// To be called after the last `push`.
-    pub fn seal(&mut self) {
+    /// Bytes in memory.
+    pub fn memory(&self) -> usize {
+        self.packed.len()
+    }
+
+    /// Moves what is in memory into the temporary file. Returns how much it was.
+    pub fn spill(&mut self, into: &mut Spill) -> io::Result<usize> {
+        let size = self.packed.len();
+        if size > 0 {
+            self.spilled.push((into.at, size as u32));
+            into.write(&self.packed)?;
+            self.packed = Vec::new();
+        }
+        Ok(size)
+    }
+
+    /// To be called after the last `push`, with the temporary file if there is one.
+    pub fn seal(&mut self, spill: Option<&Arc<Input>>) {
         self.flush();
         self.packed.shrink_to_fit();
+        self.spill = spill.filter(|_| !self.spilled.is_empty()).cloned();
     }
 
     /// The run at a cursor, which begins as the default.
-    pub fn next(&self, cursor: &mut RunCursor) -> Option<(u64, u64)> {
-        let gap = take(&self.packed, &mut cursor.at)?;
-        let length = take(&self.packed, &mut cursor.at)?;
+    pub fn next(&self, cursor: &mut RunCursor) -> io::Result<Option<(u64, u64)>> {
+        let pair = match (&self.spill, self.spilled.get(cursor.part)) {
+            (Some(spill), Some(&part)) => self.next_spilled(spill, part, cursor)?,
+            _ => pair(&self.packed, &mut cursor.at),
+        };
+        let Some((gap, length)) = pair else { return Ok(None) };
         let begin = cursor.end + gap;
         cursor.end = begin + length;
-        Some((begin, cursor.end))
+        Ok(Some((begin, cursor.end)))
+    }
+
+    fn next_spilled(&self, spill: &Input, part: (u64, u32), cursor: &mut RunCursor) -> io::Result<Option<(u64, u64)>> {
+        let (offset, length) = part;
+        // Two varints are at most 20 bytes; parts end between pairs.
+        if cursor.window.len() - cursor.in_window < 20 && cursor.at < length as usize {
+            let want = (length as usize - cursor.at).min(WINDOW);
+            cursor.window.resize(want, 0);
+            spill.read_exact_at(&mut cursor.window, offset + cursor.at as u64)?;
+            cursor.in_window = 0;
+        }
+        let before = cursor.in_window;
+        let found = pair(&cursor.window, &mut cursor.in_window);
+        cursor.at += cursor.in_window - before;
+        if cursor.at >= length as usize || found.is_none() {
+            cursor.part += 1;
+            cursor.at = 0;
+            cursor.in_window = 0;
+            cursor.window = Vec::new();
+        }
+        Ok(found)
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+/// Bytes of the temporary file that a cursor holds.
+const WINDOW: usize = 1024;
+
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RunCursor {
+    part: usize,
+    /// In the part, or in what is in memory.
     at: usize,
+    window: Vec<u8>,
+    in_window: usize,
     end: u64,
+}
+
+/// The temporary file of one session. It has no name any more when it is used: it is gone with the process.
+#[derive(Debug)]
+pub(crate) struct Spill {
+    file: File,
+    at: u64,
+}
+
+impl Spill {
+    pub fn create() -> io::Result<Spill> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("flashscope-index-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        std::fs::remove_file(&path)?;
+        Ok(Spill { file, at: 0 })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+
+    pub fn into_input(self) -> Arc<Input> {
+        Arc::new(Input::File(self.file))
+    }
 }
 
 fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -63,6 +153,10 @@ fn put(out: &mut Vec<u8>, mut value: u64) {
         value >>= 7;
     }
     out.push(value as u8);
+}
+
+fn pair(bytes: &[u8], at: &mut usize) -> Option<(u64, u64)> {
+    Some((take(bytes, at)?, take(bytes, at)?))
 }
 
 fn take(bytes: &[u8], at: &mut usize) -> Option<u64> {
@@ -82,17 +176,51 @@ fn take(bytes: &[u8], at: &mut usize) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn runs(index: &RunIndex) -> Vec<(u64, u64)> {
+        let mut c = RunCursor::default();
+        std::iter::from_fn(|| index.next(&mut c).unwrap()).collect()
+    }
+
     #[test]
     fn runs_come_back_joined() {
         let mut i = RunIndex::default();
         for (at, size) in [(10, 5), (15, 5), (1000, 1), (1 << 40, 300), ((1 << 40) + 300, 7)] {
             i.push(at, size);
         }
-        i.seal();
-        let mut c = RunCursor::default();
-        let got: Vec<_> = std::iter::from_fn(|| i.next(&mut c)).collect();
-        assert_eq!(got, [(10, 20), (1000, 1001), (1 << 40, (1 << 40) + 307)]);
+        i.seal(None);
+        assert_eq!(runs(&i), [(10, 20), (1000, 1001), (1 << 40, (1 << 40) + 307)]);
         assert_eq!(i.pages, 5);
         assert!(i.packed.len() < 16);
+    }
+
+    #[test]
+    fn runs_come_back_from_the_temporary_file() {
+        for every in [1, 2, 3, 500, 5000] {
+            let mut spill = Spill::create().unwrap();
+            let (mut a, mut b) = (RunIndex::default(), RunIndex::default());
+            let mut want = vec![];
+            let mut at = 0;
+            for i in 0..9000u64 {
+                at += 1 + (i % 7) * (i % 11) * 1000;
+                a.push(at, 24);
+                want.push((at, at + 24));
+                at += 24;
+                b.push(at, 100);
+                at += 100;
+                if i % every == every - 1 {
+                    a.spill(&mut spill).unwrap();
+                    assert_eq!(a.memory(), 0);
+                }
+                if i == 77 {
+                    b.spill(&mut spill).unwrap();
+                }
+            }
+            let spill = spill.into_input();
+            a.seal(Some(&spill));
+            b.seal(Some(&spill));
+            assert_eq!(runs(&a), want);
+            assert_eq!(runs(&b).len(), 9000);
+            assert_eq!(runs(&b).last().unwrap().1, at);
+        }
     }
 }

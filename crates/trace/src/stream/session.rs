@@ -1,7 +1,7 @@
 //! One pass over a stream file: steps, output, files, phases, and where the ring data of each recording lies.
 
 use super::frame::{HEADER, Header, MAX_FRAME, Scan, Scanner, kind};
-use super::index::RunIndex;
+use super::index::{RunIndex, Spill};
 use crate::bytes::Endian;
 use crate::error::Error;
 use crate::format::{Layout, MAX_SUBBUF, Schema, Schemas};
@@ -32,8 +32,16 @@ impl Default for SessionOptions {
 const MAX_KEPT: usize = 32 << 20;
 /// `FS_PROTOCOL_VERSION`
 const PROTOCOL: u16 = 1;
-/// Producers of one stream.
-const MAX_SOURCES: usize = 1 << 16;
+/// Producers of one stream: each step of a plan is one.
+const MAX_SOURCES: usize = 1 << 14;
+/// CPUs of all recordings, twice: their data and their tasks.
+const MAX_LANES: usize = 8192;
+/// Bytes of the index of ring data in memory; what is beyond goes into a temporary file. At three to four bytes a
+/// sub-buffer of 4 KiB this is enough for 4 GiB.
+const INDEX_MEMORY: usize = 4 << 20;
+/// Longest text of facts or statistics, and the most values in one: `FS_STATS` of 8192 CPUs has 1 MiB and 130,000.
+const MAX_JSON: usize = 2 << 20;
+const MAX_JSON_VALUES: usize = 200_000;
 const MAX_LOG_LINES: usize = 10_000;
 /// `FS_INSTANCE_TASKS`: instances above it are unknown.
 const MAX_INSTANCE: u16 = 1;
@@ -221,6 +229,9 @@ impl Session {
                     let size = header.frame_size();
                     let payload = &buffer[used + HEADER..used + size];
                     assembler.frame(&header, payload, at + used as u64);
+                    if let Some(e) = assembler.failed.take() {
+                        return Err(Error::io(path, "keep the index in a temporary file (TMPDIR) of", e));
+                    }
                     if let Some((version, agent)) = assembler.refused.take() {
                         return Err(Error::OtherProtocol { path: path.to_path_buf(), version, agent, ours: PROTOCOL });
                     }
@@ -331,6 +342,11 @@ struct Assembler {
     losses: Losses,
     kept: usize,
     output_kept: usize,
+    lanes: usize,
+    index_memory: usize,
+    spill: Option<Spill>,
+    /// The temporary file could not be written.
+    failed: Option<std::io::Error>,
     /// A producer's protocol that is not ours, and the version of its agent.
     refused: Option<(u16, String)>,
 }
@@ -349,6 +365,10 @@ impl Assembler {
             losses: Losses::new(),
             kept: 0,
             output_kept: 0,
+            lanes: 0,
+            index_memory: 0,
+            spill: None,
+            failed: None,
             refused: None,
         }
     }
@@ -409,6 +429,29 @@ impl Assembler {
         Ok(())
     }
 
+    /// Moves the index into the temporary file, lanes with little of it aside.
+    fn spill(&mut self) -> std::io::Result<()> {
+        let spill = match &mut self.spill {
+            Some(spill) => spill,
+            None => self.spill.insert(Spill::create()?),
+        };
+        let enough = INDEX_MEMORY / 2 / self.lanes.max(1);
+        for lane in self.sources.iter_mut().flat_map(|s| s.building.values_mut()) {
+            if lane.memory() >= enough {
+                self.index_memory -= lane.spill(spill)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A JSON text that unpacks to a bounded number of values.
+    fn json(&mut self, payload: &[u8]) -> Result<String, Malformed> {
+        if payload.len() > MAX_JSON || !crate::bytes::has_few_values(payload, MAX_JSON_VALUES) {
+            return Err(Malformed);
+        }
+        self.text(payload)
+    }
+
     fn text(&mut self, payload: &[u8]) -> Result<String, Malformed> {
         self.keep(payload.len())?;
         Ok(String::from_utf8_lossy(payload).into_owned())
@@ -444,8 +487,8 @@ impl Assembler {
                 s.agent_version = version;
                 s.hello = Some(hello);
             }
-            kind::FACTS => self.sources[i].facts = Some(self.text(payload)?),
-            kind::STATS => self.sources[i].stats = Some(self.text(payload)?),
+            kind::FACTS => self.sources[i].facts = Some(self.json(payload)?),
+            kind::STATS => self.sources[i].stats = Some(self.json(payload)?),
             kind::HEADER_PAGE => self.sources[i].header_page = Some(self.text(payload)?),
             kind::HEADER_EVENT => self.sources[i].header_event = Some(self.text(payload)?),
             kind::FORMAT => {
@@ -467,7 +510,20 @@ impl Assembler {
                 if instance > MAX_INSTANCE || cpu >= MAX_CPUS {
                     return Err(Malformed);
                 }
-                self.sources[i].building.entry((instance, cpu)).or_default().push(at, header.frame_size() as u64);
+                let building = &mut self.sources[i].building;
+                if !building.contains_key(&(instance, cpu)) {
+                    if self.lanes >= MAX_LANES {
+                        return Err(Malformed);
+                    }
+                    self.lanes += 1;
+                }
+                let lane = building.entry((instance, cpu)).or_default();
+                self.index_memory += lane.push(at, header.frame_size() as u64);
+                if self.index_memory > INDEX_MEMORY
+                    && let Err(e) = self.spill()
+                {
+                    self.failed = Some(e);
+                }
             }
             kind::TASKS => {
                 let (tasks, rest) = payload.as_chunks::<24>();
@@ -576,6 +632,7 @@ impl Assembler {
 
     fn finish(mut self, path: &Path, file: Input) -> Session {
         let mut failed = false;
+        let spill = self.spill.take().map(Spill::into_input);
         for s in &mut self.sources {
             // The end names the number of frames before it; without it, gaps in the numbers have to do.
             let missing = match s.end {
@@ -602,7 +659,7 @@ impl Assembler {
             }
             s.schemas = Arc::new(schemas);
             for (key, mut index) in std::mem::take(&mut s.building) {
-                index.seal();
+                index.seal(spill.as_ref());
                 s.lanes.insert(key, Arc::new(index));
             }
         }

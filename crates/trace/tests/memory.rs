@@ -1,0 +1,228 @@
+//! Peak memory does not follow a trace's size, nor what a crafted one says of itself. Each case runs in a process of its
+//! own, whose peak the kernel counted.
+
+mod common;
+
+use common::dat::{Packing, v6, v7};
+use common::seeds::parts;
+use common::*;
+use flashscope_trace::{Endian, Loss, Session, Trace, encode_frame};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The bound of the whole product for anonymous memory; what a test binary brings in pages of its file comes off first.
+const MOST: u64 = 64 << 20;
+
+/// Runs `child` for a file in another process. Returns its peak of anonymous memory, and what it counted.
+fn peak(file: &Path) -> (u64, u64, u64) {
+    let out = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .env("FLASHSCOPE_MEMORY_FILE", file)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&out.stdout);
+    let numbers = text.lines().find_map(|l| l.split("measured: ").nth(1)).unwrap_or_else(|| panic!("{text}"));
+    let n: Vec<u64> = numbers.split(' ').map(|n| n.parse().unwrap()).collect();
+    (n[0], n[1], n[2])
+}
+
+#[test]
+#[ignore = "the other process of these tests"]
+fn child() {
+    let Some(file) = std::env::var_os("FLASHSCOPE_MEMORY_FILE") else { return };
+    let (mut records, mut lost) = (0u64, 0);
+    let mut all = |trace: Trace| {
+        trace.for_each_record(&mut |r| records += u64::from(!r.data.is_empty())).unwrap();
+        lost += trace.losses().iter().map(|(_, n)| n).sum::<u64>();
+    };
+    match Session::open(file.as_ref()) {
+        Ok(session) => (0..session.recordings.len().min(3)).for_each(|i| all(session.recording(i).unwrap())),
+        Err(_) => {
+            if let Ok(trace) = Trace::open(file.as_ref()) {
+                all(trace);
+            }
+        }
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let kib = |key: &str| {
+        let line = status.lines().find(|l| l.starts_with(key)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    // The peak counts pages of files (the binary, libc) too: what is resident of them now is taken off.
+    println!("measured: {} {records} {lost}", (kib("VmHWM:") - kib("RssFile:")) << 10);
+}
+
+/// A stream of so many tiny frames of ring data, of two CPUs in turn: every one of them is a run of its own.
+fn tiny_frames(path: &Path, frames: u32) {
+    let mut s = Stream::new(Endian::Little, 4, 4096);
+    s.begin(0, 2, &nand_facts());
+    let first = s.frames.len() as u32;
+    let mut out = BufWriter::new(std::fs::File::create(path).unwrap());
+    out.write_all(&s.bytes).unwrap();
+    // A sub-buffer without events: only its header. CPU 0 has one event in each.
+    let mut payloads = [[0u8; 4 + 12 + 24]; 2];
+    payloads[1][0] = 1;
+    for payload in &mut payloads {
+        payload[12] = 24;
+        payload[16] = 5;
+        payload[20..22].copy_from_slice(&READ.to_le_bytes());
+    }
+    let mut frame = [encode_frame(6, 0, 0, &payloads[0]), encode_frame(6, 0, 0, &payloads[1])];
+    for i in 0..frames {
+        let f = &mut frame[i as usize % 2];
+        f[8..12].copy_from_slice(&(first + i).to_le_bytes());
+        out.write_all(f).unwrap();
+    }
+    out.flush().unwrap();
+}
+
+#[test]
+fn an_index_of_tiny_frames_goes_into_a_temporary_file() {
+    let dir = TempDir::new("memory-tiny");
+    let path = dir.0.join("s");
+    // Two bytes of index a frame: four times what is kept in memory.
+    let frames = 4 * (4 << 20) / 2;
+    tiny_frames(&path, frames);
+    let (bytes, records, _) = peak(&path);
+    assert_eq!(records, u64::from(frames), "every event is there, from memory and from the file");
+    println!("{frames} frames: peak {} KiB", bytes >> 10);
+    assert!(bytes < 12 << 20, "{frames} frames: {bytes} bytes");
+}
+
+/// As large as one likes, and a hole: what is in it are sub-buffers of zeros.
+#[test]
+fn a_trace_dat_of_twenty_gibibytes_takes_what_one_of_two_takes() {
+    let dir = TempDir::new("memory-sparse");
+    let mut peaks = vec![];
+    for gib in [1u64, 10] {
+        // Without optimisation a byte of zeros costs more: a tenth.
+        let bytes = if cfg!(debug_assertions) { gib << 27 } else { gib << 31 };
+        let mut p = parts(Endian::Little, 8, 4096);
+        p.cpus.truncate(1);
+        let head = v6(&p);
+        let path = dir.file("t.dat", &head);
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        // The only CPU's table entry: its size is the second number behind "flyrecord".
+        let table = head.windows(10).rposition(|w| w == b"flyrecord\0").unwrap() + 10;
+        let offset = u64::from_le_bytes(head[table..table + 8].try_into().unwrap());
+        file.write_all_at(&bytes.to_le_bytes(), table as u64 + 8).unwrap();
+        file.set_len(offset + bytes).unwrap();
+        // One more sub-buffer with events at the very end.
+        let last = offset + bytes - 4096;
+        file.write_all_at(&p.cpus[0][0], last).unwrap();
+        let (peak, records, _) = peak(&path);
+        assert_eq!(records, 12, "both ends were read");
+        assert!(peak < MOST, "{bytes} bytes: {peak}");
+        println!("{bytes} bytes: peak {} KiB", peak >> 10);
+        peaks.push(peak);
+    }
+    assert!(peaks[1] < peaks[0] + (2 << 20), "{peaks:?}: it does not grow");
+}
+
+/// Packed data that unpacks to far more than it is: sections and chunks say how much, and more is not unpacked.
+#[test]
+fn bombs_do_not_go_off() {
+    let dir = TempDir::new("memory-bomb");
+    for packing in [Packing::Zlib, Packing::Zstd] {
+        let p = parts(Endian::Little, 8, 256);
+        let whole = v7(&p, packing, 2);
+        let bomb = packing.pack(&vec![0; 80 << 20]);
+        // Every packed size in the file, in turn, gets the bomb behind it: sections and chunks of CPU data.
+        let mut places = 0;
+        for at in 60..whole.len() - 12 {
+            let packed = u32::from_le_bytes(whole[at..at + 4].try_into().unwrap()) as usize;
+            let unpacked = u32::from_le_bytes(whole[at + 4..at + 8].try_into().unwrap());
+            let magic = if packing == Packing::Zlib {
+                &whole[at + 8..at + 9] == b"\x78"
+            } else {
+                &whole[at + 8..at + 12] == b"\x28\xb5\x2f\xfd"
+            };
+            if !magic || packed == 0 || at + 8 + packed > whole.len() || unpacked > 1 << 16 {
+                continue;
+            }
+            places += 1;
+            for says in [unpacked, 80 << 20, u32::MAX] {
+                let mut b = whole.clone();
+                b[at..at + 4].copy_from_slice(&(bomb.len() as u32).to_le_bytes());
+                b[at + 4..at + 8].copy_from_slice(&says.to_le_bytes());
+                b.splice(at + 8..at + 8 + packed, bomb.iter().copied());
+                let (peak, ..) = peak(&dir.file("b.dat", &b));
+                assert!(peak < MOST, "{packing:?}, place {at}, says {says}: {peak} bytes");
+            }
+        }
+        assert!(places >= 4, "{packing:?}: {places}");
+    }
+}
+
+/// What a stream says of itself costs a bounded multiple of it: JSON of empty values, formats, tasks, producers, CPUs.
+#[test]
+fn what_a_stream_says_of_itself_is_bounded() {
+    let dir = TempDir::new("memory-says");
+    let begin = || {
+        let mut s = Stream::new(Endian::Little, 4, 4096);
+        s.begin(0, 1, &nand_facts());
+        s
+    };
+    let mut cases: Vec<(&str, Vec<u8>, Loss)> = vec![];
+
+    let mut s = begin();
+    for _ in 0..20 {
+        s.frame(2, 0, format!("[{}0]", "0,".repeat(500_000)).as_bytes());
+    }
+    cases.push(("facts of many values", s.bytes, Loss::FramesMalformed));
+
+    let mut s = begin();
+    for i in 0..60u32 {
+        let task = [&i.to_le_bytes()[..], &[b'x'; 20]].concat();
+        s.frame(7, 0, &task.repeat(40_000));
+    }
+    cases.push(("tasks", s.bytes, Loss::NamesDropped));
+
+    let mut s = begin();
+    for cpu in 0..8192u16 {
+        for instance in 0..2u16 {
+            s.page(0, instance, cpu, &[0; 20]);
+        }
+    }
+    cases.push(("CPUs", s.bytes, Loss::FramesMalformed));
+
+    let mut s = begin();
+    for source in 1..=u16::MAX {
+        s.frame(14, source, b"step");
+    }
+    cases.push(("producers", s.bytes, Loss::FramesMalformed));
+
+    for (name, bytes, loss) in cases {
+        let path = dir.file("s", &bytes);
+        let session = Session::open(&path).unwrap();
+        assert!(session.losses.get(loss) > 0, "{name}: what is beyond is counted as {}", loss.name());
+        drop(session);
+        let (peak, ..) = peak(&path);
+        println!("{name}: {} bytes, peak {} MiB", bytes.len(), peak >> 20);
+        assert!(peak < MOST, "{name}: {peak} bytes");
+    }
+}
+
+/// Counts and lengths of 4 GiB and more, everywhere in a header: an error or less data; an allocation of them would
+/// end the test.
+#[test]
+fn lying_lengths_allocate_nothing() {
+    let files = [v6(&parts(Endian::Little, 8, 256)), v7(&parts(Endian::Big, 4, 256), Packing::None, 2)];
+    for bytes in files {
+        for at in 12..bytes.len() - 8 {
+            for lie in
+                [&u32::MAX.to_le_bytes()[..], &u64::MAX.to_le_bytes(), &(1u64 << 32).to_le_bytes(), &[0, 0, 0, 1]]
+            {
+                let mut b = bytes.clone();
+                b[at..at + lie.len()].copy_from_slice(lie);
+                if let Ok(trace) = Trace::from_bytes("lie".as_ref(), b.clone().into()) {
+                    let mut n = 0;
+                    trace.for_each_record(&mut |_| n += 1).unwrap();
+                    assert!(n <= b.len());
+                }
+            }
+        }
+    }
+}
