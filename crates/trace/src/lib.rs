@@ -1,4 +1,32 @@
-//! Reading and writing traces.
+//! Traces of storage under Linux: read in every format that this field records, written in those that its tools open.
+//!
+//! [`Trace::open`] tells formats apart by their contents (docs/formats.md has the list) and hands out two models, in the
+//! order of time and in bounded memory whatever the size of the file: [`Record`], an event with its format and its bytes,
+//! lossless; and [`Event`], typed and with units, for analyses. What is missing is never silent: [`Trace::losses`] names
+//! and counts it. A stream that holds more than one recording, or a board's output and files, opens as a [`Session`].
+//! Traces of several machines are put in one order by [`MergedTrace`]. [`export`] and [`dat`] write.
+//!
+//! Which process did how many flash operations:
+//!
+//! ```
+//! use flashscope_trace::{EventKind, FlashOp, Session};
+//! use std::collections::BTreeMap;
+//!
+//! let session = Session::open("tests/data/stream/armv7-6.1.port".as_ref())?;
+//! let trace = session.recording(0)?;
+//! let mut counts = BTreeMap::new();
+//! trace.for_each(&mut |event| {
+//!     if let EventKind::Flash(access) = &event.kind {
+//!         let process = trace.comm(event.tid, event.time).unwrap_or("<...>");
+//!         *counts.entry((process.to_string(), access.op)).or_insert(0) += 1;
+//!     }
+//! })?;
+//! let count = |process: &str, op| counts[&(process.to_string(), op)];
+//! assert_eq!(count("init", FlashOp::Erase), 2);
+//! assert_eq!(count("init", FlashOp::Program), 4);
+//! assert_eq!(count("agent", FlashOp::Read), 15);
+//! # Ok::<(), flashscope_trace::Error>(())
+//! ```
 
 mod blktrace;
 mod block;
@@ -15,6 +43,7 @@ mod ftrace;
 mod input;
 mod losses;
 mod merge;
+mod merged;
 mod names;
 mod pages;
 mod pairs;
@@ -33,6 +62,7 @@ pub use error::Error;
 pub use event::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
 pub use format::{Array, Field, FieldKind, FormatError, Layout, Schema, Schemas, Value};
 pub use losses::{Loss, Losses, Severity};
+pub use merged::{Alignment, MergedTrace, SYNC, Source};
 pub use pairs::Pair;
 pub use phase::{Mark, Phase};
 pub use record::Record;

@@ -1,0 +1,348 @@
+//! Several traces in one order of time.
+//!
+//! Times of two traces compare only where something ties their clocks together: one boot's one clock, an offset that the
+//! caller gives, or a marker that both have. Nothing else is guessed.
+
+use crate::error::Error;
+use crate::event::{Event, TimeNs};
+use crate::format::{Schema, Value};
+use crate::losses::Losses;
+use crate::record::Record;
+use crate::ring::Missed;
+use crate::trace::{Trace, TraceKind};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+/// What ties a trace's clock to that of the first one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Alignment {
+    /// One clock of one boot, or a marker that begins with [`SYNC`] and is once in each; else refused.
+    Auto,
+    /// Added to its times.
+    OffsetNs(i64),
+    /// A marker of this text, once in each trace, is the same moment.
+    Marker(String),
+}
+
+/// What markers begin with that [`Alignment::Auto`] looks for: `echo flashscope-sync-1 > …/trace_marker` in every trace.
+pub const SYNC: &str = "flashscope-sync";
+
+/// Traces that are read at once.
+const MAX_SOURCES: usize = 64;
+/// Different markers of one trace.
+const MAX_MARKERS: usize = 10_000;
+/// What one thread hands on at once, and how often it may be ahead.
+const BATCH: usize = 512;
+const BATCHES: usize = 4;
+
+/// Several traces, their times on the clock of the first.
+#[derive(Debug)]
+pub struct MergedTrace {
+    sources: Vec<Source>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct Source {
+    pub trace: Trace,
+    /// Added to its times; 0 for the first.
+    pub offset_ns: i64,
+    /// Where several markers are shared: how far apart the offsets are that they give. The clocks drift by so much, or a
+    /// marker was written late.
+    pub spread_ns: u64,
+}
+
+impl Source {
+    fn time(&self, time: TimeNs) -> TimeNs {
+        TimeNs(time.0.saturating_add_signed(self.offset_ns))
+    }
+}
+
+impl MergedTrace {
+    /// Opens files, each with what ties it to the first; the first's own is its offset from zero, and `Auto` is none.
+    pub fn open_many(inputs: &[(&Path, Alignment)]) -> Result<MergedTrace, Error> {
+        let traces: Result<Vec<_>, Error> =
+            inputs.iter().map(|(path, alignment)| Ok((Trace::open(path)?, alignment.clone()))).collect();
+        MergedTrace::new(traces?)
+    }
+
+    /// Traces that are open already.
+    pub fn new(traces: Vec<(Trace, Alignment)>) -> Result<MergedTrace, Error> {
+        let mut sources: Vec<Source> = Vec::with_capacity(traces.len());
+        for (trace, alignment) in traces {
+            if sources.len() == MAX_SOURCES {
+                return Err(refused(
+                    &trace,
+                    format!("is one more than the {MAX_SOURCES} traces that are merged at once"),
+                ));
+            }
+            let (offset_ns, spread_ns) = match (sources.first(), alignment) {
+                (_, Alignment::OffsetNs(offset)) => (offset, 0),
+                (None, _) => (0, 0),
+                (Some(first), Alignment::Auto) if one_clock(&first.trace, &trace) => (first.offset_ns, 0),
+                (Some(first), Alignment::Auto) => by_markers(first, &trace, |text| text.starts_with(SYNC))?
+                    .ok_or_else(|| {
+                        refused(
+                            &trace,
+                            format!(
+                                "its times cannot be compared with those of {}: nothing ties their clocks together; write a \
+                                 marker that begins with {SYNC} into both, or give an offset",
+                                first.trace.path().display()
+                            ),
+                        )
+                    })?,
+                (Some(first), Alignment::Marker(name)) => by_markers(first, &trace, |text| text == name)?
+                    .ok_or_else(|| {
+                        let path = first.trace.path().display();
+                        refused(&trace, format!("the marker {name:?} is not exactly once in it and in {path}"))
+                    })?,
+            };
+            sources.push(Source { trace, offset_ns, spread_ns });
+        }
+        Ok(MergedTrace { sources })
+    }
+
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// What a thread of a source was called at a time of the merged trace.
+    pub fn comm(&self, source: usize, tid: u32, time: TimeNs) -> Option<&str> {
+        let source = self.sources.get(source)?;
+        source.trace.comm(tid, TimeNs(time.0.saturating_add_signed(source.offset_ns.checked_neg()?)))
+    }
+
+    /// What all of them have lost together; each has its own in `sources()[i].trace.losses()`.
+    pub fn losses(&self) -> Losses {
+        let mut losses = Losses::new();
+        for source in &self.sources {
+            losses.merge(&source.trace.losses());
+        }
+        losses
+    }
+
+    /// Hands every event to `f`, oldest first, with the number of its source; of equal times, the first source's first.
+    /// Each source is read by a thread of its own.
+    pub fn for_each(&self, f: &mut dyn FnMut(usize, &Event)) -> Result<(), Error> {
+        self.merge(
+            |source, hand| {
+                source.trace.for_each(&mut |event| {
+                    let mut event = event.clone();
+                    event.time = source.time(event.time);
+                    hand(event);
+                })
+            },
+            |event| event.time.0,
+            |source, event| f(source, &event),
+        )
+    }
+
+    /// Hands every record to `f`, as `for_each`.
+    pub fn for_each_record(&self, f: &mut dyn FnMut(usize, &Record<'_>)) -> Result<(), Error> {
+        self.merge(
+            |source, hand| {
+                let mut known = Known::new(&source.trace);
+                source.trace.for_each_record(&mut |record| {
+                    let mut owned = known.owned(record);
+                    owned.time = source.time(record.time);
+                    hand(owned);
+                })
+            },
+            |record| record.time.0,
+            |source, record| f(source, &record.borrow()),
+        )
+    }
+
+    fn merge<T: Send>(
+        &self,
+        produce: impl Fn(&Source, &mut dyn FnMut(T)) -> Result<(), Error> + Sync,
+        time: impl Fn(&T) -> u64,
+        mut consume: impl FnMut(usize, T),
+    ) -> Result<(), Error> {
+        let produce = &produce;
+        std::thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(self.sources.len());
+            let mut lanes = Vec::with_capacity(self.sources.len());
+            for source in &self.sources {
+                let (sender, receiver) = sync_channel::<Vec<T>>(BATCHES);
+                threads.push(scope.spawn(move || {
+                    let mut batch = Vec::with_capacity(BATCH);
+                    let result = produce(source, &mut |item| {
+                        batch.push(item);
+                        if batch.len() == BATCH {
+                            // A reader that is gone wants no more.
+                            let _ = sender.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
+                        }
+                    });
+                    let _ = sender.send(batch);
+                    result
+                }));
+                lanes.push(Lane { receiver, batch: Vec::new().into_iter() });
+            }
+            let mut next: Vec<Option<T>> = lanes.iter_mut().map(Lane::next).collect();
+            let mut heads: BinaryHeap<_> =
+                next.iter().enumerate().filter_map(|(i, item)| Some(Reverse((time(item.as_ref()?), i)))).collect();
+            while let Some(Reverse((_, i))) = heads.pop() {
+                if let Some(item) = next[i].take() {
+                    consume(i, item);
+                }
+                next[i] = lanes[i].next();
+                if let Some(item) = &next[i] {
+                    heads.push(Reverse((time(item), i)));
+                }
+            }
+            for thread in threads {
+                match thread.join() {
+                    Ok(result) => result?,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What one thread hands on.
+struct Lane<T> {
+    receiver: Receiver<Vec<T>>,
+    batch: std::vec::IntoIter<T>,
+}
+
+impl<T> Lane<T> {
+    fn next(&mut self) -> Option<T> {
+        loop {
+            if let Some(item) = self.batch.next() {
+                return Some(item);
+            }
+            self.batch = self.receiver.recv().ok()?.into_iter();
+        }
+    }
+}
+
+/// A record that has left its trace's pass.
+struct OwnedRecord {
+    time: TimeNs,
+    cpu: u16,
+    buffer: Arc<str>,
+    missed: Missed,
+    schema: Arc<Schema>,
+    data: Box<[u8]>,
+}
+
+impl OwnedRecord {
+    fn borrow(&self) -> Record<'_> {
+        Record {
+            time: self.time,
+            cpu: self.cpu,
+            buffer: &self.buffer,
+            missed: self.missed,
+            schema: &self.schema,
+            data: &self.data,
+        }
+    }
+}
+
+/// Formats and names of buffers that were met, so that a record costs no copy of them.
+struct Known {
+    schemas: HashMap<u16, Arc<Schema>>,
+    others: Vec<Arc<Schema>>,
+    buffers: HashMap<String, Arc<str>>,
+}
+
+impl Known {
+    fn new(trace: &Trace) -> Known {
+        let schemas = trace.schemas().map(|s| (s.id, Arc::clone(s))).collect();
+        Known { schemas, others: Vec::new(), buffers: HashMap::new() }
+    }
+
+    fn owned(&mut self, record: &Record<'_>) -> OwnedRecord {
+        let schema = match self.schemas.get(&record.schema.id) {
+            Some(known) if std::ptr::eq(&**known, record.schema) => Arc::clone(known),
+            // The stand-in for formats that the trace does not have.
+            _ => match self.others.iter().find(|known| ***known == *record.schema) {
+                Some(known) => Arc::clone(known),
+                None => {
+                    let new = Arc::new(record.schema.clone());
+                    self.others.push(Arc::clone(&new));
+                    new
+                }
+            },
+        };
+        let buffer = match self.buffers.get(record.buffer) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let new: Arc<str> = record.buffer.into();
+                self.buffers.insert(record.buffer.to_string(), Arc::clone(&new));
+                new
+            }
+        };
+        OwnedRecord {
+            time: record.time,
+            cpu: record.cpu,
+            buffer,
+            missed: record.missed,
+            schema,
+            data: record.data.into(),
+        }
+    }
+}
+
+fn refused(trace: &Trace, what: String) -> Error {
+    Error::Unsupported { path: trace.path().to_path_buf(), what }
+}
+
+/// Two recordings of one stream have one clock; so have recordings of one boot, where their facts name it.
+fn one_clock(a: &Trace, b: &Trace) -> bool {
+    let same_name = a.clock() == b.clock();
+    let one_stream = a.kind() == TraceKind::AgentStream && b.kind() == a.kind() && a.path() == b.path();
+    let boot = |t: &Trace| t.facts()["kernel"]["boot_id"].as_str().map(str::to_owned);
+    same_name && (one_stream || boot(a).is_some_and(|id| boot(b) == Some(id)))
+}
+
+/// The offset that shared markers give, and how far they are apart; `None`: there are none.
+fn by_markers(first: &Source, trace: &Trace, wanted: impl Fn(&str) -> bool) -> Result<Option<(i64, u64)>, Error> {
+    let (ours, theirs) = (markers(&first.trace, &wanted)?, markers(trace, &wanted)?);
+    let mut offsets: Vec<i64> = Vec::new();
+    for (text, time) in &ours {
+        if let (Some(ours), Some(Some(theirs))) = (time, theirs.get(text)) {
+            let ours = i128::from(first.time(TimeNs(*ours)).0);
+            offsets.push((ours - i128::from(*theirs)).clamp(i128::from(i64::MIN + 1), i128::from(i64::MAX)) as i64);
+        }
+    }
+    offsets.sort_unstable();
+    let (Some(least), Some(most)) = (offsets.first(), offsets.last()) else { return Ok(None) };
+    Ok(Some((offsets[offsets.len() / 2], most.abs_diff(*least))))
+}
+
+/// Marks and texts written to trace_marker, with the time of those that are there once.
+fn markers(trace: &Trace, wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Option<u64>>, Error> {
+    let mut found: BTreeMap<String, Option<u64>> = BTreeMap::new();
+    let mut take = |text: &str, time: u64| {
+        if !wanted(text) {
+            return;
+        }
+        let full = found.len() >= MAX_MARKERS;
+        match found.get_mut(text) {
+            Some(known) => *known = None,
+            None if full => {}
+            None => drop(found.insert(text.to_string(), Some(time))),
+        }
+    };
+    for mark in trace.marks() {
+        take(&mark.name, mark.time_ns);
+    }
+    if trace.schemas().any(|s| s.system == "ftrace" && s.name == "print") {
+        trace.for_each_record(&mut |record| {
+            if record.schema.name == "print"
+                && record.schema.system == "ftrace"
+                && let Some(Value::Text(text)) = record.get("buf")
+            {
+                take(String::from_utf8_lossy(text).trim(), record.time.0);
+            }
+        })?;
+    }
+    Ok(found)
+}

@@ -1,0 +1,112 @@
+//! Several traces in one order, and only where their clocks are tied together.
+
+mod common;
+
+use common::*;
+use flashscope_trace::{Alignment, Endian, Event, EventKind, MergedTrace, SYNC, Session, Trace};
+
+/// A trace of reads every `step` ns, with a marker.
+fn recorded(dir: &TempDir, name: &str, begin: u64, step: u64, marker: Option<(&str, u64)>) -> std::path::PathBuf {
+    let mut s = Stream::new(Endian::Little, 8, 4096);
+    s.begin(0, 1, &nand_facts());
+    s.tasks(0, &[(7, name)]);
+    let records: Vec<_> = (0..2000u32).map(|i| (begin + u64::from(i) * step, s.nand(READ, 7, i))).collect();
+    s.records(0, 0, 0, &records);
+    if let Some((text, time)) = marker {
+        s.phase(0, time, 2, text);
+    }
+    s.end(0, 0);
+    dir.file(name, &s.bytes)
+}
+
+fn merged(m: &MergedTrace) -> Vec<(usize, Event)> {
+    let mut all = vec![];
+    m.for_each(&mut |source, event| all.push((source, event.clone()))).unwrap();
+    all
+}
+
+#[test]
+fn times_of_other_clocks_are_refused_without_a_marker_or_an_offset() {
+    let dir = TempDir::new("merged-refused");
+    let a = recorded(&dir, "a", 1_000, 10, Some(("phase one", 5)));
+    let b = recorded(&dir, "b", 900_000, 10, Some(("phase one", 6)));
+    let error = MergedTrace::open_many(&[(&a, Alignment::Auto), (&b, Alignment::Auto)]).unwrap_err().to_string();
+    assert!(
+        error.starts_with(b.to_str().unwrap()) && error.contains("a: nothing ties") && error.contains(SYNC),
+        "{error}"
+    );
+    // Any marker serves that the caller names.
+    let by = |name: &str| MergedTrace::open_many(&[(&a, Alignment::Auto), (&b, Alignment::Marker(name.to_string()))]);
+    assert_eq!(by("phase one").unwrap().sources()[1].offset_ns, -1);
+    let error = by("phase two").unwrap_err().to_string();
+    assert!(error.contains("\"phase two\" is not exactly once"), "{error}");
+}
+
+#[test]
+fn an_offset_or_a_shared_marker_puts_them_in_one_order() {
+    let dir = TempDir::new("merged");
+    let marker = format!("{SYNC}-1");
+    let a = recorded(&dir, "a", 1_000, 10, Some((&marker, 500)));
+    let b = recorded(&dir, "b", 901_003, 10, Some((&marker, 900_500)));
+    for alignment in [Alignment::OffsetNs(-900_000), Alignment::Auto] {
+        let m = MergedTrace::open_many(&[(&a, Alignment::Auto), (&b, alignment)]).unwrap();
+        assert_eq!((m.sources()[1].offset_ns, m.sources()[1].spread_ns), (-900_000, 0));
+        let all = merged(&m);
+        assert!(all.windows(2).all(|w| w[0].1.time <= w[1].1.time));
+        let flash: Vec<_> = all.iter().filter(|(_, e)| matches!(e.kind, EventKind::Flash(_))).collect();
+        assert_eq!(flash.len(), 4000);
+        // Every read of b comes 3 ns after one of a.
+        for (i, (source, event)) in flash.iter().enumerate() {
+            assert_eq!(*source, i % 2);
+            assert_eq!(event.time.0, 1_000 + (i as u64 / 2) * 10 + 3 * (i as u64 % 2));
+            assert_eq!(m.comm(*source, 7, event.time), Some(["a", "b"][*source]));
+        }
+        let marks: Vec<_> =
+            all.iter().filter(|(_, e)| matches!(e.kind, EventKind::Mark { .. })).map(|(_, e)| e.time.0).collect();
+        assert_eq!(marks, [500, 500]);
+        // Records come in the same order, with their bytes.
+        let mut records = vec![];
+        m.for_each_record(&mut |source, r| records.push((source, r.time, format!("{:?}", r.get("page").unwrap()))))
+            .unwrap();
+        assert_eq!(records.len(), 4000);
+        for ((source, event), (s, time, page)) in flash.iter().zip(&records) {
+            let EventKind::Flash(access) = &event.kind else { unreachable!() };
+            assert_eq!((source, event.time), (s, *time));
+            assert_eq!(*page, format!("Unsigned({})", access.page));
+        }
+        assert_eq!(m.losses().get(flashscope_trace::Loss::StatisticsMissing), 2);
+    }
+}
+
+#[test]
+fn recordings_of_one_stream_have_one_clock() {
+    let session = Session::open(&data("stream/armv7-6.1.port")).unwrap();
+    let both = [1, 0].map(|i| (session.recording(i).unwrap(), Alignment::Auto));
+    let m = MergedTrace::new(both.into()).unwrap();
+    let flash = merged(&m).into_iter().filter(|(_, e)| matches!(e.kind, EventKind::Flash(_)));
+    let flash: Vec<_> = flash.collect();
+    assert_eq!(flash.len(), 21 + 6);
+    assert!(flash.windows(2).all(|w| w[0].1.time <= w[1].1.time));
+    assert_eq!((flash[0].0, flash[26].0), (1, 0));
+    // The same boot in another file is not known to be one.
+    let dir = TempDir::new("merged-boots");
+    let copy = dir.file("copy", &std::fs::read(data("trace_dat/armv7-6.1-v6.dat")).unwrap());
+    let other = (Trace::open(&copy).unwrap(), Alignment::Auto);
+    assert!(MergedTrace::new(vec![(session.recording(0).unwrap(), Alignment::Auto), other]).is_err());
+}
+
+#[test]
+fn markers_written_into_the_ring_serve_too() {
+    let dir = TempDir::new("merged-print");
+    let head = "# tracer: nop\n";
+    let line = |t: &str, rest: &str| format!("         task-1       [000] .....     {t}: {rest}\n");
+    let a =
+        [head.to_string(), line("1.000000", "tracing_mark_write: flashscope-sync x"), line("2.5", "e: k=1")].concat();
+    let b =
+        [head.to_string(), line("7.000000", "tracing_mark_write: flashscope-sync x"), line("8.0", "e: k=2")].concat();
+    let (a, b) = (dir.file("a", a.as_bytes()), dir.file("b", b.as_bytes()));
+    let m = MergedTrace::open_many(&[(&a, Alignment::Auto), (&b, Alignment::Auto)]).unwrap();
+    assert_eq!(m.sources()[1].offset_ns, -6_000_000_000);
+    let times: Vec<_> = merged(&m).iter().map(|(s, e)| (*s, e.time.0 / 1_000_000)).collect();
+    assert_eq!(times, [(0, 1000), (1, 1000), (1, 2000), (0, 2500)]);
+}
