@@ -158,15 +158,10 @@ impl InFlight {
         let (mut best, mut rank) = (None, (0, 0));
         while at != NONE {
             let bio = &self.bios[at as usize];
-            if bio.sector == sector
-                && bio.device == device
-                && bio.kind == kind
-                && u64::from(bio.sectors) <= most
-                && (fits(bio), bio.sectors) > rank
-            {
-                let found = fits(bio);
-                if found > 0 {
-                    (best, rank) = (Some(at), (found, bio.sectors));
+            if bio.sector == sector && bio.device == device && bio.kind == kind && u64::from(bio.sectors) <= most {
+                let found = (fits(bio), bio.sectors);
+                if found.0 > 0 && found > rank {
+                    (best, rank) = (Some(at), found);
                 }
             }
             at = bio.next;

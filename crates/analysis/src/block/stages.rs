@@ -31,7 +31,7 @@ pub enum Stage {
     G2i,
     Q2m,
     I2d,
-    /// Of a bio that was merged into a request which was not inserted after that.
+    /// Of a bio that was merged into a request.
     M2d,
     D2c,
     Q2c,
@@ -230,7 +230,7 @@ impl Stages {
 
     /// Hands the bios of a request to `step`, in order of their sectors: of those at one sector the one that `fits` likes
     /// best.
-    #[inline]
+    #[inline(always)]
     fn walk(
         &mut self,
         device: u16,
@@ -376,7 +376,8 @@ impl Stages {
                     block,
                     |bio| u8::from(bio.issued == NEVER) * (1 + u8::from(bio.inserted == NEVER)),
                     |bio| {
-                        if bio.inserted == NEVER {
+                        // A merged bio waits from its merge on, as in btt.
+                        if bio.inserted == NEVER && bio.merged == NEVER {
                             bio.inserted = now;
                         }
                     },

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Read ahead in all lanes together; a lane reads at least `SMALLEST` at once.
 const READ_AHEAD: usize = 4 << 20;
 const SMALLEST: usize = 16 << 10;
-const LARGEST: usize = 256 << 10;
+const LARGEST: usize = 128 << 10;
 /// Different (device, CPU) pairs of one lane whose records are counted.
 const MAX_COUNTERS: usize = 4096;
 /// A jump in the numbers beyond this is another recording, or damage: no count of what is missing.
@@ -95,7 +95,7 @@ impl Lane {
     #[inline]
     pub fn raw(&self) -> Raw<'_> {
         Raw {
-            header: self.head,
+            header: &self.head,
             endian: self.endian,
             missing: self.missing,
             bytes: &self.buffer[self.at..self.at + self.head.total()],
@@ -133,7 +133,7 @@ impl Lane {
         Ok(true)
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, found: Header) {
         self.head = found;
         self.missing = 0;
@@ -252,7 +252,7 @@ struct Numbers {
 
 impl Numbers {
     /// Records missing before this one.
-    #[inline]
+    #[inline(always)]
     fn gap(&mut self, header: &Header) -> u32 {
         let key = (header.device, header.cpu);
         let following = header.sequence.wrapping_add(1);

@@ -45,7 +45,7 @@ pub(super) fn kind(bytes: &[u8]) -> Option<(Endian, u8)> {
 }
 
 /// Reads the fixed part; `None` where it has no magic of this byte order or is cut.
-#[inline]
+#[inline(always)]
 pub(super) fn header(endian: Endian, bytes: &[u8]) -> Option<Header> {
     match endian {
         Endian::Little => parse::<false>(bytes),
@@ -126,7 +126,7 @@ impl Header {
 /// One whole record on its way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw<'a> {
-    pub header: Header,
+    pub header: &'a Header,
     pub endian: Endian,
     /// Records missing before this one, by its own number.
     pub missing: u32,
@@ -206,7 +206,7 @@ mod tests {
                 };
                 assert_eq!(header, want);
                 assert_eq!(header.total(), bytes.len());
-                let raw = Raw { header, endian, missing: 0, bytes: &bytes };
+                let raw = Raw { header: &header, endian, missing: 0, bytes: &bytes };
                 assert_eq!(raw.cgroup_and_pdu(), (99, b"name".as_slice()));
                 for cut in 0..usize::from(size) {
                     assert_eq!(super::header(endian, &bytes[..cut]), None);

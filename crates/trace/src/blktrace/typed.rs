@@ -55,7 +55,7 @@ impl Typer {
     /// The typed form; `None` where it has none (names of processes, the wall clock, actions that are not known).
     #[inline]
     pub fn event(&mut self, raw: &Raw<'_>) -> Option<&Event> {
-        let h = &raw.header;
+        let h = raw.header;
         if raw.is_notify() {
             return self.note(raw);
         }
