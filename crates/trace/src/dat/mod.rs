@@ -8,11 +8,13 @@ mod cursor;
 mod own;
 mod parts;
 mod read;
+mod records;
 mod v6;
 mod v7;
 mod write;
 
 pub(crate) use read::{looks_like_dat, open};
+pub use records::{RecordsWritten, write_filtered, write_merged};
 pub use write::{Written, write};
 
 /// The first ten bytes.

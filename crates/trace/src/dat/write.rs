@@ -46,7 +46,7 @@ pub fn write(trace: &Trace, path: &Path) -> Result<Written, Error> {
     Ok(written)
 }
 
-fn write_error(trace: &Trace, path: &Path, e: io::Error) -> Error {
+pub(super) fn write_error(trace: &Trace, path: &Path, e: io::Error) -> Error {
     match e.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             Error::NoSpace { path: path.to_path_buf(), source_path: trace.path().to_path_buf() }
@@ -56,14 +56,14 @@ fn write_error(trace: &Trace, path: &Path, e: io::Error) -> Error {
 }
 
 /// A file under a name of its own, removed unless it is published.
-struct Partial {
-    file: File,
+pub(super) struct Partial {
+    pub file: File,
     path: PathBuf,
     published: bool,
 }
 
 impl Partial {
-    fn create(target: &Path) -> Result<Partial, Error> {
+    pub fn create(target: &Path) -> Result<Partial, Error> {
         let mut name = std::ffi::OsString::from(".");
         name.push(target.file_name().unwrap_or_default());
         name.push(format!(".partial-{}", std::process::id()));
@@ -72,7 +72,7 @@ impl Partial {
         Ok(Partial { file, path, published: false })
     }
 
-    fn publish(mut self, target: &Path) -> Result<(), Error> {
+    pub fn publish(mut self, target: &Path) -> Result<(), Error> {
         fs::rename(&self.path, target).map_err(|e| Error::io(target, "rename the finished file to", e))?;
         self.published = true;
         Ok(())
@@ -89,9 +89,9 @@ impl Drop for Partial {
 }
 
 /// Where the data of one CPU of one buffer goes.
-struct Place {
-    offset: u64,
-    size: u64,
+pub(super) struct Place {
+    pub offset: u64,
+    pub size: u64,
 }
 
 fn write_all(trace: &Trace, ring: &Ring, out: &mut impl Write) -> io::Result<Written> {
@@ -216,7 +216,7 @@ fn set_commit(layout: &Layout, page: &mut [u8], bytes: usize) {
     page[at..at + size].copy_from_slice(&field);
 }
 
-fn own_section(trace: &Trace, ring: &Ring) -> serde_json::Result<Vec<u8>> {
+pub(super) fn own_section(trace: &Trace, ring: &Ring) -> serde_json::Result<Vec<u8>> {
     let mut losses = trace.base_losses.clone();
     // Damaged sub-buffers are written repaired, so that a reader of the file will not find them.
     let all = trace.losses();
@@ -232,7 +232,7 @@ fn own_section(trace: &Trace, ring: &Ring) -> serde_json::Result<Vec<u8>> {
 }
 
 /// Everything before our own section.
-fn header(trace: &Trace, ring: &Ring, names: &[&str], places: &[Vec<Place>], tables: &[u64]) -> io::Result<Vec<u8>> {
+pub(super) fn header(trace: &Trace, ring: &Ring, names: &[&str], places: &[Vec<Place>], tables: &[u64]) -> io::Result<Vec<u8>> {
     let layout = &ring.layout;
     let e = layout.endian;
     let mut h = Vec::new();
@@ -397,7 +397,7 @@ fn put_text(out: &mut Vec<u8>, e: Endian, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-fn put_places(out: &mut Vec<u8>, e: Endian, places: &[Place]) {
+pub(super) fn put_places(out: &mut Vec<u8>, e: Endian, places: &[Place]) {
     for place in places {
         e.put_u64(out, place.offset);
         e.put_u64(out, place.size);
