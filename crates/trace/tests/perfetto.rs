@@ -209,6 +209,31 @@ fn a_board_s_operations_are_slices_with_their_durations() {
 }
 
 #[test]
+fn block_requests_are_slices_on_their_device_and_a_depth() {
+    let trace = Trace::open(&data("trace_dat/armv7-6.1-v6.dat")).unwrap();
+    let (mut issued, mut completed, mut others) = (vec![], 0, 0);
+    trace
+        .for_each_record(&mut |r| match r.schema.name.as_str() {
+            "block_rq_issue" => issued.push(r.time.0),
+            "block_rq_complete" => completed += 1,
+            _ => others += 1,
+        })
+        .unwrap();
+    let (read, written) = exported(&trace);
+    let requests: Vec<_> = read.slices.iter().filter(|s| s.track == "requests").collect();
+    assert!(!issued.is_empty());
+    assert_eq!(requests.iter().map(|s| s.time).collect::<Vec<_>>(), issued);
+    assert_eq!(requests.iter().filter(|s| s.duration.is_some()).count() as u64, completed - written.unmatched);
+    assert!(requests.iter().all(|s| s.name == "RA" && s.notes["comm"] == "busybox"), "{requests:?}");
+    let (name, depth) = read.counters.first_key_value().unwrap();
+    assert!(name.ends_with(" in flight"));
+    assert_eq!(depth.len() as u64, issued.len() as u64 + completed - written.unmatched);
+    assert!(depth.iter().all(|&(_, n)| n >= 0) && depth.iter().any(|&(_, n)| n > 0));
+    // Every other record is there too, and what is missing.
+    assert_eq!(written.instants, others + u64::from(!trace.losses().is_empty()));
+}
+
+#[test]
 fn nested_operations_unmatched_ones_and_losses() {
     let dir = TempDir::new("perfetto");
     let mut s = Stream::new(Endian::Little, 8, 4096);
