@@ -21,6 +21,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+/// A CPU of one of the file's buffers.
+type Lane = (usize, u16);
+
+/// Takes the next whole sub-buffer of a lane.
+type PageSink<'a> = dyn FnMut(Lane, &[u8]) -> Result<(), Error> + 'a;
+
 /// What came to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordsWritten {
@@ -108,7 +114,7 @@ fn write_from(
     layout.subbuf_size = from.iter().map(|f| f.ring.layout.subbuf_size).max().unwrap_or(layout.subbuf_size);
 
     // How many sub-buffers each CPU of each buffer takes.
-    let mut pages: BTreeMap<(usize, u16), u64> = BTreeMap::new();
+    let mut pages: BTreeMap<Lane, u64> = BTreeMap::new();
     let mut written = pass(&from, layout, keep, &mut |lane, _| {
         *pages.entry(lane).or_default() += 1;
         Ok(())
@@ -150,7 +156,7 @@ fn write_from(
         put_places(&mut table, layout.endian, &places[b]);
         file.write_all_at(&table, tables[b]).map_err(failed)?;
     }
-    let mut next: BTreeMap<(usize, u16), u64> = BTreeMap::new();
+    let mut next: BTreeMap<Lane, u64> = BTreeMap::new();
     pass(&from, layout, keep, &mut |lane, bytes| {
         let place = &places[lane.0][usize::from(lane.1)];
         let count = next.entry(lane).or_default();
@@ -201,15 +207,15 @@ fn pass(
     from: &[From<'_>],
     layout: Layout,
     keep: &dyn Fn(usize, &Record<'_>) -> bool,
-    page: &mut dyn FnMut((usize, u16), &[u8]) -> Result<(), Error>,
+    page: &mut PageSink<'_>,
 ) -> Result<RecordsWritten, Error> {
     let mut written = RecordsWritten::default();
     for (index, source) in from.iter().enumerate() {
-        let mut lanes: BTreeMap<(usize, u16), Encoder> = BTreeMap::new();
-        let mut missed: HashMap<(usize, u16), Missed> = HashMap::new();
+        let mut lanes: BTreeMap<Lane, Encoder> = BTreeMap::new();
+        let mut missed: HashMap<Lane, Missed> = HashMap::new();
         let mut failed = None;
         let mut data = Vec::new();
-        let mut hand = |lane: (usize, u16), mut bytes: Vec<u8>| {
+        let mut hand = |lane: Lane, mut bytes: Vec<u8>| {
             bytes.resize(layout.subbuf_size as usize, 0);
             page(lane, &bytes)
         };
@@ -317,7 +323,8 @@ fn synthetic(
                 names.set(tid, 0, comm.as_bytes());
             }
             // Of the first trace the events that name tasks are in the file.
-            if !(index == 0 && own_tasks) && !initial.knows(tid) {
+            let in_events = index == 0 && own_tasks;
+            if !in_events && !initial.knows(tid) {
                 initial.set(tid, 0, comm.as_bytes());
             }
         }
