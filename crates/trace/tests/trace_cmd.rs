@@ -42,7 +42,7 @@ fn parse(line: &str) -> Line {
     let (head, rest) = (&line[..bracket], &line[bracket + 6..]);
     let (task, tid) = head.trim_end().rsplit_once('-').unwrap();
     let (buffer, comm) = task.trim_start().split_once(": ").unwrap_or(("", task));
-    let (time, rest) = rest.trim_start().split_once(": ").unwrap();
+    let (time, rest) = rest.trim_start().split_once(": ").unwrap_or_else(|| panic!("no time in {line:?}"));
     // trace-cmd 3.4 prints flags before the time.
     let time = time.split_whitespace().last().unwrap();
     let (seconds, decimals) = time.split_once('.').unwrap();

@@ -287,7 +287,9 @@ pub(super) fn header(trace: &Trace, ring: &Ring, names: &[&str], places: &[Vec<P
         o.push(0);
         put_option(&mut h, e, option::BUFFER, &o);
     }
-    put_option(&mut h, e, option::TRACECLOCK, b"");
+    // trace-cmd 3.1.6 parses this text as a string although the clock comes once more below: without its NUL it reads on
+    // into what happens to follow in memory, and sometimes takes the clock for another.
+    put_option(&mut h, e, option::TRACECLOCK, format!("[{}]\n\0", ring.clock).as_bytes());
     if !ring.uname.is_empty() {
         put_option(&mut h, e, option::UNAME, text_option(&ring.uname).as_bytes());
     }
