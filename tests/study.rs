@@ -220,14 +220,33 @@ fn an_interrupted_study_goes_on_where_it_stopped() {
     let fresh = output(run().arg("--fresh"));
     assert!(fresh.status.success());
     assert!(!String::from_utf8_lossy(&fresh.stderr).contains("reused"));
-    assert!(std::fs::read(out.join("results.json")).expect("results") == resumed, "a resumed run differs from a fresh one");
+    assert!(
+        std::fs::read(out.join("results.json")).expect("results") == resumed,
+        "a resumed run differs from a fresh one"
+    );
 }
 
 #[test]
 fn bench_read_prints_one_object_with_counts_by_phase() {
     let said = stdout(flashscope().args([
-        "bench", "read", "--on", "board:armv7", "--filesystem", "jffs2", "--count", "8", "--size", "4096", "--pattern",
-        "sequential", "--readahead", "0", "--file-size", "512K", "--json", "--quiet",
+        "bench",
+        "read",
+        "--on",
+        "board:armv7",
+        "--filesystem",
+        "jffs2",
+        "--count",
+        "8",
+        "--size",
+        "4096",
+        "--pattern",
+        "sequential",
+        "--readahead",
+        "0",
+        "--file-size",
+        "512K",
+        "--json",
+        "--quiet",
     ]));
     assert_eq!(said.trim().lines().count(), 1);
     let found: serde_json::Value = serde_json::from_str(&said).expect("one object");

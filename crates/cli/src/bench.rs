@@ -157,7 +157,7 @@ fn on_real_board(args: &BenchReadArgs, terminal: &Arc<Terminal>) -> Result<Bench
         .as_array()
         .is_some_and(|all| all.iter().any(|mtd| mtd["type"].as_str().is_some_and(|kind| kind.contains("nand"))));
     let bench = bench_argv(args, file);
-    let (bench, counts, losses): (Value, Option<[OpCounts; 2]>, Vec<LossCount>) = if watched {
+    let (bench, counts, losses): Recorded = if watched {
         recorded(args, bench, terminal)?
     } else {
         terminal.line("no raw NAND on this target: reads are timed, flash reads are not counted");
@@ -215,16 +215,16 @@ fn bench_argv(args: &BenchReadArgs, file: &str) -> Vec<String> {
     argv
 }
 
-/// The bench's own JSON, the operations in its open and its reads, and what was lost.
-fn recorded(
-    args: &BenchReadArgs,
-    bench: Vec<String>,
-    terminal: &Arc<Terminal>,
-) -> Result<(Value, Option<[OpCounts; 2]>, Vec<LossCount>), Failure> {
+/// The bench's own JSON, the operations in its open and in its reads (where they were watched), and what was lost.
+type Recorded = (Value, Option<[OpCounts; 2]>, Vec<LossCount>);
+
+fn recorded(args: &BenchReadArgs, bench: Vec<String>, terminal: &Arc<Terminal>) -> Result<Recorded, Failure> {
     let scratch = flashscope_target::ScratchDir::new("bench")?;
     let stream = scratch.path().join("stream");
     let mut argv: Vec<String> =
-        ["record", "--events", "flash", "--mode", "ring", "--capture", "--", "flashscope-agent"].map(str::to_owned).to_vec();
+        ["record", "--events", "flash", "--mode", "ring", "--capture", "--", "flashscope-agent"]
+            .map(str::to_owned)
+            .to_vec();
     argv.extend(bench);
     let target = target::open(&args.target, terminal)?;
     let outcome = {
