@@ -1,9 +1,9 @@
 //! `report`: what one trace holds.
 
+use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockReport, Stages};
 use flashscope_analysis::{
     Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, ProbeFacts, SystemFacts,
 };
-use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockReport, Stages};
 use flashscope_trace::{Event, Trace, TraceKind};
 use serde_json::Value;
 

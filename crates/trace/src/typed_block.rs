@@ -83,17 +83,18 @@ impl BlockPlan {
             sectors => sectors.saturating_mul(512),
         };
         let detail = match self.action {
-            BlockAction::Remap => BlockDetail::Remap {
-                device: Device(number(&self.old_dev)? as u32),
-                sector: number(&self.old_sector)?,
-            },
+            BlockAction::Remap => {
+                BlockDetail::Remap { device: Device(number(&self.old_dev)? as u32), sector: number(&self.old_sector)? }
+            }
             BlockAction::Split => BlockDetail::Split { sector: number(&self.new_sector)? },
             BlockAction::Unplug => BlockDetail::Unplug { requests: number(&self.requests)? },
             _ => BlockDetail::None,
         };
         // A split's event has the whole bio's sectors nowhere: its first part ends where the second begins.
         let bytes = match detail {
-            BlockDetail::Split { sector: new } if self.sectors.is_none() => new.saturating_sub(sector).saturating_mul(512),
+            BlockDetail::Split { sector: new } if self.sectors.is_none() => {
+                new.saturating_sub(sector).saturating_mul(512)
+            }
             _ => bytes,
         };
         let device = Device(number(&self.dev)? as u32);

@@ -232,7 +232,13 @@ pub(super) fn own_section(trace: &Trace, ring: &Ring) -> serde_json::Result<Vec<
 }
 
 /// Everything before our own section.
-pub(super) fn header(trace: &Trace, ring: &Ring, names: &[&str], places: &[Vec<Place>], tables: &[u64]) -> io::Result<Vec<u8>> {
+pub(super) fn header(
+    trace: &Trace,
+    ring: &Ring,
+    names: &[&str],
+    places: &[Vec<Place>],
+    tables: &[u64],
+) -> io::Result<Vec<u8>> {
     let layout = &ring.layout;
     let e = layout.endian;
     let mut h = Vec::new();

@@ -53,8 +53,8 @@ pub const PARQUET_COLUMNS: &str = "message flashscope {
 }";
 
 /// A row group is written when it has so many rows, or so many bytes of JSON.
-const ROWS: usize = 128 << 10;
-const JSON_BYTES: usize = 16 << 20;
+const ROWS: usize = 64 << 10;
+const JSON_BYTES: usize = 8 << 20;
 /// Different names that are kept for reuse.
 const MAX_TEXTS: usize = 1 << 16;
 
