@@ -36,7 +36,8 @@ start() { # NAME DEVICE...: files have NAME, or each its device's name where the
 			sleep 0.1
 		done
 	done
-	sleep 0.5
+	# Its threads begin after the file is there.
+	sleep 2
 }
 
 stop() {
