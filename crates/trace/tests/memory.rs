@@ -82,8 +82,8 @@ fn tiny_frames(path: &Path, frames: u32) {
 fn an_index_of_tiny_frames_goes_into_a_temporary_file() {
     let dir = TempDir::new("memory-tiny");
     let path = dir.0.join("s");
-    // Two bytes of index a frame: four times what is kept in memory.
-    let frames = 4 * (4 << 20) / 2;
+    // Two bytes of index a frame: more than the 4 MiB that are kept in memory.
+    let frames = 2_500_000;
     tiny_frames(&path, frames);
     let (bytes, records, _) = peak(&path);
     assert_eq!(records, u64::from(frames), "every event is there, from memory and from the file");
