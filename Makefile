@@ -52,6 +52,7 @@ test: packages-test
 ## Figures of cost, as ratios; raw results go to bench/runs/.
 bench: packages-test build agents
 	@bench/run
+	@bench/trace-decode/run
 
 install: build agents
 	install -D -m 755 $(FLASHSCOPE) $(DESTDIR)$(PREFIX)/bin/flashscope
