@@ -18,7 +18,7 @@ pub enum Error {
     AgentMissing { arch: String, tried: Vec<PathBuf> },
     #[error("{program}: not found; install the Debian package {package}")]
     ProgramMissing { program: String, package: String },
-    #[error("{program}: {problem}")]
+    #[error("{program}: {problem}; run the same command again, or {program} by hand to see why")]
     ProgramFailed { program: String, problem: String },
     #[error("the command's output: {0}; free some space or write elsewhere (what came before is kept)")]
     Output(std::io::Error),
