@@ -238,7 +238,13 @@ fn two_recorders(remote: &Remote) {
     let status = || String::from_utf8_lossy(&ctl(&["status"]).stdout).into_owned();
     wait_for("two recorders", || {
         let status = status();
-        status.contains("first") && status.contains("second")
+        // Named is not yet armed: probes warm up before a recorder traces.
+        let state = |name: &str, state: &str| {
+            status.lines().any(|line| {
+                line.contains(&format!("\"name\":\"{name}\"")) && line.contains(&format!("\"state\":\"{state}\""))
+            })
+        };
+        state("first", "recording") && state("second", "paused")
     });
     let cold_read = || {
         remote.sh("echo 3 > /proc/sys/vm/drop_caches; cat /data/film > /dev/null").expect("a read");
