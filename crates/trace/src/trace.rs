@@ -134,6 +134,11 @@ impl Trace {
         Trace::of(path, Input::Memory(bytes))
     }
 
+    /// Reads what blktrace's files of each CPU hold, CPU 0's first. Messages name them `path`.
+    pub fn from_blktrace_parts(path: &Path, parts: &[Arc<[u8]>]) -> Result<Trace, Error> {
+        Trace::of_blktrace(path, blktrace::of_memory(path, parts)?)
+    }
+
     fn of(path: &Path, input: Input) -> Result<Trace, Error> {
         let mut head = [0; 4096];
         let n = input.fill_at(&mut head, 0).map_err(|e| Error::io(path, "read", e))?;

@@ -592,3 +592,16 @@ fn the_kernels_block_trace_events_are_the_same_model() {
         }
     }
 }
+
+#[test]
+fn parts_in_memory_read_as_their_files_do() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blktrace/armv7-6.1");
+    let from_files = Trace::open(&directory.join("main")).unwrap();
+    let parts = [0, 1].map(|n| std::fs::read(directory.join(format!("main.blktrace.{n}"))).unwrap().into());
+    let from_memory = Trace::from_blktrace_parts(Path::new("main"), &parts).unwrap();
+    let all = events(&from_files);
+    assert!(all.len() > 500, "{}", all.len());
+    assert_eq!(all, events(&from_memory));
+    assert_eq!((from_files.losses(), from_files.cpus()), (from_memory.losses(), from_memory.cpus()));
+    assert_eq!(from_files.facts(), from_memory.facts());
+}

@@ -115,3 +115,13 @@ fn format() {
 fn flashmon() {
     run("flashmon");
 }
+
+#[test]
+fn blktrace() {
+    run("blktrace");
+}
+
+#[test]
+fn ftrace() {
+    run("ftrace");
+}

@@ -11,7 +11,7 @@ mod record;
 mod scan;
 mod typed;
 
-pub(crate) use open::{Found, Opened, find, looks_like_blktrace, of_input, of_parts};
+pub(crate) use open::{Found, Opened, find, looks_like_blktrace, of_input, of_memory, of_parts};
 
 use crate::event::{Event, TimeNs};
 use crate::format::Schema;

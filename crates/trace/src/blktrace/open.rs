@@ -151,10 +151,28 @@ pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
 
 /// Per-CPU files.
 pub(crate) fn of_parts(path: &Path, parts: &[PathBuf]) -> Result<Opened, Error> {
+    let inputs =
+        parts.iter().map(|part| Ok((part.as_path(), Input::open(part).map_err(|e| Error::io(part, "open", e))?)));
+    let highest = parts.iter().filter_map(|p| split_name(p)).map(|(_, n)| n).max().unwrap_or(0);
+    of_inputs(path, inputs, highest)
+}
+
+/// What per-CPU files hold, in memory: CPU 0's first.
+pub(crate) fn of_memory(path: &Path, parts: &[Arc<[u8]>]) -> Result<Opened, Error> {
+    let inputs = parts.iter().map(|part| Ok((path, Input::Memory(Arc::clone(part)))));
+    of_inputs(path, inputs, u32::try_from(parts.len()).unwrap_or(u32::MAX).saturating_sub(1))
+}
+
+fn of_inputs<'a>(
+    path: &Path,
+    inputs: impl Iterator<Item = Result<(&'a Path, Input), Error>>,
+    highest: u32,
+) -> Result<Opened, Error> {
     let mut sources = Vec::new();
-    let mut first = None;
-    for part in parts {
-        let input = Input::open(part).map_err(|e| Error::io(part, "open", e))?;
+    let (mut first, mut files) = (None, 0);
+    for part in inputs {
+        let (part, input) = part?;
+        files += 1;
         let mut head = [0; 4];
         match input.fill_at(&mut head, 0).map_err(|e| Error::io(part, "read", e))? {
             // A CPU that did nothing.
@@ -171,14 +189,13 @@ pub(crate) fn of_parts(path: &Path, parts: &[PathBuf]) -> Result<Opened, Error> 
         }
     }
     let (endian, version) = first.unwrap_or((Endian::Little, super::record::V7));
-    let highest = parts.iter().filter_map(|p| split_name(p)).map(|(_, n)| n).max().unwrap_or(0);
     let log = Log {
         sources,
         schemas: typed::schemas_or(path, endian)?,
         cpus: highest.saturating_add(1).min(1 << 16),
         clock: "mono",
     };
-    Ok(finish(log, endian, version, parts.len(), Losses::new()))
+    Ok(finish(log, endian, version, files, Losses::new()))
 }
 
 fn not_blktrace(path: &Path) -> Error {

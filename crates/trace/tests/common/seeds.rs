@@ -6,7 +6,7 @@ use super::{PROGRAM, READ, Stream, data, example, format, nand_facts};
 use flashscope_trace::{Encoder, Endian, Layout, Trace};
 
 /// Names of the formats that have a seed corpus and a body in `fuzz/targets.rs`.
-pub const FORMATS: [&str; 4] = ["stream", "trace_dat", "format", "flashmon"];
+pub const FORMATS: [&str; 6] = ["stream", "trace_dat", "format", "flashmon", "blktrace", "ftrace"];
 
 /// The seeds of a format: name and bytes.
 pub fn seeds(of: &str) -> Vec<(String, Vec<u8>)> {
@@ -15,6 +15,8 @@ pub fn seeds(of: &str) -> Vec<(String, Vec<u8>)> {
         "trace_dat" => trace_dats(),
         "format" => formats(),
         "flashmon" => files("flashmon", "log"),
+        "blktrace" => blktraces(),
+        "ftrace" => texts(),
         _ => panic!("no seeds of {of}"),
     }
 }
@@ -145,6 +147,79 @@ fn formats() -> Vec<(String, Vec<u8>)> {
     for (size, long) in [(4096, 8), (256, 4)] {
         let page = super::dat::header_page(&Layout::of(Endian::Little, long, size));
         out.push((format!("header_page-{long}"), [b"\0", page.as_bytes(), b"\0"].concat()));
+    }
+    out
+}
+
+/// Records of the CPUs of one recording, the first's before the second's; the last byte says how many CPUs `blktrace` in
+/// `fuzz/targets.rs` makes of them.
+fn blktraces() -> Vec<(String, Vec<u8>)> {
+    let mut out = vec![];
+    for (directory, name) in [
+        ("armv7-5.10", "main"),
+        ("armv7-6.1", "cgroup"),
+        ("armv7-6.1", "dm-0"),
+        ("armv7-newest", "main"),
+        ("armv7-newest", "v8"),
+        ("x86_64-6.1", "main"),
+    ] {
+        let cpus = ["0", "1"].map(|n| {
+            let path = data("blktrace").join(directory).join(format!("{name}.blktrace.{n}"));
+            block_records(&std::fs::read(path).unwrap())
+        });
+        let mut add = |kind: &str, records: &[&[Vec<u8>]]| {
+            for (mode, last) in [("stream", 0), ("cpus", 1)] {
+                let mut bytes: Vec<u8> = records.iter().flat_map(|r| r.concat()).collect();
+                bytes.push(last);
+                out.push((format!("{kind}-{directory}-{name}-{mode}"), bytes));
+            }
+        };
+        add("whole", &[&cpus[0], &cpus[1]]);
+        // Notes come first, requests later.
+        for (kind, from) in [("first", 0), ("later", 40)] {
+            let small = cpus.each_ref().map(|r| &r[from.min(r.len() - 1)..(from + 12).min(r.len())]);
+            add(kind, &small);
+            let big = small.map(|records| records.iter().map(|r| big_endian(r)).collect::<Vec<_>>());
+            add(&format!("{kind}-big"), &[&big[0], &big[1]]);
+        }
+    }
+    out
+}
+
+/// The records of a little-endian file of blktrace's, apart.
+fn block_records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut out = vec![];
+    while !bytes.is_empty() {
+        let (size, length) = if bytes[0] == 7 { (48, 46) } else { (64, 50) };
+        let size = size + usize::from(u16::from_le_bytes([bytes[length], bytes[length + 1]]));
+        out.push(bytes[..size].to_vec());
+        bytes = &bytes[size..];
+    }
+    out
+}
+
+/// A record's fixed part in the other byte order (`struct blk_io_trace`, `struct blk_io_trace2`).
+fn big_endian(record: &[u8]) -> Vec<u8> {
+    let sizes: &[usize] =
+        if record[0] == 7 { &[4, 4, 8, 8, 4, 4, 4, 4, 4, 2, 2] } else { &[4, 4, 8, 8, 4, 4, 8, 4, 4, 2, 2] };
+    let mut out = record.to_vec();
+    let mut at = 0;
+    for size in sizes {
+        out[at..at + size].reverse();
+        at += size;
+    }
+    out
+}
+
+/// ftrace's and trace-cmd's texts, and a few lines of each.
+fn texts() -> Vec<(String, Vec<u8>)> {
+    let mut out = files("ftrace", "txt");
+    out.extend(files("trace_dat", "txt"));
+    for (name, bytes) in out.clone() {
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|&b| b == b'\n').collect();
+        for (i, piece) in lines.chunks(12).step_by(lines.len().div_ceil(12 * 4).max(1)).enumerate() {
+            out.push((format!("lines-{i}-{name}"), piece.concat()));
+        }
     }
     out
 }
