@@ -69,6 +69,11 @@ pub(super) struct Lane {
 impl Lane {
     pub fn new(source: &Source, lanes: usize) -> Lane {
         let size = (READ_AHEAD / lanes.max(1)).clamp(SMALLEST, LARGEST);
+        // Of a small file no more than there is; a device says that it has nothing.
+        let size = match source.input.size().ok().and_then(|n| usize::try_from(n).ok()) {
+            Some(there @ 1..) => size.min(there.max(HEADER_MAX)),
+            _ => size,
+        };
         Lane {
             input: Arc::clone(&source.input),
             endian: source.endian,
