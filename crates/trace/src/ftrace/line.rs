@@ -230,7 +230,8 @@ fn graph(line: &[u8]) -> Option<Line<'_>> {
         Step::Event(event)
     } else {
         // Arguments and returned values, where they are printed, stay in the record's text.
-        Step::Entry(&function[..function.iter().position(|&b| b == b'(')?])
+        let name = &function[..function.iter().position(|&b| b == b'(')?];
+        (!name.is_empty()).then_some(Step::Entry(name))?
     };
     Some(Line::Graph(Graph { time_ns, cpu, task: of, duration_ns, depth, what }))
 }
@@ -303,9 +304,17 @@ mod tests {
             let want = (want.0.to_string(), want.1, want.2, want.3.to_string(), want.4, want.5.to_string());
             assert_eq!(event(line), want, "{line}");
         }
-        for line in
-            ["x", "a-1 [0] 1.0", "a-1 [0] 12: x", "a-x [0] 1.0: y", "-", "[", "a-1 [99999999] 1.0: x", "\u{fffd}) |"]
-        {
+        for line in [
+            "x",
+            "a-1 [0] 1.0",
+            "a-1 [0] 12: x",
+            "a-x [0] 1.0: y",
+            "-",
+            "[",
+            "a-1 [99999999] 1.0: x",
+            "\u{fffd}) |",
+            "6)|(",
+        ] {
             assert_eq!(parse(line.as_bytes()), Line::Unknown, "{line}");
         }
     }
