@@ -1,6 +1,7 @@
 //! Typed events, with units: what analyses read.
 
 use crate::block::BlockEvent;
+use crate::file::FileEvent;
 
 /// Nanoseconds of the trace clock. flashscope records on `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -43,6 +44,8 @@ pub enum EventKind {
     },
     /// One step on the way of a bio or a request, from blktrace or the kernel's `block:` events.
     Block(BlockEvent),
+    /// One step between a file and its device: the page cache, writeback, the file system's map.
+    File(FileEvent),
     /// A named part of a run began, ended, or a moment was marked.
     PhaseBegin {
         name: String,

@@ -188,6 +188,11 @@ fn csv_event(out: &mut Vec<u8>, event: &Event, comm: Option<&str>) {
             put(out, format_args!("block,{},,,{},,{address},,", b.action.name(), b.bytes));
             csv_text(out, &format!("{} {}", b.device, b.flags));
         }
+        EventKind::File(e) => {
+            put(out, format_args!("file,{},,,{},,{},,", e.step.name(), e.bytes, e.offset));
+            let device = e.device.map_or_else(|| "-".to_owned(), |device| device.to_string());
+            csv_text(out, &format!("{device} inode {}", e.inode));
+        }
         EventKind::PhaseBegin { name } => csv_named(out, "phase_begin", name),
         EventKind::PhaseEnd { name } => csv_named(out, "phase_end", name),
         EventKind::Mark { name } => csv_named(out, "mark", name),

@@ -37,6 +37,7 @@ pub mod dat;
 mod error;
 mod event;
 pub mod export;
+mod file;
 pub mod flashmon;
 mod format;
 mod ftrace;
@@ -60,6 +61,7 @@ pub use block::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, Requ
 pub use bytes::Endian;
 pub use error::Error;
 pub use event::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+pub use file::{FileEvent, FileStep};
 pub use format::{Array, Field, FieldKind, FormatError, Layout, Schema, Schemas, Value};
 pub use losses::{Loss, Losses, Severity};
 pub use merged::{Alignment, MergedTrace, SYNC, Source};

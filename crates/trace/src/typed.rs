@@ -2,9 +2,10 @@
 //!
 //! The events of system `flashscope` (and of a kernel's own group name `flashscope_<pid>_<starttime>`) become
 //! [`EventKind::Flash`], [`EventKind::FlashDone`] and [`EventKind::Mtd`]; the kernel's `block:` events become
-//! [`EventKind::Block`]; every other event is [`EventKind::Other`].
+//! [`EventKind::Block`], those of the page cache, of writeback and of ext4's map [`EventKind::File`]; every other event is [`EventKind::Other`].
 
 use crate::event::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+use crate::file::{self, FilePlan};
 use crate::format::{Field, Schema};
 use crate::losses::{Loss, Losses};
 use crate::record::tid;
@@ -21,6 +22,8 @@ pub(crate) struct Geometry {
     /// Page and erase block in bytes, where all chips have the same.
     pub page_bytes: Option<u64>,
     pub block_bytes: Option<u64>,
+    /// Of the recorded machine's memory.
+    pub page_size: Option<u64>,
     mtds: Vec<Mtd>,
 }
 
@@ -37,7 +40,8 @@ struct Mtd {
 
 impl Geometry {
     pub fn from_facts(facts: &Value) -> Geometry {
-        let mut g = Geometry::default();
+        let page_size = facts["kernel"]["page_size"].as_u64().filter(|size| size.is_power_of_two());
+        let mut g = Geometry { page_size, ..Geometry::default() };
         for mtd in facts["mtd"].as_array().into_iter().flatten() {
             let (Some(page), Some(block)) = (mtd["writesize"].as_u64(), mtd["erasesize"].as_u64()) else {
                 continue;
@@ -112,6 +116,7 @@ enum Plan {
         mtd: Option<Field>,
     },
     Block(Box<BlockPlan>),
+    File(Box<FilePlan>),
     Other,
 }
 
@@ -132,6 +137,8 @@ const MAX_CHIPS: usize = 256;
 pub(crate) struct Typer {
     by_id: Vec<Option<Mapping>>,
     geometry: Geometry,
+    /// Of the page cache, bytes.
+    page_size: u64,
     pending: HashMap<(u32, FlashOp), Vec<u64>>,
     /// Operations whose returns are recorded.
     returns: Vec<FlashOp>,
@@ -154,6 +161,7 @@ impl Typer {
     pub fn new(geometry: Geometry) -> Typer {
         Typer {
             by_id: Vec::new(),
+            page_size: geometry.page_size.unwrap_or(4096),
             geometry,
             pending: HashMap::new(),
             returns: Vec::new(),
@@ -210,6 +218,14 @@ impl Typer {
             Plan::Other => {}
             Plan::Block(plan) => match plan.read(schema, data) {
                 Some(block) => event.kind = EventKind::Block(block),
+                None => {
+                    self.losses.add(Loss::RecordsMalformed, 1);
+                    return None;
+                }
+            },
+            Plan::File(plan) => match plan.read(schema, data, self.page_size) {
+                Some(Some(step)) => event.kind = EventKind::File(step),
+                Some(None) => return None,
                 None => {
                     self.losses.add(Loss::RecordsMalformed, 1);
                     return None;
@@ -318,6 +334,9 @@ fn chip_number(chips: &mut Vec<u64>, value: u64) -> u16 {
 fn plan(schema: &Schema) -> Plan {
     if let Some(plan) = typed_block::plan(schema) {
         return Plan::Block(Box::new(plan));
+    }
+    if let Some(plan) = file::plan(schema) {
+        return Plan::File(Box::new(plan));
     }
     let ours = schema.system == "flashscope" || schema.system.starts_with("flashscope_");
     if !ours {

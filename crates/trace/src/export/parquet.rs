@@ -249,6 +249,14 @@ fn typed<'a>(pair: &Pair<'a>) -> Typed<'a> {
             error: Some(b.error),
             ..none
         },
+        EventKind::File(e) => Typed {
+            kind: "file",
+            operation: Some(e.step.name()),
+            length_bytes: Some(e.bytes),
+            address: Some(e.offset),
+            device: e.device.map(|device| device.to_string()),
+            ..none
+        },
         EventKind::PhaseBegin { name } => Typed { kind: "phase_begin", name: Some(name), ..none },
         EventKind::PhaseEnd { name } => Typed { kind: "phase_end", name: Some(name), ..none },
         EventKind::Mark { name } => Typed { kind: "mark", name: Some(name), ..none },

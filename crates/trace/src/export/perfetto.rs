@@ -407,6 +407,16 @@ impl<'a> Writer<'a> {
             }
             // Phases are written from the trace's list of them, block events before.
             EventKind::PhaseBegin { .. } | EventKind::PhaseEnd { .. } | EventKind::Block(_) => {}
+            EventKind::File(e) => {
+                let track = self.task(tid);
+                let notes = [
+                    Note::Number("inode", e.inode),
+                    Note::Number("offset", e.offset),
+                    Note::Number("bytes", e.bytes),
+                    Note::Text("comm", self.comm(tid, time)),
+                ];
+                self.instant(track, time, "file", e.step.name(), &notes);
+            }
             EventKind::Mark { name } => {
                 self.declare(track::MARKS, None, "marks", |_| {});
                 self.instant(track::MARKS, time, "mark", name, &[]);
