@@ -1,15 +1,31 @@
 //! Block I/O: where the time of a request goes. One file per question.
 
+mod groups;
 mod in_flight;
+mod interference;
+mod matching;
+mod originators;
+mod over_time;
+mod points;
+mod service;
 mod stages;
+mod whole;
 
-pub use stages::{DeviceStages, MAX_IN_FLIGHT, Stage, StageStats, Stages, StagesFound, UnmatchedSteps};
+pub use groups::{Group, GroupBy, StageTimes};
+pub use interference::{InterferenceFound, OwnerLoad, WaitBehind, WaitStage};
+pub use matching::{MAX_IN_FLIGHT, UnmatchedSteps};
+pub use originators::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind};
+pub use over_time::{BlockWindow, LoadOverTime};
+pub use points::{IoPoint, IoPoints};
+pub use stages::{DeviceStages, Stage, StageStats, Stages, StagesFound};
+pub use whole::{BlockAnalysis, BlockFound};
 
+use crate::flash::clip;
 use crate::{LossCount, SystemFacts};
 use serde::{Deserialize, Serialize};
 
 /// Version of [`BlockReport`].
-pub const BLOCK_REPORT_SCHEMA: u32 = 1;
+pub const BLOCK_REPORT_SCHEMA: u32 = 2;
 
 /// What a trace of block I/O holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,5 +36,5 @@ pub struct BlockReport {
     pub system: SystemFacts,
     /// All losses are listed, zero ones too.
     pub losses: Vec<LossCount>,
-    pub findings: StagesFound,
+    pub findings: BlockFound,
 }

@@ -2,16 +2,15 @@
 
 mod blocks;
 mod counts;
-mod latency;
 mod phases;
 mod tasks;
 mod timeline;
 mod windows;
 
+pub use crate::latency::{LatencyHistogram, LatencyNs};
 pub use blocks::{BlockCounts, BlockMap, Blocks, MAX_BLOCKS};
 pub use counts::{Counts, Geometry, KindCounts, LabelledCounts, OpCounts};
 pub use flashscope_trace::FlashOp;
-pub use latency::{LatencyHistogram, LatencyNs};
 pub use phases::{MAX_PHASES, PhaseOps, Phases, PhasesFound};
 pub use tasks::{ByTask, MAX_TASKS, OTHER_TASKS, TaskOps};
 pub use timeline::{MAX_POINTS, Span, Timeline, TimelineFold, TimelinePoint};
@@ -21,7 +20,7 @@ pub use windows::{Window, WindowCounts};
 const MAX_NAME_BYTES: usize = 200;
 
 /// The head of a name.
-fn clip(name: &str) -> &str {
+pub(crate) fn clip(name: &str) -> &str {
     let mut end = name.len().min(MAX_NAME_BYTES);
     while !name.is_char_boundary(end) {
         end -= 1;

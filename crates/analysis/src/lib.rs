@@ -3,10 +3,12 @@
 pub mod block;
 pub mod flash;
 mod flash_report;
+mod latency;
 #[cfg(test)]
 mod testing;
 
 pub use flash_report::*;
+pub use latency::{LatencyHistogram, LatencyNs};
 
 use flashscope_trace::Event;
 

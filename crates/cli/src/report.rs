@@ -1,10 +1,12 @@
 //! `report`: what one trace holds.
 
-use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockReport, Stages};
+use std::collections::HashMap;
+
+use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport};
 use flashscope_analysis::{
     Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, ProbeFacts, SystemFacts,
 };
-use flashscope_trace::{Event, Trace, TraceKind};
+use flashscope_trace::{Device, Event, Trace, TraceKind};
 use serde_json::Value;
 
 use crate::args::ReportArgs;
@@ -18,8 +20,17 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         }
     }
     let trace = Trace::open(&args.trace)?;
-    if trace.kind() == TraceKind::Blktrace {
-        return block(&trace, args);
+    if is_of_block_io(&trace) {
+        let report = block_report(&trace, args)?;
+        if args.html.is_some() {
+            return Err(Failure::usage("--html: there is no page of block I/O yet; take --json, or the text"));
+        }
+        if args.json {
+            print!("{}", flashscope_report::json::block(&report));
+        } else {
+            print!("{}", flashscope_report::terminal::block(&report, &style()));
+        }
+        return Ok(());
     }
     let report = flash_report(&trace, args)?;
     if let Some(page) = &args.html {
@@ -34,37 +45,36 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a trace of block I/O holds: the stages of its bios.
-fn block(trace: &Trace, args: &ReportArgs) -> Result<(), Failure> {
-    if args.html.is_some() {
-        return Err(Failure::usage("--html: there is no page of blktrace's records yet; take --json, or the text"));
-    }
-    let mut stages = Stages::new();
-    // The whole trace as it comes, unless something is to be left out.
-    if args.from.is_none() && args.to.is_none() && args.process.is_none() {
-        trace.for_each(&mut |event| stages.event(event))?;
-    } else {
-        let mut first = None;
-        trace.for_each(&mut |event| {
-            let begin = *first.get_or_insert(event.time.0);
-            if wanted(event, begin, trace, args) {
-                stages.event(event);
-            }
-        })?;
-    }
-    let report = BlockReport {
+/// What a trace of block I/O holds.
+fn block_report(trace: &Trace, args: &ReportArgs) -> Result<BlockReport, Failure> {
+    let mut analysis =
+        BlockAnalysis::new(|tid, time| trace.comm(tid, time), block_bytes(trace.facts())).only(args.process.as_deref());
+    let mut first = None;
+    trace.for_each(&mut |event| {
+        let begin = *first.get_or_insert(event.time.0);
+        if in_time(event, begin, args) {
+            analysis.event(event);
+        }
+    })?;
+    Ok(BlockReport {
         schema: BLOCK_REPORT_SCHEMA,
         title: title(args),
         system: system(trace, trace.facts()),
         losses: flashscope_study::losses(trace),
-        findings: stages.finish(),
-    };
-    if args.json {
-        print!("{}", flashscope_report::json::block(&report));
-    } else {
-        print!("{}", flashscope_report::terminal::block(&report, &style()));
-    }
-    Ok(())
+        findings: analysis.finish(),
+    })
+}
+
+/// The block size of each mounted file system, by its device.
+fn block_bytes(facts: &Value) -> HashMap<Device, u64> {
+    let mounts = facts["mounts"].as_array().into_iter().flatten();
+    mounts
+        .filter_map(|mount| {
+            let (major, minor) = mount["device"].as_str()?.split_once(':')?;
+            let device = Device::new(major.parse().ok()?, minor.parse().ok()?);
+            Some((device, mount["block_bytes"].as_u64()?))
+        })
+        .collect()
 }
 
 fn title(args: &ReportArgs) -> String {
@@ -95,10 +105,20 @@ fn flash_report(trace: &Trace, args: &ReportArgs) -> Result<FlashReport, Failure
     })
 }
 
-fn wanted(event: &Event, begin: u64, trace: &Trace, args: &ReportArgs) -> bool {
+/// A trace of block events, and of no flash.
+fn is_of_block_io(trace: &Trace) -> bool {
+    let has =
+        |system: &str, name: &str| trace.schemas().any(|s| s.system.starts_with(system) && s.name.starts_with(name));
+    trace.kind() == TraceKind::Blktrace || has("block", "block_") && !has("flashscope", "nand_")
+}
+
+fn in_time(event: &Event, begin: u64, args: &ReportArgs) -> bool {
     let seconds = event.time.0.saturating_sub(begin) as f64 / 1e9;
-    args.from.is_none_or(|from| seconds >= from)
-        && args.to.is_none_or(|to| seconds <= to)
+    args.from.is_none_or(|from| seconds >= from) && args.to.is_none_or(|to| seconds <= to)
+}
+
+fn wanted(event: &Event, begin: u64, trace: &Trace, args: &ReportArgs) -> bool {
+    in_time(event, begin, args)
         && args.process.as_ref().is_none_or(|process| trace.comm(event.tid, event.time) == Some(process.as_str()))
 }
 

@@ -3,6 +3,7 @@
 //! Every output is a function of its input alone: no clock, no paths, no environment. Names in the input are untrusted;
 //! each renderer writes out what could act on a terminal, a page or a spreadsheet.
 
+mod block_view;
 pub mod csv;
 pub mod figures;
 pub mod html;

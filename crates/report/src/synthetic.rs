@@ -34,6 +34,7 @@ fn cell(pattern: &str, count: u64, readahead_kib: u64, read_ns: u64, pages_per_r
             p50: total_ns / count,
             p90: total_ns / count * 2,
             p99: total_ns / count * 5,
+            p999: total_ns / count * 5,
             max: total_ns / count * 9,
         },
         bytes_read: count * 4096,

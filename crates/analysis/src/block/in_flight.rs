@@ -1,6 +1,6 @@
 //! Bios on their way, found by device, direction and first sector. Several may begin at one sector.
 
-use flashscope_trace::RequestKind;
+use flashscope_trace::{RequestFlags, RequestKind};
 
 /// No time: the step was not seen.
 pub(super) const NEVER: u64 = u64::MAX;
@@ -12,9 +12,14 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Bio {
     pub sector: u64,
     pub sectors: u32,
+    /// As it was queued; `sectors` shrinks with splits and parts of completions.
+    pub whole_sectors: u32,
     /// Number of the device, of this analysis.
     pub device: u16,
-    pub kind: RequestKind,
+    pub flags: RequestFlags,
+    pub(super) kind: RequestKind,
+    /// Whose it is: a number of the caller's.
+    pub owner: u32,
     /// A part behind another one's: its bio is counted there.
     pub part: bool,
     pub queued: u64,
@@ -29,6 +34,11 @@ pub(super) struct Bio {
 }
 
 impl Bio {
+    #[inline]
+    pub fn kind(&self) -> RequestKind {
+        self.kind
+    }
+
     pub fn end(&self) -> u64 {
         self.sector.saturating_add(u64::from(self.sectors))
     }
@@ -73,16 +83,17 @@ impl InFlight {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// Takes a bio in; gives back the one that had to go.
-    pub fn add(&mut self, bio: Bio) -> Option<Bio> {
-        let mut gone = None;
-        if self.live == self.max {
-            gone = self.evict();
-        }
+    /// Where there are as many as may be, one of the oldest goes, and is given back.
+    #[inline]
+    pub fn make_room(&mut self) -> Option<(u32, Bio)> {
+        if self.live == self.max { self.evict() } else { None }
+    }
+
+    /// Takes a bio in; its name until it is removed.
+    pub fn add(&mut self, bio: Bio) -> u32 {
         if self.live == self.buckets.len() {
             self.grow();
         }
-        let bucket = self.bucket(bio.device, bio.kind, bio.sector);
         let new = Bio { next: NONE, live: true, ..bio };
         let index = if self.free != NONE {
             let index = self.free;
@@ -95,27 +106,36 @@ impl InFlight {
             (self.bios.len() - 1) as u32
         };
         self.live += 1;
-        // At the end: what came first is found first.
+        self.link(index);
+        index
+    }
+
+    /// At the bucket's end: what came first is found first.
+    #[inline]
+    fn link(&mut self, index: u32) {
+        let bio = &mut self.bios[index as usize];
+        bio.next = NONE;
+        let (device, kind, sector) = (bio.device, bio.kind, bio.sector);
+        let bucket = self.bucket(device, kind, sector);
         let mut at = self.buckets[bucket];
         if at == NONE {
             self.buckets[bucket] = index;
-            return gone;
+            return;
         }
         while self.bios[at as usize].next != NONE {
             at = self.bios[at as usize].next;
         }
         self.bios[at as usize].next = index;
-        gone
     }
 
     /// Drops one of the oldest: the clock's hand passes over the entries in the order in which they were made.
     #[cold]
-    fn evict(&mut self) -> Option<Bio> {
+    fn evict(&mut self) -> Option<(u32, Bio)> {
         for _ in 0..self.bios.len() {
             let index = self.clock;
             self.clock = (self.clock + 1) % self.bios.len() as u32;
             if self.bios[index as usize].live {
-                return Some(self.remove(index));
+                return Some((index, self.remove(index)));
             }
         }
         None
@@ -175,6 +195,26 @@ impl InFlight {
 
     pub fn remove(&mut self, index: u32) -> Bio {
         let bio = self.bios[index as usize];
+        self.unlink(index);
+        let entry = &mut self.bios[index as usize];
+        entry.live = false;
+        entry.next = self.free;
+        self.free = index;
+        self.live -= 1;
+        bio
+    }
+
+    /// Cuts off the first sectors of a bio.
+    pub fn shorten(&mut self, index: u32, sectors: u32) {
+        self.unlink(index);
+        let bio = &mut self.bios[index as usize];
+        bio.sector += u64::from(sectors);
+        bio.sectors -= sectors;
+        self.link(index);
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let bio = self.bios[index as usize];
         let bucket = self.bucket(bio.device, bio.kind, bio.sector);
         let mut at = self.buckets[bucket];
         if at == index {
@@ -185,25 +225,22 @@ impl InFlight {
             }
             self.bios[at as usize].next = bio.next;
         }
-        let entry = &mut self.bios[index as usize];
-        entry.live = false;
-        entry.next = self.free;
-        self.free = index;
-        self.live -= 1;
-        bio
     }
 
     /// Those that are still on their way.
-    pub fn rest(&self) -> impl Iterator<Item = &Bio> {
-        self.bios.iter().filter(|bio| bio.live)
+    pub fn rest(&self) -> impl Iterator<Item = (u32, &Bio)> {
+        self.bios.iter().enumerate().filter(|(_, bio)| bio.live).map(|(at, bio)| (at as u32, bio))
     }
 
-    pub fn bio(device: u16, kind: RequestKind, sector: u64, sectors: u32, queued: u64) -> Bio {
+    pub fn bio(device: u16, flags: RequestFlags, sector: u64, sectors: u32, owner: u32, queued: u64) -> Bio {
         Bio {
             sector,
             sectors,
+            whole_sectors: sectors,
             device,
-            kind,
+            flags,
+            kind: flags.kind(),
+            owner,
             part: false,
             queued,
             got: NEVER,

@@ -1,25 +1,10 @@
 //! Where the time of block I/O goes: what `btt` prints, and reads and writes apart.
-//!
-//! Unit: the bio, as it was queued. A request holds the bios whose sectors it covers; each step of a request is a step of
-//! each of its bios. Matching is by device, direction and sectors: bios side by side, from the request's first sector to its
-//! last. Where several bios begin at one sector, a step takes the one that has not had it yet, of those the longest that
-//! the request still has room for, then the oldest.
-//!
-//! - A bio that was split (`X`) is two parts from then on, each with the times of its own requests; it is one bio for Q2Q,
-//!   and its parts count in every other stage.
-//! - A request that the driver gave back (`R`) is issued anew: I2D ends, and D2C begins, with the last issue.
-//! - A completion of a part of a request completes the bios in that part, and shortens the bio that it ends in.
-//! - Bios without data (flushes) have no sectors to match by: they are counted, no more.
 
-use super::in_flight::{Bio, InFlight, NEVER};
+use super::in_flight::{Bio, NEVER};
+use super::matching::{MatchCounts, Matching, UnmatchedSteps, Watch};
 use crate::Analysis;
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestFlags, RequestKind};
+use flashscope_trace::{Device, Event, EventKind, RequestKind};
 use serde::{Deserialize, Serialize};
-
-/// Bios on their way that are remembered; beyond it the oldest is given up, and counted.
-pub const MAX_IN_FLIGHT: usize = 1 << 18;
-/// Devices that are told apart; the events of more are counted as unmatched.
-const MAX_DEVICES: usize = 1024;
 
 /// From one step to another. Q queued, G request got, I inserted, M merged, D issued to the driver, C completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -94,21 +79,32 @@ impl Sum {
 
 type Sums = [Sum; 9];
 
-/// Steps that belong to no bio that was queued in the trace, in events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnmatchedSteps {
-    pub got: u64,
-    pub inserted: u64,
-    pub merged: u64,
-    pub issued: u64,
-    pub completed: u64,
-    pub requeued: u64,
-    pub split: u64,
-}
-
-impl UnmatchedSteps {
-    pub fn sum(&self) -> u64 {
-        self.got + self.inserted + self.merged + self.issued + self.completed + self.requeued + self.split
+/// The stages of a bio whose way is over, at `completed` or (`NEVER`) as far as the trace goes; Q2Q is no bio's own.
+#[inline(always)]
+pub(super) fn each_stage(bio: &Bio, completed: u64, mut add: impl FnMut(Stage, u64)) {
+    let mut add = |stage: Stage, from: u64, to: u64| add(stage, to.saturating_sub(from));
+    if bio.got != NEVER {
+        add(Stage::Q2g, bio.queued, bio.got);
+        if bio.inserted != NEVER {
+            add(Stage::G2i, bio.got, bio.inserted);
+        }
+    }
+    if bio.merged != NEVER {
+        add(Stage::Q2m, bio.queued, bio.merged);
+    }
+    if bio.issued != NEVER {
+        add(Stage::Q2d, bio.queued, bio.issued);
+        if bio.inserted != NEVER {
+            add(Stage::I2d, bio.inserted, bio.issued);
+        } else if bio.merged != NEVER {
+            add(Stage::M2d, bio.merged, bio.issued);
+        }
+    }
+    if completed != NEVER {
+        add(Stage::Q2c, bio.queued, completed);
+        if bio.issued != NEVER {
+            add(Stage::D2c, bio.issued, completed);
+        }
     }
 }
 
@@ -147,30 +143,57 @@ pub struct StagesFound {
     pub unmatched: UnmatchedSteps,
 }
 
+#[derive(Clone)]
 struct OneDevice {
-    device: Device,
     last_queue: u64,
     q2q: [Sum; 3],
     sums: [Sums; 3],
 }
 
-/// Folds block events into stage statistics; reads them in order of time.
-pub struct Stages {
+impl OneDevice {
+    const NOTHING: OneDevice = OneDevice { last_queue: NEVER, q2q: [Sum::NOTHING; 3], sums: [[Sum::NOTHING; 9]; 3] };
+}
+
+/// Sums by device.
+pub(super) struct StageSums {
     devices: Vec<OneDevice>,
-    last: usize,
-    bios: InFlight,
-    events: u64,
-    time: (u64, u64),
     last_queue: u64,
     q2q: Sum,
-    queued: u64,
-    completed: u64,
-    parts: u64,
-    requeues: u64,
-    without_data: u64,
-    given_up: u64,
-    unmatched: UnmatchedSteps,
 }
+
+impl StageSums {
+    pub fn new() -> StageSums {
+        StageSums { devices: Vec::new(), last_queue: NEVER, q2q: Sum::NOTHING }
+    }
+}
+
+impl Watch for StageSums {
+    #[inline]
+    fn queued(&mut self, _at: u32, bio: &Bio, now: u64) {
+        let device = usize::from(bio.device);
+        if self.devices.len() <= device {
+            self.devices.resize(device + 1, OneDevice::NOTHING);
+        }
+        let one = &mut self.devices[device];
+        if one.last_queue != NEVER {
+            one.q2q[bio.kind() as usize].add(now.saturating_sub(one.last_queue));
+        }
+        one.last_queue = now;
+        if self.last_queue != NEVER {
+            self.q2q.add(now.saturating_sub(self.last_queue));
+        }
+        self.last_queue = now;
+    }
+
+    #[inline]
+    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
+        let sums = &mut self.devices[usize::from(bio.device)].sums[bio.kind() as usize];
+        each_stage(bio, completed, |stage, time| sums[stage as usize].add(time));
+    }
+}
+
+/// Folds block events into stage statistics; reads them in order of time.
+pub struct Stages(Matching<StageSums>);
 
 impl Default for Stages {
     fn default() -> Self {
@@ -178,243 +201,9 @@ impl Default for Stages {
     }
 }
 
-/// What a walk over a request's bios found.
-struct Walk {
-    /// First sector that no bio covers; the request's end where all are there.
-    reached: u64,
-    found: bool,
-}
-
 impl Stages {
     pub fn new() -> Stages {
-        Stages {
-            devices: Vec::new(),
-            last: 0,
-            bios: InFlight::new(MAX_IN_FLIGHT),
-            events: 0,
-            time: (u64::MAX, 0),
-            last_queue: NEVER,
-            q2q: Sum::NOTHING,
-            queued: 0,
-            completed: 0,
-            parts: 0,
-            requeues: 0,
-            without_data: 0,
-            given_up: 0,
-            unmatched: UnmatchedSteps::default(),
-        }
-    }
-
-    #[inline]
-    fn device(&mut self, device: Device) -> Option<u16> {
-        if let Some(known) = self.devices.get(self.last)
-            && known.device == device
-        {
-            return Some(self.last as u16);
-        }
-        self.other_device(device)
-    }
-
-    fn other_device(&mut self, device: Device) -> Option<u16> {
-        self.last = match self.devices.iter().position(|d| d.device == device) {
-            Some(at) => at,
-            None if self.devices.len() == MAX_DEVICES => return None,
-            None => {
-                let sums = [[Sum::NOTHING; 9]; 3];
-                self.devices.push(OneDevice { device, last_queue: NEVER, q2q: [Sum::NOTHING; 3], sums });
-                self.devices.len() - 1
-            }
-        };
-        Some(self.last as u16)
-    }
-
-    /// Hands the bios of a request to `step`, in order of their sectors: of those at one sector the one that `fits` likes
-    /// best.
-    #[inline(always)]
-    fn walk(
-        &mut self,
-        device: u16,
-        block: &BlockEvent,
-        fits: impl Fn(&Bio) -> u8,
-        mut step: impl FnMut(&mut Bio),
-    ) -> Walk {
-        let (kind, end) = (block.flags.kind(), block.end());
-        let mut walk = Walk { reached: block.sector, found: false };
-        while walk.reached < end {
-            let Some(at) = self.bios.find(device, kind, walk.reached, end - walk.reached, &fits) else { break };
-            let bio = self.bios.get(at);
-            walk.reached = bio.end();
-            walk.found = true;
-            step(bio);
-        }
-        walk
-    }
-
-    fn queue(&mut self, device: u16, block: &BlockEvent, now: u64) {
-        self.queued += 1;
-        let kind = block.flags.kind();
-        let one = &mut self.devices[usize::from(device)];
-        if one.last_queue != NEVER {
-            one.q2q[kind as usize].add(now.saturating_sub(one.last_queue));
-        }
-        one.last_queue = now;
-        if self.last_queue != NEVER {
-            self.q2q.add(now.saturating_sub(self.last_queue));
-        }
-        self.last_queue = now;
-        let sectors = u32::try_from(block.bytes.div_ceil(512)).unwrap_or(u32::MAX);
-        if let Some(gone) = self.bios.add(InFlight::bio(device, kind, block.sector, sectors, now)) {
-            self.given_up += 1;
-            self.account(&gone, NEVER);
-        }
-    }
-
-    /// A bio's way is over, or as far as the trace goes.
-    #[inline]
-    fn account(&mut self, bio: &Bio, completed: u64) {
-        let sums = &mut self.devices[usize::from(bio.device)].sums[bio.kind as usize];
-        let mut add = |stage: Stage, from: u64, to: u64| sums[stage as usize].add(to.saturating_sub(from));
-        if bio.got != NEVER {
-            add(Stage::Q2g, bio.queued, bio.got);
-            if bio.inserted != NEVER {
-                add(Stage::G2i, bio.got, bio.inserted);
-            }
-        }
-        if bio.merged != NEVER {
-            add(Stage::Q2m, bio.queued, bio.merged);
-        }
-        if bio.issued != NEVER {
-            add(Stage::Q2d, bio.queued, bio.issued);
-            if bio.inserted != NEVER {
-                add(Stage::I2d, bio.inserted, bio.issued);
-            } else if bio.merged != NEVER {
-                add(Stage::M2d, bio.merged, bio.issued);
-            }
-        }
-        if completed != NEVER {
-            add(Stage::Q2c, bio.queued, completed);
-            if bio.issued != NEVER {
-                add(Stage::D2c, bio.issued, completed);
-            }
-        }
-    }
-
-    fn complete(&mut self, device: u16, block: &BlockEvent, now: u64) {
-        let (kind, end) = (block.flags.kind(), block.end());
-        let mut reached = block.sector;
-        // A device above others (device mapper, md) completes bios that it never issued.
-        let fits = |bio: &Bio| 1 + u8::from(bio.issued != NEVER);
-        while reached < end {
-            if let Some(at) = self.bios.find(device, kind, reached, end - reached, fits) {
-                let bio = self.bios.remove(at);
-                reached = bio.end();
-                self.completed += u64::from(!bio.part);
-                self.account(&bio, now);
-            } else if let Some(at) = self.bios.find(device, kind, reached, u64::MAX, fits) {
-                // The rest of it comes with another completion.
-                let bio = self.bios.remove(at);
-                let done = (end - reached) as u32;
-                self.bios.add(Bio { sector: end, sectors: bio.sectors - done, ..bio });
-                reached = end;
-            } else {
-                break;
-            }
-        }
-        if reached < end {
-            self.unmatched.completed += 1;
-        }
-    }
-
-    fn split(&mut self, device: u16, block: &BlockEvent) {
-        let fresh = |bio: &Bio| u8::from(bio.issued == NEVER && u64::from(bio.sectors) * 512 > block.bytes);
-        let kind = block.flags.kind();
-        let Some(at) = self.bios.find(device, kind, block.sector, u64::MAX, fresh) else {
-            self.unmatched.split += 1;
-            return;
-        };
-        let BlockDetail::Split { sector } = block.detail else { return };
-        let bio = *self.bios.get(at);
-        if sector <= bio.sector || sector >= bio.end() {
-            self.unmatched.split += 1;
-            return;
-        }
-        let first = (sector - bio.sector) as u32;
-        self.bios.get(at).sectors = first;
-        self.parts += 1;
-        let second = Bio { sector, sectors: bio.sectors - first, part: true, ..bio };
-        if let Some(gone) = self.bios.add(second) {
-            self.given_up += 1;
-            self.account(&gone, NEVER);
-        }
-    }
-
-    #[inline]
-    fn block(&mut self, block: &BlockEvent, now: u64) {
-        self.events += 1;
-        self.time = (self.time.0.min(now), self.time.1.max(now));
-        // A command of its own kind has no sectors that could be matched.
-        if block.bytes == 0 || block.flags.has(RequestFlags::PASSTHROUGH) {
-            self.without_data += u64::from(block.action == BlockAction::Queue);
-            return;
-        }
-        let Some(device) = self.device(block.device) else { return };
-        let unmatched = |walk: Walk| u64::from(!walk.found || walk.reached < block.end());
-        match block.action {
-            BlockAction::Queue => self.queue(device, block, now),
-            BlockAction::GetRq => {
-                let walk = self.walk(
-                    device,
-                    block,
-                    |bio| if bio.got == NEVER && bio.merged == NEVER { 2 } else { 0 },
-                    |bio| bio.got = now,
-                );
-                self.unmatched.got += unmatched(walk);
-            }
-            BlockAction::Insert => {
-                let walk = self.walk(
-                    device,
-                    block,
-                    |bio| u8::from(bio.issued == NEVER) * (1 + u8::from(bio.inserted == NEVER)),
-                    |bio| {
-                        // A merged bio waits from its merge on, as in btt.
-                        if bio.inserted == NEVER && bio.merged == NEVER {
-                            bio.inserted = now;
-                        }
-                    },
-                );
-                self.unmatched.inserted += unmatched(walk);
-            }
-            BlockAction::BackMerge | BlockAction::FrontMerge => {
-                // The range of a request that is merged into another is that of bios which have had their step.
-                let walk = self.walk(
-                    device,
-                    block,
-                    |bio| u8::from(bio.issued == NEVER) * (1 + u8::from(bio.got == NEVER && bio.merged == NEVER)),
-                    |bio| {
-                        if bio.got == NEVER && bio.merged == NEVER {
-                            bio.merged = now;
-                        }
-                    },
-                );
-                self.unmatched.merged += unmatched(walk);
-            }
-            BlockAction::Issue => {
-                let fits = |bio: &Bio| {
-                    u8::from(bio.issued == NEVER)
-                        * (1 + u8::from(bio.got != NEVER || bio.merged != NEVER) + u8::from(bio.inserted != NEVER))
-                };
-                let walk = self.walk(device, block, fits, |bio| bio.issued = now);
-                self.unmatched.issued += unmatched(walk);
-            }
-            BlockAction::Requeue => {
-                self.requeues += 1;
-                let walk = self.walk(device, block, |bio| 1 + u8::from(bio.issued != NEVER), |bio| bio.issued = NEVER);
-                self.unmatched.requeued += unmatched(walk);
-            }
-            BlockAction::Complete => self.complete(device, block, now),
-            BlockAction::Split => self.split(device, block),
-            _ => {}
-        }
+        Stages(Matching::new(StageSums::new()))
     }
 }
 
@@ -424,67 +213,70 @@ impl Analysis for Stages {
     #[inline]
     fn event(&mut self, event: &Event) {
         if let EventKind::Block(block) = &event.kind {
-            self.block(block, event.time.0);
+            self.0.block(block, event.tid, event.time.0);
         }
     }
 
-    fn finish(mut self) -> StagesFound {
-        let unfinished = self.bios.len() as u64;
-        let rest: Vec<Bio> = self.bios.rest().copied().collect();
-        for bio in &rest {
-            self.account(bio, NEVER);
-        }
-        let mut all = [Sum::NOTHING; 9];
-        let devices = self
-            .devices
-            .iter_mut()
-            .map(|one| {
-                let mut both = [Sum::NOTHING; 9];
-                for (sums, q2q) in one.sums.iter_mut().zip(&one.q2q) {
-                    sums[Stage::Q2q as usize] = *q2q;
-                    for (to, from) in both.iter_mut().zip(sums.iter()) {
-                        to.merge(from);
-                    }
-                }
-                for (to, from) in all.iter_mut().zip(&both) {
+    fn finish(self) -> StagesFound {
+        let (sums, devices, counts) = self.0.finish();
+        stages_found(sums, &devices, &counts)
+    }
+}
+
+pub(super) fn stages_found(mut sums: StageSums, devices: &[Device], counts: &MatchCounts) -> StagesFound {
+    let mut all = [Sum::NOTHING; 9];
+    sums.devices.resize(devices.len(), OneDevice::NOTHING);
+    let devices = sums
+        .devices
+        .iter_mut()
+        .zip(devices)
+        .map(|(one, device)| {
+            let mut both = [Sum::NOTHING; 9];
+            for (sums, q2q) in one.sums.iter_mut().zip(&one.q2q) {
+                sums[Stage::Q2q as usize] = *q2q;
+                for (to, from) in both.iter_mut().zip(sums.iter()) {
                     to.merge(from);
                 }
-                let list = |sums: &Sums| sums.iter().map(Sum::finish).collect();
-                DeviceStages {
-                    device: one.device.to_string(),
-                    all: list(&both),
-                    reads: list(&one.sums[RequestKind::Read as usize]),
-                    writes: list(&one.sums[RequestKind::Write as usize]),
-                    discards: list(&one.sums[RequestKind::Discard as usize]),
-                }
-            })
-            .collect();
-        // Between any two bios, whichever their devices.
-        all[Stage::Q2q as usize] = self.q2q;
-        let (begin_ns, end_ns) = if self.events == 0 { (0, 0) } else { self.time };
-        StagesFound {
-            stages: Stage::ALL.iter().map(|stage| stage.name().to_owned()).collect(),
-            events: self.events,
-            begin_ns,
-            end_ns,
-            all: all.iter().map(Sum::finish).collect(),
-            devices,
-            bios_queued: self.queued,
-            bios_completed: self.completed,
-            parts: self.parts,
-            requeues: self.requeues,
-            without_data: self.without_data,
-            unfinished,
-            given_up: self.given_up,
-            unmatched: self.unmatched,
-        }
+            }
+            for (to, from) in all.iter_mut().zip(&both) {
+                to.merge(from);
+            }
+            let list = |sums: &Sums| sums.iter().map(Sum::finish).collect();
+            DeviceStages {
+                device: device.to_string(),
+                all: list(&both),
+                reads: list(&one.sums[RequestKind::Read as usize]),
+                writes: list(&one.sums[RequestKind::Write as usize]),
+                discards: list(&one.sums[RequestKind::Discard as usize]),
+            }
+        })
+        .collect();
+    // Between any two bios, whichever their devices.
+    all[Stage::Q2q as usize] = sums.q2q;
+    StagesFound {
+        stages: Stage::ALL.iter().map(|stage| stage.name().to_owned()).collect(),
+        events: counts.events,
+        begin_ns: counts.begin_ns,
+        end_ns: counts.end_ns,
+        all: all.iter().map(Sum::finish).collect(),
+        devices,
+        bios_queued: counts.queued,
+        bios_completed: counts.completed,
+        parts: counts.parts,
+        requeues: counts.requeues,
+        without_data: counts.without_data,
+        unfinished: counts.unfinished,
+        given_up: counts.given_up,
+        unmatched: counts.unmatched,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::matching::MAX_IN_FLIGHT;
     use super::*;
     use crate::testing::event;
+    use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags};
 
     fn run(steps: &[(u64, BlockAction, &str, u64, u64, BlockDetail)]) -> StagesFound {
         let mut stages = Stages::new();

@@ -1,0 +1,214 @@
+//! Stages of bios by what they are: direction, flag, size, owner; with distributions.
+
+use super::in_flight::Bio;
+use super::matching::Watch;
+use super::stages::{Stage, each_stage};
+use crate::latency::{LatencyHistogram, LatencyNs};
+use flashscope_trace::{Device, RequestFlags};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// Owners with distributions of their own; the bios of more go to one group for all of them.
+pub const MAX_OWNERS: usize = 256;
+/// Devices with distributions of their own.
+const MAX_DEVICES: usize = 64;
+/// Up to 4 KiB, up to 8 KiB, …, up to 1 MiB, above.
+const SIZES: usize = 10;
+const FLAGS: [(RequestFlags, &str); 6] = [
+    (RequestFlags::SYNC, "sync"),
+    (RequestFlags::META, "meta"),
+    (RequestFlags::AHEAD, "read-ahead"),
+    (RequestFlags::FLUSH, "flush"),
+    (RequestFlags::FUA, "FUA"),
+    (RequestFlags::DISCARD, "discard"),
+];
+
+/// What the bios of a group have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupBy {
+    All,
+    /// Device and direction.
+    Device,
+    /// A letter of RWBS; a bio with several is in several groups, one with none in the group "none".
+    Flag,
+    /// Bytes of the bio.
+    Size,
+    /// Whose it is.
+    Owner,
+}
+
+/// Times of one stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageTimes {
+    pub stage: String,
+    pub ns: LatencyNs,
+    pub total_ns: u64,
+    /// Of the group's Q2C, percent; `null` for Q2Q, which is no part of it.
+    pub share_percent: Option<f64>,
+}
+
+/// Bios that have something in common.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    pub by: GroupBy,
+    pub name: String,
+    /// Queued, parts of splits not counted.
+    pub bios: u64,
+    pub bytes: u64,
+    /// Those that were seen, in the order of [`Stage::ALL`].
+    pub stages: Vec<StageTimes>,
+}
+
+#[derive(Default)]
+struct Times {
+    bios: u64,
+    bytes: u64,
+    last_queue: Option<u64>,
+    stages: [LatencyHistogram; 9],
+}
+
+impl Times {
+    fn finish(&self, by: GroupBy, name: String) -> Group {
+        let whole = self.stages[Stage::Q2c as usize].total_ns();
+        let stages = Stage::ALL
+            .iter()
+            .map(|&stage| {
+                let times = &self.stages[stage as usize];
+                let share = (stage != Stage::Q2q && whole > 0).then(|| percent(times.total_ns(), whole));
+                StageTimes {
+                    stage: stage.name().to_owned(),
+                    ns: times.finish(),
+                    total_ns: times.total_ns(),
+                    share_percent: share,
+                }
+            })
+            .filter(|times| times.ns.n > 0)
+            .collect();
+        Group { by, name, bios: self.bios, bytes: self.bytes, stages }
+    }
+}
+
+/// To two digits behind the point, so that a result is short and the same everywhere.
+pub(super) fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { (part as f64 / whole as f64 * 10_000.0).round() / 100.0 }
+}
+
+/// Distributions by group.
+#[derive(Default)]
+pub(super) struct Groups {
+    all: Times,
+    devices: Vec<[Times; 3]>,
+    flags: [Times; FLAGS.len() + 1],
+    sizes: [Times; SIZES],
+    owners: HashMap<u32, Times>,
+    others: Times,
+}
+
+pub(super) fn size_class(sectors: u32) -> usize {
+    // 8 sectors are 4 KiB.
+    (sectors.div_ceil(8).max(1).next_power_of_two().trailing_zeros() as usize).min(SIZES - 1)
+}
+
+impl Groups {
+    fn each(&mut self, bio: &Bio, mut f: impl FnMut(&mut Times)) {
+        f(&mut self.all);
+        let device = usize::from(bio.device);
+        if device < MAX_DEVICES {
+            if self.devices.len() <= device {
+                self.devices.resize_with(device + 1, Default::default);
+            }
+            f(&mut self.devices[device][bio.kind() as usize]);
+        }
+        let mut plain = true;
+        for (times, (flag, _)) in self.flags.iter_mut().zip(FLAGS) {
+            if bio.flags.has(flag) {
+                plain = false;
+                f(times);
+            }
+        }
+        if plain {
+            f(&mut self.flags[FLAGS.len()]);
+        }
+        f(&mut self.sizes[size_class(bio.whole_sectors)]);
+        if self.owners.len() < MAX_OWNERS || self.owners.contains_key(&bio.owner) {
+            f(self.owners.entry(bio.owner).or_default());
+        } else {
+            f(&mut self.others);
+        }
+    }
+
+    /// `owner` names an owner.
+    pub fn finish(&self, devices: &[Device], owner: impl Fn(u32) -> String) -> Vec<Group> {
+        let mut groups = vec![self.all.finish(GroupBy::All, "all".to_owned())];
+        for (kinds, device) in self.devices.iter().zip(devices) {
+            for (times, kind) in kinds.iter().zip(["reads", "writes", "discards"]) {
+                groups.push(times.finish(GroupBy::Device, format!("{device} {kind}")));
+            }
+        }
+        let names = FLAGS.iter().map(|(_, name)| *name).chain(["none"]);
+        groups.extend(self.flags.iter().zip(names).map(|(t, name)| t.finish(GroupBy::Flag, name.to_owned())));
+        for (class, times) in self.sizes.iter().enumerate() {
+            let name = match class {
+                c if c == SIZES - 1 => "over 1 MiB".to_owned(),
+                c => format!("to {} KiB", 4 << c),
+            };
+            groups.push(times.finish(GroupBy::Size, name));
+        }
+        let mut owners: Vec<(&u32, &Times)> = self.owners.iter().collect();
+        owners.sort_by_key(|(id, times)| (std::cmp::Reverse(times.bytes), **id));
+        groups.extend(owners.into_iter().map(|(id, times)| times.finish(GroupBy::Owner, owner(*id))));
+        groups.push(self.others.finish(GroupBy::Owner, "(further owners)".to_owned()));
+        groups.retain(|group| group.bios > 0 || group.by == GroupBy::All);
+        groups
+    }
+}
+
+impl Watch for Groups {
+    fn queued(&mut self, _at: u32, bio: &Bio, now: u64) {
+        self.each(bio, |times| {
+            times.bios += 1;
+            times.bytes += u64::from(bio.sectors) * 512;
+            if let Some(last) = times.last_queue.replace(now) {
+                times.stages[Stage::Q2q as usize].add(now.saturating_sub(last));
+            }
+        });
+    }
+
+    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
+        self.each(bio, |times| each_stage(bio, completed, |stage, ns| times.stages[stage as usize].add(ns)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_classed_by_powers_of_two() {
+        assert_eq!([1, 8, 9, 16, 17, 2048, 2049, u32::MAX].map(size_class), [0, 0, 1, 1, 2, 8, 9, 9]);
+    }
+
+    #[test]
+    fn a_bio_is_in_every_group_it_belongs_to() {
+        let mut groups = Groups::default();
+        for (owner, letters, sectors) in [(1, "RS", 8), (2, "WSM", 64), (1, "R", 8)] {
+            let flags = RequestFlags::from_letters(letters.as_bytes());
+            let bio = super::super::in_flight::InFlight::bio(0, flags, 0, sectors, owner, 100 * u64::from(owner));
+            groups.queued(0, &bio, bio.queued);
+            groups.gone(0, &bio, bio.queued + 50);
+        }
+        let found = groups.finish(&[Device::new(8, 0)], |owner| format!("task {owner}"));
+        let of = |by, name: &str| found.iter().find(|g| g.by == by && g.name == name).map_or(0, |g| g.bios);
+        assert_eq!(
+            (of(GroupBy::All, "all"), of(GroupBy::Device, "8:0 reads"), of(GroupBy::Device, "8:0 writes")),
+            (3, 2, 1)
+        );
+        assert_eq!((of(GroupBy::Flag, "sync"), of(GroupBy::Flag, "meta"), of(GroupBy::Flag, "none")), (2, 1, 1));
+        assert_eq!((of(GroupBy::Size, "to 4 KiB"), of(GroupBy::Size, "to 32 KiB")), (2, 1));
+        assert_eq!((of(GroupBy::Owner, "task 1"), of(GroupBy::Owner, "task 2")), (2, 1));
+        let all = &found[0];
+        assert_eq!(all.stages.iter().map(|s| s.stage.as_str()).collect::<Vec<_>>(), ["Q2Q", "Q2C"]);
+        assert_eq!((all.stages[1].ns.p999, all.stages[1].share_percent), (50, Some(100.0)));
+    }
+}

@@ -1,0 +1,233 @@
+//! Over time: how many are on their way, how much is done, how far the device has to move.
+
+use super::in_flight::{Bio, NEVER};
+use super::matching::{Step, Watch};
+use super::service::InService;
+use crate::latency::{LatencyHistogram, LatencyNs};
+use flashscope_trace::{BlockAction, BlockEvent, RequestKind};
+use serde::{Deserialize, Serialize};
+
+/// Windows at most: a figure shows no more.
+const MAX_WINDOWS: usize = 512;
+/// The narrowest window, nanoseconds: a power of two.
+const NARROWEST_SHIFT: u32 = 10;
+/// Devices whose last sector is remembered.
+const MAX_DEVICES: usize = 1024;
+
+/// One window of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BlockWindow {
+    pub queued: u64,
+    pub completed: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub merges: u64,
+    /// Requests that did not begin where the one before on their device had ended.
+    pub seeks: u64,
+    /// Bios between Q and C, on average over the window, in thousandths.
+    pub in_flight_milli: u64,
+    /// Requests between D and C, on average over the window, in thousandths.
+    pub in_device_milli: u64,
+    pub most_in_flight: u64,
+    pub most_in_device: u64,
+}
+
+/// Load over time, all devices together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadOverTime {
+    /// Begin of the first window.
+    pub begin_ns: u64,
+    pub window_ns: u64,
+    pub windows: Vec<BlockWindow>,
+    /// Requests that began where the one before on their device had ended.
+    pub sequential: u64,
+    /// Distances of the others, in sectors, either way: by nearest rank like times.
+    pub seek_sectors: LatencyNs,
+    pub most_in_flight: u64,
+    pub most_in_device: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    window: BlockWindow,
+    /// Bios (requests) times nanoseconds.
+    in_flight: u128,
+    in_device: u128,
+}
+
+impl Sum {
+    fn add(&mut self, other: &Sum) {
+        let (a, b) = (&mut self.window, &other.window);
+        a.queued += b.queued;
+        a.completed += b.completed;
+        a.read_bytes += b.read_bytes;
+        a.written_bytes += b.written_bytes;
+        a.merges += b.merges;
+        a.seeks += b.seeks;
+        a.most_in_flight = a.most_in_flight.max(b.most_in_flight);
+        a.most_in_device = a.most_in_device.max(b.most_in_device);
+        self.in_flight += other.in_flight;
+        self.in_device += other.in_device;
+    }
+}
+
+/// Windows that double when there are too many, so that the trace's length need not be known.
+#[derive(Default)]
+pub(super) struct OverTime {
+    shift: u32,
+    first: u64,
+    sums: Vec<Sum>,
+    last: u64,
+    end: u64,
+    flying: u64,
+    serving: u64,
+    service: InService,
+    heads: Vec<u64>,
+    sequential: u64,
+    seeks: LatencyHistogram,
+}
+
+impl OverTime {
+    pub fn new() -> OverTime {
+        OverTime { shift: NARROWEST_SHIFT, last: NEVER, ..OverTime::default() }
+    }
+
+    fn index(&mut self, time: u64) -> usize {
+        let mut at = (time >> self.shift).saturating_sub(self.first) as usize;
+        while at >= MAX_WINDOWS {
+            // The first window may be an odd one: it then has no partner before it.
+            let odd = (self.first & 1) as usize;
+            let mut halved = vec![Sum::default(); (self.sums.len() + odd).div_ceil(2)];
+            for (i, sum) in self.sums.iter().enumerate() {
+                halved[(i + odd) / 2].add(sum);
+            }
+            self.sums = halved;
+            self.shift += 1;
+            self.first >>= 1;
+            at = (time >> self.shift).saturating_sub(self.first) as usize;
+        }
+        if self.sums.len() <= at {
+            self.sums.resize(at + 1, Sum::default());
+        }
+        at
+    }
+
+    /// Accounts for the time up to now; the window of now.
+    fn at(&mut self, now: u64) -> &mut Sum {
+        if self.last == NEVER {
+            self.last = now;
+            self.first = now >> self.shift;
+        }
+        let now = now.max(self.last);
+        self.end = now;
+        let here = self.index(now);
+        let mut at = self.index(self.last);
+        while self.last < now {
+            let end = ((self.first + at as u64 + 1) << self.shift).min(now);
+            let lasted = u128::from(end - self.last);
+            let sum = &mut self.sums[at];
+            sum.in_flight += lasted * u128::from(self.flying);
+            sum.in_device += lasted * u128::from(self.serving);
+            sum.window.most_in_flight = sum.window.most_in_flight.max(self.flying);
+            sum.window.most_in_device = sum.window.most_in_device.max(self.serving);
+            self.last = end;
+            at += 1;
+        }
+        &mut self.sums[here]
+    }
+
+    fn serve(&mut self, change: i32, now: u64) {
+        if change != 0 {
+            self.at(now);
+            self.serving = self.serving.saturating_add_signed(change.into());
+        }
+    }
+
+    pub fn finish(&self) -> LoadOverTime {
+        let begin_ns = self.first << self.shift;
+        let windows: Vec<BlockWindow> = self
+            .sums
+            .iter()
+            .enumerate()
+            .map(|(i, sum)| {
+                let begin = begin_ns + ((i as u64) << self.shift);
+                let lasted = u128::from((begin + (1 << self.shift)).min(self.end).saturating_sub(begin).max(1));
+                BlockWindow {
+                    in_flight_milli: (sum.in_flight * 1000 / lasted) as u64,
+                    in_device_milli: (sum.in_device * 1000 / lasted) as u64,
+                    ..sum.window
+                }
+            })
+            .collect();
+        LoadOverTime {
+            begin_ns,
+            window_ns: 1 << self.shift,
+            sequential: self.sequential,
+            seek_sectors: self.seeks.finish(),
+            most_in_flight: windows.iter().map(|w| w.most_in_flight).max().unwrap_or(0),
+            most_in_device: windows.iter().map(|w| w.most_in_device).max().unwrap_or(0),
+            windows,
+        }
+    }
+}
+
+impl Watch for OverTime {
+    fn event(&mut self, device: u16, block: &BlockEvent, now: u64) {
+        match block.action {
+            BlockAction::Issue => {
+                self.service.issue();
+                let device = usize::from(device);
+                if device >= MAX_DEVICES {
+                    return;
+                }
+                if self.heads.len() <= device {
+                    self.heads.resize(device + 1, NEVER);
+                }
+                let head = std::mem::replace(&mut self.heads[device], block.end());
+                match head {
+                    NEVER => {}
+                    head if head == block.sector => self.sequential += 1,
+                    head => {
+                        self.seeks.add(head.abs_diff(block.sector));
+                        self.at(now).window.seeks += 1;
+                    }
+                }
+            }
+            BlockAction::BackMerge | BlockAction::FrontMerge => self.at(now).window.merges += 1,
+            _ => {}
+        }
+    }
+
+    fn queued(&mut self, _at: u32, _bio: &Bio, now: u64) {
+        self.at(now).window.queued += 1;
+        self.flying += 1;
+    }
+
+    fn step(&mut self, at: u32, _bio: &Bio, step: Step, now: u64) {
+        let change = self.service.step(at, step);
+        self.serve(change, now);
+    }
+
+    fn split(&mut self, _from: u32, _to: u32) {
+        self.flying += 1;
+    }
+
+    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+        let now = if completed == NEVER { self.last } else { completed };
+        let change = self.service.gone(at, bio);
+        self.serve(change, now);
+        if completed == NEVER {
+            self.flying -= 1;
+            return;
+        }
+        let sum = self.at(now);
+        sum.window.completed += u64::from(!bio.part);
+        let bytes = u64::from(bio.sectors) * 512;
+        match bio.kind() {
+            RequestKind::Read => sum.window.read_bytes += bytes,
+            RequestKind::Write => sum.window.written_bytes += bytes,
+            RequestKind::Discard => {}
+        }
+        self.flying -= 1;
+    }
+}
