@@ -1,7 +1,7 @@
 //! One event is one array command: against a ground truth that does not come from the tracer, on every board and kernel.
 
-use flashscope_tests::{Booted, Plan, boards_and_kernels, raw};
-use flashscope_trace::Loss;
+use flashscope_tests::{Booted, Plan, boards_and_kernels, events, raw};
+use flashscope_trace::{EventKind, FlashOp, Loss};
 
 const PAGE: u64 = 2048;
 const PAGES_PER_BLOCK: u64 = 64;
@@ -94,6 +94,49 @@ fn partial_spare_area_and_repeated_reads_are_counted_apart() {
         let same = of("same");
         assert_eq!((same.full_page, same.repeats), (10, 9), "{board} {kernel}: {same:?}");
         println!("{board} {kernel}: full {full:?}, partial {partial:?}, oob {oob:?}, same {same:?}");
+    }
+}
+
+/// UBI reads again what ECC could not correct: `ubi_io_read` tries three times more (`UBI_IO_RETRIES`, drivers/mtd/ubi/ubi.h,
+/// the same from 5.10 to 7.2). It looks for two headers in an erase block: at its begin, and at the next sub-page.
+#[test]
+fn retries_of_the_kernel_are_events_and_labelled() {
+    const RETRIES: u64 = 3;
+    const HEADERS: u64 = 2;
+    const BLOCK: u64 = 5;
+    for (board, kernel) in [("armv7", "6.1"), ("armv7", "newest"), ("x86_64", "6.1")] {
+        // The first page of a block is programmed; whatever reads it gets bytes that fit no ECC.
+        let page = BLOCK * PAGES_PER_BLOCK;
+        let faults = format!("gravepages={page}:0");
+        let mut plan = Plan::new(board, kernel);
+        plan.parts = &[64];
+        plan.faults = &faults;
+        plan.modules = &["ubi"];
+        plan.files = vec![("/data", 0o644, vec![0xa5; PAGE as usize])];
+        plan.lines = [
+            &format!("nand-write 0 /data {}", page * PAGE),
+            "record-start --mode ring --detail offset",
+            "ubi-attach 0",
+            "record-stop",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        let booted = plan.boot();
+        let trace = booted.recording(0);
+        let mut reads = Vec::new();
+        events(&trace, |event| {
+            if let EventKind::Flash(access) = event.kind
+                && access.op == FlashOp::Read
+                && access.page_or_block == page
+            {
+                reads.push(access.offset_bytes.expect("a column"));
+            }
+        });
+        let expected = [vec![0; 1 + RETRIES as usize], vec![512; 1 + RETRIES as usize]].concat();
+        assert_eq!(reads, expected, "{board} {kernel}: columns of the bad page's reads");
+        let attach = booted.counts_of(&trace, verb(&booted, "ubi-attach")[0]).reads;
+        assert_eq!(attach.repeats, HEADERS * RETRIES, "{board} {kernel}: {attach:?}");
+        println!("{board} {kernel}: {HEADERS} headers, each read once and {RETRIES} times again: {attach:?}");
     }
 }
 

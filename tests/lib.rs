@@ -115,6 +115,8 @@ pub struct Plan<'a> {
     pub kernel: &'a str,
     /// Erase blocks of each partition; the rest of the chip becomes one more.
     pub parts: &'a [u64],
+    /// More parameters of nandsim, such as its faults.
+    pub faults: &'a str,
     /// Kernel modules beside the chip's own.
     pub modules: &'a [&'a str],
     pub packages: &'a [&'a str],
@@ -125,7 +127,16 @@ pub struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     pub fn new(board: &'a str, kernel: &'a str) -> Plan<'a> {
-        Plan { board, kernel, parts: &[], modules: &[], packages: &[], files: Vec::new(), lines: Vec::new() }
+        Plan {
+            board,
+            kernel,
+            parts: &[],
+            faults: "",
+            modules: &[],
+            packages: &[],
+            files: Vec::new(),
+            lines: Vec::new(),
+        }
     }
 
     /// Boots; every step of the plan has to succeed.
@@ -137,6 +148,11 @@ impl<'a> Plan<'a> {
         let mut image = ImageBuilder::new(&board).expect("an agent for the board: make agents");
         let mut lines = image.add_port_modules(&kernel).expect("the port's modules");
         lines.extend(image.add_nand(&kernel, self.parts).expect("the NAND's modules"));
+        if !self.faults.is_empty() {
+            let nandsim = lines.last_mut().expect("a line of nandsim's");
+            nandsim.push(' ');
+            nandsim.push_str(self.faults);
+        }
         for path in image.add_module_closure(&kernel, self.modules).expect("modules") {
             lines.push(format!("module {path}"));
         }
