@@ -28,8 +28,8 @@ const MAX_LINE: usize = 4096;
 const MAX_TASKS: usize = 1 << 16;
 /// Longest name of a task; the kernel's have 15 bytes.
 const MAX_TASK: usize = 64;
-/// Blocks of one chip: 16 TiB in blocks of 1 MiB.
-const MAX_BLOCKS: usize = 1 << 24;
+/// Blocks of one chip: 1 TiB in blocks of 1 MiB. Their counts take 24 MiB.
+const MAX_BLOCKS: usize = 1 << 20;
 
 /// What one line of the log says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,6 +328,8 @@ pub struct Written {
     pub lines: u64,
     /// Operations of other chips: Flashmon's formats know one.
     pub other_chips: u64,
+    /// Operations of blocks beyond those that a spatial view can have here (1,048,576).
+    pub beyond: u64,
 }
 
 fn pages_per_block(trace: &Trace) -> u64 {
@@ -376,8 +378,12 @@ pub fn write_spatial(trace: &Trace, chip: u16, out: &mut dyn Write) -> Result<Wr
     trace.for_each(&mut |event| {
         let EventKind::Flash(access) = &event.kind else { return };
         let block = access.page / per_block;
-        if access.chip != chip || block >= MAX_BLOCKS as u64 {
+        if access.chip != chip {
             written.other_chips += 1;
+            return;
+        }
+        if block >= MAX_BLOCKS as u64 {
+            written.beyond += 1;
             return;
         }
         let block = block as usize;

@@ -10,6 +10,8 @@ use std::sync::Arc;
 const MAX_TEXT: usize = 1 << 20;
 /// Fields of one event; the kernel's largest events have below 200.
 const MAX_FIELDS: usize = 4096;
+/// Memory of all formats of one trace. Those of every event of a kernel take below 12 MiB, 5 MiB of them text.
+pub(crate) const MAX_FORMATS_MEMORY: usize = 16 << 20;
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +130,7 @@ impl Schema {
             .map(|f| f.offset + f.size)
             .max()
             .unwrap_or(0);
+        fields.shrink_to_fit();
         Ok(Schema {
             system: system.to_string(),
             name: name.filter(|n| !n.is_empty()).ok_or(FormatError::NoName)?,
@@ -137,6 +140,14 @@ impl Schema {
             endian,
             min_size,
         })
+    }
+
+    /// Memory that it takes, as an allocator of 16-byte steps counts.
+    pub(crate) fn memory(&self) -> usize {
+        let heap = |s: &String| (s.capacity() + 8).next_multiple_of(16).max(32);
+        let names: usize = self.fields.iter().map(|f| heap(&f.name) + heap(&f.type_text)).sum();
+        let own = heap(&self.system) + heap(&self.name) + heap(&self.text);
+        size_of::<Schema>() + 16 + own + self.fields.capacity() * size_of::<Field>() + names
     }
 
     /// Stands in for a format that the trace does not have.
@@ -426,6 +437,18 @@ impl Schemas {
         if self.by_id[at].replace(Arc::new(schema)).is_none() {
             self.order.push(id);
         }
+    }
+
+    /// As `insert`, where what is left of `memory` is enough; false where it is not, and nothing was added.
+    #[must_use]
+    pub(crate) fn insert_within(&mut self, schema: Schema, memory: &mut usize) -> bool {
+        let freed = self.get(schema.id).map_or(0, |old| old.memory());
+        match (*memory + freed).checked_sub(schema.memory()) {
+            Some(left) => *memory = left,
+            None => return false,
+        }
+        self.insert(schema);
+        true
     }
 
     #[inline]

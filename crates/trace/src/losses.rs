@@ -63,7 +63,7 @@ losses! {
     OutputBytesDropped => "output_bytes_dropped", Context,
         "bytes of a step's output beyond what is kept in memory";
     FormatsDropped => "formats_dropped", Data,
-        "event formats that could not be read: their events are counted as records_of_unknown_type";
+        "event formats that could not be read, or are more than is kept in memory: their events are counted as records_of_unknown_type";
     EventsOverwritten => "events_overwritten", Data,
         "events that newer ones overwrote in the ring (the kernel's count); use a larger --ring";
     EventsDropped => "events_dropped", Data,
@@ -106,6 +106,8 @@ losses! {
         "ends of a phase without its beginning";
     LinesMalformed => "lines_malformed", Data,
         "lines of a text log that are not in its format";
+    FieldsNotRead => "fields_not_read", Context,
+        "lines of a text whose fields were not taken apart: there are more kinds of lines than are kept; their text is whole";
     OwnSectionDamaged => "own_section_damaged", Context,
         "the part of a trace.dat with flashscope's facts, phases and losses cannot be read";
     DataCut => "data_cut", Data,

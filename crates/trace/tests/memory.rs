@@ -42,6 +42,8 @@ fn child() {
         Err(_) => {
             if let Ok(trace) = Trace::open(file.as_ref()) {
                 all(trace);
+            } else if let Ok(view) = flashscope_trace::flashmon::read_spatial(file.as_ref()) {
+                records = view.len() as u64;
             }
         }
     }
@@ -203,6 +205,104 @@ fn what_a_stream_says_of_itself_is_bounded() {
         println!("{name}: {} bytes, peak {} MiB", bytes.len(), peak >> 20);
         assert!(peak < MOST, "{name}: {peak} bytes");
     }
+}
+
+/// A format whose text is small beside the fields that it says: names of one letter.
+fn of_many_fields(id: u32, fields: usize) -> String {
+    let field = "field:u8 a;offset:0;size:1;\n";
+    format!("name: e{id}\nID: {id}\nformat:\n{}\nprint fmt: \"\"\n", field.repeat(fields))
+}
+
+/// Formats that say more fields than a kernel has, in each kind of file that carries or suggests some.
+#[test]
+fn what_formats_say_is_bounded() {
+    let dir = TempDir::new("memory-formats");
+    // The most fields that one text may have, and many smaller texts: 14 MiB of either.
+    for (formats, fields) in [(125, 4096), (16_000, 30)] {
+        let texts: Vec<String> = (0..formats).map(|id| of_many_fields(id, fields)).collect();
+        let mut p = parts(Endian::Little, 8, 256);
+        p.cmdlines = (0..200_000).map(|tid| format!("{tid} t{tid}\n")).collect();
+        p.formats.extend(texts.iter().map(|t| ("lie".to_string(), t.clone())));
+        let mut cases = vec![("v6", v6(&p)), ("v7", v7(&p, Packing::Zstd, 2))];
+        let mut s = Stream::new(Endian::Little, 8, 4096);
+        s.begin(0, 1, &nand_facts());
+        s.begin(1, 1, &nand_facts());
+        for (i, text) in texts.iter().enumerate() {
+            s.frame(5, i as u16 % 2, format!("lie\0e\0{text}").as_bytes());
+        }
+        cases.push(("stream", s.bytes));
+        for (name, bytes) in cases {
+            let path = dir.file("f", &bytes);
+            let losses = match Session::open(&path) {
+                Ok(session) => session.recording(1).unwrap().losses(),
+                Err(_) => Trace::open(&path).unwrap().losses(),
+            };
+            let (peak, ..) = peak(&path);
+            let dropped = losses.get(Loss::FormatsDropped);
+            println!("{formats} formats of {fields} fields, {name}: peak {} MiB, {dropped} left out", peak >> 20);
+            assert!(dropped > 0, "{name}: what is beyond is counted");
+            assert!(peak < MOST, "{name}: {peak} bytes");
+        }
+    }
+}
+
+/// A text in which each line is of a kind of its own, with as many fields as are taken from one.
+#[test]
+fn what_lines_of_text_suggest_is_bounded() {
+    let dir = TempDir::new("memory-lines");
+    let mut text = String::from("# tracer: nop\n");
+    for line in 0..5000 {
+        text += &format!("         task-1       [000] .....     {line}.000000: e{line}: ");
+        for field in 0..48 {
+            text += &format!("{}{line}_{field}=1 ", "k".repeat(50));
+        }
+        text.push('\n');
+    }
+    let path = dir.file("t", text.as_bytes());
+    let (peak, records, _) = peak(&path);
+    let losses = Trace::open(&path).unwrap().losses();
+    println!("5000 kinds of lines: peak {} MiB, {} without fields", peak >> 20, losses.get(Loss::FieldsNotRead));
+    assert!(peak < MOST, "{peak} bytes");
+    assert_eq!(records, 5000, "none is left out");
+    assert!(losses.get(Loss::FieldsNotRead) > 1000);
+}
+
+/// Counts of as many CPUs as there can be options.
+#[test]
+fn counts_of_cpus_that_nobody_has_are_bounded() {
+    let dir = TempDir::new("memory-cpustat");
+    let bytes = v6(&parts(Endian::Little, 8, 256));
+    let at = bytes.windows(10).position(|w| w == b"options  \0").unwrap() + 10;
+    let text = b"CPU:1\noverrun:1\ncommit overrun:1\ndropped events:1\n\0";
+    let one = [&2u16.to_le_bytes()[..], &(text.len() as u32).to_le_bytes(), text].concat();
+    let cut = [&bytes[..at], &one.repeat(130_000), &bytes[at..]].concat();
+    let path = dir.file("c.dat", &cut);
+    let losses = Trace::open(&path).unwrap().losses();
+    let (peak, ..) = peak(&path);
+    println!("130000 CPUs' counts: peak {} MiB, {} left out", peak >> 20, losses.get(Loss::StatisticsMissing));
+    assert!(losses.get(Loss::StatisticsMissing) > 100_000);
+    assert!(losses.get(Loss::EventsOverwritten) > 1000);
+    assert!(peak < MOST, "{peak} bytes");
+}
+
+/// A chip has a bounded number of blocks: one more line is an error, and no other.
+#[test]
+fn a_spatial_view_is_bounded() {
+    let dir = TempDir::new("memory-spatial");
+    let most = 1 << 20;
+    let line = b"18446744073709551615 0 3\n";
+    let path = dir.file("v", &line.repeat(most));
+    let (bytes, blocks, _) = peak(&path);
+    println!("{most} blocks: peak {} MiB", bytes >> 20);
+    assert_eq!(blocks, most as u64);
+    assert!(bytes < MOST, "{bytes} bytes");
+    let path = dir.file("v", &line.repeat(4 * most));
+    let error = flashscope_trace::flashmon::read_spatial(&path).unwrap_err().to_string();
+    assert!(error.contains("expected at most 1048576 blocks, found more"), "{error}");
+    let (bytes, blocks, _) = peak(&path);
+    println!("{} blocks: peak {} MiB", 4 * most, bytes >> 20);
+    assert_eq!(blocks, 0);
+    assert!(bytes < MOST, "{bytes} bytes");
 }
 
 /// Counts and lengths of 4 GiB and more, everywhere in a header: an error or less data; an allocation of them would

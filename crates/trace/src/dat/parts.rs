@@ -5,7 +5,7 @@ use super::option;
 use super::own::Own;
 use crate::bytes::until_nul;
 use crate::error::Error;
-use crate::format::{Layout, Schema, Schemas};
+use crate::format::{Layout, MAX_FORMATS_MEMORY, Schema, Schemas};
 use crate::losses::{Loss, Losses};
 use crate::pages::PageSource;
 use crate::trace::Blob;
@@ -17,6 +17,9 @@ pub(super) const MAX_CPUS: u32 = 8192;
 pub(super) const MAX_LANES: usize = 8192;
 pub(super) const MAX_BUFFERS: usize = 256;
 pub(super) const MAX_OPTIONS: usize = 1 << 17;
+/// Texts of the CPUs' counts, and bytes of all of them: the kernel's have below 300.
+const MAX_CPUSTATS: usize = MAX_LANES + MAX_BUFFERS;
+const MAX_CPUSTATS_BYTES: usize = 4 << 20;
 
 /// What a header says.
 pub(super) struct Header {
@@ -44,6 +47,9 @@ pub(super) struct Options {
     pub uname: String,
     pub recorded_by: String,
     pub cpustat: Vec<String>,
+    cpustat_bytes: usize,
+    /// Those beyond what is kept.
+    pub cpustat_dropped: u64,
     pub cpus: Option<u32>,
     pub has_clock: bool,
     /// Times are ticks of a counter, and the file says how to turn them into nanoseconds.
@@ -55,7 +61,15 @@ impl Options {
     pub fn take(&mut self, c: &Cursor<'_>, id: u16, bytes: &[u8]) -> bool {
         let text = || String::from_utf8_lossy(until_nul(bytes)).into_owned();
         match id {
-            option::CPUSTAT => self.cpustat.push(text()),
+            option::CPUSTAT => {
+                let fits = self.cpustat.len() < MAX_CPUSTATS && self.cpustat_bytes + bytes.len() <= MAX_CPUSTATS_BYTES;
+                if fits {
+                    self.cpustat_bytes += bytes.len();
+                    self.cpustat.push(text());
+                } else {
+                    self.cpustat_dropped += 1;
+                }
+            }
             option::TRACECLOCK => self.has_clock = true,
             option::UNAME => self.uname = text(),
             option::VERSION => self.recorded_by = text(),
@@ -113,19 +127,22 @@ pub(super) struct Formats<'a> {
     pub schemas: Schemas,
     layout: &'a Layout,
     count: u32,
+    /// What is left for more of them.
+    memory: usize,
 }
 
 impl<'a> Formats<'a> {
     pub fn new(layout: &'a Layout) -> Formats<'a> {
-        Formats { schemas: Schemas::new(), layout, count: 0 }
+        Formats { schemas: Schemas::new(), layout, count: 0, memory: MAX_FORMATS_MEMORY }
     }
 
     fn one(&mut self, c: &mut Cursor<'_>, system: &str, losses: &mut Losses) -> Result<(), Error> {
         let text = c.text8("an event's format")?;
-        match Schema::parse(system, &text, self.layout.endian, self.layout.long_size) {
-            Ok(schema) => self.schemas.insert(schema),
-            Err(_) => losses.add(Loss::FormatsDropped, 1),
-        }
+        let added = match Schema::parse(system, &text, self.layout.endian, self.layout.long_size) {
+            Ok(schema) => self.schemas.insert_within(schema, &mut self.memory),
+            Err(_) => false,
+        };
+        losses.add(Loss::FormatsDropped, u64::from(!added));
         self.more(c)
     }
 

@@ -82,6 +82,7 @@ fn finish(path: &Path, file: Input, header: Header) -> Result<Trace, Error> {
             }
             let stats = cpu_statistics(&options.cpustat);
             count_statistics(&stats, &mut losses);
+            losses.add(Loss::StatisticsMissing, options.cpustat_dropped);
             if stats.is_null() {
                 losses.add(Loss::StatisticsMissing, 1);
             }

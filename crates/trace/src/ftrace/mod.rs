@@ -10,7 +10,7 @@ mod line;
 use crate::bytes::Endian;
 use crate::error::Error;
 use crate::event::TimeNs;
-use crate::format::Schema;
+use crate::format::{MAX_FORMATS_MEMORY, Schema};
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::names::Names;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// Longest line that is read; the kernel's own are below 8 KiB (`TRACE_SEQ_BUFFER_SIZE`, a page before 6.9).
 const MAX_LINE: usize = 16 << 10;
-/// Formats that are made up; a line beyond has its text only.
+/// Formats that are made up; a line beyond, or beyond [`MAX_FORMATS_MEMORY`], has its text only.
 const MAX_SCHEMAS: usize = 4096;
 /// CPUs that are told apart.
 const MAX_CPUS: usize = 8192;
@@ -102,14 +102,14 @@ impl Log {
         let mut scratch = Vec::new();
         let rest = Parsed { system: "text", name: "text".to_string(), fields: Vec::new() };
         log.by_signature.insert(signature(&rest, &mut scratch).to_vec(), REST);
-        log.add(rest.system, &format_text(&rest, 1));
+        log.schemas.push(made_up(&rest, REST));
+        let mut memory = MAX_FORMATS_MEMORY;
         let mut names = Names::default();
         let mut losses = Losses::new();
         let mut last = vec![0u64; 1];
         let (mut with_time, mut without_time, mut finest) = (0u64, 0u64, 1000u64);
-        let mut learned: Vec<(&'static str, String)> = Vec::new();
         let input = Arc::clone(&log.input);
-        let known = &mut log.by_signature;
+        let (known, schemas) = (&mut log.by_signature, &mut log.schemas);
         let mut highest = 0u16;
         walk(&input, &mut |step| match step {
             Item::Malformed => losses.add(Loss::LinesMalformed, 1),
@@ -144,17 +144,21 @@ impl Log {
                     }
                 }
                 let signature = signature(parsed, &mut scratch);
-                if known.len() < MAX_SCHEMAS && !known.contains_key(signature) {
-                    let number = known.len();
-                    known.insert(signature.to_vec(), number);
-                    learned.push((parsed.system, format_text(parsed, number as u16 + 1)));
+                if !known.contains_key(signature) {
+                    let schema = (memory > 0 && known.len() < MAX_SCHEMAS).then(|| made_up(parsed, known.len()));
+                    let left = schema.as_ref().and_then(|s| memory.checked_sub(s.memory() + signature.len() + 64));
+                    if let (Some(schema), Some(left)) = (schema, left) {
+                        memory = left;
+                        known.insert(signature.to_vec(), schemas.len());
+                        schemas.push(schema);
+                    } else {
+                        memory = 0;
+                        losses.add(Loss::FieldsNotRead, 1);
+                    }
                 }
             }
         })
         .map_err(|e| Error::io(path, "read", e))?;
-        for (system, text) in &learned {
-            log.add(system, text);
-        }
         log.cpus = u32::from(highest) + 1;
         losses.add(Loss::TimesMissing, without_time);
         losses.add(Loss::NamesDropped, names.dropped);
@@ -164,18 +168,6 @@ impl Log {
         };
         let facts = serde_json::json!({"ftrace_text": {"best_effort": true, "times": times}});
         Ok(Opened { log, names, losses, facts })
-    }
-
-    fn add(&mut self, system: &str, text: &str) {
-        let schema = match Schema::parse(system, text, Endian::Little, 8) {
-            Ok(schema) => Arc::new(schema),
-            // Its place is kept: the numbers of those behind it count on it.
-            Err(_) => match self.schemas.get(REST) {
-                Some(rest) => Arc::clone(rest),
-                None => Arc::new(Schema::unknown(Endian::Little)),
-            },
-        };
-        self.schemas.push(schema);
     }
 
     pub fn schemas(&self) -> &[Arc<Schema>] {
@@ -337,6 +329,13 @@ fn format_text(parsed: &Parsed<'_>, id: u16) -> String {
     }
     out += "\nprint fmt: \"%s\", __get_str(text)\n";
     out
+}
+
+/// That format, at this place among all of them.
+fn made_up(parsed: &Parsed<'_>, at: usize) -> Arc<Schema> {
+    let text = format_text(parsed, at as u16 + 1);
+    // What is made up here can be read; its place is kept if not: the numbers of those behind it count on it.
+    Arc::new(Schema::parse(parsed.system, &text, Endian::Little, 8).unwrap_or(Schema::unknown(Endian::Little)))
 }
 
 /// A record of that format.

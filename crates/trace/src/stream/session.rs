@@ -4,7 +4,7 @@ use super::frame::{HEADER, Header, MAX_FRAME, Scan, Scanner, kind};
 use super::index::{RunIndex, Spill};
 use crate::bytes::Endian;
 use crate::error::Error;
-use crate::format::{Layout, MAX_SUBBUF, Schema, Schemas};
+use crate::format::{Layout, MAX_FORMATS_MEMORY, MAX_SUBBUF, Schema, Schemas};
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::phase::{Mark, Phase, Phases};
@@ -633,6 +633,7 @@ impl Assembler {
     fn finish(mut self, path: &Path, file: Input) -> Session {
         let mut failed = false;
         let spill = self.spill.take().map(Spill::into_input);
+        let mut formats_memory = MAX_FORMATS_MEMORY;
         for s in &mut self.sources {
             // The end names the number of frames before it; without it, gaps in the numbers have to do.
             let missing = match s.end {
@@ -652,10 +653,11 @@ impl Assembler {
             let (endian, long_size) = s.hello.map_or((Endian::Little, 8), |h| (h.endian, h.long_size));
             let mut schemas = Schemas::new();
             for (system, text) in s.raw_formats.drain(..) {
-                match Schema::parse(&system, &text, endian, long_size) {
-                    Ok(schema) => schemas.insert(schema),
-                    Err(_) => s.losses.add(Loss::FormatsDropped, 1),
-                }
+                let added = match Schema::parse(&system, &text, endian, long_size) {
+                    Ok(schema) => schemas.insert_within(schema, &mut formats_memory),
+                    Err(_) => false,
+                };
+                s.losses.add(Loss::FormatsDropped, u64::from(!added));
             }
             s.schemas = Arc::new(schemas);
             for (key, mut index) in std::mem::take(&mut s.building) {
