@@ -121,9 +121,11 @@ pub fn format(bytes: &[u8]) {
     }
 }
 
-/// Flashmon's logs.
+/// Flashmon's logs. What a mutation makes another format of is that format's to try.
 pub fn flashmon(bytes: &[u8]) {
-    if let Ok(trace) = Trace::from_bytes(Path::new("fuzz"), bytes.into()) {
+    if let Ok(trace) = Trace::from_bytes(Path::new("fuzz"), bytes.into())
+        && trace.kind() == TraceKind::FlashmonLog
+    {
         drain(&trace, bytes.len());
         std::hint::black_box(trace.comm(1, TimeNs(0)));
     }
@@ -135,7 +137,9 @@ pub fn blktrace(bytes: &[u8]) {
     let Some((&last, bytes)) = bytes.split_last() else { return };
     let cpus = usize::from(last & 3) + 1;
     if cpus == 1 {
-        if let Ok(trace) = Trace::from_bytes(Path::new("fuzz"), bytes.into()) {
+        if let Ok(trace) = Trace::from_bytes(Path::new("fuzz"), bytes.into())
+            && trace.kind() == TraceKind::Blktrace
+        {
             drain(&trace, bytes.len());
         }
         return;
@@ -156,7 +160,9 @@ pub fn blktrace(bytes: &[u8]) {
 
 /// Text that ftrace prints.
 pub fn ftrace(bytes: &[u8]) {
-    if let Ok(trace) = Trace::from_bytes(Path::new("fuzz"), bytes.into()) {
+    if let Ok(trace) = Trace::from_bytes(Path::new("fuzz"), bytes.into())
+        && trace.kind() == TraceKind::FtraceText
+    {
         drain(&trace, bytes.len());
     }
 }
