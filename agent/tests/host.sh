@@ -54,6 +54,8 @@ run 0 --help
 run 0 version
 run 0 probe
 check "probe prints one object" grep -q '^{"agent":{"version":.*"mounts":\[.*\]}$' "$work/out"
+boot=$(cat /proc/sys/kernel/random/boot_id)
+check "probe names the boot" grep -q "\"boot_id\":\"$boot\"" "$work/out"
 check "refused options make no file" test ! -e "$work/x"
 
 tracing=

@@ -110,3 +110,29 @@ fn markers_written_into_the_ring_serve_too() {
     let times: Vec<_> = merged(&m).iter().map(|(s, e)| (*s, e.time.0 / 1_000_000)).collect();
     assert_eq!(times, [(0, 1000), (1, 1000), (1, 2000), (0, 2500)]);
 }
+
+#[test]
+fn recordings_of_one_boot_have_one_clock() {
+    let dir = TempDir::new("merged-boot");
+    let of_boot = |name: &str, boot: serde_json::Value, clock: &str, begin: u64| {
+        let mut s = Stream::new(Endian::Little, 8, 4096);
+        let mut facts = nand_facts();
+        facts["kernel"]["boot_id"] = boot;
+        facts["recording"]["clock"] = clock.into();
+        s.begin(0, 1, &facts);
+        s.records(0, 0, 0, &[(begin, s.nand(READ, 7, 1)), (begin + 10, s.nand(READ, 7, 2))]);
+        s.end(0, 0);
+        dir.file(name, &s.bytes)
+    };
+    let a = of_boot("a", "3609a4e8".into(), "mono", 1000);
+    let b = of_boot("b", "3609a4e8".into(), "mono", 1005);
+    let m = MergedTrace::open_many(&[(&a, Alignment::Auto), (&b, Alignment::Auto)]).unwrap();
+    let times: Vec<_> = merged(&m).iter().map(|(s, e)| (*s, e.time.0)).collect();
+    assert_eq!(times, [(0, 1000), (1, 1005), (0, 1010), (1, 1015)]);
+    // Another boot, another clock of this boot, and boots that nobody knows (a virtual board's) are refused.
+    let refused = |a, b| MergedTrace::open_many(&[(a, Alignment::Auto), (b, Alignment::Auto)]).is_err();
+    assert!(refused(&a, &of_boot("other", "9999".into(), "mono", 1005)));
+    assert!(refused(&a, &of_boot("local", "3609a4e8".into(), "local", 1005)));
+    let unknown = ["c", "d"].map(|name| of_boot(name, serde_json::Value::Null, "mono", 1005));
+    assert!(refused(&unknown[0], &unknown[1]));
+}
