@@ -130,7 +130,9 @@ fn recordings_of_one_boot_have_one_clock() {
     let times: Vec<_> = merged(&m).iter().map(|(s, e)| (*s, e.time.0)).collect();
     assert_eq!(times, [(0, 1000), (1, 1005), (0, 1010), (1, 1015)]);
     // Another boot, another clock of this boot, and boots that nobody knows (a virtual board's) are refused.
-    let refused = |a, b| MergedTrace::open_many(&[(a, Alignment::Auto), (b, Alignment::Auto)]).is_err();
+    let refused = |a: &std::path::PathBuf, b: &std::path::PathBuf| {
+        MergedTrace::open_many(&[(a, Alignment::Auto), (b, Alignment::Auto)]).is_err()
+    };
     assert!(refused(&a, &of_boot("other", "9999".into(), "mono", 1005)));
     assert!(refused(&a, &of_boot("local", "3609a4e8".into(), "local", 1005)));
     let unknown = ["c", "d"].map(|name| of_boot(name, serde_json::Value::Null, "mono", 1005));
