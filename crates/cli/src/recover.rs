@@ -131,11 +131,14 @@ pub fn recover(quiet: bool) {
     if let Err(error) = flashscope_target::sweep() {
         say(&format!("cannot tidy up after earlier runs: {error}"));
     }
-    sweep_this_machine();
+    if let Some(done) = sweep_this_machine() {
+        say(&done);
+    }
 }
 
-/// Probes, instances and knobs of a killed local agent: the agent itself knows how to undo them.
-fn sweep_this_machine() {
+/// Probes, instances and knobs of a killed local agent: the agent itself knows how to undo them. What it undid, if anything:
+/// a living recorder's own are no reason for a line.
+fn sweep_this_machine() -> Option<String> {
     let traces = ["/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances", "/run/flashscope"]
         .iter()
         .filter_map(|dir| std::fs::read_dir(dir).ok())
@@ -145,11 +148,13 @@ fn sweep_this_machine() {
             entry.file_name().to_string_lossy().contains("flashscope_") || entry.path().starts_with("/run/flashscope")
         });
     if !traces {
-        return;
+        return None;
     }
-    if let Ok(agent) = flashscope_target::host_agent() {
-        // Its own message, if any, is for a person: standard output belongs to the command (an export, JSON).
-        let mut sweep = std::process::Command::new(agent);
-        sweep.arg("sweep").stdin(std::process::Stdio::null()).stdout(std::io::stderr()).status().ok();
-    }
+    let agent = flashscope_target::host_agent().ok()?;
+    let mut sweep = std::process::Command::new(agent);
+    let output =
+        sweep.arg("sweep").stdin(std::process::Stdio::null()).stderr(std::process::Stdio::inherit()).output().ok()?;
+    let said = String::from_utf8(output.stdout).ok()?;
+    let said = said.trim_end();
+    said.contains(|c: char| ('1'..='9').contains(&c)).then(|| format!("left by an earlier run, {said}"))
 }
