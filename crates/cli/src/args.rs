@@ -161,10 +161,19 @@ pub enum CtlAction {
 Examples:
   flashscope report trace.dat
   flashscope report trace.dat --html report.html --process sqlite3
-  flashscope report trace.dat --json | jq .counts")]
+  flashscope report trace.dat --json | jq .counts
+  flashscope report before.dat after.dat                   two recordings of one boot: one clock
+  flashscope report board-a.dat board-b.dat --offset board-b.dat=-2500000
+
+Times of several traces are those of the first. Recordings of one boot have one clock; others need
+a marker that begins with flashscope-sync, once in each (echo flashscope-sync-1 into trace_marker),
+or --offset.")]
 pub struct ReportArgs {
-    /// A trace.dat, an agent's stream, or a Flashmon log.
-    pub trace: PathBuf,
+    /// A trace.dat, an agent's stream, or a Flashmon log; several are taken together, in order of time.
+    #[arg(required = true, value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+    #[command(flatten)]
+    pub clocks: ClockArgs,
     /// Write a self-contained HTML page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -180,6 +189,14 @@ pub struct ReportArgs {
     /// Only this process (its name).
     #[arg(long, value_name = "NAME")]
     pub process: Option<String>,
+}
+
+/// What ties the clocks of several traces together.
+#[derive(Debug, Args)]
+pub struct ClockArgs {
+    /// Added to all times of the trace of this name (or path), in nanoseconds; may be negative.
+    #[arg(long = "offset", value_name = "NAME=NANOSECONDS", value_parser = crate::inputs::offset)]
+    pub offsets: Vec<crate::inputs::Offset>,
 }
 
 #[derive(Debug, Args)]
@@ -274,10 +291,17 @@ Examples:
   flashscope export trace.dat --to csv -o - | head
   flashscope export trace.dat --to perfetto -o trace.pftrace    open it at ui.perfetto.dev or with its trace processor
   flashscope export trace.dat --to parquet -o trace.parquet     see docs/recipes.md for DuckDB and pandas
-  flashscope export trace.dat --to flashmon -o log              writes log (temporal) and log.blocks (spatial)")]
+  flashscope export trace.dat --to flashmon -o log              writes log (temporal) and log.blocks (spatial)
+  flashscope export a.dat b.dat --offset b.dat=-2500000 --to trace.dat -o both.dat
+
+Several traces become csv, json, text or a trace.dat, in order of time; `flashscope report --help`
+says how their clocks are tied together.")]
 pub struct ExportArgs {
-    /// A trace.dat, an agent's stream, a Flashmon log, or another format that `report` reads.
-    pub trace: PathBuf,
+    /// A trace.dat, an agent's stream, a Flashmon log, or another format that `report` reads; several are merged.
+    #[arg(required = true, value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+    #[command(flatten)]
+    pub clocks: ClockArgs,
     /// Format to write.
     #[arg(long, value_enum)]
     pub to: ExportFormat,

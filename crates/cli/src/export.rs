@@ -8,6 +8,7 @@ use flashscope_trace::{Error, Session, Trace, dat, export, flashmon};
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::failure::Failure;
+use crate::inputs::Inputs;
 
 pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
     if args.to == ExportFormat::Parquet && !cfg!(feature = "parquet") {
@@ -22,6 +23,9 @@ pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
             "--output -: only csv, json, text, perfetto and parquet go to standard output; name a file",
         ));
     }
+    if args.traces.len() > 1 || !args.clocks.offsets.is_empty() {
+        return merged(args, to_stdout, quiet);
+    }
     let trace = open(args)?;
     let said = match args.to {
         ExportFormat::TraceDat => {
@@ -30,27 +34,74 @@ pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
             format!("{} bytes", written.bytes)
         }
         ExportFormat::Flashmon => return to_flashmon(&trace, args, quiet),
-        _ if to_stdout => match write(&trace, args.to, &mut BufWriter::new(std::io::stdout())) {
-            // Whoever reads has had enough.
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written?,
-        },
-        _ => {
-            let mut file = Partial::create(&args.output)?;
-            let said = write(&trace, args.to, &mut file.out)?;
-            file.publish()?;
-            said
-        }
+        _ => return written(args, to_stdout, quiet, |out| write(&trace, args.to, out)),
     };
-    if !quiet && !to_stdout {
-        eprintln!("flashscope: wrote {}: {said}", args.output.display());
-    }
+    tell(args, quiet, &said);
     Ok(())
 }
 
+/// Writes to standard output, or to a file that is there whole or not at all.
+fn written(
+    args: &ExportArgs,
+    to_stdout: bool,
+    quiet: bool,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<String, Error>,
+) -> Result<(), Failure> {
+    if to_stdout {
+        return match write(&mut BufWriter::new(std::io::stdout())) {
+            // Whoever reads has had enough.
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            written => Ok(written.map(drop)?),
+        };
+    }
+    let mut file = Partial::create(&args.output)?;
+    let said = write(&mut file.out)?;
+    file.publish()?;
+    tell(args, quiet, &said);
+    Ok(())
+}
+
+fn tell(args: &ExportArgs, quiet: bool, said: &str) {
+    if !quiet {
+        eprintln!("flashscope: wrote {}: {said}", args.output.display());
+    }
+}
+
+/// Several traces, in one order of time.
+fn merged(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failure> {
+    if args.recording.is_some() {
+        return Err(Failure::usage("--recording: of several traces none can be chosen; export the recording alone"));
+    }
+    if matches!(args.to, ExportFormat::Perfetto | ExportFormat::Parquet | ExportFormat::Flashmon) {
+        return Err(Failure::usage(
+            "several traces become csv, json, text or a trace.dat; write them as a trace.dat first, then export that",
+        ));
+    }
+    let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
+    let traces = inputs.merged();
+    if args.to == ExportFormat::TraceDat {
+        let _note = crate::recover::note_partial(&args.output)?;
+        let written = dat::write_merged(traces, &args.output, &|_, _| true)?;
+        let mut said = format!("{} records, {} bytes, of {}", written.records, written.bytes, inputs.title());
+        if written.too_large > 0 {
+            said += &format!("; {} records too large for its sub-buffers are not in it", written.too_large);
+        }
+        tell(args, quiet, &said);
+        return Ok(());
+    }
+    written(args, to_stdout, quiet, |out| {
+        Ok(match args.to {
+            ExportFormat::Csv => format!("{} events of {}", export::csv_merged(traces, out)?, inputs.title()),
+            ExportFormat::Json => format!("{} records of {}", export::json_lines_merged(traces, out)?, inputs.title()),
+            _ => format!("{} records of {}", export::text_merged(traces, out)?, inputs.title()),
+        })
+    })
+}
+
 fn open(args: &ExportArgs) -> Result<Trace, Failure> {
+    let path = &args.traces[0];
     match args.recording {
-        None => match Trace::open(&args.trace) {
+        None => match Trace::open(path) {
             Err(Error::SeveralRecordings { path, count }) => Err(Failure::usage(format!(
                 "{}: this stream holds {count} recordings; choose one with --recording 0 to {}",
                 path.display(),
@@ -58,7 +109,7 @@ fn open(args: &ExportArgs) -> Result<Trace, Failure> {
             ))),
             other => Ok(other?),
         },
-        Some(index) => Ok(Session::open(&args.trace)?.recording(index)?),
+        Some(index) => Ok(Session::open(path)?.recording(index)?),
     }
 }
 
@@ -96,11 +147,21 @@ fn to_flashmon(trace: &Trace, args: &ExportArgs, quiet: bool) -> Result<(), Fail
     let blocks = PathBuf::from(blocks);
     let (mut log, mut view) = (Partial::create(&args.output)?, Partial::create(&blocks)?);
     flashmon::write_log(trace, args.chip, &mut log.out)?;
-    flashmon::write_spatial(trace, args.chip, &mut view.out)?;
+    let counted = flashmon::write_spatial(trace, args.chip, &mut view.out)?;
     log.publish()?;
     view.publish()?;
     if !quiet {
         eprintln!("flashscope: wrote {} and {}", args.output.display(), blocks.display());
+        if counted.other_chips > 0 {
+            eprintln!("flashscope: {} operations of other chips are not in them (--chip)", counted.other_chips);
+        }
+        if counted.beyond > 0 {
+            eprintln!(
+                "flashscope: {} operations of blocks from 1048576 on are not in {}",
+                counted.beyond,
+                blocks.display()
+            );
+        }
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod export;
 mod failure;
+mod inputs;
 mod manual;
 mod progress;
 mod record;

@@ -1,16 +1,19 @@
-//! `report`: what one trace holds.
+//! `report`: what a trace holds, or several together.
 
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport};
 use flashscope_analysis::{
     Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, ProbeFacts, SystemFacts,
 };
-use flashscope_trace::{Device, Event, Trace, TraceKind};
+use flashscope_trace::{Device, Event, EventKind, FlashAccess, TimeNs, Trace, TraceKind};
 use serde_json::Value;
 
 use crate::args::ReportArgs;
 use crate::failure::Failure;
+use crate::inputs::Inputs;
 use crate::study::style;
 
 pub fn run(args: &ReportArgs) -> Result<(), Failure> {
@@ -19,9 +22,15 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
             return Err(Failure::usage(format!("{option}: seconds after the first event, 0 or more")));
         }
     }
-    let trace = Trace::open(&args.trace)?;
-    if is_of_block_io(&trace) {
-        let report = block_report(&trace, args)?;
+    let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
+    let of_block_io = inputs.traces().filter(|trace| is_of_block_io(trace)).count();
+    if of_block_io > 0 && of_block_io < args.traces.len() {
+        return Err(Failure::usage(
+            "these are traces of block I/O and of flash, which have reports of their own; give those of one kind",
+        ));
+    }
+    if of_block_io > 0 {
+        let report = block_report(&inputs, args)?;
         if args.html.is_some() {
             return Err(Failure::usage("--html: there is no page of block I/O yet; take --json, or the text"));
         }
@@ -32,7 +41,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let report = flash_report(&trace, args)?;
+    let report = flash_report(&inputs, args)?;
     if let Some(page) = &args.html {
         std::fs::write(page, flashscope_report::html::flash(&report))
             .map_err(|error| Failure::new(format!("{}: {error}; name another file with --html", page.display())))?;
@@ -45,22 +54,47 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a trace of block I/O holds.
-fn block_report(trace: &Trace, args: &ReportArgs) -> Result<BlockReport, Failure> {
-    let mut analysis =
-        BlockAnalysis::new(|tid, time| trace.comm(tid, time), block_bytes(trace.facts())).only(args.process.as_deref());
+/// What traces of block I/O hold. Of several, each is of devices of its own, or of the same boot: who is called a thread
+/// and a device in one of them is the same in the others.
+fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failure> {
+    // The trace whose event it is; names are asked for while it is taken in.
+    let at = Cell::new(0);
+    let lookup = |tid, time| inputs.comm(at.get(), tid, time);
+    let block_bytes = inputs.traces().flat_map(|trace| block_bytes(trace.facts())).collect();
+    let mut analysis = BlockAnalysis::new(lookup, block_bytes).only(args.process.as_deref());
     let mut first = None;
-    trace.for_each(&mut |event| {
+    let mut owners: HashMap<Device, usize> = HashMap::new();
+    let mut twice = None;
+    inputs.for_each(&mut |source, event| {
         let begin = *first.get_or_insert(event.time.0);
+        at.set(source);
+        if let EventKind::Block(block) = &event.kind
+            && inputs.of_several_machines()
+        {
+            let machine = inputs.machine(source);
+            let owner = *owners.entry(block.device).or_insert(machine);
+            if owner != machine {
+                twice.get_or_insert((block.device, owner, source));
+            }
+        }
         if in_time(event, begin, args) {
             analysis.event(event);
         }
     })?;
+    if let Some((device, a, b)) = twice {
+        let path = |i: usize| inputs.merged().sources()[i].trace.path().display();
+        return Err(Failure::new(format!(
+            "{}: its device {device} is in {} too, and nothing says that they are of one boot: requests of both would be \
+             taken for one device's; report them one at a time",
+            path(b),
+            path(a)
+        )));
+    }
     Ok(BlockReport {
         schema: BLOCK_REPORT_SCHEMA,
-        title: title(args),
-        system: system(trace, trace.facts()),
-        losses: flashscope_study::losses(trace),
+        title: inputs.title(),
+        system: system(inputs),
+        losses: inputs.losses(),
         findings: analysis.finish(),
     })
 }
@@ -77,32 +111,85 @@ fn block_bytes(facts: &Value) -> HashMap<Device, u64> {
         .collect()
 }
 
-fn title(args: &ReportArgs) -> String {
-    args.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-}
-
-/// One pass over the trace, of what the options let through.
-fn flash_report(trace: &Trace, args: &ReportArgs) -> Result<FlashReport, Failure> {
-    let facts = trace.facts();
-    let chips = chips(facts);
+/// One pass over the traces, of what the options let through.
+fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failure> {
+    let (chips, first_chips) = all_chips(inputs);
     let shapes: Vec<_> = chips.iter().map(|chip| (chip.chip, chip.geometry())).collect();
-    let mut analysis = FlashAnalysis::new(&shapes, |tid, time| trace.comm(tid, time));
+    // The trace whose event it is; names are asked for while it is taken in.
+    let at = Cell::new(0);
+    let mut analysis = FlashAnalysis::new(&shapes, |tid, time| task(inputs, at.get(), tid, time));
     let mut first = None;
-    trace.for_each(&mut |event| {
+    inputs.for_each(&mut |source, event| {
         let begin = *first.get_or_insert(event.time.0);
-        if wanted(event, begin, trace, args) {
-            analysis.event(event);
+        at.set(source);
+        if !wanted(event, source, begin, inputs, args) {
+            return;
+        }
+        match (&event.kind, inputs.machine(source)) {
+            (_, 0) => analysis.event(event),
+            (EventKind::Flash(access), machine) => {
+                let chip = access.chip.saturating_add(first_chips[machine]);
+                let kind = EventKind::Flash(FlashAccess { chip, ..*access });
+                analysis.event(&Event { kind, tid: tagged(event.tid, machine), ..*event });
+            }
+            (_, machine) => analysis.event(&Event { tid: tagged(event.tid, machine), ..event.clone() }),
         }
     })?;
+    let mut probes_of_all: Vec<ProbeFacts> = Vec::new();
+    for probe in inputs.traces().flat_map(|trace| probes(trace.facts())) {
+        if !probes_of_all.contains(&probe) {
+            probes_of_all.push(probe);
+        }
+    }
     Ok(FlashReport {
         schema: FLASH_REPORT_SCHEMA,
-        title: title(args),
-        system: system(trace, facts),
+        title: inputs.title(),
+        system: system(inputs),
         chips,
-        probes: probes(facts),
-        losses: flashscope_study::losses(trace),
+        probes: probes_of_all,
+        losses: inputs.losses(),
         findings: analysis.finish(),
     })
+}
+
+/// Thread ids are below 2²² (`PID_MAX_LIMIT`, `include/linux/threads.h`): what is above tells machines apart.
+const TID_BITS: u32 = 22;
+
+fn tagged(tid: u32, machine: usize) -> u32 {
+    tid | (machine as u32) << TID_BITS
+}
+
+/// What a thread is called; one of another machine that has no name is told from those of the first.
+fn task(inputs: &Inputs, source: usize, tid: u32, time: TimeNs) -> Option<Cow<'_, str>> {
+    let machine = inputs.machine(source);
+    let own = if machine == 0 { tid } else { tid & ((1 << TID_BITS) - 1) };
+    match inputs.comm(source, own, time) {
+        Some(name) => Some(name.into()),
+        None if machine == 0 => None,
+        None => Some(format!("tid {own} of {}", inputs.merged().sources()[machine].trace.path().display()).into()),
+    }
+}
+
+/// The chips of all machines, numbered one after the other, and the number of the first one of each trace's machine.
+fn all_chips(inputs: &Inputs) -> (Vec<ChipShape>, Vec<u16>) {
+    let (mut all, mut firsts, mut next) = (Vec::new(), Vec::new(), 0u16);
+    for (source, trace) in inputs.traces().enumerate() {
+        let machine = inputs.machine(source);
+        firsts.push(if machine == source { next } else { firsts[machine] });
+        let (first, own) = (firsts[source], chips(trace.facts()));
+        let several = inputs.of_several_machines();
+        for chip in own {
+            let number = chip.chip.saturating_add(first);
+            next = next.max(number.saturating_add(1));
+            let name = if several { format!("{} of {}", chip.name, trace.path().display()) } else { chip.name };
+            if !all.iter().any(|known: &ChipShape| known.chip == number) {
+                all.push(ChipShape { chip: number, name, ..chip });
+            }
+        }
+        // A log that does not know its chip has one.
+        next = next.max(first.saturating_add(1));
+    }
+    (all, firsts)
 }
 
 /// A trace of block events, and of no flash.
@@ -117,9 +204,9 @@ fn in_time(event: &Event, begin: u64, args: &ReportArgs) -> bool {
     args.from.is_none_or(|from| seconds >= from) && args.to.is_none_or(|to| seconds <= to)
 }
 
-fn wanted(event: &Event, begin: u64, trace: &Trace, args: &ReportArgs) -> bool {
-    in_time(event, begin, args)
-        && args.process.as_ref().is_none_or(|process| trace.comm(event.tid, event.time) == Some(process.as_str()))
+fn wanted(event: &Event, source: usize, begin: u64, inputs: &Inputs, args: &ReportArgs) -> bool {
+    let of = |process: &String| inputs.comm(source, event.tid, event.time) == Some(process.as_str());
+    in_time(event, begin, args) && args.process.as_ref().is_none_or(of)
 }
 
 /// One shape a chip, from its partitions: their sizes add up to what of the chip is visible.
@@ -149,26 +236,40 @@ pub fn chips(facts: &Value) -> Vec<ChipShape> {
     chips
 }
 
-fn system(trace: &Trace, facts: &Value) -> SystemFacts {
+/// Of several traces what each of them says, once; CPUs are those of the machine that has the most.
+fn system(inputs: &Inputs) -> SystemFacts {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let each = |of: &dyn Fn(&Trace) -> Vec<String>| {
+        let mut all: Vec<String> = Vec::new();
+        for said in inputs.traces().flat_map(of) {
+            if !said.is_empty() && !all.contains(&said) {
+                all.push(said);
+            }
+        }
+        all
+    };
+    let joined = |of: &dyn Fn(&Trace) -> String| each(&|trace| vec![of(trace)]).join(", ");
     SystemFacts {
-        kernel_release: text(&facts["kernel"]["release"]),
-        machine: text(&facts["kernel"]["machine"]),
-        cpus: trace.cpus(),
-        agent_version: text(&facts["agent"]["version"]),
-        clock: trace.clock().to_owned(),
-        mounts: facts["mounts"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|mount| {
-                matches!(mount["type"].as_str(), Some("jffs2" | "ubifs" | "yaffs2" | "squashfs" | "ext4" | "f2fs"))
-            })
-            .map(|mount| {
-                format!("{} on {} at {}", text(&mount["type"]), text(&mount["source"]), text(&mount["target"]))
-            })
-            .collect(),
+        kernel_release: joined(&|trace| text(&trace.facts()["kernel"]["release"])),
+        machine: joined(&|trace| text(&trace.facts()["kernel"]["machine"])),
+        cpus: inputs.traces().map(Trace::cpus).max().unwrap_or(0),
+        agent_version: joined(&|trace| text(&trace.facts()["agent"]["version"])),
+        clock: joined(&|trace| trace.clock().to_owned()),
+        mounts: each(&|trace| mounts(trace.facts())),
     }
+}
+
+fn mounts(facts: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    facts["mounts"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|mount| {
+            matches!(mount["type"].as_str(), Some("jffs2" | "ubifs" | "yaffs2" | "squashfs" | "ext4" | "f2fs"))
+        })
+        .map(|mount| format!("{} on {} at {}", text(&mount["type"]), text(&mount["source"]), text(&mount["target"])))
+        .collect()
 }
 
 fn probes(facts: &Value) -> Vec<ProbeFacts> {

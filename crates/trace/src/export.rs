@@ -9,15 +9,17 @@ mod text;
 #[cfg(feature = "parquet")]
 pub use parquet::{PARQUET_COLUMNS, PARQUET_SCHEMA, ParquetWritten, parquet};
 pub use perfetto::{PerfettoWritten, perfetto};
-pub use text::text;
+pub use text::{text, text_merged};
 
 use crate::error::Error;
 use crate::event::{Event, EventKind, FlashOp, TimeNs};
 use crate::format::Value;
+use crate::merged::MergedTrace;
 use crate::record::Record;
 use crate::ring::Missed;
 use crate::trace::Trace;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// The columns of [`csv`], in order. Empty where an event has none of it.
 pub const CSV_COLUMNS: [&str; 13] = [
@@ -50,7 +52,31 @@ pub fn json_lines(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
             sink.line(&line);
         }
     })?;
-    sink.finish(trace)
+    sink.finish(trace.path())
+}
+
+/// As [`json_lines`], of several traces in one order of time: each object ends with `source`, the path of its trace.
+pub fn json_lines_merged(merged: &MergedTrace, out: &mut dyn Write) -> Result<u64, Error> {
+    let ends: Vec<Vec<u8>> = paths(merged)
+        .map(|path| {
+            let mut end = b",\"source\":".to_vec();
+            json_text(&mut end, &path);
+            end.push(b'}');
+            end
+        })
+        .collect();
+    let mut line = Vec::new();
+    let mut sink = Sink { out, failed: None, lines: 0 };
+    merged.for_each_record(&mut |source, record| {
+        if sink.failed.is_none() {
+            line.clear();
+            json_record(&mut line, record, merged.comm(source, record.tid(), record.time));
+            line.pop();
+            line.extend_from_slice(&ends[source]);
+            sink.line(&line);
+        }
+    })?;
+    sink.finish(first_path(merged))
 }
 
 /// Writes the typed events as CSV (RFC 4180, lines end with a line feed): a head of [`CSV_COLUMNS`], then a line for each.
@@ -68,7 +94,41 @@ pub fn csv(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
             sink.line(&line);
         }
     })?;
-    sink.finish(trace)
+    sink.finish(trace.path())
+}
+
+/// As [`csv`], of several traces in one order of time, with one more column: `source`, the path of the event's trace.
+pub fn csv_merged(merged: &MergedTrace, out: &mut dyn Write) -> Result<u64, Error> {
+    let ends: Vec<Vec<u8>> = paths(merged)
+        .map(|path| {
+            let mut end = b",".to_vec();
+            csv_text(&mut end, &path);
+            end
+        })
+        .collect();
+    let mut sink = Sink { out, failed: None, lines: 0 };
+    let mut line = [CSV_COLUMNS.join(","), "source".to_string()].join(",").into_bytes();
+    sink.line(&line);
+    sink.lines = 0;
+    merged.for_each(&mut |source, event| {
+        if sink.failed.is_none() {
+            line.clear();
+            csv_event(&mut line, event, merged.comm(source, event.tid, event.time));
+            line.extend_from_slice(&ends[source]);
+            sink.line(&line);
+        }
+    })?;
+    sink.finish(first_path(merged))
+}
+
+/// What the sources are called in an export.
+fn paths(merged: &MergedTrace) -> impl Iterator<Item = String> + '_ {
+    merged.sources().iter().map(|s| s.trace.path().display().to_string())
+}
+
+/// For messages.
+fn first_path(merged: &MergedTrace) -> &Path {
+    merged.sources().first().map_or(Path::new(""), |s| s.trace.path())
 }
 
 /// Writes lines until one cannot be written.
@@ -86,10 +146,10 @@ impl Sink<'_> {
         }
     }
 
-    fn finish(mut self, trace: &Trace) -> Result<u64, Error> {
+    fn finish(mut self, path: &Path) -> Result<u64, Error> {
         match self.failed.take().map_or_else(|| self.out.flush(), Err) {
             Ok(()) => Ok(self.lines),
-            Err(e) => Err(Error::io(trace.path(), "write the export of", e)),
+            Err(e) => Err(Error::io(path, "write the export of", e)),
         }
     }
 }

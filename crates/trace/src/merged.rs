@@ -56,8 +56,14 @@ pub struct Source {
 }
 
 impl Source {
-    fn time(&self, time: TimeNs) -> TimeNs {
+    /// A time of this trace on the clock of the first.
+    pub fn time(&self, time: TimeNs) -> TimeNs {
         TimeNs(time.0.saturating_add_signed(self.offset_ns))
+    }
+
+    /// A time on the clock of the first on this trace's own.
+    pub fn own_time(&self, time: TimeNs) -> TimeNs {
+        TimeNs(time.0.saturating_add_signed(self.offset_ns.saturating_neg()))
     }
 }
 
@@ -89,7 +95,7 @@ impl MergedTrace {
                             &trace,
                             format!(
                                 "its times cannot be compared with those of {}: nothing ties their clocks together; write a \
-                                 marker that begins with {SYNC} into both, or give an offset",
+                                 marker that begins with {SYNC} into both, or give an offset: --offset NAME=NANOSECONDS",
                                 first.trace.path().display()
                             ),
                         )
@@ -112,7 +118,7 @@ impl MergedTrace {
     /// What a thread of a source was called at a time of the merged trace.
     pub fn comm(&self, source: usize, tid: u32, time: TimeNs) -> Option<&str> {
         let source = self.sources.get(source)?;
-        source.trace.comm(tid, TimeNs(time.0.saturating_add_signed(source.offset_ns.checked_neg()?)))
+        source.trace.comm(tid, source.own_time(time))
     }
 
     /// What all of them have lost together; each has its own in `sources()[i].trace.losses()`.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use flashscope_trace::{Alignment, Endian, Event, EventKind, MergedTrace, SYNC, Session, Trace};
+use flashscope_trace::{Alignment, Endian, Event, EventKind, MergedTrace, SYNC, Session, Trace, export};
 
 /// A trace of reads every `step` ns, with a marker.
 fn recorded(dir: &TempDir, name: &str, begin: u64, step: u64, marker: Option<(&str, u64)>) -> std::path::PathBuf {
@@ -137,4 +137,41 @@ fn recordings_of_one_boot_have_one_clock() {
     assert!(refused(&a, &of_boot("local", "3609a4e8".into(), "local", 1005)));
     let unknown = ["c", "d"].map(|name| of_boot(name, serde_json::Value::Null, "mono", 1005));
     assert!(refused(&unknown[0], &unknown[1]));
+}
+
+#[test]
+fn exports_of_several_are_those_of_each_in_one_order() {
+    let dir = TempDir::new("merged-export");
+    let marker = format!("{SYNC}-1");
+    // Two threads of one id and another name, on clocks that differ.
+    let a = recorded(&dir, "a", 1_000, 10, Some((&marker, 500)));
+    let b = recorded(&dir, "b", 901_003, 10, Some((&marker, 900_500)));
+    let m = MergedTrace::open_many(&[(&a, Alignment::Auto), (&b, Alignment::Auto)]).unwrap();
+    let lines = |write: &dyn Fn(&mut Vec<u8>) -> u64, head: usize| {
+        let mut out = vec![];
+        let n = write(&mut out);
+        let lines: Vec<String> = String::from_utf8(out).unwrap().lines().map(str::to_owned).collect();
+        assert_eq!(n as usize + head, lines.len());
+        lines
+    };
+    let (name_a, name_b) = (a.display().to_string(), b.display().to_string());
+    for (i, line) in lines(&|out| export::text_merged(&m, out).unwrap(), 0).iter().enumerate() {
+        let (name, comm) = [(&name_a, "a"), (&name_b, "b")][i % 2];
+        let ns = 1_000 + i / 2 * 10 + 3 * (i % 2);
+        let want = format!("{name}: {comm}-7 [000] 0.{ns:09}: nand_read: ");
+        assert!(line.starts_with(&want) && line.ends_with(&format!(" page={}", i / 2)), "{line}");
+    }
+    let csv = lines(&|out| export::csv_merged(&m, out).unwrap(), 1);
+    assert_eq!(csv[0], format!("{},source", export::CSV_COLUMNS.join(",")));
+    assert_eq!(csv[1..3], [format!("500,0,0,<idle>,mark,,,,,,,,{marker},{name_a}"), csv[1].replace(&name_a, &name_b)]);
+    assert_eq!(csv[4], format!("1003,0,7,b,flash,read,0,,,0,,,,{name_b}"));
+    // On a clock that is its own, each line is what the trace alone gives, and the source.
+    let alone = lines(&|out| export::json_lines(&m.sources()[0].trace, out).unwrap(), 0);
+    let merged = lines(&|out| export::json_lines_merged(&m, out).unwrap(), 0);
+    let of_a: Vec<&String> = merged.iter().step_by(2).collect();
+    assert_eq!(alone.len(), of_a.len());
+    for (alone, merged) in alone.iter().zip(of_a) {
+        assert_eq!(*merged, format!("{},\"source\":\"{name_a}\"}}", alone.strip_suffix('}').unwrap()));
+    }
+    assert!(merged[1].contains("\"time_ns\":1003,") && merged[1].contains("\"comm\":\"b\""), "{}", merged[1]);
 }

@@ -5,7 +5,9 @@
 //! their length, which compiles to a few moves where a copy of a variable size is a call.
 
 use crate::error::Error;
+use crate::event::TimeNs;
 use crate::format::{Field, FieldKind, Schema, Value};
+use crate::merged::MergedTrace;
 use crate::record::Record;
 use crate::ring::Missed;
 use crate::trace::Trace;
@@ -26,6 +28,34 @@ pub fn text(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
         }
     })?;
     printer.finish().map_err(|e| Error::io(trace.path(), "write the export of", e))
+}
+
+/// As [`text`], of several traces in one order of time: each line begins with the path of its trace and a colon.
+pub fn text_merged(merged: &MergedTrace, out: &mut dyn Write) -> Result<u64, Error> {
+    let sources = merged.sources();
+    let mut printer = Printer::new(out);
+    let heads: Vec<String> = super::paths(merged).map(|path| format!("{}: ", path.escape_debug())).collect();
+    // What is known of a format or a task is known of one source.
+    let mut plans: Vec<Vec<Option<Box<Plan>>>> = sources.iter().map(|_| Vec::new()).collect();
+    let mut tasks: Vec<Vec<Option<Task>>> = sources.iter().map(|_| vec![None; TASKS]).collect();
+    merged.for_each_record(&mut |source, record| {
+        if printer.failed.is_some() {
+            return;
+        }
+        let s = &sources[source];
+        let names = s.trace.names();
+        std::mem::swap(&mut printer.plans, &mut plans[source]);
+        std::mem::swap(&mut printer.tasks, &mut tasks[source]);
+        printer.head.clone_from(&heads[source]);
+        printer.record(record, |tid, time| {
+            let (name, from, until) = names.span(tid, s.own_time(TimeNs(time)).0);
+            let here = |t: u64| if t == u64::MAX { t } else { s.time(TimeNs(t)).0 };
+            (name, here(from).min(time), here(until))
+        });
+        std::mem::swap(&mut printer.plans, &mut plans[source]);
+        std::mem::swap(&mut printer.tasks, &mut tasks[source]);
+    })?;
+    printer.finish().map_err(|e| Error::io(super::first_path(merged), "write the export of", e))
 }
 
 /// Text that lies ready: copied as a block of `N` bytes, of which `length` count.
@@ -281,6 +311,8 @@ const CPUS: usize = 64;
 
 struct Printer<'a> {
     output: Output<'a>,
+    /// What every line begins with.
+    head: String,
     plans: Vec<Option<Box<Plan>>>,
     tasks: Vec<Option<Task>>,
     /// " [CPU] ".
@@ -296,6 +328,7 @@ impl<'a> Printer<'a> {
     fn new(out: &'a mut dyn Write) -> Printer<'a> {
         Printer {
             output: Output { out, buffer: vec![0; GATHERED + 2 * STEP], at: 0, failed: None },
+            head: String::new(),
             plans: Vec::new(),
             tasks: vec![None; TASKS],
             cpus: (0..CPUS as u16).map_while(cpu_text).collect(),
@@ -320,6 +353,9 @@ impl<'a> Printer<'a> {
         self.lines += 1;
         if r.missed != Missed::Nothing {
             self.missed(r);
+        }
+        if !self.head.is_empty() {
+            self.output.text(self.head.as_bytes());
         }
         if !r.buffer.is_empty() {
             self.output.escaped(r.buffer.as_bytes());
@@ -389,6 +425,7 @@ impl<'a> Printer<'a> {
             Missed::Events(n) => format!("CPU:{} [{n} EVENTS DROPPED]\n", r.cpu),
             Missed::Unknown => format!("CPU:{} [EVENTS DROPPED]\n", r.cpu),
         };
+        self.output.text(self.head.as_bytes());
         self.output.text(line.as_bytes());
     }
 

@@ -1,0 +1,189 @@
+//! The traces that a command is given: one, or several in one order of time.
+
+use std::path::PathBuf;
+
+use flashscope_analysis::LossCount;
+use flashscope_trace::{Alignment, Event, Losses, MergedTrace, TimeNs, Trace};
+
+use crate::failure::Failure;
+
+/// `--offset NAME=NANOSECONDS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offset {
+    name: String,
+    ns: i64,
+}
+
+/// Reads one of them.
+pub fn offset(text: &str) -> Result<Offset, String> {
+    let (name, ns) = text.rsplit_once('=').ok_or("a trace's name, an equals sign and nanoseconds are needed")?;
+    let ns = ns.parse().map_err(|_| format!("\"{ns}\" is not a number of nanoseconds"))?;
+    Ok(Offset { name: name.to_owned(), ns })
+}
+
+/// Traces on the clock of the first.
+pub struct Inputs {
+    merged: MergedTrace,
+    /// The first source of the same machine, by source.
+    machines: Vec<usize>,
+}
+
+impl Inputs {
+    /// Opens what is given. Several traces are refused where nothing ties their clocks together.
+    pub fn open(paths: &[PathBuf], offsets: &[Offset]) -> Result<Inputs, Failure> {
+        let mut alignments = vec![Alignment::Auto; paths.len()];
+        for Offset { name, ns } in offsets {
+            let called = |path: &PathBuf| path.as_os_str() == name.as_str() || path.file_name() == Some(name.as_ref());
+            let found: Vec<usize> = (0..paths.len()).filter(|&i| called(&paths[i])).collect();
+            match found[..] {
+                [one] => alignments[one] = Alignment::OffsetNs(*ns),
+                [] => return Err(Failure::usage(format!("--offset {name}: none of the traces is called so"))),
+                _ => {
+                    return Err(Failure::usage(format!(
+                        "--offset {name}: several of the traces are called so; give the path as it was given"
+                    )));
+                }
+            }
+        }
+        let traces: Result<Vec<_>, flashscope_trace::Error> =
+            paths.iter().zip(alignments).map(|(path, alignment)| Ok((Trace::open(path)?, alignment))).collect();
+        Ok(Inputs::of(MergedTrace::new(traces?)?))
+    }
+
+    fn of(merged: MergedTrace) -> Inputs {
+        let boot = |i: usize| merged.sources()[i].trace.facts()["kernel"]["boot_id"].as_str();
+        let machines = (0..merged.sources().len())
+            .map(|i| (0..i).find(|&before| boot(before).is_some() && boot(before) == boot(i)).unwrap_or(i))
+            .collect();
+        Inputs { merged, machines }
+    }
+
+    pub fn merged(&self) -> &MergedTrace {
+        &self.merged
+    }
+
+    /// The only trace; `None` where there are several.
+    pub fn only(&self) -> Option<&Trace> {
+        match self.merged.sources() {
+            [one] if one.offset_ns == 0 => Some(&one.trace),
+            _ => None,
+        }
+    }
+
+    pub fn traces(&self) -> impl Iterator<Item = &Trace> {
+        self.merged.sources().iter().map(|s| &s.trace)
+    }
+
+    /// The first trace of the machine of each, by number.
+    pub fn machine(&self, source: usize) -> usize {
+        self.machines[source]
+    }
+
+    /// Whether they were recorded on machines that are not known to be one.
+    pub fn of_several_machines(&self) -> bool {
+        self.machines.iter().any(|&machine| machine > 0)
+    }
+
+    /// Every event with the number of its trace.
+    pub fn for_each(&self, f: &mut dyn FnMut(usize, &Event)) -> Result<(), Failure> {
+        match self.only() {
+            Some(trace) => trace.for_each(&mut |event| f(0, event))?,
+            None => self.merged.for_each(f)?,
+        }
+        Ok(())
+    }
+
+    pub fn comm(&self, source: usize, tid: u32, time: TimeNs) -> Option<&str> {
+        self.merged.comm(source, tid, time)
+    }
+
+    /// Every counter of what they miss together, zero ones included.
+    pub fn losses(&self) -> Vec<LossCount> {
+        let losses: Losses = self.merged.losses();
+        let count = |(loss, count): (flashscope_trace::Loss, u64)| LossCount {
+            name: loss.name().to_owned(),
+            count,
+            meaning: loss.meaning().to_owned(),
+        };
+        losses.iter().map(count).collect()
+    }
+
+    /// Their names, and what is added to the times of those whose clock is another.
+    pub fn title(&self) -> String {
+        let names = self.merged.sources().iter().map(|source| {
+            let path = source.trace.path();
+            let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+            match (source.offset_ns, source.spread_ns) {
+                (0, 0) => name.into_owned(),
+                (offset, 0) => format!("{name} ({offset:+} ns)"),
+                (offset, spread) => format!("{name} ({offset:+} ns, markers {spread} ns apart)"),
+            }
+        });
+        names.collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_a_name_and_nanoseconds() {
+        let of = |name: &str, ns| Ok(Offset { name: name.to_owned(), ns });
+        assert_eq!(offset("b.dat=-5"), of("b.dat", -5));
+        assert_eq!(offset("run=2/b.dat=1000000000"), of("run=2/b.dat", 1_000_000_000));
+        assert_eq!(offset("=0"), of("", 0));
+        for bad in ["b.dat", "b.dat=", "b.dat=1s", "b.dat=1.5", "b.dat=9223372036854775808"] {
+            assert!(offset(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// Lines of ftrace's text: a task reads a page each second.
+    fn text(dir: &std::path::Path, name: &str, begin: u32, marker: &str) -> PathBuf {
+        let mut text = String::from("# tracer: nop\n");
+        let line = |time: u32, what: &str| format!("         {name}-7       [000] .....     {time}.000000: {what}\n");
+        text += &line(begin, &format!("tracing_mark_write: {marker}"));
+        (1..4).for_each(|i| text += &line(begin + i, &format!("nand_read: page={i}")));
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn several_traces_need_a_marker_or_an_offset() {
+        let dir = std::env::temp_dir().join(format!("flashscope-inputs-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (a, b) = (text(&dir, "one", 10, "flashscope-sync 1"), text(&dir, "two", 100, "other"));
+        let c = text(&dir, "six", 1000, "flashscope-sync 1");
+        let pages = |inputs: &Inputs| {
+            let mut times = Vec::new();
+            inputs.for_each(&mut |source, event| times.push((source, event.time.0 / 1_000_000_000))).unwrap();
+            times
+        };
+
+        let alone = Inputs::open(std::slice::from_ref(&a), &[]).unwrap();
+        assert_eq!(pages(&alone), [(0, 10), (0, 11), (0, 12), (0, 13)]);
+        let refused = Inputs::open(&[a.clone(), b.clone()], &[]).err().unwrap().to_string();
+        assert!(refused.contains("two: its times cannot be compared with those of"), "{refused}");
+        assert!(refused.contains("--offset NAME=NANOSECONDS"), "{refused}");
+
+        let both = [a.clone(), b.clone()];
+        let want = [(0, 10), (1, 10), (0, 11), (1, 11), (0, 12), (1, 12), (0, 13), (1, 13)];
+        for name in ["two", b.to_str().unwrap()] {
+            let by = offset(&format!("{name}=-90000000000")).unwrap();
+            let inputs = Inputs::open(&both, std::slice::from_ref(&by)).unwrap();
+            assert_eq!(pages(&inputs), want);
+            assert_eq!(inputs.title(), "one, two (-90000000000 ns)");
+            assert!(inputs.of_several_machines() && inputs.only().is_none());
+            assert_eq!(inputs.comm(1, 7, TimeNs(11_000_000_000)), Some("two"));
+        }
+        let by_marker = Inputs::open(&[a.clone(), c], &[]).unwrap();
+        assert_eq!(pages(&by_marker), want);
+        for (name, says) in [("three", "none of the traces"), ("one", "several of the traces")] {
+            let by = offset(&format!("{name}=1")).unwrap();
+            let failed = Inputs::open(&[a.clone(), a.clone()], &[by]).err().unwrap().to_string();
+            assert!(failed.contains(says), "{failed}");
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
