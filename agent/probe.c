@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -251,6 +254,27 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
+/*
+ * Device and block size of a file system on a disk: block addresses of its
+ * extents count in them. Others are not asked: a network's may not answer.
+ */
+static void mounted_json(struct fs_json *json, const char *source, const char *target)
+{
+	struct statvfs sizes;
+	struct stat where;
+	char number[32];
+
+	if (source && target && !strncmp(source, "/dev/", 5) && !stat(target, &where) &&
+	    !statvfs(target, &sizes)) {
+		snprintf(number, sizeof(number), "%u:%u", major(where.st_dev), minor(where.st_dev));
+		fs_json_string(json, "device", number);
+		fs_json_u64(json, "block_bytes", sizes.f_frsize);
+	} else {
+		fs_json_null(json, "device");
+		fs_json_null(json, "block_bytes");
+	}
+}
+
 static void mounts_json(struct fs_json *json)
 {
 	static const char *const keys[] = { "source", "target", "type", "options" };
@@ -261,16 +285,16 @@ static void mounts_json(struct fs_json *json)
 	fs_json_array(json, "mounts");
 	for (char *line = text ? strtok_r(text, "\n", &lines) : NULL; line;
 	     line = strtok_r(NULL, "\n", &lines)) {
-		char *words = NULL;
+		char *words = NULL, *values[ARRAY_SIZE(keys)];
 
 		fs_json_object(json, NULL);
 		for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-			char *word = strtok_r(i ? NULL : line, " ", &words);
-
-			if (word)
-				unescape(word);
-			fs_json_string(json, keys[i], word);
+			values[i] = strtok_r(i ? NULL : line, " ", &words);
+			if (values[i])
+				unescape(values[i]);
+			fs_json_string(json, keys[i], values[i]);
 		}
+		mounted_json(json, values[0], values[1]);
 		fs_json_object_end(json);
 	}
 	fs_json_array_end(json);
