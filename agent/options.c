@@ -19,31 +19,31 @@ static bool plain(const char *text, size_t length)
 	return length && text[0] != '.';
 }
 
-/* "flash", "block", or SYSTEM:EVENT, SYSTEM:* */
+/* A group, or SYSTEM:EVENT, SYSTEM:* */
 static int one_event(struct fs_record_options *options, const char *word)
 {
 	const char *colon = strchr(word, ':');
-	struct fs_event_name *name;
-	size_t length;
+	char system[sizeof(((struct fs_event *)0)->system)];
+	size_t length = colon ? (size_t)(colon - word) : 0;
 
 	if (!strcmp(word, "flash")) {
 		options->flash = true;
 		return 0;
 	}
-	length = colon ? (size_t)(colon - word) : strlen(word);
-	if (!colon && strcmp(word, "block"))
-		return fs_usage("--events %s: no such group; flash, block, or SYSTEM:EVENT as in tracefs",
-				word);
-	if (length >= sizeof(name->system) || !plain(word, length) ||
-	    (colon && strcmp(colon + 1, "*") && !plain(colon + 1, strlen(colon + 1))))
+	if (!colon) {
+		options->groups |= fs_group_of(word);
+		return fs_group_of(word) ? 0 :
+					   fs_usage("--events %s: no such group; flash, block, syscall, cache, layers, "
+						    "or SYSTEM:EVENT as in tracefs",
+						    word);
+	}
+	if (length >= sizeof(system) || !plain(word, length) ||
+	    (strcmp(colon + 1, "*") && !plain(colon + 1, strlen(colon + 1))))
 		return fs_usage("--events %s: not SYSTEM:EVENT; write it as in tracefs' available_events",
 				word);
-	options->events = fs_realloc(options->events,
-				     (options->event_count + 1) * sizeof(*options->events));
-	name = &options->events[options->event_count++];
-	memcpy(name->system, word, length);
-	name->system[length] = '\0';
-	name->event = colon && strcmp(colon + 1, "*") ? fs_strdup(colon + 1) : NULL;
+	memcpy(system, word, length);
+	system[length] = '\0';
+	fs_events_add(&options->events, system, strcmp(colon + 1, "*") ? colon + 1 : NULL, NULL);
 	return 0;
 }
 
@@ -189,9 +189,7 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 
 void fs_record_options_free(struct fs_record_options *options)
 {
-	for (size_t i = 0; i < options->event_count; i++)
-		free(options->events[i].event);
-	free(options->events);
+	fs_events_free(&options->events);
 	free(options->mtd);
 	memset(options, 0, sizeof(*options));
 }

@@ -7,18 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "groups.h"
 #include "points.h"
-
-struct fs_event_name {
-	char system[64];
-	char *event; /* NULL: all of the system */
-};
 
 struct fs_record_options {
 	const char *name; /* NULL: the pid */
 	bool flash;
-	struct fs_event_name *events; /* besides flash */
-	size_t event_count;
+	unsigned int groups;	 /* enum fs_group */
+	struct fs_events events; /* named one by one */
 	struct fs_details details;
 	int *mtd;
 	size_t mtd_count;

@@ -26,6 +26,7 @@
 #include "crosscheck.h"
 #include "facts.h"
 #include "frame.h"
+#include "groups.h"
 #include "options.h"
 #include "ring.h"
 #include "state.h"
@@ -110,7 +111,8 @@ struct recorder {
 	bool close_output;
 	bool probes_defined, state_noted;
 	char name[FS_NAME_MAX + 1];
-	struct fs_buf events; /* "system:event\n" of every enabled one */
+	struct fs_events wanted; /* besides our own probes */
+	struct fs_buf events;	 /* "system:event\n" of every enabled one */
 	uint64_t hits[ARRAY_SIZE(((struct fs_probes *)0)->items)];
 	uint64_t misses[ARRAY_SIZE(((struct fs_probes *)0)->items)];
 
@@ -177,19 +179,27 @@ static bool has_event(struct recorder *recorder, const char *system, const char 
 	return !access(path, W_OK);
 }
 
+/* What is to be enabled: events that were named one by one have to be there, those of a group need not. */
 static int check_events(struct recorder *recorder)
 {
-	const struct fs_record_options *options = &recorder->options;
+	struct fs_record_options *options = &recorder->options;
+	unsigned int empty;
 
-	for (size_t i = 0; i < options->event_count; i++) {
-		const struct fs_event_name *name = &options->events[i];
+	for (size_t i = 0; i < options->events.count; i++) {
+		const struct fs_event *event = &options->events.items[i];
 
-		if (!has_event(recorder, name->system, name->event))
+		if (!has_event(recorder, event->system, event->event))
 			return broken(recorder, "--events %s:%s: this kernel has no such event; "
 						"see %s/available_events",
-				      name->system, name->event ? name->event : "*",
+				      event->system, event->event ? event->event : "*",
 				      recorder->facts.tracefs.path);
+		fs_events_add(&recorder->wanted, event->system, event->event, NULL);
 	}
+	empty = fs_events_of_groups(&recorder->wanted, &recorder->facts.tracefs, &recorder->facts.machine,
+				    options->groups, (long)getpid());
+	if (empty)
+		return broken(recorder, "--events %s: this kernel has none of its events; %s",
+			      fs_group_name(empty & -empty), fs_group_lacks(empty & -empty));
 	return 0;
 }
 
@@ -299,16 +309,13 @@ static int enable_probes(struct recorder *recorder)
 
 static int enable_events(struct recorder *recorder)
 {
-	const struct fs_record_options *options = &recorder->options;
+	for (size_t i = 0; i < recorder->wanted.count; i++) {
+		const struct fs_event *event = &recorder->wanted.items[i];
 
-	for (size_t i = 0; i < options->event_count; i++) {
-		const struct fs_event_name *name = &options->events[i];
-
-		if (fs_ring_enable(&recorder->main, name->system, name->event, NULL))
-			return broken(recorder, "event %s:%s: cannot be enabled: %s", name->system,
-				      name->event ? name->event : "*", strerror(errno));
-		fs_buf_printf(&recorder->events, "%s:%s\n", name->system,
-			      name->event ? name->event : "*");
+		if (fs_ring_enable(&recorder->main, event->system, event->event, event->filter))
+			return broken(recorder, "event %s:%s: cannot be enabled: %s", event->system,
+				      event->event ? event->event : "*", strerror(errno));
+		fs_buf_printf(&recorder->events, "%s:%s\n", event->system, event->event ? event->event : "*");
 	}
 	return 0;
 }
@@ -382,6 +389,34 @@ static void read_profile(struct recorder *recorder, uint64_t *hits, uint64_t *mi
 
 /* --- description frames ------------------------------------------------ */
 
+/* What was asked for by group, what of it this kernel lacks, and how our own calls are kept out. */
+static void groups_json(const struct recorder *recorder, struct fs_json *json)
+{
+	fs_json_array(json, "groups");
+	if (recorder->options.flash)
+		fs_json_string(json, NULL, "flash");
+	for (unsigned int group = 1; group <= recorder->options.groups; group <<= 1)
+		if (recorder->options.groups & group)
+			fs_json_string(json, NULL, fs_group_name(group));
+	fs_json_array_end(json);
+	fs_events_json(json, &recorder->wanted);
+	fs_json_object(json, "own");
+	fs_json_i64(json, "pid", getpid());
+	fs_json_array(json, "left_out_of");
+	for (size_t i = 0; i < recorder->wanted.count; i++) {
+		const struct fs_event *event = &recorder->wanted.items[i];
+		bool first = event->filter;
+
+		for (size_t k = 0; k < i && first; k++)
+			first = !recorder->wanted.items[k].filter ||
+				strcmp(recorder->wanted.items[k].system, event->system);
+		if (first)
+			fs_json_string(json, NULL, event->system);
+	}
+	fs_json_array_end(json);
+	fs_json_object_end(json);
+}
+
 static void recording_json(struct recorder *recorder, struct fs_json *json)
 {
 	const struct fs_record_options *options = &recorder->options;
@@ -415,6 +450,7 @@ static void recording_json(struct recorder *recorder, struct fs_json *json)
 		fs_json_object_end(json);
 	}
 	fs_json_array_end(json);
+	groups_json(recorder, json);
 	fs_json_array(json, "mtd_filter");
 	for (size_t i = 0; i < options->mtd_count; i++)
 		fs_json_i64(json, NULL, options->mtd[i]);
@@ -484,8 +520,6 @@ static int send_system_formats(struct recorder *recorder, const char *system)
 
 static int send_formats(struct recorder *recorder)
 {
-	const struct fs_record_options *options = &recorder->options;
-
 	for (size_t i = 0; i < recorder->probes.count; i++) {
 		const char *event = recorder->probes.items[i].event;
 
@@ -494,11 +528,11 @@ static int send_formats(struct recorder *recorder)
 		if (send_format(recorder, recorder->group, "flashscope", event))
 			return -1;
 	}
-	for (size_t i = 0; i < options->event_count; i++) {
-		const struct fs_event_name *name = &options->events[i];
+	for (size_t i = 0; i < recorder->wanted.count; i++) {
+		const struct fs_event *event = &recorder->wanted.items[i];
 
-		if (name->event ? send_format(recorder, name->system, name->system, name->event) :
-				  send_system_formats(recorder, name->system))
+		if (event->event ? send_format(recorder, event->system, event->system, event->event) :
+				   send_system_formats(recorder, event->system))
 			return -1;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(task_events); i++)
@@ -1017,6 +1051,7 @@ int cmd_record(int argc, char **argv)
 				 recorder->options.command[0], recorder->command_status);
 	fs_stream_free(&recorder->stream);
 	fs_buf_free(&recorder->events);
+	fs_events_free(&recorder->wanted);
 	fs_probes_free(&recorder->probes);
 	fs_facts_free(&recorder->facts);
 out:

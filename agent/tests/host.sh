@@ -121,6 +121,14 @@ else
 fi
 check "after a command" clean
 
+# Groups: what the kernel has of them, and by name what it lacks. Our own calls are not among them.
+run 0 record --events block,syscall,cache -o "$work/a" -- sh -c "cat '$work/data' >/dev/null"
+check "groups are whole" whole "$work/a"
+check "absent events are named" grep -aq '"absent":\[{"group":"' "$work/a"
+run 0 record --events syscalls:sys_enter_read -o "$work/b" --paused -- true
+check "nothing is recorded while paused" [ "$(events "$work/b" syscalls:sys_enter_read)" = 0 ]
+check "after groups" clean
+
 run 1 record --events block -o "$work/a" -- false
 check "recorded all the same" whole "$work/a"
 run 1 record --events block:nosuch -o "$work/b"

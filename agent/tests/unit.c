@@ -124,6 +124,7 @@ int main(void)
 	test_frame();
 	test_text();
 	test_options();
+	test_groups();
 	test_tracefs();
 	test_points();
 	test_mtd();

@@ -32,7 +32,7 @@ void test_options(void)
 	struct fs_record_options options;
 
 	CHECK(!parse(&options, (char *[]){ "record", NULL }));
-	CHECK(options.flash && !options.event_count && !options.overwrite && !options.paused);
+	CHECK(options.flash && !options.events.count && !options.groups && !options.overwrite && !options.paused);
 	CHECK_NUMBER(options.ring_kib, 4096);
 	CHECK_NUMBER(options.interval_ms, 100);
 	CHECK(options.ready_fd == -1 && !options.name && !options.output && !options.command);
@@ -40,13 +40,12 @@ void test_options(void)
 
 	CHECK(!parse(&options, full));
 	CHECK_TEXT(options.name, "a");
-	CHECK_NUMBER(options.event_count, 3);
-	CHECK_TEXT(options.events[0].system, "block");
-	CHECK(!options.events[0].event);
-	CHECK_TEXT(options.events[1].system, "sched");
-	CHECK_TEXT(options.events[1].event, "sched_switch");
-	CHECK_TEXT(options.events[2].system, "ext4");
-	CHECK(!options.events[2].event);
+	CHECK_NUMBER(options.groups, FS_GROUP_BLOCK);
+	CHECK_NUMBER(options.events.count, 2);
+	CHECK_TEXT(options.events.items[0].system, "sched");
+	CHECK_TEXT(options.events.items[0].event, "sched_switch");
+	CHECK_TEXT(options.events.items[1].system, "ext4");
+	CHECK(!options.events.items[1].event);
 	CHECK(options.flash && options.details.offset && options.details.duration &&
 	      options.details.chip);
 	CHECK_NUMBER(options.mtd_count, 2);
@@ -60,6 +59,10 @@ void test_options(void)
 
 	CHECK(!PARSE(&options, "--events", "block"));
 	CHECK(!options.flash);
+	fs_record_options_free(&options);
+	CHECK(!PARSE(&options, "--events", "block,syscall,cache,layers,block:*,block:*"));
+	CHECK_NUMBER(options.groups, FS_GROUP_BLOCK | FS_GROUP_SYSCALL | FS_GROUP_CACHE | FS_GROUP_LAYERS);
+	CHECK_NUMBER(options.events.count, 1);
 	fs_record_options_free(&options);
 
 	REFUSED("--frob");

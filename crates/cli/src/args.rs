@@ -105,7 +105,7 @@ pub struct RecordArgs {
     /// Trace file to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.dat")]
     pub output: PathBuf,
-    /// Event groups: flash, block, or SYSTEM:EVENT.
+    /// Event groups: flash, block, syscall, cache, layers, or SYSTEM:EVENT.
     #[arg(long, value_name = "GROUP", value_delimiter = ',', default_value = "flash")]
     pub events: Vec<String>,
     /// Opt-in fields, each with a cost: offset, duration, chip.
