@@ -15,6 +15,8 @@ pub(crate) struct Names {
     texts: Vec<Box<str>>,
     by_text: HashMap<Box<str>, u32>,
     tasks: HashMap<u32, Vec<(u64, u32)>>,
+    /// Names of unknown time.
+    saved: HashMap<u32, u32>,
     entries: usize,
     pub dropped: u64,
 }
@@ -23,21 +25,7 @@ impl Names {
     /// From `time` on, `tid` is called `comm`. Times of one `tid` should not run backwards; where they do, the later
     /// call counts.
     pub fn set(&mut self, tid: u32, time: u64, comm: &[u8]) {
-        let text = String::from_utf8_lossy(&comm[..comm.len().min(MAX_NAME)]);
-        let name = match self.by_text.get(text.as_ref()) {
-            Some(&n) => n,
-            None if self.texts.len() < MAX_NAMES => {
-                let n = self.texts.len() as u32;
-                let boxed: Box<str> = text.into();
-                self.texts.push(boxed.clone());
-                self.by_text.insert(boxed, n);
-                n
-            }
-            None => {
-                self.dropped += 1;
-                return;
-            }
-        };
+        let Some(name) = self.text(comm) else { return };
         let full = self.entries >= MAX_ENTRIES;
         if full && !self.tasks.contains_key(&tid) {
             self.dropped += 1;
@@ -55,7 +43,41 @@ impl Names {
         }
     }
 
-    /// Whether anything is known about `tid`.
+    /// What a tracer noted of `tid` at its end (`saved_cmdlines`): holds where nothing says when it was called what.
+    pub fn set_saved(&mut self, tid: u32, comm: &[u8]) {
+        if self.entries >= MAX_ENTRIES && !self.saved.contains_key(&tid) {
+            self.dropped += 1;
+        } else if let Some(name) = self.text(comm)
+            && self.saved.insert(tid, name).is_none()
+        {
+            self.entries += 1;
+        }
+    }
+
+    /// The number of a text; counts it where there are too many.
+    fn text(&mut self, comm: &[u8]) -> Option<u32> {
+        let text = String::from_utf8_lossy(&comm[..comm.len().min(MAX_NAME)]);
+        match self.by_text.get(text.as_ref()) {
+            Some(&n) => Some(n),
+            None if self.texts.len() < MAX_NAMES => {
+                let n = self.texts.len() as u32;
+                let boxed: Box<str> = text.into();
+                self.texts.push(boxed.clone());
+                self.by_text.insert(boxed, n);
+                Some(n)
+            }
+            None => {
+                self.dropped += 1;
+                None
+            }
+        }
+    }
+
+    fn saved(&self, tid: u32) -> Option<&str> {
+        Some(&self.texts[*self.saved.get(&tid)? as usize])
+    }
+
+    /// Whether anything is known about `tid` and its time.
     pub fn knows(&self, tid: u32) -> bool {
         self.tasks.contains_key(&tid)
     }
@@ -64,7 +86,7 @@ impl Names {
         if tid == 0 {
             return Some("<idle>");
         }
-        let list = self.tasks.get(&tid)?;
+        let Some(list) = self.tasks.get(&tid) else { return self.saved(tid) };
         let after = list.partition_point(|&(t, _)| t <= time);
         let (_, name) = list.get(after.checked_sub(1)?)?;
         Some(&self.texts[*name as usize])
@@ -75,7 +97,7 @@ impl Names {
         if tid == 0 {
             return (Some("<idle>"), 0, u64::MAX);
         }
-        let Some(list) = self.tasks.get(&tid) else { return (None, 0, u64::MAX) };
+        let Some(list) = self.tasks.get(&tid) else { return (self.saved(tid), 0, u64::MAX) };
         let after = list.partition_point(|&(t, _)| t <= time);
         let until = list.get(after).map_or(u64::MAX, |&(t, _)| t);
         match after.checked_sub(1).and_then(|i| list.get(i)) {
@@ -94,6 +116,8 @@ impl Names {
                 Some((tid, &*self.texts[*name as usize]))
             })
             .collect();
+        let only_saved = self.saved.keys().filter(|tid| !self.tasks.contains_key(tid));
+        all.extend(only_saved.filter_map(|&tid| Some((tid, self.saved(tid)?))));
         all.sort_unstable();
         all
     }
@@ -121,5 +145,17 @@ mod tests {
         assert_eq!(n.span(7, 5), (Some("sh"), 0, 100));
         assert_eq!(n.get(8, 0), None);
         assert_eq!(n.last(), [(7, "dog"), (9, "\u{fffd}")]);
+    }
+
+    #[test]
+    fn a_name_without_a_time_holds_where_no_other_does() {
+        let mut n = Names::default();
+        n.set_saved(7, b"cat");
+        n.set_saved(8, b"init");
+        assert!(!n.knows(7));
+        assert_eq!(n.span(7, 5), (Some("cat"), 0, u64::MAX));
+        n.set(7, 0, b"sh");
+        assert_eq!((n.get(7, 100), n.get(8, 100)), (Some("sh"), Some("init")));
+        assert_eq!(n.last(), [(7, "sh"), (8, "init")]);
     }
 }

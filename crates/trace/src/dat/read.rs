@@ -77,7 +77,7 @@ fn finish(path: &Path, file: Input, header: Header) -> Result<Trace, Error> {
                 if let Some((pid, comm)) = line.trim_start().split_once(' ')
                     && let Ok(pid) = pid.parse()
                 {
-                    names.set(pid, 0, comm.as_bytes());
+                    names.set_saved(pid, comm.as_bytes());
                 }
             }
             let stats = cpu_statistics(&options.cpustat);

@@ -221,12 +221,18 @@ pub(super) fn own_section(trace: &Trace, ring: &Ring) -> serde_json::Result<Vec<
     // Damaged sub-buffers are written repaired, so that a reader of the file will not find them.
     let all = trace.losses();
     losses.set(Loss::SubBuffersDamaged, all.get(Loss::SubBuffersDamaged));
+    // A name of unknown time must not become the first one of a task that the events name.
+    let (initial, names) = (&trace.initial_names, trace.names());
+    let tasks = initial.last().into_iter().filter_map(|(tid, comm)| {
+        let first = if initial.knows(tid) { Some(comm) } else { names.get(tid, 0) };
+        Some((tid, first?.to_string()))
+    });
     own::encode(&Own {
         facts: trace.facts.clone(),
         stats: trace.stats.clone(),
         phases: trace.phases.clone(),
         losses,
-        tasks: trace.initial_names.last().into_iter().map(|(tid, comm)| (tid, comm.to_string())).collect(),
+        tasks: tasks.collect(),
         clock: ring.clock.clone(),
     })
 }
