@@ -11,7 +11,8 @@ mod service;
 mod stages;
 mod whole;
 
-pub use groups::{Group, GroupBy, StageTimes};
+pub use flashscope_trace::RequestKind;
+pub use groups::{Distribution, Group, GroupBy, StageTimes};
 pub use interference::{InterferenceFound, OwnerLoad, WaitBehind, WaitStage};
 pub use matching::{MAX_IN_FLIGHT, UnmatchedSteps};
 pub use originators::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind};

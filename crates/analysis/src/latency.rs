@@ -47,6 +47,31 @@ fn nearest_rank(n: u64, permille: u64) -> u64 {
 const SUB_BITS: u32 = 7;
 const SUB: usize = 1 << SUB_BITS;
 
+/// Times of one quarter of an octave: wide enough to be few, narrow enough to be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyRange {
+    pub from_ns: u64,
+    /// The first time that is longer.
+    pub to_ns: u64,
+    pub n: u64,
+}
+
+/// Where the quarters of an octave begin, in its 128ths: 128 · (2^(i/4) − 1), rounded. On a logarithmic axis they are of
+/// one width, to within 1.3 %.
+const QUARTERS: [u64; 5] = [0, 24, 53, 87, 128];
+
+/// The quarter of an octave that a time is in: its first time, and the first one after it.
+fn quarter(ns: u64) -> (u64, u64) {
+    let Some(octave) = ns.checked_ilog2() else { return (0, 1) };
+    let place = ((u128::from(ns) << SUB_BITS >> octave) as u64) % SUB as u64;
+    let at = QUARTERS.iter().rposition(|&begin| begin <= place).unwrap_or(0);
+    let bound = |begin: u64| {
+        let bound = (u128::from(SUB as u64 + begin) << octave).div_ceil(SUB as u128);
+        u64::try_from(bound).unwrap_or(u64::MAX)
+    };
+    (bound(QUARTERS[at]), bound(QUARTERS[at + 1]))
+}
+
 /// Distribution of any number of times in at most 60 KiB, in less where they are short. Count, minimum, mean and maximum are exact; a percentile is the lower
 /// bound of its bucket, exact below 256 ns and at most 0.8 % too small above.
 #[derive(Clone, Debug)]
@@ -90,6 +115,19 @@ impl LatencyHistogram {
     /// All times together.
     pub fn total_ns(&self) -> u64 {
         u64::try_from(self.sum).unwrap_or(u64::MAX)
+    }
+
+    /// How many times are in each quarter of an octave that has any, shortest first.
+    pub fn ranges(&self) -> Vec<LatencyRange> {
+        let mut ranges: Vec<LatencyRange> = Vec::new();
+        for (bucket, &n) in self.buckets.iter().enumerate().filter(|(_, n)| **n > 0) {
+            let (from_ns, to_ns) = quarter(lower_bound(bucket));
+            match ranges.last_mut() {
+                Some(last) if last.from_ns == from_ns => last.n += n,
+                _ => ranges.push(LatencyRange { from_ns, to_ns, n }),
+            }
+        }
+        ranges
     }
 
     pub fn finish(&self) -> LatencyNs {
@@ -156,6 +194,37 @@ mod tests {
             assert!(u128::from(next - low) * SUB as u128 <= u128::from(low).max(SUB as u128));
         }
         assert_eq!(bucket(u64::MAX), bucket(lower_bound(bucket(u64::MAX))));
+    }
+
+    #[test]
+    fn quarters_of_octaves_follow_one_another_and_hold_whole_buckets() {
+        let mut from = 0;
+        for _ in 0..600 {
+            let (begin, next) = quarter(from);
+            assert_eq!(begin, from);
+            assert_eq!((quarter(next - 1), bucket(next - 1) < bucket(next)), ((begin, next), next < u64::MAX));
+            from = next;
+            if next == u64::MAX {
+                break;
+            }
+        }
+        assert_eq!(from, u64::MAX);
+        // The fourth root of two is 1.189, its third power 1.682.
+        assert_eq!([1024, 1216, 1448, 1720].map(quarter), [(1024, 1216), (1216, 1448), (1448, 1720), (1720, 2048)]);
+    }
+
+    #[test]
+    fn ranges_hold_every_time_once() {
+        let mut histogram = LatencyHistogram::default();
+        let times: Vec<u64> = (0..3000u64).map(|i| i * i * 37 % 5_000_011).collect();
+        times.iter().for_each(|&t| histogram.add(t));
+        let ranges = histogram.ranges();
+        for range in &ranges {
+            let within = times.iter().filter(|&&t| (range.from_ns..range.to_ns).contains(&t)).count() as u64;
+            assert_eq!(range.n, within, "{range:?}");
+        }
+        assert_eq!(ranges.iter().map(|r| r.n).sum::<u64>(), 3000);
+        assert_eq!(LatencyHistogram::default().ranges(), []);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod latency;
 mod testing;
 
 pub use flash_report::*;
-pub use latency::{LatencyHistogram, LatencyNs};
+pub use latency::{LatencyHistogram, LatencyNs, LatencyRange};
 
 use flashscope_trace::Event;
 

@@ -3,7 +3,7 @@
 use super::in_flight::Bio;
 use super::matching::Watch;
 use super::stages::{Stage, each_stage};
-use crate::latency::{LatencyHistogram, LatencyNs};
+use crate::latency::{LatencyHistogram, LatencyNs, LatencyRange};
 use flashscope_trace::{Device, RequestFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -48,6 +48,14 @@ pub struct StageTimes {
     pub share_percent: Option<f64>,
 }
 
+/// How the times of one stage are spread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    pub stage: String,
+    /// Those that hold any, shortest first.
+    pub ranges: Vec<LatencyRange>,
+}
+
 /// Bios that have something in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
@@ -58,6 +66,9 @@ pub struct Group {
     pub bytes: u64,
     /// Those that were seen, in the order of [`Stage::ALL`].
     pub stages: Vec<StageTimes>,
+    /// Of Q2C and D2C; only for all bios, and by device and direction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distributions: Vec<Distribution>,
 }
 
 #[derive(Default)]
@@ -85,7 +96,15 @@ impl Times {
             })
             .filter(|times| times.ns.n > 0)
             .collect();
-        Group { by, name, bios: self.bios, bytes: self.bytes, stages }
+        let spread = |stage: &Stage| Distribution {
+            stage: stage.name().to_owned(),
+            ranges: self.stages[*stage as usize].ranges(),
+        };
+        let mut distributions = Vec::new();
+        if matches!(by, GroupBy::All | GroupBy::Device) {
+            distributions.extend([Stage::Q2c, Stage::D2c].iter().map(spread).filter(|d| !d.ranges.is_empty()));
+        }
+        Group { by, name, bios: self.bios, bytes: self.bytes, stages, distributions }
     }
 }
 
@@ -210,5 +229,8 @@ mod tests {
         let all = &found[0];
         assert_eq!(all.stages.iter().map(|s| s.stage.as_str()).collect::<Vec<_>>(), ["Q2Q", "Q2C"]);
         assert_eq!((all.stages[1].ns.p999, all.stages[1].share_percent), (50, Some(100.0)));
+        assert_eq!(all.distributions.iter().map(|d| d.stage.as_str()).collect::<Vec<_>>(), ["Q2C"]);
+        assert_eq!(all.distributions[0].ranges, [LatencyRange { from_ns: 46, to_ns: 54, n: 3 }]);
+        assert!(found.iter().all(|g| g.distributions.is_empty() == (g.by > GroupBy::Device)));
     }
 }
