@@ -4,8 +4,8 @@
 //! others. Time is handed out as it passes: where the device has k requests, each has 1/k of it, and a request of several
 //! owners is theirs by bytes. What a bio waited while its device was idle after a request of another owner, in a step of
 //! the way in which it had already waited for that owner, is the hand-over from it: completion, wake-up, dispatch. Both
-//! together are the time behind that owner. Each step's own work, the mean of the bios that found their device idle, is
-//! taken off a hand-over.
+//! together are the time behind that owner, less what the step takes anyway: its own work, which goes on while the device
+//! serves others, is the mean of the bios that found their device idle (where there was none, the shortest step seen).
 //!
 //! In the device (D2C) requests may really run side by side, so nothing is handed out there: the excess over the mean of
 //! the same direction and size class with nobody else's request in the device is reported, and where there was no such
@@ -16,7 +16,7 @@ use super::in_flight::{Bio, NEVER};
 use super::matching::{Step, Watch};
 use flashscope_trace::{BlockAction, BlockEvent};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Owners that are told apart; of more, those that come first.
 pub const MAX_OWNERS: usize = 64;
@@ -37,6 +37,26 @@ pub enum WaitStage {
     Scheduler,
     /// In a request of another's that it was merged into (M2D), and before it (Q2M).
     Merged,
+}
+
+/// A step of the way, each with work of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Part {
+    Q2g,
+    G2i,
+    I2d,
+    Q2m,
+    M2d,
+}
+
+impl Part {
+    fn stage(self) -> WaitStage {
+        match self {
+            Part::Q2g => WaitStage::Request,
+            Part::G2i | Part::I2d => WaitStage::Scheduler,
+            Part::Q2m | Part::M2d => WaitStage::Merged,
+        }
+    }
 }
 
 /// What one owner's bios waited behind another owner's, on one device, in one stage.
@@ -67,7 +87,7 @@ pub struct OwnerLoad {
     /// Mean Q2C less both (the excess where it is known).
     pub mean_alone_ns: u64,
     pub longest_q2c_ns: u64,
-    /// Of one bio.
+    /// Of one bio, its steps' own work included.
     pub longest_behind_ns: u64,
 }
 
@@ -116,7 +136,6 @@ struct Behind {
 #[derive(Clone, Default)]
 struct Load {
     q2c: Mean,
-    behind: f64,
     longest_q2c: u64,
     longest_behind: f64,
     d2c: Vec<(u64, f64)>,
@@ -168,24 +187,17 @@ struct OneDevice {
     after: Option<u8>,
     waiting: u64,
     loads: Vec<Load>,
-    behind: HashMap<(u8, u8, WaitStage), Behind>,
-    /// Steps of bios that found the device idle, by stage.
-    unhindered: [Mean; 3],
-    hindered: Vec<Hindered>,
+    behind: BTreeMap<(u8, Part, u8), Behind>,
+    /// Steps of bios that found the device idle, and the shortest of all.
+    unhindered: [Mean; 5],
+    shortest: [Option<u64>; 5],
+    /// Steps in which an owner waited behind others.
+    hindered: BTreeMap<(u8, Part), u64>,
     /// Requests that came into the device, all and by owner.
     entries: u64,
     own_entries: Vec<u64>,
     /// D2C with nobody else in the device, by class.
     alone: Vec<Mean>,
-}
-
-/// Waits with a hand-over, kept as sums until the steps' own work is known.
-#[derive(Clone, Copy)]
-struct Hindered {
-    victim: u8,
-    behind: u8,
-    stage: WaitStage,
-    n: u64,
 }
 
 impl OneDevice {
@@ -209,6 +221,27 @@ impl OneDevice {
                 self.given[usize::from(owner)].served += each * share;
             }
         }
+    }
+
+    /// What each owner waited behind each other, its steps' own work taken off: of the hand-over first.
+    fn behind_others(&self) -> BTreeMap<(u8, WaitStage, u8), Behind> {
+        let mut out: BTreeMap<(u8, WaitStage, u8), Behind> = BTreeMap::new();
+        for (&(victim, part), &n) in &self.hindered {
+            let range = (victim, part, 0)..=(victim, part, u8::MAX);
+            let own = self.unhindered[part as usize].get().or(self.shortest[part as usize]).unwrap_or(0);
+            let own = own as f64 * n as f64;
+            let (served, handover) =
+                self.behind.range(range.clone()).fold((0.0, 0.0), |sum, (_, b)| (sum.0 + b.served, sum.1 + b.handover));
+            let keep = |all: f64, taken: f64| if all > 0.0 { ((all - taken) / all).max(0.0) } else { 0.0 };
+            let of_handover = keep(handover, own);
+            let of_served = keep(served, (own - handover).max(0.0));
+            for (&(_, _, other), b) in self.behind.range(range) {
+                let sum = out.entry((victim, part.stage(), other)).or_default();
+                sum.served += b.served * of_served;
+                sum.handover += b.handover * of_handover;
+            }
+        }
+        out
     }
 
     /// Entries of others' requests so far.
@@ -303,36 +336,33 @@ impl Interference {
     }
 
     /// A step of the way is over: what it waited goes to those whom the device served.
-    fn settle(&mut self, at: u32, stage: WaitStage, now: u64) {
+    fn settle(&mut self, at: u32, part: Part, now: u64) {
         let Some(wait) = self.waits.get(at as usize).filter(|wait| wait.known) else { return };
         let (device, owner) = (wait.device, wait.owner);
         let mut wait = std::mem::take(&mut self.waits[at as usize]);
         let Some(one) = self.device(device, now) else { return };
         let lasted = now.saturating_sub(wait.since);
-        if !wait.hindered {
-            one.unhindered[stage as usize].add(lasted);
-        } else {
+        let shortest = &mut one.shortest[part as usize];
+        *shortest = Some(shortest.map_or(lasted, |known| known.min(lasted)));
+        if wait.hindered {
+            let mut waited = false;
             for (other, given) in one.given.iter().enumerate() {
-                let other = other as u8;
-                let before = wait.given.get(usize::from(other)).copied().unwrap_or_default();
+                let before = wait.given.get(other).copied().unwrap_or_default();
                 let served = given.served - before.served;
+                let other = other as u8;
                 if other == owner || served <= 0.0 {
                     continue;
                 }
+                waited = true;
                 let handover = given.idle_after - before.idle_after;
-                let behind = one.behind.entry((owner, other, stage)).or_default();
+                let behind = one.behind.entry((owner, part, other)).or_default();
                 behind.served += served;
                 behind.handover += handover;
                 wait.behind += served + handover;
-                if handover > 0.0 {
-                    let known =
-                        one.hindered.iter_mut().find(|h| (h.victim, h.behind, h.stage) == (owner, other, stage));
-                    match known {
-                        Some(known) => known.n += 1,
-                        None => one.hindered.push(Hindered { victim: owner, behind: other, stage, n: 1 }),
-                    }
-                }
             }
+            *one.hindered.entry((owner, part)).or_default() += u64::from(waited);
+        } else {
+            one.unhindered[part as usize].add(lasted);
         }
         wait.since = now;
         wait.given.clone_from(&one.given);
@@ -400,17 +430,7 @@ impl Interference {
         };
         for (one, device) in self.devices.iter().zip(devices) {
             let device = device.to_string();
-            // The steps' own work is no hand-over.
-            let mut behind = one.behind.clone();
-            let mut own_work = vec![0.0; one.loads.len()];
-            for h in &one.hindered {
-                let own = one.unhindered[h.stage as usize].get().unwrap_or(0) as f64 * h.n as f64;
-                if let Some(entry) = behind.get_mut(&(h.victim, h.behind, h.stage)) {
-                    let taken = own.min(entry.handover);
-                    entry.handover -= taken;
-                    own_work[usize::from(h.victim)] += taken;
-                }
-            }
+            let behind = one.behind_others();
             for (owner, load) in one.loads.iter().enumerate().filter(|(_, load)| load.q2c.n > 0) {
                 let n = load.q2c.n as f64;
                 let mut excess = Some(0.0);
@@ -419,7 +439,8 @@ impl Interference {
                     excess = excess.zip(alone).map(|(sum, alone)| sum + total - count as f64 * alone as f64);
                 }
                 let mean = load.q2c.get().unwrap_or(0);
-                let behind = ((load.behind - own_work[owner]).max(0.0) / n).round();
+                let waited = behind.iter().filter(|((victim, ..), _)| usize::from(*victim) == owner);
+                let behind = (waited.map(|(_, b)| b.served + b.handover).sum::<f64>() / n).round();
                 let excess = excess.map(|sum| (sum / n).round());
                 let alone = (mean as f64 - behind - excess.unwrap_or(0.0)).max(0.0);
                 found.owners.push(OwnerLoad {
@@ -434,7 +455,7 @@ impl Interference {
                     longest_behind_ns: load.longest_behind as u64,
                 });
             }
-            for ((victim, other, stage), b) in behind {
+            for ((victim, stage, other), b) in behind {
                 let (served_ns, handover_ns) = (b.served.round() as u64, b.handover.round() as u64);
                 if served_ns + handover_ns > 0 {
                     let (victim, behind) = (name(victim), name(other));
@@ -501,12 +522,11 @@ impl Watch for Interference {
 
     fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
         match step {
-            Step::Got => self.settle(at, WaitStage::Request, now),
-            Step::Merged => self.settle(at, WaitStage::Merged, now),
-            Step::Inserted => self.settle(at, WaitStage::Scheduler, now),
+            Step::Got => self.settle(at, Part::Q2g, now),
+            Step::Merged => self.settle(at, Part::Q2m, now),
+            Step::Inserted => self.settle(at, Part::G2i, now),
             Step::Issued => {
-                let stage = if bio.merged != NEVER { WaitStage::Merged } else { WaitStage::Scheduler };
-                self.settle(at, stage, now);
+                self.settle(at, if bio.merged != NEVER { Part::M2d } else { Part::I2d }, now);
                 self.leave(at, now);
                 self.enter(at, bio, now);
                 if let Some(device) = self.wait(at).map(|wait| wait.device)
@@ -564,7 +584,6 @@ impl Watch for Interference {
         let load = &mut one.loads[usize::from(owner)];
         let q2c = now.saturating_sub(bio.queued);
         load.q2c.add(q2c);
-        load.behind += wait.behind;
         load.longest_q2c = load.longest_q2c.max(q2c);
         load.longest_behind = load.longest_behind.max(wait.behind);
         if bio.issued != NEVER {
