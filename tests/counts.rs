@@ -127,7 +127,7 @@ fn retries_of_the_kernel_are_events_and_labelled() {
         events(&trace, |event| {
             if let EventKind::Flash(access) = event.kind
                 && access.op == FlashOp::Read
-                && access.page_or_block == page
+                && access.page == page
             {
                 reads.push(access.offset_bytes.expect("a column"));
             }
