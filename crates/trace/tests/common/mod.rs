@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod dat;
+pub mod report;
 pub mod seeds;
 
 use flashscope_trace::{Encoder, Endian, Event, EventKind, Layout, Missed, Trace, encode_frame};
