@@ -1,7 +1,9 @@
-//! What a trace of block I/O says in sentences: the same in the terminal and on the page.
+//! What a trace of block I/O says in sentences and tables: the same in the terminal and on the page.
 
-use crate::text::{bytes, duration, percent};
-use flashscope_analysis::block::{BlockFound, OwnerLoad, WaitBehind, WaitStage};
+use crate::text::{duration, grouped, percent, size};
+use flashscope_analysis::block::{
+    BlockFound, Group, GroupBy, Originator, OwnerKind, OwnerLoad, StageTimes, WaitBehind, WaitStage,
+};
 
 /// Sentences at most.
 const MAX_SENTENCES: usize = 4;
@@ -14,8 +16,9 @@ pub fn wait_stage(stage: WaitStage) -> &'static str {
     }
 }
 
-fn waited(w: &WaitBehind) -> u64 {
-    w.served_ns + w.handover_ns
+/// All that was waited.
+pub fn waited(w: &WaitBehind) -> u64 {
+    w.served_ns.saturating_add(w.handover_ns)
 }
 
 /// Who slows whom down, worst first; one sentence where nobody does. Names are as recorded: whoever prints them escapes.
@@ -26,12 +29,12 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
     for o in i.owners.iter().filter(|o| o.mean_behind_ns > 0).take(MAX_SENTENCES) {
         let behind = |w: &&WaitBehind| w.victim == o.owner && w.device == o.device;
         let of: Vec<&WaitBehind> = i.pairs.iter().filter(behind).collect();
-        let all: u64 = of.iter().map(|w| waited(w)).sum();
+        let all = of.iter().fold(0u64, |sum, w| sum.saturating_add(waited(w)));
         // By culprit, whatever the stage.
         let mut culprits: Vec<(&str, u64)> = Vec::new();
         for w in &of {
             match culprits.iter_mut().find(|(name, _)| *name == w.behind) {
-                Some((_, ns)) => *ns += waited(w),
+                Some((_, ns)) => *ns = ns.saturating_add(waited(w)),
                 None => culprits.push((&w.behind, waited(w))),
             }
         }
@@ -40,7 +43,7 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
         let stage = of.iter().filter(|w| w.behind == *worst).max_by_key(|w| waited(w)).map(|w| wait_stage(w.stage));
         let share = |ns: u64, of: u64| if of == 0 { 0.0 } else { ns as f64 / of as f64 * 100.0 };
         out.push(format!(
-            "{} on {}: of {} a bio, {} ({}) passed behind others; {} of that behind {}, mostly {}. Alone it would take {}.",
+            "{} on {}: of {} a bio, {} ({}) passed behind others; {} of that behind {}, mostly waiting {}. {}",
             o.owner,
             o.device,
             duration(o.mean_q2c_ns),
@@ -48,8 +51,8 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
             percent(share(o.mean_behind_ns.saturating_mul(o.bios), total(o))),
             percent(share(*ns, all)),
             worst,
-            stage.unwrap_or("waiting"),
-            duration(o.mean_alone_ns)
+            stage.unwrap_or("somewhere"),
+            alone(o)
         ));
     }
     if out.is_empty() {
@@ -61,17 +64,226 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
     out
 }
 
+/// What an originator's bios would take without the others.
+fn alone(o: &OwnerLoad) -> String {
+    let alone = duration(o.mean_alone_ns);
+    match o.mean_device_excess_ns {
+        None => format!("Without that it would take {alone}; what the device itself took longer is not known."),
+        Some(0) => format!("Alone it would take {alone}."),
+        Some(ns) => format!(
+            "In the device it took {} {} than with nobody else there: alone it would take {alone}.",
+            duration(ns.unsigned_abs()),
+            if ns > 0 { "longer" } else { "less" }
+        ),
+    }
+}
+
 /// What was written for whom, in one sentence.
 pub fn written(found: &BlockFound) -> String {
     let o = &found.originators;
     format!(
         "Written: {} by the task that asked, {} for one task that dirtied the page, {} of pages that several dirtied, {} of the \
          file systems' own (journal, metadata, garbage collection), {} by carriers for nobody known; {} bios had several originators.",
-        bytes(o.written_direct_bytes),
-        bytes(o.written_one_bytes),
-        bytes(o.written_shared_bytes),
-        bytes(o.written_kernel_bytes),
-        bytes(o.written_unknown_bytes),
-        crate::text::grouped(o.mixed_bios)
+        size(o.written_direct_bytes),
+        size(o.written_one_bytes),
+        size(o.written_shared_bytes),
+        size(o.written_kernel_bytes),
+        size(o.written_unknown_bytes),
+        grouped(o.mixed_bios)
     )
+}
+
+/// How much was on its way at once, and how far the devices had to move.
+pub fn load(found: &BlockFound) -> [String; 2] {
+    let load = &found.over_time;
+    let seeks = &load.seek_sectors;
+    let merges = load.windows.iter().fold(0u64, |sum, w| sum.saturating_add(w.merges));
+    let most = format!(
+        "At most {} bios were on their way and {} requests in the devices at one time; {} merges.",
+        grouped(load.most_in_flight),
+        grouped(load.most_in_device),
+        grouped(merges)
+    );
+    let apart = match seeks.n {
+        0 => "no other did not.".to_owned(),
+        n => format!(
+            "{} did not: {} sectors away in the median, {} on average, {} at most.",
+            grouped(n),
+            grouped(seeks.p50),
+            grouped(seeks.mean),
+            grouped(seeks.max)
+        ),
+    };
+    [most, format!("{} requests began where the one before had ended; {apart}", grouped(load.sequential))]
+}
+
+/// What the explanation of the stages' names is.
+pub const STAGE_NAMES: &str = "Q queued, G request got, M merged, I inserted, D issued to the driver, C completed; n counts bios, as btt does; share is of Q2C.";
+
+/// A table for either renderer: its text is untrusted.
+pub struct Rows {
+    /// A column per character: `t` text, `n` number.
+    pub kinds: &'static str,
+    /// In one or two lines.
+    pub heads: &'static [&'static str],
+    pub rows: Vec<Vec<String>>,
+    /// Rows that are left out.
+    pub more: usize,
+}
+
+impl Rows {
+    fn new<T>(
+        kinds: &'static str,
+        heads: &'static [&'static str],
+        all: impl ExactSizeIterator<Item = T>,
+        most: usize,
+        row: impl Fn(T) -> Vec<String>,
+    ) -> Self {
+        let more = all.len().saturating_sub(most);
+        Self { kinds, heads, rows: all.take(most).map(row).collect(), more }
+    }
+}
+
+pub fn stages(stages: &[StageTimes]) -> Rows {
+    let heads = &["stage", "n", "min", "mean", "p50", "p90", "p99", "p99.9", "max", "share"];
+    Rows::new("tnnnnnnnnn", heads, stages.iter(), usize::MAX, |s| {
+        let mut row = vec![s.stage.clone(), grouped(s.ns.n)];
+        row.extend([s.ns.min, s.ns.mean, s.ns.p50, s.ns.p90, s.ns.p99, s.ns.p999, s.ns.max].map(duration));
+        row.push(s.share_percent.map_or(String::new(), |share| format!("{share:.2} %")));
+        row
+    })
+}
+
+/// What groups have headings.
+pub const GROUPS: [(GroupBy, &str); 4] = [
+    (GroupBy::Device, "By device and direction"),
+    (GroupBy::Flag, "By flag"),
+    (GroupBy::Size, "By size"),
+    (GroupBy::Owner, "By originator"),
+];
+
+pub fn groups(found: &BlockFound, by: GroupBy, most: usize) -> Rows {
+    let of: Vec<&Group> = found.groups.iter().filter(|group| group.by == by).collect();
+    let heads = &["", "bios", "bytes", "Q2D\nmean", "D2C\nmean", "Q2C\nmean", "Q2C\np99", "Q2C\nmax"];
+    Rows::new("tnnnnnnn", heads, of.into_iter(), most, |group| {
+        let stage = |name: &str| group.stages.iter().find(|s| s.stage == name).map(|s| s.ns);
+        let time = |ns: Option<u64>| ns.map_or(String::new(), duration);
+        let q2c = stage("Q2C");
+        vec![
+            group.name.clone(),
+            grouped(group.bios),
+            size(group.bytes),
+            time(stage("Q2D").map(|s| s.mean)),
+            time(stage("D2C").map(|s| s.mean)),
+            time(q2c.map(|s| s.mean)),
+            time(q2c.map(|s| s.p99)),
+            time(q2c.map(|s| s.max)),
+        ]
+    })
+}
+
+pub fn originators(found: &BlockFound, most: usize) -> Rows {
+    let heads = &["originator", "read", "written", "carried by"];
+    Rows::new("tnnt", heads, found.originators.originators.iter(), most, |one| {
+        vec![one.name.clone(), size(one.read_bytes), size(one.written_bytes), carried(one)]
+    })
+}
+
+/// Carriers that are named at most.
+const MAX_CARRIERS: usize = 3;
+
+fn carried(one: &Originator) -> String {
+    let all: Vec<String> = one
+        .carriers
+        .iter()
+        .filter(|c| c.carrier != one.name)
+        .map(|c| format!("{} {}", c.carrier, size(c.read_bytes.saturating_add(c.written_bytes))))
+        .collect();
+    match (all.len(), one.kind) {
+        (0, OwnerKind::Unknown) => "itself; for whom is not known".to_owned(),
+        (0, _) => "itself".to_owned(),
+        (n, _) if n > MAX_CARRIERS => {
+            format!("{} and {} more", all[..MAX_CARRIERS].join(", "), grouped((n - MAX_CARRIERS) as u64))
+        }
+        _ => all.join(", "),
+    }
+}
+
+pub fn files(found: &BlockFound, most: usize) -> Rows {
+    let heads = &["device", "inode", "written back"];
+    Rows::new("tnn", heads, found.originators.files.iter(), most, |file| {
+        vec![file.device.clone(), file.inode.to_string(), size(file.written_bytes)]
+    })
+}
+
+/// What each originator's bios took, and would take alone.
+pub fn owner_loads(found: &BlockFound, most: usize) -> Rows {
+    let heads = &["device", "originator", "bios", "Q2C\nmean", "behind\nothers", "device\nexcess", "alone"];
+    Rows::new("ttnnnnn", heads, found.interference.owners.iter(), most, |o| {
+        let excess = o.mean_device_excess_ns.map_or("unknown".to_owned(), |ns| {
+            format!("{}{}", if ns < 0 { "-" } else { "" }, duration(ns.unsigned_abs()))
+        });
+        vec![
+            o.device.clone(),
+            o.owner.clone(),
+            grouped(o.bios),
+            duration(o.mean_q2c_ns),
+            duration(o.mean_behind_ns),
+            excess,
+            duration(o.mean_alone_ns),
+        ]
+    })
+}
+
+/// Who waited behind whom, where.
+pub fn pairs(found: &BlockFound, most: usize) -> Rows {
+    let heads = &["device", "who waits", "behind", "where", "served", "hand-over"];
+    Rows::new("ttttnn", heads, found.interference.pairs.iter(), most, |w| {
+        vec![
+            w.device.clone(),
+            w.victim.clone(),
+            w.behind.clone(),
+            wait_stage(w.stage).to_owned(),
+            duration(w.served_ns),
+            duration(w.handover_ns),
+        ]
+    })
+}
+
+/// What the waits leave out, each in a sentence; none where it is nothing.
+pub fn wait_notes(found: &BlockFound) -> Vec<String> {
+    let i = &found.interference;
+    [
+        (i.shared_requests, "requests had bios of several originators."),
+        (i.not_measured, "bios whose wait was not measured: too many at one time."),
+    ]
+    .into_iter()
+    .filter(|(n, _)| *n > 0)
+    .map(|(n, what)| format!("{} {what}", grouped(n)))
+    .collect()
+}
+
+/// Steps and bios that are in no stage; those that there were.
+pub fn unmatched(found: &BlockFound) -> Rows {
+    let (s, u) = (&found.stages, &found.stages.unmatched);
+    let rows: Vec<(&str, u64)> = [
+        ("bios without data (flushes)", s.without_data),
+        ("bios on their way when the trace ended", s.unfinished),
+        ("bios given up: too many on their way", s.given_up),
+        ("requests got without their bio", u.got),
+        ("merges without their bio", u.merged),
+        ("inserts without their bios", u.inserted),
+        ("issues without their bios", u.issued),
+        ("completions without their bios", u.completed),
+        ("requeues without their bios", u.requeued),
+        ("splits without their bio", u.split),
+        ("dirty pages that were not followed: too many", found.originators.pages_given_up),
+        ("extents that were not followed: too many", found.originators.extents_given_up),
+    ]
+    .into_iter()
+    .filter(|(_, times)| *times > 0)
+    .collect();
+    Rows::new("tn", &["what", "times"], rows.into_iter(), usize::MAX, |(what, times)| {
+        vec![what.to_owned(), grouped(times)]
+    })
 }

@@ -97,6 +97,29 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
+/// "2.63 MiB": any number of bytes, to three digits.
+pub fn size(n: u64) -> String {
+    let (unit, shift) = match n {
+        0..1024 => return format!("{n} B"),
+        n if n < 1 << 20 => ("KiB", 10),
+        n if n < 1 << 30 => ("MiB", 20),
+        n if n < 1 << 40 => ("GiB", 30),
+        _ => ("TiB", 40),
+    };
+    format!("{} {unit}", digits(n as f64 / (1u64 << shift) as f64))
+}
+
+/// A positive number to three digits, more where it is 1000 or above, and at most three behind the point.
+pub fn digits(value: f64) -> String {
+    let decimals = match value {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        v if v >= 0.9995 => 2,
+        _ => 3,
+    };
+    number(value, decimals)
+}
+
 /// "71.3 %", one decimal always, for columns; a dash where there is no number.
 pub fn percent(value: f64) -> String {
     // Plus zero turns -0 into 0.
@@ -163,6 +186,11 @@ mod tests {
         assert_eq!([0, 999, 1000, 1234567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([999, 1500, 43_215_000, 1_500_000_000].map(duration), ["999 ns", "1.5 µs", "43.22 ms", "1.50 s"]);
         assert_eq!([0, 512, 4096, 5 << 20, 1 << 30].map(bytes), ["0", "512 B", "4 KiB", "5 MiB", "1 GiB"]);
+        assert_eq!(
+            [1023, 1024, 2_757_632, 104_857_600, u64::MAX].map(size),
+            ["1023 B", "1 KiB", "2.63 MiB", "100 MiB", "16777216 TiB"]
+        );
+        assert_eq!([0.0, 0.0004, 0.1234, 9.996, 19.57, 1234.5].map(digits), ["0", "0", "0.123", "10", "19.6", "1234"]);
         assert_eq!([71.25, -0.04, 70.0, f64::NAN].map(percent), ["71.3 %", "0.0 %", "70.0 %", "–"]);
         assert_eq!([0, 25, 26, 27, 701, 702].map(letter), ["A", "Z", "AA", "AB", "ZZ", "AAA"]);
         assert_eq!(published(65.0, 75.0, "%"), "65 to 75 %");
