@@ -1,7 +1,7 @@
 //! A small SVG writer: elements, scales, and a panel with axes. Colours are classes, so that a page can follow light,
 //! dark and print; every series also differs in marker or dash, so that it reads without colour.
 
-use crate::text::{escape, number};
+use crate::text::{escape, number, visible};
 use std::fmt::Write;
 
 /// Fill and stroke of everything a figure holds. In variables, so that a page re-colours a figure it embeds.
@@ -12,9 +12,24 @@ pub fn n(value: f64) -> String {
     number(value, 1)
 }
 
-/// Estimated width of text at the figures' 12 px: digits and lower case of common sans faces are about 0.55 em.
+/// Of the figures' 12 px: digits and lower case of common sans faces are about 0.55 em.
+const CHAR_WIDTH: f64 = 6.7;
+
+/// Estimated width of text.
 pub fn text_width(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.7
+    text.chars().count() as f64 * CHAR_WIDTH
+}
+
+/// As much of a name as a width holds, what acts written out; "…" where it is cut.
+pub fn fit(name: &str, width: f64) -> String {
+    let name = visible(name);
+    if text_width(&name) <= width {
+        return name.into_owned();
+    }
+    let mut cut: String = name.chars().take(((width / CHAR_WIDTH) as usize).saturating_sub(1)).collect();
+    cut.truncate(cut.trim_end().len());
+    cut.push('…');
+    cut
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,6 +37,16 @@ pub enum Anchor {
     Start,
     Middle,
     End,
+}
+
+impl Anchor {
+    fn attribute(self) -> &'static str {
+        match self {
+            Anchor::Start => "",
+            Anchor::Middle => " text-anchor=\"middle\"",
+            Anchor::End => " text-anchor=\"end\"",
+        }
+    }
 }
 
 pub struct Svg {
@@ -42,17 +67,42 @@ impl Svg {
 
     /// `text` is untrusted.
     pub fn text(&mut self, x: f64, y: f64, class: &str, anchor: Anchor, text: &str) {
-        let anchor = match anchor {
-            Anchor::Start => "",
-            Anchor::Middle => " text-anchor=\"middle\"",
-            Anchor::End => " text-anchor=\"end\"",
-        };
         _ = writeln!(
             self.body,
-            "<text x=\"{}\" y=\"{}\" class=\"{class}\"{anchor}>{}</text>",
+            "<text x=\"{}\" y=\"{}\" class=\"{class}\"{}>{}</text>",
             n(x),
             n(y),
+            anchor.attribute(),
             escape(text)
+        );
+    }
+
+    /// A name cut to a width; hovering shows the whole of it. `name` is untrusted.
+    pub fn name(&mut self, x: f64, y: f64, class: &str, anchor: Anchor, name: &str, width: f64) {
+        let shown = fit(name, width);
+        if shown == name {
+            return self.text(x, y, class, anchor, name);
+        }
+        _ = writeln!(
+            self.body,
+            "<text x=\"{}\" y=\"{}\" class=\"{class}\"{}>{}<title>{}</title></text>",
+            n(x),
+            n(y),
+            anchor.attribute(),
+            escape(&shown),
+            escape(name)
+        );
+    }
+
+    /// A name that rises to the right from where it begins, cut to a length.
+    pub fn rising_name(&mut self, x: f64, y: f64, class: &str, name: &str, length: f64) {
+        _ = writeln!(
+            self.body,
+            "<text transform=\"translate({} {}) rotate(-45)\" class=\"{class}\">{}<title>{}</title></text>",
+            n(x),
+            n(y),
+            escape(&fit(name, length)),
+            escape(name)
         );
     }
 
@@ -68,6 +118,13 @@ impl Svg {
 
     pub fn line(&mut self, class: &str, x1: f64, y1: f64, x2: f64, y2: f64) {
         _ = writeln!(self.body, "<path class=\"{class}\" d=\"M{} {}L{} {}\"/>", n(x1), n(y1), n(x2), n(y2));
+    }
+
+    /// A path that says what it is on hovering. `tip` is untrusted.
+    pub fn tipped_path(&mut self, class: &str, d: &str, tip: &str) {
+        if !d.is_empty() {
+            _ = writeln!(self.body, "<path class=\"{class}\" d=\"{d}\"><title>{}</title></path>", escape(tip));
+        }
     }
 
     pub fn path(&mut self, class: &str, d: &str) {
@@ -155,6 +212,12 @@ impl Scale {
         self
     }
 
+    /// The same, so many pixels further.
+    pub fn moved(mut self, by: f64) -> Self {
+        self.to = (self.to.0 + by, self.to.1 + by);
+        self
+    }
+
     fn log(&self, value: f64) -> f64 {
         match self.log_floor {
             Some(floor) if value <= 0.0 => floor.log2() - 1.0,
@@ -234,6 +297,31 @@ fn shape(which: usize, x: f64, y: f64, r: f64) -> String {
             (x + 1.5 * r, y + 0.5 * r),
             (x - 1.5 * r, y + 0.5 * r),
         ]),
+    }
+}
+
+/// A mark for points of one kind, told apart without colour: six shapes, full and then hollow; a cross for all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dot(pub usize);
+
+impl Dot {
+    /// Kinds with a mark of their own.
+    pub const KINDS: usize = 2 * COLOURS;
+
+    pub fn class(self) -> String {
+        match self.0 {
+            of if of < COLOURS => format!("pt c{of}"),
+            of if of < Self::KINDS => format!("pt c{} hollow", of - COLOURS),
+            _ => "pt rest".to_owned(),
+        }
+    }
+
+    pub fn path(self, x: f64, y: f64, radius: f64) -> String {
+        if self.0 < Self::KINDS {
+            return shape(self.0, x, y, radius);
+        }
+        let (side, across) = (n(2.0 * radius), n(-2.0 * radius));
+        format!("M{} {}l{side} {side}m{across} 0l{side} {across}", n(x - radius), n(y - radius))
     }
 }
 
@@ -370,6 +458,9 @@ pub fn legend(svg: &mut Svg, area_x: f64, y: f64, width: f64, items: &[(LegendKe
                 n(x + 16.0),
                 n(middle)
             )),
+            LegendKey::Drawn(markup) => {
+                svg.raw(&format!("<g transform=\"translate({} {})\">{markup}</g>", n(x + 16.0), n(middle)));
+            }
         }
         svg.text(x + 38.0, middle + 4.0, "legend", Anchor::Start, label);
         x += needs;
@@ -382,6 +473,8 @@ pub enum LegendKey {
     Band,
     /// Class, and a path around the origin.
     Mark(&'static str, &'static str),
+    /// Markup of ours around the origin, 32 wide and 14 high.
+    Drawn(String),
 }
 
 /// A legend's height, without drawing it.
@@ -430,6 +523,17 @@ mod tests {
         for (i, s) in shapes.iter().enumerate() {
             assert!(!shapes[..i].contains(s));
         }
+        let dots: Vec<_> = (0..=Dot::KINDS).map(|i| (Dot(i).class(), Dot(i).path(0.0, 0.0, 2.0))).collect();
+        for (i, dot) in dots.iter().enumerate() {
+            assert!(!dots[..i].contains(dot));
+        }
+    }
+
+    #[test]
+    fn a_name_fits_or_is_cut() {
+        assert_eq!(fit("work (99)", 70.0), "work (99)");
+        assert_eq!(fit("a name of many letters", 67.0), "a name of…");
+        assert_eq!(fit("\u{1b}[2J", 70.0), "\\x1b[2J");
     }
 
     #[test]

@@ -13,7 +13,7 @@ const CELL_HEIGHT: f64 = 12.0;
 /// Of an operation that no block saw.
 const EMPTY_HEIGHT: f64 = 26.0;
 /// Shades between nothing and the most.
-const LEVELS: u64 = 5;
+pub(super) const LEVELS: u64 = 5;
 
 /// `None` where the chip saw nothing.
 pub fn figure(id: &str, name: &str, shape: &Shape, blocks: &[BlockCounts]) -> Option<Figure> {
@@ -80,12 +80,12 @@ pub fn figure(id: &str, name: &str, shape: &Shape, blocks: &[BlockCounts]) -> Op
         grouped(columns)
     );
     let id = format!("blocks-{id}");
-    Some(Figure { svg: svg.finish(&id, &format!("{title}: {name}"), &caption), id, title, caption })
+    Some(Figure::new(svg, id, name, title, caption))
 }
 
 /// The step of a count, from 0 (none) to [`LEVELS`]: the highest holds more than half of `most`, each one below half as
 /// much, the lowest all the rest.
-fn level(count: u64, most: u64) -> u64 {
+pub(super) fn level(count: u64, most: u64) -> u64 {
     if count == 0 {
         return 0;
     }

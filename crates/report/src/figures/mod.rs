@@ -1,19 +1,28 @@
 //! Figures, each with a caption that names its source and units.
 
+mod axes;
 mod blocks;
 mod gain;
+mod io;
+mod load;
 mod measure;
+mod spread;
+mod stages;
 mod timeline;
+mod waits;
 
-use crate::svg::STYLE;
+use crate::svg::{STYLE, Svg};
 use crate::text::{bytes, grouped, letter};
 use crate::view::{Axis, Facet, Row, facets, group_words};
 use flashscope_analysis::FlashReport;
+use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::flash::BlockCounts;
 use flashscope_study::{Group, StudyResult};
 
 /// Chips of a trace that get figures.
 const MAX_CHIPS: usize = 16;
+/// Block devices that get a figure of each kind; those with the most to show.
+const MAX_DEVICES: usize = 4;
 /// Width of every figure, pixels at 100 %.
 const WIDTH: f64 = 920.0;
 
@@ -31,6 +40,11 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// `of` names what it is a figure of, for who hears the page.
+    fn new(svg: Svg, id: String, of: &str, title: String, caption: String) -> Self {
+        Self { svg: svg.finish(&id, &format!("{title}: {of}"), &caption), id, title, caption }
+    }
+
     /// The same with its style inside.
     pub fn standalone(&self) -> String {
         match self.svg.split_once('\n') {
@@ -100,6 +114,16 @@ pub fn flash(report: &FlashReport) -> Vec<Figure> {
         }
         figures.extend(drawn);
     }
+    figures
+}
+
+/// A trace's block I/O: where and when, which stage takes how long, how that is spread, the load, and who waits behind whom.
+pub fn block(report: &BlockReport) -> Vec<Figure> {
+    let mut figures = io::figures(report);
+    figures.extend(stages::figures(report));
+    figures.extend(spread::figures(report));
+    figures.extend(load::figure(report));
+    figures.extend(waits::figures(report));
     figures
 }
 

@@ -1,8 +1,8 @@
 //! Flash operations over time by address and kind: figures 2 and 3 of Flashmon v2.
 
-use super::{Figure, Shape, WIDTH};
+use super::{Figure, Shape, WIDTH, axes};
 use crate::svg::{Anchor, LegendKey, Rect, Scale, Svg, legend, legend_height, n, text_width};
-use crate::text::{duration, grouped, number};
+use crate::text::{duration, grouped};
 use flashscope_analysis::flash::{FlashOp, OpCounts, Span, Timeline};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -52,16 +52,8 @@ pub fn figure(id: &str, name: &str, shape: &Shape, timeline: &Timeline) -> Optio
         svg.line("grid", area.x, y.at(tick), area.right(), y.at(tick));
         svg.text(area.x - 8.0, y.at(tick) + 4.0, "tick", Anchor::End, &grouped(tick as u64));
     }
-    let (unit, per_unit) = match span_ns {
-        0..2_000 => ("ns", 1.0),
-        2_000..2_000_000 => ("µs", 1e3),
-        2_000_000..2_000_000_000 => ("ms", 1e6),
-        _ => ("s", 1e9),
-    };
-    for tick in x.ticks(8) {
-        svg.line("axis", x.at(tick), area.bottom(), x.at(tick), area.bottom() + 5.0);
-        svg.text(x.at(tick), area.bottom() + 19.0, "tick", Anchor::Middle, &thousands(tick / per_unit));
-    }
+    let unit = axes::time_unit(span_ns);
+    axes::time_ticks(&mut svg, area, &x, unit, true);
     svg.vertical_text(area.x - 62.0, area.y + area.height / 2.0, "label", "page of the chip");
 
     marks(&mut svg, points().map(|p| (p.op, at(p.time_ns), y.at(p.page as f64))), timeline, &x, &y);
@@ -78,7 +70,7 @@ pub fn figure(id: &str, name: &str, shape: &Shape, timeline: &Timeline) -> Optio
             svg.text((from + to) / 2.0, y + 12.0, "small", Anchor::Middle, &name);
         }
     }
-    let label = format!("time from the first moment shown, {unit}");
+    let label = format!("time from the first moment shown, {}", unit.name);
     svg.text(area.x + width / 2.0, lanes_top + lanes_height + 16.0, "label", Anchor::Middle, &label);
 
     let title = "Flash operations over time, by address and kind".to_owned();
@@ -103,11 +95,7 @@ pub fn figure(id: &str, name: &str, shape: &Shape, timeline: &Timeline) -> Optio
         "Each page read, page program and block erase by time and page number of the chip{known}; an erase is drawn at its block's first page. {binned}{bars} Source: the recorded events. Compare figures 2 and 3 of Flashmon v2."
     );
     let id = format!("timeline-{id}");
-    Some(Figure { svg: svg.finish(&id, &format!("{title}: {name}"), &caption), id, title, caption })
-}
-
-fn thousands(value: f64) -> String {
-    if value >= 1000.0 { grouped(value.round() as u64) } else { number(value, 3) }
+    Some(Figure::new(svg, id, name, title, caption))
 }
 
 /// One path per operation: reads as dashes of a bin's width, programs as +, erases as ×. Marks that fall on one pixel are

@@ -1,0 +1,173 @@
+//! Load over time: bios on their way, requests in the devices, throughput, merges and seeks.
+
+use super::axes::{grid, thousands, time_ticks, time_unit};
+use super::{Figure, WIDTH};
+use crate::svg::{Anchor, LegendKey, Look, Rect, Scale, Svg, legend, legend_height, n};
+use crate::text::{digits, duration, grouped, size};
+use flashscope_analysis::block::{BlockReport, BlockWindow};
+use std::fmt::Write;
+
+/// Columns at most; of more windows, neighbours are put together.
+const MAX_COLUMNS: usize = 512;
+const HEIGHT: f64 = 92.0;
+const LEFT: f64 = 78.0;
+const MAIN: Look = Look { colour: 0, dash: 0 };
+const BESIDE: Look = Look { colour: 1, dash: 1 };
+const MOST: Look = Look { colour: 5, dash: 2 };
+
+/// A line of a panel: look, name, value in each column.
+type Line = (Look, &'static str, Vec<f64>);
+
+/// A window, or several, with its time.
+struct Column {
+    begin_ns: u64,
+    end_ns: u64,
+    sum: BlockWindow,
+}
+
+/// `None` where nothing happened.
+pub fn figure(report: &BlockReport) -> Option<Figure> {
+    let load = &report.findings.over_time;
+    let columns = columns(report);
+    let (begin_ns, end_ns) = (columns.first()?.begin_ns, columns.last()?.end_ns);
+    let of = |f: &dyn Fn(&Column) -> f64| columns.iter().map(f).collect::<Vec<f64>>();
+    let rate = |bytes: fn(&BlockWindow) -> u64| {
+        of(&|c: &Column| bytes(&c.sum) as f64 * 1e9 / (c.end_ns - c.begin_ns).max(1) as f64)
+    };
+    let (reads, writes) = (rate(|w| w.read_bytes), rate(|w| w.written_bytes));
+    let fastest = reads.iter().chain(&writes).copied().fold(0.0, f64::max);
+    let (unit, per) = if fastest >= 1048576.0 { ("MiB/s", 1048576.0) } else { ("KiB/s", 1024.0) };
+    let scaled = |rates: Vec<f64>| rates.into_iter().map(|rate| rate / per).collect::<Vec<f64>>();
+    let width_ns = columns.iter().map(|c| c.end_ns - c.begin_ns).max().unwrap_or(0);
+    let panels: [(String, Vec<Line>); 4] = [
+        (
+            "Bios on their way, from Q to C".to_owned(),
+            vec![
+                (MOST, "most", of(&|c| c.sum.most_in_flight as f64)),
+                (MAIN, "mean", of(&|c| c.sum.in_flight_milli as f64 / 1e3)),
+            ],
+        ),
+        (
+            "Requests in the devices, from D to C".to_owned(),
+            vec![
+                (MOST, "most", of(&|c| c.sum.most_in_device as f64)),
+                (MAIN, "mean", of(&|c| c.sum.in_device_milli as f64 / 1e3)),
+            ],
+        ),
+        (format!("Completed, {unit}"), vec![(MAIN, "reads", scaled(reads)), (BESIDE, "writes", scaled(writes))]),
+        (
+            format!("Merges and seeks in {}", duration(width_ns)),
+            vec![(MAIN, "merges", of(&|c| c.sum.merges as f64)), (BESIDE, "seeks", of(&|c| c.sum.seeks as f64))],
+        ),
+    ];
+
+    let width = WIDTH - LEFT - 20.0;
+    let span = end_ns - begin_ns;
+    let x = Scale::linear((0.0, span as f64), (LEFT, LEFT + width));
+    let at = |ns: u64| x.at((ns - begin_ns) as f64);
+    let (row, top) = (HEIGHT + 56.0, 4.0);
+    let mut svg = Svg::new(WIDTH, top + row * panels.len() as f64 + 36.0);
+    let unit_of_time = time_unit(span);
+    for (i, (heading, lines)) in panels.iter().enumerate() {
+        let y = top + row * i as f64;
+        svg.text(LEFT, y + 14.0, "heading", Anchor::Start, heading);
+        let items: Vec<(LegendKey, String)> = lines
+            .iter()
+            .map(|(look, name, _)| {
+                let drawn = format!("<path class=\"{}\" d=\"M-14 0h28\"/>", look.line_class());
+                (LegendKey::Drawn(drawn), (*name).to_owned())
+            })
+            .collect();
+        debug_assert!(legend_height(300.0, &items) <= 20.0);
+        legend(&mut svg, LEFT + width - 230.0, y + 2.0, 300.0, &items);
+        let area = Rect { x: LEFT, y: y + 26.0, width, height: HEIGHT };
+        let most = lines.iter().flat_map(|l| &l.2).copied().fold(0.0, f64::max);
+        let scale = Scale::linear((0.0, most * 1.05), (area.bottom(), area.y));
+        grid(&mut svg, area, &scale, &scale.ticks(3), thousands);
+        for (look, _, values) in lines {
+            svg.path(&look.line_class(), &steps(&columns, values, &at, &scale));
+        }
+        svg.rect("frame", area, None);
+        time_ticks(&mut svg, area, &x, unit_of_time, i + 1 == panels.len());
+    }
+    let height = row * (panels.len() - 1) as f64 + HEIGHT;
+    for c in &columns {
+        let r = Rect { x: at(c.begin_ns), y: top + 26.0, width: at(c.end_ns) - at(c.begin_ns), height };
+        svg.rect("hit", r, Some(&words(c, begin_ns)));
+    }
+    let label = format!("time from the first block event, {}", unit_of_time.name);
+    svg.text(LEFT + width / 2.0, top + 26.0 + height + 40.0, "label", Anchor::Middle, &label);
+
+    let title = "Load over time, all devices".to_owned();
+    let caption = format!(
+        "Each step of a line is {}. Mean: over that time; most: the highest at any moment of it. A seek is a request that does not begin where the one before on its device ended: {} did not, {} did. Source: the recorded block events.",
+        duration(width_ns),
+        grouped(load.seek_sectors.n),
+        grouped(load.sequential)
+    );
+    Some(Figure::new(svg, "load".to_owned(), &report.title, title, caption))
+}
+
+/// The windows that events fell into, from the first event to the last one.
+fn columns(report: &BlockReport) -> Vec<Column> {
+    let (load, stages) = (&report.findings.over_time, &report.findings.stages);
+    let together = load.windows.len().div_ceil(MAX_COLUMNS).max(1);
+    let mut columns: Vec<Column> = Vec::new();
+    for (i, windows) in load.windows.chunks(together).enumerate() {
+        let at = |window: usize| load.begin_ns.saturating_add((window as u64).saturating_mul(load.window_ns));
+        let (begin, end) = (at(i * together), at(i * together + windows.len()));
+        let begin_ns = begin.max(stages.begin_ns.min(end));
+        let end_ns = if i == 0 || stages.end_ns > begin { end.min(stages.end_ns.max(begin_ns)) } else { end };
+        let mut sum = BlockWindow::default();
+        for w in windows {
+            sum.queued = sum.queued.saturating_add(w.queued);
+            sum.completed = sum.completed.saturating_add(w.completed);
+            sum.read_bytes = sum.read_bytes.saturating_add(w.read_bytes);
+            sum.written_bytes = sum.written_bytes.saturating_add(w.written_bytes);
+            sum.merges = sum.merges.saturating_add(w.merges);
+            sum.seeks = sum.seeks.saturating_add(w.seeks);
+            sum.in_flight_milli = sum.in_flight_milli.saturating_add(w.in_flight_milli / windows.len() as u64);
+            sum.in_device_milli = sum.in_device_milli.saturating_add(w.in_device_milli / windows.len() as u64);
+            sum.most_in_flight = sum.most_in_flight.max(w.most_in_flight);
+            sum.most_in_device = sum.most_in_device.max(w.most_in_device);
+        }
+        columns.push(Column { begin_ns, end_ns, sum });
+    }
+    columns
+}
+
+/// Level over each column; equal neighbours are one step.
+fn steps(columns: &[Column], values: &[f64], at: &impl Fn(u64) -> f64, y: &Scale) -> String {
+    let mut d = String::new();
+    let mut level = None;
+    for (column, &value) in columns.iter().zip(values) {
+        let (from, height) = (n(at(column.begin_ns)), n(y.at(value)));
+        match &level {
+            None => d = format!("M{from} {height}"),
+            Some(before) if *before != height => _ = write!(d, "H{from}V{height}"),
+            Some(_) => continue,
+        }
+        level = Some(height);
+    }
+    if let Some(last) = columns.last() {
+        _ = write!(d, "H{}", n(at(last.end_ns)));
+    }
+    d
+}
+
+fn words(c: &Column, begin_ns: u64) -> String {
+    let w = &c.sum;
+    let milli = |n: u64| digits(n as f64 / 1e3);
+    format!(
+        "from {}: {} bios on their way (most {}), {} requests in the devices (most {}), {} read, {} written, {} merges, {} seeks",
+        duration(c.begin_ns - begin_ns),
+        milli(w.in_flight_milli),
+        grouped(w.most_in_flight),
+        milli(w.in_device_milli),
+        grouped(w.most_in_device),
+        size(w.read_bytes),
+        size(w.written_bytes),
+        grouped(w.merges),
+        grouped(w.seeks)
+    )
+}

@@ -1,0 +1,295 @@
+//! Where the time of a bio goes: its stages side by side, as shares of Q2C and as mean times.
+
+use super::axes::{thousands, time_unit};
+use super::{Figure, WIDTH};
+use crate::svg::{Anchor, LegendKey, Rect, Scale, Svg, legend, legend_height, n, text_width};
+use crate::text::{duration, grouped, percent};
+use flashscope_analysis::block::{BlockReport, Group, GroupBy};
+use std::fmt::Write;
+
+/// Bars of one figure at most; what is less is summed up in one.
+const MAX_BARS: usize = 14;
+/// The stages that follow one another, in their order: of a bio with a request of its own, and of one that was merged.
+const PARTS: [Part; 6] = [
+    Part { name: "Q2G", what: "until it has a request", class: "c0", texture: Texture::Rising },
+    Part { name: "G2I", what: "until it is in the scheduler", class: "c4", texture: Texture::Upright },
+    Part { name: "I2D", what: "until the driver has it", class: "c2", texture: Texture::Falling },
+    Part { name: "Q2M", what: "until it is merged", class: "c3", texture: Texture::Level },
+    Part {
+        name: "M2D",
+        what: "in the merged request, until the driver has it",
+        class: "c5",
+        texture: Texture::Crossed,
+    },
+    Part { name: "D2C", what: "in the device", class: "c1", texture: Texture::None },
+];
+
+struct Part {
+    name: &'static str,
+    what: &'static str,
+    class: &'static str,
+    texture: Texture,
+}
+
+/// What tells stages apart without colour.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Texture {
+    None,
+    Upright,
+    Level,
+    Rising,
+    Falling,
+    Crossed,
+}
+
+impl Texture {
+    /// Lines over a rectangle.
+    fn lines(self, r: Rect) -> String {
+        const APART: f64 = 6.0;
+        let mut d = String::new();
+        let marks =
+            |from: f64, to: f64| (0..2000).map(move |i| from + f64::from(i) * APART).take_while(move |&at| at < to);
+        match self {
+            Texture::None => {}
+            Texture::Upright => {
+                for x in marks(r.x + 3.0, r.right()) {
+                    _ = write!(d, "M{} {}v{}", n(x), n(r.y), n(r.height));
+                }
+            }
+            Texture::Level => {
+                for y in marks(r.y + 2.5, r.bottom()) {
+                    _ = write!(d, "M{} {}h{}", n(r.x), n(y), n(r.width));
+                }
+            }
+            Texture::Rising | Texture::Falling => {
+                for x in marks(r.x - r.height + 3.0, r.right()) {
+                    // The line's part within the rectangle.
+                    let (from, to) = ((r.x - x).max(0.0), (r.right() - x).min(r.height));
+                    if to > from {
+                        let (begin, down) =
+                            if self == Texture::Rising { (r.bottom() - from, -1.0) } else { (r.y + from, 1.0) };
+                        _ = write!(d, "M{} {}l{} {}", n(x + from), n(begin), n(to - from), n((to - from) * down));
+                    }
+                }
+            }
+            Texture::Crossed => d = Texture::Rising.lines(r) + &Texture::Falling.lines(r),
+        }
+        d
+    }
+}
+
+/// Bios of a group, or of several, and where their time went.
+#[derive(Clone, Default)]
+struct Bar {
+    name: String,
+    /// Completed.
+    bios: u64,
+    q2c_ns: u64,
+    parts_ns: [u64; PARTS.len()],
+}
+
+impl Bar {
+    fn of(group: &Group) -> Self {
+        let total = |name: &str| group.stages.iter().find(|s| s.stage == name).map_or((0, 0), |s| (s.ns.n, s.total_ns));
+        let (bios, q2c_ns) = total("Q2C");
+        Self { name: group.name.clone(), bios, q2c_ns, parts_ns: PARTS.map(|part| total(part.name).1) }
+    }
+
+    fn add(&mut self, other: &Bar) {
+        self.bios = self.bios.saturating_add(other.bios);
+        self.q2c_ns = self.q2c_ns.saturating_add(other.q2c_ns);
+        for (a, b) in self.parts_ns.iter_mut().zip(other.parts_ns) {
+            *a = a.saturating_add(b);
+        }
+    }
+
+    fn covered_ns(&self) -> u64 {
+        self.parts_ns.iter().fold(0, |sum, &ns| sum.saturating_add(ns))
+    }
+
+    /// Q2C, or the stages where they are more: those of bios that were not completed.
+    fn whole_ns(&self) -> u64 {
+        self.q2c_ns.max(self.covered_ns())
+    }
+
+    /// Part of Q2C that no stage tells.
+    fn open_ns(&self) -> u64 {
+        self.q2c_ns.saturating_sub(self.covered_ns())
+    }
+
+    fn mean(&self, ns: u64) -> f64 {
+        if self.bios == 0 { 0.0 } else { ns as f64 / self.bios as f64 }
+    }
+}
+
+/// By device and direction, and by originator.
+pub fn figures(report: &BlockReport) -> Vec<Figure> {
+    let groups = &report.findings.groups;
+    let of = |by: GroupBy| groups.iter().filter(move |g| g.by == by).map(Bar::of).collect::<Vec<_>>();
+    let mut devices = of(GroupBy::All);
+    devices.iter_mut().for_each(|bar| bar.name = "all devices".to_owned());
+    devices.extend(most(of(GroupBy::Device), "devices and directions"));
+    let owners = most(of(GroupBy::Owner), "originators");
+    let figure = |id: &str, title: &str, bars: &[Bar]| figure(report, id, title, bars);
+    figure("stages-devices", "Where the time of a bio goes, by device and direction", &devices)
+        .into_iter()
+        .chain(figure("stages-owners", "Where the time of a bio goes, by originator", &owners))
+        .collect()
+}
+
+/// Those with the longest times together; the others as one, last.
+fn most(mut bars: Vec<Bar>, what: &str) -> Vec<Bar> {
+    if bars.len() <= MAX_BARS {
+        return bars;
+    }
+    bars.sort_by_key(|bar| std::cmp::Reverse(bar.whole_ns()));
+    let others = bars.split_off(MAX_BARS - 1);
+    let mut sum = Bar { name: format!("{} other {what}", grouped(others.len() as u64)), ..Bar::default() };
+    others.iter().for_each(|bar| sum.add(bar));
+    bars.push(sum);
+    bars
+}
+
+const LEFT: f64 = 190.0;
+const SHARES: f64 = 370.0;
+const ROW: f64 = 26.0;
+
+fn figure(report: &BlockReport, id: &str, title: &str, bars: &[Bar]) -> Option<Figure> {
+    bars.iter().find(|bar| bar.whole_ns() > 0)?;
+    let mut items: Vec<(LegendKey, String)> = Vec::new();
+    for (i, part) in PARTS.iter().enumerate() {
+        if bars.iter().any(|bar| bar.parts_ns[i] > 0) {
+            let r = Rect { x: -14.0, y: -7.0, width: 28.0, height: 14.0 };
+            let drawn = format!(
+                "<path class=\"fl {}\" d=\"M-14 -7h28v14h-28z\"/><path class=\"tx\" d=\"{}\"/>",
+                part.class,
+                part.texture.lines(r)
+            );
+            items.push((LegendKey::Drawn(drawn), format!("{}: {}", part.name, part.what)));
+        }
+    }
+    if bars.iter().any(|bar| bar.open_ns() > 0) {
+        let drawn = "<path class=\"open\" d=\"M-14 -6h28v12h-28z\"/>".to_owned();
+        items.push((LegendKey::Drawn(drawn), "no stage was seen".to_owned()));
+    }
+    let top = legend_height(WIDTH - 40.0, &items) + 34.0;
+    let bottom = top + ROW * bars.len() as f64;
+    let mut svg = Svg::new(WIDTH, bottom + 48.0);
+    legend(&mut svg, 20.0, 2.0, WIDTH - 40.0, &items);
+
+    let shares = Rect { x: LEFT, y: top, width: SHARES, height: bottom - top };
+    let times = Rect { x: shares.right() + 24.0, width: WIDTH - shares.right() - 24.0 - 76.0, ..shares };
+    let longest = bars.iter().map(|bar| bar.mean(bar.whole_ns())).fold(0.0, f64::max);
+    let unit = time_unit(longest as u64);
+    let panels = [
+        (shares, Scale::linear((0.0, 100.0), (shares.x, shares.right())), 1.0, "share of Q2C, %"),
+        (times, Scale::linear((0.0, longest), (times.x, times.right())), unit.ns, "mean time of a bio"),
+    ];
+    for (area, scale, per, heading) in &panels {
+        svg.text(area.x, area.y - 10.0, "heading", Anchor::Start, heading);
+        for tick in scale.ticks(4) {
+            svg.line("grid", scale.at(tick), area.y, scale.at(tick), area.bottom());
+            svg.text(scale.at(tick), area.bottom() + 18.0, "tick", Anchor::Middle, &thousands(tick / per));
+        }
+        svg.line("axis", area.x, area.y, area.x, area.bottom());
+    }
+    let label = format!("mean time of a bio, {}", unit.name);
+    svg.text(shares.x + shares.width / 2.0, bottom + 38.0, "label", Anchor::Middle, "share of Q2C, %");
+    svg.text(times.x + times.width / 2.0, bottom + 38.0, "label", Anchor::Middle, &label);
+    for (i, bar) in bars.iter().enumerate() {
+        let y = top + ROW * i as f64 + 4.0;
+        svg.name(LEFT - 8.0, y + 13.0, "legend", Anchor::End, &bar.name, LEFT - 16.0);
+        if bar.bios == 0 {
+            svg.text(LEFT + 6.0, y + 13.0, "small", Anchor::Start, "none was completed");
+            continue;
+        }
+        let whole = bar.whole_ns().max(1) as f64;
+        row(&mut svg, bar, y, |ns| panels[0].1.at(ns as f64 / whole * 100.0), true);
+        row(&mut svg, bar, y, |ns| panels[1].1.at(bar.mean(ns)), false);
+        let end = panels[1].1.at(bar.mean(bar.whole_ns()));
+        let mean = bar.q2c_ns.checked_div(bar.bios).unwrap_or(0);
+        svg.text(end + 6.0, y + 13.0, "legend", Anchor::Start, &duration(mean));
+    }
+
+    let over = if bars.iter().any(|bar| bar.covered_ns() > bar.q2c_ns) {
+        " Where stages are longer than Q2C together, they are those of bios that had not been completed; shares are then of the stages."
+    } else {
+        ""
+    };
+    let caption = format!(
+        "Each bar is the time from the queueing of a bio (Q) to its completion (C), of all bios of a row together: left the shares, right the time of one bio on average (at the bar's end: mean Q2C). Open parts are times between steps that the trace does not hold.{over} Source: the recorded block events; the tables below have the numbers."
+    );
+    Some(Figure::new(svg, id.to_owned(), &report.title, title.to_owned(), caption))
+}
+
+/// One bar: parts from the left, each as wide as `at` says.
+fn row(svg: &mut Svg, bar: &Bar, y: f64, at: impl Fn(u64) -> f64, labelled: bool) {
+    let height = ROW - 8.0;
+    let whole = bar.whole_ns().max(1) as f64;
+    let words = |name: &str, ns: u64| {
+        format!(
+            "{}: {name} {} of Q2C, {} a bio",
+            bar.name,
+            percent(ns as f64 / whole * 100.0),
+            duration(bar.mean(ns) as u64)
+        )
+    };
+    let mut before = 0u64;
+    for (part, &ns) in PARTS.iter().zip(&bar.parts_ns).filter(|(_, ns)| **ns > 0) {
+        let (from, to) = (at(before), at(before.saturating_add(ns)));
+        before = before.saturating_add(ns);
+        let r = Rect { x: from, y, width: (to - from).max(0.3), height };
+        svg.rect(&format!("fl {}", part.class), r, Some(&words(part.name, ns)));
+        svg.path("tx", &part.texture.lines(r));
+        let share = format!("{} {}", part.name, percent(ns as f64 / whole * 100.0));
+        let label = if text_width(&share) < r.width { &share } else { part.name };
+        if labelled && text_width(label) < r.width {
+            svg.text(from + r.width / 2.0, y + 13.0, "on", Anchor::Middle, label);
+        }
+    }
+    if bar.open_ns() > 0 {
+        let (from, to) = (at(before), at(bar.q2c_ns));
+        let r = Rect { x: from, y: y + 1.0, width: (to - from).max(0.3), height: height - 2.0 };
+        svg.rect("open hit", r, Some(&words("no stage seen,", bar.open_ns())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn textures_stay_within_their_rectangle() {
+        let r = Rect { x: 10.0, y: 20.0, width: 31.0, height: 18.0 };
+        for texture in [Texture::Upright, Texture::Level, Texture::Rising, Texture::Falling, Texture::Crossed] {
+            let d = texture.lines(r);
+            assert!(!d.is_empty());
+            for line in d.split('M').skip(1) {
+                let numbers: Vec<f64> =
+                    line.split([' ', 'v', 'h', 'l']).map(|number| number.parse().expect("a number")).collect();
+                let (dx, dy) = match (numbers.as_slice(), line.contains('v')) {
+                    ([_, _, dy], true) => (0.0, *dy),
+                    ([_, _, dx], false) => (*dx, 0.0),
+                    ([_, _, dx, dy], _) => (*dx, *dy),
+                    other => panic!("{other:?}"),
+                };
+                for (x, y) in [(numbers[0], numbers[1]), (numbers[0] + dx, numbers[1] + dy)] {
+                    assert!((9.9..=41.1).contains(&x) && (19.9..=38.1).contains(&y), "{x} {y}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_stages_do_not_tell_is_open_and_nothing_is_lost_in_a_sum() {
+        let bar =
+            |ns: u64| Bar { name: "x".into(), bios: 2, q2c_ns: 100 * ns, parts_ns: [10 * ns, 0, 0, 0, 0, 60 * ns] };
+        assert_eq!((bar(1).open_ns(), bar(1).whole_ns()), (30, 100));
+        let bars = most((1..=20).map(bar).collect(), "originators");
+        assert_eq!((bars.len(), bars[0].q2c_ns, bars[13].name.as_str()), (14, 2000, "7 other originators"));
+        assert_eq!((bars[13].bios, bars[13].q2c_ns, bars[13].open_ns()), (14, 2800, 840));
+        // Stages of bios that were not completed can be longer than Q2C together.
+        let over = Bar { q2c_ns: 50, ..bar(1) };
+        assert_eq!((over.open_ns(), over.whole_ns()), (0, 70));
+    }
+}
