@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::path::Path;
 
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport};
 use flashscope_analysis::{
@@ -31,8 +32,8 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     }
     if of_block_io > 0 {
         let report = block_report(&inputs, args)?;
-        if args.html.is_some() {
-            return Err(Failure::usage("--html: there is no page of block I/O yet; take --json, or the text"));
+        if let Some(page) = &args.html {
+            write_page(page, &flashscope_report::html::block(&report))?;
         }
         if args.json {
             print!("{}", flashscope_report::json::block(&report));
@@ -43,8 +44,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     }
     let report = flash_report(&inputs, args)?;
     if let Some(page) = &args.html {
-        std::fs::write(page, flashscope_report::html::flash(&report))
-            .map_err(|error| Failure::new(format!("{}: {error}; name another file with --html", page.display())))?;
+        write_page(page, &flashscope_report::html::flash(&report))?;
     }
     if args.json {
         print!("{}", flashscope_report::json::flash(&report));
@@ -52,6 +52,11 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         print!("{}", flashscope_report::terminal::flash(&report, &style()));
     }
     Ok(())
+}
+
+fn write_page(path: &Path, page: &str) -> Result<(), Failure> {
+    std::fs::write(path, page)
+        .map_err(|error| Failure::new(format!("{}: {error}; name another file with --html", path.display())))
 }
 
 /// What traces of block I/O hold. Of several, each is of devices of its own, or of the same boot: who is called a thread

@@ -1,10 +1,14 @@
 //! Documents for tests, made from a simple model of what such a study finds: not measurements.
 
+use flashscope_analysis::Analysis;
+use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport};
 use flashscope_analysis::flash::{BlockCounts, FlashOp, LatencyNs, OpCounts, Span, TaskOps, Timeline, TimelinePoint};
 use flashscope_analysis::{
     ChipShape, FLASH_REPORT_SCHEMA, FlashFindings, FlashReport, LossCount, OpDurations, ProbeFacts, SystemFacts,
 };
 use flashscope_study::*;
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestFlags, TimeNs};
+use std::collections::HashMap;
 
 const PAGE_READ_NS: u64 = 145_200;
 
@@ -294,5 +298,83 @@ pub fn flash() -> FlashReport {
                 latency_ns: LatencyNs::from_unsorted((0..1000).map(|i| 145_000 + i * 37 % 4000).collect()),
             }],
         },
+    }
+}
+
+/// No block event at all.
+pub fn empty_block() -> BlockReport {
+    block_report(Vec::new())
+}
+
+/// A reader of much, a writer of little behind it, and the journal on one device; a second device that shows no more than
+/// queueing and completion.
+pub fn block() -> BlockReport {
+    use BlockAction::{BackMerge, Complete, GetRq, Insert, Issue, Queue};
+    let mut steps: Vec<(u64, BlockAction, u32, &str, u64, u64, Device)> = Vec::new();
+    let (disk, simple) = (Device::new(8, 0), Device::new(252, 1));
+    let mut free = 1_000_000u64;
+    for i in 0..120u64 {
+        let (tid, letters, sector, sectors) = match i % 6 {
+            0..3 => (10, "R", i * 256, 256),
+            3 => (20, "WS", 900_000 + i * 8, 8),
+            4 => (20, "W", 2_000_000 - i * 640, 64),
+            _ => (30, "WSM", 500_000 + i * 16, 16),
+        };
+        let queued = 1_000_000 + i * 400_000;
+        let (got, begin) = (queued + 2_000 + i % 7 * 900, (queued + 30_000).max(free));
+        let mut bios = vec![(sector, sectors)];
+        steps.push((queued, Queue, tid, letters, sector, sectors, disk));
+        steps.push((got, GetRq, tid, letters, sector, sectors, disk));
+        steps.push((got + 3_000, Insert, tid, letters, sector, sectors, disk));
+        if i % 6 == 4 {
+            let next = sector + sectors;
+            steps.push((got + 5_000, Queue, tid, letters, next, sectors, disk));
+            steps.push((got + 6_500, BackMerge, tid, letters, next, sectors, disk));
+            bios.push((next, sectors));
+        }
+        let all: u64 = bios.iter().map(|(_, sectors)| sectors).sum();
+        free = begin + 80_000 + all * 1_500 + i * i % 13 * 9_000;
+        steps.push((begin, Issue, tid, letters, sector, all, disk));
+        steps.push((free, Complete, 0, letters, sector, all, disk));
+        if i % 10 == 0 {
+            steps.push((queued + 50, Queue, 40, "R", i * 8, 8, simple));
+            steps.push((queued + 90_000 + i * 1000, Complete, 0, "R", i * 8, 8, simple));
+        }
+    }
+    steps.sort_by_key(|step| step.0);
+    let events = steps.into_iter().map(|(time, action, tid, letters, sector, sectors, device)| Event {
+        time: TimeNs(time),
+        cpu: 0,
+        tid,
+        kind: EventKind::Block(BlockEvent {
+            action,
+            device,
+            flags: RequestFlags::from_letters(letters.as_bytes()),
+            sector,
+            bytes: sectors * 512,
+            error: 0,
+            cgroup: 0,
+            detail: BlockDetail::None,
+        }),
+    });
+    block_report(events.collect())
+}
+
+fn block_report(events: Vec<Event>) -> BlockReport {
+    let names = |tid, _| match tid {
+        10 => Some("reader"),
+        20 => Some("writer"),
+        30 => Some("jbd2/sda1-8"),
+        40 => Some("other"),
+        _ => None,
+    };
+    let mut analysis = BlockAnalysis::new(names, HashMap::new());
+    events.iter().for_each(|event| analysis.event(event));
+    BlockReport {
+        schema: BLOCK_REPORT_SCHEMA,
+        title: "disk.blktrace.0".into(),
+        system: flash().system,
+        losses: vec![LossCount { name: "data_cut".into(), count: 1, meaning: "the file ends inside a record".into() }],
+        findings: analysis.finish(),
     }
 }

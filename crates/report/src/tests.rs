@@ -2,13 +2,17 @@
 
 use crate::{csv, figures, html, json, synthetic, terminal};
 use flashscope_analysis::FlashReport;
+use flashscope_analysis::block::{BlockReport, GroupBy, IoPoint, RequestKind};
 use flashscope_study::StudyResult;
 use serde_json::Value;
 
 const NASTY: &str =
     "</title><script>alert(1)</script><img src=x onerror=y>\"' & ]]> \u{1b}[31m\u{9b}2J\r\n\u{202e}\u{7}";
 
-/// Every string and every integer of a document, changed. Names of operations stay: they are ours.
+/// Names that are ours: of operations, groups, directions, stages, kinds of owners.
+const OURS: [&str; 4] = ["op", "by", "kind", "stage"];
+
+/// Every string and every integer of a document, changed; [`OURS`] stay.
 fn changed(value: &mut Value, text: &dyn Fn(&str) -> String, number: Option<u64>) {
     match value {
         Value::String(s) => *s = text(s),
@@ -18,25 +22,35 @@ fn changed(value: &mut Value, text: &dyn Fn(&str) -> String, number: Option<u64>
             }
         }
         Value::Array(all) => all.iter_mut().for_each(|v| changed(v, text, number)),
-        Value::Object(all) => all.iter_mut().filter(|(k, _)| *k != "op").for_each(|(_, v)| changed(v, text, number)),
+        Value::Object(all) => {
+            all.iter_mut().filter(|(k, _)| !OURS.contains(&k.as_str())).for_each(|(_, v)| changed(v, text, number))
+        }
         _ => {}
     }
 }
 
-fn documents(text: &dyn Fn(&str) -> String, number: Option<u64>) -> (StudyResult, FlashReport) {
+fn documents(text: &dyn Fn(&str) -> String, number: Option<u64>) -> (StudyResult, FlashReport, BlockReport) {
     let mut study = serde_json::to_value(synthetic::study()).unwrap();
     let mut flash = serde_json::to_value(synthetic::flash()).unwrap();
-    changed(&mut study, text, number);
-    changed(&mut flash, text, number);
-    (serde_json::from_value(study).unwrap(), serde_json::from_value(flash).unwrap())
+    let mut block = serde_json::to_value(synthetic::block()).unwrap();
+    for document in [&mut study, &mut flash, &mut block] {
+        changed(document, text, number);
+    }
+    (
+        serde_json::from_value(study).unwrap(),
+        serde_json::from_value(flash).unwrap(),
+        serde_json::from_value(block).unwrap(),
+    )
 }
 
-fn all_outputs(study: &StudyResult, flash: &FlashReport) -> Vec<(String, String)> {
+fn all_outputs(study: &StudyResult, flash: &FlashReport, block: &BlockReport) -> Vec<(String, String)> {
     let mut outputs = vec![
         ("study.html".to_owned(), html::study(study)),
         ("flash.html".to_owned(), html::flash(flash)),
+        ("block.html".to_owned(), html::block(block)),
         ("study.json".to_owned(), json::study(study)),
         ("flash.json".to_owned(), json::flash(flash)),
+        ("block.json".to_owned(), json::block(block)),
         ("study.csv".to_owned(), csv::study(study)),
         ("flash.csv".to_owned(), csv::flash(flash)),
     ];
@@ -44,9 +58,13 @@ fn all_outputs(study: &StudyResult, flash: &FlashReport) -> Vec<(String, String)
         let style = terminal::Style { width, colour: false };
         outputs.push((format!("study {width}"), terminal::study(study, &style)));
         outputs.push((format!("flash {width}"), terminal::flash(flash, &style)));
+        outputs.push((format!("block {width}"), terminal::block(block, &style)));
     }
-    let drawn =
-        figures::study(study).into_iter().chain(figures::group(0, &study.groups[0])).chain(figures::flash(flash));
+    let drawn = figures::study(study)
+        .into_iter()
+        .chain(figures::group(0, &study.groups[0]))
+        .chain(figures::flash(flash))
+        .chain(figures::block(block));
     outputs.extend(drawn.map(|f| (format!("{}.svg", f.id), f.standalone())));
     outputs
 }
@@ -78,8 +96,8 @@ fn assert_well_formed(name: &str, xml: &str) {
 
 #[test]
 fn nothing_that_is_shown_acts() {
-    let (study, flash) = documents(&|_| NASTY.to_owned(), None);
-    for (name, text) in all_outputs(&study, &flash) {
+    let (study, flash, block) = documents(&|_| NASTY.to_owned(), None);
+    for (name, text) in all_outputs(&study, &flash, &block) {
         for c in text.chars().filter(|&c| c != '\n') {
             assert!(!crate::text::acts(c), "{name}: {c:?}");
         }
@@ -94,9 +112,27 @@ fn nothing_that_is_shown_acts() {
 #[test]
 fn odd_numbers_break_nothing() {
     for number in [0, 1, 65_535] {
-        let (mut study, mut flash) = documents(&str::to_owned, Some(number));
-        for (name, text) in all_outputs(&study, &flash) {
+        let (mut study, mut flash, mut block) = documents(&str::to_owned, Some(number));
+        for (name, text) in all_outputs(&study, &flash, &block) {
             assert!(!text.contains("NaN") && !text.contains("inf "), "{name} at {number}");
+        }
+        for group in &mut block.findings.groups {
+            for times in &mut group.stages {
+                (times.ns.max, times.total_ns) = (u64::MAX, u64::MAX);
+                times.share_percent = Some(f64::INFINITY);
+            }
+            for range in group.distributions.iter_mut().flat_map(|d| &mut d.ranges) {
+                (range.to_ns, range.n) = (u64::MAX, u64::MAX);
+            }
+        }
+        for point in &mut block.findings.points.points {
+            (point.time_ns, point.sector, point.bytes) = (u64::MAX, u64::MAX, u64::MAX);
+        }
+        for window in &mut block.findings.over_time.windows {
+            (window.read_bytes, window.in_flight_milli, window.merges) = (u64::MAX, u64::MAX, u64::MAX);
+        }
+        for pair in &mut block.findings.interference.pairs {
+            (pair.served_ns, pair.handover_ns) = (u64::MAX, u64::MAX);
         }
         for comparison in &mut study.comparisons {
             comparison.published_max = f64::INFINITY;
@@ -115,7 +151,7 @@ fn odd_numbers_break_nothing() {
         }
         flash.chips.clear();
         flash.findings.timeline.points.truncate(1);
-        for (name, text) in all_outputs(&study, &flash) {
+        for (name, text) in all_outputs(&study, &flash, &block) {
             assert!(!text.contains("NaN"), "{name} at {number}");
             if name.ends_with("svg") {
                 assert_well_formed(&name, &text);
@@ -134,7 +170,7 @@ fn a_study_with_nothing_in_it_is_a_document() {
         group.timeline.points.clear();
         group.losses.clear();
     });
-    for (name, text) in all_outputs(&study, &synthetic::flash()) {
+    for (name, text) in all_outputs(&study, &synthetic::flash(), &synthetic::block()) {
         assert!(!text.is_empty(), "{name}");
     }
     study.verdicts.clear();
@@ -145,7 +181,8 @@ fn a_study_with_nothing_in_it_is_a_document() {
 
 #[test]
 fn pages_need_nothing_from_outside() {
-    for page in [html::study(&synthetic::study()), html::flash(&synthetic::flash())] {
+    let block = html::block(&synthetic::block());
+    for page in [html::study(&synthetic::study()), html::flash(&synthetic::flash()), block] {
         assert!(page.contains(
             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         ));
@@ -197,8 +234,8 @@ fn a_page_stays_under_2_mb_whatever_the_study() {
 
 #[test]
 fn the_same_result_gives_the_same_bytes() {
-    let (study, flash) = (synthetic::study(), synthetic::flash());
-    assert_eq!(all_outputs(&study, &flash), all_outputs(&study.clone(), &flash.clone()));
+    let all = || all_outputs(&synthetic::study(), &synthetic::flash(), &synthetic::block());
+    assert_eq!(all(), all());
 }
 
 #[test]
@@ -285,4 +322,89 @@ fn request_sizes_get_a_figure_each() {
     let figures = figures::study(&study);
     assert_eq!(figures.len(), 6);
     assert!(figures[0].title.contains("4 KiB a request") && figures[3].title.contains("32 KiB a request"));
+}
+
+#[test]
+fn a_page_of_block_io_says_who_waits_first_and_shows_every_part() {
+    let report = synthetic::block();
+    let page = html::block(&report);
+    let verdict = page.find("writer (20) on 8:0: of ").expect("a verdict");
+    assert!(verdict < page.find("<figure").unwrap());
+    let ids: Vec<String> = figures::block(&report).into_iter().map(|f| f.id).collect();
+    let want = ["io-0", "io-1", "stages-devices", "stages-owners", "spread-0", "spread-1", "load", "waits-0"];
+    assert_eq!(ids, want);
+    for part in ["<code>data_cut</code>", "ext4 journal [jbd2/sda1-8]", "<td>Q2C</td>", "<caption>8:0 writes</caption>"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("Left out of this page"));
+}
+
+#[test]
+fn a_page_of_a_trace_with_no_block_io_says_so() {
+    let page = html::block(&synthetic::empty_block());
+    assert_well_formed("empty", &page);
+    assert!(page.contains("No bio was completed in this trace.") && page.contains("No stage was seen."));
+    assert!(!page.contains("<figure"));
+    // A report from before there were distributions.
+    let mut old = serde_json::to_value(synthetic::block()).unwrap();
+    for group in old["findings"]["groups"].as_array_mut().unwrap() {
+        group.as_object_mut().unwrap().remove("distributions");
+    }
+    let old: BlockReport = serde_json::from_value(old).unwrap();
+    assert!(figures::block(&old).iter().all(|figure| !figure.id.starts_with("spread")));
+}
+
+#[test]
+fn stages_that_were_not_seen_are_open_parts() {
+    let mut report = synthetic::block();
+    for group in &mut report.findings.groups {
+        group.stages.retain(|times| times.stage == "Q2C");
+    }
+    let figures = figures::block(&report);
+    let stages = figures.iter().find(|figure| figure.id == "stages-owners").expect("a figure of stages");
+    assert!(stages.svg.contains("no stage was seen") && stages.svg.contains("no stage seen, 100.0 % of Q2C"));
+    assert!(!stages.svg.contains("D2C: in the device"));
+}
+
+#[test]
+fn a_million_points_of_thousands_of_owners_stay_under_2_mb() {
+    let mut report = synthetic::block();
+    let found = &mut report.findings;
+    let long = |i: u64| format!("{} ({i})", "&".repeat(200));
+    found.points.owners = (0..4000).map(long).collect();
+    found.points.devices = (0..4).map(|i| format!("8:{i}")).collect();
+    found.points.points = (0..1_000_000u64)
+        .map(|i| IoPoint {
+            time_ns: found.stages.begin_ns + i * 7919 % 1_000_003,
+            sector: i * 104_729 % 30_000_001,
+            device: (i % 4) as u16,
+            kind: [RequestKind::Read, RequestKind::Write, RequestKind::Discard][(i % 3) as usize],
+            owner: (i % 4000) as u16,
+            bios: 1,
+            bytes: 512 << (i % 11),
+        })
+        .collect();
+    found.over_time.windows = found.over_time.windows.iter().copied().cycle().take(100_000).collect();
+    let group = found.groups.iter().find(|g| g.by == GroupBy::Owner).expect("an owner").clone();
+    let pair = found.interference.pairs[0].clone();
+    let (owner, originator) = (found.interference.owners[0].clone(), found.originators.originators[0].clone());
+    for i in 0..4000 {
+        found.groups.push(flashscope_analysis::block::Group { name: long(i), ..group.clone() });
+        let (victim, behind) = (long(i), long(i * 7 % 4000));
+        found.interference.pairs.push(flashscope_analysis::block::WaitBehind { victim, behind, ..pair.clone() });
+        found.interference.owners.push(flashscope_analysis::block::OwnerLoad { owner: long(i), ..owner.clone() });
+        found
+            .originators
+            .originators
+            .push(flashscope_analysis::block::Originator { name: long(i), ..originator.clone() });
+    }
+    let page = html::block(&report);
+    assert!(page.len() < 2_000_000, "{}", page.len());
+    assert!(!page.contains("Left out of this page"), "{} bytes", page.len());
+    assert_well_formed("big", &page);
+    let drawn: Vec<usize> = figures::block(&report).iter().map(|figure| figure.svg.len()).collect();
+    assert!(drawn.iter().sum::<usize>() < 1_500_000, "{drawn:?}");
+    // All of them are there, most summed up.
+    assert!(page.contains("3,988 others (997,000 bios, "));
 }

@@ -1,7 +1,7 @@
 //! A trace's page.
 
 use super::page::{Header, Page};
-use super::{MAX_ROWS, body, figure, losses, more, operations, table};
+use super::{MAX_ROWS, body, facts, figure, losses, more, operations, summary, system, table};
 use crate::figures;
 use crate::text::{bytes, duration, escape, grouped};
 use crate::view::{kinds, op_name};
@@ -48,15 +48,11 @@ pub fn flash(report: &FlashReport) -> String {
 
 fn counts(report: &FlashReport) -> String {
     let counts = &report.findings.counts;
-    let mut out = "<div class=\"summary\">".to_owned();
-    for (n, what) in [
-        (counts.total.reads, "page reads"),
-        (counts.total.programs, "page programs"),
-        (counts.total.erases, "block erases"),
-    ] {
-        _ = write!(out, "<div><b>{}</b>{what}</div>", grouped(n));
-    }
-    out.push_str("</div>\n");
+    let mut out = summary(&[
+        (grouped(counts.total.reads), "page reads"),
+        (grouped(counts.total.programs), "page programs"),
+        (grouped(counts.total.erases), "block erases"),
+    ]);
     let mut rows = String::new();
     for (name, reads, programs) in kinds(&counts.reads, &counts.programs) {
         _ = writeln!(
@@ -123,20 +119,10 @@ fn tasks_and_phases(report: &FlashReport) -> String {
 }
 
 fn recorded_on(report: &FlashReport) -> String {
-    let s = &report.system;
-    let mut out = "<div class=\"box\">\n<dl>\n".to_owned();
-    let cpus = if s.cpus == 0 { String::new() } else { s.cpus.to_string() };
-    let mut facts = vec![
-        ("kernel", s.kernel_release.clone()),
-        ("machine", s.machine.clone()),
-        ("CPUs", cpus),
-        ("clock", s.clock.clone()),
-        ("agent", s.agent_version.clone()),
-        ("mounts", s.mounts.join("; ")),
-    ];
+    let mut known = system(&report.system);
     for chip in &report.chips {
         let size = if chip.blocks == 0 { String::new() } else { format!("{} blocks of ", grouped(chip.blocks.into())) };
-        facts.push((
+        known.push((
             "chip",
             format!(
                 "{}: {}: {size}{} pages, {} a page",
@@ -147,11 +133,7 @@ fn recorded_on(report: &FlashReport) -> String {
             ),
         ));
     }
-    for (label, value) in facts {
-        let value = if value.is_empty() { "not recorded".to_owned() } else { escape(&value) };
-        _ = writeln!(out, "<dt>{label}</dt><dd>{value}</dd>");
-    }
-    out.push_str("</dl>\n<h3>Probes, and what they cannot see</h3>\n");
+    let mut out = format!("<div class=\"box\">\n{}<h3>Probes, and what they cannot see</h3>\n", facts(known));
     let mut rows = String::new();
     for p in &report.probes {
         _ = writeln!(

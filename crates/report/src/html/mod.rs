@@ -1,14 +1,17 @@
 //! One self-contained page: no network, no script, at most 2 MB, readable in light, dark and on paper.
 
+mod block;
 mod flash;
 mod page;
 mod study;
 
+pub use block::block;
 pub use flash::flash;
 pub use study::study;
 
 use crate::figures::Figure;
 use crate::text::{escape, grouped};
+use flashscope_analysis::SystemFacts;
 use flashscope_analysis::flash::OpCounts;
 use std::fmt::Write;
 
@@ -57,6 +60,37 @@ fn operations<'a>(rows: impl Iterator<Item = (&'a str, Option<String>, &'a OpCou
         out.push_str("</tr>\n");
     }
     body(&out)
+}
+
+/// What is known of the system, and what is not.
+fn system(s: &SystemFacts) -> Vec<(&'static str, String)> {
+    let cpus = if s.cpus == 0 { String::new() } else { s.cpus.to_string() };
+    vec![
+        ("kernel", s.kernel_release.clone()),
+        ("machine", s.machine.clone()),
+        ("CPUs", cpus),
+        ("clock", s.clock.clone()),
+        ("agent", s.agent_version.clone()),
+        ("mounts", s.mounts.join("; ")),
+    ]
+}
+
+fn facts(facts: Vec<(&str, String)>) -> String {
+    let mut out = "<dl>\n".to_owned();
+    for (label, value) in facts {
+        let value = if value.is_empty() { "not recorded".to_owned() } else { escape(&value) };
+        _ = writeln!(out, "<dt>{label}</dt><dd>{value}</dd>");
+    }
+    out + "</dl>\n"
+}
+
+/// Numbers that a page begins with, each with what it counts.
+fn summary(numbers: &[(String, &str)]) -> String {
+    let mut out = "<div class=\"summary\">".to_owned();
+    for (number, what) in numbers {
+        _ = write!(out, "<div><b>{number}</b>{what}</div>");
+    }
+    out + "</div>\n"
 }
 
 /// Rows of a named loss: zero ones too, because a loss that is looked for and not found is an answer.

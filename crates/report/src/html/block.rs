@@ -1,0 +1,144 @@
+//! The page of a trace of block I/O: who slows whom down first, then where the time goes.
+
+use super::page::{Header, Page};
+use super::{MAX_ROWS, body, facts, figure, losses, summary, system, table};
+use crate::block_view::{self, Rows};
+use crate::figures;
+use crate::text::{duration, escape, grouped, size};
+use flashscope_analysis::block::{BlockReport, GroupBy};
+use std::fmt::Write;
+
+/// Groups that get a table of their stages.
+const MAX_STAGE_TABLES: usize = 12;
+
+/// The whole page.
+pub fn block(report: &BlockReport) -> String {
+    let found = &report.findings;
+    let stages = &found.stages;
+    let lasted = duration(stages.end_ns.saturating_sub(stages.begin_ns));
+    let question = format!("{} block events in {lasted}", grouped(stages.events));
+    let mut page = Page::new(&Header {
+        title: &report.title,
+        question: &question,
+        clock: "",
+        contents: &[
+            ("verdict", "Who slows whom down"),
+            ("figures", "Where, when, how long"),
+            ("stages", "Stages"),
+            ("originators", "Originators"),
+            ("waits", "Waits"),
+            ("recorded-on", "Recorded on"),
+        ],
+    });
+    // What a figure is worth depends on what was lost: it must not be pushed out.
+    let recorded_on = recorded_on(report);
+    page.reserve(recorded_on.len());
+
+    page.heading("verdict", "Who slows whom down");
+    page.add("who slows whom down", &verdict(report));
+    page.add("the summary", &numbers(report));
+    page.heading("figures", "Where, when, how long");
+    for drawn in figures::block(report) {
+        page.add(&drawn.title, &figure(&drawn));
+    }
+    page.heading("stages", "Stages");
+    page.add("what the stages' names mean", &format!("<p>{}</p>\n", escape(block_view::STAGE_NAMES)));
+    let tables = found.groups.iter().filter(|g| matches!(g.by, GroupBy::All | GroupBy::Device));
+    for group in tables.take(MAX_STAGE_TABLES) {
+        let name = if group.by == GroupBy::All { "All devices" } else { &group.name };
+        page.add(&format!("stages of {name}"), &rows(name, &block_view::stages(&group.stages), "No stage was seen."));
+    }
+    for (by, heading) in block_view::GROUPS {
+        page.add(heading, &rows(heading, &block_view::groups(found, by, MAX_ROWS), "None."));
+    }
+    page.add("what is not in the stages", &not_in_stages(report));
+    page.heading("originators", "Originators and carriers");
+    page.add("what was written for whom", &format!("<p>{}</p>\n", escape(&block_view::written(found))));
+    page.add("originators and carriers", &rows("", &block_view::originators(found, MAX_ROWS), "No bio was queued."));
+    let files = block_view::files(found, MAX_ROWS);
+    if !files.rows.is_empty() {
+        page.add("files that were written back", &rows("Files that were written back", &files, ""));
+    }
+    page.heading("waits", "Waits behind others");
+    page.add(
+        "what each originator waited",
+        &rows("Of a bio, on average", &block_view::owner_loads(found, MAX_ROWS), "Nobody waited."),
+    );
+    let pairs = block_view::pairs(found, MAX_ROWS);
+    if !pairs.rows.is_empty() {
+        page.add("who waited behind whom", &rows("Behind whom, in all", &pairs, ""));
+    }
+    for note in block_view::wait_notes(found) {
+        page.add("what the waits leave out", &format!("<p class=\"lost\">{}</p>\n", escape(&note)));
+    }
+    page.heading("recorded-on", "Recorded on");
+    page.release(recorded_on.len());
+    page.add("the box with system and losses", &recorded_on);
+    page.finish(&format!("Written by flashscope; report schema {}.", report.schema))
+}
+
+fn verdict(report: &BlockReport) -> String {
+    let mut out = "<section class=\"verdict\">\n".to_owned();
+    for sentence in block_view::interference(&report.findings) {
+        _ = writeln!(out, "<p>{}</p>", escape(&sentence));
+    }
+    out + "</section>\n"
+}
+
+fn numbers(report: &BlockReport) -> String {
+    let found = &report.findings;
+    let q2c = found.groups.first().and_then(|all| all.stages.iter().find(|s| s.stage == "Q2C"));
+    let sum = |of: fn(&flashscope_analysis::block::BlockWindow) -> u64| {
+        size(found.over_time.windows.iter().fold(0u64, |sum, w| sum.saturating_add(of(w))))
+    };
+    let time = |ns: Option<u64>| ns.map_or("–".to_owned(), duration);
+    let mut out = summary(&[
+        (grouped(found.stages.bios_queued), "bios queued"),
+        (grouped(found.stages.bios_completed), "bios completed"),
+        (sum(|w| w.read_bytes), "read"),
+        (sum(|w| w.written_bytes), "written"),
+        (time(q2c.map(|s| s.ns.mean)), "a bio on average (Q2C)"),
+        (time(q2c.map(|s| s.ns.p99)), "99 of 100 take less"),
+    ]);
+    for line in block_view::load(found) {
+        _ = writeln!(out, "<p>{}</p>", escape(&line));
+    }
+    out
+}
+
+/// A table, or what says in its place that there is nothing.
+fn rows(caption: &str, rows: &Rows, nothing: &str) -> String {
+    if rows.rows.is_empty() {
+        let caption = if caption.is_empty() { String::new() } else { format!("{}: ", escape(caption)) };
+        return format!("<p>{caption}{nothing}</p>\n");
+    }
+    let classes: Vec<&str> = rows.kinds.chars().map(|kind| if kind == 'n' { " class=\"num\"" } else { "" }).collect();
+    let mut head = "<tr>".to_owned();
+    for (words, class) in rows.heads.iter().zip(&classes) {
+        _ = write!(head, "<th{class}>{}</th>", words.replace('\n', "<br>"));
+    }
+    head.push_str("</tr>\n");
+    let mut lines = String::new();
+    for row in &rows.rows {
+        lines.push_str("<tr>");
+        for (cell, class) in row.iter().zip(&classes) {
+            _ = write!(lines, "<td{class}>{}</td>", escape(cell));
+        }
+        lines.push_str("</tr>\n");
+    }
+    let more = match rows.more {
+        0 => String::new(),
+        more => format!("<p class=\"note\">and {} more: see the JSON</p>\n", grouped(more as u64)),
+    };
+    table(caption, &head, &body(&lines)) + &more
+}
+
+fn not_in_stages(report: &BlockReport) -> String {
+    rows("Not in the stages", &block_view::unmatched(&report.findings), "nothing; every step was matched.")
+}
+
+fn recorded_on(report: &BlockReport) -> String {
+    let mut out = format!("<div class=\"box\">\n{}<h3>Losses</h3>\n", facts(system(&report.system)));
+    out += &losses(report.losses.iter().map(|l| (l.name.as_str(), l.count, String::new(), l.meaning.as_str())));
+    out + "</div>\n"
+}
