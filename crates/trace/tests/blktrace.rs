@@ -374,7 +374,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/blktrace").join(name)
 }
 
-const RECORDED: [&str; 11] = [
+const RECORDED: [&str; 14] = [
     "armv7-6.1/cgroup",
     "x86_64-6.1/cgroup",
     "armv7-5.10/main",
@@ -385,7 +385,10 @@ const RECORDED: [&str; 11] = [
     "armv7-newest/main",
     "armv7-newest/dm-0",
     "armv7-newest/nullb0",
+    "x86_64-5.10/main",
     "x86_64-6.1/main",
+    "x86_64-6.12/main",
+    "x86_64-newest/main",
 ];
 
 /// Major, minor, CPU, number, time, pid, action, RWBS, sector, bytes, error.
@@ -542,7 +545,13 @@ fn recorded_details_and_control_groups() {
 
 #[test]
 fn version_8_as_linux_7_2_writes_it() {
-    let trace = Trace::open(&data("armv7-newest/v8")).unwrap();
+    for board in ["armv7", "x86_64"] {
+        version_8_of(board);
+    }
+}
+
+fn version_8_of(board: &str) {
+    let trace = Trace::open(&data(&format!("{board}-newest/v8"))).unwrap();
     assert_eq!(trace.facts()["blktrace"]["version"], 8);
     assert!(trace.losses().is_empty(), "{:?}", trace.losses());
     let all = events(&trace);
