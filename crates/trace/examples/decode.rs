@@ -1,11 +1,15 @@
-//! Reads every field of every record of a trace and prints nothing but a sum: `decode FILE`. The sum is that of
-//! `bench/trace-decode/libtracecmd_loop.c`: equal sums, equal fields.
+//! Reads every field of every record of a trace and prints nothing but a sum: `decode FILE [THREADS]`, with so many threads
+//! ahead. The sum is that of `bench/trace-decode/libtracecmd_loop.c`: equal sums, equal fields.
 
 use flashscope_trace::{Trace, Value};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args_os().nth(1).ok_or("usage: decode FILE")?;
-    let trace = Trace::open(path.as_ref())?;
+    let mut args = std::env::args_os().skip(1);
+    let path = args.next().ok_or("usage: decode FILE [THREADS]")?;
+    let mut trace = Trace::open(path.as_ref())?;
+    if let Some(threads) = args.next() {
+        trace.set_threads(threads.to_string_lossy().parse()?);
+    }
     let (mut events, mut fields, mut sum) = (0u64, 0u64, 0u64);
     trace.for_each_record(&mut |r| {
         events += 1;

@@ -28,6 +28,7 @@
 //! # Ok::<(), flashscope_trace::Error>(())
 //! ```
 
+mod ahead;
 mod blktrace;
 mod block;
 mod bytes;

@@ -19,6 +19,8 @@ pub(crate) struct Lane {
     begin: usize,
     end: usize,
     missed: Missed,
+    /// Sub-buffers that were gone into.
+    walked: u64,
     pub counts: LaneCounts,
 }
 
@@ -43,13 +45,28 @@ impl Lane {
             begin: 0,
             end: 0,
             missed: Missed::Nothing,
+            walked: 0,
             counts: LaneCounts::default(),
         }
     }
 
+    /// Changes with the sub-buffer that the current record is in.
+    pub fn pages_walked(&self) -> u64 {
+        self.walked
+    }
+
+    pub fn page(&self) -> &[u8] {
+        self.pages.page()
+    }
+
+    /// The current record: its time, where it lies in the sub-buffer, what is missing before it.
+    pub fn take(&mut self) -> (u64, usize, usize, Missed) {
+        (self.time, self.begin, self.end, std::mem::take(&mut self.missed))
+    }
+
     /// Goes to the next record; false at the end.
     #[inline]
-    fn advance(&mut self, layout: &Layout) -> io::Result<bool> {
+    pub fn advance(&mut self, layout: &Layout) -> io::Result<bool> {
         loop {
             match self.walker.next(layout, self.pages.page()) {
                 Step::Record { time, begin, end } => {
@@ -96,6 +113,7 @@ impl Lane {
                 _ => Missed::Unknown,
             };
             self.walker = walker;
+            self.walked += 1;
             return Ok(true);
         }
     }
@@ -111,13 +129,46 @@ pub(crate) struct Raw<'a> {
     pub data: &'a [u8],
 }
 
+/// Something that has records in an order of its own.
+pub(crate) trait Head {
+    /// Goes to the next record; false at the end.
+    fn advance(&mut self, layout: &Layout) -> io::Result<bool>;
+    /// Of the current record.
+    fn time(&self) -> u64;
+    /// The current record; what is missing before it is said once.
+    fn raw(&mut self) -> Raw<'_>;
+}
+
+impl Head for Lane {
+    #[inline]
+    fn advance(&mut self, layout: &Layout) -> io::Result<bool> {
+        Lane::advance(self, layout)
+    }
+
+    #[inline]
+    fn time(&self) -> u64 {
+        self.time
+    }
+
+    #[inline]
+    fn raw(&mut self) -> Raw<'_> {
+        let missed = std::mem::take(&mut self.missed);
+        let data = &self.pages.page()[self.begin..self.end];
+        Raw { time: self.time, cpu: self.cpu, buffer: self.buffer, missed, data }
+    }
+}
+
 /// Hands every record of all lanes to `f`, oldest first; records of one time in the order of the lanes. A lane whose
 /// times run backwards keeps its own order.
-pub(crate) fn merge(layout: &Layout, lanes: &mut [Lane], mut f: impl FnMut(Raw<'_>)) -> io::Result<()> {
+pub(crate) fn merge(layout: &Layout, lanes: &mut [Lane], f: impl FnMut(Raw<'_>)) -> io::Result<()> {
+    merge_heads(layout, lanes, f)
+}
+
+pub(crate) fn merge_heads<H: Head>(layout: &Layout, lanes: &mut [H], mut f: impl FnMut(Raw<'_>)) -> io::Result<()> {
     let mut heads = BinaryHeap::with_capacity(lanes.len());
     for (i, lane) in lanes.iter_mut().enumerate() {
         if lane.advance(layout)? {
-            heads.push(Reverse((lane.time, i)));
+            heads.push(Reverse((lane.time(), i)));
         }
     }
     while let Some(Reverse((_, i))) = heads.pop() {
@@ -125,18 +176,12 @@ pub(crate) fn merge(layout: &Layout, lanes: &mut [Lane], mut f: impl FnMut(Raw<'
         // As long as this lane is the oldest, no other has to be looked at.
         let until = heads.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
         loop {
-            f(Raw {
-                time: lane.time,
-                cpu: lane.cpu,
-                buffer: lane.buffer,
-                missed: std::mem::take(&mut lane.missed),
-                data: &lane.pages.page()[lane.begin..lane.end],
-            });
+            f(lane.raw());
             if !lane.advance(layout)? {
                 break;
             }
-            if (lane.time, i) > until {
-                heads.push(Reverse((lane.time, i)));
+            if (lane.time(), i) > until {
+                heads.push(Reverse((lane.time(), i)));
                 break;
             }
         }

@@ -50,6 +50,18 @@ impl PageSource {
         }
     }
 
+    /// Bytes that its largest sub-buffer has at most.
+    pub fn largest(&self) -> u64 {
+        match self {
+            PageSource::Runs(index) => index.largest,
+            PageSource::Flat { page, .. } | PageSource::Chunks { page, .. } => u64::from(*page),
+        }
+    }
+
+    pub fn is_packed(&self) -> bool {
+        matches!(self, PageSource::Chunks { .. })
+    }
+
     /// `lanes`: how many are read side by side.
     pub fn open(&self, file: &Arc<Input>, lanes: usize) -> Pages {
         let (at, end) = match self {

@@ -1,5 +1,6 @@
 //! A trace of any format, behind one face.
 
+use crate::ahead::{batch_size, merge_ahead};
 use crate::blktrace::{self, Found, looks_like_blktrace};
 use crate::error::Error;
 use crate::event::{Event, EventKind, TimeNs};
@@ -36,6 +37,8 @@ pub struct Trace {
     losses: OnceLock<Losses>,
     pub(crate) names: OnceLock<Names>,
     pub(crate) initial_names: Names,
+    /// Threads that read ahead; `None`: as many as pay.
+    threads: Option<usize>,
 }
 
 /// What a file is.
@@ -259,6 +262,7 @@ impl Trace {
             losses: OnceLock::new(),
             names: OnceLock::new(),
             initial_names,
+            threads: None,
         };
         Ok(trace)
     }
@@ -285,6 +289,7 @@ impl Trace {
             losses: OnceLock::new(),
             names: OnceLock::new(),
             initial_names: names,
+            threads: None,
         })
     }
 
@@ -300,6 +305,7 @@ impl Trace {
             losses: OnceLock::new(),
             names: OnceLock::new(),
             initial_names: Names::default(),
+            threads: None,
         })
     }
 
@@ -316,7 +322,17 @@ impl Trace {
             losses: OnceLock::new(),
             names: OnceLock::new(),
             initial_names: opened.names,
+            threads: None,
         })
+    }
+
+    /// Lets so many threads read, unpack and take apart sub-buffers ahead of who takes the records; none does all in the
+    /// caller's thread. Records, their order and what is counted are the same. Without this a file that is packed
+    /// (trace.dat of version 7 with zlib or zstd) is read so where there is more than one core, and no other: what that
+    /// gains and what it does not says docs/measurement.md. Traces that are not of ring buffers, and those whose
+    /// sub-buffers are too large or whose CPUs too many for bounded memory, are read in the caller's thread.
+    pub fn set_threads(&mut self, threads: usize) {
+        self.threads = Some(threads);
     }
 
     pub fn path(&self) -> &Path {
@@ -481,6 +497,20 @@ impl Trace {
         self.run_buffers(ring, None, f)
     }
 
+    /// Threads that read ahead, and the size of what they hand on; `None`: the caller's thread does it all.
+    fn ahead(&self, ring: &Ring, only: Option<usize>) -> Option<(usize, usize)> {
+        let buffers = ring.buffers.iter().enumerate().filter(|(b, _)| only.is_none_or(|o| o == *b));
+        let sources = || buffers.clone().flat_map(|(_, buffer)| buffer.lanes.iter().map(|(_, pages)| pages));
+        let lanes = sources().count();
+        let threads = match self.threads {
+            Some(threads) => threads,
+            None if sources().any(PageSource::is_packed) => cores() - 1,
+            None => 0,
+        };
+        let batch = batch_size(lanes, sources().map(PageSource::largest).max().unwrap_or(0))?;
+        Some((threads.min(lanes), batch)).filter(|&(threads, _)| threads > 0)
+    }
+
     /// One pass over all buffers, or one of them. Returns what was lost in decoding.
     fn run_buffers(&self, ring: &Ring, only: Option<usize>, mut f: impl FnMut(&Record<'_>)) -> Result<Losses, Error> {
         let count: usize = ring.buffers.iter().map(|b| b.lanes.len()).sum();
@@ -494,7 +524,7 @@ impl Trace {
         }
         let unknown = Schema::unknown(ring.layout.endian);
         let (mut without_format, mut short) = (0, 0);
-        merge(&ring.layout, &mut lanes, |raw: Raw<'_>| {
+        let mut hand = |raw: Raw<'_>| {
             let id = ring.layout.endian.u16(raw.data, 0).unwrap_or(0);
             let schema = match ring.schemas.get(id) {
                 Some(schema) => &**schema,
@@ -514,7 +544,11 @@ impl Trace {
                 schema,
                 data: raw.data,
             });
-        })
+        };
+        match self.ahead(ring, only) {
+            Some((threads, batch)) => merge_ahead(&ring.layout, &mut lanes, threads, batch, &mut hand),
+            None => merge(&ring.layout, &mut lanes, &mut hand),
+        }
         .map_err(|e| Error::io(&self.path, "read", e))?;
 
         let mut losses = Losses::new();
@@ -541,6 +575,11 @@ impl Trace {
         losses.add(Loss::NamesDropped, self.names.get().map_or(0, |n| n.dropped));
         Ok(losses)
     }
+}
+
+/// Cores that this process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// What `uname -srvm` would have said.

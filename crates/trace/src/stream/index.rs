@@ -20,6 +20,8 @@ pub(crate) struct RunIndex {
     pub pages: u64,
     /// Bytes of their contents.
     pub bytes: u64,
+    /// The largest frame.
+    pub largest: u64,
 }
 
 impl RunIndex {
@@ -27,6 +29,7 @@ impl RunIndex {
     pub fn push(&mut self, at: u64, size: u64) -> usize {
         self.pages += 1;
         self.bytes += size;
+        self.largest = self.largest.max(size);
         match &mut self.run {
             Some((_, end)) if *end == at => {
                 *end += size;
