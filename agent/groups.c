@@ -101,7 +101,7 @@ static const struct wanted wanted[] = {
 	{ CACHE, "writeback", "writeback_single_inode", false, "for which inode the flusher wrote" },
 	{ CACHE, "ext4", "ext4_writepages", false, "for which inode ext4 wrote" },
 	{ CACHE, "ext4", "ext4_writepages_result", false, "for which inode ext4 wrote" },
-	{ CACHE, "ext4", "ext4_write_begin|ext4_da_write_begin", false, "who wrote to which pages of ext4's files" },
+	{ CACHE, "ext4", "ext4_write_begin|ext4_da_write_begin", true, "who wrote to which pages of ext4's files" },
 	{ CACHE, "ext4", "ext4_es_insert_extent|ext4_es_cache_extent|ext4_es_lookup_extent_exit", false,
 	  "where ext4's files lie: whose a write is follows from the file that is written back" },
 	{ CACHE, "ext4", "ext4_ext_map_blocks_exit|ext4_ind_map_blocks_exit", false, "where ext4 puts new blocks" },

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -262,6 +263,38 @@ static int do_nand_markbad(struct step *step)
 	return nand_markbad(mtd, block, step->why, sizeof(step->why));
 }
 
+/* The device is nobody's (O_EXCL), and nothing of it stays in the page cache. */
+static int do_disk_write(struct step *step)
+{
+	char **argv = step->plan->argv;
+	uint64_t offset = step->plan->argc == 3 ? number(step, 2) : 0, bytes = 0;
+	int from = open(argv[1], O_RDONLY | O_CLOEXEC);
+	int to = open(argv[0], O_WRONLY | O_EXCL | O_CLOEXEC);
+	char chunk[65536];
+	int failed = 0;
+	ssize_t got = 0;
+
+	if (from < 0 || to < 0) {
+		failed = step_fail(step, "%s: %s", argv[from < 0 ? 1 : 0], strerror(errno));
+	} else {
+		while (!failed && (got = read(from, chunk, sizeof(chunk))) > 0) {
+			if (pwrite(to, chunk, (size_t)got, (off_t)(offset + bytes)) != got)
+				failed = step_fail(step, "%s: cannot be written at %llu: %s", argv[0],
+						   (unsigned long long)(offset + bytes), strerror(errno));
+			bytes += (uint64_t)got;
+		}
+		if (!failed && (got < 0 || fsync(to) || ioctl(to, BLKFLSBUF, 0)))
+			failed = step_fail(step, "%s: %s", argv[got < 0 ? 1 : 0], strerror(errno));
+	}
+	if (from >= 0)
+		close(from);
+	if (to >= 0)
+		close(to);
+	if (!failed)
+		report(step, "{\"verb\":\"disk-write\",\"bytes\":%llu}", (unsigned long long)bytes);
+	return failed;
+}
+
 static int do_create(struct step *step)
 {
 	char **argv = step->plan->argv;
@@ -479,6 +512,8 @@ static int do_verb(struct step *step)
 		return do_nand_write(step);
 	case PLAN_NAND_MARKBAD:
 		return do_nand_markbad(step);
+	case PLAN_DISK_WRITE:
+		return do_disk_write(step);
 	case PLAN_CREATE:
 		return do_create(step);
 	case PLAN_SETTLE:

@@ -33,6 +33,7 @@ static const struct verb verbs[] = {
 	[PLAN_NAND_ERASE] = { "nand-erase", "n?nn", "MTD [FIRST_BLOCK COUNT]" },
 	[PLAN_NAND_WRITE] = { "nand-write", "ns?n", "MTD FILE [OFFSET]" },
 	[PLAN_NAND_MARKBAD] = { "nand-markbad", "nn", "MTD BLOCK" },
+	[PLAN_DISK_WRITE] = { "disk-write", "ss?n", "DEVICE FILE [OFFSET]" },
 	[PLAN_CREATE] = { "create", "sncn", "PATH BYTES compressible|printable|random|zero SEED" },
 	[PLAN_SETTLE] = { "settle", "snn", "THREAD_PREFIX QUIET_MS TIMEOUT_MS" },
 	[PLAN_SLEEP] = { "sleep", "n", "MS" },

@@ -119,8 +119,9 @@ static void bare_facts(void)
 		     "\"scheduler\":null,\"rotational\":null}]"));
 	CHECK(strstr(json.out.data, "\"bdi\":[{\"name\":\"mtd-0\",\"read_ahead_kb\":0}]"));
 	CHECK(strstr(json.out.data, "\"mounts\":[{\"source\":\"a b\",\"target\":\"/mnt\\tx\",\"type\":\"ext4\","
-				    "\"options\":\"rw,x=\\\\\"},{\"source\":\"short\",\"target\":null,"
-				    "\"type\":null,\"options\":null}]"));
+				    "\"options\":\"rw,x=\\\\\",\"device\":null,\"block_bytes\":null},"
+				    "{\"source\":\"short\",\"target\":null,\"type\":null,\"options\":null,"
+				    "\"device\":null,\"block_bytes\":null}]"));
 	fs_json_free(&json);
 	fs_facts_free(&facts);
 	test_root_end();

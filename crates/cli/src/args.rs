@@ -67,7 +67,7 @@ pub struct TargetArgs {
 }
 
 /// What a virtual board boots.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct BoardOptions {
     /// Kernel of a virtual board: a line of `flashscope board list`, or a directory with vmlinuz and lib/modules.
     #[arg(long, value_name = "NAME|DIR")]
@@ -75,6 +75,14 @@ pub struct BoardOptions {
     /// Debian packages of the board's architecture to unpack into its boot image.
     #[arg(long, value_name = "PACKAGE", value_delimiter = ',')]
     pub packages: Vec<String>,
+    /// Settings of a virtual board's disk (disks/*.toml): scheduler, size_mib, filesystem, queue_depth, completion_ns.
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = disk_setting)]
+    pub disk: Vec<(String, String)>,
+}
+
+fn disk_setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("not NAME=VALUE, as scheduler=bfq")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 #[derive(Debug, Args)]
@@ -244,7 +252,7 @@ Examples:
 pub struct BenchReadArgs {
     #[command(flatten)]
     pub target: TargetArgs,
-    /// File system to make on a virtual board: jffs2, ubifs, squashfs-mtdblock.
+    /// File system to make on a virtual board: jffs2, ubifs, squashfs-mtdblock; on its disk ext4, f2fs.
     #[arg(long, value_name = "NAME")]
     pub filesystem: Option<flashscope_study::Filesystem>,
     /// File to read on a board of yours; made there with --create.

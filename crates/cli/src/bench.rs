@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flashscope_analysis::flash::{LatencyNs, OpCounts, Window, WindowCounts};
 use flashscope_analysis::{Analysis, LossCount};
-use flashscope_study::{Definition, Group, Matrix, Pattern, Study};
+use flashscope_study::{Definition, Filesystem, Group, Matrix, Pattern, Study};
 use flashscope_target::Job;
 use flashscope_trace::{Session, Trace};
 use serde::Serialize;
@@ -51,6 +51,9 @@ struct BenchResult {
     crc32: u32,
     latency_ns: LatencyNs,
     flash_reads: FlashReads,
+    /// On a virtual board's disk: read requests that its driver got.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_reads: Option<FlashReads>,
     losses: Vec<LossCount>,
     board: Value,
     kernel: Value,
@@ -58,7 +61,7 @@ struct BenchResult {
 }
 
 /// Array reads, by when they happened.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct FlashReads {
     /// From the first read() to the last; null where the target has no raw NAND to watch.
     measured: Option<u64>,
@@ -69,7 +72,7 @@ struct FlashReads {
 
 fn on_virtual_board(args: &BenchReadArgs, board: &str, terminal: &Arc<Terminal>) -> Result<BenchResult, Failure> {
     let filesystem = args.filesystem.ok_or_else(|| {
-        Failure::usage("a virtual board has no file system of its own: name one with --filesystem jffs2, ubifs or squashfs-mtdblock")
+        Failure::usage("a virtual board has no file system of its own: name one with --filesystem: jffs2, ubifs or squashfs-mtdblock on raw NAND, ext4 or f2fs on a disk")
     })?;
     if args.file.is_some() {
         return Err(Failure::usage(
@@ -99,7 +102,7 @@ fn on_virtual_board(args: &BenchReadArgs, board: &str, terminal: &Arc<Terminal>)
         published: Vec::new(),
     };
     let study = Study::new("bench read", definition)?;
-    let options = study::options(Some(1), true, args.target.board.kernel.clone(), args.target.board.packages.clone())?;
+    let options = study::options(Some(1), true, &args.target.board)?;
     let measured = study::measure(&study, &options, terminal)?;
     let Some(group) = measured.groups.into_iter().next() else {
         return Err(Failure::new("the board returned no result"));
@@ -110,6 +113,15 @@ fn on_virtual_board(args: &BenchReadArgs, board: &str, terminal: &Arc<Terminal>)
 fn of_group(args: &BenchReadArgs, group: Group) -> Result<BenchResult, Failure> {
     let Some(cell) = group.cells.into_iter().next() else {
         return Err(Failure::new("the board returned no result"));
+    };
+    let reads = FlashReads {
+        measured: Some(cell.flash_reads),
+        open: Some(cell.flash_reads_open),
+        mount: group.phases.iter().find(|phase| phase.phase == "mount").map(|phase| phase.counts.reads),
+    };
+    let (flash_reads, device_reads) = match args.filesystem.is_some_and(Filesystem::on_disk) {
+        true => (FlashReads::default(), Some(reads)),
+        false => (reads, None),
     };
     Ok(BenchResult {
         bench: "read",
@@ -127,11 +139,8 @@ fn of_group(args: &BenchReadArgs, group: Group) -> Result<BenchResult, Failure> 
         bytes_read: cell.bytes_read,
         crc32: cell.crc32,
         latency_ns: cell.latency,
-        flash_reads: FlashReads {
-            measured: Some(cell.flash_reads),
-            open: Some(cell.flash_reads_open),
-            mount: group.phases.iter().find(|phase| phase.phase == "mount").map(|phase| phase.counts.reads),
-        },
+        flash_reads,
+        device_reads,
         losses: group.losses,
         board: json!(group.inputs.board),
         kernel: json!(group.inputs.kernel_release),
@@ -188,6 +197,7 @@ fn on_real_board(args: &BenchReadArgs, terminal: &Arc<Terminal>) -> Result<Bench
             open: counts.map(|[open, _]| open.reads),
             mount: None,
         },
+        device_reads: None,
         losses,
         board: facts["kernel"]["machine"].clone(),
         kernel: facts["kernel"]["release"].clone(),
@@ -290,10 +300,13 @@ fn table(result: &BenchResult) -> String {
         us(latency.p99),
         us(latency.max)
     );
-    let flash = &result.flash_reads;
+    let (what, flash) = match &result.device_reads {
+        Some(reads) => ("device reads", reads),
+        None => ("flash reads", &result.flash_reads),
+    };
     let _ = writeln!(
         out,
-        "  flash reads {} in the reads, {} in open(), {} in mount",
+        "  {what:<11} {} in the reads, {} in open(), {} in mount",
         reads(flash.measured),
         reads(flash.open),
         reads(flash.mount)

@@ -41,7 +41,8 @@ fn list(as_json: bool) -> Result<(), Failure> {
                     .collect();
                 json!({
                     "name": board.name, "description": board.description, "arch": board.arch, "default": board.default,
-                    "clock": board.clock, "chip": board.chip().name, "kernels": kernels,
+                    "clock": board.clock, "chip": board.chip().map(|chip| &chip.name),
+                    "disk": board.disk().map(|disk| &disk.name), "kernels": kernels,
                 })
             })
             .collect();
@@ -103,7 +104,8 @@ fn prepare(name: &str, options: &BoardOptions, terminal: &Terminal) -> Result<Pr
     let packages = board.fetch_packages(&kernel, &options.packages, terminal)?;
     let mut builder = ImageBuilder::new(&board)?;
     let mut lines = builder.add_port_modules(&kernel)?;
-    lines.extend(builder.add_nand(&kernel, &[])?);
+    let settings = board.disk_settings(&options.disk)?;
+    lines.extend(builder.add_storage(&kernel, &[], settings.as_ref())?);
     builder.add_packages(&packages)?;
     Ok(Prepared { board, kernel, builder, lines })
 }
@@ -139,7 +141,7 @@ fn boot(name: &str, options: &BoardOptions, command: &[String], terminal: &Arc<T
 }
 
 fn shell(name: &str, options: &BoardOptions, terminal: &Arc<Terminal>) -> Result<(), Failure> {
-    let mut options = BoardOptions { kernel: options.kernel.clone(), packages: options.packages.clone() };
+    let mut options = options.clone();
     if !options.packages.iter().any(|package| package.starts_with("busybox")) {
         options.packages.push("busybox".to_owned());
     }

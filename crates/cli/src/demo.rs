@@ -2,7 +2,7 @@
 
 use flashscope_study::Study;
 
-use crate::args::DemoArgs;
+use crate::args::{BoardOptions, DemoArgs};
 use crate::failure::Failure;
 use crate::progress::Terminal;
 use crate::study;
@@ -13,7 +13,7 @@ const STUDY: &str = include_str!("../../../studies/readahead-reads.toml");
 pub fn run(args: &DemoArgs, quiet: bool) -> Result<(), Failure> {
     let parsed = Study::parse("readahead-reads.toml", STUDY)?;
     let terminal = std::sync::Arc::new(Terminal::new(quiet));
-    let options = study::options(args.jobs, !args.resume, None, Vec::new())?;
+    let options = study::options(args.jobs, !args.resume, &BoardOptions::default())?;
     let result = study::measure(&parsed, &options, &terminal)?;
     let page = study::write(&result, &args.output)?;
     print!("{}", flashscope_report::terminal::study(&result, &study::style()));

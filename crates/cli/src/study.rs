@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flashscope_study::{Options, Study, StudyResult};
 
-use crate::args::StudyArgs;
+use crate::args::{BoardOptions, StudyArgs};
 use crate::failure::Failure;
 use crate::progress::Terminal;
 use crate::stop;
@@ -22,7 +22,7 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
         let study = Study::read(file)?;
         let output = args.output.clone().unwrap_or_else(|| Path::new("out").join(&study.definition.name));
         let terminal = Arc::new(Terminal::new(quiet));
-        let options = options(args.jobs, args.fresh, args.board.kernel.clone(), args.board.packages.clone())?;
+        let options = options(args.jobs, args.fresh, &args.board)?;
         let result = measure(&study, &options, &terminal)?;
         let written = write(&result, &output)?;
         if args.json {
@@ -35,18 +35,14 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-pub fn options(
-    jobs: Option<usize>,
-    fresh: bool,
-    kernel: Option<String>,
-    packages: Vec<String>,
-) -> Result<Options, Failure> {
+pub fn options(jobs: Option<usize>, fresh: bool, board: &BoardOptions) -> Result<Options, Failure> {
     Ok(Options {
         jobs: jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1),
         fresh,
         store: flashscope_target::cache_dir()?.join("groups"),
-        kernel,
-        packages,
+        kernel: board.kernel.clone(),
+        packages: board.packages.clone(),
+        disk: board.disk.clone(),
         timeout: BOARD_TIMEOUT,
         stop: stop::flag()?,
     })

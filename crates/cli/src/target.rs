@@ -11,15 +11,17 @@ use crate::progress::Terminal;
 use crate::stop;
 
 pub fn open(args: &TargetArgs, terminal: &Arc<Terminal>) -> Result<Box<dyn Target>, Failure> {
-    if !args.target.starts_with("board:") && (args.board.kernel.is_some() || !args.board.packages.is_empty()) {
+    let board_options = args.board.kernel.is_some() || !args.board.packages.is_empty() || !args.board.disk.is_empty();
+    if !args.target.starts_with("board:") && board_options {
         return Err(Failure::usage(format!(
-            "--kernel and --packages are for virtual boards, and {} is none: leave them out, or name --on board:armv7",
+            "--kernel, --packages and --disk are for virtual boards, and {} is none: leave them out, or name --on board:armv7",
             args.target
         )));
     }
     let options = OpenOptions {
         kernel: args.board.kernel.clone(),
         packages: args.board.packages.clone(),
+        disk: args.board.disk.clone(),
         stop: Some(stop::flag()?),
         progress: Some(Arc::clone(terminal) as _),
         ..OpenOptions::default()

@@ -5,11 +5,11 @@ use std::path::Path;
 use flashscope_analysis::Analysis;
 use flashscope_analysis::LossCount;
 use flashscope_analysis::flash::{Blocks, ByTask, Geometry, LatencyNs, Span, TimelineFold, Window, WindowCounts};
-use flashscope_trace::{Session, Trace};
+use flashscope_trace::{BlockAction, Event, EventKind, FlashAccess, FlashOp, RequestKind, Session, Trace};
 use serde::Deserialize;
 
 use crate::definition::Readahead;
-use crate::plan::{CellSpec, GroupSpec, STEP_TRACED, STEP_UNTRACED, cell_step};
+use crate::plan::{CellSpec, DISK_BLOCK_BYTES, GroupSpec, STEP_TRACED, STEP_UNTRACED, cell_step};
 use crate::result::{Cell, ChipFacts, DefaultReadahead, Group, Inputs, PhaseCounts, ProbeUsed, TracerCost};
 
 /// The parts of the agent's `bench read` object that a study uses.
@@ -38,15 +38,21 @@ struct Interval {
 }
 
 impl Interval {
+    fn holds(self, time_ns: u64) -> bool {
+        (self.begin_ns..=self.end_ns).contains(&time_ns)
+    }
+
     fn window(self) -> Window {
         Window::new(self.begin_ns, self.end_ns)
     }
 }
 
+/// The parts of `bench raw` and `bench read` that the tracer's cost is taken from.
 #[derive(Debug, Deserialize)]
-struct BenchRaw {
+struct Timed {
     count: u64,
     total_ns: u64,
+    measured: Option<Interval>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -65,8 +71,15 @@ pub enum CollectError {
     Readahead { group: String, cell: String, got: u64, asked: u64 },
 }
 
+/// What a group's file system lies on.
+#[derive(Clone, Debug)]
+pub enum Medium {
+    Chip { name: String },
+    Disk { name: String, bytes: u64 },
+}
+
 /// Reads a group's port file. One pass over its events answers every question.
-pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, chip_name: &str) -> Result<Group, CollectError> {
+pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, medium: &Medium) -> Result<Group, CollectError> {
     let group = spec.id();
     let session = Session::open(port_file)?;
     let stdout_of = |step: &str| {
@@ -97,7 +110,7 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, chip_name: &s
         }
         benches.push(bench);
     }
-    let raw = |step: &str| -> Result<BenchRaw, CollectError> {
+    let raw = |step: &str| -> Result<Timed, CollectError> {
         serde_json::from_slice(stdout_of(step)?).map_err(|source| parse_error(step, source))
     };
     let untraced = raw(STEP_UNTRACED)?;
@@ -106,11 +119,22 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, chip_name: &s
     let trace = session.recording(0)?;
     let facts = trace.facts();
     let missing = |what| CollectError::Facts { group: group.clone(), what };
-    let mtd = facts["mtd"].as_array().and_then(|all| all.first()).ok_or_else(|| missing("MTD device"))?;
-    let geometry = geometry(mtd).ok_or_else(|| missing("geometry of the chip"))?;
+    let mut chip = match medium {
+        Medium::Chip { name } => {
+            let mtd = facts["mtd"].as_array().and_then(|all| all.first()).ok_or_else(|| missing("MTD device"))?;
+            let geometry = geometry(mtd).ok_or_else(|| missing("geometry of the chip"))?;
+            let bytes: u64 = facts["mtd"].as_array().into_iter().flatten().filter_map(|mtd| mtd["size"].as_u64()).sum();
+            chip_facts(name, geometry, bytes)
+        }
+        // In blocks of its file system: a disk tells of no pages.
+        Medium::Disk { name, bytes } => {
+            let geometry = Geometry { page_bytes: DISK_BLOCK_BYTES as u32, pages_per_block: 1 };
+            chip_facts(name, geometry, *bytes)
+        }
+    };
+    chip.page_read_ns_measured = untraced.total_ns.checked_div(untraced.count).unwrap_or(0);
+    let geometry = Geometry { page_bytes: chip.page_bytes, pages_per_block: chip.block_bytes / chip.page_bytes.max(1) };
     let chips = [(0u16, geometry)];
-    let chip_bytes: u64 = facts["mtd"].as_array().into_iter().flatten().filter_map(|mtd| mtd["size"].as_u64()).sum();
-    let block_bytes = u64::from(geometry.page_bytes) * u64::from(geometry.pages_per_block);
 
     // Windows: two for each cell, then the named phases.
     let phases = spans(&session);
@@ -125,11 +149,35 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, chip_name: &s
     if let (Some(first), Some(last)) = (benches.first(), benches.last()) {
         timeline.span(Span { name: "cells".to_owned(), begin_ns: first.open.begin_ns, end_ns: last.measured.end_ns });
     }
-    trace.for_each(&mut |event| {
-        counts.event(event);
-        by_task.event(event);
-        blocks.event(event);
-        timeline.event(event);
+    let mut calibration = 0;
+    trace.for_each(&mut |event| match medium {
+        Medium::Chip { .. } => {
+            counts.event(event);
+            by_task.event(event);
+            blocks.event(event);
+            timeline.event(event);
+        }
+        // Issued to the driver in anyone's name, queued in the name of whoever asks.
+        Medium::Disk { .. } => {
+            let EventKind::Block(block) = &event.kind else { return };
+            calibration += u64::from(traced.measured.is_some_and(|of| of.holds(event.time.0)));
+            let access = FlashAccess {
+                op: if block.flags.kind() == RequestKind::Read { FlashOp::Read } else { FlashOp::Program },
+                page: block.sector * 512 / DISK_BLOCK_BYTES,
+                offset_bytes: None,
+                length_bytes: u32::try_from(block.bytes).ok(),
+                chip: 0,
+            };
+            let access = Event { kind: EventKind::Flash(access), ..event.clone() };
+            match block.action {
+                BlockAction::Issue if block.bytes > 0 => {
+                    counts.event(&access);
+                    timeline.event(&access);
+                }
+                BlockAction::Queue if block.bytes > 0 => by_task.event(&access),
+                _ => {}
+            }
+        }
     })?;
     let counts = counts.finish();
     let block_map = blocks.finish();
@@ -175,15 +223,9 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, chip_name: &s
         contents: spec.contents.clone(),
         file_size_bytes: spec.file_size.0,
         default,
-        chip: ChipFacts {
-            name: chip_name.to_owned(),
-            page_bytes: geometry.page_bytes,
-            block_bytes: u32::try_from(block_bytes).unwrap_or(u32::MAX),
-            blocks: u32::try_from(chip_bytes.checked_div(block_bytes).unwrap_or(0)).unwrap_or(u32::MAX),
-            page_read_ns_measured: untraced.total_ns.checked_div(untraced.count).unwrap_or(0),
-        },
+        chip,
         probes: probes(facts),
-        tracer: tracer_cost(&untraced, &traced),
+        tracer: tracer_cost(&untraced, &traced, if calibration > 0 { calibration } else { traced.count }),
         phases,
         by_task: by_task.finish(),
         timeline: timeline.finish(),
@@ -230,6 +272,17 @@ fn spans(session: &Session) -> Vec<Span> {
         .collect()
 }
 
+fn chip_facts(name: &str, geometry: Geometry, bytes: u64) -> ChipFacts {
+    let block_bytes = u64::from(geometry.page_bytes) * u64::from(geometry.pages_per_block);
+    ChipFacts {
+        name: name.to_owned(),
+        page_bytes: geometry.page_bytes,
+        block_bytes: u32::try_from(block_bytes).unwrap_or(u32::MAX),
+        blocks: u32::try_from(bytes.checked_div(block_bytes).unwrap_or(0)).unwrap_or(u32::MAX),
+        page_read_ns_measured: 0,
+    }
+}
+
 fn geometry(mtd: &serde_json::Value) -> Option<Geometry> {
     let page_bytes = u32::try_from(mtd["writesize"].as_u64()?).ok().filter(|&bytes| bytes > 0)?;
     let block_bytes = u32::try_from(mtd["erasesize"].as_u64()?).ok()?;
@@ -263,15 +316,14 @@ fn how_chosen(facts: &serde_json::Value, symbol: &serde_json::Value) -> String {
         .to_owned()
 }
 
-/// The cost of one event: the same page reads, on the same boot, without and with the tracer.
-fn tracer_cost(untraced: &BenchRaw, traced: &BenchRaw) -> TracerCost {
-    let reads = traced.count.max(1);
+/// The cost of one event: the same reads, on the same boot, without and with the tracer, which saw so many events of them.
+fn tracer_cost(untraced: &Timed, traced: &Timed, events: u64) -> TracerCost {
     let more = traced.total_ns as f64 - untraced.total_ns as f64;
     TracerCost {
         reads: traced.count,
         untraced_ns: untraced.total_ns,
         traced_ns: traced.total_ns,
-        ns_per_event: (more / reads as f64 * 10.0).round() / 10.0,
+        ns_per_event: (more / events.max(1) as f64 * 10.0).round() / 10.0,
         percent_of_page_read: (more / untraced.total_ns.max(1) as f64 * 10_000.0).round() / 100.0,
     }
 }

@@ -63,25 +63,39 @@ pub enum Filesystem {
     Ubifs,
     /// squashfs on `/dev/mtdblockN`, as many products ship their root file system.
     SquashfsMtdblock,
+    /// On a board's disk.
+    Ext4,
+    /// On a board's disk.
+    F2fs,
 }
 
 impl Filesystem {
+    const ALL: [Filesystem; 5] =
+        [Filesystem::Jffs2, Filesystem::Ubifs, Filesystem::SquashfsMtdblock, Filesystem::Ext4, Filesystem::F2fs];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Filesystem::Jffs2 => "jffs2",
             Filesystem::Ubifs => "ubifs",
             Filesystem::SquashfsMtdblock => "squashfs-mtdblock",
+            Filesystem::Ext4 => "ext4",
+            Filesystem::F2fs => "f2fs",
         }
+    }
+
+    /// It lies on a disk, not on raw NAND.
+    pub fn on_disk(self) -> bool {
+        matches!(self, Filesystem::Ext4 | Filesystem::F2fs)
     }
 }
 
 impl std::str::FromStr for Filesystem {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        [Filesystem::Jffs2, Filesystem::Ubifs, Filesystem::SquashfsMtdblock]
+        Filesystem::ALL
             .into_iter()
             .find(|f| f.as_str() == text)
-            .ok_or_else(|| format!("unknown file system '{text}': jffs2, ubifs or squashfs-mtdblock"))
+            .ok_or_else(|| format!("unknown file system '{text}': jffs2, ubifs, squashfs-mtdblock, ext4 or f2fs"))
     }
 }
 

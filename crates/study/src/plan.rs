@@ -111,13 +111,39 @@ pub fn modules(filesystem: Filesystem) -> &'static [&'static str] {
         // UBIFS asks the crypto layer for its compressors by name; modules.dep does not know of it.
         Filesystem::Ubifs => &["ubi", "deflate", "lzo", "zstd", "ubifs"],
         Filesystem::SquashfsMtdblock => &["mtdblock", "squashfs"],
+        // They come with the board's disk.
+        Filesystem::Ext4 | Filesystem::F2fs => &[],
     }
 }
 
-/// The measured part of the plan, after the chip is there as mtd0.
-pub fn plan(spec: &GroupSpec, page_bytes: u32, file_seed: u64) -> Vec<String> {
-    let mut lines = vec!["device-wait /dev/mtd0 5000".to_owned(), format!("mkdir {MOUNT_POINT}")];
+/// Bytes of a disk that holds the data twice over and what a file system keeps for itself; a power of two, as cards are.
+pub fn disk_mib(file_size: Bytes) -> u64 {
+    (file_size.0.div_ceil(1 << 20) * 2 + 32).next_power_of_two()
+}
+
+/// What a file system lies on.
+#[derive(Clone, Copy, Debug)]
+pub enum Storage<'a> {
+    /// A chip, as mtd0.
+    Chip { page_bytes: u32 },
+    /// A disk, formatted.
+    Disk { device: &'a str },
+}
+
+/// Requests that give the tracer's cost on a disk: reads of a file-system block each, at random.
+pub const DISK_BLOCK_BYTES: u64 = 4096;
+
+/// The measured part of the plan, after the chip or the disk is there.
+pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
+    let mut lines = match storage {
+        Storage::Chip { .. } => vec!["device-wait /dev/mtd0 5000".to_owned(), format!("mkdir {MOUNT_POINT}")],
+        Storage::Disk { .. } => vec![format!("mkdir {MOUNT_POINT}")],
+    };
     let mount = match spec.filesystem {
+        Filesystem::Ext4 | Filesystem::F2fs => {
+            let Storage::Disk { device } = storage else { unreachable!("such a file system is made for a disk only") };
+            format!("mount {device} {MOUNT_POINT} {} -", spec.filesystem.as_str())
+        }
         Filesystem::Jffs2 => format!("mount mtd0 {MOUNT_POINT} jffs2 -"),
         Filesystem::Ubifs => {
             lines.push("ubi-attach 0".to_owned());
@@ -137,13 +163,29 @@ pub fn plan(spec: &GroupSpec, page_bytes: u32, file_seed: u64) -> Vec<String> {
         lines.push(format!("create {DATA_FILE} {} {} {file_seed}", spec.file_size.0, spec.contents));
         lines.push(format!("umount {MOUNT_POINT}"));
     }
-    let raw =
-        |step: &str| format!("run {step} {AGENT} bench raw --mtd 0 --count {CALIBRATION_READS} --length {page_bytes}");
     // Linux 6.12 and newer test their ciphers in the background after boot; nothing is timed before they are silent.
     lines.push("settle cryptomgr_test 200 60000".to_owned());
-    lines.push(raw(STEP_UNTRACED));
-    lines.push(format!("record-start --events flash --mode ring --ring {RING_KIB}"));
-    lines.push(raw(STEP_TRACED));
+    match storage {
+        Storage::Chip { page_bytes } => {
+            let raw = |step: &str| {
+                format!("run {step} {AGENT} bench raw --mtd 0 --count {CALIBRATION_READS} --length {page_bytes}")
+            };
+            lines.push(raw(STEP_UNTRACED));
+            lines.push(format!("record-start --events flash --mode ring --ring {RING_KIB}"));
+            lines.push(raw(STEP_TRACED));
+        }
+        Storage::Disk { .. } => {
+            let read = |step: &str| {
+                format!(
+                    "run {step} {AGENT} bench read --file {DATA_FILE} --count {CALIBRATION_READS} \
+                     --request {DISK_BLOCK_BYTES} --pattern random --readahead fadvise-random --drop-caches"
+                )
+            };
+            lines.extend([mount.clone(), read(STEP_UNTRACED)]);
+            lines.push(format!("record-start --events block --mode ring --ring {RING_KIB}"));
+            lines.extend([read(STEP_TRACED), format!("umount {MOUNT_POINT}")]);
+        }
+    }
     lines.push("phase-begin mount".to_owned());
     lines.push(mount);
     lines.push("phase-end mount".to_owned());
@@ -198,11 +240,26 @@ mod tests {
     fn a_plan_mounts_under_the_recorder_and_measures_every_cell() {
         let study = Study::parse("s", include_str!("../../../studies/readahead-reads.toml")).unwrap();
         let group = &groups(&study.definition.matrix)[0];
-        let lines = plan(group, 2048, 1);
+        let lines = plan(group, Storage::Chip { page_bytes: 2048 }, 1);
         let at = |needle: &str| lines.iter().position(|line| line.starts_with(needle)).unwrap();
         assert!(at("umount") < at("record-start") && at("record-start") < at("phase-begin mount"));
         assert!(at("settle") < at("run cell-00000"));
         assert_eq!(lines.iter().filter(|line| line.starts_with("run cell-")).count(), 36);
         assert_eq!(lines.last().unwrap(), "record-stop");
+    }
+
+    #[test]
+    fn a_disk_is_mounted_once_more_under_the_recorder() {
+        let study = Study::parse("s", include_str!("../../../studies/readahead-reads.toml")).unwrap();
+        let group = GroupSpec { filesystem: Filesystem::Ext4, ..groups(&study.definition.matrix)[0].clone() };
+        let lines = plan(&group, Storage::Disk { device: "/dev/nullb0" }, 1);
+        let mounts: Vec<usize> = (0..lines.len()).filter(|&n| lines[n] == "mount /dev/nullb0 /mnt ext4 -").collect();
+        let at = |needle: &str| lines.iter().position(|line| line.starts_with(needle)).unwrap();
+        assert_eq!(mounts.len(), 3);
+        assert!(at("create") < mounts[1] && mounts[1] < at("record-start"));
+        assert!(at("phase-begin mount") < mounts[2] && mounts[2] < at("run cell-00000"));
+        assert_eq!(lines.iter().filter(|line| line.starts_with("umount")).count(), 2);
+        assert_eq!(disk_mib(Bytes(5 << 20)), 64);
+        assert_eq!(disk_mib(Bytes(17 << 20)), 128);
     }
 }

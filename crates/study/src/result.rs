@@ -68,6 +68,7 @@ pub struct DefaultReadahead {
     pub kib: u64,
 }
 
+/// The medium: a chip, or a disk in blocks of its file system (then a page is such a block, and so is a block).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChipFacts {
     pub name: String,
@@ -86,7 +87,8 @@ pub struct ProbeUsed {
     pub loses: String,
 }
 
-/// The tracer's own cost: N page-sized raw reads, without and with tracing, on this very boot.
+/// The tracer's own cost: N page-sized raw reads (of a disk: N reads of 4 KiB at random, cold), without and with tracing, on this
+/// very boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TracerCost {
     pub reads: u64,
@@ -121,7 +123,7 @@ pub struct Cell {
     pub total_ns: u64,
     pub latency: LatencyNs,
     pub bytes_read: u64,
-    /// Array reads from the first read() to the last.
+    /// Array reads from the first read() to the last; of a disk, read requests that its driver got.
     pub flash_reads: u64,
     /// Array reads of open(), which on JFFS2 reads every node header of the file.
     pub flash_reads_open: u64,

@@ -11,10 +11,10 @@ use flashscope_target::Progress;
 use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Run};
 use sha2::{Digest, Sha256};
 
-use crate::collect::{CollectError, collect};
+use crate::collect::{CollectError, Medium, collect};
 use crate::definition::{Filesystem, Study, hex};
 use crate::evaluate::{compare, verdict};
-use crate::plan::{self, GroupSpec, SQUASHFS_IMAGE};
+use crate::plan::{self, GroupSpec, SQUASHFS_IMAGE, Storage};
 use crate::result::{Group, Inputs, SCHEMA, StudyResult};
 
 /// How to run a study.
@@ -29,6 +29,8 @@ pub struct Options {
     pub kernel: Option<String>,
     /// More packages for the boot image.
     pub packages: Vec<String>,
+    /// Changes of the settings of boards' disks, by name.
+    pub disk: Vec<(String, String)>,
     /// Stop a board that has not finished by then (host time).
     pub timeout: Duration,
     /// Set from a signal handler: no further board is started.
@@ -56,6 +58,10 @@ pub enum RunError {
     Store { path: PathBuf, source: std::io::Error },
     #[error("{program}: {problem}; install the Debian package {package}")]
     Program { program: &'static str, problem: String, package: &'static str },
+    #[error(
+        "group {group}: board {board} has no {what}; name another board (flashscope board list), or another file system"
+    )]
+    NoStorage { group: String, board: String, what: &'static str },
     #[error("interrupted: {finished} of {groups} groups are finished and kept; the same command goes on from there")]
     Interrupted { finished: usize, groups: usize },
 }
@@ -161,12 +167,26 @@ impl Lab {
         let board = &self.boards[&spec.board];
         let key = (spec.board.clone(), spec.kernel.clone());
         let kernel = &self.kernels[&key];
-        let chip = board.chip();
 
         let mut image = ImageBuilder::new(board)?;
         let mut lines = image.add_port_modules(kernel)?;
-        let blocks = plan::partition_blocks(spec.file_size, chip.block_bytes());
-        lines.extend(image.add_nand(kernel, &[blocks])?);
+        let (storage, medium) = match (spec.filesystem.on_disk(), board.chip(), board.disk()) {
+            (false, Some(chip), _) => {
+                let blocks = plan::partition_blocks(spec.file_size, chip.block_bytes());
+                lines.extend(image.add_nand(kernel, &[blocks])?);
+                (Storage::Chip { page_bytes: chip.page_bytes }, Medium::Chip { name: chip.name.clone() })
+            }
+            (true, _, Some(disk)) => {
+                let settings = disk.settings(&board.name, &disk_changes(spec, &options.disk))?;
+                lines.extend(image.add_disk(kernel, &settings)?);
+                let name = format!("{} ({settings})", disk.name);
+                (Storage::Disk { device: &disk.device }, Medium::Disk { name, bytes: settings.size_bytes() })
+            }
+            (on_disk, ..) => {
+                let what = if on_disk { "disk" } else { "raw NAND" };
+                return Err(RunError::NoStorage { group: spec.id(), board: board.name.clone(), what });
+            }
+        };
         for path in image.add_module_closure(kernel, plan::modules(spec.filesystem))? {
             lines.push(format!("module {path}"));
         }
@@ -176,7 +196,7 @@ impl Lab {
         if spec.filesystem == Filesystem::SquashfsMtdblock {
             image.add_file(SQUASHFS_IMAGE, 0o644, squashfs(spec, file_seed)?);
         }
-        lines.extend(plan::plan(spec, chip.page_bytes, file_seed));
+        lines.extend(plan::plan(spec, storage, file_seed));
         image.set_plan(&lines);
         let image = image.build()?;
 
@@ -206,7 +226,7 @@ impl Lab {
             &Run { timeout: options.timeout, stop: Some(&*options.stop), ..Run::new(board, kernel, &image) },
             &CellProgress { watch, id: spec.id(), cells: spec.cells.len() },
         )?;
-        let group = collect(&boot.port_file(), spec, inputs, &chip.name)?;
+        let group = collect(&boot.port_file(), spec, inputs, &medium)?;
         keep(&kept, &group)?;
         watch.group_finished(&spec.id(), began.elapsed(), false);
         Ok(group)
@@ -234,6 +254,14 @@ impl Progress for CellProgress<'_> {
             self.watch.cell_started(&self.id, index + 1, self.cells);
         }
     }
+}
+
+/// The settings of a group's disk: its file system, room for its file, and then what the user asks for.
+fn disk_changes(spec: &GroupSpec, asked: &[(String, String)]) -> Vec<(String, String)> {
+    let set = |name: &str, value: String| (name.to_owned(), value);
+    let size = set("size_mib", plan::disk_mib(spec.file_size).to_string());
+    let filesystem = set("filesystem", spec.filesystem.as_str().to_owned());
+    std::iter::once(size).chain(asked.iter().cloned()).chain([filesystem]).collect()
 }
 
 /// What a group's results depend on: every input of the boot, and the program that reads them.

@@ -58,6 +58,10 @@ pub enum Error {
     UnknownBoard { name: String, known: Vec<String> },
     #[error("chip {name}: unknown; there are {}", .known.join(", "))]
     UnknownChip { name: String, known: Vec<String> },
+    #[error("disk {name}: unknown; there are {}", .known.join(", "))]
+    UnknownDisk { name: String, known: Vec<String> },
+    #[error("board {board}: {problem}; see its file in boards/ and its disk's in disks/")]
+    Disk { board: String, problem: String },
     /// A file of ours or the user's that is not what it should be; `line` and `column` count from 1.
     #[error("{path}:{line}:{column}: {problem}")]
     Toml { path: String, line: usize, column: usize, problem: String },

@@ -36,7 +36,9 @@ pub struct OpenOptions {
     pub packages: Vec<String>,
     /// For a board: erase blocks of each NAND partition; the rest of the chip becomes one more. Empty: one for all.
     pub parts: Vec<u64>,
-    /// For a board: kernel modules to load beside the NAND's.
+    /// For a board: changes of its disk's settings, by name (`disks/*.toml`).
+    pub disk: Vec<(String, String)>,
+    /// For a board: kernel modules to load beside those of its chip or disk.
     pub modules: Vec<String>,
     /// Wall time after which a job without a limit of its own is stopped. `None`: none (boards: ten minutes).
     pub timeout: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Boards and chips as files: built in, and overridden by a directory of one's own.
+//! Boards, chips and disks as files: built in, and overridden by a directory of one's own.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,10 @@ pub(super) const BOARDS: Folder = Folder {
     dir: "boards",
     built_in: &[
         ("armv7", include_str!("../../../../boards/armv7.toml")),
+        ("armv7-blk", include_str!("../../../../boards/armv7-blk.toml")),
+        ("armv7-sd", include_str!("../../../../boards/armv7-sd.toml")),
         ("x86_64", include_str!("../../../../boards/x86_64.toml")),
+        ("x86_64-blk", include_str!("../../../../boards/x86_64-blk.toml")),
     ],
 };
 
@@ -27,6 +30,15 @@ pub(super) const CHIPS: Folder = Folder {
     env: "FLASHSCOPE_CHIPS",
     dir: "chips",
     built_in: &[("micron-slc-256m", include_str!("../../../../chips/micron-slc-256m.toml"))],
+};
+
+pub(super) const DISKS: Folder = Folder {
+    env: "FLASHSCOPE_DISKS",
+    dir: "disks",
+    built_in: &[
+        ("null-blk", include_str!("../../../../disks/null-blk.toml")),
+        ("qemu-sd", include_str!("../../../../disks/qemu-sd.toml")),
+    ],
 };
 
 /// A file's text, and the name to say in errors.
@@ -67,6 +79,7 @@ impl Folder {
         match self.built_in.iter().find(|(built_in, _)| *built_in == name) {
             Some((_, text)) => Ok(File { path: format!("{}/{name}.toml", self.dir), text: (*text).to_owned() }),
             None if self.dir == BOARDS.dir => Err(Error::UnknownBoard { name: name.to_owned(), known: self.names() }),
+            None if self.dir == DISKS.dir => Err(Error::UnknownDisk { name: name.to_owned(), known: self.names() }),
             None => Err(Error::UnknownChip { name: name.to_owned(), known: self.names() }),
         }
     }
@@ -116,6 +129,9 @@ mod tests {
     #[test]
     fn an_unknown_board_is_told_with_those_that_exist() {
         let error = BOARDS.find("armv9").err().unwrap().to_string();
-        assert!(error.starts_with("board armv9: unknown; there are armv7, x86_64"), "{error}");
+        assert!(
+            error.starts_with("board armv9: unknown; there are armv7, armv7-blk, armv7-sd, x86_64, x86_64-blk"),
+            "{error}"
+        );
     }
 }

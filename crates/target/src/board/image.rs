@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::cpio::{self, Contents, Entry};
 use super::modules::{self, name_of};
-use super::{Board, Kernel, Package, hex};
+use super::{Board, DiskSettings, Kernel, MOUNT_POINT, Package, disk, hex};
 use crate::agents;
 use crate::error::Error;
 use crate::scratch::{ScratchDir, cache_subdir};
@@ -21,6 +21,14 @@ pub struct Image {
     pub sha256: String,
     pub agent_sha256: String,
     pub size_bytes: u64,
+    pub(super) disk: Option<ImageDisk>,
+}
+
+/// A disk that QEMU has, as a file that each run gets a copy of.
+#[derive(Clone, Debug)]
+pub(super) struct ImageDisk {
+    pub qemu_args: Vec<String>,
+    pub contents: disk::Contents,
 }
 
 /// Composes a boot image. The same calls give the same bytes on every host.
@@ -35,7 +43,10 @@ pub struct ImageBuilder {
     agent_sha256: String,
     port_modules: Vec<String>,
     net_modules: Vec<String>,
-    nand: super::Chip,
+    board: String,
+    nand: Option<super::Chip>,
+    disk: Option<super::Disk>,
+    image_disk: Option<ImageDisk>,
     problem: Option<String>,
 }
 
@@ -73,7 +84,10 @@ impl ImageBuilder {
             agent_sha256: hex(&Sha256::digest(&agent)),
             port_modules: board.modules.port.clone(),
             net_modules: board.modules.net.clone(),
-            nand: board.chip().clone(),
+            board: board.name.clone(),
+            nand: board.chip().cloned(),
+            disk: board.disk().cloned(),
+            image_disk: None,
             problem: None,
         };
         for dir in ["dev", "etc", "mnt", "proc", "root", "run", "sys", "tmp", "usr", "var"] {
@@ -153,11 +167,14 @@ impl ImageBuilder {
     /// Adds the board's chip, cut into partitions of so many erase blocks (the rest of the chip becomes one more). Gives the
     /// plan's lines; `/dev/mtd0` is there when they have run.
     pub fn add_nand(&mut self, kernel: &Kernel, parts: &[u64]) -> Result<Vec<String>, Error> {
+        let Some(nand) = self.nand.clone() else {
+            return Err(Error::Image(format!("board {} has no raw NAND; take one with a chip, as armv7", self.board)));
+        };
         let blocks: u64 = parts.iter().sum();
-        if blocks > u64::from(self.nand.blocks) || parts.contains(&0) {
+        if blocks > u64::from(nand.blocks) || parts.contains(&0) {
             return Err(Error::Image(format!(
                 "partitions of {parts:?} erase blocks do not fit the {} of {}; take smaller files",
-                self.nand.blocks, self.nand.name
+                nand.blocks, nand.name
             )));
         }
         let mut lines = self.module_lines(kernel, &["nandsim".to_owned()])?;
@@ -167,9 +184,69 @@ impl ImageBuilder {
                 kernel.release
             )));
         };
-        for param in self.nand.nandsim_params(parts) {
+        for param in nand.nandsim_params(parts) {
             last.push(' ');
             last.push_str(&param);
+        }
+        Ok(lines)
+    }
+
+    /// Adds the board's disk with the file system of its settings. Gives the plan's lines; when they have run, the device is
+    /// there and nothing of it is cached. Nothing is mounted.
+    pub fn add_disk(&mut self, kernel: &Kernel, settings: &DiskSettings) -> Result<Vec<String>, Error> {
+        let Some(disk) = self.disk.clone() else {
+            return Err(Error::Image(format!("board {} has no disk; take one that has, as armv7-blk", self.board)));
+        };
+        let mut lines = Vec::new();
+        for (name, parameters) in disk.modules(settings) {
+            for path in self.add_module_closure(kernel, &[&name])? {
+                let own = name_of(&path) == name.replace('-', "_") && !parameters.is_empty();
+                lines.push(if own { format!("module {path} {parameters}") } else { format!("module {path}") });
+            }
+        }
+        lines.extend(disk.setup(settings));
+        let filesystem = settings.filesystem().map_err(|problem| Error::Disk { board: self.board.clone(), problem })?;
+        let contents = match filesystem {
+            Some(filesystem) => {
+                for path in self.add_module_closure(kernel, &[filesystem.name()])? {
+                    lines.push(format!("module {path}"));
+                }
+                filesystem.make(settings.size_bytes())?
+            }
+            None => disk::Contents::empty(settings.size_bytes()),
+        };
+        // What QEMU has beside the image is an input of the run as well.
+        self.insert("flashscope/disk.sha256", 0o644, Contents::Bytes(contents.sha256().into_bytes()));
+        if disk.is_file() {
+            self.image_disk = Some(ImageDisk { qemu_args: disk.qemu_args(settings), contents });
+        } else {
+            for (index, (offset, bytes)) in contents.pieces.into_iter().enumerate() {
+                let path = format!("flashscope/disk.{index}");
+                lines.push(format!("disk-write {} /{path} {offset}", disk.device));
+                self.insert(&path, 0o644, Contents::Bytes(bytes));
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Adds what the board has: its chip, cut into partitions, as `/dev/mtd0` and on; or its disk, mounted on
+    /// [`MOUNT_POINT`] where it carries a file system.
+    pub fn add_storage(
+        &mut self,
+        kernel: &Kernel,
+        parts: &[u64],
+        settings: Option<&DiskSettings>,
+    ) -> Result<Vec<String>, Error> {
+        let mut lines = Vec::new();
+        if self.nand.is_some() {
+            lines.extend(self.add_nand(kernel, parts)?);
+            lines.push("device-wait /dev/mtd0 10000".to_owned());
+        }
+        if let (Some(disk), Some(settings)) = (self.disk.clone(), settings) {
+            lines.extend(self.add_disk(kernel, settings)?);
+            if let Ok(Some(filesystem)) = settings.filesystem() {
+                lines.push(format!("mount {} {MOUNT_POINT} {} -", disk.device, filesystem.name()));
+            }
         }
         Ok(lines)
     }
@@ -251,7 +328,7 @@ impl ImageBuilder {
         let sha256 = hex(&out.hash.finalize());
         let path = cache_subdir("images")?.join(format!("{sha256}.cpio"));
         std::fs::rename(&partial, &path).map_err(|e| Error::io(&path, e))?;
-        Ok(Image { path, sha256, agent_sha256: self.agent_sha256, size_bytes: out.size })
+        Ok(Image { path, sha256, agent_sha256: self.agent_sha256, size_bytes: out.size, disk: self.image_disk })
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) fn fetch(board: &Board, kernel: &str, refresh: bool, progress: &dyn P
 }
 
 fn line_dir(board: &Board, line: &KernelLine) -> Result<PathBuf, Error> {
-    Ok(cache_dir()?.join("kernels").join(&board.name).join(&line.name))
+    Ok(cache_dir()?.join("kernels").join(&board.kernels_of).join(&line.name))
 }
 
 /// The version of a line that was resolved last, where it is whole.

@@ -3,6 +3,7 @@
 mod apt;
 mod chip;
 mod cpio;
+mod disk;
 mod files;
 mod frames;
 mod image;
@@ -20,6 +21,7 @@ use crate::error::Error;
 use crate::progress::Progress;
 
 pub use chip::Chip;
+pub use disk::{Disk, DiskFilesystem, DiskSettings, MOUNT_POINT};
 pub use image::{Image, ImageBuilder};
 pub use kernel::Kernel;
 pub use packages::Package;
@@ -47,26 +49,33 @@ pub struct Board {
     /// SHA-256 of its file and of its chip's.
     pub sha256: String,
     pub kernels: Vec<KernelLine>,
+    /// The board that its kernels are kept under: of one that inherits them, the other.
+    pub(crate) kernels_of: String,
     pub(crate) qemu: Qemu,
     pub(crate) modules: Modules,
-    chip: Chip,
+    chip: Option<Chip>,
+    disk: Option<Disk>,
 }
 
+/// What is not said comes from the board that it inherits; one that says its disk has no chip, unless it names one as well.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BoardFile {
     name: String,
-    description: String,
-    clock: String,
-    arch: String,
-    agent: String,
-    machine: String,
-    chip: String,
-    memory_mib: u64,
+    inherits: Option<String>,
+    description: Option<String>,
+    clock: Option<String>,
+    arch: Option<String>,
+    agent: Option<String>,
+    machine: Option<String>,
+    chip: Option<String>,
+    disk: Option<String>,
+    memory_mib: Option<u64>,
     #[serde(default)]
     default: bool,
-    qemu: Qemu,
-    modules: Modules,
+    qemu: Option<Qemu>,
+    modules: Option<Modules>,
+    #[serde(default)]
     kernel: Vec<KernelLine>,
 }
 
@@ -117,37 +126,95 @@ pub fn list() -> Vec<Result<Board, Error>> {
 /// Loads a board by name, or from a file where the name holds a slash. Files in `$FLASHSCOPE_BOARDS` (else `boards/`)
 /// come before what is built in.
 pub fn load(name: &str) -> Result<Board, Error> {
+    load_inheriting(name, 0)
+}
+
+/// Boards that inherit one another in a circle are told, not followed.
+const INHERITS_AT_MOST: u32 = 8;
+
+fn load_inheriting(name: &str, depth: u32) -> Result<Board, Error> {
     let file = files::BOARDS.find(name)?;
     let parsed: BoardFile = files::parse(&file.path, &file.text)?;
-    let chip_file = files::CHIPS.find(&parsed.chip)?;
-    let chip = files::parse(&chip_file.path, &chip_file.text)?;
+    let bad = |problem: String| Error::Toml { path: file.path.clone(), line: 1, column: 1, problem };
+    if depth > INHERITS_AT_MOST {
+        return Err(bad("boards inherit one another in a circle: let one of them inherit none".to_owned()));
+    }
+    let base = parsed.inherits.as_deref().map(|base| load_inheriting(base, depth + 1)).transpose()?;
+    let base = base.as_ref();
     let mut hash = Sha256::new();
     hash.update(&file.text);
-    hash.update(&chip_file.text);
-    if parsed.kernel.is_empty() || parsed.kernel.iter().any(|line| line.suites.is_empty()) {
-        let problem = "a board needs at least one [[kernel]], each with at least one suite".to_owned();
-        return Err(Error::Toml { path: file.path, line: 1, column: 1, problem });
+    if let Some(base) = base {
+        hash.update(&base.sha256);
     }
-    Ok(Board {
+    let mut chip = match parsed.disk {
+        Some(_) => None,
+        None => base.and_then(|base| base.chip.clone()),
+    };
+    if let Some(name) = &parsed.chip {
+        let file = files::CHIPS.find(name)?;
+        hash.update(&file.text);
+        chip = Some(files::parse(&file.path, &file.text)?);
+    }
+    let mut disk = base.and_then(|base| base.disk.clone());
+    if let Some(name) = &parsed.disk {
+        let file = files::DISKS.find(name)?;
+        hash.update(&file.text);
+        disk = Some(files::parse(&file.path, &file.text)?);
+    }
+    let missing = |what: &str| bad(format!("a board needs {what}, of its own or of one that it inherits"));
+    let own_kernels = !parsed.kernel.is_empty();
+    let board = Board {
+        kernels_of: match base {
+            Some(base) if !own_kernels => base.kernels_of.clone(),
+            _ => parsed.name.clone(),
+        },
         name: parsed.name,
-        description: parsed.description,
-        clock: parsed.clock,
-        arch: parsed.arch,
-        agent: parsed.agent,
-        machine: parsed.machine,
-        memory_mib: parsed.memory_mib,
+        description: parsed.description.ok_or_else(|| missing("a description"))?,
+        clock: parsed.clock.or_else(|| base.map(|b| b.clock.clone())).ok_or_else(|| missing("a clock"))?,
+        arch: parsed.arch.or_else(|| base.map(|b| b.arch.clone())).ok_or_else(|| missing("an arch"))?,
+        agent: parsed.agent.or_else(|| base.map(|b| b.agent.clone())).ok_or_else(|| missing("an agent"))?,
+        machine: parsed.machine.or_else(|| base.map(|b| b.machine.clone())).ok_or_else(|| missing("a machine"))?,
+        memory_mib: parsed.memory_mib.or(base.map(|b| b.memory_mib)).ok_or_else(|| missing("memory_mib"))?,
         default: parsed.default,
         sha256: hex(&hash.finalize()),
-        kernels: parsed.kernel,
-        qemu: parsed.qemu,
-        modules: parsed.modules,
+        kernels: match base {
+            Some(base) if !own_kernels => base.kernels.clone(),
+            _ => parsed.kernel,
+        },
+        qemu: parsed.qemu.or_else(|| base.map(|b| b.qemu.clone())).ok_or_else(|| missing("[qemu]"))?,
+        modules: parsed.modules.or_else(|| base.map(|b| b.modules.clone())).ok_or_else(|| missing("[modules]"))?,
         chip,
-    })
+        disk,
+    };
+    if board.kernels.is_empty() || board.kernels.iter().any(|line| line.suites.is_empty()) {
+        return Err(bad("a board needs at least one [[kernel]], each with at least one suite".to_owned()));
+    }
+    if board.chip.is_none() && board.disk.is_none() {
+        return Err(missing("a chip or a disk"));
+    }
+    Ok(board)
 }
 
 impl Board {
-    pub fn chip(&self) -> &Chip {
-        &self.chip
+    /// Its raw NAND; a board may have none.
+    pub fn chip(&self) -> Option<&Chip> {
+        self.chip.as_ref()
+    }
+
+    /// Its block device; a board may have none.
+    pub fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
+    }
+
+    /// The settings of its disk for a run; none where it has no disk, which is an error where some are to be changed.
+    pub fn disk_settings(&self, changes: &[(String, String)]) -> Result<Option<DiskSettings>, Error> {
+        match (&self.disk, changes.is_empty()) {
+            (Some(disk), _) => disk.settings(&self.name, changes).map(Some),
+            (None, true) => Ok(None),
+            (None, false) => {
+                Err(Error::Disk { board: self.name.clone(), problem: "it has no disk to set anything of".to_owned() })
+            }
+        }
     }
 
     /// RAM in MiB that an image boots with. The kernel holds an image twice while it unpacks it, QEMU places it no lower than
@@ -223,13 +290,43 @@ mod tests {
     #[test]
     fn every_board_loads_and_has_one_default_line() {
         let boards: Vec<Board> = list().into_iter().collect::<Result<_, _>>().unwrap();
-        assert_eq!(boards.iter().map(|b| b.name.as_str()).collect::<Vec<_>>(), ["armv7", "x86_64"]);
+        let names: Vec<&str> = boards.iter().map(|b| b.name.as_str()).collect();
+        assert_eq!(names, ["armv7", "armv7-blk", "armv7-sd", "x86_64", "x86_64-blk"]);
         assert_eq!(boards.iter().filter(|b| b.default).count(), 1);
         for board in &boards {
             assert_eq!(board.kernels.iter().filter(|line| line.default).count(), 1);
             assert_eq!(board.default_kernel().name, "6.1");
             assert!(board.kernels.iter().all(|line| !line.suites.is_empty()));
-            assert_eq!(board.chip().size_bytes(), 256 << 20);
+            assert!(board.chip().is_none_or(|chip| chip.size_bytes() == 256 << 20));
+            assert_ne!(board.chip().is_some(), board.disk().is_some(), "{}", board.name);
         }
+    }
+
+    #[test]
+    fn what_a_board_does_not_say_it_inherits() {
+        let (base, blk) = (load("armv7").unwrap(), load("armv7-blk").unwrap());
+        assert_eq!((blk.arch.as_str(), blk.kernels_of.as_str(), blk.default), ("armhf", "armv7", false));
+        assert_eq!(blk.qemu.args, base.qemu.args);
+        assert_ne!(blk.sha256, base.sha256);
+        let settings = blk.disk_settings(&[("scheduler".to_owned(), "bfq".to_owned())]).unwrap().unwrap();
+        assert_eq!((settings.get("scheduler"), settings.get("queue_depth")), (Some("bfq"), Some("64")));
+        let error = base.disk_settings(&[("scheduler".to_owned(), "bfq".to_owned())]).unwrap_err();
+        assert!(error.to_string().starts_with("board armv7: it has no disk"), "{error}");
+    }
+
+    #[test]
+    fn what_is_missing_and_circles_are_told() {
+        let dir = crate::ScratchDir::new("boards").unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let error = load(&write("a.toml", "name = \"a\"\ndescription = \"a\"\n")).unwrap_err().to_string();
+        assert!(error.contains("needs a clock, of its own or of one that it inherits"), "{error}");
+        let itself = dir.path().join("b.toml");
+        let text = format!("name = \"b\"\ninherits = \"{}\"\n", itself.display());
+        let error = load(&write("b.toml", &text)).unwrap_err().to_string();
+        assert!(error.contains("in a circle"), "{error}");
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct ModuleIndex {
 const ASKED_FOR_BY_NAME: [(&str, &[&str]); 1] = [("ubifs", &["deflate", "lzo", "zstd"])];
 
 /// The kernel option that gives a module (Kconfig of Linux 6.1).
-const OPTIONS: [(&str, &str); 20] = [
+const OPTIONS: [(&str, &str); 25] = [
     ("nandsim", "CONFIG_MTD_NAND_NANDSIM"),
     ("mtdram", "CONFIG_MTD_MTDRAM"),
     ("block2mtd", "CONFIG_MTD_BLOCK2MTD"),
@@ -39,6 +39,11 @@ const OPTIONS: [(&str, &str); 20] = [
     ("f2fs", "CONFIG_F2FS_FS"),
     ("null_blk", "CONFIG_BLK_DEV_NULL_BLK"),
     ("loop", "CONFIG_BLK_DEV_LOOP"),
+    ("mmc_block", "CONFIG_MMC_BLOCK"),
+    ("sdhci_pci", "CONFIG_MMC_SDHCI_PCI"),
+    ("mq_deadline", "CONFIG_MQ_IOSCHED_DEADLINE"),
+    ("kyber_iosched", "CONFIG_MQ_IOSCHED_KYBER"),
+    ("bfq", "CONFIG_IOSCHED_BFQ"),
     ("virtio_mmio", "CONFIG_VIRTIO_MMIO"),
     ("virtio_pci", "CONFIG_VIRTIO_PCI"),
     ("virtio_console", "CONFIG_VIRTIO_CONSOLE"),

@@ -154,6 +154,7 @@ impl fmt::Display for BootFailure {
 const PORT: &str = "port";
 const CONSOLE: &str = "console";
 const QEMU_SAYS: &str = "qemu";
+const DISK: &str = "disk";
 const TAIL_LINES: usize = 15;
 const TICK: Duration = Duration::from_millis(10);
 
@@ -173,6 +174,9 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
     })?;
     let says = dir.path().join(QEMU_SAYS);
     let stderr = std::fs::File::create(&says).map_err(|e| Error::io(&says, e))?;
+    if let Some(disk) = &run.image.disk {
+        disk.contents.write(&dir.path().join(DISK))?;
+    }
     let mut command = process::dies_with_us("KILL", qemu.as_os_str());
     command.args(arguments(run, dir.path()));
     if run.interactive {
@@ -277,6 +281,10 @@ fn arguments(run: &Run, dir: &Path) -> Vec<OsString> {
     let port = format!("file,id=port,path={}", option_path(&dir.join(PORT)));
     args.extend(["-device", &board.qemu.serial_device, "-chardev", &port].map(OsString::from));
     args.extend(["-device", "virtserialport,chardev=port,name=flashscope"].map(OsString::from));
+    if let Some(disk) = &run.image.disk {
+        let file = option_path(&dir.join(DISK));
+        args.extend(disk.qemu_args.iter().map(|word| word.replace(super::disk::FILE, &file).into()));
+    }
     if let Some(host) = run.hostfwd {
         let netdev = format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{host}-:22");
         let device = format!("{},netdev=net", board.qemu.net_device);

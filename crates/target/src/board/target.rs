@@ -33,7 +33,12 @@ impl BoardTarget {
     fn command_lines(&self, argv: &[String]) -> Result<(Vec<String>, usize), Error> {
         let words = |argv: &[String]| -> Result<String, Error> {
             let escaped: Option<Vec<String>> = argv.iter().map(|word| plan_word(word)).collect();
-            Ok(escaped.ok_or_else(|| self.plan_error("an argument is empty; leave it out"))?.join(" "))
+            let mut escaped = escaped.ok_or_else(|| self.plan_error("an argument is empty; leave it out"))?;
+            // Here as under a recorder on a board of one's own: the agent, whatever its file is called.
+            if let Some(first) = escaped.first_mut().filter(|first| *first == "flashscope-agent") {
+                AGENT.clone_into(first);
+            }
+            Ok(escaped.join(" "))
         };
         if argv.first().map(String::as_str) != Some("record") {
             return Ok((vec![format!("-run agent {AGENT} {}", words(argv)?)], 0));
@@ -67,8 +72,8 @@ impl Target for BoardTarget {
 
         let mut image = ImageBuilder::new(board)?;
         let mut lines = image.add_port_modules(&kernel)?;
-        lines.extend(image.add_nand(&kernel, &self.options.parts)?);
-        lines.push("device-wait /dev/mtd0 10000".to_owned());
+        let settings = board.disk_settings(&self.options.disk)?;
+        lines.extend(image.add_storage(&kernel, &self.options.parts, settings.as_ref())?);
         let more: Vec<&str> = self.options.modules.iter().map(String::as_str).collect();
         for path in image.add_module_closure(&kernel, &more)? {
             lines.push(format!("module {path}"));
