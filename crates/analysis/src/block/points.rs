@@ -11,8 +11,12 @@ const MAX_POINTS: usize = 6000;
 /// When bins must grow, they grow first along the axis that is finer than these many bins.
 const TIME_BINS: u64 = 512;
 const SECTOR_BINS: u64 = 256;
-/// Owners with a colour of their own; the rest share one.
+/// Owners with a colour of their own, those with most bios; the rest share one.
 const MAX_OWNERS: usize = 12;
+/// Owners told apart on the way, because who has most is known only in the end; of more, the lesser half joins the rest.
+const MAX_TOLD: usize = 256;
+/// All that are not told apart.
+const REST: u16 = u16::MAX;
 /// Devices told apart.
 const MAX_DEVICES: u16 = 64;
 
@@ -37,6 +41,7 @@ pub struct IoPoints {
     pub bin_ns: u64,
     pub bin_sectors: u64,
     pub devices: Vec<String>,
+    /// Most bios first; the last one may be for all others.
     pub owners: Vec<String>,
     /// By device, time, sector, direction, owner.
     pub points: Vec<IoPoint>,
@@ -58,7 +63,9 @@ pub(super) struct Points {
     bins: HashMap<Bin, (u32, u64)>,
     time: (u64, u64),
     sectors: (u64, u64),
-    owners: Vec<u32>,
+    /// Each with its bios.
+    owners: Vec<(u32, u64)>,
+    index: HashMap<u32, u16>,
 }
 
 impl Points {
@@ -70,18 +77,51 @@ impl Points {
             time: (u64::MAX, 0),
             sectors: (u64::MAX, 0),
             owners: Vec::new(),
+            index: HashMap::new(),
         }
     }
 
     fn owner(&mut self, owner: u32) -> u16 {
-        if let Some(at) = self.owners.iter().position(|&known| known == owner) {
-            return at as u16;
+        if let Some(&at) = self.index.get(&owner) {
+            self.owners[usize::from(at)].1 += 1;
+            return at;
         }
-        if self.owners.len() == MAX_OWNERS {
-            return MAX_OWNERS as u16;
+        if self.owners.len() == MAX_TOLD {
+            self.forget();
         }
-        self.owners.push(owner);
-        (self.owners.len() - 1) as u16
+        let at = self.owners.len() as u16;
+        self.owners.push((owner, 1));
+        self.index.insert(owner, at);
+        at
+    }
+
+    /// Owners by their bios, most first, and the new number of each old one: those after the first `kept` are the rest.
+    fn ranked(&self, kept: usize) -> (Vec<(u32, u64)>, Vec<u16>) {
+        let mut order: Vec<usize> = (0..self.owners.len()).collect();
+        order.sort_by_key(|&at| (std::cmp::Reverse(self.owners[at].1), self.owners[at].0));
+        order.truncate(kept);
+        let mut numbers = vec![REST; self.owners.len()];
+        for (new, &old) in order.iter().enumerate() {
+            numbers[old] = new as u16;
+        }
+        (order.into_iter().map(|at| self.owners[at]).collect(), numbers)
+    }
+
+    fn renumbered(&self, numbers: &[u16]) -> HashMap<Bin, (u32, u64)> {
+        let mut bins = HashMap::new();
+        for (bin, (bios, bytes)) in &self.bins {
+            let owner = numbers.get(usize::from(bin.owner)).copied().unwrap_or(REST);
+            add(&mut bins, Bin { owner, ..*bin }, *bios, *bytes);
+        }
+        bins
+    }
+
+    #[cold]
+    fn forget(&mut self) {
+        let (owners, numbers) = self.ranked(MAX_TOLD / 2);
+        self.bins = self.renumbered(&numbers);
+        self.index = owners.iter().enumerate().map(|(at, (owner, _))| (*owner, at as u16)).collect();
+        self.owners = owners;
     }
 
     fn coarsen(&mut self) {
@@ -104,21 +144,25 @@ impl Points {
                 } else {
                     bin.sector >>= 1;
                 }
-                let sum = self.bins.entry(bin).or_default();
-                sum.0 = sum.0.saturating_add(bios);
-                sum.1 = sum.1.saturating_add(bytes);
+                add(&mut self.bins, bin, bios, bytes);
             }
         }
     }
 
     pub fn finish(&self, devices: &[Device], name: impl Fn(u32) -> String) -> IoPoints {
         let middle = |index: u64, shift: u32| if shift == 0 { index } else { (index << shift) | (1 << (shift - 1)) };
-        let mut bins: Vec<(&Bin, &(u32, u64))> = self.bins.iter().collect();
-        bins.sort_unstable();
-        let mut owners: Vec<String> = self.owners.iter().map(|&owner| name(owner)).collect();
-        if self.bins.keys().any(|bin| usize::from(bin.owner) == MAX_OWNERS) {
+        let (owners, numbers) = self.ranked(MAX_OWNERS);
+        let mut bins: Vec<(Bin, (u32, u64))> = self.renumbered(&numbers).into_iter().collect();
+        let mut owners: Vec<String> = owners.into_iter().map(|(owner, _)| name(owner)).collect();
+        let rest = owners.len() as u16;
+        let mut others = false;
+        for (bin, _) in bins.iter_mut().filter(|(bin, _)| bin.owner == REST) {
+            (bin.owner, others) = (rest, true);
+        }
+        if others {
             owners.push("(further owners)".to_owned());
         }
+        bins.sort_unstable();
         IoPoints {
             bin_ns: 1 << self.time_shift,
             bin_sectors: 1 << self.sector_shift,
@@ -126,7 +170,7 @@ impl Points {
             owners,
             points: bins
                 .into_iter()
-                .map(|(bin, &(bios, bytes))| IoPoint {
+                .map(|(bin, (bios, bytes))| IoPoint {
                     time_ns: middle(bin.time, self.time_shift),
                     sector: middle(bin.sector, self.sector_shift),
                     device: bin.device,
@@ -138,6 +182,12 @@ impl Points {
                 .collect(),
         }
     }
+}
+
+fn add(bins: &mut HashMap<Bin, (u32, u64)>, bin: Bin, bios: u32, bytes: u64) {
+    let sum = bins.entry(bin).or_default();
+    sum.0 = sum.0.saturating_add(bios);
+    sum.1 = sum.1.saturating_add(bytes);
 }
 
 impl Watch for Points {
@@ -154,9 +204,7 @@ impl Watch for Points {
             kind: bio.kind(),
             owner: self.owner(bio.owner),
         };
-        let sum = self.bins.entry(bin).or_default();
-        sum.0 = sum.0.saturating_add(1);
-        sum.1 = sum.1.saturating_add(u64::from(bio.sectors) * 512);
+        add(&mut self.bins, bin, 1, u64::from(bio.sectors) * 512);
         if self.bins.len() > MAX_POINTS {
             self.coarsen();
         }
@@ -182,5 +230,23 @@ mod tests {
         assert_eq!(found.points.iter().map(|p| u64::from(p.bios)).sum::<u64>(), 1_000_000);
         assert_eq!(found.points.iter().map(|p| p.bytes).sum::<u64>(), 1_000_000 * 4096);
         assert_eq!((found.owners.len(), found.owners[MAX_OWNERS].as_str()), (13, "(further owners)"));
+    }
+
+    #[test]
+    fn who_has_most_is_told_however_late_and_however_many_others_there_are() {
+        let mut points = Points::new();
+        let mut bio = |owner: u32, at: u64| {
+            let bio = InFlight::bio(0, RequestFlags::READ, at * 8, 8, owner, at);
+            points.gone(0, &bio, at + 1);
+        };
+        let mut at = 0..;
+        (0..1000).for_each(|owner| bio(owner, at.next().expect("endless")));
+        for owner in [5000, 5001, 5000] {
+            (0..50).for_each(|_| bio(owner, at.next().expect("endless")));
+        }
+        let found = points.finish(&[Device::new(8, 0)], |owner| owner.to_string());
+        assert_eq!((found.owners.len(), &found.owners[..2]), (13, &["5000".to_owned(), "5001".to_owned()][..]));
+        let bios = |owner| found.points.iter().filter(|p| p.owner == owner).map(|p| p.bios).sum::<u32>();
+        assert_eq!((bios(0), bios(1), bios(12)), (100, 50, 990));
     }
 }
