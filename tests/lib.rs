@@ -116,6 +116,8 @@ pub struct Plan<'a> {
     pub kernel: &'a str,
     /// Erase blocks of each partition; the rest of the chip becomes one more.
     pub parts: &'a [u64],
+    /// With more than one, guest time follows the host's on armv7, where QEMU's -icount then comes to no end.
+    pub cpus: u32,
     /// More parameters of nandsim, such as its faults.
     pub faults: &'a str,
     /// Kernel modules beside the chip's own.
@@ -132,6 +134,7 @@ impl<'a> Plan<'a> {
             board,
             kernel,
             parts: &[],
+            cpus: 1,
             faults: "",
             modules: &[],
             packages: &[],
@@ -164,7 +167,11 @@ impl<'a> Plan<'a> {
         lines.extend(self.lines);
         image.set_plan(&lines);
         let image = image.build().expect("a boot image");
-        let run = Run { timeout: Duration::from_secs(600), ..Run::new(&board, &kernel, &image) };
+        let mut run = Run { timeout: Duration::from_secs(600), ..Run::new(&board, &kernel, &image) };
+        if self.cpus > 1 {
+            run.args = vec!["-smp".to_owned(), self.cpus.to_string()];
+            run.icount = board.name != "armv7";
+        }
         let outcome = board::boot(&run, &NoProgress).unwrap_or_else(|error| panic!("{error}"));
         let session = Session::open(&outcome.port_file()).expect("a port file");
         assert!(session.complete, "the stream is not complete: {:?}", session.losses);
