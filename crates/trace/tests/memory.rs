@@ -6,7 +6,7 @@ mod common;
 use common::dat::{Packing, v6, v7};
 use common::seeds::parts;
 use common::*;
-use flashscope_trace::{Endian, Loss, Session, Trace, encode_frame};
+use flashscope_trace::{Encoder, Endian, Layout, Loss, Session, Trace, encode_frame};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -121,6 +121,88 @@ fn a_trace_dat_of_twenty_gibibytes_takes_what_one_of_two_takes() {
         peaks.push(peak);
     }
     assert!(peaks[1] < peaks[0] + (2 << 20), "{peaks:?}: it does not grow");
+}
+
+/// A sub-buffer that is full of flash reads, and how many they are.
+fn full(layout: Layout) -> (Vec<u8>, u64) {
+    let s = Stream::new(layout.endian, layout.long_size, layout.subbuf_size);
+    let mut e = Encoder::new(layout);
+    for n in 0.. {
+        if let Some(mut page) = e.record(n * 10, &s.nand(READ, 7, n as u32)).unwrap() {
+            page.resize(layout.subbuf_size as usize, 0);
+            return (page, n);
+        }
+    }
+    unreachable!()
+}
+
+/// Events from the first byte to the last: a trace.dat and a stream of 2 GiB, and ten times that.
+#[test]
+#[ignore = "writes and reads 44 GiB; cargo test --release -p flashscope-trace --test memory -- --ignored --nocapture dense"]
+fn dense_traces_of_twenty_gibibytes_take_what_those_of_two_take() {
+    let dir = TempDir::new("memory-dense");
+    let mut peaks = vec![];
+    for gib in [2u64, 20] {
+        let pages = (gib << 30) / 4096;
+        let mut p = parts(Endian::Little, 8, 4096);
+        let (mut page, events) = full(p.layout);
+        let fields = "\tfield:unsigned long __probe_ip;\toffset:8;\tsize:8;\tsigned:0;\n\
+            \tfield:u32 page;\toffset:16;\tsize:4;\tsigned:0;\n";
+        p.formats = vec![("flashscope".into(), format("nand_read", READ, fields, "\"%u\", REC->page"))];
+        p.cpus = vec![vec![page.clone()]];
+        let head = v6(&p);
+        let path = dir.0.join("t.dat");
+        let file = std::fs::File::create(&path).unwrap();
+        let mut out = BufWriter::with_capacity(1 << 20, &file);
+        out.write_all(&head[..head.len() - 4096]).unwrap();
+        for i in 0..pages {
+            page[..8].copy_from_slice(&(i * events * 10).to_le_bytes());
+            out.write_all(&page).unwrap();
+        }
+        out.flush().unwrap();
+        drop(out);
+        let table = head.windows(10).rposition(|w| w == b"flyrecord\0").unwrap() + 10;
+        file.write_all_at(&(pages * 4096).to_le_bytes(), table as u64 + 8).unwrap();
+        let begin = std::time::Instant::now();
+        let (dat, records, lost) = peak(&path);
+        println!(
+            "trace.dat of {} bytes: {records} events in {:.1} s, peak {} KiB",
+            file.metadata().unwrap().len(),
+            begin.elapsed().as_secs_f64(),
+            dat >> 10
+        );
+        // There is nothing that says what the kernel lost.
+        assert_eq!((records, lost), (pages * events, 1));
+        std::fs::remove_file(&path).unwrap();
+
+        let mut s = Stream::new(Endian::Little, 8, 4096);
+        s.begin(0, 1, &nand_facts());
+        let path = dir.0.join("s");
+        let file = std::fs::File::create(&path).unwrap();
+        let mut out = BufWriter::with_capacity(1 << 20, &file);
+        out.write_all(&s.bytes).unwrap();
+        let first = s.frames.len() as u32;
+        for i in 0..pages {
+            page[..8].copy_from_slice(&(i * events * 10).to_le_bytes());
+            let payload = [&[0; 4][..], &page].concat();
+            out.write_all(&encode_frame(6, 0, first + i as u32, &payload)).unwrap();
+        }
+        out.flush().unwrap();
+        drop(out);
+        let begin = std::time::Instant::now();
+        let (stream, records, _) = peak(&path);
+        println!(
+            "stream of {} bytes: {records} events in {:.1} s, peak {} KiB",
+            file.metadata().unwrap().len(),
+            begin.elapsed().as_secs_f64(),
+            stream >> 10
+        );
+        assert_eq!(records, pages * events);
+        std::fs::remove_file(&path).unwrap();
+        assert!(dat < MOST && stream < MOST, "{dat} {stream}");
+        peaks.push((dat, stream));
+    }
+    assert!(peaks[1].0 < peaks[0].0 + (2 << 20) && peaks[1].1 < peaks[0].1 + (2 << 20), "{peaks:?}: it does not grow");
 }
 
 /// Packed data that unpacks to far more than it is: sections and chunks say how much, and more is not unpacked.
