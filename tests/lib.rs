@@ -116,11 +116,13 @@ pub struct Plan<'a> {
     pub kernel: &'a str,
     /// Erase blocks of each partition; the rest of the chip becomes one more.
     pub parts: &'a [u64],
-    /// With more than one, guest time follows the host's on armv7, where QEMU's -icount then comes to no end.
-    pub cpus: u32,
     /// More parameters of nandsim, such as its faults.
     pub faults: &'a str,
-    /// Kernel modules beside the chip's own.
+    /// The board has no chip.
+    pub no_nand: bool,
+    /// With more than one, guest time follows the host's on armv7, where QEMU's -icount then comes to no end.
+    pub cpus: u32,
+    /// Kernel modules beside the chip's own, each with its parameters.
     pub modules: &'a [&'a str],
     pub packages: &'a [&'a str],
     /// Files of the image.
@@ -134,8 +136,9 @@ impl<'a> Plan<'a> {
             board,
             kernel,
             parts: &[],
-            cpus: 1,
             faults: "",
+            no_nand: false,
+            cpus: 1,
             modules: &[],
             packages: &[],
             files: Vec::new(),
@@ -151,14 +154,20 @@ impl<'a> Plan<'a> {
         let packages = board.fetch_packages(&kernel, &packages, &NoProgress).expect("the packages");
         let mut image = ImageBuilder::new(&board).expect("an agent for the board: make agents");
         let mut lines = image.add_port_modules(&kernel).expect("the port's modules");
-        lines.extend(image.add_nand(&kernel, self.parts).expect("the NAND's modules"));
+        if !self.no_nand {
+            lines.extend(image.add_nand(&kernel, self.parts).expect("the NAND's modules"));
+        }
         if !self.faults.is_empty() {
             let nandsim = lines.last_mut().expect("a line of nandsim's");
             nandsim.push(' ');
             nandsim.push_str(self.faults);
         }
-        for path in image.add_module_closure(&kernel, self.modules).expect("modules") {
-            lines.push(format!("module {path}"));
+        for module in self.modules {
+            let (name, params) = module.split_once(' ').unwrap_or((module, ""));
+            for path in image.add_module_closure(&kernel, &[name]).expect("modules") {
+                let own = path.ends_with(&format!("/{name}.ko"));
+                lines.push(format!("module {path} {}", if own { params } else { "" }).trim_end().to_owned());
+            }
         }
         image.add_packages(&packages).expect("packages");
         for (path, mode, bytes) in self.files {

@@ -88,6 +88,8 @@ pub struct OriginatorsFound {
 struct Dirty {
     owner: u32,
     shared: bool,
+    /// On its way to the device, or some of it: whoever dirties it from now on begins anew.
+    written: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -262,7 +264,8 @@ where
                 for page in first..=last.min(first.saturating_add(MAX_PAGES as u64)) {
                     self.dirtied((device, event.inode, page), owner, mmap);
                 }
-                let file = self.files.entry((device, event.inode)).or_insert(Dirty { owner, shared: false });
+                let file =
+                    self.files.entry((device, event.inode)).or_insert(Dirty { owner, shared: false, written: false });
                 file.shared |= file.owner != owner;
                 if self.files.len() > MAX_PAGES {
                     self.files.clear();
@@ -284,10 +287,19 @@ where
 
     fn dirtied(&mut self, key: (u32, u64, u64), owner: u32, mmap: bool) {
         if let Some(dirty) = self.dirty.get_mut(&key) {
-            // The page of a write becomes dirty at its end: that is no second dirtier.
-            dirty.shared |= dirty.owner != owner && !mmap;
-        } else if self.dirty.len() < MAX_PAGES {
-            self.dirty.insert(key, Dirty { owner, shared: false });
+            if dirty.written {
+                *dirty = Dirty { owner, shared: false, written: false };
+            } else {
+                // The page of a write becomes dirty at its end: that is no second dirtier.
+                dirty.shared |= dirty.owner != owner && !mmap;
+            }
+            return;
+        }
+        if self.dirty.len() >= MAX_PAGES {
+            self.dirty.retain(|_, dirty| !dirty.written);
+        }
+        if self.dirty.len() < MAX_PAGES {
+            self.dirty.insert(key, Dirty { owner, shared: false, written: false });
         } else {
             self.found.pages_given_up += 1;
         }
@@ -371,9 +383,10 @@ where
                 Some((device, inode, byte, left)) => {
                     let bytes = (PAGE - byte % PAGE).min(left);
                     let key = (device, inode, byte / PAGE);
-                    // The page is clean when its last byte is on its way.
-                    let last = (byte + bytes) % PAGE == 0 || bytes == left;
-                    let dirty = if last { self.dirty.remove(&key) } else { self.dirty.get(&key).copied() };
+                    let dirty = self.dirty.get_mut(&key).map(|dirty| {
+                        dirty.written = true;
+                        *dirty
+                    });
                     let piece = match dirty {
                         Some(Dirty { shared: true, .. }) => self.shared(),
                         Some(Dirty { owner, .. }) => owner,
