@@ -37,9 +37,10 @@ pub struct IoPoint {
 /// Completed bios over time and sectors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoPoints {
-    /// Width of a bin; 1 and 1 where nothing was binned.
+    /// Width of a bin; 1 where nothing was binned.
     pub bin_ns: u64,
-    pub bin_sectors: u64,
+    /// Its height, by device: a small device beside a large one keeps its detail.
+    pub bin_sectors: Vec<u64>,
     pub devices: Vec<String>,
     /// Most bios first; the last one may be for all others.
     pub owners: Vec<String>,
@@ -56,13 +57,29 @@ struct Bin {
     owner: u16,
 }
 
+/// Sectors of a device that were seen, and the bins' height.
+#[derive(Clone, Copy)]
+struct Sectors {
+    first: u64,
+    last: u64,
+    shift: u32,
+}
+
+impl Sectors {
+    const NONE: Sectors = Sectors { first: u64::MAX, last: 0, shift: 0 };
+
+    fn bins(&self) -> u64 {
+        self.last.saturating_sub(self.first) >> self.shift
+    }
+}
+
 /// Bins that double when there are too many points.
 pub(super) struct Points {
     time_shift: u32,
-    sector_shift: u32,
     bins: HashMap<Bin, (u32, u64)>,
     time: (u64, u64),
-    sectors: (u64, u64),
+    /// By device.
+    sectors: Vec<Sectors>,
     /// Each with its bios.
     owners: Vec<(u32, u64)>,
     index: HashMap<u32, u16>,
@@ -72,10 +89,9 @@ impl Points {
     pub fn new() -> Points {
         Points {
             time_shift: 0,
-            sector_shift: 0,
             bins: HashMap::new(),
             time: (u64::MAX, 0),
-            sectors: (u64::MAX, 0),
+            sectors: Vec::new(),
             owners: Vec::new(),
             index: HashMap::new(),
         }
@@ -126,8 +142,10 @@ impl Points {
 
     fn coarsen(&mut self) {
         while self.bins.len() > MAX_POINTS {
-            let bins = |range: (u64, u64), shift: u32| (range.1 - range.0) >> shift;
-            let (time, sectors) = (bins(self.time, self.time_shift), bins(self.sectors, self.sector_shift));
+            let time = (self.time.1 - self.time.0) >> self.time_shift;
+            // The device with the finest bins.
+            let finest = (0..self.sectors.len()).max_by_key(|&at| self.sectors[at].bins()).unwrap_or(0);
+            let sectors = self.sectors.get(finest).map_or(0, Sectors::bins);
             if time == 0 && sectors == 0 {
                 return;
             }
@@ -135,13 +153,13 @@ impl Points {
             if along_time {
                 self.time_shift += 1;
             } else {
-                self.sector_shift += 1;
+                self.sectors[finest].shift += 1;
             }
             let old = std::mem::take(&mut self.bins);
             for (mut bin, (bios, bytes)) in old {
                 if along_time {
                     bin.time >>= 1;
-                } else {
+                } else if usize::from(bin.device) == finest {
                     bin.sector >>= 1;
                 }
                 add(&mut self.bins, bin, bios, bytes);
@@ -165,14 +183,14 @@ impl Points {
         bins.sort_unstable();
         IoPoints {
             bin_ns: 1 << self.time_shift,
-            bin_sectors: 1 << self.sector_shift,
+            bin_sectors: self.sectors.iter().map(|sectors| 1 << sectors.shift).collect(),
             devices: devices.iter().take(usize::from(MAX_DEVICES)).map(Device::to_string).collect(),
             owners,
             points: bins
                 .into_iter()
                 .map(|(bin, (bios, bytes))| IoPoint {
                     time_ns: middle(bin.time, self.time_shift),
-                    sector: middle(bin.sector, self.sector_shift),
+                    sector: middle(bin.sector, self.sectors[usize::from(bin.device)].shift),
                     device: bin.device,
                     kind: bin.kind,
                     owner: bin.owner,
@@ -196,11 +214,17 @@ impl Watch for Points {
             return;
         }
         self.time = (self.time.0.min(completed), self.time.1.max(completed));
-        self.sectors = (self.sectors.0.min(bio.sector), self.sectors.1.max(bio.sector));
+        let device = usize::from(bio.device);
+        if self.sectors.len() <= device {
+            self.sectors.resize(device + 1, Sectors::NONE);
+        }
+        let sectors = &mut self.sectors[device];
+        (sectors.first, sectors.last) = (sectors.first.min(bio.sector), sectors.last.max(bio.sector));
+        let sector = bio.sector >> sectors.shift;
         let bin = Bin {
             device: bio.device,
             time: completed >> self.time_shift,
-            sector: bio.sector >> self.sector_shift,
+            sector,
             kind: bio.kind(),
             owner: self.owner(bio.owner),
         };
@@ -230,6 +254,23 @@ mod tests {
         assert_eq!(found.points.iter().map(|p| u64::from(p.bios)).sum::<u64>(), 1_000_000);
         assert_eq!(found.points.iter().map(|p| p.bytes).sum::<u64>(), 1_000_000 * 4096);
         assert_eq!((found.owners.len(), found.owners[MAX_OWNERS].as_str()), (13, "(further owners)"));
+    }
+
+    #[test]
+    fn a_small_device_keeps_its_detail_beside_a_large_one() {
+        let mut points = Points::new();
+        for i in 0..20_000u64 {
+            let (device, sectors) = if i % 2 == 0 { (0, 1 << 40) } else { (1, 1 << 10) };
+            let bio = InFlight::bio(device, RequestFlags::READ, i * 7_368_787 % sectors, 8, 1, i * 1000);
+            points.gone(0, &bio, i * 1000 + 1);
+        }
+        let found = points.finish(&[Device::new(8, 0), Device::new(8, 16)], |owner| owner.to_string());
+        let rows = |device| {
+            let sectors = found.points.iter().filter(|p| p.device == device).map(|p| p.sector);
+            sectors.collect::<std::collections::BTreeSet<u64>>().len()
+        };
+        // As many rows as the large one, give or take a doubling.
+        assert!(rows(1) * 2 >= rows(0) && rows(1) >= 32, "{} {} of {:?}", rows(0), rows(1), found.bin_sectors);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::axes::{TimeUnit, grid, thousands, time_ticks, time_unit};
 use super::{Figure, MAX_DEVICES, WIDTH};
 use crate::svg::{Anchor, Dot, LegendKey, Rect, Scale, Svg, fit, legend, legend_height};
-use crate::text::{bytes, duration, grouped, size};
+use crate::text::{bios, bytes, duration, grouped, size};
 use flashscope_analysis::block::{BlockReport, IoPoint, RequestKind};
 
 /// Marks of all these figures together at most: of more, neighbours are drawn as one.
@@ -17,7 +17,6 @@ const KINDS: [(RequestKind, &str); 3] =
 /// One figure a device, those with most bios first.
 pub fn figures(report: &BlockReport) -> Vec<Figure> {
     let found = &report.findings.points;
-    let owners = Owners::of(&found.points);
     let mut devices: Vec<(u16, u64)> = Vec::new();
     for point in &found.points {
         match devices.iter_mut().find(|(device, _)| *device == point.device) {
@@ -27,64 +26,48 @@ pub fn figures(report: &BlockReport) -> Vec<Figure> {
     }
     devices.sort_by_key(|&(device, bios)| (std::cmp::Reverse(bios), device));
     devices.truncate(MAX_DEVICES);
-    let mut figures: Vec<OneDevice<'_>> =
-        devices.iter().map(|&(device, _)| OneDevice::of(report, device, &owners)).collect();
+    let mut figures: Vec<OneDevice<'_>> = devices.iter().map(|&(device, _)| OneDevice::of(report, device)).collect();
     let mut step = 1;
     while figures.iter().map(|one| one.marks.len()).sum::<usize>() > MAX_MARKS {
         step *= 2;
         figures.iter_mut().for_each(|one| one.coarsen(step));
     }
-    figures.iter().map(|one| one.draw(report, &owners)).collect()
+    figures.iter().map(|one| one.draw(report)).collect()
 }
 
-/// Who gets which mark: those with most bios one of their own.
-struct Owners {
-    /// Index in the report, bios, bytes.
-    ranked: Vec<(u16, u64, u64)>,
-    /// Mark by index.
-    dots: Vec<u8>,
+/// The mark of an owner: of its own for the first ones, who have most bios.
+fn dot(owner: u16) -> u8 {
+    owner.min(Dot::KINDS as u16) as u8
 }
 
-impl Owners {
-    fn of(points: &[IoPoint]) -> Self {
-        let mut sums: Vec<(u16, u64, u64)> = Vec::new();
-        for point in points {
-            let at = usize::from(point.owner);
-            if sums.len() <= at {
-                sums.extend((sums.len()..=at).map(|owner| (owner as u16, 0, 0)));
-            }
-            sums[at].1 += u64::from(point.bios);
-            sums[at].2 = sums[at].2.saturating_add(point.bytes);
-        }
-        let mut dots = vec![Dot::KINDS as u8; sums.len()];
-        sums.retain(|&(_, bios, _)| bios > 0);
-        sums.sort_by_key(|&(owner, bios, _)| (std::cmp::Reverse(bios), owner));
-        // Where one more than there are marks is left, it has the cross for itself.
-        for (dot, &(owner, ..)) in sums.iter().take(Dot::KINDS).enumerate() {
-            dots[usize::from(owner)] = dot as u8;
-        }
-        Self { ranked: sums, dots }
+/// What one mark stands for.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    bios: u64,
+    bytes: u64,
+    /// The lowest and the highest owner.
+    owners: Option<(u16, u16)>,
+}
+
+impl Sum {
+    fn add(&mut self, point: &IoPoint) {
+        self.bios += u64::from(point.bios);
+        self.bytes = self.bytes.saturating_add(point.bytes);
+        let (first, last) = self.owners.unwrap_or((point.owner, point.owner));
+        self.owners = Some((first.min(point.owner), last.max(point.owner)));
     }
 
-    /// In words, by mark: name, bios and bytes.
-    fn words(&self, names: &[String], dot: u8) -> String {
-        let of = |sum: &(u16, u64, u64)| format!("{} bios, {}", grouped(sum.1), size(sum.2));
-        let all = match self.ranked.get(usize::from(dot)..) {
-            Some(rest) if usize::from(dot) == Dot::KINDS => rest,
-            Some(rest) => &rest[..rest.len().min(1)],
-            None => &[],
+    fn words(&self, names: &[String]) -> String {
+        let name = match self.owners {
+            Some((first, last)) if first == last => name(names, first),
+            _ => "(further owners)",
         };
-        match all {
-            [one] => {
-                let name = names.get(usize::from(one.0)).map_or("?", |name| name);
-                format!("{} ({})", fit(name, 200.0), of(one))
-            }
-            several => {
-                let sum = several.iter().fold((0, 0, 0), |a, b| (0, a.1 + b.1, u64::saturating_add(a.2, b.2)));
-                format!("{} others ({})", grouped(several.len() as u64), of(&sum))
-            }
-        }
+        format!("{} ({}, {})", fit(name, 200.0), bios(self.bios), size(self.bytes))
     }
+}
+
+fn name(names: &[String], owner: u16) -> &str {
+    names.get(usize::from(owner)).map_or("?", |name| name)
 }
 
 /// A mark before it is drawn: panel, owner's mark, and its place in the panel in pixels.
@@ -99,6 +82,8 @@ struct OneDevice<'a> {
     bytes: Scale,
     time: Scale,
     begin_ns: u64,
+    /// By mark.
+    sums: Vec<Sum>,
     marks: Vec<Mark>,
 }
 
@@ -107,13 +92,22 @@ const PLOT: f64 = WIDTH - LEFT - 20.0;
 const SECTORS_HEIGHT: f64 = 180.0;
 const BYTES_HEIGHT: f64 = 84.0;
 
+/// Of a kind's panels: there are few discards.
+fn height(kind: usize) -> f64 {
+    if KINDS[kind].0 == RequestKind::Discard { 0.55 } else { 1.0 }
+}
+
+fn bin_sectors(report: &BlockReport, device: u16) -> u64 {
+    report.findings.points.bin_sectors.get(usize::from(device)).copied().unwrap_or(1)
+}
+
 /// Mean bytes of a point's bios.
 fn bytes_each(point: &IoPoint) -> f64 {
     point.bytes as f64 / f64::from(point.bios.max(1))
 }
 
 impl<'a> OneDevice<'a> {
-    fn of(report: &'a BlockReport, device: u16, owners: &Owners) -> Self {
+    fn of(report: &'a BlockReport, device: u16) -> Self {
         let found = &report.findings;
         let points: Vec<&IoPoint> = found.points.points.iter().filter(|p| p.device == device).collect();
         let mut kinds = Vec::new();
@@ -125,7 +119,10 @@ impl<'a> OneDevice<'a> {
                 kinds.push((i, bios, sum));
             }
         }
-        let half = found.points.bin_sectors / 2;
+        let mut sums = vec![Sum::default(); Dot::KINDS + 1];
+        points.iter().for_each(|point| sums[usize::from(dot(point.owner))].add(point));
+        // At least a page either way.
+        let half = (bin_sectors(report, device) / 2).max(8);
         let low = points.iter().map(|p| p.sector.saturating_sub(half)).min().unwrap_or(0);
         let high = points.iter().map(|p| p.sector.saturating_add(half)).max().unwrap_or(0);
         let first = points.iter().map(|p| p.time_ns).min().unwrap_or(0);
@@ -135,19 +132,19 @@ impl<'a> OneDevice<'a> {
             device,
             kinds,
             sectors: Scale::linear((low as f64, high as f64), (SECTORS_HEIGHT, 0.0)).padded(0.03),
-            bytes: Scale::log2(points.iter().map(|p| bytes_each(p)), (BYTES_HEIGHT, 0.0)).padded(0.08),
+            bytes: Scale::log2(points.iter().map(|p| bytes_each(p)), (BYTES_HEIGHT, 0.0)).padded(0.1),
             time: Scale::linear((0.0, (end - begin_ns) as f64), (0.0, PLOT)).padded(0.005),
             begin_ns,
             points,
+            sums,
             marks: Vec::new(),
         };
         let mut marks = Vec::with_capacity(one.points.len() * 2);
         for point in &one.points {
             let Some(row) = one.row(point.kind) else { continue };
-            let dot = owners.dots.get(usize::from(point.owner)).copied().unwrap_or(Dot::KINDS as u8);
             let (x, sector, bytes) = one.place(point);
-            marks.push((2 * row, dot, x.round() as i16, sector.round() as i16));
-            marks.push((2 * row + 1, dot, x.round() as i16, bytes.round() as i16));
+            marks.push((2 * row, dot(point.owner), x.round() as i16, sector.round() as i16));
+            marks.push((2 * row + 1, dot(point.owner), x.round() as i16, bytes.round() as i16));
         }
         marks.sort_unstable();
         marks.dedup();
@@ -163,7 +160,8 @@ impl<'a> OneDevice<'a> {
     /// In its panels: x, y by sector, y by size.
     fn place(&self, point: &IoPoint) -> (f64, f64, f64) {
         let x = self.time.at(point.time_ns.saturating_sub(self.begin_ns) as f64);
-        (x, self.sectors.at(point.sector as f64), self.bytes.at(bytes_each(point)))
+        let high = KINDS.iter().position(|(kind, _)| *kind == point.kind).map_or(1.0, height);
+        (x, self.sectors.at(point.sector as f64) * high, self.bytes.at(bytes_each(point)) * high)
     }
 
     fn coarsen(&mut self, step: i16) {
@@ -174,42 +172,48 @@ impl<'a> OneDevice<'a> {
         self.marks.dedup();
     }
 
-    fn draw(&self, report: &BlockReport, owners: &Owners) -> Figure {
+    fn draw(&self, report: &BlockReport) -> Figure {
         let found = &report.findings.points;
-        let mut here: Vec<u8> = self.marks.iter().map(|mark| mark.1).collect();
-        here.sort_unstable();
-        here.dedup();
-        let items: Vec<(LegendKey, String)> = here
+        let items: Vec<(LegendKey, String)> = self
+            .sums
             .iter()
-            .map(|&dot| {
-                let kind = Dot(dot.into());
-                let drawn = format!("<path class=\"{}\" d=\"{}\"/>", kind.class(), kind.path(0.0, 0.0, 4.0));
-                (LegendKey::Drawn(drawn), owners.words(&found.owners, dot))
+            .enumerate()
+            .filter(|(_, sum)| sum.owners.is_some())
+            .map(|(dot, sum)| {
+                let drawn = format!("<path class=\"{}\" d=\"{}\"/>", Dot(dot).class(), Dot(dot).path(0.0, 0.0, 4.0));
+                (LegendKey::Drawn(drawn), sum.words(&found.owners))
             })
             .collect();
         let top = legend_height(WIDTH - 40.0, &items) + 30.0;
-        let row_height = SECTORS_HEIGHT + BYTES_HEIGHT + 52.0;
-        let mut svg = Svg::new(WIDTH, top + row_height * self.kinds.len() as f64 + 8.0);
+        let heights = self.kinds.iter().map(|&(kind, ..)| (SECTORS_HEIGHT + BYTES_HEIGHT) * height(kind) + 52.0);
+        let mut svg = Svg::new(WIDTH, top + heights.sum::<f64>() + 8.0);
         legend(&mut svg, 20.0, 2.0, WIDTH - 40.0, &items);
-        let span = report.findings.stages.end_ns.saturating_sub(self.begin_ns);
-        let unit = time_unit(span);
-        let time = self.time.clone().moved(LEFT);
-        let (mut areas, last) = (Vec::new(), self.kinds.len().saturating_sub(1));
-        for (row, &(kind, bios, sum)) in self.kinds.iter().enumerate() {
-            let y = top + row as f64 * row_height;
-            let area = Rect { x: LEFT, y, width: PLOT, height: SECTORS_HEIGHT };
-            let below = Rect { y: area.bottom() + 10.0, height: BYTES_HEIGHT, ..area };
-            let heading = format!("{}: {} bios, {}", KINDS[kind].1, grouped(bios), size(sum));
-            svg.text(LEFT, y - 8.0, "heading", Anchor::Start, &heading);
-            let ticks: Vec<f64> = self.sectors.ticks(5).into_iter().filter(|&t| t >= 0.0).collect();
-            grid(&mut svg, area, &self.sectors.clone().moved(area.y), &ticks, thousands);
-            grid(&mut svg, below, &self.bytes.clone().moved(below.y), &self.bytes.ticks(4), |t| bytes(t as u64));
+        let unit = time_unit(report.findings.stages.end_ns.saturating_sub(self.begin_ns));
+        let time = self.time.scaled(1.0, LEFT);
+        let (mut areas, mut y) = (Vec::new(), top);
+        for (row, &(kind, n, sum)) in self.kinds.iter().enumerate() {
+            let high = height(kind);
+            let area = Rect { x: LEFT, y, width: PLOT, height: SECTORS_HEIGHT * high };
+            let below = Rect { y: area.bottom() + 10.0, height: BYTES_HEIGHT * high, ..area };
+            y = below.bottom() + 42.0;
+            let heading = format!("{}: {}, {}", KINDS[kind].1, bios(n), size(sum));
+            svg.text(LEFT, area.y - 8.0, "heading", Anchor::Start, &heading);
+            let ticks: Vec<f64> = self
+                .sectors
+                .ticks((5.0 * high) as usize)
+                .into_iter()
+                .filter(|t| *t >= 0.0 && t.fract() == 0.0)
+                .collect();
+            grid(&mut svg, area, &self.sectors.scaled(high, area.y), &ticks, thousands);
+            grid(&mut svg, below, &self.bytes.scaled(high, below.y), &self.bytes.ticks((4.0 * high) as usize), |t| {
+                bytes(t as u64)
+            });
             svg.vertical_text(16.0, area.y + area.height / 2.0, "label", "first sector");
-            svg.vertical_text(16.0, below.y + below.height / 2.0, "label", "size (log₂)");
-            time_ticks(&mut svg, below, &time, unit, row == last);
+            svg.vertical_text(16.0, below.y + below.height / 2.0, "label", "size");
+            time_ticks(&mut svg, below, &time, unit, row + 1 == self.kinds.len());
             areas.extend([area, below]);
         }
-        self.dots(&mut svg, &areas, owners, &found.owners, unit);
+        self.dots(&mut svg, &areas, &found.owners, unit);
         areas.iter().for_each(|area| svg.rect("frame", *area, None));
         if let Some(lowest) = areas.last() {
             let label = format!("time of completion from the first block event, {}", unit.name);
@@ -218,41 +222,40 @@ impl<'a> OneDevice<'a> {
 
         let device = found.devices.get(usize::from(self.device)).map_or("?", |name| name);
         let title = format!("Which sectors of {device}, and how much at once, by originator");
-        let binned = if found.bin_ns > 1 || found.bin_sectors > 1 {
+        let sectors = bin_sectors(report, self.device);
+        let binned = if found.bin_ns > 1 || sectors > 1 {
             format!(
                 "A mark stands for all bios of its originator and direction in {} and {} sectors; its size is their mean.",
                 duration(found.bin_ns),
-                grouped(found.bin_sectors)
+                grouped(sectors)
             )
         } else {
             "A mark is one bio, or several that fall on one place.".to_owned()
         };
         let caption = format!(
-            "Completed bios by time of completion: first sector (512 bytes each) above, bytes of the bio below; reads and writes apart. {binned} Mark and colour: the originator, whoever carried its I/O. Source: the recorded block events. Compare bno_plot of blktrace."
+            "Completed bios by time of completion: first sector (512 bytes each) above, bytes of the bio (log₂) below; reads and writes apart. {binned} Mark and colour: the originator, whoever carried its I/O. Source: the recorded block events. Compare bno_plot of blktrace."
         );
         Figure::new(svg, format!("io-{}", self.device), &report.title, title, caption)
     }
 
     /// One path for each owner and panel; where they are few, one for each bio.
-    fn dots(&self, svg: &mut Svg, areas: &[Rect], owners: &Owners, names: &[String], unit: TimeUnit) {
+    fn dots(&self, svg: &mut Svg, areas: &[Rect], names: &[String], unit: TimeUnit) {
         if self.points.len() <= FEW {
             for point in &self.points {
                 let Some(row) = self.row(point.kind) else { continue };
-                let dot = owners.dots.get(usize::from(point.owner)).copied().unwrap_or(Dot::KINDS as u8);
                 let (x, sector, bytes) = self.place(point);
                 let tip = format!(
-                    "{}: sector {}, {} in {} bio{}, at {} {}",
-                    names.get(usize::from(point.owner)).map_or("?", |name| name),
+                    "{}: sector {}, {} in {}, at {} {}",
+                    name(names, point.owner),
                     grouped(point.sector),
                     size(point.bytes),
-                    grouped(point.bios.into()),
-                    if point.bios == 1 { "" } else { "s" },
+                    bios(point.bios.into()),
                     thousands(point.time_ns.saturating_sub(self.begin_ns) as f64 / unit.ns),
                     unit.name
                 );
+                let kind = Dot(dot(point.owner).into());
                 for (panel, y) in [(2 * row, sector), (2 * row + 1, bytes)] {
                     let area = areas[usize::from(panel)];
-                    let kind = Dot(dot.into());
                     svg.tipped_path(&kind.class(), &kind.path(area.x + x, area.y + y, 3.2), &tip);
                 }
             }
@@ -262,11 +265,10 @@ impl<'a> OneDevice<'a> {
         // Who has most comes first, so that it hides nobody: marks are sorted by panel and owner.
         for marks in self.marks.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let (panel, dot) = (marks[0].0, marks[0].1);
-            let area = areas[usize::from(panel)];
-            let kind = Dot(dot.into());
+            let (area, kind) = (areas[usize::from(panel)], Dot(dot.into()));
             let path: String =
                 marks.iter().map(|m| kind.path(area.x + f64::from(m.2), area.y + f64::from(m.3), radius)).collect();
-            svg.tipped_path(&kind.class(), &path, &owners.words(names, dot));
+            svg.tipped_path(&kind.class(), &path, &self.sums[usize::from(dot)].words(names));
         }
     }
 }
