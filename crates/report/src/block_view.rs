@@ -1,6 +1,6 @@
 //! What a trace of block I/O says in sentences and tables: the same in the terminal and on the page.
 
-use crate::text::{duration, grouped, percent, size};
+use crate::text::{bios, duration, grouped, percent, size};
 use flashscope_analysis::block::{
     BlockFound, Group, GroupBy, Originator, OwnerKind, OwnerLoad, StageTimes, WaitBehind, WaitStage,
 };
@@ -56,9 +56,11 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
         ));
     }
     if out.is_empty() {
-        out.push(match found.stages.bios_completed {
-            0 => "No bio was completed in this trace.".to_owned(),
-            _ => "Nobody waited behind another's request.".to_owned(),
+        let issued = found.groups.iter().flat_map(|g| &g.stages).any(|s| s.stage == "D2C");
+        out.push(match (found.stages.bios_completed, issued) {
+            (0, _) => "No bio was completed in this trace.".to_owned(),
+            (_, false) => "Who waits behind whom cannot be told: the trace shows no request being issued.".to_owned(),
+            (_, true) => "Nobody waited behind another's request.".to_owned(),
         });
     }
     out
@@ -94,30 +96,32 @@ pub fn written(found: &BlockFound) -> String {
 }
 
 /// How much was on its way at once, and how far the devices had to move.
-pub fn load(found: &BlockFound) -> [String; 2] {
+pub fn load(found: &BlockFound) -> Vec<String> {
     let load = &found.over_time;
     let seeks = &load.seek_sectors;
     let merges = load.windows.iter().fold(0u64, |sum, w| sum.saturating_add(w.merges));
-    let most = format!(
-        "At most {} bios were on their way and {} requests in the devices at one time; {} merges.",
-        grouped(load.most_in_flight),
+    let mut lines = vec![format!(
+        "At one time there were at most {} on their way and {} requests in the devices; {} merges.",
+        bios(load.most_in_flight),
         grouped(load.most_in_device),
         grouped(merges)
-    );
-    let apart = match seeks.n {
-        0 => "no other did not.".to_owned(),
-        n => format!(
-            "{} did not: {} sectors away in the median, {} on average, {} at most.",
-            grouped(n),
+    )];
+    if seeks.n > 0 {
+        lines.push(format!(
+            "{} requests began where the one before had ended; {} did not: {} sectors away in the median, {} on average, {} at most.",
+            grouped(load.sequential),
+            grouped(seeks.n),
             grouped(seeks.p50),
             grouped(seeks.mean),
             grouped(seeks.max)
-        ),
-    };
-    [most, format!("{} requests began where the one before had ended; {apart}", grouped(load.sequential))]
+        ));
+    } else if load.sequential > 0 {
+        lines.push(format!("All {} requests began where the one before had ended.", grouped(load.sequential)));
+    }
+    lines
 }
 
-/// What the explanation of the stages' names is.
+/// What the stages' names mean.
 pub const STAGE_NAMES: &str = "Q queued, G request got, M merged, I inserted, D issued to the driver, C completed; n counts bios, as btt does; share is of Q2C.";
 
 /// A table for either renderer: its text is untrusted.
@@ -237,13 +241,18 @@ pub fn owner_loads(found: &BlockFound, most: usize) -> Rows {
 
 /// Who waited behind whom, where.
 pub fn pairs(found: &BlockFound, most: usize) -> Rows {
-    let heads = &["device", "who waits", "behind", "where", "served", "hand-over"];
+    let heads = &["device", "who waits", "behind", "in", "served", "hand-over"];
     Rows::new("ttttnn", heads, found.interference.pairs.iter(), most, |w| {
         vec![
             w.device.clone(),
             w.victim.clone(),
             w.behind.clone(),
-            wait_stage(w.stage).to_owned(),
+            match w.stage {
+                WaitStage::Request => "Q2G",
+                WaitStage::Scheduler => "G2I, I2D",
+                WaitStage::Merged => "Q2M, M2D",
+            }
+            .to_owned(),
             duration(w.served_ns),
             duration(w.handover_ns),
         ]

@@ -212,10 +212,9 @@ impl Scale {
         self
     }
 
-    /// The same, so many pixels further.
-    pub fn moved(mut self, by: f64) -> Self {
-        self.to = (self.to.0 + by, self.to.1 + by);
-        self
+    /// The same, its pixels times `by`, then `further`.
+    pub fn scaled(&self, by: f64, further: f64) -> Self {
+        Self { to: (self.to.0 * by + further, self.to.1 * by + further), ..self.clone() }
     }
 
     fn log(&self, value: f64) -> f64 {

@@ -66,6 +66,11 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
+/// "1 bio", "1,234 bios"
+pub fn bios(n: u64) -> String {
+    format!("{} bio{}", grouped(n), if n == 1 { "" } else { "s" })
+}
+
 /// Milliseconds with two decimals, without the unit: for columns headed "ms".
 pub fn ms(ns: u64) -> String {
     format!("{:.2}", ns as f64 / 1e6)
@@ -111,6 +116,9 @@ pub fn size(n: u64) -> String {
 
 /// A positive number to three digits, more where it is 1000 or above, and at most three behind the point.
 pub fn digits(value: f64) -> String {
+    if value >= 999.5 {
+        return grouped(value.round() as u64);
+    }
     let decimals = match value {
         v if v >= 99.95 => 0,
         v if v >= 9.995 => 1,
@@ -188,9 +196,9 @@ mod tests {
         assert_eq!([0, 512, 4096, 5 << 20, 1 << 30].map(bytes), ["0", "512 B", "4 KiB", "5 MiB", "1 GiB"]);
         assert_eq!(
             [1023, 1024, 2_757_632, 104_857_600, u64::MAX].map(size),
-            ["1023 B", "1 KiB", "2.63 MiB", "100 MiB", "16777216 TiB"]
+            ["1023 B", "1 KiB", "2.63 MiB", "100 MiB", "16,777,216 TiB"]
         );
-        assert_eq!([0.0, 0.0004, 0.1234, 9.996, 19.57, 1234.5].map(digits), ["0", "0", "0.123", "10", "19.6", "1234"]);
+        assert_eq!([0.0, 0.0004, 0.1234, 9.996, 19.57, 1234.6].map(digits), ["0", "0", "0.123", "10", "19.6", "1,235"]);
         assert_eq!([71.25, -0.04, 70.0, f64::NAN].map(percent), ["71.3 %", "0.0 %", "70.0 %", "–"]);
         assert_eq!([0, 25, 26, 27, 701, 702].map(letter), ["A", "Z", "AA", "AB", "ZZ", "AAA"]);
         assert_eq!(published(65.0, 75.0, "%"), "65 to 75 %");

@@ -43,15 +43,15 @@ pub fn figure(report: &BlockReport) -> Option<Figure> {
         (
             "Bios on their way, from Q to C".to_owned(),
             vec![
-                (MOST, "most", of(&|c| c.sum.most_in_flight as f64)),
                 (MAIN, "mean", of(&|c| c.sum.in_flight_milli as f64 / 1e3)),
+                (MOST, "most", of(&|c| c.sum.most_in_flight as f64)),
             ],
         ),
         (
             "Requests in the devices, from D to C".to_owned(),
             vec![
-                (MOST, "most", of(&|c| c.sum.most_in_device as f64)),
                 (MAIN, "mean", of(&|c| c.sum.in_device_milli as f64 / 1e3)),
+                (MOST, "most", of(&|c| c.sum.most_in_device as f64)),
             ],
         ),
         (format!("Completed, {unit}"), vec![(MAIN, "reads", scaled(reads)), (BESIDE, "writes", scaled(writes))]),
@@ -84,7 +84,8 @@ pub fn figure(report: &BlockReport) -> Option<Figure> {
         let most = lines.iter().flat_map(|l| &l.2).copied().fold(0.0, f64::max);
         let scale = Scale::linear((0.0, most * 1.05), (area.bottom(), area.y));
         grid(&mut svg, area, &scale, &scale.ticks(3), thousands);
-        for (look, _, values) in lines {
+        // What comes first is on top.
+        for (look, _, values) in lines.iter().rev() {
             svg.path(&look.line_class(), &steps(&columns, values, &at, &scale));
         }
         svg.rect("frame", area, None);

@@ -3,7 +3,7 @@
 use super::axes::{decades, grid};
 use super::{Figure, MAX_DEVICES, WIDTH};
 use crate::svg::{Anchor, LegendKey, Look, Rect, Scale, Svg, legend, legend_height, n};
-use crate::text::{duration, grouped, number, percent};
+use crate::text::{bios, duration, grouped, number, percent};
 use flashscope_analysis::LatencyRange;
 use flashscope_analysis::block::{BlockReport, Group, GroupBy};
 use std::fmt::Write;
@@ -16,6 +16,8 @@ const KINDS: [(&str, Look); 3] = [
 ];
 const PANELS: [(&str, &str); 2] =
     [("Q2C", "Q2C: from queueing to completion"), ("D2C", "D2C: in the device, from issue to completion")];
+/// Directions with fewer bios have no distribution to speak of, beside one that has.
+const MIN_BIOS: u64 = 20;
 const HEIGHT: f64 = 150.0;
 const LINE: f64 = 15.0;
 
@@ -48,7 +50,7 @@ fn figure(report: &BlockReport, index: usize, device: &str, kinds: &[(usize, &Gr
         .map(|(kind, group)| {
             let (name, look) = KINDS[*kind];
             let drawn = format!("<path class=\"area {}\" d=\"M-16 6v-10h32v10z\"/>", classes(look));
-            (LegendKey::Drawn(drawn), format!("{name} ({} bios)", grouped(group.bios)))
+            (LegendKey::Drawn(drawn), format!("{name} ({})", bios(group.bios)))
         })
         .collect();
     let whisker = "<path class=\"axis\" d=\"M-16 0h32M6 -4v8M11 -4v8\"/><path class=\"rest\" d=\"M-3 -5v10\" stroke-width=\"3\"/>";
@@ -56,8 +58,8 @@ fn figure(report: &BlockReport, index: usize, device: &str, kinds: &[(usize, &Gr
     let (left, width) = (70.0, WIDTH - 90.0);
     let top = legend_height(width, &items) + 30.0;
     let lines = kinds.len() as f64 * LINE;
-    let panel_height = lines + 8.0 + HEIGHT + 52.0;
-    let mut svg = Svg::new(WIDTH, top + panel_height * PANELS.len() as f64 - 4.0);
+    let panel_height = lines + 8.0 + HEIGHT + 60.0;
+    let mut svg = Svg::new(WIDTH, top + panel_height * PANELS.len() as f64 - 8.0);
     legend(&mut svg, left, 2.0, width, &items);
     for (i, (stage, heading)) in PANELS.iter().enumerate() {
         let y = top + panel_height * i as f64;
@@ -71,10 +73,12 @@ fn figure(report: &BlockReport, index: usize, device: &str, kinds: &[(usize, &Gr
         }
     }
     let label = "time (logarithmic)";
-    svg.text(left + width / 2.0, top + panel_height * PANELS.len() as f64 - 14.0, "label", Anchor::Middle, label);
+    svg.text(left + width / 2.0, top + panel_height * PANELS.len() as f64 - 20.0, "label", Anchor::Middle, label);
 
     let title = format!("How long bios of {device} take");
-    let caption = "Share of the completed bios of each direction in ranges of a quarter of an octave (each 19 % longer than the one before). The lines above: shortest and longest, and percentiles by nearest rank. Source: the recorded block events.".to_owned();
+    let caption = format!(
+        "Share of the completed bios of each direction in ranges of a quarter of an octave (each 19 % longer than the one before). The lines above: shortest and longest, and percentiles by nearest rank; a direction with fewer than {MIN_BIOS} bios beside one with more has its line alone. Source: the recorded block events."
+    );
     Figure::new(svg, format!("spread-{index}"), &report.title, title, caption)
 }
 
@@ -86,7 +90,9 @@ fn panel(svg: &mut Svg, area: Rect, x: &Scale, top: f64, stage: &str, kinds: &[(
     let share = |r: &LatencyRange, of: u64| r.n as f64 / of.max(1) as f64 * 100.0;
     let count = |ranges: &[LatencyRange]| ranges.iter().fold(0u64, |sum, r| sum.saturating_add(r.n));
     let mut most = 0.0f64;
-    for (_, group) in kinds {
+    let many = kinds.iter().map(|(_, group)| count(ranges(group, stage))).max().unwrap_or(0);
+    let drawn = |group: &Group| count(ranges(group, stage)) >= MIN_BIOS.min(many);
+    for (_, group) in kinds.iter().filter(|(_, group)| drawn(group)) {
         let ranges = ranges(group, stage);
         let of = count(ranges);
         most = ranges.iter().map(|r| share(r, of)).fold(most, f64::max);
@@ -120,7 +126,9 @@ fn panel(svg: &mut Svg, area: Rect, x: &Scale, top: f64, stage: &str, kinds: &[(
                 None => hits.push((r.from_ns, r.to_ns, words)),
             }
         }
-        svg.path(&format!("area {}", classes(look)), &d);
+        if drawn(group) {
+            svg.path(&format!("area {}", classes(look)), &d);
+        }
         if let Some(times) = group.stages.iter().find(|s| s.stage == stage).map(|s| &s.ns) {
             let middle = top + (line as f64 + 0.5) * LINE;
             let at = |ns: u64| x.at(ns.max(1) as f64);

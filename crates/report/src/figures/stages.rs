@@ -151,7 +151,7 @@ fn most(mut bars: Vec<Bar>, what: &str) -> Vec<Bar> {
 }
 
 const LEFT: f64 = 190.0;
-const SHARES: f64 = 370.0;
+const SHARES: f64 = 360.0;
 const ROW: f64 = 26.0;
 
 fn figure(report: &BlockReport, id: &str, title: &str, bars: &[Bar]) -> Option<Figure> {
@@ -174,16 +174,21 @@ fn figure(report: &BlockReport, id: &str, title: &str, bars: &[Bar]) -> Option<F
     }
     let top = legend_height(WIDTH - 40.0, &items) + 34.0;
     let bottom = top + ROW * bars.len() as f64;
-    let mut svg = Svg::new(WIDTH, bottom + 48.0);
+    let mut svg = Svg::new(WIDTH, bottom + 28.0);
     legend(&mut svg, 20.0, 2.0, WIDTH - 40.0, &items);
 
     let shares = Rect { x: LEFT, y: top, width: SHARES, height: bottom - top };
-    let times = Rect { x: shares.right() + 24.0, width: WIDTH - shares.right() - 24.0 - 76.0, ..shares };
+    let times = Rect { x: shares.right() + 40.0, width: WIDTH - shares.right() - 40.0 - 76.0, ..shares };
     let longest = bars.iter().map(|bar| bar.mean(bar.whole_ns())).fold(0.0, f64::max);
     let unit = time_unit(longest as u64);
     let panels = [
-        (shares, Scale::linear((0.0, 100.0), (shares.x, shares.right())), 1.0, "share of Q2C, %"),
-        (times, Scale::linear((0.0, longest), (times.x, times.right())), unit.ns, "mean time of a bio"),
+        (shares, Scale::linear((0.0, 100.0), (shares.x, shares.right())), 1.0, "share of Q2C, %".to_owned()),
+        (
+            times,
+            Scale::linear((0.0, longest), (times.x, times.right())),
+            unit.ns,
+            format!("mean time of a bio, {}", unit.name),
+        ),
     ];
     for (area, scale, per, heading) in &panels {
         svg.text(area.x, area.y - 10.0, "heading", Anchor::Start, heading);
@@ -193,9 +198,6 @@ fn figure(report: &BlockReport, id: &str, title: &str, bars: &[Bar]) -> Option<F
         }
         svg.line("axis", area.x, area.y, area.x, area.bottom());
     }
-    let label = format!("mean time of a bio, {}", unit.name);
-    svg.text(shares.x + shares.width / 2.0, bottom + 38.0, "label", Anchor::Middle, "share of Q2C, %");
-    svg.text(times.x + times.width / 2.0, bottom + 38.0, "label", Anchor::Middle, &label);
     for (i, bar) in bars.iter().enumerate() {
         let y = top + ROW * i as f64 + 4.0;
         svg.name(LEFT - 8.0, y + 13.0, "legend", Anchor::End, &bar.name, LEFT - 16.0);
@@ -242,8 +244,11 @@ fn row(svg: &mut Svg, bar: &Bar, y: f64, at: impl Fn(u64) -> f64, labelled: bool
         svg.rect(&format!("fl {}", part.class), r, Some(&words(part.name, ns)));
         svg.path("tx", &part.texture.lines(r));
         let share = format!("{} {}", part.name, percent(ns as f64 / whole * 100.0));
-        let label = if text_width(&share) < r.width { &share } else { part.name };
-        if labelled && text_width(label) < r.width {
+        let label = if text_width(&share) + 4.0 < r.width { &share } else { part.name };
+        let width = text_width(label) + 4.0;
+        if labelled && width < r.width {
+            let plate = Rect { x: from + (r.width - width) / 2.0, y: y + 2.0, width, height: height - 4.0 };
+            svg.rect("plate", plate, None);
             svg.text(from + r.width / 2.0, y + 13.0, "on", Anchor::Middle, label);
         }
     }

@@ -151,7 +151,7 @@ impl Matrix {
 
         let title = format!("Who waits behind whom on {device}");
         let caption = format!(
-            "Each row: an originator whose bios waited; each column: behind whose requests. In a cell: all that its bios waited, milliseconds, and below it what share that is of their Q2C (in the last row: of everybody's). The darker, the longer, in {LEVELS} steps that each double; 0 is below half a microsecond. A wait is the time in which the device served the other, and the hand-over from it; waiting behind oneself is not counted, and nothing that happens within the device (D2C) is. Source: the recorded block events."
+            "Each row: an originator whose bios waited; each column: behind whose requests. In a cell: all that its bios waited, milliseconds, and below it what share that is of their Q2C (in the last row: of everybody's), from 0.05 % on. The darker, the longer, in {LEVELS} steps that each double; 0 is below half a microsecond. A wait is the time in which the device served the other, and the hand-over from it; waiting behind oneself is not counted, and nothing that happens within the device (D2C) is. Source: the recorded block events."
         );
         Figure::new(svg, format!("waits-{index}"), &report.title, title, caption)
     }
@@ -172,9 +172,11 @@ fn numbers(svg: &mut Svg, r: Rect, ns: u64, of: u64) {
         svg.text(r.x + r.width / 2.0, r.y + 22.0, "small", Anchor::Middle, "–");
         return;
     }
-    svg.text(r.x + r.width / 2.0, r.y + 16.0, "on", Anchor::Middle, &digits(ns as f64 / 1e6));
-    if of > 0 {
-        let share = percent(ns as f64 / of as f64 * 100.0);
-        svg.text(r.x + r.width / 2.0, r.y + 30.0, "on", Anchor::Middle, &share);
+    let share = if of > 0 { ns as f64 / of as f64 * 100.0 } else { 0.0 };
+    let shown = share >= 0.05;
+    let line = r.y + if shown { 16.0 } else { 22.0 };
+    svg.text(r.x + r.width / 2.0, line, "on halo", Anchor::Middle, &digits(ns as f64 / 1e6));
+    if shown {
+        svg.text(r.x + r.width / 2.0, r.y + 30.0, "on halo", Anchor::Middle, &percent(share));
     }
 }

@@ -80,9 +80,22 @@ pub fn block(report: &BlockReport) -> String {
 fn verdict(report: &BlockReport) -> String {
     let mut out = "<section class=\"verdict\">\n".to_owned();
     for sentence in block_view::interference(&report.findings) {
-        _ = writeln!(out, "<p>{}</p>", escape(&sentence));
+        _ = writeln!(out, "<p>{}</p>", escape(&tied(&sentence)));
     }
     out + "</section>\n"
+}
+
+/// Numbers and their units tied together, so that no line ends between them.
+fn tied(sentence: &str) -> String {
+    let mut out = String::with_capacity(sentence.len());
+    for word in sentence.split(' ') {
+        let unit = matches!(word.trim_end_matches([',', ';', '.', ')', ':']), "%" | "ns" | "µs" | "ms" | "s");
+        if !out.is_empty() {
+            out.push(if unit && out.ends_with(|c: char| c.is_ascii_digit()) { '\u{a0}' } else { ' ' });
+        }
+        out.push_str(word);
+    }
+    out
 }
 
 fn numbers(report: &BlockReport) -> String {
@@ -97,8 +110,8 @@ fn numbers(report: &BlockReport) -> String {
         (grouped(found.stages.bios_completed), "bios completed"),
         (sum(|w| w.read_bytes), "read"),
         (sum(|w| w.written_bytes), "written"),
-        (time(q2c.map(|s| s.ns.mean)), "a bio on average (Q2C)"),
-        (time(q2c.map(|s| s.ns.p99)), "99 of 100 take less"),
+        (time(q2c.map(|s| s.ns.mean)), "mean Q2C"),
+        (time(q2c.map(|s| s.ns.p99)), "p99 of Q2C"),
     ]);
     for line in block_view::load(found) {
         _ = writeln!(out, "<p>{}</p>", escape(&line));
@@ -141,4 +154,17 @@ fn recorded_on(report: &BlockReport) -> String {
     let mut out = format!("<div class=\"box\">\n{}<h3>Losses</h3>\n", facts(system(&report.system)));
     out += &losses(report.losses.iter().map(|l| (l.name.as_str(), l.count, String::new(), l.meaning.as_str())));
     out + "</div>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        assert_eq!(
+            tied("of 1.66 ms a bio, 12 µs (19.3 %) of s 5"),
+            "of 1.66\u{a0}ms a bio, 12\u{a0}µs (19.3\u{a0}%) of s 5"
+        );
+    }
 }

@@ -8,6 +8,8 @@ pub struct Table {
 }
 
 const GAP: usize = 2;
+/// Text columns are not made narrower.
+const MIN_TEXT: usize = 20;
 
 fn width(text: &str) -> usize {
     text.chars().count()
@@ -31,18 +33,18 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Lines, each indented by two. Where the table is wider than `max`, its last text column is wrapped; where that does
-    /// not help, each row becomes a paragraph of "head: value".
+    /// Lines, each indented by two. Where the table is wider than `max`, its widest text columns are wrapped; where that
+    /// does not help, each row becomes a paragraph of "head: value".
     pub fn render(&self, max: usize) -> String {
         let columns = self.numbers.len();
         let mut widths: Vec<usize> = (0..columns)
             .map(|c| self.heads.iter().chain(&self.rows).filter_map(|r| r.get(c)).map(|t| width(t)).max().unwrap_or(0))
             .collect();
         let total = |widths: &[usize]| 2 + widths.iter().sum::<usize>() + GAP * columns.saturating_sub(1);
-        let over = total(&widths).saturating_sub(max);
-        if over > 0 {
-            match self.numbers.iter().rposition(|n| !n).filter(|&c| widths[c] >= over + 20) {
-                Some(c) => widths[c] -= over,
+        while total(&widths) > max {
+            let widest = (0..columns).filter(|&c| !self.numbers[c] && widths[c] > MIN_TEXT).max_by_key(|&c| widths[c]);
+            match widest {
+                Some(c) => widths[c] -= 1,
                 None => return self.paragraphs(max),
             }
         }
