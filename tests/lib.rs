@@ -125,6 +125,8 @@ pub struct Plan<'a> {
     /// Kernel modules beside the chip's own, each with its parameters.
     pub modules: &'a [&'a str],
     pub packages: &'a [&'a str],
+    /// Of the packages and what they depend on, those whose name begins so; empty: all.
+    pub only_packages: &'a [&'a str],
     /// Files of the image.
     pub files: Vec<(&'a str, u32, Vec<u8>)>,
     pub lines: Vec<String>,
@@ -141,6 +143,7 @@ impl<'a> Plan<'a> {
             cpus: 1,
             modules: &[],
             packages: &[],
+            only_packages: &[],
             files: Vec::new(),
             lines: Vec::new(),
         }
@@ -151,7 +154,8 @@ impl<'a> Plan<'a> {
         let board = board::load(self.board).expect("the board");
         let kernel = board.fetch(self.kernel, &NoProgress).expect("the kernel");
         let packages: Vec<String> = self.packages.iter().map(|&name| name.to_owned()).collect();
-        let packages = board.fetch_packages(&kernel, &packages, &NoProgress).expect("the packages");
+        let mut packages = board.fetch_packages(&kernel, &packages, &NoProgress).expect("the packages");
+        packages.retain(|p| self.only_packages.is_empty() || self.only_packages.iter().any(|n| p.name.starts_with(n)));
         let mut image = ImageBuilder::new(&board).expect("an agent for the board: make agents");
         let mut lines = image.add_port_modules(&kernel).expect("the port's modules");
         if !self.no_nand {

@@ -3,6 +3,7 @@
  * What tests/block_io.rs runs on boards: I/O whose originators are known.
  *
  *   work writes DEVICE NAME FIRST COUNT   COUNT direct writes of 4 KiB from page FIRST on, one after another, as a task NAME
+ *   work files DEVICE NAME FIRST COUNT    the same through the page cache, and read back
  *   work owners DIR PAGES                 known writers and readers in DIR, each of PAGES pages; prints what each did
  *   work old DIR PAGES                    the file that one of them reads and one writes over
  *   work sync                             writes back what all have left
@@ -52,6 +53,27 @@ static int writes(const char *device, const char *name, unsigned int first, unsi
 	for (unsigned int i = 0; i < count; i++)
 		if (pwrite(fd, memory, PAGE, (off_t)(first + i) * PAGE) != (ssize_t)PAGE)
 			die("pwrite");
+	return 0;
+}
+
+/* Through the page cache: neighbours are merged, and read-ahead reads them back. */
+static int through_cache(const char *device, const char *name, unsigned int first, unsigned int count)
+{
+	void *memory = buffer();
+	int fd = open(device, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		die(device);
+	prctl(PR_SET_NAME, name);
+	for (unsigned int i = 0; i < count; i++)
+		if (pwrite(fd, memory, PAGE, (off_t)(first + i) * PAGE) != (ssize_t)PAGE)
+			die("pwrite");
+	if (fsync(fd))
+		die("fsync");
+	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	for (unsigned int i = 0; i < count; i++)
+		if (pread(fd, memory, PAGE, (off_t)(first + i) * PAGE) != (ssize_t)PAGE)
+			die("pread");
 	return 0;
 }
 
@@ -182,6 +204,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 6 && !strcmp(argv[1], "writes"))
 		return writes(argv[2], argv[3], (unsigned int)atoi(argv[4]), (unsigned int)atoi(argv[5]));
+	if (argc == 6 && !strcmp(argv[1], "files"))
+		return through_cache(argv[2], argv[3], (unsigned int)atoi(argv[4]), (unsigned int)atoi(argv[5]));
 	if (argc == 4 && !strcmp(argv[1], "owners"))
 		return owners(argv[2], (unsigned int)atoi(argv[3]));
 	if (argc == 4 && !strcmp(argv[1], "old")) {
