@@ -1,6 +1,6 @@
 //! What a trace of block I/O says in sentences and tables: the same in the terminal and on the page.
 
-use crate::text::{bios, duration, grouped, percent, size};
+use crate::text::{bios, counted, duration, grouped, percent, size};
 use flashscope_analysis::block::{
     BlockFound, Group, GroupBy, Originator, OwnerKind, OwnerLoad, StageTimes, WaitBehind, WaitStage,
 };
@@ -101,15 +101,15 @@ pub fn load(found: &BlockFound) -> Vec<String> {
     let seeks = &load.seek_sectors;
     let merges = load.windows.iter().fold(0u64, |sum, w| sum.saturating_add(w.merges));
     let mut lines = vec![format!(
-        "At one time there were at most {} on their way and {} requests in the devices; {} merges.",
+        "Most at one time: {} on their way, {} in the devices. Merges: {}.",
         bios(load.most_in_flight),
-        grouped(load.most_in_device),
+        counted(load.most_in_device, "request"),
         grouped(merges)
     )];
     if seeks.n > 0 {
         lines.push(format!(
-            "{} requests began where the one before had ended; {} did not: {} sectors away in the median, {} on average, {} at most.",
-            grouped(load.sequential),
+            "{} began where the one before had ended; {} did not: {} sectors away in the median, {} on average, {} at most.",
+            counted(load.sequential, "request"),
             grouped(seeks.n),
             grouped(seeks.p50),
             grouped(seeks.mean),

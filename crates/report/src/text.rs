@@ -68,7 +68,12 @@ pub fn grouped(n: u64) -> String {
 
 /// "1 bio", "1,234 bios"
 pub fn bios(n: u64) -> String {
-    format!("{} bio{}", grouped(n), if n == 1 { "" } else { "s" })
+    counted(n, "bio")
+}
+
+/// "1 request", "2 requests"
+pub fn counted(n: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// Milliseconds with two decimals, without the unit: for columns headed "ms".

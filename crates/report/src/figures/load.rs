@@ -27,7 +27,6 @@ struct Column {
 
 /// `None` where nothing happened.
 pub fn figure(report: &BlockReport) -> Option<Figure> {
-    let load = &report.findings.over_time;
     let columns = columns(report);
     let (begin_ns, end_ns) = (columns.first()?.begin_ns, columns.last()?.end_ns);
     let of = |f: &dyn Fn(&Column) -> f64| columns.iter().map(f).collect::<Vec<f64>>();
@@ -101,10 +100,9 @@ pub fn figure(report: &BlockReport) -> Option<Figure> {
 
     let title = "Load over time, all devices".to_owned();
     let caption = format!(
-        "Each step of a line is {}. Mean: over that time; most: the highest at any moment of it. A seek is a request that does not begin where the one before on its device ended: {} did not, {} did. Source: the recorded block events.",
+        "Each step of a line is {}. Mean: over that time; most: the highest at any moment of it. A seek is a request that does not begin where the one before on its device had ended. {} Source: the recorded block events.",
         duration(width_ns),
-        grouped(load.seek_sectors.n),
-        grouped(load.sequential)
+        crate::block_view::load(&report.findings).join(" ")
     );
     Some(Figure::new(svg, "load".to_owned(), &report.title, title, caption))
 }

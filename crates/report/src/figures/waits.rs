@@ -4,7 +4,7 @@ use super::blocks::{LEVELS, level};
 use super::{Figure, MAX_DEVICES, WIDTH};
 use crate::block_view::{wait_stage, waited};
 use crate::svg::{Anchor, Rect, Svg, text_width};
-use crate::text::{digits, duration, grouped, percent, visible};
+use crate::text::{digits, duration, grouped, number, percent, visible};
 use flashscope_analysis::block::{BlockReport, WaitBehind};
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ const MAX_OWNERS: usize = 12;
 const ROW: f64 = 36.0;
 /// Of a name above a column.
 const MAX_RISE: f64 = 150.0;
-const LEFT: f64 = 176.0;
+const LEFT: f64 = 200.0;
 
 /// One figure a device, those with the longest waits first.
 pub fn figures(report: &BlockReport) -> Vec<Figure> {
@@ -102,10 +102,10 @@ impl Matrix {
     fn draw(&self, report: &BlockReport, index: usize, device: &str) -> Figure {
         let count = self.names.len();
         let longest = self.names.iter().map(|name| text_width(&visible(name))).fold(0.0, f64::max).min(MAX_RISE);
-        // Names rise by 45 degrees; the last ones need room at the right.
+        // Names rise by 45 degrees; those of the last columns need room at the right.
         let rise = longest.max(text_width("all together")) * std::f64::consts::FRAC_1_SQRT_2;
         let top = rise + 44.0;
-        let column = ((WIDTH - LEFT - rise - 20.0) / (count + 1) as f64).min(76.0);
+        let column = ((WIDTH - LEFT - 58.0) / (count + 1) as f64).min(76.0);
         let bottom = top + ROW * (count + 1) as f64;
         let mut svg = Svg::new(WIDTH, bottom + 16.0);
         svg.text(LEFT, 16.0, "heading", Anchor::Start, "behind whom");
@@ -151,7 +151,7 @@ impl Matrix {
 
         let title = format!("Who waits behind whom on {device}");
         let caption = format!(
-            "Each row: an originator whose bios waited; each column: behind whose requests. In a cell: all that its bios waited, milliseconds, and below it what share that is of their Q2C (in the last row: of everybody's), from 0.05 % on. The darker, the longer, in {LEVELS} steps that each double; 0 is below half a microsecond. A wait is the time in which the device served the other, and the hand-over from it; waiting behind oneself is not counted, and nothing that happens within the device (D2C) is. Source: the recorded block events."
+            "Each row: an originator whose bios waited; each column: behind whose requests. In a cell: all that its bios waited, milliseconds, and below it what share that is of their Q2C (in the last row: of everybody's), from 0.05 % on. The stronger the colour, the longer, in {LEVELS} steps that each double; 0 is below half a microsecond. A wait is the time in which the device served the other, and the hand-over from it; waiting behind oneself is not counted, and nothing that happens within the device (D2C) is. Source: the recorded block events."
         );
         Figure::new(svg, format!("waits-{index}"), &report.title, title, caption)
     }
@@ -177,6 +177,7 @@ fn numbers(svg: &mut Svg, r: Rect, ns: u64, of: u64) {
     let line = r.y + if shown { 16.0 } else { 22.0 };
     svg.text(r.x + r.width / 2.0, line, "on halo", Anchor::Middle, &digits(ns as f64 / 1e6));
     if shown {
-        svg.text(r.x + r.width / 2.0, r.y + 30.0, "on halo", Anchor::Middle, &percent(share));
+        let share = if share < 9.95 { percent(share) } else { format!("{} %", number(share, 0)) };
+        svg.text(r.x + r.width / 2.0, r.y + 30.0, "on halo", Anchor::Middle, &share);
     }
 }

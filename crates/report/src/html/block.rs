@@ -1,13 +1,15 @@
 //! The page of a trace of block I/O: who slows whom down first, then where the time goes.
 
 use super::page::{Header, Page};
-use super::{MAX_ROWS, body, facts, figure, losses, summary, system, table};
+use super::{body, facts, figure, losses, summary, system, table};
 use crate::block_view::{self, Rows};
 use crate::figures;
 use crate::text::{duration, escape, grouped, size};
 use flashscope_analysis::block::{BlockReport, GroupBy};
 use std::fmt::Write;
 
+/// Rows of one table at most: what fits on a sheet of paper.
+const MAX_ROWS: usize = 30;
 /// Groups that get a table of their stages.
 const MAX_STAGE_TABLES: usize = 12;
 
@@ -105,18 +107,14 @@ fn numbers(report: &BlockReport) -> String {
         size(found.over_time.windows.iter().fold(0u64, |sum, w| sum.saturating_add(of(w))))
     };
     let time = |ns: Option<u64>| ns.map_or("–".to_owned(), duration);
-    let mut out = summary(&[
+    summary(&[
         (grouped(found.stages.bios_queued), "bios queued"),
         (grouped(found.stages.bios_completed), "bios completed"),
         (sum(|w| w.read_bytes), "read"),
         (sum(|w| w.written_bytes), "written"),
         (time(q2c.map(|s| s.ns.mean)), "mean Q2C"),
         (time(q2c.map(|s| s.ns.p99)), "p99 of Q2C"),
-    ]);
-    for line in block_view::load(found) {
-        _ = writeln!(out, "<p>{}</p>", escape(&line));
-    }
-    out
+    ])
 }
 
 /// A table, or what says in its place that there is nothing.

@@ -9,10 +9,17 @@ pub struct Table {
 
 const GAP: usize = 2;
 /// Text columns are not made narrower.
-const MIN_TEXT: usize = 20;
+const MIN_TEXT: usize = 16;
+/// Tables that a wide one is cut into at most.
+const MAX_PARTS: usize = 3;
 
 fn width(text: &str) -> usize {
     text.chars().count()
+}
+
+/// Width of a table of these columns.
+fn total(columns: &[usize], widths: &[usize]) -> usize {
+    2 + columns.iter().map(|&c| widths[c]).sum::<usize>() + GAP * columns.len().saturating_sub(1)
 }
 
 impl Table {
@@ -34,37 +41,68 @@ impl Table {
     }
 
     /// Lines, each indented by two. Where the table is wider than `max`, its widest text columns are wrapped; where that
-    /// does not help, each row becomes a paragraph of "head: value".
+    /// does not help, it is cut into tables that all have the first column, if that names the rows; else each row becomes a
+    /// paragraph of "head: value".
     pub fn render(&self, max: usize) -> String {
         let columns = self.numbers.len();
         let mut widths: Vec<usize> = (0..columns)
             .map(|c| self.heads.iter().chain(&self.rows).filter_map(|r| r.get(c)).map(|t| width(t)).max().unwrap_or(0))
             .collect();
-        let total = |widths: &[usize]| 2 + widths.iter().sum::<usize>() + GAP * columns.saturating_sub(1);
-        while total(&widths) > max {
+        let all: Vec<usize> = (0..columns).collect();
+        while total(&all, &widths) > max {
             let widest = (0..columns).filter(|&c| !self.numbers[c] && widths[c] > MIN_TEXT).max_by_key(|&c| widths[c]);
             match widest {
                 Some(c) => widths[c] -= 1,
-                None => return self.paragraphs(max),
+                None => {
+                    let parts = self.parts(max, &widths).into_iter();
+                    let parts: Vec<String> = parts.map(|part| self.lines(&part, &widths)).collect();
+                    return if parts.is_empty() { self.paragraphs(max) } else { parts.join("\n") };
+                }
             }
         }
+        self.lines(&all, &widths)
+    }
+
+    /// The first column with as many others as fit, and again until all are there; none where that is no help.
+    fn parts(&self, max: usize, widths: &[usize]) -> Vec<Vec<usize>> {
+        let mut names: Vec<Option<&String>> = self.rows.iter().map(|row| row.first()).collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Vec::new();
+        }
+        let mut parts = vec![vec![0]];
+        for column in 1..widths.len() {
+            let part = parts.last_mut().expect("there is one");
+            part.push(column);
+            if total(part, widths) > max {
+                part.pop();
+                parts.push(vec![0, column]);
+            }
+        }
+        if parts.len() > MAX_PARTS || parts.iter().any(|part| part.len() < 2 || total(part, widths) > max) {
+            parts.clear();
+        }
+        parts
+    }
+
+    fn lines(&self, columns: &[usize], widths: &[usize]) -> String {
         let mut out = String::new();
         for (i, row) in self.heads.iter().chain(&self.rows).enumerate() {
             let wrapped: Vec<Vec<String>> =
-                (0..columns).map(|c| wrap(row.get(c).map_or("", |t| t), widths[c])).collect();
+                columns.iter().map(|&c| wrap(row.get(c).map_or("", |t| t), widths[c])).collect();
             for line in 0..wrapped.iter().map(Vec::len).max().unwrap_or(1) {
                 let mut text = " ".repeat(2);
-                for (c, cell) in wrapped.iter().enumerate() {
+                for (at, (&c, cell)) in columns.iter().zip(&wrapped).enumerate() {
                     let part = cell.get(line).map_or("", |t| t);
                     let pad = " ".repeat(widths[c].saturating_sub(width(part)));
-                    let gap = if c > 0 { " ".repeat(GAP) } else { String::new() };
+                    let gap = if at > 0 { " ".repeat(GAP) } else { String::new() };
                     text += &if self.numbers[c] { format!("{gap}{pad}{part}") } else { format!("{gap}{part}{pad}") };
                 }
                 out += text.trim_end();
                 out.push('\n');
             }
             if i + 1 == self.heads.len() {
-                out += &format!("  {}\n", "-".repeat(total(&widths).saturating_sub(2)));
+                out += &format!("  {}\n", "-".repeat(total(columns, widths).saturating_sub(2)));
             }
         }
         out
@@ -153,6 +191,28 @@ mod tests {
              \u{20}                 wrote over\n\
              \u{20} gap          0  frames missing\n"
         );
+    }
+
+    #[test]
+    fn a_table_of_many_numbers_is_cut_where_its_rows_have_names() {
+        let mut table = Table::new("tnnn");
+        table.head(["stage", "mean", "p99", "max"]);
+        table.row(["Q2C", "1.00 ms", "12.00 ms", "123.00 ms"]);
+        table.row(["D2C", "1.00 ms", "9.00 ms", "9.00 ms"]);
+        assert_eq!(
+            table.render(28),
+            "  stage     mean       p99\n\
+             \u{20} ------------------------\n\
+             \u{20} Q2C    1.00 ms  12.00 ms\n\
+             \u{20} D2C    1.00 ms   9.00 ms\n\
+             \n\
+             \u{20} stage        max\n\
+             \u{20} ----------------\n\
+             \u{20} Q2C    123.00 ms\n\
+             \u{20} D2C      9.00 ms\n"
+        );
+        table.row(["D2C", "1.00 ms", "9.00 ms", "9.00 ms"]);
+        assert!(table.render(28).contains("    max: 9.00 ms\n"));
     }
 
     #[test]
