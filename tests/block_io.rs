@@ -189,7 +189,8 @@ fn of_process(trace: &Trace, process: &str, dir: &TempDir) -> std::path::PathBuf
     let to = dir.path().join(process);
     let mut files: std::collections::BTreeMap<u16, Vec<u8>> = Default::default();
     // Bios that were queued and not yet issued, not yet completed.
-    let (mut queued, mut issued): (Vec<(u64, bool)>, Vec<(u64, bool)>) = Default::default();
+    type Bios = Vec<(u64, bool)>;
+    let (mut queued, mut issued) = (Bios::new(), Bios::new());
     trace
         .for_each_pair(&mut |pair| {
             let (Some(record), Some(event)) = (pair.record, pair.event) else { return };
@@ -197,7 +198,7 @@ fn of_process(trace: &Trace, process: &str, dir: &TempDir) -> std::path::PathBuf
                 EventKind::Block(b) if b.bytes > 0 => {
                     let write = b.flags.kind() as u8 > 0;
                     let own = trace.comm(event.tid, event.time) == Some(process);
-                    let take = |from: &mut Vec<(u64, bool)>| {
+                    let take = |from: &mut Bios| {
                         let before = from.len();
                         from.retain(|&(sector, w)| !(w == write && (b.sector..b.end()).contains(&sector)));
                         before > from.len()
