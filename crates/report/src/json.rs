@@ -51,6 +51,8 @@ mod tests {
         assert_eq!(serde_json::from_str::<StudyResult>(&study(&result)).unwrap(), result);
         let report = synthetic::flash();
         assert_eq!(serde_json::from_str::<FlashReport>(&flash(&report)).unwrap(), report);
+        let report = synthetic::block();
+        assert_eq!(serde_json::from_str::<BlockReport>(&block(&report)).unwrap(), report);
     }
 
     #[test]

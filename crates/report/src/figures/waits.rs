@@ -13,7 +13,7 @@ const MAX_OWNERS: usize = 12;
 const ROW: f64 = 36.0;
 /// Of a name above a column.
 const MAX_RISE: f64 = 150.0;
-const LEFT: f64 = 200.0;
+const LEFT: f64 = 206.0;
 
 /// One figure a device, those with the longest waits first.
 pub fn figures(report: &BlockReport) -> Vec<Figure> {
