@@ -174,6 +174,17 @@ static bool has(const struct fs_tracefs *tracefs, const char *system, const char
 	return !access(fs_tracefs_path(tracefs, path, sizeof(path), "events/%s/%s/enable", system, event), W_OK);
 }
 
+/* Systems whose events come with a module, on most kernels. */
+static bool of_module(const char *system)
+{
+	static const char *const modules[] = { "ext4", "jbd2", "mmc", "f2fs" };
+	size_t i = 0;
+
+	while (i < ARRAY_SIZE(modules) && strcmp(modules[i], system))
+		i++;
+	return i < ARRAY_SIZE(modules);
+}
+
 /* Adds what there is of one row; how many. */
 static size_t add_row(struct fs_events *events, const struct fs_tracefs *tracefs, const struct wanted *row,
 		      const char *own)
@@ -285,8 +296,9 @@ unsigned int fs_events_of_groups(struct fs_events *events, const struct fs_trace
 			continue;
 		}
 		snprintf(name, sizeof(name), "%s:%s", row->system, row->events);
-		if (access(fs_tracefs_path(tracefs, path, sizeof(path), "events/%s", row->system), F_OK))
-			snprintf(why, sizeof(why), "this kernel has no %s events now; a module brings them", row->system);
+		if (of_module(row->system) &&
+		    access(fs_tracefs_path(tracefs, path, sizeof(path), "events/%s", row->system), F_OK))
+			snprintf(why, sizeof(why), "no module with %s events is loaded", row->system);
 		for (unsigned int group = 1; group <= FS_GROUP_LAYERS; group <<= 1)
 			if (asked & row->groups & group) {
 				fs_events_absent(events, group, name, why, row->loses);

@@ -38,7 +38,7 @@ struct fs_event {
 struct fs_absence {
 	unsigned int group;
 	char event[96];
-	char why[96];	   /* "": the kernel has no such event */
+	char why[160];	   /* "": the kernel has no such event */
 	const char *loses; /* what a recording without it cannot tell */
 };
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "sweep.h"
+#include "tryout.h"
 #include "util.h"
 
 /*
@@ -53,8 +54,7 @@ struct fs_machine fs_machine_of(const char *uname_machine, uint8_t long_size)
 	return machine;
 }
 
-/* The n-th (from 0) argument register or, on 32-bit ARM, stack word. */
-static const char *argument(const struct fs_machine *machine, int n, char out[16])
+const char *fs_argument(const struct fs_machine *machine, int n, char out[16])
 {
 	static const char *const x86_64[] = { "%di", "%si", "%dx", "%cx", "%r8", "%r9" };
 
@@ -79,7 +79,7 @@ static void fetch_pointer(struct fs_buf *out, const struct fs_machine *machine, 
 {
 	char a[16];
 
-	fs_buf_printf(out, " %s=%s:x%d", name, argument(machine, 0, a), machine->long_size * 8);
+	fs_buf_printf(out, " %s=%s:x%d", name, fs_argument(machine, 0, a), machine->long_size * 8);
 }
 
 static void fetch_nand(struct fs_buf *out, const struct fs_machine *machine, bool erase, bool chip,
@@ -87,12 +87,12 @@ static void fetch_nand(struct fs_buf *out, const struct fs_machine *machine, boo
 {
 	char a[16];
 
-	fs_buf_printf(out, " %s=%s:u32", erase ? "block" : "page", argument(machine, 1, a));
+	fs_buf_printf(out, " %s=%s:u32", erase ? "block" : "page", fs_argument(machine, 1, a));
 	if (chip)
 		fetch_pointer(out, machine, "chip");
 	if (offset && !erase) {
-		fs_buf_printf(out, " offset=%s:u32", argument(machine, 2, a));
-		fs_buf_printf(out, " length=%s:u32", argument(machine, 4, a));
+		fs_buf_printf(out, " offset=%s:u32", fs_argument(machine, 2, a));
+		fs_buf_printf(out, " length=%s:u32", fs_argument(machine, 4, a));
 	}
 }
 
@@ -108,17 +108,17 @@ static void fetch_mtd(struct fs_buf *out, const struct fs_machine *machine, bool
 
 	fetch_pointer(out, machine, "mtd");
 	if (erase) {
-		argument(machine, 1, a);
+		fs_argument(machine, 1, a);
 		fs_buf_printf(out, " address=+0(%s):u64 length=+8(%s):u64", a, a);
 	} else if (word == 8) {
-		fs_buf_printf(out, " address=%s:u64", argument(machine, 1, a));
-		fs_buf_printf(out, " length=+8(%s):u64", argument(machine, 2, a));
+		fs_buf_printf(out, " address=%s:u64", fs_argument(machine, 1, a));
+		fs_buf_printf(out, " length=+8(%s):u64", fs_argument(machine, 2, a));
 	} else if (machine->registers == FS_REGISTERS_ARM32) {
 		const bool big = __BYTE_ORDER == __BIG_ENDIAN;
 
-		fs_buf_printf(out, " address=%s:u32", argument(machine, big ? 3 : 2, a));
-		fs_buf_printf(out, " address_high=%s:u32", argument(machine, big ? 2 : 3, a));
-		fs_buf_printf(out, " length=+4(%s):u32", argument(machine, 4, a));
+		fs_buf_printf(out, " address=%s:u32", fs_argument(machine, big ? 3 : 2, a));
+		fs_buf_printf(out, " address_high=%s:u32", fs_argument(machine, big ? 2 : 3, a));
+		fs_buf_printf(out, " length=+4(%s):u32", fs_argument(machine, 4, a));
 	}
 	/* Other 32-bit machines pass a loff_t in ways not tried here: the device alone. */
 }
@@ -134,20 +134,45 @@ static void fetch(struct fs_buf *out, const struct fs_machine *machine,
 		fetch_mtd(out, machine, erase);
 }
 
-static bool in_kallsyms(const char *symbol)
+void fs_symbols(const char *const *names, size_t count, bool *found)
 {
 	char path[FS_PATH_MAX], line[512];
 	FILE *file = fopen(fs_path(path, sizeof(path), "/proc/kallsyms"), "re");
-	bool found = false;
 
-	while (file && !found && fgets(line, sizeof(line), file)) {
-		char name[256];
+	memset(found, 0, count * sizeof(*found));
+	/* "ADDRESS TYPE NAME", then of a module "\t[MODULE]" */
+	while (file && fgets(line, sizeof(line), file)) {
+		char *name = strchr(line, ' ');
+		size_t length;
 
-		found = sscanf(line, "%*s %*c %255s", name) == 1 && !strcmp(name, symbol);
+		name = name ? strchr(name + 1, ' ') : NULL;
+		if (!name)
+			continue;
+		name++;
+		length = strcspn(name, "\t\n");
+		for (size_t i = 0; i < count; i++)
+			if (*names[i] == *name && strlen(names[i]) == length && !memcmp(names[i], name, length))
+				found[i] = true;
 	}
 	if (file)
 		fclose(file);
-	return found;
+}
+
+/* Which candidates' symbols are there: read once, where first asked for. */
+struct present {
+	bool known, found[FS_CANDIDATES];
+};
+
+static bool in_kallsyms(struct present *present, size_t candidate)
+{
+	const char *names[FS_CANDIDATES];
+
+	for (size_t i = 0; i < FS_CANDIDATES; i++)
+		names[i] = fs_candidates[i].symbol;
+	if (!present->known)
+		fs_symbols(names, FS_CANDIDATES, present->found);
+	present->known = true;
+	return present->found[candidate];
 }
 
 static void trial_event(char *out, size_t size, size_t candidate)
@@ -157,7 +182,7 @@ static void trial_event(char *out, size_t size, size_t candidate)
 
 /* Defines the candidate's trial event; leaves status and note. */
 static bool arm_trial(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
-		      const char *group, struct fs_points *points, size_t i)
+		      const char *group, struct fs_points *points, size_t i, struct present *present)
 {
 	const struct fs_candidate *candidate = &fs_candidates[i];
 	struct fs_buf definition = { 0 };
@@ -175,7 +200,7 @@ static bool arm_trial(const struct fs_tracefs *tracefs, const struct fs_machine 
 		return true;
 	}
 	/* EINVAL stands for an unknown symbol too, on some kernels. */
-	if (!in_kallsyms(candidate->symbol)) {
+	if (!in_kallsyms(present, i)) {
 		points->status[i] = FS_POINT_ABSENT;
 	} else {
 		points->status[i] = FS_POINT_REFUSED;
@@ -185,37 +210,26 @@ static bool arm_trial(const struct fs_tracefs *tracefs, const struct fs_machine 
 	return false;
 }
 
-/* A trial takes milliseconds: what it armed is undone before a signal ends the program. */
-static void hold_signals(sigset_t *old)
-{
-	sigset_t hold;
-
-	sigemptyset(&hold);
-	sigaddset(&hold, SIGINT);
-	sigaddset(&hold, SIGTERM);
-	sigaddset(&hold, SIGHUP);
-	sigprocmask(SIG_BLOCK, &hold, old);
-}
-
 void fs_points_check(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
 		     struct fs_points *points)
 {
+	struct present present = { 0 };
 	char group[96];
 	sigset_t old;
 
 	memset(points, 0, sizeof(*points));
 	fs_own_name(group, sizeof(group), "flashscope");
-	hold_signals(&old);
+	fs_tryout_hold(&old);
 	for (size_t i = 0; i < FS_CANDIDATES; i++) {
 		char undo[160], event[32];
 
 		if (!tracefs->path[0] || !tracefs->kprobe_events) {
 			snprintf(points->note[i], sizeof(points->note[i]), "not armed: %s; symbol %s",
 				 tracefs->path[0] ? "no kprobe_events" : "no usable tracefs",
-				 in_kallsyms(fs_candidates[i].symbol) ? "present" : "absent");
+				 in_kallsyms(&present, i) ? "present" : "absent");
 			continue;
 		}
-		if (!arm_trial(tracefs, machine, group, points, i))
+		if (!arm_trial(tracefs, machine, group, points, i, &present))
 			continue;
 		trial_event(event, sizeof(event), i);
 		snprintf(undo, sizeof(undo), "-:%s/%s", group, event);
@@ -289,26 +303,32 @@ static int open_mtd(int index)
 	return fd;
 }
 
-static void try_page(const struct fs_tracefs *tracefs, const char *instance, int fd,
-		     struct fs_mtd *mtd, uint64_t offset, void *page, struct fs_trial *trial)
-{
-	unsigned int fired[FS_READ_CANDIDATES], any = 0;
-	struct fs_trial_values values = { 0 };
+struct page_read {
+	int fd;
+	struct fs_mtd *mtd;
+	uint64_t offset;
+	void *page;
 	ssize_t got;
 	int error;
-	char path[FS_PATH_MAX];
-	char *text;
+};
 
-	/* Opening `trace` with O_TRUNC clears this instance (kernel/trace/trace.c, tracing_open). */
-	fs_write_text_flags(fs_tracefs_path(tracefs, path, sizeof(path), "instances/%s/trace",
-					    instance),
-			    "", O_WRONLY | O_TRUNC);
-	fs_tracefs_write(tracefs, "1", "instances/%s/tracing_on", instance);
-	got = pread(fd, page, mtd->writesize, (off_t)offset);
-	error = errno;
-	fs_tracefs_write(tracefs, "0", "instances/%s/tracing_on", instance);
+static void read_page(void *argument)
+{
+	struct page_read *read = argument;
+
+	read->got = pread(read->fd, read->page, read->mtd->writesize, (off_t)read->offset);
+	read->error = errno;
+}
+
+static void try_page(const struct fs_tryout *tryout, int fd, struct fs_mtd *mtd, uint64_t offset,
+		     void *page, struct fs_trial *trial)
+{
+	struct page_read read = { fd, mtd, offset, page, 0, 0 };
+	unsigned int fired[FS_READ_CANDIDATES], any = 0;
+	struct fs_trial_values values = { 0 };
+	char *text = fs_tryout_trace(tryout, read_page, &read);
+
 	trial->pages++;
-	text = fs_tracefs_read(tracefs, "instances/%s/trace", instance);
 	for (size_t i = 0; i < FS_READ_CANDIDATES; i++) {
 		char event[32];
 
@@ -318,9 +338,9 @@ static void try_page(const struct fs_tracefs *tracefs, const char *instance, int
 	}
 	free(text);
 	if (!any) {
-		if (got < 0)
+		if (read.got < 0)
 			snprintf(trial->error, sizeof(trial->error), "cannot be read: %s",
-				 strerror(error));
+				 strerror(read.error));
 		return;
 	}
 	trial->error[0] = '\0';
@@ -339,8 +359,7 @@ static void try_page(const struct fs_tracefs *tracefs, const char *instance, int
 	}
 }
 
-static void try_device(const struct fs_tracefs *tracefs, const char *instance, struct fs_mtd *mtd,
-		       struct fs_trial *trial)
+static void try_device(const struct fs_tryout *tryout, struct fs_mtd *mtd, struct fs_trial *trial)
 {
 	uint64_t pages = mtd->erasesize / mtd->writesize;
 	int64_t block;
@@ -371,8 +390,8 @@ static void try_device(const struct fs_tracefs *tracefs, const char *instance, s
 	for (uint64_t i = 0; i < 4 && !trial->once[NAND_READ]; i++) {
 		uint64_t at = i % pages * (pages > 8 ? pages / 4 : 1);
 
-		try_page(tracefs, instance, fd, mtd,
-			 (uint64_t)block * mtd->erasesize + at * mtd->writesize, page, trial);
+		try_page(tryout, fd, mtd, (uint64_t)block * mtd->erasesize + at * mtd->writesize,
+			 page, trial);
 	}
 	trial->chosen = fs_trial_choose(trial);
 	free(page);
@@ -382,35 +401,22 @@ static void try_device(const struct fs_tracefs *tracefs, const char *instance, s
 int fs_points_try(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
 		  struct fs_points *points, struct fs_mtd_list *list, char *error, size_t size)
 {
-	char group[96], instance[112], path[FS_PATH_MAX], filter[64];
-	sigset_t old;
-	int result = 0;
+	struct present present = { 0 };
+	struct fs_tryout tryout;
 
 	memset(points, 0, sizeof(*points));
-	fs_own_name(group, sizeof(group), "flashscope");
-	snprintf(instance, sizeof(instance), "%s.trial", group);
-	fs_tracefs_path(tracefs, path, sizeof(path), "instances/%s", instance);
-	hold_signals(&old);
-	if (mkdir(path, 0700)) {
-		snprintf(error, size, "%s: %s; is CONFIG_TRACING's instance support there, and memory free?",
-			 path, strerror(errno));
-		sigprocmask(SIG_SETMASK, &old, NULL);
+	if (fs_tryout_begin(&tryout, tracefs, error, size))
 		return -1;
-	}
-	fs_tracefs_write(tracefs, "0", "instances/%s/tracing_on", instance);
-	fs_tracefs_write(tracefs, "64", "instances/%s/buffer_size_kb", instance);
-	/* Others (a file system's garbage collector) read at the same time. */
-	snprintf(filter, sizeof(filter), "common_pid == %ld", (long)syscall(SYS_gettid));
 	for (size_t i = 0; i < FS_CANDIDATES; i++) {
 		char event[32];
 
-		if (!arm_trial(tracefs, machine, group, points, i) || i >= FS_READ_CANDIDATES)
+		if (!arm_trial(tracefs, machine, tryout.group, points, i, &present) || i >= FS_READ_CANDIDATES)
 			continue;
 		trial_event(event, sizeof(event), i);
-		if (fs_tracefs_write(tracefs, filter, "instances/%s/events/%s/%s/filter", instance,
-				     group, event) ||
-		    fs_tracefs_write(tracefs, "1", "instances/%s/events/%s/%s/enable", instance,
-				     group, event)) {
+		if (fs_tracefs_write(tracefs, tryout.filter, "instances/%s/events/%s/%s/filter",
+				     tryout.instance, tryout.group, event) ||
+		    fs_tracefs_write(tracefs, "1", "instances/%s/events/%s/%s/enable", tryout.instance,
+				     tryout.group, event)) {
 			points->status[i] = FS_POINT_REFUSED;
 			snprintf(points->note[i], sizeof(points->note[i]), "enable: %s",
 				 strerror(errno));
@@ -419,16 +425,9 @@ int fs_points_try(const struct fs_tracefs *tracefs, const struct fs_machine *mac
 	points->trials = fs_alloc(list->count * sizeof(*points->trials));
 	for (size_t i = 0; i < list->count; i++)
 		if (fs_mtd_is_nand(&list->items[i]))
-			try_device(tracefs, instance, &list->items[i],
-				   &points->trials[points->trial_count++]);
+			try_device(&tryout, &list->items[i], &points->trials[points->trial_count++]);
 	fs_mtd_number_chips(list);
-	if (rmdir(path)) {
-		snprintf(error, size, "%s: %s; run sweep", path, strerror(errno));
-		result = -1;
-	}
-	fs_kprobe_remove_group(tracefs, group, NULL);
-	sigprocmask(SIG_SETMASK, &old, NULL);
-	return result;
+	return fs_tryout_end(&tryout, error, size);
 }
 
 void fs_points_free(struct fs_points *points)
@@ -555,6 +554,7 @@ static void add_probe(struct plan *plan, size_t candidate_index, bool done, cons
 	probe->operation = candidate->operation;
 	probe->level = candidate->level;
 	probe->loses = done ? by_task : loses_of(candidate);
+	probe->group = 0;
 	probe->filter = filter ? fs_strdup(filter) : NULL;
 	/*
 	 * A return probe needs room for as many calls as run at once: the

@@ -31,6 +31,12 @@ struct fs_machine {
 
 struct fs_machine fs_machine_of(const char *uname_machine, uint8_t long_size);
 
+/* The n-th (from 0) argument's register or, on 32-bit ARM, stack word. Returns out. */
+const char *fs_argument(const struct fs_machine *machine, int n, char out[16]);
+
+/* Which of these functions the kernel and its modules have (kallsyms), in one pass. */
+void fs_symbols(const char *const *names, size_t count, bool *found);
+
 struct fs_candidate {
 	const char *operation; /* "read", "program", "erase" */
 	const char *symbol;
@@ -94,13 +100,14 @@ struct fs_details {
 
 struct fs_probe {
 	const char *event, *symbol, *operation, *level;
-	const char *loses; /* NULL: nothing known */
-	char definition[256];
+	const char *loses;  /* NULL: nothing known */
+	unsigned int group; /* enum fs_group; 0: flash */
+	char definition[384];
 	char *filter; /* kernel event filter; NULL: none. One for all probes of an event */
 };
 
 struct fs_probes {
-	struct fs_probe items[16];
+	struct fs_probe items[96];
 	size_t count;
 	bool chip; /* the chip pointer is recorded */
 };

@@ -25,6 +25,7 @@
 #include "cmds.h"
 #include "crosscheck.h"
 #include "facts.h"
+#include "files.h"
 #include "frame.h"
 #include "groups.h"
 #include "options.h"
@@ -112,6 +113,7 @@ struct recorder {
 	bool probes_defined, state_noted;
 	char name[FS_NAME_MAX + 1];
 	struct fs_events wanted; /* besides our own probes */
+	struct fs_file_layout layout;
 	struct fs_buf events;	 /* "system:event\n" of every enabled one */
 	uint64_t hits[ARRAY_SIZE(((struct fs_probes *)0)->items)];
 	uint64_t misses[ARRAY_SIZE(((struct fs_probes *)0)->items)];
@@ -203,6 +205,21 @@ static int check_events(struct recorder *recorder)
 	return 0;
 }
 
+/* Where a file's numbers lie is found anew each time: it costs less than a second, and kernels differ. */
+static int plan_files(struct recorder *recorder)
+{
+	const struct fs_facts *facts = &recorder->facts;
+
+	if (!(recorder->options.groups & FS_GROUP_CACHE))
+		return 0;
+	if (fs_files_calibrate(&facts->tracefs, &facts->machine, &recorder->layout,
+			       recorder->layout.missing, sizeof(recorder->layout.missing)))
+		fs_warn("file_read, file_write, file_fault: not armed: %s", recorder->layout.missing);
+	fs_files_plan(&facts->machine, &recorder->layout, recorder->group, (long)getpid(), &recorder->probes,
+		      &recorder->wanted);
+	return 0;
+}
+
 static int plan_probes(struct recorder *recorder)
 {
 	struct fs_facts *facts = &recorder->facts;
@@ -213,7 +230,7 @@ static int plan_probes(struct recorder *recorder)
 		nand += fs_mtd_is_nand(&facts->mtd.items[i]);
 	if (!options->flash) {
 		fs_points_check(&facts->tracefs, &facts->machine, &facts->points);
-		return 0;
+		return plan_files(recorder);
 	}
 	if (!nand)
 		return broken(recorder, "NAND: /sys/class/mtd shows none; load its driver (or nandsim), "
@@ -221,9 +238,11 @@ static int plan_probes(struct recorder *recorder)
 	if (fs_points_try(&facts->tracefs, &facts->machine, &facts->points, &facts->mtd,
 			  recorder->error, sizeof(recorder->error)))
 		return -1;
-	return fs_probes_plan(&facts->machine, &facts->points, &facts->mtd, options->mtd,
-			      options->mtd_count, options->details, recorder->group,
-			      &recorder->probes, recorder->error, sizeof(recorder->error));
+	if (fs_probes_plan(&facts->machine, &facts->points, &facts->mtd, options->mtd,
+			   options->mtd_count, options->details, recorder->group,
+			   &recorder->probes, recorder->error, sizeof(recorder->error)))
+		return -1;
+	return plan_files(recorder);
 }
 
 static int check_name(struct recorder *recorder)
@@ -261,6 +280,16 @@ static int open_output(struct recorder *recorder)
 
 /* --- arming ------------------------------------------------------------ */
 
+static void refused(struct recorder *recorder, const struct fs_probe *probe, const char *error)
+{
+	char event[96], why[128];
+
+	snprintf(event, sizeof(event), "flashscope:%s", probe->event);
+	snprintf(why, sizeof(why), "%.60s cannot be probed: %.40s", probe->symbol, error);
+	fs_events_absent(&recorder->wanted, probe->group, event, why,
+			 probe->loses ? probe->loses : "what this boundary tells");
+}
+
 static int define_probes(struct recorder *recorder)
 {
 	const struct fs_tracefs *tracefs = &recorder->facts.tracefs;
@@ -274,8 +303,8 @@ static int define_probes(struct recorder *recorder)
 			recorder->probes.items[kept++] = *probe;
 			continue;
 		}
-		/* Reads were proved a moment ago; the others are named losses. */
-		if (!strcmp(probe->operation, "read") || errno == ENOMEM) {
+		/* Reads of flash were proved a moment ago; the others are named losses. */
+		if ((!probe->group && !strcmp(probe->operation, "read")) || errno == ENOMEM) {
 			broken(recorder, "kprobe_events: \"%s\": %s; report this kernel",
 			       probe->definition, strerror(errno));
 			while (i < recorder->probes.count)
@@ -283,8 +312,11 @@ static int define_probes(struct recorder *recorder)
 			recorder->probes.count = kept;
 			return -1;
 		}
-		fs_warn("%s: not armed: %s; operations that pass it are not seen", probe->symbol,
-			strerror(errno));
+		if (probe->group)
+			refused(recorder, probe, strerror(errno));
+		else
+			fs_warn("%s: not armed: %s; operations that pass it are not seen", probe->symbol,
+				strerror(errno));
 		free(probe->filter);
 	}
 	recorder->probes.count = kept;
@@ -352,11 +384,12 @@ static int arm(struct recorder *recorder)
 	if (fs_ring_open(&recorder->main, error, size) ||
 	    fs_ring_open(&recorder->tasks, error, size))
 		return -1;
-	if (recorder->probes.count) {
+	if (options->flash) {
 		recorder->crosscheck.list = &recorder->facts.mtd;
 		recorder->main.crosscheck = &recorder->crosscheck;
-		fs_sleep_ms(WARM_MS);
 	}
+	if (recorder->probes.count)
+		fs_sleep_ms(WARM_MS);
 	return 0;
 }
 
@@ -400,6 +433,8 @@ static void groups_json(const struct recorder *recorder, struct fs_json *json)
 			fs_json_string(json, NULL, fs_group_name(group));
 	fs_json_array_end(json);
 	fs_events_json(json, &recorder->wanted);
+	if (recorder->options.groups & FS_GROUP_CACHE)
+		fs_files_json(json, "layout", &recorder->layout);
 	fs_json_object(json, "own");
 	fs_json_i64(json, "pid", getpid());
 	fs_json_array(json, "left_out_of");

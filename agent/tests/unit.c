@@ -125,6 +125,7 @@ int main(void)
 	test_text();
 	test_options();
 	test_groups();
+	test_files();
 	test_tracefs();
 	test_points();
 	test_mtd();

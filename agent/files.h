@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which file, which offset: where the kernel keeps a file's device and inode
+ * number, and the position and length of a call. The layouts of struct file,
+ * inode, super_block, iov_iter and vm_fault move between kernels and
+ * configurations, so they are found: known files are read, written and mapped,
+ * and the places that show exactly what is known are kept.
+ */
+#ifndef FLASHSCOPE_FILES_H
+#define FLASHSCOPE_FILES_H
+
+#include <stdbool.h>
+
+#include "json.h"
+#include "points.h"
+#include "tracefs.h"
+
+/* Offsets in bytes; -1: not found. */
+struct fs_file_layout {
+	int file_inode;	  /* struct file: f_inode */
+	int inode_number; /* struct inode: i_ino */
+	int inode_super;  /* struct inode: i_sb */
+	int super_device; /* struct super_block: s_dev */
+	int call_position; /* struct kiocb: ki_pos */
+	int iter_count;	  /* struct iov_iter: count */
+	bool write_by_file; /* generic_perform_write() takes (file, iter, pos), not (kiocb, iter): before 5.18 */
+	bool write_known;
+	int fault_page;	   /* struct vm_fault: pgoff */
+	int area_file;	   /* struct vm_area_struct: vm_file */
+	char missing[160]; /* why something was not found; "" */
+};
+
+/*
+ * Reads /proc/version and a file of sysfs, and reads, writes and maps a file in
+ * memory. 0, or -1 with a text in error where no trial was possible at all.
+ */
+int fs_files_calibrate(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
+		       struct fs_file_layout *layout, char *error, size_t size);
+
+/*
+ * Adds the probes file_read, file_write and file_fault, as far as the layout is
+ * known and the kernel has their functions; own's calls are left out. Those
+ * that are missing are named in events.
+ */
+struct fs_events;
+void fs_files_plan(const struct fs_machine *machine, const struct fs_file_layout *layout, const char *group,
+		   long own, struct fs_probes *probes, struct fs_events *events);
+
+void fs_files_json(struct fs_json *json, const char *key, const struct fs_file_layout *layout);
+
+/* Definitions without "p:GROUP/", for tests. False: something of it is not known. */
+bool fs_file_fetch(char *out, size_t size, const struct fs_machine *machine,
+		   const struct fs_file_layout *layout, const char *file);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Asking the kernel by trial: one probe is armed in an instance of its own,
+ * filtered to this thread, something is done that must pass it, and what it
+ * fetched is read. Signals wait meanwhile, so that all of it is undone.
+ */
+#ifndef FLASHSCOPE_TRYOUT_H
+#define FLASHSCOPE_TRYOUT_H
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tracefs.h"
+
+struct fs_tryout {
+	const struct fs_tracefs *tracefs;
+	char group[96];	    /* of its probes */
+	char instance[112]; /* below instances/ */
+	char filter[64];    /* this thread alone */
+	sigset_t signals;
+};
+
+/* A trial takes milliseconds: what it armed is undone before a signal ends the program. */
+void fs_tryout_hold(sigset_t *old);
+
+/* Makes the instance and holds signals. 0, or -1 with a text in error. */
+int fs_tryout_begin(struct fs_tryout *tryout, const struct fs_tracefs *tracefs, char *error, size_t size);
+/* Removes it and the group's probes, and lets signals go. 0, or -1 with a text in error. */
+int fs_tryout_end(struct fs_tryout *tryout, char *error, size_t size);
+
+/* Clears its ring, calls act with tracing on; the `trace` text since, to be freed; NULL where it cannot be read. */
+char *fs_tryout_trace(const struct fs_tryout *tryout, void (*act)(void *), void *argument);
+
+/*
+ * Fetches from arguments of one call of symbol: values[i] is fetch[i] of the
+ * first event. Number of events that act caused; -1 with errno where the probe
+ * is refused.
+ */
+#define FS_TRYOUT_FETCHES 100 /* the kernel takes 128 for a probe, and 4096 bytes */
+int fs_tryout_ask(const struct fs_tryout *tryout, const char *symbol, char (*fetch)[48], size_t count,
+		  void (*act)(void *), void *argument, uint64_t *values);
+
+/* Number of events in a text of `trace`; those of the first one's fields v0=, v1=, … go to values. */
+int fs_tryout_parse(const char *text, const char *event, size_t count, uint64_t *values);
+
+#endif
