@@ -522,38 +522,19 @@ impl Trace {
                 }
             }
         }
-        let unknown = Schema::unknown(ring.layout.endian);
-        let (mut without_format, mut short) = (0, 0);
-        let mut hand = |raw: Raw<'_>| {
-            let id = ring.layout.endian.u16(raw.data, 0).unwrap_or(0);
-            let schema = match ring.schemas.get(id) {
-                Some(schema) => &**schema,
-                None => {
-                    without_format += 1;
-                    &unknown
-                }
-            };
-            if raw.data.len() < schema.min_size as usize {
-                short += 1;
-            }
-            f(&Record {
-                time: TimeNs(raw.time.wrapping_add_signed(ring.time_offset)),
-                cpu: raw.cpu,
-                buffer: &ring.buffers[usize::from(raw.buffer)].name,
-                missed: raw.missed,
-                schema,
-                data: raw.data,
-            });
-        };
+        let mut reader = Reader { ring, unknown: Schema::unknown(ring.layout.endian), without_format: 0, short: 0 };
+        // Two closures, not one for both: each is then compiled into its own merge.
         match self.ahead(ring, only) {
-            Some((threads, batch)) => merge_ahead(&ring.layout, &mut lanes, threads, batch, &mut hand),
-            None => merge(&ring.layout, &mut lanes, &mut hand),
+            Some((threads, batch)) => {
+                merge_ahead(&ring.layout, &mut lanes, threads, batch, |raw| reader.hand(raw, &mut f))
+            }
+            None => merge(&ring.layout, &mut lanes, |raw| reader.hand(raw, &mut f)),
         }
         .map_err(|e| Error::io(&self.path, "read", e))?;
 
         let mut losses = Losses::new();
-        losses.add(Loss::RecordsOfUnknownType, without_format);
-        losses.add(Loss::RecordsMalformed, short);
+        losses.add(Loss::RecordsOfUnknownType, reader.without_format);
+        losses.add(Loss::RecordsMalformed, reader.short);
         let read = events_read(&self.stats);
         for lane in &lanes {
             let LaneCounts { records, damaged, backwards, missed_events, gaps_of_unknown_size } = lane.counts;
@@ -574,6 +555,40 @@ impl Trace {
         }
         losses.add(Loss::NamesDropped, self.names.get().map_or(0, |n| n.dropped));
         Ok(losses)
+    }
+}
+
+/// Gives bytes of a ring their format.
+struct Reader<'r> {
+    ring: &'r Ring,
+    unknown: Schema,
+    without_format: u64,
+    short: u64,
+}
+
+impl Reader<'_> {
+    #[inline(always)]
+    fn hand(&mut self, raw: Raw<'_>, f: &mut impl FnMut(&Record<'_>)) {
+        let ring = self.ring;
+        let id = ring.layout.endian.u16(raw.data, 0).unwrap_or(0);
+        let schema = match ring.schemas.get(id) {
+            Some(schema) => &**schema,
+            None => {
+                self.without_format += 1;
+                &self.unknown
+            }
+        };
+        if raw.data.len() < schema.min_size as usize {
+            self.short += 1;
+        }
+        f(&Record {
+            time: TimeNs(raw.time.wrapping_add_signed(ring.time_offset)),
+            cpu: raw.cpu,
+            buffer: &ring.buffers[usize::from(raw.buffer)].name,
+            missed: raw.missed,
+            schema,
+            data: raw.data,
+        });
     }
 }
 
