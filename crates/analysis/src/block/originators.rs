@@ -22,6 +22,8 @@ const MAX_OWNERS: usize = 4096;
 /// Carriers that write files back at one time.
 const MAX_CARRIERS: usize = 1024;
 const PAGE: u64 = 4096;
+/// Thread numbers from here on stand for owners that are no task.
+const NOBODY: u32 = u32::MAX - 2;
 
 /// What an originator is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -229,7 +231,7 @@ where
             Some(owner) => match (role(&owner.name), owner.kind) {
                 (Some(role), _) => format!("{role} [{}]", owner.name),
                 (None, OwnerKind::Shared) => owner.name.clone(),
-                (None, _) if owner.tid == 0 => owner.name.clone(),
+                (None, _) if owner.tid == 0 || owner.tid >= NOBODY => owner.name.clone(),
                 (None, _) => format!("{} ({})", owner.name, owner.tid),
             },
         }
@@ -421,9 +423,9 @@ where
                 Some(Dirty { shared: true, .. }) => self.shared(),
                 Some(Dirty { owner, .. }) => owner,
                 // A file that no task wrote to: the file system's own, such as the device's (metadata).
-                None => self.id(u32::MAX - 2, "(metadata)", OwnerKind::Kernel),
+                None => self.id(NOBODY, "(metadata)", OwnerKind::Kernel),
             },
-            None if block.flags.has(RequestFlags::META) => self.id(u32::MAX - 2, "(metadata)", OwnerKind::Kernel),
+            None if block.flags.has(RequestFlags::META) => self.id(NOBODY, "(metadata)", OwnerKind::Kernel),
             None => carrier,
         }
     }
@@ -451,7 +453,7 @@ where
         let mut by_owner: BTreeMap<u32, Originator> = BTreeMap::new();
         for (&(owner, carrier), &(read_bytes, written_bytes)) in &self.bytes {
             let (kind, tid) = self.owners.get(owner as usize).map_or((OwnerKind::Unknown, 0), |o| (o.kind, o.tid));
-            let tid = if tid >= u32::MAX - 2 { 0 } else { tid };
+            let tid = if tid >= NOBODY { 0 } else { tid };
             let entry = by_owner.entry(owner).or_insert_with(|| Originator {
                 name: self.name(owner),
                 kind,
@@ -576,6 +578,8 @@ mod tests {
         );
         let found = fold.finish();
         assert_eq!((found.written_direct_bytes, found.written_kernel_bytes), (4096, 4096));
+        let metadata = fold.queue(&bio("WM", 8, 4096), 7, t);
+        assert_eq!(fold.name(metadata), "(metadata)");
     }
 
     #[test]
