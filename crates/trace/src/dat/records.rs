@@ -179,7 +179,8 @@ fn write_from(
 /// is free. `None`: there is none.
 fn take_schemas(all: &mut Schemas, ring: &Ring) -> Option<HashMap<u16, u16>> {
     let mut ids = HashMap::new();
-    let mut free = u16::MAX;
+    // KernelShark keeps numbers in 16 bits with a sign (`struct kshark_entry`): larger ones have no name there.
+    let mut free = (1..=0x7fff).rev().chain(0x8000..=u16::MAX);
     for schema in ring.schemas.iter() {
         let same = all.iter().find(|s| s.system == schema.system && s.name == schema.name && s.fields == schema.fields);
         if let Some(same) = same {
@@ -190,12 +191,10 @@ fn take_schemas(all: &mut Schemas, ring: &Ring) -> Option<HashMap<u16, u16>> {
         }
         let mut schema = (**schema).clone();
         if all.get(schema.id).is_some() {
-            while all.get(free).is_some() || ring.schemas.get(free).is_some() {
-                free = free.checked_sub(1)?;
-            }
-            ids.insert(schema.id, free);
-            schema.text = schema.text.replacen(&format!("ID: {}", schema.id), &format!("ID: {free}"), 1);
-            schema.id = free;
+            let id = free.find(|&id| all.get(id).is_none() && ring.schemas.get(id).is_none())?;
+            ids.insert(schema.id, id);
+            schema.text = schema.text.replacen(&format!("ID: {}", schema.id), &format!("ID: {id}"), 1);
+            schema.id = id;
         }
         all.insert(schema);
     }
