@@ -61,6 +61,8 @@ pub(crate) struct FilePlan {
     bdi: Option<Field>,
     inode: Field,
     offset: Option<Field>,
+    /// Upper half of the offset, where an argument came in two registers.
+    offset_high: Option<Field>,
     bytes: Option<Field>,
     block: Option<Field>,
     /// The offset counts pages.
@@ -107,6 +109,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
         bdi: field(&["name"]),
         inode: field(&["ino", "i_ino"])?,
         offset: if whole { None } else { field(&["lblk", "pos", "index"]) },
+        offset_high: if whole { None } else { field(&["pos_high"]) },
         bytes: if whole { None } else { field(&["len", "count"]) },
         block: field(&["pblk"]),
         pages,
@@ -144,6 +147,9 @@ impl FilePlan {
         };
         let inode = schema.uint(&self.inode, data)?;
         let (mut offset, mut bytes) = (number(&self.offset)?, number(&self.bytes)?);
+        if self.offset_high.is_some() {
+            offset = offset & 0xffff_ffff | number(&self.offset_high)? << 32;
+        }
         if self.pages {
             let pages = match &self.last {
                 Some(last) => schema.uint(last, data)?.saturating_sub(offset).saturating_add(1),
