@@ -4,6 +4,7 @@ pub mod block;
 pub mod flash;
 mod flash_report;
 mod latency;
+pub mod layers;
 #[cfg(test)]
 mod testing;
 

@@ -197,6 +197,16 @@ pub struct ReportArgs {
     /// Only this process (its name).
     #[arg(long, value_name = "NAME")]
     pub process: Option<String>,
+    /// Where the time of reads, writes and syncs goes, layer by layer of the kernel (`record --events layers`, or trace-cmd's
+    /// function_graph with block and syscall events).
+    #[arg(long, value_name = "WHAT", conflicts_with = "html")]
+    pub by: Option<ReportBy>,
+}
+
+/// What a report is split by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ReportBy {
+    Layer,
 }
 
 /// What ties the clocks of several traces together.

@@ -6,13 +6,14 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport};
+use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::{
     Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, ProbeFacts, SystemFacts,
 };
-use flashscope_trace::{Device, Event, EventKind, FlashAccess, TimeNs, Trace, TraceKind};
+use flashscope_trace::{Crossings, Device, Event, EventKind, FlashAccess, TimeNs, Trace, TraceKind};
 use serde_json::Value;
 
-use crate::args::ReportArgs;
+use crate::args::{ReportArgs, ReportBy};
 use crate::failure::Failure;
 use crate::inputs::Inputs;
 use crate::study::style;
@@ -24,6 +25,15 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         }
     }
     let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
+    if args.by == Some(ReportBy::Layer) {
+        let report = layers_report(&inputs, args)?;
+        if args.json {
+            print!("{}", flashscope_report::json::layers(&report));
+        } else {
+            print!("{}", flashscope_report::terminal::layers(&report, &style()));
+        }
+        return Ok(());
+    }
     let of_block_io = inputs.traces().filter(|trace| is_of_block_io(trace)).count();
     if of_block_io > 0 && of_block_io < args.traces.len() {
         return Err(Failure::usage(
@@ -52,6 +62,50 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         print!("{}", flashscope_report::terminal::flash(&report, &style()));
     }
     Ok(())
+}
+
+/// Where the time of calls goes.
+fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Failure> {
+    let mut traces = inputs.traces();
+    let (Some(trace), None) = (traces.next(), traces.next()) else {
+        return Err(Failure::usage("--by layer: takes one trace"));
+    };
+    let crossings = Crossings::new(trace);
+    if !crossings.are_there() {
+        return Err(Failure::new(format!(
+            "{}: has no boundaries of layers; record them with --events layers, or with trace-cmd record -p function_graph \
+             -e syscalls -e block",
+            trace.path().display()
+        )));
+    }
+    let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.tell_sleep());
+    let mut first = None;
+    trace.for_each_pair(&mut |pair| {
+        if let Some(event) = pair.event {
+            let begin = *first.get_or_insert(event.time.0);
+            if in_time(event, begin, args) {
+                layers.event(event);
+            }
+        }
+        if let Some(record) = pair.record {
+            let seconds = record.time.0.saturating_sub(*first.get_or_insert(record.time.0)) as f64 / 1e9;
+            if args.from.is_none_or(|from| seconds >= from) && args.to.is_none_or(|to| seconds <= to) {
+                crossings.read(record, &mut |tid, crossing| layers.crossing(crossing, tid, record.time));
+            }
+        }
+    })?;
+    let mut findings = layers.finish();
+    if let Some(process) = &args.process {
+        findings.calls.retain(|call| call.task == *process);
+        findings.sums = flashscope_analysis::layers::sums(&findings.calls);
+    }
+    Ok(LayersReport {
+        schema: LAYERS_REPORT_SCHEMA,
+        title: inputs.title(),
+        system: system(inputs),
+        losses: inputs.losses(),
+        findings,
+    })
 }
 
 fn write_page(path: &Path, page: &str) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 
 use flashscope_analysis::FlashReport;
 use flashscope_analysis::block::BlockReport;
+use flashscope_analysis::layers::LayersReport;
 use flashscope_study::StudyResult;
 use serde::Serialize;
 use std::fmt::Write;
@@ -18,6 +19,11 @@ pub fn flash(report: &FlashReport) -> String {
 
 /// All of a trace's block I/O.
 pub fn block(report: &BlockReport) -> String {
+    pretty(report)
+}
+
+/// Where the time of a trace's calls goes.
+pub fn layers(report: &LayersReport) -> String {
     pretty(report)
 }
 

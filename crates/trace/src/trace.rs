@@ -395,6 +395,17 @@ impl Trace {
         ring.into_iter().flatten().chain(log)
     }
 
+    /// The kernel's symbols, as `/proc/kallsyms` has them; `None` where the trace does not carry them.
+    pub fn symbols(&self) -> Option<String> {
+        match &self.body {
+            Body::Ring(ring) => {
+                let text = crate::dat::carried(&ring.file, &ring.kallsyms).ok()?;
+                (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
+            }
+            _ => None,
+        }
+    }
+
     /// Everything that is known to be missing, zero counts included. Reads the whole trace once, unless `for_each` did.
     pub fn losses(&self) -> Losses {
         if let Some(losses) = self.losses.get() {

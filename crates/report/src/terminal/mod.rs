@@ -2,6 +2,7 @@
 
 mod block;
 mod flash;
+mod layers;
 mod study;
 mod table;
 
@@ -9,6 +10,7 @@ use crate::text::{grouped, visible};
 
 pub use block::block;
 pub use flash::flash;
+pub use layers::layers;
 pub use study::study;
 
 /// How to write.

@@ -15,6 +15,7 @@ mod write;
 
 pub(crate) use read::{looks_like_dat, open};
 pub use records::{RecordsWritten, write_filtered, write_merged};
+pub(crate) use write::carried;
 pub use write::{Written, write};
 
 /// The first ten bytes.

@@ -349,7 +349,7 @@ fn cmdlines(trace: &Trace) -> String {
     out
 }
 
-fn carried(file: &Input, blob: &Option<Blob>) -> io::Result<Vec<u8>> {
+pub(crate) fn carried(file: &Input, blob: &Option<Blob>) -> io::Result<Vec<u8>> {
     match blob {
         Some(Blob::Memory(text)) => Ok(text.to_vec()),
         Some(Blob::File { offset, size }) if *size <= MAX_CARRIED => {
