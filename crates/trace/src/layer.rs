@@ -54,6 +54,16 @@ impl Layer {
         Layer::ALL.into_iter().find(|layer| layer.name() == name)
     }
 
+    /// As the agent names it in `recording.boundaries` (docs/protocol.md).
+    fn of_agent(name: &str) -> Option<Layer> {
+        Some(match name {
+            "cache" => Layer::PageCache,
+            "filesystem" | "journal" => Layer::FileSystem,
+            "completion" => Layer::Interrupt,
+            other => Layer::from_name(other)?,
+        })
+    }
+
     /// The layer that a function belongs to by its name.
     pub fn of_function(name: &str) -> Option<Layer> {
         // The compiler's copies have a suffix: `nand_read_page_op.part.0`.
@@ -207,10 +217,9 @@ enum Function {
 
 impl Crossings {
     pub fn new(trace: &Trace) -> Crossings {
-        let layers = trace.facts()["recording"]["layers"].as_array().into_iter().flatten();
-        let layers: HashMap<&str, Layer> = layers
-            .filter_map(|one| Some((one["event"].as_str()?, Layer::from_name(one["layer"].as_str()?)?)))
-            .collect();
+        let boundaries = trace.facts()["recording"]["boundaries"].as_array().into_iter().flatten();
+        let layers: HashMap<&str, &str> =
+            boundaries.filter_map(|one| Some((one["symbol"].as_str()?, one["layer"].as_str()?))).collect();
         let plans: HashMap<u16, Plan> =
             trace.schemas().filter_map(|schema| Some((schema.id, plan(schema, &layers)?))).collect();
         let functions = plans.values().any(|plan| matches!(plan, Plan::Function { .. }));
@@ -224,7 +233,7 @@ impl Crossings {
 
     /// Whether the trace says when tasks sleep.
     pub fn tell_sleep(&self) -> bool {
-        self.plans.values().any(|plan| matches!(plan, Plan::Switch { .. } | Plan::Function { .. }))
+        self.plans.values().any(|plan| matches!(plan, Plan::Switch { .. } | Plan::Function { .. } | Plan::Wait { .. }))
     }
 
     fn function(&self, address: u64) -> Function {
@@ -267,18 +276,26 @@ impl Crossings {
                 (Function::Schedule, true) => f(tid, Crossing::Wakes),
                 (Function::Other, _) => {}
             },
+            Plan::Wait { leaves: false } => f(tid, Crossing::Sleeps { runnable: false }),
+            Plan::Wait { leaves: true } => f(tid, Crossing::Wakes),
             Plan::Boundary { layer, leaves: false } => f(tid, Crossing::Enter(*layer)),
             Plan::Boundary { layer, leaves: true } => f(tid, Crossing::Leave(*layer)),
         }
     }
 }
 
-fn plan(schema: &Schema, layers: &HashMap<&str, Layer>) -> Option<Plan> {
+fn plan(schema: &Schema, layers: &HashMap<&str, &str>) -> Option<Plan> {
     let field = |name: &str| schema.field(name).cloned();
     if schema.system == "flashscope" || schema.system.starts_with("flashscope_") {
-        let name = schema.name.as_str();
-        let (base, leaves) = name.strip_suffix("_done").map_or((name, false), |base| (base, true));
-        return Some(Plan::Boundary { layer: *layers.get(name).or_else(|| layers.get(base))?, leaves });
+        let (symbol, leaves) = match schema.name.strip_prefix("enter_") {
+            Some(symbol) => (symbol, false),
+            None => (schema.name.strip_prefix("leave_")?, true),
+        };
+        return match layers.get(symbol) {
+            Some(&"wait") => Some(Plan::Wait { leaves }),
+            Some(layer) => Some(Plan::Boundary { layer: Layer::of_agent(layer)?, leaves }),
+            None => Some(Plan::Boundary { layer: Layer::of_function(symbol)?, leaves }),
+        };
     }
     match (schema.system.as_str(), schema.name.as_str()) {
         ("syscalls", name) => match name.strip_prefix("sys_enter_") {
@@ -288,6 +305,10 @@ fn plan(schema: &Schema, layers: &HashMap<&str, Layer>) -> Option<Plan> {
         ("sched", "sched_switch") => {
             Some(Plan::Switch { prev: field("prev_pid")?, state: field("prev_state"), next: field("next_pid")? })
         }
+        ("irq", "irq_handler_entry" | "softirq_entry") => {
+            Some(Plan::Boundary { layer: Layer::Interrupt, leaves: false })
+        }
+        ("irq", "irq_handler_exit" | "softirq_exit") => Some(Plan::Boundary { layer: Layer::Interrupt, leaves: true }),
         ("ftrace", "funcgraph_entry") => Some(Plan::Function { function: field("func")?, leaves: false }),
         ("ftrace", "funcgraph_exit") => Some(Plan::Function { function: field("func")?, leaves: true }),
         _ => None,
