@@ -193,9 +193,13 @@ enum Plan {
         function: Field,
         leaves: bool,
     },
-    /// A boundary that the agent has probed.
+    /// A boundary that the agent has probed, or the kernel shows.
     Boundary {
         layer: Layer,
+        leaves: bool,
+    },
+    /// A function in which a task sleeps.
+    Wait {
         leaves: bool,
     },
 }
