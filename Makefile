@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 CARGO := tools/cargo
 FLASHSCOPE := target/release/flashscope
 
-.PHONY: all build agent agents demo test check bench install clean packages-demo packages-check packages-test
+.PHONY: all build agent agents demo test check bench install clean packages-demo packages-check packages-test packages-bench
 
 all: build agents
 
@@ -29,6 +29,9 @@ packages-check:
 packages-test:
 	@tools/ensure-packages test
 
+packages-bench:
+	@tools/ensure-packages bench
+
 ## The main job: boots the boards, prints the verdict, writes out/demo/report.html.
 demo: packages-demo
 	@echo "Building the agents (armhf for the board, x86_64 for this host)"
@@ -50,7 +53,7 @@ test: packages-test
 	@tools/run-tests
 
 ## Figures of cost, as ratios; raw results go to bench/runs/.
-bench: packages-test build agents
+bench: packages-bench build agents
 	@bench/run
 	@bench/trace-decode/run
 
