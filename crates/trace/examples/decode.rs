@@ -1,5 +1,6 @@
 //! Reads every field of every record of a trace and prints nothing but a sum: `decode FILE [THREADS]`, with so many threads
-//! ahead. The sum is that of `bench/trace-decode/libtracecmd_loop.c`: equal sums, equal fields.
+//! ahead; then stderr says what processor time this thread itself took. The sum is that of
+//! `bench/trace-decode/libtracecmd_loop.c`: equal sums, equal fields.
 
 use flashscope_trace::{Trace, Value};
 
@@ -7,7 +8,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args_os().skip(1);
     let path = args.next().ok_or("usage: decode FILE [THREADS]")?;
     let mut trace = Trace::open(path.as_ref())?;
-    if let Some(threads) = args.next() {
+    let threads = args.next();
+    if let Some(threads) = &threads {
         trace.set_threads(threads.to_string_lossy().parse()?);
     }
     let (mut events, mut fields, mut sum) = (0u64, 0u64, 0u64);
@@ -29,5 +31,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     })?;
     println!("{events} events, {fields} fields, sum {sum:016x}");
+    if threads.is_some() {
+        // Nanoseconds on a processor come first (Documentation/scheduler/sched-stats.rst).
+        let stat = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+        let ns: u64 = stat.split_whitespace().next().unwrap_or_default().parse()?;
+        eprintln!("{:.3}", ns as f64 / 1e9);
+    }
     Ok(())
 }
