@@ -56,6 +56,7 @@ test: packages-test
 bench: packages-bench build agents
 	@bench/run
 	@bench/trace-decode/run
+	@bench/trace-decode/threads
 
 install: build agents
 	install -D -m 755 $(FLASHSCOPE) $(DESTDIR)$(PREFIX)/bin/flashscope
