@@ -110,6 +110,8 @@ static const struct wanted wanted[] = {
 
 	{ LAYERS, "irq", "irq_handler_entry", false, "when an interrupt came" },
 	{ LAYERS, "irq", "irq_handler_exit", false, "how long an interrupt's handler ran" },
+	{ LAYERS, "irq", "softirq_entry", false, "when completions were taken up behind the interrupt" },
+	{ LAYERS, "irq", "softirq_exit", false, "when completions were done behind the interrupt" },
 };
 
 unsigned int fs_group_of(const char *word)
@@ -185,6 +187,9 @@ static bool of_module(const char *system)
 	return i < ARRAY_SIZE(modules);
 }
 
+/* The block layer's, of all (include/linux/interrupt.h: HI, TIMER, NET_TX, NET_RX, BLOCK). */
+#define BLOCK_SOFTIRQ "vec == 4"
+
 /* Adds what there is of one row; how many. */
 static size_t add_row(struct fs_events *events, const struct fs_tracefs *tracefs, const struct wanted *row,
 		      const char *own)
@@ -201,7 +206,8 @@ static size_t add_row(struct fs_events *events, const struct fs_tracefs *tracefs
 			snprintf(event, sizeof(event), "%s%s", !calls ? "" : exit ? "sys_exit_" : "sys_enter_", name);
 			if (!has(tracefs, row->system, event))
 				continue;
-			fs_events_add(events, row->system, event, row->own ? own : NULL);
+			fs_events_add(events, row->system, event,
+				      !strncmp(event, "softirq_", 8) ? BLOCK_SOFTIRQ : row->own ? own : NULL);
 			added++;
 		}
 	}

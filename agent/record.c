@@ -28,6 +28,7 @@
 #include "files.h"
 #include "frame.h"
 #include "groups.h"
+#include "layers.h"
 #include "options.h"
 #include "ring.h"
 #include "state.h"
@@ -205,19 +206,24 @@ static int check_events(struct recorder *recorder)
 	return 0;
 }
 
-/* Where a file's numbers lie is found anew each time: it costs less than a second, and kernels differ. */
-static int plan_files(struct recorder *recorder)
+/*
+ * Probes of groups. Where a file's numbers lie is found anew each time: it
+ * costs a second or two, and kernels differ.
+ */
+static void plan_groups(struct recorder *recorder)
 {
 	const struct fs_facts *facts = &recorder->facts;
+	const long own = getpid();
 
-	if (!(recorder->options.groups & FS_GROUP_CACHE))
-		return 0;
-	if (fs_files_calibrate(&facts->tracefs, &facts->machine, &recorder->layout,
-			       recorder->layout.missing, sizeof(recorder->layout.missing)))
-		fs_warn("file_read, file_write, file_fault: not armed: %s", recorder->layout.missing);
-	fs_files_plan(&facts->machine, &recorder->layout, recorder->group, (long)getpid(), &recorder->probes,
-		      &recorder->wanted);
-	return 0;
+	if (recorder->options.groups & FS_GROUP_CACHE) {
+		if (fs_files_calibrate(&facts->tracefs, &facts->machine, &recorder->layout,
+				       recorder->layout.missing, sizeof(recorder->layout.missing)))
+			fs_warn("file_read, file_write, file_fault: not armed: %s", recorder->layout.missing);
+		fs_files_plan(&facts->machine, &recorder->layout, recorder->group, own, &recorder->probes,
+			      &recorder->wanted);
+	}
+	if (recorder->options.groups & FS_GROUP_LAYERS)
+		fs_layers_plan(&facts->tracefs, recorder->group, own, &recorder->probes, &recorder->wanted);
 }
 
 static int plan_probes(struct recorder *recorder)
@@ -230,7 +236,8 @@ static int plan_probes(struct recorder *recorder)
 		nand += fs_mtd_is_nand(&facts->mtd.items[i]);
 	if (!options->flash) {
 		fs_points_check(&facts->tracefs, &facts->machine, &facts->points);
-		return plan_files(recorder);
+		plan_groups(recorder);
+		return 0;
 	}
 	if (!nand)
 		return broken(recorder, "NAND: /sys/class/mtd shows none; load its driver (or nandsim), "
@@ -242,7 +249,8 @@ static int plan_probes(struct recorder *recorder)
 			   options->mtd_count, options->details, recorder->group,
 			   &recorder->probes, recorder->error, sizeof(recorder->error)))
 		return -1;
-	return plan_files(recorder);
+	plan_groups(recorder);
+	return 0;
 }
 
 static int check_name(struct recorder *recorder)
@@ -422,6 +430,11 @@ static void read_profile(struct recorder *recorder, uint64_t *hits, uint64_t *mi
 
 /* --- description frames ------------------------------------------------ */
 
+static bool leaves_own_out(const struct fs_event *event)
+{
+	return event->filter && strstr(event->filter, "common_pid != ");
+}
+
 /* What was asked for by group, what of it this kernel lacks, and how our own calls are kept out. */
 static void groups_json(const struct recorder *recorder, struct fs_json *json)
 {
@@ -435,15 +448,17 @@ static void groups_json(const struct recorder *recorder, struct fs_json *json)
 	fs_events_json(json, &recorder->wanted);
 	if (recorder->options.groups & FS_GROUP_CACHE)
 		fs_files_json(json, "layout", &recorder->layout);
+	if (recorder->options.groups & FS_GROUP_LAYERS)
+		fs_layers_json(json, &recorder->probes, &recorder->wanted);
 	fs_json_object(json, "own");
 	fs_json_i64(json, "pid", getpid());
 	fs_json_array(json, "left_out_of");
 	for (size_t i = 0; i < recorder->wanted.count; i++) {
 		const struct fs_event *event = &recorder->wanted.items[i];
-		bool first = event->filter;
+		bool first = leaves_own_out(event);
 
 		for (size_t k = 0; k < i && first; k++)
-			first = !recorder->wanted.items[k].filter ||
+			first = !leaves_own_out(&recorder->wanted.items[k]) ||
 				strcmp(recorder->wanted.items[k].system, event->system);
 		if (first)
 			fs_json_string(json, NULL, event->system);

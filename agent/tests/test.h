@@ -60,6 +60,7 @@ void test_text(void);
 void test_options(void);
 void test_groups(void);
 void test_files(void);
+void test_layers(void);
 void test_tracefs(void);
 void test_points(void);
 void test_mtd(void);

@@ -126,6 +126,7 @@ int main(void)
 	test_options();
 	test_groups();
 	test_files();
+	test_layers();
 	test_tracefs();
 	test_points();
 	test_mtd();
