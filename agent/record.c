@@ -455,13 +455,21 @@ static void groups_json(const struct recorder *recorder, struct fs_json *json)
 	fs_json_array(json, "left_out_of");
 	for (size_t i = 0; i < recorder->wanted.count; i++) {
 		const struct fs_event *event = &recorder->wanted.items[i];
-		bool first = leaves_own_out(event);
+		bool whole = true, first = true;
+		char name[160];
 
-		for (size_t k = 0; k < i && first; k++)
-			first = !leaves_own_out(&recorder->wanted.items[k]) ||
-				strcmp(recorder->wanted.items[k].system, event->system);
-		if (first)
-			fs_json_string(json, NULL, event->system);
+		if (!leaves_own_out(event))
+			continue;
+		for (size_t k = 0; k < recorder->wanted.count; k++) {
+			bool same = !strcmp(recorder->wanted.items[k].system, event->system);
+
+			whole &= !same || leaves_own_out(&recorder->wanted.items[k]);
+			first &= !same || k >= i;
+		}
+		/* A system of which all is filtered stands for itself. */
+		snprintf(name, sizeof(name), "%s:%s", event->system, event->event ? event->event : "*");
+		if (!whole || first)
+			fs_json_string(json, NULL, whole ? event->system : name);
 	}
 	fs_json_array_end(json);
 	fs_json_object_end(json);
