@@ -110,7 +110,7 @@ impl PrivateCache {
     }
 }
 
-/// A boot with a plan of the test's own, on a chip that is cut into partitions.
+/// A boot with a plan of the test's own, on a chip that is cut into partitions, or on a board's disk.
 pub struct Plan<'a> {
     pub board: &'a str,
     pub kernel: &'a str,
@@ -158,7 +158,9 @@ impl<'a> Plan<'a> {
         packages.retain(|p| self.only_packages.is_empty() || self.only_packages.iter().any(|n| p.name.starts_with(n)));
         let mut image = ImageBuilder::new(&board).expect("an agent for the board: make agents");
         let mut lines = image.add_port_modules(&kernel).expect("the port's modules");
-        if !self.no_nand {
+        if let Some(settings) = board.disk_settings(&[]).expect("settings of a disk") {
+            lines.extend(image.add_storage(&kernel, &[], Some(&settings)).expect("the disk"));
+        } else if !self.no_nand {
             lines.extend(image.add_nand(&kernel, self.parts).expect("the NAND's modules"));
         }
         if !self.faults.is_empty() {
