@@ -6,6 +6,7 @@
  *   work files DEVICE NAME FIRST COUNT    the same through the page cache, and read back
  *   work owners DIR PAGES                 known writers and readers in DIR, each of PAGES pages; prints what each did
  *   work old DIR PAGES                    the file that one of them reads and one writes over
+ *   work cold DIR PAGES                   reads that file, page by page; writes another, each page synced; prints its number
  *   work sync                             writes back what all have left
  *
  * `owners` prints a line a task: NAME BYTES PID, where BYTES are those whose pages no other task dirtied.
@@ -200,6 +201,24 @@ static int owners(const char *dir, unsigned int pages)
 	return 0;
 }
 
+/* Reads a file that is not cached, page by page; then writes pages and syncs each. */
+static int cold(const char *dir, unsigned int pages)
+{
+	void *memory = buffer();
+	int fd = file(dir, "old", O_RDONLY), out = file(dir, "synced", O_CREAT | O_RDWR);
+
+	prctl(PR_SET_NAME, "cold");
+	printf("%d\n", (int)getpid());
+	fflush(stdout);
+	for (unsigned int i = 0; i < pages; i++)
+		if (pread(fd, memory, PAGE, (off_t)i * PAGE) != (ssize_t)PAGE)
+			die("pread");
+	for (unsigned int i = 0; i < pages; i++)
+		if (pwrite(out, memory, PAGE, (off_t)i * PAGE) != (ssize_t)PAGE || fsync(out))
+			die("pwrite");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 6 && !strcmp(argv[1], "writes"))
@@ -214,6 +233,8 @@ int main(int argc, char **argv)
 		put(fd, 0, (unsigned int)atoi(argv[3]), 1);
 		return fsync(fd) ? 1 : 0;
 	}
+	if (argc == 4 && !strcmp(argv[1], "cold"))
+		return cold(argv[2], (unsigned int)atoi(argv[3]));
 	if (argc == 2 && !strcmp(argv[1], "sync")) {
 		prctl(PR_SET_NAME, "flusher");
 		sync();

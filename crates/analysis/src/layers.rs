@@ -94,7 +94,7 @@ const SLICES: usize = 64;
 struct Call {
     kind: CallKind,
     begin: u64,
-    times: [u64; 9],
+    times: [u64; 10],
     unattributed: u64,
     overlap: u64,
     slices: Vec<Slice>,
@@ -256,7 +256,7 @@ where
             let in_device = self.bios.iter().filter(of).any(|bio| bio.issued);
             let waits = self.bios.iter().filter(of).any(|bio| !bio.issued);
             let top = task.stack.last().copied();
-            let idle_layers = matches!(top, Some(Layer::Vfs | Layer::PageCache) | None);
+            let idle_layers = matches!(top, Some(Layer::Call | Layer::Vfs | Layer::PageCache) | None);
             let completed = task.call.as_ref().is_some_and(|call| call.completed);
             let asleep = task.asleep || !self.sleeps && idle_layers && (in_device || waits || completed);
             let layer = match asleep {
@@ -286,7 +286,7 @@ where
                     return;
                 };
                 task.asleep = false;
-                let left_open = task.stack.len() as u64;
+                let left_open = task.stack.len().saturating_sub(1) as u64;
                 task.stack.clear();
                 self.calling.remove(&tid);
                 match task.call.take() {
@@ -302,8 +302,9 @@ where
                 let Some(task) = self.task(tid, time) else { return };
                 task.asleep = false;
                 task.stack.clear();
+                task.stack.push(Layer::Call);
                 let slices = Vec::new();
-                let call = Call { kind, begin, times: [0; 9], unattributed: 0, overlap: 0, slices, completed: false };
+                let call = Call { kind, begin, times: [0; 10], unattributed: 0, overlap: 0, slices, completed: false };
                 let before = task.call.replace(call);
                 self.calling.insert(tid, ());
                 self.found.calls_cut += u64::from(before.is_some());
@@ -523,10 +524,10 @@ mod tests {
         );
         let call = &found.calls[0];
         let of = |layer| call.layers.iter().find(|t| t.layer == layer).map_or(0, |t| t.ns);
-        assert_eq!((call.total_ns, call.unattributed_ns, call.result, call.task.as_str()), (210, 2, 4096, "app"));
+        assert_eq!((call.total_ns, call.unattributed_ns, call.result, call.task.as_str()), (210, 0, 4096, "app"));
         assert_eq!(
-            [Vfs, PageCache, FileSystem, Layer::Block, Driver, Layer::Device, Interrupt].map(of),
-            [18, 50, 25, 20, 5, 76, 14]
+            [Layer::Call, Vfs, PageCache, FileSystem, Layer::Block, Driver, Layer::Device, Interrupt].map(of),
+            [2, 18, 50, 25, 20, 5, 76, 14]
         );
         // From the issue to its sleep the task and the device both worked.
         assert_eq!(call.overlap_ns, 24);

@@ -13,7 +13,9 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// The system call and the virtual file system.
+    /// The way into the call and out of it. Its boundaries are the kernel's own events of calls.
+    Call,
+    /// The virtual file system.
     Vfs,
     /// The page cache, read-ahead and writeback.
     PageCache,
@@ -33,7 +35,8 @@ pub enum Layer {
 }
 
 impl Layer {
-    pub const ALL: [Layer; 9] = [
+    pub const ALL: [Layer; 10] = [
+        Layer::Call,
         Layer::Vfs,
         Layer::PageCache,
         Layer::FileSystem,
@@ -47,7 +50,8 @@ impl Layer {
 
     /// As results carry it.
     pub fn name(self) -> &'static str {
-        ["vfs", "page_cache", "file_system", "ubi", "block", "mtd", "driver", "device", "interrupt"][self as usize]
+        ["call", "vfs", "page_cache", "file_system", "ubi", "block", "mtd", "driver", "device", "interrupt"]
+            [self as usize]
     }
 
     pub fn from_name(name: &str) -> Option<Layer> {
@@ -296,6 +300,8 @@ fn plan(schema: &Schema, layers: &HashMap<&str, &str>) -> Option<Plan> {
             None => (schema.name.strip_prefix("leave_")?, true),
         };
         return match layers.get(symbol) {
+            // Whoever syncs sleeps there until the journal's thread has committed.
+            _ if symbol == "jbd2_log_wait_commit" => Some(Plan::Wait { leaves }),
             Some(&"wait") => Some(Plan::Wait { leaves }),
             Some(layer) => Some(Plan::Boundary { layer: Layer::of_agent(layer)?, leaves }),
             None => Some(Plan::Boundary { layer: Layer::of_function(symbol)?, leaves }),

@@ -19,6 +19,7 @@ pub fn call_name(call: CallKind) -> &'static str {
 /// As people call it.
 pub fn layer_name(layer: Layer) -> &'static str {
     match layer {
+        Layer::Call => "system call",
         Layer::Vfs => "VFS",
         Layer::PageCache => "page cache",
         Layer::FileSystem => "file system",
