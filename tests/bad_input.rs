@@ -118,9 +118,24 @@ fn names_and_files_that_are_wrong() {
             2,
             &["ftp://board", "ssh://"],
         ),
-        case("unknown board", &mut run(&["board", "boot", "armv9"]), 2, &["armv9", "armv7, armv7-blk, armv7-sd, x86_64, x86_64-blk"]),
-        case("unknown board as a target", &mut run(&["doctor", "--on", "board:armv9"]), 2, &["armv9", "armv7, armv7-blk, armv7-sd, x86_64, x86_64-blk"]),
-        case("unknown board in a study", &mut run(&["study", &unknown_board]), 2, &["armv9", "armv7, armv7-blk, armv7-sd, x86_64, x86_64-blk"]),
+        case(
+            "unknown board",
+            &mut run(&["board", "boot", "armv9"]),
+            2,
+            &["armv9", "armv7, armv7-blk, armv7-sd, x86_64, x86_64-blk"],
+        ),
+        case(
+            "unknown board as a target",
+            &mut run(&["doctor", "--on", "board:armv9"]),
+            2,
+            &["armv9", "armv7, armv7-blk, armv7-sd, x86_64, x86_64-blk"],
+        ),
+        case(
+            "unknown board in a study",
+            &mut run(&["study", &unknown_board]),
+            2,
+            &["armv9", "armv7, armv7-blk, armv7-sd, x86_64, x86_64-blk"],
+        ),
         case("unknown kernel", &mut run(&["board", "boot", "--kernel", "2.4"]), 2, &["2.4", "5.10, 6.1, 6.12, newest"]),
         case(
             "a kernel directory without a kernel",
