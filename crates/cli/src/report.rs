@@ -149,12 +149,24 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
             path(a)
         )));
     }
+    let findings = analysis.finish();
+    if let Some(process) = &args.process
+        && findings.stages.bios_queued == 0
+    {
+        let mut names: Vec<&str> = findings.originators.originators.iter().map(|one| one.name.as_str()).collect();
+        names.truncate(10);
+        return Err(Failure::new(format!(
+            "--process {}: no bio of a task with that name; there are bios of: {}",
+            flashscope_report::visible(process),
+            flashscope_report::visible(&names.join(", "))
+        )));
+    }
     Ok(BlockReport {
         schema: BLOCK_REPORT_SCHEMA,
         title: inputs.title(),
         system: system(inputs),
         losses: inputs.losses(),
-        findings: analysis.finish(),
+        findings,
     })
 }
 

@@ -57,7 +57,13 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
     }
     if out.is_empty() {
         let issued = found.groups.iter().flat_map(|g| &g.stages).any(|s| s.stage == "D2C");
-        out.push(match (found.stages.bios_completed, issued) {
+        let stages = &found.stages;
+        out.push(match (stages.bios_completed, issued) {
+            (0, _) if stages.bios_queued == 0 && stages.events > 0 => {
+                "The trace has block events but no bio being queued (block_bio_queue, blktrace's Q): without those no stage, \
+                 no originator and no wait can be told. Record them too."
+                    .to_owned()
+            }
             (0, _) => "No bio was completed in this trace.".to_owned(),
             (_, false) => "Who waits behind whom cannot be told: the trace shows no request being issued.".to_owned(),
             (_, true) => "Nobody waited behind another's request.".to_owned(),
