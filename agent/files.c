@@ -21,8 +21,12 @@ struct known {
 	uint64_t device, inode;
 };
 
-/* On three file systems at least: a number that fits by chance on one fits on no other. */
-static const char *const places[] = { "/proc/version", "/sys/kernel/uevent_seqnum", "/dev/null", "/proc/self/exe" };
+/*
+ * On several file systems: a number that fits by chance on one fits on no
+ * other. None of theirs tells stat other numbers than its inodes have, as
+ * overlayfs and btrfs do.
+ */
+static const char *const places[] = { "/proc/version", "/sys/kernel/uevent_seqnum", "/dev/null" };
 #define KNOWN_FILES (ARRAY_SIZE(places) + 1)
 
 #define POSITION 23456
@@ -60,7 +64,7 @@ static void add_known(struct search *search, int fd)
 
 	if (fd < 0)
 		return;
-	if (search->count == KNOWN_FILES || fstat(fd, &st) || (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode))) {
+	if (search->count == KNOWN_FILES || fstat(fd, &st)) {
 		close(fd);
 		return;
 	}
@@ -86,13 +90,15 @@ static void open_known(struct search *search)
 	}
 }
 
-static void read_file(void *argument)
+static void read_files(void *argument)
 {
+	const struct search *search = argument;
 	char byte;
 
-	if (pread(((struct known *)argument)->fd, &byte, 1, 0) < 0) {
-		/* The call was made: that is what counts. */
-	}
+	for (size_t i = 0; i < search->count; i++)
+		if (pread(search->known[i].fd, &byte, 1, 0) < 0) {
+			/* The call was made: that is what counts. */
+		}
 }
 
 static int words(const struct search *search, int count)
@@ -118,47 +124,34 @@ static uint64_t as_word(const struct search *search, uint64_t value)
 
 /*
  * Keeps of count places those that show `device` (else the inode number) of
- * each known file. The file is an argument of symbol. Number of files that
- * passed it; -1 where it cannot be probed.
+ * every known file, which is an argument of symbol. False where not each read
+ * passes it once.
  */
-static int keep_right(struct search *search, const char *symbol, int argument, struct place *all, size_t count,
-		      bool device)
+static bool keep_right(struct search *search, const char *symbol, int argument, struct place *all, size_t count,
+		       bool device)
 {
-	static char fetch[FS_TRYOUT_FETCHES][48];
-	uint64_t values[FS_TRYOUT_FETCHES];
-	char file[16];
-	int passed = 0;
+	char fetch[FS_TRYOUT_FETCHES][48], file[16];
+	uint64_t values[KNOWN_FILES * FS_TRYOUT_FETCHES];
 
 	fs_argument(search->machine, argument, file);
-	for (size_t k = 0; k < search->count; k++) {
-		uint64_t wanted = device ? search->known[k].device : search->known[k].inode;
-		size_t n = 0;
-		int events;
-
-		for (size_t i = 0; i < count; i++) {
-			if (!all[i].right || n == FS_TRYOUT_FETCHES)
-				continue;
-			if (device)
-				snprintf(fetch[n++], sizeof(*fetch), "+%d(+%d(+%d(%s))):x32", all[i].second, all[i].first,
-					 search->layout->file_inode, file);
-			else
-				snprintf(fetch[n++], sizeof(*fetch), "+%d(+%d(%s)):%s", all[i].second, all[i].first,
-					 file, word_type(search));
-		}
-		if (!n)
-			return passed;
-		events = fs_tryout_ask(&search->tryout, symbol, fetch, n, read_file, &search->known[k], values);
-		if (events < 0)
-			return -1;
-		if (!events)
-			continue; /* this file is read in another way */
-		passed++;
-		n = 0;
-		for (size_t i = 0; i < count; i++)
-			if (all[i].right && n < FS_TRYOUT_FETCHES)
-				all[i].right = values[n++] == (device ? wanted : as_word(search, wanted));
+	for (size_t i = 0; i < count; i++) {
+		if (device)
+			snprintf(fetch[i], sizeof(*fetch), "+%d(+%d(+%d(%s))):x32", all[i].second, all[i].first,
+				 search->layout->file_inode, file);
+		else
+			snprintf(fetch[i], sizeof(*fetch), "+%d(+%d(%s)):%s", all[i].second, all[i].first, file,
+				 word_type(search));
 	}
-	return passed;
+	if (fs_tryout_ask(&search->tryout, symbol, fetch, count, read_files, search, values, KNOWN_FILES) !=
+	    (int)search->count)
+		return false;
+	for (size_t k = 0; k < search->count; k++) {
+		uint64_t wanted = device ? search->known[k].device : as_word(search, search->known[k].inode);
+
+		for (size_t i = 0; i < count; i++)
+			all[i].right &= values[k * count + i] == wanted;
+	}
+	return true;
 }
 
 /* struct file is up to 40 words long, what is wanted of struct inode lies in its first 20. */
@@ -180,14 +173,8 @@ static bool find_inode(struct search *search, const char *symbol, int argument)
 
 		for (int i = 0; i < FILE_WORDS; i++)
 			places[i] = (struct place){ words(search, i), number, true };
-		/* Right for two file systems at least. */
-		switch (keep_right(search, symbol, argument, places, FILE_WORDS, false)) {
-		case -1:
-		case 0:
+		if (!keep_right(search, symbol, argument, places, FILE_WORDS, false))
 			return false;
-		case 1:
-			continue;
-		}
 		for (int i = 0; i < FILE_WORDS; i++)
 			if (places[i].right) {
 				search->layout->file_inode = places[i].first;
@@ -207,8 +194,8 @@ static bool find_device(struct search *search, const char *symbol, int argument)
 		/* The first fields of a super block: a list of two pointers, then s_dev. */
 		for (int i = 0; i < INODE_WORDS; i++)
 			places[i] = (struct place){ words(search, i), words(search, device), true };
-		if (keep_right(search, symbol, argument, places, INODE_WORDS, true) < 2)
-			continue;
+		if (!keep_right(search, symbol, argument, places, INODE_WORDS, true))
+			return false;
 		for (int i = 0; i < INODE_WORDS; i++)
 			if (places[i].right) {
 				search->layout->inode_super = places[i].first;
@@ -216,6 +203,14 @@ static bool find_device(struct search *search, const char *symbol, int argument)
 				return true;
 			}
 	}
+	return false;
+}
+
+static bool on_two_file_systems(const struct search *search)
+{
+	for (size_t i = 1; i < search->count; i++)
+		if (search->known[i].device != search->known[0].device)
+			return true;
 	return false;
 }
 
@@ -227,19 +222,22 @@ static void find_file(struct search *search)
 		int argument;
 	} from[] = { { "vfs_read", 0 }, { "rw_verify_area", 1 } };
 
+	if (!on_two_file_systems(search)) {
+		missing(search, "known files on two file systems");
+		return;
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(from); i++) {
 		char fetch[1][48], file[16];
-		uint64_t value;
+		uint64_t pointers[KNOWN_FILES];
 
 		if (!find_inode(search, from[i].symbol, from[i].argument) ||
 		    !find_device(search, from[i].symbol, from[i].argument))
 			continue;
 		snprintf(fetch[0], sizeof(fetch[0]), "%s:%s", fs_argument(search->machine, from[i].argument, file),
 			 word_type(search));
-		if (search->memory >= 0 &&
-		    fs_tryout_ask(&search->tryout, from[i].symbol, fetch, 1, read_file,
-				  &search->known[search->count - 1], &value) > 0)
-			search->pointer = value;
+		if (search->memory >= 0 && fs_tryout_ask(&search->tryout, from[i].symbol, fetch, 1, read_files, search,
+							 pointers, KNOWN_FILES) == (int)search->count)
+			search->pointer = pointers[search->count - 1];
 		return;
 	}
 	missing(search, "device and inode of an open file");
@@ -290,7 +288,8 @@ static void find_call(struct search *search)
 		snprintf(fetch[i], sizeof(fetch[i]), "+%d(%s):x64", words(search, i), call);
 		snprintf(fetch[CALL_WORDS + i], sizeof(fetch[i]), "+%d(%s):%s", words(search, i), iter, word_type(search));
 	}
-	if (fs_tryout_ask(&search->tryout, symbol, fetch, ARRAY_SIZE(fetch), read_known, &search->memory, values) <= 0) {
+	if (fs_tryout_ask(&search->tryout, symbol, fetch, ARRAY_SIZE(fetch), read_known, &search->memory, values,
+			  1) <= 0) {
 		missing(search, "position and length of a read");
 		return;
 	}
@@ -310,7 +309,8 @@ static void find_write(struct search *search)
 	fs_argument(search->machine, 0, first);
 	snprintf(fetch[0], sizeof(fetch[0]), "%s:%s", first, word_type(search));
 	snprintf(fetch[1], sizeof(fetch[1]), "+0(%s):%s", first, word_type(search));
-	if (fs_tryout_ask(&search->tryout, "generic_perform_write", fetch, 2, write_known, &search->memory, values) <= 0)
+	if (fs_tryout_ask(&search->tryout, "generic_perform_write", fetch, 2, write_known, &search->memory,
+			  values, 1) <= 0)
 		return;
 	search->layout->write_by_file = values[0] == search->pointer;
 	search->layout->write_known = values[0] == search->pointer || values[1] == search->pointer;
@@ -332,7 +332,7 @@ static void find_fault(struct search *search)
 		snprintf(fetch[FAULT_WORDS + i], sizeof(fetch[i]), "+%d(+0(%s)):%s", words(search, i), fault,
 			 word_type(search));
 	if (fs_tryout_ask(&search->tryout, "shmem_fault", fetch, ARRAY_SIZE(fetch), touch_known, &search->memory,
-			  values) <= 0)
+			  values, 1) <= 0)
 		return;
 	for (int i = FAULT_WORDS - 1; i > 0; i--)
 		if (values[i] == MAPPED_PAGE)

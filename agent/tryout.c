@@ -78,40 +78,42 @@ char *fs_tryout_trace(const struct fs_tryout *tryout, void (*act)(void *), void 
 	return fs_tracefs_read(tryout->tracefs, "instances/%s/trace", tryout->instance);
 }
 
-int fs_tryout_parse(const char *text, const char *event, size_t count, uint64_t *values)
+int fs_tryout_parse(const char *text, const char *event, size_t count, uint64_t *values, size_t calls)
 {
 	char mark[64];
-	int length = snprintf(mark, sizeof(mark), ": %s: (", event), events = 0;
+	int length = snprintf(mark, sizeof(mark), ": %s: (", event);
+	size_t events = 0;
 
 	for (const char *line = text; line && *line;) {
 		const char *next = strchr(line, '\n');
 		size_t size = next ? (size_t)(next - line) : strlen(line);
 		const char *hit = *line == '#' ? NULL : memmem(line, size, mark, (size_t)length);
 
-		if (hit && !events++) {
+		if (hit && events < calls) {
 			for (size_t i = 0; i < count; i++) {
 				char name[16];
 				int n = snprintf(name, sizeof(name), " v%zu=", i);
 				const char *field = memmem(hit, (size_t)(line + size - hit), name, (size_t)n);
 
 				/* A negative number is its two's complement; "(fault)" is 0. */
-				values[i] = field ? strtoull(field + n, NULL, 0) : 0;
+				values[events * count + i] = field ? strtoull(field + n, NULL, 0) : 0;
 			}
 		}
+		events += hit != NULL;
 		line = next ? next + 1 : NULL;
 	}
-	return events;
+	return (int)events;
 }
 
 int fs_tryout_ask(const struct fs_tryout *tryout, const char *symbol, char (*fetch)[48], size_t count,
-		  void (*act)(void *), void *argument, uint64_t *values)
+		  void (*act)(void *), void *argument, uint64_t *values, size_t calls)
 {
 	const struct fs_tracefs *tracefs = tryout->tracefs;
 	struct fs_buf definition = { 0 };
 	char undo[160];
 	int events = -1, error;
 
-	memset(values, 0, count * sizeof(*values));
+	memset(values, 0, calls * count * sizeof(*values));
 	fs_buf_printf(&definition, "p:%s/%s %s", tryout->group, EVENT, symbol);
 	for (size_t i = 0; i < count; i++)
 		fs_buf_printf(&definition, " v%zu=%s", i, fetch[i]);
@@ -129,7 +131,7 @@ int fs_tryout_ask(const struct fs_tryout *tryout, const char *symbol, char (*fet
 	} else {
 		char *text = fs_tryout_trace(tryout, act, argument);
 
-		events = text ? fs_tryout_parse(text, EVENT, count, values) : 0;
+		events = text ? fs_tryout_parse(text, EVENT, count, values, calls) : 0;
 		free(text);
 		fs_tracefs_write(tracefs, "0", "instances/%s/events/%s/%s/enable", tryout->instance,
 				 tryout->group, EVENT);

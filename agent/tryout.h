@@ -33,15 +33,15 @@ int fs_tryout_end(struct fs_tryout *tryout, char *error, size_t size);
 char *fs_tryout_trace(const struct fs_tryout *tryout, void (*act)(void *), void *argument);
 
 /*
- * Fetches from arguments of one call of symbol: values[i] is fetch[i] of the
- * first event. Number of events that act caused; -1 with errno where the probe
- * is refused.
+ * Fetches from arguments of calls of symbol: values[c × count + i] is fetch[i]
+ * of the c-th one, for the first `calls` of them. Number of calls that act
+ * caused; -1 with errno where the probe is refused.
  */
 #define FS_TRYOUT_FETCHES 100 /* the kernel takes 128 for a probe, and 4096 bytes */
 int fs_tryout_ask(const struct fs_tryout *tryout, const char *symbol, char (*fetch)[48], size_t count,
-		  void (*act)(void *), void *argument, uint64_t *values);
+		  void (*act)(void *), void *argument, uint64_t *values, size_t calls);
 
-/* Number of events in a text of `trace`; those of the first one's fields v0=, v1=, … go to values. */
-int fs_tryout_parse(const char *text, const char *event, size_t count, uint64_t *values);
+/* Number of events in a text of `trace`; the fields v0=, v1=, … of the first `calls` go to values, as above. */
+int fs_tryout_parse(const char *text, const char *event, size_t count, uint64_t *values, size_t calls);
 
 #endif

@@ -87,14 +87,18 @@ static void parsing(void)
 		"  x-1  [000] .....  3.5: asked: (vfs_read+0x0/0x1f8) v0=5\n"
 		"  x-1  [000] .....  3.5: ask: (vfs_read+0x0/0x1f8) v0=0x10 v1=0 v10=0xfe00000 v2=0xffffffff81000000\n"
 		"  x-1  [000] .....  3.6: ask: (vfs_read+0x0/0x1f8) v0=0x11 v1=1\n";
-	uint64_t values[4] = { 9, 9, 9, 9 };
+	uint64_t values[8] = { 9, 9, 9, 9, 9, 9, 9, 9 };
 
-	CHECK_NUMBER(fs_tryout_parse(text, "ask", 4, values), 2);
+	CHECK_NUMBER(fs_tryout_parse(text, "ask", 4, values, 1), 2);
 	CHECK_NUMBER(values[0], 0x10);
 	CHECK_NUMBER(values[1], 0);
 	CHECK_NUMBER(values[2], 0xffffffff81000000);
 	CHECK_NUMBER(values[3], 0);
-	CHECK_NUMBER(fs_tryout_parse("", "ask", 4, values), 0);
+	CHECK_NUMBER(values[4], 9);
+	CHECK_NUMBER(fs_tryout_parse(text, "ask", 4, values, 2), 2);
+	CHECK_NUMBER(values[4], 0x11);
+	CHECK_NUMBER(values[5], 1);
+	CHECK_NUMBER(fs_tryout_parse("", "ask", 4, values, 2), 0);
 }
 
 static void symbols(void)
