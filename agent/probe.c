@@ -13,6 +13,9 @@
 
 #include "cmds.h"
 #include "facts.h"
+#include "files.h"
+#include "groups.h"
+#include "layers.h"
 #include "protocol.h"
 #include "sweep.h"
 #include "util.h"
@@ -319,6 +322,39 @@ void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brie
 	mounts_json(json);
 }
 
+/* What a recording of each group would hold here; where a file's numbers lie is tried with --trial alone. */
+static void groups_json(struct fs_json *json, const struct fs_facts *facts, bool trial)
+{
+	fs_json_array(json, "groups");
+	for (unsigned int group = 1; facts->tracefs.path[0] && group <= FS_GROUP_LAYERS; group <<= 1) {
+		struct fs_probes *probes = fs_alloc(sizeof(*probes));
+		struct fs_file_layout layout;
+		struct fs_events events = { 0 };
+		char error[160] = "";
+
+		memset(probes, 0, sizeof(*probes));
+		fs_events_of_groups(&events, &facts->tracefs, &facts->machine, group, (long)getpid());
+		if (group == FS_GROUP_CACHE && (trial || !facts->tracefs.kprobe_events)) {
+			if (fs_files_calibrate(&facts->tracefs, &facts->machine, &layout, error, sizeof(error)))
+				snprintf(layout.missing, sizeof(layout.missing), "%s", error);
+			fs_files_plan(&facts->machine, &layout, "flashscope", (long)getpid(), probes, &events);
+		}
+		if (group == FS_GROUP_LAYERS)
+			fs_layers_plan(&facts->tracefs, "flashscope", (long)getpid(), probes, &events);
+		fs_json_object(json, NULL);
+		fs_json_string(json, "group", fs_group_name(group));
+		fs_json_u64(json, "events", events.count);
+		fs_json_u64(json, "probes", probes->count);
+		fs_json_string(json, "lacks", events.count + probes->count ? NULL : fs_group_lacks(group));
+		fs_events_json(json, &events);
+		fs_json_object_end(json);
+		fs_events_free(&events);
+		fs_probes_free(probes);
+		free(probes);
+	}
+	fs_json_array_end(json);
+}
+
 int cmd_probe(int argc, char **argv)
 {
 	struct fs_json json = { 0 };
@@ -334,17 +370,19 @@ int cmd_probe(int argc, char **argv)
 	}
 	fs_sweep(&swept);
 	fs_facts_gather(&facts, getpid() == 1);
+	/* A machine that cannot try is told so, and described without. */
+	if (trial && !(facts.tracefs.path[0] && facts.tracefs.kprobe_events && facts.tracefs.instances)) {
+		trial = false;
+		if (!facts.tracefs.path[0])
+			fs_warn("trial: not made: tracefs: %s", facts.tracefs.error);
+		else
+			fs_warn("trial: not made: %s has no %s; the kernel needs CONFIG_KPROBE_EVENTS", facts.tracefs.path,
+				facts.tracefs.instances ? "kprobe_events" : "instances");
+	}
 	if (trial) {
 		char error[256];
 
-		if (!facts.tracefs.path[0])
-			result = fs_fail("tracefs: %s", facts.tracefs.error);
-		else if (!facts.tracefs.kprobe_events || !facts.tracefs.instances)
-			result = fs_fail("tracefs: %s has no %s; the kernel needs CONFIG_KPROBE_EVENTS",
-					 facts.tracefs.path,
-					 facts.tracefs.instances ? "kprobe_events" : "instances");
-		else if (fs_points_try(&facts.tracefs, &facts.machine, &facts.points, &facts.mtd,
-				       error, sizeof(error)))
+		if (fs_points_try(&facts.tracefs, &facts.machine, &facts.points, &facts.mtd, error, sizeof(error)))
 			result = fs_fail("trial: %s", error);
 	} else {
 		fs_points_check(&facts.tracefs, &facts.machine, &facts.points);
@@ -352,6 +390,7 @@ int cmd_probe(int argc, char **argv)
 	if (!result) {
 		fs_json_object(&json, NULL);
 		fs_facts_json(&json, &facts, false);
+		groups_json(&json, &facts, trial);
 		fs_json_object_end(&json);
 		fs_buf_puts(&json.out, "\n");
 		if (fwrite(json.out.data, 1, json.out.length, stdout) != json.out.length ||

@@ -53,9 +53,11 @@ run 2 frob
 run 0 --help
 run 0 version
 run 0 probe
-check "probe prints one object" grep -q '^{"agent":{"version":.*"mounts":\[.*\]}$' "$work/out"
+check "probe prints one object" grep -q '^{"agent":{"version":.*"mounts":\[.*"groups":\[.*\]}$' "$work/out"
 boot=$(cat /proc/sys/kernel/random/boot_id)
 check "probe names the boot" grep -q "\"boot_id\":\"$boot\"" "$work/out"
+run 0 probe --trial
+check "probe --trial prints one object, wherever it cannot try" grep -q '^{"agent":{.*}$' "$work/out"
 check "refused options make no file" test ! -e "$work/x"
 
 tracing=

@@ -83,10 +83,19 @@ pub fn advice(facts: &Value) -> String {
     );
 
     let _ = writeln!(out, "\nWhat can be recorded here");
-    for Capability { what, missing } in capabilities(facts) {
+    for Capability { what, group, missing } in capabilities(facts) {
         match missing {
             None => {
                 let _ = writeln!(out, "  yes  {what}");
+                for absent in absent_of(facts, group) {
+                    let _ = writeln!(
+                        out,
+                        "       without {}: {}; it would tell {}",
+                        text(&absent["event"]),
+                        text(&absent["why"]),
+                        text(&absent["loses"])
+                    );
+                }
             }
             Some((reason, step)) => {
                 let _ = writeln!(out, "  no   {what}: {reason}\n       next: {step}");
@@ -98,6 +107,8 @@ pub fn advice(facts: &Value) -> String {
 
 struct Capability {
     what: &'static str,
+    /// Of `record --events`.
+    group: &'static str,
     /// Reason and next step.
     missing: Option<(String, String)>,
 }
@@ -151,18 +162,50 @@ fn capabilities(facts: &Value) -> Vec<Capability> {
     vec![
         Capability {
             what: "flash operations of raw NAND (--events flash)",
+            group: "flash",
             missing: base.clone().or(no_kprobes).or(no_nand).or(unseen),
         },
         Capability {
             what: "block layer (--events block)",
-            missing: base.or_else(|| {
+            group: "block",
+            missing: base.clone().or_else(|| lacks(facts, "block")).or_else(|| {
                 facts["block"]
                     .as_array()
                     .is_none_or(Vec::is_empty)
                     .then(|| ("no block device here".to_owned(), "none: there is nothing to record".to_owned()))
             }),
         },
+        Capability {
+            what: "calls that read, write, sync, open and map (--events syscall)",
+            group: "syscall",
+            missing: base.clone().or_else(|| lacks(facts, "syscall")),
+        },
+        Capability {
+            what: "page cache, read-ahead, writeback, and which file at which offset (--events cache)",
+            group: "cache",
+            missing: base.clone().or_else(|| lacks(facts, "cache")),
+        },
+        Capability {
+            what: "boundaries between layers (--events layers)",
+            group: "layers",
+            missing: base.or_else(|| lacks(facts, "layers")),
+        },
     ]
+}
+
+fn of_group<'a>(facts: &'a Value, name: &str) -> Option<&'a Value> {
+    facts["groups"].as_array()?.iter().find(|group| group["group"] == name)
+}
+
+/// The next step where a kernel has nothing of a group.
+fn lacks(facts: &Value, name: &str) -> Option<(String, String)> {
+    let step = of_group(facts, name)?["lacks"].as_str()?;
+    Some(("this kernel has none of its events".to_owned(), visible(step).into_owned()))
+}
+
+/// What a recording of a group would do without here.
+fn absent_of<'a>(facts: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    of_group(facts, name).and_then(|group| group["absent"].as_array()).into_iter().flatten()
 }
 
 fn is_nand(mtd: &Value) -> bool {
@@ -204,5 +247,33 @@ mod tests {
         let advice = advice(&facts);
         assert!(advice.contains("no probe point sees a page read of mtd0"), "{advice}");
         assert!(advice.contains("yes  block layer"), "{advice}");
+    }
+
+    #[test]
+    fn what_a_group_lacks_is_said_with_what_it_would_tell() {
+        let facts = json!({
+            "agent": {"version": "0.1.0"}, "kernel": {"release": "6.1", "machine": "armv7l"},
+            "tracefs": {"path": "/sys/kernel/tracing", "error": null, "instances": true, "kprobe_events": false},
+            "probe_points": [], "mtd": [], "block": [{"name": "mmcblk0"}], "bdi": [], "mounts": [],
+            "groups": [
+                {"group": "block", "events": 3, "probes": 0, "lacks": null, "absent": [
+                    {"group": "block", "event": "block:block_rq_tag_wait", "why": "no such event", "loses": "waits for a tag"}
+                ]},
+                {"group": "syscall", "events": 0, "probes": 0, "lacks": "it needs CONFIG_FTRACE_SYSCALLS", "absent": []}
+            ]
+        });
+        let advice = advice(&facts);
+        assert!(
+            advice.contains(
+                "yes  block layer (--events block)\n       without block:block_rq_tag_wait: no such event; it would tell waits for a tag\n"
+            ),
+            "{advice}"
+        );
+        assert!(
+            advice.contains(
+                "(--events syscall): this kernel has none of its events\n       next: it needs CONFIG_FTRACE_SYSCALLS"
+            ),
+            "{advice}"
+        );
     }
 }
