@@ -120,6 +120,24 @@ fn a_missing_module_is_told_before_the_boot() {
 }
 
 #[test]
+fn a_board_with_an_sd_card_has_its_file_system_mounted() {
+    let Some(_) = ready("armv7-sd", "6.1") else { return };
+    let disk = vec![("scheduler".to_owned(), "none".to_owned()), ("size_mib".to_owned(), "32".to_owned())];
+    let target = open("board:armv7-sd", &OpenOptions { disk, ..OpenOptions::default() }).unwrap();
+    let mut out = Vec::new();
+    let job = Job { argv: vec!["probe".to_owned()], ..Job::default() };
+    let outcome = target.run(&job, &mut out).unwrap();
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let facts: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    let card = facts["block"].as_array().unwrap().iter().find(|disk| disk["name"] == "mmcblk0").unwrap();
+    assert_eq!(card["size_bytes"], 32 << 20);
+    assert!(card["scheduler"].as_str().unwrap().contains("[none]"), "{card}");
+    let mount = facts["mounts"].as_array().unwrap().iter().find(|mount| mount["target"] == "/mnt").unwrap();
+    assert_eq!((mount["source"].as_str(), mount["type"].as_str()), (Some("/dev/mmcblk0"), Some("ext4")));
+    assert_eq!(facts["mtd"].as_array().map(Vec::len), Some(0), "no raw NAND beside it");
+}
+
+#[test]
 fn an_agent_command_runs_on_a_board_with_its_files() {
     let Some(_) = ready("armv7", "6.1") else { return };
     let target = open("board:armv7", &OpenOptions { parts: vec![64], ..OpenOptions::default() }).unwrap();
