@@ -105,6 +105,7 @@ Examples:
   flashscope record -- dd if=/data/film of=/dev/null bs=4k count=8
   flashscope record --on ssh://root@board -o boot.dat --mtd 3 --name cam     stop with: flashscope ctl stop cam
   flashscope record --detail offset,duration -- sqlite3 contacts.db 'select * from people'
+  flashscope record --events block,syscall,cache -- tar cf /data/backup.tar /etc       who waits for which file's blocks
 
 The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it.")]
 pub struct RecordArgs {
