@@ -178,7 +178,7 @@ pub fn verdict(group: &Group) -> Verdict {
         // It depends on the reader, or it does not matter: leave what is on.
         _ => today,
     };
-    let cost = cost_today(&pairs, today_is_on);
+    let cost = cost_today(&pairs, today_is_on, group.reads());
     let head = format!("Today read-ahead is {} for {} ({})", on_or_off(today), group.filesystem, group.default.knob);
     let off_text = format!(
         "up to {:.0} % of the time of {} {} reads",
@@ -241,7 +241,7 @@ pub fn verdict(group: &Group) -> Verdict {
 }
 
 /// What the setting of today costs: the fewest sequential requests of the matrix (or the first pair there is).
-fn cost_today(pairs: &[Pair<'_>], today_is_on: bool) -> String {
+fn cost_today(pairs: &[Pair<'_>], today_is_on: bool, reads: &str) -> String {
     let pair = pairs
         .iter()
         .filter(|pair| pair.off.pattern == "sequential")
@@ -250,7 +250,7 @@ fn cost_today(pairs: &[Pair<'_>], today_is_on: bool) -> String {
         .expect("a verdict with gains has pairs");
     let cell = if today_is_on { pair.on } else { pair.off };
     format!(
-        "{} {} reads of {} cost {:.2} ms and {} flash reads",
+        "{} {} reads of {} cost {:.2} ms and {} {reads}",
         cell.count,
         cell.pattern,
         crate::size::Bytes(cell.request_bytes),

@@ -68,6 +68,16 @@ pub struct DefaultReadahead {
     pub kib: u64,
 }
 
+impl Group {
+    /// What [`Cell::flash_reads`] counts here, in words.
+    pub fn reads(&self) -> &'static str {
+        match self.filesystem.parse::<crate::definition::Filesystem>() {
+            Ok(filesystem) if filesystem.on_disk() => "device reads",
+            _ => "flash reads",
+        }
+    }
+}
+
 /// The medium: a chip, or a disk in blocks of its file system (then a page is such a block, and so is a block).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChipFacts {

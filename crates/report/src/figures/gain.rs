@@ -117,7 +117,7 @@ pub fn figure(
         if quantity.what == "time" {
             "summed read() time"
         } else {
-            "flash array reads from the first read() to the last"
+            "flash array reads (of a disk: requests that its driver got) from the first read() to the last"
         },
         least.words(),
         most.words(),

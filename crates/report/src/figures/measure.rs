@@ -20,7 +20,7 @@ pub const FLASH_READS: Measure = Measure {
     id: "flash-reads",
     title: "Flash reads by setting of read-ahead",
     y_label: "flash array reads (log₂)",
-    caption: "Flash array reads from the first read() to the last; what open() reads is counted apart. Compare figure 3-b of the paper.",
+    caption: "Flash array reads (of a disk: requests that its driver got) from the first read() to the last; what open() reads is counted apart. Compare figure 3-b of the paper.",
     of: |cell| cell.flash_reads as f64,
     words: |cell| format!("{} flash reads", grouped(cell.flash_reads)),
 };

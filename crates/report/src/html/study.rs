@@ -133,11 +133,13 @@ fn results_table(group: &Group) -> String {
         _ = write!(head, "<th class=\"num\">{column}</th>");
     }
     for _ in &results.readaheads {
-        head.push_str(
-            "<th class=\"num\">time, ms</th><th class=\"num\">p99, ms</th><th class=\"num\">flash reads</th>",
+        _ = write!(
+            head,
+            "<th class=\"num\">time, ms</th><th class=\"num\">p99, ms</th><th class=\"num\">{}</th>",
+            group.reads()
         );
     }
-    head.push_str("<th class=\"num\">time</th><th class=\"num\">flash reads</th></tr>\n");
+    _ = writeln!(head, "<th class=\"num\">time</th><th class=\"num\">{}</th></tr>", group.reads());
 
     let mut bodies = String::new();
     for (i, rows) in results.rows.chunk_by(|a, b| a.setting.pattern == b.setting.pattern).enumerate() {
@@ -180,7 +182,8 @@ fn results_table(group: &Group) -> String {
                 if least == most { grouped(*most) } else { format!("{} to {}", grouped(*least), grouped(*most)) };
             let longest = duration(opens.iter().map(|o| o.1).max().unwrap_or(0));
             format!(
-                "<p class=\"note\">Not in these numbers: each open() of the file, {reads} flash reads, at most {longest}.</p>\n"
+                "<p class=\"note\">Not in these numbers: each open() of the file, {reads} {}, at most {longest}.</p>\n",
+                group.reads()
             )
         }
         _ => String::new(),

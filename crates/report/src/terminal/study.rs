@@ -151,6 +151,9 @@ fn numbers(group: &Group, width: usize) -> String {
         cells.extend([gain(|g| g.off_saves_time_percent), gain(|g| g.off_saves_reads_percent)]);
         table.row(cells);
     }
-    "  read-ahead off or in KiB; reads: flash array reads from the first read() to the last\n".to_owned()
-        + &table.render(width)
+    let reads = match group.reads() {
+        "flash reads" => "flash array reads",
+        _ => "requests that the disk's driver got,",
+    };
+    format!("  read-ahead off or in KiB; reads: {reads} from the first read() to the last\n") + &table.render(width)
 }
