@@ -5,7 +5,7 @@ use std::path::Path;
 use flashscope_analysis::Analysis;
 use flashscope_analysis::LossCount;
 use flashscope_analysis::flash::{Blocks, ByTask, Geometry, LatencyNs, Span, TimelineFold, Window, WindowCounts};
-use flashscope_trace::{BlockAction, Event, EventKind, FlashAccess, FlashOp, RequestKind, Session, Trace};
+use flashscope_trace::{BlockAction, Event, EventKind, FlashAccess, FlashOp, Loss, RequestKind, Session, Trace};
 use serde::Deserialize;
 
 use crate::definition::Readahead;
@@ -69,7 +69,16 @@ pub enum CollectError {
     Facts { group: String, what: &'static str },
     #[error("group {group}: cell {cell} ran with read-ahead {got} KiB, asked for {asked} KiB")]
     Readahead { group: String, cell: String, got: u64, asked: u64 },
+    #[error(
+        "group {group}: the recording lost {count} events ({name}), so how many reads its cells took is not known; measure \
+         fewer cells in one study"
+    )]
+    Lost { group: String, name: &'static str, count: u64 },
 }
+
+/// Any of these, and counts by cell are too low without saying so.
+const EVENTS_LOST: [Loss; 4] =
+    [Loss::EventsOverwritten, Loss::EventsDropped, Loss::CommitOverruns, Loss::EventsNotDrained];
 
 /// What a group's file system lies on.
 #[derive(Clone, Debug)]
@@ -205,6 +214,12 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, medium: &Medi
         })
         .ok_or_else(|| missing("read-ahead knob of the file system"))?;
 
+    let lost = trace.losses();
+    for loss in EVENTS_LOST {
+        if lost.get(loss) > 0 {
+            return Err(CollectError::Lost { group, name: loss.name(), count: lost.get(loss) });
+        }
+    }
     let mut losses = losses(&trace);
     losses.push(LossCount {
         name: "operations_not_placed".to_owned(),
