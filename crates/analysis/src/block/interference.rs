@@ -3,9 +3,10 @@
 //! While a bio waits (for a request, in the scheduler, in a merged request) its device serves requests of its owner and of
 //! others. Time is handed out as it passes: where the device has k requests, each has 1/k of it, and a request of several
 //! owners is theirs by bytes. What a bio waited while its device was idle after a request of another owner, in a step of
-//! the way in which it had already waited for that owner, is the hand-over from it: completion, wake-up, dispatch. Both
+//! the way in which it waited for that owner, is the hand-over from it (and after a request of its own, the hand-over to the
+//! other): completion, wake-up, dispatch. Both
 //! together are the time behind that owner, less what the step takes anyway: its own work, which goes on while the device
-//! serves others, is the mean of the bios that found their device idle (where there was none, the shortest step seen).
+//! serves others, is the median of the bios that found their device idle (where there was none, the shortest step seen).
 //!
 //! In the device (D2C) requests may really run side by side, so nothing is handed out there: the excess over the mean of
 //! the same direction and size class with nobody else's request in the device is reported, and where there was no such
@@ -14,6 +15,7 @@
 use super::groups::size_class;
 use super::in_flight::{Bio, NEVER};
 use super::matching::{Step, Watch};
+use crate::latency::LatencyHistogram;
 use flashscope_trace::{BlockAction, BlockEvent};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -189,7 +191,7 @@ struct OneDevice {
     loads: Vec<Load>,
     behind: BTreeMap<(u8, Part, u8), Behind>,
     /// Steps of bios that found the device idle, and the shortest of all.
-    unhindered: [Mean; 5],
+    unhindered: [LatencyHistogram; 5],
     shortest: [Option<u64>; 5],
     /// Steps in which an owner waited behind others.
     hindered: BTreeMap<(u8, Part), u64>,
@@ -228,7 +230,8 @@ impl OneDevice {
         let mut out: BTreeMap<(u8, WaitStage, u8), Behind> = BTreeMap::new();
         for (&(victim, part), &n) in &self.hindered {
             let range = (victim, part, 0)..=(victim, part, u8::MAX);
-            let own = self.unhindered[part as usize].get().or(self.shortest[part as usize]).unwrap_or(0);
+            let idle = self.unhindered[part as usize].finish();
+            let own = if idle.n > 0 { idle.p50 } else { self.shortest[part as usize].unwrap_or(0) };
             let own = own as f64 * n as f64;
             let (served, handover) =
                 self.behind.range(range.clone()).fold((0.0, 0.0), |sum, (_, b)| (sum.0 + b.served, sum.1 + b.handover));
@@ -346,15 +349,22 @@ impl Interference {
         *shortest = Some(shortest.map_or(lasted, |known| known.min(lasted)));
         if wait.hindered {
             let mut waited = false;
-            for (other, given) in one.given.iter().enumerate() {
-                let before = wait.given.get(other).copied().unwrap_or_default();
-                let served = given.served - before.served;
-                let other = other as u8;
-                if other == owner || served <= 0.0 {
-                    continue;
-                }
+            let since = |other: usize| wait.given.get(other).copied().unwrap_or_default();
+            let served_of = |other: usize, given: &Given| (given.served - since(other).served).max(0.0);
+            let others = || one.given.iter().enumerate().filter(|(other, _)| *other != usize::from(owner));
+            let all: f64 = others().map(|(other, given)| served_of(other, given)).sum();
+            // Idle after a request of its own, before one of another's: a hand-over to that one.
+            let own = usize::from(owner);
+            let own_idle = one.given[own].idle_after - since(own).idle_after;
+            let waits: Vec<(u8, f64, f64)> = others()
+                .filter_map(|(other, given)| {
+                    let served = served_of(other, given);
+                    let handover = given.idle_after - since(other).idle_after + own_idle * served / all.max(1.0);
+                    (served > 0.0).then_some((other as u8, served, handover))
+                })
+                .collect();
+            for (other, served, handover) in waits {
                 waited = true;
-                let handover = given.idle_after - before.idle_after;
                 let behind = one.behind.entry((owner, part, other)).or_default();
                 behind.served += served;
                 behind.handover += handover;
@@ -366,7 +376,8 @@ impl Interference {
         }
         wait.since = now;
         wait.given.clone_from(&one.given);
-        wait.hindered = !one.active.is_empty();
+        // It waits itself.
+        wait.hindered = !one.active.is_empty() || one.waiting > 1;
         self.waits[at as usize] = wait;
     }
 
