@@ -453,8 +453,10 @@ where
 mod tests {
     use super::*;
     use crate::testing::event;
+    use CallKind::Read;
+    use Crossing::{Call, Enter, Leave, Returned, Sleeps, Wakes};
+    use Layer::{Driver, FileSystem, Interrupt, PageCache, Vfs};
     use flashscope_trace::{BlockDetail, RequestFlags};
-    use {CallKind::Read, Crossing::*, Layer::*};
 
     fn block(time: u64, tid: u32, action: BlockAction) -> Step {
         let block = BlockEvent {
