@@ -13,7 +13,7 @@ mod whole;
 
 pub use flashscope_trace::RequestKind;
 pub use groups::{Distribution, Group, GroupBy, StageTimes};
-pub use interference::{InterferenceFound, OwnerLoad, WaitBehind, WaitStage};
+pub use interference::{InterferenceFound, OwnWork, OwnerLoad, WaitBehind, WaitStage};
 pub use matching::{MAX_IN_FLIGHT, UnmatchedSteps};
 pub use originators::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind};
 pub use over_time::{BlockWindow, LoadOverTime};

@@ -267,15 +267,28 @@ pub fn pairs(found: &BlockFound, most: usize) -> Rows {
 
 /// What the waits leave out, each in a sentence; none where it is nothing.
 pub fn wait_notes(found: &BlockFound) -> Vec<String> {
+    /// Fewer are no median to rely on.
+    const ENOUGH: u64 = 30;
     let i = &found.interference;
-    [
+    let counted = [
         (i.shared_requests, "requests had bios of several originators."),
         (i.not_measured, "bios whose wait was not measured: too many at one time."),
     ]
     .into_iter()
     .filter(|(n, _)| *n > 0)
-    .map(|(n, what)| format!("{} {what}", grouped(n)))
-    .collect()
+    .map(|(n, what)| format!("{} {what}", grouped(n)));
+    let unsure = i.own_work.iter().filter(|own| own.idle < ENOUGH).map(|own| {
+        format!(
+            "{}, {}: what the step takes anyway ({}, taken off {} waits) is known from {} bios that found the device idle; \
+             record some time with less load to be sure of it.",
+            own.device,
+            own.step,
+            duration(own.own_ns),
+            grouped(own.waited),
+            grouped(own.idle)
+        )
+    });
+    counted.chain(unsure).collect()
 }
 
 /// Steps and bios that are in no stage; those that there were.

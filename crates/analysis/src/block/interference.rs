@@ -52,6 +52,18 @@ enum Part {
 }
 
 impl Part {
+    const ALL: [Part; 5] = [Part::Q2g, Part::G2i, Part::I2d, Part::Q2m, Part::M2d];
+
+    fn name(self) -> &'static str {
+        match self {
+            Part::Q2g => "Q2G",
+            Part::G2i => "G2I",
+            Part::I2d => "I2D",
+            Part::Q2m => "Q2M",
+            Part::M2d => "M2D",
+        }
+    }
+
     fn stage(self) -> WaitStage {
         match self {
             Part::Q2g => WaitStage::Request,
@@ -93,11 +105,27 @@ pub struct OwnerLoad {
     pub longest_behind_ns: u64,
 }
 
+/// What a step takes with nobody in the way, and how well that is known: an error in it is one in every wait of the step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnWork {
+    pub device: String,
+    /// As btt names it.
+    pub step: String,
+    /// Steps that waited behind others; from each of them `own_ns` was taken off.
+    pub waited: u64,
+    /// Steps of bios that found the device idle; where there was none, `own_ns` is the shortest step of all.
+    pub idle: u64,
+    /// Median of those.
+    pub own_ns: u64,
+    pub shortest_ns: u64,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterferenceFound {
     pub owners: Vec<OwnerLoad>,
     /// Longest first.
     pub pairs: Vec<WaitBehind>,
+    pub own_work: Vec<OwnWork>,
     /// Bios whose waits were not measured: too many on their way, or their owners or devices were too many.
     pub not_measured: u64,
     /// Requests with bios of several owners.
@@ -225,14 +253,18 @@ impl OneDevice {
         }
     }
 
+    /// What a step takes anyway, and of how many bios that is known.
+    fn own_work(&self, part: Part) -> (u64, u64) {
+        let idle = self.unhindered[part as usize].finish();
+        (idle.n, if idle.n > 0 { idle.p50 } else { self.shortest[part as usize].unwrap_or(0) })
+    }
+
     /// What each owner waited behind each other, its steps' own work taken off: of the hand-over first.
     fn behind_others(&self) -> BTreeMap<(u8, WaitStage, u8), Behind> {
         let mut out: BTreeMap<(u8, WaitStage, u8), Behind> = BTreeMap::new();
         for (&(victim, part), &n) in &self.hindered {
             let range = (victim, part, 0)..=(victim, part, u8::MAX);
-            let idle = self.unhindered[part as usize].finish();
-            let own = if idle.n > 0 { idle.p50 } else { self.shortest[part as usize].unwrap_or(0) };
-            let own = own as f64 * n as f64;
+            let own = self.own_work(part).1 as f64 * n as f64;
             let (served, handover) =
                 self.behind.range(range.clone()).fold((0.0, 0.0), |sum, (_, b)| (sum.0 + b.served, sum.1 + b.handover));
             let keep = |all: f64, taken: f64| if all > 0.0 { ((all - taken) / all).max(0.0) } else { 0.0 };
@@ -347,31 +379,31 @@ impl Interference {
         let lasted = now.saturating_sub(wait.since);
         let shortest = &mut one.shortest[part as usize];
         *shortest = Some(shortest.map_or(lasted, |known| known.min(lasted)));
-        if wait.hindered {
-            let mut waited = false;
-            let since = |other: usize| wait.given.get(other).copied().unwrap_or_default();
-            let served_of = |other: usize, given: &Given| (given.served - since(other).served).max(0.0);
-            let others = || one.given.iter().enumerate().filter(|(other, _)| *other != usize::from(owner));
-            let all: f64 = others().map(|(other, given)| served_of(other, given)).sum();
-            // Idle after a request of its own, before one of another's: a hand-over to that one.
-            let own = usize::from(owner);
-            let own_idle = one.given[own].idle_after - since(own).idle_after;
-            let waits: Vec<(u8, f64, f64)> = others()
-                .filter_map(|(other, given)| {
-                    let served = served_of(other, given);
-                    let handover = given.idle_after - since(other).idle_after + own_idle * served / all.max(1.0);
-                    (served > 0.0).then_some((other as u8, served, handover))
-                })
-                .collect();
-            for (other, served, handover) in waits {
-                waited = true;
-                let behind = one.behind.entry((owner, part, other)).or_default();
-                behind.served += served;
-                behind.handover += handover;
-                wait.behind += served + handover;
-            }
-            *one.hindered.entry((owner, part)).or_default() += u64::from(waited);
-        } else {
+        let since = |other: usize| wait.given.get(other).copied().unwrap_or_default();
+        let served_of = |other: usize, given: &Given| (given.served - since(other).served).max(0.0);
+        let others = || one.given.iter().enumerate().filter(|(other, _)| *other != usize::from(owner));
+        let all: f64 = others().map(|(other, given)| served_of(other, given)).sum();
+        // Idle after a request of its own, before one of another's: a hand-over to that one.
+        let own = usize::from(owner);
+        let own_idle = one.given[own].idle_after - since(own).idle_after;
+        let waits: Vec<(u8, f64, f64)> = others()
+            .filter_map(|(other, given)| {
+                let served = served_of(other, given);
+                let handover = given.idle_after - since(other).idle_after + own_idle * served / all.max(1.0);
+                (served > 0.0).then_some((other as u8, served, handover))
+            })
+            .collect();
+        // Another may come first where the device was idle when the step began.
+        let waited = !waits.is_empty();
+        for (other, served, handover) in waits {
+            let behind = one.behind.entry((owner, part, other)).or_default();
+            behind.served += served;
+            behind.handover += handover;
+            wait.behind += served + handover;
+        }
+        if waited {
+            *one.hindered.entry((owner, part)).or_default() += 1;
+        } else if !wait.hindered {
             one.unhindered[part as usize].add(lasted);
         }
         wait.since = now;
@@ -442,6 +474,15 @@ impl Interference {
         for (one, device) in self.devices.iter().zip(devices) {
             let device = device.to_string();
             let behind = one.behind_others();
+            for part in Part::ALL {
+                let waited = one.hindered.iter().filter(|((_, of), _)| *of == part).map(|(_, n)| n).sum();
+                if waited > 0 {
+                    let (idle, own_ns) = one.own_work(part);
+                    let shortest_ns = one.shortest[part as usize].unwrap_or(0);
+                    let (device, step) = (device.clone(), part.name().to_owned());
+                    found.own_work.push(OwnWork { device, step, waited, idle, own_ns, shortest_ns });
+                }
+            }
             for (owner, load) in one.loads.iter().enumerate().filter(|(_, load)| load.q2c.n > 0) {
                 let n = load.q2c.n as f64;
                 let mut excess = Some(0.0);
@@ -656,6 +697,8 @@ mod tests {
         assert_eq!((pair.victim.as_str(), pair.behind.as_str(), pair.stage), ("task 2", "task 1", WaitStage::Request));
         // From 10 to 103 the device served task 1; of the ten until the request was got, two are what it takes anyway.
         assert_eq!((pair.served_ns, pair.handover_ns), (93, 8));
+        let [own] = found.own_work.as_slice() else { panic!("{:?}", found.own_work) };
+        assert_eq!((own.step.as_str(), own.waited, own.idle, own.own_ns, own.shortest_ns), ("Q2G", 1, 1, 2, 2));
         let of = |name: &str| found.owners.iter().find(|o| o.owner == name).expect("an owner");
         let second = of("task 2");
         assert_eq!((second.mean_q2c_ns, second.mean_behind_ns, second.mean_device_excess_ns), (204, 101, Some(0)));

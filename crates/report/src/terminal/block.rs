@@ -80,7 +80,7 @@ fn waits(found: &BlockFound, width: usize) -> String {
         out += &table(&pairs, width, "");
     }
     for note in block_view::wait_notes(found) {
-        out += &paragraph(&note, width, 2, 2);
+        out += &paragraph(&visible(&note), width, 2, 2);
     }
     out
 }
