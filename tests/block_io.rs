@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use flashscope_analysis::Analysis as _;
-use flashscope_analysis::block::{BlockAnalysis, BlockFound, GroupBy, OwnerLoad, Stage, StageStats};
+use flashscope_analysis::block::{BlockAnalysis, BlockFound, GroupBy, OwnerLoad, Sizes, Stage, StageStats};
 use flashscope_tests::{Booted, Plan, TempDir, stdout, top};
-use flashscope_trace::{BlockAction, Device, EventKind, Trace};
+use flashscope_trace::{BlockAction, EventKind, Trace};
 
 /// Compiles the workload for a board; static, so that it needs nothing there.
 fn work(board: &str, into: &Path) -> Vec<u8> {
@@ -47,15 +47,7 @@ fn found(trace: &Trace) -> BlockFound {
 }
 
 fn found_of(trace: &Trace, process: Option<&str>) -> BlockFound {
-    let sizes: HashMap<Device, u64> = trace.facts()["mounts"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|mount| {
-            let (major, minor) = mount["device"].as_str()?.split_once(':')?;
-            Some((Device::new(major.parse().ok()?, minor.parse().ok()?), mount["block_bytes"].as_u64()?))
-        })
-        .collect();
+    let sizes = Sizes::of_facts([trace.facts()]);
     let mut analysis = BlockAnalysis::new(|tid, time| trace.comm(tid, time), sizes).only(process);
     trace.for_each(&mut |event| analysis.event(event)).expect("a readable trace");
     for (loss, count) in trace.losses().iter() {

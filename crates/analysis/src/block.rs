@@ -8,6 +8,7 @@ mod originators;
 mod over_time;
 mod points;
 mod service;
+mod sizes;
 mod stages;
 mod whole;
 
@@ -18,6 +19,7 @@ pub use matching::{MAX_IN_FLIGHT, UnmatchedSteps};
 pub use originators::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind};
 pub use over_time::{BlockWindow, LoadOverTime};
 pub use points::{IoPoint, IoPoints};
+pub use sizes::Sizes;
 pub use stages::{DeviceStages, Stage, StageStats, Stages, StagesFound};
 pub use whole::{BlockAnalysis, BlockFound};
 

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::Path;
 
-use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport};
+use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, Sizes};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::{
     Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, ProbeFacts, SystemFacts,
@@ -119,8 +119,8 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
     // The trace whose event it is; names are asked for while it is taken in.
     let at = Cell::new(0);
     let lookup = |tid, time| inputs.comm(at.get(), tid, time);
-    let block_bytes = inputs.traces().flat_map(|trace| block_bytes(trace.facts())).collect();
-    let mut analysis = BlockAnalysis::new(lookup, block_bytes).only(args.process.as_deref());
+    let sizes = Sizes::of_facts(inputs.traces().map(|trace| trace.facts()));
+    let mut analysis = BlockAnalysis::new(lookup, sizes).only(args.process.as_deref());
     let mut first = None;
     let mut owners: HashMap<Device, usize> = HashMap::new();
     let mut twice = None;
@@ -168,18 +168,6 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
         losses: inputs.losses(),
         findings,
     })
-}
-
-/// The block size of each mounted file system, by its device.
-fn block_bytes(facts: &Value) -> HashMap<Device, u64> {
-    let mounts = facts["mounts"].as_array().into_iter().flatten();
-    mounts
-        .filter_map(|mount| {
-            let (major, minor) = mount["device"].as_str()?.split_once(':')?;
-            let device = Device::new(major.parse().ok()?, minor.parse().ok()?);
-            Some((device, mount["block_bytes"].as_u64()?))
-        })
-        .collect()
 }
 
 /// One pass over the traces, of what the options let through.

@@ -307,6 +307,7 @@ pub fn unmatched(found: &BlockFound) -> Rows {
         ("splits without their bio", u.split),
         ("dirty pages that were not followed: too many", found.originators.pages_given_up),
         ("extents that were not followed: too many", found.originators.extents_given_up),
+        ("files and carriers that were not followed: too many", found.originators.files_given_up),
     ]
     .into_iter()
     .filter(|(_, times)| *times > 0)

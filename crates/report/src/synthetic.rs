@@ -8,7 +8,6 @@ use flashscope_analysis::{
 };
 use flashscope_study::*;
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestFlags, TimeNs};
-use std::collections::HashMap;
 
 const PAGE_READ_NS: u64 = 145_200;
 
@@ -368,7 +367,7 @@ fn block_report(events: Vec<Event>) -> BlockReport {
         40 => Some("other"),
         _ => None,
     };
-    let mut analysis = BlockAnalysis::new(names, HashMap::new());
+    let mut analysis = BlockAnalysis::new(names, flashscope_analysis::block::Sizes::default());
     events.iter().for_each(|event| analysis.event(event));
     BlockReport {
         schema: BLOCK_REPORT_SCHEMA,

@@ -10,6 +10,7 @@
 //!
 //! The unit is the page. A bio of several originators is counted with each by its bytes.
 
+use super::sizes::Sizes;
 use flashscope_trace::{BlockEvent, Device, FileEvent, FileStep, RequestFlags, RequestKind, TimeNs};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -19,11 +20,20 @@ const MAX_PAGES: usize = 1 << 20;
 const MAX_EXTENTS: usize = 1 << 18;
 /// Owners with names of their own.
 const MAX_OWNERS: usize = 4096;
+/// Files that are remembered, and files whose bytes are counted.
+const MAX_FILES: usize = 1 << 16;
 /// Carriers that write files back at one time.
 const MAX_CARRIERS: usize = 1024;
-const PAGE: u64 = 4096;
+/// Partitions whose begin is remembered.
+const MAX_PARTITIONS: usize = 1024;
+/// Pairs of an originator and a carrier whose bytes are told apart.
+const MAX_PAIRS: usize = 1 << 16;
+/// Threads whose last answer is kept.
+const MAX_RECENT: usize = 1 << 16;
 /// Thread numbers from here on stand for owners that are no task.
 const NOBODY: u32 = u32::MAX - 2;
+/// Stands for all carriers of an originator that are too many.
+const OTHER_CARRIERS: u32 = u32::MAX;
 
 /// What an originator is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -84,6 +94,8 @@ pub struct OriginatorsFound {
     /// Dirty pages and extents that were not remembered: too many.
     pub pages_given_up: u64,
     pub extents_given_up: u64,
+    /// Dirtied files, files being written back, written files and partitions that were not remembered: too many.
+    pub files_given_up: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -125,7 +137,7 @@ pub(super) struct Originators<L> {
     writing: HashMap<u32, (u32, u64)>,
     /// First sectors of partitions.
     partitions: HashMap<u32, (u32, u64)>,
-    block_bytes: HashMap<u32, u64>,
+    sizes: Sizes,
     bytes: BTreeMap<(u32, u32), (u64, u64)>,
     file_bytes: BTreeMap<(u32, u64), u64>,
     found: OriginatorsFound,
@@ -159,8 +171,8 @@ where
     L: FnMut(u32, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
-    /// `lookup` says a thread's name; `block_bytes` the block size of the file system on a device, 4096 where nothing does.
-    pub fn new(lookup: L, block_bytes: HashMap<Device, u64>) -> Self {
+    /// `lookup` says a thread's name.
+    pub fn new(lookup: L, sizes: Sizes) -> Self {
         Originators {
             lookup,
             owners: Vec::new(),
@@ -172,7 +184,7 @@ where
             files: HashMap::new(),
             writing: HashMap::new(),
             partitions: HashMap::new(),
-            block_bytes: block_bytes.into_iter().map(|(device, bytes)| (device.0, bytes.max(512))).collect(),
+            sizes,
             bytes: BTreeMap::new(),
             file_bytes: BTreeMap::new(),
             found: OriginatorsFound::default(),
@@ -186,6 +198,9 @@ where
             && (owner.name.as_str(), owner.kind, owner.tid) == (name, kind, tid)
         {
             return id;
+        }
+        if self.recent.len() >= MAX_RECENT {
+            self.recent.clear();
         }
         let key = (tid, name.to_owned());
         if let Some(&id) = self.ids.get(&key) {
@@ -227,6 +242,7 @@ where
     /// Names an owner for a report: a role's own name, a task with its number.
     pub fn name(&self, owner: u32) -> String {
         match self.owners.get(owner as usize) {
+            None if owner == OTHER_CARRIERS => "(further carriers)".to_owned(),
             None => "(nobody)".to_owned(),
             Some(owner) => match (role(&owner.name), owner.kind) {
                 (Some(role), _) => format!("{role} [{}]", owner.name),
@@ -246,10 +262,6 @@ where
         self.id(u32::MAX, "(shared page)", OwnerKind::Shared)
     }
 
-    fn block_bytes(&self, device: u32) -> u64 {
-        self.block_bytes.get(&device).copied().unwrap_or(PAGE)
-    }
-
     /// A step of a file.
     pub fn file(&mut self, event: &FileEvent, tid: u32, time: TimeNs) {
         let Some(Device(device)) = event.device else { return };
@@ -261,21 +273,25 @@ where
                 if carrier && mmap {
                     return;
                 }
-                let first = event.offset / PAGE;
-                let last = event.offset.saturating_add(event.bytes.max(1) - 1) / PAGE;
+                let first = event.offset / self.sizes.page();
+                let last = event.offset.saturating_add(event.bytes.max(1) - 1) / self.sizes.page();
                 for page in first..=last.min(first.saturating_add(MAX_PAGES as u64)) {
                     self.dirtied((device, event.inode, page), owner, mmap);
                 }
-                let file =
-                    self.files.entry((device, event.inode)).or_insert(Dirty { owner, shared: false, written: false });
-                file.shared |= file.owner != owner;
-                if self.files.len() > MAX_PAGES {
-                    self.files.clear();
+                let (key, room) = ((device, event.inode), self.files.len() < MAX_FILES);
+                match self.files.get_mut(&key) {
+                    Some(file) => file.shared |= file.owner != owner,
+                    None if room => {
+                        self.files.insert(key, Dirty { owner, shared: false, written: false });
+                    }
+                    None => self.found.files_given_up += 1,
                 }
             }
             FileStep::WritebackBegin => {
-                if self.writing.len() < MAX_CARRIERS {
+                if self.writing.len() < MAX_CARRIERS || self.writing.contains_key(&tid) {
                     self.writing.insert(tid, (device, event.inode));
+                } else {
+                    self.found.files_given_up += 1;
                 }
             }
             FileStep::WritebackEnd => {
@@ -340,10 +356,11 @@ where
 
     /// Where a partition begins, as its bios' way down shows.
     pub fn remapped(&mut self, device: Device, from: Device, sector: u64, from_sector: u64) {
-        if let Some(begin) = sector.checked_sub(from_sector)
-            && self.partitions.len() < MAX_CARRIERS
-        {
+        let Some(begin) = sector.checked_sub(from_sector) else { return };
+        if self.partitions.len() < MAX_PARTITIONS || self.partitions.contains_key(&from.0) {
             self.partitions.insert(from.0, (device.0, begin));
+        } else {
+            self.found.files_given_up += 1;
         }
     }
 
@@ -351,7 +368,7 @@ where
     /// bytes of it follow there.
     fn at(&self, device: u32, byte: u64) -> Option<(u32, u64, u64, u64)> {
         let look = |fs: u32, byte: u64| {
-            let unit = self.block_bytes(fs);
+            let unit = self.sizes.block(Device(fs));
             let (first, extent) = self.extents.get(&fs)?.range(..=byte / unit).next_back()?;
             let into = byte - first * unit;
             let whole = extent.blocks * unit;
@@ -374,6 +391,7 @@ where
             self.count(carrier, carrier, block.bytes, false);
             return carrier;
         }
+        let page = self.sizes.page();
         let mut owner = None;
         let mut mixed = false;
         let begin = block.sector.saturating_mul(512);
@@ -381,10 +399,10 @@ where
         let end = begin.saturating_add(block.bytes);
         while at < end {
             let (piece, bytes) = match self.at(block.device.0, at) {
-                None => (self.unmapped(block, tid, carrier, is_carrier), PAGE - at % PAGE),
+                None => (self.unmapped(block, tid, carrier, is_carrier), page - at % page),
                 Some((device, inode, byte, left)) => {
-                    let bytes = (PAGE - byte % PAGE).min(left);
-                    let key = (device, inode, byte / PAGE);
+                    let bytes = (page - byte % page).min(left);
+                    let key = (device, inode, byte / page);
                     let dirty = self.dirty.get_mut(&key).map(|dirty| {
                         dirty.written = true;
                         *dirty
@@ -395,7 +413,7 @@ where
                         None => carrier,
                     };
                     if dirty.is_some() {
-                        *self.file_bytes.entry((device, inode)).or_default() += bytes.min(end - at);
+                        self.count_file((device, inode), bytes.min(end - at));
                     }
                     (piece, bytes)
                 }
@@ -430,8 +448,21 @@ where
         }
     }
 
+    fn count_file(&mut self, file: (u32, u64), bytes: u64) {
+        let room = self.file_bytes.len() < MAX_FILES;
+        match self.file_bytes.get_mut(&file) {
+            Some(known) => *known += bytes,
+            None if room => {
+                self.file_bytes.insert(file, bytes);
+            }
+            None => self.found.files_given_up += 1,
+        }
+    }
+
     fn count(&mut self, owner: u32, carrier: u32, bytes: u64, write: bool) {
-        let entry = self.bytes.entry((owner, carrier)).or_default();
+        // Of more pairs, each originator's bytes go to one carrier that stands for the rest.
+        let known = self.bytes.len() < MAX_PAIRS || self.bytes.contains_key(&(owner, carrier));
+        let entry = self.bytes.entry((owner, if known { carrier } else { OTHER_CARRIERS })).or_default();
         if !write {
             entry.0 += bytes;
             return;
@@ -511,7 +542,7 @@ mod tests {
     type Lookup = fn(u32, TimeNs) -> Option<&'static str>;
 
     fn fold() -> Originators<Lookup> {
-        Originators::new(names as Lookup, HashMap::from([(DISK, 1024)]))
+        Originators::new(names as Lookup, Sizes::default().with_block(DISK, 1024))
     }
 
     fn file(step: FileStep, offset: u64, bytes: u64, block: u64) -> FileEvent {
@@ -591,6 +622,23 @@ mod tests {
         let at = |block: u64| fold.at(DISK.0, block * 1024).map(|(_, inode, byte, left)| (inode, byte, left));
         assert_eq!((at(100), at(104), at(108)), (Some((12, 0, 4096)), Some((99, 0, 4096)), Some((12, 8192, 8192))));
         assert_eq!((at(99), at(116)), (None, None));
+    }
+
+    #[test]
+    fn what_is_too_much_to_remember_is_counted() {
+        let mut fold = fold();
+        for i in 0..MAX_FILES as u64 + 10 {
+            fold.file(&FileEvent { inode: i, ..file(FileStep::Dirtied, 0, 1, 0) }, 1, TimeNs(i));
+        }
+        for tid in 0..MAX_CARRIERS as u32 + 5 {
+            fold.file(&file(FileStep::WritebackBegin, 0, 0, 0), 10_000 + tid, TimeNs(0));
+            // The same again is not one more.
+            fold.file(&file(FileStep::WritebackBegin, 0, 0, 0), 10_000, TimeNs(0));
+        }
+        for i in 0..MAX_PARTITIONS as u32 + 3 {
+            fold.remapped(DISK, Device(i), 100, 10);
+        }
+        assert_eq!(fold.finish().files_given_up, 18);
     }
 
     #[test]

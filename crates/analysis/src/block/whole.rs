@@ -6,11 +6,11 @@ use super::matching::Matching;
 use super::originators::{Originators, OriginatorsFound};
 use super::over_time::{LoadOverTime, OverTime};
 use super::points::{IoPoints, Points};
+use super::sizes::Sizes;
 use super::stages::{StageSums, StagesFound, stages_found};
 use crate::Analysis;
-use flashscope_trace::{BlockAction, BlockDetail, Device, Event, EventKind, TimeNs};
+use flashscope_trace::{BlockAction, BlockDetail, Event, EventKind, TimeNs};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 
 /// What one pass finds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,14 +39,10 @@ where
     L: FnMut(u32, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
-    /// `lookup` says what a thread was called at a time; `block_bytes` the block size of the file system on a device.
-    pub fn new(lookup: L, block_bytes: HashMap<Device, u64>) -> Self {
+    /// `lookup` says what a thread was called at a time.
+    pub fn new(lookup: L, sizes: Sizes) -> Self {
         let watches = ((StageSums::new(), Groups::default()), ((OverTime::new(), Points::new()), Interference::new()));
-        BlockAnalysis {
-            matching: Matching::new(watches),
-            originators: Originators::new(lookup, block_bytes),
-            only: None,
-        }
+        BlockAnalysis { matching: Matching::new(watches), originators: Originators::new(lookup, sizes), only: None }
     }
 
     /// Statistics of the bios of one process alone, by its name: the rest of their requests' way is theirs, whoever

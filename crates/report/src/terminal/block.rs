@@ -88,9 +88,8 @@ fn waits(found: &BlockFound, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashscope_analysis::block::BlockAnalysis;
+    use flashscope_analysis::block::{BlockAnalysis, Sizes};
     use flashscope_analysis::{Analysis, LossCount, SystemFacts};
-    use std::collections::HashMap;
 
     #[test]
     fn names_are_made_visible_and_nothing_is_said_of_nothing() {
@@ -99,7 +98,7 @@ mod tests {
             title: "a\u{1b}[2Jb".into(),
             system: SystemFacts::default(),
             losses: vec![LossCount { name: "data_cut".into(), count: 1, meaning: "it was cut".into() }],
-            findings: BlockAnalysis::new(|_, _| None::<&str>, HashMap::new()).finish(),
+            findings: BlockAnalysis::new(|_, _| None::<&str>, Sizes::default()).finish(),
         };
         let text = block(&report, &Style::default());
         assert!(!text.contains('\u{1b}'));

@@ -1,0 +1,86 @@
+//! Units of file systems and of the page cache, as recordings state them.
+
+use flashscope_trace::Device;
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Where nothing states them: what most systems have.
+const USUAL: u64 = 4096;
+const SECTOR: u64 = 512;
+
+/// Bytes of a page and of each mounted file system's block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    page: u64,
+    blocks: HashMap<Device, u64>,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Sizes { page: USUAL, blocks: HashMap::new() }
+    }
+}
+
+impl Sizes {
+    /// From the facts of recordings (`docs/architecture.md`, "Facts"); the page is the first one's that states it.
+    pub fn of_facts<'a>(facts: impl IntoIterator<Item = &'a Value>) -> Sizes {
+        let mut sizes = Sizes::default();
+        let mut page = None;
+        for facts in facts {
+            page = page.or(facts["kernel"]["page_size"].as_u64().filter(|bytes| bytes.is_power_of_two()));
+            for mount in facts["mounts"].as_array().into_iter().flatten() {
+                if let (Some(device), Some(bytes)) = (device(&mount["device"]), mount["block_bytes"].as_u64()) {
+                    sizes = sizes.with_block(device, bytes);
+                }
+            }
+        }
+        sizes.page = page.unwrap_or(USUAL).max(SECTOR);
+        sizes
+    }
+
+    /// The block of the file system on a device.
+    pub fn with_block(mut self, device: Device, bytes: u64) -> Sizes {
+        self.blocks.insert(device, bytes.max(SECTOR));
+        self
+    }
+
+    pub fn page(&self) -> u64 {
+        self.page
+    }
+
+    pub fn block(&self, device: Device) -> u64 {
+        self.blocks.get(&device).copied().unwrap_or(USUAL)
+    }
+}
+
+/// `"254:0"`.
+fn device(text: &Value) -> Option<Device> {
+    let (major, minor) = text.as_str()?.split_once(':')?;
+    Some(Device::new(major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn facts_state_them_and_nonsense_does_not() {
+        let facts = json!({
+            "kernel": {"page_size": 16384},
+            "mounts": [
+                {"device": "254:0", "block_bytes": 1024},
+                {"device": "254:1", "block_bytes": 0},
+                {"device": "x", "block_bytes": 7},
+                {"device": null, "block_bytes": null},
+            ],
+        });
+        let sizes = Sizes::of_facts([&json!({}), &facts]);
+        assert_eq!(
+            (sizes.page(), sizes.block(Device::new(254, 0)), sizes.block(Device::new(254, 1))),
+            (16384, 1024, 512)
+        );
+        assert_eq!(sizes.block(Device::new(8, 0)), 4096);
+        assert_eq!(Sizes::of_facts([&json!({"kernel": {"page_size": 3}, "mounts": 5})]), Sizes::default());
+    }
+}
