@@ -196,13 +196,6 @@ fn without_empty(sums: BTreeMap<CallKind, CallSum>) -> Vec<CallSum> {
         .collect()
 }
 
-/// Kernel threads that work for a task that waits: what they do is done for it.
-fn works_for_others(name: &str) -> bool {
-    ["jbd2/", "kworker/", "swapper/", "ubi_bgt", "ubifs_bgt", "mmcqd", "irq/", "loop"]
-        .iter()
-        .any(|head| name.starts_with(head))
-}
-
 impl<L, N> Layers<L>
 where
     L: FnMut(u32, TimeNs) -> Option<N>,
@@ -231,7 +224,7 @@ where
         }
         let kernel = match self.tasks.get(&tid) {
             Some(task) if task.known => task.kernel,
-            _ => (self.lookup)(tid, time).map_or(tid == 0, |name| works_for_others(name.as_ref())),
+            _ => (self.lookup)(tid, time).map_or(tid == 0, |name| crate::kernel_threads::is_of_storage(name.as_ref())),
         };
         let task = self.tasks.entry(tid).or_default();
         (task.kernel, task.known) = (kernel, true);

@@ -3,6 +3,7 @@
 pub mod block;
 pub mod flash;
 mod flash_report;
+mod kernel_threads;
 mod latency;
 pub mod layers;
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! The unit is the page. A bio of several originators is counted with each by its bytes.
 
 use super::sizes::Sizes;
+use crate::kernel_threads::{is_carrier, role};
 use flashscope_trace::{BlockEvent, Device, FileEvent, FileStep, RequestFlags, RequestKind, TimeNs};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -141,29 +142,6 @@ pub(super) struct Originators<L> {
     bytes: BTreeMap<(u32, u32), (u64, u64)>,
     file_bytes: BTreeMap<(u32, u64), u64>,
     found: OriginatorsFound,
-}
-
-/// Kernel threads whose work is another's, or nobody's.
-const CARRIERS: [&str; 7] = ["kworker/", "swapper/", "ksoftirqd/", "flush-", "kswapd", "migration/", "irq/"];
-/// Kernel threads whose work is their own: what they are, by the head of their name.
-const ROLES: [(&str, &str); 9] = [
-    ("jbd2/", "ext4 journal"),
-    ("jffs2_gcd_mtd", "jffs2 GC"),
-    ("ubi_bgt", "UBI wear levelling"),
-    ("ubifs_bgt", "UBIFS background"),
-    ("yaffs-bg", "YAFFS2 GC"),
-    ("f2fs_gc", "f2fs GC"),
-    ("f2fs_discard", "f2fs discard"),
-    ("f2fs_ckpt", "f2fs checkpoint"),
-    ("ext4lazyinit", "ext4 lazy initialisation"),
-];
-
-fn is_carrier(name: &str) -> bool {
-    CARRIERS.iter().any(|head| name.starts_with(head))
-}
-
-fn role(name: &str) -> Option<&'static str> {
-    ROLES.iter().find(|(head, _)| name.starts_with(head)).map(|(_, role)| *role)
 }
 
 impl<L, N> Originators<L>
