@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A mounted YAFFS2: what ties the VFS, the core and the flash together. */
+#ifndef YAFFS2_H
+#define YAFFS2_H
+
+#define YAFFS2_GLUE 1
+
+#include <linux/atomic.h>
+#include <linux/fs.h>
+#include <linux/fs_context.h>
+#include <linux/fs_parser.h>
+#include <linux/mtd/mtd.h>
+#include <linux/mutex.h>
+#include <linux/seq_file.h>
+#include <linux/wait.h>
+
+#include "compat.h"
+#include "yaffs_guts.h"
+#include "yaffs_trace.h"
+
+/* Mount options; what is not said stays as YAFFS2's users know it. */
+struct yaffs2_options {
+	bool inband_tags;
+	bool tags_ecc;
+	bool no_cache;
+	bool lazy_loading;
+	bool empty_lost_and_found;
+	bool disable_summary;
+	bool skip_checkpoint_read;
+	bool skip_checkpoint_write;
+	bool background_gc;
+};
+
+/* A chunk that garbage collection has to move although it cannot be read (mtd.c). */
+struct yaffs2_damaged {
+	bool valid;
+	int chunk;
+	unsigned int obj_id;
+	unsigned int chunk_id;
+};
+
+struct yaffs2_sb {
+	struct super_block *sb;
+	struct mtd_info *mtd;
+	/* The device was found by a block device: the reference to it is ours. */
+	bool own_mtd;
+	struct yaffs2_options options;
+
+	/* All of the core's state. Taken inside inode and folio locks; nothing under it may wait for those. */
+	struct mutex lock;
+	unsigned int nofs;
+	struct yaffs_dev dev;
+	/* Reads whose data the chip's ECC could not restore, since mount. */
+	u64 unreadable;
+	struct yaffs2_damaged damaged;
+	/* Blocks that the core wanted erased while the file system was mounted read-only. */
+	unsigned long *postponed_erases;
+	u8 *oob;
+	u8 *raw_page;
+
+	/* Chunks that dirty folios will take when they are written. */
+	atomic_long_t reserved;
+
+	struct task_struct *gc_thread;
+	wait_queue_head_t gc_wait;
+	bool gc_work;
+};
+
+static inline struct yaffs2_sb *yaffs2_sb(const struct super_block *sb)
+{
+	return sb->s_fs_info;
+}
+
+static inline struct yaffs2_sb *yaffs2_of(struct yaffs_dev *dev)
+{
+	return dev->os_context;
+}
+
+static inline struct yaffs_obj *yaffs2_obj(const struct inode *inode)
+{
+	return inode->i_private;
+}
+
+/* super.c */
+void yaffs2_lock(struct yaffs2_sb *ys);
+void yaffs2_unlock(struct yaffs2_sb *ys);
+long yaffs2_free_chunks(struct yaffs2_sb *ys);
+
+/* options.c */
+int yaffs2_init_fs_context(struct fs_context *fc);
+int yaffs2_show_options(struct seq_file *m, struct dentry *root);
+int yaffs2_get_tree(struct fs_context *fc);
+int yaffs2_reconfigure(struct fs_context *fc);
+extern const struct fs_parameter_spec yaffs2_parameters[];
+
+/* inode.c */
+struct inode *yaffs2_iget(struct super_block *sb, unsigned long number);
+void yaffs2_evict_inode(struct inode *inode);
+int yaffs2_write_inode(struct inode *inode, struct writeback_control *wbc);
+void yaffs2_touch(struct inode *inode);
+int yaffs2_setattr(IDMAP_PARAM struct dentry *dentry, struct iattr *attr);
+extern const struct inode_operations yaffs2_file_inode_operations;
+extern const struct inode_operations yaffs2_special_inode_operations;
+extern const struct inode_operations yaffs2_symlink_inode_operations;
+
+/* namei.c */
+extern const struct inode_operations yaffs2_dir_inode_operations;
+
+/* dir.c */
+extern const struct file_operations yaffs2_dir_operations;
+
+/* file.c */
+extern const struct file_operations yaffs2_file_operations;
+extern const struct address_space_operations yaffs2_aops;
+int yaffs2_read_checked(struct yaffs2_sb *ys, struct yaffs_obj *obj, u8 *buffer, loff_t pos, int length);
+int yaffs2_fsync(struct file *file, loff_t start, loff_t end, int datasync);
+
+/* mtd.c */
+int yaffs2_mtd_setup(struct yaffs2_sb *ys, struct fs_context *fc);
+void yaffs2_mtd_release(struct yaffs2_sb *ys);
+void yaffs2_mtd_writable(struct yaffs2_sb *ys);
+
+/* gc.c */
+int yaffs2_gc_start(struct yaffs2_sb *ys);
+void yaffs2_gc_stop(struct yaffs2_sb *ys);
+void yaffs2_gc_wake(struct yaffs2_sb *ys);
+
+#endif
