@@ -1,34 +1,17 @@
 //! blktrace against Debian's tools, live: every board's kernel records block I/O of every kind.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::Stages;
 use flashscope_target::NoProgress;
 use flashscope_target::board::{self, ImageBuilder, Run};
-use flashscope_tests::{TempDir, stdout, top};
+use flashscope_tests::{Plan, TempDir, null_block, top, work};
 use flashscope_trace::{Session, Trace};
 
 /// Records come from more than one CPU.
 const CPUS: usize = 2;
-
-/// Compiles the workload for a board; static, so that it needs nothing there.
-fn work(arch: &str, into: &Path) -> Vec<u8> {
-    let compiler = match arch {
-        "armhf" => "arm-linux-gnueabihf-gcc",
-        _ => "gcc",
-    };
-    let binary = into.join("work");
-    stdout(
-        Command::new(compiler)
-            .args(["-std=c11", "-static", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-            .arg(&binary)
-            .arg(top().join("tests/blktrace/work.c")),
-    );
-    std::fs::read(binary).expect("a compiled workload")
-}
 
 /// Boots, runs `script` with `words`, and keeps what it left in /out.
 fn record(board: &str, kernel: &str, script: &str, words: &str, into: &Path) -> Vec<PathBuf> {
@@ -47,7 +30,7 @@ fn record(board: &str, kernel: &str, script: &str, words: &str, into: &Path) -> 
         lines.push(format!("module {path}{none}"));
     }
     image.add_packages(&packages).expect("packages");
-    image.add_file("/work", 0o755, work(&board.arch, into));
+    image.add_file("/work", 0o755, work(&board.name, "blktrace/work.c", into));
     let script = std::fs::read(top().join("tests/blktrace").join(script)).expect("the script");
     image.add_file("/work.sh", 0o755, script);
     lines.push(format!("-run work timeout 300 busybox sh /work.sh {words}"));
@@ -105,4 +88,36 @@ fn what_blktrace_records_on_a_board_is_read_whole() {
     let mut stages = Stages::new();
     trace.for_each(&mut |event| stages.event(event)).expect("a readable trace");
     assert_eq!(stages.finish().bios_queued, 40);
+}
+
+/// What btt counts wrongly, each alone in a recording; `FLASHSCOPE_KEEP=DIR cargo test -p flashscope-tests --test blktrace --
+/// --ignored` makes crates/analysis/tests/data/btt anew.
+#[test]
+#[ignore = "records the golden files"]
+fn record_the_defects_of_btt() {
+    let keep = std::env::var_os("FLASHSCOPE_KEEP").expect("FLASHSCOPE_KEEP names a directory");
+    let dir = TempDir::new("defects");
+    let mut plan = Plan::new("armv7", "6.1");
+    plan.no_nand = true;
+    plan.modules = &["null_blk nr_devices=0"];
+    plan.packages = &["blktrace", "busybox-static"];
+    // blktrace's package depends on Python for a plotter.
+    plan.only_packages = &["blktrace", "busybox", "libaio", "libc6", "libgcc"];
+    plan.files = vec![
+        ("/work", 0o755, work("armv7", "blktrace/defects.c", dir.path())),
+        ("/work.sh", 0o755, std::fs::read(top().join("tests/blktrace/defects.sh")).expect("the script")),
+    ];
+    plan.lines = null_block(&["size=64", "irqmode=2", "completion_nsec=100000", "submit_queues=1", "hw_queue_depth=8"]);
+    plan.lines.push("run work busybox sh /work.sh".to_owned());
+    for name in ["jumps", "same", "mixed", "names", "split"] {
+        plan.lines.push(format!("get /out/{name}.blktrace.0"));
+        plan.lines.push(format!("get /out/{name}.truth"));
+    }
+    let booted = plan.boot();
+    for file in booted.session.steps.iter().flat_map(|step| &step.files) {
+        let bytes = booted.session.read_file(file, 64 << 20).expect("a whole file");
+        let name = file.path.rsplit('/').next().expect("a name");
+        println!("{name}: {} bytes", bytes.len());
+        std::fs::write(Path::new(&keep).join(name), bytes).expect("a place to keep it");
+    }
 }

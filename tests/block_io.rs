@@ -6,39 +6,14 @@ use std::process::Command;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::{BlockAnalysis, BlockFound, GroupBy, OwnerLoad, Sizes, Stage, StageStats};
-use flashscope_tests::{Booted, Plan, TempDir, stdout, top};
+use flashscope_tests::{Booted, Plan, TempDir, null_block, stdout, top, work};
 use flashscope_trace::{BlockAction, EventKind, Trace};
-
-/// Compiles the workload for a board; static, so that it needs nothing there.
-fn work(board: &str, into: &Path) -> Vec<u8> {
-    let compiler = if board.starts_with("armv7") { "arm-linux-gnueabihf-gcc" } else { "gcc" };
-    let binary = into.join("work");
-    stdout(
-        Command::new(compiler)
-            .args(["-std=c11", "-static", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
-            .arg(&binary)
-            .arg(top().join("tests/block_io/work.c")),
-    );
-    std::fs::read(binary).expect("a compiled workload")
-}
-
-/// A timed device in RAM: `settings` are null_blk's.
-fn null_block(settings: &[&str]) -> Vec<String> {
-    let at = "/sys/kernel/config/nullb/nullb0";
-    let mut lines = vec!["mount configfs /sys/kernel/config configfs -".to_owned(), format!("mkdir {at}")];
-    for setting in settings.iter().chain(&["power=1"]) {
-        let (name, value) = setting.split_once('=').expect("a setting");
-        lines.push(format!("write {at}/{name} {value}"));
-    }
-    lines.push("device-wait /dev/nullb0 2000".to_owned());
-    lines
-}
 
 fn plan<'a>(board: &'a str, kernel: &'a str, dir: &TempDir, modules: &'a [&'a str]) -> Plan<'a> {
     let mut plan = Plan::new(board, kernel);
     plan.no_nand = true;
     plan.modules = modules;
-    plan.files = vec![("/work", 0o755, work(board, dir.path()))];
+    plan.files = vec![("/work", 0o755, work(board, "block_io/work.c", dir.path()))];
     plan
 }
 

@@ -244,3 +244,33 @@ pub fn events(trace: &Trace, mut each: impl FnMut(&Event)) {
 pub fn raw(name: &str, count: u64, length: u64, more: &str) -> String {
     format!("run {name} /flashscope/agent bench raw --mtd 0 --count {count} --length {length}{more}")
 }
+
+/// Compiles a workload, a C file below tests/, for a board ("" is this host); static, so that it needs nothing there.
+pub fn work(board: &str, source: &str, into: &Path) -> Vec<u8> {
+    let compiler = if board.starts_with("armv7") { "arm-linux-gnueabihf-gcc" } else { "gcc" };
+    let binary = into.join("work");
+    let flags =
+        ["-std=c11", "-D_FILE_OFFSET_BITS=64", "-static", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"];
+    stdout(Command::new(compiler).args(flags).arg(&binary).arg(top().join("tests").join(source)));
+    std::fs::read(binary).expect("a compiled workload")
+}
+
+/// Lines of a plan that make /dev/nullb0: `settings` are null_blk's, by configfs. Its module is to have been loaded with
+/// `nr_devices=0`. The boards `armv7-blk` and `x86_64-blk` have such a device of their own, with a file system on it.
+pub fn null_block(settings: &[&str]) -> Vec<String> {
+    let mut lines = vec!["mount configfs /sys/kernel/config configfs -".to_owned()];
+    lines.extend(null_block_device("nullb0", settings));
+    lines
+}
+
+/// One more of them, where configfs is mounted.
+pub fn null_block_device(name: &str, settings: &[&str]) -> Vec<String> {
+    let at = format!("/sys/kernel/config/nullb/{name}");
+    let mut lines = vec![format!("mkdir {at}")];
+    for setting in settings.iter().chain(&["power=1"]) {
+        let (key, value) = setting.split_once('=').expect("a setting");
+        lines.push(format!("write {at}/{key} {value}"));
+    }
+    lines.push(format!("device-wait /dev/{name} 2000"));
+    lines
+}
