@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* bench: timed reads of a file or of a raw device. */
+/* bench: the benchmarks, and what they share of options and signals. */
 #include "bench.h"
 
 #include <signal.h>
@@ -59,18 +59,25 @@ int bench_options(const char *name, int argc, char **argv, const struct bench_op
 	return 0;
 }
 
+static const struct benchmark {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} benchmarks[] = {
+	{ "read", bench_read },
+	{ "raw", bench_raw },
+	{ "postmark", bench_postmark },
+};
+
 int cmd_bench(int argc, char **argv)
 {
 	struct fs_swept swept;
 
-	if (argc >= 2 && !strcmp(argv[1], "read")) {
+	for (size_t i = 0; i < ARRAY_SIZE(benchmarks) && argc >= 2; i++) {
+		if (strcmp(argv[1], benchmarks[i].name))
+			continue;
 		fs_sweep(&swept);
-		return bench_read(argc - 1, argv + 1);
+		return benchmarks[i].run(argc - 1, argv + 1);
 	}
-	if (argc >= 2 && !strcmp(argv[1], "raw")) {
-		fs_sweep(&swept);
-		return bench_raw(argc - 1, argv + 1);
-	}
-	return fs_usage("bench: %s; it is `bench read OPTIONS` or `bench raw OPTIONS`",
+	return fs_usage("bench: %s; it is `bench BENCHMARK OPTIONS`, and the benchmarks are read, raw, postmark",
 			argc < 2 ? "what to measure is missing" : "no such benchmark");
 }

@@ -137,7 +137,6 @@ static int measure(int fd, const struct options *o, uint32_t page, struct measur
 static int print(const struct options *o, const struct mtd_info_user *info, const struct measured *m)
 {
 	struct fs_json json = { 0 };
-	int failed = 0;
 
 	fs_json_object(&json, NULL);
 	fs_json_string(&json, "bench", "raw");
@@ -149,10 +148,7 @@ static int print(const struct options *o, const struct mtd_info_user *info, cons
 	fs_json_bool(&json, "oob", o->oob);
 	fs_json_u64(&json, "page_bytes", info->writesize);
 	fs_json_u64(&json, "pages_touched", m->pages);
-	fs_json_object(&json, "measured");
-	fs_json_u64(&json, "begin_ns", m->begin_ns);
-	fs_json_u64(&json, "end_ns", m->end_ns);
-	fs_json_object_end(&json);
+	bench_span_json(&json, "measured", m->begin_ns, m->end_ns);
 	fs_json_u64(&json, "total_ns", m->total_ns);
 	fs_json_object(&json, "latency");
 	fs_json_u64(&json, "min_ns", m->min_ns);
@@ -161,10 +157,7 @@ static int print(const struct options *o, const struct mtd_info_user *info, cons
 	fs_json_object_end(&json);
 	fs_json_u64(&json, "checksum", m->crc);
 	fs_json_object_end(&json);
-	if (printf("%s\n", json.out.data) < 0 || fflush(stdout))
-		failed = fs_fail("stdout: %s", strerror(errno));
-	fs_json_free(&json);
-	return failed;
+	return bench_print(&json);
 }
 
 int bench_raw(int argc, char **argv)

@@ -36,20 +36,15 @@
 #define MAX_COUNT UINT64_C(16777216)
 #define MAX_REQUEST UINT64_C(268435456)
 #define MAX_SIZE (UINT64_C(1) << 46)
-/* The largest that read_ahead_kb takes on a 32-bit kernel without wrapping (pages in 32 bits). */
-#define MAX_READAHEAD_KIB UINT64_C(4194303)
 
 struct options {
-	const char *file, *contents, *pattern, *readahead;
+	const char *file, *contents, *pattern;
 	uint64_t size, seed, count, request, interarrival_us;
 	bool has_size, has_count, has_request, has_seed;
 	bool create, drop_caches;
 	/* as meant */
 	enum contents_kind kind;
 	bool random;
-	int advice; /* -1: none */
-	bool set_knob;
-	char kib[24];
 };
 
 struct measured {
@@ -59,12 +54,9 @@ struct measured {
 	uint64_t total_ns, bytes;
 	uint32_t crc;
 	uint64_t *latency_ns;
-	char knob[128]; /* empty: none */
-	uint64_t before_kib, effective_kib;
-	bool has_before, has_effective;
 };
 
-static int parse(int argc, char **argv, struct options *o)
+static int parse(int argc, char **argv, struct options *o, struct bench_readahead *readahead)
 {
 	const struct bench_option options[] = {
 		{ .name = "--file", .text = &o->file },
@@ -76,10 +68,9 @@ static int parse(int argc, char **argv, struct options *o)
 		{ .name = "--request", .number = &o->request, .max = MAX_REQUEST, .given = &o->has_request },
 		{ .name = "--pattern", .text = &o->pattern },
 		{ .name = "--interarrival-us", .number = &o->interarrival_us, .max = UINT64_C(3600000000) },
-		{ .name = "--readahead", .text = &o->readahead },
+		{ .name = "--readahead", .text = &readahead->requested },
 		{ .name = "--drop-caches", .flag = &o->drop_caches },
 	};
-	uint64_t kib;
 	int usage = bench_options("read", argc, argv, options, ARRAY_SIZE(options));
 
 	if (usage)
@@ -99,22 +90,7 @@ static int parse(int argc, char **argv, struct options *o)
 	if (!o->random && strcmp(o->pattern, "sequential"))
 		return fs_usage("bench read: --pattern %s: it is sequential or random", o->pattern);
 
-	if (!o->readahead)
-		o->readahead = "keep";
-	o->advice = -1;
-	if (!strcmp(o->readahead, "fadvise-random")) {
-		o->advice = POSIX_FADV_RANDOM;
-	} else if (!strcmp(o->readahead, "fadvise-sequential")) {
-		o->advice = POSIX_FADV_SEQUENTIAL;
-	} else if (strcmp(o->readahead, "keep")) {
-		if (!fs_parse_u64(o->readahead, MAX_READAHEAD_KIB, &kib))
-			return fs_usage("bench read: --readahead %s: it is keep, a number of KiB, fadvise-random or "
-					"fadvise-sequential",
-					o->readahead);
-		o->set_knob = true;
-		snprintf(o->kib, sizeof(o->kib), "%llu", (unsigned long long)kib);
-	}
-	return 0;
+	return bench_readahead_parse(readahead, "read");
 }
 
 /*
@@ -176,37 +152,6 @@ static int prepare_file(const struct options *o, struct measured *m)
 	return 0;
 }
 
-static int drop_caches(void)
-{
-	sync();
-	/* 3: the page cache, and inodes too, so that every open() is as cold as the first */
-	if (fs_write_text("/proc/sys/vm/drop_caches", "3"))
-		return fs_fail("/proc/sys/vm/drop_caches: %s; --drop-caches needs root", strerror(errno));
-	return 0;
-}
-
-/* Finds the knob of the file's device and sets it where that was asked for. */
-static int prepare_readahead(const struct options *o, struct measured *m)
-{
-	char why[200];
-	int fd = open(o->file, O_RDONLY | O_CLOEXEC);
-	int none;
-
-	if (fd < 0)
-		return fs_fail("%s: %s", o->file, strerror(errno));
-	none = bench_readahead_knob(fd, m->knob, sizeof(m->knob), why, sizeof(why));
-	close(fd);
-	if (none) {
-		*m->knob = '\0';
-		return o->set_knob ? fs_fail("%s: %s; use --readahead fadvise-random or keep", o->file, why) : 0;
-	}
-	m->has_before = fs_read_u64(m->knob, &m->before_kib);
-	if (o->set_knob && fs_knob_set(m->knob, o->kib))
-		return fs_fail("%s: %s; setting read-ahead needs root", m->knob, strerror(errno));
-	m->has_effective = fs_read_u64(m->knob, &m->effective_kib);
-	return 0;
-}
-
 static void pause_us(uint64_t us)
 {
 	struct timespec t = { .tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000 };
@@ -237,7 +182,7 @@ static int read_one(const struct options *o, int fd, unsigned char *buffer, uint
 	return 0;
 }
 
-static int measure(const struct options *o, struct measured *m)
+static int measure(const struct options *o, const struct bench_readahead *readahead, struct measured *m)
 {
 	uint64_t slots = m->size / o->request;
 	unsigned char *buffer = fs_alloc((size_t)o->request);
@@ -258,12 +203,7 @@ static int measure(const struct options *o, struct measured *m)
 		free(buffer);
 		return fs_fail("%s: %s", o->file, strerror(errno));
 	}
-	if (o->advice >= 0) {
-		int error = posix_fadvise(fd, 0, 0, o->advice);
-
-		if (error)
-			failed = fs_fail("%s: %s: %s", o->file, o->readahead, strerror(error));
-	}
+	failed = bench_readahead_advise(readahead, fd, o->file);
 	for (uint64_t i = 0; i < o->count && !failed; i++) {
 		if (bench_interrupted()) {
 			failed = fs_fail("bench read: interrupted after %llu of %llu requests", (unsigned long long)i,
@@ -286,26 +226,9 @@ static int measure(const struct options *o, struct measured *m)
 	return failed;
 }
 
-static void span(struct fs_json *json, const char *name, uint64_t begin_ns, uint64_t end_ns)
-{
-	fs_json_object(json, name);
-	fs_json_u64(json, "begin_ns", begin_ns);
-	fs_json_u64(json, "end_ns", end_ns);
-	fs_json_object_end(json);
-}
-
-static void optional(struct fs_json *json, const char *name, bool has, uint64_t value)
-{
-	if (has)
-		fs_json_u64(json, name, value);
-	else
-		fs_json_null(json, name);
-}
-
-static int print(const struct options *o, const struct measured *m)
+static int print(const struct options *o, const struct bench_readahead *readahead, const struct measured *m)
 {
 	struct fs_json json = { 0 };
-	int failed = 0;
 
 	fs_json_object(&json, NULL);
 	fs_json_string(&json, "bench", "read");
@@ -318,14 +241,9 @@ static int print(const struct options *o, const struct measured *m)
 	fs_json_string(&json, "pattern", o->pattern);
 	fs_json_u64(&json, "interarrival_us", o->interarrival_us);
 	fs_json_bool(&json, "dropped_caches", o->drop_caches);
-	fs_json_object(&json, "readahead");
-	fs_json_string(&json, "requested", o->readahead);
-	fs_json_string(&json, "knob", *m->knob ? m->knob : NULL);
-	optional(&json, "before_kib", m->has_before, m->before_kib);
-	optional(&json, "effective_kib", m->has_effective, m->effective_kib);
-	fs_json_object_end(&json);
-	span(&json, "open", m->open_begin_ns, m->open_end_ns);
-	span(&json, "measured", m->begin_ns, m->end_ns);
+	bench_readahead_json(&json, readahead);
+	bench_span_json(&json, "open", m->open_begin_ns, m->open_end_ns);
+	bench_span_json(&json, "measured", m->begin_ns, m->end_ns);
 	fs_json_u64(&json, "total_ns", m->total_ns);
 	fs_json_u64(&json, "bytes_read", m->bytes);
 	fs_json_u64(&json, "checksum", m->crc);
@@ -334,33 +252,31 @@ static int print(const struct options *o, const struct measured *m)
 		fs_json_u64(&json, NULL, m->latency_ns[i]);
 	fs_json_array_end(&json);
 	fs_json_object_end(&json);
-	if (printf("%s\n", json.out.data) < 0 || fflush(stdout))
-		failed = fs_fail("stdout: %s", strerror(errno));
-	fs_json_free(&json);
-	return failed;
+	return bench_print(&json);
 }
 
 int bench_read(int argc, char **argv)
 {
 	struct options o = { 0 };
+	struct bench_readahead readahead = { 0 };
 	struct measured m = { 0 };
-	int failed = parse(argc, argv, &o);
+	int failed = parse(argc, argv, &o, &readahead);
 
 	if (failed)
 		return failed;
 	bench_catch_signals();
 	failed = prepare_file(&o, &m);
 	if (!failed)
-		failed = prepare_readahead(&o, &m);
+		failed = bench_readahead_prepare(&readahead, o.file);
 	if (!failed && o.drop_caches)
-		failed = drop_caches();
+		failed = bench_drop_caches();
 	if (!failed)
-		failed = measure(&o, &m);
+		failed = measure(&o, &readahead, &m);
 	/* Also where something failed: the knob may have been changed, a file noted. */
-	if ((o.set_knob || o.create) && fs_knobs_restore() && !failed)
-		failed = fs_fail("%s: cannot put back %llu: %s", m.knob, (unsigned long long)m.before_kib, strerror(errno));
+	if (readahead.set_knob || o.create)
+		failed = bench_readahead_restore(&readahead, failed);
 	if (!failed)
-		failed = print(&o, &m);
+		failed = print(&o, &readahead, &m);
 	free(m.latency_ns);
 	return failed;
 }

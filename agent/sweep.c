@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,6 +148,47 @@ int fs_temp_note(const char *path)
 	return note("temp", path, "-");
 }
 
+int fs_temp_dir(const char *dir, char *out, size_t size)
+{
+	char own[96];
+	char *whole = realpath(dir, NULL);
+	int length;
+
+	if (!whole)
+		return -1;
+	length = snprintf(out, size, "%s/%s", whole, fs_own_name(own, sizeof(own), "flashscope"));
+	free(whole);
+	if (length < 0 || (size_t)length >= size) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	/* Without a folder for notes the next run does not know of it: no reason not to make it. */
+	fs_temp_note(out);
+	return mkdir(out, 0700);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+int fs_temp_dir_remove(const char *path)
+{
+	const char *name = strrchr(path, '/');
+	uint64_t starttime;
+	pid_t pid;
+
+	/* Whatever a note says: nothing is removed with all it holds that an agent has not named. */
+	if (!name || strncmp(name + 1, PREFIX, strlen(PREFIX)) || !fs_owner_of(name + 1, &pid, &starttime)) {
+		errno = EINVAL;
+		return -1;
+	}
+	return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) ? -1 : 0;
+}
+
 static bool may_write_knob(const char *path)
 {
 	char sys[FS_PATH_MAX], proc[FS_PATH_MAX];
@@ -177,10 +219,16 @@ static bool undo(char *line, unsigned int *knobs, unsigned int *files)
 		return true;
 	}
 	if (!strcmp(line, "temp")) {
-		if (lstat(path, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
+		if (lstat(path, &st) || st.st_uid != geteuid())
 			return true;
-		if (unlink(path))
+		if (S_ISDIR(st.st_mode)) {
+			if (fs_temp_dir_remove(path))
+				return errno == ENOENT || errno == EINVAL;
+		} else if (!S_ISREG(st.st_mode)) {
+			return true;
+		} else if (unlink(path)) {
 			return errno == ENOENT;
+		}
 		(*files)++;
 	}
 	return true;

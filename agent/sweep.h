@@ -39,6 +39,14 @@ const char *fs_run_dir(void);
 int fs_knob_set(const char *path, const char *value);
 /* Notes a temporary file that the next run may unlink should this one be killed. */
 int fs_temp_note(const char *path);
+/*
+ * Makes DIR/flashscope_<pid>_<starttime> for files of this run; its absolute path
+ * goes into `out`. The next run removes it with all it holds should this one be
+ * killed. 0, or -1 with errno.
+ */
+int fs_temp_dir(const char *dir, char *out, size_t size);
+/* Removes such a directory with all it holds. 0, or -1 with errno. */
+int fs_temp_dir_remove(const char *path);
 /* Puts back all that this process noted (last change first) and removes the note. */
 int fs_knobs_restore(void);
 

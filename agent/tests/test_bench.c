@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* bench read and bench raw on this host: what they print, and every way they refuse. */
+/* The benchmarks on this host: what they print, and every way they refuse. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,6 +16,7 @@
 #include "check.h"
 
 static char dir[] = "/tmp/fs-bench-XXXXXX";
+static char memory_dir[] = "/dev/shm/fs-bench-XXXXXX";
 static char file[64], out_path[64], err_path[64], memory_file[64];
 
 struct ran {
@@ -33,7 +34,7 @@ static void redirect(const char *path, int number)
 	close(fd);
 }
 
-/* Runs bench read or raw with words that one space separates, in a process of its own. */
+/* Runs a benchmark with words that one space separates, in a process of its own. */
 static struct ran run(int (*bench)(int, char **), const char *words)
 {
 	char *text = strdup(words), *rest = text, *argv[64] = { "bench" }, *word;
@@ -191,19 +192,117 @@ static void test_read_refusals(void)
 	refused(bench_raw, "--mtd 256 --count 1 --length 2048", 2, "whole number");
 }
 
+/* The value after "key": of the object of shares that has this percentage. */
+static uint64_t share_value(const char *json, int percent, const char *key)
+{
+	char object[40];
+	const char *at;
+
+	snprintf(object, sizeof(object), "{\"percent\":%d,", percent);
+	at = strstr(json, object);
+	return at ? value(at, key) : UINT64_MAX;
+}
+
+static void test_postmark(void)
+{
+	struct ran ran, again;
+	uint64_t created, read;
+	char words[400];
+
+	/* Files of one size: every sum is known from the counts. */
+	snprintf(words, sizeof(words),
+		 "--dir %s --files 40 --transactions 300 --subdirectories 3 --size-min 1000 --size-max 1000 --seed 5", dir);
+	ran = run(bench_postmark, words);
+	CHECK(ran.status == 0);
+	CHECK_TEXT(ran.err, "");
+	created = value(ran.out, "created");
+	read = value(ran.out, "read");
+	CHECK(created == 40 + value(ran.out, "created_in_transactions"));
+	CHECK(value(ran.out, "created_in_transactions") + value(ran.out, "deleted_in_transactions") == 300);
+	CHECK(value(ran.out, "deleted") == created);
+	CHECK(created > 40 + 90 && created < 40 + 210 && read > 90 && read < 210);
+	CHECK(value(ran.out, "bytes_written") == created * 1000);
+	CHECK(value(ran.out, "writes") == created * 2);
+	CHECK(value(ran.out, "bytes_read") == read * 1000);
+	CHECK(value(ran.out, "reads") == read * 2);
+	CHECK(value(ran.out, "appended") == 0);
+	CHECK(value(ran.out, "appended_nothing") == 300 - read);
+	/* A share is reached with the request that reaches it: 512 bytes, 512 bytes, all. */
+	CHECK(share_value(ran.out, 25, "bytes") == read * 512);
+	CHECK(share_value(ran.out, 50, "bytes") == read * 512);
+	CHECK(share_value(ran.out, 100, "bytes") == read * 1000);
+	CHECK(share_value(ran.out, 100, "read_ns") == value(ran.out, "read_ns"));
+	CHECK(share_value(ran.out, 25, "read_ns") <= share_value(ran.out, 100, "read_ns"));
+	/* The same settings do the same, elsewhere and without subdirectories too. */
+	snprintf(words, sizeof(words),
+		 "--dir %s --files 40 --transactions 300 --subdirectories 3 --size-min 1000 --size-max 1000 --seed 5",
+		 memory_dir);
+	again = run(bench_postmark, words);
+	CHECK(value(again.out, "checksum") == value(ran.out, "checksum"));
+	CHECK(value(again.out, "created") == created);
+	ran_free(&again);
+	ran_free(&ran);
+
+	/* Every file appended to until it is full; nothing is deleted before the end. */
+	snprintf(words, sizeof(words),
+		 "--dir %s --files 10 --transactions 200 --create-bias 10 --read-bias 0 --size-min 1 --size-max 4000", dir);
+	ran = run(bench_postmark, words);
+	CHECK(ran.status == 0);
+	CHECK(value(ran.out, "created") == 210 && value(ran.out, "deleted") == 210);
+	CHECK(value(ran.out, "deleted_in_transactions") == 0 && value(ran.out, "read") == 0);
+	CHECK(value(ran.out, "appended") + value(ran.out, "appended_nothing") == 200);
+	CHECK(value(ran.out, "bytes_written") > 210 && value(ran.out, "bytes_written") <= 210 * 4000);
+	ran_free(&ran);
+
+	/* More deletions than there are files: creations take their place. */
+	snprintf(words, sizeof(words), "--dir %s --files 2 --transactions 11 --create-bias 0 --read-bias 10", dir);
+	ran = run(bench_postmark, words);
+	CHECK(ran.status == 0);
+	CHECK(value(ran.out, "created") == value(ran.out, "deleted") && value(ran.out, "created") > 2);
+	ran_free(&ran);
+
+	snprintf(words, sizeof(words), "--dir %s --config flashmon --transactions 5", dir);
+	ran = run(bench_postmark, words);
+	CHECK(value(ran.out, "files") == 800 && value(ran.out, "transactions") == 5);
+	CHECK(value(ran.out, "size_max_bytes") == 10240 && value(ran.out, "subdirectories") == 10);
+	ran_free(&ran);
+
+#define REFUSED(status, says, ...)                                                                                     \
+	do {                                                                                                           \
+		snprintf(words, sizeof(words), __VA_ARGS__);                                                           \
+		refused(bench_postmark, words, status, says);                                                          \
+	} while (0)
+	REFUSED(2, "--dir DIR is missing", "--files 3");
+	REFUSED(2, "--config dbench", "--dir %s --config dbench", dir);
+	REFUSED(2, "files of 0 to 10000 bytes", "--dir %s --size-min 0", dir);
+	REFUSED(2, "files of 20000 to 10000 bytes", "--dir %s --size-min 20000", dir);
+	REFUSED(2, "not to be 0", "--dir %s --read-request 0", dir);
+	REFUSED(2, "whole number", "--dir %s --create-bias 11", dir);
+	REFUSED(2, "--shares 50,25", "--dir %s --shares 50,25", dir);
+	REFUSED(2, "--shares 0", "--dir %s --shares 0", dir);
+	REFUSED(2, "--contents noise", "--dir %s --contents noise", dir);
+	REFUSED(2, "--readahead much", "--dir %s --readahead much", dir);
+	REFUSED(1, "cannot make a directory there", "--dir %s/none", dir);
+	REFUSED(1, "no read-ahead knob", "--dir %s --readahead 0", memory_dir);
+#undef REFUSED
+}
+
 int main(void)
 {
-	if (!mkdtemp(dir))
+	if (!mkdtemp(dir) || !mkdtemp(memory_dir))
 		abort();
 	snprintf(file, sizeof(file), "%s/data", dir);
-	snprintf(memory_file, sizeof(memory_file), "/dev/shm/fs-bench-%d", (int)getpid());
+	snprintf(memory_file, sizeof(memory_file), "%s/data", memory_dir);
 	snprintf(out_path, sizeof(out_path), "%s/out", dir);
 	snprintf(err_path, sizeof(err_path), "%s/err", dir);
 	test_read();
 	test_read_refusals();
+	test_postmark();
 	unlink(file);
 	unlink(out_path);
 	unlink(err_path);
+	/* Whatever a benchmark made, it removed. */
 	CHECK(!rmdir(dir));
+	CHECK(!rmdir(memory_dir));
 	return check_verdict("bench");
 }
