@@ -41,7 +41,7 @@ static void stat_of(int pid, uint64_t start)
  */
 static void remains(const char *root)
 {
-	char note[400];
+	char note[600];
 
 	stat_of(500, 50);
 	test_root_file("/proc/self/mounts", "nodev /sys/kernel/tracing tracefs rw 0 0\n");
@@ -61,6 +61,8 @@ static void remains(const char *root)
 	test_root_file("/sys/block/b/queue/read_ahead_kb", "64\n");
 	test_root_file("/etc/passwd", "untouched\n");
 	test_root_file("/run/temporary", "x");
+	test_root_file("/data/flashscope_600_7/s1/2", "x");
+	test_root_file("/data/kept_600_7/s1/2", "x");
 	snprintf(note, sizeof(note),
 		 "knob %s/sys/class/bdi/mtd-0/read_ahead_kb 0\n"
 		 "knob %s/sys/class/bdi/mtd-0/read_ahead_kb 16\n" /* changed twice: the first value counts */
@@ -68,8 +70,10 @@ static void remains(const char *root)
 		 "knob %s/sys/../etc/passwd root\n"
 		 "knob %s/sys/gone/read_ahead_kb 1\n"
 		 "temp %s/run/temporary -\n"
+		 "temp %s/data/flashscope_600_7 -\n"
+		 "temp %s/data/kept_600_7 -\n" /* no name that an agent gives */
 		 "knob cut",
-		 root, root, root, root, root, root);
+		 root, root, root, root, root, root, root, root);
 	test_root_file("/run/flashscope/knobs_600_7", note);
 	snprintf(note, sizeof(note), "knob %s/sys/block/b/queue/read_ahead_kb 1\n", root);
 	test_root_file("/run/flashscope/knobs_500_50", note); /* its owner lives */
@@ -94,7 +98,7 @@ static void sweeping(void)
 	CHECK_NUMBER(swept.instances, 3);
 	CHECK_NUMBER(swept.probes, 3);
 	CHECK_NUMBER(swept.knobs, 2);
-	CHECK_NUMBER(swept.files, 2); /* a temporary file, a state */
+	CHECK_NUMBER(swept.files, 3); /* a temporary file, a directory, a state */
 	CHECK_NUMBER(swept.failed, 0);
 	CHECK(test_root_has("/sys/kernel/tracing/instances/flashscope_500_50"));
 	CHECK(test_root_has("/sys/kernel/tracing/instances/other_600_7"));
@@ -118,6 +122,8 @@ static void sweeping(void)
 	CHECK_TEXT(text, "untouched\n");
 	free(text);
 	CHECK(!test_root_has("/run/temporary"));
+	CHECK(!test_root_has("/data/flashscope_600_7"));
+	CHECK(test_root_has("/data/kept_600_7/s1/2"));
 	CHECK(!test_root_has("/run/flashscope/knobs_600_7"));
 	CHECK(!test_root_has("/run/flashscope/recorder_600_7"));
 	CHECK(test_root_has("/run/flashscope/knobs_500_50"));
