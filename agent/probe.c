@@ -210,6 +210,39 @@ static void block_json(struct fs_json *json)
 				   fs_path(path, sizeof(path), "/sys/block/%s/queue/scheduler", name));
 			number_json(json, "rotational",
 				    fs_path(path, sizeof(path), "/sys/block/%s/queue/rotational", name));
+			/* what an eMMC says of its own wear (drivers/mmc/core/mmc.c) */
+			value_json(json, "life_time",
+				   fs_path(path, sizeof(path), "/sys/block/%s/device/life_time", name));
+			value_json(json, "pre_eol_info",
+				   fs_path(path, sizeof(path), "/sys/block/%s/device/pre_eol_info", name));
+			fs_json_object_end(json);
+		}
+		free(entries[i]);
+	}
+	if (count >= 0)
+		free(entries);
+	fs_json_array_end(json);
+}
+
+/* Erase counters of UBI devices (drivers/mtd/ubi/build.c); volumes (ubi0_1) and the control device have none. */
+static void ubi_json(struct fs_json *json)
+{
+	static const char *const numbers[] = { "mtd_num", "eraseblock_size", "total_eraseblocks",
+					       "bad_peb_count", "reserved_for_bad", "max_ec" };
+	struct dirent **entries;
+	char path[FS_PATH_MAX];
+	int count = scandir(fs_path(path, sizeof(path), "/sys/class/ubi"), &entries, no_dots, by_name);
+
+	fs_json_array(json, "ubi");
+	for (int i = 0; i < count; i++) {
+		const char *name = entries[i]->d_name;
+
+		if (!strncmp(name, "ubi", 3) && name[3] && name[3 + strspn(name + 3, "0123456789")] == '\0') {
+			fs_json_object(json, NULL);
+			fs_json_string(json, "name", name);
+			for (size_t n = 0; n < ARRAY_SIZE(numbers); n++)
+				number_json(json, numbers[n],
+					    fs_path(path, sizeof(path), "/sys/class/ubi/%s/%s", name, numbers[n]));
 			fs_json_object_end(json);
 		}
 		free(entries[i]);
@@ -313,11 +346,13 @@ void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brie
 	mtd_json(json, &facts->mtd);
 	if (brief) {
 		fs_json_null(json, "block");
+		fs_json_null(json, "ubi");
 		fs_json_null(json, "bdi");
 		fs_json_null(json, "mounts");
 		return;
 	}
 	block_json(json);
+	ubi_json(json);
 	bdi_json(json);
 	mounts_json(json);
 }

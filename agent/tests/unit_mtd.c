@@ -104,6 +104,13 @@ static void bare_facts(void)
 	test_root_file("/sys/block/mtdblock0/size", "2048\n");
 	test_root_file("/sys/block/mtdblock0/queue/read_ahead_kb", "128\n");
 	test_root_file("/sys/block/ram0/size", "0\n");
+	test_root_file("/sys/block/mmcblk0/size", "8\n");
+	test_root_file("/sys/block/mmcblk0/device/life_time", "0x02 0x01\n");
+	test_root_file("/sys/block/mmcblk0/device/pre_eol_info", "0x01\n");
+	test_root_file("/sys/class/ubi/ubi0/mtd_num", "3\n");
+	test_root_file("/sys/class/ubi/ubi0/max_ec", "17\n");
+	test_root_file("/sys/class/ubi/ubi0_0/name", "a volume\n");
+	test_root_file("/sys/class/ubi/version", "1\n");
 	test_root_file("/sys/class/bdi/mtd-0/read_ahead_kb", "0\n");
 	fs_facts_gather(&facts, false);
 	fs_points_check(&facts.tracefs, &facts.machine, &facts.points);
@@ -115,8 +122,13 @@ static void bare_facts(void)
 	CHECK(strstr(json.out.data, "\"clocks\":{\"trace\":null,"));
 	CHECK(strstr(json.out.data, "\"symbol\":\"nand_erase_op\",\"level\":\"nand\",\"status\":null"));
 	CHECK(strstr(json.out.data,
-		     "\"block\":[{\"name\":\"mtdblock0\",\"size_bytes\":1048576,\"read_ahead_kb\":128,"
-		     "\"scheduler\":null,\"rotational\":null}]"));
+		     "\"block\":[{\"name\":\"mmcblk0\",\"size_bytes\":4096,\"read_ahead_kb\":null,\"scheduler\":null,"
+		     "\"rotational\":null,\"life_time\":\"0x02 0x01\",\"pre_eol_info\":\"0x01\"},"
+		     "{\"name\":\"mtdblock0\",\"size_bytes\":1048576,\"read_ahead_kb\":128,"
+		     "\"scheduler\":null,\"rotational\":null,\"life_time\":null,\"pre_eol_info\":null}]"));
+	CHECK(strstr(json.out.data,
+		     "\"ubi\":[{\"name\":\"ubi0\",\"mtd_num\":3,\"eraseblock_size\":null,\"total_eraseblocks\":null,"
+		     "\"bad_peb_count\":null,\"reserved_for_bad\":null,\"max_ec\":17}]"));
 	CHECK(strstr(json.out.data, "\"bdi\":[{\"name\":\"mtd-0\",\"read_ahead_kb\":0}]"));
 	CHECK(strstr(json.out.data, "\"mounts\":[{\"source\":\"a b\",\"target\":\"/mnt\\tx\",\"type\":\"ext4\","
 				    "\"options\":\"rw,x=\\\\\",\"device\":null,\"block_bytes\":null},"

@@ -5,6 +5,7 @@ mod counts;
 mod phases;
 mod tasks;
 mod timeline;
+mod wear;
 mod windows;
 
 pub use crate::latency::{LatencyHistogram, LatencyNs};
@@ -14,6 +15,7 @@ pub use flashscope_trace::FlashOp;
 pub use phases::{MAX_PHASES, PhaseOps, Phases, PhasesFound};
 pub use tasks::{ByTask, MAX_TASKS, OTHER_TASKS, TaskOps};
 pub use timeline::{MAX_POINTS, Span, Timeline, TimelineFold, TimelinePoint};
+pub use wear::{EraseSpread, FileWear, Life, TaskWear, Wear, WearFold, life};
 pub use windows::{Window, WindowCounts};
 
 /// Names are kept to this many bytes: the stream allows a name of a whole frame.

@@ -2,8 +2,8 @@
 
 use crate::Analysis;
 use crate::flash::{
-    BlockMap, Blocks, ByTask, Counts, Geometry, LabelledCounts, LatencyHistogram, LatencyNs, Phases, PhasesFound,
-    TaskOps, Timeline, TimelineFold,
+    BlockMap, Blocks, ByTask, Counts, Geometry, LabelledCounts, LatencyHistogram, LatencyNs, Life, Phases, PhasesFound,
+    TaskOps, Timeline, TimelineFold, Wear, WearFold,
 };
 use flashscope_trace::{Event, EventKind, FlashOp, TimeNs};
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,9 @@ pub struct FlashReport {
     pub title: String,
     pub system: SystemFacts,
     pub chips: Vec<ChipShape>,
+    /// How long each chip lasts if it goes on like this; where an endurance was stated and blocks were erased.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub life: Vec<Life>,
     pub probes: Vec<ProbeFacts>,
     /// All losses are listed, zero ones too.
     pub losses: Vec<LossCount>,
@@ -85,6 +88,7 @@ pub struct FlashFindings {
     pub phases: PhasesFound,
     pub timeline: Timeline,
     pub blocks: BlockMap,
+    pub wear: Wear,
     /// Operations whose durations were recorded.
     pub durations: Vec<OpDurations>,
 }
@@ -96,12 +100,12 @@ pub struct OpDurations {
 }
 
 /// One pass that feeds every flash analysis. Bounded memory, whatever the trace. Reads events in order of time.
-#[derive(Debug)]
 pub struct FlashAnalysis<L> {
     events: u64,
     time: Option<(u64, u64)>,
     counts: Counts,
     by_task: ByTask<L>,
+    wear: WearFold<L>,
     phases: Phases,
     timeline: TimelineFold,
     blocks: Blocks,
@@ -110,15 +114,18 @@ pub struct FlashAnalysis<L> {
 
 impl<L, N> FlashAnalysis<L>
 where
-    L: FnMut(u32, TimeNs) -> Option<N>,
+    L: FnMut(u32, TimeNs) -> Option<N> + Clone,
     N: AsRef<str>,
 {
-    /// `chips`: number and shape of each. `lookup`: the name of a thread at a time.
-    pub fn new(chips: &[(u16, Geometry)], lookup: L) -> Self {
+    /// `chips`: number, shape and blocks (0: not known) of each. `lookup`: the name of a thread at a time.
+    pub fn new(shapes: &[(u16, Geometry, u32)], lookup: L) -> Self {
+        let chips: Vec<_> = shapes.iter().map(|&(chip, shape, _)| (chip, shape)).collect();
+        let chips = chips.as_slice();
         Self {
             events: 0,
             time: None,
             counts: Counts::new(chips),
+            wear: WearFold::new(shapes, lookup.clone()),
             by_task: ByTask::new(lookup),
             phases: Phases::default(),
             timeline: TimelineFold::default(),
@@ -145,6 +152,7 @@ where
         }
         self.counts.event(event);
         self.by_task.event(event);
+        self.wear.event(event);
         self.phases.event(event);
         self.timeline.event(event);
         self.blocks.event(event);
@@ -161,6 +169,7 @@ where
             phases: self.phases.finish(),
             timeline: self.timeline.finish(),
             blocks: self.blocks.finish(),
+            wear: self.wear.finish(),
             durations: [FlashOp::Read, FlashOp::Program, FlashOp::Erase]
                 .into_iter()
                 .map(|op| OpDurations { op, latency_ns: self.durations[op as usize].finish() })
@@ -178,7 +187,7 @@ mod tests {
     #[test]
     fn one_pass_answers_all() {
         let shape = Geometry { page_bytes: 2048, pages_per_block: 64 };
-        let mut pass = FlashAnalysis::new(&[(0, shape)], |tid, _| (tid == 7).then_some("cat"));
+        let mut pass = FlashAnalysis::new(&[(0, shape, 0)], |tid, _| (tid == 7).then_some("cat"));
         for e in [
             begin(10, "run"),
             flash(20, 7, access(FlashOp::Read, 65)),
@@ -205,6 +214,7 @@ mod tests {
             title: "t".into(),
             system: SystemFacts::default(),
             chips: vec![],
+            life: vec![],
             probes: vec![],
             losses: vec![],
             findings: found,

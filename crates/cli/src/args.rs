@@ -198,6 +198,9 @@ pub struct ReportArgs {
     /// Only this process (its name).
     #[arg(long, value_name = "NAME")]
     pub process: Option<String>,
+    /// Erases that a block stands, or a chip whose file says it (chips/*.toml): adds the years that are left.
+    #[arg(long, value_name = "CYCLES|CHIP")]
+    pub endurance: Option<String>,
     /// Where the time of reads, writes and syncs goes, layer by layer of the kernel (`record --events layers`, or trace-cmd's
     /// function_graph with block and syscall events).
     #[arg(long, value_name = "WHAT", conflicts_with = "html")]

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, Sizes};
+use flashscope_analysis::flash::life;
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::{
     Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, ProbeFacts, SystemFacts,
@@ -173,7 +174,7 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
 /// One pass over the traces, of what the options let through.
 fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failure> {
     let (chips, first_chips) = all_chips(inputs);
-    let shapes: Vec<_> = chips.iter().map(|chip| (chip.chip, chip.geometry())).collect();
+    let shapes: Vec<_> = chips.iter().map(|chip| (chip.chip, chip.geometry(), chip.blocks)).collect();
     // The trace whose event it is; names are asked for while it is taken in.
     let at = Cell::new(0);
     let mut analysis = FlashAnalysis::new(&shapes, |tid, time| task(inputs, at.get(), tid, time));
@@ -200,15 +201,48 @@ fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failu
             probes_of_all.push(probe);
         }
     }
+    let findings = analysis.finish();
+    let life = match &args.endurance {
+        Some(cycles) => {
+            let cycles = endurance(cycles)?;
+            chips.iter().filter_map(|chip| life(&findings.wear, chip.chip, cycles, used(inputs, chip.chip))).collect()
+        }
+        None => Vec::new(),
+    };
     Ok(FlashReport {
         schema: FLASH_REPORT_SCHEMA,
         title: inputs.title(),
         system: system(inputs),
         chips,
+        life,
         probes: probes_of_all,
         losses: inputs.losses(),
-        findings: analysis.finish(),
+        findings,
     })
+}
+
+/// Erases that a block stands: a number, or the chip that says it.
+fn endurance(text: &str) -> Result<u64, Failure> {
+    match text.parse() {
+        Ok(0) => {
+            Err(Failure::usage("--endurance 0: a block that stands no erase has no life; give its data sheet's figure"))
+        }
+        Ok(cycles) => Ok(cycles),
+        Err(_) => Ok(u64::from(flashscope_target::board::Chip::load(text)?.erase_cycles)),
+    }
+}
+
+/// Erases of the most worn block of a chip before the recording, where UBI counts them.
+fn used(inputs: &Inputs, chip: u16) -> u64 {
+    let facts = inputs.traces().map(Trace::facts);
+    let of_chip = facts.flat_map(|facts| {
+        let on = |mtd: &Value| {
+            facts["mtd"].as_array().into_iter().flatten().find(|m| m["index"] == *mtd).map(|m| &m["chip"])
+        };
+        let ubi = facts["ubi"].as_array().into_iter().flatten();
+        ubi.filter(move |ubi| on(&ubi["mtd_num"]).and_then(Value::as_u64) == Some(u64::from(chip)))
+    });
+    of_chip.filter_map(|ubi| ubi["max_ec"].as_u64()).max().unwrap_or(0)
 }
 
 /// Thread ids are below 2²² (`PID_MAX_LIMIT`, `include/linux/threads.h`): what is above tells machines apart.

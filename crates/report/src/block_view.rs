@@ -1,5 +1,6 @@
 //! What a trace of block I/O says in sentences and tables: the same in the terminal and on the page.
 
+use crate::rows::Rows;
 use crate::text::{bios, counted, duration, grouped, percent, size};
 use flashscope_analysis::block::{
     BlockFound, Group, GroupBy, Originator, OwnerKind, OwnerLoad, StageTimes, WaitBehind, WaitStage,
@@ -129,30 +130,6 @@ pub fn load(found: &BlockFound) -> Vec<String> {
 
 /// What the stages' names mean.
 pub const STAGE_NAMES: &str = "Q queued, G request got, M merged, I inserted, D issued to the driver, C completed; n counts bios, as btt does; share is of Q2C.";
-
-/// A table for either renderer: its text is untrusted.
-pub struct Rows {
-    /// A column per character: `t` text, `n` number.
-    pub kinds: &'static str,
-    /// In one or two lines.
-    pub heads: &'static [&'static str],
-    pub rows: Vec<Vec<String>>,
-    /// Rows that are left out.
-    pub more: usize,
-}
-
-impl Rows {
-    fn new<T>(
-        kinds: &'static str,
-        heads: &'static [&'static str],
-        all: impl ExactSizeIterator<Item = T>,
-        most: usize,
-        row: impl Fn(T) -> Vec<String>,
-    ) -> Self {
-        let more = all.len().saturating_sub(most);
-        Self { kinds, heads, rows: all.take(most).map(row).collect(), more }
-    }
-}
 
 pub fn stages(stages: &[StageTimes]) -> Rows {
     let heads = &["stage", "n", "min", "mean", "p50", "p90", "p99", "p99.9", "max", "share"];

@@ -10,9 +10,11 @@ pub mod html;
 pub mod json;
 pub mod terminal;
 
+mod rows;
 mod svg;
 mod text;
 mod view;
+mod wear_view;
 
 pub use text::visible;
 

@@ -2,7 +2,10 @@
 
 use flashscope_analysis::Analysis;
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport};
-use flashscope_analysis::flash::{BlockCounts, FlashOp, LatencyNs, OpCounts, Span, TaskOps, Timeline, TimelinePoint};
+use flashscope_analysis::flash::{
+    BlockCounts, EraseSpread, FileWear, FlashOp, LatencyNs, Life, OpCounts, Span, TaskOps, TaskWear, Timeline,
+    TimelinePoint, Wear,
+};
 use flashscope_analysis::{
     ChipShape, FLASH_REPORT_SCHEMA, FlashFindings, FlashReport, LossCount, OpDurations, ProbeFacts, SystemFacts,
 };
@@ -229,6 +232,45 @@ pub fn study() -> StudyResult {
     }
 }
 
+/// Every task writes a file of its own.
+fn wear(tasks: &[TaskOps], blocks: &[BlockCounts]) -> Wear {
+    let all = |of: &dyn Fn(&OpCounts) -> u64| tasks.iter().map(|t| of(&t.counts)).sum::<u64>();
+    let (programs, erases) = (all(&|c| c.programs), all(&|c| c.erases));
+    Wear {
+        written_bytes: Some(programs * 1500),
+        programmed_pages: programs,
+        programmed_bytes: Some(programs * 2048),
+        erased_blocks: erases,
+        erased_bytes: Some(erases * 131_072),
+        program_amplification: Some(1.365),
+        erase_amplification: Some(1.1),
+        by_task: tasks
+            .iter()
+            .map(|t| TaskWear {
+                task: t.task.clone(),
+                written_bytes: t.counts.programs * 1500,
+                programmed_pages: t.counts.programs,
+                erased_blocks: t.counts.erases,
+            })
+            .collect(),
+        by_file: (0..tasks.len() as u64)
+            .map(|i| FileWear { device: Some("31:0".into()), inode: i + 2, written_bytes: 1500, programmed_pages: 1 })
+            .collect(),
+        pages_of_no_file: programs.saturating_sub(tasks.len() as u64),
+        spread: vec![EraseSpread {
+            chip: 0,
+            blocks: 512,
+            erased_blocks: blocks.iter().filter(|b| b.counts.erases > 0).count() as u64,
+            erases,
+            most_of_a_block: blocks.iter().map(|b| b.counts.erases).max().unwrap_or(0),
+            mean: erases as f64 / 512.0,
+            standard_deviation: 0.25,
+        }],
+        span_ns: 1_000_000_000,
+        ..Wear::default()
+    }
+}
+
 pub fn flash() -> FlashReport {
     let group = group("jffs2", "/sys/class/bdi/mtd-0/read_ahead_kb", 0, 540_000);
     let mut phases = flashscope_analysis::flash::PhasesFound::default();
@@ -271,6 +313,13 @@ pub fn flash() -> FlashReport {
             pages_per_block: 64,
             blocks: 512,
         }],
+        life: vec![Life {
+            chip: 0,
+            endurance_cycles: 100_000,
+            used_cycles: 12,
+            even_years: 31.4,
+            worst_block_years: 2.7,
+        }],
         probes: vec![ProbeFacts {
             event: "nand_read".into(),
             operation: "read".into(),
@@ -291,6 +340,7 @@ pub fn flash() -> FlashReport {
                 .collect(),
             phases,
             timeline: group.timeline,
+            wear: wear(&group.by_task, &group.blocks),
             blocks: flashscope_analysis::flash::BlockMap { blocks: group.blocks, not_placed: OpCounts::default() },
             durations: vec![OpDurations {
                 op: FlashOp::Read,

@@ -1,8 +1,8 @@
 //! The page of a trace of block I/O: who slows whom down first, then where the time goes.
 
 use super::page::{Header, Page};
-use super::{body, facts, figure, losses, summary, system, table};
-use crate::block_view::{self, Rows};
+use super::{facts, figure, losses, rows, summary, system};
+use crate::block_view;
 use crate::figures;
 use crate::text::{duration, escape, grouped, size};
 use flashscope_analysis::block::{BlockReport, GroupBy};
@@ -115,33 +115,6 @@ fn numbers(report: &BlockReport) -> String {
         (time(q2c.map(|s| s.ns.mean)), "mean Q2C"),
         (time(q2c.map(|s| s.ns.p99)), "p99 of Q2C"),
     ])
-}
-
-/// A table, or what says in its place that there is nothing.
-fn rows(caption: &str, rows: &Rows, nothing: &str) -> String {
-    if rows.rows.is_empty() {
-        let caption = if caption.is_empty() { String::new() } else { format!("{}: ", escape(caption)) };
-        return format!("<p>{caption}{nothing}</p>\n");
-    }
-    let classes: Vec<&str> = rows.kinds.chars().map(|kind| if kind == 'n' { " class=\"num\"" } else { "" }).collect();
-    let mut head = "<tr>".to_owned();
-    for (words, class) in rows.heads.iter().zip(&classes) {
-        _ = write!(head, "<th{class}>{}</th>", words.replace('\n', "<br>"));
-    }
-    head.push_str("</tr>\n");
-    let mut lines = String::new();
-    for row in &rows.rows {
-        lines.push_str("<tr>");
-        for (cell, class) in row.iter().zip(&classes) {
-            _ = write!(lines, "<td{class}>{}</td>", escape(cell));
-        }
-        lines.push_str("</tr>\n");
-    }
-    let more = match rows.more {
-        0 => String::new(),
-        more => format!("<p class=\"note\">and {} more: see the JSON</p>\n", grouped(more as u64)),
-    };
-    table(caption, &head, &body(&lines)) + &more
 }
 
 fn not_in_stages(report: &BlockReport) -> String {

@@ -1,10 +1,11 @@
 //! A trace's page.
 
 use super::page::{Header, Page};
-use super::{MAX_ROWS, body, facts, figure, losses, more, operations, summary, system, table};
+use super::{MAX_ROWS, body, facts, figure, losses, more, operations, rows, summary, system, table};
 use crate::figures;
 use crate::text::{bytes, duration, escape, grouped};
 use crate::view::{kinds, op_name};
+use crate::wear_view;
 use flashscope_analysis::FlashReport;
 use std::fmt::Write;
 
@@ -21,6 +22,7 @@ pub fn flash(report: &FlashReport) -> String {
             ("operations", "Operations"),
             ("figures", "Where and when"),
             ("who", "By task and phase"),
+            ("wear", "Wear"),
             ("recorded-on", "Recorded on"),
         ],
     });
@@ -41,6 +43,8 @@ pub fn flash(report: &FlashReport) -> String {
     }
     page.heading("who", "By task and phase");
     page.add("operations by task and phase", &tasks_and_phases(report));
+    page.heading("wear", "Wear");
+    page.add("wear", &wear(report));
     page.heading("recorded-on", "Recorded on");
     page.add("the box with system, probes and losses", &recorded_on(report));
     page.finish(&format!("Written by flashscope; report schema {}.", report.schema))
@@ -114,6 +118,23 @@ fn tasks_and_phases(report: &FlashReport) -> String {
         if n > 0 {
             _ = writeln!(out, "<p class=\"lost\">{} {what}.</p>", grouped(n));
         }
+    }
+    out
+}
+
+fn wear(report: &FlashReport) -> String {
+    let wear = &report.findings.wear;
+    if wear.programmed_pages + wear.erased_blocks == 0 {
+        return "<p>Nothing was programmed, and nothing erased.</p>\n".to_owned();
+    }
+    let mut out = String::new();
+    for sentence in wear_view::sentences(report) {
+        _ = writeln!(out, "<p>{}</p>", escape(&sentence));
+    }
+    out += &rows("By task", &wear_view::tasks(wear, MAX_ROWS), "nobody wrote");
+    let files = wear_view::files(wear, MAX_ROWS);
+    if !files.rows.is_empty() {
+        out += &rows("By file", &files, "");
     }
     out
 }

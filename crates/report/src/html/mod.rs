@@ -10,6 +10,7 @@ pub use flash::flash;
 pub use study::study;
 
 use crate::figures::Figure;
+use crate::rows::Rows;
 use crate::text::{escape, grouped};
 use flashscope_analysis::SystemFacts;
 use flashscope_analysis::flash::OpCounts;
@@ -60,6 +61,33 @@ fn operations<'a>(rows: impl Iterator<Item = (&'a str, Option<String>, &'a OpCou
         out.push_str("</tr>\n");
     }
     body(&out)
+}
+
+/// A table, or what says in its place that there is nothing.
+fn rows(caption: &str, rows: &Rows, nothing: &str) -> String {
+    if rows.rows.is_empty() {
+        let caption = if caption.is_empty() { String::new() } else { format!("{}: ", escape(caption)) };
+        return format!("<p>{caption}{nothing}</p>\n");
+    }
+    let classes: Vec<&str> = rows.kinds.chars().map(|kind| if kind == 'n' { " class=\"num\"" } else { "" }).collect();
+    let mut head = "<tr>".to_owned();
+    for (words, class) in rows.heads.iter().zip(&classes) {
+        _ = write!(head, "<th{class}>{}</th>", words.replace('\n', "<br>"));
+    }
+    head.push_str("</tr>\n");
+    let mut lines = String::new();
+    for row in &rows.rows {
+        lines.push_str("<tr>");
+        for (cell, class) in row.iter().zip(&classes) {
+            _ = write!(lines, "<td{class}>{}</td>", escape(cell));
+        }
+        lines.push_str("</tr>\n");
+    }
+    let more = match rows.more {
+        0 => String::new(),
+        more => format!("<p class=\"note\">and {} more: see the JSON</p>\n", grouped(more as u64)),
+    };
+    table(caption, &head, &body(&lines)) + &more
 }
 
 /// What is known of the system, and what is not.

@@ -1,8 +1,8 @@
 //! A trace's block I/O on a terminal: where its time goes, whose it is, who waits behind whom.
 
-use super::Style;
-use super::table::{Table, paragraph};
-use crate::block_view::{self, Rows};
+use super::table::paragraph;
+use super::{Style, rows};
+use crate::block_view;
 use crate::text::{duration, grouped, visible};
 use flashscope_analysis::block::{BlockFound, BlockReport};
 
@@ -30,14 +30,14 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     }
     out += &style.heading("Stages, all devices");
     let all = found.groups.first().map_or(&[][..], |all| &all.stages);
-    out += &table(&block_view::stages(all), width, "no stage was seen");
+    out += &rows(&block_view::stages(all), width, "no stage was seen");
     out += &paragraph(block_view::STAGE_NAMES, width, 2, 2);
     for (by, heading) in block_view::GROUPS {
         out += &style.heading(heading);
-        out += &table(&block_view::groups(found, by, MAX_ROWS), width, "none");
+        out += &rows(&block_view::groups(found, by, MAX_ROWS), width, "none");
     }
     out += &style.heading("Originators and carriers");
-    out += &table(&block_view::originators(found, MAX_ROWS), width, "no bio was queued");
+    out += &rows(&block_view::originators(found, MAX_ROWS), width, "no bio was queued");
     out += &paragraph(&block_view::written(found), width, 2, 2);
     out += &style.heading("Waits behind others");
     out += &waits(found, width);
@@ -46,38 +46,18 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
         out += &paragraph(&line, width, 2, 2);
     }
     out += &style.heading("Not in the stages");
-    out += &table(&block_view::unmatched(found), width, "nothing: every step was matched");
+    out += &rows(&block_view::unmatched(found), width, "nothing: every step was matched");
     out += &style.heading("Losses");
     out + &super::losses(report.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str())), width)
 }
 
-/// A table, or in its place what says that there is nothing.
-fn table(rows: &Rows, width: usize, nothing: &str) -> String {
-    if rows.rows.is_empty() {
-        return format!("  {nothing}\n");
-    }
-    let mut table = Table::new(rows.kinds);
-    let two = rows.heads.iter().any(|head| head.contains('\n'));
-    for line in 0..1 + usize::from(two) {
-        table.head(rows.heads.iter().map(|head| head.split('\n').nth(line).unwrap_or("")));
-    }
-    for row in &rows.rows {
-        table.row(row.iter().map(|cell| visible(cell)));
-    }
-    let mut out = table.render(width);
-    if rows.more > 0 {
-        out += &paragraph(&format!("and {} more: --json has all", grouped(rows.more as u64)), width, 2, 2);
-    }
-    out
-}
-
 fn waits(found: &BlockFound, width: usize) -> String {
     let owners = block_view::owner_loads(found, MAX_ROWS);
-    let mut out = table(&owners, width, "nobody waited");
+    let mut out = rows(&owners, width, "nobody waited");
     let pairs = block_view::pairs(found, MAX_ROWS);
     if !pairs.rows.is_empty() {
         out.push('\n');
-        out += &table(&pairs, width, "");
+        out += &rows(&pairs, width, "");
     }
     for note in block_view::wait_notes(found) {
         out += &paragraph(&visible(&note), width, 2, 2);

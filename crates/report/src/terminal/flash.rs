@@ -1,9 +1,10 @@
 //! A trace's flash operations on a terminal.
 
-use super::Style;
 use super::table::{Table, paragraph};
+use super::{Style, rows};
 use crate::text::{duration, grouped, visible};
 use crate::view::{kinds, op_name};
+use crate::wear_view;
 use flashscope_analysis::FlashReport;
 use flashscope_analysis::flash::{BlockCounts, OpCounts};
 
@@ -74,7 +75,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
     let mut blocks: Vec<&BlockCounts> = found.blocks.blocks.iter().collect();
     blocks.sort_by_key(|b| (std::cmp::Reverse(b.counts.sum()), b.chip, b.block));
     let several = report.chips.len() > 1;
-    let rows = blocks.iter().map(|b| {
+    let busiest = blocks.iter().map(|b| {
         let name = if several {
             format!("chip {}, block {}", b.chip, grouped(b.block.into()))
         } else {
@@ -82,7 +83,20 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         };
         (name, None, b.counts)
     });
-    out += &operations("block", rows, width);
+    out += &operations("block", busiest, width);
+
+    if found.wear.programmed_pages + found.wear.erased_blocks > 0 {
+        out += &style.heading("Wear");
+        for sentence in wear_view::sentences(report) {
+            out += &paragraph(&visible(&sentence), width, 2, 4);
+        }
+        out += &rows(&wear_view::tasks(&found.wear, MAX_ROWS), width, "nobody wrote");
+        let files = wear_view::files(&found.wear, MAX_ROWS);
+        if !files.rows.is_empty() {
+            out.push('\n');
+            out += &rows(&files, width, "");
+        }
+    }
 
     if !report.probes.is_empty() {
         out += &style.heading("Probes");

@@ -6,6 +6,7 @@ mod layers;
 mod study;
 mod table;
 
+use crate::rows::Rows;
 use crate::text::{grouped, visible};
 
 pub use block::block;
@@ -44,6 +45,26 @@ impl Style {
     fn heading(self, text: &str) -> String {
         format!("\n{}\n", self.bold(text))
     }
+}
+
+/// A table, or in its place what says that there is nothing.
+fn rows(rows: &Rows, width: usize, nothing: &str) -> String {
+    if rows.rows.is_empty() {
+        return format!("  {nothing}\n");
+    }
+    let mut lines = table::Table::new(rows.kinds);
+    let two = rows.heads.iter().any(|head| head.contains('\n'));
+    for line in 0..1 + usize::from(two) {
+        lines.head(rows.heads.iter().map(|head| head.split('\n').nth(line).unwrap_or("")));
+    }
+    for row in &rows.rows {
+        lines.row(row.iter().map(|cell| visible(cell)));
+    }
+    let mut out = lines.render(width);
+    if rows.more > 0 {
+        out += &table::paragraph(&format!("and {} more: --json has all", grouped(rows.more as u64)), width, 2, 2);
+    }
+    out
 }
 
 /// Losses that happened as a table; the others by name, because a loss that is looked for and not found is an answer.

@@ -1,0 +1,25 @@
+//! A table as terminal and page show it alike.
+
+/// A table for either renderer: its text is untrusted.
+pub struct Rows {
+    /// A column per character: `t` text, `n` number.
+    pub kinds: &'static str,
+    /// In one or two lines.
+    pub heads: &'static [&'static str],
+    pub rows: Vec<Vec<String>>,
+    /// Rows that are left out.
+    pub more: usize,
+}
+
+impl Rows {
+    pub fn new<T>(
+        kinds: &'static str,
+        heads: &'static [&'static str],
+        all: impl ExactSizeIterator<Item = T>,
+        most: usize,
+        row: impl Fn(T) -> Vec<String>,
+    ) -> Self {
+        let more = all.len().saturating_sub(most);
+        Self { kinds, heads, rows: all.take(most).map(row).collect(), more }
+    }
+}

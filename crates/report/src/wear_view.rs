@@ -1,0 +1,81 @@
+//! What a recording cost the flash, as sentences and tables.
+
+use crate::rows::Rows;
+use crate::text::{digits, grouped, number, size};
+use flashscope_analysis::FlashReport;
+use flashscope_analysis::flash::{Life, Wear};
+
+/// The whole of it, and what is not known; each a sentence.
+pub fn sentences(report: &FlashReport) -> Vec<String> {
+    let wear = &report.findings.wear;
+    let mut out = Vec::new();
+    let of = |pages: u64, bytes: Option<u64>, what: &str| match bytes {
+        Some(bytes) => format!("{} {what} ({})", grouped(pages), size(bytes)),
+        None => format!("{} {what}", grouped(pages)),
+    };
+    let programmed = of(wear.programmed_pages, wear.programmed_bytes, "pages programmed");
+    let erased = of(wear.erased_blocks, wear.erased_bytes, "blocks erased");
+    out.push(match (wear.written_bytes, wear.program_amplification) {
+        (Some(written), Some(times)) => {
+            format!("Tasks wrote {}; {programmed}: {} bytes a byte; {erased}.", size(written), digits(times))
+        }
+        (Some(written), None) => format!("Tasks wrote {}; {programmed}; {erased}.", size(written)),
+        (None, _) => format!("{programmed}; {erased}; what tasks wrote was not recorded (--events flash,cache)."),
+    });
+    for (pages, what) in [
+        (wear.pages_of_no_file, "pages are of no file: metadata, journal, garbage collection, raw writes"),
+        (wear.pages_of_further_files, "pages are of files that were too many to be kept apart"),
+        (
+            wear.threads_not_followed,
+            "steps of threads that were too many to be followed: their pages count as of no file",
+        ),
+    ] {
+        if pages > 0 && wear.written_bytes.is_some() {
+            out.push(format!("{} {what}.", grouped(pages)));
+        }
+    }
+    for spread in wear.spread.iter().filter(|spread| spread.erases > 0) {
+        let blocks = if spread.blocks > 0 { format!(" of {}", grouped(spread.blocks.into())) } else { String::new() };
+        out.push(format!(
+            "Chip {}: {}{blocks} blocks were erased, {} times in all; the most worn {} times, on average {}, standard deviation {}.",
+            spread.chip,
+            grouped(spread.erased_blocks),
+            grouped(spread.erases),
+            grouped(spread.most_of_a_block),
+            number(spread.mean, 3),
+            number(spread.standard_deviation, 3)
+        ));
+    }
+    out.extend(report.life.iter().map(life));
+    out
+}
+
+fn life(life: &Life) -> String {
+    let used = match life.used_cycles {
+        0 => String::new(),
+        used => format!(", {} of them used before", grouped(used)),
+    };
+    format!(
+        "Chip {}: if it goes on like this, {} years with even wear, {} years if all go on as the most worn block's; at {} erases \
+         a block{used}.",
+        life.chip,
+        digits(life.even_years),
+        digits(life.worst_block_years),
+        grouped(life.endurance_cycles)
+    )
+}
+
+pub fn tasks(wear: &Wear, most: usize) -> Rows {
+    let heads = &["task", "written", "pages\nprogrammed", "blocks\nerased"];
+    Rows::new("tnnn", heads, wear.by_task.iter(), most, |t| {
+        vec![t.task.clone(), size(t.written_bytes), grouped(t.programmed_pages), grouped(t.erased_blocks)]
+    })
+}
+
+pub fn files(wear: &Wear, most: usize) -> Rows {
+    let heads = &["device", "inode", "written", "pages\nprogrammed"];
+    Rows::new("tnnn", heads, wear.by_file.iter(), most, |f| {
+        let device = f.device.clone().unwrap_or_else(|| "not named".to_owned());
+        vec![device, f.inode.to_string(), size(f.written_bytes), grouped(f.programmed_pages)]
+    })
+}
