@@ -5,28 +5,13 @@ use flashscope_analysis::block::{Stage, StageStats, Stages, StagesFound};
 use flashscope_trace::{BlockAction, EventKind, Trace, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+mod common;
+use common::Dir;
 
 const RECORDED: [&str; 5] = ["armv7-5.10", "armv7-6.1", "armv7-6.12", "armv7-newest", "x86_64-6.1"];
 /// What each request of the recorded device takes at least (`completion_nsec`).
 const SERVICE_NS: u64 = 100_000;
-
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Dir {
-        let path = std::env::temp_dir().join(format!("flashscope-btt-{}-{name}", std::process::id()));
-        std::fs::remove_dir_all(&path).ok();
-        std::fs::create_dir_all(&path).unwrap();
-        Dir(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
 
 fn recorded(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/data/blktrace").join(name).join("main")
@@ -41,24 +26,8 @@ fn stages(path: &Path) -> StagesFound {
 
 /// Minimum, average, maximum in nanoseconds and N of each stage that btt prints; `None` (and a word about it) without btt.
 fn btt(base: &Path) -> Option<BTreeMap<String, (u64, u64, u64, u64)>> {
-    let dir = Dir::new(&format!("run-{:?}", std::thread::current().id()));
-    let merged = dir.0.join("merged");
-    let (parent, name) = (base.parent().unwrap(), base.file_name().unwrap());
-    let run =
-        Command::new("blkparse").current_dir(parent).args(["-q", "-O", "-i"]).arg(name).arg("-d").arg(&merged).output();
-    let run = run.and_then(|out| {
-        assert!(out.status.success());
-        Command::new("btt").current_dir(&dir.0).args(["-i", "merged", "-o", "b"]).output()
-    });
-    match run {
-        Ok(out) => assert!(out.status.success()),
-        Err(e) => {
-            assert!(std::env::var_os("CI").is_none(), "btt: {e}");
-            eprintln!("skipped: btt: {e}; install it (apt-get install blktrace) to compare with it");
-            return None;
-        }
-    }
-    let text = std::fs::read_to_string(dir.0.join("b.avg")).unwrap();
+    let said = common::btt(base)?;
+    let text = said.tables.split("All Devices").nth(1).unwrap();
     let all = text.split("Device Overhead").next().unwrap();
     let ns = |word: &str| {
         let (seconds, decimals) = word.split_once('.').unwrap();
