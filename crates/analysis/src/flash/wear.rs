@@ -3,8 +3,9 @@
 //! - A page that is programmed while its thread writes a file back (`writeback_single_inode`) belongs to the tasks that put
 //!   bytes into that file since the recording began; one that is programmed in a task's own `write()` is that task's. Every
 //!   other page is its thread's own: garbage collection, a journal's commit, metadata.
-//! - A `write()` ends with its system call's end (`--events syscall`), or, where system calls are not recorded, with the next
-//!   step of a file by the same thread.
+//! - A `write()` ends with its system call's end (`--events syscall`); an `fsync()` is taken to be of the file that its thread
+//!   wrote last. Where system calls are not recorded, a write lasts until the next step of a file by the same thread.
+//! - Bytes written to a file system of which nothing was ever programmed (tmpfs, a disk) are no flash's.
 //! - An erase is its thread's: nothing in the kernel says for whom a block is erased.
 //!
 //! Every program and every erase is counted once, under a task and (programs) under a file or under no file.
@@ -13,7 +14,7 @@ use super::{Geometry, MAX_TASKS, OTHER_TASKS, clip};
 use crate::Analysis;
 use flashscope_trace::{Device, Event, EventKind, FileEvent, FileStep, FlashOp, TimeNs};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Files that are kept apart; what is of further ones is counted as theirs together.
 pub const MAX_FILES: usize = 4096;
@@ -23,12 +24,16 @@ const MAX_THREADS: usize = 1 << 14;
 pub const SEVERAL_TASKS: &str = "(several tasks)";
 /// Chips.
 const MAX_CHIPS: usize = 64;
+/// File systems that are told apart.
+const MAX_DEVICES: usize = 64;
+/// Files of one inode number, each on a device of its own, that are remembered.
+const MAX_SAME: usize = 4;
 
 /// What one task wrote, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskWear {
     pub task: String,
-    /// Passed to `write()`.
+    /// Passed to `write()`, of files on flash.
     pub written_bytes: u64,
     pub programmed_pages: u64,
     pub erased_blocks: u64,
@@ -59,7 +64,7 @@ pub struct EraseSpread {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wear {
-    /// Passed to `write()`; `null` where no file's writes were recorded (`--events cache`).
+    /// Passed to `write()`, of files on flash; `null` where no file's writes were recorded (`--events cache`).
     pub written_bytes: Option<u64>,
     pub programmed_pages: u64,
     /// `null` where a chip's page size is not known.
@@ -79,6 +84,8 @@ pub struct Wear {
     /// Of files beyond [`MAX_FILES`].
     pub pages_of_further_files: u64,
     pub written_to_further_files_bytes: u64,
+    /// Written to file systems of which nothing was programmed.
+    pub written_elsewhere_bytes: u64,
     /// Steps of threads beyond a bound, whose pages then count as of no file.
     pub threads_not_followed: u64,
     pub spread: Vec<EraseSpread>,
@@ -141,11 +148,24 @@ struct Doing {
     writeback: bool,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct OfTask {
-    written: u64,
+    /// By device, as far as they are known: few.
+    written: Vec<(Option<Device>, u64)>,
     pages: u64,
     erases: u64,
+}
+
+impl OfTask {
+    fn wrote(&mut self, device: Option<Device>, bytes: u64) {
+        let at = self.written.iter().position(|(known, _)| *known == device);
+        match at {
+            Some(at) => self.written[at].1 = self.written[at].1.saturating_add(bytes),
+            None if self.written.len() < MAX_DEVICES => self.written.push((device, bytes)),
+            // Of more devices than that, the rest together.
+            None => self.written[MAX_DEVICES - 1].1 += bytes,
+        }
+    }
 }
 
 /// Folds file events and flash commands; reads them in order of time.
@@ -155,9 +175,13 @@ pub struct WearFold<L> {
     tasks: Vec<(String, OfTask)>,
     numbers: HashMap<String, usize>,
     files: HashMap<File, OfFile>,
-    /// The file with that inode; `None` where several devices have one.
-    inodes: HashMap<u64, Option<File>>,
+    /// The files with that inode number, one a device.
+    inodes: HashMap<u64, Vec<File>>,
+    /// Devices of files of which a page was programmed.
+    on_flash: BTreeSet<Device>,
     doing: HashMap<u32, Doing>,
+    /// What a thread wrote to last.
+    wrote: HashMap<u32, File>,
     erases: BTreeMap<u16, HashMap<u64, u64>>,
     pages: BTreeMap<u16, u64>,
     writes_seen: bool,
@@ -179,7 +203,9 @@ where
             numbers: HashMap::new(),
             files: HashMap::new(),
             inodes: HashMap::new(),
+            on_flash: BTreeSet::new(),
             doing: HashMap::new(),
+            wrote: HashMap::new(),
             erases: BTreeMap::new(),
             pages: BTreeMap::new(),
             writes_seen: false,
@@ -216,14 +242,16 @@ where
                 let task = self.task(tid, time);
                 let bytes = if event.step == FileStep::Write { event.bytes } else { 0 };
                 self.writes_seen |= event.step == FileStep::Write;
-                self.tasks[task].1.written += bytes;
-                self.found.written_bytes = Some(self.found.written_bytes.unwrap_or(0).saturating_add(bytes));
+                self.tasks[task].1.wrote(event.device, bytes);
                 // A page that a write makes dirty has been told of by the write, which names its device.
                 if event.device.is_some() || self.by_inode(event.inode).is_none() {
                     self.dirtied(file, task, bytes);
                 }
                 if event.step == FileStep::Write {
                     self.does(tid, Some(Doing { file, writeback: false }));
+                    if self.wrote.len() < MAX_THREADS || self.wrote.contains_key(&tid) {
+                        self.wrote.insert(tid, file);
+                    }
                 }
             }
             FileStep::WritebackBegin => {
@@ -235,8 +263,17 @@ where
         }
     }
 
+    /// The one file with that inode number; of several, the one that is on flash.
     fn by_inode(&self, inode: u64) -> Option<File> {
-        self.inodes.get(&inode).copied().flatten()
+        let all = self.inodes.get(&inode)?;
+        let on_flash = |file: &&File| file.device.is_some_and(|device| self.on_flash.contains(&device));
+        match all.as_slice() {
+            [one] => Some(*one),
+            _ => match all.iter().filter(on_flash).collect::<Vec<_>>()[..] {
+                [one] => Some(*one),
+                _ => None,
+            },
+        }
     }
 
     fn dirtied(&mut self, file: File, task: usize, bytes: u64) {
@@ -246,9 +283,9 @@ where
                 return;
             }
             self.files.insert(file, OfFile { writer: Some(task), ..OfFile::default() });
-            let same = self.inodes.entry(file.inode).or_insert(Some(file));
-            if *same != Some(file) {
-                *same = None;
+            let same = self.inodes.entry(file.inode).or_default();
+            if same.len() < MAX_SAME {
+                same.push(file);
             }
         }
         if let Some(of) = self.files.get_mut(&file) {
@@ -278,6 +315,11 @@ where
             self.found.pages_of_no_file += 1;
             return;
         };
+        if let Some(device) = file.device
+            && self.on_flash.len() < MAX_DEVICES
+        {
+            self.on_flash.insert(device);
+        }
         let known = self.files.len() < MAX_FILES || self.files.contains_key(&file);
         let mut writer = None;
         if known {
@@ -323,11 +365,14 @@ where
                 }
                 self.found.erased_blocks += 1;
             }
-            // The thread is back in user space: what it writes from now on is another call's.
-            EventKind::Other { name, .. }
-                if name.starts_with("sys_exit") && self.doing.get(&event.tid).is_some_and(|doing| !doing.writeback) =>
-            {
-                self.does(event.tid, None);
+            EventKind::Other { name, .. } if name.starts_with("sys_") => {
+                let writes_back = self.doing.get(&event.tid).is_some_and(|doing| doing.writeback);
+                // The thread is back in user space: what it writes from now on is another call's.
+                if name.starts_with("sys_exit") && !writes_back {
+                    self.does(event.tid, None);
+                } else if matches!(name.as_str(), "sys_enter_fsync" | "sys_enter_fdatasync" | "sys_enter_msync") {
+                    self.does(event.tid, self.wrote.get(&event.tid).map(|&file| Doing { file, writeback: false }));
+                }
             }
             _ => {}
         }
@@ -335,7 +380,13 @@ where
 
     fn finish(self) -> Wear {
         let mut wear = self.found;
-        wear.written_bytes = wear.written_bytes.filter(|_| self.writes_seen);
+        let on_flash = |device: &Option<Device>| device.is_none_or(|device| self.on_flash.contains(&device));
+        let written = |all: &[(Option<Device>, u64)], here: bool| {
+            all.iter().filter(|(device, _)| on_flash(device) == here).map(|(_, bytes)| bytes).sum::<u64>()
+        };
+        let of_all = |here: bool| self.tasks.iter().map(|(_, of)| written(&of.written, here)).sum();
+        wear.written_bytes = self.writes_seen.then(|| of_all(true));
+        wear.written_elsewhere_bytes = of_all(false);
         wear.span_ns = self.time.map_or(0, |(low, high)| high - low);
         wear.programmed_pages = self.pages.values().sum();
         let page: fn(Geometry) -> u64 = |shape| u64::from(shape.page_bytes);
@@ -352,10 +403,10 @@ where
         wear.erase_amplification = over(wear.erased_bytes, wear.programmed_bytes);
         wear.by_task = self
             .tasks
-            .into_iter()
+            .iter()
             .map(|(task, of)| TaskWear {
-                task,
-                written_bytes: of.written,
+                task: task.clone(),
+                written_bytes: written(&of.written, true),
                 programmed_pages: of.pages,
                 erased_blocks: of.erases,
             })
@@ -367,7 +418,8 @@ where
         });
         wear.by_file = self
             .files
-            .into_iter()
+            .iter()
+            .filter(|(file, _)| on_flash(&file.device))
             .map(|(file, of)| FileWear {
                 device: file.device.map(|device| device.to_string()),
                 inode: file.inode,
@@ -454,6 +506,9 @@ mod tests {
             exit(3, 1),
             // unlink(): no file's.
             flash(4, 1, access(Program, 66)),
+            // A log on tmpfs is no flash's.
+            step(4, 2, FileStep::Write, Some(Device(25)), 12, 999),
+            exit(4, 2),
             flash(5, 8, access(Program, 67)),
             flash(6, 8, access(Erase, 128)),
             flash(7, 8, access(Erase, 128)),
@@ -471,7 +526,7 @@ mod tests {
             wear.by_file,
             [FileWear { device: Some("31:4".into()), inode: 12, written_bytes: 4096, programmed_pages: 2 }]
         );
-        assert_eq!(wear.pages_of_no_file, 2);
+        assert_eq!((wear.pages_of_no_file, wear.written_elsewhere_bytes), (2, 999));
         let [spread] = wear.spread.as_slice() else { panic!("{:?}", wear.spread) };
         assert_eq!((spread.erased_blocks, spread.erases, spread.most_of_a_block, spread.mean), (2, 3, 2, 0.03));
         let life = life(&wear, 0, 100_000, 50_000).unwrap();
@@ -497,10 +552,15 @@ mod tests {
             flash(9, 7, access(Program, 2)),
             step(10, 7, FileStep::WritebackEnd, None, 66, 0),
             flash(11, 7, access(Program, 3)),
+            // The file it wrote last.
+            event(12, 1, EventKind::Other { system: "syscalls".into(), name: "sys_enter_fsync".into() }),
+            flash(13, 1, access(Program, 4)),
+            exit(14, 1),
+            flash(15, 1, access(Program, 5)),
         ]);
         let pages = |name: &str| wear.by_task.iter().find(|t| t.task == name).map_or(0, |t| t.programmed_pages);
-        assert_eq!((pages("player"), pages(SEVERAL_TASKS), pages("kworker/u2:1"), pages("logger")), (1, 1, 1, 0));
-        assert_eq!(wear.by_file.iter().map(|f| (f.inode, f.programmed_pages)).collect::<Vec<_>>(), [(65, 1), (66, 1)]);
+        assert_eq!((pages("player"), pages(SEVERAL_TASKS), pages("kworker/u2:1"), pages("logger")), (3, 1, 1, 0));
+        assert_eq!(wear.by_file.iter().map(|f| (f.inode, f.programmed_pages)).collect::<Vec<_>>(), [(66, 2), (65, 1)]);
         assert_eq!(wear.written_bytes, Some(8392));
         assert_eq!(wear.programmed_pages, wear.by_task.iter().map(|t| t.programmed_pages).sum::<u64>());
     }
@@ -523,6 +583,7 @@ mod tests {
             fold.event(&flash(0, i, access(Program, 0)));
         }
         let wear = fold.finish();
+        assert_eq!(wear.written_bytes, Some(u64::from(threads)));
         assert_eq!(wear.by_file.len(), MAX_FILES);
         assert_eq!(wear.written_to_further_files_bytes, u64::from(threads) - MAX_FILES as u64);
         assert_eq!(wear.threads_not_followed, 10);
