@@ -66,6 +66,7 @@ static const struct benchmark {
 	{ "read", bench_read },
 	{ "raw", bench_raw },
 	{ "postmark", bench_postmark },
+	{ "sqlite", bench_sqlite },
 };
 
 int cmd_bench(int argc, char **argv)
@@ -78,6 +79,6 @@ int cmd_bench(int argc, char **argv)
 		fs_sweep(&swept);
 		return benchmarks[i].run(argc - 1, argv + 1);
 	}
-	return fs_usage("bench: %s; it is `bench BENCHMARK OPTIONS`, and the benchmarks are read, raw, postmark",
+	return fs_usage("bench: %s; it is `bench BENCHMARK OPTIONS`, and the benchmarks are read, raw, postmark, sqlite",
 			argc < 2 ? "what to measure is missing" : "no such benchmark");
 }

@@ -65,6 +65,15 @@ void bench_readahead_json(struct fs_json *json, const struct bench_readahead *r)
 /* The page cache, and inodes too, so that every open() is as cold as the first. 0, or an exit code. */
 int bench_drop_caches(void);
 
+/*
+ * A file that a benchmark makes appears under its name once it is whole: half of
+ * one, left by a killed run, would be taken for the user's. begin() gives the name
+ * to make it under (EEXIST where the file is there), end() gives it its own and
+ * fails where somebody else made it meanwhile. 0, or -1 with errno.
+ */
+int bench_part_begin(const char *file, char *part, size_t size);
+int bench_part_end(const char *file, const char *part);
+
 /* "name":{"begin_ns":…,"end_ns":…} */
 void bench_span_json(struct fs_json *json, const char *name, uint64_t begin_ns, uint64_t end_ns);
 

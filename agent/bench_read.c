@@ -28,7 +28,6 @@
 #include "frame.h"
 #include "json.h"
 #include "prng.h"
-#include "sweep.h"
 #include "util.h"
 
 /* "pattern" in ASCII: the pattern must not be the stream that filled the file. */
@@ -93,36 +92,14 @@ static int parse(int argc, char **argv, struct options *o, struct bench_readahea
 	return bench_readahead_parse(readahead, "read");
 }
 
-/*
- * The file appears under its name once it is whole: half of one, left by a
- * killed run, would be taken for the user's. 0, or -1 with errno.
- */
+/* 0, or -1 with errno. */
 static int create_file(const struct options *o)
 {
-	char own[96], here[FS_PATH_MAX] = "", part[2 * FS_PATH_MAX];
-	int failed = 0;
+	char part[2 * FS_PATH_MAX];
 
-	if (!access(o->file, F_OK)) {
-		errno = EEXIST;
+	if (bench_part_begin(o->file, part, sizeof(part)) || contents_create(part, o->size, o->kind, o->seed))
 		return -1;
-	}
-	fs_own_name(own, sizeof(own), "flashscope");
-	if (*o->file != '/' && !getcwd(here, sizeof(here)))
-		return -1;
-	if (snprintf(part, sizeof(part), "%s%s%s.%s", here, *here ? "/" : "", o->file, own) >= (int)sizeof(part)) {
-		errno = ENAMETOOLONG;
-		return -1;
-	}
-	/* Without a folder for notes the next run does not know of it: no reason not to make it. */
-	fs_temp_note(part);
-	if (contents_create(part, o->size, o->kind, o->seed))
-		return -1;
-	/* link() never replaces a file; FAT has no links (EPERM). */
-	if (link(part, o->file) && (errno != EPERM || rename(part, o->file)))
-		failed = errno;
-	unlink(part);
-	errno = failed;
-	return failed ? -1 : 0;
+	return bench_part_end(o->file, part);
 }
 
 /* Makes the file where it is missing, and learns its size. 0, or an exit code. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the benchmarks of files share: read-ahead, cold caches, pieces of their JSON. */
+/* What the benchmarks of files share: read-ahead, cold caches, making files, pieces of their JSON. */
 #include "bench.h"
 
 #include <errno.h>
@@ -95,6 +95,38 @@ int bench_drop_caches(void)
 	if (fs_write_text("/proc/sys/vm/drop_caches", "3"))
 		return fs_fail("/proc/sys/vm/drop_caches: %s; --drop-caches needs root", strerror(errno));
 	return 0;
+}
+
+int bench_part_begin(const char *file, char *part, size_t size)
+{
+	char own[96], here[FS_PATH_MAX] = "";
+
+	if (!access(file, F_OK)) {
+		errno = EEXIST;
+		return -1;
+	}
+	fs_own_name(own, sizeof(own), "flashscope");
+	if (*file != '/' && !getcwd(here, sizeof(here)))
+		return -1;
+	if (snprintf(part, size, "%s%s%s.%s", here, *here ? "/" : "", file, own) >= (int)size) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	/* Without a folder for notes the next run does not know of it: no reason not to make it. */
+	fs_temp_note(part);
+	return 0;
+}
+
+int bench_part_end(const char *file, const char *part)
+{
+	int failed = 0;
+
+	/* link() never replaces a file; FAT has no links (EPERM). */
+	if (link(part, file) && (errno != EPERM || rename(part, file)))
+		failed = errno;
+	unlink(part);
+	errno = failed;
+	return failed ? -1 : 0;
 }
 
 void bench_span_json(struct fs_json *json, const char *name, uint64_t begin_ns, uint64_t end_ns)
