@@ -172,7 +172,7 @@ static inline struct folio *yaffs2_grab(struct address_space *mapping, pgoff_t i
 	struct file *file, struct address_space *mapping, loff_t pos, unsigned int len, struct page **foliop, void **fsdata
 #define WRITE_END_PARAMS                                                                                                \
 	struct file *file, struct address_space *mapping, loff_t pos, unsigned int len, unsigned int copied,            \
-		struct page *page, void *fsdata
+		struct page *written, void *fsdata
 #define WRITE_PASSES_PAGES 1
 #else
 #define WRITE_BEGIN_PARAMS                                                                                              \
@@ -180,7 +180,7 @@ static inline struct folio *yaffs2_grab(struct address_space *mapping, pgoff_t i
 		struct page **foliop, void **fsdata
 #define WRITE_END_PARAMS                                                                                                \
 	struct file *file, struct address_space *mapping, loff_t pos, unsigned int len, unsigned int copied,            \
-		struct page *page, void *fsdata
+		struct page *written, void *fsdata
 #define WRITE_PASSES_PAGES 1
 #endif
 

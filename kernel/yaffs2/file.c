@@ -159,7 +159,7 @@ static int write_end(WRITE_END_PARAMS)
 {
 	struct inode *inode = mapping->host;
 #ifdef WRITE_PASSES_PAGES
-	struct folio *folio = page_folio(page);
+	struct folio *folio = page_folio(written);
 #endif
 
 	if (!folio_test_uptodate(folio)) {

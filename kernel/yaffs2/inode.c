@@ -5,7 +5,7 @@
 static int fill(struct inode *inode, struct yaffs_obj *obj)
 {
 	umode_t type = obj->yst_mode & S_IFMT;
-	char name[2];
+	char name[YAFFS_MAX_NAME_LENGTH + 1];
 
 	/* Loads what was only scanned so far. */
 	yaffs_get_obj_name(obj, name, sizeof(name));

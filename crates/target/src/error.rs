@@ -90,6 +90,14 @@ pub enum Error {
     NoModule { kernel: String, module: String, option: Option<&'static str> },
     #[error("kernel {kernel}: {path}: {problem}")]
     BadModules { kernel: String, path: PathBuf, problem: String },
+    #[error(
+        "module {module} for kernel {kernel}: {problem}; take another kernel of the board (flashscope board list), or see kernel/{module}/README.md"
+    )]
+    ModuleBuild { module: String, kernel: String, problem: String },
+    #[error(
+        "{package} {version}: not in {suite} any more; fetch the board's kernel anew: flashscope board fetch --refresh"
+    )]
+    NoHeaders { package: String, version: String, suite: String },
     #[error("the boot image: {0}")]
     Image(String),
     #[error("the plan for {board}: {problem}")]

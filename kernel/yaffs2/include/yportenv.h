@@ -25,7 +25,7 @@
 
 #define yaffs_strcat(a, b) strcat(a, b)
 #define yaffs_strcpy(a, b) strcpy(a, b)
-#define yaffs_strncpy(a, b, c) strncpy(a, b, c)
+#define yaffs_strncpy(a, b, c) yaffs2_strncpy(a, b, c)
 #define yaffs_strnlen(s, m) strnlen(s, m)
 #define yaffs_strcmp(a, b) strcmp(a, b)
 #define yaffs_strncmp(a, b, c) strncmp(a, b, c)
@@ -45,6 +45,16 @@
 /* The core goes on after it noticed a contradiction, and so may a damaged medium's: it is told, and is no oops. */
 #undef BUG
 #define BUG() pr_err_ratelimited("yaffs2: inconsistency noticed at %s:%d\n", __FILE__, __LINE__)
+
+/* C's strncpy(), which kernels have no more since 7.2: the core relies on what follows the end being cleared. */
+static inline char *yaffs2_strncpy(char *to, const char *from, size_t room)
+{
+	size_t length = strnlen(from, room);
+
+	memcpy(to, from, length);
+	memset(to + length, 0, room - length);
+	return to;
+}
 
 /* Seconds since 1970 as the medium keeps them. */
 u32 yaffs2_now(void);

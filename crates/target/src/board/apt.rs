@@ -59,6 +59,16 @@ impl Apt {
         Ok(apt)
     }
 
+    /// As [`Apt::open`], for the suite's source packages.
+    pub(super) fn open_sources(suite: &str, arch: &str, progress: &dyn Progress) -> Result<Apt, Error> {
+        let source = source_line(&host_source()?, suite).replacen("deb ", "deb-src ", 1);
+        let apt = Apt { state: ScratchDir::new("apt")?, suite: suite.to_owned(), arch: arch.to_owned(), source };
+        apt.seed()?;
+        apt.configure()?;
+        apt.update(progress)?;
+        Ok(apt)
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.state.path().join(name)
     }
@@ -215,6 +225,23 @@ impl Apt {
             Some(deb) => Err(failed(format!("apt left no {}", deb.file))),
             None => Ok(debs),
         }
+    }
+}
+
+impl Apt {
+    /// Downloads a source package's upstream archive into a directory; apt checks its hash. Gives the archive.
+    pub(super) fn download_source(&self, package: &str, dir: &Path, progress: &dyn Progress) -> Result<PathBuf, Error> {
+        let failed = |problem: String| Error::Download { package: package.to_owned(), problem };
+        let mut command = self.command("apt-get");
+        command.args(["-q", "source", "--download-only", "--tar-only", "--", package]).current_dir(dir);
+        watched(command, dir, None, progress).map_err(failed)?;
+        std::fs::read_dir(dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.to_string_lossy().contains(".orig.tar.") && !path.to_string_lossy().ends_with(".asc"))
+            .ok_or_else(|| failed("apt left no upstream archive".to_owned()))
     }
 }
 

@@ -41,6 +41,60 @@ pub(super) const DISKS: Folder = Folder {
     ],
 };
 
+/// Kernel modules of ours, `kernel/NAME/`.
+pub(super) struct OwnModule {
+    pub manifest_path: String,
+    pub manifest: String,
+    /// Path in its folder, and contents.
+    pub files: Vec<(String, Vec<u8>)>,
+}
+
+macro_rules! own_files {
+    ($module:literal, $($file:literal),* $(,)?) => {
+        &[$(($file, include_str!(concat!("../../../../kernel/", $module, "/", $file)))),*]
+    };
+}
+
+type BuiltIn = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const OWN_MODULES: [BuiltIn; 1] = [(
+    "yaffs2",
+    include_str!("../../../../kernel/yaffs2/module.toml"),
+    own_files!(
+        "yaffs2",
+        "Kbuild",
+        "compat.h",
+        "dir.c",
+        "file.c",
+        "gc.c",
+        "include/dm/devres.h",
+        "include/yportenv.h",
+        "inode.c",
+        "mtd.c",
+        "namei.c",
+        "options.c",
+        "super.c",
+        "yaffs2.h",
+    ),
+)];
+
+/// Their names.
+pub(super) fn own_modules() -> Vec<&'static str> {
+    OWN_MODULES.iter().map(|(name, ..)| *name).collect()
+}
+
+pub(super) fn own_module(name: &str) -> Result<OwnModule, Error> {
+    let (name, manifest, files) = OWN_MODULES
+        .iter()
+        .find(|(own, ..)| *own == name)
+        .ok_or_else(|| Error::Image(format!("there is no module {name} of ours")))?;
+    Ok(OwnModule {
+        manifest_path: format!("kernel/{name}/module.toml"),
+        manifest: (*manifest).to_owned(),
+        files: files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect(),
+    })
+}
+
 /// A file's text, and the name to say in errors.
 pub(super) struct File {
     pub path: String,

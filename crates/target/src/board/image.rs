@@ -9,9 +9,10 @@ use sha2::{Digest, Sha256};
 
 use super::cpio::{self, Contents, Entry};
 use super::modules::{self, name_of};
-use super::{Board, DiskSettings, Kernel, MOUNT_POINT, Package, disk, hex};
+use super::{Board, DiskSettings, Kernel, MOUNT_POINT, Package, disk, external, hex};
 use crate::agents;
 use crate::error::Error;
+use crate::progress::NoProgress;
 use crate::scratch::{ScratchDir, cache_subdir};
 
 /// A finished boot image: a cpio archive in the cache, named by its contents.
@@ -44,6 +45,8 @@ pub struct ImageBuilder {
     port_modules: Vec<String>,
     net_modules: Vec<String>,
     board: String,
+    /// Debian's name of its architecture.
+    arch: String,
     nand: Option<super::Chip>,
     disk: Option<super::Disk>,
     image_disk: Option<ImageDisk>,
@@ -85,6 +88,7 @@ impl ImageBuilder {
             port_modules: board.modules.port.clone(),
             net_modules: board.modules.net.clone(),
             board: board.name.clone(),
+            arch: board.arch.clone(),
             nand: board.chip().cloned(),
             disk: board.disk().cloned(),
             image_disk: None,
@@ -133,9 +137,31 @@ impl ImageBuilder {
     }
 
     /// Adds modules and what they need. Gives their paths in the guest in the order to load them; what is built in, or was
-    /// given by an earlier call, is not among them.
+    /// given by an earlier call, is not among them. A module of ours that the kernel does not have is built for it
+    /// ([`Board::build_module`]).
     pub fn add_module_closure(&mut self, kernel: &Kernel, names: &[&str]) -> Result<Vec<String>, Error> {
-        let files = kernel.index.closure(&kernel.release, names, &mut self.loaded)?;
+        let mut paths = Vec::new();
+        for name in names {
+            if kernel.index.has(name) || !external::is_ours(name) {
+                paths.extend(self.add_kernels_own(kernel, name)?);
+                continue;
+            }
+            let module = external::build(&self.board, &self.arch, kernel, name, &NoProgress)?;
+            for need in &module.needs {
+                paths.extend(self.add_kernels_own(kernel, need)?);
+            }
+            if self.loaded.insert(module.name.clone()) {
+                let path = format!("flashscope/modules/{}.ko", module.name);
+                let bytes = std::fs::read(&module.path).map_err(|e| Error::io(&module.path, e))?;
+                self.insert(&path, 0o644, Contents::Bytes(bytes));
+                paths.push(format!("/{path}"));
+            }
+        }
+        Ok(paths)
+    }
+
+    fn add_kernels_own(&mut self, kernel: &Kernel, name: &str) -> Result<Vec<String>, Error> {
+        let files = kernel.index.closure(&kernel.release, &[name], &mut self.loaded)?;
         let mut paths = Vec::new();
         for file in files {
             let bytes = modules::read_module(&kernel.modules_root.join(&file))?;

@@ -4,6 +4,7 @@ mod apt;
 mod chip;
 mod cpio;
 mod disk;
+mod external;
 mod files;
 mod frames;
 mod image;
@@ -21,6 +22,7 @@ use crate::error::Error;
 use crate::progress::Progress;
 
 pub use chip::Chip;
+pub use external::ExternalModule;
 pub use disk::{Disk, DiskFilesystem, DiskSettings, MOUNT_POINT};
 pub use image::{Image, ImageBuilder};
 pub use kernel::Kernel;
@@ -267,6 +269,11 @@ impl Board {
         progress: &dyn Progress,
     ) -> Result<Vec<Package>, Error> {
         packages::fetch(self, &self.suite_of(kernel), packages, false, progress)
+    }
+
+    /// A kernel module of ours (`kernel/NAME/`), built for a kernel of this board; from the cache where it was built before.
+    pub fn build_module(&self, kernel: &Kernel, name: &str, progress: &dyn Progress) -> Result<ExternalModule, Error> {
+        external::build(&self.name, &self.arch, kernel, name, progress)
     }
 
     fn suite_of(&self, kernel: &Kernel) -> String {

@@ -107,6 +107,12 @@ impl ModuleIndex {
         index
     }
 
+    /// Whether the kernel has it, built in or as a file.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let name = name.replace('-', "_");
+        self.none || self.built_in.contains(&name) || self.files.contains_key(&name)
+    }
+
     /// Files to load for these modules, what they need first; built-in ones are skipped, and so is what `loaded` names.
     pub(super) fn closure(
         &self,

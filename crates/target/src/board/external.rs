@@ -1,0 +1,414 @@
+//! Kernel modules of ours (`kernel/NAME/`), built for a board's kernel from Debian's own headers.
+//!
+//! Cache: `headers/ARCH/RELEASE_VERSION/root` holds a kernel's headers and its kbuild tools with the libraries that these
+//! run on, so that a kernel newer than the host builds; `sources/MODULE/` what a module takes from a Debian source package;
+//! `modules/ARCH/RELEASE/NAME-HASH/NAME.ko` what was built, by a hash of everything that went in.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::files;
+use super::{Kernel, apt, hex};
+use crate::error::Error;
+use crate::process;
+use crate::progress::Progress;
+use crate::scratch::{ScratchDir, cache_dir};
+
+/// `kernel/NAME/module.toml`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    name: String,
+    /// Modules of the kernel that come first.
+    needs: Vec<String>,
+    source: Option<Source>,
+}
+
+/// Files that are taken from a Debian source package.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Source {
+    package: String,
+    /// Tried in order.
+    suites: Vec<String>,
+    /// Where they lie in the package's upstream archive, and where the build wants them.
+    folder: String,
+    into: String,
+    files: Vec<String>,
+}
+
+/// A module that was built.
+#[derive(Clone, Debug)]
+pub struct ExternalModule {
+    pub name: String,
+    pub path: PathBuf,
+    /// Modules of the kernel that come first.
+    pub needs: Vec<String>,
+}
+
+/// Whether there is a module of ours of this name.
+pub(super) fn is_ours(name: &str) -> bool {
+    files::own_modules().iter().any(|module| *module == name)
+}
+
+/// How a kernel's architecture is called by Debian, by kbuild and by its cross compiler.
+struct Toolchain {
+    kbuild: &'static str,
+    prefix: &'static str,
+    package: &'static str,
+}
+
+fn toolchain(arch: &str) -> Option<Toolchain> {
+    let (kbuild, prefix, package) = match arch {
+        "armhf" => ("arm", "arm-linux-gnueabihf-", "gcc-arm-linux-gnueabihf"),
+        "arm64" => ("arm64", "aarch64-linux-gnu-", "gcc-aarch64-linux-gnu"),
+        "amd64" => ("x86_64", "x86_64-linux-gnu-", "gcc-x86-64-linux-gnu"),
+        _ => return None,
+    };
+    Some(Toolchain { kbuild, prefix, package })
+}
+
+/// Builds a module of ours for a kernel, or takes it from the cache.
+pub(super) fn build(
+    board: &str,
+    arch: &str,
+    kernel: &Kernel,
+    name: &str,
+    progress: &dyn Progress,
+) -> Result<ExternalModule, Error> {
+    let failed = |problem: String| Error::ModuleBuild { module: name.to_owned(), kernel: kernel.release.clone(), problem };
+    let own = files::own_module(name)?;
+    let manifest: Manifest = files::parse(&own.manifest_path, &own.manifest)?;
+    let (Some(suite), Some(tools)) = (&kernel.suite, toolchain(arch)) else {
+        return Err(failed("only Debian's kernels for armhf, arm64 and amd64 have headers to build for".to_owned()));
+    };
+    let compiler = compiler(&tools)?;
+
+    let mut sources = own.files;
+    if let Some(source) = &manifest.source {
+        sources.extend(fetch_source(&manifest.name, source, progress)?);
+    }
+    sources.sort();
+    let mut hash = Sha256::new();
+    for text in [arch, &kernel.release, &kernel.version, &compiler] {
+        hash.update(text);
+        hash.update([0]);
+    }
+    for (path, bytes) in &sources {
+        hash.update(path);
+        hash.update([0]);
+        hash.update(Sha256::digest(bytes));
+    }
+    let key = &hex(&hash.finalize())[..24];
+    let dir = cache_dir()?.join("modules").join(arch).join(&kernel.release).join(format!("{name}-{key}"));
+    let module =
+        ExternalModule { name: name.to_owned(), path: dir.join(format!("{name}.ko")), needs: manifest.needs };
+    if module.path.is_file() {
+        return Ok(module);
+    }
+
+    let headers = fetch_headers(board, arch, kernel, suite, progress)?;
+    progress.step(&format!("building {name} for kernel {} ({arch})", kernel.release));
+    let scratch = ScratchDir::new("module")?;
+    let tree = scratch.path().join("tree");
+    for (path, bytes) in &sources {
+        let path = tree.join(path);
+        let parent = path.parent().expect("a file lies in a directory");
+        std::fs::create_dir_all(parent).map_err(|e| Error::io(parent, e))?;
+        std::fs::write(&path, bytes).map_err(|e| Error::io(&path, e))?;
+    }
+    let built = make(&headers, &tree, &tools, name).map_err(failed)?;
+    let out = ScratchDir::new("built")?;
+    let stripped = out.path().join(format!("{name}.ko"));
+    let strip = format!("{}strip", tools.prefix);
+    let mut command = Command::new(strip);
+    command.arg("--strip-debug").arg("-o").arg(&stripped).arg(built);
+    process::checked(&mut command, tools.package)?;
+    apt::publish(out, &dir)?;
+    Ok(module)
+}
+
+/// What the compiler says of itself: a part of what a module is made of.
+fn compiler(tools: &Toolchain) -> Result<String, Error> {
+    let text = process::checked(Command::new(format!("{}gcc", tools.prefix)).arg("--version"), tools.package)?;
+    Ok(String::from_utf8_lossy(&text).lines().next().unwrap_or_default().to_owned())
+}
+
+/// Runs kbuild. What it said last where it failed.
+fn make(headers: &Headers, tree: &Path, tools: &Toolchain, name: &str) -> Result<PathBuf, String> {
+    let gcc = format!("{}gcc", tools.prefix);
+    let mut command = Command::new("make");
+    command.env_remove("MAKEFLAGS").env("LC_ALL", "C.UTF-8").arg("-C").arg(&headers.dir);
+    command.arg(format!("M={}", tree.display()));
+    command.arg(format!("ARCH={}", tools.kbuild)).arg(format!("CROSS_COMPILE={}", tools.prefix));
+    // The headers name the compiler that the kernel was built with; the host's is another version.
+    command.arg(format!("CC={gcc}"));
+    // Where the tree lies is no part of the module. Headers of 7.x use an attribute that GCC before 15 does not have.
+    command.arg(format!("KCFLAGS=-ffile-prefix-map={}/= -Wno-attributes", tree.display()));
+    // Neither debug information nor type information: that wants pahole, and the kernel's image.
+    command.args(["CONFIG_DEBUG_INFO=", "CONFIG_DEBUG_INFO_BTF_MODULES="]);
+    // An option of GCC 14 that the kernel's configuration takes for granted; without it kbuild takes -falign-functions.
+    let known = Command::new(&gcc).args(["-fmin-function-alignment=16", "-E", "-x", "c", "/dev/null"]).output();
+    if !known.is_ok_and(|output| output.status.success()) {
+        command.arg("CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT=");
+    }
+    command.arg("modules");
+    let output = process::output(&mut command, "make").map_err(|e| e.to_string())?;
+    let module = tree.join(format!("{name}.ko"));
+    if output.status.success() && module.is_file() {
+        return Ok(module);
+    }
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let told = text.lines().find(|line| line.contains("error:") || line.contains("not found")).or(text.lines().last());
+    Err(told.unwrap_or("make failed").trim().replace(&format!("{}/", tree.display()), ""))
+}
+
+/// A kernel's headers, ready to build with.
+struct Headers {
+    /// The directory that `make -C` goes to.
+    dir: PathBuf,
+}
+
+fn fetch_headers(
+    board: &str,
+    arch: &str,
+    kernel: &Kernel,
+    suite: &str,
+    progress: &dyn Progress,
+) -> Result<Headers, Error> {
+    let package = format!("linux-headers-{}", kernel.release);
+    let cached = cache_dir()?.join("headers").join(arch).join(format!("{}_{}", kernel.release, kernel.version));
+    let dir = cached.join("root/usr/src").join(&package);
+    if dir.is_dir() {
+        return Ok(Headers { dir });
+    }
+    progress.step(&format!("fetching the headers of kernel {} for {board}", kernel.release));
+    let scratch = ScratchDir::new("headers")?;
+    let root = scratch.path().join("root");
+    let target = apt::Apt::open(suite, arch, false, progress)?;
+    let target = match target.show(&package)? {
+        Some(stanza) if stanza.version == kernel.version => target,
+        // The cached index may be older than the kernel.
+        _ => apt::Apt::open(suite, arch, true, progress)?,
+    };
+    let stanza = target
+        .show(&package)?
+        .filter(|stanza| stanza.version == kernel.version)
+        .ok_or_else(|| Error::NoHeaders { package: package.clone(), version: kernel.version.clone(), suite: suite.to_owned() })?;
+    let depends = |prefix: &str| -> Option<String> {
+        stanza.depends.split([',', '|']).find_map(|dependency| {
+            let name = dependency.trim().split([' ', '(', ':']).next()?;
+            name.starts_with(prefix).then(|| name.to_owned())
+        })
+    };
+    let missing = |what: &str| Error::Download { package: package.clone(), problem: format!("it names no {what}") };
+    let common = depends("linux-headers-").ok_or_else(|| missing("common headers"))?;
+    let kbuild = depends("linux-kbuild-").ok_or_else(|| missing("kbuild tools"))?;
+    unpack(&target, &[format!("{package}={}", kernel.version), common], &root, progress)?;
+
+    // The tools run here, with the libraries that they were linked with: those of the kernel's suite, not the host's.
+    let host_arch = host_arch()?;
+    let host = apt::Apt::open(suite, &host_arch, false, progress)?;
+    let names = match host.closure(std::slice::from_ref(&kbuild)) {
+        Ok(names) => names,
+        Err(_) => apt::Apt::open(suite, &host_arch, true, progress)?.closure(std::slice::from_ref(&kbuild))?,
+    };
+    unpack(&host, &names, &root, progress)?;
+    wrap_tools(&root).map_err(|problem| Error::Download { package: kbuild, problem })?;
+    relocate(&root.join("usr/src").join(&package).join("Makefile"))?;
+    apt::publish(scratch, &cached)?;
+    Ok(Headers { dir })
+}
+
+/// Debian's name of this host's architecture.
+fn host_arch() -> Result<String, Error> {
+    let text = process::checked(Command::new("dpkg").arg("--print-architecture"), "dpkg")?;
+    Ok(String::from_utf8_lossy(&text).trim().to_owned())
+}
+
+fn unpack(apt: &apt::Apt, packages: &[String], root: &Path, progress: &dyn Progress) -> Result<(), Error> {
+    let dir = ScratchDir::new("debs")?;
+    for deb in apt.download(packages, dir.path(), progress)? {
+        apt::unpack(&dir.path().join(&deb.file), root)?;
+    }
+    Ok(())
+}
+
+/// Headers are made to lie in /usr/src; here they lie beside one another.
+fn relocate(makefile: &Path) -> Result<(), Error> {
+    let text = std::fs::read_to_string(makefile).map_err(|e| Error::io(makefile, e))?;
+    let text =
+        format!("HERE := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))..)\n{}", text.replace("/usr/src/", "$(HERE)/"));
+    std::fs::write(makefile, text).map_err(|e| Error::io(makefile, e))
+}
+
+/// Puts a script in the place of each tool, which runs it with the loader and the libraries under `root`.
+fn wrap_tools(root: &Path) -> Result<(), String> {
+    let mut loaders = Vec::new();
+    let mut libraries = Vec::new();
+    for base in ["lib", "usr/lib"] {
+        for entry in std::fs::read_dir(root.join(base)).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if entry.path().is_dir() && name.to_string_lossy().contains("-linux-") && entry.path().join("libc.so.6").exists()
+            {
+                libraries.push(format!("{base}/{}", name.to_string_lossy()));
+            }
+        }
+    }
+    // A library's package may have either of both directories, before Debian merged them.
+    libraries.extend(libraries.clone().iter().map(|path| match path.strip_prefix("usr/") {
+        Some(rest) => rest.to_owned(),
+        None => format!("usr/{path}"),
+    }));
+    for base in libraries.iter().map(String::as_str).chain(["lib64", "usr/lib64", "lib", "usr/lib"]) {
+        for entry in std::fs::read_dir(root.join(base)).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // Links of packages are absolute: only the file itself will do.
+            if name.starts_with("ld") && name.contains(".so") && !name.contains(".conf") && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                loaders.push(format!("{base}/{name}"));
+            }
+        }
+    }
+    loaders.sort();
+    let Some(loader) = loaders.first() else { return Err("its C library has no program loader".to_owned()) };
+    // Before glibc 2.33 it cannot be told a program's own name. Such tools are old enough to run on any host as they are.
+    let help = Command::new(root.join(loader)).arg("--help").output().map_err(|e| e.to_string())?;
+    if !String::from_utf8_lossy(&help.stdout).contains("--argv0") {
+        return Ok(());
+    }
+    let kbuild = std::fs::read_dir(root.join("usr/lib"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.is_dir() && path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("linux-kbuild-")))
+        .ok_or("it brought no tools")?;
+    wrap_folder(root, &kbuild, 3, loader, &libraries).map_err(|e| e.to_string())
+}
+
+/// `depth`: directories from `root` to `dir`.
+fn wrap_folder(root: &Path, dir: &Path, depth: usize, loader: &str, libraries: &[String]) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    for entry in std::fs::read_dir(dir)?.flatten() {
+        let (path, kind) = (entry.path(), entry.file_type()?);
+        if kind.is_dir() {
+            wrap_folder(root, &path, depth + 1, loader, libraries)?;
+            continue;
+        }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !kind.is_file() || entry.metadata()?.permissions().mode() & 0o111 == 0 || !is_program(&path)? {
+            continue;
+        }
+        let real = format!("{name}.real-program");
+        std::fs::rename(&path, dir.join(&real))?;
+        // The shell's own directory is the script's, links followed: from there up to the root.
+        let up = "/..".repeat(depth);
+        let places: Vec<String> = libraries.iter().map(|place| format!("$root/{place}")).collect();
+        let script = format!(
+            "#!/bin/sh\nhere=${{0%/*}}\nroot=$here{up}\nexec \"$root/{loader}\" --argv0 \"$0\" --library-path \"{}\" \"$here/{real}\" \"$@\"\n",
+            places.join(":")
+        );
+        std::fs::write(&path, script)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+/// An ELF file.
+fn is_program(path: &Path) -> std::io::Result<bool> {
+    use std::io::Read as _;
+    let mut magic = [0; 4];
+    let n = std::fs::File::open(path)?.read(&mut magic)?;
+    Ok(n == 4 && magic == *b"\x7fELF")
+}
+
+/// A module's files from a Debian source package, as `(path, bytes)`.
+fn fetch_source(module: &str, source: &Source, progress: &dyn Progress) -> Result<Vec<OwnFile>, Error> {
+    let cached = cache_dir()?.join("sources").join(module);
+    let read = |dir: &Path| -> Result<Vec<OwnFile>, Error> {
+        source
+            .files
+            .iter()
+            .map(|name| {
+                let path = dir.join(name);
+                let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, e))?;
+                Ok((format!("{}/{name}", source.into), bytes))
+            })
+            .collect()
+    };
+    if let Ok(files) = read(&cached) {
+        return Ok(files);
+    }
+    let mut problem = None;
+    for suite in &source.suites {
+        match download_source(suite, source, &cached, progress) {
+            Ok(()) => return read(&cached),
+            Err(error) => problem = problem.or(Some(error)),
+        }
+    }
+    Err(problem.unwrap_or_else(|| Error::NoSuchPackage { package: source.package.clone(), suite: "no suite".to_owned() }))
+}
+
+type OwnFile = (String, Vec<u8>);
+
+fn download_source(suite: &str, source: &Source, to: &Path, progress: &dyn Progress) -> Result<(), Error> {
+    progress.step(&format!("fetching the source of {} ({suite})", source.package));
+    let apt = apt::Apt::open_sources(suite, &host_arch()?, progress)?;
+    let dir = ScratchDir::new("source")?;
+    let archive = apt.download_source(&source.package, dir.path(), progress)?;
+    let files = ScratchDir::new("files")?;
+    let mut command = Command::new("tar");
+    command.arg("-xf").arg(&archive).arg("-C").arg(files.path());
+    // The archive has one top directory, whatever its name.
+    command.args(["--strip-components", &(source.folder.split('/').count() + 1).to_string(), "--wildcards"]);
+    command.args(source.files.iter().map(|name| format!("*/{}/{name}", source.folder)));
+    process::checked(&mut command, "tar")?;
+    apt::publish(files, to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_module_of_ours_has_a_manifest_and_all_its_files() {
+        for name in files::own_modules() {
+            let own = files::own_module(name).unwrap();
+            let manifest: Manifest = files::parse(&own.manifest_path, &own.manifest).unwrap();
+            assert_eq!(manifest.name, *name);
+            let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel").join(name);
+            let mut there = Vec::new();
+            list(&dir, &dir, &mut there);
+            let mut built_in: Vec<String> = own.files.into_iter().map(|(path, _)| path).collect();
+            there.sort();
+            built_in.sort();
+            assert_eq!(built_in, there, "what is built in is what lies in kernel/{name}");
+        }
+    }
+
+    fn list(top: &Path, dir: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(dir).unwrap().flatten() {
+            let path = entry.path();
+            let name = path.strip_prefix(top).unwrap().display().to_string();
+            if path.is_dir() {
+                list(top, &path, found);
+            } else if name != "module.toml" && !name.ends_with(".md") {
+                found.push(name);
+            }
+        }
+    }
+
+    #[test]
+    fn headers_are_moved_with_their_makefile() {
+        let dir = ScratchDir::new("makefile").unwrap();
+        let path = dir.path().join("Makefile");
+        std::fs::write(&path, "KBUILD_OUTPUT=/usr/src/linux-headers-7\ninclude /usr/src/linux-headers-7-common/Makefile\n").unwrap();
+        relocate(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.ends_with("KBUILD_OUTPUT=$(HERE)/linux-headers-7\ninclude $(HERE)/linux-headers-7-common/Makefile\n"), "{text}");
+    }
+}
