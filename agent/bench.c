@@ -67,6 +67,7 @@ static const struct benchmark {
 	{ "raw", bench_raw },
 	{ "postmark", bench_postmark },
 	{ "sqlite", bench_sqlite },
+	{ "replay", bench_replay },
 };
 
 int cmd_bench(int argc, char **argv)
@@ -79,6 +80,6 @@ int cmd_bench(int argc, char **argv)
 		fs_sweep(&swept);
 		return benchmarks[i].run(argc - 1, argv + 1);
 	}
-	return fs_usage("bench: %s; it is `bench BENCHMARK OPTIONS`, and the benchmarks are read, raw, postmark, sqlite",
+	return fs_usage("bench: %s; it is `bench BENCHMARK OPTIONS`, and the benchmarks are read, raw, postmark, sqlite, replay",
 			argc < 2 ? "what to measure is missing" : "no such benchmark");
 }

@@ -22,7 +22,7 @@ static const struct command {
 	{ "record", cmd_record, "record events; the stream goes to stdout or to -o FILE" },
 	{ "ctl", cmd_ctl, "start, stop, pause, resume or show a running recorder" },
 	{ "sweep", cmd_sweep, "undo what killed runs left" },
-	{ "bench", cmd_bench, "a benchmark: read, raw, postmark, sqlite; its result as JSON" },
+	{ "bench", cmd_bench, "a benchmark: read, raw, postmark, sqlite, replay; its result as JSON" },
 	{ "init", cmd_init, "PID 1 of a virtual board" },
 };
 

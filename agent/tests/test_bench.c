@@ -17,7 +17,7 @@
 
 static char dir[] = "/tmp/fs-bench-XXXXXX";
 static char memory_dir[] = "/dev/shm/fs-bench-XXXXXX";
-static char file[64], out_path[64], err_path[64], memory_file[64];
+static char file[64], script[64], out_path[64], err_path[64], memory_file[64];
 
 struct ran {
 	int status;
@@ -287,18 +287,101 @@ static void test_postmark(void)
 #undef REFUSED
 }
 
+static void write_script(const char *text)
+{
+	if (fs_write_text_flags(script, text, O_WRONLY | O_CREAT | O_TRUNC))
+		abort();
+}
+
+static void test_replay(void)
+{
+	unsigned char bytes[20000];
+	struct contents c;
+	struct ran ran;
+	char words[300];
+	const char *second;
+	uint64_t late;
+
+	write_script("flashscope-replay 1\n# by hand\n\nfile 20000 data\ntask cat 7\nfile 100\ntask\n"
+		     "read 0 0 0 0 4096\nread 5 1 1 40 60\nread 5 1 0 10000 1\nread 40000000 0 0 8192 4096\n");
+	snprintf(words, sizeof(words), "--script %s --dir %s --seed 9", script, dir);
+	ran = run(bench_replay, words);
+	CHECK(ran.status == 0);
+	CHECK_TEXT(ran.err, "");
+	CHECK(value(ran.out, "files") == 2 && value(ran.out, "file_bytes") == 20100);
+	CHECK(value(ran.out, "reads") == 4 && value(ran.out, "bytes_read") == 8253);
+	/* Each file's contents are those of its own seed, each task's bytes its own. */
+	contents_init(&c, CONTENTS_PRINTABLE, 9);
+	contents_fill(&c, bytes, sizeof(bytes));
+	second = strstr(ran.out, "{\"label\":\"\"");
+	CHECK(strstr(ran.out, "{\"label\":\"cat 7\",\"reads\":2,\"bytes_read\":8192,"));
+	CHECK(value(strstr(ran.out, "\"tasks\""), "checksum") ==
+	      fs_crc32(fs_crc32(fs_crc32(0, bytes, 0), bytes, 4096), bytes + 8192, 4096));
+	CHECK(second && value(second, "reads") == 2);
+	memmove(bytes, bytes + 10000, 1);
+	contents_init(&c, CONTENTS_PRINTABLE, 10);
+	contents_fill(&c, bytes + 100, 100);
+	CHECK(second && value(second, "checksum") == fs_crc32(fs_crc32(0, bytes + 140, 60), bytes, 1));
+	CHECK(strstr(ran.out, "\"max_late_ns\":null"));
+	ran_free(&ran);
+
+	snprintf(words, sizeof(words), "--script %s --dir %s --timing recorded", script, memory_dir);
+	ran = run(bench_replay, words);
+	CHECK(ran.status == 0);
+	second = strstr(ran.out, "\"measured\"");
+	late = value(strstr(ran.out, "\"tasks\""), "max_late_ns");
+	CHECK(late < UINT64_MAX);
+	/* The first may have begun late, the last never early. */
+	CHECK(second && value(second, "end_ns") - value(second, "begin_ns") + late >= 40000000);
+	ran_free(&ran);
+
+#define REFUSED(status, says, text)                                                                                    \
+	do {                                                                                                           \
+		write_script(text);                                                                                    \
+		snprintf(words, sizeof(words), "--script %s --dir %s", script, dir);                                   \
+		refused(bench_replay, words, status, says);                                                            \
+	} while (0)
+	REFUSED(1, ":1: its first line is not", "");
+	REFUSED(1, ":1: its first line is not", "flashscope-replay 2\n");
+	REFUSED(1, "no reads are in it", "flashscope-replay 1\nfile 5\ntask\n");
+	REFUSED(1, ":2: not a line of a replay script", "flashscope-replay 1\nwrite 1\n");
+	REFUSED(1, ":2: not `file SIZE", "flashscope-replay 1\nfile\n");
+	REFUSED(1, ":2: not `file SIZE", "flashscope-replay 1\nfile 0\n");
+	REFUSED(1, ":2: not `file SIZE", "flashscope-replay 1\nfile 99999999999999999999\n");
+	REFUSED(1, ":4: a read of a task or a file", "flashscope-replay 1\nfile 5\ntask\nread 0 1 0 0 5\n");
+	REFUSED(1, ":4: a read of a task or a file", "flashscope-replay 1\nfile 5\ntask\nread 0 0 1 0 5\n");
+	REFUSED(1, ":4: a read of nothing, or past", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 5\n");
+	REFUSED(1, ":4: a read of nothing, or past", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 0\n");
+	REFUSED(1, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1\n");
+	REFUSED(1, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 1 1\n");
+	REFUSED(1, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread -1 0 0 1 1\n");
+	REFUSED(1, ":5: a read that begins before",
+		"flashscope-replay 1\nfile 5\ntask\nread 9 0 0 1 1\nread 8 0 0 1 1\n");
+	REFUSED(1, "its files take 70368744177664 bytes and",
+		"flashscope-replay 1\nfile 70368744177664\ntask\nread 9 0 0 1 1\n");
+	refused(bench_replay, "--dir /tmp", 2, "--script FILE and --dir DIR");
+	snprintf(words, sizeof(words), "--script %s --dir %s --timing slow", script, dir);
+	refused(bench_replay, words, 2, "--timing slow");
+	snprintf(words, sizeof(words), "--script %s/none --dir %s", dir, dir);
+	refused(bench_replay, words, 1, "none: No such file");
+#undef REFUSED
+}
+
 int main(void)
 {
 	if (!mkdtemp(dir) || !mkdtemp(memory_dir))
 		abort();
 	snprintf(file, sizeof(file), "%s/data", dir);
 	snprintf(memory_file, sizeof(memory_file), "%s/data", memory_dir);
+	snprintf(script, sizeof(script), "%s/script", dir);
 	snprintf(out_path, sizeof(out_path), "%s/out", dir);
 	snprintf(err_path, sizeof(err_path), "%s/err", dir);
 	test_read();
 	test_read_refusals();
 	test_postmark();
+	test_replay();
 	unlink(file);
+	unlink(script);
 	unlink(out_path);
 	unlink(err_path);
 	/* Whatever a benchmark made, it removed. */
