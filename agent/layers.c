@@ -40,6 +40,8 @@ static const struct boundary boundaries[] = {
 	B("cache", do_writepages, OWN | RET),
 	/* kernel/sched/core.c: a task sleeps for a page or other I/O (folio_wait_bit_common itself cannot be probed) */
 	B("wait", io_schedule, OWN),
+	/* fs/jbd2/journal.c: who syncs sleeps until the journal's thread has committed */
+	B("wait", jbd2_log_wait_commit, OWN | RET),
 	/* fs/ext4, fs/mpage.c, fs/f2fs, fs/jffs2, fs/ubifs, fs/squashfs */
 	B("filesystem", ext4_mpage_readpages, OWN),
 	B("filesystem", ext4_writepages, OWN | RET),
@@ -59,8 +61,7 @@ static const struct boundary boundaries[] = {
 	B("filesystem", squashfs_readpage, OWN | RET),
 	B("filesystem", squashfs_read_folio, OWN | RET),
 	B("filesystem", squashfs_readahead, OWN),
-	/* fs/jbd2: the wait of whoever syncs, and the thread that commits */
-	B("journal", jbd2_log_wait_commit, OWN | RET),
+	/* fs/jbd2/commit.c: the thread that commits */
 	B("journal", jbd2_journal_commit_transaction, 0),
 	/* block/blk-core.c, block/blk-mq.c, block/blk-flush.c */
 	B("block", submit_bio_noacct, 0),

@@ -14,44 +14,72 @@
 //! Sleep is what the scheduler's events (or `schedule` in a trace of functions) say. Where a trace has neither, a task is
 //! taken to sleep while it is in no layer below the page cache and the device has its request.
 
+use crate::kernel_threads::is_of_storage;
 use crate::{Analysis, LossCount, SystemFacts};
-use flashscope_trace::{BlockAction, BlockEvent, Crossing, Device, Event, EventKind, TimeNs};
-pub use flashscope_trace::{CallKind, Layer};
+pub use flashscope_trace::Layer;
+use flashscope_trace::{BlockAction, BlockEvent, CallKind, Crossing, Device, Event, EventKind, TimeNs};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Calls that are listed one by one.
+/// Operations that are listed one by one.
 pub const MAX_CALLS: usize = 4096;
+/// Slices of one operation; of a longer one none are kept.
+pub const MAX_SLICES: usize = 512;
+/// Slices of all listed operations; what comes later is listed without.
+const MAX_SLICES_OF_ALL: usize = 1 << 16;
 /// Tasks followed at one time.
 const MAX_TASKS: usize = 1 << 14;
 /// Layers within layers.
 const MAX_DEPTH: usize = 256;
 /// Bios followed at one time.
 const MAX_BIOS: usize = 1 << 14;
+/// Writes of one task that wait for their sync, and of all tasks.
+const MAX_WRITTEN: usize = 64;
+const MAX_WRITTEN_OF_ALL: usize = 4096;
+
+/// What a program does: a call, or a write and the sync that makes it last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    Read,
+    /// That no sync followed.
+    Write,
+    /// That no write went before.
+    Sync,
+    /// The writes of a task to a file (at most the last 64) and its sync of that file, as one.
+    WriteSync,
+}
 
 /// Time that one layer had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerTime {
     pub layer: Layer,
     pub ns: u64,
+    /// Of how many stretches between two recorded events it is the sum. Each holds what it costs to record one of them.
+    pub stretches: u64,
 }
 
-/// One call.
+/// One operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallLayers {
-    pub call: CallKind,
+    pub call: Operation,
     pub task: String,
     pub tid: u32,
     pub begin_ns: u64,
+    /// Time in the calls: of several their sum, without what lies between them.
     pub total_ns: u64,
-    /// What the call gave: bytes, 0, or an error as a negative number.
+    /// System calls that it is made of.
+    pub calls: u32,
+    /// What the call gave: bytes (of several their sum), 0, or an error as a negative number.
     pub result: i64,
     /// From the task down to the device; layers without time are left out.
     pub layers: Vec<LayerTime>,
     pub unattributed_ns: u64,
     /// The device worked for the task while it ran.
     pub overlap_ns: u64,
-    /// Slices in the order of time, for a picture; at most 64, then none.
+    /// Of the stretches those in which it did.
+    pub overlap_stretches: u64,
+    /// Slices in the order of time, for a picture; none of an operation that has more than [`MAX_SLICES`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
 }
@@ -64,39 +92,75 @@ pub struct Slice {
     pub end_ns: u64,
 }
 
-/// All calls of one kind.
+/// All operations of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallSum {
-    pub call: CallKind,
+    pub call: Operation,
     pub n: u64,
     pub total_ns: u64,
     pub layers: Vec<LayerTime>,
     pub unattributed_ns: u64,
     pub overlap_ns: u64,
+    pub overlap_stretches: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayersFound {
     pub sums: Vec<CallSum>,
-    /// In the order of their ends; the first [`MAX_CALLS`].
+    /// In the order of their begins; the first [`MAX_CALLS`] that ended.
     pub calls: Vec<CallLayers>,
     /// Calls that had not ended, and returns whose call had begun before the trace.
     pub calls_cut: u64,
-    /// Boundaries that were left without having been entered, or never left in their call.
+    /// Boundaries that were left without having been entered, or never left in their call, or entered too deep to follow.
     pub boundaries_unmatched: u64,
     /// Whether the trace says when tasks sleep.
     pub sleep_is_recorded: bool,
+    /// Operations that are in the sums only.
+    pub calls_not_listed: u64,
+    /// Bios given up, the oldest first, because more were on their way than are followed.
+    pub bios_given_up: u64,
+    /// Events of tasks that were too many to follow.
+    pub events_not_followed: u64,
 }
 
-const SLICES: usize = 64;
+impl LayersFound {
+    /// What was given up so that memory stays bounded, zero counts included.
+    pub fn losses(&self) -> Vec<LossCount> {
+        [
+            (
+                "layer_calls_not_listed",
+                self.calls_not_listed,
+                "operations that are in the sums, but not listed one by one",
+            ),
+            (
+                "layer_bios_given_up",
+                self.bios_given_up,
+                "bios that were not followed to their end, because too many were on their way: their device time is \
+                 unattributed",
+            ),
+            (
+                "layer_events_not_followed",
+                self.events_not_followed,
+                "events of tasks that were too many to follow: their calls are missing",
+            ),
+        ]
+        .map(|(name, count, meaning)| LossCount { name: name.to_owned(), count, meaning: meaning.to_owned() })
+        .into()
+    }
+}
 
 #[derive(Clone)]
 struct Call {
     kind: CallKind,
+    file: Option<u32>,
     begin: u64,
-    times: [u64; 10],
+    /// Up to here its time is given to layers.
+    since: u64,
+    times: [u64; Layer::ALL.len()],
+    stretches: [u64; Layer::ALL.len()],
     unattributed: u64,
     overlap: u64,
+    overlap_stretches: u64,
     slices: Vec<Slice>,
     /// A request of its was completed since it went to sleep.
     completed: bool,
@@ -105,7 +169,10 @@ struct Call {
 impl Call {
     fn give(&mut self, layer: Option<Layer>, begin: u64, end: u64) {
         match layer {
-            Some(layer) => self.times[layer as usize] += end - begin,
+            Some(layer) => {
+                self.times[layer as usize] += end - begin;
+                self.stretches[layer as usize] += 1;
+            }
             None => self.unattributed += end - begin,
         }
         if let Some(last) = self.slices.last_mut()
@@ -113,7 +180,7 @@ impl Call {
             && last.end_ns == begin
         {
             last.end_ns = end;
-        } else if self.slices.len() <= SLICES {
+        } else if self.slices.len() <= MAX_SLICES {
             self.slices.push(Slice { layer, begin_ns: begin, end_ns: end });
         }
     }
@@ -123,23 +190,41 @@ impl Call {
 struct Task {
     stack: Vec<Layer>,
     asleep: bool,
+    /// A kernel thread of storage: who sleeps may be waiting for what it does.
     kernel: bool,
-    known: bool,
     call: Option<Call>,
+    /// Its bios that wait for their issue, and that the device has.
+    queued: usize,
+    issued: usize,
+    /// Writes to this file whose sync may follow.
+    written: Vec<CallLayers>,
+    written_file: Option<u32>,
+}
+
+impl Task {
+    /// The layer in which it works for whoever sleeps.
+    fn helps_in(&self) -> Option<Layer> {
+        if self.kernel && !self.asleep { self.stack.last().copied() } else { None }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.call.is_none() && self.stack.is_empty() && self.queued + self.issued == 0 && self.written.is_empty()
+    }
 }
 
 #[derive(Clone, Copy)]
 struct Bio {
-    device: Device,
-    sector: u64,
+    place: Place,
     end: u64,
-    write: bool,
     tid: u32,
     issued: bool,
 }
 
+/// Device, whether it writes, first sector.
+type Place = (Device, bool, u64);
+
 /// Version of [`LayersReport`].
-pub const LAYERS_REPORT_SCHEMA: u32 = 1;
+pub const LAYERS_REPORT_SCHEMA: u32 = 2;
 
 /// Where the time of a trace's calls goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,44 +241,61 @@ pub struct LayersReport {
 /// Follows tasks through the layers. `lookup` says what a thread is called.
 pub struct Layers<L> {
     lookup: L,
+    only: Option<String>,
     tasks: HashMap<u32, Task>,
+    /// New tasks that are turned away before room is looked for again.
+    no_room: usize,
     /// Tasks in a call, in the order of their numbers.
-    calling: BTreeMap<u32, ()>,
-    bios: Vec<Bio>,
-    last: u64,
+    calling: BTreeSet<u32>,
+    /// By their number, in the order of their queueing; and where they lie.
+    bios: BTreeMap<u64, Bio>,
+    places: BTreeSet<(Place, u64)>,
+    next_bio: u64,
+    /// Bios of kernel threads, as [`Task::queued`] and [`Task::issued`].
+    queued: usize,
+    issued: usize,
+    /// Kernel threads that work in each layer.
+    helpers: [usize; Layer::ALL.len()],
+    written: usize,
+    slices: usize,
     sleeps: bool,
-    sums: BTreeMap<CallKind, CallSum>,
+    sums: BTreeMap<Operation, CallSum>,
     found: LayersFound,
 }
 
-fn empty_sum(call: CallKind) -> CallSum {
-    let layers = Layer::ALL.map(|layer| LayerTime { layer, ns: 0 }).to_vec();
-    CallSum { call, n: 0, total_ns: 0, layers, unattributed_ns: 0, overlap_ns: 0 }
+fn empty_sum(call: Operation) -> CallSum {
+    let layers = Layer::ALL.map(|layer| LayerTime { layer, ns: 0, stretches: 0 }).to_vec();
+    CallSum { call, n: 0, total_ns: 0, layers, unattributed_ns: 0, overlap_ns: 0, overlap_stretches: 0 }
 }
 
-/// All calls of a list, by kind.
-pub fn sums(calls: &[CallLayers]) -> Vec<CallSum> {
-    let mut sums: BTreeMap<CallKind, CallSum> = BTreeMap::new();
-    for call in calls {
-        let sum = sums.entry(call.call).or_insert_with(|| empty_sum(call.call));
-        sum.n += 1;
-        sum.total_ns += call.total_ns;
-        sum.unattributed_ns += call.unattributed_ns;
-        sum.overlap_ns += call.overlap_ns;
-        for time in &call.layers {
-            sum.layers[time.layer as usize].ns += time.ns;
+/// Writes and their sync as one operation.
+fn joined(mut writes: Vec<CallLayers>, sync: CallLayers) -> CallLayers {
+    let mut all = sync;
+    all.call = Operation::WriteSync;
+    let mut slices = Vec::new();
+    for write in &mut writes {
+        all.begin_ns = all.begin_ns.min(write.begin_ns);
+        all.total_ns += write.total_ns;
+        all.calls += write.calls;
+        all.unattributed_ns += write.unattributed_ns;
+        all.overlap_ns += write.overlap_ns;
+        all.overlap_stretches += write.overlap_stretches;
+        slices.append(&mut write.slices);
+        all.result = match (all.result, write.result) {
+            (sum, bytes) if sum >= 0 && bytes >= 0 => sum.saturating_add(bytes),
+            (error, bytes) => error.min(bytes),
+        };
+        for time in &write.layers {
+            match all.layers.iter_mut().find(|known| known.layer == time.layer) {
+                Some(known) => (known.ns, known.stretches) = (known.ns + time.ns, known.stretches + time.stretches),
+                None => all.layers.push(*time),
+            }
         }
     }
-    without_empty(sums)
-}
-
-fn without_empty(sums: BTreeMap<CallKind, CallSum>) -> Vec<CallSum> {
-    sums.into_values()
-        .map(|mut sum| {
-            sum.layers.retain(|time| time.ns > 0);
-            sum
-        })
-        .collect()
+    all.layers.sort_by_key(|time| time.layer);
+    slices.append(&mut all.slices);
+    all.slices = if slices.len() <= MAX_SLICES { slices } else { Vec::new() };
+    all
 }
 
 impl<L, N> Layers<L>
@@ -205,216 +307,320 @@ where
     pub fn new(lookup: L, sleeps: bool) -> Self {
         Layers {
             lookup,
+            only: None,
             tasks: HashMap::new(),
-            calling: BTreeMap::new(),
-            bios: Vec::new(),
-            last: 0,
+            no_room: 0,
+            calling: BTreeSet::new(),
+            bios: BTreeMap::new(),
+            places: BTreeSet::new(),
+            next_bio: 0,
+            queued: 0,
+            issued: 0,
+            helpers: [0; Layer::ALL.len()],
+            written: 0,
+            slices: 0,
             sleeps,
             sums: BTreeMap::new(),
             found: LayersFound::default(),
         }
     }
 
-    fn task(&mut self, tid: u32, time: TimeNs) -> Option<&mut Task> {
-        if self.tasks.len() >= MAX_TASKS && !self.tasks.contains_key(&tid) {
-            self.tasks.retain(|_, task| task.call.is_some() || !task.stack.is_empty());
-            if self.tasks.len() >= MAX_TASKS {
-                return None;
-            }
-        }
-        let kernel = match self.tasks.get(&tid) {
-            Some(task) if task.known => task.kernel,
-            _ => (self.lookup)(tid, time).map_or(tid == 0, |name| crate::kernel_threads::is_of_storage(name.as_ref())),
-        };
-        let task = self.tasks.entry(tid).or_default();
-        (task.kernel, task.known) = (kernel, true);
-        Some(task)
+    /// Only what tasks of this name do; what is done for them stays theirs.
+    pub fn only(mut self, process: Option<&str>) -> Self {
+        self.only = process.map(str::to_owned);
+        self
     }
 
-    /// Hands the time up to now to the layers of every call that is going on.
-    fn pass(&mut self, now: u64) {
-        let begin = self.last;
-        self.last = begin.max(now);
-        if now <= begin || self.calling.is_empty() {
+    fn task(&mut self, tid: u32, time: TimeNs) -> Option<&mut Task> {
+        if self.tasks.contains_key(&tid) {
+            return self.tasks.get_mut(&tid);
+        }
+        if self.tasks.len() >= MAX_TASKS && self.no_room == 0 {
+            self.tasks.retain(|_, task| !task.is_idle());
+            self.no_room = if self.tasks.len() >= MAX_TASKS { MAX_TASKS } else { 0 };
+        }
+        if self.tasks.len() >= MAX_TASKS {
+            self.no_room -= 1;
+            self.found.events_not_followed += 1;
+            return None;
+        }
+        // The idle task, whatever it is called: interrupts come while it runs.
+        let kernel = tid == 0 || (self.lookup)(tid, time).is_some_and(|name| is_of_storage(name.as_ref()));
+        Some(self.tasks.entry(tid).or_insert(Task { kernel, ..Task::default() }))
+    }
+
+    /// Hands a call's time up to now to its layers.
+    fn settle(&mut self, tid: u32, now: u64) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let (in_device, waits) = (task.issued + self.issued > 0, task.queued + self.queued > 0);
+        let top = task.stack.last().copied();
+        let Some(call) = &mut task.call else { return };
+        let begin = call.since;
+        if now <= begin {
             return;
         }
-        // What is done for somebody who waits.
-        let kernel = |tid: u32| self.tasks.get(&tid).is_some_and(|task| task.kernel);
-        let threads = self.tasks.values().filter(|t| t.kernel && !t.asleep);
-        let helper = threads.filter_map(|t| t.stack.last().copied()).max();
-        let mut given = Vec::with_capacity(self.calling.len());
-        for &tid in self.calling.keys() {
-            let Some(task) = self.tasks.get(&tid) else { continue };
-            let of = |bio: &&Bio| bio.tid == tid || kernel(bio.tid);
-            let in_device = self.bios.iter().filter(of).any(|bio| bio.issued);
-            let waits = self.bios.iter().filter(of).any(|bio| !bio.issued);
-            let top = task.stack.last().copied();
-            let idle_layers = matches!(top, Some(Layer::Call | Layer::Vfs | Layer::PageCache) | None);
-            let completed = task.call.as_ref().is_some_and(|call| call.completed);
-            let asleep = task.asleep || !self.sleeps && idle_layers && (in_device || waits || completed);
-            let layer = match asleep {
-                false => top,
-                true if in_device => Some(Layer::Device),
-                true if waits => Some(Layer::Block),
-                true => helper.or(completed.then_some(Layer::Interrupt)),
-            };
-            given.push((tid, layer, !asleep && in_device));
+        call.since = now;
+        let idle_layers = matches!(top, Some(Layer::Call | Layer::Vfs | Layer::PageCache) | None);
+        let asleep = task.asleep || !self.sleeps && idle_layers && (in_device || waits || call.completed);
+        let helper = || Layer::ALL.into_iter().rev().find(|&layer| self.helpers[layer as usize] > 0);
+        let layer = match asleep {
+            false => top,
+            true if in_device => Some(Layer::Device),
+            true if waits => Some(Layer::Block),
+            true => helper().or(call.completed.then_some(Layer::Interrupt)),
+        };
+        call.give(layer, begin, now);
+        if !asleep && in_device {
+            call.overlap += now - begin;
+            call.overlap_stretches += 1;
         }
-        for (tid, layer, overlaps) in given {
-            if let Some(call) = self.tasks.get_mut(&tid).and_then(|task| task.call.as_mut()) {
-                call.give(layer, begin, now);
-                call.overlap += if overlaps { now - begin } else { 0 };
-            }
+    }
+
+    /// Of every call: something changes that all may be waiting for.
+    fn settle_all(&mut self, now: u64) {
+        // Few calls go on at one time; they are looked at only where what is done for others changes.
+        let calling: Vec<u32> = self.calling.iter().copied().collect();
+        for tid in calling {
+            self.settle(tid, now);
         }
     }
 
     /// A task crosses a boundary; in order of time with the events.
     pub fn crossing(&mut self, crossing: Crossing, tid: u32, time: TimeNs) {
-        self.pass(time.0);
-        let calls_cut = &mut self.found.calls_cut;
+        let Some(task) = self.task(tid, time) else { return };
+        let before = task.helps_in();
+        match task.kernel {
+            true => self.settle_all(time.0),
+            false => self.settle(tid, time.0),
+        }
+        self.cross(crossing, tid, time);
+        let after = self.tasks.get(&tid).and_then(Task::helps_in);
+        if before != after {
+            for (layer, joins) in [(before, false), (after, true)] {
+                let Some(layer) = layer else { continue };
+                let helpers = &mut self.helpers[layer as usize];
+                *helpers = if joins { *helpers + 1 } else { helpers.saturating_sub(1) };
+            }
+        }
+    }
+
+    fn cross(&mut self, crossing: Crossing, tid: u32, time: TimeNs) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let found = &mut self.found;
+        // Whoever crosses a boundary runs; what was completed before is over.
         match crossing {
-            Crossing::Returned(kind, result) => {
-                let Some(task) = self.tasks.get_mut(&tid) else {
-                    *calls_cut += 1;
-                    return;
+            Crossing::Sleeps { runnable } => task.asleep = !runnable,
+            _ => task.asleep = false,
+        }
+        if !matches!(crossing, Crossing::Wakes)
+            && let Some(call) = &mut task.call
+        {
+            call.completed = false;
+        }
+        match crossing {
+            Crossing::Call(kind, file) => {
+                task.stack.clear();
+                task.stack.push(Layer::Call);
+                let call = Call {
+                    kind,
+                    file,
+                    begin: time.0,
+                    since: time.0,
+                    times: [0; Layer::ALL.len()],
+                    stretches: [0; Layer::ALL.len()],
+                    unattributed: 0,
+                    overlap: 0,
+                    overlap_stretches: 0,
+                    slices: Vec::new(),
+                    completed: false,
                 };
-                task.asleep = false;
+                found.calls_cut += u64::from(task.call.replace(call).is_some());
+                self.calling.insert(tid);
+            }
+            Crossing::Returned(kind, result) => {
                 let left_open = task.stack.len().saturating_sub(1) as u64;
                 task.stack.clear();
                 self.calling.remove(&tid);
                 match task.call.take() {
                     Some(call) if call.kind == kind => {
-                        self.found.boundaries_unmatched += left_open;
+                        found.boundaries_unmatched += left_open;
                         self.ended(call, tid, time, result);
                     }
-                    _ => *calls_cut += 1,
+                    _ => found.calls_cut += 1,
                 }
             }
-            Crossing::Call(kind) => {
-                let begin = time.0;
-                let Some(task) = self.task(tid, time) else { return };
-                task.asleep = false;
-                task.stack.clear();
-                task.stack.push(Layer::Call);
-                let slices = Vec::new();
-                let call = Call { kind, begin, times: [0; 10], unattributed: 0, overlap: 0, slices, completed: false };
-                let before = task.call.replace(call);
-                self.calling.insert(tid, ());
-                self.found.calls_cut += u64::from(before.is_some());
-            }
-            Crossing::Enter(layer) => {
-                let Some(task) = self.task(tid, time) else { return };
-                task.asleep = false;
-                if let Some(call) = &mut task.call {
-                    call.completed = false;
+            Crossing::Enter(layer) => match task.stack.len() < MAX_DEPTH {
+                true => task.stack.push(layer),
+                false => found.boundaries_unmatched += 1,
+            },
+            // What lies above it was never left: a return that was missed.
+            Crossing::Leave(layer) => match task.stack.iter().rposition(|&open| open == layer) {
+                Some(at) => {
+                    found.boundaries_unmatched += (task.stack.len() - 1 - at) as u64;
+                    task.stack.truncate(at);
                 }
-                if task.stack.len() < MAX_DEPTH {
-                    task.stack.push(layer);
-                }
-            }
-            Crossing::Leave(layer) => {
-                let Some(task) = self.task(tid, time) else { return };
-                task.asleep = false;
-                if let Some(call) = &mut task.call {
-                    call.completed = false;
-                }
-                // What lies above it was never left: a return that was missed.
-                match task.stack.iter().rposition(|&open| open == layer) {
-                    Some(at) => {
-                        let missed = task.stack.len() - 1 - at;
-                        task.stack.truncate(at);
-                        self.found.boundaries_unmatched += missed as u64;
-                    }
-                    None => self.found.boundaries_unmatched += u64::from(task.call.is_some()),
-                }
-            }
-            Crossing::Sleeps { runnable } => {
-                if let Some(task) = self.task(tid, time) {
-                    task.asleep = !runnable;
-                    if let Some(call) = &mut task.call {
-                        call.completed = false;
-                    }
-                }
-            }
-            Crossing::Wakes => {
-                if let Some(task) = self.task(tid, time) {
-                    task.asleep = false;
-                }
-            }
+                None => found.boundaries_unmatched += u64::from(task.call.is_some()),
+            },
+            Crossing::Sleeps { .. } | Crossing::Wakes => {}
         }
     }
 
     fn ended(&mut self, call: Call, tid: u32, time: TimeNs, result: i64) {
-        let layers: Vec<LayerTime> = Layer::ALL
-            .into_iter()
-            .map(|layer| LayerTime { layer, ns: call.times[layer as usize] })
-            .filter(|time| time.ns > 0)
-            .collect();
-        let total_ns = time.0.saturating_sub(call.begin);
-        let sum = self.sums.entry(call.kind).or_insert_with(|| empty_sum(call.kind));
-        sum.n += 1;
-        sum.total_ns += total_ns;
-        sum.unattributed_ns += call.unattributed;
-        sum.overlap_ns += call.overlap;
-        for time in &mut sum.layers {
-            time.ns += call.times[time.layer as usize];
+        let name = (self.lookup)(tid, time);
+        let name = name.as_ref().map(AsRef::as_ref);
+        if self.only.is_some() && self.only.as_deref() != name {
+            return;
         }
-        if self.found.calls.len() < MAX_CALLS {
-            let name = (self.lookup)(tid, time);
-            let task =
-                name.as_ref().map_or_else(|| format!("tid {tid}"), |n| crate::flash::clip(n.as_ref()).to_owned());
-            let slices = if call.slices.len() <= SLICES { call.slices } else { Vec::new() };
-            self.found.calls.push(CallLayers {
-                call: call.kind,
-                task,
-                tid,
-                begin_ns: call.begin,
-                total_ns,
-                result,
-                layers,
-                unattributed_ns: call.unattributed,
-                overlap_ns: call.overlap,
-                slices,
-            });
+        let layers = Layer::ALL.into_iter().map(|layer| {
+            let (ns, stretches) = (call.times[layer as usize], call.stretches[layer as usize]);
+            LayerTime { layer, ns, stretches }
+        });
+        let done = CallLayers {
+            call: match call.kind {
+                CallKind::Read => Operation::Read,
+                CallKind::Write => Operation::Write,
+                CallKind::Sync => Operation::Sync,
+            },
+            task: name.map_or_else(|| format!("tid {tid}"), |name| crate::flash::clip(name).to_owned()),
+            tid,
+            begin_ns: call.begin,
+            total_ns: time.0.saturating_sub(call.begin),
+            calls: 1,
+            result,
+            layers: layers.filter(|time| time.ns > 0).collect(),
+            unattributed_ns: call.unattributed,
+            overlap_ns: call.overlap,
+            overlap_stretches: call.overlap_stretches,
+            slices: if call.slices.len() <= MAX_SLICES { call.slices } else { Vec::new() },
+        };
+        match call.kind {
+            CallKind::Read => self.list(done),
+            CallKind::Write => {
+                let room = self.written < MAX_WRITTEN_OF_ALL;
+                let Some(task) = self.tasks.get_mut(&tid) else { return };
+                // Of another file, or too many: those before are taken not to be synced.
+                let other = task.written_file != call.file || task.written.len() >= MAX_WRITTEN || !room;
+                let before = if other { std::mem::take(&mut task.written) } else { Vec::new() };
+                if room {
+                    task.written_file = call.file;
+                    task.written.push(done);
+                    self.written += 1;
+                } else {
+                    self.list(done);
+                }
+                self.alone(before);
+            }
+            CallKind::Sync => {
+                let Some(task) = self.tasks.get_mut(&tid) else { return };
+                let same = call.file.is_none() || task.written_file == call.file;
+                let writes = if same { std::mem::take(&mut task.written) } else { Vec::new() };
+                self.written -= writes.len();
+                let done = if writes.is_empty() { done } else { joined(writes, done) };
+                self.list(done);
+            }
+        }
+    }
+
+    /// Writes whose sync does not come.
+    fn alone(&mut self, writes: Vec<CallLayers>) {
+        self.written -= writes.len();
+        for write in writes {
+            self.list(write);
+        }
+    }
+
+    fn list(&mut self, mut done: CallLayers) {
+        let sum = self.sums.entry(done.call).or_insert_with(|| empty_sum(done.call));
+        sum.n += 1;
+        sum.total_ns += done.total_ns;
+        sum.unattributed_ns += done.unattributed_ns;
+        sum.overlap_ns += done.overlap_ns;
+        sum.overlap_stretches += done.overlap_stretches;
+        for time in &done.layers {
+            let of = &mut sum.layers[time.layer as usize];
+            (of.ns, of.stretches) = (of.ns + time.ns, of.stretches + time.stretches);
+        }
+        if self.found.calls.len() >= MAX_CALLS {
+            self.found.calls_not_listed += 1;
+            return;
+        }
+        if self.slices + done.slices.len() > MAX_SLICES_OF_ALL {
+            done.slices = Vec::new();
+        }
+        self.slices += done.slices.len();
+        self.found.calls.push(done);
+    }
+
+    /// The bios that a step is about.
+    fn within(&self, block: &BlockEvent) -> Vec<u64> {
+        let place = |sector| (block.device, block.flags.kind() as u8 > 0, sector);
+        let all = self.places.range((place(block.sector), 0)..(place(block.end()), 0));
+        all.map(|(_, id)| *id).filter(|id| self.bios.get(id).is_some_and(|bio| bio.end <= block.end())).collect()
+    }
+
+    /// The counters of whoever has this bio, with -1 or +1 for its state.
+    fn count(&mut self, bio: Bio, joins: bool) {
+        let Some(task) = self.tasks.get_mut(&bio.tid) else { return };
+        let of_kernel = if bio.issued { &mut self.issued } else { &mut self.queued };
+        let of_task = if bio.issued { &mut task.issued } else { &mut task.queued };
+        let counter = if task.kernel { of_kernel } else { of_task };
+        *counter = if joins { *counter + 1 } else { counter.saturating_sub(1) };
+    }
+
+    fn forget(&mut self, id: u64) {
+        if let Some(bio) = self.bios.remove(&id) {
+            self.places.remove(&(bio.place, id));
+            self.count(bio, false);
         }
     }
 
     fn block(&mut self, block: &BlockEvent, tid: u32, time: TimeNs) {
-        if block.bytes == 0 {
+        let steps = matches!(block.action, BlockAction::Issue | BlockAction::Requeue | BlockAction::Complete)
+            && block.bytes > 0;
+        let queues = block.action == BlockAction::Queue && block.bytes > 0;
+        let ids = if steps { self.within(block) } else { Vec::new() };
+        let mut owners: Vec<u32> = ids.iter().filter_map(|id| Some(self.bios.get(id)?.tid)).collect();
+        // It may be the first that is heard of the task.
+        if queues && self.task(tid, time).is_none() {
             return;
         }
-        let write = block.flags.kind() as u8 > 0;
-        let within = |bio: &Bio| {
-            bio.device == block.device && bio.write == write && bio.sector >= block.sector && bio.end <= block.end()
-        };
-        match block.action {
-            BlockAction::Queue => {
-                if self.bios.len() >= MAX_BIOS {
-                    self.bios.remove(0);
-                }
-                let (device, sector, end) = (block.device, block.sector, block.end());
-                // It may be the first that is heard of the task.
-                let _ = self.task(tid, time);
-                self.bios.push(Bio { device, sector, end, write, tid, issued: false });
+        owners.push(tid);
+        let kernel = |tid: &u32| self.tasks.get(tid).is_some_and(|task| task.kernel);
+        let for_all = owners.iter().any(kernel);
+        match for_all {
+            true => self.settle_all(time.0),
+            false => owners.iter().for_each(|&tid| self.settle(tid, time.0)),
+        }
+        if queues {
+            if self.bios.len() >= MAX_BIOS
+                && let Some((&oldest, _)) = self.bios.first_key_value()
+            {
+                self.forget(oldest);
+                self.found.bios_given_up += 1;
             }
-            BlockAction::Issue => {
-                self.bios.iter_mut().filter(|bio| within(bio)).for_each(|bio| bio.issued = true);
-            }
-            BlockAction::Requeue => {
-                self.bios.iter_mut().filter(|bio| within(bio)).for_each(|bio| bio.issued = false);
-            }
-            BlockAction::Complete => {
-                let before = self.bios.len();
-                self.bios.retain(|bio| !within(bio));
-                if self.bios.len() < before {
-                    for tid in self.calling.keys() {
-                        if let Some(call) = self.tasks.get_mut(tid).and_then(|task| task.call.as_mut()) {
-                            call.completed = true;
-                        }
+            let place = (block.device, block.flags.kind() as u8 > 0, block.sector);
+            let bio = Bio { place, end: block.end(), tid, issued: false };
+            self.bios.insert(self.next_bio, bio);
+            self.places.insert((place, self.next_bio));
+            self.count(bio, true);
+            self.next_bio += 1;
+        }
+        for id in ids {
+            let Some(&bio) = self.bios.get(&id) else { continue };
+            if block.action == BlockAction::Complete {
+                self.forget(id);
+                let of_kernel = self.tasks.get(&bio.tid).is_some_and(|task| task.kernel);
+                for owner in self.calling.iter().filter(|&&owner| of_kernel || owner == bio.tid) {
+                    if let Some(call) = self.tasks.get_mut(owner).and_then(|task| task.call.as_mut()) {
+                        call.completed = true;
                     }
                 }
+                continue;
             }
-            _ => {}
+            let changed = Bio { issued: block.action == BlockAction::Issue, ..bio };
+            self.count(bio, false);
+            self.count(changed, true);
+            self.bios.insert(id, changed);
         }
     }
 }
@@ -429,15 +635,25 @@ where
     /// Block events; boundaries come by [`Layers::crossing`].
     fn event(&mut self, event: &Event) {
         if let EventKind::Block(block) = &event.kind {
-            self.pass(event.time.0);
             self.block(block, event.tid, event.time);
         }
     }
 
     fn finish(mut self) -> LayersFound {
+        let mut open: Vec<u32> =
+            self.tasks.iter().filter(|(_, t)| !t.written.is_empty()).map(|(tid, _)| *tid).collect();
+        open.sort_unstable();
+        for tid in open {
+            let writes = self.tasks.get_mut(&tid).map(|task| std::mem::take(&mut task.written)).unwrap_or_default();
+            self.alone(writes);
+        }
         self.found.calls_cut += self.calling.len() as u64;
         self.found.sleep_is_recorded = self.sleeps;
-        self.found.sums = without_empty(self.sums);
+        self.found.calls.sort_by_key(|call| (call.begin_ns, call.tid));
+        self.found.sums = self.sums.into_values().collect();
+        for sum in &mut self.found.sums {
+            sum.layers.retain(|time| time.ns > 0);
+        }
         self.found
     }
 }
@@ -446,7 +662,7 @@ where
 mod tests {
     use super::*;
     use crate::testing::event;
-    use CallKind::Read;
+    use CallKind::{Read, Sync, Write};
     use Crossing::{Call, Enter, Leave, Returned, Sleeps, Wakes};
     use Layer::{Driver, FileSystem, Interrupt, PageCache, Vfs};
     use flashscope_trace::{BlockDetail, RequestFlags};
@@ -498,7 +714,7 @@ mod tests {
         let found = run(
             true,
             &[
-                at(100, Call(Read)),
+                at(100, Call(Read, None)),
                 at(101, Enter(Vfs)),
                 at(110, Enter(PageCache)),
                 at(130, Enter(FileSystem)),
@@ -535,7 +751,7 @@ mod tests {
         let found = run(
             false,
             &[
-                at(0, Call(Read)),
+                at(0, Call(Read, None)),
                 at(0, Enter(PageCache)),
                 block(10, 1, BlockAction::Queue),
                 block(20, 9, BlockAction::Issue),
@@ -555,11 +771,11 @@ mod tests {
             false,
             &[
                 at(0, Returned(Read, 0)),
-                at(1, Call(Read)),
+                at(1, Call(Read, None)),
                 at(2, Leave(Vfs)),
                 at(3, Enter(PageCache)),
                 at(4, Returned(Read, 0)),
-                at(5, Call(Read)),
+                at(5, Call(Read, None)),
             ],
         );
         assert_eq!((found.calls_cut, found.boundaries_unmatched, found.calls.len()), (2, 2, 1));
@@ -573,5 +789,93 @@ mod tests {
             layers.crossing(Leave(Vfs), i, TimeNs(u64::from(i)));
         }
         assert!(layers.tasks.len() <= MAX_TASKS);
+        assert_eq!(layers.finish().events_not_followed, 0);
+    }
+
+    /// Tasks that stay in their calls, and bios that never end.
+    #[test]
+    fn what_is_given_up_is_counted() {
+        let mut layers = Layers::new(|_, _| None::<&str>, true);
+        for i in 0..20_000u32 {
+            layers.crossing(Call(Read, None), i, TimeNs(u64::from(i)));
+        }
+        assert!(layers.tasks.len() <= MAX_TASKS);
+        let found = layers.finish();
+        assert_eq!(found.events_not_followed, 20_000 - MAX_TASKS as u64);
+
+        let mut layers = Layers::new(|_, _| None::<&str>, true);
+        for i in 0..20_000 {
+            let Step::Block(mut event) = block(i, 1, BlockAction::Queue) else { unreachable!() };
+            if let EventKind::Block(block) = &mut event.kind {
+                block.sector = i * 8;
+            }
+            layers.event(&event);
+        }
+        assert_eq!((layers.bios.len(), layers.places.len()), (MAX_BIOS, MAX_BIOS));
+        assert_eq!(layers.tasks[&1].queued, MAX_BIOS);
+        let found = layers.finish();
+        let losses: Vec<u64> = found.losses().iter().map(|loss| loss.count).collect();
+        assert_eq!(losses, [0, 20_000 - MAX_BIOS as u64, 0]);
+    }
+
+    #[test]
+    fn a_write_and_its_sync_are_one_operation() {
+        let write = |at: u64, fd: u32| {
+            [
+                Step::Crossing(at, Call(Write, Some(fd))),
+                Step::Crossing(at + 1, Enter(Vfs)),
+                Step::Crossing(at + 4, Leave(Vfs)),
+                Step::Crossing(at + 5, Returned(Write, 4096)),
+            ]
+        };
+        let sync = |at: u64, fd: u32| {
+            [at, at + 100].map(|time| match time == at {
+                true => Step::Crossing(time, Call(Sync, Some(fd))),
+                false => Step::Crossing(time, Returned(Sync, 0)),
+            })
+        };
+        let mut steps: Vec<Step> = Vec::new();
+        steps.extend(write(0, 3));
+        steps.extend(write(10, 3));
+        steps.extend(sync(20, 3));
+        // Another file's sync, and none.
+        steps.extend(write(200, 3));
+        steps.extend(sync(210, 4));
+        let found = run(true, &steps);
+        let all: Vec<(Operation, u32, u64, u64, i64)> =
+            found.calls.iter().map(|c| (c.call, c.calls, c.begin_ns, c.total_ns, c.result)).collect();
+        assert_eq!(
+            all,
+            [
+                (Operation::WriteSync, 3, 0, 110, 8192),
+                (Operation::Write, 1, 200, 5, 4096),
+                (Operation::Sync, 1, 210, 100, 0)
+            ]
+        );
+        let times: Vec<(Layer, u64, u64)> =
+            found.calls[0].layers.iter().map(|t| (t.layer, t.ns, t.stretches)).collect();
+        assert_eq!(times, [(Layer::Call, 104, 5), (Vfs, 6, 2)]);
+        assert_eq!(found.calls[0].slices.len(), 7);
+        assert_eq!(
+            found.sums.iter().map(|sum| (sum.call, sum.n)).collect::<Vec<_>>(),
+            [(Operation::Write, 1), (Operation::Sync, 1), (Operation::WriteSync, 1)]
+        );
+    }
+
+    /// Also of more operations than are listed.
+    #[test]
+    fn one_process_alone_is_summed_up_whole() {
+        let name = |tid, _| Some(if tid == 1 { "app" } else { "other" });
+        let mut layers = Layers::new(name, true).only(Some("app"));
+        let n = MAX_CALLS as u64 + 10;
+        for i in 0..2 * n {
+            let tid = 1 + (i % 2) as u32;
+            layers.crossing(Call(Read, None), tid, TimeNs(10 * i));
+            layers.crossing(Returned(Read, 1), tid, TimeNs(10 * i + 5));
+        }
+        let found = layers.finish();
+        assert_eq!((found.sums[0].n, found.sums[0].total_ns, found.calls.len()), (n, 5 * n, MAX_CALLS));
+        assert_eq!(found.calls_not_listed, 10);
+        assert!(found.calls.iter().all(|call| call.task == "app"));
     }
 }

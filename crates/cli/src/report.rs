@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::Path;
 
-use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, Sizes};
+use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, MissingEvent, Sizes};
 use flashscope_analysis::flash::life;
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::{
@@ -79,7 +79,8 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
             trace.path().display()
         )));
     }
-    let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.tell_sleep());
+    let lookup = |tid, time| trace.comm(tid, time);
+    let mut layers = Layers::new(lookup, crossings.tell_sleep()).only(args.process.as_deref());
     let mut first = None;
     trace.for_each_pair(&mut |pair| {
         if let Some(event) = pair.event {
@@ -95,18 +96,10 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
             }
         }
     })?;
-    let mut findings = layers.finish();
-    if let Some(process) = &args.process {
-        findings.calls.retain(|call| call.task == *process);
-        findings.sums = flashscope_analysis::layers::sums(&findings.calls);
-    }
-    Ok(LayersReport {
-        schema: LAYERS_REPORT_SCHEMA,
-        title: inputs.title(),
-        system: system(inputs),
-        losses: inputs.losses(),
-        findings,
-    })
+    let findings = layers.finish();
+    let mut losses = inputs.losses();
+    losses.extend(findings.losses());
+    Ok(LayersReport { schema: LAYERS_REPORT_SCHEMA, title: inputs.title(), system: system(inputs), losses, findings })
 }
 
 fn write_page(path: &Path, page: &str) -> Result<(), Failure> {
@@ -162,11 +155,18 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
             flashscope_report::visible(&names.join(", "))
         )));
     }
+    let mut missing: Vec<MissingEvent> = Vec::new();
+    for one in inputs.traces().flat_map(|trace| MissingEvent::of_facts(trace.facts())) {
+        if !missing.contains(&one) {
+            missing.push(one);
+        }
+    }
     Ok(BlockReport {
         schema: BLOCK_REPORT_SCHEMA,
         title: inputs.title(),
         system: system(inputs),
         losses: inputs.losses(),
+        missing,
         findings,
     })
 }

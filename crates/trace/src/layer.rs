@@ -86,7 +86,9 @@ impl Layer {
 }
 
 /// The first row that fits decides. `a*`: begins so. Underscores at a name's begin are passed over.
-const RULES: [(&[&str], Layer); 9] = [
+const RULES: [(&[&str], Layer); 10] = [
+    // The way back, as the agent has it.
+    (&["bio_endio", "blk_mq_end_request", "null_cmd_timer_expired", "sdhci_irq"], Layer::Interrupt),
     (&["ksys_*", "vfs_*", "do_fsync", "do_sys_*", "arm64_sys_*", "x64_sys_*", "sys_*", "new_sync_*"], Layer::Vfs),
     (
         &[
@@ -169,8 +171,8 @@ impl CallKind {
 /// A task crosses a boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crossing {
-    /// It begins a call.
-    Call(CallKind),
+    /// It begins a call, on this descriptor where it has one.
+    Call(CallKind, Option<u32>),
     /// The call is over, and gives this.
     Returned(CallKind, i64),
     /// It enters a layer.
@@ -185,7 +187,7 @@ pub enum Crossing {
 
 /// How one kind of record is read.
 enum Plan {
-    Enter(CallKind),
+    Enter(CallKind, Option<Field>),
     Exit(CallKind, Option<Field>),
     Switch {
         prev: Field,
@@ -236,7 +238,7 @@ impl Crossings {
 
     /// Whether the trace can tell anything of layers.
     pub fn are_there(&self) -> bool {
-        self.plans.values().any(|plan| matches!(plan, Plan::Enter(_) | Plan::Function { .. } | Plan::Boundary { .. }))
+        self.plans.values().any(|plan| matches!(plan, Plan::Enter(..) | Plan::Function { .. } | Plan::Boundary { .. }))
     }
 
     /// Whether the trace says when tasks sleep.
@@ -255,7 +257,9 @@ impl Crossings {
         let Some(plan) = self.plans.get(&schema.id) else { return };
         let number = |field: &Field| schema.uint(field, record.data);
         match plan {
-            Plan::Enter(kind) => f(tid, Crossing::Call(*kind)),
+            Plan::Enter(kind, file) => {
+                f(tid, Crossing::Call(*kind, file.as_ref().and_then(number).map(|fd| fd as u32)))
+            }
             Plan::Exit(kind, result) => {
                 let result = result.as_ref().and_then(|field| match record.value(field)? {
                     Value::Signed(v) => Some(v),
@@ -300,8 +304,6 @@ fn plan(schema: &Schema, layers: &HashMap<&str, &str>) -> Option<Plan> {
             None => (schema.name.strip_prefix("leave_")?, true),
         };
         return match layers.get(symbol) {
-            // Whoever syncs sleeps there until the journal's thread has committed.
-            _ if symbol == "jbd2_log_wait_commit" => Some(Plan::Wait { leaves }),
             Some(&"wait") => Some(Plan::Wait { leaves }),
             Some(layer) => Some(Plan::Boundary { layer: Layer::of_agent(layer)?, leaves }),
             None => Some(Plan::Boundary { layer: Layer::of_function(symbol)?, leaves }),
@@ -309,7 +311,7 @@ fn plan(schema: &Schema, layers: &HashMap<&str, &str>) -> Option<Plan> {
     }
     match (schema.system.as_str(), schema.name.as_str()) {
         ("syscalls", name) => match name.strip_prefix("sys_enter_") {
-            Some(call) => Some(Plan::Enter(CallKind::of_call(call)?)),
+            Some(call) => Some(Plan::Enter(CallKind::of_call(call)?, field("fd"))),
             None => Some(Plan::Exit(CallKind::of_call(name.strip_prefix("sys_exit_")?)?, field("ret"))),
         },
         ("sched", "sched_switch") => {
@@ -339,7 +341,9 @@ fn symbols(text: Option<&str>) -> Vec<(u64, Function)> {
             let address = u64::from_str_radix(words.next()?, 16).ok()?;
             let name = words.nth(1)?;
             let function = match name {
-                "schedule" | "io_schedule" | "schedule_timeout" | "io_schedule_timeout" => Function::Schedule,
+                "schedule" | "io_schedule" | "schedule_timeout" | "io_schedule_timeout" | "jbd2_log_wait_commit" => {
+                    Function::Schedule
+                }
                 name => Layer::of_function(name).map_or(Function::Other, Function::Of),
             };
             Some((address, function))
@@ -371,6 +375,8 @@ mod tests {
             ("null_queue_rq", Some(Layer::Driver)),
             ("ubi_io_read", Some(Layer::Ubi)),
             ("handle_irq_event", Some(Layer::Interrupt)),
+            ("bio_endio", Some(Layer::Interrupt)),
+            ("bio_add_page", Some(Layer::Block)),
             ("mutex_lock", None),
             ("", None),
         ] {

@@ -3,16 +3,17 @@
 use super::Style;
 use super::table::{Table, paragraph};
 use crate::text::{duration, grouped, visible};
-use flashscope_analysis::layers::{CallKind, CallLayers, Layer, LayerTime, LayersReport};
+use flashscope_analysis::layers::{CallLayers, Layer, LayerTime, LayersReport, Operation};
 
 /// Calls that are listed; the JSON has all.
 const MAX_CALLS: usize = 12;
 
-pub fn call_name(call: CallKind) -> &'static str {
+pub fn call_name(call: Operation) -> &'static str {
     match call {
-        CallKind::Read => "read",
-        CallKind::Write => "write",
-        CallKind::Sync => "sync",
+        Operation::Read => "read",
+        Operation::Write => "write without sync",
+        Operation::Sync => "sync without write",
+        Operation::WriteSync => "write + sync",
     }
 }
 
