@@ -47,7 +47,8 @@ static int run(void *data)
 	struct yaffs2_sb *ys = data;
 	struct yaffs_dev *dev = &ys->dev;
 	unsigned long directories = jiffies;
-	enum phase phase = PHASE_SOFT;
+	/* The first look comes soon after the mount. */
+	enum phase phase = PHASE_AGGRESSIVE;
 
 	set_freezable();
 	while (!kthread_should_stop()) {

@@ -266,7 +266,7 @@ Examples:
 pub struct BenchReadArgs {
     #[command(flatten)]
     pub target: TargetArgs,
-    /// File system to make on a virtual board: jffs2, ubifs, squashfs-mtdblock; on its disk ext4, f2fs.
+    /// File system to make on a virtual board: jffs2, ubifs, squashfs-mtdblock, yaffs2; on its disk ext4, f2fs.
     #[arg(long, value_name = "NAME")]
     pub filesystem: Option<flashscope_study::Filesystem>,
     /// File to read on a board of yours; made there with --create.

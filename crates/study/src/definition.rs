@@ -65,13 +65,21 @@ pub enum Filesystem {
     SquashfsMtdblock,
     /// On a board's disk.
     Ext4,
+    /// Built for the board's kernel (`kernel/yaffs2/`); on `/dev/mtdblockN`, as its users have it.
+    Yaffs2,
     /// On a board's disk.
     F2fs,
 }
 
 impl Filesystem {
-    const ALL: [Filesystem; 5] =
-        [Filesystem::Jffs2, Filesystem::Ubifs, Filesystem::SquashfsMtdblock, Filesystem::Ext4, Filesystem::F2fs];
+    const ALL: [Filesystem; 6] = [
+        Filesystem::Jffs2,
+        Filesystem::Ubifs,
+        Filesystem::SquashfsMtdblock,
+        Filesystem::Yaffs2,
+        Filesystem::Ext4,
+        Filesystem::F2fs,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -80,6 +88,7 @@ impl Filesystem {
             Filesystem::SquashfsMtdblock => "squashfs-mtdblock",
             Filesystem::Ext4 => "ext4",
             Filesystem::F2fs => "f2fs",
+            Filesystem::Yaffs2 => "yaffs2",
         }
     }
 
@@ -95,7 +104,7 @@ impl std::str::FromStr for Filesystem {
         Filesystem::ALL
             .into_iter()
             .find(|f| f.as_str() == text)
-            .ok_or_else(|| format!("unknown file system '{text}': jffs2, ubifs, squashfs-mtdblock, ext4 or f2fs"))
+            .ok_or_else(|| format!("unknown file system '{text}': jffs2, ubifs, squashfs-mtdblock, yaffs2, ext4 or f2fs"))
     }
 }
 

@@ -111,6 +111,7 @@ pub fn modules(filesystem: Filesystem) -> &'static [&'static str] {
         // UBIFS asks the crypto layer for its compressors by name; modules.dep does not know of it.
         Filesystem::Ubifs => &["ubi", "deflate", "lzo", "zstd", "ubifs"],
         Filesystem::SquashfsMtdblock => &["mtdblock", "squashfs"],
+        Filesystem::Yaffs2 => &["mtdblock", "yaffs2"],
         // They come with the board's disk.
         Filesystem::Ext4 | Filesystem::F2fs => &[],
     }
@@ -152,6 +153,10 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
             lines.push("device-wait /dev/ubi0_0 5000".to_owned());
             format!("mount ubi0:data {MOUNT_POINT} ubifs -")
         }
+        Filesystem::Yaffs2 => {
+            lines.push("device-wait /dev/mtdblock0 5000".to_owned());
+            format!("mount /dev/mtdblock0 {MOUNT_POINT} yaffs2 -")
+        }
         Filesystem::SquashfsMtdblock => {
             lines.push(format!("nand-write 0 {SQUASHFS_IMAGE}"));
             lines.push("device-wait /dev/mtdblock0 5000".to_owned());
@@ -190,10 +195,16 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
     lines.push("phase-begin mount".to_owned());
     lines.push(mount);
     lines.push("phase-end mount".to_owned());
-    if spec.filesystem == Filesystem::Jffs2 {
-        // After mounting, JFFS2's collector checks every node's CRC: nothing is measured before it is silent.
+    // After mounting, JFFS2's collector checks every node's CRC, and YAFFS2's looks for waste: nothing is measured before they
+    // are silent.
+    let collector = match spec.filesystem {
+        Filesystem::Jffs2 => Some("jffs2_gcd"),
+        Filesystem::Yaffs2 => Some("yaffs2_gc"),
+        _ => None,
+    };
+    if let Some(thread) = collector {
         lines.push("phase-begin settle".to_owned());
-        lines.push("settle jffs2_gcd 200 600000".to_owned());
+        lines.push(format!("settle {thread} 200 600000"));
         lines.push("phase-end settle".to_owned());
     }
     for (index, cell) in spec.cells.iter().enumerate() {

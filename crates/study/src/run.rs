@@ -199,6 +199,9 @@ impl Lab {
         lines.extend(plan::plan(spec, storage, file_seed));
         image.set_plan(&lines);
         let image = image.build()?;
+        if spec.filesystem == Filesystem::Yaffs2 {
+            board.build_module(kernel, "yaffs2", watch.progress())?;
+        }
 
         let inputs = Inputs {
             board: spec.board.clone(),
