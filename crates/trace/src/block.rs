@@ -88,7 +88,12 @@ macro_rules! actions {
             /// By blktrace's number (`enum blktrace_act`); `None` for one that is not known.
             #[inline]
             pub fn from_code(code: u16) -> Option<BlockAction> {
-                match code { $( $code => Some(BlockAction::$variant), )* _ => None }
+                const BY_CODE: [Option<BlockAction>; 32] = {
+                    let mut by_code = [None; 32];
+                    $( by_code[$code] = Some(BlockAction::$variant); )*
+                    by_code
+                };
+                BY_CODE.get(usize::from(code)).copied().flatten()
             }
 
             /// As results carry it: "back_merge".

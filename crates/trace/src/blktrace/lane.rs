@@ -1,6 +1,6 @@
 //! Records out of one file, or out of the parts of a file that one CPU wrote.
 
-use super::record::{HEADER_MAX, Header, NOTIFY, Raw, header, kind};
+use super::record::{HEADER_MAX, HEADER_MIN, Header, Raw, kind};
 use crate::bytes::Endian;
 use crate::input::Input;
 use std::io;
@@ -45,6 +45,18 @@ pub(super) struct Counts {
     pub cut: u64,
 }
 
+/// Where records go. A closure is one; a type of its own can have its method inlined.
+pub(super) trait Sink {
+    fn record(&mut self, raw: &Raw<'_>);
+}
+
+impl<F: FnMut(&Raw<'_>)> Sink for F {
+    #[inline]
+    fn record(&mut self, raw: &Raw<'_>) {
+        self(raw);
+    }
+}
+
 pub(super) struct Lane {
     input: Arc<Input>,
     endian: Endian,
@@ -57,10 +69,9 @@ pub(super) struct Lane {
     filled: usize,
     /// Where the file or run ends.
     end: u64,
-    /// The record that comes next.
-    pub head: Header,
-    pub missing: u32,
-    /// Where the search goes on if the record behind `head` is none.
+    /// Of the record that comes next, where `start` and `hand_out` said that there is one.
+    pub time: u64,
+    /// Where the search goes on if what follows the last record is none.
     retry: u64,
     numbers: Numbers,
     pub counts: Counts,
@@ -84,8 +95,7 @@ impl Lane {
             at: 0,
             filled: 0,
             end: if source.runs.is_some() { 0 } else { u64::MAX },
-            head: Header::default(),
-            missing: 0,
+            time: 0,
             retry: 0,
             numbers: Numbers::default(),
             counts: Counts::default(),
@@ -96,56 +106,52 @@ impl Lane {
         self.base + self.at as u64
     }
 
-    /// The record that comes next, whole.
-    #[inline]
-    pub fn raw(&self) -> Raw<'_> {
-        Raw {
-            header: &self.head,
-            endian: self.endian,
-            missing: self.missing,
-            bytes: &self.buffer[self.at..self.at + self.head.total()],
-        }
-    }
-
-    /// Where it lies.
-    pub fn position(&self) -> (u64, u64) {
-        (self.offset(), self.head.total() as u64)
-    }
-
-    /// Goes to the first record.
+    /// Goes to the first record; false where there is none.
     pub fn start(&mut self) -> io::Result<bool> {
         self.retry = 0;
-        self.settle()
+        let found = self.settle()?;
+        if let Some(first) = Header::read(self.endian, &self.buffer[self.at..self.filled], &mut [0; HEADER_MIN]) {
+            self.time = first.time();
+        }
+        Ok(found)
     }
 
-    /// Goes to the next record; false at the end.
-    #[inline]
-    pub fn advance(&mut self) -> io::Result<bool> {
-        let last = self.head.time;
-        self.retry = self.offset() + u64::from(self.head.size);
-        self.at += self.head.total();
-        // What is almost always so: the next record is here, whole.
-        if let Some(found) = header(self.endian, &self.buffer[self.at..self.filled])
-            && found.total() <= self.filled - self.at
-        {
-            self.take(found);
-        } else if !self.settle()? {
-            return Ok(false);
-        }
-        if self.head.time < last {
-            self.counts.backwards += 1;
-        }
-        Ok(true)
-    }
-
+    /// Hands out records as long as the next one's time `goes_on`; false at the end.
     #[inline(always)]
-    fn take(&mut self, found: Header) {
-        self.head = found;
-        self.missing = 0;
-        // The kernel numbers what happens to I/O, not its notes.
-        if found.action & NOTIFY == 0 {
-            self.missing = self.numbers.gap(&found);
-            self.counts.missing += u64::from(self.missing);
+    pub fn hand_out(&mut self, mut goes_on: impl FnMut(u64) -> bool, sink: &mut impl Sink) -> io::Result<bool> {
+        loop {
+            let (mut last, mut pdu_len) = (self.time, 0);
+            let mut rest = &self.buffer[self.at..self.filled];
+            let mut anew = [0; HEADER_MIN];
+            // What is almost always so: the next record is here, whole.
+            while let Some(header) = Header::read(self.endian, rest, &mut anew)
+                && let Some((bytes, behind)) = rest.split_at_checked(header.total())
+            {
+                let time = header.time();
+                if time < last {
+                    self.counts.backwards += 1;
+                }
+                last = time;
+                if !goes_on(time) {
+                    (self.at, self.time) = (self.filled - rest.len(), time);
+                    return Ok(true);
+                }
+                let mut missing = 0;
+                // The kernel numbers what happens to I/O, not its notes.
+                if !header.is_notify() && !self.numbers.goes_on(header.counter(), header.sequence()) {
+                    missing = self.numbers.gap(header.counter(), header.sequence());
+                    self.counts.missing += u64::from(missing);
+                }
+                let position = self.base + (self.filled - rest.len()) as u64;
+                pdu_len = header.pdu_len();
+                rest = behind;
+                sink.record(&Raw { header, endian: self.endian, position, missing, bytes });
+            }
+            (self.at, self.time) = (self.filled - rest.len(), last);
+            self.retry = self.offset() - u64::from(pdu_len);
+            if !self.settle()? {
+                return Ok(false);
+            }
         }
     }
 
@@ -185,13 +191,14 @@ impl Lane {
                 return Ok(false);
             }
             let here = self.offset();
-            if let Some(found) = header(self.endian, &self.buffer[self.at..self.filled]) {
-                if self.fill(found.total())? >= found.total() {
-                    self.take(found);
+            let mut anew = [0; HEADER_MIN];
+            if let Some(found) = Header::read(self.endian, &self.buffer[self.at..self.filled], &mut anew) {
+                let (size, total) = (found.size() as u64, found.total());
+                if self.fill(total)? >= total {
                     return Ok(true);
                 }
                 // It is cut, or its PDU's length lies and what follows is in there.
-                match self.search(here + u64::from(found.size))? {
+                match self.search(here + size)? {
                     true => self.counts.malformed += 1,
                     false => self.counts.cut += 1,
                 }
@@ -249,41 +256,59 @@ fn is(endian: Endian, bytes: &[u8]) -> bool {
 }
 
 /// The next number of each device and CPU.
-#[derive(Default)]
 struct Numbers {
-    last: usize,
-    next: Vec<((u32, u32), u32)>,
+    /// Device and CPU of the record before, and what comes next there.
+    counter: u64,
+    next: u32,
+    /// Where `known` has them; `next` lags behind there.
+    at: usize,
+    known: Vec<(u64, u32)>,
+}
+
+impl Default for Numbers {
+    fn default() -> Numbers {
+        let (counter, next) = (0, Numbers::FIRST);
+        Numbers { counter, next, at: 0, known: vec![(counter, next)] }
+    }
 }
 
 impl Numbers {
-    /// Records missing before this one.
+    /// The kernel counts from 1.
+    const FIRST: u32 = 1;
+
+    /// True where nothing is missing before this one, on the device and CPU of the record before.
     #[inline(always)]
-    fn gap(&mut self, header: &Header) -> u32 {
-        let key = (header.device, header.cpu);
-        let following = header.sequence.wrapping_add(1);
-        if let Some((last, next)) = self.next.get_mut(self.last)
-            && *last == key
-        {
-            let gap = header.sequence.wrapping_sub(*next);
-            *next = following;
-            return if gap < MAX_GAP { gap } else { 0 };
+    fn goes_on(&mut self, counter: u64, sequence: u32) -> bool {
+        let goes_on = (counter, sequence) == (self.counter, self.next);
+        if goes_on {
+            self.next = sequence.wrapping_add(1);
         }
-        self.other(key, header.sequence)
+        goes_on
     }
 
-    fn other(&mut self, key: (u32, u32), sequence: u32) -> u32 {
-        let at = self.next.iter().position(|(k, _)| *k == key);
-        if at.is_none() && self.next.len() == MAX_COUNTERS {
+    /// Records missing before any other one.
+    #[inline(never)]
+    fn gap(&mut self, counter: u64, sequence: u32) -> u32 {
+        if counter != self.counter && !self.change(counter) {
             return 0;
         }
-        self.last = at.unwrap_or_else(|| {
-            // The kernel counts from 1.
-            self.next.push((key, 1));
-            self.next.len() - 1
-        });
-        let next = &mut self.next[self.last].1;
-        let gap = sequence.wrapping_sub(*next);
-        *next = sequence.wrapping_add(1);
+        let gap = sequence.wrapping_sub(self.next);
+        self.next = sequence.wrapping_add(1);
         if gap < MAX_GAP { gap } else { 0 }
+    }
+
+    /// Goes over to another device or CPU; false where they are too many.
+    fn change(&mut self, to: u64) -> bool {
+        let at = self.known.iter().position(|&(counter, _)| counter == to);
+        if at.is_none() && self.known.len() == MAX_COUNTERS {
+            return false;
+        }
+        self.known[self.at].1 = self.next;
+        self.at = at.unwrap_or_else(|| {
+            self.known.push((to, Numbers::FIRST));
+            self.known.len() - 1
+        });
+        (self.counter, self.next) = self.known[self.at];
+        true
     }
 }

@@ -1,39 +1,31 @@
 //! All lanes in order of time.
 
-use super::lane::Lane;
-use super::record::Raw;
+use super::lane::{Lane, Sink};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::io;
 
-/// Hands every record of all lanes to `f`, oldest first; of one time, in the order of the lanes. A lane whose times run
+/// Hands every record of all lanes to `sink`, oldest first; of one time, in the order of the lanes. A lane whose times run
 /// backwards keeps its own order.
-pub(super) fn merge(lanes: &mut [Lane], mut f: impl FnMut(&Raw<'_>)) -> io::Result<()> {
+pub(super) fn merge(lanes: &mut [Lane], sink: &mut impl Sink) -> io::Result<()> {
     let mut heads = BinaryHeap::with_capacity(lanes.len());
     for (i, lane) in lanes.iter_mut().enumerate() {
         if lane.start()? {
-            heads.push(Reverse((lane.head.time, i)));
+            heads.push(Reverse((lane.time, i)));
         }
     }
     let Some(Reverse((_, mut i))) = heads.pop() else { return Ok(()) };
     loop {
-        // As long as this lane is the oldest, no other has to be looked at.
-        let until = heads.peek().map_or((u64::MAX, usize::MAX), |Reverse(next)| *next);
+        // As long as this lane is the oldest, no other has to be looked at. Where it comes after the other, it is not
+        // the oldest at the other's time: that is not 0 then.
+        let last = heads.peek().map_or(u64::MAX, |&Reverse((time, other))| time.saturating_sub(u64::from(i > other)));
         let lane = &mut lanes[i];
-        let more = loop {
-            f(&lane.raw());
-            if !lane.advance()? {
-                break false;
-            }
-            if (lane.head.time, i) > until {
-                break true;
-            }
-        };
+        let more = lane.hand_out(|time| time <= last, sink)?;
         if more {
             let Some(mut top) = heads.peek_mut() else { continue };
             let next = top.0.1;
-            *top = Reverse((lane.head.time, i));
+            *top = Reverse((lane.time, i));
             i = next;
         } else {
             let Some(top) = heads.peek_mut() else { return Ok(()) };

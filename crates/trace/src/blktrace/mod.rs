@@ -19,7 +19,7 @@ use crate::losses::{Loss, Losses};
 use crate::names::Names;
 use crate::record::Record;
 use crate::ring::Missed;
-use lane::{Counts, Lane, Source};
+use lane::{Counts, Lane, Sink, Source};
 use record::{Raw, V8};
 use std::io;
 use std::sync::Arc;
@@ -41,10 +41,10 @@ impl Log {
         &self.schemas
     }
 
-    fn run(&self, f: impl FnMut(&Raw<'_>)) -> io::Result<Losses> {
+    fn run(&self, sink: &mut impl Sink) -> io::Result<Losses> {
         let count = self.sources.len();
         let mut lanes: Vec<Lane> = self.sources.iter().map(|source| Lane::new(source, count)).collect();
-        merge::merge(&mut lanes, f)?;
+        merge::merge(&mut lanes, sink)?;
         let mut losses = Losses::new();
         for lane in &lanes {
             count_losses(&mut losses, lane.counts);
@@ -53,13 +53,9 @@ impl Log {
     }
 
     pub fn for_each(&self, f: &mut dyn FnMut(&Event)) -> io::Result<Losses> {
-        let mut typer = Typer::new();
-        let mut losses = self.run(|raw| {
-            if let Some(event) = typer.event(raw) {
-                f(event);
-            }
-        })?;
-        typer.count(&mut losses);
+        let mut events = Events { typer: Typer::new(), f };
+        let mut losses = self.run(&mut events)?;
+        events.typer.count(&mut losses);
         Ok(losses)
     }
 
@@ -67,11 +63,11 @@ impl Log {
     pub fn for_each_pair(&self, f: &mut dyn FnMut(&Record<'_>, Option<&Event>)) -> io::Result<Losses> {
         let mut typer = Typer::new();
         let mut data = Vec::new();
-        let mut losses = self.run(|raw| {
-            let schema = &self.schemas[usize::from(raw.header.size == record::HEADER_MAX as u8)];
+        let mut losses = self.run(&mut |raw: &Raw<'_>| {
+            let schema = &self.schemas[usize::from(raw.header.size() == record::HEADER_MAX)];
             typed::put_record(&mut data, raw);
             let record = Record {
-                time: TimeNs(raw.header.time),
+                time: TimeNs(raw.header.time()),
                 cpu: typed::cpu(raw),
                 buffer: "",
                 missed: match raw.missing {
@@ -90,14 +86,29 @@ impl Log {
     /// What processes are called, by the kernel's notes.
     pub fn names(&self, names: &mut Names) {
         // An error leaves the names that were read before it.
-        let _ = self.run(|raw| {
+        let _ = self.run(&mut |raw: &Raw<'_>| {
             if let Some(name) = typed::process(raw) {
-                let pid = raw.header.pid;
+                let pid = raw.header.pid();
                 // Another CPU may have had its events before.
-                let from = if names.knows(pid) { raw.header.time } else { 0 };
+                let from = if names.knows(pid) { raw.header.time() } else { 0 };
                 names.set(pid, from, name);
             }
         });
+    }
+}
+
+/// Hands the typed form of records on.
+struct Events<'f> {
+    typer: Typer,
+    f: &'f mut dyn FnMut(&Event),
+}
+
+impl Sink for Events<'_> {
+    #[inline(always)]
+    fn record(&mut self, raw: &Raw<'_>) {
+        if let Some(event) = self.typer.event(raw) {
+            (self.f)(event);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! From a name to files: one of a trace's per-CPU files, their common name, a directory of them, a stream, a pipe.
 
 use super::lane::Source;
-use super::record::kind;
+use super::record::{Raw, kind};
 use super::{Log, scan, typed, version_of};
 use crate::bytes::Endian;
 use crate::error::Error;
@@ -215,23 +215,27 @@ fn finish(log: Log, endian: Endian, version: u8, files: usize, losses: Losses) -
 /// The kernel's first note of the wall clock: at which time of the trace it was what.
 fn wall_clock(log: &Log) -> Value {
     /// Notes come when tracing begins: among the first records of their file.
-    const RECORDS: usize = 64;
+    const RECORDS: i32 = 64;
     let mut found: Option<(u64, u64)> = None;
     for source in &log.sources {
         let mut lane = super::Lane::new(source, 64);
-        let mut more = lane.start().unwrap_or(false);
-        for _ in 0..RECORDS {
-            if !more {
-                break;
-            }
-            let raw = lane.raw();
-            if let Some(wall) = typed::wall_clock_ns(&raw)
-                && found.is_none_or(|(time, _)| raw.header.time < time)
-            {
-                found = Some((raw.header.time, wall));
-            }
-            more = lane.advance().unwrap_or(false);
-        }
+        let mut left = RECORDS;
+        // An error leaves what was found before it.
+        let _ = lane.start().and_then(|_| {
+            lane.hand_out(
+                |_| {
+                    left -= 1;
+                    left >= 0
+                },
+                &mut |raw: &Raw<'_>| {
+                    if let Some(wall) = typed::wall_clock_ns(raw)
+                        && found.is_none_or(|(time, _)| raw.header.time() < time)
+                    {
+                        found = Some((raw.header.time(), wall));
+                    }
+                },
+            )
+        });
     }
     match found {
         Some((time, wall)) => json!({"time_ns": time, "realtime_ns": wall}),

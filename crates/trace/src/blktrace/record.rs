@@ -14,26 +14,9 @@ pub(super) const V8: u8 = 8;
 pub(super) const HEADER_MIN: usize = 48;
 pub(super) const HEADER_MAX: usize = 64;
 /// `__BLK_TA_CGROUP`, `__BLK_TN_CGROUP`.
-pub(super) const CGROUP: u64 = 1 << 8;
+pub(super) const CGROUP: u32 = 1 << 8;
 /// `BLK_TC_NOTIFY`, where an action has it.
-pub(super) const NOTIFY: u64 = 1 << (10 + 16);
-
-/// A record's fixed part, in this machine's byte order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Header {
-    pub time: u64,
-    pub sector: u64,
-    pub action: u64,
-    pub sequence: u32,
-    pub bytes: u32,
-    pub pid: u32,
-    pub device: u32,
-    pub cpu: u32,
-    pub error: u16,
-    pub pdu_len: u16,
-    /// Of the fixed part.
-    pub size: u8,
-}
+pub(super) const NOTIFY: u32 = 1 << (10 + 16);
 
 /// The byte order and version that the first bytes of a record say.
 pub(super) fn kind(bytes: &[u8]) -> Option<(Endian, u8)> {
@@ -44,90 +27,117 @@ pub(super) fn kind(bytes: &[u8]) -> Option<(Endian, u8)> {
     })
 }
 
-/// Reads the fixed part; `None` where it has no magic of this byte order or is cut.
-#[inline(always)]
-pub(super) fn header(endian: Endian, bytes: &[u8]) -> Option<Header> {
-    match endian {
-        Endian::Little => parse::<false>(bytes),
-        Endian::Big => parse::<true>(bytes),
-    }
+/// A record's fixed part. It stays where it lies, and is read where it is needed; one of another byte order or version
+/// is written anew, as [`Plain`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header<'a> {
+    plain: &'a Plain,
+    /// Upper half of a version 8 record's action.
+    action_high: u32,
+    /// Of the fixed part in the file.
+    size: u8,
 }
 
-#[inline(always)]
-fn parse<const BIG: bool>(bytes: &[u8]) -> Option<Header> {
-    let b: &[u8; HEADER_MIN] = bytes.first_chunk()?;
-    match u32_at::<BIG, HEADER_MIN, 0>(b).wrapping_sub(MAGIC) {
-        7 => Some(Header {
-            sequence: u32_at::<BIG, HEADER_MIN, 4>(b),
-            time: u64_at::<BIG, HEADER_MIN, 8>(b),
-            sector: u64_at::<BIG, HEADER_MIN, 16>(b),
-            bytes: u32_at::<BIG, HEADER_MIN, 24>(b),
-            action: u64::from(u32_at::<BIG, HEADER_MIN, 28>(b)),
-            pid: u32_at::<BIG, HEADER_MIN, 32>(b),
-            device: u32_at::<BIG, HEADER_MIN, 36>(b),
-            cpu: u32_at::<BIG, HEADER_MIN, 40>(b),
-            error: u16_at::<BIG, HEADER_MIN, 44>(b),
-            pdu_len: u16_at::<BIG, HEADER_MIN, 46>(b),
-            size: HEADER_MIN as u8,
-        }),
-        8 => {
-            let b: &[u8; HEADER_MAX] = bytes.first_chunk()?;
-            Some(Header {
-                sequence: u32_at::<BIG, HEADER_MAX, 4>(b),
-                time: u64_at::<BIG, HEADER_MAX, 8>(b),
-                sector: u64_at::<BIG, HEADER_MAX, 16>(b),
-                bytes: u32_at::<BIG, HEADER_MAX, 24>(b),
-                pid: u32_at::<BIG, HEADER_MAX, 28>(b),
-                action: u64_at::<BIG, HEADER_MAX, 32>(b),
-                device: u32_at::<BIG, HEADER_MAX, 40>(b),
-                cpu: u32_at::<BIG, HEADER_MAX, 44>(b),
-                error: u16_at::<BIG, HEADER_MAX, 48>(b),
-                pdu_len: u16_at::<BIG, HEADER_MAX, 50>(b),
-                size: HEADER_MAX as u8,
-            })
+/// The fixed part of version 7, little-endian.
+pub(super) type Plain = [u8; HEADER_MIN];
+
+macro_rules! fields {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $at:literal;)*) => {
+        impl Header<'_> {
+            $(
+                $(#[$doc])*
+                #[inline(always)]
+                pub fn $name(&self) -> $type {
+                    let mut bytes = [0; size_of::<$type>()];
+                    bytes.copy_from_slice(&self.plain[$at..$at + size_of::<$type>()]);
+                    <$type>::from_le_bytes(bytes)
+                }
+            )*
         }
-        _ => None,
+    };
+}
+
+fields! {
+    sequence: u32 = 4;
+    time: u64 = 8;
+    sector: u64 = 16;
+    bytes: u32 = 24;
+    action_low: u32 = 28;
+    pid: u32 = 32;
+    device: u32 = 36;
+    cpu: u32 = 40;
+    /// Device and CPU.
+    counter: u64 = 36;
+    error: u16 = 44;
+    pdu_len: u16 = 46;
+}
+
+impl<'a> Header<'a> {
+    /// The fixed part that `bytes` begin with; `None` where it has no magic of this byte order or is cut. What is not
+    /// plain is written to `anew`.
+    #[inline(always)]
+    pub fn read(endian: Endian, bytes: &'a [u8], anew: &'a mut Plain) -> Option<Header<'a>> {
+        let plain: &Plain = bytes.first_chunk()?;
+        if endian == Endian::Little && plain[..4] == (MAGIC | u32::from(V7)).to_le_bytes() {
+            return Some(Header { plain, action_high: 0, size: HEADER_MIN as u8 });
+        }
+        let (action_high, size) = write_anew(endian, bytes, anew)?;
+        Some(Header { plain: anew, action_high, size })
     }
-}
 
-#[inline(always)]
-fn bytes_at<const N: usize, const M: usize, const AT: usize>(b: &[u8; N]) -> [u8; M] {
-    let mut out = [0; M];
-    out.copy_from_slice(&b[AT..AT + M]);
-    out
-}
+    #[inline(always)]
+    pub fn action(&self) -> u64 {
+        u64::from(self.action_high) << 32 | u64::from(self.action_low())
+    }
 
-#[inline(always)]
-fn u16_at<const BIG: bool, const N: usize, const AT: usize>(b: &[u8; N]) -> u16 {
-    let raw = bytes_at::<N, 2, AT>(b);
-    if BIG { u16::from_be_bytes(raw) } else { u16::from_le_bytes(raw) }
-}
+    /// Bytes of the fixed part.
+    #[inline(always)]
+    pub fn size(&self) -> usize {
+        usize::from(self.size)
+    }
 
-#[inline(always)]
-fn u32_at<const BIG: bool, const N: usize, const AT: usize>(b: &[u8; N]) -> u32 {
-    let raw = bytes_at::<N, 4, AT>(b);
-    if BIG { u32::from_be_bytes(raw) } else { u32::from_le_bytes(raw) }
-}
-
-#[inline(always)]
-fn u64_at<const BIG: bool, const N: usize, const AT: usize>(b: &[u8; N]) -> u64 {
-    let raw = bytes_at::<N, 8, AT>(b);
-    if BIG { u64::from_be_bytes(raw) } else { u64::from_le_bytes(raw) }
-}
-
-impl Header {
     /// Bytes of the whole record.
-    #[inline]
+    #[inline(always)]
     pub fn total(&self) -> usize {
-        usize::from(self.size) + usize::from(self.pdu_len)
+        self.size() + usize::from(self.pdu_len())
     }
+
+    pub fn is_notify(&self) -> bool {
+        self.action_low() & NOTIFY != 0
+    }
+}
+
+/// The upper half of its action and its size.
+#[inline(never)]
+fn write_anew(endian: Endian, bytes: &[u8], to: &mut Plain) -> Option<(u32, u8)> {
+    /// Where a field lies in the file, its size, and where it goes.
+    type Field = (usize, usize, usize);
+    const SAME: [Field; 4] = [(4, 4, 4), (8, 8, 8), (16, 8, 16), (24, 4, 24)];
+    const OF_V7: [Field; 6] = [(28, 4, 28), (32, 4, 32), (36, 4, 36), (40, 4, 40), (44, 2, 44), (46, 2, 46)];
+    const OF_V8: [Field; 5] = [(28, 4, 32), (40, 4, 36), (44, 4, 40), (48, 2, 44), (50, 2, 46)];
+    let (said, version) = kind(bytes)?;
+    let size = if version == V8 { HEADER_MAX } else { HEADER_MIN };
+    let bytes = bytes.get(..size).filter(|_| said == endian)?;
+    let rest: &[Field] = if version == V8 { &OF_V8 } else { &OF_V7 };
+    for &(from, size, at) in SAME.iter().chain(rest) {
+        to[at..at + size].copy_from_slice(&endian.uint(bytes, from, size)?.to_le_bytes()[..size]);
+    }
+    let mut action_high = 0;
+    if version == V8 {
+        let action = endian.u64(bytes, 32)?;
+        to[28..32].copy_from_slice(&(action as u32).to_le_bytes());
+        action_high = (action >> 32) as u32;
+    }
+    Some((action_high, size as u8))
 }
 
 /// One whole record on its way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw<'a> {
-    pub header: &'a Header,
+    pub header: Header<'a>,
     pub endian: Endian,
+    /// Where it lies in its file.
+    pub position: u64,
     /// Records missing before this one, by its own number.
     pub missing: u32,
     /// Fixed part and PDU, as they lie in the file.
@@ -138,8 +148,8 @@ impl<'a> Raw<'a> {
     /// Control group (0: none) and what follows it.
     #[inline]
     pub fn cgroup_and_pdu(&self) -> (u64, &'a [u8]) {
-        let pdu = self.bytes.get(usize::from(self.header.size)..).unwrap_or_default();
-        if self.header.action & CGROUP == 0 {
+        let pdu = self.bytes.get(self.header.size()..).unwrap_or_default();
+        if self.header.action_low() & CGROUP == 0 {
             return (0, pdu);
         }
         match self.endian.u64(pdu, 0) {
@@ -149,7 +159,7 @@ impl<'a> Raw<'a> {
     }
 
     pub fn is_notify(&self) -> bool {
-        self.header.action & NOTIFY != 0
+        self.header.is_notify()
     }
 }
 
@@ -170,7 +180,7 @@ mod tests {
             endian.put_u32(&mut b, 77);
         } else {
             endian.put_u32(&mut b, 77);
-            endian.put_u64(&mut b, 0x0011_0101);
+            endian.put_u64(&mut b, 0x7_0011_0101);
         }
         endian.put_u32(&mut b, 8 << 20 | 1);
         endian.put_u32(&mut b, 3);
@@ -187,34 +197,26 @@ mod tests {
     #[test]
     fn both_versions_in_both_byte_orders_read_the_same() {
         for endian in [Endian::Little, Endian::Big] {
-            for (version, size) in [(V7, 48), (V8, 64)] {
+            for (version, size, mask) in [(V7, 48, 0xffff_ffff), (V8, 64, u64::MAX)] {
                 let bytes = built(endian, version);
                 assert_eq!(kind(&bytes), Some((endian, version)));
-                let header = header(endian, &bytes).unwrap();
-                let want = Header {
-                    time: 0x0102_0304_0506_0708,
-                    sector: 2048,
-                    action: 0x0011_0101,
-                    sequence: 5,
-                    bytes: 4096,
-                    pid: 77,
-                    device: 8 << 20 | 1,
-                    cpu: 3,
-                    error: 0xfffb,
-                    pdu_len: 12,
-                    size,
-                };
-                assert_eq!(header, want);
+                let mut anew = [0; HEADER_MIN];
+                let header = Header::read(endian, &bytes, &mut anew).unwrap();
+                assert_eq!((header.time(), header.sector()), (0x0102_0304_0506_0708, 2048));
+                assert_eq!((header.action(), header.sequence(), header.bytes()), (0x7_0011_0101 & mask, 5, 4096));
+                assert_eq!((header.pid(), header.device(), header.cpu()), (77, 8 << 20 | 1, 3));
+                assert_eq!((header.error(), header.pdu_len(), header.size()), (0xfffb, 12, size));
+                assert_eq!(header.counter(), 3 << 32 | 8 << 20 | 1);
                 assert_eq!(header.total(), bytes.len());
-                let raw = Raw { header: &header, endian, missing: 0, bytes: &bytes };
+                let raw = Raw { header, endian, position: 0, missing: 0, bytes: &bytes };
                 assert_eq!(raw.cgroup_and_pdu(), (99, b"name".as_slice()));
-                for cut in 0..usize::from(size) {
-                    assert_eq!(super::header(endian, &bytes[..cut]), None);
+                for cut in 0..size {
+                    assert!(Header::read(endian, &bytes[..cut], &mut [0; HEADER_MIN]).is_none());
                 }
             }
         }
         assert_eq!(kind(b"\x09tae"), None);
         assert_eq!(kind(b"\x07ta"), None);
-        assert_eq!(header(Endian::Big, &built(Endian::Little, V7)), None);
+        assert!(Header::read(Endian::Big, &built(Endian::Little, V7), &mut [0; HEADER_MIN]).is_none());
     }
 }

@@ -1,6 +1,7 @@
 //! A file that may hold the records of several CPUs: which lie in order of time as they are, and which have to be sorted.
 
 use super::lane::{Lane, Run, Source};
+use super::record::Raw;
 use crate::losses::Losses;
 use std::collections::HashMap;
 use std::io;
@@ -27,15 +28,15 @@ pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
     let (mut pieces, mut sorted, mut last, mut fits) = (0, true, 0, true);
     let (mut highest_cpu, mut first_time) = (0, None);
     let mut open: Option<((u32, u32), Run)> = None;
-    let mut more = lane.start()?;
-    while more {
-        let head = lane.head;
-        first_time.get_or_insert(head.time);
-        highest_cpu = highest_cpu.max(head.cpu);
-        sorted &= head.time >= last;
-        last = head.time;
-        let (begin, length) = lane.position();
-        let key = (head.device, head.cpu);
+    lane.start()?;
+    lane.hand_out(|_| true, &mut |raw: &Raw<'_>| {
+        let head = &raw.header;
+        first_time.get_or_insert(head.time());
+        highest_cpu = highest_cpu.max(head.cpu());
+        sorted &= head.time() >= last;
+        last = head.time();
+        let (begin, length) = (raw.position, head.total() as u64);
+        let key = (head.device(), head.cpu());
         match &mut open {
             Some((k, run)) if *k == key && run.begin + run.length == begin => run.length += length,
             _ => {
@@ -45,8 +46,7 @@ pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
                 }
             }
         }
-        more = lane.advance()?;
-    }
+    })?;
     if let Some((k, run)) = open {
         fits &= keep(&mut runs, &mut order, k, run, pieces + 1);
     }

@@ -1,6 +1,6 @@
 //! Records into typed events, and into records with a schema.
 
-use super::record::{Raw, V7, V8};
+use super::record::{CGROUP, HEADER_MIN, Raw, V7, V8};
 use crate::block::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags};
 use crate::bytes::{Endian, until_nul};
 use crate::error::Error;
@@ -11,18 +11,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// `enum blktrace_notify`.
-const TN_PROCESS: u64 = 0;
-const TN_MESSAGE: u64 = 2;
+const TN_PROCESS: u32 = 0;
+const TN_MESSAGE: u32 = 2;
 
 /// What a record's process is called, where it is a note that says so.
 pub(super) fn process<'a>(raw: &Raw<'a>) -> Option<&'a [u8]> {
-    let note = raw.is_notify() && raw.header.action & 0xff == TN_PROCESS;
+    let note = raw.is_notify() && raw.header.action_low() & 0xff == TN_PROCESS;
     note.then(|| until_nul(raw.cgroup_and_pdu().1)).filter(|name| !name.is_empty())
 }
 
 /// Seconds and nanoseconds of the wall clock that a note gives beside its own time (`trace_note_time`).
 pub(super) fn wall_clock_ns(raw: &Raw<'_>) -> Option<u64> {
-    if !raw.is_notify() || raw.header.action & 0xff != 1 {
+    if !raw.is_notify() || raw.header.action_low() & 0xff != 1 {
         return None;
     }
     let pdu = raw.cgroup_and_pdu().1;
@@ -31,7 +31,7 @@ pub(super) fn wall_clock_ns(raw: &Raw<'_>) -> Option<u64> {
 }
 
 pub(super) fn cpu(raw: &Raw<'_>) -> u16 {
-    u16::try_from(raw.header.cpu).unwrap_or(u16::MAX)
+    u16::try_from(raw.header.cpu()).unwrap_or(u16::MAX)
 }
 
 /// Turns records into events.
@@ -53,76 +53,82 @@ impl Typer {
     }
 
     /// The typed form; `None` where it has none (names of processes, the wall clock, actions that are not known).
-    #[inline]
+    #[inline(always)]
     pub fn event(&mut self, raw: &Raw<'_>) -> Option<&Event> {
-        let h = raw.header;
-        if raw.is_notify() {
-            return self.note(raw);
+        let h = &raw.header;
+        if h.is_notify() {
+            // Not the record itself: it stays in registers.
+            return self.note(h.action_low(), TimeNs(h.time()), cpu(raw), h.pid(), raw.cgroup_and_pdu().1);
         }
-        let Some(action) = BlockAction::from_code(h.action as u16 & !(super::record::CGROUP as u16)) else {
+        let Some(action) = BlockAction::from_code((h.action_low() & !CGROUP) as u16) else {
             self.unknown += 1;
             return None;
         };
-        let (cgroup, pdu) = if h.pdu_len == 0 { (0, &[][..]) } else { raw.cgroup_and_pdu() };
-        let detail = match action {
-            BlockAction::Remap | BlockAction::Split | BlockAction::Unplug | BlockAction::UnplugTimer => {
-                match detail(action, pdu) {
-                    Some(detail) => detail,
-                    None => {
-                        self.short += 1;
-                        BlockDetail::None
-                    }
-                }
-            }
-            BlockAction::ZoneUnplug => detail(action, pdu).unwrap_or(BlockDetail::None),
-            _ => BlockDetail::None,
-        };
+        self.event.time = TimeNs(h.time());
+        self.event.cpu = cpu(raw);
+        self.event.tid = h.pid();
         let block = BlockEvent {
             action,
-            device: Device(h.device),
-            flags: RequestFlags::from_categories(h.action >> 16),
-            sector: h.sector,
-            bytes: u64::from(h.bytes),
+            device: Device(h.device()),
+            flags: RequestFlags::from_categories(h.action() >> 16),
+            sector: h.sector(),
+            bytes: u64::from(h.bytes()),
             // The kernel's negative number, cut to 16 bits.
-            error: i32::from(h.error as i16),
-            cgroup,
-            detail,
+            error: i32::from(h.error() as i16),
+            cgroup: 0,
+            detail: BlockDetail::None,
         };
-        self.event.time = TimeNs(h.time);
-        self.event.cpu = cpu(raw);
-        self.event.tid = h.pid;
-        match &mut self.event.kind {
-            EventKind::Block(b) => *b = block,
-            other => *other = EventKind::Block(block),
+        let block = match &mut self.event.kind {
+            EventKind::Block(known) => {
+                *known = block;
+                known
+            }
+            other => {
+                *other = EventKind::Block(block);
+                let EventKind::Block(new) = other else { return None };
+                new
+            }
+        };
+        if h.pdu_len() > 0 || has_detail(action) {
+            let (cgroup, pdu) = raw.cgroup_and_pdu();
+            block.cgroup = cgroup;
+            match detail(action, pdu) {
+                Some(detail) => block.detail = detail,
+                None => self.short += u64::from(action != BlockAction::ZoneUnplug),
+            }
         }
         Some(&self.event)
     }
 
     #[cold]
-    fn note(&mut self, raw: &Raw<'_>) -> Option<&Event> {
-        if raw.header.action & 0xff != TN_MESSAGE {
+    fn note(&mut self, action: u32, time: TimeNs, cpu: u16, tid: u32, text: &[u8]) -> Option<&Event> {
+        if action & 0xff != TN_MESSAGE {
             return None;
         }
-        let text = until_nul(raw.cgroup_and_pdu().1);
-        self.event = Event {
-            time: TimeNs(raw.header.time),
-            cpu: cpu(raw),
-            tid: raw.header.pid,
-            kind: EventKind::Mark { name: String::from_utf8_lossy(text).trim_end_matches('\n').to_string() },
-        };
+        let name = String::from_utf8_lossy(until_nul(text)).trim_end_matches('\n').to_string();
+        self.event = Event { time, cpu, tid, kind: EventKind::Mark { name } };
         Some(&self.event)
     }
 }
 
-/// PDUs of remap, split and unplug are big-endian on every machine (`kernel/trace/blktrace.c`: `cpu_to_be32`, `cpu_to_be64`).
-#[inline]
+/// Whether an action of this kind carries more than its range.
+fn has_detail(action: BlockAction) -> bool {
+    use BlockAction::*;
+    matches!(action, Remap | Split | Unplug | UnplugTimer | ZoneUnplug)
+}
+
+/// What an action carries; `None`: its PDU is too short. PDUs of remap, split and unplug are big-endian on every machine
+/// (`kernel/trace/blktrace.c`: `cpu_to_be32`, `cpu_to_be64`).
 fn detail(action: BlockAction, pdu: &[u8]) -> Option<BlockDetail> {
     let be = Endian::Big;
     Some(match action {
         // struct blk_io_trace_remap: device_from, device_to, sector_from.
         BlockAction::Remap => BlockDetail::Remap { device: Device(be.u32(pdu, 0)?), sector: be.u64(pdu, 8)? },
         BlockAction::Split => BlockDetail::Split { sector: be.u64(pdu, 0)? },
-        _ => BlockDetail::Unplug { requests: be.u64(pdu, 0)? },
+        BlockAction::Unplug | BlockAction::UnplugTimer | BlockAction::ZoneUnplug => {
+            BlockDetail::Unplug { requests: be.u64(pdu, 0)? }
+        }
+        _ => BlockDetail::None,
     })
 }
 
@@ -134,9 +140,9 @@ pub(super) fn put_record(data: &mut Vec<u8>, raw: &Raw<'_>) {
     let (cgroup, pdu) = raw.cgroup_and_pdu();
     let e = raw.endian;
     data.clear();
-    e.put_u16(data, u16::from(if raw.header.size == 48 { V7 } else { V8 }));
+    e.put_u16(data, u16::from(if raw.header.size() == HEADER_MIN { V7 } else { V8 }));
     data.extend_from_slice(&[0, 0]);
-    e.put_u32(data, raw.header.pid);
+    e.put_u32(data, raw.header.pid());
     let at = PREFIX + raw.bytes.len() - pdu.len();
     e.put_u32(data, (pdu.len() as u32) << 16 | at as u32);
     e.put_u32(data, 0);
