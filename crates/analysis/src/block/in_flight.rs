@@ -44,6 +44,26 @@ impl Bio {
     }
 }
 
+/// Where a bio is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub device: u16,
+    pub kind: RequestKind,
+    pub sector: u64,
+    /// It has no more sectors than these.
+    pub most: u64,
+}
+
+impl Wanted {
+    #[inline(always)]
+    fn is(&self, bio: &Bio) -> bool {
+        bio.sector == self.sector
+            && bio.device == self.device
+            && bio.kind == self.kind
+            && u64::from(bio.sectors) <= self.most
+    }
+}
+
 /// All of them, in bounded memory: beyond the bound the oldest goes.
 #[derive(Debug)]
 pub(super) struct InFlight {
@@ -76,7 +96,7 @@ impl InFlight {
         self.live
     }
 
-    #[inline]
+    #[inline(always)]
     fn bucket(&self, device: u16, kind: RequestKind, sector: u64) -> usize {
         // Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
         let key = sector ^ u64::from(device) << 48 ^ (kind as u64) << 62;
@@ -90,42 +110,45 @@ impl InFlight {
     }
 
     /// Takes a bio in; its name until it is removed.
+    #[inline(always)]
     pub fn add(&mut self, bio: Bio) -> u32 {
-        if self.live == self.buckets.len() {
+        if self.live * 2 == self.buckets.len() {
             self.grow();
         }
-        let new = Bio { next: NONE, live: true, ..bio };
-        let index = if self.free != NONE {
-            let index = self.free;
-            let old = &mut self.bios[index as usize];
-            self.free = old.next;
-            *old = new;
-            index
-        } else {
-            self.bios.push(new);
-            (self.bios.len() - 1) as u32
+        let index = self.free;
+        let index = match self.bios.get_mut(index as usize) {
+            Some(old) => {
+                self.free = old.next;
+                *old = bio;
+                index
+            }
+            None => {
+                self.bios.push(bio);
+                (self.bios.len() - 1) as u32
+            }
         };
         self.live += 1;
-        self.link(index);
+        self.link(index, bio.device, bio.kind, bio.sector);
         index
     }
 
     /// At the bucket's end: what came first is found first.
     #[inline]
-    fn link(&mut self, index: u32) {
-        let bio = &mut self.bios[index as usize];
-        bio.next = NONE;
-        let (device, kind, sector) = (bio.device, bio.kind, bio.sector);
+    fn link(&mut self, index: u32, device: u16, kind: RequestKind, sector: u64) {
         let bucket = self.bucket(device, kind, sector);
         let mut at = self.buckets[bucket];
         if at == NONE {
             self.buckets[bucket] = index;
             return;
         }
-        while self.bios[at as usize].next != NONE {
-            at = self.bios[at as usize].next;
+        loop {
+            let bio = &mut self.bios[at as usize];
+            if bio.next == NONE {
+                bio.next = index;
+                return;
+            }
+            at = bio.next;
         }
-        self.bios[at as usize].next = index;
     }
 
     /// Drops one of the oldest: the clock's hand passes over the entries in the order in which they were made.
@@ -134,8 +157,10 @@ impl InFlight {
         for _ in 0..self.bios.len() {
             let index = self.clock;
             self.clock = (self.clock + 1) % self.bios.len() as u32;
-            if self.bios[index as usize].live {
-                return Some((index, self.remove(index)));
+            let bio = self.bios[index as usize];
+            if bio.live {
+                self.remove(index);
+                return Some((index, bio));
             }
         }
         None
@@ -165,20 +190,35 @@ impl InFlight {
 
     /// The bio at this sector, of at most so many sectors, that `fits` ranks highest; of equals the longest, then the
     /// oldest. `fits` says 0 for one that is out of the question.
-    #[inline]
-    pub fn find(
+    #[inline(always)]
+    pub fn find(&mut self, wanted: Wanted, fits: impl Fn(&Bio) -> u8) -> Option<(u32, &mut Bio)> {
+        let first = self.buckets[self.bucket(wanted.device, wanted.kind, wanted.sector)];
+        let bio = self.bios.get(first as usize)?;
+        let at = match bio.next {
+            // Almost always it is alone in its bucket.
+            NONE if wanted.is(bio) && fits(bio) > 0 => first,
+            NONE => return None,
+            _ => self.best(first, wanted.device, wanted.kind, wanted.sector, wanted.most, fits)?,
+        };
+        Some((at, &mut self.bios[at as usize]))
+    }
+
+    /// The best one of a bucket.
+    #[inline(never)]
+    fn best(
         &self,
+        first: u32,
         device: u16,
         kind: RequestKind,
         sector: u64,
         most: u64,
         fits: impl Fn(&Bio) -> u8,
     ) -> Option<u32> {
-        let mut at = self.buckets[self.bucket(device, kind, sector)];
+        let wanted = Wanted { device, kind, sector, most };
         let (mut best, mut rank) = (None, (0, 0));
-        while at != NONE {
-            let bio = &self.bios[at as usize];
-            if bio.sector == sector && bio.device == device && bio.kind == kind && u64::from(bio.sectors) <= most {
+        let mut at = first;
+        while let Some(bio) = self.bios.get(at as usize) {
+            if wanted.is(bio) {
                 let found = (fits(bio), bio.sectors);
                 if found.0 > 0 && found > rank {
                     (best, rank) = (Some(at), found);
@@ -189,19 +229,19 @@ impl InFlight {
         best
     }
 
+    #[inline(always)]
     pub fn get(&mut self, index: u32) -> &mut Bio {
         &mut self.bios[index as usize]
     }
 
-    pub fn remove(&mut self, index: u32) -> Bio {
-        let bio = self.bios[index as usize];
+    #[inline(always)]
+    pub fn remove(&mut self, index: u32) {
         self.unlink(index);
         let entry = &mut self.bios[index as usize];
         entry.live = false;
         entry.next = self.free;
         self.free = index;
         self.live -= 1;
-        bio
     }
 
     /// Cuts off the first sectors of a bio.
@@ -210,20 +250,28 @@ impl InFlight {
         let bio = &mut self.bios[index as usize];
         bio.sector += u64::from(sectors);
         bio.sectors -= sectors;
-        self.link(index);
+        bio.next = NONE;
+        let (device, kind, sector) = (bio.device, bio.kind, bio.sector);
+        self.link(index, device, kind, sector);
     }
 
+    #[inline(always)]
     fn unlink(&mut self, index: u32) {
-        let bio = self.bios[index as usize];
+        let bio = &self.bios[index as usize];
+        let next = bio.next;
         let bucket = self.bucket(bio.device, bio.kind, bio.sector);
         let mut at = self.buckets[bucket];
         if at == index {
-            self.buckets[bucket] = bio.next;
-        } else {
-            while self.bios[at as usize].next != index {
-                at = self.bios[at as usize].next;
+            self.buckets[bucket] = next;
+            return;
+        }
+        loop {
+            let bio = &mut self.bios[at as usize];
+            if bio.next == index {
+                bio.next = next;
+                return;
             }
-            self.bios[at as usize].next = bio.next;
+            at = bio.next;
         }
     }
 
@@ -232,6 +280,7 @@ impl InFlight {
         self.bios.iter().enumerate().filter(|(_, bio)| bio.live).map(|(at, bio)| (at as u32, bio))
     }
 
+    #[inline(always)]
     pub fn bio(device: u16, flags: RequestFlags, sector: u64, sectors: u32, owner: u32, queued: u64) -> Bio {
         Bio {
             sector,
@@ -248,7 +297,7 @@ impl InFlight {
             merged: NEVER,
             issued: NEVER,
             next: NONE,
-            live: false,
+            live: true,
         }
     }
 }

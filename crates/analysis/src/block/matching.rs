@@ -13,7 +13,7 @@
 //!
 //! What comes of it is up to a [`Watch`]: statistics, distributions, interference.
 
-use super::in_flight::{Bio, InFlight, NEVER};
+use super::in_flight::{Bio, InFlight, NEVER, NONE, Wanted};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags};
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +116,12 @@ pub(super) struct Matching<W> {
     counts: MatchCounts,
 }
 
+/// Any bio at an event's first sector.
+#[inline(always)]
+fn wanted(device: u16, block: &BlockEvent) -> Wanted {
+    Wanted { device, kind: block.flags.kind(), sector: block.sector, most: u64::MAX }
+}
+
 /// What a walk over a request's bios found.
 struct Walk {
     /// First sector that no bio covers; the request's end where all are there.
@@ -159,18 +165,20 @@ impl<W: Watch> Matching<W> {
         fits: impl Fn(&Bio) -> u8,
         mut step: impl FnMut(&mut W, u32, &mut Bio),
     ) -> Walk {
-        let (kind, end) = (block.flags.kind(), block.end());
-        let mut walk = Walk { reached: block.sector, found: false };
-        while walk.reached < end {
-            let Some(at) = self.bios.find(device, kind, walk.reached, end - walk.reached, &fits) else { break };
-            let bio = self.bios.get(at);
-            walk.reached = bio.end();
-            walk.found = true;
+        let end = block.end();
+        let mut wanted = wanted(device, block);
+        let mut found = false;
+        while wanted.sector < end {
+            wanted.most = end - wanted.sector;
+            let Some((at, bio)) = self.bios.find(wanted, &fits) else { break };
+            wanted.sector = bio.end();
+            found = true;
             step(&mut self.watch, at, bio);
         }
-        walk
+        Walk { found, reached: wanted.sector }
     }
 
+    #[inline(always)]
     fn add(&mut self, bio: Bio) -> u32 {
         if let Some((at, gone)) = self.bios.make_room() {
             self.counts.given_up += 1;
@@ -182,52 +190,49 @@ impl<W: Watch> Matching<W> {
     fn queue(&mut self, device: u16, block: &BlockEvent, owner: u32, now: u64) {
         self.counts.queued += 1;
         let sectors = u32::try_from(block.bytes.div_ceil(512)).unwrap_or(u32::MAX);
-        let bio = InFlight::bio(device, block.flags, block.sector, sectors, owner, now);
-        let at = self.add(bio);
-        self.watch.queued(at, &bio, now);
+        let at = self.add(InFlight::bio(device, block.flags, block.sector, sectors, owner, now));
+        self.watch.queued(at, self.bios.get(at), now);
     }
 
     fn complete(&mut self, device: u16, block: &BlockEvent, now: u64) {
-        let (kind, end) = (block.flags.kind(), block.end());
-        let mut reached = block.sector;
+        let end = block.end();
+        let mut wanted = wanted(device, block);
         // A device above others (device mapper, md) completes bios that it never issued.
         let fits = |bio: &Bio| 1 + u8::from(bio.issued != NEVER);
-        while reached < end {
-            if let Some(at) = self.bios.find(device, kind, reached, end - reached, fits) {
-                let bio = self.bios.remove(at);
-                reached = bio.end();
+        while wanted.sector < end {
+            wanted.most = end - wanted.sector;
+            if let Some((at, bio)) = self.bios.find(wanted, fits) {
+                wanted.sector = bio.end();
                 self.counts.completed += u64::from(!bio.part);
-                self.watch.gone(at, &bio, now);
-            } else if let Some(at) = self.bios.find(device, kind, reached, u64::MAX, fits) {
+                self.watch.gone(at, bio, now);
+                self.bios.remove(at);
+            } else if let Some((at, _)) = self.bios.find(Wanted { most: u64::MAX, ..wanted }, fits) {
                 // The rest of it comes with another completion.
-                self.bios.shorten(at, (end - reached) as u32);
-                reached = end;
+                self.bios.shorten(at, wanted.most as u32);
+                wanted.sector = end;
             } else {
+                self.counts.unmatched.completed += 1;
                 break;
             }
-        }
-        if reached < end {
-            self.counts.unmatched.completed += 1;
         }
     }
 
     fn split(&mut self, device: u16, block: &BlockEvent) {
         let fresh = |bio: &Bio| u8::from(bio.issued == NEVER && u64::from(bio.sectors) * 512 > block.bytes);
-        let kind = block.flags.kind();
-        let Some(at) = self.bios.find(device, kind, block.sector, u64::MAX, fresh) else {
+        let Some((at, bio)) = self.bios.find(wanted(device, block), fresh) else {
             self.counts.unmatched.split += 1;
             return;
         };
         let BlockDetail::Split { sector } = block.detail else { return };
-        let bio = *self.bios.get(at);
         if sector <= bio.sector || sector >= bio.end() {
             self.counts.unmatched.split += 1;
             return;
         }
         let first = (sector - bio.sector) as u32;
-        self.bios.get(at).sectors = first;
+        let second = Bio { sector, sectors: bio.sectors - first, part: true, next: NONE, ..*bio };
+        bio.sectors = first;
         self.counts.parts += 1;
-        let second = self.add(Bio { sector, sectors: bio.sectors - first, part: true, ..bio });
+        let second = self.add(second);
         self.watch.split(at, second);
     }
 
@@ -236,8 +241,12 @@ impl<W: Watch> Matching<W> {
     pub fn block(&mut self, block: &BlockEvent, owner: u32, now: u64) {
         let counts = &mut self.counts;
         counts.events += 1;
-        counts.begin_ns = counts.begin_ns.min(now);
-        counts.end_ns = counts.end_ns.max(now);
+        if now < counts.begin_ns {
+            counts.begin_ns = now;
+        }
+        if now > counts.end_ns {
+            counts.end_ns = now;
+        }
         // A command of its own kind has no sectors that could be matched.
         if block.bytes == 0 || block.flags.has(RequestFlags::PASSTHROUGH) {
             counts.without_data += u64::from(block.action == BlockAction::Queue);

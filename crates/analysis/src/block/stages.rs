@@ -57,8 +57,13 @@ impl Sum {
     #[inline]
     fn add(&mut self, time: u64) {
         self.n += 1;
-        self.min = self.min.min(time);
-        self.max = self.max.max(time);
+        // Not `min` and `max`: that writes every time what almost never changes.
+        if time < self.min {
+            self.min = time;
+        }
+        if time > self.max {
+            self.max = time;
+        }
         self.total = self.total.saturating_add(time);
     }
 
