@@ -282,6 +282,8 @@ pub fn unmatched(found: &BlockFound) -> Rows {
         ("completions without their bios", u.completed),
         ("requeues without their bios", u.requeued),
         ("splits without their bio", u.split),
+        ("events of devices that were not told apart: too many", s.of_further_devices),
+        ("completed bios in no point of the figure: too many devices", found.points.of_further_devices),
         ("dirty pages that were not followed: too many", found.originators.pages_given_up),
         ("extents that were not followed: too many", found.originators.extents_given_up),
         ("files and carriers that were not followed: too many", found.originators.files_given_up),

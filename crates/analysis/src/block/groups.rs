@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 /// Owners with distributions of their own; the bios of more go to one group for all of them.
 pub const MAX_OWNERS: usize = 256;
-/// Devices with distributions of their own.
+/// Devices with distributions of their own; the bios of more go to one group for all of them.
 const MAX_DEVICES: usize = 64;
 /// Up to 4 KiB, up to 8 KiB, …, up to 1 MiB, above.
 const SIZES: usize = 10;
@@ -118,6 +118,7 @@ pub(super) fn percent(part: u64, whole: u64) -> f64 {
 pub(super) struct Groups {
     all: Times,
     devices: Vec<[Times; 3]>,
+    further_devices: Times,
     flags: [Times; FLAGS.len() + 1],
     sizes: [Times; SIZES],
     owners: HashMap<u32, Times>,
@@ -138,6 +139,8 @@ impl Groups {
                 self.devices.resize_with(device + 1, Default::default);
             }
             f(&mut self.devices[device][bio.kind() as usize]);
+        } else {
+            f(&mut self.further_devices);
         }
         let mut plain = true;
         for (times, (flag, _)) in self.flags.iter_mut().zip(FLAGS) {
@@ -165,6 +168,7 @@ impl Groups {
                 groups.push(times.finish(GroupBy::Device, format!("{device} {kind}")));
             }
         }
+        groups.push(self.further_devices.finish(GroupBy::Device, "(further devices)".to_owned()));
         let names = FLAGS.iter().map(|(_, name)| *name).chain(["none"]);
         groups.extend(self.flags.iter().zip(names).map(|(t, name)| t.finish(GroupBy::Flag, name.to_owned())));
         for (class, times) in self.sizes.iter().enumerate() {
@@ -232,5 +236,21 @@ mod tests {
         assert_eq!(all.distributions.iter().map(|d| d.stage.as_str()).collect::<Vec<_>>(), ["Q2C"]);
         assert_eq!(all.distributions[0].ranges, [LatencyRange { from_ns: 46, to_ns: 54, n: 3 }]);
         assert!(found.iter().all(|g| g.distributions.is_empty() == (g.by > GroupBy::Device)));
+    }
+
+    #[test]
+    fn every_bio_is_in_a_group_by_device_however_many_there_are() {
+        let mut groups = Groups::default();
+        for device in 0..100 {
+            let bio = super::super::in_flight::InFlight::bio(device, RequestFlags::READ, 0, 8, 1, 100);
+            groups.queued(0, &bio, 100);
+            groups.gone(0, &bio, 150);
+        }
+        let devices: Vec<Device> = (0..100).map(|minor| Device::new(8, minor)).collect();
+        let found = groups.finish(&devices, |owner| owner.to_string());
+        let by_device: Vec<&Group> = found.iter().filter(|g| g.by == GroupBy::Device).collect();
+        assert_eq!((by_device.len(), by_device.iter().map(|g| g.bios).sum::<u64>()), (65, 100));
+        let further = by_device[64];
+        assert_eq!((further.name.as_str(), further.bios, further.stages.len()), ("(further devices)", 36, 2));
     }
 }

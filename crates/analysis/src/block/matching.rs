@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 /// Bios on their way that are remembered; beyond it the oldest is given up, and counted.
 pub const MAX_IN_FLIGHT: usize = 1 << 18;
-/// Devices that are told apart; the events of more are counted as unmatched.
+/// Devices that are told apart; the events of more are counted.
 const MAX_DEVICES: usize = 1024;
 
 /// What a bio has just had.
@@ -104,6 +104,8 @@ pub(super) struct MatchCounts {
     pub without_data: u64,
     pub unfinished: u64,
     pub given_up: u64,
+    /// Events of devices beyond those that are told apart.
+    pub of_further_devices: u64,
     pub unmatched: UnmatchedSteps,
 }
 
@@ -252,7 +254,10 @@ impl<W: Watch> Matching<W> {
             counts.without_data += u64::from(block.action == BlockAction::Queue);
             return;
         }
-        let Some(device) = self.device(block.device) else { return };
+        let Some(device) = self.device(block.device) else {
+            self.counts.of_further_devices += 1;
+            return;
+        };
         self.watch.event(device, block, now);
         let unmatched = |walk: Walk| u64::from(!walk.found || walk.reached < block.end());
         match block.action {

@@ -11,8 +11,6 @@ use serde::{Deserialize, Serialize};
 const MAX_WINDOWS: usize = 512;
 /// The narrowest window, nanoseconds: a power of two.
 const NARROWEST_SHIFT: u32 = 10;
-/// Devices whose last sector is remembered.
-const MAX_DEVICES: usize = 1024;
 
 /// One window of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -82,6 +80,7 @@ pub(super) struct OverTime {
     flying: u64,
     serving: u64,
     service: InService,
+    /// The last sector, by device: there are no more of them than matching tells apart.
     heads: Vec<u64>,
     sequential: u64,
     seeks: LatencyHistogram,
@@ -177,9 +176,6 @@ impl Watch for OverTime {
             BlockAction::Issue => {
                 self.service.issue();
                 let device = usize::from(device);
-                if device >= MAX_DEVICES {
-                    return;
-                }
                 if self.heads.len() <= device {
                     self.heads.resize(device + 1, NEVER);
                 }

@@ -46,6 +46,9 @@ pub struct IoPoints {
     pub owners: Vec<String>,
     /// By device, time, sector, direction, owner.
     pub points: Vec<IoPoint>,
+    /// Completed bios of devices beyond those that are told apart: in no point.
+    #[serde(default)]
+    pub of_further_devices: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,6 +86,7 @@ pub(super) struct Points {
     /// Each with its bios.
     owners: Vec<(u32, u64)>,
     index: HashMap<u32, u16>,
+    of_further_devices: u64,
 }
 
 impl Points {
@@ -94,6 +98,7 @@ impl Points {
             sectors: Vec::new(),
             owners: Vec::new(),
             index: HashMap::new(),
+            of_further_devices: 0,
         }
     }
 
@@ -186,6 +191,7 @@ impl Points {
             bin_sectors: self.sectors.iter().map(|sectors| 1 << sectors.shift).collect(),
             devices: devices.iter().take(usize::from(MAX_DEVICES)).map(Device::to_string).collect(),
             owners,
+            of_further_devices: self.of_further_devices,
             points: bins
                 .into_iter()
                 .map(|(bin, (bios, bytes))| IoPoint {
@@ -210,7 +216,11 @@ fn add(bins: &mut HashMap<Bin, (u32, u64)>, bin: Bin, bios: u32, bytes: u64) {
 
 impl Watch for Points {
     fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
-        if completed == NEVER || bio.device >= MAX_DEVICES {
+        if completed == NEVER {
+            return;
+        }
+        if bio.device >= MAX_DEVICES {
+            self.of_further_devices += 1;
             return;
         }
         self.time = (self.time.0.min(completed), self.time.1.max(completed));
@@ -289,5 +299,16 @@ mod tests {
         assert_eq!((found.owners.len(), &found.owners[..2]), (13, &["5000".to_owned(), "5001".to_owned()][..]));
         let bios = |owner| found.points.iter().filter(|p| p.owner == owner).map(|p| p.bios).sum::<u32>();
         assert_eq!((bios(0), bios(1), bios(12)), (100, 50, 990));
+    }
+
+    #[test]
+    fn bios_of_too_many_devices_are_counted() {
+        let mut points = Points::new();
+        for device in 0..100 {
+            points.gone(0, &InFlight::bio(device, RequestFlags::READ, 8, 8, 1, 100), 150);
+        }
+        let devices: Vec<Device> = (0..100).map(|minor| Device::new(8, minor)).collect();
+        let found = points.finish(&devices, |owner| owner.to_string());
+        assert_eq!((found.devices.len(), found.points.len(), found.of_further_devices), (64, 64, 36));
     }
 }

@@ -145,6 +145,9 @@ pub struct StagesFound {
     /// Bios that were still on their way at the end, or given up because there were too many of them.
     pub unfinished: u64,
     pub given_up: u64,
+    /// Events of devices beyond those that are told apart; their bios are in no stage.
+    #[serde(default)]
+    pub of_further_devices: u64,
     pub unmatched: UnmatchedSteps,
 }
 
@@ -272,6 +275,7 @@ pub(super) fn stages_found(mut sums: StageSums, devices: &[Device], counts: &Mat
         without_data: counts.without_data,
         unfinished: counts.unfinished,
         given_up: counts.given_up,
+        of_further_devices: counts.of_further_devices,
         unmatched: counts.unmatched,
     }
 }
@@ -408,6 +412,29 @@ mod tests {
         let u = found.unmatched;
         assert_eq!((u.issued, u.completed, u.got, u.split, u.requeued), (1, 1, 1, 1, 1));
         assert_eq!((found.without_data, found.bios_queued), (1, 0));
+    }
+
+    #[test]
+    fn events_of_too_many_devices_are_counted() {
+        let mut stages = Stages::new();
+        for i in 0..1100u64 {
+            for (action, time) in [(Queue, i * 10), (Complete, i * 10 + 5)] {
+                let block = BlockEvent {
+                    action,
+                    device: Device::new(8, i as u32),
+                    flags: RequestFlags::READ,
+                    sector: 8,
+                    bytes: 4096,
+                    error: 0,
+                    cgroup: 0,
+                    detail: NO,
+                };
+                stages.event(&event(time, 1, EventKind::Block(block)));
+            }
+        }
+        let found = stages.finish();
+        assert_eq!((found.devices.len(), found.bios_completed, found.of_further_devices), (1024, 1024, 2 * 76));
+        assert_eq!((found.events, found.unmatched.sum()), (2200, 0));
     }
 
     #[test]
