@@ -23,7 +23,7 @@ pub use sizes::Sizes;
 pub use stages::{DeviceStages, Stage, StageStats, Stages, StagesFound};
 pub use whole::{BlockAnalysis, BlockFound};
 
-use crate::flash::clip;
+use crate::clip::clip;
 use crate::{LossCount, SystemFacts};
 use serde::{Deserialize, Serialize};
 

@@ -8,6 +8,7 @@ mod timeline;
 mod wear;
 mod windows;
 
+pub(crate) use crate::clip::clip;
 pub use crate::latency::{LatencyHistogram, LatencyNs};
 pub use blocks::{BlockCounts, BlockMap, Blocks, MAX_BLOCKS};
 pub use counts::{Counts, Geometry, KindCounts, LabelledCounts, OpCounts};
@@ -17,15 +18,3 @@ pub use tasks::{ByTask, MAX_TASKS, OTHER_TASKS, TaskOps};
 pub use timeline::{MAX_POINTS, Span, Timeline, TimelineFold, TimelinePoint};
 pub use wear::{EraseSpread, FileWear, Life, TaskWear, Wear, WearFold, life};
 pub use windows::{Window, WindowCounts};
-
-/// Names are kept to this many bytes: the stream allows a name of a whole frame.
-const MAX_NAME_BYTES: usize = 200;
-
-/// The head of a name.
-pub(crate) fn clip(name: &str) -> &str {
-    let mut end = name.len().min(MAX_NAME_BYTES);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    &name[..end]
-}

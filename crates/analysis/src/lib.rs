@@ -1,6 +1,7 @@
 //! Answers: pure folds over events.
 
 pub mod block;
+mod clip;
 pub mod flash;
 mod flash_report;
 mod kernel_threads;
