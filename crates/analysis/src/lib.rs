@@ -2,6 +2,7 @@
 
 pub mod block;
 mod clip;
+pub mod energy;
 pub mod flash;
 mod flash_report;
 mod kernel_threads;

@@ -99,6 +99,7 @@ fn on_virtual_board(args: &BenchReadArgs, board: &str, terminal: &Arc<Terminal>)
             seed: vec![args.seed],
         },
         packages: Vec::new(),
+        power: None,
         published: Vec::new(),
     };
     let study = Study::new("bench read", definition)?;

@@ -2,12 +2,13 @@
 
 use crate::text::visible;
 use flashscope_analysis::FlashReport;
+use flashscope_analysis::energy::Basis;
 use flashscope_analysis::flash::OpCounts;
 use flashscope_study::StudyResult;
 
 const STUDY_COLUMNS: &str = "study,group,board,kernel_release,filesystem,contents,file_size_bytes,default_readahead_kib,\
 pattern,count,request_bytes,readahead,readahead_kib,interarrival_us,seed,total_ns,latency_n,latency_min_ns,latency_mean_ns,\
-latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_max_ns,read_bytes,crc32,flash_reads,flash_reads_open,open_ns,losses";
+latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_max_ns,read_bytes,crc32,flash_reads,flash_reads_open,open_ns,energy_basis,energy_uj,losses";
 
 /// One row per cell. `losses` is the sum over the cell's whole group.
 pub fn study(result: &StudyResult) -> String {
@@ -47,12 +48,21 @@ pub fn study(result: &StudyResult) -> String {
                     cell.flash_reads.to_string(),
                     cell.flash_reads_open.to_string(),
                     cell.open_ns.to_string(),
+                    cell.energy.map_or(String::new(), |energy| basis(energy.basis).to_owned()),
+                    cell.energy.map_or(String::new(), |energy| format!("{:.3}", energy.uj)),
                     losses.to_string(),
                 ],
             );
         }
     }
     out
+}
+
+fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Model => "model",
+        Basis::Measured => "measured",
+    }
 }
 
 /// One row per total, task, phase and block: `scope` says which, `name` of which.

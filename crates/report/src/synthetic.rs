@@ -47,6 +47,7 @@ fn cell(pattern: &str, count: u64, readahead_kib: u64, read_ns: u64, pages_per_r
         flash_reads: reads,
         flash_reads_open: 499,
         open_ns: 76_000_000,
+        energy: None,
     }
 }
 
@@ -55,7 +56,15 @@ fn group(filesystem: &str, knob: &str, default_kib: u64, read_ns: u64) -> Group 
     for pattern in ["sequential", "random"] {
         for count in [8, 16, 32, 64, 128, 256, 512, 1024] {
             for readahead_kib in [0, 128] {
-                cells.push(cell(pattern, count, readahead_kib, read_ns, 580_000 / read_ns));
+                let mut cell = cell(pattern, count, readahead_kib, read_ns, 580_000 / read_ns);
+                let power = if readahead_kib > 0 { 0.252 } else { 0.247 };
+                cell.energy = (filesystem == "jffs2").then(|| flashscope_analysis::energy::Energy {
+                    basis: flashscope_analysis::energy::Basis::Model,
+                    uj: cell.total_ns as f64 * power / 1e3,
+                    cpu_w: power,
+                    memory_w: 0.0,
+                });
+                cells.push(cell);
             }
         }
     }
@@ -218,6 +227,7 @@ pub fn study() -> StudyResult {
         clock: "guest time: executed instructions at 2 ns each".into(),
         flashscope: "0.1.0".into(),
         study_sha256: "12".repeat(32),
+        power: Some(PowerUsed { name: "p".into(), title: "a board".into(), source: "tables 2 and 3".into() }),
         verdicts: groups.iter().map(verdict).collect(),
         groups,
         comparisons: vec![

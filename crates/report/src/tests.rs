@@ -9,8 +9,8 @@ use serde_json::Value;
 const NASTY: &str =
     "</title><script>alert(1)</script><img src=x onerror=y>\"' & ]]> \u{1b}[31m\u{9b}2J\r\n\u{202e}\u{7}";
 
-/// Names that are ours: of operations, groups, directions, stages, kinds of owners.
-const OURS: [&str; 4] = ["op", "by", "kind", "stage"];
+/// Names that are ours: of operations, groups, directions, stages, kinds of owners, sources of figures.
+const OURS: [&str; 5] = ["op", "by", "kind", "stage", "basis"];
 
 /// Every string and every integer of a document, changed; [`OURS`] stay.
 fn changed(value: &mut Value, text: &dyn Fn(&str) -> String, number: Option<u64>) {
@@ -263,7 +263,7 @@ fn the_terminal_ends_with_the_verdict_and_fits_its_width() {
     let text = terminal::study(&synthetic::study(), &terminal::Style { width: 100, colour: false });
     assert!(text.ends_with("\n      echo 0 > /sys/block/mtdblock0/queue/read_ahead_kb\n"), "{text}");
     assert!(
-        text.contains("  sequential         8      4.39      8     15.19       28     71.1 %     71.4 %\n"),
+        text.contains("  sequential         8      4.39      8     15.19       28     71.1 %     71.4 %     71.7 %\n"),
         "{text}"
     );
     for line in text.lines().filter(|l| !l.trim_start().starts_with("none needed")) {
@@ -287,7 +287,7 @@ fn settings_that_vary_have_their_axis_and_columns() {
         }
     }
     let ids: Vec<String> = figures::study(&study).into_iter().map(|f| f.id).collect();
-    assert_eq!(ids, ["time-saved-0", "reads-saved-0", "flash-reads-0", "latency-0"]);
+    assert_eq!(ids, ["time-saved-0", "reads-saved-0", "energy-saved-0", "flash-reads-0", "latency-0"]);
     let page = html::study(&study);
     assert!(page.contains("time between requests, µs") && page.contains(">µs apart</th>"));
     // A published value is about numbers of requests: it has no place on this axis, only in the table.
@@ -308,7 +308,10 @@ fn settings_of_one_size_are_columns_of_their_own() {
         assert!(page.contains(&format!("<th class=\"span\" colspan=\"3\">{head}</th>")), "{head}");
     }
     assert!(!page.contains("<td class=\"num\">–</td><td class=\"num\">–</td>"), "a cell has lost its column");
+    // Of the file system that the power profile knows, and of the others.
+    assert!(page.contains("<th class=\"span\" colspan=\"3\">off saves</th>"));
     assert!(page.contains("<th class=\"span\" colspan=\"2\">off saves</th>"));
+    assert!(page.contains("model, not measured: a board (tables 2 and 3)"));
 }
 
 #[test]
@@ -320,8 +323,8 @@ fn request_sizes_get_a_figure_each() {
         group.cells.extend(more);
     }
     let figures = figures::study(&study);
-    assert_eq!(figures.len(), 6);
-    assert!(figures[0].title.contains("4 KiB a request") && figures[3].title.contains("32 KiB a request"));
+    assert_eq!(figures.len(), 8);
+    assert!(figures[0].title.contains("4 KiB a request") && figures[4].title.contains("32 KiB a request"));
 }
 
 #[test]

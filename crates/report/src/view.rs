@@ -52,6 +52,17 @@ pub struct Results<'a> {
 }
 
 impl Results<'_> {
+    /// What the columns of savings are of: energy only where a profile knows this work.
+    pub fn savings(&self) -> Vec<(&'static str, fn(&GainPoint) -> Option<f64>)> {
+        let energy = self.rows.iter().flat_map(|row| &row.gain).any(|gain| gain.off_saves_energy_percent.is_some());
+        let all: [(&'static str, fn(&GainPoint) -> Option<f64>); 3] = [
+            ("time", |gain| Some(gain.off_saves_time_percent)),
+            ("reads", |gain| Some(gain.off_saves_reads_percent)),
+            ("energy", |gain| gain.off_saves_energy_percent),
+        ];
+        all.into_iter().take(if energy { 3 } else { 2 }).collect()
+    }
+
     /// "off saves": what the columns of savings say.
     pub fn saves(&self) -> String {
         compared(self.readaheads.iter().copied())
@@ -336,6 +347,13 @@ pub fn facts(result: &StudyResult) -> Vec<Fact> {
             }),
         ),
         ("agent", of(|g| g.inputs.agent.clone())),
+        (
+            "energy",
+            result
+                .power
+                .as_ref()
+                .map_or(Vec::new(), |p| one(&format!("model, not measured: {} ({})", p.title, p.source))),
+        ),
         ("flashscope", one(&result.flashscope)),
         ("SHA-256 of the study", one(&result.study_sha256)),
         ("SHA-256 of the board", of(|g| g.inputs.board_sha256.clone())),

@@ -266,6 +266,7 @@ fn measured_cell(cell: &CellSpec, bench: &BenchRead, open_reads: u64, reads: u64
         flash_reads: reads,
         flash_reads_open: open_reads,
         open_ns: bench.open.end_ns.saturating_sub(bench.open.begin_ns),
+        energy: None,
     }
 }
 

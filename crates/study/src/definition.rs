@@ -18,6 +18,8 @@ pub struct Definition {
     /// Debian packages of the board's architecture to unpack into the boot image.
     #[serde(default)]
     pub packages: Vec<String>,
+    /// Power profile (`power/`) that energy is modelled with.
+    pub power: Option<String>,
     #[serde(default)]
     pub published: Vec<Published>,
 }
@@ -216,6 +218,8 @@ pub enum Quantity {
     TimeSavedPercent,
     /// Flash reads that read-ahead 0 saves against the largest setting, percent of the latter.
     ReadsSavedPercent,
+    /// Modelled energy that read-ahead 0 saves against the largest setting, percent of the latter.
+    EnergySavedPercent,
     /// (largest − smallest) / smallest mean read() latency over all inter-arrival times, percent.
     LatencySpreadPercent,
 }
@@ -225,6 +229,7 @@ impl Quantity {
         match self {
             Quantity::TimeSavedPercent => "time_saved_percent",
             Quantity::ReadsSavedPercent => "reads_saved_percent",
+            Quantity::EnergySavedPercent => "energy_saved_percent",
             Quantity::LatencySpreadPercent => "latency_spread_percent",
         }
     }

@@ -20,6 +20,11 @@ impl Pair<'_> {
     fn reads_saved_percent(&self) -> f64 {
         saved_percent(self.off.flash_reads, self.on.flash_reads)
     }
+
+    fn energy_saved_percent(&self) -> Option<f64> {
+        let (off, on) = (self.off.energy?.uj, self.on.energy?.uj);
+        (on > 0.0).then(|| (on - off) / on * 100.0)
+    }
 }
 
 /// How much less `off` is than `on`, percent of `on`; 0 where both are 0.
@@ -68,6 +73,7 @@ pub fn gains(group: &Group) -> Vec<GainPoint> {
             seed: pair.off.seed,
             off_saves_time_percent: round(pair.time_saved_percent()),
             off_saves_reads_percent: round(pair.reads_saved_percent()),
+            off_saves_energy_percent: pair.energy_saved_percent().map(round),
         })
         .collect()
 }
@@ -124,6 +130,9 @@ fn quantities(published: &Published, group: &Group) -> Vec<f64> {
         }
         Quantity::ReadsSavedPercent => {
             pairs(group).iter().filter(|pair| wanted(pair.off)).map(Pair::reads_saved_percent).collect()
+        }
+        Quantity::EnergySavedPercent => {
+            pairs(group).iter().filter(|pair| wanted(pair.off)).filter_map(Pair::energy_saved_percent).collect()
         }
         Quantity::LatencySpreadPercent => {
             let means: Vec<u64> = group

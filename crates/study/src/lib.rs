@@ -4,6 +4,7 @@ mod collect;
 mod definition;
 mod evaluate;
 mod plan;
+mod power;
 mod result;
 mod run;
 mod size;

@@ -1,6 +1,7 @@
 //! What a study found: plain data, ready to serialise, free of host time and host paths.
 
 use flashscope_analysis::LossCount;
+use flashscope_analysis::energy::Energy;
 use flashscope_analysis::flash::{BlockCounts, LatencyNs, OpCounts, TaskOps, Timeline};
 use serde::{Deserialize, Serialize};
 
@@ -18,9 +19,20 @@ pub struct StudyResult {
     pub clock: String,
     pub flashscope: String,
     pub study_sha256: String,
+    /// What energy was modelled with; `null`: it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerUsed>,
     pub groups: Vec<Group>,
     pub comparisons: Vec<Comparison>,
     pub verdicts: Vec<Verdict>,
+}
+
+/// A power profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PowerUsed {
+    pub name: String,
+    pub title: String,
+    pub source: String,
 }
 
 /// Cells that shared one fresh boot.
@@ -138,6 +150,9 @@ pub struct Cell {
     /// Array reads of open(), which on JFFS2 reads every node header of the file.
     pub flash_reads_open: u64,
     pub open_ns: u64,
+    /// Of [`Cell::total_ns`]; `null` where the study has no power profile, or it has no such work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<Energy>,
 }
 
 /// A published value beside ours.
@@ -147,7 +162,7 @@ pub struct Comparison {
     /// "paper 000, §4.1.2, figure 3-b"
     pub source: String,
     pub statement: String,
-    /// What is compared: `time_saved_percent`, `reads_saved_percent`, `latency_spread_percent`.
+    /// What is compared: `time_saved_percent`, `reads_saved_percent`, `energy_saved_percent`, `latency_spread_percent`.
     pub quantity: String,
     pub filesystem: String,
     pub pattern: String,
@@ -189,4 +204,7 @@ pub struct GainPoint {
     pub off_saves_time_percent: f64,
     /// Flash reads saved, percent.
     pub off_saves_reads_percent: f64,
+    /// Energy saved, percent; where both have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off_saves_energy_percent: Option<f64>,
 }

@@ -15,7 +15,8 @@ use crate::collect::{CollectError, Medium, collect};
 use crate::definition::{Filesystem, Study, hex};
 use crate::evaluate::{compare, verdict};
 use crate::plan::{self, GroupSpec, SQUASHFS_IMAGE, Storage};
-use crate::result::{Group, Inputs, SCHEMA, StudyResult};
+use crate::power;
+use crate::result::{Group, Inputs, PowerUsed, SCHEMA, StudyResult};
 
 /// How to run a study.
 pub struct Options {
@@ -56,6 +57,8 @@ pub enum RunError {
     Collect(#[from] CollectError),
     #[error("{path}: {source}; free some space or name another directory")]
     Store { path: PathBuf, source: std::io::Error },
+    #[error("{path}: {problem}; power/omap3evm.toml is an example")]
+    Power { path: String, problem: String },
     #[error("{program}: {problem}; install the Debian package {package}")]
     Program { program: &'static str, problem: String, package: &'static str },
     #[error(
@@ -75,6 +78,7 @@ pub fn run(study: &Study, options: &Options, watch: &dyn Watch) -> Result<StudyR
     definition.packages.extend(options.packages.iter().cloned());
     let specs = plan::groups(&definition.matrix);
     watch.study_started(specs.len());
+    let power = definition.power.as_deref().map(power::load).transpose()?;
     let lab = Lab::prepare(&definition.packages, &specs, watch)?;
 
     let queue = Mutex::new(specs.iter().enumerate());
@@ -111,7 +115,10 @@ pub fn run(study: &Study, options: &Options, watch: &dyn Watch) -> Result<StudyR
     if let Some(error) = failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
         return Err(error);
     }
-    let groups: Vec<Group> = done.into_values().collect();
+    let mut groups: Vec<Group> = done.into_values().collect();
+    if let Some(profile) = &power {
+        power::add_energy(&mut groups, profile);
+    }
     Ok(StudyResult {
         schema: SCHEMA,
         study: definition.name.clone(),
@@ -120,6 +127,11 @@ pub fn run(study: &Study, options: &Options, watch: &dyn Watch) -> Result<StudyR
         clock: lab.clock(),
         flashscope: env!("CARGO_PKG_VERSION").to_owned(),
         study_sha256: study.sha256.clone(),
+        power: power.as_ref().map(|profile| PowerUsed {
+            name: profile.name.clone(),
+            title: profile.title.clone(),
+            source: profile.source.clone(),
+        }),
         comparisons: definition.published.iter().map(|published| compare(published, &groups)).collect(),
         verdicts: groups.iter().map(verdict).collect(),
         groups,

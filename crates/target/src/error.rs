@@ -58,6 +58,8 @@ pub enum Error {
     UnknownBoard { name: String, known: Vec<String> },
     #[error("chip {name}: unknown; there are {}", .known.join(", "))]
     UnknownChip { name: String, known: Vec<String> },
+    #[error("power profile {name}: unknown; there are {}", .known.join(", "))]
+    UnknownPower { name: String, known: Vec<String> },
     #[error("disk {name}: unknown; there are {}", .known.join(", "))]
     UnknownDisk { name: String, known: Vec<String> },
     #[error("board {board}: {problem}; see its file in boards/ and its disk's in disks/")]

@@ -63,6 +63,7 @@ pub fn study(result: &StudyResult) -> Vec<Figure> {
     for (i, (facet, rows)) in facets.iter().enumerate() {
         figures.extend(gain::figure(&study, gain::TIME, i, facet, rows));
         figures.extend(gain::figure(&study, gain::READS, i, facet, rows));
+        figures.extend(gain::figure(&study, gain::ENERGY, i, facet, rows));
         figures.extend(measure::figure(&study, measure::FLASH_READS, i, facet, rows));
         if axis == Axis::Interarrival {
             figures.extend(measure::figure(&study, measure::LATENCY, i, facet, rows));

@@ -5,7 +5,7 @@ use super::{body, figure, losses, operations, table};
 use crate::figures;
 use crate::text::{duration, escape, grouped, letter, ms, number, percent, published, us};
 use crate::view::{self, group_words, results};
-use flashscope_study::{Comparison, GainPoint, Group, StudyResult, Verdict};
+use flashscope_study::{Comparison, Group, StudyResult, Verdict};
 use std::fmt::Write;
 
 /// Bytes kept for each of the parts that come late.
@@ -127,8 +127,9 @@ fn results_table(group: &Group) -> String {
     for readahead in &results.readaheads {
         _ = write!(head, "<th class=\"span\" colspan=\"3\">{}</th>", escape(&readahead.words()));
     }
-    let saves = results.saves();
-    _ = write!(head, "<th class=\"span\" colspan=\"2\">{}</th></tr>\n<tr><th>pattern</th>", escape(&saves));
+    let (saves, savings) = (results.saves(), results.savings());
+    let span = savings.len();
+    _ = write!(head, "<th class=\"span\" colspan=\"{span}\">{}</th></tr>\n<tr><th>pattern</th>", escape(&saves));
     for column in &columns {
         _ = write!(head, "<th class=\"num\">{column}</th>");
     }
@@ -139,7 +140,10 @@ fn results_table(group: &Group) -> String {
             group.reads()
         );
     }
-    _ = writeln!(head, "<th class=\"num\">time</th><th class=\"num\">{}</th></tr>", group.reads());
+    for (what, _) in &savings {
+        _ = write!(head, "<th class=\"num\">{}</th>", if *what == "reads" { group.reads() } else { what });
+    }
+    head.push_str("</tr>\n");
 
     let mut bodies = String::new();
     for (i, rows) in results.rows.chunk_by(|a, b| a.setting.pattern == b.setting.pattern).enumerate() {
@@ -165,9 +169,8 @@ fn results_table(group: &Group) -> String {
                     None => bodies.push_str("<td class=\"num\">–</td><td class=\"num\">–</td><td class=\"num\">–</td>"),
                 }
             }
-            let saves: [fn(&GainPoint) -> f64; 2] = [|g| g.off_saves_time_percent, |g| g.off_saves_reads_percent];
-            for saved in saves {
-                let saved = row.gain.as_ref().map_or("–".to_owned(), |gain| percent(saved(gain)));
+            for (_, saved) in &savings {
+                let saved = row.gain.as_ref().and_then(saved).map_or("–".to_owned(), percent);
                 _ = write!(bodies, "<td class=\"num\">{saved}</td>");
             }
             bodies.push_str("</tr>\n");

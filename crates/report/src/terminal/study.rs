@@ -114,7 +114,8 @@ fn numbers(group: &Group, width: usize) -> String {
     let extra = [(sizes, "each"), (gaps, "µs apart"), (seeds, "seed")];
     let extra = || extra.iter().filter(|e| e.0).map(|e| e.1.to_owned());
 
-    let kinds = "tn".to_owned() + &"n".repeat(extra().count() + 2 * results.readaheads.len() + 2);
+    let savings = results.savings();
+    let kinds = "tn".to_owned() + &"n".repeat(extra().count() + 2 * results.readaheads.len() + savings.len());
     let mut table = Table::new(&kinds);
     let mut above = vec![String::new(); 2 + extra().count()];
     let mut below: Vec<String> = ["pattern".to_owned(), "requests".to_owned()].into_iter().chain(extra()).collect();
@@ -123,8 +124,10 @@ fn numbers(group: &Group, width: usize) -> String {
         above.extend([name.clone(), name]);
         below.extend(["time, ms".to_owned(), "reads".to_owned()]);
     }
-    above.extend([results.saves(), results.saves()]);
-    below.extend(["time".to_owned(), "reads".to_owned()]);
+    for (what, _) in &savings {
+        above.push(results.saves());
+        below.push((*what).to_owned());
+    }
     table.head(above);
     table.head(below);
     for row in &results.rows {
@@ -145,10 +148,9 @@ fn numbers(group: &Group, width: usize) -> String {
                 None => cells.extend(["–".to_owned(), "–".to_owned()]),
             }
         }
-        let gain = |of: fn(&flashscope_study::GainPoint) -> f64| {
-            row.gain.as_ref().map_or("–".to_owned(), |g| percent(of(g)))
-        };
-        cells.extend([gain(|g| g.off_saves_time_percent), gain(|g| g.off_saves_reads_percent)]);
+        for (_, of) in &savings {
+            cells.push(row.gain.as_ref().and_then(of).map_or("–".to_owned(), percent));
+        }
         table.row(cells);
     }
     let reads = match group.reads() {

@@ -41,6 +41,18 @@ pub(super) const DISKS: Folder = Folder {
     ],
 };
 
+/// Mean powers of boards at work.
+const POWER: Folder = Folder {
+    env: "FLASHSCOPE_POWER",
+    dir: "power",
+    built_in: &[("omap3evm", include_str!("../../../../power/omap3evm.toml"))],
+};
+
+/// A power profile's text, by its name or its path, and the name to say in errors.
+pub fn power_profile(name: &str) -> Result<(String, String), Error> {
+    POWER.find(name).map(|file| (file.path, file.text))
+}
+
 /// Kernel modules of ours, `kernel/NAME/`.
 pub(super) struct OwnModule {
     pub manifest_path: String,
@@ -133,6 +145,7 @@ impl Folder {
         match self.built_in.iter().find(|(built_in, _)| *built_in == name) {
             Some((_, text)) => Ok(File { path: format!("{}/{name}.toml", self.dir), text: (*text).to_owned() }),
             None if self.dir == BOARDS.dir => Err(Error::UnknownBoard { name: name.to_owned(), known: self.names() }),
+            None if self.dir == POWER.dir => Err(Error::UnknownPower { name: name.to_owned(), known: self.names() }),
             None if self.dir == DISKS.dir => Err(Error::UnknownDisk { name: name.to_owned(), known: self.names() }),
             None => Err(Error::UnknownChip { name: name.to_owned(), known: self.names() }),
         }

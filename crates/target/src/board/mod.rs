@@ -24,6 +24,7 @@ use crate::progress::Progress;
 pub use chip::Chip;
 pub use external::ExternalModule;
 pub use disk::{Disk, DiskFilesystem, DiskSettings, MOUNT_POINT};
+pub use files::power_profile;
 pub use image::{Image, ImageBuilder};
 pub use kernel::Kernel;
 pub use packages::Package;

@@ -1,0 +1,157 @@
+//! Energy by a model: the time of a run, times the mean power that was once measured while a board did such work.
+//!
+//! E = t · (P_CPU + P_memory): Olivier, Boukhobza, Senn, "Revisiting Read-ahead Efficiency for Raw NAND Flash Storage in
+//! Embedded Linux", section 4.2. The powers are a profile's (`power/`), above idle; the time is the run's own. It is a model,
+//! and every figure made with it says so.
+
+use serde::{Deserialize, Serialize};
+
+/// Whose power was measured, doing what.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PowerProfile {
+    pub name: String,
+    pub title: String,
+    pub source: String,
+    pub power: Vec<Power>,
+}
+
+/// Mean power above idle during one kind of work.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Power {
+    pub activity: Activity,
+    pub filesystem: String,
+    /// Of reads: "sequential" or "random"; where it is not said, it makes no difference.
+    pub pattern: Option<String>,
+    /// Whether the kernel reads ahead; where it is not said, it makes no difference.
+    pub readahead: Option<bool>,
+    pub cpu_w: f64,
+    pub memory_w: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activity {
+    /// Reads of a file.
+    Read,
+    /// SELECTs of SQLite.
+    Sqlite,
+}
+
+/// Where a figure of energy comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// Time by a profile's powers.
+    Model,
+    /// A board's sensors.
+    Measured,
+}
+
+/// Energy of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Energy {
+    pub basis: Basis,
+    /// Microjoules above idle.
+    pub uj: f64,
+    /// Mean power above idle, watts.
+    pub cpu_w: f64,
+    pub memory_w: f64,
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug)]
+pub struct Work<'a> {
+    pub activity: Activity,
+    pub filesystem: &'a str,
+    pub pattern: &'a str,
+    pub readahead: bool,
+}
+
+impl PowerProfile {
+    /// What is wrong with a profile, as far as numbers tell.
+    pub fn check(&self) -> Result<(), String> {
+        for (at, one) in self.power.iter().enumerate() {
+            if ![one.cpu_w, one.memory_w].iter().all(|watts| watts.is_finite() && (0.0..1e6).contains(watts)) {
+                return Err(format!("power entry {}: watts are wanted, 0 or more", at + 1));
+            }
+        }
+        match self.power.is_empty() {
+            true => Err("no power entry: nothing can be said with it".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// The first entry that fits; `None`: such work was not measured.
+    pub fn of(&self, work: Work<'_>) -> Option<&Power> {
+        self.power.iter().find(|one| {
+            one.activity == work.activity
+                && one.filesystem == work.filesystem
+                && one.pattern.as_deref().is_none_or(|pattern| pattern == work.pattern)
+                && one.readahead.is_none_or(|readahead| readahead == work.readahead)
+        })
+    }
+
+    /// The energy of a run of this time.
+    pub fn energy(&self, work: Work<'_>, time_ns: u64) -> Option<Energy> {
+        let power = self.of(work)?;
+        Some(Energy {
+            basis: Basis::Model,
+            // Watts times nanoseconds are nanojoules; three decimals of a microjoule are kept.
+            uj: (time_ns as f64 * (power.cpu_w + power.memory_w)).round() / 1e3,
+            cpu_w: power.cpu_w,
+            memory_w: power.memory_w,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> PowerProfile {
+        let power = |pattern: Option<&str>, readahead, cpu_w| Power {
+            activity: Activity::Read,
+            filesystem: "jffs2".into(),
+            pattern: pattern.map(str::to_owned),
+            readahead,
+            cpu_w,
+            memory_w: 0.029,
+        };
+        PowerProfile {
+            name: "t".into(),
+            title: "t".into(),
+            source: "t".into(),
+            power: vec![power(Some("sequential"), Some(true), 0.223), power(None, Some(false), 0.2)],
+        }
+    }
+
+    #[test]
+    fn energy_is_time_times_both_powers() {
+        let work = Work { activity: Activity::Read, filesystem: "jffs2", pattern: "sequential", readahead: true };
+        let energy = profile().energy(work, 2_000_000).unwrap();
+        assert_eq!((energy.uj, energy.basis), (504.0, Basis::Model));
+        // Any pattern.
+        let off = profile().energy(Work { pattern: "random", readahead: false, ..work }, 1_000_000).unwrap();
+        assert_eq!(off.uj, 229.0);
+    }
+
+    #[test]
+    fn work_that_was_not_measured_has_no_energy() {
+        let work = Work { activity: Activity::Read, filesystem: "ubifs", pattern: "sequential", readahead: true };
+        assert_eq!(profile().energy(work, 1), None);
+        assert_eq!(profile().energy(Work { filesystem: "jffs2", pattern: "random", ..work }, 1), None);
+        assert_eq!(profile().energy(Work { filesystem: "jffs2", activity: Activity::Sqlite, ..work }, 1), None);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let mut bad = profile();
+        bad.power[1].cpu_w = f64::NAN;
+        assert!(bad.check().unwrap_err().contains("entry 2"));
+        bad.power.clear();
+        assert!(bad.check().is_err());
+        assert_eq!(profile().check(), Ok(()));
+    }
+}

@@ -1,0 +1,54 @@
+//! Energy of a study's cells, by a power profile.
+
+use flashscope_analysis::energy::{Activity, PowerProfile, Work};
+use flashscope_target::board;
+
+use crate::result::{Cell, Group};
+use crate::run::RunError;
+
+/// By its name, or by its path where the name holds a slash.
+pub fn load(name: &str) -> Result<PowerProfile, RunError> {
+    let (path, text) = board::power_profile(name)?;
+    let profile: PowerProfile = toml::from_str(&text).map_err(|error| RunError::Power {
+        path: path.clone(),
+        problem: error.to_string().trim().replace('\n', " "),
+    })?;
+    profile.check().map_err(|problem| RunError::Power { path, problem })?;
+    Ok(profile)
+}
+
+/// Every cell whose work the profile knows gets its energy.
+pub fn add_energy(groups: &mut [Group], profile: &PowerProfile) {
+    for group in groups {
+        for cell in &mut group.cells {
+            let work = Work {
+                activity: Activity::Read,
+                filesystem: &group.filesystem,
+                pattern: &cell.pattern,
+                readahead: reads_ahead(cell),
+            };
+            cell.energy = profile.energy(work, cell.total_ns);
+        }
+    }
+}
+
+/// `fadvise-random` switches it off for the file, whatever the knob says.
+fn reads_ahead(cell: &Cell) -> bool {
+    cell.readahead_kib > 0 && cell.readahead != "fadvise-random"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_profile_is_sound() {
+        let profile = load("omap3evm").unwrap();
+        let work = Work { activity: Activity::Read, filesystem: "jffs2", pattern: "sequential", readahead: true };
+        // Table 2: 0.223 + 0.029 W.
+        assert_eq!(profile.energy(work, 1_000_000_000).unwrap().uj, 252_000.0);
+        assert_eq!(profile.power.len(), 12);
+        let error = load("omap4").unwrap_err().to_string();
+        assert!(error.contains("power profile omap4: unknown; there are omap3evm"), "{error}");
+    }
+}
