@@ -59,6 +59,26 @@ uint32_t fs_crc32(uint32_t crc, const void *data, size_t length)
 	return ~crc;
 }
 
+#define LANES 8
+
+uint32_t fs_crc32_folded(const void *data, size_t length)
+{
+	const unsigned char *p = data;
+	uint32_t lanes[LANES] = { 0 };
+
+	for (; length >= sizeof(lanes); length -= sizeof(lanes), p += sizeof(lanes)) {
+		uint32_t words[LANES];
+
+		memcpy(words, p, sizeof(words));
+#pragma GCC unroll 8
+		for (int i = 0; i < LANES; i++)
+			lanes[i] = (lanes[i] << 5 | lanes[i] >> 27) + le32toh(words[i]);
+	}
+	for (int i = 0; i < LANES; i++)
+		lanes[i] = htole32(lanes[i]);
+	return fs_crc32(fs_crc32(0, lanes, sizeof(lanes)), p, length);
+}
+
 void fs_stream_init(struct fs_stream *stream, int fd, uint16_t source)
 {
 	struct stat st;
@@ -145,7 +165,8 @@ int fs_frame_commit(struct fs_stream *stream, uint16_t type, size_t length)
 	frame.source = htole16(stream->source);
 	frame.seq = htole32(stream->seq);
 	frame.length = htole32((uint32_t)length);
-	frame.crc = htole32(fs_crc32(0, fs_frame_payload(stream), length));
+	frame.crc = htole32(type == FS_DATA_FOLDED ? fs_crc32_folded(fs_frame_payload(stream), length) :
+						     fs_crc32(0, fs_frame_payload(stream), length));
 	memcpy(stream->buffer, &frame, sizeof(frame));
 	if (write_all(stream, sizeof(frame) + length))
 		return -1;

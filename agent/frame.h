@@ -74,5 +74,6 @@ int fs_frame_output(struct fs_stream *stream, uint32_t fd, const void *data, siz
 int fs_frame_end(struct fs_stream *stream, enum fs_end_reason reason);
 
 uint32_t fs_crc32(uint32_t crc, const void *data, size_t length); /* start with 0 */
+uint32_t fs_crc32_folded(const void *data, size_t length); /* of FS_DATA_FOLDED, see protocol.h */
 
 #endif

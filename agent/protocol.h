@@ -39,7 +39,7 @@ struct fs_frame {
 	uint16_t source; /* producer of this frame */
 	uint32_t seq;	 /* per source, from 0 */
 	uint32_t length; /* payload bytes */
-	uint32_t crc;	 /* CRC-32 (IEEE 802.3, as zlib's crc32) of the payload */
+	uint32_t crc;	 /* CRC-32 (IEEE 802.3, as zlib's crc32) of the payload; of FS_DATA_FOLDED see there */
 };
 
 enum fs_type {
@@ -58,6 +58,14 @@ enum fs_type {
 	FS_FILE = 13,	 /* struct fs_file, then path NUL, then bytes of that file */
 	FS_STEP = 14,	 /* name of the step of this source (virtual board plans) */
 	FS_END = 15,	 /* struct fs_end: this source is complete */
+	/*
+	 * As FS_DATA. A CRC of every byte would be the dearest part of draining.
+	 * Here the payload's little-endian 32-bit words go round eight sums, each
+	 * turned left by five bits before a word is added to it; what does not fill
+	 * all eight at the end stays as it is. `crc` is the CRC-32 of the eight
+	 * sums (little-endian) and these last bytes.
+	 */
+	FS_DATA_FOLDED = 16,
 };
 
 struct fs_hello {

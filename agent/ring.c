@@ -134,7 +134,7 @@ int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream)
 			if (ring->crosscheck)
 				fs_crosscheck_subbuf(ring->crosscheck, subbuf, used, &ring->layout);
 			memcpy(payload, &head, sizeof(head));
-			if (fs_frame_commit(stream, FS_DATA, sizeof(head) + used))
+			if (fs_frame_commit(stream, FS_DATA_FOLDED, sizeof(head) + used))
 				return -1;
 		}
 	}

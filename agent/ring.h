@@ -32,7 +32,7 @@ int fs_ring_open(struct fs_ring *ring, char *error, size_t size);
 /* system "*": NULL event enables all of the system. 0, or -1 with errno. */
 int fs_ring_enable(struct fs_ring *ring, const char *system, const char *event, const char *filter);
 int fs_ring_tracing(struct fs_ring *ring, bool on);
-/* All that is there now, as FS_DATA frames; at most the ring's size a CPU. 0, or -1 on a write error. */
+/* All that is there now, as FS_DATA_FOLDED frames; at most the ring's size a CPU. 0, or -1 on a write error. */
 int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream);
 /* Appends one element of FS_STATS "instances"; returns events lost in it. */
 uint64_t fs_ring_stats(const struct fs_ring *ring, struct fs_json *json);

@@ -170,9 +170,9 @@ pub fn measure(board: &str, kernel: &str, count: u64, settings: &[Setting]) -> M
 /// Adds up the frames of the source `recorder` in a port's file. What the step `reader` printed comes right after its end,
 /// and so divides what was drained meanwhile from the rest.
 fn stream_bytes(port: &[u8], recorder: u16, reader: u16) -> StreamBytes {
-    // agent/protocol.h: sizeof(struct fs_frame), FS_DATA, FS_OUTPUT, sizeof(struct fs_data).
+    // agent/protocol.h: sizeof(struct fs_frame), FS_DATA_FOLDED, FS_OUTPUT, sizeof(struct fs_data).
     const HEADER: usize = 20;
-    const DATA: u16 = 6;
+    const DATA: u16 = 16;
     const OUTPUT: u16 = 10;
     const DATA_HEAD: usize = 4;
     // kernel/trace/ring_buffer.c, struct buffer_data_page: a 64-bit time, then `commit`, whose low 20 bits are the bytes

@@ -14,7 +14,7 @@
 
 static const char *const names[] = { "?",     "HELLO", "FACTS", "HEADER_PAGE", "HEADER_EVENT", "FORMAT",
 				     "DATA",  "TASKS", "PHASE", "STATS",       "OUTPUT",       "EXIT",
-				     "LOG",   "FILE",  "STEP",  "END" };
+				     "LOG",   "FILE",  "STEP",  "END",	 "DATA_FOLDED" };
 
 static char *events[65536];
 static uint64_t seen[65536];
@@ -86,7 +86,7 @@ static void data(const unsigned char *payload, size_t length, unsigned int long_
 
 int main(int argc, char **argv)
 {
-	uint64_t types[16] = { 0 };
+	uint64_t types[FS_DATA_FOLDED + 1] = { 0 };
 	unsigned int long_size = 0;
 	uint32_t next = 0;
 	size_t length, at = 0;
@@ -107,18 +107,20 @@ int main(int argc, char **argv)
 			bad("magic", at);
 		if (le32toh(frame.length) > length - at - sizeof(frame))
 			break;
-		if (le32toh(frame.crc) != fs_crc32(0, payload, le32toh(frame.length)))
+		if (le32toh(frame.crc) != (le16toh(frame.type) == FS_DATA_FOLDED ?
+						   fs_crc32_folded(payload, le32toh(frame.length)) :
+						   fs_crc32(0, payload, le32toh(frame.length))))
 			bad("crc", at);
 		if (le32toh(frame.seq) != next++)
 			bad("seq", at);
-		if (le16toh(frame.type) < 1 || le16toh(frame.type) > 15)
+		if (le16toh(frame.type) < 1 || le16toh(frame.type) > FS_DATA_FOLDED)
 			bad("type", at);
 		types[le16toh(frame.type)]++;
 		if (le16toh(frame.type) == FS_HELLO)
 			long_size = ((const struct fs_hello *)(const void *)payload)->long_size;
 		if (le16toh(frame.type) == FS_FORMAT)
 			format(payload, le32toh(frame.length));
-		if (le16toh(frame.type) == FS_DATA)
+		if (le16toh(frame.type) == FS_DATA_FOLDED)
 			data((const unsigned char *)payload, le32toh(frame.length), long_size);
 		if (le16toh(frame.type) == FS_STATS)
 			printf("stats %.*s\n", (int)le32toh(frame.length), payload);
@@ -129,7 +131,7 @@ int main(int argc, char **argv)
 			printf("reason %u\n", (unsigned int)(unsigned char)payload[0]);
 		at += sizeof(frame) + le32toh(frame.length);
 	}
-	for (size_t i = 1; i < 16; i++)
+	for (size_t i = 1; i <= FS_DATA_FOLDED; i++)
 		if (types[i])
 			printf("frames %s %" PRIu64 "\n", names[i], types[i]);
 	for (size_t i = 0; i < 65536; i++) {

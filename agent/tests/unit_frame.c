@@ -38,6 +38,20 @@ static void crc(void)
 	CHECK_NUMBER(fs_crc32(fs_crc32(0, data, 77), data + 77, 123), slow_crc(data, 200));
 }
 
+/* crates/trace/src/stream/frame.rs holds the same ones. */
+static void folded(void)
+{
+	unsigned char data[100], block[41] = { 0 };
+
+	memcpy(block + 32, "123456789", 9);
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (unsigned char)(i * 7);
+	CHECK_NUMBER(fs_crc32_folded("", 0), slow_crc(block, 32));
+	CHECK_NUMBER(fs_crc32_folded("123456789", 9), slow_crc(block, 41));
+	CHECK_NUMBER(fs_crc32_folded(data, 32), slow_crc(data, 32));
+	CHECK_NUMBER(fs_crc32_folded(data, sizeof(data)), 0x96f96f85u);
+}
+
 static bool next(int fd, struct fs_frame *frame, unsigned char *payload)
 {
 	if (read(fd, frame, sizeof(*frame)) != sizeof(*frame))
@@ -168,6 +182,7 @@ void test_frame(void)
 {
 	signal(SIGPIPE, SIG_IGN);
 	crc();
+	folded();
 	frames();
 	shared();
 	full_disk();

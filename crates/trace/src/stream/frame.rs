@@ -27,6 +27,8 @@ pub(crate) mod kind {
     pub const FILE: u16 = 13;
     pub const STEP: u16 = 14;
     pub const END: u16 = 15;
+    /// DATA with a checksum that is cheaper to make; [`Header::read`](super::Header::read) calls both DATA.
+    pub const DATA_FOLDED: u16 = 16;
 }
 
 /// A frame's header.
@@ -38,6 +40,8 @@ pub(crate) struct Header {
     /// Payload bytes.
     pub length: usize,
     pub crc: u32,
+    /// `crc` is [`folded`].
+    folded: bool,
 }
 
 impl Header {
@@ -51,8 +55,11 @@ impl Header {
         if length > MAX_FRAME - HEADER {
             return None;
         }
+        let kind = le.u16(bytes, 4)?;
+        let folded = kind == kind::DATA_FOLDED;
         Some(Header {
-            kind: le.u16(bytes, 4)?,
+            kind: if folded { kind::DATA } else { kind },
+            folded,
             source: le.u16(bytes, 6)?,
             seq: le.u32(bytes, 8)?,
             length,
@@ -160,7 +167,8 @@ impl Scanner {
     }
 
     fn check(&self, bytes: &[u8], header: &Header) -> bool {
-        crc32(&bytes[HEADER..header.frame_size()]) == header.crc
+        let payload = &bytes[HEADER..header.frame_size()];
+        header.crc == if header.folded { folded(payload) } else { crc32(payload) }
     }
 
     /// Up to the next magic after the first byte.
@@ -172,6 +180,24 @@ impl Scanner {
             None => Scan::Skip(bytes.len().saturating_sub(3).max(1)),
         }
     }
+}
+
+/// `fs_crc32_folded` of agent/frame.c: the CRC-32 of eight sums, one of each eighth 32-bit word, and of the bytes that do
+/// not fill all eight. Each sum is turned by five bits before a word is added, so that their order counts.
+fn folded(payload: &[u8]) -> u32 {
+    const LANES: usize = 8;
+    let mut lanes = [0u32; LANES];
+    let blocks = payload.chunks_exact(4 * LANES);
+    let rest = blocks.remainder();
+    for block in blocks {
+        for (lane, word) in lanes.iter_mut().zip(block.chunks_exact(4)) {
+            let word = Endian::Little.u32(word, 0).unwrap_or_default();
+            *lane = lane.rotate_left(5).wrapping_add(word);
+        }
+    }
+    let mut all: Vec<u8> = lanes.iter().flat_map(|lane| lane.to_le_bytes()).collect();
+    all.extend_from_slice(rest);
+    crc32(&all)
 }
 
 fn find_magic(bytes: &[u8]) -> Option<usize> {
@@ -191,7 +217,8 @@ pub fn encode_frame(kind: u16, source: u16, seq: u32, payload: &[u8]) -> Vec<u8>
     out.extend_from_slice(&source.to_le_bytes());
     out.extend_from_slice(&seq.to_le_bytes());
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    out.extend_from_slice(&crc32(payload).to_le_bytes());
+    let check = if kind == kind::DATA_FOLDED { folded(payload) } else { crc32(payload) };
+    out.extend_from_slice(&check.to_le_bytes());
     out.extend_from_slice(payload);
     out
 }
@@ -230,7 +257,35 @@ mod tests {
     }
 
     fn three() -> Vec<u8> {
-        (0..3).flat_map(|i| encode_frame(6, 1, i, &[i as u8; 100])).collect()
+        // Of each kind of checksum.
+        (0..3).flat_map(|i| encode_frame([6, 16, 1][i as usize], 1, i, &[i as u8; 100])).collect()
+    }
+
+    /// The agent's unit tests hold these too (agent/tests/unit_frame.c).
+    #[test]
+    fn a_folded_checksum_is_the_agents() {
+        let bytes: Vec<u8> = (0..100u8).map(|i| i.wrapping_mul(7)).collect();
+        assert_eq!(folded(&[]), crc32(&[0; 32]));
+        assert_eq!(folded(b"123456789"), crc32(&[&[0; 32][..], b"123456789"].concat()));
+        assert_eq!(folded(&bytes[..32]), crc32(&bytes[..32]));
+        assert_eq!(folded(&bytes), 0x96f9_6f85);
+    }
+
+    #[test]
+    fn any_changed_bit_or_swapped_block_shows_in_a_folded_checksum() {
+        let bytes: Vec<u8> = (0..4100u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let right = folded(&bytes);
+        for bit in 0..bytes.len() * 8 {
+            let mut wrong = bytes.clone();
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(folded(&wrong), right, "bit {bit}");
+        }
+        for block in 1..bytes.len() / 32 {
+            let mut wrong = bytes.clone();
+            let (a, b) = wrong.split_at_mut(block * 32);
+            a[(block - 1) * 32..].swap_with_slice(&mut b[..32]);
+            assert_ne!(folded(&wrong), right, "block {block}");
+        }
     }
 
     #[test]
