@@ -106,6 +106,9 @@ fn prepare(name: &str, options: &BoardOptions, terminal: &Terminal) -> Result<Pr
     let mut lines = builder.add_port_modules(&kernel)?;
     let settings = board.disk_settings(&options.disk)?;
     lines.extend(builder.add_storage(&kernel, &[], settings.as_ref())?);
+    let modules: Vec<&str> = options.modules.iter().map(String::as_str).collect();
+    board.prepare_modules(&kernel, &modules, terminal)?;
+    lines.extend(builder.add_module_closure(&kernel, &modules)?.into_iter().map(|path| format!("module {path}")));
     builder.add_packages(&packages)?;
     Ok(Prepared { board, kernel, builder, lines })
 }
