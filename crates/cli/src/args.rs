@@ -75,6 +75,9 @@ pub struct BoardOptions {
     /// Debian packages of the board's architecture to unpack into its boot image.
     #[arg(long, value_name = "PACKAGE", value_delimiter = ',')]
     pub packages: Vec<String>,
+    /// Kernel modules to load on a virtual board: the kernel's own, or one that flashscope builds for it (yaffs2).
+    #[arg(long, value_name = "MODULE", value_delimiter = ',')]
+    pub modules: Vec<String>,
     /// Settings of a virtual board's disk (disks/*.toml): scheduler, size_mib, filesystem, queue_depth, completion_ns.
     #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = disk_setting)]
     pub disk: Vec<(String, String)>,

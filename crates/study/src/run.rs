@@ -199,6 +199,7 @@ impl Lab {
                 return Err(RunError::NoStorage { group: spec.id(), board: board.name.clone(), what });
             }
         };
+        board.prepare_modules(kernel, plan::modules(spec.filesystem), watch.progress())?;
         for path in image.add_module_closure(kernel, plan::modules(spec.filesystem))? {
             lines.push(format!("module {path}"));
         }
@@ -211,9 +212,6 @@ impl Lab {
         lines.extend(plan::plan(spec, storage, file_seed));
         image.set_plan(&lines);
         let image = image.build()?;
-        if spec.filesystem == Filesystem::Yaffs2 {
-            board.build_module(kernel, "yaffs2", watch.progress())?;
-        }
 
         let inputs = Inputs {
             board: spec.board.clone(),

@@ -277,6 +277,13 @@ impl Board {
         external::build(&self.name, &self.arch, kernel, name, progress)
     }
 
+    /// Builds those of these modules that are ours and that the kernel does not have, so that `progress` can tell of it:
+    /// [`ImageBuilder::add_module_closure`] builds in silence.
+    pub fn prepare_modules(&self, kernel: &Kernel, names: &[&str], progress: &dyn Progress) -> Result<(), Error> {
+        let ours = names.iter().filter(|name| external::is_ours(name) && !kernel.index.has(name));
+        ours.map(|name| self.build_module(kernel, name, progress).map(drop)).collect()
+    }
+
     fn suite_of(&self, kernel: &Kernel) -> String {
         kernel.suite.clone().unwrap_or_else(|| self.default_kernel().suites[0].clone())
     }

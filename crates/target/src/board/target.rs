@@ -75,6 +75,7 @@ impl Target for BoardTarget {
         let settings = board.disk_settings(&self.options.disk)?;
         lines.extend(image.add_storage(&kernel, &self.options.parts, settings.as_ref())?);
         let more: Vec<&str> = self.options.modules.iter().map(String::as_str).collect();
+        board.prepare_modules(&kernel, &more, progress)?;
         for path in image.add_module_closure(&kernel, &more)? {
             lines.push(format!("module {path}"));
         }

@@ -1,0 +1,65 @@
+#!/bin/sh
+# Flash whose bits flip: what ECC restores is read, what it cannot restore is an error and never other data.
+set -e
+fresh() {
+	mount -t yaffs2 mtd0 /mnt
+}
+unreadable() {
+	# Nothing of it may be taken for the file: dd gives what it read before the error.
+	if dd if="$1" of=/tmp/read bs=2048 2>/dev/null; then
+		echo "FAILED: $1 was read"
+		exit 1
+	fi
+	head -c 4096 /tmp/good.$2 | cmp -n 4096 - /tmp/read
+	[ "$(stat -c %s /tmp/read)" = 4096 ]
+}
+fresh
+for file in one two three; do
+	{ yes "$file a" | head -c 4096; yes "$file b" | head -c 4096; yes "$file c" | head -c 100000; } >/tmp/good.$file
+	cp /tmp/good.$file /mnt/$file
+done
+umount /mnt
+/damage data 0 'one b'
+/damage correctable 0 'two b'
+fresh
+# The page at 4096 of `one`.
+unreadable /mnt/one one
+cmp /tmp/good.two /mnt/two
+cmp /tmp/good.three /mnt/three
+# Where a part of it is to be kept, nothing is made of it.
+if truncate -s 5000 /mnt/one 2>/dev/null; then
+	echo "FAILED: a page that cannot be read was cut"
+	exit 1
+fi
+unreadable /mnt/one one
+# Everything is written over until the collector has moved what stays.
+i=0
+while [ $i -lt 60 ]; do
+	head -c 1000000 /dev/zero | tr '\0' "$((i % 10))" >/mnt/churn.$((i % 7))
+	i=$((i + 1))
+done
+sync
+echo 3 >/proc/sys/vm/drop_caches
+unreadable /mnt/one one
+cmp /tmp/good.two /mnt/two
+cmp /tmp/good.three /mnt/three
+grep -A 4 'fstype yaffs2' /proc/self/mountstats
+umount /mnt
+fresh
+unreadable /mnt/one one
+cmp /tmp/good.three /mnt/three
+# Written anew it is whole.
+cp /tmp/good.one /mnt/one
+sync
+echo 3 >/proc/sys/vm/drop_caches
+cmp /tmp/good.one /mnt/one
+umount /mnt
+# A checkpoint that cannot be read: the flash is scanned.
+/damage checkpoint 0
+fresh
+for file in one two three; do cmp /tmp/good.$file /mnt/$file; done
+umount /mnt
+fresh
+for file in one two three; do cmp /tmp/good.$file /mnt/$file; done
+umount /mnt
+echo all as it has to be
