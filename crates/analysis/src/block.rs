@@ -1,9 +1,11 @@
 //! Block I/O: where the time of a request goes. One file per question.
 
+mod files;
 mod groups;
 mod in_flight;
 mod interference;
 mod matching;
+mod missing;
 mod originators;
 mod over_time;
 mod points;
@@ -16,6 +18,7 @@ pub use flashscope_trace::RequestKind;
 pub use groups::{Distribution, Group, GroupBy, StageTimes};
 pub use interference::{InterferenceFound, OwnWork, OwnerLoad, WaitBehind, WaitStage};
 pub use matching::{MAX_IN_FLIGHT, UnmatchedSteps};
+pub use missing::MissingEvent;
 pub use originators::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind};
 pub use over_time::{BlockWindow, LoadOverTime};
 pub use points::{IoPoint, IoPoints};
@@ -39,5 +42,8 @@ pub struct BlockReport {
     pub system: SystemFacts,
     /// All losses are listed, zero ones too.
     pub losses: Vec<LossCount>,
+    /// What its kernel could not tell.
+    #[serde(default)]
+    pub missing: Vec<MissingEvent>,
     pub findings: BlockFound,
 }

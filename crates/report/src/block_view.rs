@@ -3,7 +3,7 @@
 use crate::rows::Rows;
 use crate::text::{bios, counted, duration, grouped, percent, size};
 use flashscope_analysis::block::{
-    BlockFound, Group, GroupBy, Originator, OwnerKind, OwnerLoad, StageTimes, WaitBehind, WaitStage,
+    BlockFound, BlockReport, Group, GroupBy, Originator, OwnerKind, OwnerLoad, StageTimes, WaitBehind, WaitStage,
 };
 
 /// Sentences at most.
@@ -87,6 +87,14 @@ fn alone(o: &OwnerLoad) -> String {
     }
 }
 
+/// Over what [`missing`] says.
+pub const MISSING: &str = "What this kernel could not tell";
+
+/// Events that the kernel lacks, each with the figures that fail for want of it.
+pub fn missing(report: &BlockReport) -> Vec<String> {
+    report.missing.iter().map(|one| format!("{}: not known: {} ({})", one.event, one.loses, one.why)).collect()
+}
+
 /// What was written for whom, in one sentence.
 pub fn written(found: &BlockFound) -> String {
     let o = &found.originators;
@@ -142,11 +150,12 @@ pub fn stages(stages: &[StageTimes]) -> Rows {
 }
 
 /// What groups have headings.
-pub const GROUPS: [(GroupBy, &str); 4] = [
+pub const GROUPS: [(GroupBy, &str); 5] = [
     (GroupBy::Device, "By device and direction"),
     (GroupBy::Flag, "By flag"),
     (GroupBy::Size, "By size"),
     (GroupBy::Owner, "By originator"),
+    (GroupBy::File, "By file"),
 ];
 
 pub fn groups(found: &BlockFound, by: GroupBy, most: usize) -> Rows {

@@ -434,6 +434,7 @@ fn block_report(events: Vec<Event>) -> BlockReport {
         title: "disk.blktrace.0".into(),
         system: flash().system,
         losses: vec![LossCount { name: "data_cut".into(), count: 1, meaning: "the file ends inside a record".into() }],
+        missing: Vec::new(),
         findings: analysis.finish(),
     }
 }

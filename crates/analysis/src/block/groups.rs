@@ -36,6 +36,8 @@ pub enum GroupBy {
     Size,
     /// Whose it is.
     Owner,
+    /// Inode and device of its file system, as far as the file is known.
+    File,
 }
 
 /// Times of one stage.
@@ -72,15 +74,27 @@ pub struct Group {
 }
 
 #[derive(Default)]
-struct Times {
-    bios: u64,
-    bytes: u64,
+pub(super) struct Times {
+    pub bios: u64,
+    pub bytes: u64,
     last_queue: Option<u64>,
     stages: [LatencyHistogram; 9],
 }
 
 impl Times {
-    fn finish(&self, by: GroupBy, name: String) -> Group {
+    pub fn queued(&mut self, bio: &Bio, now: u64) {
+        self.bios += 1;
+        self.bytes += u64::from(bio.sectors) * 512;
+        if let Some(last) = self.last_queue.replace(now) {
+            self.stages[Stage::Q2q as usize].add(now.saturating_sub(last));
+        }
+    }
+
+    pub fn gone(&mut self, bio: &Bio, completed: u64) {
+        each_stage(bio, completed, |stage, ns| self.stages[stage as usize].add(ns));
+    }
+
+    pub fn finish(&self, by: GroupBy, name: String) -> Group {
         let whole = self.stages[Stage::Q2c as usize].total_ns();
         let stages = Stage::ALL
             .iter()
@@ -189,17 +203,11 @@ impl Groups {
 
 impl Watch for Groups {
     fn queued(&mut self, _at: u32, bio: &Bio, now: u64) {
-        self.each(bio, |times| {
-            times.bios += 1;
-            times.bytes += u64::from(bio.sectors) * 512;
-            if let Some(last) = times.last_queue.replace(now) {
-                times.stages[Stage::Q2q as usize].add(now.saturating_sub(last));
-            }
-        });
+        self.each(bio, |times| times.queued(bio, now));
     }
 
     fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
-        self.each(bio, |times| each_stage(bio, completed, |stage, ns| times.stages[stage as usize].add(ns)));
+        self.each(bio, |times| times.gone(bio, completed));
     }
 }
 

@@ -136,6 +136,8 @@ pub(super) struct Originators<L> {
     files: HashMap<(u32, u64), Dirty>,
     /// The file that a carrier writes back.
     writing: HashMap<u32, (u32, u64)>,
+    /// The file whose pages a thread reads; empty where the trace has no files.
+    reading: HashMap<u32, (u32, u64)>,
     /// First sectors of partitions.
     partitions: HashMap<u32, (u32, u64)>,
     sizes: Sizes,
@@ -161,6 +163,7 @@ where
             extent_count: 0,
             files: HashMap::new(),
             writing: HashMap::new(),
+            reading: HashMap::new(),
             partitions: HashMap::new(),
             sizes,
             bytes: BTreeMap::new(),
@@ -277,7 +280,13 @@ where
                 self.writing.remove(&tid);
             }
             FileStep::Extent => self.extent(device, event),
-            FileStep::Read | FileStep::Cached | FileStep::Uncached => {}
+            FileStep::Read | FileStep::Cached => {
+                if self.reading.len() >= MAX_RECENT {
+                    self.reading.clear();
+                }
+                self.reading.insert(tid, (device, event.inode));
+            }
+            FileStep::Uncached => {}
         }
     }
 
@@ -359,6 +368,26 @@ where
                 .filter(|(_, (whole, _))| *whole == device)
                 .find_map(|(part, (_, begin))| look(*part, byte.checked_sub(begin * 512)?))
         })
+    }
+
+    /// The file of a bio that this thread queues, as far as the trace tells: what the file system's extents say of its first
+    /// byte; else, of data, what the thread reads or writes back of this device.
+    pub fn file_of(&self, block: &BlockEvent, tid: u32) -> Option<(u32, u64)> {
+        if self.extent_count == 0 && self.reading.is_empty() && self.writing.is_empty() {
+            return None;
+        }
+        if let Some((device, inode, ..)) = self.at(block.device.0, block.sector.saturating_mul(512)) {
+            return Some((device, inode));
+        }
+        if block.flags.has(RequestFlags::META) {
+            return None;
+        }
+        let files = if block.flags.kind() == RequestKind::Write { &self.writing } else { &self.reading };
+        let on = |device: u32| {
+            let whole = self.partitions.get(&device).map(|(whole, _)| *whole);
+            device == block.device.0 || whole == Some(block.device.0)
+        };
+        files.get(&tid).copied().filter(|(device, _)| on(*device))
     }
 
     /// The owner of a bio that this thread queues. Its bytes are counted.
@@ -572,6 +601,27 @@ mod tests {
         assert_eq!(fold.name(owner), "kworker/u2:1 (7)");
         let found = fold.finish();
         assert_eq!((found.written_one_bytes, found.written_unknown_bytes), (4096, 4096));
+    }
+
+    #[test]
+    fn a_bio_is_of_the_file_that_lies_there_or_that_its_thread_handles() {
+        let mut fold = fold();
+        let t = TimeNs(0);
+        assert_eq!(fold.file_of(&bio("R", 8, 4096), 1), None);
+        let here = file(FileStep::Read, 0, 4096, 0);
+        let this = here.device.map(|device| (device.0, here.inode));
+        fold.file(&here, 1, t);
+        assert_eq!(fold.file_of(&bio("R", 8, 4096), 1), this);
+        assert_eq!(fold.file_of(&bio("R", 8, 4096), 2), None, "another thread");
+        assert_eq!(fold.file_of(&bio("RM", 8, 4096), 1), None, "metadata");
+        assert_eq!(fold.file_of(&bio("W", 8, 4096), 1), None, "it reads");
+        fold.file(&file(FileStep::WritebackBegin, 0, 0, 0), 7, t);
+        assert_eq!(fold.file_of(&bio("W", 8, 4096), 7), this);
+        fold.file(&file(FileStep::WritebackEnd, 0, 0, 0), 7, t);
+        assert_eq!(fold.file_of(&bio("W", 8, 4096), 7), None);
+        let elsewhere = FileEvent { device: Some(Device::new(0, 2)), ..here };
+        fold.file(&elsewhere, 1, t);
+        assert_eq!(fold.file_of(&bio("R", 8, 4096), 1), None, "a file of another device");
     }
 
     #[test]

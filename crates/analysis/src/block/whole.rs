@@ -1,5 +1,6 @@
 //! All that a trace of block I/O tells, in one pass.
 
+use super::files::Files;
 use super::groups::{Group, Groups};
 use super::interference::{Interference, InterferenceFound};
 use super::matching::Matching;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BlockFound {
     pub stages: StagesFound,
-    /// All, by device and direction, flag, size, owner.
+    /// All, by device and direction, flag, size, owner, file.
     pub groups: Vec<Group>,
     pub over_time: LoadOverTime,
     pub points: IoPoints,
@@ -24,7 +25,7 @@ pub struct BlockFound {
     pub interference: InterferenceFound,
 }
 
-type Watches = ((StageSums, Groups), ((OverTime, Points), Interference));
+type Watches = (((StageSums, Groups), Files), ((OverTime, Points), Interference));
 
 /// Folds the events of a trace with block I/O; reads them in order of time.
 pub struct BlockAnalysis<L> {
@@ -41,7 +42,8 @@ where
 {
     /// `lookup` says what a thread was called at a time.
     pub fn new(lookup: L, sizes: Sizes) -> Self {
-        let watches = ((StageSums::new(), Groups::default()), ((OverTime::new(), Points::new()), Interference::new()));
+        let stages = ((StageSums::new(), Groups::default()), Files::default());
+        let watches = (stages, ((OverTime::new(), Points::new()), Interference::new()));
         BlockAnalysis { matching: Matching::new(watches), originators: Originators::new(lookup, sizes), only: None }
     }
 
@@ -73,6 +75,7 @@ where
                     if self.only.as_ref().is_some_and(|only| !self.originators.is_called(owner, only)) {
                         return;
                     }
+                    self.matching.watch.0.1.next = self.originators.file_of(block, event.tid);
                 }
                 self.matching.block(block, owner, event.time.0);
             }
@@ -81,11 +84,13 @@ where
     }
 
     fn finish(self) -> BlockFound {
-        let (((sums, groups), ((over_time, points), interference)), devices, counts) = self.matching.finish();
+        let ((((sums, groups), files), ((over_time, points), interference)), devices, counts) = self.matching.finish();
         let name = |owner| self.originators.name(owner);
+        let mut groups = groups.finish(&devices, name);
+        groups.extend(files.finish());
         BlockFound {
             stages: stages_found(sums, &devices, &counts),
-            groups: groups.finish(&devices, name),
+            groups,
             over_time: over_time.finish(),
             points: points.finish(&devices, name),
             interference: interference.finish(&devices, name),

@@ -124,6 +124,13 @@ fn not_in_stages(report: &BlockReport) -> String {
 fn recorded_on(report: &BlockReport) -> String {
     let mut out = format!("<div class=\"box\">\n{}<h3>Losses</h3>\n", facts(system(&report.system)));
     out += &losses(report.losses.iter().map(|l| (l.name.as_str(), l.count, String::new(), l.meaning.as_str())));
+    if !report.missing.is_empty() {
+        out += &format!("<h3>{}</h3>\n<ul>\n", block_view::MISSING);
+        for line in block_view::missing(report) {
+            out += &format!("<li>{}</li>\n", escape(&line));
+        }
+        out += "</ul>\n";
+    }
     out + "</div>\n"
 }
 

@@ -47,6 +47,12 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     }
     out += &style.heading("Not in the stages");
     out += &rows(&block_view::unmatched(found), width, "nothing: every step was matched");
+    if !report.missing.is_empty() {
+        out += &style.heading(block_view::MISSING);
+        for line in block_view::missing(report) {
+            out += &paragraph(&visible(&line), width, 2, 4);
+        }
+    }
     out += &style.heading("Losses");
     out + &super::losses(report.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str())), width)
 }
@@ -68,7 +74,7 @@ fn waits(found: &BlockFound, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashscope_analysis::block::{BlockAnalysis, Sizes};
+    use flashscope_analysis::block::{BlockAnalysis, MissingEvent, Sizes};
     use flashscope_analysis::{Analysis, LossCount, SystemFacts};
 
     #[test]
@@ -78,11 +84,17 @@ mod tests {
             title: "a\u{1b}[2Jb".into(),
             system: SystemFacts::default(),
             losses: vec![LossCount { name: "data_cut".into(), count: 1, meaning: "it was cut".into() }],
+            missing: vec![MissingEvent {
+                event: "block:block_getrq".into(),
+                why: "this kernel has no such event".into(),
+                loses: "when a request was allocated\u{1b}[2J".into(),
+            }],
             findings: BlockAnalysis::new(|_, _| None::<&str>, Sizes::default()).finish(),
         };
         let text = block(&report, &Style::default());
         assert!(!text.contains('\u{1b}'));
         assert!(text.contains("no stage was seen") && text.contains("every step was matched"), "{text}");
         assert!(text.contains("data_cut"));
+        assert!(text.contains("block:block_getrq: not known: when a request was allocated"), "{text}");
     }
 }

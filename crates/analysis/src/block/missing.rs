@@ -1,0 +1,51 @@
+//! What a recording could not hold, because its kernel lacks the events.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Events of a recording's facts that are taken over: the table they come from has fewer.
+const MAX_MISSING: usize = 256;
+
+/// Events that were asked for and that the recorded kernel does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingEvent {
+    /// `SYSTEM:EVENT`; alternatives of which one would do are joined by `|`.
+    pub event: String,
+    pub why: String,
+    /// What cannot be told without it.
+    pub loses: String,
+}
+
+impl MissingEvent {
+    /// Those that block I/O and the page cache would have had, from a recording's facts (`recording.absent`).
+    pub fn of_facts(facts: &Value) -> Vec<MissingEvent> {
+        let absent = facts["recording"]["absent"].as_array().into_iter().flatten();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        absent
+            .filter(|one| matches!(one["group"].as_str(), Some("block" | "cache")))
+            .map(|one| MissingEvent { event: text(&one["event"]), why: text(&one["why"]), loses: text(&one["loses"]) })
+            .take(MAX_MISSING)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn events_of_the_groups_that_the_report_rests_on() {
+        let facts = json!({"recording": {"absent": [
+            {"group": "block", "event": "block:block_split", "why": "no such event", "loses": "bios that were cut"},
+            {"group": "syscall", "event": "syscalls:read", "why": "", "loses": "read()"},
+            {"group": 3}, "x",
+        ]}});
+        let found = MissingEvent::of_facts(&facts);
+        assert_eq!(found.iter().map(|one| one.event.as_str()).collect::<Vec<_>>(), ["block:block_split"]);
+        assert_eq!(found[0].loses, "bios that were cut");
+        assert!(MissingEvent::of_facts(&Value::Null).is_empty());
+        let many = json!({"recording": {"absent": vec![json!({"group": "cache"}); 1000]}});
+        assert_eq!(MissingEvent::of_facts(&many).len(), MAX_MISSING);
+    }
+}
