@@ -66,5 +66,6 @@ void test_points(void);
 void test_mtd(void);
 void test_crosscheck(void);
 void test_sweep(void);
+void test_sensors(void);
 
 #endif

@@ -132,6 +132,7 @@ int main(void)
 	test_mtd();
 	test_crosscheck();
 	test_sweep();
+	test_sensors();
 	printf("unit: %u checks, %u failed\n", test_checks, test_failures);
 	return test_failures ? 1 : 0;
 }
