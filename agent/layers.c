@@ -76,7 +76,7 @@ static const struct boundary boundaries[] = {
 	B("mtd", mtd_read_oob, OWN | RET),
 	B("mtd", mtd_write_oob, OWN | RET),
 	B("mtd", mtd_erase, OWN | RET),
-	/* queue_rq of drivers: drivers/block, drivers/mmc/core, drivers/scsi, drivers/nvme, drivers/mtd; raw NAND's operations */
+	/* queue_rq of drivers: drivers/block, drivers/mmc/core, drivers/scsi, drivers/nvme, drivers/mtd */
 	B("driver", null_queue_rq, RET),
 	B("driver", mmc_blk_mq_issue_rq, RET),
 	B("driver", loop_queue_rq, RET),
@@ -85,9 +85,20 @@ static const struct boundary boundaries[] = {
 	B("driver", nvme_queue_rq, RET),
 	B("driver", mtd_queue_rq, RET),
 	B("driver", ubiblock_queue_rq, RET),
-	B("driver", nand_read_page_op, RET),
-	B("driver", nand_prog_page_op, RET),
-	B("driver", nand_erase_op, RET),
+	/* drivers/mtd/nand/raw/nand_base.c: with its error correction */
+	B("driver", nand_read_oob, OWN | RET),
+	B("driver", nand_write_oob, OWN | RET),
+	B("driver", nand_erase_nand, OWN | RET),
+	/* the chip's commands, which the NAND core waits for */
+	B("device", nand_read_page_op, RET),
+	B("device", nand_read_data_op, RET),
+	B("device", nand_change_read_column_op, RET),
+	B("device", nand_prog_page_op, RET),
+	B("device", nand_prog_page_begin_op, RET),
+	B("device", nand_write_data_op, RET),
+	B("device", nand_change_write_column_op, RET),
+	B("device", nand_prog_page_end_op, RET),
+	B("device", nand_erase_op, RET),
 	/* drivers/mmc/host/sdhci.c, drivers/block/null_blk/main.c */
 	B("interrupt", sdhci_irq, 0),
 	B("interrupt", null_cmd_timer_expired, 0),

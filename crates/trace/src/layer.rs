@@ -26,9 +26,10 @@ pub enum Layer {
     Block,
     /// The layer of raw flash devices.
     Mtd,
-    /// Of the device; of raw NAND the chip's commands, which it waits for.
+    /// Of the device; of raw NAND its core, with error correction.
     Driver,
-    /// The device has the request. No function's: from the issue to the interrupt.
+    /// The device has the request: from the issue to the completion. Of raw NAND the chip's commands, which the driver waits
+    /// for.
     Device,
     /// From the interrupt on.
     Interrupt,
@@ -86,7 +87,22 @@ impl Layer {
 }
 
 /// The first row that fits decides. `a*`: begins so. Underscores at a name's begin are passed over.
-const RULES: [(&[&str], Layer); 10] = [
+const RULES: [(&[&str], Layer); 11] = [
+    // The commands of raw NAND, as the agent has them.
+    (
+        &[
+            "nand_read_page_op",
+            "nand_read_data_op",
+            "nand_change_read_column_op",
+            "nand_prog_page_op",
+            "nand_prog_page_begin_op",
+            "nand_write_data_op",
+            "nand_change_write_column_op",
+            "nand_prog_page_end_op",
+            "nand_erase_op",
+        ],
+        Layer::Device,
+    ),
     // The way back, as the agent has it.
     (&["bio_endio", "blk_mq_end_request", "null_cmd_timer_expired", "sdhci_irq"], Layer::Interrupt),
     (&["ksys_*", "vfs_*", "do_fsync", "do_sys_*", "arm64_sys_*", "x64_sys_*", "sys_*", "new_sync_*"], Layer::Vfs),
@@ -371,7 +387,8 @@ mod tests {
             ("blk_mq_flush_plug_list.part.0", Some(Layer::Block)),
             ("mtd_read_oob", Some(Layer::Mtd)),
             ("mtd_queue_rq", Some(Layer::Block)),
-            ("nand_read_page_op", Some(Layer::Driver)),
+            ("nand_read_page_op", Some(Layer::Device)),
+            ("nand_read_oob", Some(Layer::Driver)),
             ("null_queue_rq", Some(Layer::Driver)),
             ("ubi_io_read", Some(Layer::Ubi)),
             ("handle_irq_event", Some(Layer::Interrupt)),
