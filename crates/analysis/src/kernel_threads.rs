@@ -1,5 +1,7 @@
 //! Kernel threads, by the heads of their names: those that carry others' work, and those with work of their own.
 
+use flashscope_trace::Layer;
+
 /// Whose work a kernel thread does.
 #[derive(Clone, Copy)]
 enum Work {
@@ -49,6 +51,11 @@ pub(crate) fn role(name: &str) -> Option<&'static str> {
     }
 }
 
+/// The layer in which a thread with work of its own runs.
+pub(crate) fn home(name: &str) -> Option<Layer> {
+    role(name).map(|_| if name.starts_with("ubi_bgt") { Layer::Ubi } else { Layer::FileSystem })
+}
+
 /// A kernel thread of storage, of either kind: a task that waits may be waiting for what it does.
 pub(crate) fn is_of_storage(name: &str) -> bool {
     work(name).is_some()
@@ -71,6 +78,7 @@ mod tests {
         ] {
             assert_eq!((is_carrier(name), role(name)), (carrier, own), "{name}");
             assert_eq!(is_of_storage(name), carrier || own.is_some(), "{name}");
+            assert_eq!(home(name), own.map(|_| Layer::FileSystem), "{name}");
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Each moment of a call belongs to one layer:
 //!
 //! - While the task runs: the innermost layer that it has entered and not left.
+//! - While a kernel thread of storage runs in its place, though it could go on: the layer that this one is in.
 //! - While it sleeps, to what is done for it: the device while it has a request (of the task or of a kernel thread that works
 //!   for a file system), the block layer while such a bio waits for its issue, else the layer that such a thread is in, and
 //!   after the last completion the interrupt's way back: handler, wake-up, until the task runs again.
@@ -14,7 +15,7 @@
 //! Sleep is what the scheduler's events (or `schedule` in a trace of functions) say. Where a trace has neither, a task is
 //! taken to sleep while it is in no layer below the page cache and the device has its request.
 
-use crate::kernel_threads::is_of_storage;
+use crate::kernel_threads::{home, is_of_storage};
 use crate::{Analysis, LossCount, SystemFacts};
 pub use flashscope_trace::Layer;
 use flashscope_trace::{BlockAction, BlockEvent, CallKind, Crossing, Device, Event, EventKind, TimeNs};
@@ -190,8 +191,14 @@ impl Call {
 struct Task {
     stack: Vec<Layer>,
     asleep: bool,
+    /// Another runs in its place.
+    preempted: bool,
     /// A kernel thread of storage: who sleeps may be waiting for what it does.
     kernel: bool,
+    /// Where its own work belongs while it runs and has entered no layer; whether the trace tells when it runs; and it does.
+    home: Option<Layer>,
+    switches: bool,
+    running: bool,
     call: Option<Call>,
     /// Its bios that wait for their issue, and that the device has.
     queued: usize,
@@ -204,7 +211,10 @@ struct Task {
 impl Task {
     /// The layer in which it works for whoever sleeps.
     fn helps_in(&self) -> Option<Layer> {
-        if self.kernel && !self.asleep { self.stack.last().copied() } else { None }
+        if !self.kernel || self.asleep {
+            return None;
+        }
+        self.stack.last().copied().or(if self.running { self.home } else { None })
     }
 
     fn is_idle(&self) -> bool {
@@ -266,6 +276,32 @@ pub struct Layers<L> {
 fn empty_sum(call: Operation) -> CallSum {
     let layers = Layer::ALL.map(|layer| LayerTime { layer, ns: 0, stretches: 0 }).to_vec();
     CallSum { call, n: 0, total_ns: 0, layers, unattributed_ns: 0, overlap_ns: 0, overlap_stretches: 0 }
+}
+
+fn add(sums: &mut BTreeMap<Operation, CallSum>, call: &CallLayers) {
+    let sum = sums.entry(call.call).or_insert_with(|| empty_sum(call.call));
+    sum.n += 1;
+    sum.total_ns += call.total_ns;
+    sum.unattributed_ns += call.unattributed_ns;
+    sum.overlap_ns += call.overlap_ns;
+    sum.overlap_stretches += call.overlap_stretches;
+    for time in &call.layers {
+        let of = &mut sum.layers[time.layer as usize];
+        (of.ns, of.stretches) = (of.ns + time.ns, of.stretches + time.stretches);
+    }
+}
+
+fn without_empty(sums: BTreeMap<Operation, CallSum>) -> Vec<CallSum> {
+    let mut sums: Vec<CallSum> = sums.into_values().collect();
+    sums.iter_mut().for_each(|sum| sum.layers.retain(|time| time.ns > 0));
+    sums
+}
+
+/// All operations of a list, by kind.
+pub fn sums(calls: &[CallLayers]) -> Vec<CallSum> {
+    let mut sums = BTreeMap::new();
+    calls.iter().for_each(|call| add(&mut sums, call));
+    without_empty(sums)
 }
 
 /// Writes and their sync as one operation.
@@ -345,8 +381,11 @@ where
             return None;
         }
         // The idle task, whatever it is called: interrupts come while it runs.
-        let kernel = tid == 0 || (self.lookup)(tid, time).is_some_and(|name| is_of_storage(name.as_ref()));
-        Some(self.tasks.entry(tid).or_insert(Task { kernel, ..Task::default() }))
+        let name = (self.lookup)(tid, time);
+        let name = name.as_ref().map(AsRef::as_ref);
+        let kernel = tid == 0 || name.is_some_and(is_of_storage);
+        let new = Task { kernel, home: name.and_then(home), ..Task::default() };
+        Some(self.tasks.entry(tid).or_insert(new))
     }
 
     /// Hands a call's time up to now to its layers.
@@ -364,6 +403,7 @@ where
         let asleep = task.asleep || !self.sleeps && idle_layers && (in_device || waits || call.completed);
         let helper = || Layer::ALL.into_iter().rev().find(|&layer| self.helpers[layer as usize] > 0);
         let layer = match asleep {
+            false if task.preempted => helper().or(top),
             false => top,
             true if in_device => Some(Layer::Device),
             true if waits => Some(Layer::Block),
@@ -409,8 +449,18 @@ where
         let found = &mut self.found;
         // Whoever crosses a boundary runs; what was completed before is over.
         match crossing {
-            Crossing::Sleeps { runnable } => task.asleep = !runnable,
-            _ => task.asleep = false,
+            Crossing::Sleeps { runnable } => {
+                // Outside of every layer only the scheduler says so.
+                task.switches |= task.stack.is_empty();
+                task.running = false;
+                task.asleep = !runnable;
+                task.preempted = runnable;
+            }
+            _ => {
+                task.running = task.switches;
+                task.asleep = false;
+                task.preempted = false;
+            }
         }
         if !matches!(crossing, Crossing::Wakes)
             && let Some(call) = &mut task.call
@@ -530,16 +580,7 @@ where
     }
 
     fn list(&mut self, mut done: CallLayers) {
-        let sum = self.sums.entry(done.call).or_insert_with(|| empty_sum(done.call));
-        sum.n += 1;
-        sum.total_ns += done.total_ns;
-        sum.unattributed_ns += done.unattributed_ns;
-        sum.overlap_ns += done.overlap_ns;
-        sum.overlap_stretches += done.overlap_stretches;
-        for time in &done.layers {
-            let of = &mut sum.layers[time.layer as usize];
-            (of.ns, of.stretches) = (of.ns + time.ns, of.stretches + time.stretches);
-        }
+        add(&mut self.sums, &done);
         if self.found.calls.len() >= MAX_CALLS {
             self.found.calls_not_listed += 1;
             return;
@@ -650,10 +691,7 @@ where
         self.found.calls_cut += self.calling.len() as u64;
         self.found.sleep_is_recorded = self.sleeps;
         self.found.calls.sort_by_key(|call| (call.begin_ns, call.tid));
-        self.found.sums = self.sums.into_values().collect();
-        for sum in &mut self.found.sums {
-            sum.layers.retain(|time| time.ns > 0);
-        }
+        self.found.sums = without_empty(self.sums);
         self.found
     }
 }
@@ -763,6 +801,53 @@ mod tests {
         let times: Vec<(Layer, u64)> = found.calls[0].layers.iter().map(|t| (t.layer, t.ns)).collect();
         assert_eq!(times, [(PageCache, 10), (Layer::Block, 10), (Layer::Device, 100), (Interrupt, 10)]);
         assert!(!found.sleep_is_recorded);
+    }
+
+    /// A kworker that takes the CPU to do the driver's work.
+    #[test]
+    fn who_runs_in_a_tasks_place_works_for_it() {
+        let lookup = |tid, _| Some(if tid == 1 { "app" } else { "kworker/0:1H" });
+        let mut layers = Layers::new(lookup, true);
+        for (time, tid, crossing) in [
+            (0, 1, Call(Read, None)),
+            (10, 1, Enter(PageCache)),
+            (20, 1, Sleeps { runnable: true }),
+            (20, 9, Wakes),
+            (30, 9, Enter(Driver)),
+            (70, 9, Leave(Driver)),
+            (75, 9, Sleeps { runnable: false }),
+            (75, 1, Wakes),
+            (80, 1, Leave(PageCache)),
+            (90, 1, Returned(Read, 1)),
+        ] {
+            layers.crossing(crossing, tid, TimeNs(time));
+        }
+        let found = layers.finish();
+        let times: Vec<(Layer, u64)> = found.calls[0].layers.iter().map(|t| (t.layer, t.ns)).collect();
+        assert_eq!(times, [(Layer::Call, 20), (PageCache, 30), (Driver, 40)]);
+    }
+
+    /// The journal's thread runs for whoever syncs, also before and after what is probed of it; asleep it does nothing.
+    #[test]
+    fn a_thread_of_the_file_system_works_there() {
+        let lookup = |tid, _| Some(if tid == 1 { "app" } else { "jbd2/nullb0-8" });
+        let mut layers = Layers::new(lookup, true);
+        for (time, tid, crossing) in [
+            (0, 9, Sleeps { runnable: false }),
+            (100, 1, Call(Sync, Some(3))),
+            (110, 1, Sleeps { runnable: false }),
+            (130, 9, Wakes),
+            (140, 9, Enter(FileSystem)),
+            (150, 9, Leave(FileSystem)),
+            (155, 9, Sleeps { runnable: false }),
+            (170, 1, Wakes),
+            (180, 1, Returned(Sync, 0)),
+        ] {
+            layers.crossing(crossing, tid, TimeNs(time));
+        }
+        let found = layers.finish();
+        let times: Vec<(Layer, u64)> = found.calls[0].layers.iter().map(|t| (t.layer, t.ns)).collect();
+        assert_eq!((times, found.calls[0].unattributed_ns), (vec![(Layer::Call, 20), (FileSystem, 25)], 35));
     }
 
     #[test]
