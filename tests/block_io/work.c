@@ -6,7 +6,8 @@
  *   work files DEVICE NAME FIRST COUNT    the same through the page cache, and read back
  *   work owners DIR PAGES                 known writers and readers in DIR, each of PAGES pages; prints what each did
  *   work old DIR PAGES                    the file that one of them reads and one writes over
- *   work cold DIR PAGES                   reads that file, page by page; writes another, each page synced; prints its number
+ *   work cold DIR PAGES                   reads that file, page by page; writes another, each page synced; prints its number, and
+ *                                         the median ns of a read and of a write with its sync
  *   work sync                             writes back what all have left
  *
  * `owners` prints a line a task: NAME BYTES PID, where BYTES are those whose pages no other task dirtied.
@@ -21,6 +22,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PAGE 4096u
@@ -201,21 +203,50 @@ static int owners(const char *dir, unsigned int pages)
 	return 0;
 }
 
+static long long now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+	long long x = *(const long long *)a, y = *(const long long *)b;
+
+	return (x > y) - (x < y);
+}
+
+static long long median(long long *times, unsigned int count)
+{
+	qsort(times, count, sizeof(*times), compare);
+	return times[count / 2];
+}
+
 /* Reads a file that is not cached, page by page; then writes pages and syncs each. */
 static int cold(const char *dir, unsigned int pages)
 {
 	void *memory = buffer();
 	int fd = file(dir, "old", O_RDONLY), out = file(dir, "synced", O_CREAT | O_RDWR);
+	long long begin, *reads = calloc(pages, sizeof(*reads)), *writes = calloc(pages, sizeof(*writes));
 
+	if (!pages || !reads || !writes)
+		die("memory");
 	prctl(PR_SET_NAME, "cold");
-	printf("%d\n", (int)getpid());
-	fflush(stdout);
-	for (unsigned int i = 0; i < pages; i++)
+	for (unsigned int i = 0; i < pages; i++) {
+		begin = now();
 		if (pread(fd, memory, PAGE, (off_t)i * PAGE) != (ssize_t)PAGE)
 			die("pread");
-	for (unsigned int i = 0; i < pages; i++)
+		reads[i] = now() - begin;
+	}
+	for (unsigned int i = 0; i < pages; i++) {
+		begin = now();
 		if (pwrite(out, memory, PAGE, (off_t)i * PAGE) != (ssize_t)PAGE || fsync(out))
 			die("pwrite");
+		writes[i] = now() - begin;
+	}
+	printf("%d %lld %lld\n", (int)getpid(), median(reads, pages), median(writes, pages));
 	return 0;
 }
 

@@ -1,0 +1,31 @@
+# On a board: function_graph, by Debian's trace-cmd, of exactly the functions that a recording of ours probes.
+# usage: graph.sh names             while a recorder is running: keeps the names of its boundaries
+#        graph.sh record COMMAND    records the command into /graph.dat
+set -eu
+case $1 in
+names)
+	for event in /sys/kernel/tracing/events/flashscope_*/enter_*; do
+		echo "${event##*/enter_}"
+	done > /tmp/names
+	;;
+record)
+	shift
+	# trace-cmd puts all of /proc/kallsyms (megabytes) into its file: these lines are what it takes.
+	busybox awk 'NR == FNR { wanted[$1]; next } $3 in wanted' /tmp/names /proc/kallsyms > /tmp/kallsyms
+	mount -o bind /tmp/kallsyms /proc/kallsyms
+	functions=
+	while read -r name; do
+		functions="$functions -l $name"
+	done < /tmp/names
+	calls=
+	for call in pread64 pwrite64 fsync; do
+		calls="$calls -e syscalls:sys_enter_$call -e syscalls:sys_exit_$call"
+	done
+	# Rings that hold all of it, emptied once.
+	trace-cmd record -o /graph.dat -C mono -b 16384 -s 1000000000 -p function_graph $functions $calls \
+		-e block -e sched:sched_switch -e irq:irq_handler_entry -e irq:irq_handler_exit -e irq:softirq_entry -e irq:softirq_exit "$@" > /tmp/log || { cat /tmp/log >&2; exit 1; }
+	# The command's own line is among trace-cmd's.
+	busybox grep '^[0-9]* [0-9]* [0-9]*$' /tmp/log
+	umount /proc/kallsyms
+	;;
+esac
