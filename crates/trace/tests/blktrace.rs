@@ -182,6 +182,25 @@ fn every_kind_of_record_in_both_versions_and_byte_orders() {
     }
 }
 
+/// One version is read in a loop of its own: what follows it is not lost, and the other way round.
+#[test]
+fn versions_may_change_within_a_file() {
+    let dir = Dir::new("versions");
+    for endian in [Endian::Little, Endian::Big] {
+        let both: Vec<u8> = [7, 8, 7, 8, 8, 7].iter().flat_map(|&version| everything(endian, version)).collect();
+        let trace = Trace::open(&dir.write("a.blktrace.0", &both)).unwrap();
+        let mut back = Vec::new();
+        trace.for_each_record(&mut |r| back.extend_from_slice(&r.data[24..])).unwrap();
+        assert!(back == both, "{endian:?}: {} of {} bytes", back.len(), both.len());
+        use BlockAction::*;
+        assert_eq!(actions(&trace), [Remap, Queue, GetRq, Split, Unplug, Complete].repeat(6));
+        // Each begins anew, before the last one's end and with small numbers.
+        let losses = trace.losses();
+        assert_eq!((losses.get(Loss::TimesBackwards), losses.get(Loss::RecordsMissing)), (5, 12));
+        assert_eq!((losses.get(Loss::RecordsMalformed), losses.get(Loss::BytesSkipped)), (0, 0));
+    }
+}
+
 /// Four CPUs whose records interleave; each has its own numbers.
 fn four_cpus() -> Vec<Vec<Built>> {
     (0..4u32)

@@ -120,39 +120,63 @@ impl Lane {
     #[inline(always)]
     pub fn hand_out(&mut self, mut goes_on: impl FnMut(u64) -> bool, sink: &mut impl Sink) -> io::Result<bool> {
         loop {
-            let (mut last, mut pdu_len) = (self.time, 0);
-            let mut rest = &self.buffer[self.at..self.filled];
-            let mut anew = [0; HEADER_MIN];
-            // What is almost always so: the next record is here, whole.
-            while let Some(header) = Header::read(self.endian, rest, &mut anew)
-                && let Some((bytes, behind)) = rest.split_at_checked(header.total())
-            {
-                let time = header.time();
-                if time < last {
-                    self.counts.backwards += 1;
-                }
-                last = time;
-                if !goes_on(time) {
-                    (self.at, self.time) = (self.filled - rest.len(), time);
-                    return Ok(true);
-                }
-                let mut missing = 0;
-                // The kernel numbers what happens to I/O, not its notes.
-                if !header.is_notify() && !self.numbers.goes_on(header.counter(), header.sequence()) {
-                    missing = self.numbers.gap(header.counter(), header.sequence());
-                    self.counts.missing += u64::from(missing);
-                }
-                let position = self.base + (self.filled - rest.len()) as u64;
-                pdu_len = header.pdu_len();
-                rest = behind;
-                sink.record(&Raw { header, endian: self.endian, position, missing, bytes });
+            let plain = self.endian == Endian::Little && Header::plain(&self.buffer[self.at..self.filled]).is_some();
+            let stopped = match plain {
+                true => self.hand_out_buffer::<true>(&mut goes_on, sink),
+                false => self.hand_out_other(&mut goes_on, sink),
+            };
+            if stopped {
+                return Ok(true);
             }
-            (self.at, self.time) = (self.filled - rest.len(), last);
-            self.retry = self.offset() - u64::from(pdu_len);
             if !self.settle()? {
                 return Ok(false);
             }
         }
+    }
+
+    /// What is not plain, not in everyone's way.
+    #[inline(never)]
+    fn hand_out_other(&mut self, goes_on: &mut impl FnMut(u64) -> bool, sink: &mut impl Sink) -> bool {
+        self.hand_out_buffer::<false>(goes_on, sink)
+    }
+
+    /// Hands out what is in the buffer, whole, or as far as it is plain; true where a time did not go on.
+    #[inline(always)]
+    fn hand_out_buffer<const PLAIN: bool>(
+        &mut self,
+        goes_on: &mut impl FnMut(u64) -> bool,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let (mut last, mut pdu_len) = (self.time, 0);
+        let mut rest = &self.buffer[self.at..self.filled];
+        let mut anew = [0; HEADER_MIN];
+        while let Some(header) = if PLAIN { Header::plain(rest) } else { Header::read(self.endian, rest, &mut anew) }
+            && let Some((bytes, behind)) = rest.split_at_checked(header.total())
+        {
+            let time = header.time();
+            if time < last {
+                self.counts.backwards += 1;
+            }
+            last = time;
+            if !goes_on(time) {
+                (self.at, self.time) = (self.filled - rest.len(), time);
+                return true;
+            }
+            let mut missing = 0;
+            // The kernel numbers what happens to I/O, not its notes.
+            if !header.is_notify() && !self.numbers.goes_on(header.counter(), header.sequence()) {
+                missing = self.numbers.gap(header.counter(), header.sequence());
+                self.counts.missing += u64::from(missing);
+            }
+            let endian = if PLAIN { Endian::Little } else { self.endian };
+            let position = self.base + (self.filled - rest.len()) as u64;
+            pdu_len = header.pdu_len();
+            rest = behind;
+            sink.record(&Raw { header, endian, position, missing, bytes });
+        }
+        (self.at, self.time) = (self.filled - rest.len(), last);
+        self.retry = self.offset() - u64::from(pdu_len);
+        false
     }
 
     /// Makes `wanted` bytes from `at` on available, as far as there are so many; returns how many there are.

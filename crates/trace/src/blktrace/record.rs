@@ -73,13 +73,21 @@ fields! {
 }
 
 impl<'a> Header<'a> {
+    /// The fixed part that `bytes` begin with, where it is plain.
+    #[inline(always)]
+    pub fn plain(bytes: &'a [u8]) -> Option<Header<'a>> {
+        let plain: &Plain = bytes.first_chunk()?;
+        let fits = plain[..4] == (MAGIC | u32::from(V7)).to_le_bytes();
+        fits.then_some(Header { plain, action_high: 0, size: HEADER_MIN as u8 })
+    }
+
     /// The fixed part that `bytes` begin with; `None` where it has no magic of this byte order or is cut. What is not
     /// plain is written to `anew`.
-    #[inline(always)]
     pub fn read(endian: Endian, bytes: &'a [u8], anew: &'a mut Plain) -> Option<Header<'a>> {
-        let plain: &Plain = bytes.first_chunk()?;
-        if endian == Endian::Little && plain[..4] == (MAGIC | u32::from(V7)).to_le_bytes() {
-            return Some(Header { plain, action_high: 0, size: HEADER_MIN as u8 });
+        if endian == Endian::Little
+            && let Some(header) = Header::plain(bytes)
+        {
+            return Some(header);
         }
         let (action_high, size) = write_anew(endian, bytes, anew)?;
         Some(Header { plain: anew, action_high, size })

@@ -114,7 +114,9 @@ impl Typer {
 /// Whether an action of this kind carries more than its range.
 fn has_detail(action: BlockAction) -> bool {
     use BlockAction::*;
-    matches!(action, Remap | Split | Unplug | UnplugTimer | ZoneUnplug)
+    const DETAILED: u32 =
+        1 << Remap as u32 | 1 << Split as u32 | 1 << Unplug as u32 | 1 << UnplugTimer as u32 | 1 << ZoneUnplug as u32;
+    DETAILED >> action as u32 & 1 != 0
 }
 
 /// What an action carries; `None`: its PDU is too short. PDUs of remap, split and unplug are big-endian on every machine
