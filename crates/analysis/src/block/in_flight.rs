@@ -7,6 +7,17 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// No bio.
 pub(super) const NONE: u32 = u32::MAX;
 
+/// Device and direction in one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(u32);
+
+impl Place {
+    #[inline(always)]
+    pub fn new(device: u16, kind: RequestKind) -> Place {
+        Place(u32::from(device) | (kind as u32) << 16)
+    }
+}
+
 /// A bio, or a part of one that was split, between its queueing and its completion.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bio {
@@ -18,6 +29,7 @@ pub(super) struct Bio {
     pub device: u16,
     pub flags: RequestFlags,
     pub(super) kind: RequestKind,
+    pub(super) place: Place,
     /// Whose it is: a number of the caller's.
     pub owner: u32,
     /// A part behind another one's: its bio is counted there.
@@ -47,8 +59,7 @@ impl Bio {
 /// Where a bio is looked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    pub device: u16,
-    pub kind: RequestKind,
+    pub place: Place,
     pub sector: u64,
     /// It has no more sectors than these.
     pub most: u64,
@@ -57,10 +68,7 @@ pub(super) struct Wanted {
 impl Wanted {
     #[inline(always)]
     fn is(&self, bio: &Bio) -> bool {
-        bio.sector == self.sector
-            && bio.device == self.device
-            && bio.kind == self.kind
-            && u64::from(bio.sectors) <= self.most
+        bio.sector == self.sector && bio.place == self.place && u64::from(bio.sectors) <= self.most
     }
 }
 
@@ -97,9 +105,9 @@ impl InFlight {
     }
 
     #[inline(always)]
-    fn bucket(&self, device: u16, kind: RequestKind, sector: u64) -> usize {
+    fn bucket(&self, place: Place, sector: u64) -> usize {
         // Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
-        let key = sector ^ u64::from(device) << 48 ^ (kind as u64) << 62;
+        let key = sector ^ u64::from(place.0) << 46;
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
@@ -128,14 +136,14 @@ impl InFlight {
             }
         };
         self.live += 1;
-        self.link(index, bio.device, bio.kind, bio.sector);
+        self.link(index, bio.place, bio.sector);
         index
     }
 
     /// At the bucket's end: what came first is found first.
     #[inline]
-    fn link(&mut self, index: u32, device: u16, kind: RequestKind, sector: u64) {
-        let bucket = self.bucket(device, kind, sector);
+    fn link(&mut self, index: u32, place: Place, sector: u64) {
+        let bucket = self.bucket(place, sector);
         let mut at = self.buckets[bucket];
         if at == NONE {
             self.buckets[bucket] = index;
@@ -175,7 +183,7 @@ impl InFlight {
             let mut at = old;
             while at != NONE {
                 let bio = self.bios[at as usize];
-                let bucket = self.bucket(bio.device, bio.kind, bio.sector);
+                let bucket = self.bucket(bio.place, bio.sector);
                 self.bios[at as usize].next = NONE;
                 match ends[bucket] {
                     NONE => buckets[bucket] = at,
@@ -192,29 +200,21 @@ impl InFlight {
     /// oldest. `fits` says 0 for one that is out of the question.
     #[inline(always)]
     pub fn find(&mut self, wanted: Wanted, fits: impl Fn(&Bio) -> u8) -> Option<(u32, &mut Bio)> {
-        let first = self.buckets[self.bucket(wanted.device, wanted.kind, wanted.sector)];
+        let first = self.buckets[self.bucket(wanted.place, wanted.sector)];
         let bio = self.bios.get(first as usize)?;
-        let at = match bio.next {
-            // Almost always it is alone in its bucket.
-            NONE if wanted.is(bio) && fits(bio) > 0 => first,
-            NONE => return None,
-            _ => self.best(first, wanted.device, wanted.kind, wanted.sector, wanted.most, fits)?,
-        };
+        // Almost always it is alone in its bucket.
+        if bio.next == NONE {
+            let found = wanted.is(bio) && fits(bio) > 0;
+            return if found { Some((first, &mut self.bios[first as usize])) } else { None };
+        }
+        let at = self.best(first, wanted.place, wanted.sector, wanted.most, fits)?;
         Some((at, &mut self.bios[at as usize]))
     }
 
     /// The best one of a bucket.
     #[inline(never)]
-    fn best(
-        &self,
-        first: u32,
-        device: u16,
-        kind: RequestKind,
-        sector: u64,
-        most: u64,
-        fits: impl Fn(&Bio) -> u8,
-    ) -> Option<u32> {
-        let wanted = Wanted { device, kind, sector, most };
+    fn best(&self, first: u32, place: Place, sector: u64, most: u64, fits: impl Fn(&Bio) -> u8) -> Option<u32> {
+        let wanted = Wanted { place, sector, most };
         let (mut best, mut rank) = (None, (0, 0));
         let mut at = first;
         while let Some(bio) = self.bios.get(at as usize) {
@@ -251,15 +251,15 @@ impl InFlight {
         bio.sector += u64::from(sectors);
         bio.sectors -= sectors;
         bio.next = NONE;
-        let (device, kind, sector) = (bio.device, bio.kind, bio.sector);
-        self.link(index, device, kind, sector);
+        let (place, sector) = (bio.place, bio.sector);
+        self.link(index, place, sector);
     }
 
     #[inline(always)]
     fn unlink(&mut self, index: u32) {
         let bio = &self.bios[index as usize];
         let next = bio.next;
-        let bucket = self.bucket(bio.device, bio.kind, bio.sector);
+        let bucket = self.bucket(bio.place, bio.sector);
         let mut at = self.buckets[bucket];
         if at == index {
             self.buckets[bucket] = next;
@@ -282,13 +282,15 @@ impl InFlight {
 
     #[inline(always)]
     pub fn bio(device: u16, flags: RequestFlags, sector: u64, sectors: u32, owner: u32, queued: u64) -> Bio {
+        let kind = flags.kind();
         Bio {
             sector,
             sectors,
             whole_sectors: sectors,
             device,
             flags,
-            kind: flags.kind(),
+            kind,
+            place: Place::new(device, kind),
             owner,
             part: false,
             queued,

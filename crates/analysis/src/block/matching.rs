@@ -13,7 +13,7 @@
 //!
 //! What comes of it is up to a [`Watch`]: statistics, distributions, interference.
 
-use super::in_flight::{Bio, InFlight, NEVER, NONE, Wanted};
+use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags};
 use serde::{Deserialize, Serialize};
 
@@ -121,7 +121,7 @@ pub(super) struct Matching<W> {
 /// Any bio at an event's first sector.
 #[inline(always)]
 fn wanted(device: u16, block: &BlockEvent) -> Wanted {
-    Wanted { device, kind: block.flags.kind(), sector: block.sector, most: u64::MAX }
+    Wanted { place: Place::new(device, block.flags.kind()), sector: block.sector, most: u64::MAX }
 }
 
 /// What a walk over a request's bios found.
