@@ -55,6 +55,13 @@ impl From<flashscope_study::RunError> for Failure {
     }
 }
 
+impl From<flashscope_study::layers::LayersError> for Failure {
+    fn from(error: flashscope_study::layers::LayersError) -> Self {
+        let usage = matches!(&error, flashscope_study::layers::LayersError::Target(error) if error.is_usage());
+        Failure { usage, message: error.to_string() }
+    }
+}
+
 impl From<flashscope_study::DefinitionError> for Failure {
     fn from(error: flashscope_study::DefinitionError) -> Self {
         Failure::usage(error.to_string())

@@ -28,6 +28,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
     if args.by == Some(ReportBy::Layer) {
         let report = layers_report(&inputs, args)?;
+        if let Some(page) = &args.html {
+            write_page(page, &flashscope_report::html::layers(&report))?;
+        }
         if args.json {
             print!("{}", flashscope_report::json::layers(&report));
         } else {

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flashscope_study::{Options, Study, StudyResult};
+use flashscope_study::layers::LayersResult;
+use flashscope_study::{Options, Study, StudyFile, StudyResult};
 
 use crate::args::{BoardOptions, StudyArgs};
 use crate::failure::Failure;
@@ -19,16 +20,26 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
         return Err(Failure::usage("--output takes the results of one study: name one file, or leave --output out"));
     }
     for file in &args.files {
-        let study = Study::read(file)?;
-        let output = args.output.clone().unwrap_or_else(|| Path::new("out").join(&study.definition.name));
+        let study = StudyFile::read(file)?;
+        let output = args.output.clone().unwrap_or_else(|| Path::new("out").join(study.name()));
         let terminal = Arc::new(Terminal::new(quiet));
         let options = options(args.jobs, args.fresh, &args.board)?;
-        let result = measure(&study, &options, &terminal)?;
-        let written = write(&result, &output)?;
+        let (json, text, written) = match &study {
+            StudyFile::Matrix(study) => {
+                let result = measure(study, &options, &terminal)?;
+                let text = flashscope_report::terminal::study(&result, &style());
+                (flashscope_report::json::study(&result), text, write(&result, &output)?)
+            }
+            StudyFile::Layers(study) => {
+                let result = flashscope_study::layers::run(study, &options, &*terminal)?;
+                let text = flashscope_report::terminal::layers_study(&result, &style());
+                (flashscope_report::json::layers_study(&result), text, write_layers(&result, &output)?)
+            }
+        };
         if args.json {
-            print!("{}", flashscope_report::json::study(&result));
+            print!("{json}");
         } else {
-            print!("{}", flashscope_report::terminal::study(&result, &style()));
+            print!("{text}");
             println!("\nReport: {}", written.display());
         }
     }
@@ -54,19 +65,36 @@ pub fn measure(study: &Study, options: &Options, terminal: &Terminal) -> Result<
 
 /// Writes results.json, results.csv and report.html; returns the page's path.
 pub fn write(result: &StudyResult, directory: &Path) -> Result<PathBuf, Failure> {
+    let files = [
+        ("results.json", flashscope_report::json::study(result)),
+        ("results.csv", flashscope_report::csv::study(result)),
+        ("report.html", flashscope_report::html::study(result)),
+    ];
+    write_files(&files, directory)
+}
+
+/// The same of a study of layers, and each of its figures as a file.
+fn write_layers(result: &LayersResult, directory: &Path) -> Result<PathBuf, Failure> {
+    let mut files = vec![("results.json".to_owned(), flashscope_report::json::layers_study(result))];
+    for figure in flashscope_report::figures::layers_study(result) {
+        files.push((format!("{}.svg", figure.id), figure.standalone()));
+    }
+    files.push(("report.html".to_owned(), flashscope_report::html::layers_study(result)));
+    write_files(&files, directory)
+}
+
+/// Writes files of these names; returns the path of the last.
+fn write_files(files: &[(impl AsRef<str>, String)], directory: &Path) -> Result<PathBuf, Failure> {
     let failed = |path: &Path, error: std::io::Error| {
         Failure::new(format!("{}: {error}; free some space or name another directory with --output", path.display()))
     };
     std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
-    for (name, text) in [
-        ("results.json", flashscope_report::json::study(result)),
-        ("results.csv", flashscope_report::csv::study(result)),
-        ("report.html", flashscope_report::html::study(result)),
-    ] {
-        let path = directory.join(name);
-        std::fs::write(&path, text).map_err(|error| failed(&path, error))?;
+    let mut last = directory.to_owned();
+    for (name, text) in files {
+        last = directory.join(name.as_ref());
+        std::fs::write(&last, text).map_err(|error| failed(&last, error))?;
     }
-    Ok(directory.join("report.html"))
+    Ok(last)
 }
 
 /// How tables are drawn: as wide as the terminal says it is, with emphasis where it shows it.

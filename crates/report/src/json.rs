@@ -4,6 +4,7 @@ use flashscope_analysis::FlashReport;
 use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::layers::LayersReport;
 use flashscope_study::StudyResult;
+use flashscope_study::layers::LayersResult;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -25,6 +26,11 @@ pub fn block(report: &BlockReport) -> String {
 /// Where the time of a trace's calls goes.
 pub fn layers(report: &LayersReport) -> String {
     pretty(report)
+}
+
+/// All of a study of layers.
+pub fn layers_study(result: &LayersResult) -> String {
+    pretty(result)
 }
 
 /// Indented, with a final newline. JSON leaves DEL, C1 controls and reordering characters as they are; a terminal does

@@ -6,6 +6,9 @@ use flashscope_analysis::flash::{
     BlockCounts, EraseSpread, FileWear, FlashOp, LatencyNs, Life, OpCounts, Span, TaskOps, TaskWear, Timeline,
     TimelinePoint, Wear,
 };
+use flashscope_analysis::layers::{
+    CallLayers, LAYERS_REPORT_SCHEMA, Layer, LayerTime, LayersFound, LayersReport, Operation, Slice,
+};
 use flashscope_analysis::{
     ChipShape, FLASH_REPORT_SCHEMA, FlashFindings, FlashReport, LossCount, OpDurations, ProbeFacts, SystemFacts,
 };
@@ -437,4 +440,41 @@ fn block_report(events: Vec<Event>) -> BlockReport {
         missing: Vec::new(),
         findings: analysis.finish(),
     }
+}
+
+/// A trace of two kinds of operations, by a task whose name is hostile.
+pub fn layers() -> LayersReport {
+    let slice = |layer, begin_ns, end_ns| Slice { layer, begin_ns, end_ns };
+    let time = |layer, ns| LayerTime { layer, ns, stretches: 1 };
+    let call = |call, begin_ns: u64, slices: Vec<Slice>, layers: Vec<LayerTime>| CallLayers {
+        call,
+        task: "<script>\u{1b}[2J".to_owned(),
+        tid: 7,
+        begin_ns,
+        total_ns: 1000,
+        calls: if call == Operation::Read { 1 } else { 2 },
+        result: 4096,
+        layers,
+        unattributed_ns: 100,
+        overlap_ns: 10,
+        overlap_stretches: 1,
+        slices,
+    };
+    let read = call(
+        Operation::Read,
+        50,
+        vec![slice(Some(Layer::Call), 50, 100), slice(Some(Layer::PageCache), 100, 950), slice(None, 950, 1050)],
+        vec![time(Layer::Call, 50), time(Layer::PageCache, 850)],
+    );
+    let write = call(
+        Operation::WriteSync,
+        2000,
+        vec![slice(Some(Layer::Device), 2000, 2900), slice(None, 3000, 3100)],
+        vec![time(Layer::Device, 900)],
+    );
+    let calls = vec![read, write];
+    let sums = flashscope_analysis::layers::sums(&calls);
+    let findings = LayersFound { sums, calls, sleep_is_recorded: true, ..LayersFound::default() };
+    let FlashReport { title, system, losses, .. } = flash();
+    LayersReport { schema: LAYERS_REPORT_SCHEMA, title, system, losses, findings }
 }

@@ -65,10 +65,10 @@ pub enum Filesystem {
     Ubifs,
     /// squashfs on `/dev/mtdblockN`, as many products ship their root file system.
     SquashfsMtdblock,
-    /// On a board's disk.
-    Ext4,
     /// Built for the board's kernel (`kernel/yaffs2/`); on `/dev/mtdblockN`, as its users have it.
     Yaffs2,
+    /// On a board's disk.
+    Ext4,
     /// On a board's disk.
     F2fs,
 }
@@ -88,9 +88,9 @@ impl Filesystem {
             Filesystem::Jffs2 => "jffs2",
             Filesystem::Ubifs => "ubifs",
             Filesystem::SquashfsMtdblock => "squashfs-mtdblock",
+            Filesystem::Yaffs2 => "yaffs2",
             Filesystem::Ext4 => "ext4",
             Filesystem::F2fs => "f2fs",
-            Filesystem::Yaffs2 => "yaffs2",
         }
     }
 
@@ -271,10 +271,7 @@ impl Study {
 
     /// `name` is what errors call the text by.
     pub fn parse(name: &str, text: &str) -> Result<Study, DefinitionError> {
-        let definition: Definition = toml::from_str(text).map_err(|error| {
-            let (line, column) = position(text, error.span().map_or(0, |span| span.start));
-            DefinitionError::Syntax { name: name.to_owned(), line, column, message: error.message().to_owned() }
-        })?;
+        let definition: Definition = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
         check(&definition).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
         Ok(Study { definition, sha256: hex(&Sha256::digest(text.as_bytes())) })
     }
@@ -286,6 +283,12 @@ impl Study {
         check(&definition).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
         Ok(Study { definition, sha256: String::new() })
     }
+}
+
+/// What the TOML reader says, with where it is in the text.
+pub(crate) fn syntax(name: &str, text: &str, error: &toml::de::Error) -> DefinitionError {
+    let (line, column) = position(text, error.span().map_or(0, |span| span.start));
+    DefinitionError::Syntax { name: name.to_owned(), line, column, message: error.message().to_owned() }
 }
 
 /// Line and column (in characters) of a byte offset, both from 1.

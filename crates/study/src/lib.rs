@@ -3,6 +3,8 @@
 mod collect;
 mod definition;
 mod evaluate;
+mod file;
+pub mod layers;
 mod plan;
 mod power;
 mod result;
@@ -14,6 +16,7 @@ pub use definition::{
     Definition, DefinitionError, Filesystem, Fold, Matrix, Pattern, Published, Quantity, Readahead, Study,
 };
 pub use evaluate::{compare, gains, verdict};
+pub use file::StudyFile;
 pub use plan::{CellSpec, GroupSpec, groups};
 pub use result::*;
 pub use run::{Options, RunError, Watch, run};

@@ -4,12 +4,15 @@ mod axes;
 mod blocks;
 mod gain;
 mod io;
+mod layers;
 mod load;
 mod measure;
 mod spread;
 mod stages;
 mod timeline;
 mod waits;
+
+pub use layers::{layers, layers_study};
 
 use crate::svg::{STYLE, Svg};
 use crate::text::{bytes, grouped, letter};

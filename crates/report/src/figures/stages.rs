@@ -32,8 +32,8 @@ struct Part {
 }
 
 /// What tells stages apart without colour.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Texture {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Texture {
     None,
     Upright,
     Level,
@@ -44,7 +44,7 @@ enum Texture {
 
 impl Texture {
     /// Lines over a rectangle.
-    fn lines(self, r: Rect) -> String {
+    pub(super) fn lines(self, r: Rect) -> String {
         const APART: f64 = 6.0;
         let mut d = String::new();
         let marks =

@@ -2,11 +2,13 @@
 
 mod block;
 mod flash;
+mod layers;
 mod page;
 mod study;
 
 pub use block::block;
 pub use flash::flash;
+pub use layers::{layers, layers_study};
 pub use study::study;
 
 use crate::figures::Figure;

@@ -3,7 +3,8 @@
 use super::Style;
 use super::table::{Table, paragraph};
 use crate::text::{duration, grouped, visible};
-use flashscope_analysis::layers::{CallLayers, Layer, LayerTime, LayersReport, Operation};
+use flashscope_analysis::layers::{CallLayers, CallSum, Layer, LayerTime, LayersReport, Operation};
+use flashscope_study::layers::LayersResult;
 
 /// Calls that are listed; the JSON has all.
 const MAX_CALLS: usize = 12;
@@ -39,53 +40,12 @@ pub fn layers(report: &LayersReport, style: &Style) -> String {
     let width = style.width();
     let found = &report.findings;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
-    for sum in &found.sums {
-        let mean = sum.total_ns / sum.n.max(1);
-        out += &style.heading(&format!("{} of {}: {} each", grouped(sum.n), call_name(sum.call), duration(mean)));
-        let mut table = Table::new("tnn");
-        table.head(["layer", "mean", "share"]);
-        let share = |ns: u64| format!("{:.2} %", ns as f64 / sum.total_ns.max(1) as f64 * 100.0);
-        for time in &sum.layers {
-            table.row([layer_name(time.layer).to_owned(), duration(time.ns / sum.n.max(1)), share(time.ns)]);
-        }
-        table.row([
-            "unattributed".to_owned(),
-            duration(sum.unattributed_ns / sum.n.max(1)),
-            share(sum.unattributed_ns),
-        ]);
-        out += &table.render(width);
-        if sum.overlap_ns > 0 {
-            let overlap = duration(sum.overlap_ns / sum.n.max(1));
-            let line = format!("{overlap} of that the device worked while the task ran as well");
-            out += &paragraph(&line, width, 2, 2);
-        }
-    }
+    out += &sums(&found.sums, style);
     if found.sums.is_empty() {
         out += "no read, write or sync began and ended in this trace\n";
     }
     out += &style.heading("The longest calls");
-    let mut longest: Vec<&CallLayers> = found.calls.iter().collect();
-    longest.sort_by_key(|call| (std::cmp::Reverse(call.total_ns), call.begin_ns));
-    let mut table = Table::new("ttnnt");
-    table.head(["task", "call", "result", "total", "layers"]);
-    for call in longest.into_iter().take(MAX_CALLS) {
-        let part = |time: &LayerTime| format!("{} {}", layer_name(time.layer), duration(time.ns));
-        let mut parts: Vec<String> = call.layers.iter().map(part).collect();
-        if call.unattributed_ns > 0 {
-            parts.push(format!("unattributed {}", duration(call.unattributed_ns)));
-        }
-        table.row([
-            format!("{} ({})", visible(&call.task), call.tid),
-            call_name(call.call).to_owned(),
-            call.result.to_string(),
-            duration(call.total_ns),
-            parts.join(", "),
-        ]);
-    }
-    out += &match table.is_empty() {
-        true => "  none\n".to_owned(),
-        false => table.render(width),
-    };
+    out += &longest(&found.calls, width);
     let mut notes = Vec::new();
     if !found.sleep_is_recorded {
         notes.push("the trace does not say when tasks sleep: waits follow from what the device does".to_owned());
@@ -103,4 +63,75 @@ pub fn layers(report: &LayersReport, style: &Style) -> String {
     }
     out += &style.heading("Losses");
     out + &super::losses(report.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str())), width)
+}
+
+/// A study: group by group.
+pub fn layers_study(result: &LayersResult, style: &Style) -> String {
+    let style = *style;
+    let width = style.width();
+    let mut out = paragraph(&visible(&result.title), width, 0, 0) + &paragraph(&visible(&result.question), width, 0, 0);
+    for group in &result.groups {
+        let about = format!("{}, Linux {}: {}", group.id, group.inputs.kernel_release, group.medium);
+        out += &style.heading(&visible(&about));
+        out += &sums(&group.sums, style);
+        out += &super::losses(group.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str())), width);
+    }
+    out
+}
+
+/// Each kind of operation, on average.
+fn sums(sums: &[CallSum], style: Style) -> String {
+    let width = style.width();
+    let mut out = String::new();
+    for sum in sums {
+        let mean = sum.total_ns / sum.n.max(1);
+        out += &style.heading(&format!("{} of {}: {} each", grouped(sum.n), call_name(sum.call), duration(mean)));
+        let mut table = Table::new("tnn");
+        table.head(["layer", "mean", "share"]);
+        let share = |ns: u64| format!("{:.2} %", ns as f64 / sum.total_ns.max(1) as f64 * 100.0);
+        for time in &sum.layers {
+            table.row([layer_name(time.layer).to_owned(), duration(time.ns / sum.n.max(1)), share(time.ns)]);
+        }
+        table.row([
+            "unattributed".to_owned(),
+            duration(sum.unattributed_ns / sum.n.max(1)),
+            share(sum.unattributed_ns),
+        ]);
+        out += &table.render(width);
+        let events = sum.layers.iter().map(|time| time.stretches).sum::<u64>() / sum.n.max(1);
+        let line =
+            format!("{} events recorded in each; what that costs (docs/block.md) is in the times", grouped(events));
+        out += &paragraph(&line, width, 2, 2);
+        if sum.overlap_ns > 0 {
+            let overlap = duration(sum.overlap_ns / sum.n.max(1));
+            let line = format!("{overlap} of that the device worked while the task ran as well");
+            out += &paragraph(&line, width, 2, 2);
+        }
+    }
+    out
+}
+
+fn longest(calls: &[CallLayers], width: usize) -> String {
+    let mut longest: Vec<&CallLayers> = calls.iter().collect();
+    longest.sort_by_key(|call| (std::cmp::Reverse(call.total_ns), call.begin_ns));
+    let mut table = Table::new("ttnnt");
+    table.head(["task", "call", "result", "total", "layers"]);
+    for call in longest.into_iter().take(MAX_CALLS) {
+        let part = |time: &LayerTime| format!("{} {}", layer_name(time.layer), duration(time.ns));
+        let mut parts: Vec<String> = call.layers.iter().map(part).collect();
+        if call.unattributed_ns > 0 {
+            parts.push(format!("unattributed {}", duration(call.unattributed_ns)));
+        }
+        table.row([
+            format!("{} ({})", visible(&call.task), call.tid),
+            call_name(call.call).to_owned(),
+            call.result.to_string(),
+            duration(call.total_ns),
+            parts.join(", "),
+        ]);
+    }
+    match table.is_empty() {
+        true => "  none\n".to_owned(),
+        false => table.render(width),
+    }
 }

@@ -11,7 +11,7 @@ use crate::text::{grouped, visible};
 
 pub use block::block;
 pub use flash::flash;
-pub use layers::layers;
+pub use layers::{call_name, layer_name, layers, layers_study};
 pub use study::study;
 
 /// How to write.

@@ -1,0 +1,134 @@
+//! The pages of layers: of a trace, and of a study.
+
+use super::page::{Header, Page};
+use super::{facts, figure, losses, rows, summary, system};
+use crate::figures;
+use crate::rows::Rows;
+use crate::terminal::{call_name, layer_name};
+use crate::text::{duration, escape, grouped};
+use flashscope_analysis::LossCount;
+use flashscope_analysis::layers::{CallLayers, CallSum, LayersReport};
+use flashscope_study::layers::{LayersGroup, LayersResult};
+
+/// Operations of one table at most, the longest.
+const MAX_ROWS: usize = 30;
+
+/// Of a trace.
+pub fn layers(report: &LayersReport) -> String {
+    let found = &report.findings;
+    let n: u64 = found.sums.iter().map(|sum| sum.n).sum();
+    let question = format!("Where the time of {} reads, writes and syncs goes", grouped(n));
+    let contents = [("figures", "Layers"), ("calls", "Calls"), ("recorded-on", "Recorded on")];
+    let mut page = Page::new(&Header { title: &report.title, question: &question, clock: "", contents: &contents });
+    let recorded_on = format!(
+        "<div class=\"box\">\n{}<h3>Losses</h3>\n{}</div>\n",
+        facts(system(&report.system)),
+        lost(&report.losses)
+    );
+    page.reserve(recorded_on.len());
+    page.heading("figures", "Where the time goes");
+    let means: Vec<(String, &str)> =
+        found.sums.iter().map(|sum| (duration(sum.total_ns / sum.n.max(1)), call_name(sum.call))).collect();
+    page.add("the summary", &summary(&means));
+    for drawn in figures::layers(report) {
+        page.add(&drawn.title, &figure(&drawn));
+    }
+    page.heading("calls", "Calls");
+    page.add("the layers of each kind of call", &sums(&found.sums));
+    page.add("the longest calls", &calls(&found.calls));
+    if !found.sleep_is_recorded {
+        page.add(
+            "how waits are told",
+            "<p class=\"note\">The trace does not say when tasks sleep: waits follow from what the device does.</p>\n",
+        );
+    }
+    page.heading("recorded-on", "Recorded on");
+    page.release(recorded_on.len());
+    page.add("the box with system and losses", &recorded_on);
+    page.finish(&format!("Written by flashscope; report schema {}.", report.schema))
+}
+
+/// Of a study.
+pub fn layers_study(result: &LayersResult) -> String {
+    let contents = [("figures", "Layers"), ("groups", "Boards")];
+    let header = Header { title: &result.title, question: &result.question, clock: &result.clock, contents: &contents };
+    let mut page = Page::new(&header);
+    page.heading("figures", "Where the time goes");
+    for drawn in figures::layers_study(result) {
+        page.add(&drawn.title, &figure(&drawn));
+    }
+    page.heading("groups", "Boards");
+    for group in &result.groups {
+        page.add(&group.id, &of_group(group));
+    }
+    page.finish(&format!("Written by flashscope {}; schema {}.", result.flashscope, result.schema))
+}
+
+fn of_group(group: &LayersGroup) -> String {
+    let inputs = &group.inputs;
+    let mut boundaries: Vec<String> = Vec::new();
+    for boundary in &group.boundaries {
+        boundaries.push(format!("{} ({})", boundary.what, boundary.layer));
+    }
+    let known = vec![
+        ("medium", group.medium.clone()),
+        ("kernel", format!("{} ({})", inputs.kernel_release, inputs.kernel_package)),
+        ("board", format!("{}, {}", inputs.board, inputs.qemu)),
+        ("boundaries", boundaries.join(", ")),
+    ];
+    format!(
+        "<h3>{}</h3>\n{}{}<div class=\"box\">\n{}<h3>Losses</h3>\n{}</div>\n",
+        escape(&group.id),
+        sums(&group.sums),
+        calls(&group.calls),
+        facts(known),
+        lost(&group.losses)
+    )
+}
+
+fn lost(all: &[LossCount]) -> String {
+    losses(all.iter().map(|l| (l.name.as_str(), l.count, String::new(), l.meaning.as_str())))
+}
+
+fn sums(sums: &[CallSum]) -> String {
+    let mut table = Rows { kinds: "ttnn", heads: &["call", "layer", "mean", "share"], rows: Vec::new(), more: 0 };
+    for sum in sums {
+        let share = |ns: u64| format!("{:.2} %", ns as f64 / sum.total_ns.max(1) as f64 * 100.0);
+        let mut row = |name: &str, ns: u64| {
+            table.rows.push(vec![
+                format!("{} of {}", grouped(sum.n), call_name(sum.call)),
+                name.to_owned(),
+                duration(ns / sum.n.max(1)),
+                share(ns),
+            ]);
+        };
+        sum.layers.iter().for_each(|time| row(layer_name(time.layer), time.ns));
+        row("unattributed", sum.unattributed_ns);
+        row("all", sum.total_ns);
+    }
+    rows("Each kind of call, on average", &table, "No read, write or sync began and ended in this trace.")
+}
+
+fn calls(calls: &[CallLayers]) -> String {
+    let mut longest: Vec<&CallLayers> = calls.iter().collect();
+    longest.sort_by_key(|call| (std::cmp::Reverse(call.total_ns), call.begin_ns));
+    let mut table = Rows {
+        kinds: "ttnnnt",
+        heads: &["task", "call", "result", "total", "unattributed", "layers"],
+        rows: Vec::new(),
+        more: longest.len().saturating_sub(MAX_ROWS),
+    };
+    for call in longest.into_iter().take(MAX_ROWS) {
+        let parts: Vec<String> =
+            call.layers.iter().map(|time| format!("{} {}", layer_name(time.layer), duration(time.ns))).collect();
+        table.rows.push(vec![
+            format!("{} ({})", call.task, call.tid),
+            call_name(call.call).to_owned(),
+            call.result.to_string(),
+            duration(call.total_ns),
+            duration(call.unattributed_ns),
+            parts.join(", "),
+        ]);
+    }
+    rows("The longest calls", &table, "None.")
+}

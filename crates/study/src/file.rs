@@ -1,0 +1,35 @@
+//! A study file of either kind.
+
+use std::path::Path;
+
+use crate::definition::{DefinitionError, Study, syntax};
+use crate::layers::LayersStudy;
+
+/// What a study file holds: its table says which.
+#[derive(Clone, Debug)]
+pub enum StudyFile {
+    /// `[matrix]`: settings that are held against one another.
+    Matrix(Box<Study>),
+    /// `[layers]`: where the time of single calls goes.
+    Layers(LayersStudy),
+}
+
+impl StudyFile {
+    pub fn read(path: &Path) -> Result<StudyFile, DefinitionError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| DefinitionError::Read { path: path.to_owned(), source })?;
+        let name = path.display().to_string();
+        let table: toml::Table = toml::from_str(&text).map_err(|error| syntax(&name, &text, &error))?;
+        Ok(match table.contains_key("layers") {
+            true => StudyFile::Layers(LayersStudy::parse(&name, &text)?),
+            false => StudyFile::Matrix(Box::new(Study::parse(&name, &text)?)),
+        })
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            StudyFile::Matrix(study) => &study.definition.name,
+            StudyFile::Layers(study) => &study.definition.name,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A study of layers as its file says it.
+
+use crate::definition::{DefinitionError, Filesystem, hex, syntax};
+use crate::size::Bytes;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayersDefinition {
+    pub name: String,
+    pub title: String,
+    pub question: String,
+    pub layers: Cases,
+}
+
+/// Every storage under every kernel is a group: one fresh boot.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cases {
+    pub kernel: Vec<String>,
+    /// Cold reads, and writes with their syncs, in each group.
+    pub calls: u64,
+    /// What one of them reads or writes.
+    pub bytes: Bytes,
+    pub storage: Vec<Storage>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Storage {
+    pub board: String,
+    pub filesystem: Filesystem,
+}
+
+/// One that was read and checked, with the hash of its text.
+#[derive(Clone, Debug)]
+pub struct LayersStudy {
+    pub definition: LayersDefinition,
+    pub sha256: String,
+}
+
+/// More calls than a ring holds.
+const MOST_CALLS: u64 = 64;
+/// A page, and what is written in one call: the agent's `create` writes pieces of this size.
+const MOST_BYTES: u64 = 65_536;
+
+impl LayersStudy {
+    /// `name` is what errors call the text by.
+    pub fn parse(name: &str, text: &str) -> Result<LayersStudy, DefinitionError> {
+        let definition: LayersDefinition = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
+        check(&definition).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
+        Ok(LayersStudy { definition, sha256: hex(&Sha256::digest(text.as_bytes())) })
+    }
+}
+
+fn check(definition: &LayersDefinition) -> Result<(), String> {
+    let cases = &definition.layers;
+    if cases.kernel.is_empty() || cases.storage.is_empty() {
+        return Err("layers.kernel or layers.storage is empty: name at least one".to_owned());
+    }
+    if !(1..=MOST_CALLS).contains(&cases.calls) {
+        return Err(format!("layers.calls is {}: take 1 to {MOST_CALLS}", cases.calls));
+    }
+    if !(1..=MOST_BYTES).contains(&cases.bytes.0) {
+        return Err(format!("layers.bytes is {}: take 1 to {MOST_BYTES}", cases.bytes.0));
+    }
+    for storage in &cases.storage {
+        if !matches!(storage.filesystem, Filesystem::Jffs2 | Filesystem::Ubifs | Filesystem::Ext4 | Filesystem::F2fs) {
+            let name = storage.filesystem.as_str();
+            return Err(format!("layers.storage: {name} cannot be written here: take jffs2, ubifs, ext4 or f2fs"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHIPPED: &str = include_str!("../../../../studies/layers.toml");
+
+    #[test]
+    fn the_shipped_study_is_read() {
+        let study = LayersStudy::parse("layers.toml", SHIPPED).unwrap();
+        assert_eq!(study.definition.layers.storage.len(), 4);
+        assert_eq!(study.definition.layers.bytes.0, 4096);
+    }
+
+    #[test]
+    fn slips_are_named() {
+        for (from, to, said) in [
+            ("calls = 4", "calls = 0", "layers.calls is 0"),
+            ("calls = 4", "calls = 4\ncolls = 4", "line 11"),
+            ("bytes = \"4K\"", "bytes = \"1M\"", "layers.bytes is 1048576"),
+            ("kernel = [\"6.1\"]", "kernel = []", "is empty"),
+            ("\"jffs2\"", "\"squashfs-mtdblock\"", "cannot be written"),
+        ] {
+            let error = LayersStudy::parse("layers.toml", &SHIPPED.replace(from, to)).unwrap_err().to_string();
+            assert!(error.starts_with("study layers.toml") && error.contains(said), "{error}");
+        }
+    }
+}

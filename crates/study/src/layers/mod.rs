@@ -1,0 +1,12 @@
+//! Studies of layers: where the time of single calls goes, on storage of each kind.
+//!
+//! A kind of study of its own: its cells are calls that one recording holds, not runs that are held against one another.
+
+mod definition;
+mod plan;
+mod result;
+mod run;
+
+pub use definition::{LayersDefinition, LayersStudy, Storage};
+pub use result::{Boundary, LAYERS_SCHEMA, LayersGroup, LayersResult};
+pub use run::{LayersError, run};

@@ -1,0 +1,104 @@
+//! The groups of a study of layers, and what each boot does.
+
+use super::definition::{Cases, Storage};
+use crate::definition::Filesystem;
+use crate::plan::AGENT;
+
+/// One fresh boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LayersSpec {
+    pub storage: Storage,
+    pub kernel: String,
+    pub calls: u64,
+    pub bytes: u64,
+}
+
+impl LayersSpec {
+    /// `armv7-6.1-jffs2`
+    pub fn id(&self) -> String {
+        format!("{}-{}-{}", self.storage.board, self.kernel, self.storage.filesystem.as_str())
+    }
+
+    /// Bytes of the file that is read.
+    pub fn file_bytes(&self) -> u64 {
+        self.calls * self.bytes
+    }
+}
+
+pub(super) fn groups(cases: &Cases) -> Vec<LayersSpec> {
+    let of = |kernel: &String, storage: &Storage| LayersSpec {
+        storage: storage.clone(),
+        kernel: kernel.clone(),
+        calls: cases.calls,
+        bytes: cases.bytes.0,
+    };
+    cases.kernel.iter().flat_map(|kernel| cases.storage.iter().map(move |storage| of(kernel, storage))).collect()
+}
+
+pub(super) const STEP_READ: &str = "read";
+/// The last step before the measured writes, and the only one of its name.
+pub(super) const STEP_WRITE: &str = "write";
+
+/// What is done once the storage is there; `device`: a disk's, formatted.
+pub(super) fn plan(spec: &LayersSpec, device: Option<&str>) -> Vec<String> {
+    let filesystem = spec.storage.filesystem;
+    let mut lines = vec!["mkdir /mnt".to_owned()];
+    let mount = match (filesystem, device) {
+        (Filesystem::Ubifs, _) => {
+            lines.extend(["ubi-attach 0", "device-wait /dev/ubi0 5000", "ubi-mkvol 0 data all"].map(str::to_owned));
+            lines.push("device-wait /dev/ubi0_0 5000".to_owned());
+            "mount ubi0:data /mnt ubifs -".to_owned()
+        }
+        (filesystem, Some(device)) => format!("mount {device} /mnt {} -", filesystem.as_str()),
+        (filesystem, None) => format!("mount mtd0 /mnt {} -", filesystem.as_str()),
+    };
+    lines.push(mount);
+    let create = |name: &str, bytes: u64, seed: u64| format!("create /mnt/{name} {bytes} printable {seed}");
+    lines.push(create("data", spec.file_bytes(), 1));
+    // What only a first write does (blocks for a directory, an inode table's first use) is not measured.
+    lines.push(create("first", spec.bytes, 2));
+    // Linux 6.12 and newer test their ciphers in the background after boot.
+    lines.push("settle cryptomgr_test 200 60000".to_owned());
+    if filesystem == Filesystem::Jffs2 {
+        lines.push("settle jffs2_gcd 200 600000".to_owned());
+    }
+    lines.push(format!("record-start --events block,layers,sched:sched_switch --mode ring --ring {RING_KIB}"));
+    // Each read has to go to the device: nothing is read ahead.
+    lines.push(format!(
+        "run {STEP_READ} {AGENT} bench read --file /mnt/data --count {} --request {} --pattern sequential \
+         --readahead fadvise-random --drop-caches",
+        spec.calls, spec.bytes
+    ));
+    lines.push(format!("phase-begin {STEP_WRITE}"));
+    lines.extend((0..spec.calls).map(|call| create(&format!("written-{call}"), spec.bytes, 3 + call)));
+    lines.push(format!("phase-end {STEP_WRITE}"));
+    lines.push("record-stop".to_owned());
+    lines
+}
+
+/// Some 40 bytes an event, 200 events a call.
+const RING_KIB: u32 = 8 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers::LayersStudy;
+
+    #[test]
+    fn calls_are_made_under_the_recorder_from_a_cold_cache() {
+        let text = include_str!("../../../../studies/layers.toml");
+        let specs = groups(&LayersStudy::parse("layers.toml", text).unwrap().definition.layers);
+        let ids: Vec<String> = specs.iter().map(LayersSpec::id).collect();
+        assert_eq!(ids, ["armv7-blk-6.1-ext4", "armv7-sd-6.1-ext4", "armv7-6.1-jffs2", "armv7-6.1-ubifs"]);
+        for spec in &specs {
+            let device = spec.storage.filesystem.on_disk().then_some("/dev/nullb0");
+            let lines = plan(spec, device);
+            let at = |head: &str| lines.iter().position(|line| line.starts_with(head)).unwrap();
+            assert!(at("mount") < at("create /mnt/data") && at("create /mnt/first") < at("record-start"));
+            assert!(at("record-start") < at("run read") && at("run read") < at("create /mnt/written-0"));
+            assert!(lines[at("run read")].contains("--drop-caches"));
+            assert_eq!(lines.iter().filter(|line| line.starts_with("create /mnt/written-")).count(), 4);
+            assert_eq!(lines.last().unwrap(), "record-stop");
+        }
+    }
+}
