@@ -107,7 +107,7 @@ struct fs_probe {
 };
 
 struct fs_probes {
-	struct fs_probe items[144];
+	struct fs_probe items[192];
 	size_t count;
 	bool chip; /* the chip pointer is recorded */
 };
