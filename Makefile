@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 CARGO := tools/cargo
 FLASHSCOPE := target/release/flashscope
 
-.PHONY: all build agent agents demo test check bench install clean packages-demo packages-check packages-test packages-bench
+.PHONY: all build agent agents sqlite demo test check bench install clean packages-demo packages-check packages-test packages-bench
 
 all: build agents
 
@@ -19,6 +19,10 @@ agents:
 ## One agent: make agent CROSS=mips-linux-gnu- [ARCH=mips]
 agent:
 	$(MAKE) --no-print-directory -C agent one $(if $(CROSS),CROSS=$(CROSS)) $(if $(ARCH),ARCH=$(ARCH))
+
+## bench sqlite's program for every architecture; cargo fetches SQLite's source.
+sqlite:
+	$(MAKE) --no-print-directory -C agent sqlite
 
 packages-demo:
 	@tools/ensure-packages demo

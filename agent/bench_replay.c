@@ -119,7 +119,7 @@ static int parse(int argc, char **argv, struct options *o, struct bench_readahea
 
 static int bad_line(const struct options *o, size_t line, const char *what)
 {
-	return fs_fail("%s:%zu: %s; make the script anew with `flashscope bench replay TRACE --script-only`", o->script, line,
+	return fs_fail("%s:%zu: %s; make the script anew with `flashscope bench replay TRACE --script FILE`", o->script, line,
 		       what);
 }
 
