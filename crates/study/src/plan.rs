@@ -247,7 +247,7 @@ mod tests {
         let text = include_str!("../../../studies/readahead-reads.toml");
         let study = Study::parse("readahead-reads.toml", text).unwrap();
         let groups = groups(&study.definition.matrix);
-        assert_eq!(groups.len(), 3);
+        assert_eq!(groups.len(), 4);
         assert!(groups.iter().all(|group| group.cells.len() == 9 * 2 * 2));
         assert_eq!(groups[0].id(), "armv7-6.1-jffs2-printable-5M");
         for other in [
