@@ -178,10 +178,18 @@ int main(int argc, char **argv)
 		memcpy(then, states, sizeof(then));
 		uint32_t pages = copy(&from, &to);
 
-		if (memcmp(then, states, sizeof(then))) {
-			printf("FAILED: somebody wrote during the copy\n");
-			failures++;
-		}
+		/*
+		 * Until the one that was in the flash driver had left it, others may have gone on in their heads, as far as a new
+		 * iteration; none of them came to write.
+		 */
+		for (int i = 0; i < WRITERS; i++)
+			for (int file = 0; file < FILES; file++) {
+				then[i][file].begun = states[i][file].begun;
+				if (then[i][file].done != states[i][file].done) {
+					printf("FAILED: somebody wrote during the copy\n");
+					failures++;
+				}
+			}
 		for (int i = 0; i < WRITERS; i++)
 			kill(writers[i], SIGSTOP);
 		if (mount(device, "/copy", "yaffs2", 0, NULL)) {

@@ -14,8 +14,8 @@ refused mtd77
 refused mtd:nosuch
 refused mtdx
 refused -o no-such-option mtd0
-refused mtd2
-refused /dev/mtdblock2
+refused mtd3
+refused /dev/mtdblock3
 # Two mounts of one device.
 mount -t yaffs2 mtd0 /mnt && mkdir /tmp/second
 mount -t yaffs2 mtd0 /tmp/second && umount /tmp/second

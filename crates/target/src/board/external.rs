@@ -79,7 +79,8 @@ pub(super) fn build(
     name: &str,
     progress: &dyn Progress,
 ) -> Result<ExternalModule, Error> {
-    let failed = |problem: String| Error::ModuleBuild { module: name.to_owned(), kernel: kernel.release.clone(), problem };
+    let failed =
+        |problem: String| Error::ModuleBuild { module: name.to_owned(), kernel: kernel.release.clone(), problem };
     let own = files::own_module(name)?;
     let manifest: Manifest = files::parse(&own.manifest_path, &own.manifest)?;
     let (Some(suite), Some(tools)) = (&kernel.suite, toolchain(arch)) else {
@@ -104,8 +105,7 @@ pub(super) fn build(
     }
     let key = &hex(&hash.finalize())[..24];
     let dir = cache_dir()?.join("modules").join(arch).join(&kernel.release).join(format!("{name}-{key}"));
-    let module =
-        ExternalModule { name: name.to_owned(), path: dir.join(format!("{name}.ko")), needs: manifest.needs };
+    let module = ExternalModule { name: name.to_owned(), path: dir.join(format!("{name}.ko")), needs: manifest.needs };
     if module.path.is_file() {
         return Ok(module);
     }
@@ -195,10 +195,9 @@ fn fetch_headers(
         // The cached index may be older than the kernel.
         _ => apt::Apt::open(suite, arch, true, progress)?,
     };
-    let stanza = target
-        .show(&package)?
-        .filter(|stanza| stanza.version == kernel.version)
-        .ok_or_else(|| Error::NoHeaders { package: package.clone(), version: kernel.version.clone(), suite: suite.to_owned() })?;
+    let stanza = target.show(&package)?.filter(|stanza| stanza.version == kernel.version).ok_or_else(|| {
+        Error::NoHeaders { package: package.clone(), version: kernel.version.clone(), suite: suite.to_owned() }
+    })?;
     let depends = |prefix: &str| -> Option<String> {
         stanza.depends.split([',', '|']).find_map(|dependency| {
             let name = dependency.trim().split([' ', '(', ':']).next()?;
@@ -253,7 +252,9 @@ fn wrap_tools(root: &Path) -> Result<(), String> {
     for base in ["lib", "usr/lib"] {
         for entry in std::fs::read_dir(root.join(base)).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            if entry.path().is_dir() && name.to_string_lossy().contains("-linux-") && entry.path().join("libc.so.6").exists()
+            if entry.path().is_dir()
+                && name.to_string_lossy().contains("-linux-")
+                && entry.path().join("libc.so.6").exists()
             {
                 libraries.push(format!("{base}/{}", name.to_string_lossy()));
             }
@@ -268,7 +269,11 @@ fn wrap_tools(root: &Path) -> Result<(), String> {
         for entry in std::fs::read_dir(root.join(base)).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             // Links of packages are absolute: only the file itself will do.
-            if name.starts_with("ld") && name.contains(".so") && !name.contains(".conf") && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            if name.starts_with("ld")
+                && name.contains(".so")
+                && !name.contains(".conf")
+                && entry.file_type().is_ok_and(|kind| kind.is_file())
+            {
                 loaders.push(format!("{base}/{name}"));
             }
         }
@@ -285,7 +290,9 @@ fn wrap_tools(root: &Path) -> Result<(), String> {
         .flatten()
         .flatten()
         .map(|entry| entry.path())
-        .find(|path| path.is_dir() && path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("linux-kbuild-")))
+        .find(|path| {
+            path.is_dir() && path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("linux-kbuild-"))
+        })
         .ok_or("it brought no tools")?;
     wrap_folder(root, &kbuild, 3, loader, &libraries).map_err(|e| e.to_string())
 }
@@ -350,7 +357,8 @@ fn fetch_source(module: &str, source: &Source, progress: &dyn Progress) -> Resul
             Err(error) => problem = problem.or(Some(error)),
         }
     }
-    Err(problem.unwrap_or_else(|| Error::NoSuchPackage { package: source.package.clone(), suite: "no suite".to_owned() }))
+    Err(problem
+        .unwrap_or_else(|| Error::NoSuchPackage { package: source.package.clone(), suite: "no suite".to_owned() }))
 }
 
 type OwnFile = (String, Vec<u8>);
@@ -406,9 +414,16 @@ mod tests {
     fn headers_are_moved_with_their_makefile() {
         let dir = ScratchDir::new("makefile").unwrap();
         let path = dir.path().join("Makefile");
-        std::fs::write(&path, "KBUILD_OUTPUT=/usr/src/linux-headers-7\ninclude /usr/src/linux-headers-7-common/Makefile\n").unwrap();
+        std::fs::write(
+            &path,
+            "KBUILD_OUTPUT=/usr/src/linux-headers-7\ninclude /usr/src/linux-headers-7-common/Makefile\n",
+        )
+        .unwrap();
         relocate(&path).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.ends_with("KBUILD_OUTPUT=$(HERE)/linux-headers-7\ninclude $(HERE)/linux-headers-7-common/Makefile\n"), "{text}");
+        assert!(
+            text.ends_with("KBUILD_OUTPUT=$(HERE)/linux-headers-7\ninclude $(HERE)/linux-headers-7-common/Makefile\n"),
+            "{text}"
+        );
     }
 }
