@@ -103,10 +103,9 @@ impl Filesystem {
 impl std::str::FromStr for Filesystem {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        Filesystem::ALL
-            .into_iter()
-            .find(|f| f.as_str() == text)
-            .ok_or_else(|| format!("unknown file system '{text}': jffs2, ubifs, squashfs-mtdblock, yaffs2, ext4 or f2fs"))
+        Filesystem::ALL.into_iter().find(|f| f.as_str() == text).ok_or_else(|| {
+            format!("unknown file system '{text}': jffs2, ubifs, squashfs-mtdblock, yaffs2, ext4 or f2fs")
+        })
     }
 }
 
