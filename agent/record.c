@@ -475,7 +475,7 @@ static void groups_json(const struct recorder *recorder, struct fs_json *json)
 	fs_json_object_end(json);
 }
 
-static void recording_json(struct recorder *recorder, struct fs_json *json)
+static void recording_json(struct recorder *recorder, struct fs_json *json, bool brief)
 {
 	const struct fs_record_options *options = &recorder->options;
 	char *events = fs_strdup(recorder->events.data ? recorder->events.data : "");
@@ -502,9 +502,12 @@ static void recording_json(struct recorder *recorder, struct fs_json *json)
 		fs_json_string(json, "symbol", probe->symbol);
 		fs_json_string(json, "operation", probe->operation);
 		fs_json_string(json, "level", probe->level);
-		fs_json_string(json, "definition", probe->definition);
 		fs_json_string(json, "filter", probe->filter);
-		fs_json_string(json, "loses", probe->loses);
+		/* Some hundred of layers make a frame too large; "boundaries" and the names say the same. */
+		if (!brief || probe->group != FS_GROUP_LAYERS) {
+			fs_json_string(json, "definition", probe->definition);
+			fs_json_string(json, "loses", probe->loses);
+		}
 		fs_json_object_end(json);
 	}
 	fs_json_array_end(json);
@@ -526,7 +529,7 @@ static int send_facts(struct recorder *recorder)
 
 		fs_json_object(&json, NULL);
 		fs_facts_json(&json, &recorder->facts, brief);
-		recording_json(recorder, &json);
+		recording_json(recorder, &json, brief);
 		fs_json_object_end(&json);
 		result = fs_frame(&recorder->stream, FS_FACTS, json.out.data, json.out.length, NULL, 0);
 		fs_json_free(&json);

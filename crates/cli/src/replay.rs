@@ -1,0 +1,282 @@
+//! The script of `bench replay` (docs/architecture.md, "The replay script"), made from the file reads of a trace.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write as _;
+
+use flashscope_trace::{EventKind, FileStep, TimeNs, Trace, Value};
+
+use crate::failure::Failure;
+
+/// The first line of a script.
+pub const MAGIC: &str = "flashscope-replay 1";
+
+/// What the agent takes (agent/bench_replay.c).
+const MAX_SCRIPT_BYTES: usize = 16 << 20;
+const MAX_TASKS: usize = 256;
+const MAX_READ_BYTES: u64 = 256 << 20;
+const MAX_READS: usize = 1_000_000;
+
+/// Which reads are wanted.
+#[derive(Debug, Default)]
+pub struct Wanted<'a> {
+    pub process: Option<&'a str>,
+    /// `MAJOR:MINOR`.
+    pub device: Option<&'a str>,
+    /// Room behind the last byte that is known of a file whose end the trace does not show.
+    pub beyond: u64,
+}
+
+/// A script, and what it does not hold.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Script {
+    pub text: String,
+    pub reads: usize,
+    /// Files whose size is not known, but at least what was read.
+    pub open_ended: usize,
+    /// Reads that got nothing, being at the end of their file or refused.
+    pub empty: usize,
+    /// Reads of which the trace says what was asked for only.
+    pub unconfirmed: usize,
+}
+
+/// One call, as the page cache saw it.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    time: TimeNs,
+    tid: u32,
+    file: FileId,
+    offset: u64,
+    asked: u64,
+    /// What the call returned; `None` where the trace does not say it.
+    got: Option<u64>,
+}
+
+/// Device and inode.
+type FileId = (Option<u32>, u64);
+
+/// Reads the trace and writes the script.
+pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
+    let in_ram = devices_in_ram(trace);
+    let mut reads: Vec<Read> = Vec::new();
+    // The read that a task is in, by its place in `reads`.
+    let mut inside: HashMap<u32, usize> = HashMap::new();
+    // The end of the last page of a file that came into the cache.
+    let mut cached: HashMap<FileId, u64> = HashMap::new();
+    let mut too_many = false;
+    trace.for_each_pair(&mut |pair| {
+        if let Some(record) = pair.record
+            && record.schema.name.starts_with("sys_exit")
+        {
+            // The first return after a read is the read's own: a task is in one call at a time.
+            if let Some(at) = inside.remove(&record.tid()) {
+                reads[at].got = match record.get("ret") {
+                    Some(Value::Signed(ret)) => Some(u64::try_from(ret).unwrap_or(0)),
+                    // 32-bit kernels' `long`, and formats that call it unsigned: an error is above every length.
+                    Some(Value::Unsigned(ret)) => Some(if ret > u64::from(u32::MAX) - 4096 { 0 } else { ret }),
+                    _ => None,
+                };
+            }
+        }
+        let Some(event) = pair.event else { return };
+        let EventKind::File(file) = &event.kind else { return };
+        let id = (file.device.map(|device| device.0), file.inode);
+        match file.step {
+            FileStep::Cached => {
+                let end = cached.entry(id).or_default();
+                *end = (*end).max(file.offset.saturating_add(file.bytes));
+            }
+            FileStep::Read => {
+                let device = file.device.map(|device| format!("{}:{}", device.major(), device.minor()));
+                let taken = match wanted.device {
+                    Some(wanted) => device.as_deref() == Some(wanted),
+                    None => device.is_none_or(|device| !in_ram.contains(&device)),
+                };
+                let of_process = wanted
+                    .process
+                    .is_none_or(|name| trace.comm(event.tid, event.time).is_some_and(|comm| comm == name));
+                if !taken || !of_process || file.bytes == 0 {
+                    inside.remove(&event.tid);
+                    return;
+                }
+                if reads.len() == MAX_READS {
+                    too_many = true;
+                    return;
+                }
+                inside.insert(event.tid, reads.len());
+                let (offset, asked) = (file.offset, file.bytes);
+                reads.push(Read { time: event.time, tid: event.tid, file: id, offset, asked, got: None });
+            }
+            _ => {}
+        }
+    })?;
+    if too_many {
+        return Err(Failure::new(format!(
+            "{}: more than {MAX_READS} reads; take a part with --process or --device",
+            trace.path().display()
+        )));
+    }
+    if reads.is_empty() {
+        return Err(Failure::new(format!(
+            "{}: it holds no such file reads; record with --events cache (and syscall), and see --process and --device",
+            trace.path().display()
+        )));
+    }
+    write(reads, &cached, wanted.beyond, |tid, time| trace.comm(tid, time))
+}
+
+/// File systems that lie in memory: reading them again says nothing of storage.
+fn devices_in_ram(trace: &Trace) -> HashSet<String> {
+    let mounts = trace.facts()["mounts"].as_array().into_iter().flatten();
+    mounts
+        .filter(|mount| {
+            let kind = mount["type"].as_str().unwrap_or_default();
+            matches!(kind, "rootfs" | "ramfs" | "tmpfs" | "devtmpfs" | "proc" | "sysfs" | "tracefs" | "debugfs")
+        })
+        .filter_map(|mount| mount["device"].as_str().map(str::to_owned))
+        .collect()
+}
+
+/// Where the trace does not say what calls returned, a later read of the same task and file that begins within the one
+/// before does: that one ended there, at the end of the file.
+fn infer(reads: &mut [Read]) {
+    let mut last: HashMap<(u32, FileId), usize> = HashMap::new();
+    for at in 0..reads.len() {
+        let next = reads[at];
+        if let Some(before) = last.insert((next.tid, next.file), at) {
+            let before = &mut reads[before];
+            let within = next.offset.checked_sub(before.offset).filter(|&got| 0 < got && got < before.asked);
+            if before.got.is_none() && within.is_some() {
+                before.got = within;
+            }
+        }
+    }
+}
+
+fn write<'t>(
+    mut reads: Vec<Read>,
+    cached: &HashMap<FileId, u64>,
+    beyond: u64,
+    comm: impl Fn(u32, TimeNs) -> Option<&'t str>,
+) -> Result<Script, Failure> {
+    infer(&mut reads);
+    // A read that got less than it asked for met the end of its file.
+    let mut ends: BTreeMap<FileId, u64> = BTreeMap::new();
+    let mut known: HashMap<FileId, u64> = HashMap::new();
+    for read in &reads {
+        let got = read.got.unwrap_or(read.asked);
+        if read.got.is_some_and(|got| 0 < got && got < read.asked) {
+            known.insert(read.file, read.offset.saturating_add(got));
+        }
+        let end = ends.entry(read.file).or_default();
+        *end = (*end).max(if got == 0 { 0 } else { read.offset.saturating_add(got) });
+    }
+    // Where the end is known, a read at it or beyond got nothing, whatever it asked for.
+    for read in &mut reads {
+        if let (None, Some(&end)) = (read.got, known.get(&read.file)) {
+            read.got = Some(end.saturating_sub(read.offset).min(read.asked));
+            ends.insert(read.file, end);
+        }
+    }
+    let empty = reads.iter().filter(|read| read.got == Some(0)).count();
+    reads.retain(|read| read.got != Some(0));
+    let unconfirmed = reads.iter().filter(|read| read.got.is_none()).count();
+
+    let mut text = format!("{MAGIC}\n");
+    let mut files: HashMap<FileId, usize> = HashMap::new();
+    let mut tasks: HashMap<u32, usize> = HashMap::new();
+    let mut open_ended = 0;
+    let mut lines = String::new();
+    let begin = reads.first().map_or(0, |read| read.time.0);
+    for read in &reads {
+        let count = files.len();
+        let file = *files.entry(read.file).or_insert_with(|| {
+            let (device, inode) = read.file;
+            let end = ends.get(&read.file).copied().unwrap_or_default();
+            let size = match known.get(&read.file) {
+                Some(&size) => size.max(end),
+                None => {
+                    open_ended += 1;
+                    end.max(cached.get(&read.file).copied().unwrap_or_default()).saturating_add(beyond)
+                }
+            };
+            let device = device.map(flashscope_trace::Device);
+            let device = device.map_or_else(|| "?".to_owned(), |d| format!("{}:{}", d.major(), d.minor()));
+            let _ = writeln!(text, "file {size} {device}:{inode}");
+            count
+        });
+        let count = tasks.len();
+        let task = *tasks.entry(read.tid).or_insert_with(|| {
+            let name = flashscope_report::visible(comm(read.tid, read.time).unwrap_or("?")).replace('\n', "?");
+            let _ = writeln!(text, "task {name} {}", read.tid);
+            count
+        });
+        // The agent's requests are bounded; what asks for more asks more than once.
+        let (mut offset, mut left) = (read.offset, read.got.unwrap_or(read.asked));
+        while left > 0 {
+            let length = left.min(MAX_READ_BYTES);
+            let _ = writeln!(lines, "read {} {task} {file} {offset} {length}", read.time.0.saturating_sub(begin));
+            offset = offset.saturating_add(length);
+            left -= length;
+        }
+        if text.len() + lines.len() > MAX_SCRIPT_BYTES {
+            return Err(Failure::new("the script becomes larger than 16 MiB; take a part with --process or --device"));
+        }
+    }
+    if tasks.len() > MAX_TASKS {
+        return Err(Failure::new(format!(
+            "{} tasks read, at most {MAX_TASKS} are replayed; take a part with --process",
+            tasks.len()
+        )));
+    }
+    text.push_str(&lines);
+    Ok(Script { text, reads: reads.len(), open_ended, empty, unconfirmed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(time: u64, tid: u32, inode: u64, offset: u64, asked: u64, got: Option<u64>) -> Read {
+        Read { time: TimeNs(time), tid, file: (Some(31 << 20), inode), offset, asked, got }
+    }
+
+    fn of(reads: Vec<Read>, cached: &[(u64, u64)], beyond: u64) -> Script {
+        let cached = cached.iter().map(|&(inode, end)| ((Some(31 << 20), inode), end)).collect();
+        write(reads, &cached, beyond, |_, _| Some("cat")).unwrap()
+    }
+
+    #[test]
+    fn what_calls_returned_makes_sizes_and_lengths() {
+        let reads = vec![
+            read(100, 7, 1, 0, 4096, Some(4096)),
+            read(150, 8, 2, 10, 5, Some(5)),
+            read(200, 7, 1, 4096, 4096, Some(904)),
+            read(300, 7, 1, 5000, 4096, Some(0)),
+        ];
+        let script = of(reads, &[(2, 8192)], 1000);
+        assert_eq!(
+            script.text,
+            "flashscope-replay 1\nfile 5000 31:0:1\ntask cat 7\nfile 9192 31:0:2\ntask cat 8\n\
+             read 0 0 0 0 4096\nread 50 1 1 10 5\nread 100 0 0 4096 904\n"
+        );
+        assert_eq!((script.reads, script.open_ended, script.empty, script.unconfirmed), (3, 1, 1, 0));
+    }
+
+    /// `cat` without the events of its calls: its last read that got something is told by where the next one begins.
+    #[test]
+    fn a_next_read_tells_where_the_file_ended() {
+        let reads = vec![read(0, 7, 1, 0, 131_072, None), read(9, 7, 1, 5000, 131_072, None)];
+        let script = of(reads, &[(1, 8192)], 1 << 20);
+        assert_eq!(script.text, "flashscope-replay 1\nfile 5000 31:0:1\ntask cat 7\nread 0 0 0 0 5000\n");
+        assert_eq!((script.reads, script.open_ended, script.empty, script.unconfirmed), (1, 0, 1, 0));
+    }
+
+    #[test]
+    fn huge_and_odd_numbers_make_a_script_or_an_error() {
+        let reads = vec![read(5, 7, 1, u64::MAX - 1, 1 << 30, None), read(3, 7, 1, 0, 1, None)];
+        let script = of(reads, &[], u64::MAX);
+        assert_eq!(script.reads, 2);
+        let many = (0..300).map(|tid| read(0, tid, 1, 0, 1, None)).collect();
+        assert!(write(many, &HashMap::new(), 0, |_, _| None).unwrap_err().to_string().contains("300 tasks"));
+    }
+}
