@@ -30,6 +30,7 @@
 #include "groups.h"
 #include "layers.h"
 #include "options.h"
+#include "patience.h"
 #include "ring.h"
 #include "state.h"
 #include "sweep.h"
@@ -107,6 +108,7 @@ struct recorder {
 	char group[96]; /* also the name of the main instance */
 	char error[320]; /* what ended it */
 	struct fs_ring main, tasks;
+	struct fs_patience patience;
 	struct fs_crosscheck crosscheck;
 	struct fs_stream stream;
 	bool streaming; /* FS_HELLO is written */
@@ -861,7 +863,11 @@ static int loop(struct recorder *recorder)
 {
 	uint64_t interval = recorder->options.interval_ms * UINT64_C(1000000);
 	uint64_t next = fs_now_ns() + interval;
+	struct fs_patience *patience = &recorder->patience;
 
+	/* Not before: the command would inherit it. */
+	fs_patience_init(patience);
+	recorder->main.patience = patience;
 	for (;;) {
 		struct pollfd fds[] = {
 			{ .fd = wake[0], .events = POLLIN },
@@ -898,6 +904,7 @@ static int loop(struct recorder *recorder)
 		}
 		now = fs_now_ns();
 		if (now >= next) {
+			fs_patience_begin(patience, next, interval);
 			if (drain(recorder, false))
 				return -1;
 			next += interval;
@@ -992,6 +999,7 @@ static int finish(struct recorder *recorder, int failed)
 
 	if (recorder->state_noted)
 		fs_state_write(recorder->name, "stopping", recorder->main.name);
+	fs_patience_end(&recorder->patience);
 	if (recorder->streaming) {
 		if (recorder->main.name[0])
 			fs_ring_tracing(&recorder->main, false);

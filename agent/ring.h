@@ -9,6 +9,7 @@
 #include "crosscheck.h"
 #include "frame.h"
 #include "json.h"
+#include "patience.h"
 #include "tracefs.h"
 
 struct fs_ring {
@@ -20,6 +21,7 @@ struct fs_ring {
 	int *fds;     /* trace_pipe_raw by CPU; -1: no such CPU */
 	int cpus;
 	struct fs_crosscheck *crosscheck; /* counts while draining; may be NULL */
+	struct fs_patience *patience;	  /* of who drains; may be NULL */
 	uint64_t sub_buffers, empty, malformed;
 };
 

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The processor is for what is recorded: draining can wait as long as the ring
+ * has room. So a recorder drains at the lowest priority, in the time that others
+ * leave idle; where they leave none, it takes its usual one after a while.
+ */
+#ifndef FLASHSCOPE_PATIENCE_H
+#define FLASHSCOPE_PATIENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fs_patience {
+	bool able;	 /* may come back from the lowest priority */
+	bool low;	 /* is at it */
+	int usual;	 /* nice value that it was started with */
+	uint64_t until;	 /* CLOCK_MONOTONIC ns at which it ends; of the pass that runs */
+	unsigned int hurried; /* passes for which it is not tried again */
+};
+
+void fs_patience_init(struct fs_patience *patience);
+/* Before a pass that was due at due_ns, of which there is one each interval. */
+void fs_patience_begin(struct fs_patience *patience, uint64_t due_ns, uint64_t interval_ns);
+/* In a pass, now and then. patience may be NULL. */
+void fs_patience_check(struct fs_patience *patience);
+/* The usual priority from now on. */
+void fs_patience_end(struct fs_patience *patience);
+
+#endif
