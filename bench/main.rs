@@ -8,6 +8,7 @@ mod bytes;
 mod cost;
 mod demo;
 mod machine;
+mod peers;
 mod tracer;
 
 use std::path::PathBuf;
@@ -16,10 +17,10 @@ use std::process::ExitCode;
 use flashscope_tests::top;
 use serde_json::json;
 
-const PARTS: [&str; 4] = ["boots", "demo", "tracer", "bytes"];
+const PARTS: [&str; 5] = ["boots", "demo", "tracer", "bytes", "peers"];
 const LOAD_NOTE: &str = "Over 1, 5 and 15 minutes. Above 0 before the start: other work shared the cores, and wall times are \
                          high. Guest times do not depend on it.";
-const USAGE: &str = "usage: bench/run [--cold] [--only boots,demo,tracer,bytes] [--reads N] [--date YYYY-MM-DD] \
+const USAGE: &str = "usage: bench/run [--cold] [--only boots,demo,tracer,bytes,peers] [--reads N] [--date YYYY-MM-DD] \
                      [--what NAME] [--output DIR]";
 
 struct Options {
@@ -109,7 +110,8 @@ fn main() -> ExitCode {
             "boots" => boots::run(),
             "demo" => demo::run(options.cold),
             "tracer" => tracer::run(options.reads),
-            _ => bytes::run(),
+            "bytes" => bytes::run(),
+            _ => peers::run(),
         };
         file["load_average"] = json!({ "before": load_before, "after": machine::load(), "note": LOAD_NOTE });
         // After each part: what has been measured stays, should a later one fail.
