@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use flashscope_target::board::{self, BootFailureKind, ImageBuilder, Run};
 use flashscope_target::{Error, NoProgress};
-use flashscope_tests::{PrivateCache, TempDir, flashscope, is_root, output, skip};
+use flashscope_tests::{PrivateCache, TempDir, flashscope, is_root, output, skip, stdout, top};
 use flashscope_trace::{Session, Trace};
 
 /// A command that has to fail in a certain way.
@@ -122,19 +122,19 @@ fn names_and_files_that_are_wrong() {
             "unknown board",
             &mut run(&["board", "boot", "armv9"]),
             2,
-            &["armv9", "armv7, armv7-blk, armv7-sd, x86_64, x86_64-blk"],
+            &["armv9", "apf27, armv7, armv7-blk, armv7-sd, omap3evm, x86_64, x86_64-blk"],
         ),
         case(
             "unknown board as a target",
             &mut run(&["doctor", "--on", "board:armv9"]),
             2,
-            &["armv9", "armv7, armv7-blk, armv7-sd, x86_64, x86_64-blk"],
+            &["armv9", "apf27, armv7, armv7-blk, armv7-sd, omap3evm, x86_64, x86_64-blk"],
         ),
         case(
             "unknown board in a study",
             &mut run(&["study", &unknown_board]),
             2,
-            &["armv9", "armv7, armv7-blk, armv7-sd, x86_64, x86_64-blk"],
+            &["armv9", "apf27, armv7, armv7-blk, armv7-sd, omap3evm, x86_64, x86_64-blk"],
         ),
         case("unknown kernel", &mut run(&["board", "boot", "--kernel", "2.4"]), 2, &["2.4", "5.10, 6.1, 6.12, newest"]),
         case(
@@ -219,6 +219,69 @@ fn names_and_files_that_are_wrong() {
     }
     assert!(!Path::new(&trace).exists(), "nothing was recorded, so there is no trace");
     assert_eq!(cache.scratch(), Vec::<PathBuf>::new());
+}
+
+/// A recording of blktrace's: two processes `player`, one `spinner` (crates/analysis/tests/data/btt, origin there).
+const RECORDED: &str = "crates/analysis/tests/data/btt/names.blktrace.0";
+
+/// It again, of records that are kept and with other names of the same length.
+fn blktrace_with(to: &Path, keep: impl Fn(u32) -> bool, name: &[u8; 6]) -> String {
+    let bytes = std::fs::read(top().join(RECORDED)).expect("the recording");
+    let (mut at, mut out) = (0, Vec::new());
+    while at < bytes.len() {
+        let end = at + 48 + usize::from(u16::from_le_bytes([bytes[at + 46], bytes[at + 47]]));
+        let action = u32::from_le_bytes([bytes[at + 28], bytes[at + 29], bytes[at + 30], bytes[at + 31]]);
+        if keep(action) {
+            let mut record = bytes[at..end].to_vec();
+            if let Some(place) = record.windows(6).position(|window| window == b"player") {
+                record[place..place + 6].copy_from_slice(name);
+            }
+            out.extend(record);
+        }
+        at = end;
+    }
+    std::fs::write(to, out).expect("a writable directory");
+    to.display().to_string()
+}
+
+/// Block I/O of which a trace lacks something, or says something that a terminal or a browser would obey.
+#[test]
+fn traces_of_block_io_that_lack_something() {
+    let cache = PrivateCache::new("bad-block");
+    let dir = TempDir::new("bad-block-files");
+    let recorded = top().join(RECORDED).display().to_string();
+    for (what, name) in [("a process that never appears", "nosuch"), ("and one with an escape", "no\u{1b}[2Jsuch")] {
+        case(
+            what,
+            &mut command(&cache, &["report", &recorded, "--process", name]),
+            1,
+            &["--process no", "no bio of a task with that name", "player (101)", "player (102)"],
+        )
+        .check();
+    }
+
+    // BLK_TA_QUEUE is 1.
+    let unqueued = blktrace_with(&dir.path().join("unqueued.blktrace.0"), |action| action & 0xffff != 1, b"player");
+    let text = stdout(&mut command(&cache, &["report", &unqueued]));
+    assert!(text.contains("0 bios queued"), "{text}");
+    let text: Vec<&str> = text.split_whitespace().collect();
+    let text = text.join(" ");
+    for says in ["no bio being queued (block_bio_queue, blktrace's Q)", "no stage, no originator and no wait", "50 "] {
+        assert!(text.contains(says), "no {says}: {text}");
+    }
+
+    let named = blktrace_with(&dir.path().join("named.blktrace.0"), |_| true, b"<b>\x1b[7");
+    let page = dir.path().join("named.html");
+    let shown = stdout(&mut command(&cache, &["report", &named, "--html", &page.display().to_string()]));
+    assert!(shown.contains("<b>") && !shown.contains('\u{1b}'), "{shown}");
+    let page = std::fs::read_to_string(page).expect("the page");
+    assert!(page.contains("&lt;b&gt;"), "the name is on the page");
+    // The page's own bold text is not empty; the name would open one behind it.
+    assert!(!page.contains("<b>\u{1b}") && !page.contains("<b>\u{241b}") && !page.contains('\u{1b}'));
+    let json = stdout(&mut command(&cache, &["report", &named, "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let groups = json["findings"]["groups"].as_array().expect("groups");
+    assert!(groups.iter().any(|g| g["name"].as_str().is_some_and(|name| name.starts_with("<b>\u{1b}[7 ("))));
 }
 
 #[test]
