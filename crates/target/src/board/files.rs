@@ -18,9 +18,11 @@ pub(super) const BOARDS: Folder = Folder {
     env: "FLASHSCOPE_BOARDS",
     dir: "boards",
     built_in: &[
+        ("apf27", include_str!("../../../../boards/apf27.toml")),
         ("armv7", include_str!("../../../../boards/armv7.toml")),
         ("armv7-blk", include_str!("../../../../boards/armv7-blk.toml")),
         ("armv7-sd", include_str!("../../../../boards/armv7-sd.toml")),
+        ("omap3evm", include_str!("../../../../boards/omap3evm.toml")),
         ("x86_64", include_str!("../../../../boards/x86_64.toml")),
         ("x86_64-blk", include_str!("../../../../boards/x86_64-blk.toml")),
     ],
@@ -197,7 +199,9 @@ mod tests {
     fn an_unknown_board_is_told_with_those_that_exist() {
         let error = BOARDS.find("armv9").err().unwrap().to_string();
         assert!(
-            error.starts_with("board armv9: unknown; there are armv7, armv7-blk, armv7-sd, x86_64, x86_64-blk"),
+            error.starts_with(
+                "board armv9: unknown; there are apf27, armv7, armv7-blk, armv7-sd, omap3evm, x86_64, x86_64-blk"
+            ),
             "{error}"
         );
     }

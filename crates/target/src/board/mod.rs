@@ -77,6 +77,8 @@ struct BoardFile {
     #[serde(default)]
     default: bool,
     qemu: Option<Qemu>,
+    /// Another speed than that of the board that it inherits: QEMU's -icount.
+    icount: Option<Vec<String>>,
     modules: Option<Modules>,
     #[serde(default)]
     kernel: Vec<KernelLine>,
@@ -189,6 +191,9 @@ fn load_inheriting(name: &str, depth: u32) -> Result<Board, Error> {
         chip,
         disk,
     };
+    if let Some(icount) = parsed.icount {
+        board.qemu.icount = icount;
+    }
     if board.kernels.is_empty() || board.kernels.iter().any(|line| line.suites.is_empty()) {
         return Err(bad("a board needs at least one [[kernel]], each with at least one suite".to_owned()));
     }
@@ -202,6 +207,11 @@ impl Board {
     /// Its raw NAND; a board may have none.
     pub fn chip(&self) -> Option<&Chip> {
         self.chip.as_ref()
+    }
+
+    /// Its kernels are those of the board that it inherits.
+    pub fn inherits_kernels(&self) -> bool {
+        self.kernels_of != self.name
     }
 
     /// Its block device; a board may have none.
@@ -306,7 +316,7 @@ mod tests {
     fn every_board_loads_and_has_one_default_line() {
         let boards: Vec<Board> = list().into_iter().collect::<Result<_, _>>().unwrap();
         let names: Vec<&str> = boards.iter().map(|b| b.name.as_str()).collect();
-        assert_eq!(names, ["armv7", "armv7-blk", "armv7-sd", "x86_64", "x86_64-blk"]);
+        assert_eq!(names, ["apf27", "armv7", "armv7-blk", "armv7-sd", "omap3evm", "x86_64", "x86_64-blk"]);
         assert_eq!(boards.iter().filter(|b| b.default).count(), 1);
         for board in &boards {
             assert_eq!(board.kernels.iter().filter(|line| line.default).count(), 1);
@@ -327,6 +337,10 @@ mod tests {
         assert_eq!((settings.get("scheduler"), settings.get("queue_depth")), (Some("bfq"), Some("64")));
         let error = base.disk_settings(&[("scheduler".to_owned(), "bfq".to_owned())]).unwrap_err();
         assert!(error.to_string().starts_with("board armv7: it has no disk"), "{error}");
+        let slower = load("apf27").unwrap();
+        assert_eq!((&slower.qemu.args, slower.memory_mib), (&base.qemu.args, 128));
+        assert_eq!(slower.qemu.icount[1], "shift=2,sleep=off");
+        assert!(slower.inherits_kernels() && !base.inherits_kernels());
     }
 
     #[test]
