@@ -22,8 +22,8 @@ use crate::error::Error;
 use crate::progress::Progress;
 
 pub use chip::Chip;
-pub use external::ExternalModule;
 pub use disk::{Disk, DiskFilesystem, DiskSettings, MOUNT_POINT};
+pub use external::ExternalModule;
 pub use files::power_profile;
 pub use image::{Image, ImageBuilder};
 pub use kernel::Kernel;
@@ -168,7 +168,7 @@ fn load_inheriting(name: &str, depth: u32) -> Result<Board, Error> {
     }
     let missing = |what: &str| bad(format!("a board needs {what}, of its own or of one that it inherits"));
     let own_kernels = !parsed.kernel.is_empty();
-    let board = Board {
+    let mut board = Board {
         kernels_of: match base {
             Some(base) if !own_kernels => base.kernels_of.clone(),
             _ => parsed.name.clone(),
