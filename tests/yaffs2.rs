@@ -48,7 +48,6 @@ fn what_is_written_is_kept_on_every_kernel() {
         ("armv7", "6.1", "/dev/mtdblock0 noatime full make"),
         ("armv7", "6.12", "/dev/mtdblock0 noatime make"),
         ("armv7", "newest", "mtd0 noatime make"),
-        ("x86_64", "6.1", "mtd0 noatime make"),
         ("x86_64", "newest", "/dev/mtdblock0 noatime make"),
         ("armv7", "6.1", "mtd0 inband-tags full make"),
         ("armv7", "6.1", "mtd0 no-cache,disable-summary,lazy-loading-off,tags-ecc-off make"),

@@ -99,7 +99,7 @@ static inline void yaffs2_set_times(struct inode *inode, u32 atime, u32 mtime, u
 #define folio_mark_uptodate(f) SetPageUptodate(f)
 #define folio_test_dirty(f) PageDirty(f)
 #define folio_mark_dirty(f) set_page_dirty(f)
-#define folio_wait_stable(f) wait_for_stable_page(f)
+#define folio_wait_writeback(f) wait_on_page_writeback(f)
 #define folio_start_writeback(f) set_page_writeback(f)
 #define folio_end_writeback(f) end_page_writeback(f)
 #define folio_get_private(f) ((void *)(PagePrivate(f) ? page_private(f) : 0))

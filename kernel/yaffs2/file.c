@@ -130,6 +130,8 @@ again:
 	folio = yaffs2_grab(mapping, pos >> PAGE_SHIFT);
 	if (IS_ERR(folio))
 		return PTR_ERR(folio);
+	/* What is on its way to the flash must not change: its ECC is computed before all of it is there. */
+	folio_wait_writeback(folio);
 	error = set_aside(inode, folio);
 	if (error && !tried) {
 		folio_unlock(folio);
@@ -216,12 +218,13 @@ static int write_folio(struct folio *folio, struct inode *inode, struct writebac
 	u8 *address;
 	int error = 0;
 
+	/* A mapping may have written beyond the end. Locked: a write that makes the file longer comes before or after. */
+	if (valid < folio_size(folio))
+		folio_zero_range(folio, valid, folio_size(folio) - valid);
 	folio_start_writeback(folio);
 	folio_unlock(folio);
 	if (valid) {
 		address = yaffs2_map(folio);
-		/* A mapping may have written beyond the end. */
-		memset(address + valid, 0, folio_size(folio) - valid);
 		yaffs2_lock(ys);
 		error = check_kept(ys, obj, folio_pos(folio), valid);
 		/*
@@ -337,6 +340,7 @@ again:
 		result = VM_FAULT_NOPAGE;
 		goto out;
 	}
+	folio_wait_writeback(folio);
 	error = set_aside(inode, folio);
 	if (error && !tried) {
 		folio_unlock(folio);
@@ -350,7 +354,6 @@ again:
 		goto out;
 	}
 	folio_mark_dirty(folio);
-	folio_wait_stable(folio);
 out:
 	sb_end_pagefault(inode->i_sb);
 	return result;

@@ -47,7 +47,7 @@ static int run(void *data)
 	struct yaffs2_sb *ys = data;
 	struct yaffs_dev *dev = &ys->dev;
 	unsigned long directories = jiffies;
-	/* The first look comes soon after the mount. */
+	/* The first look comes soon after the first write. */
 	enum phase phase = PHASE_AGGRESSIVE;
 
 	set_freezable();
@@ -78,7 +78,7 @@ static int run(void *data)
 	return 0;
 }
 
-/* Something was written. Called locked. */
+/* Something was written, or read with errors, which the core mends by moving the block. Called locked. */
 void yaffs2_gc_wake(struct yaffs2_sb *ys)
 {
 	if (ys->gc_thread && !READ_ONCE(ys->gc_work)) {
@@ -93,8 +93,8 @@ int yaffs2_gc_start(struct yaffs2_sb *ys)
 
 	if (!ys->options.background_gc)
 		return 0;
-	/* After a mount there may be work already. */
-	ys->gc_work = true;
+	/* A mount alone is no reason to write: the core would move a block, and the checkpoint would be gone. */
+	ys->gc_work = false;
 	thread = kthread_run(run, ys, "yaffs2_gc_mtd%d", ys->mtd->index);
 	if (IS_ERR(thread))
 		return PTR_ERR(thread);

@@ -125,6 +125,8 @@ static int read_chunk(struct yaffs_dev *dev, int chunk, u8 *data, struct yaffs_e
 	if (inband && !data)
 		yaffs_release_temp_buffer(dev, page);
 
+	if (error)
+		yaffs2_gc_wake(ys);
 	if (mtd_is_bitflip(error)) {
 		dev->n_ecc_fixed++;
 		if (tags && tags->ecc_result < YAFFS_ECC_RESULT_FIXED)

@@ -229,6 +229,8 @@ static int fill_super(struct super_block *sb, struct fs_context *fc)
 	yaffs2_lock(ys);
 	ys->dev.read_only = sb_rdonly(sb);
 	error = yaffs_guts_initialise(&ys->dev) == YAFFS_OK ? 0 : -EIO;
+	/* The oldest block is moved once in a period, and not at every mount as well. */
+	ys->dev.refresh_skip = ys->dev.param.refresh_period;
 	yaffs2_unlock(ys);
 	if (error) {
 		errorf(fc, "yaffs2: %s (%s) could not be mounted; the kernel log says why", sb->s_id, ys->mtd->name);
