@@ -195,8 +195,8 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
     lines.push("phase-begin mount".to_owned());
     lines.push(mount);
     lines.push("phase-end mount".to_owned());
-    // After mounting, JFFS2's collector checks every node's CRC, and YAFFS2's looks for waste: nothing is measured before they
-    // are silent.
+    // After mounting, JFFS2's collector checks every node's CRC; YAFFS2's has nothing to do unless a page had bits restored.
+    // Nothing is measured before they are silent.
     let collector = match spec.filesystem {
         Filesystem::Jffs2 => Some("jffs2_gcd"),
         Filesystem::Yaffs2 => Some("yaffs2_gc"),
