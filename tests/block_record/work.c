@@ -6,6 +6,7 @@
  *   work read FILE     pread() of 512 bytes at byte 100 of pages 3, 0, 7, 12, 5; 64 bytes at 5 GiB - 32
  *   work map FILE      touches pages 9 and 14 of a mapping
  */
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
