@@ -51,7 +51,7 @@ pub struct ExternalModule {
 
 /// Whether there is a module of ours of this name.
 pub(super) fn is_ours(name: &str) -> bool {
-    files::own_modules().iter().any(|module| *module == name)
+    files::own_modules().contains(&name)
 }
 
 /// How a kernel's architecture is called by Debian, by kbuild and by its cross compiler.
@@ -294,16 +294,16 @@ fn wrap_tools(root: &Path) -> Result<(), String> {
             path.is_dir() && path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("linux-kbuild-"))
         })
         .ok_or("it brought no tools")?;
-    wrap_folder(root, &kbuild, 3, loader, &libraries).map_err(|e| e.to_string())
+    wrap_folder(&kbuild, 3, loader, &libraries).map_err(|e| e.to_string())
 }
 
-/// `depth`: directories from `root` to `dir`.
-fn wrap_folder(root: &Path, dir: &Path, depth: usize, loader: &str, libraries: &[String]) -> std::io::Result<()> {
+/// `depth`: directories from the headers' root to `dir`.
+fn wrap_folder(dir: &Path, depth: usize, loader: &str, libraries: &[String]) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     for entry in std::fs::read_dir(dir)?.flatten() {
         let (path, kind) = (entry.path(), entry.file_type()?);
         if kind.is_dir() {
-            wrap_folder(root, &path, depth + 1, loader, libraries)?;
+            wrap_folder(&path, depth + 1, loader, libraries)?;
             continue;
         }
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -290,8 +290,8 @@ impl Board {
     /// Builds those of these modules that are ours and that the kernel does not have, so that `progress` can tell of it:
     /// [`ImageBuilder::add_module_closure`] builds in silence.
     pub fn prepare_modules(&self, kernel: &Kernel, names: &[&str], progress: &dyn Progress) -> Result<(), Error> {
-        let ours = names.iter().filter(|name| external::is_ours(name) && !kernel.index.has(name));
-        ours.map(|name| self.build_module(kernel, name, progress).map(drop)).collect()
+        let mut ours = names.iter().filter(|name| external::is_ours(name) && !kernel.index.has(name));
+        ours.try_for_each(|name| self.build_module(kernel, name, progress).map(drop))
     }
 
     fn suite_of(&self, kernel: &Kernel) -> String {
