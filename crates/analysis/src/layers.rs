@@ -7,6 +7,8 @@
 //! - While it sleeps, to what is done for it: the device while it has a request (of the task or of a kernel thread that works
 //!   for a file system), the block layer while such a bio waits for its issue, else the layer that such a thread is in, and
 //!   after the last completion the interrupt's way back: handler, wake-up, until the task runs again.
+//! - While it could run and another task has the CPU (it was preempted, or that one was switched in since the last completion):
+//!   other tasks. No layer has that time.
 //! - What none of this covers is unattributed. It is never given to a layer.
 //!
 //! A task that runs while the device works for it is doing two things at once: that time belongs to the task's layer, and
@@ -163,8 +165,8 @@ struct Call {
     overlap: u64,
     overlap_stretches: u64,
     slices: Vec<Slice>,
-    /// A request of its was completed since it went to sleep.
-    completed: bool,
+    /// When a request of its was completed, since it went to sleep.
+    completed: Option<u64>,
 }
 
 impl Call {
@@ -266,6 +268,8 @@ pub struct Layers<L> {
     issued: usize,
     /// Kernel threads that work in each layer.
     helpers: [usize; Layer::ALL.len()],
+    /// Tasks that are no kernel threads of storage and have a CPU, and since when.
+    on_cpu: HashMap<u32, u64>,
     written: usize,
     slices: usize,
     sleeps: bool,
@@ -353,6 +357,7 @@ where
             queued: 0,
             issued: 0,
             helpers: [0; Layer::ALL.len()],
+            on_cpu: HashMap::new(),
             written: 0,
             slices: 0,
             sleeps,
@@ -400,14 +405,19 @@ where
         }
         call.since = now;
         let idle_layers = matches!(top, Some(Layer::Call | Layer::Vfs | Layer::PageCache) | None);
-        let asleep = task.asleep || !self.sleeps && idle_layers && (in_device || waits || call.completed);
+        let asleep = task.asleep || !self.sleeps && idle_layers && (in_device || waits || call.completed.is_some());
         let helper = || Layer::ALL.into_iter().rev().find(|&layer| self.helpers[layer as usize] > 0);
         let layer = match asleep {
-            false if task.preempted => helper().or(top),
+            false if task.preempted => helper().or(Some(Layer::OtherTasks)),
             false => top,
             true if in_device => Some(Layer::Device),
             true if waits => Some(Layer::Block),
-            true => helper().or(call.completed.then_some(Layer::Interrupt)),
+            true => helper().or(call.completed.map(|completed| {
+                match self.on_cpu.iter().any(|(&other, &since)| other != tid && since >= completed) {
+                    true => Layer::OtherTasks,
+                    false => Layer::Interrupt,
+                }
+            })),
         };
         call.give(layer, begin, now);
         if !asleep && in_device {
@@ -429,9 +439,20 @@ where
     pub fn crossing(&mut self, crossing: Crossing, tid: u32, time: TimeNs) {
         let Some(task) = self.task(tid, time) else { return };
         let before = task.helps_in();
-        match task.kernel {
+        // Whoever is switched in or out may have the CPU that another waits for.
+        let kernel = task.kernel;
+        match kernel || matches!(crossing, Crossing::Sleeps { .. } | Crossing::Wakes) {
             true => self.settle_all(time.0),
             false => self.settle(tid, time.0),
+        }
+        match crossing {
+            Crossing::Wakes if !kernel && self.on_cpu.len() < MAX_TASKS => {
+                self.on_cpu.insert(tid, time.0);
+            }
+            Crossing::Sleeps { .. } => {
+                self.on_cpu.remove(&tid);
+            }
+            _ => {}
         }
         self.cross(crossing, tid, time);
         let after = self.tasks.get(&tid).and_then(Task::helps_in);
@@ -465,7 +486,7 @@ where
         if !matches!(crossing, Crossing::Wakes)
             && let Some(call) = &mut task.call
         {
-            call.completed = false;
+            call.completed = None;
         }
         match crossing {
             Crossing::Call(kind, file) => {
@@ -482,7 +503,7 @@ where
                     overlap: 0,
                     overlap_stretches: 0,
                     slices: Vec::new(),
-                    completed: false,
+                    completed: None,
                 };
                 found.calls_cut += u64::from(task.call.replace(call).is_some());
                 self.calling.insert(tid);
@@ -653,7 +674,7 @@ where
                 let of_kernel = self.tasks.get(&bio.tid).is_some_and(|task| task.kernel);
                 for owner in self.calling.iter().filter(|&&owner| of_kernel || owner == bio.tid) {
                     if let Some(call) = self.tasks.get_mut(owner).and_then(|task| task.call.as_mut()) {
-                        call.completed = true;
+                        call.completed = Some(time.0);
                     }
                 }
                 continue;
@@ -806,7 +827,7 @@ mod tests {
     /// A kworker that takes the CPU to do the driver's work.
     #[test]
     fn who_runs_in_a_tasks_place_works_for_it() {
-        let lookup = |tid, _| Some(if tid == 1 { "app" } else { "kworker/0:1H" });
+        let lookup = |tid, _| Some(["", "app", "", "", "", "other", "", "", "", "kworker/0:1H"][tid as usize]);
         let mut layers = Layers::new(lookup, true);
         for (time, tid, crossing) in [
             (0, 1, Call(Read, None)),
@@ -818,13 +839,19 @@ mod tests {
             (75, 9, Sleeps { runnable: false }),
             (75, 1, Wakes),
             (80, 1, Leave(PageCache)),
-            (90, 1, Returned(Read, 1)),
+            // And one that does something else.
+            (82, 1, Sleeps { runnable: true }),
+            (82, 5, Wakes),
+            (86, 5, Sleeps { runnable: false }),
+            (86, 1, Wakes),
+            (94, 1, Returned(Read, 1)),
         ] {
             layers.crossing(crossing, tid, TimeNs(time));
         }
         let found = layers.finish();
         let times: Vec<(Layer, u64)> = found.calls[0].layers.iter().map(|t| (t.layer, t.ns)).collect();
-        assert_eq!(times, [(Layer::Call, 20), (PageCache, 30), (Driver, 40)]);
+        // The kworker outside of every layer is a task like others.
+        assert_eq!(times, [(Layer::Call, 20), (PageCache, 15), (Driver, 40), (Layer::OtherTasks, 19)]);
     }
 
     /// The journal's thread runs for whoever syncs, also before and after what is probed of it; asleep it does nothing.

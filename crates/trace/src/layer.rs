@@ -33,10 +33,12 @@ pub enum Layer {
     Device,
     /// From the interrupt on.
     Interrupt,
+    /// None of the kernel's: the task could run, and another has the CPU.
+    OtherTasks,
 }
 
 impl Layer {
-    pub const ALL: [Layer; 10] = [
+    pub const ALL: [Layer; 11] = [
         Layer::Call,
         Layer::Vfs,
         Layer::PageCache,
@@ -47,12 +49,24 @@ impl Layer {
         Layer::Driver,
         Layer::Device,
         Layer::Interrupt,
+        Layer::OtherTasks,
     ];
 
     /// As results carry it.
     pub fn name(self) -> &'static str {
-        ["call", "vfs", "page_cache", "file_system", "ubi", "block", "mtd", "driver", "device", "interrupt"]
-            [self as usize]
+        match self {
+            Layer::Call => "call",
+            Layer::Vfs => "vfs",
+            Layer::PageCache => "page_cache",
+            Layer::FileSystem => "file_system",
+            Layer::Ubi => "ubi",
+            Layer::Block => "block",
+            Layer::Mtd => "mtd",
+            Layer::Driver => "driver",
+            Layer::Device => "device",
+            Layer::Interrupt => "interrupt",
+            Layer::OtherTasks => "other_tasks",
+        }
     }
 
     pub fn from_name(name: &str) -> Option<Layer> {

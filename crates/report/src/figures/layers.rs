@@ -27,6 +27,7 @@ fn look(layer: Layer) -> (&'static str, Texture) {
         Layer::Driver => ("c5", Texture::Crossed),
         Layer::Device => ("c1", Texture::None),
         Layer::Interrupt => ("c3", Texture::Crossed),
+        Layer::OtherTasks => ("c4", Texture::Rising),
     }
 }
 

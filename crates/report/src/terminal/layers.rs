@@ -31,6 +31,7 @@ pub fn layer_name(layer: Layer) -> &'static str {
         Layer::Driver => "driver",
         Layer::Device => "device",
         Layer::Interrupt => "interrupt",
+        Layer::OtherTasks => "other tasks",
     }
 }
 
