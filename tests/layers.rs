@@ -5,7 +5,8 @@ use std::process::Command;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::layers::{CallLayers, Layer, Layers, LayersFound, Operation};
-use flashscope_tests::{Booted, Plan, TempDir, stdout, top};
+use flashscope_study::layers::LayersResult;
+use flashscope_tests::{Booted, Plan, TempDir, flashscope, stdout, top};
 use flashscope_trace::{Crossings, Record, Trace, Value};
 
 const LAYERS: usize = Layer::ALL.len();
@@ -265,4 +266,65 @@ fn timer(booted: &Booted, kernel: &str) {
         ((device - own) / COMPLETION_NS - 1.0).abs() <= 0.02,
         "{kernel}: {device} less {own} is not {COMPLETION_NS}"
     );
+}
+
+/// What `flashscope study FILE --json --kernel KERNEL` prints.
+fn study(file: &Path, kernel: &str, into: &Path) -> String {
+    let mut command = flashscope();
+    command.arg("study").arg(file).args(["--quiet", "--json", "--kernel", kernel, "--output"]).arg(into);
+    stdout(&mut command)
+}
+
+/// Every call is covered, by the layers that it goes through on such a storage.
+fn covered(text: &str) -> LayersResult {
+    let result: LayersResult = serde_json::from_str(text).expect("a study's result");
+    for group in &result.groups {
+        let expected: &[Layer] = match (group.inputs.board.as_str(), group.filesystem.as_str()) {
+            (_, "jffs2") => &[Layer::Mtd, Layer::Driver, Layer::Device],
+            (_, "ubifs") => &[Layer::Ubi, Layer::Mtd, Layer::Driver, Layer::Device],
+            ("armv7-blk", _) => &[Layer::Block, Layer::Driver, Layer::Device, Layer::Interrupt],
+            // The card answers while its driver still runs; on 5.10 the reader sleeps meanwhile.
+            _ => &[Layer::Block, Layer::Interrupt],
+        };
+        let mut worst = 0.0f64;
+        for call in &group.calls {
+            let of = |layer| call.layers.iter().find(|time| time.layer == layer).map_or(0, |time| time.ns);
+            for layer in [Layer::Call, Layer::Vfs, Layer::PageCache, Layer::FileSystem].iter().chain(expected) {
+                assert!(of(*layer) > 0, "{}: {:?} without {}", group.id, call.call, layer.name());
+            }
+            let sum = call.layers.iter().map(|time| time.ns).sum::<u64>() + call.unattributed_ns;
+            assert_eq!(sum, call.total_ns, "{}: {:?}", group.id, call.call);
+            worst = worst.max(call.unattributed_ns as f64 / call.total_ns as f64);
+        }
+        let count = |of| group.calls.iter().filter(|call| call.call == of).count();
+        println!(
+            "{} (Linux {}): {} cold reads, {} writes with their syncs, at most {:.2} % of one unattributed",
+            group.id,
+            group.inputs.kernel_release,
+            count(Operation::Read),
+            count(Operation::WriteSync),
+            worst * 100.0
+        );
+        assert!(count(Operation::Read) > 0 && count(Operation::Read) == count(Operation::WriteSync));
+        assert!(worst <= 0.01, "{}: {worst}", group.id);
+    }
+    result
+}
+
+#[test]
+fn the_study_of_layers_covers_its_calls_on_every_kernel_and_repeats() {
+    let dir = TempDir::new("layers-study");
+    let shipped = top().join("studies/layers.toml");
+    let first = study(&shipped, "6.1", &dir.path().join("first"));
+    assert_eq!(covered(&first).groups.len(), 4);
+    assert_eq!(first, study(&shipped, "6.1", &dir.path().join("second")), "two runs differ");
+    // Where the boundaries' names differ: raw NAND and MMC.
+    let text = std::fs::read_to_string(&shipped).expect("the study");
+    let (timed, others) =
+        (text.find("# 100 µs a request").expect("its disk"), text.find("# The whole MMC").expect("MMC"));
+    let less = dir.path().join("less.toml");
+    std::fs::write(&less, format!("{}{}", &text[..timed], &text[others..])).expect("a file");
+    for kernel in ["5.10", "6.12", "newest"] {
+        assert_eq!(covered(&study(&less, kernel, &dir.path().join(kernel))).groups.len(), 3);
+    }
 }
