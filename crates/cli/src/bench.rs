@@ -85,6 +85,7 @@ fn on_virtual_board(args: &BenchReadArgs, board: &str, terminal: &Arc<Terminal>)
         title: "bench read".to_owned(),
         question: String::new(),
         matrix: Matrix {
+            workload: flashscope_study::Workload::Read,
             board: vec![board.to_owned()],
             kernel: vec![loaded.default_kernel().name.clone()],
             filesystem: vec![filesystem],

@@ -106,6 +106,11 @@ pub fn compared<'a>(all: impl Iterator<Item = Readahead<'a>> + Clone) -> Option<
     (least != most).then_some((least, most))
 }
 
+/// What a cell has so many of.
+pub fn counted(group: &Group) -> &'static str {
+    if group.workload == "selects" { "selects" } else { "requests" }
+}
+
 pub fn results(group: &Group) -> Results<'_> {
     let mut readaheads: Vec<Readahead<'_>> = group.cells.iter().map(Readahead::of).collect();
     readaheads.sort_unstable();
@@ -361,7 +366,7 @@ pub fn facts(result: &StudyResult) -> Vec<Fact> {
         ("SHA-256 of the agent", of(|g| g.inputs.agent_sha256.clone())),
         ("SHA-256 of the boot image", of(|g| g.inputs.image_sha256.clone())),
     ];
-    facts.into_iter().map(|(label, values)| Fact { label, values }).collect()
+    facts.into_iter().map(|(label, values)| Fact { label, values }).filter(|fact| !fact.values.is_empty()).collect()
 }
 
 pub fn op_name(op: FlashOp) -> &'static str {

@@ -8,7 +8,7 @@ use flashscope_analysis::flash::{Blocks, ByTask, Geometry, LatencyNs, Span, Time
 use flashscope_trace::{BlockAction, Event, EventKind, FlashAccess, FlashOp, Loss, RequestKind, Session, Trace};
 use serde::Deserialize;
 
-use crate::definition::Readahead;
+use crate::definition::{Readahead, Workload};
 use crate::plan::{CellSpec, DISK_BLOCK_BYTES, GroupSpec, STEP_TRACED, STEP_UNTRACED, cell_step};
 use crate::result::{Cell, ChipFacts, DefaultReadahead, Group, Inputs, PhaseCounts, ProbeUsed, TracerCost};
 
@@ -22,6 +22,42 @@ struct BenchRead {
     bytes_read: u64,
     latencies_ns: Vec<u64>,
     checksum: u32,
+}
+
+/// The parts of `bench sqlite`'s object: one run of SELECTs.
+#[derive(Debug, Deserialize)]
+struct BenchSqlite {
+    text_bytes: u64,
+    readahead: BenchReadahead,
+    runs: [SqliteRun; 1],
+}
+
+#[derive(Debug, Deserialize)]
+struct SqliteRun {
+    selects: u64,
+    open: Interval,
+    measured: Interval,
+    total_ns: u64,
+    checksum: u32,
+    latencies_ns: Vec<u64>,
+}
+
+/// Texts of a record.
+const TEXTS: u64 = 5;
+
+impl From<BenchSqlite> for BenchRead {
+    fn from(bench: BenchSqlite) -> BenchRead {
+        let [run] = bench.runs;
+        BenchRead {
+            readahead: bench.readahead,
+            open: run.open,
+            measured: run.measured,
+            total_ns: run.total_ns,
+            bytes_read: run.selects.saturating_mul(TEXTS).saturating_mul(bench.text_bytes),
+            latencies_ns: run.latencies_ns,
+            checksum: run.checksum,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -110,8 +146,12 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, medium: &Medi
     let mut benches = Vec::with_capacity(spec.cells.len());
     for index in 0..spec.cells.len() {
         let step = cell_step(index);
-        let bench: BenchRead =
-            serde_json::from_slice(stdout_of(&step)?).map_err(|source| parse_error(&step, source))?;
+        let printed = stdout_of(&step)?;
+        let bench: BenchRead = match spec.workload {
+            Workload::Read => serde_json::from_slice(printed),
+            Workload::Sqlite => serde_json::from_slice::<BenchSqlite>(printed).map(BenchRead::from),
+        }
+        .map_err(|source| parse_error(&step, source))?;
         if let (Readahead::Kib(asked), Some(got)) = (spec.cells[index].readahead, bench.readahead.effective_kib)
             && got != asked
         {
@@ -234,6 +274,7 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, medium: &Medi
             agent: facts["agent"]["version"].as_str().unwrap_or(&inputs.agent).to_owned(),
             ..inputs
         },
+        workload: spec.workload.as_str().to_owned(),
         filesystem: spec.filesystem.as_str().to_owned(),
         contents: spec.contents.clone(),
         file_size_bytes: spec.file_size.0,

@@ -28,6 +28,8 @@ pub struct Definition {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
+    #[serde(default)]
+    pub workload: Workload,
     pub board: Vec<String>,
     pub kernel: Vec<String>,
     pub filesystem: Vec<Filesystem>,
@@ -92,6 +94,11 @@ impl Filesystem {
             Filesystem::Ext4 => "ext4",
             Filesystem::F2fs => "f2fs",
         }
+    }
+
+    /// Files can be made on it.
+    pub fn is_written(self) -> bool {
+        self != Filesystem::SquashfsMtdblock
     }
 
     /// It lies on a disk, not on raw NAND.
@@ -210,6 +217,36 @@ pub struct Published {
     pub note: String,
 }
 
+/// What a cell does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// `count` reads of a file (`bench read`).
+    #[default]
+    Read,
+    /// `count` SELECTs from a table of contacts (`bench sqlite`): `contents` is `text-N`, N bytes in each of a record's five
+    /// texts; `request_size` is SQLite's page; `file_size` is what there is to be room for.
+    Sqlite,
+}
+
+impl Workload {
+    /// Of what a cell has so many.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Workload::Read => "reads",
+            Workload::Sqlite => "selects",
+        }
+    }
+}
+
+/// Records of the table of contacts (the read-ahead paper, section 3.1.2).
+pub const RECORDS: u64 = 1000;
+
+/// Bytes of a text in `text-N`.
+pub fn text_bytes(contents: &str) -> Option<u64> {
+    contents.strip_prefix("text-")?.parse().ok().filter(|bytes| (1..=65_536).contains(bytes))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
@@ -324,6 +361,9 @@ fn check(definition: &Definition) -> Result<(), String> {
     if cells.is_none_or(|cells| cells > MOST_CELLS) {
         return Err(format!("the matrix has more than {MOST_CELLS} cells: split the study"));
     }
+    if matrix.workload == Workload::Sqlite {
+        return check_sqlite(matrix);
+    }
     for contents in &matrix.contents {
         if !["compressible", "printable", "random", "zero"].contains(&contents.as_str()) {
             return Err(format!("unknown contents '{contents}': compressible, printable, random or zero"));
@@ -352,6 +392,27 @@ fn check(definition: &Definition) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn check_sqlite(matrix: &Matrix) -> Result<(), String> {
+    if let Some(contents) = matrix.contents.iter().find(|contents| text_bytes(contents).is_none()) {
+        return Err(format!("contents '{contents}' of a database: text-N, N bytes in each of a record's five texts"));
+    }
+    if let Some(count) = matrix.count.iter().find(|count| !(1..=RECORDS).contains(*count)) {
+        return Err(format!("{count} selects: the table has {RECORDS} records; take 1 to {RECORDS}"));
+    }
+    if let Some(page) =
+        matrix.request_size.iter().find(|page| !page.0.is_power_of_two() || !(512..=65_536).contains(&page.0))
+    {
+        return Err(format!("request_size {page}: SQLite's pages are a power of two from 512 to 65536 bytes"));
+    }
+    if matrix.request_size.len() > 1 || matrix.seed.len() > 1 || matrix.interarrival_us != [0] {
+        return Err("a study of SQLite has one request_size, one seed and no interarrival_us".to_owned());
+    }
+    match matrix.filesystem.iter().find(|filesystem| !filesystem.is_written()) {
+        Some(filesystem) => Err(format!("{} cannot hold a database that is written", filesystem.as_str())),
+        None => Ok(()),
+    }
 }
 
 /// Enough for any matrix a person waits for; a typing error must not fill memory.

@@ -187,10 +187,11 @@ pub fn verdict(group: &Group) -> Verdict {
         // It depends on the reader, or it does not matter: leave what is on.
         _ => today,
     };
-    let cost = cost_today(&pairs, today_is_on, group.reads());
+    let cost = cost_today(&pairs, today_is_on, group);
     let head = format!("Today read-ahead is {} for {} ({})", on_or_off(today), group.filesystem, group.default.knob);
+    let done = group.workload.as_str();
     let off_text = format!(
-        "up to {:.0} % of the time of {} {} reads",
+        "up to {:.0} % of the time of {} {} {done}",
         best_off.off_saves_time_percent, best_off.count, best_off.pattern
     );
     // Switching on saves time measured against off: (off − on) / off.
@@ -198,7 +199,7 @@ pub fn verdict(group: &Group) -> Verdict {
         let saved = best_on.off_saves_time_percent / 100.0;
         -saved / (1.0 - saved) * 100.0
     };
-    let on_text = format!("up to {on_saves:.0} % of the time of {} {} reads", best_on.count, best_on.pattern);
+    let on_text = format!("up to {on_saves:.0} % of the time of {} {} {done}", best_on.count, best_on.pattern);
     let (sentence, command) = match (off_gains, on_gains, today_is_on) {
         (true, false, false) => (
             format!(
@@ -250,7 +251,7 @@ pub fn verdict(group: &Group) -> Verdict {
 }
 
 /// What the setting of today costs: the fewest sequential requests of the matrix (or the first pair there is).
-fn cost_today(pairs: &[Pair<'_>], today_is_on: bool, reads: &str) -> String {
+fn cost_today(pairs: &[Pair<'_>], today_is_on: bool, group: &Group) -> String {
     let pair = pairs
         .iter()
         .filter(|pair| pair.off.pattern == "sequential")
@@ -258,13 +259,17 @@ fn cost_today(pairs: &[Pair<'_>], today_is_on: bool, reads: &str) -> String {
         .or(pairs.first())
         .expect("a verdict with gains has pairs");
     let cell = if today_is_on { pair.on } else { pair.off };
+    let of = match group.workload.as_str() {
+        "reads" => format!("reads of {}", crate::size::Bytes(cell.request_bytes)),
+        other => other.to_owned(),
+    };
     format!(
-        "{} {} reads of {} cost {:.2} ms and {} {reads}",
+        "{} {} {of} cost {:.2} ms and {} {}",
         cell.count,
         cell.pattern,
-        crate::size::Bytes(cell.request_bytes),
         cell.total_ns as f64 / 1e6,
-        cell.flash_reads
+        cell.flash_reads,
+        group.reads()
     )
 }
 

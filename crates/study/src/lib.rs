@@ -13,7 +13,7 @@ mod size;
 
 pub use collect::{CollectError, losses};
 pub use definition::{
-    Definition, DefinitionError, Filesystem, Fold, Matrix, Pattern, Published, Quantity, Readahead, Study,
+    Definition, DefinitionError, Filesystem, Fold, Matrix, Pattern, Published, Quantity, Readahead, Study, Workload,
 };
 pub use evaluate::{compare, gains, verdict};
 pub use file::StudyFile;

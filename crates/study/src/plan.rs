@@ -1,11 +1,12 @@
 //! The cells of a study, the groups that share one boot, and the plan that a group's boot image carries.
 
-use crate::definition::{Filesystem, Matrix, Pattern, Readahead};
+use crate::definition::{Filesystem, Matrix, Pattern, RECORDS, Readahead, Workload, text_bytes};
 use crate::size::Bytes;
 
 /// Cells that share one fresh boot: the unit of resume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSpec {
+    pub workload: Workload,
     pub board: String,
     pub kernel: String,
     pub filesystem: Filesystem,
@@ -41,6 +42,7 @@ pub fn groups(matrix: &Matrix) -> Vec<GroupSpec> {
                 for contents in &matrix.contents {
                     for &file_size in &matrix.file_size {
                         groups.push(GroupSpec {
+                            workload: matrix.workload,
                             board: board.clone(),
                             kernel: kernel.clone(),
                             filesystem,
@@ -76,6 +78,8 @@ fn cells(matrix: &Matrix) -> Vec<CellSpec> {
 
 /// Where things lie in the guest.
 pub const AGENT: &str = "/flashscope/agent";
+pub const SQLITE: &str = "/flashscope/flashscope-sqlite";
+const DATABASE: &str = "/mnt/contacts.db";
 pub const SQUASHFS_IMAGE: &str = "/flashscope/data.squashfs";
 const MOUNT_POINT: &str = "/mnt";
 const DATA_FILE: &str = "/mnt/data";
@@ -165,7 +169,10 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
     };
     if spec.filesystem != Filesystem::SquashfsMtdblock {
         lines.push(mount.clone());
-        lines.push(format!("create {DATA_FILE} {} {} {file_seed}", spec.file_size.0, spec.contents));
+        lines.push(match spec.workload {
+            Workload::Read => format!("create {DATA_FILE} {} {} {file_seed}", spec.file_size.0, spec.contents),
+            Workload::Sqlite => format!("run create-database {} --create", sqlite(spec)),
+        });
         lines.push(format!("umount {MOUNT_POINT}"));
     }
     // Linux 6.12 and newer test their ciphers in the background after boot; nothing is timed before they are silent.
@@ -208,6 +215,17 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
         lines.push("phase-end settle".to_owned());
     }
     for (index, cell) in spec.cells.iter().enumerate() {
+        if spec.workload == Workload::Sqlite {
+            lines.push(format!(
+                "run {} {} --selects {} --pattern {} --readahead {} --drop-caches",
+                cell_step(index),
+                sqlite(spec),
+                cell.count,
+                cell.pattern.as_str(),
+                cell.readahead.argument(),
+            ));
+            continue;
+        }
         lines.push(format!(
             "run {} {AGENT} bench read --file {DATA_FILE} --count {} --request {} --pattern {} --seed {} \
              --interarrival-us {} --readahead {} --drop-caches",
@@ -222,6 +240,13 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
     }
     lines.push("record-stop".to_owned());
     lines
+}
+
+/// The program with its database: what is the same for all cells of a group.
+fn sqlite(spec: &GroupSpec) -> String {
+    let text = text_bytes(&spec.contents).unwrap_or_default();
+    let (page, seed) = spec.cells.first().map_or((1024, 1), |cell| (cell.request_size.0, cell.seed));
+    format!("{SQLITE} --file {DATABASE} --records {RECORDS} --text {text} --page-size {page} --seed {seed}")
 }
 
 /// Holds half a million events of 20 bytes; a group of the paper's 5 MB makes some 10,000 to 200,000.
@@ -268,6 +293,18 @@ mod tests {
         assert!(at("settle") < at("run cell-00000"));
         assert_eq!(lines.iter().filter(|line| line.starts_with("run cell-")).count(), 36);
         assert_eq!(lines.last().unwrap(), "record-stop");
+    }
+
+    #[test]
+    fn selects_are_cells_of_their_own_from_one_database() {
+        let study = Study::parse("s", include_str!("../../../studies/sqlite.toml")).unwrap();
+        let group = &groups(&study.definition.matrix)[0];
+        let lines = plan(group, Storage::Chip { page_bytes: 2048 }, 1);
+        let at = |needle: &str| lines.iter().position(|line| line.starts_with(needle)).unwrap();
+        assert!(at("run create-database") < at("record-start") && at("settle") < at("run cell-00000"));
+        assert!(lines[at("run create-database")].ends_with("--text 64 --page-size 1024 --seed 1 --create"));
+        let cell = &lines[at("run cell-00000")];
+        assert!(cell.contains("--selects 1 --pattern sequential --readahead 0 --drop-caches"), "{cell}");
     }
 
     #[test]

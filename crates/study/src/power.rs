@@ -22,7 +22,7 @@ pub fn add_energy(groups: &mut [Group], profile: &PowerProfile) {
     for group in groups {
         for cell in &mut group.cells {
             let work = Work {
-                activity: Activity::Read,
+                activity: if group.workload == "selects" { Activity::Sqlite } else { Activity::Read },
                 filesystem: &group.filesystem,
                 pattern: &cell.pattern,
                 readahead: reads_ahead(cell),

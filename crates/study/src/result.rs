@@ -40,6 +40,9 @@ pub struct PowerUsed {
 pub struct Group {
     pub id: String,
     pub inputs: Inputs,
+    /// What a cell has `count` of: "reads" or "selects".
+    #[serde(default = "reads")]
+    pub workload: String,
     pub filesystem: String,
     pub contents: String,
     pub file_size_bytes: u64,
@@ -78,6 +81,10 @@ pub struct DefaultReadahead {
     /// "/sys/class/bdi/mtd-0/read_ahead_kb"
     pub knob: String,
     pub kib: u64,
+}
+
+fn reads() -> String {
+    "reads".to_owned()
 }
 
 impl Group {
@@ -144,6 +151,7 @@ pub struct Cell {
     /// Sum of the read() times.
     pub total_ns: u64,
     pub latency: LatencyNs,
+    /// Of selects: bytes of their texts.
     pub bytes_read: u64,
     /// Array reads from the first read() to the last; of a disk, read requests that its driver got.
     pub flash_reads: u64,

@@ -12,7 +12,7 @@ use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Run};
 use sha2::{Digest, Sha256};
 
 use crate::collect::{CollectError, Medium, collect};
-use crate::definition::{Filesystem, Study, hex};
+use crate::definition::{Filesystem, Study, Workload, hex};
 use crate::evaluate::{compare, verdict};
 use crate::plan::{self, GroupSpec, SQUASHFS_IMAGE, Storage};
 use crate::power;
@@ -57,6 +57,8 @@ pub enum RunError {
     Collect(#[from] CollectError),
     #[error("{path}: {source}; free some space or name another directory")]
     Store { path: PathBuf, source: std::io::Error },
+    #[error("{0}; `make sqlite` builds it")]
+    NoSqlite(flashscope_target::Error),
     #[error("{path}: {problem}; power/omap3evm.toml is an example")]
     Power { path: String, problem: String },
     #[error("{program}: {problem}; install the Debian package {package}")]
@@ -208,6 +210,12 @@ impl Lab {
         }
         if spec.filesystem == Filesystem::SquashfsMtdblock {
             image.add_file(SQUASHFS_IMAGE, 0o644, squashfs(spec, file_seed)?);
+        }
+        if spec.workload == Workload::Sqlite {
+            let program =
+                flashscope_target::companion_for(&board.agent, "flashscope-sqlite").map_err(RunError::NoSqlite)?;
+            let bytes = std::fs::read(&program).map_err(|source| RunError::Store { path: program, source })?;
+            image.add_file(plan::SQLITE, 0o755, bytes);
         }
         lines.extend(plan::plan(spec, storage, file_seed));
         image.set_plan(&lines);

@@ -23,6 +23,13 @@ pub fn agent_for(arch: &str) -> Result<PathBuf, Error> {
     Err(Error::AgentMissing { arch: arch.to_owned(), tried })
 }
 
+/// A program that lies beside the agent of a machine, as `uname -m` names it there (`flashscope-sqlite`).
+pub fn companion_for(machine: &str, name: &str) -> Result<PathBuf, Error> {
+    let arch = arch_of_machine(machine).unwrap_or(machine);
+    let path = agent_for(arch)?.with_file_name(name);
+    if path.is_file() { Ok(path) } else { Err(Error::AgentMissing { arch: arch.to_owned(), tried: vec![path] }) }
+}
+
 /// The agent that runs on this host.
 pub fn host_agent() -> Result<PathBuf, Error> {
     agent_for(arch_of_machine(std::env::consts::ARCH).unwrap_or(std::env::consts::ARCH))

@@ -118,7 +118,7 @@ fn results_table(group: &Group) -> String {
         results.rows.windows(2).any(|pair| of(&pair[0].setting) != of(&pair[1].setting))
     };
     let (sizes, gaps, seeds) = (varies(|s| s.request_bytes), varies(|s| s.interarrival_us), varies(|s| s.seed));
-    let mut columns = vec!["requests"];
+    let mut columns = vec![view::counted(group)];
     columns
         .extend([(sizes, "bytes each"), (gaps, "µs apart"), (seeds, "seed")].into_iter().filter(|c| c.0).map(|c| c.1));
     let fixed = columns.len() + 1;

@@ -118,7 +118,8 @@ fn numbers(group: &Group, width: usize) -> String {
     let kinds = "tn".to_owned() + &"n".repeat(extra().count() + 2 * results.readaheads.len() + savings.len());
     let mut table = Table::new(&kinds);
     let mut above = vec![String::new(); 2 + extra().count()];
-    let mut below: Vec<String> = ["pattern".to_owned(), "requests".to_owned()].into_iter().chain(extra()).collect();
+    let mut below: Vec<String> =
+        ["pattern", view::counted(group)].into_iter().map(str::to_owned).chain(extra()).collect();
     for readahead in &results.readaheads {
         let name = visible(&readahead.short()).into_owned();
         above.extend([name.clone(), name]);
