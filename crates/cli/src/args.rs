@@ -259,6 +259,153 @@ pub struct BenchArgs {
 pub enum Bench {
     /// Timed reads of one file from a cold cache, with the flash reads that they caused.
     Read(BenchReadArgs),
+    /// Selections of records from a SQLite database of contacts, each run from a cold cache.
+    Sqlite(BenchSqliteArgs),
+    /// Katcher's PostMark: many small files, created, read, appended to and deleted.
+    Postmark(BenchPostmarkArgs),
+    /// The file reads of a trace, done again on another file system, board or setting.
+    Replay(BenchReplayArgs),
+}
+
+/// Where a benchmark's files lie.
+#[derive(Debug, Args)]
+pub struct BenchPlaceArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// File system to make on a virtual board's NAND: jffs2, ubifs, yaffs2; on its disk ext4, f2fs.
+    #[arg(long, value_name = "NAME")]
+    pub filesystem: Option<flashscope_study::Filesystem>,
+    /// NAND partition that holds it on a virtual board.
+    #[arg(long, value_name = "SIZE", default_value = "50M")]
+    pub partition: Bytes,
+    /// Directory on a board of yours; the benchmark's files are made there, and removed (a database of sqlite stays).
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<String>,
+    /// Read-ahead in KiB as the kernel's knob (suffixes allowed), or keep, fadvise-random, fadvise-sequential.
+    #[arg(long, value_name = "KIB", default_value = "keep")]
+    pub readahead: Readahead,
+    /// Drop the page cache, dentries and inodes before what is read (on a virtual board always).
+    #[arg(long)]
+    pub drop_caches: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope bench sqlite --on board:armv7 --filesystem jffs2 --selects 1,10,100,1000 --pattern sequential,random --readahead 128
+  flashscope bench sqlite --on ssh://root@board --dir /data/test --text 128 --selects 1000 --drop-caches --json
+
+It wants flashscope-sqlite beside the agent: `make sqlite` builds it.")]
+pub struct BenchSqliteArgs {
+    #[command(flatten)]
+    pub place: BenchPlaceArgs,
+    /// Selections of each run, one run after the other.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,10,100,1000")]
+    pub selects: Vec<u64>,
+    /// Order of the records: sequential, random.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "sequential,random", value_parser = crate::bench::pattern)]
+    pub pattern: Vec<Pattern>,
+    /// Records of the database.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub records: u64,
+    /// Bytes of each of a record's five texts; 64 and 128 make files of 518 KB and 1 MB.
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    pub text: u64,
+    /// Page size of the database; 1024 was SQLite's default until 3.12.0.
+    #[arg(long, value_name = "SIZE", default_value = "1024")]
+    pub page_size: Bytes,
+    /// Seed of the records and of the random order.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope bench postmark --on board:armv7 --filesystem jffs2 --config flashmon
+  flashscope bench postmark --on board:armv7-blk --filesystem ext4 --config flashmon --cold-reads --readahead 0 --json
+  flashscope bench postmark --on ssh://root@board --dir /data/test --files 200 --transactions 1000")]
+pub struct BenchPostmarkArgs {
+    #[command(flatten)]
+    pub place: BenchPlaceArgs,
+    /// What is not said below: katcher (PostMark's own defaults) or flashmon (800 files of 512 B to 10 KB, 3000 transactions).
+    #[arg(long, default_value = "katcher")]
+    pub config: String,
+    /// Files that are there before the transactions.
+    #[arg(long, value_name = "N")]
+    pub files: Option<u64>,
+    #[arg(long, value_name = "N")]
+    pub transactions: Option<u64>,
+    #[arg(long, value_name = "N")]
+    pub subdirectories: Option<u64>,
+    #[arg(long, value_name = "SIZE")]
+    pub size_min: Option<Bytes>,
+    #[arg(long, value_name = "SIZE")]
+    pub size_max: Option<Bytes>,
+    #[arg(long, value_name = "SIZE")]
+    pub read_request: Option<Bytes>,
+    #[arg(long, value_name = "SIZE")]
+    pub write_request: Option<Bytes>,
+    /// Transactions of ten that read a file; the others append to one.
+    #[arg(long, value_name = "N")]
+    pub read_bias: Option<u64>,
+    /// Transactions of ten that create a file; the others delete one.
+    #[arg(long, value_name = "N")]
+    pub create_bias: Option<u64>,
+    /// What the files hold: compressible, printable, random or zero.
+    #[arg(long, default_value = "printable")]
+    pub contents: String,
+    /// Shares of a file, percent, at which read throughput is taken.
+    #[arg(long, value_name = "PERCENT", default_value = "25,50,100")]
+    pub shares: String,
+    /// Drop the caches before each file that is read.
+    #[arg(long)]
+    pub cold_reads: bool,
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    pub seed: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope record --events cache,syscall -o boot.dat -- /usr/bin/app
+  flashscope bench replay boot.dat --on board:armv7 --filesystem ubifs --readahead 128
+  flashscope bench replay boot.dat --process app --script app.replay        to look at, or to change by hand
+  flashscope bench replay app.replay --on ssh://root@board --dir /data/test --timing recorded --drop-caches")]
+pub struct BenchReplayArgs {
+    #[command(flatten)]
+    pub place: BenchPlaceArgs,
+    /// A trace recorded with `--events cache` (and `syscall`, for how much each read got), or a script.
+    pub trace: PathBuf,
+    /// Write the script to a file (- is standard output) instead of running it.
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
+    /// Only reads of processes of this name.
+    #[arg(long, value_name = "NAME")]
+    pub process: Option<String>,
+    /// Only files of this device.
+    #[arg(long, value_name = "MAJOR:MINOR")]
+    pub device: Option<String>,
+    /// Bytes behind the last one that the trace shows of a file, where it does not show its end.
+    #[arg(long, value_name = "SIZE", default_value = "512K")]
+    pub beyond: Bytes,
+    /// asap: a task's reads follow each other at once; recorded: at the times of the trace.
+    #[arg(long, value_enum, default_value_t = Timing::Asap)]
+    pub timing: Timing,
+    /// What the files hold: compressible, printable, random or zero.
+    #[arg(long, default_value = "printable")]
+    pub contents: String,
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Timing {
+    Asap,
+    Recorded,
 }
 
 #[derive(Debug, Args)]

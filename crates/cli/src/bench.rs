@@ -13,10 +13,15 @@ use serde_json::{Value, json};
 use crate::args::{Bench, BenchArgs, BenchReadArgs};
 use crate::failure::Failure;
 use crate::progress::Terminal;
-use crate::{study, target};
+use crate::{bench_agent, study, target};
 
 pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failure> {
-    let Bench::Read(args) = &args.bench;
+    let args = match &args.bench {
+        Bench::Read(args) => args,
+        Bench::Sqlite(args) => return bench_agent::sqlite(args, quiet),
+        Bench::Postmark(args) => return bench_agent::postmark(args, quiet),
+        Bench::Replay(args) => return bench_agent::replay(args, quiet),
+    };
     let terminal = Arc::new(Terminal::new(quiet));
     let result = match args.target.target.strip_prefix("board:") {
         Some(board) => on_virtual_board(args, board, &terminal)?,
@@ -261,12 +266,12 @@ fn recorded(args: &BenchReadArgs, bench: Vec<String>, terminal: &Arc<Terminal>) 
     Ok((bench, Some([counts[0], counts[1]]), losses))
 }
 
-fn read_json(bytes: &[u8]) -> Result<Value, Failure> {
+pub fn read_json(bytes: &[u8]) -> Result<Value, Failure> {
     serde_json::from_slice(bytes).map_err(|error| Failure::new(format!("the agent's result cannot be read: {error}")))
 }
 
 /// The type of the file system that holds a path: the longest mount point above it.
-fn mounted(facts: &Value, file: &str) -> String {
+pub fn mounted(facts: &Value, file: &str) -> String {
     facts["mounts"]
         .as_array()
         .into_iter()

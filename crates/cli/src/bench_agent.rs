@@ -36,11 +36,10 @@ struct Work<'a> {
     put: Vec<PutFile>,
 }
 
-#[derive(Clone, Copy)]
 enum Whereabouts {
     Dir,
-    /// A file of this name that is made where it is not there.
-    File(&'static str),
+    /// A file of this name that is made where it is not there, and stays.
+    File(String),
 }
 
 /// One benchmark's result; one object of `--json`.
@@ -83,7 +82,9 @@ pub fn sqlite(args: &BenchSqliteArgs, quiet: bool) -> Result<(), Failure> {
         ("--page-size", args.page_size.0.to_string()),
         ("--seed", args.seed.to_string()),
     ]);
-    let whereabouts = Whereabouts::File("flashscope-contacts.db");
+    // What it holds is in its name: one that stays is the next run's only where it is the same.
+    let name = format!("flashscope-{}x{}-{}-{}.db", args.records, args.text, args.page_size.0, args.seed);
+    let whereabouts = Whereabouts::File(name);
     let work = Work { place: &args.place, name: "sqlite", options, whereabouts, put: Vec::new() };
     finish(&args.place, &work.run(quiet)?, sqlite_table)
 }
@@ -295,7 +296,7 @@ impl Work<'_> {
     fn argv(&self, dir: &str, drop_caches: bool, program: Option<String>) -> Vec<String> {
         let mut argv = vec!["bench".to_owned(), self.name.to_owned()];
         argv.extend(program.into_iter().flat_map(|path| ["--program".to_owned(), path]));
-        match self.whereabouts {
+        match &self.whereabouts {
             Whereabouts::Dir => argv.extend(["--dir".to_owned(), dir.to_owned()]),
             Whereabouts::File(name) => {
                 argv.extend(["--create".to_owned(), "--file".to_owned(), format!("{dir}/{name}")]);

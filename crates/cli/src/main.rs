@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod bench_agent;
 mod board;
 mod ctl;
 mod demo;
@@ -13,6 +14,7 @@ mod manual;
 mod progress;
 mod record;
 mod recover;
+mod replay;
 mod report;
 mod stop;
 mod study;

@@ -11,20 +11,33 @@ use crate::progress::Terminal;
 use crate::stop;
 
 pub fn open(args: &TargetArgs, terminal: &Arc<Terminal>) -> Result<Box<dyn Target>, Failure> {
-    let board_options = args.board.kernel.is_some() || !args.board.packages.is_empty() || !args.board.disk.is_empty();
+    open_with(args, terminal, OpenOptions::default())
+}
+
+/// The same with what a virtual board needs beside its storage.
+pub fn open_with(
+    args: &TargetArgs,
+    terminal: &Arc<Terminal>,
+    options: OpenOptions,
+) -> Result<Box<dyn Target>, Failure> {
+    let board_options = args.board.kernel.is_some()
+        || !args.board.packages.is_empty()
+        || !args.board.modules.is_empty()
+        || !args.board.disk.is_empty();
     if !args.target.starts_with("board:") && board_options {
         return Err(Failure::usage(format!(
-            "--kernel, --packages and --disk are for virtual boards, and {} is none: leave them out, or name --on board:armv7",
+            "--kernel, --packages, --modules and --disk are for virtual boards, and {} is none: leave them out, or name --on board:armv7",
             args.target
         )));
     }
     let options = OpenOptions {
         kernel: args.board.kernel.clone(),
         packages: args.board.packages.clone(),
-        disk: args.board.disk.clone(),
+        modules: args.board.modules.iter().cloned().chain(options.modules).collect(),
+        disk: args.board.disk.iter().cloned().chain(options.disk).collect(),
         stop: Some(stop::flag()?),
         progress: Some(Arc::clone(terminal) as _),
-        ..OpenOptions::default()
+        ..options
     };
     Ok(flashscope_target::open(&args.target, &options)?)
 }

@@ -40,6 +40,8 @@ pub struct OpenOptions {
     pub disk: Vec<(String, String)>,
     /// For a board: kernel modules to load beside those of its chip or disk.
     pub modules: Vec<String>,
+    /// For a board: lines of its plan between its storage and the command, such as those that make a file system.
+    pub before: Vec<String>,
     /// Wall time after which a job without a limit of its own is stopped. `None`: none (boards: ten minutes).
     pub timeout: Option<Duration>,
     /// More options for the ssh client, before the host (`["-F", "config"]`).

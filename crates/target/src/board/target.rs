@@ -83,6 +83,7 @@ impl Target for BoardTarget {
         for file in &job.put {
             image.add_file(&file.path, file.mode, file.bytes()?);
         }
+        lines.extend(self.options.before.iter().cloned());
         let step = lines.len() + command_line + 1;
         lines.extend(command);
         for path in &job.get {
