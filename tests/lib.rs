@@ -90,7 +90,7 @@ impl PrivateCache {
     pub fn new(label: &str) -> PrivateCache {
         let dir = TempDir::new(label);
         let real = flashscope_target::cache_dir().expect("a cache");
-        for name in ["kernels", "packages", "apt"] {
+        for name in ["kernels", "packages", "apt", "headers", "sources", "modules"] {
             std::fs::create_dir_all(real.join(name)).expect("a cache");
             std::os::unix::fs::symlink(real.join(name), dir.path().join(name)).expect("a link");
         }
