@@ -51,11 +51,14 @@ pub struct Results<'a> {
     pub rows: Vec<Row<'a>>,
 }
 
+/// What is saved, and how much of it.
+pub type Saving = (&'static str, fn(&GainPoint) -> Option<f64>);
+
 impl Results<'_> {
     /// What the columns of savings are of: energy only where a profile knows this work.
-    pub fn savings(&self) -> Vec<(&'static str, fn(&GainPoint) -> Option<f64>)> {
+    pub fn savings(&self) -> Vec<Saving> {
         let energy = self.rows.iter().flat_map(|row| &row.gain).any(|gain| gain.off_saves_energy_percent.is_some());
-        let all: [(&'static str, fn(&GainPoint) -> Option<f64>); 3] = [
+        let all: [Saving; 3] = [
             ("time", |gain| Some(gain.off_saves_time_percent)),
             ("reads", |gain| Some(gain.off_saves_reads_percent)),
             ("energy", |gain| gain.off_saves_energy_percent),
