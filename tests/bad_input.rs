@@ -403,10 +403,11 @@ fn a_full_disk_under_the_trace() {
     std::fs::create_dir(&small).expect("a directory");
     let kept = dir.path().join("kept");
     std::fs::create_dir(&kept).expect("a directory");
-    let busy = "i=0; while [ $i -lt 600 ]; do /bin/true; i=$((i+1)); done";
+    let busy = "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i+1)); done";
     let record = |at: &Path| {
         let output = at.join("t.dat").display().to_string();
-        let events = "sched:sched_switch,task:task_newtask";
+        // Of the command's own making: what else runs on this host must not decide how much there is.
+        let events = "task:task_newtask,task:task_rename,sched:sched_process_fork,sched:sched_process_exec,sched:sched_process_exit";
         command(&cache, &["record", "--events", events, "-o", &output, "--", "sh", "-c", busy])
     };
     // What it takes where there is room.
