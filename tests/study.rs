@@ -39,11 +39,11 @@ fn the_demo_finds_what_holds_and_repeats_to_the_byte_under_load_and_without_netw
     let found = result(&first);
 
     // It ends with a verdict per file system and the page's path.
-    for filesystem in ["jffs2", "ubifs", "yaffs2", "squashfs-mtdblock"] {
+    for filesystem in ["jffs2", "ubifs", "squashfs-mtdblock"] {
         let verdict = found.verdicts.iter().find(|verdict| verdict.filesystem == filesystem).expect("a verdict");
         assert!(verdict.sentence.starts_with("Today read-ahead is "), "{}", verdict.sentence);
         // Mainline ships 0 for MTD and UBIFS, the block layer's 128 KiB for mtdblock.
-        assert_eq!(verdict.today_kib, if ["squashfs-mtdblock", "yaffs2"].contains(&filesystem) { 128 } else { 0 });
+        assert_eq!(verdict.today_kib, if filesystem == "squashfs-mtdblock" { 128 } else { 0 });
         assert!(verdict.command.contains("read_ahead_kb"), "{}", verdict.command);
     }
     assert!(said.trim_end().ends_with("report.html"), "{said}");
