@@ -67,6 +67,11 @@ impl Medians {
         let calls: Vec<&CallLayers> =
             found.calls.iter().filter(|call| call.call == operation && call.result > 4000).collect();
         assert_eq!(calls.len(), PAGES as usize, "such operations");
+        // Whether another task gets the processor in the midst of a call is a matter of the run, and differs between two of
+        // them (on 7.2 the recorder's own wake-ups fall into every second sync): calls with it are another kind.
+        let others = |call: &CallLayers| call.layers.iter().any(|time| time.layer == Layer::OtherTasks && time.ns > 0);
+        let calls: Vec<&CallLayers> = calls.into_iter().filter(|call| !others(call)).collect();
+        assert!(calls.len() >= PAGES as usize / 4, "{} operations undisturbed by another task", calls.len());
         let median = |of: &dyn Fn(&CallLayers) -> u64| {
             let mut all: Vec<u64> = calls.iter().map(|call| of(call)).collect();
             all.sort_unstable();
