@@ -421,7 +421,20 @@ impl Trace {
     }
 
     /// Hands every event to `f`, oldest first, phases among them. The event is valid during the call only.
-    pub fn for_each(&self, f: &mut dyn FnMut(&Event)) -> Result<(), Error> {
+    pub fn for_each<F: FnMut(&Event) + ?Sized>(&self, f: &mut F) -> Result<(), Error> {
+        match &self.body {
+            // The loop over its records is made anew for each `f`: a call for each of them would cost as much as decoding it.
+            Body::Blktrace(log) => {
+                let decoded = log.for_each(f).map_err(|e| Error::io(&self.path, "read", e))?;
+                PhaseEvents::new(&self.phases).rest(&mut |event: &Event| f(event));
+                self.set_losses(&decoded);
+                Ok(())
+            }
+            _ => self.for_each_of_any(&mut |event: &Event| f(event)),
+        }
+    }
+
+    fn for_each_of_any(&self, f: &mut dyn FnMut(&Event)) -> Result<(), Error> {
         let mut phases = PhaseEvents::new(&self.phases);
         let decoded = match &self.body {
             Body::Ring(ring) => {

@@ -52,7 +52,7 @@ impl Log {
         Ok(losses)
     }
 
-    pub fn for_each(&self, f: &mut dyn FnMut(&Event)) -> io::Result<Losses> {
+    pub fn for_each<F: FnMut(&Event) + ?Sized>(&self, f: &mut F) -> io::Result<Losses> {
         let mut events = Events { typer: Typer::new(), f };
         let mut losses = self.run(&mut events)?;
         events.typer.count(&mut losses);
@@ -98,12 +98,12 @@ impl Log {
 }
 
 /// Hands the typed form of records on.
-struct Events<'f> {
+struct Events<'f, F: ?Sized> {
     typer: Typer,
-    f: &'f mut dyn FnMut(&Event),
+    f: &'f mut F,
 }
 
-impl Sink for Events<'_> {
+impl<F: FnMut(&Event) + ?Sized> Sink for Events<'_, F> {
     #[inline(always)]
     fn record(&mut self, raw: &Raw<'_>) {
         if let Some(event) = self.typer.event(raw) {
