@@ -206,7 +206,7 @@ pub struct ReportArgs {
     pub endurance: Option<String>,
     /// Where the time of reads, writes and syncs goes, layer by layer of the kernel (`record --events layers`, or trace-cmd's
     /// function_graph with block and syscall events).
-    #[arg(long, value_name = "WHAT", conflicts_with = "html")]
+    #[arg(long, value_name = "WHAT")]
     pub by: Option<ReportBy>,
 }
 
@@ -558,4 +558,26 @@ pub enum BoardAction {
         #[command(flatten)]
         options: BoardOptions,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory as _, Parser as _};
+
+    #[test]
+    fn every_command_is_sound_and_what_the_docs_show_is_taken() {
+        Cli::command().debug_assert();
+        for line in [
+            "report t.dat --by layer --html t.html",
+            "report t.dat --endurance micron-slc-256m",
+            "report a b --offset b=-100",
+            "bench sqlite --on board:armv7 --filesystem jffs2",
+            "bench replay boot.dat --on board:armv7 --filesystem ubifs --readahead 128",
+            "study studies/layers.toml --json",
+        ] {
+            let words = std::iter::once("flashscope").chain(line.split(' '));
+            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
 }
