@@ -8,7 +8,6 @@ mod timeline;
 mod wear;
 mod windows;
 
-pub(crate) use crate::clip::clip;
 pub use crate::latency::{LatencyHistogram, LatencyNs};
 pub use blocks::{BlockCounts, BlockMap, Blocks, MAX_BLOCKS};
 pub use counts::{Counts, Geometry, KindCounts, LabelledCounts, OpCounts};

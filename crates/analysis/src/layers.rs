@@ -552,7 +552,7 @@ where
                 CallKind::Write => Operation::Write,
                 CallKind::Sync => Operation::Sync,
             },
-            task: name.map_or_else(|| format!("tid {tid}"), |name| crate::flash::clip(name).to_owned()),
+            task: name.map_or_else(|| format!("tid {tid}"), |name| crate::clip::clip(name).to_owned()),
             tid,
             begin_ns: call.begin,
             total_ns: time.0.saturating_sub(call.begin),

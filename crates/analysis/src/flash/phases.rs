@@ -1,7 +1,8 @@
 //! How many operations in each phase that the recording itself names.
 
-use super::{OpCounts, clip};
+use super::OpCounts;
 use crate::Analysis;
+use crate::clip::clip;
 use flashscope_trace::{Event, EventKind};
 use serde::{Deserialize, Serialize};
 

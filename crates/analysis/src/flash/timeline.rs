@@ -1,7 +1,7 @@
 //! When and where: operations over time and address (Flashmon v2, figures 2 and 3), in bounded memory.
 
-use super::clip;
 use crate::Analysis;
+use crate::clip::clip;
 use flashscope_trace::{Event, EventKind, FlashOp};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

@@ -10,8 +10,9 @@
 //!
 //! Every program and every erase is counted once, under a task and (programs) under a file or under no file.
 
-use super::{Geometry, MAX_TASKS, OTHER_TASKS, clip};
+use super::{Geometry, MAX_TASKS, OTHER_TASKS};
 use crate::Analysis;
+use crate::clip::clip;
 use flashscope_trace::{Device, Event, EventKind, FileEvent, FileStep, FlashOp, TimeNs};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
