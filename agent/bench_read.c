@@ -97,7 +97,8 @@ static int create_file(const struct options *o)
 {
 	char part[2 * FS_PATH_MAX];
 
-	if (bench_part_begin(o->file, part, sizeof(part)) || contents_create(part, o->size, o->kind, o->seed))
+	if (bench_part_begin(o->file, part, sizeof(part)) ||
+	    contents_create(part, o->size, o->kind, o->seed, bench_interrupted))
 		return -1;
 	return bench_part_end(o->file, part);
 }

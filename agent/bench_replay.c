@@ -247,7 +247,7 @@ static int make_files(const struct run *r)
 		if (bench_interrupted())
 			return fs_fail("bench replay: interrupted while its files were made; they are removed");
 		file_path(r, i, path, sizeof(path));
-		if (contents_create(path, r->s->file_size[i], r->o->kind, r->o->seed + i))
+		if (contents_create(path, r->s->file_size[i], r->o->kind, r->o->seed + i, bench_interrupted))
 			return fs_fail("%s: cannot make a file of %llu bytes: %s%s", path,
 				       (unsigned long long)r->s->file_size[i], strerror(errno),
 				       errno == ENOSPC ? "; a larger partition, or a part of the trace" : "");

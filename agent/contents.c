@@ -106,11 +106,15 @@ void contents_fill(struct contents *c, void *buffer, size_t length)
 	}
 }
 
-static int write_contents(int fd, uint64_t size, struct contents *c, unsigned char *chunk)
+static int write_contents(int fd, uint64_t size, struct contents *c, unsigned char *chunk, bool (*stop)(void))
 {
 	while (size) {
 		size_t n = size < CREATE_CHUNK ? (size_t)size : CREATE_CHUNK;
 
+		if (stop && stop()) {
+			errno = EINTR;
+			return -1;
+		}
 		contents_fill(c, chunk, n);
 		for (size_t done = 0; done < n;) {
 			ssize_t w = write(fd, chunk + done, n - done);
@@ -126,7 +130,7 @@ static int write_contents(int fd, uint64_t size, struct contents *c, unsigned ch
 	return fsync(fd);
 }
 
-int contents_create(const char *path, uint64_t size, enum contents_kind kind, uint64_t seed)
+int contents_create(const char *path, uint64_t size, enum contents_kind kind, uint64_t seed, bool (*stop)(void))
 {
 	struct contents c;
 	unsigned char *chunk;
@@ -141,7 +145,7 @@ int contents_create(const char *path, uint64_t size, enum contents_kind kind, ui
 		return -1;
 	}
 	contents_init(&c, kind, seed);
-	failed = write_contents(fd, size, &c, chunk) ? errno : 0;
+	failed = write_contents(fd, size, &c, chunk, stop) ? errno : 0;
 	free(chunk);
 	if (close(fd) && !failed)
 		failed = errno;

@@ -16,6 +16,7 @@
 #ifndef FLASHSCOPE_CONTENTS_H
 #define FLASHSCOPE_CONTENTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,8 +50,9 @@ void contents_fill(struct contents *c, void *buffer, size_t length);
 
 /*
  * Write a new file of `size` bytes and fsync it. An existing file is not
- * touched (EEXIST). 0, or -1 with errno; what was written is then removed.
+ * touched (EEXIST). `stop` is asked between pieces, and ends it with EINTR; it
+ * may be NULL. 0, or -1 with errno; what was written is then removed.
  */
-int contents_create(const char *path, uint64_t size, enum contents_kind kind, uint64_t seed);
+int contents_create(const char *path, uint64_t size, enum contents_kind kind, uint64_t seed, bool (*stop)(void));
 
 #endif

@@ -301,7 +301,7 @@ static int do_create(struct step *step)
 	enum contents_kind kind;
 
 	contents_kind_parse(argv[2], &kind);
-	if (contents_create(argv[0], number(step, 1), kind, number(step, 3)))
+	if (contents_create(argv[0], number(step, 1), kind, number(step, 3), NULL))
 		return step_fail(step, "%s: %s", argv[0], strerror(errno));
 	report(step, "{\"verb\":\"create\",\"bytes\":%s,\"contents\":\"%s\",\"seed\":%s}", argv[1], argv[2], argv[3]);
 	return 0;

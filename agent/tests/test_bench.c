@@ -182,7 +182,7 @@ static void test_read_refusals(void)
 	REFUSED(2, "--contents noise", "--file %s --count 1 --request 1 --contents noise", file);
 	REFUSED(2, "--create wants", "--file %s --create --count 1 --request 1", file);
 	/* A tmpfs has no device, and so nothing to set. */
-	CHECK(!contents_create(memory_file, 10, CONTENTS_ZERO, 0));
+	CHECK(!contents_create(memory_file, 10, CONTENTS_ZERO, 0, NULL));
 	REFUSED(1, "no read-ahead knob", "--file %s --count 1 --request 1 --readahead 0", memory_file);
 	unlink(memory_file);
 #undef REFUSED

@@ -103,6 +103,14 @@ static void test_kinds(void)
 	free(bytes);
 }
 
+/* Stops in the third piece. */
+static unsigned int asked;
+
+static bool stop(void)
+{
+	return ++asked == 3;
+}
+
 static void test_create(void)
 {
 	char dir[] = "/tmp/fs-contents-XXXXXX";
@@ -112,17 +120,19 @@ static void test_create(void)
 	if (!mkdtemp(dir))
 		abort();
 	snprintf(path, sizeof(path), "%s/f", dir);
-	CHECK(!contents_create(path, 200001, CONTENTS_COMPRESSIBLE, 9));
+	CHECK(!contents_create(path, 200001, CONTENTS_COMPRESSIBLE, 9, NULL));
 	CHECK(!stat(path, &st) && st.st_size == 200001);
 	errno = 0;
-	CHECK(contents_create(path, 1, CONTENTS_ZERO, 0) == -1 && errno == EEXIST);
+	CHECK(contents_create(path, 1, CONTENTS_ZERO, 0, NULL) == -1 && errno == EEXIST);
 	CHECK(!stat(path, &st) && st.st_size == 200001); /* not touched */
 	unlink(path);
+	CHECK(contents_create(path, UINT64_C(1) << 46, CONTENTS_ZERO, 0, stop) == -1 && errno == EINTR);
+	CHECK(asked == 3 && stat(path, &st)); /* and nothing is left of it */
 	snprintf(path, sizeof(path), "%s/no/f", dir);
-	CHECK(contents_create(path, 1, CONTENTS_ZERO, 0) == -1 && errno == ENOENT);
+	CHECK(contents_create(path, 1, CONTENTS_ZERO, 0, NULL) == -1 && errno == ENOENT);
 	rmdir(dir);
 	/* A full disk: the error is the disk's, and it is said. */
-	CHECK(contents_create("/proc/fs-contents", 1, CONTENTS_ZERO, 0) == -1);
+	CHECK(contents_create("/proc/fs-contents", 1, CONTENTS_ZERO, 0, NULL) == -1);
 }
 
 int main(void)
