@@ -85,7 +85,7 @@ fn group(filesystem: &str, knob: &str, default_kib: u64, read_ns: u64) -> Group 
             agent_sha256: "ef".repeat(32),
             image_sha256: format!("{:0<64}", filesystem.len()),
         },
-        workload: "reads".into(),
+        workload: Workload::Read,
         filesystem: filesystem.into(),
         contents: "printable".into(),
         file_size_bytes: 5 << 20,

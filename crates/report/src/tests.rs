@@ -9,8 +9,8 @@ use serde_json::Value;
 const NASTY: &str =
     "</title><script>alert(1)</script><img src=x onerror=y>\"' & ]]> \u{1b}[31m\u{9b}2J\r\n\u{202e}\u{7}";
 
-/// Names that are ours: of operations, groups, directions, stages, kinds of owners, sources of figures.
-const OURS: [&str; 5] = ["op", "by", "kind", "stage", "basis"];
+/// Names that are ours: of operations, groups, directions, stages, kinds of owners, sources of figures, workloads.
+const OURS: [&str; 6] = ["op", "by", "kind", "stage", "basis", "workload"];
 
 /// Every string and every integer of a document, changed; [`OURS`] stay.
 fn changed(value: &mut Value, text: &dyn Fn(&str) -> String, number: Option<u64>) {

@@ -1,7 +1,7 @@
 //! A study's cells as tables and figures want them: rows that differ in read-ahead alone, and the x axis that varies.
 
 use flashscope_analysis::flash::{FlashOp, KindCounts};
-use flashscope_study::{Cell, GainPoint, Group, StudyResult, gains};
+use flashscope_study::{Cell, GainPoint, Group, StudyResult, Workload, gains};
 
 /// Everything of a cell but its read-ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +111,10 @@ pub fn compared<'a>(all: impl Iterator<Item = Readahead<'a>> + Clone) -> Option<
 
 /// What a cell has so many of.
 pub fn counted(group: &Group) -> &'static str {
-    if group.workload == "selects" { "selects" } else { "requests" }
+    match group.workload {
+        Workload::Read => "requests",
+        Workload::Sqlite => "selects",
+    }
 }
 
 pub fn results(group: &Group) -> Results<'_> {

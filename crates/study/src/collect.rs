@@ -274,7 +274,7 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, medium: &Medi
             agent: facts["agent"]["version"].as_str().unwrap_or(&inputs.agent).to_owned(),
             ..inputs
         },
-        workload: spec.workload.as_str().to_owned(),
+        workload: spec.workload,
         filesystem: spec.filesystem.as_str().to_owned(),
         contents: spec.contents.clone(),
         file_size_bytes: spec.file_size.0,

@@ -1,6 +1,6 @@
 //! From cells to answers: what read-ahead saves or costs, the published values beside ours, and the verdict.
 
-use crate::definition::{Fold, Published, Quantity};
+use crate::definition::{Fold, Published, Quantity, Workload};
 use crate::result::{Cell, Comparison, GainPoint, Group, Verdict};
 
 /// Below this, percent of a run's time, a difference is not worth a change of setting.
@@ -259,9 +259,9 @@ fn cost_today(pairs: &[Pair<'_>], today_is_on: bool, group: &Group) -> String {
         .or(pairs.first())
         .expect("a verdict with gains has pairs");
     let cell = if today_is_on { pair.on } else { pair.off };
-    let of = match group.workload.as_str() {
-        "reads" => format!("reads of {}", crate::size::Bytes(cell.request_bytes)),
-        other => other.to_owned(),
+    let of = match group.workload {
+        Workload::Read => format!("reads of {}", crate::size::Bytes(cell.request_bytes)),
+        Workload::Sqlite => group.workload.as_str().to_owned(),
     };
     format!(
         "{} {} {of} cost {:.2} ms and {} {}",

@@ -3,6 +3,7 @@
 use flashscope_analysis::energy::{Activity, PowerProfile, Work};
 use flashscope_target::board;
 
+use crate::definition::Workload;
 use crate::result::{Cell, Group};
 use crate::run::RunError;
 
@@ -22,7 +23,10 @@ pub fn add_energy(groups: &mut [Group], profile: &PowerProfile) {
     for group in groups {
         for cell in &mut group.cells {
             let work = Work {
-                activity: if group.workload == "selects" { Activity::Sqlite } else { Activity::Read },
+                activity: match group.workload {
+                    Workload::Read => Activity::Read,
+                    Workload::Sqlite => Activity::Sqlite,
+                },
                 filesystem: &group.filesystem,
                 pattern: &cell.pattern,
                 readahead: reads_ahead(cell),

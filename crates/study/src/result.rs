@@ -1,5 +1,6 @@
 //! What a study found: plain data, ready to serialise, free of host time and host paths.
 
+use crate::definition::Workload;
 use flashscope_analysis::LossCount;
 use flashscope_analysis::energy::Energy;
 use flashscope_analysis::flash::{BlockCounts, LatencyNs, OpCounts, TaskOps, Timeline};
@@ -40,9 +41,9 @@ pub struct PowerUsed {
 pub struct Group {
     pub id: String,
     pub inputs: Inputs,
-    /// What a cell has `count` of: "reads" or "selects".
-    #[serde(default = "reads")]
-    pub workload: String,
+    /// What a cell has `count` of.
+    #[serde(default)]
+    pub workload: Workload,
     pub filesystem: String,
     pub contents: String,
     pub file_size_bytes: u64,
@@ -81,10 +82,6 @@ pub struct DefaultReadahead {
     /// "/sys/class/bdi/mtd-0/read_ahead_kb"
     pub knob: String,
     pub kib: u64,
-}
-
-fn reads() -> String {
-    "reads".to_owned()
 }
 
 impl Group {
