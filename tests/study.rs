@@ -110,7 +110,7 @@ fn the_demo_finds_what_holds_and_repeats_to_the_byte_under_load_and_without_netw
             again.env(name, value);
         }
     }
-    again.args(["study", "studies/readahead-reads.toml", "--fresh", "--quiet", "--output"]).arg(&second);
+    again.args(["demo", "--quiet", "--output"]).arg(&second);
     stdout(again.current_dir(flashscope_tests::top()));
     drop(load);
     for file in ["results.json", "results.csv", "report.html"] {
