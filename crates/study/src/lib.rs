@@ -10,6 +10,7 @@ mod power;
 mod result;
 mod run;
 mod size;
+mod statement;
 
 pub use collect::{CollectError, losses};
 pub use definition::{
@@ -21,3 +22,4 @@ pub use plan::{CellSpec, GroupSpec, groups};
 pub use result::*;
 pub use run::{Options, RunError, Watch, run};
 pub use size::Bytes;
+pub use statement::{Figures, How, Row, Statement, rows};
