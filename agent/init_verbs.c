@@ -20,6 +20,7 @@
 
 #include "contents.h"
 #include "nand.h"
+#include "ubi.h"
 #include "util.h"
 
 #define POLL_MS 10u
@@ -197,7 +198,7 @@ static int do_ubi_attach(struct step *step)
 	uint32_t mtd;
 	int ubi;
 
-	if (number32(step, 0, &mtd) || nand_ubi_attach(mtd, &ubi, step->why, sizeof(step->why)))
+	if (number32(step, 0, &mtd) || ubi_attach(mtd, &ubi, step->why, sizeof(step->why)))
 		return -1;
 	report(step, "{\"verb\":\"ubi-attach\",\"mtd\":%u,\"ubi\":%d}", mtd, ubi);
 	return 0;
@@ -213,10 +214,21 @@ static int do_ubi_mkvol(struct step *step)
 	if (!all && !bytes)
 		return step_fail(step, "a volume has at least one byte");
 	if (number32(step, 0, &ubi) ||
-	    nand_ubi_mkvol(ubi, step->plan->argv[1], &bytes, &volume, step->why, sizeof(step->why)))
+	    ubi_mkvol(ubi, step->plan->argv[1], &bytes, &volume, step->why, sizeof(step->why)))
 		return -1;
 	report(step, "{\"verb\":\"ubi-mkvol\",\"ubi\":%u,\"volume\":%d,\"bytes\":%llu}", ubi, volume,
 	       (unsigned long long)bytes);
+	return 0;
+}
+
+static int do_ubi_write(struct step *step)
+{
+	char **argv = step->plan->argv;
+	uint64_t bytes;
+
+	if (ubi_write(argv[0], argv[1], &bytes, step->why, sizeof(step->why)))
+		return -1;
+	report(step, "{\"verb\":\"ubi-write\",\"bytes\":%llu}", (unsigned long long)bytes);
 	return 0;
 }
 
@@ -506,6 +518,10 @@ static int do_verb(struct step *step)
 		return do_ubi_attach(step);
 	case PLAN_UBI_MKVOL:
 		return do_ubi_mkvol(step);
+	case PLAN_UBI_WRITE:
+		return do_ubi_write(step);
+	case PLAN_UBI_BLOCK:
+		return ubi_block(step->plan->argv[0], step->why, sizeof(step->why));
 	case PLAN_NAND_ERASE:
 		return do_nand_erase(step);
 	case PLAN_NAND_WRITE:

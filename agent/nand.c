@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <mtd/mtd-user.h>
-#include <mtd/ubi-user.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,75 +217,6 @@ int nand_markbad(unsigned int mtd, uint32_t block, char *why, size_t size)
 		say(why, size, "mtd%u block %u: marking it bad: %s", mtd, block, strerror(errno));
 		failed = -1;
 	}
-	close(fd);
-	return failed;
-}
-
-int nand_ubi_attach(unsigned int mtd, int *ubi, char *why, size_t size)
-{
-	struct ubi_attach_req request = { .ubi_num = UBI_DEV_NUM_AUTO, .mtd_num = (int32_t)mtd };
-	int fd, failed = 0;
-
-	fd = open("/dev/ubi_ctrl", O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		say(why, size, "/dev/ubi_ctrl: %s; the module ubi must be loaded first", strerror(errno));
-		return -1;
-	}
-	if (ioctl(fd, UBI_IOCATT, &request)) {
-		say(why, size, "mtd%u: UBI will not attach it: %s", mtd, strerror(errno));
-		failed = -1;
-	}
-	*ubi = request.ubi_num;
-	close(fd);
-	return failed;
-}
-
-static bool ubi_attribute(unsigned int ubi, const char *name, uint64_t *value)
-{
-	char path[80];
-
-	snprintf(path, sizeof(path), "/sys/class/ubi/ubi%u/%s", ubi, name);
-	return fs_read_u64(path, value);
-}
-
-int nand_ubi_mkvol(unsigned int ubi, const char *name, uint64_t *bytes, int *volume, char *why, size_t size)
-{
-	struct ubi_mkvol_req request = {
-		.vol_id = UBI_VOL_NUM_AUTO,
-		.alignment = 1,
-		.vol_type = UBI_DYNAMIC_VOLUME,
-	};
-	uint64_t blocks, block_bytes;
-	size_t length = strlen(name);
-	char path[32];
-	int fd, failed = 0;
-
-	if (!length || length > UBI_MAX_VOLUME_NAME) {
-		say(why, size, "a UBI volume's name has 1 to %d bytes", UBI_MAX_VOLUME_NAME);
-		return -1;
-	}
-	if (!ubi_attribute(ubi, "avail_eraseblocks", &blocks) ||
-	    !ubi_attribute(ubi, "eraseblock_size", &block_bytes)) {
-		say(why, size, "ubi%u: no such UBI device; ubi-attach comes first", ubi);
-		return -1;
-	}
-	if (!*bytes)
-		*bytes = blocks * block_bytes;
-	memcpy(request.name, name, length + 1);
-	request.name_len = (int16_t)length;
-	request.bytes = (int64_t)*bytes;
-	snprintf(path, sizeof(path), "/dev/ubi%u", ubi);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		say(why, size, "%s: %s", path, strerror(errno));
-		return -1;
-	}
-	if (ioctl(fd, UBI_IOCMKVOL, &request)) {
-		say(why, size, "%s: no volume '%s' of %llu bytes: %s (%llu bytes are available)", path, name,
-		    (unsigned long long)*bytes, strerror(errno), (unsigned long long)(blocks * block_bytes));
-		failed = -1;
-	}
-	*volume = request.vol_id;
 	close(fd);
 	return failed;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flash and UBI by ioctl, for the plans of virtual boards only: nothing here is
+ * Flash by ioctl, for the plans of virtual boards only: nothing here is
  * reachable from a command that runs on a target of the user's.
  */
 #ifndef FLASHSCOPE_NAND_H
@@ -30,11 +30,5 @@ int nand_erase(unsigned int mtd, uint32_t first_block, uint32_t count, struct na
 int nand_write(unsigned int mtd, const char *path, uint64_t offset, struct nand_done *done, char *why, size_t size);
 
 int nand_markbad(unsigned int mtd, uint32_t block, char *why, size_t size);
-
-/* `ubi` gets the number of the new UBI device. */
-int nand_ubi_attach(unsigned int mtd, int *ubi, char *why, size_t size);
-
-/* A dynamic volume; `bytes` 0: all that is available. `bytes` gets its size. */
-int nand_ubi_mkvol(unsigned int ubi, const char *name, uint64_t *bytes, int *volume, char *why, size_t size);
 
 #endif

@@ -73,6 +73,8 @@ static void test_verbs(void)
 {
 	accepted("ubi-mkvol 0 data all");
 	accepted("ubi-mkvol 0 data 1048576\n");
+	accepted("ubi-write /dev/ubi0_0 /data.squashfs");
+	accepted("ubi-block /dev/ubi0_0");
 	accepted("nand-erase 1");
 	accepted("nand-erase 1 0 4");
 	accepted("nand-write 1 /f");
@@ -90,6 +92,7 @@ static void test_verbs(void)
 	refused("nand-erase 1 0", 1, "all of the optional ones or none");
 	refused("nand-erase 1 0 4 5", 1, "takes only");
 	refused("nand-erase mtd0", 1, "'mtd0' will not do");
+	refused("ubi-write /dev/ubi0_0", 1, "ubi-write");
 	refused("ubi-mkvol 0 data half", 1, "'half' will not do");
 	refused("create /f 100 noise 1", 1, "'noise' will not do");
 	refused("create /f -1 zero 1", 1, "'-1' will not do");

@@ -77,7 +77,7 @@ struct FlashReads {
 
 fn on_virtual_board(args: &BenchReadArgs, board: &str, terminal: &Arc<Terminal>) -> Result<BenchResult, Failure> {
     let filesystem = args.filesystem.ok_or_else(|| {
-        Failure::usage("a virtual board has no file system of its own: name one with --filesystem: jffs2, ubifs, squashfs-mtdblock or yaffs2 on raw NAND, ext4 or f2fs on a disk")
+        Failure::usage("a virtual board has no file system of its own: name one with --filesystem: jffs2, ubifs, squashfs-mtdblock, squashfs-ubiblock or yaffs2 on raw NAND, ext4 or f2fs on a disk")
     })?;
     if args.file.is_some() {
         return Err(Failure::usage(

@@ -211,7 +211,7 @@ impl Work<'_> {
         let board = board::load(name)?;
         let on_disk = board.chip().is_none();
         let filesystem = match (place.filesystem, on_disk) {
-            (Some(Filesystem::SquashfsMtdblock), _) => {
+            (Some(filesystem), _) if filesystem.is_squashfs() => {
                 return Err(Failure::usage(
                     "squashfs cannot be written to: take jffs2, ubifs or yaffs2, ext4 or f2fs on a disk",
                 ));

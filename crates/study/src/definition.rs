@@ -24,7 +24,8 @@ pub struct Definition {
     pub published: Vec<Published>,
 }
 
-/// Every combination is a cell; the first five axes make a group (one fresh boot).
+/// Every combination is a cell; the first five axes make a group (one fresh boot). A file system is measured on the boards
+/// that have its storage: raw NAND, or a disk.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
@@ -67,6 +68,8 @@ pub enum Filesystem {
     Ubifs,
     /// squashfs on `/dev/mtdblockN`, as many products ship their root file system.
     SquashfsMtdblock,
+    /// squashfs on `/dev/ubiblock0_0`: a UBI volume as a read-only block device.
+    SquashfsUbiblock,
     /// Built for the board's kernel (`kernel/yaffs2/`); on `/dev/mtdblockN`, as its users have it.
     Yaffs2,
     /// On a board's disk.
@@ -76,10 +79,11 @@ pub enum Filesystem {
 }
 
 impl Filesystem {
-    const ALL: [Filesystem; 6] = [
+    const ALL: [Filesystem; 7] = [
         Filesystem::Jffs2,
         Filesystem::Ubifs,
         Filesystem::SquashfsMtdblock,
+        Filesystem::SquashfsUbiblock,
         Filesystem::Yaffs2,
         Filesystem::Ext4,
         Filesystem::F2fs,
@@ -90,6 +94,7 @@ impl Filesystem {
             Filesystem::Jffs2 => "jffs2",
             Filesystem::Ubifs => "ubifs",
             Filesystem::SquashfsMtdblock => "squashfs-mtdblock",
+            Filesystem::SquashfsUbiblock => "squashfs-ubiblock",
             Filesystem::Yaffs2 => "yaffs2",
             Filesystem::Ext4 => "ext4",
             Filesystem::F2fs => "f2fs",
@@ -98,7 +103,12 @@ impl Filesystem {
 
     /// Files can be made on it.
     pub fn is_written(self) -> bool {
-        self != Filesystem::SquashfsMtdblock
+        !self.is_squashfs()
+    }
+
+    /// Its image is made on the host.
+    pub fn is_squashfs(self) -> bool {
+        matches!(self, Filesystem::SquashfsMtdblock | Filesystem::SquashfsUbiblock)
     }
 
     /// It lies on a disk, not on raw NAND.
@@ -111,7 +121,8 @@ impl std::str::FromStr for Filesystem {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         Filesystem::ALL.into_iter().find(|f| f.as_str() == text).ok_or_else(|| {
-            format!("unknown file system '{text}': jffs2, ubifs, squashfs-mtdblock, yaffs2, ext4 or f2fs")
+            let all = Filesystem::ALL.map(Filesystem::as_str);
+            format!("unknown file system '{text}': {} or {}", all[..all.len() - 1].join(", "), all[all.len() - 1])
         })
     }
 }

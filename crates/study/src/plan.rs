@@ -115,6 +115,7 @@ pub fn modules(filesystem: Filesystem) -> &'static [&'static str] {
         // UBIFS asks the crypto layer for its compressors by name; modules.dep does not know of it.
         Filesystem::Ubifs => &["ubi", "deflate", "lzo", "zstd", "ubifs"],
         Filesystem::SquashfsMtdblock => &["mtdblock", "squashfs"],
+        Filesystem::SquashfsUbiblock => &["ubi", "squashfs"],
         Filesystem::Yaffs2 => &["mtdblock", "yaffs2"],
         // They come with the board's disk.
         Filesystem::Ext4 | Filesystem::F2fs => &[],
@@ -138,6 +139,12 @@ pub enum Storage<'a> {
 /// Requests that give the tracer's cost on a disk: reads of a file-system block each, at random.
 pub const DISK_BLOCK_BYTES: u64 = 4096;
 
+/// A volume named `data` over all of mtd0.
+pub fn ubi_volume() -> [String; 4] {
+    ["ubi-attach 0", "device-wait /dev/ubi0 5000", "ubi-mkvol 0 data all", "device-wait /dev/ubi0_0 5000"]
+        .map(str::to_owned)
+}
+
 /// The measured part of the plan, after the chip or the disk is there.
 pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
     let mut lines = match storage {
@@ -151,10 +158,7 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
         }
         Filesystem::Jffs2 => format!("mount mtd0 {MOUNT_POINT} jffs2 -"),
         Filesystem::Ubifs => {
-            lines.push("ubi-attach 0".to_owned());
-            lines.push("device-wait /dev/ubi0 5000".to_owned());
-            lines.push("ubi-mkvol 0 data all".to_owned());
-            lines.push("device-wait /dev/ubi0_0 5000".to_owned());
+            lines.extend(ubi_volume());
             format!("mount ubi0:data {MOUNT_POINT} ubifs -")
         }
         Filesystem::Yaffs2 => {
@@ -166,8 +170,15 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
             lines.push("device-wait /dev/mtdblock0 5000".to_owned());
             format!("mount /dev/mtdblock0 {MOUNT_POINT} squashfs ro")
         }
+        Filesystem::SquashfsUbiblock => {
+            lines.extend(ubi_volume());
+            lines.push(format!("ubi-write /dev/ubi0_0 {SQUASHFS_IMAGE}"));
+            lines.push("ubi-block /dev/ubi0_0".to_owned());
+            lines.push("device-wait /dev/ubiblock0_0 5000".to_owned());
+            format!("mount /dev/ubiblock0_0 {MOUNT_POINT} squashfs ro")
+        }
     };
-    if spec.filesystem != Filesystem::SquashfsMtdblock {
+    if spec.filesystem.is_written() {
         lines.push(mount.clone());
         lines.push(match spec.workload {
             Workload::Read => format!("create {DATA_FILE} {} {} {file_seed}", spec.file_size.0, spec.contents),

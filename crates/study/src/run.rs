@@ -12,7 +12,7 @@ use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Run};
 use sha2::{Digest, Sha256};
 
 use crate::collect::{CollectError, Medium, collect};
-use crate::definition::{Filesystem, Study, Workload, hex};
+use crate::definition::{Study, Workload, hex};
 use crate::evaluate::{compare, verdict};
 use crate::plan::{self, GroupSpec, SQUASHFS_IMAGE, Storage};
 use crate::power;
@@ -78,7 +78,7 @@ pub fn run(study: &Study, options: &Options, watch: &dyn Watch) -> Result<StudyR
         definition.matrix.kernel = vec![kernel.clone()];
     }
     definition.packages.extend(options.packages.iter().cloned());
-    let specs = plan::groups(&definition.matrix);
+    let specs = with_storage(plan::groups(&definition.matrix))?;
     watch.study_started(specs.len());
     let power = definition.power.as_deref().map(power::load).transpose()?;
     let lab = Lab::prepare(&definition.packages, &specs, watch)?;
@@ -138,6 +138,33 @@ pub fn run(study: &Study, options: &Options, watch: &dyn Watch) -> Result<StudyR
         verdicts: groups.iter().map(verdict).collect(),
         groups,
     })
+}
+
+/// The groups whose board has the storage that their file system wants. A board, or a file system, that is left with none is an
+/// error of who wrote the study.
+fn with_storage(specs: Vec<GroupSpec>) -> Result<Vec<GroupSpec>, RunError> {
+    let mut boards: BTreeMap<String, Board> = BTreeMap::new();
+    for spec in &specs {
+        if !boards.contains_key(&spec.board) {
+            boards.insert(spec.board.clone(), board::load(&spec.board)?);
+        }
+    }
+    let fits = |spec: &GroupSpec| match spec.filesystem.on_disk() {
+        true => boards[&spec.board].disk().is_some(),
+        false => boards[&spec.board].chip().is_some(),
+    };
+    let (kept, left): (Vec<GroupSpec>, Vec<GroupSpec>) = specs.into_iter().partition(fits);
+    let lost = left.into_iter().find(|spec| {
+        !kept.iter().any(|kept| kept.board == spec.board) || !kept.iter().any(|kept| kept.filesystem == spec.filesystem)
+    });
+    match lost {
+        Some(spec) => Err(RunError::NoStorage {
+            group: spec.id(),
+            what: if spec.filesystem.on_disk() { "disk" } else { "raw NAND" },
+            board: spec.board,
+        }),
+        None => Ok(kept),
+    }
 }
 
 /// Boards and kernels of a study, fetched before the first boot.
@@ -208,7 +235,7 @@ impl Lab {
         if let Some(packages) = self.packages.get(&key) {
             image.add_packages(packages)?;
         }
-        if spec.filesystem == Filesystem::SquashfsMtdblock {
+        if spec.filesystem.is_squashfs() {
             image.add_file(SQUASHFS_IMAGE, 0o644, squashfs(spec, file_seed)?);
         }
         if spec.workload == Workload::Sqlite {

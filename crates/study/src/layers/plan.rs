@@ -2,7 +2,7 @@
 
 use super::definition::{Cases, Storage};
 use crate::definition::Filesystem;
-use crate::plan::AGENT;
+use crate::plan::{AGENT, ubi_volume};
 
 /// One fresh boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +45,7 @@ pub(super) fn plan(spec: &LayersSpec, device: Option<&str>) -> Vec<String> {
     let mut lines = vec!["mkdir /mnt".to_owned()];
     let mount = match (filesystem, device) {
         (Filesystem::Ubifs, _) => {
-            lines.extend(["ubi-attach 0", "device-wait /dev/ubi0 5000", "ubi-mkvol 0 data all"].map(str::to_owned));
-            lines.push("device-wait /dev/ubi0_0 5000".to_owned());
+            lines.extend(ubi_volume());
             "mount ubi0:data /mnt ubifs -".to_owned()
         }
         (filesystem, Some(device)) => format!("mount {device} /mnt {} -", filesystem.as_str()),
