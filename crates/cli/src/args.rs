@@ -229,10 +229,17 @@ pub struct ClockArgs {
 Examples:
   flashscope study studies/readahead-reads.toml --output out/reads
   flashscope study studies/readahead-reads.toml --json | jq .verdicts
+  flashscope study --all --report docs/reproduction.md
 A run that was interrupted goes on where it stopped: what is finished is not measured again (--fresh measures all).")]
 pub struct StudyArgs {
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "all", value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Run every study in studies/.
+    #[arg(long, conflicts_with = "files")]
+    pub all: bool,
+    /// Write every published value beside ours, and the figures, as a Markdown page with its figures in a directory beside it.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Directory for report.html, results.json and results.csv (default: out/NAME).
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -416,7 +423,7 @@ Examples:
 pub struct BenchReadArgs {
     #[command(flatten)]
     pub target: TargetArgs,
-    /// File system to make on a virtual board: jffs2, ubifs, squashfs-mtdblock, yaffs2; on its disk ext4, f2fs.
+    /// File system to make on a virtual board: jffs2, ubifs, squashfs-mtdblock, squashfs-ubiblock, yaffs2; on its disk ext4, f2fs.
     #[arg(long, value_name = "NAME")]
     pub filesystem: Option<flashscope_study::Filesystem>,
     /// File to read on a board of yours; made there with --create.
@@ -563,7 +570,7 @@ pub enum BoardAction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{CommandFactory as _, Parser as _};
+    use clap::CommandFactory as _;
 
     #[test]
     fn every_command_is_sound_and_what_the_docs_show_is_taken() {

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use flashscope_report::figures;
+use flashscope_report::reproduction::{self, Chapter};
 use flashscope_study::layers::LayersResult;
-use flashscope_study::{Options, Study, StudyFile, StudyResult};
+use flashscope_study::{NotMeasurable, Options, Row, Study, StudyFile, StudyResult};
 
 use crate::args::{BoardOptions, StudyArgs};
 use crate::failure::Failure;
@@ -15,34 +17,137 @@ use crate::stop;
 /// Host time for one board: ten times what the largest shipped study takes on a slow machine.
 const BOARD_TIMEOUT: Duration = Duration::from_secs(3600);
 
+/// Where `--all` finds the studies.
+const STUDIES: &str = "studies";
+
 pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
-    if args.output.is_some() && args.files.len() > 1 {
+    let files = if args.all { all_studies()? } else { args.files.clone() };
+    if args.output.is_some() && files.len() > 1 {
         return Err(Failure::usage("--output takes the results of one study: name one file, or leave --output out"));
     }
-    for file in &args.files {
-        let study = StudyFile::read(file)?;
+    // All are read before the first runs: hours later is no time for a syntax error.
+    let studies = files.iter().map(|file| StudyFile::read(file)).collect::<Result<Vec<_>, _>>()?;
+    let options = options(args.jobs, args.fresh, &args.board)?;
+    let (mut chapters, mut not_measured): (Vec<Chapter>, Vec<NotMeasurable>) = (Vec::new(), Vec::new());
+    for (file, study) in files.iter().zip(&studies) {
         let output = args.output.clone().unwrap_or_else(|| Path::new("out").join(study.name()));
         let terminal = Arc::new(Terminal::new(quiet));
-        let options = options(args.jobs, args.fresh, &args.board)?;
-        let (json, text, written) = match &study {
-            StudyFile::Matrix(study) => {
-                let result = measure(study, &options, &terminal)?;
-                let text = flashscope_report::terminal::study(&result, &style());
-                (flashscope_report::json::study(&result), text, write(&result, &output)?)
-            }
-            StudyFile::Layers(study) => {
-                let result = flashscope_study::layers::run(study, &options, &*terminal)?;
-                let text = flashscope_report::terminal::layers_study(&result, &style());
-                (flashscope_report::json::layers_study(&result), text, write_layers(&result, &output)?)
+        let file = file.to_string_lossy();
+        let finished = match study {
+            StudyFile::Matrix(study) => of_matrix(&measure(study, &options, &terminal)?, &file),
+            StudyFile::Layers(study) => of_layers(&flashscope_study::layers::run(study, &options, &*terminal)?, &file),
+            StudyFile::NotMeasured(statements) => {
+                not_measured.extend(statements.not_measured.iter().cloned());
+                continue;
             }
         };
+        let page = write_files(&finished.files, &output)?;
         if args.json {
-            print!("{json}");
+            print!("{}", finished.json());
         } else {
-            print!("{text}");
-            println!("\nReport: {}", written.display());
+            print!("{}", finished.text);
+            println!("\nReport: {}", page.display());
+        }
+        chapters.push(finished.chapter);
+    }
+    if let Some(page) = &args.report {
+        reproduce(&chapters, &not_measured, page, args)?;
+    }
+    Ok(())
+}
+
+fn all_studies() -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(format!(
+            "{STUDIES}: {error}; --all runs what lies there: change to the directory above it, or name files"
+        ))
+    };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(STUDIES).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
         }
     }
+    files.sort();
+    Ok(files)
+}
+
+/// A study that ran, as everything that is made of it.
+struct Finished {
+    /// By name, results.json first and the page last.
+    files: Vec<(String, String)>,
+    text: String,
+    chapter: Chapter,
+}
+
+impl Finished {
+    fn json(&self) -> &str {
+        &self.files[0].1
+    }
+}
+
+fn of_matrix(result: &StudyResult, file: &str) -> Finished {
+    Finished {
+        files: matrix_files(result),
+        text: flashscope_report::terminal::study(result, &style()),
+        chapter: Chapter {
+            study: result.study.clone(),
+            title: result.title.clone(),
+            question: result.question.clone(),
+            clock: result.clock.clone(),
+            file: file.to_owned(),
+            measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
+            rows: result.comparisons.iter().map(Row::from).collect(),
+            more: reproduction::verdicts(result),
+            figures: figures::study(result),
+        },
+    }
+}
+
+fn of_layers(result: &LayersResult, file: &str) -> Finished {
+    let figures = figures::layers_study(result);
+    let mut files = vec![("results.json".to_owned(), flashscope_report::json::layers_study(result))];
+    files.extend(figures.iter().map(|figure| (format!("{}.svg", figure.id), figure.standalone())));
+    files.push(("report.html".to_owned(), flashscope_report::html::layers_study(result)));
+    Finished {
+        files,
+        text: flashscope_report::terminal::layers_study(result, &style()),
+        chapter: Chapter {
+            study: result.study.clone(),
+            title: result.title.clone(),
+            question: result.question.clone(),
+            clock: result.clock.clone(),
+            file: file.to_owned(),
+            measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
+            rows: result.published.clone(),
+            more: String::new(),
+            figures,
+        },
+    }
+}
+
+/// Writes the page, and its figures in a directory of its name beside it.
+fn reproduce(
+    chapters: &[Chapter],
+    not_measured: &[NotMeasurable],
+    page: &Path,
+    args: &StudyArgs,
+) -> Result<(), Failure> {
+    let name = page.file_stem().and_then(|stem| stem.to_str()).unwrap_or("reproduction");
+    let files = args.files.iter().map(|file| file.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let what = if args.all { "--all".to_owned() } else { files };
+    let command = format!("flashscope study {what} --report {}", page.display());
+    let parent = page.parent().unwrap_or(Path::new(""));
+    let drawn: Vec<(String, String)> = chapters
+        .iter()
+        .flat_map(|chapter| chapter.figures.iter().map(|figure| (chapter.figure_file(figure), figure.standalone())))
+        .collect();
+    write_files(&drawn, &parent.join(name))?;
+    let text = reproduction::page(chapters, not_measured, name, &command);
+    let file = page.file_name().and_then(|name| name.to_str()).unwrap_or("reproduction.md").to_owned();
+    let written = write_files(&[(file, text)], parent)?;
+    eprintln!("Published values and ours: {}", written.display());
     Ok(())
 }
 
@@ -65,33 +170,31 @@ pub fn measure(study: &Study, options: &Options, terminal: &Terminal) -> Result<
 
 /// Writes results.json, results.csv and report.html; returns the page's path.
 pub fn write(result: &StudyResult, directory: &Path) -> Result<PathBuf, Failure> {
-    let files = [
+    write_files(&matrix_files(result), directory)
+}
+
+fn matrix_files(result: &StudyResult) -> Vec<(String, String)> {
+    [
         ("results.json", flashscope_report::json::study(result)),
         ("results.csv", flashscope_report::csv::study(result)),
         ("report.html", flashscope_report::html::study(result)),
-    ];
-    write_files(&files, directory)
-}
-
-/// The same of a study of layers, and each of its figures as a file.
-fn write_layers(result: &LayersResult, directory: &Path) -> Result<PathBuf, Failure> {
-    let mut files = vec![("results.json".to_owned(), flashscope_report::json::layers_study(result))];
-    for figure in flashscope_report::figures::layers_study(result) {
-        files.push((format!("{}.svg", figure.id), figure.standalone()));
-    }
-    files.push(("report.html".to_owned(), flashscope_report::html::layers_study(result)));
-    write_files(&files, directory)
+    ]
+    .map(|(name, text)| (name.to_owned(), text))
+    .into()
 }
 
 /// Writes files of these names; returns the path of the last.
-fn write_files(files: &[(impl AsRef<str>, String)], directory: &Path) -> Result<PathBuf, Failure> {
+fn write_files(files: &[(String, String)], directory: &Path) -> Result<PathBuf, Failure> {
     let failed = |path: &Path, error: std::io::Error| {
-        Failure::new(format!("{}: {error}; free some space or name another directory with --output", path.display()))
+        Failure::new(format!("{}: {error}; free some space or name another directory", path.display()))
     };
-    std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
+    // An empty path is the current directory.
+    if !directory.as_os_str().is_empty() {
+        std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
+    }
     let mut last = directory.to_owned();
     for (name, text) in files {
-        last = directory.join(name.as_ref());
+        last = directory.join(name);
         std::fs::write(&last, text).map_err(|error| failed(&last, error))?;
     }
     Ok(last)

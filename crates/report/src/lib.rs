@@ -8,6 +8,7 @@ pub mod csv;
 pub mod figures;
 pub mod html;
 pub mod json;
+pub mod reproduction;
 pub mod terminal;
 
 mod rows;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::definition::{DefinitionError, Study, syntax};
 use crate::layers::LayersStudy;
+use crate::not_measured::NotMeasured;
 
 /// What a study file holds: its table says which.
 #[derive(Clone, Debug)]
@@ -12,6 +13,8 @@ pub enum StudyFile {
     Matrix(Box<Study>),
     /// `[layers]`: where the time of single calls goes.
     Layers(LayersStudy),
+    /// `[[not_measured]]`: statements for the reproduction that nothing here can be held against.
+    NotMeasured(NotMeasured),
 }
 
 impl StudyFile {
@@ -20,9 +23,11 @@ impl StudyFile {
             std::fs::read_to_string(path).map_err(|source| DefinitionError::Read { path: path.to_owned(), source })?;
         let name = path.display().to_string();
         let table: toml::Table = toml::from_str(&text).map_err(|error| syntax(&name, &text, &error))?;
-        Ok(match table.contains_key("layers") {
-            true => StudyFile::Layers(LayersStudy::parse(&name, &text)?),
-            false => StudyFile::Matrix(Box::new(Study::parse(&name, &text)?)),
+        let is = |kind: &str| table.contains_key(kind);
+        Ok(match () {
+            () if is("layers") => StudyFile::Layers(LayersStudy::parse(&name, &text)?),
+            () if is("not_measured") => StudyFile::NotMeasured(NotMeasured::parse(&name, &text)?),
+            () => StudyFile::Matrix(Box::new(Study::parse(&name, &text)?)),
         })
     }
 
@@ -30,6 +35,7 @@ impl StudyFile {
         match self {
             StudyFile::Matrix(study) => &study.definition.name,
             StudyFile::Layers(study) => &study.definition.name,
+            StudyFile::NotMeasured(file) => &file.name,
         }
     }
 }

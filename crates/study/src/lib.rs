@@ -5,6 +5,7 @@ mod definition;
 mod evaluate;
 mod file;
 pub mod layers;
+mod not_measured;
 mod plan;
 mod power;
 mod result;
@@ -18,6 +19,7 @@ pub use definition::{
 };
 pub use evaluate::{compare, gains, verdict};
 pub use file::StudyFile;
+pub use not_measured::{NotMeasurable, NotMeasured};
 pub use plan::{CellSpec, GroupSpec, groups};
 pub use result::*;
 pub use run::{Options, RunError, Watch, run};

@@ -43,6 +43,9 @@ pub struct Row {
     pub id: String,
     pub source: String,
     pub statement: String,
+    /// What of ours it is held against, in words: "jffs2, sequential, 8 to 1,024 requests"; may be empty.
+    #[serde(default)]
+    pub of: String,
     pub published_min: f64,
     pub published_max: f64,
     pub unit: String,
@@ -75,6 +78,7 @@ pub fn rows(statements: &[Statement], figures: &Figures) -> Vec<Row> {
                 id: statement.id.clone(),
                 source: statement.source.clone(),
                 statement: statement.statement.clone(),
+                of: String::new(),
                 published_min: statement.min,
                 published_max: statement.max,
                 unit: statement.unit.clone(),
@@ -111,6 +115,10 @@ impl From<&Comparison> for Row {
             id: comparison.id.clone(),
             source: comparison.source.clone(),
             statement: comparison.statement.clone(),
+            of: match comparison.count {
+                [from, to] if from == to => format!("{}, {}, {from}", comparison.filesystem, comparison.pattern),
+                [from, to] => format!("{}, {}, {from} to {to}", comparison.filesystem, comparison.pattern),
+            },
             published_min: comparison.published_min,
             published_max: comparison.published_max,
             unit: comparison.unit.clone(),

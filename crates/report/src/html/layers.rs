@@ -50,13 +50,15 @@ pub fn layers(report: &LayersReport) -> String {
 
 /// Of a study.
 pub fn layers_study(result: &LayersResult) -> String {
-    let contents = [("figures", "Layers"), ("groups", "Boards")];
+    let contents = [("figures", "Layers"), ("published", "Published values"), ("groups", "Boards")];
     let header = Header { title: &result.title, question: &result.question, clock: &result.clock, contents: &contents };
     let mut page = Page::new(&header);
     page.heading("figures", "Where the time goes");
     for drawn in figures::layers_study(result) {
         page.add(&drawn.title, &figure(&drawn));
     }
+    page.heading("published", "Published values beside ours");
+    page.add("the table of published values", &super::published(&result.published));
     page.heading("groups", "Boards");
     for group in &result.groups {
         page.add(&group.id, &of_group(group));

@@ -4,11 +4,13 @@ mod block;
 mod flash;
 mod layers;
 mod page;
+mod published;
 mod study;
 
 pub use block::block;
 pub use flash::flash;
 pub use layers::{layers, layers_study};
+pub(crate) use published::published;
 pub use study::study;
 
 use crate::figures::Figure;

@@ -3,9 +3,9 @@
 use super::page::{Header, Page};
 use super::{body, figure, losses, operations, table};
 use crate::figures;
-use crate::text::{duration, escape, grouped, letter, ms, number, percent, published, us};
+use crate::text::{duration, escape, grouped, ms, number, percent, us};
 use crate::view::{self, group_words, results};
-use flashscope_study::{Comparison, Group, StudyResult, Verdict};
+use flashscope_study::{Group, Row, StudyResult, Verdict};
 use std::fmt::Write;
 
 /// Bytes kept for each of the parts that come late.
@@ -27,7 +27,8 @@ pub fn study(result: &StudyResult) -> String {
         ],
     });
     // What comes late must not be pushed out by a study of many groups: what a figure is worth depends on it.
-    let compared = comparisons(&result.comparisons);
+    let rows: Vec<Row> = result.comparisons.iter().map(Row::from).collect();
+    let compared = super::published(&rows);
     let measured_on = measured_on(result);
     let [compared_room, measured_on_room] = [compared.len(), measured_on.len()].map(|len| len.min(LATE_ROOM));
     page.reserve(compared_room + measured_on_room);
@@ -72,43 +73,6 @@ fn verdict_card(verdict: &Verdict) -> String {
         escape(&verdict.sentence),
         escape(&verdict.command)
     )
-}
-
-fn comparisons(all: &[Comparison]) -> String {
-    if all.is_empty() {
-        return "<p>This study names no published values.</p>\n".to_owned();
-    }
-    let head = "<tr><th></th><th>statement</th><th class=\"num\">published</th><th class=\"num\">ours</th><th>ours is</th><th>note</th></tr>\n";
-    let mut rows = String::new();
-    for (i, c) in all.iter().enumerate() {
-        let (class, is) = match c.within {
-            Some(true) => ("within", "within"),
-            Some(false) => ("outside", "outside"),
-            None => ("none", "not measured"),
-        };
-        let ours = c.ours.map_or("–".to_owned(), |ours| format!("{} {}", number(ours, 2), escape(&c.unit)));
-        _ = writeln!(
-            rows,
-            "<tr><td class=\"key\">{}</td><td>{}<br><span class=\"note\">{}, {}, {}; {}</span></td><td class=\"num\">{}</td><td class=\"num\">{ours}</td><td class=\"{class}\">{is}</td><td class=\"note\">{}</td></tr>",
-            letter(i),
-            escape(&c.statement),
-            escape(&c.filesystem),
-            escape(&c.pattern),
-            requests(c.count),
-            escape(&c.source),
-            escape(&published(c.published_min, c.published_max, &c.unit)),
-            escape(&c.note)
-        );
-    }
-    table("", head, &body(&rows))
-}
-
-fn requests([from, to]: [u64; 2]) -> String {
-    if from == to {
-        format!("{} requests", grouped(from))
-    } else {
-        format!("{} to {} requests", grouped(from), grouped(to))
-    }
 }
 
 /// Rows: a setting. Columns: each read-ahead with its time and flash reads, and what off saves.

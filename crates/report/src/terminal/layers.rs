@@ -77,7 +77,7 @@ pub fn layers_study(result: &LayersResult, style: &Style) -> String {
         out += &sums(&group.sums, style);
         out += &super::losses(group.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str())), width);
     }
-    out
+    out + &super::published(&result.published, style)
 }
 
 /// Each kind of operation, on average.

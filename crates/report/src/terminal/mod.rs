@@ -3,6 +3,7 @@
 mod block;
 mod flash;
 mod layers;
+mod published;
 mod study;
 mod table;
 
@@ -12,6 +13,7 @@ use crate::text::{grouped, visible};
 pub use block::block;
 pub use flash::flash;
 pub use layers::{call_name, layer_name, layers, layers_study};
+pub(crate) use published::published;
 pub use study::study;
 
 /// How to write.

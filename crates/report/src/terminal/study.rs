@@ -3,9 +3,9 @@
 
 use super::Style;
 use super::table::{Table, paragraph};
-use crate::text::{bytes, grouped, letter, ms, number, percent, published, us, visible};
+use crate::text::{bytes, grouped, ms, number, percent, us, visible};
 use crate::view::{self, group_words, results};
-use flashscope_study::{Group, StudyResult};
+use flashscope_study::{Group, Row, StudyResult};
 
 /// The whole text; ends in a newline.
 pub fn study(result: &StudyResult, style: &Style) -> String {
@@ -15,8 +15,8 @@ pub fn study(result: &StudyResult, style: &Style) -> String {
     out += &paragraph(&visible(&result.question), width, 0, 0);
     out += &measured_on(result, style);
     if !result.comparisons.is_empty() {
-        out += &style.heading("Published values beside ours");
-        out += &comparisons(result, width);
+        let rows: Vec<Row> = result.comparisons.iter().map(Row::from).collect();
+        out += &super::published(&rows, style);
     }
     for group in &result.groups {
         out += &style.heading(&visible(&group_words(group)));
@@ -77,32 +77,6 @@ fn measured_on(result: &StudyResult, style: Style) -> String {
         ]);
     }
     out + &table.render(width)
-}
-
-fn comparisons(result: &StudyResult, width: usize) -> String {
-    let mut out = String::new();
-    for (i, c) in result.comparisons.iter().enumerate() {
-        let is = match c.within {
-            Some(true) => "within",
-            Some(false) => "OUTSIDE",
-            None => "not measured",
-        };
-        let ours = c.ours.map_or("–".to_owned(), |ours| format!("{} {}", number(ours, 2), c.unit));
-        let line = format!(
-            "{:<2} {is:<12}  ours {ours}, published {} ({}, {}): {}",
-            letter(i),
-            published(c.published_min, c.published_max, &c.unit),
-            c.filesystem,
-            c.pattern,
-            c.statement
-        );
-        out += &paragraph(&visible(&line), width, 2, 19);
-        out += &paragraph(&visible(&c.source), width, 19, 19);
-        if c.within != Some(true) && !c.note.is_empty() {
-            out += &paragraph(&visible(&c.note), width, 19, 19);
-        }
-    }
-    out
 }
 
 fn numbers(group: &Group, width: usize) -> String {

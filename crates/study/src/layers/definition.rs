@@ -2,6 +2,7 @@
 
 use crate::definition::{DefinitionError, Filesystem, hex, syntax};
 use crate::size::Bytes;
+use crate::statement::Statement;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
@@ -12,6 +13,8 @@ pub struct LayersDefinition {
     pub title: String,
     pub question: String,
     pub layers: Cases,
+    #[serde(default)]
+    pub published: Vec<Statement>,
 }
 
 /// Every storage under every kernel is a group: one fresh boot.

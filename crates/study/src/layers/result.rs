@@ -1,8 +1,10 @@
 //! What a study of layers found: plain data, free of host time and host paths.
 
 use crate::result::Inputs;
+use crate::statement::{Figures, Row};
 use flashscope_analysis::LossCount;
-use flashscope_analysis::layers::{CallLayers, CallSum};
+use flashscope_analysis::layers::{CallLayers, CallSum, Operation};
+use flashscope_trace::Layer;
 use serde::{Deserialize, Serialize};
 
 /// Version of this document's shape; raised when a field changes its meaning.
@@ -19,6 +21,8 @@ pub struct LayersResult {
     pub flashscope: String,
     pub study_sha256: String,
     pub groups: Vec<LayersGroup>,
+    #[serde(default)]
+    pub published: Vec<Row>,
 }
 
 /// One boot.
@@ -45,4 +49,31 @@ pub struct Boundary {
     pub layer: String,
     /// Function, or kernel event.
     pub what: String,
+}
+
+/// Every layer's share of each kind of call, percent of its calls' time, by name: `GROUP.read.device` and so on; and, as
+/// Hasegawa et al. cut it (IPSJ, table 5): `above_block`, `block_and_driver`.
+pub fn figures(groups: &[LayersGroup]) -> Figures {
+    let mut figures = Figures::new();
+    for group in groups {
+        for sum in &group.sums {
+            let call = match sum.call {
+                Operation::Read => "read",
+                Operation::Write => "write",
+                Operation::Sync => "sync",
+                Operation::WriteSync => "write_sync",
+            };
+            for time in &sum.layers {
+                let share = time.ns as f64 / sum.total_ns.max(1) as f64 * 100.0;
+                let mut add = |name: &str| *figures.entry(format!("{}.{call}.{name}", group.id)).or_default() += share;
+                add(time.layer.name());
+                match time.layer {
+                    Layer::Call | Layer::Vfs | Layer::PageCache | Layer::FileSystem => add("above_block"),
+                    Layer::Block | Layer::Driver => add("block_and_driver"),
+                    _ => {}
+                }
+            }
+        }
+    }
+    figures
 }

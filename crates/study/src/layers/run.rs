@@ -11,12 +11,13 @@ use serde_json::Value;
 
 use super::definition::LayersStudy;
 use super::plan::{LayersSpec, STEP_READ, STEP_WRITE, groups, plan};
-use super::result::{Boundary, LAYERS_SCHEMA, LayersGroup, LayersResult};
+use super::result::{Boundary, LAYERS_SCHEMA, LayersGroup, LayersResult, figures};
 use crate::collect::losses;
 use crate::plan::{disk_mib, modules, partition_blocks};
 use crate::result::Inputs;
 use crate::run::{Options, Watch};
 use crate::size::Bytes;
+use crate::statement::rows;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LayersError {
@@ -70,6 +71,7 @@ pub fn run(study: &LayersStudy, options: &Options, watch: &dyn Watch) -> Result<
         clock: clocks.join("; "),
         flashscope: env!("CARGO_PKG_VERSION").to_owned(),
         study_sha256: study.sha256.clone(),
+        published: rows(&definition.published, &figures(&done)),
         groups: done,
     })
 }

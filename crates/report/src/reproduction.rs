@@ -1,0 +1,242 @@
+//! Studies as one Markdown page: every published statement beside ours, and each study's figures.
+
+use crate::figures::Figure;
+use crate::text::{number, published, visible};
+use flashscope_study::{How, Inputs, NotMeasurable, Row, StudyResult};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// One study on the page.
+pub struct Chapter {
+    /// Its name; figures' files begin with it.
+    pub study: String,
+    pub title: String,
+    pub question: String,
+    pub clock: String,
+    /// The study's file, as the command that repeats it has it.
+    pub file: String,
+    /// "armv7, Linux 6.1.0-50-armmp (linux-image-6.1.0-50-armmp 6.1.176-1)"
+    pub measured_on: Vec<String>,
+    pub rows: Vec<Row>,
+    /// Markdown: what else the study says.
+    pub more: String,
+    pub figures: Vec<Figure>,
+}
+
+impl Chapter {
+    /// The figure's file beside the page, in the directory of figures.
+    pub fn figure_file(&self, figure: &Figure) -> String {
+        format!("{}-{}.svg", self.study, figure.id)
+    }
+}
+
+/// Where boots ran, each once.
+pub fn measured_on<'a>(inputs: impl Iterator<Item = &'a Inputs>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for input in inputs {
+        let text =
+            format!("{}, Linux {} ({}), {}", input.board, input.kernel_release, input.kernel_package, input.qemu);
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+    all
+}
+
+/// `figures`: the directory of figures as links have it. `command`: what writes the page.
+pub fn page(chapters: &[Chapter], not_measured: &[NotMeasurable], figures: &str, command: &str) -> String {
+    let mut out = format!(
+        "# Published figures and ours\n\nWritten by `{command}`; nothing here is typed by hand. Guest time is exact: the same \
+         command on any host writes the same bytes. \"Measured\" is what a virtual board did, in its own time; \"modelled\" is \
+         calculated from that and published constants. What a published value was read as, and why ours differs, stands in \
+         the last column.\n\n"
+    );
+    out += &summary(chapters, not_measured);
+    let mut papers: BTreeMap<String, Vec<(&Chapter, &Row)>> = BTreeMap::new();
+    for chapter in chapters {
+        for row in &chapter.rows {
+            papers.entry(paper(&row.source)).or_default().push((chapter, row));
+        }
+    }
+    for (paper, rows) in &papers {
+        _ = writeln!(out, "\n## {}\n", text(paper));
+        out += "| statement | published | ours | ratio | ours is | source, study | what to know |\n|---|---|---|---|---|---|---|\n";
+        for (chapter, row) in rows {
+            out += &statement(chapter, row);
+        }
+    }
+    if !not_measured.is_empty() {
+        out += "\n## Not measurable here\n\n| statement | source | why, and what there is instead |\n|---|---|---|\n";
+        for one in not_measured {
+            _ = writeln!(out, "| {} | {} | {} |", text(&one.statement), text(&one.source), text(&one.reason));
+        }
+    }
+    for chapter in chapters {
+        out += &study(chapter, figures);
+    }
+    out
+}
+
+/// What a source begins with: "paper 000".
+fn paper(source: &str) -> String {
+    let words: Vec<&str> = source.split([',', ';', ' ']).filter(|word| !word.is_empty()).take(2).collect();
+    match words[..] {
+        ["paper", number] => format!("Paper {number}"),
+        _ => "Others".to_owned(),
+    }
+}
+
+fn summary(chapters: &[Chapter], not_measured: &[NotMeasurable]) -> String {
+    let rows = || chapters.iter().flat_map(|chapter| &chapter.rows);
+    let count = |within: Option<bool>| rows().filter(|row| row.within == within).count();
+    format!(
+        "{} statements: {} within what was published, {} outside, {} not measured by these studies, {} not measurable here.\n",
+        rows().count() + not_measured.len(),
+        count(Some(true)),
+        count(Some(false)),
+        count(None),
+        not_measured.len()
+    )
+}
+
+fn statement(chapter: &Chapter, row: &Row) -> String {
+    let of = if row.of.is_empty() { String::new() } else { format!(" ({})", text(&row.of)) };
+    let is = match (row.within, row.how) {
+        (Some(true), How::Measured) => "within, measured",
+        (Some(true), How::Modelled) => "within, modelled",
+        (Some(false), How::Measured) => "**outside**, measured",
+        (Some(false), How::Modelled) => "**outside**, modelled",
+        (None, _) => "not measured",
+    };
+    format!(
+        "| {}{of} | {} | {} | {} | {is} | {}; [{}](#{}) | {} |\n",
+        text(&row.statement),
+        text(&published(row.published_min, row.published_max, &row.unit)),
+        row.ours.map_or("–".to_owned(), |ours| format!("{} {}", number(ours, 2), text(&row.unit))),
+        row.ratio().map_or("–".to_owned(), |ratio| number(ratio, 2)),
+        text(&row.source),
+        text(&chapter.study),
+        text(&chapter.study),
+        text(&row.note),
+    )
+}
+
+fn study(chapter: &Chapter, figures: &str) -> String {
+    let mut out = format!(
+        "\n## {}\n\n{}\n\n`flashscope study {}`: {}. Measured on {}.\n",
+        text(&chapter.study),
+        text(&chapter.question),
+        code(&chapter.file),
+        text(&chapter.clock),
+        chapter.measured_on.iter().map(|on| text(on)).collect::<Vec<_>>().join("; "),
+    );
+    if !chapter.more.is_empty() {
+        _ = write!(out, "\n{}", chapter.more);
+    }
+    for figure in &chapter.figures {
+        let file = chapter.figure_file(figure);
+        _ = write!(out, "\n![{}]({figures}/{file})\n\n{}\n", text(&figure.title), text(&figure.caption));
+    }
+    out
+}
+
+/// The verdicts of a study: a row a group.
+pub fn verdicts(result: &StudyResult) -> String {
+    let mut out = "| file system | kernel | today | what it means | command |\n|---|---|---|---|---|\n".to_owned();
+    for verdict in &result.verdicts {
+        let today = if verdict.today_kib == 0 { "off".to_owned() } else { format!("{} KiB", verdict.today_kib) };
+        _ = writeln!(
+            out,
+            "| {} | {} | {today} | {} | `{}` |",
+            text(&verdict.filesystem),
+            text(&verdict.kernel),
+            text(&verdict.sentence),
+            code(&verdict.command),
+        );
+    }
+    out
+}
+
+/// Text that ends no cell, opens no tag and marks nothing up.
+fn text(untrusted: &str) -> String {
+    let mut out = String::with_capacity(untrusted.len());
+    for c in visible(&one_line(untrusted)).chars() {
+        match c {
+            '|' | '`' | '*' | '_' | '[' | ']' | '\\' => out.extend(['\\', c]),
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '&' => out += "&amp;",
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+/// The same between backticks, where only these two mean something.
+fn code(untrusted: &str) -> String {
+    visible(&one_line(untrusted)).replace('`', "'").replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(source: &str, ours: Option<f64>) -> Row {
+        Row {
+            id: "id".to_owned(),
+            source: source.to_owned(),
+            statement: "twice | as <many>".to_owned(),
+            of: "jffs2".to_owned(),
+            published_min: 1.5,
+            published_max: 2.5,
+            unit: "×".to_owned(),
+            how: How::Modelled,
+            ours,
+            within: ours.map(|ours| (1.5..=2.5).contains(&ours)),
+            note: "a\ncause".to_owned(),
+        }
+    }
+
+    fn chapter(rows: Vec<Row>) -> Chapter {
+        Chapter {
+            study: "study".to_owned(),
+            title: "Title".to_owned(),
+            question: "Why?".to_owned(),
+            clock: "guest time".to_owned(),
+            file: "studies/study.toml".to_owned(),
+            measured_on: vec!["armv7".to_owned()],
+            rows,
+            more: String::new(),
+            figures: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_statement_is_a_row_that_nothing_in_it_breaks() {
+        let rows =
+            vec![row("paper 003, section 4", Some(2.2)), row("paper 000, table 1", Some(9.0)), row("paper 000", None)];
+        let not_measured = [NotMeasurable {
+            id: "rail".to_owned(),
+            source: "paper 000, table 2".to_owned(),
+            statement: "a rail".to_owned(),
+            reason: "no such board".to_owned(),
+        }];
+        let page = page(&[chapter(rows)], &not_measured, "reproduction", "flashscope study --all");
+        assert!(
+            page.contains(
+                "4 statements: 1 within what was published, 1 outside, 1 not measured by these studies, 1 not"
+            )
+        );
+        assert!(page.find("## Paper 000").unwrap() < page.find("## Paper 003").unwrap());
+        let cells = |line: &&str| line.starts_with("| twice \\| as &lt;many&gt; (jffs2) |");
+        assert_eq!(page.lines().filter(cells).count(), 3);
+        assert!(page.contains("| 2.2 × | 1.1 | within, modelled |"), "{page}");
+        assert!(page.contains("| 9 × | 4.5 | **outside**, modelled |"), "{page}");
+        assert!(page.contains("| – | – | not measured |"), "{page}");
+        assert!(page.contains("| a cause |"), "{page}");
+    }
+}
