@@ -91,6 +91,9 @@ pub const CALIBRATION_READS: u64 = 200;
 pub const STEP_UNTRACED: &str = "raw-untraced";
 pub const STEP_TRACED: &str = "raw-traced";
 
+/// A cell that is not measured.
+const STEP_WARM_UP: &str = "warm-up";
+
 /// The plan's step name of a cell, by its place in the group.
 pub fn cell_step(index: usize) -> String {
     format!("cell-{index:05}")
@@ -225,32 +228,30 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
         lines.push(format!("settle {thread} 200 600000"));
         lines.push("phase-end settle".to_owned());
     }
+    // What a program's first run on a fresh boot costs beside its reads (its own pages, UBIFS's index) is no setting's.
+    if let Some(first) = spec.cells.first() {
+        lines.push(format!("run {STEP_WARM_UP} {}", measure(spec, first)));
+    }
     for (index, cell) in spec.cells.iter().enumerate() {
-        if spec.workload == Workload::Sqlite {
-            lines.push(format!(
-                "run {} {} --selects {} --pattern {} --readahead {} --drop-caches",
-                cell_step(index),
-                sqlite(spec),
-                cell.count,
-                cell.pattern.as_str(),
-                cell.readahead.argument(),
-            ));
-            continue;
-        }
-        lines.push(format!(
-            "run {} {AGENT} bench read --file {DATA_FILE} --count {} --request {} --pattern {} --seed {} \
-             --interarrival-us {} --readahead {} --drop-caches",
-            cell_step(index),
-            cell.count,
-            cell.request_size.0,
-            cell.pattern.as_str(),
-            cell.seed,
-            cell.interarrival_us,
-            cell.readahead.argument(),
-        ));
+        lines.push(format!("run {} {}", cell_step(index), measure(spec, cell)));
     }
     lines.push("record-stop".to_owned());
     lines
+}
+
+/// The command of a cell.
+fn measure(spec: &GroupSpec, cell: &CellSpec) -> String {
+    let (count, pattern, readahead) = (cell.count, cell.pattern.as_str(), cell.readahead.argument());
+    match spec.workload {
+        Workload::Sqlite => {
+            format!("{} --selects {count} --pattern {pattern} --readahead {readahead} --drop-caches", sqlite(spec))
+        }
+        Workload::Read => format!(
+            "{AGENT} bench read --file {DATA_FILE} --count {count} --request {} --pattern {pattern} --seed {} \
+             --interarrival-us {} --readahead {readahead} --drop-caches",
+            cell.request_size.0, cell.seed, cell.interarrival_us,
+        ),
+    }
 }
 
 /// The program with its database: what is the same for all cells of a group.
