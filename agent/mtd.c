@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json.h"
 #include "util.h"
 
 static bool number(int index, const char *file, uint64_t *value)
@@ -129,6 +130,18 @@ void fs_mtd_scan(struct fs_mtd_list *list)
 	}
 	guess_chips(list, folders);
 	free(folders);
+}
+
+void fs_mtd_health_json(struct fs_json *json, int index)
+{
+	static const char *const counters[] = { "corrected_bits", "ecc_failures", "bad_blocks" };
+	uint64_t value;
+
+	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
+		if (number(index, counters[i], &value))
+			fs_json_u64(json, counters[i], value);
+		else
+			fs_json_null(json, counters[i]);
 }
 
 void fs_mtd_number_chips(struct fs_mtd_list *list)

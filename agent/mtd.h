@@ -33,6 +33,12 @@ void fs_mtd_scan(struct fs_mtd_list *list);
 void fs_mtd_free(struct fs_mtd_list *list);
 struct fs_mtd *fs_mtd_find(const struct fs_mtd_list *list, int index);
 bool fs_mtd_is_nand(const struct fs_mtd *mtd);
+/*
+ * What error correction has seen and which blocks are bad, of the device (drivers/mtd/mtdcore.c), as members of the object that
+ * is open; null where the kernel does not tell.
+ */
+struct fs_json;
+void fs_mtd_health_json(struct fs_json *json, int index);
 /* Chips by the pointers of a trial, where there was one. */
 void fs_mtd_number_chips(struct fs_mtd_list *list);
 

@@ -172,6 +172,8 @@ static void mtd_json(struct fs_json *json, const struct fs_mtd_list *list)
 			fs_json_null(json, "first_page");
 		pointer_json(json, "chip_pointer", mtd->chip_pointer);
 		pointer_json(json, "mtd_pointer", mtd->mtd_pointer);
+		if (fs_mtd_is_nand(mtd))
+			fs_mtd_health_json(json, mtd->index);
 		fs_json_object_end(json);
 	}
 	fs_json_array_end(json);

@@ -914,6 +914,25 @@ static int loop(struct recorder *recorder)
 	}
 }
 
+/* Of every NAND device that is still there, as FS_FACTS had it at the start. */
+static void mtd_health(struct fs_json *json)
+{
+	struct fs_mtd_list list;
+
+	fs_mtd_scan(&list);
+	fs_json_array(json, "mtd");
+	for (size_t i = 0; i < list.count; i++) {
+		if (!fs_mtd_is_nand(&list.items[i]))
+			continue;
+		fs_json_object(json, NULL);
+		fs_json_i64(json, "index", list.items[i].index);
+		fs_mtd_health_json(json, list.items[i].index);
+		fs_json_object_end(json);
+	}
+	fs_json_array_end(json);
+	fs_mtd_free(&list);
+}
+
 static void stats_frame(struct recorder *recorder)
 {
 	uint64_t hits[ARRAY_SIZE(recorder->hits)], misses[ARRAY_SIZE(recorder->misses)];
@@ -946,6 +965,7 @@ static void stats_frame(struct recorder *recorder)
 	}
 	fs_json_array_end(&json);
 	fs_crosscheck_json(&json, &recorder->crosscheck, !lost);
+	mtd_health(&json);
 	fs_json_object_end(&json);
 	if (lost)
 		fs_frame_log(&recorder->stream, FS_LOG_WARNING,

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod counts;
+mod health;
 mod phases;
 mod tasks;
 mod timeline;
@@ -12,6 +13,7 @@ pub use crate::latency::{LatencyHistogram, LatencyNs};
 pub use blocks::{BlockCounts, BlockMap, Blocks, MAX_BLOCKS};
 pub use counts::{Counts, Geometry, KindCounts, LabelledCounts, OpCounts};
 pub use flashscope_trace::FlashOp;
+pub use health::Health;
 pub use phases::{MAX_PHASES, PhaseOps, Phases, PhasesFound};
 pub use tasks::{ByTask, MAX_TASKS, OTHER_TASKS, TaskOps};
 pub use timeline::{MAX_POINTS, Span, Timeline, TimelineFold, TimelinePoint};

@@ -2,8 +2,8 @@
 
 use crate::Analysis;
 use crate::flash::{
-    BlockMap, Blocks, ByTask, Counts, Geometry, LabelledCounts, LatencyHistogram, LatencyNs, Life, Phases, PhasesFound,
-    TaskOps, Timeline, TimelineFold, Wear, WearFold,
+    BlockMap, Blocks, ByTask, Counts, Geometry, Health, LabelledCounts, LatencyHistogram, LatencyNs, Life, Phases,
+    PhasesFound, TaskOps, Timeline, TimelineFold, Wear, WearFold,
 };
 use flashscope_trace::{Event, EventKind, FlashOp, TimeNs};
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,9 @@ pub struct FlashReport {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub life: Vec<Life>,
     pub probes: Vec<ProbeFacts>,
+    /// Chips whose error correction had something to do, or that have bad blocks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub health: Vec<Health>,
     /// All losses are listed, zero ones too.
     pub losses: Vec<LossCount>,
     #[serde(flatten)]
@@ -216,6 +219,7 @@ mod tests {
             chips: vec![],
             life: vec![],
             probes: vec![],
+            health: Vec::new(),
             losses: vec![],
             findings: found,
         };

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, MissingEvent, Sizes};
-use flashscope_analysis::flash::life;
+use flashscope_analysis::flash::{Health, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::{
     Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, ProbeFacts, SystemFacts,
@@ -219,6 +219,7 @@ fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failu
         chips,
         life,
         probes: probes_of_all,
+        health: inputs.traces().flat_map(|trace| Health::of_recording(trace.facts(), trace.stats())).collect(),
         losses: inputs.losses(),
         findings,
     })

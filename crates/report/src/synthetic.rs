@@ -3,7 +3,7 @@
 use flashscope_analysis::Analysis;
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport};
 use flashscope_analysis::flash::{
-    BlockCounts, EraseSpread, FileWear, FlashOp, LatencyNs, Life, OpCounts, Span, TaskOps, TaskWear, Timeline,
+    BlockCounts, EraseSpread, FileWear, FlashOp, Health, LatencyNs, Life, OpCounts, Span, TaskOps, TaskWear, Timeline,
     TimelinePoint, Wear,
 };
 use flashscope_analysis::layers::{
@@ -127,6 +127,7 @@ fn group(filesystem: &str, knob: &str, default_kib: u64, read_ns: u64) -> Group 
             .into(),
         timeline: timeline(),
         blocks: blocks(),
+        health: Vec::new(),
         losses: losses(),
         cells,
     }
@@ -341,6 +342,7 @@ pub fn flash() -> FlashReport {
             level: "nand".into(),
             loses: "nothing known on this driver".into(),
         }],
+        health: vec![Health { mtd: 0, corrected_bits: 4, ecc_failures: 1, blocks_gone_bad: 1, bad_blocks: 3 }],
         losses: losses(),
         findings: FlashFindings {
             events: counts.total.sum() + 6,

@@ -1,6 +1,6 @@
 //! A study's cells as tables and figures want them: rows that differ in read-ahead alone, and the x axis that varies.
 
-use flashscope_analysis::flash::{FlashOp, KindCounts};
+use flashscope_analysis::flash::{FlashOp, Health, KindCounts};
 use flashscope_study::{Cell, GainPoint, Group, StudyResult, Workload, gains};
 
 /// Everything of a cell but its read-ahead.
@@ -356,6 +356,13 @@ pub fn facts(result: &StudyResult) -> Vec<Fact> {
                 let state = if g.default.kib == 0 { "off".to_owned() } else { format!("{} KiB", g.default.kib) };
                 format!("{state} ({})", g.default.knob)
             }),
+        ),
+        (
+            "error correction",
+            match groups.iter().any(|group| !group.health.is_empty()) {
+                true => of(|g| g.health.iter().flat_map(Health::sentences).collect::<Vec<_>>().join(" ")),
+                false => Vec::new(),
+            },
         ),
         ("agent", of(|g| g.inputs.agent.clone())),
         (

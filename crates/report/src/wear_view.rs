@@ -3,7 +3,7 @@
 use crate::rows::Rows;
 use crate::text::{digits, grouped, number, size};
 use flashscope_analysis::FlashReport;
-use flashscope_analysis::flash::{Life, Wear};
+use flashscope_analysis::flash::{Health, Life, Wear};
 
 /// The whole of it, and what is not known; each a sentence.
 pub fn sentences(report: &FlashReport) -> Vec<String> {
@@ -47,6 +47,7 @@ pub fn sentences(report: &FlashReport) -> Vec<String> {
         ));
     }
     out.extend(report.life.iter().map(life));
+    out.extend(report.health.iter().flat_map(Health::sentences));
     out
 }
 

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use flashscope_analysis::Analysis;
 use flashscope_analysis::LossCount;
-use flashscope_analysis::flash::{Blocks, ByTask, Geometry, LatencyNs, Span, TimelineFold, Window, WindowCounts};
+use flashscope_analysis::flash::{
+    Blocks, ByTask, Geometry, Health, LatencyNs, Span, TimelineFold, Window, WindowCounts,
+};
 use flashscope_trace::{BlockAction, Event, EventKind, FlashAccess, FlashOp, Loss, RequestKind, Session, Trace};
 use serde::Deserialize;
 
@@ -286,6 +288,7 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, medium: &Medi
         by_task: by_task.finish(),
         timeline: timeline.finish(),
         blocks: block_map.blocks,
+        health: Health::of_recording(facts, trace.stats()),
         losses,
         cells,
     })

@@ -3,7 +3,7 @@
 use crate::definition::Workload;
 use flashscope_analysis::LossCount;
 use flashscope_analysis::energy::Energy;
-use flashscope_analysis::flash::{BlockCounts, LatencyNs, OpCounts, TaskOps, Timeline};
+use flashscope_analysis::flash::{BlockCounts, Health, LatencyNs, OpCounts, TaskOps, Timeline};
 use serde::{Deserialize, Serialize};
 
 /// Version of this document's shape; raised when a field changes its meaning.
@@ -57,6 +57,9 @@ pub struct Group {
     pub by_task: Vec<TaskOps>,
     pub timeline: Timeline,
     pub blocks: Vec<BlockCounts>,
+    /// What error correction did, and bad blocks; of sound chips nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub health: Vec<Health>,
     /// Named counters of what was not seen. All are listed, zero ones too.
     pub losses: Vec<LossCount>,
     pub cells: Vec<Cell>,

@@ -29,6 +29,7 @@ pub struct Chip {
     pub erase_cycles: u32,
     id_bytes: [u8; 4],
     do_delays: bool,
+    faults: Faults,
 }
 
 #[derive(Deserialize)]
@@ -40,6 +41,8 @@ struct ChipFile {
     timing: Timing,
     endurance: Endurance,
     nandsim: Nandsim,
+    #[serde(default)]
+    faults: Faults,
 }
 
 #[derive(Deserialize)]
@@ -73,6 +76,42 @@ struct Nandsim {
     do_delays: bool,
 }
 
+/// What a chip does that a sound one does not, as nandsim simulates it (drivers/mtd/nand/raw/nandsim.c).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Faults {
+    /// At most so many bits of a page are wrong when it is read, some pages now and then.
+    pub bit_flips: u32,
+    /// Erase blocks that are bad from the start.
+    pub bad_blocks: Vec<u32>,
+    /// `[block, erases]`: fails to erase after so many.
+    pub weak_blocks: Vec<[u32; 2]>,
+    /// `[page, programs]`: fails to program after so many.
+    pub weak_pages: Vec<[u32; 2]>,
+    /// `[page, reads]`: reads wrong after so many.
+    pub grave_pages: Vec<[u32; 2]>,
+}
+
+impl Faults {
+    fn params(&self) -> Vec<String> {
+        let mut params = Vec::new();
+        let mut list = |name: &str, all: Vec<String>| {
+            if !all.is_empty() {
+                params.push(format!("{name}={}", all.join(",")));
+            }
+        };
+        let pairs = |all: &[[u32; 2]]| all.iter().map(|[what, after]| format!("{what}:{after}")).collect();
+        list("badblocks", self.bad_blocks.iter().map(u32::to_string).collect());
+        list("weakblocks", pairs(&self.weak_blocks));
+        list("weakpages", pairs(&self.weak_pages));
+        list("gravepages", pairs(&self.grave_pages));
+        if self.bit_flips > 0 {
+            params.push(format!("bitflips={}", self.bit_flips));
+        }
+        params
+    }
+}
+
 impl From<ChipFile> for Chip {
     fn from(file: ChipFile) -> Chip {
         Chip {
@@ -89,6 +128,7 @@ impl From<ChipFile> for Chip {
             erase_cycles: file.endurance.erase_cycles,
             id_bytes: file.nandsim.id_bytes,
             do_delays: file.nandsim.do_delays,
+            faults: file.faults,
         }
     }
 }
@@ -125,6 +165,7 @@ impl Chip {
         params.push(format!("output_cycle={}", self.cycle_ns));
         params.push(format!("input_cycle={}", self.cycle_ns));
         params.push(format!("do_delays={}", u8::from(self.do_delays)));
+        params.extend(self.faults.params());
         if !parts.is_empty() {
             let blocks: Vec<String> = parts.iter().map(u64::to_string).collect();
             params.push(format!("parts={}", blocks.join(",")));
@@ -148,6 +189,21 @@ mod tests {
             chip.nandsim_params(&[272, 8]).join(" "),
             "first_id_byte=0x2c second_id_byte=0xda third_id_byte=0x90 fourth_id_byte=0x95 access_delay=25 \
              programm_delay=250 erase_delay=2 output_cycle=50 input_cycle=50 do_delays=1 parts=272,8"
+        );
+    }
+
+    #[test]
+    fn a_chip_with_faults_is_a_file_with_a_table_more() {
+        let sound = files::CHIPS.find("micron-slc-256m").unwrap();
+        let text = format!(
+            "{}\n[faults]\nbit_flips = 1\nbad_blocks = [3, 9]\nweak_pages = [[640, 2]]\ngrave_pages = [[64, 1], [65, 1]]\n",
+            sound.text
+        );
+        let chip: Chip = files::parse(&sound.path, &text).unwrap();
+        let params = chip.nandsim_params(&[]).join(" ");
+        assert!(
+            params.ends_with("do_delays=1 badblocks=3,9 weakpages=640:2 gravepages=64:1,65:1 bitflips=1"),
+            "{params}"
         );
     }
 }

@@ -1,0 +1,121 @@
+//! What error correction did while a recording ran, and which of its figures that touches.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A NAND device by the kernel's own counters (`/sys/class/mtd/mtdN`), at the recording's start and end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// `mtdN`.
+    pub mtd: u64,
+    /// Bits that were restored while it ran.
+    pub corrected_bits: u64,
+    /// Reads whose data could not be restored while it ran.
+    pub ecc_failures: u64,
+    /// Blocks that became bad while it ran.
+    pub blocks_gone_bad: u64,
+    /// Bad blocks at the end.
+    pub bad_blocks: u64,
+}
+
+/// Devices that anything is to be said of.
+const MAX_DEVICES: usize = 64;
+
+impl Health {
+    /// `facts` and `stats` of a recording (docs/protocol.md). Devices that nothing happened to and that have no bad blocks are
+    /// left out, and so are those whose kernel does not tell.
+    pub fn of_recording(facts: &Value, stats: &Value) -> Vec<Health> {
+        let mtds = |value: &Value| value["mtd"].as_array().cloned().unwrap_or_default();
+        let at_begin = mtds(facts);
+        let mut found = Vec::new();
+        for end in mtds(stats) {
+            let Some(mtd) = end["index"].as_u64() else { continue };
+            let begin = at_begin.iter().find(|begin| begin["index"].as_u64() == Some(mtd)).unwrap_or(&Value::Null);
+            let grown = |name: &str| {
+                let [from, to] = [begin, &end].map(|side| side[name].as_u64());
+                to.unwrap_or(0).saturating_sub(from.or(to).unwrap_or(0))
+            };
+            let health = Health {
+                mtd,
+                corrected_bits: grown("corrected_bits"),
+                ecc_failures: grown("ecc_failures"),
+                blocks_gone_bad: grown("bad_blocks"),
+                bad_blocks: end["bad_blocks"].as_u64().unwrap_or(0),
+            };
+            let nothing = Health { mtd, corrected_bits: 0, ecc_failures: 0, blocks_gone_bad: 0, bad_blocks: 0 };
+            if health != nothing && found.len() < MAX_DEVICES {
+                found.push(health);
+            }
+        }
+        found
+    }
+
+    /// What happened and which figures it is in; a sentence each.
+    pub fn sentences(&self) -> Vec<String> {
+        let mtd = self.mtd;
+        let mut out = Vec::new();
+        if self.corrected_bits > 0 {
+            out.push(format!(
+                "mtd{mtd}: error correction restored {} bits while this was recorded: the reads of such pages, and what the file \
+                 system or UBI does for them (reading again, moving the block), are in the counts, times and wear.",
+                self.corrected_bits
+            ));
+        }
+        if self.ecc_failures > 0 {
+            out.push(format!(
+                "mtd{mtd}: {} reads gave data that error correction could not restore: bytes read, their checksums and all that \
+                 follows from a failed read (repeats, errors of programs) are not those of a sound chip.",
+                self.ecc_failures
+            ));
+        }
+        if self.blocks_gone_bad > 0 {
+            out.push(format!(
+                "mtd{mtd}: {} blocks became bad while this was recorded: the programs that failed, and those that copied what the \
+                 block had, are in counts, times, wear and amplification.",
+                self.blocks_gone_bad
+            ));
+        }
+        if self.bad_blocks > 0 {
+            out.push(format!(
+                "mtd{mtd}: {} blocks are bad: nothing is written there, so spread of erases and years of life are of the others.",
+                self.bad_blocks
+            ));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_happened_while_it_ran_counts() {
+        let facts = json!({"mtd": [
+            {"index": 0, "corrected_bits": 5, "ecc_failures": 0, "bad_blocks": 2},
+            {"index": 1, "corrected_bits": 7, "ecc_failures": 1, "bad_blocks": 0},
+            {"index": 2, "corrected_bits": null, "ecc_failures": null, "bad_blocks": null},
+        ]});
+        let stats = json!({"mtd": [
+            {"index": 0, "corrected_bits": 9, "ecc_failures": 1, "bad_blocks": 3},
+            {"index": 1, "corrected_bits": 7, "ecc_failures": 1, "bad_blocks": 0},
+            {"index": 2, "corrected_bits": null, "ecc_failures": null, "bad_blocks": null},
+        ]});
+        let found = Health::of_recording(&facts, &stats);
+        let only = Health { mtd: 0, corrected_bits: 4, ecc_failures: 1, blocks_gone_bad: 1, bad_blocks: 3 };
+        assert_eq!(found, [only]);
+        let said = found[0].sentences();
+        assert_eq!(said.len(), 4);
+        assert!(said.iter().all(|sentence| sentence.starts_with("mtd0: ")));
+    }
+
+    #[test]
+    fn a_recording_that_does_not_say_has_none() {
+        assert!(Health::of_recording(&Value::Null, &Value::Null).is_empty());
+        assert!(Health::of_recording(&json!({"mtd": 3}), &json!({"mtd": [{"corrected_bits": 4}, 5]})).is_empty());
+        // A device that came later: what it had before is not known.
+        let late = json!({"mtd": [{"index": 4, "corrected_bits": 9, "ecc_failures": 0, "bad_blocks": 0}]});
+        assert!(Health::of_recording(&Value::Null, &late).is_empty());
+    }
+}
