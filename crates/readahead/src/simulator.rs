@@ -1,0 +1,422 @@
+//! Accesses in, page-cache events out.
+
+use crate::PAGE_BYTES;
+use crate::cache::PageCache;
+use crate::hash::Map;
+use crate::kernel::Kernel;
+use crate::mapping::{Mapping, Window};
+
+/// Device and inode of a file; the device is `None` where the trace names none that has a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+pub struct FileId {
+    pub device: Option<u32>,
+    pub inode: u64,
+}
+
+/// What stands for an open file: the kernel keeps a window for each, not for each file. Any number of the caller's choice, such
+/// as a descriptor, or a task where descriptors are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpenId(pub u64);
+
+/// Advice given on a mapping (`madvise`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MapAdvice {
+    #[default]
+    Normal,
+    Random,
+    Sequential,
+}
+
+/// What a task does with a file. Offsets and lengths are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The file is opened (again): its window begins anew, with the knob's value of now.
+    Open,
+    Read {
+        offset: u64,
+        length: u64,
+    },
+    /// A mapped page is touched that is not mapped yet.
+    Fault {
+        page: u64,
+        advice: MapAdvice,
+    },
+    /// Pages written come into the cache; the file grows where the write ends behind it.
+    Write {
+        offset: u64,
+        length: u64,
+    },
+    /// `POSIX_FADV_NORMAL`, `_RANDOM`, `_SEQUENTIAL`.
+    AdviseNormal,
+    AdviseRandom,
+    AdviseSequential,
+    /// `POSIX_FADV_WILLNEED`, `readahead()` and `MADV_WILLNEED`; a length of 0 is the rest of the file.
+    WillNeed {
+        offset: u64,
+        length: u64,
+    },
+    /// A page leaves for a reason of its own (truncation, `POSIX_FADV_DONTNEED`).
+    Drop {
+        page: u64,
+    },
+    /// All pages of the file leave (`drop_caches`, unlinking).
+    DropAll,
+}
+
+/// Why a page came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// It is of the request itself.
+    Request,
+    ReadAhead,
+    /// It was written whole or in part.
+    Write,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageStep {
+    Added {
+        cause: Cause,
+    },
+    /// For want of room. `used`: it was read, mapped or written while it was there.
+    Evicted {
+        used: bool,
+    },
+}
+
+/// One page comes or goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageEvent {
+    pub file: FileId,
+    pub page: u64,
+    pub step: PageStep,
+}
+
+impl PageEvent {
+    /// Whether the device is read for it.
+    pub fn is_read(&self) -> bool {
+        matches!(self.step, PageStep::Added { cause: Cause::Request | Cause::ReadAhead })
+    }
+}
+
+/// What the kernel is told from outside. Every value is taken as it is; those that are beyond reason are bounded by the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Largest window: `read_ahead_kb` in pages.
+    pub readahead_pages: u64,
+    /// The device's best request in pages (`bdi->io_pages`): 0 for MTD, `max_sectors_kb` of a block device.
+    pub io_pages: u64,
+    /// Room of the cache.
+    pub budget_pages: usize,
+}
+
+impl Default for Settings {
+    /// 128 KiB of read-ahead as of block devices, and a cache of 1 GiB.
+    fn default() -> Settings {
+        Settings { readahead_pages: 32, io_pages: 0, budget_pages: 1 << 18 }
+    }
+}
+
+/// Open files and files that are kept at once; the oldest are forgotten, which costs their windows (sizes, in files' case).
+const MAX_OPEN: usize = 1 << 16;
+/// Pages: nothing in a window's arithmetic comes near the end of 64 bits with it.
+const MAX_WINDOW: u64 = 1 << 40;
+
+/// A read or write moves no more (`MAX_RW_COUNT`, include/linux/fs.h).
+const MAX_CALL_BYTES: u64 = (i32::MAX as u64) / PAGE_BYTES * PAGE_BYTES;
+
+/// A page cache under one kernel's rules.
+pub struct Simulator {
+    kernel: Kernel,
+    settings: Settings,
+    cache: PageCache,
+    files: Map<FileKey, u32>,
+    known: Vec<(FileId, u64)>,
+    open: Map<(u32, u64), Window>,
+}
+
+type FileKey = (u32, u64);
+
+fn key(file: FileId) -> FileKey {
+    // Device numbers have 32 bits, of which u32::MAX is none that the kernel gives out (12 bits of majors).
+    (file.device.unwrap_or(u32::MAX), file.inode)
+}
+
+impl Simulator {
+    pub fn new(kernel: Kernel, settings: Settings) -> Simulator {
+        let settings = Settings {
+            readahead_pages: settings.readahead_pages.min(MAX_WINDOW),
+            io_pages: settings.io_pages.min(MAX_WINDOW),
+            ..settings
+        };
+        Simulator {
+            kernel,
+            settings,
+            cache: PageCache::new(settings.budget_pages),
+            files: Map::default(),
+            known: Vec::new(),
+            open: Map::default(),
+        }
+    }
+
+    /// Changes the knob: files that are open keep what they had.
+    pub fn set_readahead_pages(&mut self, pages: u64) {
+        self.settings.readahead_pages = pages.min(MAX_WINDOW);
+    }
+
+    fn number(&mut self, file: FileId) -> u32 {
+        let next = self.known.len() as u32;
+        let number = *self.files.entry(key(file)).or_insert(next);
+        if number == next {
+            self.known.push((file, 0));
+        }
+        number
+    }
+
+    /// Says how large a file is. Without it a file ends behind the last byte that was read or written, and nothing is read ahead.
+    pub fn set_size(&mut self, file: FileId, bytes: u64) {
+        let number = self.number(file);
+        self.known[number as usize].1 = bytes;
+    }
+
+    pub fn is_cached(&self, file: FileId, page: u64) -> bool {
+        self.files.get(&key(file)).is_some_and(|&number| self.cache.has(number, page))
+    }
+
+    /// A page that was there before anything was recorded.
+    pub fn preload(&mut self, file: FileId, page: u64) {
+        let number = self.number(file);
+        if !self.cache.has(number, page) {
+            self.cache.insert(number, page, false);
+        }
+    }
+
+    fn fresh(&self) -> Window {
+        Window {
+            start: 0,
+            size: 0,
+            async_size: 0,
+            ra_pages: self.settings.readahead_pages,
+            mmap_miss: 0,
+            prev_pos: None,
+            random: false,
+        }
+    }
+
+    /// One access; `out` gets what comes and goes, in order.
+    pub fn apply(&mut self, file: FileId, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
+        let access = match access {
+            Access::Read { offset, length } => Access::Read { offset, length: length.min(MAX_CALL_BYTES) },
+            Access::Write { offset, length } => Access::Write { offset, length: length.min(MAX_CALL_BYTES) },
+            other => other,
+        };
+        let number = self.number(file);
+        let size = &mut self.known[number as usize].1;
+        match access {
+            Access::Drop { page } => {
+                self.cache.remove(number, page);
+                return;
+            }
+            Access::DropAll => {
+                while let Some(page) = self.cache.any_of(number) {
+                    self.cache.remove(number, page);
+                }
+                return;
+            }
+            Access::Write { offset, length } => *size = (*size).max(offset.saturating_add(length)),
+            _ => {}
+        }
+        let size = *size;
+        if self.open.len() >= MAX_OPEN && !self.open.contains_key(&(number, open.0)) {
+            self.open.clear();
+        }
+        let fresh = self.fresh();
+        let ra = self.open.entry((number, open.0)).or_insert(fresh);
+        let asked = match access {
+            Access::Read { offset, length } => {
+                (offset / PAGE_BYTES, offset.saturating_add(length).div_ceil(PAGE_BYTES))
+            }
+            Access::Fault { page, .. } => (page, page.saturating_add(1)),
+            _ => (0, 0),
+        };
+        let known = &self.known;
+        let mut emit =
+            |file: u32, page: u64, step: PageStep| out(PageEvent { file: known[file as usize].0, page, step });
+        let mut mapping = Mapping {
+            cache: &mut self.cache,
+            file: number,
+            size,
+            ra,
+            io_pages: self.settings.io_pages,
+            asked,
+            out: &mut emit,
+        };
+        let m = &mut mapping;
+        let rules = self.kernel.rules();
+        match access {
+            Access::Open => *m.ra = fresh,
+            Access::Read { offset, length } if length > 0 => rules.read(m, offset, length),
+            Access::Fault { page, advice } => rules.fault(m, page, advice),
+            Access::Write { offset, length } if length > 0 => {
+                let (first, end) = (offset / PAGE_BYTES, offset.saturating_add(length).div_ceil(PAGE_BYTES));
+                for page in first..end.min(first.saturating_add(m.cache.budget() as u64)) {
+                    if !m.has(page) {
+                        m.add_for(page, false, Cause::Write);
+                    }
+                    m.touch(page);
+                }
+            }
+            // generic_fadvise
+            Access::AdviseNormal => {
+                m.ra.ra_pages = fresh.ra_pages;
+                m.ra.random = false;
+            }
+            Access::AdviseRandom => m.ra.random = true,
+            Access::AdviseSequential => {
+                m.ra.ra_pages = fresh.ra_pages.saturating_mul(2);
+                m.ra.random = false;
+            }
+            Access::WillNeed { offset, length } => {
+                let first = offset / PAGE_BYTES;
+                let last = match length {
+                    0 => u64::MAX,
+                    length => offset.saturating_add(length - 1),
+                };
+                rules.will_need(m, first, last / PAGE_BYTES - first + 1);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId { device: None, inode: 1 };
+
+    fn pages(simulator: &mut Simulator, access: Access) -> Vec<u64> {
+        let mut pages = vec![];
+        simulator.apply(FILE, OpenId(1), access, &mut |event| {
+            if event.is_read() {
+                pages.push(event.page);
+            }
+        });
+        pages
+    }
+
+    fn read(simulator: &mut Simulator, offset: u64, length: u64) -> Vec<u64> {
+        pages(simulator, Access::Read { offset, length })
+    }
+
+    fn simulator(kernel: Kernel, readahead_pages: u64) -> Simulator {
+        let mut simulator = Simulator::new(kernel, Settings { readahead_pages, ..Settings::default() });
+        simulator.set_size(FILE, 5 << 20);
+        simulator
+    }
+
+    #[test]
+    fn without_read_ahead_each_page_comes_alone() {
+        for kernel in Kernel::ALL {
+            let mut s = simulator(kernel, 0);
+            assert_eq!(read(&mut s, 0, 4096), [0], "{kernel:?}");
+            assert_eq!(read(&mut s, 4000, 96), [], "{kernel:?}");
+            assert_eq!(read(&mut s, 4000, 200), [1], "{kernel:?}");
+        }
+    }
+
+    #[test]
+    fn a_stream_is_read_ahead_of() {
+        for kernel in [Kernel::V5_10, Kernel::V6_1, Kernel::V6_12, Kernel::V7_2] {
+            let mut s = simulator(kernel, 32);
+            assert_eq!(read(&mut s, 0, 4096), [0, 1, 2, 3], "{kernel:?}");
+            // Page 1 has the mark: eight more behind the window.
+            assert_eq!(read(&mut s, 4096, 4096), (4..12).collect::<Vec<_>>(), "{kernel:?}");
+            assert_eq!(read(&mut s, 8192, 4096), [], "{kernel:?}");
+        }
+    }
+
+    #[test]
+    fn a_lone_read_brings_what_it_asks_for() {
+        for kernel in Kernel::ALL {
+            let mut s = simulator(kernel, 32);
+            assert_eq!(read(&mut s, 100 * 4096 + 5, 8192), [100, 101, 102], "{kernel:?}");
+        }
+    }
+
+    /// The change that made random reads cheap: one cached neighbour is no stream any more.
+    #[test]
+    fn one_neighbour_made_a_stream_in_2_6_37() {
+        for kernel in Kernel::ALL {
+            let mut s = simulator(kernel, 32);
+            read(&mut s, 100 * 4096, 4096);
+            read(&mut s, 900 * 4096, 4096);
+            let after = read(&mut s, 101 * 4096, 4096);
+            assert_eq!(after.len() > 1, kernel == Kernel::V2_6_37, "{kernel:?}: {after:?}");
+        }
+    }
+
+    #[test]
+    fn advice_is_followed() {
+        for kernel in Kernel::ALL {
+            let mut s = simulator(kernel, 32);
+            pages(&mut s, Access::AdviseRandom);
+            assert_eq!(read(&mut s, 0, 4096), [0], "{kernel:?}");
+            assert_eq!(read(&mut s, 4096, 4096), [1], "{kernel:?}");
+            pages(&mut s, Access::AdviseSequential);
+            assert!(read(&mut s, 8192, 40 * 4096).len() >= 40, "{kernel:?}");
+        }
+        // WILLNEED reads nothing on MTD from 5.10 on, where read-ahead is 0 (docs/measurement.md).
+        let ask = Access::WillNeed { offset: 0, length: 40960 };
+        assert_eq!(pages(&mut simulator(Kernel::V6_1, 0), ask), []);
+        assert_eq!(pages(&mut simulator(Kernel::V2_6_37, 0), ask).len(), 10);
+        assert_eq!(pages(&mut simulator(Kernel::V6_1, 8), ask).len(), 8);
+        let all = Access::WillNeed { offset: 0, length: 0 };
+        assert_eq!(pages(&mut simulator(Kernel::V2_6_37, 0), all).len(), 1280);
+    }
+
+    #[test]
+    fn faults_read_around() {
+        let fault = Access::Fault { page: 100, advice: MapAdvice::Normal };
+        for kernel in Kernel::ALL {
+            let mut s = simulator(kernel, 32);
+            assert_eq!(pages(&mut s, fault), (84..116).collect::<Vec<_>>(), "{kernel:?}");
+            let random = Access::Fault { page: 500, advice: MapAdvice::Random };
+            assert_eq!(pages(&mut s, random), [500], "{kernel:?}");
+            assert_eq!(pages(&mut simulator(kernel, 0), fault), [100], "{kernel:?}");
+        }
+    }
+
+    #[test]
+    fn no_number_is_too_large() {
+        for kernel in Kernel::ALL {
+            let settings = Settings { readahead_pages: u64::MAX, io_pages: u64::MAX, budget_pages: 64 };
+            let mut s = Simulator::new(kernel, settings);
+            s.set_size(FILE, u64::MAX);
+            let big = [0, 1, 4096, u64::MAX / 2, u64::MAX - 4096, u64::MAX];
+            for offset in big {
+                for length in [0, 1, 4096, 1 << 20] {
+                    read(&mut s, offset, length);
+                    pages(&mut s, Access::WillNeed { offset, length });
+                    pages(&mut s, Access::Write { offset, length });
+                    pages(&mut s, Access::Fault { page: offset, advice: MapAdvice::Normal });
+                    pages(&mut s, Access::Fault { page: offset, advice: MapAdvice::Sequential });
+                    pages(&mut s, Access::Drop { page: offset });
+                }
+            }
+            pages(&mut s, Access::AdviseSequential);
+            read(&mut s, 0, 1 << 20);
+            pages(&mut s, Access::DropAll);
+            assert!(!s.is_cached(FILE, 0));
+        }
+    }
+
+    #[test]
+    fn an_absurd_read_is_bounded_by_its_file() {
+        for kernel in Kernel::ALL {
+            let mut s = simulator(kernel, 32);
+            assert_eq!(read(&mut s, 0, u64::MAX).len() / 10, 128, "{kernel:?}: the file's 1280 pages");
+        }
+    }
+}
