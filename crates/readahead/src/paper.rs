@@ -63,7 +63,11 @@ fn sequential_reads_save_what_the_board_measures() {
 fn random_reads_prefetched_on_the_papers_kernel() {
     for kernel in Kernel::ALL {
         for count in [8, 16, 32, 64, 128, 256, 512, 1024] {
-            println!("{kernel:?} random {count}: {:.1} (seed 1: {:.1})", saved(kernel, count, 1..=100), saved(kernel, count, 1..=1));
+            println!(
+                "{kernel:?} random {count}: {:.1} (seed 1: {:.1})",
+                saved(kernel, count, 1..=100),
+                saved(kernel, count, 1..=1)
+            );
         }
     }
 }

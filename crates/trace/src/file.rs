@@ -38,6 +38,8 @@ macro_rules! steps {
 steps! {
     /// A task asks for bytes through the page cache.
     Read = "read";
+    /// A task touches a page of a mapped file that is not mapped yet.
+    Fault = "fault";
     /// A task is about to put bytes into the page cache.
     Write = "write";
     /// A clean page became dirty.
@@ -83,6 +85,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
     let (step, pages) = match (schema.system.as_str(), schema.name.as_str()) {
         (_, "file_read") if ours => (FileStep::Read, false),
         (_, "file_write") if ours => (FileStep::Write, false),
+        (_, "file_fault") if ours => (FileStep::Fault, true),
         ("filemap", "mm_filemap_add_to_page_cache") => (FileStep::Cached, true),
         ("filemap", "mm_filemap_delete_from_page_cache") => (FileStep::Uncached, true),
         ("writeback", "writeback_dirty_folio" | "writeback_dirty_page") => (FileStep::Dirtied, true),
@@ -108,7 +111,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
         device: field(&["dev", "s_dev"]),
         bdi: field(&["name"]),
         inode: field(&["ino", "i_ino"])?,
-        offset: if whole { None } else { field(&["lblk", "pos", "index"]) },
+        offset: if whole { None } else { field(&["lblk", "pos", "index", "page"]) },
         offset_high: if whole { None } else { field(&["pos_high"]) },
         bytes: if whole { None } else { field(&["len", "count"]) },
         block: field(&["pblk"]),

@@ -280,7 +280,7 @@ where
                 self.writing.remove(&tid);
             }
             FileStep::Extent => self.extent(device, event),
-            FileStep::Read | FileStep::Cached => {
+            FileStep::Read | FileStep::Fault | FileStep::Cached => {
                 if self.reading.len() >= MAX_RECENT {
                     self.reading.clear();
                 }

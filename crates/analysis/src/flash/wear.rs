@@ -259,7 +259,7 @@ where
                 let file = if event.device.is_none() { self.by_inode(event.inode).unwrap_or(file) } else { file };
                 self.does(tid, Some(Doing { file, writeback: true }));
             }
-            FileStep::WritebackEnd | FileStep::Read => self.does(tid, None),
+            FileStep::WritebackEnd | FileStep::Read | FileStep::Fault => self.does(tid, None),
             FileStep::Cached | FileStep::Uncached | FileStep::Extent => {}
         }
     }

@@ -1,0 +1,246 @@
+//! The read-ahead models against kernels: every page that came into the cache, page by page.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
+
+use flashscope_readahead::{Access, FileId, Kernel, MapAdvice, OpenId, PAGE_BYTES, Settings, Simulator};
+use flashscope_study::{Study, groups};
+use flashscope_tests::{Booted, Plan, TempDir, top, work};
+use flashscope_trace::{EventKind, FileStep, Trace};
+
+/// Bytes of the study's file.
+const SIZE: u64 = 5 << 20;
+
+/// One run on a board: what its data file is read with.
+struct Cell {
+    step: String,
+    label: String,
+    size: u64,
+    readahead_kib: u64,
+    advice: MapAdvice,
+}
+
+/// What came of a cell: pages that came in, on the board and in the model.
+#[derive(Default)]
+struct Outcome {
+    reads: usize,
+    board: Vec<u64>,
+    model: Vec<u64>,
+}
+
+/// The file that is read most.
+fn main_file(trace: &Trace) -> Option<FileId> {
+    let mut bytes: HashMap<FileId, u64> = HashMap::new();
+    trace
+        .for_each(&mut |event| {
+            if let EventKind::File(file) = &event.kind
+                && file.step == FileStep::Read
+            {
+                *bytes.entry(FileId { device: file.device.map(|d| d.0), inode: file.inode }).or_default() += file.bytes;
+            }
+        })
+        .ok()?;
+    bytes.into_iter().max_by_key(|&(_, bytes)| bytes).map(|(file, _)| file)
+}
+
+/// Plays each cell's reads and faults through the model and notes what the kernel really did.
+fn outcomes(
+    booted: &Booted,
+    trace: &Trace,
+    kernel: Kernel,
+    cells: &[Cell],
+    wanted: impl Fn(&FileId) -> bool,
+) -> Vec<Outcome> {
+    let spans: Vec<(u64, u64)> = cells
+        .iter()
+        .map(|cell| {
+            let step = booted.step(&cell.step);
+            assert_eq!(step.status, Some(0), "{}: {}", cell.step, String::from_utf8_lossy(&step.stderr));
+            (step.begin_ns.expect("a begin"), step.end_ns.expect("an end"))
+        })
+        .collect();
+    let mut outcomes: Vec<Outcome> = cells.iter().map(|_| Outcome::default()).collect();
+    let mut at = 0;
+    let mut simulator: Option<Simulator> = None;
+    trace
+        .for_each(&mut |event| {
+            let EventKind::File(step) = &event.kind else { return };
+            let file = FileId { device: step.device.map(|d| d.0), inode: step.inode };
+            while at < cells.len() && event.time.0 > spans[at].1 {
+                at += 1;
+                simulator = None;
+            }
+            if at == cells.len() || event.time.0 < spans[at].0 || !wanted(&file) {
+                return;
+            }
+            let cell = &cells[at];
+            let simulator = simulator.get_or_insert_with(|| {
+                let settings = Settings { readahead_pages: cell.readahead_kib / 4, ..Settings::default() };
+                Simulator::new(kernel, settings)
+            });
+            simulator.set_size(file, cell.size);
+            let access = match step.step {
+                FileStep::Read => Access::Read { offset: step.offset, length: step.bytes },
+                FileStep::Fault => Access::Fault { page: step.offset / PAGE_BYTES, advice: cell.advice },
+                FileStep::Cached => {
+                    let first = step.offset / PAGE_BYTES;
+                    outcomes[at].board.extend(first..first + step.bytes / PAGE_BYTES);
+                    return;
+                }
+                _ => return,
+            };
+            outcomes[at].reads += 1;
+            let model = &mut outcomes[at].model;
+            simulator.apply(file, OpenId(u64::from(event.tid)), access, &mut |event| model.push(event.page));
+        })
+        .expect("a readable trace");
+    outcomes
+}
+
+/// One line of the table, and whether the sets are equal.
+fn line(table: &mut String, kernel: &str, filesystem: &str, cell: &Cell, outcome: &Outcome) -> bool {
+    let set = |pages: &[u64]| pages.iter().copied().collect::<BTreeSet<_>>();
+    let (board, model) = (set(&outcome.board), set(&outcome.model));
+    let equal = outcome.board.len() == board.len() && outcome.model.len() == model.len() && board == model;
+    let verdict = match equal {
+        true => "equal".to_owned(),
+        false => {
+            let less: Vec<_> = board.difference(&model).take(6).collect();
+            let more: Vec<_> = model.difference(&board).take(6).collect();
+            format!("DIFFERS: only on the board {less:?}, only in the model {more:?}")
+        }
+    };
+    let _ = writeln!(
+        table,
+        "| {kernel} | {filesystem} | {} | {} | {} | {} | {verdict} |",
+        cell.label,
+        outcome.reads,
+        outcome.board.len(),
+        outcome.model.len(),
+    );
+    equal
+}
+
+/// The cells of the study of reads, and the workloads of tests/readahead/work.c, on one file system.
+fn boot(kernel: &str, filesystem: &str) -> (Booted, Vec<Cell>) {
+    let text = std::fs::read_to_string(top().join("studies/readahead-reads.toml")).expect("the study");
+    let study = Study::parse("readahead-reads.toml", &text).expect("the study");
+    let group = groups(&study.definition.matrix).remove(0);
+    let mut cells = Vec::new();
+    let mut lines: Vec<String> = match filesystem {
+        "jffs2" => {
+            vec!["device-wait /dev/mtd0 5000".to_owned(), "mkdir /mnt".to_owned(), "mount mtd0 /mnt jffs2 -".to_owned()]
+        }
+        "yaffs2" => vec![
+            "device-wait /dev/mtdblock0 5000".to_owned(),
+            "mkdir /mnt".to_owned(),
+            "mount /dev/mtdblock0 /mnt yaffs2 -".to_owned(),
+        ],
+        _ => {
+            let mut lines = vec!["device-wait /dev/mtd0 5000".to_owned(), "mkdir /mnt".to_owned()];
+            let volume =
+                ["ubi-attach 0", "device-wait /dev/ubi0 5000", "ubi-mkvol 0 data all", "device-wait /dev/ubi0_0 5000"];
+            lines.extend(volume.map(str::to_owned));
+            lines.push("mount ubi0:data /mnt ubifs -".to_owned());
+            lines
+        }
+    };
+    lines.push(format!("create /mnt/data {SIZE} printable 1"));
+    // An end in the middle of a page, and one at a page's end.
+    lines.push("create /mnt/odd 1500001 printable 2".to_owned());
+    lines.push("create /mnt/even 1228800 printable 3".to_owned());
+    lines.push("settle cryptomgr_test 200 60000".to_owned());
+    lines.push("record-start --events cache --ring 16384".to_owned());
+    for (index, cell) in group.cells.iter().enumerate() {
+        let step = format!("cell-{index:05}");
+        let readahead = cell.readahead.argument();
+        lines.push(format!(
+            "run {step} /flashscope/agent bench read --file /mnt/data --count {} --request {} --pattern {} --seed {} --readahead {readahead} --drop-caches",
+            cell.count, cell.request_size.0, cell.pattern.as_str(), cell.seed,
+        ));
+        cells.push(Cell {
+            label: format!("{} × {} B {}, {readahead} KiB", cell.count, cell.request_size.0, cell.pattern.as_str()),
+            step,
+            size: SIZE,
+            readahead_kib: readahead.parse().expect("KiB"),
+            advice: MapAdvice::Normal,
+        });
+    }
+    let knob = match filesystem {
+        "jffs2" => "/sys/class/bdi/mtd-0/read_ahead_kb",
+        "yaffs2" => "/sys/block/mtdblock0/queue/read_ahead_kb",
+        _ => "/sys/class/bdi/ubifs_0_0/read_ahead_kb",
+    };
+    for readahead in [0, 4, 16, 20, 128, 256] {
+        lines.push(format!("write {knob} {readahead}"));
+        for (what, advice) in [
+            ("odd", MapAdvice::Normal),
+            ("mixed", MapAdvice::Normal),
+            ("backward", MapAdvice::Normal),
+            ("strided", MapAdvice::Normal),
+            ("large", MapAdvice::Normal),
+            ("interleave", MapAdvice::Normal),
+            ("end", MapAdvice::Normal),
+            ("two", MapAdvice::Normal),
+            ("mmap", MapAdvice::Normal),
+            ("mmap-random", MapAdvice::Random),
+            ("mmap-sequential", MapAdvice::Sequential),
+        ] {
+            for (file, size) in [("odd", 1_500_001), ("even", 1_228_800)] {
+                let step = format!("{what}-{file}-{readahead}");
+                lines.push("write /proc/sys/vm/drop_caches 3".to_owned());
+                lines.push(format!("run {step} /work {what} /mnt/{file}"));
+                cells.push(Cell {
+                    label: format!("{what}, {size} B, {readahead} KiB"),
+                    step,
+                    size,
+                    readahead_kib: readahead,
+                    advice,
+                });
+            }
+        }
+    }
+    lines.push("record-stop".to_owned());
+    let mut plan = Plan::new("armv7", kernel);
+    plan.parts = &[512];
+    plan.faults = "do_delays=0";
+    plan.modules = match filesystem {
+        "jffs2" => &["jffs2"],
+        "yaffs2" => &["mtdblock", "yaffs2"],
+        _ => &["ubi", "deflate", "lzo", "zstd", "ubifs"],
+    };
+    let dir = TempDir::new("readahead");
+    plan.files.push(("/work", 0o755, work("armv7", "readahead/work.c", dir.path())));
+    plan.lines = lines;
+    (plan.boot(), cells)
+}
+
+/// Devices of the file system under /mnt: files of others are not the workload's.
+fn validate(kernel: &str, filesystem: &str, table: &mut String) -> (usize, usize) {
+    let (booted, cells) = boot(kernel, filesystem);
+    let trace = booted.recording(0);
+    let data = main_file(&trace).expect("a file that is read");
+    let model = Kernel::nearest(kernel).expect("a model").kernel;
+    let outcomes = outcomes(&booted, &trace, model, &cells, |file| file.device == data.device);
+    let mut equal = 0;
+    for (cell, outcome) in cells.iter().zip(&outcomes) {
+        assert!(outcome.reads > 0, "{}: no read is seen", cell.label);
+        equal += usize::from(line(table, kernel, filesystem, cell, outcome));
+    }
+    println!("{kernel} {filesystem}: {equal} of {} equal", cells.len());
+    (equal, cells.len())
+}
+
+#[test]
+fn the_model_of_6_1_adds_the_pages_that_the_kernel_adds() {
+    let kernels = std::env::var("FLASHSCOPE_READAHEAD").unwrap_or_else(|_| "6.1 jffs2".to_owned());
+    let mut table = String::new();
+    let mut all = (0, 0);
+    for wanted in kernels.split(',') {
+        let (kernel, filesystem) = wanted.split_once(' ').expect("KERNEL FILESYSTEM,…");
+        let (equal, cells) = validate(kernel, filesystem, &mut table);
+        all = (all.0 + equal, all.1 + cells);
+    }
+    println!("{table}");
+    assert_eq!(all.0, all.1);
+}
