@@ -17,6 +17,8 @@ struct Cell {
     label: String,
     size: u64,
     readahead_kib: u64,
+    /// `bdi->io_pages`: a block device that sets no limit of its own has that of `bdi_alloc` (mm/backing-dev.c), MTD has 0.
+    io_pages: u64,
     advice: MapAdvice,
 }
 
@@ -75,7 +77,11 @@ fn outcomes(
             }
             let cell = &cells[at];
             let simulator = simulator.get_or_insert_with(|| {
-                let settings = Settings { readahead_pages: cell.readahead_kib / 4, ..Settings::default() };
+                let settings = Settings {
+                    readahead_pages: cell.readahead_kib / 4,
+                    io_pages: cell.io_pages,
+                    ..Settings::default()
+                };
                 Simulator::new(kernel, settings)
             });
             simulator.set_size(file, cell.size);
@@ -126,6 +132,7 @@ fn boot(kernel: &str, filesystem: &str) -> (Booted, Vec<Cell>) {
     let text = std::fs::read_to_string(top().join("studies/readahead-reads.toml")).expect("the study");
     let study = Study::parse("readahead-reads.toml", &text).expect("the study");
     let group = groups(&study.definition.matrix).remove(0);
+    let io_pages = if filesystem == "yaffs2" { 32 } else { 0 };
     let mut cells = Vec::new();
     let mut lines: Vec<String> = match filesystem {
         "jffs2" => {
@@ -163,6 +170,7 @@ fn boot(kernel: &str, filesystem: &str) -> (Booted, Vec<Cell>) {
             step,
             size: SIZE,
             readahead_kib: readahead.parse().expect("KiB"),
+            io_pages,
             advice: MapAdvice::Normal,
         });
     }
@@ -195,6 +203,7 @@ fn boot(kernel: &str, filesystem: &str) -> (Booted, Vec<Cell>) {
                     step,
                     size,
                     readahead_kib: readahead,
+                    io_pages,
                     advice,
                 });
             }

@@ -8,6 +8,7 @@ mod flash_report;
 mod kernel_threads;
 mod latency;
 pub mod layers;
+pub mod readahead;
 #[cfg(test)]
 mod testing;
 

@@ -40,6 +40,8 @@ pub enum Command {
     Ctl(CtlArgs),
     /// Show what a trace holds.
     Report(ReportArgs),
+    /// Say what a recorded workload would have read with other settings of read-ahead.
+    Predict(PredictArgs),
     /// Run a matrix of settings and hold it against published values.
     Study(StudyArgs),
     /// Run one benchmark under the tracer.
@@ -208,6 +210,38 @@ pub struct ReportArgs {
     /// function_graph with block and syscall events).
     #[arg(long, value_name = "WHAT")]
     pub by: Option<ReportBy>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope record --on ssh://root@board --events flash,cache,syscall -o app.dat -- ./app
+  flashscope predict app.dat
+  flashscope predict app.dat --readahead 0,8,32 --kernel-model 2.6.37 --json
+
+Each task is taken to open each file once. Times are predicted where reads bring their pages in themselves (JFFS2, UBIFS, YAFFS2).")]
+pub struct PredictArgs {
+    /// A trace with file reads and pages of the cache (record --events flash,cache,syscall).
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Settings of read-ahead to try, KiB (read_ahead_kb).
+    #[arg(long, value_name = "KIB", value_delimiter = ',', default_value = "0,16,64,128")]
+    pub readahead: Vec<u64>,
+    /// Also with POSIX_FADV_RANDOM on all files.
+    #[arg(long)]
+    pub fadvise_random: bool,
+    /// Kernel whose rules are to be followed: 2.6.37, 5.10, 6.1, 6.12, 7.2, or a release (default: the recording's).
+    #[arg(long, value_name = "VERSION")]
+    pub kernel_model: Option<String>,
+    /// Room of the page cache, MiB.
+    #[arg(long, value_name = "MIB", default_value = "1024")]
+    pub cache_mib: u64,
+    /// The device's largest request, KiB: 0 for MTD and UBI, queue/max_sectors_kb of a block device.
+    #[arg(long, value_name = "KIB", default_value = "0")]
+    pub io_kib: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What a report is split by.

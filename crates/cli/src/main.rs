@@ -11,6 +11,7 @@ mod export;
 mod failure;
 mod inputs;
 mod manual;
+mod predict;
 mod progress;
 mod record;
 mod recover;
@@ -47,6 +48,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Record(args) => record::run(args, cli.quiet),
         Command::Ctl(args) => ctl::run(args, cli.quiet),
         Command::Report(args) => report::run(args),
+        Command::Predict(args) => predict::run(args),
         Command::Study(args) => study::run(args, cli.quiet),
         Command::Bench(args) => bench::run(args, cli.quiet),
         Command::Export(args) => export::run(args, cli.quiet),

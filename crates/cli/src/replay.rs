@@ -125,7 +125,7 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
 }
 
 /// File systems that lie in memory: reading them again says nothing of storage.
-fn devices_in_ram(trace: &Trace) -> HashSet<String> {
+pub fn devices_in_ram(trace: &Trace) -> HashSet<String> {
     let mounts = trace.facts()["mounts"].as_array().into_iter().flatten();
     mounts
         .filter(|mount| {

@@ -127,6 +127,14 @@ impl PageCache {
         (slot != NONE).then(|| self.slots[slot as usize].page)
     }
 
+    /// Every page that is there: its file, and whether it was used.
+    pub fn each(&self, mut page: impl FnMut(u32, bool)) {
+        for &slot in self.by_page.values() {
+            let slot = &self.slots[slot as usize];
+            page(slot.file, slot.used);
+        }
+    }
+
     fn remove_slot(&mut self, slot: u32) -> Option<Gone> {
         if slot == NONE {
             return None;

@@ -83,6 +83,10 @@ pub enum PageStep {
     Evicted {
         used: bool,
     },
+    /// By [`Access::Drop`] or [`Access::DropAll`].
+    Dropped {
+        used: bool,
+    },
 }
 
 /// One page comes or goes.
@@ -189,7 +193,16 @@ impl Simulator {
         let number = self.number(file);
         if !self.cache.has(number, page) {
             self.cache.insert(number, page, false);
+            self.cache.touch(number, page);
         }
+    }
+
+    /// Pages that are there and that nothing has used, by file.
+    pub fn unused(&self) -> Vec<(FileId, u64)> {
+        let mut unused: Vec<(FileId, u64)> = self.known.iter().map(|&(file, _)| (file, 0)).collect();
+        self.cache.each(|file, used| unused[file as usize].1 += u64::from(!used));
+        unused.retain(|&(_, pages)| pages > 0);
+        unused
     }
 
     fn fresh(&self) -> Window {
@@ -215,12 +228,16 @@ impl Simulator {
         let size = &mut self.known[number as usize].1;
         match access {
             Access::Drop { page } => {
-                self.cache.remove(number, page);
+                if let Some(gone) = self.cache.remove(number, page) {
+                    out(PageEvent { file, page, step: PageStep::Dropped { used: gone.used } });
+                }
                 return;
             }
             Access::DropAll => {
                 while let Some(page) = self.cache.any_of(number) {
-                    self.cache.remove(number, page);
+                    if let Some(gone) = self.cache.remove(number, page) {
+                        out(PageEvent { file, page, step: PageStep::Dropped { used: gone.used } });
+                    }
                 }
                 return;
             }

@@ -3,6 +3,7 @@
 use flashscope_analysis::FlashReport;
 use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::layers::LayersReport;
+use flashscope_analysis::readahead::Prediction;
 use flashscope_study::StudyResult;
 use flashscope_study::layers::LayersResult;
 use serde::Serialize;
@@ -26,6 +27,11 @@ pub fn block(report: &BlockReport) -> String {
 /// Where the time of a trace's calls goes.
 pub fn layers(report: &LayersReport) -> String {
     pretty(report)
+}
+
+/// What other settings of read-ahead would have brought.
+pub fn prediction(prediction: &Prediction) -> String {
+    pretty(prediction)
 }
 
 /// All of a study of layers.

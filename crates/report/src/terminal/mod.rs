@@ -4,6 +4,7 @@ mod block;
 mod flash;
 mod layers;
 mod published;
+mod prediction;
 mod study;
 mod table;
 
@@ -14,6 +15,7 @@ pub use block::block;
 pub use flash::flash;
 pub use layers::{call_name, layer_name, layers, layers_study};
 pub(crate) use published::published;
+pub use prediction::prediction;
 pub use study::study;
 
 /// How to write.

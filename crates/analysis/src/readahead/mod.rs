@@ -1,0 +1,9 @@
+//! Read-ahead: what it brought, what of that was used, and what another setting would have brought.
+
+mod cost;
+mod predict;
+mod workload;
+
+pub use cost::Cost;
+pub use predict::{PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Tally};
+pub use workload::{Call, Collector, Step, Workload};

@@ -1,0 +1,257 @@
+//! The accesses of a trace, in order, as a read-ahead model takes them; and what really happened during each.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use flashscope_readahead::{Access, FileId, MapAdvice, PAGE_BYTES};
+use flashscope_trace::{Event, EventKind, FileStep, FlashOp};
+
+/// One access of one task.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    pub tid: u32,
+    pub file: FileId,
+    pub access: Access,
+    /// The call that it is, by its place in [`Workload::calls`]; `None` for what is no read.
+    pub call: Option<u32>,
+}
+
+/// One `read()`, as it went when it was recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub tid: u32,
+    pub file: FileId,
+    /// Pages that it added to its file's cache.
+    pub pages_added: u32,
+    /// Array reads of flash while its task was in it.
+    pub flash_reads: u32,
+    /// `None` where the trace does not show its end.
+    pub duration_ns: Option<u64>,
+}
+
+/// What a trace says of file reads.
+#[derive(Debug, Default)]
+pub struct Workload {
+    pub steps: Vec<Step>,
+    pub calls: Vec<Call>,
+    /// Sizes in bytes: of a file whose end was not met, up to where it was read, written or cached.
+    pub sizes: BTreeMap<FileId, u64>,
+    /// Files whose end no read met: read-ahead beyond what the trace shows is not predicted for them.
+    pub open_ended: usize,
+    /// Pages that were read and never came: they were cached before the recording began.
+    pub cached_before: Vec<(FileId, u64)>,
+    /// Pages that came into the cache by reads and faults, not by writes.
+    pub pages_added: u64,
+    pub flash_reads: u64,
+    pub faults: u64,
+    /// Reads whose end the trace does not show.
+    pub without_end: u64,
+    /// Accesses beyond the most that are kept.
+    pub left_out: u64,
+    /// Whether events of the cache and of flash were seen at all.
+    pub cache_seen: bool,
+    pub flash_seen: bool,
+}
+
+/// Accesses that are kept (48 bytes each and 40 for a call).
+const MAX_STEPS: usize = 4_000_000;
+const MAX_TASKS: usize = 1 << 16;
+
+/// A call that a task is in.
+#[derive(Clone, Copy)]
+struct Inside {
+    call: u32,
+    step: u32,
+    began: u64,
+    offset: u64,
+    asked: u64,
+}
+
+/// Reads events, in order of time.
+#[derive(Default)]
+pub struct Collector {
+    workload: Workload,
+    inside: HashMap<u32, Inside>,
+    /// Pages that are cached, as far as the trace shows.
+    present: HashSet<(FileId, u64)>,
+    count: HashMap<FileId, u64>,
+    before: HashSet<(FileId, u64)>,
+    ended: HashSet<FileId>,
+    /// Task that is writing: what comes is the write's.
+    writing: HashMap<u32, FileId>,
+    left_out: HashSet<u32>,
+}
+
+impl Collector {
+    /// `in_ram`: numbers of devices whose files are no storage.
+    pub fn new(in_ram: impl IntoIterator<Item = u32>) -> Collector {
+        Collector { left_out: in_ram.into_iter().collect(), ..Collector::default() }
+    }
+
+    pub fn event(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::Flash(access) if access.op == FlashOp::Read => {
+                self.workload.flash_seen = true;
+                if let Some(inside) = self.inside.get(&event.tid) {
+                    self.workload.flash_reads += 1;
+                    self.workload.calls[inside.call as usize].flash_reads += 1;
+                }
+            }
+            EventKind::File(step) => {
+                let file = FileId { device: step.device.map(|device| device.0), inode: step.inode };
+                if step.device.is_some_and(|device| self.left_out.contains(&device.0)) {
+                    return;
+                }
+                self.file(event, step.step, file, step.offset, step.bytes);
+            }
+            _ => {}
+        }
+    }
+
+    fn file(&mut self, event: &Event, step: FileStep, file: FileId, offset: u64, bytes: u64) {
+        match step {
+            FileStep::Read if bytes > 0 => {
+                self.over(event.tid, None, None);
+                self.writing.remove(&event.tid);
+                let call = self.workload.calls.len() as u32;
+                if !self.step(event.tid, file, Access::Read { offset, length: bytes }, Some(call)) {
+                    return;
+                }
+                self.workload.calls.push(Call {
+                    tid: event.tid,
+                    file,
+                    pages_added: 0,
+                    flash_reads: 0,
+                    duration_ns: None,
+                });
+                if self.inside.len() < MAX_TASKS || self.inside.contains_key(&event.tid) {
+                    let step = (self.workload.steps.len() - 1) as u32;
+                    self.inside.insert(event.tid, Inside { call, step, began: event.time.0, offset, asked: bytes });
+                }
+            }
+            FileStep::Fault => {
+                self.over(event.tid, None, None);
+                self.workload.faults += 1;
+                let page = offset / PAGE_BYTES;
+                self.step(event.tid, file, Access::Fault { page, advice: MapAdvice::Normal }, None);
+            }
+            FileStep::Write if bytes > 0 => {
+                self.over(event.tid, None, None);
+                if self.writing.len() >= MAX_TASKS {
+                    self.writing.clear();
+                }
+                self.writing.insert(event.tid, file);
+                self.grow(file, offset.saturating_add(bytes));
+                self.step(event.tid, file, Access::Write { offset, length: bytes }, None);
+            }
+            FileStep::Cached => {
+                self.workload.cache_seen = true;
+                let first = offset / PAGE_BYTES;
+                let pages = bytes.div_ceil(PAGE_BYTES).min(1 << 20);
+                for page in first..first.saturating_add(pages) {
+                    if self.present.insert((file, page)) {
+                        *self.count.entry(file).or_default() += 1;
+                    }
+                }
+                self.grow(file, offset.saturating_add(bytes));
+                if self.writing.get(&event.tid) == Some(&file) {
+                    return;
+                }
+                self.workload.pages_added += pages;
+                if let Some(inside) = self.inside.get(&event.tid) {
+                    let call = &mut self.workload.calls[inside.call as usize];
+                    if call.file == file {
+                        call.pages_added += pages as u32;
+                    }
+                }
+            }
+            FileStep::Uncached => {
+                let first = offset / PAGE_BYTES;
+                for page in first..first.saturating_add(bytes.div_ceil(PAGE_BYTES).min(1 << 20)) {
+                    if !self.present.remove(&(file, page)) {
+                        continue;
+                    }
+                    let left = self.count.entry(file).or_default();
+                    *left = left.saturating_sub(1);
+                    let access = if *left == 0 { Access::DropAll } else { Access::Drop { page } };
+                    if *left == 0 {
+                        self.count.remove(&file);
+                    }
+                    self.step(event.tid, file, access, None);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn grow(&mut self, file: FileId, end: u64) {
+        if !self.ended.contains(&file) {
+            let size = self.workload.sizes.entry(file).or_default();
+            *size = (*size).max(end);
+        }
+    }
+
+    fn step(&mut self, tid: u32, file: FileId, access: Access, call: Option<u32>) -> bool {
+        let room = self.workload.steps.len() < MAX_STEPS;
+        match room {
+            true => self.workload.steps.push(Step { tid, file, access, call }),
+            false => self.workload.left_out += 1,
+        }
+        room
+    }
+
+    /// A system call of the task came back: with how many bytes, where that is known.
+    pub fn returned(&mut self, tid: u32, time_ns: u64, got: Option<u64>) {
+        self.writing.remove(&tid);
+        self.over(tid, Some(time_ns), got);
+    }
+
+    /// The task is no longer in the read that it was in.
+    fn over(&mut self, tid: u32, ended_ns: Option<u64>, got: Option<u64>) {
+        let Some(inside) = self.inside.remove(&tid) else { return };
+        let call = &mut self.workload.calls[inside.call as usize];
+        call.duration_ns = ended_ns.map(|end| end.saturating_sub(inside.began));
+        self.workload.without_end += u64::from(ended_ns.is_none());
+        let file = call.file;
+        let end = inside.offset.saturating_add(got.unwrap_or(inside.asked));
+        match got {
+            // Short, but not empty: here the file ends.
+            Some(got) if 0 < got && got < inside.asked => {
+                self.workload.sizes.insert(file, end);
+                self.ended.insert(file);
+            }
+            Some(_) => self.grow(file, end),
+            None => {}
+        }
+        let _ = inside.step;
+        if got.is_some_and(|got| got > 0) {
+            for page in inside.offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES) {
+                if !self.present.contains(&(file, page)) && self.before.len() < MAX_STEPS {
+                    self.before.insert((file, page));
+                    self.present.insert((file, page));
+                    *self.count.entry(file).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    pub fn finish(mut self) -> Workload {
+        let tasks: Vec<u32> = self.inside.keys().copied().collect();
+        for tid in tasks {
+            self.over(tid, None, None);
+        }
+        let mut workload = self.workload;
+        // What was neither cached nor returned by a read is known from the requests alone.
+        for step in &workload.steps {
+            if let Access::Read { offset, length } = step.access
+                && !self.ended.contains(&step.file)
+                && !workload.sizes.contains_key(&step.file)
+            {
+                workload.sizes.insert(step.file, offset.saturating_add(length));
+            }
+        }
+        workload.open_ended = workload.sizes.keys().filter(|file| !self.ended.contains(file)).count();
+        workload.cached_before = self.before.into_iter().collect();
+        workload.cached_before.sort_unstable();
+        workload
+    }
+}
