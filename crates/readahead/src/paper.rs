@@ -49,25 +49,37 @@ fn saved(kernel: Kernel, count: u64, seeds: std::ops::RangeInclusive<u64>) -> f6
     seeds.map(of).sum::<f64>() / number
 }
 
+/// As the board measures on 6.1, and the paper's kernel does the same: sequential reads never needed context read-ahead.
 #[test]
 fn sequential_reads_save_what_the_board_measures() {
-    for kernel in [Kernel::V2_6_37, Kernel::V6_1] {
-        for count in [8, 32, 64, 256] {
-            let with = pages_read(kernel, 32, 0..count) as f64;
-            println!("{kernel:?} sequential {count}: {:.1}", (with - count as f64) / with * 100.0);
-        }
+    for kernel in [Kernel::V2_6_37, Kernel::V5_10, Kernel::V6_1] {
+        let saved: Vec<f64> = [8, 32, 64, 256]
+            .map(|count| {
+                let with = pages_read(kernel, 32, 0..count) as f64;
+                ((with - count as f64) / with * 100.0).round()
+            })
+            .to_vec();
+        assert_eq!(saved, [71.0, 65.0, 48.0, 19.0], "{kernel:?}");
     }
 }
 
+/// The paper: about 20 % up to 32 requests and up to 50 % at 256. The rules of its kernel give that at 256, and less below: at 32
+/// it depends on where the requests fall (0 to 34 % over the first twenty seeds).
 #[test]
-fn random_reads_prefetched_on_the_papers_kernel() {
-    for kernel in Kernel::ALL {
-        for count in [8, 16, 32, 64, 128, 256, 512, 1024] {
-            println!(
-                "{kernel:?} random {count}: {:.1} (seed 1: {:.1})",
-                saved(kernel, count, 1..=100),
-                saved(kernel, count, 1..=1)
-            );
-        }
-    }
+fn random_reads_prefetched_on_the_papers_kernel_and_no_longer_do() {
+    let counts = [32, 64, 256, 1024];
+    let old = counts.map(|count| saved(Kernel::V2_6_37, count, 1..=20).round());
+    let new = counts.map(|count| saved(Kernel::V6_1, count, 1..=20).round());
+    println!("random {counts:?}: 2.6.37 {old:?}, 6.1 {new:?} % fewer pages without read-ahead");
+    let most = (1..=20).map(|seed| saved(Kernel::V2_6_37, 32, seed..=seed)).fold(0.0, f64::max);
+    println!("2.6.37, 32 requests: at most {most:.0} %");
+    let between =
+        |value: f64, from: f64, to: f64| assert!((from..=to).contains(&value), "{value} is not in {from} to {to}");
+    between(old[1], 10.0, 25.0);
+    between(old[2], 45.0, 55.0);
+    between(old[3], 38.0, 46.0);
+    between(new[0], 0.0, 1.0);
+    between(new[1], 0.0, 1.0);
+    between(new[2], 2.0, 5.0);
+    between(new[3], 15.0, 20.0);
 }

@@ -3,8 +3,8 @@
 mod block;
 mod flash;
 mod layers;
-mod published;
 mod prediction;
+mod published;
 mod study;
 mod table;
 
@@ -14,8 +14,8 @@ use crate::text::{grouped, visible};
 pub use block::block;
 pub use flash::flash;
 pub use layers::{call_name, layer_name, layers, layers_study};
-pub(crate) use published::published;
 pub use prediction::prediction;
+pub(crate) use published::published;
 pub use study::study;
 
 /// How to write.
