@@ -183,7 +183,8 @@ fn a_replay_reads_what_the_traced_program_reads() {
     );
     let text = std::fs::read_to_string(&script).expect("a script");
     let offsets: Vec<u64> = text.lines().filter(|line| line.starts_with("read ")).map(offset).collect();
-    assert_eq!(offsets, random_offsets(3, 24, 256), "{text}");
+    let slots = flashscope_study::random_slots(3, 24, 256);
+    assert_eq!(offsets, slots.iter().map(|slot| slot * 4096).collect::<Vec<_>>(), "{text}");
     // Its size is known from what came into the cache at least.
     let size: u64 =
         text.lines().find_map(|line| line.strip_prefix("file ")?.split(' ').next()?.parse().ok()).expect("a file");
@@ -242,28 +243,6 @@ fn offset(line: &str) -> u64 {
     let words: Vec<&str> = line.split(' ').collect();
     let [_, _, _, _, offset, "4096"] = words.as_slice() else { panic!("{line}") };
     offset.parse().expect("an offset")
-}
-
-/// The offsets of `bench read --pattern random` as docs/architecture.md and agent/prng.h define them.
-fn random_offsets(seed: u64, count: usize, slots: u64) -> Vec<u64> {
-    let mut state = seed ^ 0x0070_6174_7465_726e;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    let bits = u64::BITS - (slots - 1).leading_zeros();
-    let mut below = || {
-        loop {
-            let drawn = next() & ((1 << bits) - 1);
-            if drawn < slots {
-                return drawn;
-            }
-        }
-    };
-    (0..count).map(|_| below() * 4096).collect()
 }
 
 /// What a benchmark was told wrongly is said in one line, and nothing is booted.

@@ -211,6 +211,7 @@ pub fn study() -> StudyResult {
                 source: "paper 000, section 4.1.2 (figure 3-a)".into(),
                 statement: "disabling read-ahead improves sequential reads by up to 70 %".into(),
                 quantity: quantity.into(),
+                kernel_model: None,
                 filesystem: fs.into(),
                 pattern: pattern.into(),
                 count,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use flashscope_readahead::Kernel;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -220,6 +221,9 @@ pub struct Published {
     pub count: [u64; 2],
     pub request_size: Option<Bytes>,
     pub readahead: Option<Readahead>,
+    /// Not measured, but what these requests would have read under the read-ahead rules of this kernel (`2.6.37`): pages of the
+    /// page cache, of random requests the mean of twenty draws.
+    pub kernel_model: Option<String>,
     pub fold: Fold,
     pub min: f64,
     pub max: f64,
@@ -371,6 +375,18 @@ fn check(definition: &Definition) -> Result<(), String> {
     let cells = axes.iter().try_fold(1usize, |product, (_, values)| product.checked_mul(*values));
     if cells.is_none_or(|cells| cells > MOST_CELLS) {
         return Err(format!("the matrix has more than {MOST_CELLS} cells: split the study"));
+    }
+    for published in &definition.published {
+        let Some(model) = &published.kernel_model else { continue };
+        if published.quantity != Quantity::ReadsSavedPercent || matrix.workload != Workload::Read {
+            return Err(format!("published {}: kernel_model is for reads_saved_percent of reads", published.id));
+        }
+        if Kernel::nearest(model).is_none_or(|choice| !choice.exact) {
+            return Err(format!(
+                "published {}: no model of kernel '{model}': 2.6.37, 5.10, 6.1, 6.12, 7.2",
+                published.id
+            ));
+        }
     }
     if matrix.workload == Workload::Sqlite {
         return check_sqlite(matrix);

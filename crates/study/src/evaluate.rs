@@ -1,6 +1,9 @@
 //! From cells to answers: what read-ahead saves or costs, the published values beside ours, and the verdict.
 
+use flashscope_readahead::Kernel;
+
 use crate::definition::{Fold, Published, Quantity, Workload};
+use crate::modelled::Requests;
 use crate::result::{Cell, Comparison, GainPoint, Group, Verdict};
 
 /// Below this, percent of a run's time, a difference is not worth a change of setting.
@@ -102,6 +105,7 @@ pub fn compare(published: &Published, groups: &[Group]) -> Comparison {
         source: published.source.clone(),
         statement: published.statement.clone(),
         quantity: published.quantity.as_str().to_owned(),
+        kernel_model: published.kernel_model.clone(),
         filesystem: published.filesystem.as_str().to_owned(),
         pattern: published.pattern.as_str().to_owned(),
         count: published.count,
@@ -124,6 +128,18 @@ fn quantities(published: &Published, group: &Group) -> Vec<f64> {
             && (published.count[0]..=published.count[1]).contains(&cell.count)
             && published.request_size.is_none_or(|size| size.0 == cell.request_bytes)
     };
+    if let Some(choice) = published.kernel_model.as_deref().and_then(Kernel::nearest) {
+        let modelled = |pair: &Pair<'_>| {
+            let requests = Requests {
+                file_bytes: group.file_size_bytes,
+                request_bytes: pair.off.request_bytes,
+                count: pair.off.count,
+                pattern: published.pattern,
+            };
+            requests.pages_saved_percent(choice.kernel, pair.on.readahead_kib)
+        };
+        return pairs(group).iter().filter(|pair| wanted(pair.off)).map(modelled).collect();
+    }
     match published.quantity {
         Quantity::TimeSavedPercent => {
             pairs(group).iter().filter(|pair| wanted(pair.off)).map(Pair::time_saved_percent).collect()

@@ -5,6 +5,7 @@ mod definition;
 mod evaluate;
 mod file;
 pub mod layers;
+mod modelled;
 mod not_measured;
 mod plan;
 mod power;
@@ -19,6 +20,7 @@ pub use definition::{
 };
 pub use evaluate::{compare, gains, verdict};
 pub use file::StudyFile;
+pub use modelled::random_slots;
 pub use not_measured::{NotMeasurable, NotMeasured};
 pub use plan::{CellSpec, GroupSpec, groups};
 pub use result::*;

@@ -172,6 +172,9 @@ pub struct Comparison {
     pub statement: String,
     /// What is compared: `time_saved_percent`, `reads_saved_percent`, `energy_saved_percent`, `latency_spread_percent`.
     pub quantity: String,
+    /// Modelled by the read-ahead rules of this kernel instead of measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_model: Option<String>,
     pub filesystem: String,
     pub pattern: String,
     /// Numbers of requests that the statement is about, from and to.

@@ -115,15 +115,20 @@ impl From<&Comparison> for Row {
             id: comparison.id.clone(),
             source: comparison.source.clone(),
             statement: comparison.statement.clone(),
-            of: match comparison.count {
-                [from, to] if from == to => format!("{}, {}, {from}", comparison.filesystem, comparison.pattern),
-                [from, to] => format!("{}, {}, {from} to {to}", comparison.filesystem, comparison.pattern),
+            of: {
+                let count = match comparison.count {
+                    [from, to] if from == to => from.to_string(),
+                    [from, to] => format!("{from} to {to}"),
+                };
+                let model = comparison.kernel_model.as_ref().map(|kernel| format!(", model of Linux {kernel}"));
+                let model = model.unwrap_or_default();
+                format!("{}, {}, {count}{model}", comparison.filesystem, comparison.pattern)
             },
             published_min: comparison.published_min,
             published_max: comparison.published_max,
             unit: comparison.unit.clone(),
-            how: match comparison.quantity.as_str() {
-                "energy_saved_percent" => How::Modelled,
+            how: match (comparison.quantity.as_str(), &comparison.kernel_model) {
+                ("energy_saved_percent", _) | (_, Some(_)) => How::Modelled,
                 _ => How::Measured,
             },
             ours: comparison.ours,

@@ -1,0 +1,108 @@
+//! What another kernel's read-ahead would have read: the same requests under its rules (`crates/readahead`).
+
+use flashscope_readahead::{Access, FileId, Kernel, OpenId, PAGE_BYTES, Settings, Simulator};
+
+use crate::definition::Pattern;
+
+/// Draws of random requests that a modelled figure is the mean of.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=20;
+
+/// Requests of a cell, as the agent makes them (agent/bench_read.c).
+#[derive(Clone, Copy, Debug)]
+pub struct Requests {
+    pub file_bytes: u64,
+    pub request_bytes: u64,
+    pub count: u64,
+    pub pattern: Pattern,
+}
+
+impl Requests {
+    fn offsets(self, seed: u64) -> Vec<u64> {
+        match self.pattern {
+            Pattern::Sequential => (0..self.count).map(|index| index * self.request_bytes).collect(),
+            Pattern::Random => {
+                let slots = (self.file_bytes / self.request_bytes.max(1)).max(1);
+                random_slots(seed, self.count, slots).into_iter().map(|slot| slot * self.request_bytes).collect()
+            }
+        }
+    }
+
+    fn pages_read(self, kernel: Kernel, readahead_kib: u64, seed: u64) -> u64 {
+        let settings = Settings { readahead_pages: readahead_kib * 1024 / PAGE_BYTES, ..Settings::default() };
+        let mut simulator = Simulator::new(kernel, settings);
+        let file = FileId { device: None, inode: 1 };
+        simulator.set_size(file, self.file_bytes);
+        let mut read = 0;
+        for offset in self.offsets(seed) {
+            let access = Access::Read { offset, length: self.request_bytes };
+            simulator.apply(file, OpenId(0), access, &mut |event| read += u64::from(event.is_read()));
+        }
+        read
+    }
+
+    /// Pages that no read-ahead saves against so much of it, percent of the latter; the mean over draws where they are random.
+    pub fn pages_saved_percent(self, kernel: Kernel, readahead_kib: u64) -> f64 {
+        let seeds = match self.pattern {
+            Pattern::Sequential => 1..=1,
+            Pattern::Random => SEEDS,
+        };
+        let draws = (seeds.end() - seeds.start() + 1) as f64;
+        let saved = seeds.map(|seed| {
+            let [with, without] = [readahead_kib, 0].map(|kib| self.pages_read(kernel, kib, seed) as f64);
+            if with > 0.0 { (with - without) / with * 100.0 } else { 0.0 }
+        });
+        saved.sum::<f64>() / draws
+    }
+}
+
+/// The slots that `bench read --pattern random` reads: SplitMix64 from the seed (agent/prng.c), drawn again where it is past the
+/// last one.
+pub fn random_slots(seed: u64, count: u64, slots: u64) -> Vec<u64> {
+    let mut state = seed ^ 0x0070_6174_7465_726e;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let bits = u64::BITS - slots.saturating_sub(1).leading_zeros();
+    let mask = if bits == 0 { 0 } else { u64::MAX >> (u64::BITS - bits) };
+    let mut below = || {
+        loop {
+            let drawn = next() & mask;
+            if drawn < slots.max(1) {
+                return drawn;
+            }
+        }
+    };
+    (0..count).map(|_| below()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(count: u64, pattern: Pattern) -> Requests {
+        Requests { file_bytes: 5 << 20, request_bytes: 4096, count, pattern }
+    }
+
+    #[test]
+    fn sequential_reads_save_alike_under_every_kernel_and_random_ones_do_not() {
+        for kernel in [Kernel::V2_6_37, Kernel::V6_1] {
+            let saved = of(8, Pattern::Sequential).pages_saved_percent(kernel, 128);
+            assert_eq!(saved.round(), 71.0, "{kernel:?}");
+        }
+        let random = of(256, Pattern::Random);
+        assert!(random.pages_saved_percent(Kernel::V2_6_37, 128) > 40.0);
+        assert!(random.pages_saved_percent(Kernel::V6_1, 128) < 5.0);
+        assert_eq!(of(1, Pattern::Random).pages_saved_percent(Kernel::V6_1, 0), 0.0);
+    }
+
+    #[test]
+    fn slots_are_within_the_file() {
+        assert!(random_slots(3, 1000, 1280).iter().all(|&slot| slot < 1280));
+        assert_eq!(random_slots(3, 4, 1), [0; 4]);
+        assert_eq!(random_slots(3, 1, 0), [0]);
+    }
+}
