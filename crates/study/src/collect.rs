@@ -7,10 +7,11 @@ use flashscope_analysis::LossCount;
 use flashscope_analysis::flash::{
     Blocks, ByTask, Geometry, Health, LatencyNs, Span, TimelineFold, Window, WindowCounts,
 };
-use flashscope_trace::{BlockAction, Event, EventKind, FlashAccess, FlashOp, Loss, RequestKind, Session, Trace};
+use flashscope_trace::{BlockAction, Event, EventKind, FlashAccess, FlashOp, RequestKind, Session, Trace};
 use serde::Deserialize;
 
 use crate::definition::{Readahead, Workload};
+use crate::lab::first_lost;
 use crate::plan::{CellSpec, DISK_BLOCK_BYTES, GroupSpec, STEP_TRACED, STEP_UNTRACED, cell_step};
 use crate::result::{Cell, ChipFacts, DefaultReadahead, Group, Inputs, PhaseCounts, ProbeUsed, TracerCost};
 
@@ -113,10 +114,6 @@ pub enum CollectError {
     )]
     Lost { group: String, name: &'static str, count: u64 },
 }
-
-/// Any of these, and counts by cell are too low without saying so.
-const EVENTS_LOST: [Loss; 4] =
-    [Loss::EventsOverwritten, Loss::EventsDropped, Loss::CommitOverruns, Loss::EventsNotDrained];
 
 /// What a group's file system lies on.
 #[derive(Clone, Debug)]
@@ -256,11 +253,8 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, medium: &Medi
         })
         .ok_or_else(|| missing("read-ahead knob of the file system"))?;
 
-    let lost = trace.losses();
-    for loss in EVENTS_LOST {
-        if lost.get(loss) > 0 {
-            return Err(CollectError::Lost { group, name: loss.name(), count: lost.get(loss) });
-        }
+    if let Some((name, count)) = first_lost(&trace) {
+        return Err(CollectError::Lost { group, name, count });
     }
     let mut losses = losses(&trace);
     losses.push(LossCount {

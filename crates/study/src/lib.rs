@@ -4,6 +4,7 @@ mod collect;
 mod definition;
 mod evaluate;
 mod file;
+mod lab;
 pub mod layers;
 mod modelled;
 mod not_measured;
@@ -20,6 +21,7 @@ pub use definition::{
 };
 pub use evaluate::{compare, gains, verdict};
 pub use file::StudyFile;
+pub use lab::KeepError;
 pub use modelled::random_slots;
 pub use not_measured::{NotMeasurable, NotMeasured};
 pub use plan::{CellSpec, GroupSpec, groups};

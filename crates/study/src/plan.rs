@@ -1,6 +1,7 @@
 //! The cells of a study, the groups that share one boot, and the plan that a group's boot image carries.
 
 use crate::definition::{Filesystem, Matrix, Pattern, RECORDS, Readahead, Workload, text_bytes};
+use crate::lab::{MOUNT_POINT, Mount, SETTLE_CIPHERS};
 use crate::size::Bytes;
 
 /// Cells that share one fresh boot: the unit of resume.
@@ -81,7 +82,6 @@ pub const AGENT: &str = "/flashscope/agent";
 pub const SQLITE: &str = "/flashscope/flashscope-sqlite";
 const DATABASE: &str = "/mnt/contacts.db";
 pub const SQUASHFS_IMAGE: &str = "/flashscope/data.squashfs";
-const MOUNT_POINT: &str = "/mnt";
 const DATA_FILE: &str = "/mnt/data";
 
 /// Raw page reads that give the tracer's own cost: enough to make 1 ns of it visible, 30 ms of guest time.
@@ -142,45 +142,19 @@ pub enum Storage<'a> {
 /// Requests that give the tracer's cost on a disk: reads of a file-system block each, at random.
 pub const DISK_BLOCK_BYTES: u64 = 4096;
 
-/// A volume named `data` over all of mtd0.
-pub fn ubi_volume() -> [String; 4] {
-    ["ubi-attach 0", "device-wait /dev/ubi0 5000", "ubi-mkvol 0 data all", "device-wait /dev/ubi0_0 5000"]
-        .map(str::to_owned)
-}
-
 /// The measured part of the plan, after the chip or the disk is there.
 pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
     let mut lines = match storage {
         Storage::Chip { .. } => vec!["device-wait /dev/mtd0 5000".to_owned(), format!("mkdir {MOUNT_POINT}")],
         Storage::Disk { .. } => vec![format!("mkdir {MOUNT_POINT}")],
     };
-    let mount = match spec.filesystem {
-        Filesystem::Ext4 | Filesystem::F2fs => {
-            let Storage::Disk { device } = storage else { unreachable!("such a file system is made for a disk only") };
-            format!("mount {device} {MOUNT_POINT} {} -", spec.filesystem.as_str())
-        }
-        Filesystem::Jffs2 => format!("mount mtd0 {MOUNT_POINT} jffs2 -"),
-        Filesystem::Ubifs => {
-            lines.extend(ubi_volume());
-            format!("mount ubi0:data {MOUNT_POINT} ubifs -")
-        }
-        Filesystem::Yaffs2 => {
-            lines.push("device-wait /dev/mtdblock0 5000".to_owned());
-            format!("mount /dev/mtdblock0 {MOUNT_POINT} yaffs2 -")
-        }
-        Filesystem::SquashfsMtdblock => {
-            lines.push(format!("nand-write 0 {SQUASHFS_IMAGE}"));
-            lines.push("device-wait /dev/mtdblock0 5000".to_owned());
-            format!("mount /dev/mtdblock0 {MOUNT_POINT} squashfs ro")
-        }
-        Filesystem::SquashfsUbiblock => {
-            lines.extend(ubi_volume());
-            lines.push(format!("ubi-write /dev/ubi0_0 {SQUASHFS_IMAGE}"));
-            lines.push("ubi-block /dev/ubi0_0".to_owned());
-            lines.push("device-wait /dev/ubiblock0_0 5000".to_owned());
-            format!("mount /dev/ubiblock0_0 {MOUNT_POINT} squashfs ro")
-        }
+    let device = match storage {
+        Storage::Chip { .. } => None,
+        Storage::Disk { device } => Some(device),
     };
+    let mounting = Mount::new(spec.filesystem, device);
+    lines.extend(mounting.prepare.iter().cloned());
+    let mount = mounting.mount.clone();
     if spec.filesystem.is_written() {
         lines.push(mount.clone());
         lines.push(match spec.workload {
@@ -189,8 +163,7 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
         });
         lines.push(format!("umount {MOUNT_POINT}"));
     }
-    // Linux 6.12 and newer test their ciphers in the background after boot; nothing is timed before they are silent.
-    lines.push("settle cryptomgr_test 200 60000".to_owned());
+    lines.push(SETTLE_CIPHERS.to_owned());
     let mode = recording_mode(spec);
     match storage {
         Storage::Chip { page_bytes } => {
@@ -216,16 +189,10 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
     lines.push("phase-begin mount".to_owned());
     lines.push(mount);
     lines.push("phase-end mount".to_owned());
-    // After mounting, JFFS2's collector checks every node's CRC; YAFFS2's has nothing to do unless a page had bits restored.
-    // Nothing is measured before they are silent.
-    let collector = match spec.filesystem {
-        Filesystem::Jffs2 => Some("jffs2_gcd"),
-        Filesystem::Yaffs2 => Some("yaffs2_gc"),
-        _ => None,
-    };
-    if let Some(thread) = collector {
+    // Nothing is measured before the collector is silent.
+    if let Some(settle) = mounting.settle() {
         lines.push("phase-begin settle".to_owned());
-        lines.push(format!("settle {thread} 200 600000"));
+        lines.push(settle);
         lines.push("phase-end settle".to_owned());
     }
     // What a program's first run on a fresh boot costs beside its reads (its own pages, UBIFS's index) is no setting's.

@@ -1,22 +1,21 @@
 //! Running a study: a fresh boot for each group, as many boards at once as asked, finished groups kept for a resume.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use flashscope_target::Progress;
 use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Run};
-use sha2::{Digest, Sha256};
 
 use crate::collect::{CollectError, Medium, collect};
-use crate::definition::{Study, Workload, hex};
+use crate::definition::{Study, Workload};
 use crate::evaluate::{compare, verdict};
+use crate::lab;
 use crate::plan::{self, GroupSpec, SQUASHFS_IMAGE, Storage};
 use crate::power;
-use crate::result::{Group, Inputs, PowerUsed, SCHEMA, StudyResult};
+use crate::result::{Group, PowerUsed, SCHEMA, StudyResult};
 
 /// How to run a study.
 pub struct Options {
@@ -55,6 +54,8 @@ pub enum RunError {
     Target(#[from] flashscope_target::Error),
     #[error(transparent)]
     Collect(#[from] CollectError),
+    #[error(transparent)]
+    Keep(#[from] lab::KeepError),
     #[error("{path}: {source}; free some space or name another directory")]
     Store { path: PathBuf, source: std::io::Error },
     #[error("{0}; `make sqlite` builds it")]
@@ -248,22 +249,10 @@ impl Lab {
         image.set_plan(&lines);
         let image = image.build()?;
 
-        let inputs = Inputs {
-            board: spec.board.clone(),
-            board_sha256: board.sha256.clone(),
-            kernel: spec.kernel.clone(),
-            kernel_release: kernel.release.clone(),
-            kernel_package: format!("{} {}", kernel.package, kernel.version),
-            kernel_sha256: kernel.sha256.clone(),
-            qemu: self.qemu[&spec.board].clone(),
-            agent: env!("CARGO_PKG_VERSION").to_owned(),
-            agent_sha256: image.agent_sha256.clone(),
-            image_sha256: image.sha256.clone(),
-        };
-        let kept = options.store.join(format!("{}-{}.json", spec.id(), store_key(&inputs)));
+        let inputs = lab::inputs(board, &spec.kernel, kernel, &image, self.qemu[&spec.board].clone());
+        let kept = lab::kept_at(&options.store, &spec.id(), &inputs);
         if !options.fresh
-            && let Some(group) =
-                std::fs::read(&kept).ok().and_then(|bytes| serde_json::from_slice::<Group>(&bytes).ok())
+            && let Some(group) = lab::kept::<Group>(&kept)
         {
             watch.group_finished(&spec.id(), began.elapsed(), true);
             return Ok(group);
@@ -275,7 +264,7 @@ impl Lab {
             &CellProgress { watch, id: spec.id(), cells: spec.cells.len() },
         )?;
         let group = collect(&boot.port_file(), spec, inputs, &medium)?;
-        keep(&kept, &group)?;
+        lab::keep(&kept, &group)?;
         watch.group_finished(&spec.id(), began.elapsed(), false);
         Ok(group)
     }
@@ -310,36 +299,6 @@ fn disk_changes(spec: &GroupSpec, asked: &[(String, String)]) -> Vec<(String, St
     let size = set("size_mib", plan::disk_mib(spec.file_size).to_string());
     let filesystem = set("filesystem", spec.filesystem.as_str().to_owned());
     std::iter::once(size).chain(asked.iter().cloned()).chain([filesystem]).collect()
-}
-
-/// What a group's results depend on: every input of the boot, and the program that reads them.
-fn store_key(inputs: &Inputs) -> String {
-    let mut hash = Sha256::new();
-    hash.update(serde_json::to_vec(inputs).expect("strings serialise"));
-    if let Ok(program) = std::env::current_exe().and_then(std::fs::read) {
-        hash.update(Sha256::digest(program));
-    }
-    hex(&hash.finalize())[..16].to_owned()
-}
-
-/// Written in a scratch directory, then renamed: a killed run leaves no half of a result.
-fn keep(path: &Path, group: &Group) -> Result<(), RunError> {
-    let failed = |source| RunError::Store { path: path.to_owned(), source };
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(failed)?;
-    }
-    let scratch = flashscope_target::ScratchDir::new("group")?;
-    let whole = scratch.path().join("group.json");
-    let mut file = std::fs::File::create(&whole).map_err(failed)?;
-    file.write_all(&serde_json::to_vec(group).expect("a group serialises")).map_err(failed)?;
-    file.sync_all().map_err(failed)?;
-    match std::fs::rename(&whole, path) {
-        // A store that does not lie in the cache.
-        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
-            std::fs::copy(&whole, path).map(drop).map_err(failed)
-        }
-        renamed => renamed.map_err(failed),
-    }
 }
 
 /// A squashfs image with the data file, as mksquashfs makes it by default (gzip, 128 KiB blocks), byte for byte the same

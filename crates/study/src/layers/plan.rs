@@ -1,8 +1,8 @@
 //! The groups of a study of layers, and what each boot does.
 
 use super::definition::{Cases, Storage};
-use crate::definition::Filesystem;
-use crate::plan::{AGENT, ubi_volume};
+use crate::lab::{MOUNT_POINT, Mount, SETTLE_CIPHERS};
+use crate::plan::AGENT;
 
 /// One fresh boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,26 +41,16 @@ pub(super) const STEP_WRITE: &str = "write";
 
 /// What is done once the storage is there; `device`: a disk's, formatted.
 pub(super) fn plan(spec: &LayersSpec, device: Option<&str>) -> Vec<String> {
-    let filesystem = spec.storage.filesystem;
-    let mut lines = vec!["mkdir /mnt".to_owned()];
-    let mount = match (filesystem, device) {
-        (Filesystem::Ubifs, _) => {
-            lines.extend(ubi_volume());
-            "mount ubi0:data /mnt ubifs -".to_owned()
-        }
-        (filesystem, Some(device)) => format!("mount {device} /mnt {} -", filesystem.as_str()),
-        (filesystem, None) => format!("mount mtd0 /mnt {} -", filesystem.as_str()),
-    };
-    lines.push(mount);
+    let mounting = Mount::new(spec.storage.filesystem, device);
+    let mut lines = vec![format!("mkdir {MOUNT_POINT}")];
+    lines.extend(mounting.prepare.iter().cloned());
+    lines.push(mounting.mount.clone());
     let create = |name: &str, bytes: u64, seed: u64| format!("create /mnt/{name} {bytes} printable {seed}");
     lines.push(create("data", spec.file_bytes(), 1));
     // What only a first write does (blocks for a directory, an inode table's first use) is not measured.
     lines.push(create("first", spec.bytes, 2));
-    // Linux 6.12 and newer test their ciphers in the background after boot.
-    lines.push("settle cryptomgr_test 200 60000".to_owned());
-    if filesystem == Filesystem::Jffs2 {
-        lines.push("settle jffs2_gcd 200 600000".to_owned());
-    }
+    lines.push(SETTLE_CIPHERS.to_owned());
+    lines.extend(mounting.settle());
     lines.push(format!("record-start --events block,layers,sched:sched_switch --mode ring --ring {RING_KIB}"));
     // Each read has to go to the device: nothing is read ahead.
     lines.push(format!(

@@ -6,13 +6,14 @@ use std::path::Path;
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::layers::{CallLayers, Layers, Operation};
 use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Run};
-use flashscope_trace::{Crossings, Loss, Session};
+use flashscope_trace::{Crossings, Session};
 use serde_json::Value;
 
 use super::definition::LayersStudy;
 use super::plan::{LayersSpec, STEP_READ, STEP_WRITE, groups, plan};
 use super::result::{Boundary, LAYERS_SCHEMA, LayersGroup, LayersResult, figures};
 use crate::collect::losses;
+use crate::lab;
 use crate::plan::{disk_mib, modules, partition_blocks};
 use crate::result::Inputs;
 use crate::run::{Options, Watch};
@@ -107,26 +108,11 @@ fn group(spec: &LayersSpec, board: &Board, options: &Options, watch: &dyn Watch)
     lines.extend(plan(spec, device.as_deref()));
     image.set_plan(&lines);
     let image = image.build()?;
-    let inputs = Inputs {
-        board: board.name.clone(),
-        board_sha256: board.sha256.clone(),
-        kernel: spec.kernel.clone(),
-        kernel_release: kernel.release.clone(),
-        kernel_package: format!("{} {}", kernel.package, kernel.version),
-        kernel_sha256: kernel.sha256.clone(),
-        qemu: board.qemu_version()?,
-        agent: env!("CARGO_PKG_VERSION").to_owned(),
-        agent_sha256: image.agent_sha256.clone(),
-        image_sha256: image.sha256.clone(),
-    };
+    let inputs = lab::inputs(board, &spec.kernel, &kernel, &image, board.qemu_version()?);
     let run = Run { timeout: options.timeout, stop: Some(&*options.stop), ..Run::new(board, &kernel, &image) };
     let boot = board::boot(&run, watch.progress())?;
     collect(&boot.port_file(), spec, inputs, medium)
 }
-
-/// Any of these, and calls are wrong without saying so.
-const EVENTS_LOST: [Loss; 4] =
-    [Loss::EventsOverwritten, Loss::EventsDropped, Loss::CommitOverruns, Loss::EventsNotDrained];
 
 fn collect(port: &Path, spec: &LayersSpec, inputs: Inputs, medium: String) -> Result<LayersGroup, LayersError> {
     let group = spec.id();
@@ -151,11 +137,8 @@ fn collect(port: &Path, spec: &LayersSpec, inputs: Inputs, medium: String) -> Re
             crossings.read(record, &mut |tid, crossing| layers.crossing(crossing, tid, record.time));
         }
     })?;
-    let lost = trace.losses();
-    for loss in EVENTS_LOST {
-        if lost.get(loss) > 0 {
-            return Err(LayersError::Lost { group, name: loss.name(), count: lost.get(loss) });
-        }
+    if let Some((name, count)) = lab::first_lost(&trace) {
+        return Err(LayersError::Lost { group, name, count });
     }
     let found = layers.finish();
     let mut losses = losses(&trace);

@@ -1,0 +1,135 @@
+//! What the boots of every kind of study have in common: how a file system is mounted, what a result depends on, where
+//! finished groups are kept, and what a recording must not have lost.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use flashscope_target::board::{Board, Image, Kernel};
+use flashscope_trace::{Loss, Trace};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+use crate::definition::{Filesystem, hex};
+use crate::plan::SQUASHFS_IMAGE;
+use crate::result::Inputs;
+
+pub(crate) const MOUNT_POINT: &str = "/mnt";
+
+/// Lines of a plan that mount a file system, after its chip (as mtd0) or its disk is there.
+pub(crate) struct Mount {
+    /// What comes before, once.
+    pub prepare: Vec<String>,
+    pub mount: String,
+    /// Kernel thread that works after mounting: JFFS2's collector checks every node's CRC; YAFFS2's has nothing to do unless a
+    /// page had bits restored.
+    pub collector: Option<&'static str>,
+}
+
+impl Mount {
+    /// `device`: of a file system on a disk.
+    pub fn new(filesystem: Filesystem, device: Option<&str>) -> Mount {
+        let name = filesystem.as_str();
+        let on = |source: &str, kind: &str, options: &str| format!("mount {source} {MOUNT_POINT} {kind} {options}");
+        let there = |path: &str| format!("device-wait {path} 5000");
+        let lines = |lines: &[&str]| -> Vec<String> { lines.iter().map(|&line| line.to_owned()).collect() };
+        // A volume named `data` over all of mtd0.
+        let volume = || lines(&["ubi-attach 0", &there("/dev/ubi0"), "ubi-mkvol 0 data all", &there("/dev/ubi0_0")]);
+        let (prepare, mount, collector) = match (filesystem, device) {
+            (_, Some(device)) => (Vec::new(), on(device, name, "-"), None),
+            (Filesystem::Ubifs, None) => (volume(), on("ubi0:data", name, "-"), None),
+            (Filesystem::Yaffs2, None) => {
+                (lines(&[&there("/dev/mtdblock0")]), on("/dev/mtdblock0", name, "-"), Some("yaffs2_gc"))
+            }
+            (Filesystem::SquashfsMtdblock, None) => {
+                let written = format!("nand-write 0 {SQUASHFS_IMAGE}");
+                (lines(&[&written, &there("/dev/mtdblock0")]), on("/dev/mtdblock0", "squashfs", "ro"), None)
+            }
+            (Filesystem::SquashfsUbiblock, None) => {
+                let written = format!("ubi-write /dev/ubi0_0 {SQUASHFS_IMAGE}");
+                let mut prepare = volume();
+                prepare.extend(lines(&[&written, "ubi-block /dev/ubi0_0", &there("/dev/ubiblock0_0")]));
+                (prepare, on("/dev/ubiblock0_0", "squashfs", "ro"), None)
+            }
+            (_, None) => (Vec::new(), on("mtd0", name, "-"), Some("jffs2_gcd")),
+        };
+        Mount { prepare, mount, collector }
+    }
+
+    /// Waits until the collector is silent.
+    pub fn settle(&self) -> Option<String> {
+        self.collector.map(|thread| format!("settle {thread} 200 600000"))
+    }
+}
+
+/// Waits for what Linux 6.12 and newer do in the background after boot, testing their ciphers: nothing is timed before.
+pub(crate) const SETTLE_CIPHERS: &str = "settle cryptomgr_test 200 60000";
+
+/// Every input of a boot.
+pub(crate) fn inputs(board: &Board, line: &str, kernel: &Kernel, image: &Image, qemu: String) -> Inputs {
+    Inputs {
+        board: board.name.clone(),
+        board_sha256: board.sha256.clone(),
+        kernel: line.to_owned(),
+        kernel_release: kernel.release.clone(),
+        kernel_package: format!("{} {}", kernel.package, kernel.version),
+        kernel_sha256: kernel.sha256.clone(),
+        qemu,
+        agent: env!("CARGO_PKG_VERSION").to_owned(),
+        agent_sha256: image.agent_sha256.clone(),
+        image_sha256: image.sha256.clone(),
+    }
+}
+
+/// Where a finished group is kept, by what its results depend on: every input of the boot, and the program that reads them.
+pub(crate) fn kept_at(store: &Path, id: &str, inputs: &Inputs) -> PathBuf {
+    let mut hash = Sha256::new();
+    hash.update(serde_json::to_vec(inputs).expect("strings serialise"));
+    if let Ok(program) = std::env::current_exe().and_then(std::fs::read) {
+        hash.update(Sha256::digest(program));
+    }
+    store.join(format!("{id}-{}.json", &hex(&hash.finalize())[..16]))
+}
+
+/// A group that an earlier run with the same inputs has finished.
+pub(crate) fn kept<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok())
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    #[error(transparent)]
+    Target(#[from] flashscope_target::Error),
+    #[error("{path}: {source}; free some space or name another directory")]
+    Store { path: PathBuf, source: std::io::Error },
+}
+
+/// Written in a scratch directory, then renamed: a killed run leaves no half of a result.
+pub(crate) fn keep(path: &Path, group: &impl Serialize) -> Result<(), KeepError> {
+    let failed = |source| KeepError::Store { path: path.to_owned(), source };
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(failed)?;
+    }
+    let scratch = flashscope_target::ScratchDir::new("group")?;
+    let whole = scratch.path().join("group.json");
+    let mut file = std::fs::File::create(&whole).map_err(failed)?;
+    file.write_all(&serde_json::to_vec(group).expect("a group serialises")).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    match std::fs::rename(&whole, path) {
+        // A store that does not lie in the cache.
+        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
+            std::fs::copy(&whole, path).map(drop).map_err(failed)
+        }
+        renamed => renamed.map_err(failed),
+    }
+}
+
+/// Any of these, and counts are too low, or calls wrong, without saying so.
+const EVENTS_LOST: [Loss; 4] =
+    [Loss::EventsOverwritten, Loss::EventsDropped, Loss::CommitOverruns, Loss::EventsNotDrained];
+
+/// The first kind of event that the recording lost, and how many.
+pub(crate) fn first_lost(trace: &Trace) -> Option<(&'static str, u64)> {
+    let lost = trace.losses();
+    EVENTS_LOST.into_iter().map(|loss| (loss.name(), lost.get(loss))).find(|&(_, count)| count > 0)
+}
