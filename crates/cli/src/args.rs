@@ -616,6 +616,7 @@ mod tests {
             "bench sqlite --on board:armv7 --filesystem jffs2",
             "bench replay boot.dat --on board:armv7 --filesystem ubifs --readahead 128",
             "study studies/layers.toml --json",
+            "study studies/postmark.toml studies/tracer-cost.toml",
         ] {
             let words = std::iter::once("flashscope").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");

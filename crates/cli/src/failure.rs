@@ -62,6 +62,13 @@ impl From<flashscope_study::layers::LayersError> for Failure {
     }
 }
 
+impl From<flashscope_study::runs::RunsError> for Failure {
+    fn from(error: flashscope_study::runs::RunsError) -> Self {
+        let usage = matches!(&error, flashscope_study::runs::RunsError::Target(error) if error.is_usage());
+        Failure { usage, message: error.to_string() }
+    }
+}
+
 impl From<flashscope_study::DefinitionError> for Failure {
     fn from(error: flashscope_study::DefinitionError) -> Self {
         Failure::usage(error.to_string())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use flashscope_report::figures;
 use flashscope_report::reproduction::{self, Chapter};
 use flashscope_study::layers::LayersResult;
+use flashscope_study::runs::RunsResult;
 use flashscope_study::{NotMeasurable, Options, Row, Study, StudyFile, StudyResult};
 
 use crate::args::{BoardOptions, StudyArgs};
@@ -36,6 +37,7 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
         let finished = match study {
             StudyFile::Matrix(study) => of_matrix(&measure(study, &options, &terminal)?, &file),
             StudyFile::Layers(study) => of_layers(&flashscope_study::layers::run(study, &options, &*terminal)?, &file),
+            StudyFile::Runs(study) => of_runs(&flashscope_study::runs::run(study, &options, &*terminal)?, &file),
             StudyFile::NotMeasured(statements) => {
                 not_measured.extend(statements.not_measured.iter().cloned());
                 continue;
@@ -122,6 +124,28 @@ fn of_layers(result: &LayersResult, file: &str) -> Finished {
             measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
             rows: result.published.clone(),
             more: String::new(),
+            figures,
+        },
+    }
+}
+
+fn of_runs(result: &RunsResult, file: &str) -> Finished {
+    let figures = figures::runs_study(result);
+    let mut files = vec![("results.json".to_owned(), flashscope_report::json::runs_study(result))];
+    files.extend(figures.iter().map(|figure| (format!("{}.svg", figure.id), figure.standalone())));
+    files.push(("report.html".to_owned(), flashscope_report::html::runs_study(result)));
+    Finished {
+        files,
+        text: flashscope_report::terminal::runs_study(result, &style()),
+        chapter: Chapter {
+            study: result.study.clone(),
+            title: result.title.clone(),
+            question: result.question.clone(),
+            clock: result.clock.clone(),
+            file: file.to_owned(),
+            measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
+            rows: result.published.clone(),
+            more: reproduction::runs(result),
             figures,
         },
     }

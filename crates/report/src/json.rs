@@ -6,6 +6,7 @@ use flashscope_analysis::layers::LayersReport;
 use flashscope_analysis::readahead::Prediction;
 use flashscope_study::StudyResult;
 use flashscope_study::layers::LayersResult;
+use flashscope_study::runs::RunsResult;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -36,6 +37,11 @@ pub fn prediction(prediction: &Prediction) -> String {
 
 /// All of a study of layers.
 pub fn layers_study(result: &LayersResult) -> String {
+    pretty(result)
+}
+
+/// All of a study of runs.
+pub fn runs_study(result: &RunsResult) -> String {
     pretty(result)
 }
 

@@ -12,6 +12,7 @@ pub mod reproduction;
 pub mod terminal;
 
 mod rows;
+mod runs_view;
 mod svg;
 mod text;
 mod view;

@@ -1,7 +1,9 @@
 //! Studies as one Markdown page: every published statement beside ours, and each study's figures.
 
 use crate::figures::Figure;
+use crate::runs_view;
 use crate::text::{number, published, visible};
+use flashscope_study::runs::RunsResult;
 use flashscope_study::{How, Inputs, NotMeasurable, Row, StudyResult};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -136,6 +138,23 @@ fn study(chapter: &Chapter, figures: &str) -> String {
     for figure in &chapter.figures {
         let file = chapter.figure_file(figure);
         _ = write!(out, "\n![{}]({figures}/{file})\n\n{}\n", text(&figure.title), text(&figure.caption));
+    }
+    out
+}
+
+/// The tables of a study of runs.
+pub fn runs(result: &RunsResult) -> String {
+    let mut out = String::new();
+    for view in runs_view::views(result) {
+        let rows = &view.rows;
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        _ = write!(out, "**{}**\n\n", view.heading);
+        out += &line(rows.heads.iter().map(|head| head.replace('\n', " ")).collect());
+        out += &line(rows.kinds.chars().map(|kind| if kind == 'n' { "--:" } else { "---" }.to_owned()).collect());
+        for row in &rows.rows {
+            out += &line(row.iter().map(|cell| text(cell)).collect());
+        }
+        out.push('\n');
     }
     out
 }

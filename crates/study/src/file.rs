@@ -1,10 +1,11 @@
-//! A study file of either kind.
+//! A study file of any kind.
 
 use std::path::Path;
 
 use crate::definition::{DefinitionError, Study, syntax};
 use crate::layers::LayersStudy;
 use crate::not_measured::NotMeasured;
+use crate::runs::RunsStudy;
 
 /// What a study file holds: its table says which.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub enum StudyFile {
     Matrix(Box<Study>),
     /// `[layers]`: where the time of single calls goes.
     Layers(LayersStudy),
+    /// `[runs]`: whole workloads.
+    Runs(Box<RunsStudy>),
     /// `[[not_measured]]`: statements for the reproduction that nothing here can be held against.
     NotMeasured(NotMeasured),
 }
@@ -26,6 +29,7 @@ impl StudyFile {
         let is = |kind: &str| table.contains_key(kind);
         Ok(match () {
             () if is("layers") => StudyFile::Layers(LayersStudy::parse(&name, &text)?),
+            () if is("runs") => StudyFile::Runs(Box::new(RunsStudy::parse(&name, &text)?)),
             () if is("not_measured") => StudyFile::NotMeasured(NotMeasured::parse(&name, &text)?),
             () => StudyFile::Matrix(Box::new(Study::parse(&name, &text)?)),
         })
@@ -35,6 +39,7 @@ impl StudyFile {
         match self {
             StudyFile::Matrix(study) => &study.definition.name,
             StudyFile::Layers(study) => &study.definition.name,
+            StudyFile::Runs(study) => &study.definition.name,
             StudyFile::NotMeasured(file) => &file.name,
         }
     }

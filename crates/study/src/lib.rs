@@ -12,6 +12,7 @@ mod plan;
 mod power;
 mod result;
 mod run;
+pub mod runs;
 mod size;
 mod statement;
 

@@ -7,12 +7,14 @@ mod io;
 mod layers;
 mod load;
 mod measure;
+mod runs;
 mod spread;
 mod stages;
 mod timeline;
 mod waits;
 
 pub use layers::{layers, layers_study};
+pub use runs::runs_study;
 
 use crate::svg::{STYLE, Svg};
 use crate::text::{bytes, grouped, letter};

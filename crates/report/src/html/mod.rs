@@ -5,12 +5,14 @@ mod flash;
 mod layers;
 mod page;
 mod published;
+mod runs;
 mod study;
 
 pub use block::block;
 pub use flash::flash;
 pub use layers::{layers, layers_study};
 pub(crate) use published::published;
+pub use runs::runs_study;
 pub use study::study;
 
 use crate::figures::Figure;

@@ -5,6 +5,7 @@ mod flash;
 mod layers;
 mod prediction;
 mod published;
+mod runs;
 mod study;
 mod table;
 
@@ -16,6 +17,7 @@ pub use flash::flash;
 pub use layers::{call_name, layer_name, layers, layers_study};
 pub use prediction::prediction;
 pub(crate) use published::published;
+pub use runs::runs_study;
 pub use study::study;
 
 /// How to write.

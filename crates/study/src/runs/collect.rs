@@ -1,0 +1,217 @@
+//! What a boot's port file holds, as one group of results.
+
+use std::path::Path;
+
+use flashscope_analysis::Analysis as _;
+use flashscope_analysis::flash::{ByTask, Geometry, OpCounts, Span, TimelineFold};
+use flashscope_target::board::Chip;
+use flashscope_trace::{Event, EventKind, FlashOp, Session, Trace};
+use serde::Deserialize;
+
+use super::definition::Tracer;
+use super::plan::{PHASE_AFTER, PostmarkWork, RAW_STEPS, RunSpec, STEP_POSTMARK, Work};
+use super::result::{Part, PostmarkFacts, RingUse, RunGroup, Share};
+use super::run::RunsError;
+use crate::collect::losses;
+use crate::definition::Readahead;
+use crate::lab::first_lost;
+use crate::result::Inputs;
+
+/// The parts of the agent's `bench postmark` object that are used.
+#[derive(Debug, Deserialize)]
+struct Bench {
+    contents: String,
+    size_min_bytes: u64,
+    size_max_bytes: u64,
+    readahead: BenchReadahead,
+    phases: Phases,
+    total_ns: u64,
+    created: u64,
+    read: u64,
+    appended: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    read_ns: u64,
+    write_ns: u64,
+    shares: Vec<Share>,
+    checksum: u32,
+}
+
+#[derive(Debug, Deserialize)]
+struct BenchReadahead {
+    effective_kib: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Phases {
+    create: Interval,
+    transactions: Interval,
+    delete: Interval,
+}
+
+#[derive(Debug, Deserialize)]
+struct Interval {
+    begin_ns: u64,
+    end_ns: u64,
+}
+
+fn part(name: &str, begin_ns: u64, end_ns: u64) -> Part {
+    Part { name: name.to_owned(), begin_ns, end_ns, counts: None, last_ns: None, last_erase_ns: None }
+}
+
+pub(super) fn collect(port: &Path, spec: &RunSpec, inputs: Inputs, chip: &Chip) -> Result<RunGroup, RunsError> {
+    let session = Session::open(port)?;
+    let (mut parts, total_ns, postmark) = match &spec.work {
+        Work::Raw(_) => {
+            let parts = RAW_STEPS.iter().map(|step| raw_part(&session, spec, step)).collect::<Result<Vec<_>, _>>()?;
+            let total_ns = parts.iter().map(Part::duration_ns).sum();
+            (parts, total_ns, None)
+        }
+        Work::Postmark(work) => postmark_parts(&session, spec, work)?,
+    };
+    let mut group = RunGroup {
+        id: spec.id(),
+        name: spec.name.clone(),
+        case: spec.case.clone(),
+        inputs,
+        tracer: spec.tracer,
+        chip: chip.name.clone(),
+        geometry: Geometry { page_bytes: chip.page_bytes, pages_per_block: chip.pages_per_block },
+        chip_blocks: chip.blocks,
+        partition_bytes: spec.partition.0,
+        postmark,
+        total_ns,
+        parts: Vec::new(),
+        all: None,
+        by_task: Vec::new(),
+        timelines: Vec::new(),
+        ring: None,
+        losses: Vec::new(),
+    };
+    if spec.tracer != Tracer::None {
+        let trace = session.recording(0)?;
+        if let Some((name, count)) = first_lost(&trace) {
+            return Err(RunsError::Lost { group: spec.id(), name, count });
+        }
+        count(&trace, &mut parts, &mut group)?;
+        group.losses = losses(&trace);
+        group.inputs.agent = trace.facts()["agent"]["version"].as_str().unwrap_or(&group.inputs.agent).to_owned();
+        let bytes = session.recordings.first().map_or(0, |recording| recording.bytes);
+        group.ring = group.ring.map(|ring| RingUse { bytes, ..ring });
+    }
+    group.parts = parts;
+    Ok(group)
+}
+
+/// A program's time from its start to its end.
+fn raw_part(session: &Session, spec: &RunSpec, step: &str) -> Result<Part, RunsError> {
+    let done = finished(session, spec, step)?;
+    match (done.begin_ns, done.end_ns) {
+        (Some(begin_ns), Some(end_ns)) => Ok(part(step, begin_ns, end_ns)),
+        _ => Err(RunsError::Step { group: spec.id(), step: step.to_owned(), why: "has no times".to_owned() }),
+    }
+}
+
+fn finished<'a>(session: &'a Session, spec: &RunSpec, step: &str) -> Result<&'a flashscope_trace::Step, RunsError> {
+    let failed = |why: String| RunsError::Step { group: spec.id(), step: step.to_owned(), why };
+    let done = session.step(step).ok_or_else(|| failed("was not reached; the board's console says why".to_owned()))?;
+    match done.status {
+        Some(0) => Ok(done),
+        Some(status) => {
+            Err(failed(format!("failed with status {status}: {}", String::from_utf8_lossy(&done.stderr).trim())))
+        }
+        None => Err(failed("did not end".to_owned())),
+    }
+}
+
+type PostmarkParts = (Vec<Part>, u64, Option<PostmarkFacts>);
+
+fn postmark_parts(session: &Session, spec: &RunSpec, work: &PostmarkWork) -> Result<PostmarkParts, RunsError> {
+    let done = finished(session, spec, STEP_POSTMARK)?;
+    let failed = |why: String| RunsError::Step { group: spec.id(), step: STEP_POSTMARK.to_owned(), why };
+    let bench: Bench = serde_json::from_slice(&done.stdout)
+        .map_err(|error| failed(format!("printed no result that can be read: {error}")))?;
+    if let (Readahead::Kib(asked), Some(got)) = (work.readahead, bench.readahead.effective_kib)
+        && got != asked
+    {
+        return Err(failed(format!("ran with read-ahead {got} KiB, asked for {asked} KiB")));
+    }
+    let phases = &bench.phases;
+    let mut parts: Vec<Part> =
+        [("create", &phases.create), ("transactions", &phases.transactions), ("delete", &phases.delete)]
+            .map(|(name, span)| part(name, span.begin_ns, span.end_ns))
+            .into();
+    let after = session.phases().iter().find(|phase| phase.name == PHASE_AFTER).and_then(|phase| phase.end_ns);
+    if let Some(end_ns) = after {
+        // What the benchmark itself does between its last file and its end, removing directories, is in it.
+        parts.push(part(PHASE_AFTER, phases.delete.end_ns, end_ns));
+    }
+    let facts = PostmarkFacts {
+        filesystem: work.filesystem.as_str().to_owned(),
+        options: work.options.clone(),
+        readahead: work.readahead.argument(),
+        readahead_kib: bench.readahead.effective_kib,
+        size_min_bytes: bench.size_min_bytes,
+        size_max_bytes: bench.size_max_bytes,
+        contents: bench.contents,
+        created: bench.created,
+        read: bench.read,
+        appended: bench.appended,
+        bytes_read: bench.bytes_read,
+        bytes_written: bench.bytes_written,
+        read_ns: bench.read_ns,
+        write_ns: bench.write_ns,
+        shares: bench.shares,
+        crc32: bench.checksum,
+    };
+    Ok((parts, bench.total_ns, Some(facts)))
+}
+
+/// One pass over the events: by part, by task, over time.
+fn count(trace: &Trace, parts: &mut [Part], group: &mut RunGroup) -> Result<(), RunsError> {
+    let begin = parts.first().map_or(0, |part| part.begin_ns);
+    let end = parts.last().map_or(0, |part| part.end_ns);
+    let worked = parts.iter().filter(|part| part.name != PHASE_AFTER).map(|part| part.end_ns).max().unwrap_or(end);
+    let near = worked.saturating_add(worked.saturating_sub(begin)).min(end);
+    for part in parts.iter_mut() {
+        part.counts = Some(OpCounts::default());
+    }
+    let mut by_task = ByTask::new(|tid, time| trace.comm(tid, time));
+    let mut timelines = [TimelineFold::default(), TimelineFold::default()];
+    for part in parts.iter() {
+        for (timeline, until) in timelines.iter_mut().zip([near, end]) {
+            timeline.span(Span { name: part.name.clone(), begin_ns: part.begin_ns, end_ns: part.end_ns.min(until) });
+        }
+    }
+    let (mut events, mut later) = (0u64, false);
+    let mut all = OpCounts::default();
+    trace.for_each(&mut |event: &Event| {
+        let EventKind::Flash(access) = &event.kind else { return };
+        events += 1;
+        let time = event.time.0;
+        if !(begin..end).contains(&time) {
+            return;
+        }
+        all.add(access.op);
+        by_task.event(event);
+        timelines[1].event(event);
+        if time < near {
+            timelines[0].event(event);
+        } else {
+            later = true;
+        }
+        for part in parts.iter_mut().filter(|part| (part.begin_ns..part.end_ns).contains(&time)) {
+            part.counts.get_or_insert_default().add(access.op);
+            part.last_ns = part.last_ns.max(Some(time));
+            if access.op == FlashOp::Erase {
+                part.last_erase_ns = part.last_erase_ns.max(Some(time));
+            }
+        }
+    })?;
+    group.all = Some(all);
+    group.by_task = by_task.finish();
+    group.ring = Some(RingUse { events, bytes: 0 });
+    let kept = if later { 2 } else { 1 };
+    group.timelines = timelines.into_iter().take(kept).map(TimelineFold::finish).collect();
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! A study of runs as its file says it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::definition::{DefinitionError, Filesystem, Readahead, hex, syntax};
+use crate::size::Bytes;
+use crate::statement::Statement;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunsDefinition {
+    pub name: String,
+    pub title: String,
+    pub question: String,
+    pub runs: Runs,
+    /// Debian packages of the board's architecture to unpack into the boot image.
+    #[serde(default)]
+    pub packages: Vec<String>,
+    #[serde(default)]
+    pub published: Vec<Statement>,
+}
+
+/// Every value of a case's lists under every kernel and tracer is a group: one fresh boot.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Runs {
+    pub board: String,
+    pub kernel: Vec<String>,
+    /// NAND partition that a case has.
+    pub partition: Bytes,
+    #[serde(default = "ring")]
+    pub tracer: Vec<Tracer>,
+    /// How long the flash is watched after a file system's workload has ended.
+    #[serde(default)]
+    pub watch_s: u64,
+    pub case: Vec<Case>,
+}
+
+fn ring() -> Vec<Tracer> {
+    vec![Tracer::Ring]
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// What its figures' names begin with.
+    pub name: String,
+    pub filesystem: Option<Filesystem>,
+    /// Of the mount.
+    pub options: Option<String>,
+    #[serde(default = "keep")]
+    pub readahead: Vec<Readahead>,
+    /// Files below /proc/sys and what is written to them before the workload: how the kernel writes back, say.
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, String>,
+    /// Files of one size, instead of the configuration's range.
+    #[serde(default)]
+    pub file_size: Vec<Bytes>,
+    pub postmark: Option<Postmark>,
+    pub raw: Option<Raw>,
+}
+
+fn keep() -> Vec<Readahead> {
+    vec![Readahead::Keep]
+}
+
+/// Settings of `bench postmark`; what is not said is the configuration's.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Postmark {
+    pub config: String,
+    #[serde(default = "seed")]
+    pub seed: u64,
+    pub files: Option<u64>,
+    pub transactions: Option<u64>,
+    pub subdirectories: Option<u64>,
+    pub read_bias: Option<u64>,
+    pub contents: Option<String>,
+    /// Drop the caches before each file that is read.
+    #[serde(default)]
+    pub cold_reads: bool,
+}
+
+fn seed() -> u64 {
+    42
+}
+
+/// `flash_erase` of the whole partition, then `nandwrite` and `nanddump` of so many bytes (mtd-utils).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Raw {
+    pub bytes: Bytes,
+}
+
+/// How a run is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tracer {
+    /// Not at all.
+    None,
+    /// Into the ring, which is read once at the end.
+    Ring,
+    /// Drained while it is recorded.
+    Stream,
+}
+
+impl Tracer {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Tracer::None => "none",
+            Tracer::Ring => "ring",
+            Tracer::Stream => "stream",
+        }
+    }
+}
+
+/// One that was read and checked, with the hash of its text.
+#[derive(Clone, Debug)]
+pub struct RunsStudy {
+    pub definition: RunsDefinition,
+    pub sha256: String,
+}
+
+/// Longer than any collector was seen to work.
+const MOST_SECONDS: u64 = 3600;
+/// What the tools' data may take of the board's RAM.
+const MOST_RAW_BYTES: u64 = 32 << 20;
+const MOST_GROUPS: usize = 1000;
+
+impl RunsStudy {
+    /// `name` is what errors call the text by.
+    pub fn parse(name: &str, text: &str) -> Result<RunsStudy, DefinitionError> {
+        let definition: RunsDefinition = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
+        check(&definition).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
+        Ok(RunsStudy { definition, sha256: hex(&Sha256::digest(text.as_bytes())) })
+    }
+}
+
+/// A figure's name is made of these: a letter or digit first, no space, no slash.
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+fn check(definition: &RunsDefinition) -> Result<(), String> {
+    let runs = &definition.runs;
+    if runs.kernel.is_empty() || runs.tracer.is_empty() || runs.case.is_empty() {
+        return Err("runs.kernel, runs.tracer or runs.case is empty: name at least one".to_owned());
+    }
+    if runs.partition.0 == 0 || runs.watch_s > MOST_SECONDS {
+        return Err(format!("runs.partition is 0, or runs.watch_s more than {MOST_SECONDS}"));
+    }
+    for (index, case) in runs.case.iter().enumerate() {
+        let name = &case.name;
+        let wrong = |why: &str| Err(format!("runs.case '{name}': {why}"));
+        if !is_name(name) || runs.case[..index].iter().any(|other| other.name == *name) {
+            return wrong("a name of its own is wanted, of letters, digits, '-', '_' and '.'");
+        }
+        match (&case.postmark, &case.raw, case.filesystem) {
+            (Some(_), None, Some(Filesystem::Jffs2 | Filesystem::Ubifs | Filesystem::Yaffs2)) => {}
+            (Some(_), None, _) => return wrong("Postmark wants a filesystem: jffs2, ubifs or yaffs2"),
+            (None, Some(raw), None) if raw.bytes.0 > 0 && raw.bytes.0 <= MOST_RAW_BYTES.min(runs.partition.0) => {}
+            (None, Some(_), None) => return wrong("raw.bytes is 0, or more than the partition or 32M"),
+            _ => return wrong("either postmark and a filesystem are wanted, or raw alone"),
+        }
+        if case.readahead.is_empty() {
+            return wrong("readahead is empty");
+        }
+        if case.options.as_ref().is_some_and(|options| options.is_empty() || options.contains(char::is_whitespace)) {
+            return wrong("options are mount options, separated by commas");
+        }
+        let odd = |word: &str| {
+            word.is_empty() || word.contains(|c: char| c.is_whitespace() || c == '%') || word.contains("..")
+        };
+        if case.sysctl.iter().any(|(path, value)| odd(path) || odd(value)) {
+            return wrong("sysctl wants paths below /proc/sys (vm/dirty_ratio), each with a value");
+        }
+        if case.file_size.iter().any(|size| size.0 == 0) {
+            return wrong("file_size is 0");
+        }
+    }
+    let cases: usize = runs.case.iter().map(|case| case.readahead.len() * case.file_size.len().max(1)).sum();
+    if cases * runs.kernel.len() * runs.tracer.len() > MOST_GROUPS {
+        return Err(format!("more than {MOST_GROUPS} boots: split the study"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHIPPED: &str = include_str!("../../../../studies/postmark.toml");
+
+    #[test]
+    fn the_shipped_studies_are_read() {
+        for text in [
+            SHIPPED,
+            include_str!("../../../../studies/postmark-partial-reads.toml"),
+            include_str!("../../../../studies/tracer-cost.toml"),
+        ] {
+            let study = RunsStudy::parse("study", text).unwrap();
+            assert!(!study.definition.published.is_empty());
+        }
+    }
+
+    #[test]
+    fn slips_are_named() {
+        for (from, to, said) in [
+            ("watch_s = 600", "watch_s = 6000", "watch_s more than 3600"),
+            ("watch_s = 600", "watch = 600", "unknown field `watch`"),
+            ("name = \"jffs2\"", "name = \"a/b\"", "a name of its own"),
+            ("filesystem = \"jffs2\"", "filesystem = \"ext4\"", "jffs2, ubifs or yaffs2"),
+            ("filesystem = \"jffs2\"", "raw = { bytes = \"1M\" }", "either postmark and a filesystem"),
+            ("kernel = [\"6.1\"]", "kernel = []", "is empty"),
+        ] {
+            assert!(SHIPPED.contains(from), "{from}");
+            let error = RunsStudy::parse("postmark.toml", &SHIPPED.replace(from, to)).unwrap_err().to_string();
+            assert!(error.starts_with("study postmark.toml") && error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! A study's figures by name: `CASE[.SIZE][.raN][.TRACER][.PART].QUANTITY`.
+
+use std::collections::BTreeMap;
+
+use super::definition::Tracer;
+use super::plan::PHASE_AFTER;
+use super::result::{Cost, Part, RunGroup};
+use crate::statement::Figures;
+use flashscope_analysis::flash::OpCounts;
+
+/// Entries of Flashmon's log in its case studies (Flashmon V2, section 5.2).
+const FLASHMON_ENTRIES: f64 = 40_000.0;
+const MIB: f64 = (1u64 << 20) as f64;
+
+pub(super) fn figures(groups: &[RunGroup], costs: &[Cost]) -> Figures {
+    let mut figures = Figures::new();
+    let several = groups.iter().any(|group| group.tracer != groups[0].tracer);
+    for group in groups {
+        let mut name = group.name.clone();
+        if several {
+            name += &format!(".{}", group.tracer.as_str());
+        }
+        of_group(&mut figures, &name, group);
+    }
+    for cost in costs {
+        let mut name = format!("{}.{}", cost.name, cost.tracer.as_str());
+        if !cost.part.is_empty() {
+            name += &format!(".{}", cost.part);
+        }
+        figures.insert(format!("{name}.cost_percent"), cost.percent());
+        figures.insert(format!("{name}.us_an_event"), cost.us_an_event());
+    }
+    shares(&mut figures, groups);
+    // Figures that a division by nothing made are none.
+    figures.retain(|_, value| value.is_finite());
+    figures.values_mut().for_each(|value| *value = (*value * 1e6).round() / 1e6);
+    figures
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn of_group(figures: &mut Figures, name: &str, group: &RunGroup) {
+    let mut put = |quantity: &str, value: f64| {
+        figures.insert(format!("{name}.{quantity}"), value);
+    };
+    put("total_s", seconds(group.total_ns));
+    if let Some(all) = &group.all {
+        counts(&mut put, "", all);
+    }
+    if let Some(ring) = &group.ring {
+        let each = ring.bytes as f64 / ring.events as f64;
+        put("ring_bytes_an_event", each);
+        put("ring_mib_of_flashmons_log", each * FLASHMON_ENTRIES / MIB);
+    }
+    for part in &group.parts {
+        put(&format!("{}.s", part.name), seconds(part.duration_ns()));
+        if let Some(of) = &part.counts {
+            counts(&mut put, &format!("{}.", part.name), of);
+            let since = |at: Option<u64>| seconds(at.map_or(0, |at| at.saturating_sub(part.begin_ns)));
+            put(&format!("{}.last_operation_s", part.name), since(part.last_ns));
+            put(&format!("{}.last_erase_s", part.name), since(part.last_erase_ns));
+        }
+    }
+    if let Some(postmark) = &group.postmark {
+        put("bytes_read_mib", postmark.bytes_read as f64 / MIB);
+        put("bytes_written_mib", postmark.bytes_written as f64 / MIB);
+        put("read_s", seconds(postmark.read_ns));
+        put("write_s", seconds(postmark.write_ns));
+        for share in &postmark.shares {
+            put(&format!("share_{}_mib_s", share.percent), share.mib_per_s());
+        }
+    }
+}
+
+fn counts(put: &mut impl FnMut(&str, f64), prefix: &str, of: &OpCounts) {
+    put(&format!("{prefix}page_reads"), of.reads as f64);
+    put(&format!("{prefix}page_programs"), of.programs as f64);
+    put(&format!("{prefix}erases"), of.erases as f64);
+}
+
+/// What tracing adds, of the whole and of each part that was timed.
+pub(super) fn costs(groups: &[RunGroup]) -> Vec<Cost> {
+    let mut costs = Vec::new();
+    for traced in groups.iter().filter(|group| group.tracer != Tracer::None) {
+        let same = |other: &&RunGroup| other.name == traced.name && other.tracer == Tracer::None;
+        let Some(bare) = groups.iter().find(same) else { continue };
+        let mut put = |part: &str, without_ns: u64, with_ns: u64, events: u64| {
+            let (name, tracer) = (traced.name.clone(), traced.tracer);
+            costs.push(Cost { name, part: part.to_owned(), tracer, without_ns, with_ns, events });
+        };
+        let timed = |group: &'_ RunGroup| -> Vec<Part> {
+            group.parts.iter().filter(|part| part.name != PHASE_AFTER).cloned().collect()
+        };
+        let events = |part: &Part| part.counts.map_or(0, |counts| counts.sum());
+        let (without, with) = (timed(bare), timed(traced));
+        put("", bare.total_ns, traced.total_ns, with.iter().map(events).sum());
+        for (without, with) in without.iter().zip(&with) {
+            put(&with.name, without.duration_ns(), with.duration_ns(), events(with));
+        }
+    }
+    costs
+}
+
+/// What read throughput at a share of the files is with read-ahead off, in units of that with it on: of each size, and the
+/// least and the most of all sizes of a case.
+fn shares(figures: &mut Figures, groups: &[RunGroup]) {
+    let mut spread: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for off in groups {
+        let Some(without) = &off.postmark else { continue };
+        let on = groups.iter().filter(|on| on.case == off.case && on.tracer == off.tracer).find(|on| {
+            let with = on.postmark.as_ref();
+            with.is_some_and(|with| {
+                with.readahead_kib > without.readahead_kib
+                    && (with.size_min_bytes, with.size_max_bytes) == (without.size_min_bytes, without.size_max_bytes)
+            })
+        });
+        let Some(with) = on.and_then(|on| on.postmark.as_ref()) else { continue };
+        let base = off.name.trim_end_matches(&format!(".ra{}", without.readahead)).to_owned();
+        for (a, b) in without.shares.iter().zip(&with.shares) {
+            let ratio = a.mib_per_s() / b.mib_per_s();
+            figures.insert(format!("{base}.share_{}_off_on", a.percent), ratio);
+            let (least, most) =
+                spread.entry(format!("{}.share_{}_off_on", off.case, a.percent)).or_insert((ratio, ratio));
+            *least = least.min(ratio);
+            *most = most.max(ratio);
+        }
+    }
+    for (name, (least, most)) in spread {
+        figures.insert(format!("{name}.least"), least);
+        figures.insert(format!("{name}.most"), most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Inputs;
+    use crate::runs::{PostmarkFacts, Share};
+    use flashscope_analysis::flash::Geometry;
+
+    fn group(name: &str, tracer: Tracer, total_ns: u64, readahead_kib: u64, bytes: u64) -> RunGroup {
+        let text = String::new;
+        let inputs = Inputs {
+            board: text(),
+            board_sha256: text(),
+            kernel: text(),
+            kernel_release: text(),
+            kernel_package: text(),
+            kernel_sha256: text(),
+            qemu: text(),
+            agent: text(),
+            agent_sha256: text(),
+            image_sha256: text(),
+        };
+        let counts = (tracer != Tracer::None).then_some(OpCounts { reads: 60, programs: 30, erases: 10 });
+        let part = Part {
+            name: "create".to_owned(),
+            begin_ns: 0,
+            end_ns: total_ns,
+            counts,
+            last_ns: None,
+            last_erase_ns: None,
+        };
+        RunGroup {
+            id: name.to_owned(),
+            name: name.to_owned(),
+            case: "jffs2".to_owned(),
+            inputs,
+            tracer,
+            chip: text(),
+            geometry: Geometry { page_bytes: 2048, pages_per_block: 64 },
+            chip_blocks: 2048,
+            partition_bytes: 1 << 20,
+            postmark: Some(PostmarkFacts {
+                filesystem: "jffs2".to_owned(),
+                options: None,
+                readahead: readahead_kib.to_string(),
+                readahead_kib: Some(readahead_kib),
+                size_min_bytes: bytes,
+                size_max_bytes: bytes,
+                contents: text(),
+                created: 1,
+                read: 1,
+                appended: 0,
+                bytes_read: bytes,
+                bytes_written: bytes,
+                read_ns: 1,
+                write_ns: 1,
+                shares: vec![Share { percent: 25, bytes, read_ns: 1000 * (1 + readahead_kib) }],
+                crc32: 0,
+            }),
+            total_ns,
+            parts: vec![part],
+            all: counts,
+            by_task: Vec::new(),
+            timelines: Vec::new(),
+            ring: None,
+            losses: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_cost_is_of_two_runs_that_differ_in_their_tracer() {
+        let groups = [group("jffs2", Tracer::None, 1_000_000, 0, 1), group("jffs2", Tracer::Stream, 1_050_000, 0, 1)];
+        let costs = costs(&groups);
+        let of: Vec<(&str, u64)> = costs.iter().map(|cost| (cost.part.as_str(), cost.events)).collect();
+        assert_eq!(of, [("", 100), ("create", 100)]);
+        let figures = figures(&groups, &costs);
+        assert_eq!(figures["jffs2.stream.cost_percent"], 5.0);
+        assert_eq!(figures["jffs2.stream.create.us_an_event"], 0.5);
+        assert_eq!(figures["jffs2.none.total_s"], 0.001);
+        assert!(!figures.contains_key("jffs2.none.page_reads"), "nothing was counted");
+    }
+
+    #[test]
+    fn a_sweep_says_its_least_and_its_most() {
+        let ring = |name: &str, kib, bytes| group(name, Tracer::Ring, 1, kib, bytes);
+        let groups = [
+            ring("jffs2.1K.ra0", 0, 1024),
+            ring("jffs2.1K.ra1", 1, 1024),
+            ring("jffs2.2K.ra0", 0, 2048),
+            ring("jffs2.2K.ra4", 4, 2048),
+        ];
+        let figures = figures(&groups, &[]);
+        assert_eq!(figures["jffs2.1K.share_25_off_on"], 2.0);
+        assert_eq!(figures["jffs2.2K.share_25_off_on"], 5.0);
+        assert_eq!((figures["jffs2.share_25_off_on.least"], figures["jffs2.share_25_off_on.most"]), (2.0, 5.0));
+    }
+}

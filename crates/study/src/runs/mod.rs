@@ -1,0 +1,15 @@
+//! Studies of runs: whole workloads (Postmark, raw erases, writes and reads), each on a fresh boot, under a tracer or without.
+//!
+//! A kind of study of its own: a case is timed and counted as a whole and by its parts, and every figure of it has a name, by
+//! which published statements are held against it.
+
+mod collect;
+mod definition;
+mod figures;
+mod plan;
+mod result;
+mod run;
+
+pub use definition::{Case, Postmark, Raw, Runs, RunsDefinition, RunsStudy, Tracer};
+pub use result::{Cost, Part, PostmarkFacts, RUNS_SCHEMA, RingUse, RunGroup, RunsResult, Share};
+pub use run::{RunsError, run};

@@ -1,0 +1,234 @@
+//! The groups of a study of runs, and what each boot does.
+
+use std::collections::BTreeMap;
+
+use super::definition::{Case, Postmark, Raw, Runs, Tracer};
+use crate::definition::{Filesystem, Readahead};
+use crate::lab::{MOUNT_POINT, Mount, SETTLE_CIPHERS};
+use crate::plan::AGENT;
+use crate::size::Bytes;
+
+/// One fresh boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RunSpec {
+    /// What its figures' names begin with: the case, and what tells it from the case's others.
+    pub name: String,
+    pub case: String,
+    pub board: String,
+    pub kernel: String,
+    pub tracer: Tracer,
+    pub partition: Bytes,
+    pub work: Work,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    Postmark(Box<PostmarkWork>),
+    Raw(Raw),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PostmarkWork {
+    pub filesystem: Filesystem,
+    pub options: Option<String>,
+    pub sysctl: BTreeMap<String, String>,
+    pub settings: Postmark,
+    pub file_size: Option<Bytes>,
+    pub readahead: Readahead,
+    pub watch_s: u64,
+}
+
+impl RunSpec {
+    /// `apf27-6.1-jffs2-ring`
+    pub fn id(&self) -> String {
+        format!("{}-{}-{}-{}", self.board, self.kernel, self.name.replace('.', "-"), self.tracer.as_str())
+    }
+
+    pub fn filesystem(&self) -> Option<Filesystem> {
+        match &self.work {
+            Work::Postmark(work) => Some(work.filesystem),
+            Work::Raw(_) => None,
+        }
+    }
+}
+
+pub(super) fn groups(runs: &Runs) -> Vec<RunSpec> {
+    let mut specs = Vec::new();
+    for kernel in &runs.kernel {
+        for case in &runs.case {
+            for (name, work) in works(case, runs.watch_s) {
+                for &tracer in &runs.tracer {
+                    specs.push(RunSpec {
+                        name: if runs.kernel.len() > 1 { format!("{name}.{kernel}") } else { name.clone() },
+                        case: case.name.clone(),
+                        board: runs.board.clone(),
+                        kernel: kernel.clone(),
+                        tracer,
+                        partition: runs.partition,
+                        work: work.clone(),
+                    });
+                }
+            }
+        }
+    }
+    specs
+}
+
+/// A case's works with their names: `jffs2`, or with lists `jffs2.16K.ra128`.
+fn works(case: &Case, watch_s: u64) -> Vec<(String, Work)> {
+    if let Some(raw) = case.raw {
+        return vec![(case.name.clone(), Work::Raw(raw))];
+    }
+    let (Some(filesystem), Some(settings)) = (case.filesystem, &case.postmark) else { return Vec::new() };
+    let sizes: Vec<Option<Bytes>> = match case.file_size.is_empty() {
+        true => vec![None],
+        false => case.file_size.iter().copied().map(Some).collect(),
+    };
+    let mut works = Vec::new();
+    for &file_size in &sizes {
+        for &readahead in &case.readahead {
+            let mut name = case.name.clone();
+            if let Some(size) = file_size {
+                name += &format!(".{size}");
+            }
+            if case.readahead.len() > 1 {
+                name += &format!(".ra{}", readahead.argument());
+            }
+            let settings = settings.clone();
+            let (options, sysctl) = (case.options.clone(), case.sysctl.clone());
+            let work = PostmarkWork { filesystem, options, sysctl, settings, file_size, readahead, watch_s };
+            works.push((name, Work::Postmark(Box::new(work))));
+        }
+    }
+    works
+}
+
+pub(super) const STEP_POSTMARK: &str = "postmark";
+/// Named like the parts that they are.
+pub(super) const RAW_STEPS: [&str; 3] = ["erase", "write", "read"];
+pub(super) const PHASE_AFTER: &str = "after";
+const RAW_DATA: &str = "/tmp/data";
+
+/// Holds half a million events of 20 bytes, in a tenth of the smallest board's RAM.
+const RING_KIB: u32 = 12 * 1024;
+
+/// What is done once the chip is there.
+pub(super) fn plan(spec: &RunSpec) -> Vec<String> {
+    let mut lines = vec!["device-wait /dev/mtd0 5000".to_owned(), format!("mkdir {MOUNT_POINT}")];
+    let start = match spec.tracer {
+        Tracer::None => None,
+        // As the agent has it where nothing is said.
+        Tracer::Stream => Some("record-start --events flash --mode stream".to_owned()),
+        Tracer::Ring => Some(format!("record-start --events flash --mode ring --ring {RING_KIB}")),
+    };
+    match &spec.work {
+        Work::Raw(raw) => {
+            lines.push(format!("create {RAW_DATA} {} random 1", raw.bytes.0));
+            lines.push(SETTLE_CIPHERS.to_owned());
+            lines.extend(start);
+            let [erase, write, read] = RAW_STEPS;
+            lines.push(format!("run {erase} flash_erase --quiet /dev/mtd0 0 0"));
+            lines.push(format!("run {write} nandwrite --quiet --pad /dev/mtd0 {RAW_DATA}"));
+            lines.push(format!("run {read} nanddump --quiet --length={} --file=/dev/null /dev/mtd0", raw.bytes.0));
+        }
+        Work::Postmark(work) => {
+            let mounting = Mount::new(work.filesystem, None);
+            lines.extend(mounting.prepare.iter().cloned());
+            lines.push(match &work.options {
+                None => mounting.mount.clone(),
+                Some(options) => format!("{} {options}", mounting.mount.trim_end_matches(" -")),
+            });
+            lines.push(SETTLE_CIPHERS.to_owned());
+            lines.extend(mounting.settle());
+            lines.extend(work.sysctl.iter().map(|(path, value)| format!("write /proc/sys/{path} {value}")));
+            lines.extend(start);
+            lines.push(format!("run {STEP_POSTMARK} {}", postmark(work)));
+            if work.watch_s > 0 {
+                lines.push(format!("phase-begin {PHASE_AFTER}"));
+                lines.push(format!("sleep {}", work.watch_s * 1000));
+                lines.push(format!("phase-end {PHASE_AFTER}"));
+            }
+        }
+    }
+    if spec.tracer != Tracer::None {
+        lines.push("record-stop".to_owned());
+    }
+    lines
+}
+
+fn postmark(work: &PostmarkWork) -> String {
+    let settings = &work.settings;
+    let mut command = format!(
+        "{AGENT} bench postmark --dir {MOUNT_POINT} --config {} --seed {} --readahead {}",
+        settings.config,
+        settings.seed,
+        work.readahead.argument()
+    );
+    let size = work.file_size.map(|size| size.0);
+    for (option, value) in [
+        ("files", settings.files),
+        ("transactions", settings.transactions),
+        ("subdirectories", settings.subdirectories),
+        ("read-bias", settings.read_bias),
+        ("size-min", size),
+        ("size-max", size),
+    ] {
+        if let Some(value) = value {
+            command += &format!(" --{option} {value}");
+        }
+    }
+    if let Some(contents) = &settings.contents {
+        command += &format!(" --contents {contents}");
+    }
+    if settings.cold_reads {
+        command += " --cold-reads";
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::RunsStudy;
+
+    fn specs(text: &str) -> Vec<RunSpec> {
+        groups(&RunsStudy::parse("study", text).unwrap().definition.runs)
+    }
+
+    #[test]
+    fn each_file_system_is_watched_after_its_workload() {
+        let specs = specs(include_str!("../../../../studies/postmark.toml"));
+        for name in ["jffs2", "yaffs2", "ubifs"] {
+            let spec = specs.iter().find(|spec| spec.name == name).unwrap();
+            assert_eq!(spec.id(), format!("apf27-6.1-{name}-ring"));
+            let lines = plan(spec);
+            let at = |head: &str| lines.iter().position(|line| line.starts_with(head)).unwrap();
+            assert!(at("mount") < at("record-start") && at("record-start") < at("run postmark"));
+            assert!(at("run postmark") < at("sleep 600000") && at("sleep") < at("record-stop"));
+        }
+    }
+
+    #[test]
+    fn a_cost_is_taken_without_and_with_the_tracer() {
+        let specs = specs(include_str!("../../../../studies/tracer-cost.toml"));
+        let of = |name: &str| specs.iter().filter(|spec| spec.name == name).map(plan).collect::<Vec<_>>();
+        for name in ["raw", "jffs2"] {
+            let plans = of(name);
+            assert_eq!(plans.len(), 3, "{name}");
+            assert!(!plans[0].iter().any(|line| line.starts_with("record")));
+            for traced in &plans[1..] {
+                let rest: Vec<&String> = traced.iter().filter(|line| !line.starts_with("record")).collect();
+                assert_eq!(rest, plans[0].iter().collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn lists_of_a_case_name_its_runs() {
+        let specs = specs(include_str!("../../../../studies/postmark-partial-reads.toml"));
+        let spec = specs.iter().find(|spec| spec.name == "jffs2.16K.ra128").unwrap();
+        assert!(plan(spec).iter().any(|line| {
+            line.contains("--readahead 128") && line.contains("--size-min 16384 --size-max 16384 --cold-reads")
+        }));
+    }
+}

@@ -1,0 +1,149 @@
+//! What a study of runs found: plain data, free of host time and host paths.
+
+use super::definition::Tracer;
+use crate::result::Inputs;
+use crate::statement::{Figures, Row};
+use flashscope_analysis::LossCount;
+use flashscope_analysis::flash::{Geometry, OpCounts, TaskOps, Timeline};
+use serde::{Deserialize, Serialize};
+
+/// Version of this document's shape; raised when a field changes its meaning.
+pub const RUNS_SCHEMA: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunsResult {
+    pub schema: u32,
+    pub study: String,
+    pub title: String,
+    pub question: String,
+    /// What "time" is in this document.
+    pub clock: String,
+    pub flashscope: String,
+    pub study_sha256: String,
+    pub groups: Vec<RunGroup>,
+    /// What tracing added, where runs were made without it as well.
+    pub costs: Vec<Cost>,
+    /// Every figure of the groups by name, and those that two or more groups make together.
+    pub figures: Figures,
+    /// Published statements and ours.
+    pub published: Vec<Row>,
+}
+
+/// One boot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunGroup {
+    pub id: String,
+    /// What its figures' names begin with.
+    pub name: String,
+    pub case: String,
+    pub inputs: Inputs,
+    pub tracer: Tracer,
+    pub chip: String,
+    pub geometry: Geometry,
+    pub chip_blocks: u32,
+    pub partition_bytes: u64,
+    /// Of Postmark.
+    pub postmark: Option<PostmarkFacts>,
+    /// What is timed: the sum of the parts but "after".
+    pub total_ns: u64,
+    pub parts: Vec<Part>,
+    /// From the first part's begin to the last one's end; `None` where nothing was recorded.
+    pub all: Option<OpCounts>,
+    pub by_task: Vec<TaskOps>,
+    /// The workload and as long again after it; and all of it, where there is more.
+    pub timelines: Vec<Timeline>,
+    pub ring: Option<RingUse>,
+    /// All are listed, zero ones too; none where nothing was recorded.
+    pub losses: Vec<LossCount>,
+}
+
+/// What `bench postmark` says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PostmarkFacts {
+    pub filesystem: String,
+    /// Of the mount, where any were given.
+    pub options: Option<String>,
+    /// As asked, and the knob's value while it ran.
+    pub readahead: String,
+    pub readahead_kib: Option<u64>,
+    pub size_min_bytes: u64,
+    pub size_max_bytes: u64,
+    pub contents: String,
+    pub created: u64,
+    pub read: u64,
+    pub appended: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub read_ns: u64,
+    pub write_ns: u64,
+    pub shares: Vec<Share>,
+    /// CRC-32 of all bytes read, in order.
+    pub crc32: u32,
+}
+
+/// Read throughput when so much of each file is read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    pub percent: u64,
+    pub bytes: u64,
+    pub read_ns: u64,
+}
+
+impl Share {
+    /// 2^20 bytes a second of read().
+    pub fn mib_per_s(&self) -> f64 {
+        self.bytes as f64 * 1e9 / (1u64 << 20) as f64 / self.read_ns.max(1) as f64
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    pub name: String,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub counts: Option<OpCounts>,
+    /// Times of the last operation and the last erase in it.
+    pub last_ns: Option<u64>,
+    pub last_erase_ns: Option<u64>,
+}
+
+impl Part {
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+}
+
+/// What a recording took of the kernel's ring buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingUse {
+    pub events: u64,
+    /// Of whole sub-buffers, as they left the ring.
+    pub bytes: u64,
+}
+
+/// The time of a run, or of a part of it, without and with the tracer: two boots of the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    pub name: String,
+    /// Of the whole: empty.
+    pub part: String,
+    pub tracer: Tracer,
+    pub without_ns: u64,
+    pub with_ns: u64,
+    /// That were recorded meanwhile.
+    pub events: u64,
+}
+
+impl Cost {
+    fn more_ns(&self) -> f64 {
+        self.with_ns as f64 - self.without_ns as f64
+    }
+
+    pub fn percent(&self) -> f64 {
+        self.more_ns() / self.without_ns.max(1) as f64 * 100.0
+    }
+
+    pub fn us_an_event(&self) -> f64 {
+        self.more_ns() / 1e3 / self.events.max(1) as f64
+    }
+}

@@ -1,0 +1,166 @@
+//! Runs a study of runs: a fresh boot for each group; finished groups are kept for a resume.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Package, Run};
+
+use super::collect::collect;
+use super::definition::RunsStudy;
+use super::figures::{costs, figures};
+use super::plan::{RunSpec, groups, plan};
+use super::result::{RUNS_SCHEMA, RunGroup, RunsResult};
+use crate::lab::{self, KeepError};
+use crate::plan::modules;
+use crate::run::{Options, Watch};
+use crate::statement::rows;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunsError {
+    #[error(transparent)]
+    Target(#[from] flashscope_target::Error),
+    #[error(transparent)]
+    Trace(#[from] flashscope_trace::Error),
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    #[error("board {board} has no raw NAND; name another board in runs.board (flashscope board list)")]
+    NoChip { board: String },
+    #[error("group {group}: step '{step}' {why}")]
+    Step { group: String, step: String, why: String },
+    #[error(
+        "group {group}: the recording lost {count} events ({name}), so its operations cannot be told; take a smaller workload"
+    )]
+    Lost { group: String, name: &'static str, count: u64 },
+    #[error("interrupted: {finished} of {groups} groups are finished and kept; the same command goes on from there")]
+    Interrupted { finished: usize, groups: usize },
+}
+
+/// What all groups share, had before the first boot.
+struct Runner<'a> {
+    board: Board,
+    qemu: String,
+    kernels: BTreeMap<String, (Kernel, Vec<Package>)>,
+    options: &'a Options,
+    watch: &'a dyn Watch,
+}
+
+/// Runs a study to its end.
+pub fn run(study: &RunsStudy, options: &Options, watch: &dyn Watch) -> Result<RunsResult, RunsError> {
+    let mut definition = study.definition.clone();
+    if let Some(kernel) = &options.kernel {
+        definition.runs.kernel = vec![kernel.clone()];
+    }
+    definition.packages.extend(options.packages.iter().cloned());
+    let specs = groups(&definition.runs);
+    watch.study_started(specs.len());
+    let runner = Runner::prepare(&definition.runs.board, &definition.packages, &specs, options, watch)?;
+
+    let queue = Mutex::new(specs.iter().enumerate());
+    let done: Mutex<BTreeMap<usize, RunGroup>> = Mutex::default();
+    let failure: Mutex<Option<RunsError>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.clamp(1, specs.len().max(1)) {
+            scope.spawn(|| {
+                while !options.stop.load(Ordering::Relaxed) && lock(&failure).is_none() {
+                    let next = lock(&queue).next();
+                    let Some((index, spec)) = next else { return };
+                    match runner.group(spec) {
+                        Ok(group) => drop(lock(&done).insert(index, group)),
+                        Err(error) => drop(lock(&failure).get_or_insert(error)),
+                    }
+                }
+            });
+        }
+    });
+    let done = done.into_inner().unwrap_or_else(|e| e.into_inner());
+    if options.stop.load(Ordering::Relaxed) && done.len() < specs.len() {
+        return Err(RunsError::Interrupted { finished: done.len(), groups: specs.len() });
+    }
+    if let Some(error) = failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        return Err(error);
+    }
+    let groups: Vec<RunGroup> = done.into_values().collect();
+    let costs = costs(&groups);
+    let figures = figures(&groups, &costs);
+    Ok(RunsResult {
+        schema: RUNS_SCHEMA,
+        study: definition.name,
+        title: definition.title,
+        question: definition.question,
+        clock: runner.board.clock.clone(),
+        flashscope: env!("CARGO_PKG_VERSION").to_owned(),
+        study_sha256: study.sha256.clone(),
+        published: rows(&definition.published, &figures),
+        groups,
+        costs,
+        figures,
+    })
+}
+
+fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl<'a> Runner<'a> {
+    fn prepare(
+        board: &str,
+        packages: &[String],
+        specs: &[RunSpec],
+        options: &'a Options,
+        watch: &'a dyn Watch,
+    ) -> Result<Runner<'a>, RunsError> {
+        let board = board::load(board)?;
+        let qemu = board.qemu_version()?;
+        let mut kernels = BTreeMap::new();
+        for spec in specs {
+            if kernels.contains_key(&spec.kernel) {
+                continue;
+            }
+            let kernel = board.fetch(&spec.kernel, watch.progress())?;
+            let packages = match packages.is_empty() {
+                true => Vec::new(),
+                false => board.fetch_packages(&kernel, packages, watch.progress())?,
+            };
+            kernels.insert(spec.kernel.clone(), (kernel, packages));
+        }
+        for spec in specs {
+            let wanted = spec.filesystem().map_or(&[][..], modules);
+            board.prepare_modules(&kernels[&spec.kernel].0, wanted, watch.progress())?;
+        }
+        Ok(Runner { board, qemu, kernels, options, watch })
+    }
+
+    fn group(&self, spec: &RunSpec) -> Result<RunGroup, RunsError> {
+        let began = std::time::Instant::now();
+        let board = &self.board;
+        let (kernel, packages) = &self.kernels[&spec.kernel];
+        let chip = board.chip().ok_or_else(|| RunsError::NoChip { board: board.name.clone() })?;
+        let mut image = ImageBuilder::new(board)?;
+        let mut lines = image.add_port_modules(kernel)?;
+        lines.extend(image.add_nand(kernel, &[spec.partition.0.div_ceil(u64::from(chip.block_bytes()))])?);
+        for path in image.add_module_closure(kernel, spec.filesystem().map_or(&[][..], modules))? {
+            lines.push(format!("module {path}"));
+        }
+        image.add_packages(packages)?;
+        lines.extend(plan(spec));
+        image.set_plan(&lines);
+        let image = image.build()?;
+        let inputs = lab::inputs(board, &spec.kernel, kernel, &image, self.qemu.clone());
+        let kept = lab::kept_at(&self.options.store, &spec.id(), &inputs);
+        if !self.options.fresh
+            && let Some(group) = lab::kept::<RunGroup>(&kept)
+        {
+            self.watch.group_finished(&spec.id(), began.elapsed(), true);
+            return Ok(group);
+        }
+        self.watch.group_started(&spec.id(), 1);
+        let run =
+            Run { timeout: self.options.timeout, stop: Some(&*self.options.stop), ..Run::new(board, kernel, &image) };
+        let boot = board::boot(&run, self.watch.progress())?;
+        let group = collect(&boot.port_file(), spec, inputs, chip)?;
+        lab::keep(&kept, &group)?;
+        self.watch.group_finished(&spec.id(), began.elapsed(), false);
+        Ok(group)
+    }
+}
