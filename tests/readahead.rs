@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
+use flashscope_analysis::readahead::{Collector, Predictor, Workload};
 use flashscope_readahead::{Access, FileId, Kernel, MapAdvice, OpenId, PAGE_BYTES, Settings, Simulator};
 use flashscope_study::{Study, groups};
 use flashscope_tests::{Booted, Plan, TempDir, top, work};
-use flashscope_trace::{EventKind, FileStep, Trace};
+use flashscope_trace::{EventKind, FileStep, Trace, Value};
 
 /// Bytes of the study's file.
 const SIZE: u64 = 5 << 20;
@@ -257,4 +258,102 @@ fn the_model_of_6_1_adds_the_pages_that_the_kernel_adds() {
         std::fs::write(&path, format!("{head}{table}")).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
     assert_eq!(all.0, all.1);
+}
+
+/// Recorded with one setting, predicted for the other, and held against what the board does there.
+#[test]
+fn what_the_other_setting_costs_is_predicted() {
+    let mut lines = vec![
+        "device-wait /dev/mtd0 5000".to_owned(),
+        "mkdir /mnt".to_owned(),
+        "mount mtd0 /mnt jffs2 -".to_owned(),
+        format!("create /mnt/data {SIZE} printable 1"),
+        "settle jffs2_gcd 200 600000".to_owned(),
+        "record-start --events flash,cache,syscall --ring 16384".to_owned(),
+    ];
+    let mut pairs = Vec::new();
+    for pattern in ["sequential", "random"] {
+        for count in [8, 32, 128, 512] {
+            for kib in [0, 128] {
+                lines.push(format!(
+                    "run {pattern}-{count}-{kib} /flashscope/agent bench read --file /mnt/data --count {count} --request 4096 \
+                     --pattern {pattern} --seed 1 --readahead {kib} --drop-caches"
+                ));
+            }
+            pairs.push((pattern, count));
+        }
+    }
+    lines.push("record-stop".to_owned());
+    let mut plan = Plan::new("armv7", "6.1");
+    plan.parts = &[512];
+    plan.modules = &["jffs2"];
+    plan.lines = lines;
+    let booted = plan.boot();
+    let trace = booted.recording(0);
+    let workloads = |step: &str| -> Workload {
+        let step = booted.step(step);
+        let (begin, end) = (step.begin_ns.expect("a begin"), step.end_ns.expect("an end"));
+        let mut collector = Collector::default();
+        trace
+            .for_each_pair(&mut |pair| {
+                if let Some(record) = pair.record
+                    && (begin..=end).contains(&record.time.0)
+                    && record.schema.name.starts_with("sys_exit")
+                {
+                    let got = match record.get("ret") {
+                        Some(Value::Signed(ret)) => u64::try_from(ret).ok(),
+                        Some(Value::Unsigned(ret)) => Some(ret),
+                        _ => None,
+                    };
+                    collector.returned(record.tid(), record.time.0, got);
+                }
+                if let Some(event) = pair.event
+                    && (begin..=end).contains(&event.time.0)
+                {
+                    collector.event(event);
+                }
+            })
+            .expect("a readable trace");
+        collector.finish()
+    };
+    println!("| recorded | predicted | pages | board | flash reads | board | time ms | board | fit's residual % |");
+    let mut off = Vec::new();
+    for (pattern, count) in pairs {
+        for (from, to) in [(0, 128), (128, 0)] {
+            let mut recorded = workloads(&format!("{pattern}-{count}-{from}"));
+            let really = workloads(&format!("{pattern}-{count}-{to}"));
+            for (file, size) in &mut recorded.sizes {
+                // The file's end is not met by these reads; its size is known here.
+                if really.sizes.contains_key(file) {
+                    *size = SIZE;
+                }
+            }
+            let predictor = Predictor::new(&recorded, Kernel::V6_1, 0, 1 << 18);
+            let row = predictor.row(to, &|_| false);
+            let cost = predictor.cost().expect("a fit");
+            let board_ns: u64 = really.calls.iter().filter_map(|call| call.duration_ns).sum();
+            let (flash, time) = (row.flash_reads.expect("flash reads"), row.time_ns.expect("a time"));
+            println!(
+                "| {pattern} {count}, {from} KiB | {to} KiB | {} | {} | {flash:.0} | {} | {:.1} | {:.1} | {:.1} |",
+                row.tally.pages(),
+                really.pages_added,
+                really.flash_reads,
+                time / 1e6,
+                board_ns as f64 / 1e6,
+                cost.residual_percent,
+            );
+            assert_eq!(row.tally.pages(), really.pages_added, "{pattern} {count}: pages");
+            off.push((
+                (flash / really.flash_reads as f64 - 1.0).abs() * 100.0,
+                (time / board_ns as f64 - 1.0).abs() * 100.0,
+            ));
+        }
+    }
+    let mut times: Vec<f64> = off.iter().map(|&(_, time)| time).collect();
+    times.sort_by(f64::total_cmp);
+    let mut flash: Vec<f64> = off.iter().map(|&(flash, _)| flash).collect();
+    flash.sort_by(f64::total_cmp);
+    println!("time: median {:.1} %, worst {:.1} %", times[times.len() / 2], times[times.len() - 1]);
+    println!("flash reads: median {:.1} %, worst {:.1} %", flash[flash.len() / 2], flash[flash.len() - 1]);
+    assert!(times[times.len() / 2] <= 5.0 && times[times.len() - 1] <= 10.0, "{times:?}");
 }

@@ -1,9 +1,11 @@
 //! Read-ahead: what it brought, what of that was used, and what another setting would have brought.
 
+mod accuracy;
 mod cost;
 mod predict;
 mod workload;
 
+pub use accuracy::{Accuracy, AccuracyFindings, Brought, FileBrought, TaskBrought};
 pub use cost::Cost;
 pub use predict::{PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Tally};
 pub use workload::{Call, Collector, Step, Workload};
