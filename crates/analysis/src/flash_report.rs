@@ -28,6 +28,9 @@ pub struct FlashReport {
     pub health: Vec<Health>,
     /// All losses are listed, zero ones too.
     pub losses: Vec<LossCount>,
+    /// What read-ahead brought in; where the trace has file reads and the page cache's events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readahead: Option<crate::readahead::AccuracyFindings>,
     #[serde(flatten)]
     pub findings: FlashFindings,
 }
@@ -221,6 +224,7 @@ mod tests {
             probes: vec![],
             health: Vec::new(),
             losses: vec![],
+            readahead: None,
             findings: found,
         };
         let json = serde_json::to_string(&report).unwrap();

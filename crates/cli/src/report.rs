@@ -8,6 +8,7 @@ use std::path::Path;
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, MissingEvent, Sizes};
 use flashscope_analysis::flash::{Health, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
+use flashscope_analysis::readahead::{Accuracy, Brought};
 use flashscope_analysis::{
     Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, ProbeFacts, SystemFacts,
 };
@@ -182,11 +183,15 @@ fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failu
     let at = Cell::new(0);
     let mut analysis = FlashAnalysis::new(&shapes, |tid, time| task(inputs, at.get(), tid, time));
     let mut first = None;
+    let mut accuracy = Accuracy::new();
     inputs.for_each(&mut |source, event| {
         let begin = *first.get_or_insert(event.time.0);
         at.set(source);
         if !wanted(event, source, begin, inputs, args) {
             return;
+        }
+        if inputs.machine(source) == 0 {
+            accuracy.event(event);
         }
         match (&event.kind, inputs.machine(source)) {
             (_, 0) => analysis.event(event),
@@ -221,6 +226,7 @@ fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failu
         probes: probes_of_all,
         health: inputs.traces().flat_map(|trace| Health::of_recording(trace.facts(), trace.stats())).collect(),
         losses: inputs.losses(),
+        readahead: Some(accuracy.finish()).filter(|found| found.total != Brought::default()),
         findings,
     })
 }

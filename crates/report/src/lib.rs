@@ -11,6 +11,7 @@ pub mod json;
 pub mod reproduction;
 pub mod terminal;
 
+mod readahead_view;
 mod rows;
 mod runs_view;
 mod svg;

@@ -345,6 +345,7 @@ pub fn flash() -> FlashReport {
         }],
         health: vec![Health { mtd: 0, corrected_bits: 4, ecc_failures: 1, blocks_gone_bad: 1, bad_blocks: 3 }],
         losses: losses(),
+        readahead: None,
         findings: FlashFindings {
             events: counts.total.sum() + 6,
             begin_ns: 0,

@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use flashscope_readahead::PAGE_BYTES;
 use flashscope_trace::{Device, Event, EventKind, FileEvent, FileStep};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Analysis;
 
 /// Counts of pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Brought {
     /// They were of the read or fault itself.
     pub requested: u64,
@@ -48,7 +48,7 @@ impl Brought {
 }
 
 /// Of one file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileBrought {
     pub device: Option<Device>,
     pub inode: u64,
@@ -57,14 +57,14 @@ pub struct FileBrought {
 }
 
 /// Of one task: what it brought in, whoever used it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskBrought {
     pub tid: u32,
     #[serde(flatten)]
     pub pages: Brought,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccuracyFindings {
     pub total: Brought,
     /// Most pages ahead that went unused first.

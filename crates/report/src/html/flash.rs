@@ -3,6 +3,7 @@
 use super::page::{Header, Page};
 use super::{MAX_ROWS, body, facts, figure, losses, more, operations, rows, summary, system, table};
 use crate::figures;
+use crate::readahead_view;
 use crate::text::{bytes, duration, escape, grouped};
 use crate::view::{kinds, op_name};
 use crate::wear_view;
@@ -45,6 +46,10 @@ pub fn flash(report: &FlashReport) -> String {
     page.add("operations by task and phase", &tasks_and_phases(report));
     page.heading("wear", "Wear");
     page.add("wear", &wear(report));
+    if report.readahead.is_some() {
+        page.heading("readahead", "Read-ahead");
+        page.add("what read-ahead brought in", &readahead(report));
+    }
     page.heading("recorded-on", "Recorded on");
     page.add("the box with system, probes and losses", &recorded_on(report));
     page.finish(&format!("Written by flashscope; report schema {}.", report.schema))
@@ -137,6 +142,13 @@ fn wear(report: &FlashReport) -> String {
         out += &rows("By file", &files, "");
     }
     out
+}
+
+fn readahead(report: &FlashReport) -> String {
+    let Some(found) = &report.readahead else { return String::new() };
+    rows("By file", &readahead_view::files(found, MAX_ROWS), "")
+        + &rows("By task", &readahead_view::tasks(found, MAX_ROWS), "")
+        + &format!("<p>{}</p>\n", escape(&readahead_view::notes(found)))
 }
 
 fn recorded_on(report: &FlashReport) -> String {

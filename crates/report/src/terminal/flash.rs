@@ -2,6 +2,7 @@
 
 use super::table::{Table, paragraph};
 use super::{Style, rows};
+use crate::readahead_view;
 use crate::text::{duration, grouped, visible};
 use crate::view::{kinds, op_name};
 use crate::wear_view;
@@ -70,6 +71,13 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
             (visible(&p.name).into_owned(), Some(lasted), p.counts)
         });
         out += &operations("phase", rows, width);
+    }
+    if let Some(readahead) = &report.readahead {
+        out += &style.heading("Read-ahead: what it brought in, by file");
+        out += &rows(&readahead_view::files(readahead, MAX_ROWS), width, "");
+        out += &style.heading("Read-ahead: what it brought in, by task");
+        out += &rows(&readahead_view::tasks(readahead, MAX_ROWS), width, "");
+        out += &paragraph(&readahead_view::notes(readahead), width, 2, 2);
     }
     out += &style.heading("Busiest blocks");
     let mut blocks: Vec<&BlockCounts> = found.blocks.blocks.iter().collect();
