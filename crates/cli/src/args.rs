@@ -40,6 +40,8 @@ pub enum Command {
     Ctl(CtlArgs),
     /// Show what a trace holds.
     Report(ReportArgs),
+    /// Say what of read-ahead is worth changing for a recorded workload.
+    Advise(AdviseArgs),
     /// Say what a recorded workload would have read with other settings of read-ahead.
     Predict(PredictArgs),
     /// Run a matrix of settings and hold it against published values.
@@ -236,6 +238,31 @@ pub struct PredictArgs {
     /// Room of the page cache, MiB.
     #[arg(long, value_name = "MIB", default_value = "1024")]
     pub cache_mib: u64,
+    /// The device's largest request, KiB: 0 for MTD and UBI, queue/max_sectors_kb of a block device.
+    #[arg(long, value_name = "KIB", default_value = "0")]
+    pub io_kib: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope record --on ssh://root@board --events flash,cache,syscall -o app.dat -- ./app
+  flashscope advise app.dat
+
+Nothing is changed: what to type is printed.")]
+pub struct AdviseArgs {
+    /// A trace with file reads and pages of the cache (record --events flash,cache,syscall).
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Read-ahead that the recording was made with, KiB (default: the one that explains its pages best).
+    #[arg(long, value_name = "KIB")]
+    pub now: Option<u64>,
+    /// Kernel whose rules are to be followed (default: the recording's).
+    #[arg(long, value_name = "VERSION")]
+    pub kernel_model: Option<String>,
     /// The device's largest request, KiB: 0 for MTD and UBI, queue/max_sectors_kb of a block device.
     #[arg(long, value_name = "KIB", default_value = "0")]
     pub io_kib: u64,

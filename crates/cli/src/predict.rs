@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::study::style;
 
 /// Windows that a recording is tried with to find which it was made with, KiB.
-const TRIED_KIB: [u64; 10] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+pub const TRIED_KIB: [u64; 10] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let trace = Trace::open(&args.trace)?;
@@ -47,7 +47,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn file_name(file: flashscope_readahead::FileId) -> String {
+pub fn file_name(file: flashscope_readahead::FileId) -> String {
     let device = file.device.map(flashscope_trace::Device);
     device.map_or_else(
         || format!("inode {}", file.inode),
@@ -115,7 +115,7 @@ pub fn model(trace: &Trace, asked: Option<&str>) -> Result<(Kernel, bool), Failu
 }
 
 /// What bounds the prediction, said plainly.
-fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) -> Vec<String> {
+pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if !exact {
         let release = trace.facts()["kernel"]["release"].as_str().unwrap_or("unknown");

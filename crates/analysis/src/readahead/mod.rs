@@ -1,11 +1,13 @@
 //! Read-ahead: what it brought, what of that was used, and what another setting would have brought.
 
 mod accuracy;
+mod advise;
 mod cost;
 mod predict;
 mod workload;
 
 pub use accuracy::{Accuracy, AccuracyFindings, Brought, FileBrought, TaskBrought};
+pub use advise::{Advice, Change, MOST, advise};
 pub use cost::Cost;
 pub use predict::{PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Tally};
 pub use workload::{Call, Collector, Step, Workload};

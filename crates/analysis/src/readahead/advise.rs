@@ -1,0 +1,205 @@
+//! What is worth changing, from a recorded workload: few, plain, each with its evidence and its gain.
+
+use flashscope_readahead::FileId;
+use serde::Serialize;
+
+use super::predict::{Predictor, Row};
+
+/// Settings that are weighed, KiB.
+const WEIGHED_KIB: [u64; 8] = [0, 4, 8, 16, 32, 64, 128, 256];
+/// Recommendations at most.
+pub const MOST: usize = 5;
+/// A change has to gain more than this of the whole, and more than the fit's own residual is off in a sum (a hundredth of it, since
+/// errors of single reads cancel): predictions of time were within 1.1 % of the board (docs/readahead.md).
+const WORTH_PERCENT: f64 = 3.0;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "change")]
+pub enum Change {
+    /// The knob of the file system's device.
+    SetReadahead { kib: u64 },
+    /// `posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM)` after the file is opened.
+    AdviseRandom { file: FileId },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    #[serde(flatten)]
+    pub change: Change,
+    /// Pages that read-ahead brings in now and that nothing uses, of the files that it is about.
+    pub unused_pages_now: u64,
+    pub pages_now: u64,
+    pub pages_then: u64,
+    /// `None` where the trace has no cost to fit: the gain is in pages alone then.
+    pub time_now_ns: Option<f64>,
+    pub time_then_ns: Option<f64>,
+    /// Of time in reads, else of pages.
+    pub gain_percent: f64,
+    /// The file that wastes most.
+    pub file: Option<FileId>,
+    /// The task that brings in most of what goes unused; by pages brought ahead.
+    pub task: Option<u32>,
+}
+
+fn value(row: &Row) -> f64 {
+    row.time_ns.unwrap_or(row.tally.pages() as f64)
+}
+
+/// Weighs settings against `now_kib`. Empty: nothing is worth changing.
+pub fn advise(predictor: &Predictor<'_>, now_kib: u64) -> Vec<Advice> {
+    let now = predictor.row(now_kib, &|_| false);
+    let worst_file = |row: &Row| {
+        let wasted = row.by_file.iter().filter(|(_, tally)| tally.pages_unused > 0);
+        wasted.max_by_key(|(_, tally)| tally.pages_unused).map(|(file, _)| *file)
+    };
+    let first_task = |row: &Row| {
+        let ahead = row.by_task.iter().filter(|(_, tally)| tally.pages_ahead > 0);
+        ahead.max_by_key(|(_, tally)| tally.pages_ahead).map(|(task, _)| *task)
+    };
+    let all = value(&now);
+    if all <= 0.0 {
+        return Vec::new();
+    }
+    let gain = |then: f64, from: f64| (from - then) / all * 100.0;
+    let mut best: Option<Row> = None;
+    for kib in WEIGHED_KIB.into_iter().filter(|&kib| kib != now_kib) {
+        let row = predictor.row(kib, &|_| false);
+        // Where two are as good: off, as the kernel has it for MTD, else the one that changes less.
+        let better = best.as_ref().is_none_or(|best| {
+            let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
+            value(&row) < value(best) || value(&row) == value(best) && near(&row) < near(best)
+        });
+        if better {
+            best = Some(row);
+        }
+    }
+    let mut advice = Vec::new();
+    let one = |change: Change, from: &Row, then: &Row| Advice {
+        change,
+        unused_pages_now: from.tally.pages_unused,
+        pages_now: from.tally.pages(),
+        pages_then: then.tally.pages(),
+        time_now_ns: from.time_ns,
+        time_then_ns: then.time_ns,
+        gain_percent: gain(value(then), value(from)),
+        file: worst_file(from),
+        task: first_task(from),
+    };
+    let mut base = now.clone();
+    if let Some(best) = best.filter(|best| gain(value(best), all) > WORTH_PERCENT) {
+        advice.push(one(Change::SetReadahead { kib: best.readahead_kib }, &now, &best));
+        base = best;
+    }
+    // What the knob leaves: files that are better off with advice of their own, the worst first.
+    let mut files: Vec<(FileId, u64)> = base
+        .by_file
+        .iter()
+        .map(|(&file, tally)| (file, tally.pages_unused))
+        .filter(|&(_, unused)| unused > 0)
+        .collect();
+    files.sort_by_key(|&(file, unused)| (std::cmp::Reverse(unused), file));
+    for (file, unused) in files.into_iter().take(2 * MOST) {
+        let then = predictor.row(base.readahead_kib, &|of| of == file);
+        if advice.len() < MOST && gain(value(&then), value(&base)) > WORTH_PERCENT {
+            let of_file = Advice {
+                unused_pages_now: unused,
+                file: Some(file),
+                ..one(Change::AdviseRandom { file }, &base, &then)
+            };
+            advice.push(of_file);
+        }
+    }
+    advice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readahead::workload::{Call, Step, Workload};
+    use flashscope_readahead::{Access, Kernel, MapAdvice, PAGE_BYTES};
+
+    const A: FileId = FileId { device: Some(1), inode: 1 };
+    const B: FileId = FileId { device: Some(1), inode: 2 };
+    const FILE_PAGES: u64 = 1280;
+
+    fn workload(accesses: impl IntoIterator<Item = (FileId, Access)>) -> Workload {
+        let mut workload = Workload { cache_seen: true, flash_seen: true, ..Workload::default() };
+        workload.sizes = [(A, FILE_PAGES * PAGE_BYTES), (B, FILE_PAGES * PAGE_BYTES)].into();
+        for (file, access) in accesses {
+            let read = matches!(access, Access::Read { .. });
+            let call = read.then_some(workload.calls.len() as u32);
+            workload.steps.push(Step { tid: 7, file, access, call });
+            if read {
+                // Half of the calls brought a page in, at 1 ms, a call itself takes 10 us.
+                let pages_added = workload.calls.len() as u32 % 2;
+                let duration_ns = Some(10_000 + 1_000_000 * u64::from(pages_added));
+                workload.calls.push(Call { tid: 7, file, pages_added, flash_reads: 3 * pages_added, duration_ns });
+            }
+        }
+        workload
+    }
+
+    fn page(file: FileId, page: u64) -> (FileId, Access) {
+        (file, Access::Read { offset: page * PAGE_BYTES, length: PAGE_BYTES })
+    }
+
+    fn scattered(count: u64) -> impl Iterator<Item = u64> {
+        // Steps of a prime that is far from any small distance: no two neighbours.
+        (0..count).map(|n| 3 + n * 463 % (FILE_PAGES - 3))
+    }
+
+    fn changes(workload: &Workload, kernel: Kernel, now_kib: u64) -> Vec<Change> {
+        let predictor = Predictor::new(workload, kernel, 0, 1 << 18);
+        advise(&predictor, now_kib).into_iter().map(|advice| advice.change).collect()
+    }
+
+    const OFF: Change = Change::SetReadahead { kib: 0 };
+
+    /// Situations with a best answer that is known, on flash that is read by the reader itself.
+    #[test]
+    fn the_known_best_answer_is_picked_each_time() {
+        let head = workload((0..8).map(|n| page(A, n)));
+        let whole = workload((0..FILE_PAGES).map(|n| page(A, n)));
+        let random = workload(scattered(100).map(|n| page(A, n)));
+        // 1: the first pages of a file: all that is read ahead is wasted.
+        assert_eq!(changes(&head, Kernel::V6_1, 128), [OFF]);
+        // 2: the same where it is off already.
+        assert_eq!(changes(&head, Kernel::V6_1, 0), []);
+        // 3: a whole file: nothing is wasted.
+        assert_eq!(changes(&whole, Kernel::V6_1, 128), []);
+        // 4: and turning it on where the reader reads ahead itself gains nothing.
+        assert_eq!(changes(&whole, Kernel::V6_1, 0), []);
+        // 5: scattered reads bring nothing else in on a kernel of today.
+        assert_eq!(changes(&random, Kernel::V6_1, 128), []);
+        // 6: dense random reads did on the paper's kernel.
+        let dense = workload((0..500).map(|n| page(A, 1 + n * 463 % (FILE_PAGES - 1))));
+        assert_eq!(changes(&dense, Kernel::V2_6_37, 128), [OFF]);
+        // 7: all of it was cached.
+        let mut cached = workload((0..8).map(|n| page(A, n)));
+        cached.cached_before = (0..64).map(|page| (A, page)).collect();
+        assert_eq!(changes(&cached, Kernel::V6_1, 128), []);
+        // 8: the heads of two files.
+        let two = workload((0..8).flat_map(|n| [page(A, n), page(B, n)]));
+        assert_eq!(changes(&two, Kernel::V6_1, 128), [OFF]);
+        // 9: a window that is small as it is and used up.
+        let short = workload((0..64).map(|n| page(A, n)));
+        assert_eq!(changes(&short, Kernel::V6_1, 4), []);
+        // 10: nobody read.
+        assert_eq!(changes(&workload([]), Kernel::V6_1, 128), []);
+    }
+
+    /// Without a cost, pages count: a mapping that is touched here and there reads around each fault.
+    #[test]
+    fn faults_that_read_around_are_weighed_in_pages() {
+        let mut mapped = workload([]);
+        mapped.steps = scattered(60)
+            .map(|page| Step { tid: 7, file: A, access: Access::Fault { page, advice: MapAdvice::Normal }, call: None })
+            .collect();
+        assert_eq!(changes(&mapped, Kernel::V6_1, 128), [OFF]);
+        let predictor = Predictor::new(&mapped, Kernel::V6_1, 0, 1 << 18);
+        let advice = &advise(&predictor, 128)[0];
+        assert_eq!((advice.pages_then, advice.time_then_ns, advice.file, advice.task), (60, None, Some(A), Some(7)));
+        assert!(advice.gain_percent > 50.0 && advice.unused_pages_now > 100);
+    }
+}

@@ -1,0 +1,190 @@
+//! `advise`: what of read-ahead is worth changing for a recorded workload, with evidence, gain, risk and the line to type.
+
+use flashscope_analysis::readahead::{Advice, Change, Predictor, advise};
+use flashscope_trace::{Device, Trace};
+use serde_json::json;
+
+use crate::args::AdviseArgs;
+use crate::failure::Failure;
+use crate::predict;
+
+pub fn run(args: &AdviseArgs) -> Result<(), Failure> {
+    let trace = Trace::open(&args.trace)?;
+    let workload = predict::workload(&trace)?;
+    let (kernel, exact) = predict::model(&trace, args.kernel_model.as_deref())?;
+    let predictor = Predictor::new(&workload, kernel, args.io_kib / 4, 1 << 18);
+    let now = args.now.unwrap_or_else(|| predictor.recorded(&predict::TRIED_KIB).fits_readahead_kib);
+    let advice = advise(&predictor, now);
+    let storage = Storage::of(&trace, workload.sizes.keys().filter_map(|file| file.device));
+    let mut told = diagnoses(&trace, &storage, now);
+    told.extend(predict::notes(&workload, &trace, kernel, exact));
+    if args.json {
+        let list: Vec<_> = advice
+            .iter()
+            .map(|one| json!({"advice": one, "lines": lines(one, &storage), "risk": risk(one, &storage)}))
+            .collect();
+        let all = json!({"schema": 1, "model": kernel.name(), "readahead_kib_now": now, "advice": list, "notes": told});
+        println!("{}", serde_json::to_string_pretty(&all).expect("plain data serialises"));
+        return Ok(());
+    }
+    println!("Read-ahead now: {now} KiB, as the pages tell. Rules of Linux {}.", kernel.name());
+    if advice.is_empty() {
+        println!("Nothing is worth changing: no setting of read-ahead gains more than 3 %.");
+    }
+    for (n, one) in advice.iter().enumerate() {
+        println!("\n{}. {}", n + 1, what(one));
+        println!("   Evidence: {}", evidence(one, &trace));
+        println!("   Gain: {}", gain(one));
+        println!("   Risk: {}", risk(one, &storage));
+        for line in lines(one, &storage) {
+            println!("   {}", flashscope_report::visible(&line));
+        }
+    }
+    if !told.is_empty() {
+        println!();
+    }
+    for note in &told {
+        println!("{}", flashscope_report::visible(note));
+    }
+    Ok(())
+}
+
+fn what(advice: &Advice) -> String {
+    match advice.change {
+        Change::SetReadahead { kib: 0 } => "Turn read-ahead off".to_owned(),
+        Change::SetReadahead { kib } => format!("Set read-ahead to {kib} KiB"),
+        Change::AdviseRandom { file } => format!("Tell the kernel that {} is read at random", predict::file_name(file)),
+    }
+}
+
+fn evidence(advice: &Advice, trace: &Trace) -> String {
+    let mut text =
+        format!("{} of {} pages that come are read ahead and not used", advice.unused_pages_now, advice.pages_now);
+    if let Some(file) = advice.file {
+        text += &format!(", most of {}", predict::file_name(file));
+    }
+    if let Some(tid) = advice.task {
+        let name = trace.comm(tid, flashscope_trace::TimeNs(u64::MAX)).unwrap_or("?");
+        text += &format!("; {} ({tid}) brings in most", flashscope_report::visible(name));
+    }
+    text
+}
+
+fn gain(advice: &Advice) -> String {
+    let pages = format!("{} pages instead of {}", advice.pages_then, advice.pages_now);
+    match (advice.time_now_ns, advice.time_then_ns) {
+        (Some(now), Some(then)) => {
+            format!(
+                "{:.1} % of the time in reads ({:.1} ms instead of {:.1}), {pages}",
+                advice.gain_percent,
+                then / 1e6,
+                now / 1e6
+            )
+        }
+        _ => format!("{:.1} % of pages ({pages}); the trace has nothing to tell time from", advice.gain_percent),
+    }
+}
+
+/// Where the files lie, and which knob is theirs.
+struct Storage {
+    /// Directories of /sys/class/bdi.
+    knobs: Vec<String>,
+    shared: bool,
+    synchronous: bool,
+}
+
+impl Storage {
+    fn of(trace: &Trace, devices: impl Iterator<Item = u32>) -> Storage {
+        let mut storage = Storage { knobs: Vec::new(), shared: false, synchronous: false };
+        let devices: std::collections::BTreeSet<String> = devices
+            .map(|device| {
+                let device = Device(device);
+                format!("{}:{}", device.major(), device.minor())
+            })
+            .collect();
+        let bdis: Vec<&str> =
+            trace.facts()["bdi"].as_array().into_iter().flatten().filter_map(|bdi| bdi["name"].as_str()).collect();
+        for mount in trace.facts()["mounts"].as_array().into_iter().flatten() {
+            let Some(device) = mount["device"].as_str().filter(|&device| devices.contains(device)) else { continue };
+            let kind = mount["type"].as_str().unwrap_or_default();
+            storage.synchronous |= matches!(kind, "jffs2" | "ubifs" | "yaffs2");
+            match kind {
+                "jffs2" => {
+                    storage.shared = true;
+                    storage
+                        .knobs
+                        .extend(bdis.iter().find(|name| name.starts_with("mtd-")).map(|&name| name.to_owned()));
+                }
+                "ubifs" => {
+                    storage.knobs.extend(bdis.iter().filter(|name| name.starts_with("ubifs_")).map(|&n| n.to_owned()))
+                }
+                _ => storage.knobs.push(device.to_owned()),
+            }
+        }
+        storage.knobs.sort();
+        storage.knobs.dedup();
+        storage
+    }
+}
+
+fn risk(advice: &Advice, storage: &Storage) -> String {
+    let mut text = match advice.change {
+        Change::SetReadahead { .. } => "files that are open keep their window: start the program again".to_owned(),
+        Change::AdviseRandom { .. } => "streams over this file are no longer read ahead".to_owned(),
+    };
+    if storage.shared && matches!(advice.change, Change::SetReadahead { .. }) {
+        text += "; the knob is that of all MTD devices with JFFS2";
+    }
+    if !storage.synchronous {
+        text += "; smaller windows make more requests, which is not weighed here";
+    }
+    text
+}
+
+/// What to type, now and for good.
+fn lines(advice: &Advice, storage: &Storage) -> Vec<String> {
+    match advice.change {
+        Change::SetReadahead { kib } => {
+            let names = if storage.knobs.is_empty() { vec!["MAJOR:MINOR".to_owned()] } else { storage.knobs.clone() };
+            let mut lines = Vec::new();
+            for name in names {
+                let knob = format!("/sys/class/bdi/{name}/read_ahead_kb");
+                lines.push(format!("now:          echo {kib} > {knob}"));
+                lines.push(format!("tmpfiles.d:   w {knob} - - - - {kib}"));
+                lines.push(format!(
+                    "udev rule:    SUBSYSTEM==\"bdi\", ACTION==\"add\", KERNEL==\"{name}\", ATTR{{read_ahead_kb}}=\"{kib}\""
+                ));
+            }
+            lines
+        }
+        Change::AdviseRandom { .. } => {
+            vec!["after open(): posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);".to_owned()]
+        }
+    }
+}
+
+/// Cases in which nothing happens, and nothing says so.
+fn diagnoses(trace: &Trace, storage: &Storage, now_kib: u64) -> Vec<String> {
+    let mut told = Vec::new();
+    let mut asked = 0_u64;
+    // What cannot be read is told by the notes.
+    let _unread = trace.for_each_pair(&mut |pair| {
+        let of_interest = |name: &str| name.contains("fadvise") || name == "sys_enter_readahead";
+        asked += u64::from(
+            pair.record.is_some_and(|r| r.schema.name.starts_with("sys_enter") && of_interest(&r.schema.name)),
+        );
+    });
+    if asked > 0 && now_kib == 0 && storage.synchronous {
+        told.push(format!(
+            "{asked} calls of posix_fadvise or readahead: with read-ahead at 0 POSIX_FADV_WILLNEED and readahead() read nothing here, \
+             and succeed"
+        ));
+    }
+    if storage.synchronous {
+        told.push(
+            "This file system reads ahead in the reader itself: what is read ahead costs the reader its time."
+                .to_owned(),
+        );
+    }
+    told
+}
