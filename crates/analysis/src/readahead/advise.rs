@@ -172,8 +172,12 @@ mod tests {
         assert_eq!(changes(&whole, Kernel::V6_1, 0), []);
         // 5: scattered reads bring nothing else in on a kernel of today.
         assert_eq!(changes(&random, Kernel::V6_1, 128), []);
-        // 6: dense random reads did on the paper's kernel.
-        let dense = workload((0..500).map(|n| page(A, 1 + n * 463 % (FILE_PAGES - 1))));
+        // 6: random reads that meet neighbours did on the paper's kernel (constants of C's example of rand()).
+        let mut state: u64 = 1;
+        let dense = workload((0..256).map(|_| {
+            state = state.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+            page(A, 1 + (state >> 33) % (FILE_PAGES - 1))
+        }));
         assert_eq!(changes(&dense, Kernel::V2_6_37, 128), [OFF]);
         // 7: all of it was cached.
         let mut cached = workload((0..8).map(|n| page(A, n)));
