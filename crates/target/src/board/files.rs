@@ -71,26 +71,46 @@ macro_rules! own_files {
 
 type BuiltIn = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-const OWN_MODULES: [BuiltIn; 1] = [(
-    "yaffs2",
-    include_str!("../../../../kernel/yaffs2/module.toml"),
-    own_files!(
-        "yaffs2",
-        "Kbuild",
-        "compat.h",
-        "dir.c",
-        "file.c",
-        "gc.c",
-        "include/dm/devres.h",
-        "include/yportenv.h",
-        "inode.c",
-        "mtd.c",
-        "namei.c",
-        "options.c",
-        "super.c",
-        "yaffs2.h",
+const OWN_MODULES: [BuiltIn; 2] = [
+    (
+        "flashmon",
+        include_str!("../../../../kernel/flashmon/module.toml"),
+        own_files!(
+            "flashmon",
+            "Kbuild",
+            "compat.h",
+            "drain.c",
+            "finder.c",
+            "flashmon.h",
+            "flashmon_stream.h",
+            "main.c",
+            "notify.c",
+            "probes.c",
+            "proc.c",
+            "ring.c",
+        ),
     ),
-)];
+    (
+        "yaffs2",
+        include_str!("../../../../kernel/yaffs2/module.toml"),
+        own_files!(
+            "yaffs2",
+            "Kbuild",
+            "compat.h",
+            "dir.c",
+            "file.c",
+            "gc.c",
+            "include/dm/devres.h",
+            "include/yportenv.h",
+            "inode.c",
+            "mtd.c",
+            "namei.c",
+            "options.c",
+            "super.c",
+            "yaffs2.h",
+        ),
+    ),
+];
 
 /// Their names.
 pub(super) fn own_modules() -> Vec<&'static str> {
