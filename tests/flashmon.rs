@@ -3,13 +3,23 @@
 
 use std::path::Path;
 
-use flashscope_tests::{Booted, Plan, boards_and_kernels, events, raw, top};
+use flashscope_tests::{Booted, Plan, TempDir, events, raw, top, work};
 use flashscope_trace::{EventKind, FlashOp, Trace, flashmon};
 
 const PAGE: u64 = 2048;
 const PAGES_PER_BLOCK: u64 = 64;
 /// Pages of the image that is written: two blocks and a bit.
 const IMAGE: u64 = 2 * PAGES_PER_BLOCK + 5;
+
+/// Where it is built and run: every kernel on 32-bit ARM, and the default and the newest one on x86-64.
+const BOARDS: [(&str, &str); 6] = [
+    ("armv7", "5.10"),
+    ("armv7", "6.1"),
+    ("armv7", "6.12"),
+    ("armv7", "newest"),
+    ("x86_64", "6.1"),
+    ("x86_64", "newest"),
+];
 
 /// What a step printed; it has to have gone well.
 fn said(booted: &Booted, name: &str) -> String {
@@ -56,8 +66,8 @@ fn flash(trace: &Trace) -> Vec<(FlashOp, u64, String)> {
 
 #[test]
 fn counts_and_events_are_those_of_the_flash_and_of_the_recorder_on_every_kernel() {
-    for (board, kernel) in boards_and_kernels() {
-        let mut plan = Plan::new(&board, &kernel);
+    for (board, kernel) in BOARDS {
+        let mut plan = Plan::new(board, kernel);
         plan.parts = &[64];
         plan.modules = &["flashmon"];
         plan.packages = &["busybox"];
@@ -115,6 +125,164 @@ fn counts_and_events_are_those_of_the_flash_and_of_the_recorder_on_every_kernel(
         assert_eq!(ours.len(), theirs.len(), "{board} {kernel}: events");
         let modes = said(&booted, "modes");
         assert_eq!(modes.lines().filter(|line| line.starts_with("-rw-------")).count(), 4, "{modes}");
-        println!("{board} {kernel}: 17 erases, {IMAGE} programs, {reads} reads: exact, and event by event the recorder's");
+        println!(
+            "{board} {kernel}: 17 erases, {IMAGE} programs, {reads} reads: exact, and event by event the recorder's"
+        );
+    }
+}
+
+/// In one boot: the same page reads untraced, with the recorder's kprobe event, and with the module.
+#[test]
+fn an_event_costs_at_most_a_third_of_the_recorders() {
+    const READS: u64 = 6000;
+    let mut plan = Plan::new("armv7", "6.1");
+    plan.packages = &["busybox"];
+    plan.modules = &["flashmon"];
+    plan.lines = [
+        &raw("warm", 200, PAGE, ""),
+        "settle cryptomgr_test 200 20000",
+        "sleep 10000",
+        "write /proc/flashmon stop",
+        "sleep 1000",
+        &raw("untraced", READS, PAGE, ""),
+        "record-start --mode ring",
+        &raw("recorder", READS, PAGE, ""),
+        "record-stop",
+        "write /proc/flashmon start",
+        "write /proc/flashmon reset",
+        "sleep 1000",
+        &raw("flashmon", READS, PAGE, ""),
+        "run status cat /proc/flashmon_status",
+        "write /proc/flashmon stop",
+        "sleep 1000",
+        &raw("untraced-again", READS, PAGE, ""),
+        "run dmesg dmesg",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let booted = plan.boot();
+    quiet(&booted, "cost");
+    let interval = |name: &str| {
+        let measured = &booted.json(name)["measured"];
+        (measured["end_ns"].as_u64().unwrap() - measured["begin_ns"].as_u64().unwrap()) as f64 / READS as f64
+    };
+    let page = booted.json("untraced")["total_ns"].as_u64().unwrap() as f64 / READS as f64;
+    let (untraced, again) = (interval("untraced"), interval("untraced-again"));
+    let (recorder, ours) = (interval("recorder") - untraced.min(again), interval("flashmon") - untraced.min(again));
+    println!(
+        "an event: the recorder's {recorder:.0} ns, flashmon's {ours:.0} ns ({:.2} of it, {:.3} % of a page read of {page:.0} ns); untraced twice: {:.0} ns apart",
+        ours / recorder,
+        100.0 * ours / page,
+        (untraced - again).abs()
+    );
+    let status = said(&booted, "status");
+    for (name, expected) in [("reads", READS), ("logged", READS), ("lost", 0), ("misses", 0), ("names_lost", 0)] {
+        assert_eq!(number(&status, name), expected, "{name}: {status}");
+    }
+    assert!((untraced - again).abs() < 100.0, "untraced {untraced:.0} ns and {again:.0} ns");
+    assert!(ours > 0.0 && ours <= recorder / 3.0, "flashmon {ours:.0} ns, the recorder {recorder:.0} ns");
+}
+
+/// Cycles of loading and unloading: few here, 1,000 once with `FLASHSCOPE_TEST_CYCLES=1000`.
+#[test]
+fn under_load_counts_are_exact_and_the_module_comes_and_goes() {
+    let cycles = std::env::var("FLASHSCOPE_TEST_CYCLES").unwrap_or_else(|_| "12".to_owned());
+    for (board, kernel, cpus) in [("armv7", "6.1", 1), ("x86_64", "newest", 2)] {
+        let dir = TempDir::new("flashmon");
+        let mut plan = Plan::new(board, kernel);
+        plan.cpus = cpus;
+        plan.parts = &[32, 32, 32];
+        plan.faults = "do_delays=0";
+        plan.modules = &["flashmon"];
+        plan.files = vec![("/work", 0o755, work(board, "flashmon/work.c", dir.path()))];
+        script(&mut plan, "load.sh");
+        plan.lines = vec![format!("run script /bin/sh /script {cycles}"), "run dmesg dmesg".to_owned()];
+        let booted = plan.boot();
+        let text = said(&booted, "script");
+        quiet(&booted, &format!("{board} {kernel}: {text}"));
+        assert!(!text.contains("FAILED") && text.contains(&format!("cycles: {cycles}\nfailures: 0")), "{text}");
+        assert_eq!(text.matches("exact").count(), 16, "{text}");
+        println!("{board} {kernel}, {cpus} CPU: {}", text.replace('\n', "; "));
+    }
+}
+
+#[test]
+fn what_is_told_wrong_is_refused_and_what_goes_wrong_is_survived() {
+    for (board, kernel) in [("armv7", "6.1"), ("x86_64", "newest")] {
+        let mut plan = Plan::new(board, kernel);
+        plan.parts = &[64, 16];
+        plan.faults = "do_delays=0";
+        // A device that is no NAND, where the kernel has one.
+        let modules: &[&str] = &["flashmon", "mtdram total_size=1024 erase_size=64"];
+        plan.modules = if board == "x86_64" { modules } else { &modules[..1] };
+        script(&mut plan, "wrong.sh");
+        let chip =
+            "first_id_byte=0x2c second_id_byte=0xda third_id_byte=0x90 fourth_id_byte=0x95 parts=64,16 do_delays=0";
+        plan.lines = vec![format!("run script /bin/sh /script {chip}"), "run dmesg dmesg".to_owned()];
+        let booted = plan.boot();
+        let text = said(&booted, "script");
+        println!("{board} {kernel}:\n{text}");
+        quiet(&booted, &format!("{board} {kernel}"));
+        assert!(!text.contains("FAILED") && text.ends_with("done\n"), "{text}");
+        assert_eq!(text.matches("refused ").count(), 24, "{text}");
+        assert_eq!(text.matches("ok ").count(), 28, "{text}");
+    }
+}
+
+/// One boot, both recorders: the agent drains the module while the recorder's probes see the same.
+#[test]
+fn a_recording_from_the_module_is_the_one_from_tracefs() {
+    for (board, kernel) in [("armv7", "6.1"), ("x86_64", "newest")] {
+        let mut plan = Plan::new(board, kernel);
+        plan.parts = &[64];
+        plan.faults = "do_delays=0";
+        plan.packages = &["busybox"];
+        plan.modules = &["flashmon"];
+        plan.files = vec![
+            ("/data", 0o644, image()),
+            (
+                "/mixed",
+                0o755,
+                b"#!/bin/sh\ndd if=/data of=/dev/mtd0 bs=2048\n/flashscope/agent bench raw --mtd 0 --count 700 --length 2048\nsleep 1\ndd if=/dev/mtd0 of=/dev/null bs=4096 count=30\n".to_vec(),
+            ),
+        ];
+        plan.lines = [
+            "nand-erase 0 0 17",
+            "record-start --mode ring",
+            "run flashmon /flashscope/agent record --from flashmon -o /recorded -- /bin/sh /mixed",
+            "record-stop",
+            "get /recorded",
+            "run state cat /proc/flashmon_status",
+            "run dmesg dmesg",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        let booted = plan.boot();
+        quiet(&booted, "recording");
+        said(&booted, "flashmon");
+        let mut files = booted.session.steps.iter().flat_map(|step| &step.files);
+        let file = files.find(|file| file.path == "/recorded").expect("a stream");
+        let path = booted.outcome.port_file().with_extension("recorded");
+        std::fs::write(&path, booted.session.read_file(file, 64 << 20).expect("its bytes")).unwrap();
+        let ours = Trace::open(&path).expect("a trace");
+        let theirs = booted.recording(0);
+        let (from_module, from_tracefs) = (flash(&ours), flash(&theirs));
+        assert_eq!(from_module.len() as u64, IMAGE + 700 + 60, "{board} {kernel}");
+        for (index, (ours, theirs)) in from_module.iter().zip(&from_tracefs).enumerate() {
+            assert_eq!(ours, theirs, "{board} {kernel}: event {index}");
+        }
+        assert_eq!(from_module.len(), from_tracefs.len(), "{board} {kernel}");
+        for (loss, count) in ours.losses().iter() {
+            assert_eq!(count, 0, "{board} {kernel}: {}", loss.name());
+        }
+        assert_eq!(ours.facts()["recording"]["source"], "flashmon");
+        assert_eq!(ours.stats()["crosscheck"], theirs.stats()["crosscheck"], "{board} {kernel}");
+        assert_eq!(ours.facts()["mtd"][0]["first_page"], theirs.facts()["mtd"][0]["first_page"]);
+        // A trace.dat of it holds the same.
+        let dat = path.with_extension("dat");
+        flashscope_trace::dat::write(&ours, &dat).expect("a trace.dat");
+        assert_eq!(flash(&Trace::open(&dat).unwrap()), from_module, "{board} {kernel}: as a trace.dat");
+        assert!(said(&booted, "state").contains("state: running"), "it is left as it was found");
+        println!("{board} {kernel}: {} events, task by task the recorder's", from_module.len());
     }
 }

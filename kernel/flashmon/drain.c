@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /proc/flashmon_stream: the log in binary (flashmon_stream.h). What is read is gone from the log. One reader at a time; it goes
- * on where the last one ended.
+ * /proc/flashmon_stream: the log in binary (flashmon_stream.h). What is read is gone from the log.
+ * One reader at a time; it goes on where the last one ended.
  */
 #include <linux/fs.h>
 #include <linux/proc_fs.h>
@@ -34,12 +34,16 @@ static size_t items(const struct out *out, size_t size)
 {
 	const size_t left = out->room - out->done;
 
-	return left > sizeof(struct flashmon_block) ? (left - sizeof(struct flashmon_block)) / size : 0;
+	return left > sizeof(struct flashmon_block) ?
+		       (left - sizeof(struct flashmon_block)) / size :
+		       0;
 }
 
 static int give_info(struct reader *reader, struct out *out)
 {
-	const struct flashmon_block block = { .type = FLASHMON_INFO, .count = 1, .item = sizeof(struct flashmon_info) };
+	const struct flashmon_block block = { .type = FLASHMON_INFO,
+					      .count = 1,
+					      .item = sizeof(struct flashmon_info) };
 	const struct flashmon_info info = {
 		.magic = FLASHMON_MAGIC,
 		.version = FLASHMON_VERSION,
@@ -60,7 +64,8 @@ static int give_info(struct reader *reader, struct out *out)
 static int give_tasks(struct reader *reader, struct out *out)
 {
 	const u32 count = fm_task_count();
-	struct flashmon_block block = { .type = FLASHMON_FORGET, .item = sizeof(struct flashmon_task) };
+	struct flashmon_block block = { .type = FLASHMON_FORGET,
+					.item = sizeof(struct flashmon_task) };
 	int error;
 
 	if (reader->generation != fm_generation) {
@@ -75,7 +80,8 @@ static int give_tasks(struct reader *reader, struct out *out)
 	if (reader->tasks_told >= count)
 		return 0;
 	block.type = FLASHMON_TASKS;
-	block.count = min_t(size_t, count - reader->tasks_told, items(out, sizeof(struct flashmon_task)));
+	block.count =
+		min_t(size_t, count - reader->tasks_told, items(out, sizeof(struct flashmon_task)));
 	block.first = reader->tasks_told + 1;
 	if (!block.count)
 		return 0;
@@ -108,8 +114,10 @@ static int give_events(struct fm_ring *ring, u16 cpu, u64 head, struct out *out)
 	straight = min(block.count, ring->slots - slot);
 	/* The header last: what it says of the copy is known then. */
 	to += sizeof(block);
-	if (copy_to_user(to, ring->entries + (size_t)slot * fm_stride, (size_t)straight * fm_stride) ||
-	    copy_to_user(to + (size_t)straight * fm_stride, ring->entries, (size_t)(block.count - straight) * fm_stride))
+	if (copy_to_user(to, ring->entries + (size_t)slot * fm_stride,
+			 (size_t)straight * fm_stride) ||
+	    copy_to_user(to + (size_t)straight * fm_stride, ring->entries,
+			 (size_t)(block.count - straight) * fm_stride))
 		return -EFAULT;
 	/* Pairs with the barrier before an entry is written. */
 	smp_rmb();

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The function finder. It walks from the MTD device down, by the functions that its pointers name, to the lowest ones that name
- * one page; then it reads a page and keeps the lowest level of which exactly one function was called exactly once, with that
- * page. A symbol that is there is not a symbol that is called: ten drivers of 6.1 have an ecc.read_page of their own that never
- * calls nand_read_page_op.
+ * The function finder. It walks from the MTD device down, by the functions that its pointers name,
+ * to the lowest ones that name one page; then it reads a page and keeps the lowest level of which
+ * exactly one function was called exactly once, with that page. A symbol that is there is not a
+ * symbol that is called: ten drivers of 6.1 have an ecc.read_page of their own that never calls
+ * nand_read_page_op.
  *
- * Programs and erases cannot be tried without harm. They are taken at the level that was proved for reads, and counted a second
- * time at the MTD layer (fm_ask_program, fm_ask_erase): /proc/flashmon_status shows both.
+ * Programs and erases cannot be tried without harm. They are taken at the level that was proved for
+ * reads, and counted a second time at the MTD layer (fm_ask_program, fm_ask_erase):
+ * /proc/flashmon_status shows both.
  */
 #include <linux/kallsyms.h>
 #include <linux/printk.h>
@@ -23,16 +25,18 @@ struct point {
 	u32 kind;
 	void *address; /* of what only a pointer names */
 	char name[48]; /* what is said of it */
-	int error;     /* why it cannot be probed */
+	int error; /* why it cannot be probed */
 	bool chosen;
 	unsigned int fired, right; /* in a trial: called, and called with the page that was read */
+	unsigned int order; /* of the calls in a trial, from 1 */
+	bool inner; /* called by another one of its level */
 	bool armed;
 	struct kretprobe probe; /* of a kprobe alone: its kp */
 };
 
 /*
- * drivers/mtd/nand/raw/nand_base.c, drivers/spi/spi-mem.c, drivers/mtd/mtdcore.c of 5.10, 6.1, 6.12 and 7.2: all global, all with
- * these arguments. Those without a symbol are struct nand_ecc_ctrl's.
+ * drivers/mtd/nand/raw/nand_base.c, drivers/spi/spi-mem.c, drivers/mtd/mtdcore.c of 5.10, 6.1, 6.12
+ * and 7.2: all global, all with these arguments. Those without a symbol are struct nand_ecc_ctrl's.
  */
 static struct point points[] = {
 	{ "nand_read_page_op", FM_COMMAND, FM_PAGE_OP, FLASHMON_READ },
@@ -51,6 +55,7 @@ static struct point points[] = {
 	{ NULL, FM_ECC, FM_PAGE_OP, FLASHMON_PROGRAM },
 	{ NULL, FM_ECC, FM_PAGE_OP, FLASHMON_PROGRAM },
 #define END_ECC 14
+#define ECC_READS 5 /* then the programs, in the same order */
 	{ "spi_mem_exec_op", FM_SPI_MEM, FM_SPI_OP, FLASHMON_READ },
 	{ "mtd_read_oob", FM_MTD, FM_MTD_OOB, FLASHMON_READ },
 	{ "mtd_write_oob", FM_MTD, FM_MTD_OOB, FLASHMON_PROGRAM },
@@ -60,7 +65,8 @@ static struct point points[] = {
 };
 
 /* Beside the chosen ones. */
-static struct kprobe ask_program = { .symbol_name = "mtd_write_oob", .pre_handler = fm_ask_program };
+static struct kprobe ask_program = { .symbol_name = "mtd_write_oob",
+				     .pre_handler = fm_ask_program };
 static struct kprobe ask_erase = { .symbol_name = "mtd_erase", .pre_handler = fm_ask_erase };
 static struct kprobe ask_read = { .symbol_name = "mtd_read_oob", .pre_handler = fm_ask_read };
 static struct kprobe *const asks[] = { &ask_program, &ask_erase, &ask_read };
@@ -71,7 +77,7 @@ static const char *const level_names[] = { "command", "ecc", "spi-mem", "mtd" };
 static const char *const kind_names[] = { "read", "program", "erase" };
 static const char *const loses[] = {
 	"nothing that is known",
-	"what one of these functions does by another one would count twice; reads of the driver's own are not seen",
+	"pages that are read or programmed without ECC, where the driver's own functions use the same; what the driver reads by itself",
 	"nothing that is known",
 	"what the NAND core does by itself (bad-block tables, retries, parts of a page) is not seen; one call's events have one time",
 };
@@ -107,7 +113,9 @@ static void name_point(struct point *point)
 
 enum core { RAW_NAND, SPI_NAND, OTHER };
 
-/* Whose function reads this device. Static ones have their names in kallsyms too; compilers add a part after a dot. */
+/* Whose function reads this device. Static ones have their names in kallsyms too; compilers add a
+ * part after a dot.
+ */
 static enum core core_of(const struct mtd_info *master)
 {
 	char name[KSYM_SYMBOL_LEN];
@@ -127,15 +135,18 @@ static void walk(const struct fm_target *target, enum core core)
 
 	for (i = 0; i < ARRAY_SIZE(points); i++) {
 		take(&points[i], NULL);
-		points[i].chosen = points[i].armed = false;
+		points[i].chosen = false;
+		points[i].inner = false;
+		points[i].armed = false;
 		points[i].error = 0;
-		points[i].fired = points[i].right = 0;
 	}
 	if (core == RAW_NAND) {
 		const struct nand_ecc_ctrl *ecc = &target->chip->ecc;
 		void *const functions[END_ECC - FIRST_ECC] = {
-			ecc->read_page, ecc->read_page_raw, ecc->read_subpage, ecc->read_oob, ecc->read_oob_raw,
-			ecc->write_page, ecc->write_page_raw, ecc->write_subpage, ecc->write_oob, ecc->write_oob_raw,
+			ecc->read_page,	     ecc->read_page_raw, ecc->read_subpage,
+			ecc->read_oob,	     ecc->read_oob_raw,	 ecc->write_page,
+			ecc->write_page_raw, ecc->write_subpage, ecc->write_oob,
+			ecc->write_oob_raw,
 		};
 
 		for (i = FIRST_ECC; i < END_ECC; i++) {
@@ -151,7 +162,8 @@ static void walk(const struct fm_target *target, enum core core)
 	for (i = 0; i < ARRAY_SIZE(points); i++) {
 		name_point(&points[i]);
 		if ((i >= FIRST_ECC && i < END_ECC && !points[i].address) ||
-		    (core != RAW_NAND && points[i].level <= FM_ECC) || (core != SPI_NAND && points[i].level == FM_SPI_MEM))
+		    (core != RAW_NAND && points[i].level <= FM_ECC) ||
+		    (core != SPI_NAND && points[i].level == FM_SPI_MEM))
 			points[i].error = -ENODEV;
 	}
 }
@@ -161,8 +173,7 @@ static void walk(const struct fm_target *target, enum core core)
 static struct {
 	struct task_struct *task;
 	u32 page;
-	u32 row_hits;
-	struct spi_mem *mem;
+	unsigned int calls;
 } trial;
 
 /* Of another task it says nothing: a file system may be at work. */
@@ -185,11 +196,11 @@ static int try_handler(struct kprobe *kp, struct pt_regs *regs)
 	if (!fm_decode(point->shape, point->kind, regs, &access))
 		return 0;
 	point->fired++;
+	point->order = ++trial.calls;
 	if (access.first == trial.page && access.count == 1)
 		point->right++;
 	return 0;
 }
-NOKPROBE_SYMBOL(try_handler);
 
 static bool good(struct mtd_info *mtd, u64 at)
 {
@@ -201,14 +212,40 @@ static void try_page(struct fm_target *target, struct mtd_info *mtd, u64 at, u8 
 {
 	size_t i, got;
 
-	for (i = 0; i < ARRAY_SIZE(points); i++)
-		points[i].fired = points[i].right = 0;
+	for (i = 0; i < ARRAY_SIZE(points); i++) {
+		points[i].fired = 0;
+		points[i].right = 0;
+	}
+	trial.calls = 0;
 	trial.page = div_u64(mtd_get_master_ofs(mtd, at), target->page_bytes);
 	WRITE_ONCE(trial.task, current);
 	/* An error of the flash is none of the trial's: the command was sent. */
 	if (mtd_read(mtd, at, target->page_bytes, &got, page) == -EINVAL)
 		pr_debug("flashmon: a page could not be read\n");
 	WRITE_ONCE(trial.task, NULL);
+}
+
+/*
+ * ECC functions call one another: nand_read_page_swecc() reads by ecc.read_page_raw. The outermost
+ * one stands for the page; what it called is not probed, nor is what programs in the same way.
+ */
+static bool proved_ecc(void)
+{
+	const struct point *first = NULL;
+	size_t i;
+
+	for (i = FIRST_ECC; i < END_ECC; i++)
+		if (points[i].fired && (!first || points[i].order < first->order))
+			first = &points[i];
+	if (!first || first->fired != 1 || first->right != 1)
+		return false;
+	for (i = FIRST_ECC; i < FIRST_ECC + ECC_READS; i++) {
+		if (!points[i].fired || &points[i] == first)
+			continue;
+		points[i].inner = true;
+		points[i + ECC_READS].inner = true;
+	}
+	return true;
 }
 
 static int proved(int wanted)
@@ -221,6 +258,11 @@ static int proved(int wanted)
 
 		if (wanted >= 0 && level != wanted)
 			continue;
+		if (level == FM_ECC) {
+			if (proved_ecc())
+				return level;
+			continue;
+		}
 		for (i = 0; i < ARRAY_SIZE(points); i++) {
 			if (points[i].level != level || points[i].kind != FLASHMON_READ)
 				continue;
@@ -234,8 +276,8 @@ static int proved(int wanted)
 }
 
 /*
- * The NAND core keeps the page that it read last in part and answers from it without a command, so silence is believed only after
- * four pages.
+ * The NAND core keeps the page that it read last in part and answers from it without a command, so
+ * silence is believed only after four pages.
  */
 static int try_levels(struct fm_target *target, struct mtd_info *mtd, int wanted)
 {
@@ -255,7 +297,9 @@ static int try_levels(struct fm_target *target, struct mtd_info *mtd, int wanted
 	if (!page)
 		return -ENOMEM;
 	for (i = 0; i < 4 && level != 0; i++) {
-		try_page(target, mtd, block + (u64)(i * step % target->pages_per_block) * target->page_bytes, page);
+		try_page(target, mtd,
+			 block + (u64)(i * step % target->pages_per_block) * target->page_bytes,
+			 page);
 		level = proved(wanted);
 		if (level >= 0 && (best < 0 || level < best))
 			best = level;
@@ -273,11 +317,12 @@ static void choose(int level)
 	for (i = 0; i < ARRAY_SIZE(points); i++) {
 		struct point *point = &points[i];
 
-		point->chosen = !point->error && point->level == level;
+		point->chosen = !point->error && !point->inner && point->level == level;
 		/* ECC does not erase: the command's function is called whatever the driver is. */
 		if (level == FM_ECC && point->shape == FM_BLOCK_OP && !point->error)
 			point->chosen = true;
-		erase |= point->chosen && (point->kind == FLASHMON_ERASE || point->shape == FM_SPI_OP);
+		erase |= point->chosen &&
+			 (point->kind == FLASHMON_ERASE || point->shape == FM_SPI_OP);
 	}
 	for (i = 0; i < ARRAY_SIZE(points); i++) {
 		if (points[i].shape == FM_MTD_ERASE && !erase)
@@ -302,7 +347,8 @@ int fm_find(struct fm_target *target)
 	if (fm_level && strcmp(fm_level, "auto")) {
 		wanted = wanted_level();
 		if (wanted < 0) {
-			pr_err("flashmon: level=%s: no such level; auto, command, ecc, spi-mem or mtd\n", fm_level);
+			pr_err("flashmon: level=%s: no such level; auto, command, ecc, spi-mem or mtd\n",
+			       fm_level);
 			return -EINVAL;
 		}
 	}
@@ -330,16 +376,20 @@ int fm_find(struct fm_target *target)
 		points[i].armed = false;
 	if (level < 0) {
 		if (level == -1)
-			pr_err("flashmon: mtd%d: reading a page calls none of the functions that are known%s%s\n", mtd->index,
-			       wanted >= 0 ? " at the level " : "; report this driver", wanted >= 0 ? fm_level : "");
+			pr_err("flashmon: mtd%d: reading a page calls none of the functions that are known%s%s\n",
+			       mtd->index, wanted >= 0 ? " at the level " : "; report this driver",
+			       wanted >= 0 ? fm_level : "");
 		return level == -1 ? -EOPNOTSUPP : level;
 	}
 	choose(level);
 	for (i = 0; i < ARRAY_SIZE(points); i++)
 		if (points[i].chosen)
 			pr_info("flashmon: %s by %s (%s%s)\n",
-				points[i].shape == FM_SPI_OP ? "read, program, erase" : kind_names[points[i].kind],
-				points[i].name, points[i].level < FM_LEVELS ? level_names[points[i].level] : "duration",
+				points[i].shape == FM_SPI_OP ? "read, program, erase" :
+							       kind_names[points[i].kind],
+				points[i].name,
+				points[i].level < FM_LEVELS ? level_names[points[i].level] :
+							      "duration",
 				points[i].kind == FLASHMON_READ ? ", tried" : "");
 	pr_info("flashmon: what this loses: %s\n", loses[level]);
 	return 0;
@@ -347,7 +397,9 @@ int fm_find(struct fm_target *target)
 
 /* --- arming --------------------------------------------------------------------- */
 
-/* Calls of one function that are under way at once: a chip is locked, but at the MTD layer tasks wait inside. */
+/* Calls of one function that are under way at once: a chip is locked, but at the MTD layer tasks
+ * wait inside.
+ */
 #define CALLS 64
 
 static int arm_point(struct point *point)
@@ -397,7 +449,8 @@ int fm_arm(void)
 		asks[i]->pre_handler = handler;
 		asking[i] = !register_kprobe(asks[i]);
 		if (!asking[i])
-			pr_notice("flashmon: %s cannot be probed: nothing is counted there\n", symbol);
+			pr_notice("flashmon: %s cannot be probed: nothing is counted there\n",
+				  symbol);
 	}
 	misses_before = 0;
 	return 0;
@@ -429,7 +482,8 @@ int fm_enable(bool on)
 
 	for (i = 0; i < ARRAY_SIZE(points) && !error; i++)
 		if (points[i].armed)
-			error = on ? enable_kprobe(&points[i].probe.kp) : disable_kprobe(&points[i].probe.kp);
+			error = on ? enable_kprobe(&points[i].probe.kp) :
+				     disable_kprobe(&points[i].probe.kp);
 	for (i = 0; i < ARRAY_SIZE(asks) && !error; i++)
 		if (asking[i])
 			error = on ? enable_kprobe(asks[i]) : disable_kprobe(asks[i]);
@@ -471,8 +525,10 @@ void fm_show_points(struct seq_file *m)
 			seq_printf(m, "program_end: %s\n", point->name);
 			continue;
 		}
-		seq_printf(m, "%s: %s %s %s\n", point->shape == FM_SPI_OP ? "all" : kind_names[point->kind], point->name,
-			   level_names[point->level], point->kind == FLASHMON_READ ? "tried" : "by-level");
+		seq_printf(m, "%s: %s %s %s\n",
+			   point->shape == FM_SPI_OP ? "all" : kind_names[point->kind], point->name,
+			   level_names[point->level],
+			   point->kind == FLASHMON_READ ? "tried" : "by-level");
 		if (point->kind == FLASHMON_READ)
 			lost = loses[point->level];
 	}

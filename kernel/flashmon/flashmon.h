@@ -19,12 +19,12 @@ enum fm_level { FM_COMMAND, FM_ECC, FM_SPI_MEM, FM_MTD, FM_LEVELS };
 /* What is traced: one chip, or one partition of it. Written while no probe is armed. */
 struct fm_target {
 	struct mtd_info *master; /* NULL: there is none (any more) */
-	struct mtd_info *mtd;	 /* the partition; NULL: the whole chip */
-	struct nand_chip *chip;	 /* of raw NAND, proved */
-	struct spi_mem *mem;	 /* of SPI NAND, proved */
+	struct mtd_info *mtd; /* the partition; NULL: the whole chip */
+	struct nand_chip *chip; /* of raw NAND, proved */
+	struct spi_mem *mem; /* of SPI NAND, proved */
 	struct spinand_device *spinand;
 	u32 page_bytes, pages_per_block;
-	u32 block_shift;  /* pages_per_block is 1 << this; 32: it is no power of two */
+	u32 block_shift; /* pages_per_block is 1 << this; 32: it is no power of two */
 	u32 target_pages; /* of one of several targets; 0: there is one */
 	u32 first_page, pages;
 	u32 first_block, blocks;
@@ -33,7 +33,9 @@ struct fm_target {
 	char name[64];
 };
 
-/* How the log's entries are kept on one CPU. Only that CPU writes what comes first, and no probe interrupts another one's. */
+/* How the log's entries are kept on one CPU. Only that CPU writes what comes first, and no probe
+ * interrupts another one's.
+ */
 struct fm_ring {
 	u32 head; /* entries ever written */
 	u32 slot; /* where the next one goes */
@@ -44,10 +46,10 @@ struct fm_ring {
 	u32 comm[TASK_COMM_LEN / sizeof(u32)];
 	void *entries;
 	/* Readers', under fm_lock. */
-	u64 seen;  /* head with all its bits, as of the last look */
+	u64 seen; /* head with all its bits, as of the last look */
 	u64 since; /* head as of the last reset */
-	u64 tail;  /* first entry that is neither drained nor flushed */
-	u64 lost;  /* overwritten before they were drained */
+	u64 tail; /* first entry that is neither drained nor flushed */
+	u64 lost; /* overwritten before they were drained */
 };
 
 enum fm_state { FM_NOTHING, FM_RUNNING, FM_PAUSED, FM_STOPPED };
@@ -73,19 +75,20 @@ void fm_show_points(struct seq_file *m);
 
 /* probes.c */
 enum fm_shape {
-	FM_PAGE_OP,	/* (chip, page, …) */
-	FM_BLOCK_OP,	/* (chip, eraseblock) */
+	FM_PAGE_OP, /* (chip, page, …) */
+	FM_BLOCK_OP, /* (chip, eraseblock) */
 	FM_PROGRAM_END, /* (chip): ends what FM_PAGE_OP of nand_prog_page_begin_op began */
-	FM_ECC_PAGE,	/* (chip, buf, oob_required, page) */
+	FM_ECC_PAGE, /* (chip, buf, oob_required, page) */
 	FM_ECC_READ_PART, /* (chip, offset, length, buf, page) */
 	FM_ECC_WRITE_PART, /* (chip, offset, length, buf, oob_required, page) */
-	FM_SPI_OP,	/* (mem, op) */
-	FM_MTD_OOB,	/* (mtd, offset, ops) */
-	FM_MTD_ERASE,	/* (mtd, instr) */
+	FM_SPI_OP, /* (mem, op) */
+	FM_MTD_OOB, /* (mtd, offset, ops) */
+	FM_MTD_ERASE, /* (mtd, instr) */
 	FM_SHAPES
 };
 
-/* What one call does to the flash: `count` pages (or blocks, of an erase) from `first` of the chip. */
+/* What one call does to the flash: `count` pages (or blocks, of an erase) from `first` of the chip.
+ */
 struct fm_access {
 	u32 kind, first, count;
 };

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR Apache-2.0 */
 /*
- * What /proc/flashmon_stream gives: blocks, each a struct flashmon_block and `count` items. Integers and structs are the
- * kernel's own, in its byte order. A read gives whole blocks; nothing is left to drain where it gives none.
+ * What /proc/flashmon_stream gives: blocks, each a struct flashmon_block and `count` items.
+ * Integers and structs are the kernel's own, in its byte order. A read gives whole blocks; nothing
+ * is left to drain where it gives none.
  *
- * An item of FLASHMON_EVENTS names its task by a number; the FLASHMON_TASKS block with that number comes before it. Events of
- * one CPU come in order of their sequence numbers: where the next block's `first` is higher than the end of the one before,
- * what lies between was overwritten, and `lost` counts it.
+ * An item of FLASHMON_EVENTS names its task by a number; the FLASHMON_TASKS block with that number
+ * comes before it. Events of one CPU come in order of their sequence numbers: where the next
+ * block's `first` is higher than the end of the one before, what lies between was overwritten, and
+ * `lost` counts it.
  */
 #ifndef FLASHMON_STREAM_H
 #define FLASHMON_STREAM_H
@@ -18,8 +20,8 @@
 #define FLASHMON_MIN_READ 256
 
 enum flashmon_block_type {
-	FLASHMON_INFO = 1,   /* one struct flashmon_info: the first block after open() */
-	FLASHMON_TASKS = 2,  /* struct flashmon_task */
+	FLASHMON_INFO = 1, /* one struct flashmon_info: the first block after open() */
+	FLASHMON_TASKS = 2, /* struct flashmon_task */
 	FLASHMON_EVENTS = 3, /* struct flashmon_event, each of `item` bytes */
 	FLASHMON_FORGET = 4, /* no items: numbers of tasks begin anew */
 };
@@ -28,10 +30,12 @@ struct flashmon_block {
 	__u16 type; /* enum flashmon_block_type */
 	__u16 cpu;
 	__u32 count; /* items that follow */
-	__u32 item;  /* bytes of one */
-	__u32 skip;  /* of the items: the first so many were overwritten while they were copied, and are counted in `lost` */
-	__u64 first; /* sequence number of the first item (events of one CPU), or the first task's number */
-	__u64 lost;  /* events of this CPU that were overwritten before they were drained, from load or reset to here */
+	__u32 item; /* bytes of one */
+	/* So many of the first items were overwritten while being copied; `lost` counts them. */
+	__u32 skip;
+	__u64 first; /* sequence number of the first event, or number of the first task */
+	/* Events of this CPU that were overwritten undrained, since load or reset. */
+	__u64 lost;
 };
 
 struct flashmon_info {
@@ -40,16 +44,16 @@ struct flashmon_info {
 	__u32 page_bytes;
 	__u32 pages_per_block;
 	__u64 first_page; /* of the chip: where the traced range begins */
-	__u64 pages;	  /* of the traced range */
-	__u32 cpus;	  /* possible ones */
-	__s32 mtd;	  /* index of the traced partition; -1: the whole chip */
-	__u32 extended;	  /* events have a duration */
+	__u64 pages; /* of the traced range */
+	__u32 cpus; /* possible ones */
+	__s32 mtd; /* index of the traced partition; -1: the whole chip */
+	__u32 extended; /* events have a duration */
 	__u32 reserved;
 };
 
 struct flashmon_task {
 	__u32 number; /* from 1 */
-	__u32 pid;    /* of the thread */
+	__u32 pid; /* of the thread */
 	char comm[16]; /* NUL-padded */
 };
 
@@ -65,9 +69,9 @@ enum flashmon_kind {
 
 /* One entry of the log: 16 bytes, 24 in the extended format. */
 struct flashmon_event {
-	__u64 time_ns;	  /* CLOCK_MONOTONIC when the function was called */
-	__u32 address;	  /* page of the chip; of an erase the block */
-	__u32 kind_task;  /* kind << 28, number of the task; 0: none, or lost */
+	__u64 time_ns; /* CLOCK_MONOTONIC when the function was called */
+	__u32 address; /* page of the chip; of an erase the block */
+	__u32 kind_task; /* kind << 28, number of the task; 0: none, or lost */
 	__u32 duration_ns; /* extended: from call to return; 0xffffffff: as much or more */
 	__u32 reserved;
 };

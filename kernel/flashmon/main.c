@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * flashmon: what is done to a NAND flash, kept in RAM. /proc/flashmon has reads, programs and erases of each block,
- * /proc/flashmon_log the events in order, /proc/flashmon_stream the same in binary, /proc/flashmon_status how it is done and what
- * was lost. README.md tells how to use it.
+ * flashmon: what is done to a NAND flash, kept in RAM. /proc/flashmon has reads, programs and
+ * erases of each block, /proc/flashmon_log the events in order, /proc/flashmon_stream the same in
+ * binary, /proc/flashmon_status how it is done and what was lost. README.md tells how to use it.
  *
  * This file: parameters, the MTD device coming and going, commands.
  */
@@ -18,11 +18,13 @@
 
 static int mtd = -1;
 module_param(mtd, int, 0444);
-MODULE_PARM_DESC(mtd, "index of the partition to trace, N of mtdN (default: the whole first NAND chip)");
+MODULE_PARM_DESC(mtd,
+		 "index of the partition to trace, N of mtdN (default: the whole first NAND chip)");
 
 unsigned int fm_log = 40000;
 module_param_named(log, fm_log, uint, 0444);
-MODULE_PARM_DESC(log, "entries that the log holds, shared among the CPUs; 0: no log (default 40000)");
+MODULE_PARM_DESC(log,
+		 "entries that the log holds, shared among the CPUs; 0: no log (default 40000)");
 
 bool fm_names = true;
 module_param_named(names, fm_names, bool, 0444);
@@ -30,7 +32,7 @@ MODULE_PARM_DESC(names, "log the name of the task (default yes)");
 
 static unsigned int tasks = 1024;
 module_param(tasks, uint, 0444);
-MODULE_PARM_DESC(tasks, "different tasks that can be named until the log is flushed or drained (default 1024)");
+MODULE_PARM_DESC(tasks, "tasks that can be named until the log is flushed or drained (default 1024)");
 
 bool fm_extended;
 module_param_named(extended, fm_extended, bool, 0444);
@@ -38,7 +40,8 @@ MODULE_PARM_DESC(extended, "log thread id, duration, CPU and sequence number as 
 
 bool fm_cache_hits;
 module_param_named(cache_hits, fm_cache_hits, bool, 0444);
-MODULE_PARM_DESC(cache_hits, "log reads that the NAND core answers from its buffer, as C (default no)");
+MODULE_PARM_DESC(cache_hits,
+		 "log reads that the NAND core answers from its buffer, as C (default no)");
 
 static int pid;
 module_param(pid, int, 0444);
@@ -50,14 +53,16 @@ MODULE_PARM_DESC(signal, "the signal's number (default SIGUSR1)");
 
 char *fm_level;
 module_param_named(level, fm_level, charp, 0444);
-MODULE_PARM_DESC(level, "where to probe: auto, command, ecc, spi-mem or mtd (default auto: the lowest that a trial proves)");
+MODULE_PARM_DESC(level,
+		 "where to probe: auto, command, ecc, spi-mem or mtd (default auto: the lowest that a trial proves)");
 
 static bool wait = IS_BUILTIN(CONFIG_FLASHMON);
 module_param(wait, bool, 0444);
-MODULE_PARM_DESC(wait, "stay where there is no such device, until there is (default no; yes where it is built in)");
+MODULE_PARM_DESC(wait, "wait for a device that is not there (default no; yes where it is built in)");
 
 struct fm_target fm_target;
 enum fm_state fm_state;
+/* What is not a probe: commands, readers, the device's coming and going. */
 DEFINE_MUTEX(fm_lock);
 
 /* Why the device that was there is not traced; 0: none was there. */
@@ -83,7 +88,8 @@ static int describe(struct mtd_info *device)
 		return -EINVAL;
 	target->page_bytes = master->writesize;
 	target->pages_per_block = master->erasesize / master->writesize;
-	target->block_shift = is_power_of_2(target->pages_per_block) ? ilog2(target->pages_per_block) : 32;
+	target->block_shift =
+		is_power_of_2(target->pages_per_block) ? ilog2(target->pages_per_block) : 32;
 	/* Addresses of the log have 32 bits: pages, not bytes. */
 	if (div_u64(master->size, target->page_bytes) > U32_MAX)
 		return -EFBIG;
@@ -94,7 +100,8 @@ static int describe(struct mtd_info *device)
 	target->index = whole ? -1 : device->index;
 	target->mtd = device;
 	target->master = master;
-	strscpy(target->name, whole ? (master->name ?: "") : (device->name ?: ""), sizeof(target->name));
+	strscpy(target->name, whole ? (master->name ?: "") : (device->name ?: ""),
+		sizeof(target->name));
 	return 0;
 }
 
@@ -112,7 +119,8 @@ static int attach(struct mtd_info *device)
 	if (!error)
 		error = fm_arm();
 	if (error) {
-		pr_err("flashmon: mtd%d \"%s\" is not traced: error %d\n", device->index, device->name, error);
+		pr_err("flashmon: mtd%d \"%s\" is not traced: error %d\n", device->index,
+		       device->name, error);
 		fm_target.master = NULL;
 		fm_target.blocks = fm_counts ? fm_target.blocks : 0;
 		return error;
@@ -120,8 +128,9 @@ static int attach(struct mtd_info *device)
 	fm_target.devices = 1;
 	WRITE_ONCE(fm_state, FM_RUNNING);
 	pr_info("flashmon: tracing %s%d \"%s\": %u blocks of %u pages of %u bytes from page %u; %zu bytes of memory\n",
-		mtd < 0 ? "the chip of mtd" : "mtd", device->index, fm_target.name, fm_target.blocks,
-		fm_target.pages_per_block, fm_target.page_bytes, fm_target.first_page, fm_memory());
+		mtd < 0 ? "the chip of mtd" : "mtd", device->index, fm_target.name,
+		fm_target.blocks, fm_target.pages_per_block, fm_target.page_bytes,
+		fm_target.first_page, fm_memory());
 	return 0;
 }
 
@@ -133,7 +142,8 @@ static void comes(struct mtd_info *device)
 		fm_target.devices += mtd < 0 && mtd_get_master(device) == fm_target.master;
 	} else if (mtd < 0 ? is_nand(device) : device->index == mtd) {
 		if (!is_nand(device)) {
-			pr_err("flashmon: mtd%d \"%s\" is no NAND flash\n", device->index, device->name);
+			pr_err("flashmon: mtd%d \"%s\" is no NAND flash\n", device->index,
+			       device->name);
 			refused = -EINVAL;
 		} else if (!refused || wait) {
 			refused = attach(device);
@@ -146,8 +156,9 @@ static void comes(struct mtd_info *device)
 static void goes(struct mtd_info *device)
 {
 	mutex_lock(&fm_lock);
-	if (fm_target.master && (mtd < 0 ? mtd_get_master(device) == fm_target.master && !--fm_target.devices :
-					   device == fm_target.mtd)) {
+	if (fm_target.master &&
+	    (mtd < 0 ? mtd_get_master(device) == fm_target.master && !--fm_target.devices :
+		       device == fm_target.mtd)) {
 		WRITE_ONCE(fm_state, FM_NOTHING);
 		fm_disarm();
 		fm_target.master = NULL;
@@ -155,7 +166,8 @@ static void goes(struct mtd_info *device)
 		fm_target.chip = NULL;
 		fm_target.mem = NULL;
 		fm_target.spinand = NULL;
-		pr_notice("flashmon: \"%s\" has gone: nothing is traced any more\n", fm_target.name);
+		pr_notice("flashmon: \"%s\" has gone: nothing is traced any more\n",
+			  fm_target.name);
 	}
 	mutex_unlock(&fm_lock);
 }
@@ -166,13 +178,14 @@ static struct mtd_notifier notifier = { .add = comes, .remove = goes };
 
 static int set(enum fm_state state)
 {
+	const bool on = state != FM_STOPPED, was_on = fm_state != FM_STOPPED;
 	int error = 0;
 
 	if (fm_state == FM_NOTHING)
 		return -ENODEV;
 	/* Stopped, the probes themselves are off; paused, they are there and do nothing. */
-	if ((state == FM_STOPPED) != (fm_state == FM_STOPPED))
-		error = fm_enable(state != FM_STOPPED);
+	if (on != was_on)
+		error = fm_enable(on);
 	if (!error)
 		WRITE_ONCE(fm_state, state);
 	return error;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A signal at each event. Sending one allocates and takes locks, so the probe only says that there is one to send: it leaves in
- * an interrupt of its own, right after. Real-time signals queue and come once for each event; of the others the kernel keeps one.
+ * A signal at each event. Sending one allocates and takes locks, so the probe only says that there
+ * is one to send: it leaves in an interrupt of its own, right after. Real-time signals queue and
+ * come once for each event; of the others the kernel keeps one.
  */
 #include <linux/irq_work.h>
 #include <linux/pid.h>
@@ -44,8 +45,8 @@ int fm_notify_begin(int pid, int signal)
 	if (!pid)
 		return 0;
 	if (pid < 0 || !valid_signal(signal) || !signal) {
-		pr_err("flashmon: pid=%d signal=%d: no process, or no signal; name a running one and 1 to %d\n", pid,
-		       signal, _NSIG);
+		pr_err("flashmon: pid=%d signal=%d: no process, or no signal; name a running one and 1 to %d\n",
+		       pid, signal, _NSIG);
 		return -EINVAL;
 	}
 	whom = find_get_pid(pid);

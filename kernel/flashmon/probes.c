@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What runs at each flash operation: tell which page or block, count it, log it. Nothing here allocates, formats, takes a lock
- * or waits. Kprobes run with preemption off and never inside one another on a CPU (the inner one is missed, and counted so).
+ * What runs at each flash operation: tell which page or block, count it, log it. Nothing here
+ * allocates, formats, takes a lock or waits. Kprobes run with preemption off and never inside one
+ * another on a CPU (the inner one is missed, and counted so).
  */
 #include <linux/kprobes.h>
 #include <linux/spi/spi-mem.h>
@@ -12,12 +13,15 @@
 atomic_t *fm_counts;
 atomic64_t fm_programs_asked, fm_erases_asked;
 
-/* Of nand_prog_page_begin_op, until nand_prog_page_end_op has returned. The chip is locked in between. */
+/* Of nand_prog_page_begin_op, until nand_prog_page_end_op has returned. The chip is locked in
+ * between.
+ */
 static struct fm_call begun;
 
 /* --- which page --------------------------------------------------------- */
 
-/* A row address of SPI NAND (nanddev_pos_to_row(), include/linux/mtd/nand.h) as a page of the chip. */
+/* A row address of SPI NAND (nanddev_pos_to_row(), include/linux/mtd/nand.h) as a page of the chip.
+ */
 static __always_inline u32 page_of_row(u32 row)
 {
 	const struct nand_device *nand = &fm_target.spinand->base;
@@ -51,13 +55,17 @@ static __always_inline bool spi_access(const struct spi_mem_op *op, struct fm_ac
 	return true;
 }
 
-/* The pages, or of an erase the blocks, of a call at the MTD layer; false where it is not for this chip, or is refused. */
-static __always_inline bool mtd_range(struct mtd_info *mtd, u64 from, u64 length, bool blocks, struct fm_access *access)
+/* The pages, or of an erase the blocks, of a call at the MTD layer; false where it is not for this
+ * chip, or is refused.
+ */
+static __always_inline bool mtd_range(struct mtd_info *mtd, u64 from, u64 length, bool blocks,
+				      struct fm_access *access)
 {
 	const struct fm_target *target = &fm_target;
 	u64 first, last;
 
-	if (mtd_get_master(mtd) != target->master || from > mtd->size || length > mtd->size - from || !length)
+	if (mtd_get_master(mtd) != target->master || from > mtd->size ||
+	    length > mtd->size - from || !length)
 		return false;
 	from = mtd_get_master_ofs(mtd, from);
 	first = from >> target->master->writesize_shift;
@@ -91,7 +99,8 @@ static __always_inline u32 of_target(u32 page, u32 pages)
 	return likely(!target->target_pages) ? page : page + target->chip->cur_cs * pages;
 }
 
-static __always_inline bool decode(enum fm_shape shape, u32 kind, struct pt_regs *regs, struct fm_access *access)
+static __always_inline bool decode(enum fm_shape shape, u32 kind, struct pt_regs *regs,
+				   struct fm_access *access)
 {
 	const struct fm_target *target = &fm_target;
 
@@ -108,11 +117,13 @@ static __always_inline bool decode(enum fm_shape shape, u32 kind, struct pt_regs
 	}
 	if (shape == FM_MTD_OOB)
 		return mtd_range((struct mtd_info *)fm_argument(regs, 0), fm_second_loff(regs),
-				 oob_length((const struct mtd_oob_ops *)fm_after_second_loff(regs)), false, access);
+				 oob_length((const struct mtd_oob_ops *)fm_after_second_loff(regs)),
+				 false, access);
 	if (shape == FM_MTD_ERASE) {
 		const struct erase_info *erase = (const struct erase_info *)fm_argument(regs, 1);
 
-		return mtd_range((struct mtd_info *)fm_argument(regs, 0), erase->addr, erase->len, true, access);
+		return mtd_range((struct mtd_info *)fm_argument(regs, 0), erase->addr, erase->len,
+				 true, access);
 	}
 	if ((struct nand_chip *)fm_argument(regs, 0) != target->chip)
 		return false;
@@ -121,7 +132,8 @@ static __always_inline bool decode(enum fm_shape shape, u32 kind, struct pt_regs
 		access->first = of_target(fm_argument(regs, 1), target->target_pages);
 		break;
 	case FM_BLOCK_OP:
-		access->first = of_target(fm_argument(regs, 1), target->target_pages >> target->block_shift);
+		access->first = of_target(fm_argument(regs, 1),
+					  target->target_pages >> target->block_shift);
 		break;
 	case FM_ECC_PAGE:
 		access->first = of_target(fm_argument(regs, 3), target->target_pages);
@@ -142,7 +154,6 @@ bool fm_decode(enum fm_shape shape, u32 kind, struct pt_regs *regs, struct fm_ac
 {
 	return decode(shape, kind, regs, access);
 }
-NOKPROBE_SYMBOL(fm_decode);
 
 /* --- counting and logging ----------------------------------------------- */
 
@@ -154,8 +165,8 @@ static __always_inline u32 task_number(struct fm_ring *ring)
 	BUILD_BUG_ON(offsetof(struct task_struct, comm) % sizeof(u32));
 	/* The task that was met last, under the name that it had then: exec and prctl change it. */
 	if (likely(READ_ONCE(ring->task) == task && ring->pid == task->pid &&
-		   !((ring->comm[0] ^ comm[0]) | (ring->comm[1] ^ comm[1]) | (ring->comm[2] ^ comm[2]) |
-		     (ring->comm[3] ^ comm[3]))))
+		   !((ring->comm[0] ^ comm[0]) | (ring->comm[1] ^ comm[1]) |
+		     (ring->comm[2] ^ comm[2]) | (ring->comm[3] ^ comm[3]))))
 		return ring->number;
 	return fm_task_number(ring, task);
 }
@@ -166,8 +177,10 @@ static __always_inline void put(u32 kind, u32 address, u64 time, bool extended, 
 	const u32 slot = ring->slot;
 	struct flashmon_event *event;
 
-	event = ring->entries + (size_t)slot * (extended ? FLASHMON_EXTENDED_BYTES : FLASHMON_EVENT_BYTES);
-	/* The last head is out before this slot, whose entry it no longer covers, is written over. */
+	event = ring->entries +
+		(size_t)slot * (extended ? FLASHMON_EXTENDED_BYTES : FLASHMON_EVENT_BYTES);
+	/* The last head is out before this slot, whose entry it no longer covers, is written over.
+	 */
 	smp_wmb();
 	event->time_ns = time;
 	event->address = address;
@@ -177,6 +190,7 @@ static __always_inline void put(u32 kind, u32 address, u64 time, bool extended, 
 		event->reserved = 0;
 	}
 	ring->slot = slot + 1 == ring->slots ? 0 : slot + 1;
+	/* Pairs with fm_head(): whoever reads the head finds the entry whole. */
 	smp_store_release(&ring->head, ring->head + 1);
 }
 
@@ -191,7 +205,8 @@ static __always_inline bool count(u32 kind, u32 address)
 	} else {
 		u32 page = address - target->first_page;
 
-		block = likely(target->block_shift < 32) ? page >> target->block_shift : page / target->pages_per_block;
+		block = likely(target->block_shift < 32) ? page >> target->block_shift :
+							   page / target->pages_per_block;
 		/* A partition's end need not be a block's: what counts is the page. */
 		if (page >= target->pages)
 			return false;
@@ -203,7 +218,8 @@ static __always_inline bool count(u32 kind, u32 address)
 	return true;
 }
 
-static __always_inline void record(const struct fm_access *access, bool extended, u64 time, u32 duration)
+static __always_inline void record(const struct fm_access *access, bool extended, u64 time,
+				   u32 duration)
 {
 	u32 i;
 
@@ -211,49 +227,147 @@ static __always_inline void record(const struct fm_access *access, bool extended
 		if (!count(access->kind, access->first + i))
 			continue;
 		if (fm_log)
-			put(access->kind, access->first + i, extended ? time : ktime_get_mono_fast_ns(), extended,
-			    duration);
+			put(access->kind, access->first + i,
+			    extended ? time : ktime_get_mono_fast_ns(), extended, duration);
 		if (fm_notifying)
 			fm_notify();
 	}
 }
 
 /*
- * One handler for each shape and kind, so that nothing is decided at run time that was known when the probe was placed. In the
- * extended format the entry handler of a kretprobe keeps the call, and the return handler logs it.
+ * One handler for each shape and kind, so that nothing is decided at run time that was known when
+ * the probe was placed. In the extended format the entry handler of a kretprobe keeps the call, and
+ * the return handler logs it.
  */
-#define HANDLER(name, shape, kind)                                                                                             \
-	static int name(struct kprobe *kp, struct pt_regs *regs)                                                               \
-	{                                                                                                                      \
-		struct fm_access access;                                                                                       \
-											       \
-		if (READ_ONCE(fm_state) == FM_RUNNING && decode(shape, kind, regs, &access))                                   \
-			record(&access, false, 0, 0);                                                                          \
-		return 0;                                                                                                      \
-	}                                                                                                                      \
-	NOKPROBE_SYMBOL(name);                                                                                                 \
-	static int name##_entry(struct kretprobe_instance *instance, struct pt_regs *regs)                                     \
-	{                                                                                                                      \
-		struct fm_call *call = (struct fm_call *)instance->data;                                                       \
-											       \
-		if (READ_ONCE(fm_state) != FM_RUNNING || !decode(shape, kind, regs, &call->access))                            \
-			return 1;                                                                                              \
-		call->time = ktime_get_mono_fast_ns();                                                                         \
-		return 0;                                                                                                      \
-	}                                                                                                                      \
-	NOKPROBE_SYMBOL(name##_entry)
+static __always_inline int on_call(enum fm_shape shape, u32 kind, struct pt_regs *regs)
+{
+	struct fm_access access;
 
-HANDLER(read_page, FM_PAGE_OP, FLASHMON_READ);
-HANDLER(program_page, FM_PAGE_OP, FLASHMON_PROGRAM);
-HANDLER(erase_block, FM_BLOCK_OP, FLASHMON_ERASE);
-HANDLER(ecc_read, FM_ECC_PAGE, FLASHMON_READ);
-HANDLER(ecc_program, FM_ECC_PAGE, FLASHMON_PROGRAM);
-HANDLER(ecc_read_part, FM_ECC_READ_PART, FLASHMON_READ);
-HANDLER(ecc_program_part, FM_ECC_WRITE_PART, FLASHMON_PROGRAM);
-HANDLER(spi_op, FM_SPI_OP, FLASHMON_READ);
-HANDLER(mtd_read_pages, FM_MTD_OOB, FLASHMON_READ);
-HANDLER(mtd_program_pages, FM_MTD_OOB, FLASHMON_PROGRAM);
-HANDLER(mtd_erase_blocks, FM_MTD_ERASE, FLASHMON_ERASE);
+	if (READ_ONCE(fm_state) == FM_RUNNING && decode(shape, kind, regs, &access))
+		record(&access, false, 0, 0);
+	return 0;
+}
+
+static __always_inline int on_entry(enum fm_shape shape, u32 kind, struct pt_regs *regs,
+				    struct kretprobe_instance *instance)
+{
+	struct fm_call *call = (struct fm_call *)instance->data;
+
+	if (READ_ONCE(fm_state) != FM_RUNNING || !decode(shape, kind, regs, &call->access))
+		return 1;
+	call->time = ktime_get_mono_fast_ns();
+	return 0;
+}
+
+static int read_page(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_PAGE_OP, FLASHMON_READ, regs);
+}
+
+static int read_page_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_PAGE_OP, FLASHMON_READ, regs, instance);
+}
+
+static int program_page(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_PAGE_OP, FLASHMON_PROGRAM, regs);
+}
+
+static int program_page_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_PAGE_OP, FLASHMON_PROGRAM, regs, instance);
+}
+
+static int erase_block(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_BLOCK_OP, FLASHMON_ERASE, regs);
+}
+
+static int erase_block_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_BLOCK_OP, FLASHMON_ERASE, regs, instance);
+}
+
+static int ecc_read(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_ECC_PAGE, FLASHMON_READ, regs);
+}
+
+static int ecc_read_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_ECC_PAGE, FLASHMON_READ, regs, instance);
+}
+
+static int ecc_program(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_ECC_PAGE, FLASHMON_PROGRAM, regs);
+}
+
+static int ecc_program_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_ECC_PAGE, FLASHMON_PROGRAM, regs, instance);
+}
+
+static int ecc_read_part(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_ECC_READ_PART, FLASHMON_READ, regs);
+}
+
+static int ecc_read_part_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_ECC_READ_PART, FLASHMON_READ, regs, instance);
+}
+
+static int ecc_program_part(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_ECC_WRITE_PART, FLASHMON_PROGRAM, regs);
+}
+
+static int ecc_program_part_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_ECC_WRITE_PART, FLASHMON_PROGRAM, regs, instance);
+}
+
+static int spi_op(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_SPI_OP, FLASHMON_READ, regs);
+}
+
+static int spi_op_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_SPI_OP, FLASHMON_READ, regs, instance);
+}
+
+static int mtd_read_pages(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_MTD_OOB, FLASHMON_READ, regs);
+}
+
+static int mtd_read_pages_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_MTD_OOB, FLASHMON_READ, regs, instance);
+}
+
+static int mtd_program_pages(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_MTD_OOB, FLASHMON_PROGRAM, regs);
+}
+
+static int mtd_program_pages_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_MTD_OOB, FLASHMON_PROGRAM, regs, instance);
+}
+
+static int mtd_erase_blocks(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_MTD_ERASE, FLASHMON_ERASE, regs);
+}
+
+static int mtd_erase_blocks_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_MTD_ERASE, FLASHMON_ERASE, regs, instance);
+}
 
 static const struct {
 	enum fm_shape shape;
@@ -284,15 +398,17 @@ kprobe_pre_handler_t fm_handler(enum fm_shape shape, u32 kind)
 	return NULL;
 }
 
-/* nand_prog_page_begin_op sends the data; the chip programs them when nand_prog_page_end_op is called. */
+/* nand_prog_page_begin_op sends the data; the chip programs them when nand_prog_page_end_op is
+ * called.
+ */
 static int begin_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
-	if (READ_ONCE(fm_state) != FM_RUNNING || !decode(FM_PAGE_OP, FLASHMON_PROGRAM, regs, &begun.access))
+	if (READ_ONCE(fm_state) != FM_RUNNING ||
+	    !decode(FM_PAGE_OP, FLASHMON_PROGRAM, regs, &begun.access))
 		return 1;
 	begun.time = ktime_get_mono_fast_ns();
 	return 1;
 }
-NOKPROBE_SYMBOL(begin_entry);
 
 static int end_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
@@ -302,7 +418,6 @@ static int end_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 	begun.time = 0;
 	return 0;
 }
-NOKPROBE_SYMBOL(end_entry);
 
 kretprobe_handler_t fm_entry_handler(enum fm_shape shape, u32 kind)
 {
@@ -324,13 +439,13 @@ int fm_return_handler(struct kretprobe_instance *instance, struct pt_regs *regs)
 	record(&call->access, true, call->time, min_t(u64, duration, U32_MAX));
 	return 0;
 }
-NOKPROBE_SYMBOL(fm_return_handler);
 
 /* --- the MTD layer: what was asked for ---------------------------------- */
 
 static __always_inline u32 inside(const struct fm_access *access, u32 first, u32 count)
 {
-	u32 from = max(access->first, first), to = min(access->first + access->count, first + count);
+	u32 from = max(access->first, first),
+	    to = min(access->first + access->count, first + count);
 
 	return from < to ? to - from : 0;
 }
@@ -340,29 +455,30 @@ int fm_ask_program(struct kprobe *kp, struct pt_regs *regs)
 	const struct mtd_info *mtd = (const struct mtd_info *)fm_argument(regs, 0);
 	struct fm_access access;
 
-	if (READ_ONCE(fm_state) == FM_RUNNING && decode(FM_MTD_OOB, FLASHMON_PROGRAM, regs, &access) &&
-	    mtd->flags & MTD_WRITEABLE)
-		atomic64_add(inside(&access, fm_target.first_page, fm_target.pages), &fm_programs_asked);
+	if (READ_ONCE(fm_state) == FM_RUNNING &&
+	    decode(FM_MTD_OOB, FLASHMON_PROGRAM, regs, &access) && mtd->flags & MTD_WRITEABLE)
+		atomic64_add(inside(&access, fm_target.first_page, fm_target.pages),
+			     &fm_programs_asked);
 	return 0;
 }
-NOKPROBE_SYMBOL(fm_ask_program);
 
 int fm_ask_erase(struct kprobe *kp, struct pt_regs *regs)
 {
 	const struct mtd_info *mtd = (const struct mtd_info *)fm_argument(regs, 0);
 	struct fm_access access;
 
-	if (READ_ONCE(fm_state) == FM_RUNNING && decode(FM_MTD_ERASE, FLASHMON_ERASE, regs, &access) &&
-	    mtd->flags & MTD_WRITEABLE)
-		atomic64_add(inside(&access, fm_target.first_block, fm_target.blocks), &fm_erases_asked);
+	if (READ_ONCE(fm_state) == FM_RUNNING &&
+	    decode(FM_MTD_ERASE, FLASHMON_ERASE, regs, &access) && mtd->flags & MTD_WRITEABLE)
+		atomic64_add(inside(&access, fm_target.first_block, fm_target.blocks),
+			     &fm_erases_asked);
 	return 0;
 }
-NOKPROBE_SYMBOL(fm_ask_erase);
 
 /*
- * A read that finds its page in the NAND core's buffer, as nand_do_read_ops() decides (drivers/mtd/nand/raw/nand_base.c, the same
- * from 5.10 to 7.2): the page is the kept one and no spare bytes are wanted. A page before it that is read in part takes its
- * place in the buffer first.
+ * A read that finds its page in the NAND core's buffer, as nand_do_read_ops() decides
+ * (drivers/mtd/nand/raw/nand_base.c, the same from 5.10 to 7.2): the page is the kept one and no
+ * spare bytes are wanted. A page before it that is read in part takes its place in the buffer
+ * first.
  */
 int fm_ask_read(struct kprobe *kp, struct pt_regs *regs)
 {
@@ -370,7 +486,8 @@ int fm_ask_read(struct kprobe *kp, struct pt_regs *regs)
 	struct fm_access access, kept = { FLASHMON_CACHED, 0, 1 };
 
 	if (READ_ONCE(fm_state) != FM_RUNNING || !fm_target.chip || !ops->datbuf || ops->oobbuf ||
-	    !decode(FM_MTD_OOB, FLASHMON_CACHED, regs, &access) || READ_ONCE(fm_target.chip->pagecache.page) < 0)
+	    !decode(FM_MTD_OOB, FLASHMON_CACHED, regs, &access) ||
+	    READ_ONCE(fm_target.chip->pagecache.page) < 0)
 		return 0;
 	kept.first = fm_target.chip->pagecache.page;
 	if (kept.first - access.first >= access.count)
@@ -380,4 +497,3 @@ int fm_ask_read(struct kprobe *kp, struct pt_regs *regs)
 	record(&kept, fm_extended, fm_extended ? ktime_get_mono_fast_ns() : 0, 0);
 	return 0;
 }
-NOKPROBE_SYMBOL(fm_ask_read);

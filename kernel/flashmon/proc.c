@@ -45,7 +45,8 @@ static int blocks_show(struct seq_file *m, void *v)
 {
 	const atomic_t *counts = &fm_counts[*(loff_t *)v * 3];
 
-	seq_printf(m, "%u %u %u\n", (u32)atomic_read(&counts[FLASHMON_READ]), (u32)atomic_read(&counts[FLASHMON_PROGRAM]),
+	seq_printf(m, "%u %u %u\n", (u32)atomic_read(&counts[FLASHMON_READ]),
+		   (u32)atomic_read(&counts[FLASHMON_PROGRAM]),
 		   (u32)atomic_read(&counts[FLASHMON_ERASE]));
 	return 0;
 }
@@ -70,7 +71,9 @@ struct lane {
 	struct flashmon_event event;
 };
 
-/* A reader's place. It holds nothing of the log between two reads: what is overwritten meanwhile, it does not see. */
+/* A reader's place. It holds nothing of the log between two reads: what is overwritten meanwhile,
+ * it does not see.
+ */
 struct place {
 	loff_t line;
 	u32 generation;
@@ -101,7 +104,8 @@ static void pick(struct place *place)
 	place->cpu = -1;
 	for_each_possible_cpu(cpu)
 		if (place->lanes[cpu].have &&
-		    (place->cpu < 0 || place->lanes[cpu].event.time_ns < place->lanes[place->cpu].event.time_ns))
+		    (place->cpu < 0 ||
+		     place->lanes[cpu].event.time_ns < place->lanes[place->cpu].event.time_ns))
 			place->cpu = cpu;
 }
 
@@ -156,9 +160,9 @@ static void *log_next(struct seq_file *m, void *v, loff_t *at)
 }
 
 /* A name may hold what would end its field or its line. */
-static void show_name(struct seq_file *m, const char *comm)
+static void show_name(struct seq_file *m, const char *comm, size_t size)
 {
-	const char *end = comm + strnlen(comm, TASK_COMM_LEN);
+	const char *end = comm + strnlen(comm, size);
 
 	for (; comm < end; comm++) {
 		if (*comm < ' ' || *comm == ';' || *comm == '\\' || *comm == 0x7f)
@@ -168,23 +172,26 @@ static void show_name(struct seq_file *m, const char *comm)
 	}
 }
 
+static const char letters[] = "RWEC";
+
 static int log_show(struct seq_file *m, void *v)
 {
 	const struct place *place = v;
 	const struct lane *lane = &place->lanes[place->cpu];
 	const struct flashmon_event *event = &lane->event;
 	const struct flashmon_task *task = fm_task(event->kind_task & FLASHMON_TASK_MASK);
+	const u32 kind = event->kind_task >> FLASHMON_KIND_SHIFT;
 	u32 nanoseconds;
 	u64 seconds = div_u64_rem(event->time_ns, NSEC_PER_SEC, &nanoseconds);
 
-	seq_printf(m, "%llu.%09u;%c;%u", seconds, nanoseconds, "RWEC"[event->kind_task >> FLASHMON_KIND_SHIFT & 3],
-		   event->address);
+	seq_printf(m, "%llu.%09u;%c;%u", seconds, nanoseconds, letters[kind & 3], event->address);
 	if (fm_names || fm_extended)
 		seq_putc(m, ';');
 	if (task)
-		show_name(m, task->comm);
+		show_name(m, task->comm, sizeof(task->comm));
 	if (fm_extended)
-		seq_printf(m, ";%u;%u;%d;%llu", task ? task->pid : 0, event->duration_ns, place->cpu, lane->at);
+		seq_printf(m, ";%u;%u;%d;%llu", task ? task->pid : 0, event->duration_ns,
+			   place->cpu, lane->at);
 	seq_putc(m, '\n');
 	return 0;
 }
@@ -199,22 +206,27 @@ static const struct seq_operations log_seq = {
 static int log_open(struct inode *inode, struct file *file)
 {
 	struct place *place = kvzalloc(struct_size(place, lanes, nr_cpu_ids), GFP_KERNEL);
+	struct seq_file *m;
 	int error;
 
 	if (!place)
 		return -ENOMEM;
 	place->cpu = -1;
 	error = seq_open(file, &log_seq);
-	if (error)
+	if (error) {
 		kvfree(place);
-	else
-		((struct seq_file *)file->private_data)->private = place;
-	return error;
+		return error;
+	}
+	m = file->private_data;
+	m->private = place;
+	return 0;
 }
 
 static int log_release(struct inode *inode, struct file *file)
 {
-	kvfree(((struct seq_file *)file->private_data)->private);
+	struct seq_file *m = file->private_data;
+
+	kvfree(m->private);
 	return seq_release(inode, file);
 }
 
@@ -233,29 +245,31 @@ static int status_show(struct seq_file *m, void *v)
 		sums[i % 3] += (u32)atomic_read(&fm_counts[i]);
 	seq_printf(m, "flashmon: %u\nstate: %s\n", FLASHMON_VERSION, state_names[fm_state]);
 	seq_printf(m, "mtd: %d\nname: ", fm_target.index);
-	show_name(m, fm_target.name);
-	seq_printf(m, "\npage_bytes: %u\npages_per_block: %u\nfirst_page: %u\npages: %u\nblocks: %u\ntargets: %u\n",
-		   fm_target.page_bytes, fm_target.pages_per_block, fm_target.first_page, fm_target.pages, fm_target.blocks,
-		   fm_target.target_pages && fm_target.master ?
-			   (u32)div_u64(fm_target.master->size, fm_target.page_bytes) / fm_target.target_pages :
-			   1);
+	show_name(m, fm_target.name, sizeof(fm_target.name));
+	seq_printf(m, "\npage_bytes: %u\npages_per_block: %u\n", fm_target.page_bytes,
+		   fm_target.pages_per_block);
+	seq_printf(m, "first_page: %u\npages: %u\nblocks: %u\npages_per_target: %u\n",
+		   fm_target.first_page, fm_target.pages, fm_target.blocks,
+		   fm_target.target_pages);
 	fm_show_points(m);
 	seq_printf(m, "reads: %llu\nprograms: %llu\nerases: %llu\n", sums[0], sums[1], sums[2]);
-	seq_printf(m, "programs_asked: %lld\nerases_asked: %lld\n", atomic64_read(&fm_programs_asked),
-		   atomic64_read(&fm_erases_asked));
+	seq_printf(m, "programs_asked: %lld\nerases_asked: %lld\n",
+		   atomic64_read(&fm_programs_asked), atomic64_read(&fm_erases_asked));
 	for_each_possible_cpu(cpu) {
 		struct fm_ring *ring = per_cpu_ptr(&fm_rings, cpu);
 
-		seq_printf(m, "cpu%d: logged %llu lost %llu room %llu\n", cpu, fm_head(ring) - ring->since, fm_lost(ring),
-			   fm_capacity(ring));
+		seq_printf(m, "cpu%d: logged %llu lost %llu room %llu\n", cpu,
+			   fm_head(ring) - ring->since, fm_lost(ring), fm_capacity(ring));
 		logged += fm_head(ring) - ring->since;
 		lost += fm_lost(ring);
 	}
 	seq_printf(m, "logged: %llu\nlost: %llu\nmisses: %lu\n", logged, lost, fm_misses());
-	seq_printf(m, "tasks: %u of %u\nnames_lost: %u\n", fm_task_count(), fm_tasks, (u32)atomic_read(&fm_names_lost));
+	seq_printf(m, "tasks: %u of %u\nnames_lost: %u\n", fm_task_count(), fm_tasks,
+		   (u32)atomic_read(&fm_names_lost));
 	seq_printf(m, "signals: %lld\nsignals_failed: %lld\n", atomic64_read(&fm_signals),
 		   atomic64_read(&fm_signals_failed));
-	seq_printf(m, "extended: %d\nentry_bytes: %u\nmemory_bytes: %zu\n", fm_extended, fm_stride, fm_memory());
+	seq_printf(m, "extended: %d\nentry_bytes: %u\nmemory_bytes: %zu\n", fm_extended, fm_stride,
+		   fm_memory());
 	mutex_unlock(&fm_lock);
 	return 0;
 }

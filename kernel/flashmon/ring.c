@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The log: a ring of entries for each CPU, and a table of the tasks that the entries name. Both are made when the module is
- * loaded and never grow. Probes write without locks (probes.c); what reads holds fm_lock.
+ * The log: a ring of entries for each CPU, and a table of the tasks that the entries name. Both are
+ * made when the module is loaded and never grow. Probes write without locks (probes.c); what reads
+ * holds fm_lock.
  */
 #include <linux/hash.h>
 #include <linux/log2.h>
@@ -29,7 +30,9 @@ static void *get(size_t count, size_t size)
 {
 	size_t bytes;
 
-	/* More than half of the memory is a slip of the pen, and would wake the OOM killer before it fails. */
+	/* More than half of the memory is a slip of the pen, and would wake the OOM killer before
+	 * it fails.
+	 */
 	if (check_mul_overflow(count, size, &bytes) || bytes >> PAGE_SHIFT > totalram_pages() / 2)
 		return NULL;
 	return __vmalloc(bytes, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN);
@@ -114,13 +117,15 @@ u32 fm_task_number(struct fm_ring *ring, struct task_struct *task)
 	const u32 mask = (1u << bucket_bits) - 1;
 	u32 comm[ARRAY_SIZE(ring->comm)], at, number = 0, mine = 0;
 
-	if (!READ_ONCE(tasks_open))
+	/* Pairs with fm_flush(). */
+	if (!smp_load_acquire(&tasks_open))
 		goto lost;
 	/* Another thread may write it (/proc/PID/comm): one copy serves all that follows. */
 	memcpy(comm, task->comm, sizeof(comm));
 	for (at = hash_32(pid, bucket_bits);; at = (at + 1) & mask) {
 		struct flashmon_task *entry;
 
+		/* Pairs with the cmpxchg below. */
 		number = smp_load_acquire(&buckets[at]);
 		if (!number && !mine) {
 			mine = atomic_fetch_add_unless(&task_count, 1, fm_tasks) + 1;
@@ -129,7 +134,7 @@ u32 fm_task_number(struct fm_ring *ring, struct task_struct *task)
 			entry = &tasks[mine - 1];
 			entry->pid = pid;
 			memcpy(entry->comm, comm, sizeof(comm));
-			/* Readers wait for it. */
+			/* Pairs with fm_task(), which waits for it. */
 			smp_store_release(&entry->number, mine);
 		}
 		if (!number) {
@@ -167,7 +172,9 @@ const struct flashmon_task *fm_task(u32 number)
 	if (!number || number > fm_task_count())
 		return NULL;
 	entry = &tasks[number - 1];
-	/* A probe on another CPU is between taking the number and filling its entry: some ten instructions. */
+	/* Pairs with fm_task_number(): a probe on another CPU is between taking the number and
+	 * filling its entry: some ten instructions.
+	 */
 	while (smp_load_acquire(&entry->number) != number)
 		cpu_relax();
 	return entry;
@@ -175,9 +182,11 @@ const struct flashmon_task *fm_task(u32 number)
 
 /* --- readers of the rings, under fm_lock -------------------------------- */
 
-/* How many entries were ever written. Whoever looks less often than every 2^32 entries miscounts. */
+/* How many entries were ever written. Whoever looks less often than every 2^32 entries miscounts.
+ */
 u64 fm_head(struct fm_ring *ring)
 {
+	/* Pairs with what a probe stores last (put() in probes.c). */
 	ring->seen += (u32)(smp_load_acquire(&ring->head) - (u32)ring->seen);
 	return ring->seen;
 }
@@ -211,7 +220,8 @@ bool fm_entry(struct fm_ring *ring, u64 at, struct flashmon_event *event)
 }
 
 /*
- * Forgets the log and the tasks. Probes go on: what they log while the table is emptied has no name, which is counted.
+ * Forgets the log and the tasks. Probes go on: what they log while the table is emptied has no
+ * name, which is counted.
  */
 void fm_flush(void)
 {
@@ -221,7 +231,9 @@ void fm_flush(void)
 		WRITE_ONCE(tasks_open, false);
 		for_each_possible_cpu(cpu)
 			WRITE_ONCE(per_cpu_ptr(&fm_rings, cpu)->task, NULL);
-		/* A probe that had looked before is done: they run with preemption off. It may have put its task back. */
+		/* A probe that had looked before is done: they run with preemption off. It may have
+		 * put its task back.
+		 */
 		synchronize_rcu();
 		for_each_possible_cpu(cpu)
 			WRITE_ONCE(per_cpu_ptr(&fm_rings, cpu)->task, NULL);
@@ -238,7 +250,7 @@ void fm_flush(void)
 		memset(tasks, 0, fm_tasks * sizeof(*tasks));
 		memset(buckets, 0, sizeof(*buckets) << bucket_bits);
 		atomic_set(&task_count, 0);
-		smp_wmb();
-		WRITE_ONCE(tasks_open, true);
+		/* Pairs with fm_task_number(), which looks at this first. */
+		smp_store_release(&tasks_open, true);
 	}
 }
