@@ -113,6 +113,12 @@ static int with_value(struct fs_record_options *options, const char *option, con
 		*events_given = true;
 		return words(options, value, one_event, option);
 	}
+	if (!strcmp(option, "--from")) {
+		options->monitor = !strcmp(value, "flashmon");
+		if (!options->monitor && strcmp(value, "tracefs"))
+			return fs_usage("--from %s: no such source; tracefs or flashmon", value);
+		return 0;
+	}
 	if (!strcmp(option, "--detail"))
 		return words(options, value, one_detail, option);
 	if (!strcmp(option, "--mtd"))
@@ -143,7 +149,8 @@ static int with_value(struct fs_record_options *options, const char *option, con
 int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 {
 	static const char *const valued[] = { "--name", "--events",	 "--detail", "--mtd",	   "--ring",
-					      "--mode", "--interval-ms", "--source", "--ready-fd", "-o" };
+					      "--mode", "--interval-ms", "--source", "--ready-fd", "-o",
+					      "--from" };
 	bool events_given = false;
 
 	memset(options, 0, sizeof(*options));
@@ -184,6 +191,9 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 	if (!options->flash && (options->mtd_count || options->details.offset ||
 				options->details.duration || options->details.chip))
 		return fs_usage("--mtd, --detail: belong to flash events; add flash to --events");
+	if (options->monitor && (options->groups || options->events.count || !options->flash ||
+				 options->details.offset || options->details.chip))
+		return fs_usage("--from flashmon: knows flash events alone, and no detail but duration; leave out the others");
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 
 struct fs_record_options {
 	const char *name; /* NULL: the pid */
+	bool monitor; /* --from flashmon: the flash monitor's events, not tracefs' */
 	bool flash;
 	unsigned int groups;	 /* enum fs_group */
 	struct fs_events events; /* named one by one */

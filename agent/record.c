@@ -29,6 +29,7 @@
 #include "frame.h"
 #include "groups.h"
 #include "layers.h"
+#include "monitor.h"
 #include "options.h"
 #include "patience.h"
 #include "ring.h"
@@ -108,6 +109,7 @@ struct recorder {
 	char group[96]; /* also the name of the main instance */
 	char error[320]; /* what ended it */
 	struct fs_ring main, tasks;
+	struct fs_monitor monitor; /* with --from flashmon, in place of both */
 	struct fs_patience patience;
 	struct fs_crosscheck crosscheck;
 	struct fs_stream stream;
@@ -226,6 +228,20 @@ static void plan_groups(struct recorder *recorder)
 	}
 	if (recorder->options.groups & FS_GROUP_LAYERS)
 		fs_layers_plan(&facts->tracefs, recorder->group, own, &recorder->probes, &recorder->wanted);
+}
+
+/* The flash monitor has done the rest by itself when it was loaded. */
+static int plan_monitor(struct recorder *recorder)
+{
+	const struct fs_record_options *options = &recorder->options;
+
+	recorder->main.layout = (struct fs_page_layout){ 0 };
+	if (fs_monitor_open(&recorder->monitor, recorder->facts.machine.long_size, options->mtd,
+			    options->mtd_count, options->details.duration, &recorder->facts.mtd,
+			    &recorder->probes, recorder->error, sizeof(recorder->error)))
+		return -1;
+	recorder->main.layout = recorder->monitor.layout;
+	return 0;
 }
 
 static int plan_probes(struct recorder *recorder)
@@ -369,6 +385,15 @@ static const char *const task_events[][2] = {
 	{ "sched", "sched_process_fork" },
 };
 
+static int arm_monitor(struct recorder *recorder)
+{
+	for (size_t i = 0; i < recorder->probes.count; i++)
+		fs_buf_printf(&recorder->events, "flashscope:%s\n", recorder->probes.items[i].event);
+	if (fs_monitor_begin(&recorder->monitor))
+		return broken(recorder, "flashmon: refuses a command: %s; see /proc/flashmon_status", strerror(errno));
+	return 0;
+}
+
 static int arm(struct recorder *recorder)
 {
 	const struct fs_record_options *options = &recorder->options;
@@ -485,6 +510,7 @@ static void recording_json(struct recorder *recorder, struct fs_json *json, bool
 
 	fs_json_object(json, "recording");
 	fs_json_string(json, "name", recorder->name);
+	fs_json_string(json, "source", options->monitor ? "flashmon" : "tracefs");
 	fs_json_string(json, "instance", recorder->main.name);
 	fs_json_string(json, "group", recorder->group);
 	fs_json_string(json, "mode", options->overwrite ? "ring" : "stream");
@@ -676,6 +702,9 @@ static int describe(struct recorder *recorder)
 
 	if (send_hello(recorder) || send_facts(recorder))
 		return -1;
+	if (recorder->options.monitor)
+		return fs_monitor_formats(&recorder->monitor, &recorder->stream) ? stream_broken(recorder) :
+										   send_tasks(recorder);
 	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
 		char *text = fs_tracefs_read(&recorder->facts.tracefs, "%s", headers[i]);
 		int result;
@@ -837,19 +866,27 @@ static void end_command(struct recorder *recorder)
 
 static int set_paused(struct recorder *recorder, bool paused, const char *mark)
 {
-	if (fs_ring_tracing(&recorder->main, !paused))
-		return broken(recorder, "tracing_on: %s", strerror(errno));
+	if (recorder->options.monitor ? fs_monitor_tracing(&recorder->monitor, !paused) :
+					fs_ring_tracing(&recorder->main, !paused))
+		return broken(recorder, "%s: %s", recorder->options.monitor ? "flashmon" : "tracing_on", strerror(errno));
 	if (mark && paused != recorder->paused &&
 	    fs_frame_phase(&recorder->stream, fs_now_ns(), FS_PHASE_MARK, 0, mark))
 		return stream_broken(recorder);
 	recorder->paused = paused;
-	if (fs_state_write(recorder->name, paused ? "paused" : "recording", recorder->main.name))
+	if (fs_state_write(recorder->name, paused ? "paused" : "recording",
+			   recorder->options.monitor ? "flashmon" : recorder->main.name))
 		fs_warn("ctl: cannot find this recorder: no folder for notes: %s", strerror(errno));
 	return 0;
 }
 
 static int drain(struct recorder *recorder, bool all)
 {
+	if (recorder->options.monitor) {
+		if ((all || !recorder->options.overwrite) &&
+		    fs_monitor_drain(&recorder->monitor, &recorder->stream))
+			return stream_broken(recorder);
+		return 0;
+	}
 	if ((all || !recorder->options.overwrite) &&
 	    fs_ring_drain(&recorder->main, &recorder->stream))
 		return stream_broken(recorder);
@@ -933,6 +970,25 @@ static void mtd_health(struct fs_json *json)
 	fs_mtd_free(&list);
 }
 
+static void monitor_stats_frame(struct recorder *recorder)
+{
+	struct fs_json json = { 0 };
+	uint64_t lost, missed;
+
+	fs_json_object(&json, NULL);
+	lost = fs_monitor_stats(&recorder->monitor, &json, &missed);
+	mtd_health(&json);
+	fs_json_object_end(&json);
+	if (lost)
+		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+			     "%" PRIu64 " events were overwritten in flashmon's log; load it with a larger log=", lost);
+	if (missed)
+		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+			     "%" PRIu64 " calls were missed by flashmon's probes", missed);
+	fs_frame(&recorder->stream, FS_STATS, json.out.data, json.out.length, NULL, 0);
+	fs_json_free(&json);
+}
+
 static void stats_frame(struct recorder *recorder)
 {
 	uint64_t hits[ARRAY_SIZE(recorder->hits)], misses[ARRAY_SIZE(recorder->misses)];
@@ -990,16 +1046,19 @@ static int record(struct recorder *recorder)
 {
 	const struct fs_record_options *options = &recorder->options;
 
-	if (check_tracefs(recorder) || check_events(recorder) || check_name(recorder))
+	if ((!options->monitor && (check_tracefs(recorder) || check_events(recorder))) || check_name(recorder))
 		return -1;
 	if (fs_state_write(recorder->name, "arming", recorder->group))
 		fs_warn("ctl: will not find this recorder: no folder for notes: %s", strerror(errno));
 	recorder->state_noted = true;
-	if (plan_probes(recorder) || open_output(recorder) || arm(recorder) || describe(recorder))
+	if (options->monitor ? plan_monitor(recorder) : plan_probes(recorder))
+		return -1;
+	if (open_output(recorder) || (options->monitor ? arm_monitor(recorder) : arm(recorder)) || describe(recorder))
 		return -1;
 	if (options->command && start_command(recorder))
 		return -1;
-	read_profile(recorder, recorder->hits, recorder->misses);
+	if (!options->monitor)
+		read_profile(recorder, recorder->hits, recorder->misses);
 	if (set_paused(recorder, options->paused, NULL))
 		return -1;
 	if (options->ready_fd >= 0) {
@@ -1023,6 +1082,8 @@ static int finish(struct recorder *recorder, int failed)
 	if (recorder->streaming) {
 		if (recorder->main.name[0])
 			fs_ring_tracing(&recorder->main, false);
+		if (recorder->options.monitor)
+			fs_monitor_tracing(&recorder->monitor, false);
 		if (!failed || asked_stop)
 			end_command(recorder);
 		if (recorder->tasks.name[0])
@@ -1030,7 +1091,9 @@ static int finish(struct recorder *recorder, int failed)
 		if (!recorder->stream.error && drain(recorder, true))
 			failed = -1;
 		/* The statistics say what is lost: they are tried on a full disk too. */
-		if (fs_stream_again(&recorder->stream))
+		if (fs_stream_again(&recorder->stream) && recorder->options.monitor)
+			monitor_stats_frame(recorder);
+		else if (fs_stream_again(&recorder->stream))
 			stats_frame(recorder);
 	}
 	if (!recorder->stream.buffer)
@@ -1085,6 +1148,8 @@ static int undo(struct recorder *recorder)
 	int failed = 0;
 	unsigned int stuck = 0;
 
+	if (recorder->options.monitor)
+		fs_monitor_close(&recorder->monitor);
 	/* Instances first: they hold the events enabled. */
 	for (size_t i = 0; i < ARRAY_SIZE(rings); i++)
 		if (fs_ring_remove(rings[i]))
@@ -1107,6 +1172,7 @@ int cmd_record(int argc, char **argv)
 	int result;
 
 	recorder->command_gate = recorder->command_failed = recorder->captured = -1;
+	recorder->monitor.fd = -1;
 	recorder->command_status = -1;
 	result = fs_record_options(argc, argv, &recorder->options);
 	if (result)

@@ -79,7 +79,7 @@ pub struct BoardOptions {
     /// Debian packages of the board's architecture to unpack into its boot image.
     #[arg(long, value_name = "PACKAGE", value_delimiter = ',')]
     pub packages: Vec<String>,
-    /// Kernel modules to load on a virtual board: the kernel's own, or one that flashscope builds for it (yaffs2).
+    /// Kernel modules to load on a virtual board: the kernel's own, or one that flashscope builds for it (yaffs2, flashmon).
     #[arg(long, value_name = "MODULE", value_delimiter = ',')]
     pub modules: Vec<String>,
     /// Settings of a virtual board's disk (disks/*.toml): scheduler, size_mib, filesystem, queue_depth, completion_ns.
@@ -113,6 +113,7 @@ Examples:
   flashscope record --on ssh://root@board -o boot.dat --mtd 3 --name cam     stop with: flashscope ctl stop cam
   flashscope record --detail offset,duration -- sqlite3 contacts.db 'select * from people'
   flashscope record --events block,syscall,cache -- tar cf /data/backup.tar /etc       who waits for which file's blocks
+  flashscope record --on ssh://root@board --source flashmon -- sync     on a board without tracefs, with flashmon.ko loaded
 
 The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it.")]
 pub struct RecordArgs {
@@ -124,6 +125,9 @@ pub struct RecordArgs {
     /// Event groups: flash, block, syscall, cache, layers, or SYSTEM:EVENT.
     #[arg(long, value_name = "GROUP", value_delimiter = ',', default_value = "flash")]
     pub events: Vec<String>,
+    /// What tells of flash events: the kernel's tracefs, or our module flashmon, which is loaded there (a virtual board loads it).
+    #[arg(long, value_enum, default_value_t = Source::Tracefs)]
+    pub source: Source,
     /// Opt-in fields, each with a cost: offset, duration, chip.
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     pub detail: Vec<String>,
@@ -151,6 +155,12 @@ pub struct RecordArgs {
 pub enum Mode {
     Stream,
     Ring,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Source {
+    Tracefs,
+    Flashmon,
 }
 
 #[derive(Debug, Args)]

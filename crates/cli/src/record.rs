@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flashscope_target::Job;
+use flashscope_target::{Job, OpenOptions};
 use flashscope_trace::{Session, Severity, Trace};
 
-use crate::args::{Mode, RecordArgs};
+use crate::args::{Mode, RecordArgs, Source};
 use crate::failure::Failure;
 use crate::progress::Terminal;
 use crate::recover::Pending;
@@ -20,7 +20,12 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{target}: a recording on a board needs an end: give a command after --")));
     }
     let terminal = Arc::new(Terminal::new(quiet));
-    let target = target::open(&args.target, &terminal)?;
+    // A machine's own modules are its owner's; a virtual board has none but those that it is given.
+    let mut options = OpenOptions::default();
+    if args.source == Source::Flashmon && args.target.target.starts_with("board:") {
+        options.modules.push("flashmon".to_owned());
+    }
+    let target = target::open_with(&args.target, &terminal, options)?;
     let mut pending = Pending::begin(&args.output)?;
     let job = Job { argv: argv(args), ..Job::default() };
     if args.command.is_empty() {
@@ -60,6 +65,9 @@ pub fn argv(args: &RecordArgs) -> Vec<String> {
     let mut argv = vec!["record".to_owned(), "--events".to_owned(), args.events.join(",")];
     let mut option = |name: &str, value: String| argv.extend([name.to_owned(), value]);
     option("--ring", args.ring.0.div_ceil(1024).to_string());
+    if args.source == Source::Flashmon {
+        option("--from", "flashmon".to_owned());
+    }
     option("--mode", if args.mode == Mode::Ring { "ring" } else { "stream" }.to_owned());
     if !args.detail.is_empty() {
         option("--detail", args.detail.join(","));
