@@ -61,6 +61,7 @@ bench: packages-bench build agents
 	@bench/run
 	@bench/trace-decode/run
 	@bench/trace-decode/threads
+	@bench/readahead/run
 
 install: build agents
 	install -D -m 755 $(FLASHSCOPE) $(DESTDIR)$(PREFIX)/bin/flashscope

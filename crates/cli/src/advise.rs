@@ -14,9 +14,20 @@ pub fn run(args: &AdviseArgs) -> Result<(), Failure> {
     let (kernel, exact) = predict::model(&trace, args.kernel_model.as_deref())?;
     let predictor = Predictor::new(&workload, kernel, args.io_kib / 4, 1 << 18);
     let now = args.now.unwrap_or_else(|| predictor.recorded(&predict::TRIED_KIB).fits_readahead_kib);
-    let advice = advise(&predictor, now);
     let storage = Storage::of(&trace, workload.sizes.keys().filter_map(|file| file.device));
+    let mut advice = advise(&predictor, now);
     let mut told = diagnoses(&trace, &storage, now);
+    if !storage.synchronous && predictor.cost().is_none() {
+        // Behind a queue a page that comes early may cost the reader nothing, and many small requests cost it more.
+        advice.retain(|one| matches!(one.change, Change::AdviseRandom { .. }));
+        let row = predictor.row(now, &|_| false);
+        told.push(format!(
+            "The knob is not weighed: on this device read-ahead overlaps with the reader, which no cost here holds. Of {} pages \
+             {} are read ahead and not used.",
+            row.tally.pages(),
+            row.tally.pages_unused
+        ));
+    }
     told.extend(predict::notes(&workload, &trace, kernel, exact));
     if args.json {
         let list: Vec<_> = advice
@@ -29,7 +40,12 @@ pub fn run(args: &AdviseArgs) -> Result<(), Failure> {
     }
     println!("Read-ahead now: {now} KiB, as the pages tell. Rules of Linux {}.", kernel.name());
     if advice.is_empty() {
-        println!("Nothing is worth changing: no setting of read-ahead gains more than 3 %.");
+        let why = if storage.synchronous {
+            ": no setting of read-ahead gains more than 3 %"
+        } else {
+            ", as far as is weighed"
+        };
+        println!("Nothing is worth changing{why}.");
     }
     for (n, one) in advice.iter().enumerate() {
         println!("\n{}. {}", n + 1, what(one));

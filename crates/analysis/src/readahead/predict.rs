@@ -177,12 +177,19 @@ impl<'a> Predictor<'a> {
 
     /// What the recording shows, and which of `settings` (KiB) it was made with, as far as the pages tell.
     pub fn recorded(&self, settings: &[u64]) -> Recorded {
-        let recorded = self.workload.pages_added;
-        let rows = settings.iter().map(|&kib| (kib, self.row(kib, &|_| false).tally.pages()));
-        let (fits, pages) = rows.min_by_key(|&(kib, pages)| (pages.abs_diff(recorded), kib)).unwrap_or((0, 0));
+        let recorded = &self.workload.pages_added;
+        let off = |row: &Row| -> u64 {
+            let model = |file: &FileId| row.by_file.get(file).map_or(0, Tally::pages);
+            recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).sum()
+        };
+        let rows = settings.iter().map(|&kib| {
+            let row = self.row(kib, &|_| false);
+            (off(&row), kib, row.tally.pages())
+        });
+        let (_, fits, pages) = rows.min().unwrap_or_default();
         let timed = || self.workload.calls.iter().filter_map(|call| call.duration_ns);
         Recorded {
-            pages: recorded,
+            pages: recorded.values().sum(),
             flash_reads: self.workload.flash_reads,
             time_ns: timed().fold(0, u64::saturating_add),
             timed_calls: timed().count() as u64,

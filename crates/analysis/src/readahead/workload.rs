@@ -39,8 +39,8 @@ pub struct Workload {
     pub open_ended: usize,
     /// Pages that were read and never came: they were cached before the recording began.
     pub cached_before: Vec<(FileId, u64)>,
-    /// Pages that came into the cache by reads and faults, not by writes.
-    pub pages_added: u64,
+    /// Pages that came into the cache of files that were read or faulted on, but by writes.
+    pub pages_added: BTreeMap<FileId, u64>,
     pub flash_reads: u64,
     pub faults: u64,
     /// Reads whose end the trace does not show.
@@ -60,7 +60,6 @@ const MAX_TASKS: usize = 1 << 16;
 #[derive(Clone, Copy)]
 struct Inside {
     call: u32,
-    step: u32,
     began: u64,
     offset: u64,
     asked: u64,
@@ -124,8 +123,7 @@ impl Collector {
                     duration_ns: None,
                 });
                 if self.inside.len() < MAX_TASKS || self.inside.contains_key(&event.tid) {
-                    let step = (self.workload.steps.len() - 1) as u32;
-                    self.inside.insert(event.tid, Inside { call, step, began: event.time.0, offset, asked: bytes });
+                    self.inside.insert(event.tid, Inside { call, began: event.time.0, offset, asked: bytes });
                 }
             }
             FileStep::Fault => {
@@ -156,7 +154,7 @@ impl Collector {
                 if self.writing.get(&event.tid) == Some(&file) {
                     return;
                 }
-                self.workload.pages_added += pages;
+                *self.workload.pages_added.entry(file).or_default() += pages;
                 if let Some(inside) = self.inside.get(&event.tid) {
                     let call = &mut self.workload.calls[inside.call as usize];
                     if call.file == file {
@@ -222,7 +220,6 @@ impl Collector {
             Some(_) => self.grow(file, end),
             None => {}
         }
-        let _ = inside.step;
         if got.is_some_and(|got| got > 0) {
             for page in inside.offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES) {
                 if !self.present.contains(&(file, page)) && self.before.len() < MAX_STEPS {
@@ -249,6 +246,15 @@ impl Collector {
                 workload.sizes.insert(step.file, offset.saturating_add(length));
             }
         }
+        // A device's own cache (directories, maps of blocks) is read by the file system: no model of ours tells it.
+        let read: HashSet<FileId> = workload
+            .steps
+            .iter()
+            .filter(|step| matches!(step.access, Access::Read { .. } | Access::Fault { .. }))
+            .map(|step| step.file)
+            .collect();
+        workload.pages_added.retain(|file, _| read.contains(file));
+        workload.sizes.retain(|file, _| read.contains(file));
         workload.open_ended = workload.sizes.keys().filter(|file| !self.ended.contains(file)).count();
         workload.cached_before = self.before.into_iter().collect();
         workload.cached_before.sort_unstable();

@@ -1,0 +1,36 @@
+//! How long a million reads take to simulate, on one core: half of them sequential, half at random in a file of 1 GiB.
+//! `bench/readahead/run`
+
+use std::time::Instant;
+
+use flashscope_readahead::{Access, FileId, Kernel, OpenId, PAGE_BYTES, Settings, Simulator};
+
+const READS: u64 = 1_000_000;
+const FILE_PAGES: u64 = 1 << 18;
+
+fn main() {
+    let budget_pages = 1 << 16;
+    for kernel in Kernel::ALL {
+        let mut simulator = Simulator::new(kernel, Settings { readahead_pages: 32, io_pages: 0, budget_pages });
+        let (a, b) = (FileId { device: Some(1), inode: 1 }, FileId { device: Some(1), inode: 2 });
+        for file in [a, b] {
+            simulator.set_size(file, FILE_PAGES * PAGE_BYTES);
+        }
+        let (mut state, mut pages) = (1_u64, 0_u64);
+        let began = Instant::now();
+        for n in 0..READS / 2 {
+            let mut read = |file, page| {
+                let access = Access::Read { offset: page * PAGE_BYTES, length: PAGE_BYTES };
+                simulator.apply(file, OpenId(1), access, &mut |event| pages += u64::from(event.is_read()));
+            };
+            read(a, n % FILE_PAGES);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            read(b, (state >> 33) % FILE_PAGES);
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        println!(
+            "{{\"model\": \"{}\", \"reads\": {READS}, \"pages_read\": {pages}, \"budget_pages\": {budget_pages}, \"seconds\": {seconds:.3}}}",
+            kernel.name()
+        );
+    }
+}
