@@ -54,6 +54,8 @@ pub struct Workload {
 
 /// Accesses that are kept (48 bytes each and 40 for a call).
 const MAX_STEPS: usize = 4_000_000;
+/// Pages of one event of the cache: more than any folio has.
+const MOST_OF_A_FOLIO: u64 = 1 << 14;
 const MAX_TASKS: usize = 1 << 16;
 
 /// A call that a task is in.
@@ -144,7 +146,7 @@ impl Collector {
             FileStep::Cached => {
                 self.workload.cache_seen = true;
                 let first = offset / PAGE_BYTES;
-                let pages = bytes.div_ceil(PAGE_BYTES).min(1 << 20);
+                let pages = bytes.div_ceil(PAGE_BYTES).min(MOST_OF_A_FOLIO);
                 for page in first..first.saturating_add(pages) {
                     if self.present.insert((file, page)) {
                         *self.count.entry(file).or_default() += 1;
@@ -164,7 +166,7 @@ impl Collector {
             }
             FileStep::Uncached => {
                 let first = offset / PAGE_BYTES;
-                for page in first..first.saturating_add(bytes.div_ceil(PAGE_BYTES).min(1 << 20)) {
+                for page in first..first.saturating_add(bytes.div_ceil(PAGE_BYTES).min(MOST_OF_A_FOLIO)) {
                     if !self.present.remove(&(file, page)) {
                         continue;
                     }
@@ -221,7 +223,9 @@ impl Collector {
             None => {}
         }
         if got.is_some_and(|got| got > 0) {
-            for page in inside.offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES) {
+            // A call moves no more than 2 GiB (MAX_RW_COUNT, include/linux/fs.h).
+            let first = inside.offset / PAGE_BYTES;
+            for page in first..end.div_ceil(PAGE_BYTES).min(first.saturating_add(1 << 19)) {
                 if !self.present.contains(&(file, page)) && self.before.len() < MAX_STEPS {
                     self.before.insert((file, page));
                     self.present.insert((file, page));
@@ -259,5 +263,55 @@ impl Collector {
         workload.cached_before = self.before.into_iter().collect();
         workload.cached_before.sort_unstable();
         workload
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashscope_trace::{Device, FileEvent, TimeNs};
+
+    const FILE: FileId = FileId { device: Some(25), inode: 5 };
+
+    fn event(time: u64, step: FileStep, offset: u64, bytes: u64) -> Event {
+        let file = FileEvent { step, device: Some(Device(25)), inode: 5, offset, bytes, block: 0 };
+        Event { time: TimeNs(time), cpu: 0, tid: 7, kind: EventKind::File(file) }
+    }
+
+    #[test]
+    fn calls_have_their_pages_and_times_and_a_short_one_ends_the_file() {
+        let mut collector = Collector::default();
+        collector.event(&event(100, FileStep::Read, 0, 8192));
+        collector.event(&event(110, FileStep::Cached, 0, 4096));
+        // The second page is read and never comes: it was there.
+        collector.returned(7, 150, Some(5000));
+        collector.event(&event(200, FileStep::Uncached, 0, 4096));
+        collector.event(&event(210, FileStep::Uncached, 4096, 4096));
+        collector.event(&event(220, FileStep::Write, 8192, 10));
+        collector.event(&event(221, FileStep::Cached, 8192, 4096));
+        collector.returned(7, 230, Some(10));
+        collector.event(&event(300, FileStep::Read, 0, 100));
+        let workload = collector.finish();
+        assert_eq!(workload.calls.len(), 2);
+        assert_eq!((workload.calls[0].pages_added, workload.calls[0].duration_ns), (1, Some(50)));
+        assert_eq!((workload.calls[1].duration_ns, workload.without_end), (None, 1));
+        assert_eq!(workload.cached_before, [(FILE, 1)]);
+        assert_eq!(workload.pages_added[&FILE], 1, "what is written is no read");
+        assert_eq!((workload.sizes[&FILE], workload.open_ended), (5000, 0));
+        let accesses: Vec<Access> = workload.steps.iter().map(|step| step.access).collect();
+        assert_eq!(accesses[1..3], [Access::Drop { page: 0 }, Access::DropAll]);
+    }
+
+    #[test]
+    fn nonsense_is_no_panic() {
+        let mut collector = Collector::new([31]);
+        for step in [FileStep::Read, FileStep::Write, FileStep::Fault, FileStep::Cached, FileStep::Uncached] {
+            for (offset, bytes) in [(u64::MAX, u64::MAX), (0, 0), (4095, 2), (u64::MAX - 4096, 8192)] {
+                collector.event(&event(5, step, offset, bytes));
+                collector.returned(7, 0, Some(1 << 26));
+                collector.returned(9, 0, None);
+            }
+        }
+        collector.finish();
     }
 }

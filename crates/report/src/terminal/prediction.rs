@@ -16,6 +16,9 @@ pub fn prediction(prediction: &Prediction, name: &dyn Fn(FileId) -> String, styl
     let width = style.width();
     let head = format!("Model: Linux {} ({})", prediction.model, prediction.model_source);
     let mut out = paragraph(&head, width, 0, 0);
+    for warning in prediction.notes.iter().filter(|note| is_warning(note)) {
+        out += &paragraph(&style.bold(&visible(warning)), width, 0, 2);
+    }
     let recorded = &prediction.recorded;
     let text = format!(
         "Recorded: {} pages came by reads and faults. The model gives {} with {} KiB of read-ahead, the nearest of those tried \
@@ -79,10 +82,15 @@ pub fn prediction(prediction: &Prediction, name: &dyn Fn(FileId) -> String, styl
             out += &paragraph(&more, width, 2, 2);
         }
     }
-    for note in &prediction.notes {
+    for note in prediction.notes.iter().filter(|note| !is_warning(note)) {
         out += &paragraph(&visible(note), width, 0, 2);
     }
     out
+}
+
+/// What has to be read before the figures.
+fn is_warning(note: &str) -> bool {
+    note.starts_with("WARNING")
 }
 
 fn difference(model: u64, board: u64) -> String {
