@@ -241,11 +241,12 @@ fn validate(kernel: &str, filesystem: &str, table: &mut String, wrong: &mut Vec<
         // image moves their times, a window may come out differently.
         let (board, model) = (outcome.board.len(), outcome.model.len());
         let raced = cell.label.starts_with("two,") && board.abs_diff(model) * 50 <= board;
-        assert!(
-            same || raced,
-            "{kernel} {filesystem} {}: {board} pages on the board, {model} in the model",
-            cell.label
-        );
+        if !same && !raced {
+            wrong.push(format!(
+                "{kernel} {filesystem} {}: {board} pages on the board, {model} in the model",
+                cell.label
+            ));
+        }
     }
     println!("{kernel} {filesystem}: {equal} of {} equal", cells.len());
     (equal, cells.len())
