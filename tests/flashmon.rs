@@ -186,7 +186,7 @@ fn an_event_costs_at_most_a_third_of_the_recorders() {
 /// Cycles of loading and unloading: few here, 1,000 once with `FLASHSCOPE_TEST_CYCLES=1000`.
 #[test]
 fn under_load_counts_are_exact_and_the_module_comes_and_goes() {
-    let cycles = std::env::var("FLASHSCOPE_TEST_CYCLES").unwrap_or_else(|_| "12".to_owned());
+    let cycles = std::env::var("FLASHSCOPE_TEST_CYCLES").unwrap_or_else(|_| "6".to_owned());
     for (board, kernel, cpus) in [("armv7", "6.1", 1), ("x86_64", "newest", 2)] {
         let dir = TempDir::new("flashmon");
         let mut plan = Plan::new(board, kernel);
