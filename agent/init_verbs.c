@@ -232,6 +232,13 @@ static int do_ubi_write(struct step *step)
 	return 0;
 }
 
+static int do_ubi_detach(struct step *step)
+{
+	uint32_t ubi;
+
+	return number32(step, 0, &ubi) ? -1 : ubi_detach(ubi, step->why, sizeof(step->why));
+}
+
 static int do_nand_erase(struct step *step)
 {
 	uint32_t mtd, first = 0, count = 0;
@@ -522,6 +529,8 @@ static int do_verb(struct step *step)
 		return do_ubi_write(step);
 	case PLAN_UBI_BLOCK:
 		return ubi_block(step->plan->argv[0], step->why, sizeof(step->why));
+	case PLAN_UBI_DETACH:
+		return do_ubi_detach(step);
 	case PLAN_NAND_ERASE:
 		return do_nand_erase(step);
 	case PLAN_NAND_WRITE:

@@ -32,6 +32,7 @@ static const struct verb verbs[] = {
 	[PLAN_UBI_MKVOL] = { "ubi-mkvol", "nsa", "UBI NAME BYTES|all" },
 	[PLAN_UBI_WRITE] = { "ubi-write", "ss", "DEVICE FILE" },
 	[PLAN_UBI_BLOCK] = { "ubi-block", "s", "DEVICE" },
+	[PLAN_UBI_DETACH] = { "ubi-detach", "n", "UBI" },
 	[PLAN_NAND_ERASE] = { "nand-erase", "n?nn", "MTD [FIRST_BLOCK COUNT]" },
 	[PLAN_NAND_WRITE] = { "nand-write", "ns?n", "MTD FILE [OFFSET]" },
 	[PLAN_NAND_MARKBAD] = { "nand-markbad", "nn", "MTD BLOCK" },

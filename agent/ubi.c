@@ -154,3 +154,21 @@ int ubi_block(const char *volume, char *why, size_t size)
 	close(fd);
 	return failed;
 }
+
+int ubi_detach(unsigned int ubi, char *why, size_t size)
+{
+	int32_t number = (int32_t)ubi;
+	int fd, failed = 0;
+
+	fd = open("/dev/ubi_ctrl", O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		say(why, size, "/dev/ubi_ctrl: %s; the module ubi must be loaded first", strerror(errno));
+		return -1;
+	}
+	if (ioctl(fd, UBI_IOCDET, &number)) {
+		say(why, size, "ubi%u: UBI will not detach it: %s", ubi, strerror(errno));
+		failed = -1;
+	}
+	close(fd);
+	return failed;
+}

@@ -22,4 +22,7 @@ int ubi_write(const char *volume, const char *path, uint64_t *bytes, char *why, 
 /* A read-only block device on the volume: /dev/ubiblock0_0. */
 int ubi_block(const char *volume, char *why, size_t size);
 
+/* As at a power-off: what the background thread has queued is done first. */
+int ubi_detach(unsigned int ubi, char *why, size_t size);
+
 #endif

@@ -75,6 +75,7 @@ static void test_verbs(void)
 	accepted("ubi-mkvol 0 data 1048576\n");
 	accepted("ubi-write /dev/ubi0_0 /data.squashfs");
 	accepted("ubi-block /dev/ubi0_0");
+	accepted("ubi-detach 0");
 	accepted("nand-erase 1");
 	accepted("nand-erase 1 0 4");
 	accepted("nand-write 1 /f");
@@ -94,6 +95,7 @@ static void test_verbs(void)
 	refused("nand-erase mtd0", 1, "'mtd0' will not do");
 	refused("ubi-write /dev/ubi0_0", 1, "ubi-write");
 	refused("ubi-mkvol 0 data half", 1, "'half' will not do");
+	refused("ubi-detach", 1, "ubi-detach takes UBI");
 	refused("create /f 100 noise 1", 1, "'noise' will not do");
 	refused("create /f -1 zero 1", 1, "'-1' will not do");
 	refused("sleep 18446744073709551616", 1, "will not do");

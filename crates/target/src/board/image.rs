@@ -280,10 +280,24 @@ impl ImageBuilder {
     /// Adds packages' files. Documentation and translations are left out. A busybox gets links for what no other package
     /// brings.
     pub fn add_packages(&mut self, packages: &[Package]) -> Result<(), Error> {
-        packages.iter().try_for_each(|package| self.add_tree(&package.root, ""))?;
-        if self.entries.contains_key("usr/bin/busybox") {
+        self.add_packages_under("", packages)
+    }
+
+    /// Adds a directory that is a root file system of its own: packages' files, as [`ImageBuilder::add_packages`] adds them,
+    /// under `/NAME`.
+    pub fn add_root(&mut self, name: &str, packages: &[Package]) -> Result<(), Error> {
+        for dir in MERGED {
+            self.insert(&format!("{name}/usr/{dir}"), 0o755, Contents::Directory);
+            self.insert(&format!("{name}/{dir}"), 0o777, Contents::Link(format!("usr/{dir}")));
+        }
+        self.add_packages_under(&format!("{name}/"), packages)
+    }
+
+    fn add_packages_under(&mut self, under: &str, packages: &[Package]) -> Result<(), Error> {
+        packages.iter().try_for_each(|package| self.add_tree(&package.root, "", under))?;
+        if self.entries.contains_key(&format!("{under}usr/bin/busybox")) {
             for applet in APPLETS.split_whitespace() {
-                let places = ["usr/bin", "usr/sbin"].map(|dir| format!("{dir}/{applet}"));
+                let places = ["usr/bin", "usr/sbin"].map(|dir| format!("{under}{dir}/{applet}"));
                 if !places.iter().any(|path| self.entries.contains_key(path)) {
                     self.insert(&places[0], 0o777, Contents::Link("busybox".to_owned()));
                 }
@@ -292,7 +306,8 @@ impl ImageBuilder {
         Ok(())
     }
 
-    fn add_tree(&mut self, root: &Path, inside: &str) -> Result<(), Error> {
+    /// What a tree has `inside`, added `under` a directory of the image (empty, or ending in a slash).
+    fn add_tree(&mut self, root: &Path, inside: &str, under: &str) -> Result<(), Error> {
         let dir = root.join(inside);
         let mut children = Vec::new();
         for entry in std::fs::read_dir(&dir).map_err(|e| Error::io(&dir, e))? {
@@ -302,6 +317,7 @@ impl ImageBuilder {
             let Ok(name) = child.file_name().into_string() else { continue };
             let path = if inside.is_empty() { name } else { format!("{inside}/{name}") };
             let Some(target) = canonical(&format!("/{path}")) else { continue };
+            let placed = format!("{under}{target}");
             let meta = child.metadata().map_err(|e| Error::io(&child.path(), e))?;
             let mode = meta.permissions().mode() & 0o7777;
             if meta.is_dir() {
@@ -310,18 +326,18 @@ impl ImageBuilder {
                 }
                 if !MERGED.contains(&target.as_str()) {
                     // A directory that a package shares with the image keeps the image's.
-                    self.entries.entry(target).or_insert(Entry { mode, contents: Contents::Directory });
+                    self.entries.entry(placed).or_insert(Entry { mode, contents: Contents::Directory });
                 }
-                self.add_tree(root, &path)?;
+                self.add_tree(root, &path, under)?;
             } else if meta.is_symlink() {
                 let link = std::fs::read_link(child.path()).map_err(|e| Error::io(&child.path(), e))?;
                 if !MERGED.contains(&target.as_str())
                     && let Some(link) = link.to_str()
                 {
-                    self.insert(&target, 0o777, Contents::Link(link.to_owned()));
+                    self.insert(&placed, 0o777, Contents::Link(link.to_owned()));
                 }
             } else if meta.is_file() {
-                self.insert(&target, mode, Contents::File(child.path(), meta.len()));
+                self.insert(&placed, mode, Contents::File(child.path(), meta.len()));
             }
         }
         Ok(())
