@@ -1,5 +1,6 @@
 //! Flash operations: how many, where, when, by whom, how long. One file per question.
 
+mod activity;
 mod blocks;
 mod counts;
 mod health;
@@ -10,6 +11,7 @@ mod wear;
 mod windows;
 
 pub use crate::latency::{LatencyHistogram, LatencyNs};
+pub use activity::{Activities, Activity, ActivityFold, ActivityKind, MAX_ACTIVITIES, Scanned};
 pub use blocks::{BlockCounts, BlockMap, Blocks, MAX_BLOCKS};
 pub use counts::{Counts, Geometry, KindCounts, LabelledCounts, OpCounts};
 pub use flashscope_trace::FlashOp;

@@ -2,8 +2,8 @@
 
 use crate::Analysis;
 use crate::flash::{
-    BlockMap, Blocks, ByTask, Counts, Geometry, Health, LabelledCounts, LatencyHistogram, LatencyNs, Life, Phases,
-    PhasesFound, TaskOps, Timeline, TimelineFold, Wear, WearFold,
+    Activities, ActivityFold, BlockMap, Blocks, ByTask, Counts, Geometry, Health, LabelledCounts, LatencyHistogram,
+    LatencyNs, Life, Phases, PhasesFound, TaskOps, Timeline, TimelineFold, Wear, WearFold,
 };
 use flashscope_trace::{Event, EventKind, FlashOp, TimeNs};
 use serde::{Deserialize, Serialize};
@@ -92,6 +92,9 @@ pub struct FlashFindings {
     pub counts: LabelledCounts,
     pub by_task: Vec<TaskOps>,
     pub phases: PhasesFound,
+    /// Phases that the file systems' own work shows, named by nobody.
+    #[serde(default)]
+    pub activities: Activities,
     pub timeline: Timeline,
     pub blocks: BlockMap,
     pub wear: Wear,
@@ -113,6 +116,7 @@ pub struct FlashAnalysis<L> {
     by_task: ByTask<L>,
     wear: WearFold<L>,
     phases: Phases,
+    activities: ActivityFold<L>,
     timeline: TimelineFold,
     blocks: Blocks,
     durations: [LatencyHistogram; 3],
@@ -123,8 +127,9 @@ where
     L: FnMut(u32, TimeNs) -> Option<N> + Clone,
     N: AsRef<str>,
 {
-    /// `chips`: number, shape and blocks (0: not known) of each. `lookup`: the name of a thread at a time.
-    pub fn new(shapes: &[(u16, Geometry, u32)], lookup: L) -> Self {
+    /// `shapes`: number, shape and blocks (0: not known) of each chip. `partitions`, where they are known: chip, first erase
+    /// block, and how many. `lookup`: the name of a thread at a time.
+    pub fn new(shapes: &[(u16, Geometry, u32)], partitions: &[(u16, u64, u64)], lookup: L) -> Self {
         let chips: Vec<_> = shapes.iter().map(|&(chip, shape, _)| (chip, shape)).collect();
         let chips = chips.as_slice();
         Self {
@@ -132,6 +137,7 @@ where
             time: None,
             counts: Counts::new(chips),
             wear: WearFold::new(shapes, lookup.clone()),
+            activities: ActivityFold::new(chips, partitions, lookup.clone()),
             by_task: ByTask::new(lookup),
             phases: Phases::default(),
             timeline: TimelineFold::default(),
@@ -160,6 +166,7 @@ where
         self.by_task.event(event);
         self.wear.event(event);
         self.phases.event(event);
+        self.activities.event(event);
         self.timeline.event(event);
         self.blocks.event(event);
     }
@@ -173,6 +180,7 @@ where
             counts: self.counts.finish(),
             by_task: self.by_task.finish(),
             phases: self.phases.finish(),
+            activities: self.activities.finish(),
             timeline: self.timeline.finish(),
             blocks: self.blocks.finish(),
             wear: self.wear.finish(),
@@ -193,7 +201,7 @@ mod tests {
     #[test]
     fn one_pass_answers_all() {
         let shape = Geometry { page_bytes: 2048, pages_per_block: 64 };
-        let mut pass = FlashAnalysis::new(&[(0, shape, 0)], |tid, _| (tid == 7).then_some("cat"));
+        let mut pass = FlashAnalysis::new(&[(0, shape, 0)], &[], |tid, _| (tid == 7).then_some("cat"));
         for e in [
             begin(10, "run"),
             flash(20, 7, access(FlashOp::Read, 65)),

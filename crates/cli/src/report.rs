@@ -181,7 +181,8 @@ fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failu
     let shapes: Vec<_> = chips.iter().map(|chip| (chip.chip, chip.geometry(), chip.blocks)).collect();
     // The trace whose event it is; names are asked for while it is taken in.
     let at = Cell::new(0);
-    let mut analysis = FlashAnalysis::new(&shapes, |tid, time| task(inputs, at.get(), tid, time));
+    let partitions = all_partitions(inputs, &first_chips);
+    let mut analysis = FlashAnalysis::new(&shapes, &partitions, |tid, time| task(inputs, at.get(), tid, time));
     let mut first = None;
     let mut accuracy = Accuracy::new();
     inputs.for_each(&mut |source, event| {
@@ -293,6 +294,23 @@ fn all_chips(inputs: &Inputs) -> (Vec<ChipShape>, Vec<u16>) {
         next = next.max(first.saturating_add(1));
     }
     (all, firsts)
+}
+
+/// Chip, first erase block and number of blocks of every MTD partition that says where it lies.
+fn all_partitions(inputs: &Inputs, first_chips: &[u16]) -> Vec<(u16, u64, u64)> {
+    let mut all = Vec::new();
+    for (trace, first) in inputs.traces().zip(first_chips) {
+        for mtd in trace.facts()["mtd"].as_array().into_iter().flatten() {
+            let number = |field: &str| mtd[field].as_u64();
+            let (Some(offset), Some(size)) = (number("offset"), number("size")) else { continue };
+            let block = number("erasesize").filter(|&bytes| bytes > 0);
+            let chip = number("chip").and_then(|chip| u16::try_from(chip).ok());
+            if let (Some(block), Some(chip)) = (block, chip) {
+                all.push((chip.saturating_add(*first), offset / block, size / block));
+            }
+        }
+    }
+    all
 }
 
 /// A trace of block events, and of no flash.

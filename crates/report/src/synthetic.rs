@@ -357,6 +357,7 @@ pub fn flash() -> FlashReport {
                 .map(|t| flashscope_analysis::flash::TaskOps { task: t.task.clone(), counts: t.counts })
                 .collect(),
             phases,
+            activities: activities(),
             timeline: group.timeline,
             wear: wear(&group.by_task, &group.blocks),
             blocks: flashscope_analysis::flash::BlockMap { blocks: group.blocks, not_placed: OpCounts::default() },
@@ -444,6 +445,32 @@ fn block_report(events: Vec<Event>) -> BlockReport {
         losses: vec![LossCount { name: "data_cut".into(), count: 1, meaning: "the file ends inside a record".into() }],
         missing: Vec::new(),
         findings: analysis.finish(),
+    }
+}
+
+/// A scan and what followed, with names that want to act.
+fn activities() -> flashscope_analysis::flash::Activities {
+    use flashscope_analysis::flash::{Activities, Activity, ActivityKind, OpCounts, Scanned, TaskOps};
+    let phase = |kind, begin_ns, counts, scan, task: &str| Activity {
+        kind,
+        chip: 0,
+        begin_ns,
+        end_ns: begin_ns + 1_000_000_000,
+        counts,
+        first_page: 4096,
+        last_page: 29_695,
+        scan,
+        tasks: vec![TaskOps { task: task.to_owned(), counts }],
+    };
+    let reads = OpCounts { reads: 6425, ..OpCounts::default() };
+    let erases = OpCounts { reads: 0, programs: 340, erases: 340 };
+    let scan = Scanned { pages: 5539, blocks: 400, whole_blocks: 59 };
+    Activities {
+        phases: vec![
+            phase(ActivityKind::MountScan, 1_000_000, reads, Some(scan), "mount"),
+            phase(ActivityKind::Formatting, 2_000_000_000, erases, None, "<script>\u{1b}[2J"),
+        ],
+        not_told: OpCounts::default(),
     }
 }
 

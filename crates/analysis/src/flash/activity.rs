@@ -1,0 +1,581 @@
+//! What file systems do on their own, told from who did which operations where: phases that nobody has marked.
+//!
+//! Every operation is in exactly one phase. The rules, in the order in which they are asked (a task is one thread):
+//!
+//! - **Mount scan**: a task reads through erase blocks in ascending order ([`MIN_WALK`] or more, [`MAX_STEP`] further at
+//!   most), and either as many one after the other in nothing but their first pages or their last (UBI's and YAFFS2's headers,
+//!   JFFS2's look at blocks without data), or nine tenths of a partition. A file that lies in order is read so too, but whole
+//!   and without its partition's end.
+//! - **Formatting**: after a scan, erases of blocks that held nothing as far as was seen: since the recording began no data of
+//!   theirs was read (a scan's look at the first pages apart), and nothing written. From [`MIN_RUN`] neighbours one after the
+//!   other on, in either direction. To it belong the reads that check that such a block is empty (JFFS2,
+//!   fs/jffs2/erase.c, jffs2_block_check_erase) and the first program of its first page (JFFS2's clean marker, UBI's header).
+//! - **Background check**: what `jffs2_gcd_mtdN` reads after a scan until it first programs or erases: its pass over the nodes
+//!   whose checksums nobody has seen yet (fs/jffs2/gc.c, jffs2_garbage_collect_pass).
+//! - **Garbage collection**: everything else of the file systems' own collectors, and all erases of blocks that had data.
+//! - **Programs**: the rest, reads and writes in the name of whoever wanted them, and of writeback.
+//!
+//! Scans, checks and formatting are one phase each from a scan to the next; of the others one ends where nothing follows for
+//! [`QUIET_NS`].
+
+use super::{Geometry, OTHER_TASKS, OpCounts, TaskOps};
+use crate::Analysis;
+use crate::clip::clip;
+use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+
+/// Erase blocks that a scan walks through at least.
+const MIN_WALK: u64 = 16;
+/// From a block to the next of a walk: bad ones are stepped over.
+const MAX_STEP: u64 = 8;
+/// First pages of a block that a scan looks at to see whether there is more.
+const HEAD_PAGES: u64 = 4;
+/// Erases of neighbours from which on they are formatting.
+const MIN_RUN: u64 = 8;
+/// A pause that ends a phase.
+const QUIET_NS: u64 = 2_000_000_000;
+/// Phases that are kept; what is in further ones is counted.
+pub const MAX_ACTIVITIES: usize = 1000;
+/// Phases back to which a late one is looked for.
+const LATE: usize = 64;
+/// Tasks of one phase that are told apart.
+const MAX_NAMES: usize = 64;
+/// Walks that go on at once: tasks that read at the same time.
+const MAX_WALKS: usize = 256;
+/// Pages of a block that are told apart; no chip has more.
+const MAX_PAGES: u64 = 1 << 16;
+/// Erase blocks that are remembered.
+const MAX_BLOCKS: usize = super::MAX_BLOCKS;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActivityKind {
+    MountScan,
+    Formatting,
+    BackgroundCheck,
+    GarbageCollection,
+    Programs,
+}
+
+impl ActivityKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ActivityKind::MountScan => "mount scan",
+            ActivityKind::Formatting => "formatting",
+            ActivityKind::BackgroundCheck => "background check",
+            ActivityKind::GarbageCollection => "garbage collection",
+            ActivityKind::Programs => "programs",
+        }
+    }
+}
+
+/// A phase that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activity {
+    pub kind: ActivityKind,
+    pub chip: u16,
+    /// Of its first operation, and of its last.
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub counts: OpCounts,
+    pub first_page: u64,
+    pub last_page: u64,
+    /// Of a scan: distinct pages that were read, erase blocks they lie in, and how many of these were read whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scan: Option<Scanned>,
+    /// Busiest first.
+    pub tasks: Vec<TaskOps>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scanned {
+    pub pages: u64,
+    pub blocks: u64,
+    pub whole_blocks: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activities {
+    /// In order of their begin. They overlap: a background check goes on beside programs.
+    pub phases: Vec<Activity>,
+    /// Operations on chips of unknown shape, on more blocks than are remembered, or in more phases than are kept.
+    pub not_told: OpCounts,
+}
+
+/// A stretch of operations of one kind.
+#[derive(Clone, Debug)]
+struct Stretch {
+    chip: u16,
+    begin_ns: u64,
+    end_ns: u64,
+    counts: OpCounts,
+    first_page: u64,
+    last_page: u64,
+    tasks: BTreeMap<String, OpCounts>,
+}
+
+impl Stretch {
+    fn new(chip: u16, time_ns: u64) -> Self {
+        Self {
+            chip,
+            begin_ns: time_ns,
+            end_ns: time_ns,
+            counts: OpCounts::default(),
+            first_page: u64::MAX,
+            last_page: 0,
+            tasks: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, op: &Op) {
+        self.counts.add(op.op);
+        self.begin_ns = self.begin_ns.min(op.time_ns);
+        self.end_ns = self.end_ns.max(op.time_ns);
+        self.first_page = self.first_page.min(op.page);
+        self.last_page = self.last_page.max(op.page);
+        self.task(op.task).add(op.op);
+    }
+
+    /// On one chip, and no more than a pause between them.
+    fn beside(&self, other: &Stretch) -> bool {
+        self.chip == other.chip
+            && other.begin_ns <= self.end_ns.saturating_add(QUIET_NS)
+            && self.begin_ns <= other.end_ns.saturating_add(QUIET_NS)
+    }
+
+    fn join(&mut self, other: Stretch) {
+        self.counts += other.counts;
+        self.begin_ns = self.begin_ns.min(other.begin_ns);
+        self.end_ns = self.end_ns.max(other.end_ns);
+        self.first_page = self.first_page.min(other.first_page);
+        self.last_page = self.last_page.max(other.last_page);
+        for (task, counts) in other.tasks {
+            *self.task(&task) += counts;
+        }
+    }
+
+    fn task(&mut self, name: &str) -> &mut OpCounts {
+        let name = if self.tasks.len() < MAX_NAMES || self.tasks.contains_key(name) { name } else { OTHER_TASKS };
+        if !self.tasks.contains_key(name) {
+            self.tasks.insert(name.to_owned(), OpCounts::default());
+        }
+        self.tasks.get_mut(name).expect("it is there")
+    }
+
+    fn finish(self, kind: ActivityKind, scan: Option<Scanned>) -> Activity {
+        let mut tasks: Vec<TaskOps> = self.tasks.into_iter().map(|(task, counts)| TaskOps { task, counts }).collect();
+        tasks.sort_by(|a, b| b.counts.sum().cmp(&a.counts.sum()).then_with(|| a.task.cmp(&b.task)));
+        Activity {
+            kind,
+            chip: self.chip,
+            begin_ns: self.begin_ns,
+            end_ns: self.end_ns,
+            counts: self.counts,
+            first_page: self.first_page,
+            last_page: self.last_page,
+            scan,
+            tasks,
+        }
+    }
+}
+
+/// One operation, placed and named.
+struct Op<'a> {
+    time_ns: u64,
+    chip: u16,
+    op: FlashOp,
+    page: u64,
+    block: u64,
+    /// Within its block.
+    index: u64,
+    pages_per_block: u64,
+    task: &'a str,
+}
+
+impl Op<'_> {
+    /// Of the file systems' own collectors.
+    fn of_collector(&self) -> bool {
+        self.of_jffs2() || ["ubi_bgt", "yaffs2_gc", "yaffs-bg"].iter().any(|name| self.task.starts_with(name))
+    }
+
+    fn of_jffs2(&self) -> bool {
+        self.task.starts_with("jffs2_gcd")
+    }
+
+    fn in_head(&self) -> bool {
+        self.index < HEAD_PAGES || self.index + 1 == self.pages_per_block
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct BlockState {
+    /// Data of its were read, or written.
+    data: bool,
+    /// It was erased as one without data, and its first page is not programmed yet.
+    fresh: bool,
+}
+
+/// A task's way through erase blocks.
+#[derive(Debug)]
+struct Walk {
+    stretch: Stretch,
+    first_block: u64,
+    block: u64,
+    /// Pages of `block` that were read.
+    pages: Vec<u64>,
+    only_head: bool,
+    /// Blocks up to now of which only first pages and last ones were read, one after the other.
+    heads: u64,
+    most_heads: u64,
+    scanned: Scanned,
+}
+
+impl Walk {
+    fn new(op: &Op) -> Self {
+        let mut walk = Self {
+            stretch: Stretch::new(op.chip, op.time_ns),
+            first_block: op.block,
+            block: op.block,
+            pages: vec![0; op.pages_per_block.min(MAX_PAGES).div_ceil(64) as usize],
+            only_head: true,
+            heads: 0,
+            most_heads: 0,
+            scanned: Scanned::default(),
+        };
+        walk.read(op);
+        walk
+    }
+
+    fn goes_on(&self, op: &Op) -> bool {
+        op.chip == self.stretch.chip
+            && (self.block..=self.block.saturating_add(MAX_STEP)).contains(&op.block)
+            && op.time_ns.saturating_sub(self.stretch.end_ns) <= QUIET_NS
+    }
+
+    fn read(&mut self, op: &Op) {
+        self.stretch.add(op);
+        if let Some(word) = self.pages.get_mut(op.index as usize / 64) {
+            *word |= 1 << (op.index % 64);
+        }
+        self.only_head &= op.in_head();
+    }
+
+    /// The walk leaves its block: true where data of it were read.
+    fn leave(&mut self, pages_per_block: u64) -> bool {
+        let pages: u64 = self.pages.iter().map(|word| u64::from(word.count_ones())).sum();
+        self.pages.fill(0);
+        self.scanned.pages += pages;
+        self.scanned.blocks += 1;
+        self.scanned.whole_blocks += u64::from(pages == pages_per_block);
+        let data = !std::mem::replace(&mut self.only_head, true);
+        self.heads = if data { 0 } else { self.heads + 1 };
+        self.most_heads = self.most_heads.max(self.heads);
+        data
+    }
+}
+
+/// What is known of a chip since its last scan.
+#[derive(Debug, Default)]
+struct Chip {
+    /// Blocks of all scans, first and last.
+    scanned: Option<(u64, u64)>,
+    /// Erases of blocks without data that are not known to be formatting yet, and what belongs to them.
+    pending: Option<Stretch>,
+    last_erased: Option<u64>,
+    run: u64,
+    formats: bool,
+    /// A collector of JFFS2's has done more than read.
+    collects: bool,
+}
+
+/// Finds phases. Reads events in order of time; bounded memory.
+#[derive(Debug)]
+pub struct ActivityFold<L> {
+    lookup: L,
+    pages_per_block: HashMap<u16, u64>,
+    /// Chip, first erase block, and how many.
+    partitions: Vec<(u16, u64, u64)>,
+    blocks: HashMap<(u16, u64), BlockState>,
+    walks: HashMap<u32, Walk>,
+    chips: BTreeMap<u16, Chip>,
+    found: Vec<(ActivityKind, Stretch, Option<Scanned>)>,
+    /// Where in `found` what comes next may be added.
+    open: HashMap<(ActivityKind, u16), usize>,
+    not_told: OpCounts,
+}
+
+impl<L, N> ActivityFold<L>
+where
+    L: FnMut(u32, TimeNs) -> Option<N>,
+    N: AsRef<str>,
+{
+    /// `partitions`, where they are known: chip, first erase block, and how many.
+    pub fn new(chips: &[(u16, Geometry)], partitions: &[(u16, u64, u64)], lookup: L) -> Self {
+        Self {
+            lookup,
+            pages_per_block: chips.iter().map(|(chip, shape)| (*chip, u64::from(shape.pages_per_block))).collect(),
+            partitions: partitions.to_vec(),
+            blocks: HashMap::new(),
+            walks: HashMap::new(),
+            chips: BTreeMap::new(),
+            found: Vec::new(),
+            open: HashMap::new(),
+            not_told: OpCounts::default(),
+        }
+    }
+
+    fn access(&mut self, time_ns: u64, tid: u32, access: &FlashAccess) {
+        let pages_per_block = self.pages_per_block.get(&access.chip).copied().unwrap_or(0);
+        let Some(block) = access.page.checked_div(pages_per_block) else {
+            self.not_told.add(access.op);
+            return;
+        };
+        if !self.blocks.contains_key(&(access.chip, block)) && self.blocks.len() >= MAX_BLOCKS {
+            self.not_told.add(access.op);
+            return;
+        }
+        let named = (self.lookup)(tid, TimeNs(time_ns));
+        let unnamed;
+        let task = match &named {
+            Some(name) => clip(name.as_ref()),
+            None => {
+                unnamed = format!("tid {tid}");
+                &unnamed
+            }
+        };
+        let index = access.page % pages_per_block;
+        let op =
+            Op { time_ns, chip: access.chip, op: access.op, page: access.page, block, index, pages_per_block, task };
+        if op.op != FlashOp::Read || op.of_collector() {
+            self.end_scan(tid, &op);
+        }
+        match op.op {
+            FlashOp::Read => self.read(tid, &op),
+            FlashOp::Program => {
+                self.end_walk(tid);
+                self.program(&op);
+            }
+            FlashOp::Erase => {
+                self.end_walk(tid);
+                self.erase(&op);
+            }
+        }
+    }
+
+    fn read(&mut self, tid: u32, op: &Op) {
+        let state = *self.blocks.entry((op.chip, op.block)).or_default();
+        if state.fresh {
+            return self.format(op);
+        }
+        if op.of_jffs2() {
+            self.blocks.entry((op.chip, op.block)).or_default().data = true;
+            let chip = self.chips.entry(op.chip).or_default();
+            let checks = chip.scanned.is_some() && !chip.collects;
+            let kind = if checks { ActivityKind::BackgroundCheck } else { ActivityKind::GarbageCollection };
+            return self.one(kind, op);
+        }
+        if self.walks.get(&tid).is_some_and(|walk| !walk.goes_on(op)) {
+            self.end_walk(tid);
+        }
+        match self.walks.get_mut(&tid) {
+            Some(walk) => {
+                if op.block != walk.block {
+                    let left = (op.chip, walk.block);
+                    if walk.leave(op.pages_per_block) {
+                        self.blocks.entry(left).or_default().data = true;
+                    }
+                    walk.block = op.block;
+                }
+                walk.read(op);
+            }
+            None => {
+                if self.walks.len() >= MAX_WALKS {
+                    let oldest = self.walks.iter().min_by_key(|(tid, walk)| (walk.stretch.end_ns, **tid));
+                    if let Some(tid) = oldest.map(|(tid, _)| *tid) {
+                        self.end_walk(tid);
+                    }
+                }
+                self.walks.insert(tid, Walk::new(op));
+            }
+        }
+    }
+
+    fn program(&mut self, op: &Op) {
+        let state = self.blocks.entry((op.chip, op.block)).or_default();
+        if std::mem::take(&mut state.fresh) && op.index == 0 {
+            return self.format(op);
+        }
+        state.data = true;
+        self.chips.entry(op.chip).or_default().collects |= op.of_jffs2();
+        self.one(if op.of_collector() { ActivityKind::GarbageCollection } else { ActivityKind::Programs }, op);
+    }
+
+    fn erase(&mut self, op: &Op) {
+        let state = self.blocks.entry((op.chip, op.block)).or_default();
+        let chip = self.chips.entry(op.chip).or_default();
+        let empty = !state.data && chip.scanned.is_some_and(|(first, last)| (first..=last).contains(&op.block));
+        *state = BlockState { data: false, fresh: empty };
+        chip.collects |= op.of_jffs2();
+        if !empty {
+            return self.one(ActivityKind::GarbageCollection, op);
+        }
+        let next_to = chip.last_erased.is_some_and(|last| (1..=MAX_STEP).contains(&last.abs_diff(op.block)));
+        chip.run = if next_to { chip.run + 1 } else { 1 };
+        chip.last_erased = Some(op.block);
+        if chip.run >= MIN_RUN && !std::mem::replace(&mut chip.formats, true) {
+            let pending = chip.pending.take();
+            if let Some(pending) = pending {
+                self.add(ActivityKind::Formatting, pending);
+            }
+        }
+        self.format(op);
+    }
+
+    /// What belongs to the erase of a block without data.
+    fn format(&mut self, op: &Op) {
+        let chip = self.chips.entry(op.chip).or_default();
+        if chip.formats {
+            return self.one(ActivityKind::Formatting, op);
+        }
+        chip.pending.get_or_insert_with(|| Stretch::new(op.chip, op.time_ns)).add(op);
+    }
+
+    /// A scan is over as soon as another task does more with what it walked through than read.
+    fn end_scan(&mut self, tid: u32, op: &Op) {
+        let over = |(of, walk): (&u32, &Walk)| {
+            let inside = walk.stretch.chip == op.chip && (walk.first_block..=walk.block).contains(&op.block);
+            (*of != tid && inside && walk.scanned.blocks >= MIN_WALK).then_some(*of)
+        };
+        while let Some(of) = self.walks.iter().find_map(over) {
+            self.end_walk(of);
+        }
+    }
+
+    /// A walk is a scan, or was what a program read.
+    fn end_walk(&mut self, tid: u32) {
+        let Some(mut walk) = self.walks.remove(&tid) else { return };
+        let chip_number = walk.stretch.chip;
+        let pages_per_block = self.pages_per_block.get(&chip_number).copied().unwrap_or(0);
+        let data = walk.leave(pages_per_block);
+        if data {
+            self.blocks.entry((chip_number, walk.block)).or_default().data = true;
+        }
+        let whole = |&(chip, first, blocks): &(u16, u64, u64)| {
+            let inside = walk.first_block >= first && walk.block < first.saturating_add(blocks);
+            chip == chip_number && inside && walk.scanned.blocks.saturating_mul(10) >= blocks.saturating_mul(9)
+        };
+        let walked = walk.scanned.blocks >= MIN_WALK;
+        if walked && (walk.most_heads >= MIN_WALK || self.partitions.iter().any(whole)) {
+            self.end_pending(chip_number);
+            let chip = self.chips.entry(chip_number).or_default();
+            let (first, last) = chip.scanned.unwrap_or((walk.first_block, walk.block));
+            *chip = Chip { scanned: Some((first.min(walk.first_block), last.max(walk.block))), ..Chip::default() };
+            for kind in [ActivityKind::Formatting, ActivityKind::BackgroundCheck, ActivityKind::MountScan] {
+                self.open.remove(&(kind, chip_number));
+            }
+            self.keep(ActivityKind::MountScan, walk.stretch, Some(walk.scanned));
+            return;
+        }
+        // What a program reads of a block is data, be it the first page alone.
+        for block in walk.first_block..=walk.block {
+            if let Some(state) = self.blocks.get_mut(&(chip_number, block)) {
+                state.data = true;
+            }
+        }
+        self.add(ActivityKind::Programs, walk.stretch);
+    }
+
+    fn end_pending(&mut self, chip: u16) {
+        if let Some(pending) = self.chips.get_mut(&chip).and_then(|chip| chip.pending.take()) {
+            self.add(ActivityKind::GarbageCollection, pending);
+        }
+    }
+
+    fn one(&mut self, kind: ActivityKind, op: &Op) {
+        // Most operations go where the last one of their kind went.
+        if let Some(&at) = self.open.get(&(kind, op.chip))
+            && (self.found[at].1.end_ns.saturating_add(QUIET_NS) >= op.time_ns || once(kind))
+        {
+            return self.found[at].1.add(op);
+        }
+        let mut stretch = Stretch::new(op.chip, op.time_ns);
+        stretch.add(op);
+        self.add(kind, stretch);
+    }
+
+    /// To the phase of its kind that it belongs to by its time, or as a new one.
+    fn add(&mut self, kind: ActivityKind, stretch: Stretch) {
+        if once(kind) {
+            return match self.open.get(&(kind, stretch.chip)) {
+                Some(&at) => self.found[at].1.join(stretch),
+                None => self.keep(kind, stretch, None),
+            };
+        }
+        // A walk is told at its end, when later ones are there already.
+        match self.found.iter_mut().rev().take(LATE).find(|(of, there, _)| *of == kind && there.beside(&stretch)) {
+            Some((_, there, _)) => there.join(stretch),
+            None => self.keep(kind, stretch, None),
+        }
+    }
+
+    fn keep(&mut self, kind: ActivityKind, stretch: Stretch, scan: Option<Scanned>) {
+        if self.found.len() >= MAX_ACTIVITIES {
+            self.not_told += stretch.counts;
+            return;
+        }
+        self.open.insert((kind, stretch.chip), self.found.len());
+        self.found.push((kind, stretch, scan));
+    }
+}
+
+/// Phases of one kind that meet, because what lies between them was told last.
+fn joined(found: Vec<(ActivityKind, Stretch, Option<Scanned>)>) -> Vec<Activity> {
+    let mut sorted = found;
+    sorted.sort_by_key(|(kind, stretch, _)| (*kind, stretch.chip, stretch.begin_ns));
+    let mut kept: Vec<(ActivityKind, Stretch, Option<Scanned>)> = Vec::new();
+    for (kind, stretch, scan) in sorted {
+        match kept.last_mut() {
+            Some((of, last, None)) if *of == kind && !once(kind) && last.beside(&stretch) => last.join(stretch),
+            _ => kept.push((kind, stretch, scan)),
+        }
+    }
+    let mut phases: Vec<Activity> = kept.into_iter().map(|(kind, stretch, scan)| stretch.finish(kind, scan)).collect();
+    phases.sort_by_key(|phase| (phase.begin_ns, phase.kind, phase.chip));
+    phases
+}
+
+/// One of a kind from a scan to the next.
+fn once(kind: ActivityKind) -> bool {
+    matches!(kind, ActivityKind::Formatting | ActivityKind::BackgroundCheck)
+}
+
+impl<L, N> Analysis for ActivityFold<L>
+where
+    L: FnMut(u32, TimeNs) -> Option<N>,
+    N: AsRef<str>,
+{
+    type Output = Activities;
+
+    fn event(&mut self, event: &Event) {
+        if let EventKind::Flash(access) = &event.kind {
+            self.access(event.time.0, event.tid, access);
+        }
+    }
+
+    fn finish(mut self) -> Activities {
+        let mut tids: Vec<(u64, u32)> = self.walks.iter().map(|(tid, walk)| (walk.stretch.begin_ns, *tid)).collect();
+        tids.sort_unstable();
+        for (_, tid) in tids {
+            self.end_walk(tid);
+        }
+        for chip in self.chips.keys().copied().collect::<Vec<_>>() {
+            self.end_pending(chip);
+        }
+        Activities { phases: joined(self.found), not_told: self.not_told }
+    }
+}
+
+#[cfg(test)]
+#[path = "activity_tests.rs"]
+mod tests;
