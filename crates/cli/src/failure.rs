@@ -69,6 +69,13 @@ impl From<flashscope_study::runs::RunsError> for Failure {
     }
 }
 
+impl From<flashscope_study::boot::BootError> for Failure {
+    fn from(error: flashscope_study::boot::BootError) -> Self {
+        let usage = matches!(&error, flashscope_study::boot::BootError::Target(error) if error.is_usage());
+        Failure { usage, message: error.to_string() }
+    }
+}
+
 impl From<flashscope_study::DefinitionError> for Failure {
     fn from(error: flashscope_study::DefinitionError) -> Self {
         Failure::usage(error.to_string())

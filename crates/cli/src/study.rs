@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use flashscope_report::figures;
 use flashscope_report::reproduction::{self, Chapter};
+use flashscope_study::boot::BootResult;
 use flashscope_study::layers::LayersResult;
 use flashscope_study::runs::RunsResult;
 use flashscope_study::{NotMeasurable, Options, Row, Study, StudyFile, StudyResult};
@@ -42,6 +43,7 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
                 not_measured.extend(statements.not_measured.iter().cloned());
                 continue;
             }
+            StudyFile::Boot(study) => of_boot(&flashscope_study::boot::run(study, &options, &*terminal)?, &file),
         };
         let page = write_files(&finished.files, &output)?;
         if args.json {
@@ -146,6 +148,28 @@ fn of_runs(result: &RunsResult, file: &str) -> Finished {
             measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
             rows: result.published.clone(),
             more: reproduction::runs(result),
+            figures,
+        },
+    }
+}
+
+fn of_boot(result: &BootResult, file: &str) -> Finished {
+    let figures = figures::boot_study(result);
+    let mut files = vec![("results.json".to_owned(), flashscope_report::json::boot_study(result))];
+    files.extend(figures.iter().map(|figure| (format!("{}.svg", figure.id), figure.standalone())));
+    files.push(("report.html".to_owned(), flashscope_report::html::boot_study(result)));
+    Finished {
+        files,
+        text: flashscope_report::terminal::boot_study(result, &style()),
+        chapter: Chapter {
+            study: result.study.clone(),
+            title: result.title.clone(),
+            question: result.question.clone(),
+            clock: result.clock.clone(),
+            file: file.to_owned(),
+            measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
+            rows: result.published.clone(),
+            more: String::new(),
             figures,
         },
     }

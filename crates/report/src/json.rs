@@ -5,6 +5,7 @@ use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::layers::LayersReport;
 use flashscope_analysis::readahead::Prediction;
 use flashscope_study::StudyResult;
+use flashscope_study::boot::BootResult;
 use flashscope_study::layers::LayersResult;
 use flashscope_study::runs::RunsResult;
 use serde::Serialize;
@@ -42,6 +43,11 @@ pub fn layers_study(result: &LayersResult) -> String {
 
 /// All of a study of runs.
 pub fn runs_study(result: &RunsResult) -> String {
+    pretty(result)
+}
+
+/// All of a study of booting.
+pub fn boot_study(result: &BootResult) -> String {
     pretty(result)
 }
 

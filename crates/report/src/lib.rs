@@ -4,6 +4,7 @@
 //! each renderer writes out what could act on a terminal, a page or a spreadsheet.
 
 mod block_view;
+mod boot_view;
 pub mod csv;
 pub mod figures;
 pub mod html;

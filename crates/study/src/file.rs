@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::boot::BootStudy;
 use crate::definition::{DefinitionError, Study, syntax};
 use crate::layers::LayersStudy;
 use crate::not_measured::NotMeasured;
@@ -18,6 +19,8 @@ pub enum StudyFile {
     Runs(Box<RunsStudy>),
     /// `[[not_measured]]`: statements for the reproduction that nothing here can be held against.
     NotMeasured(NotMeasured),
+    /// `[boot]`: what the flash does while a root file system boots.
+    Boot(Box<BootStudy>),
 }
 
 impl StudyFile {
@@ -30,6 +33,7 @@ impl StudyFile {
         Ok(match () {
             () if is("layers") => StudyFile::Layers(LayersStudy::parse(&name, &text)?),
             () if is("runs") => StudyFile::Runs(Box::new(RunsStudy::parse(&name, &text)?)),
+            () if is("boot") => StudyFile::Boot(Box::new(BootStudy::parse(&name, &text)?)),
             () if is("not_measured") => StudyFile::NotMeasured(NotMeasured::parse(&name, &text)?),
             () => StudyFile::Matrix(Box::new(Study::parse(&name, &text)?)),
         })
@@ -41,6 +45,7 @@ impl StudyFile {
             StudyFile::Layers(study) => &study.definition.name,
             StudyFile::Runs(study) => &study.definition.name,
             StudyFile::NotMeasured(file) => &file.name,
+            StudyFile::Boot(study) => &study.definition.name,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A question, its matrix of settings, its boards, and the published values beside ours.
 
+pub mod boot;
 mod collect;
 mod definition;
 mod evaluate;

@@ -2,6 +2,7 @@
 
 mod axes;
 mod blocks;
+mod boot;
 mod gain;
 mod io;
 mod layers;
@@ -13,6 +14,7 @@ mod stages;
 mod timeline;
 mod waits;
 
+pub use boot::boot_study;
 pub use layers::{layers, layers_study};
 pub use runs::runs_study;
 

@@ -2,6 +2,7 @@
 
 use super::page::{Header, Page};
 use super::{MAX_ROWS, body, facts, figure, losses, more, operations, rows, summary, system, table};
+use crate::boot_view::phases as activities;
 use crate::figures;
 use crate::readahead_view;
 use crate::text::{bytes, duration, escape, grouped};
@@ -105,6 +106,12 @@ fn tasks_and_phases(report: &FlashReport) -> String {
     let rows = found.by_task.iter().take(MAX_ROWS).map(|t| (t.task.as_str(), None, &t.counts));
     let mut out = table("By task", &format!("<tr><th>task</th>{numbers}"), &operations(rows));
     out += &more(found.by_task.len(), "tasks");
+    let did = activities(&found.activities, found.begin_ns, None);
+    out += &super::rows(
+        "What the file systems did, told from the operations",
+        &did,
+        "No flash operation on a chip of known shape.",
+    );
     let phases = &found.phases;
     if phases.phases.is_empty() {
         out.push_str("<p class=\"note\">The recording names no phases.</p>\n");

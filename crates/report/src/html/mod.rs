@@ -1,6 +1,7 @@
 //! One self-contained page: no network, no script, at most 2 MB, readable in light, dark and on paper.
 
 mod block;
+mod boot;
 mod flash;
 mod layers;
 mod page;
@@ -9,6 +10,7 @@ mod runs;
 mod study;
 
 pub use block::block;
+pub use boot::boot_study;
 pub use flash::flash;
 pub use layers::{layers, layers_study};
 pub(crate) use published::published;

@@ -2,6 +2,7 @@
 
 use super::table::{Table, paragraph};
 use super::{Style, rows};
+use crate::boot_view::phases as activities;
 use crate::readahead_view;
 use crate::text::{duration, grouped, visible};
 use crate::view::{kinds, op_name};
@@ -79,6 +80,12 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         out += &rows(&readahead_view::tasks(readahead, MAX_ROWS), width, "");
         out += &paragraph(&readahead_view::notes(readahead), width, 2, 2);
     }
+    out += &style.heading("What the file systems did, told from the operations");
+    out += &rows(
+        &activities(&found.activities, found.begin_ns, None),
+        width,
+        "no flash operation on a chip of known shape",
+    );
     out += &style.heading("Busiest blocks");
     let mut blocks: Vec<&BlockCounts> = found.blocks.blocks.iter().collect();
     blocks.sort_by_key(|b| (std::cmp::Reverse(b.counts.sum()), b.chip, b.block));
@@ -125,6 +132,11 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
                 "operations_not_placed",
                 found.blocks.not_placed.sum(),
                 "in the totals, but in no block: their chip's shape is not known, or it has too many blocks",
+            ),
+            (
+                "operations_of_no_phase",
+                found.activities.not_told.sum(),
+                "not told from the operations: their chip's shape is not known, or there were too many blocks or phases",
             ),
             ("phase_ends_without_begin", phases.ends_without_begin, "the recording began inside these phases"),
             ("phases_not_kept", phases.not_kept, "phases beyond the limits on number and nesting"),

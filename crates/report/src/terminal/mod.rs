@@ -1,6 +1,7 @@
 //! Text for a terminal of a given width.
 
 mod block;
+mod boot;
 mod flash;
 mod layers;
 mod prediction;
@@ -13,6 +14,7 @@ use crate::rows::Rows;
 use crate::text::{grouped, visible};
 
 pub use block::block;
+pub use boot::boot_study;
 pub use flash::flash;
 pub use layers::{call_name, layer_name, layers, layers_study};
 pub use prediction::prediction;

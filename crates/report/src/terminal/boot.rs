@@ -1,0 +1,33 @@
+//! A study of booting on a terminal.
+
+use super::published::published;
+use super::table::{Table, paragraph};
+use super::{Style, losses, rows};
+use crate::boot_view::{flashed, heading, phases};
+use crate::text::visible;
+use flashscope_study::boot::BootResult;
+
+/// The whole text; ends in a newline.
+pub fn boot_study(result: &BootResult, style: &Style) -> String {
+    let style = *style;
+    let width = style.width();
+    let mut out = paragraph(&visible(&result.title), width, 0, 0) + &paragraph(&visible(&result.question), width, 0, 0);
+    for group in &result.groups {
+        out += &style.heading(&visible(&group.id));
+        let mut table = Table::new("tt");
+        let inputs = &group.inputs;
+        table.row(["kernel", &*visible(&format!("{} ({})", inputs.kernel_release, inputs.kernel_package))]);
+        table.row(["board", &*visible(&format!("{}, {}", inputs.board, inputs.qemu))]);
+        table.row(["chip", &*visible(&group.chip)]);
+        table.row(["root", &*visible(&group.root.packages.join(", "))]);
+        out += &table.render(width);
+        out += &paragraph(&visible(&flashed(group)), width, 2, 2);
+        for boot in &group.boots {
+            out += &style.heading(&visible(&heading(group, boot)));
+            out += &rows(&phases(&boot.phases, 0, Some(boot.prompt_ns)), width, "no flash operation");
+        }
+        out.push('\n');
+        out += &losses(group.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str())), width);
+    }
+    out + &published(&result.published, style)
+}

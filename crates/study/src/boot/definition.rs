@@ -1,0 +1,121 @@
+//! A study of booting as its file says it.
+
+use crate::definition::{DefinitionError, Filesystem, hex, syntax};
+use crate::size::Bytes;
+use crate::statement::Statement;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BootDefinition {
+    pub name: String,
+    pub title: String,
+    pub question: String,
+    pub boot: Boots,
+    #[serde(default)]
+    pub published: Vec<Statement>,
+}
+
+/// Every root file system under every kernel is a group: one board, on which it boots twice.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Boots {
+    pub board: String,
+    pub kernel: Vec<String>,
+    /// The partition: its first erase block on the chip, and how many it has.
+    pub first_block: u64,
+    pub blocks: u64,
+    /// What the root file system is made of: Debian packages of the board's architecture, busybox-static among them.
+    pub packages: Vec<String>,
+    /// Kinds of keys that its SSH server makes at the first boot, as dropbearkey calls them.
+    #[serde(default)]
+    pub host_keys: Vec<String>,
+    /// Seconds of guest time after the login prompt.
+    pub after_prompt_s: u64,
+    pub root: Vec<Root>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Root {
+    pub filesystem: Filesystem,
+    /// How large its image is to be: what the packages leave is filled up with a file of random bytes.
+    pub image: Option<Bytes>,
+}
+
+/// One that was read and checked, with the hash of its text.
+#[derive(Clone, Debug)]
+pub struct BootStudy {
+    pub definition: BootDefinition,
+    pub sha256: String,
+}
+
+/// The root file system's shell, which makes the image as well.
+const NEEDED: &str = "busybox-static";
+const KEYS: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
+const LONGEST_WATCH_S: u64 = 3600;
+
+impl BootStudy {
+    /// `name` is what errors call the text by.
+    pub fn parse(name: &str, text: &str) -> Result<BootStudy, DefinitionError> {
+        let definition: BootDefinition = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
+        check(&definition.boot).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
+        Ok(BootStudy { definition, sha256: hex(&Sha256::digest(text.as_bytes())) })
+    }
+}
+
+fn check(boots: &Boots) -> Result<(), String> {
+    if boots.kernel.is_empty() || boots.root.is_empty() {
+        return Err("boot.kernel or boot.root is empty: name at least one".to_owned());
+    }
+    if boots.blocks == 0 {
+        return Err("boot.blocks is 0: a partition has at least one erase block".to_owned());
+    }
+    if boots.packages.iter().all(|package| package != NEEDED) {
+        return Err(format!("boot.packages lacks {NEEDED}: its shell runs the root file system's scripts"));
+    }
+    if let Some(key) = boots.host_keys.iter().find(|key| !KEYS.contains(&key.as_str())) {
+        return Err(format!("boot.host_keys: '{key}' is none that dropbearkey makes: take {}", KEYS.join(", ")));
+    }
+    if boots.after_prompt_s > LONGEST_WATCH_S {
+        return Err(format!("boot.after_prompt_s is {}: take up to {LONGEST_WATCH_S}", boots.after_prompt_s));
+    }
+    for root in &boots.root {
+        if !matches!(root.filesystem, Filesystem::Jffs2 | Filesystem::Ubifs) {
+            let name = root.filesystem.as_str();
+            return Err(format!("boot.root: no image of {name} is made here: take jffs2 or ubifs"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHIPPED: &str = include_str!("../../../../studies/boot.toml");
+
+    #[test]
+    fn the_shipped_study_is_the_papers_partition() {
+        let boots = BootStudy::parse("boot.toml", SHIPPED).unwrap().definition.boot;
+        assert_eq!((boots.first_block * 64, (boots.first_block + boots.blocks) * 64), (4096, 29_696));
+        assert_eq!(boots.root.len(), 2);
+    }
+
+    #[test]
+    fn slips_are_named() {
+        for (from, to, said) in [
+            ("blocks = 400", "blocks = 0", "boot.blocks is 0"),
+            ("blocks = 400", "blocks = 400\nblocs = 1", "line 1"),
+            ("\"busybox-static\", ", "", "lacks busybox-static"),
+            ("after_prompt_s = 60", "after_prompt_s = 6000", "after_prompt_s is 6000"),
+            ("host_keys = [\"rsa\"]", "host_keys = [\"dss; reboot\"]", "is none that dropbearkey makes"),
+            ("kernel = [\"6.1\"]", "kernel = []", "is empty"),
+            ("\"jffs2\"", "\"squashfs-mtdblock\"", "take jffs2 or ubifs"),
+        ] {
+            let error = BootStudy::parse("boot.toml", &SHIPPED.replace(from, to)).unwrap_err().to_string();
+            assert!(error.starts_with("study boot.toml") && error.contains(said), "{error}");
+        }
+    }
+}
