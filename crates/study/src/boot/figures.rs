@@ -29,7 +29,7 @@ pub(super) fn figures(groups: &[BootGroup]) -> Figures {
             figures.insert(format!("{of}.prompt_earlier_s"), earlier);
             let keys = group.boots.iter().find(|boot| boot.name == "first").and_then(|boot| boot.keys_ns);
             if let Some([begin, end]) = keys.filter(|_| earlier > 0.0) {
-                figures.insert(format!("{of}.prompt_earlier.keys_share"), seconds(end - begin) / earlier);
+                figures.insert(format!("{of}.prompt_earlier.keys_share"), seconds(end.saturating_sub(begin)) / earlier);
             }
         }
     }
@@ -61,7 +61,7 @@ fn of_boot(boot: &Boot, set: &mut dyn FnMut(&str, f64)) {
         if let (Some(first), Some(last)) = (found.first(), found.iter().map(|phase| phase.end_ns).max()) {
             set(&format!("{name}.begin_s"), seconds(first.begin_ns));
             set(&format!("{name}.end_s"), seconds(last));
-            set(&format!("{name}.seconds"), seconds(last - first.begin_ns));
+            set(&format!("{name}.seconds"), seconds(last.saturating_sub(first.begin_ns)));
         }
         if let Some(scan) = found.first().and_then(|phase| phase.scan) {
             set(&format!("{name}.pages"), scan.pages as f64);

@@ -214,8 +214,8 @@ fn collect(port: &Path, spec: &BootSpec, mut group: BootGroup) -> Result<BootGro
             let event = Event { time: TimeNs(event.time.0 - begin), ..event.clone() };
             counts.add(access.op);
             if trace.comm(event.tid, TimeNs(event.time.0 + begin)).is_some_and(|name| name == KEY_MAKER) {
-                let [first, _] = keys_ns.unwrap_or([event.time.0 - begin; 2]);
-                keys_ns = Some([first, event.time.0 - begin]);
+                let [first, _] = keys_ns.unwrap_or([event.time.0; 2]);
+                keys_ns = Some([first, event.time.0]);
             }
             by_task.event(&event);
             phases.event(&event);
@@ -224,7 +224,7 @@ fn collect(port: &Path, spec: &BootSpec, mut group: BootGroup) -> Result<BootGro
         boots.push(Boot {
             name: name.to_owned(),
             begin_ns: begin,
-            duration_ns: end_ns - begin,
+            duration_ns: end_ns.saturating_sub(begin),
             mounted_ns: mounted.saturating_sub(begin),
             prompt_ns: prompt.saturating_sub(begin),
             keys_ns,
