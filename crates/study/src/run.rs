@@ -201,7 +201,10 @@ impl Lab {
     }
 
     fn clock(&self) -> String {
-        self.boards.values().map(|board| board.clock.clone()).collect::<Vec<_>>().join("; ")
+        let mut clocks: Vec<&str> = self.boards.values().map(|board| board.clock.as_str()).collect();
+        clocks.sort_unstable();
+        clocks.dedup();
+        clocks.join("; ")
     }
 
     fn group(&self, spec: &GroupSpec, file_seed: u64, options: &Options, watch: &dyn Watch) -> Result<Group, RunError> {
