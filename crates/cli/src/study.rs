@@ -109,70 +109,63 @@ fn of_matrix(result: &StudyResult, file: &str) -> Finished {
     }
 }
 
+/// A study whose figures are files of their own beside its page.
+fn with_figures(chapter: Chapter, json: String, text: String, page: String) -> Finished {
+    let mut files = vec![("results.json".to_owned(), json)];
+    files.extend(chapter.figures.iter().map(|figure| (format!("{}.svg", figure.id), figure.standalone())));
+    files.push(("report.html".to_owned(), page));
+    Finished { files, text, chapter }
+}
+
 fn of_layers(result: &LayersResult, file: &str) -> Finished {
-    let figures = figures::layers_study(result);
-    let mut files = vec![("results.json".to_owned(), flashscope_report::json::layers_study(result))];
-    files.extend(figures.iter().map(|figure| (format!("{}.svg", figure.id), figure.standalone())));
-    files.push(("report.html".to_owned(), flashscope_report::html::layers_study(result)));
-    Finished {
-        files,
-        text: flashscope_report::terminal::layers_study(result, &style()),
-        chapter: Chapter {
-            study: result.study.clone(),
-            title: result.title.clone(),
-            question: result.question.clone(),
-            clock: result.clock.clone(),
-            file: file.to_owned(),
-            measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
-            rows: result.published.clone(),
-            more: String::new(),
-            figures,
-        },
-    }
+    let chapter = Chapter {
+        study: result.study.clone(),
+        title: result.title.clone(),
+        question: result.question.clone(),
+        clock: result.clock.clone(),
+        file: file.to_owned(),
+        measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
+        rows: result.published.clone(),
+        more: String::new(),
+        figures: figures::layers_study(result),
+    };
+    let json = flashscope_report::json::layers_study(result);
+    let text = flashscope_report::terminal::layers_study(result, &style());
+    with_figures(chapter, json, text, flashscope_report::html::layers_study(result))
 }
 
 fn of_runs(result: &RunsResult, file: &str) -> Finished {
-    let figures = figures::runs_study(result);
-    let mut files = vec![("results.json".to_owned(), flashscope_report::json::runs_study(result))];
-    files.extend(figures.iter().map(|figure| (format!("{}.svg", figure.id), figure.standalone())));
-    files.push(("report.html".to_owned(), flashscope_report::html::runs_study(result)));
-    Finished {
-        files,
-        text: flashscope_report::terminal::runs_study(result, &style()),
-        chapter: Chapter {
-            study: result.study.clone(),
-            title: result.title.clone(),
-            question: result.question.clone(),
-            clock: result.clock.clone(),
-            file: file.to_owned(),
-            measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
-            rows: result.published.clone(),
-            more: reproduction::runs(result),
-            figures,
-        },
-    }
+    let chapter = Chapter {
+        study: result.study.clone(),
+        title: result.title.clone(),
+        question: result.question.clone(),
+        clock: result.clock.clone(),
+        file: file.to_owned(),
+        measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
+        rows: result.published.clone(),
+        more: reproduction::runs(result),
+        figures: figures::runs_study(result),
+    };
+    let json = flashscope_report::json::runs_study(result);
+    let text = flashscope_report::terminal::runs_study(result, &style());
+    with_figures(chapter, json, text, flashscope_report::html::runs_study(result))
 }
 
 fn of_boot(result: &BootResult, file: &str) -> Finished {
-    let figures = figures::boot_study(result);
-    let mut files = vec![("results.json".to_owned(), flashscope_report::json::boot_study(result))];
-    files.extend(figures.iter().map(|figure| (format!("{}.svg", figure.id), figure.standalone())));
-    files.push(("report.html".to_owned(), flashscope_report::html::boot_study(result)));
-    Finished {
-        files,
-        text: flashscope_report::terminal::boot_study(result, &style()),
-        chapter: Chapter {
-            study: result.study.clone(),
-            title: result.title.clone(),
-            question: result.question.clone(),
-            clock: result.clock.clone(),
-            file: file.to_owned(),
-            measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
-            rows: result.published.clone(),
-            more: String::new(),
-            figures,
-        },
-    }
+    let chapter = Chapter {
+        study: result.study.clone(),
+        title: result.title.clone(),
+        question: result.question.clone(),
+        clock: result.clock.clone(),
+        file: file.to_owned(),
+        measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
+        rows: result.published.clone(),
+        more: String::new(),
+        figures: figures::boot_study(result),
+    };
+    let json = flashscope_report::json::boot_study(result);
+    let text = flashscope_report::terminal::boot_study(result, &style());
+    with_figures(chapter, json, text, flashscope_report::html::boot_study(result))
 }
 
 /// Writes the page, and its figures in a directory of its name beside it.
