@@ -14,6 +14,7 @@ mod packages;
 mod qemu;
 mod stanza;
 mod target;
+mod unpacked;
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -93,6 +94,9 @@ pub(crate) struct Qemu {
     pub package: String,
     pub args: Vec<String>,
     pub icount: Vec<String>,
+    /// Where RAM begins: an ARM kernel that the host has unpacked is loaded from there. Without it a kernel unpacks itself.
+    #[serde(default)]
+    pub ram_base: Option<u32>,
     pub cmdline: String,
     pub serial_device: String,
     pub net_device: String,

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Board, Image, Kernel};
+use super::{Board, Image, Kernel, unpacked};
 use crate::error::Error;
 use crate::process;
 use crate::progress::Progress;
@@ -178,7 +178,7 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
         disk.contents.write(&dir.path().join(DISK))?;
     }
     let mut command = process::dies_with_us("KILL", qemu.as_os_str());
-    command.args(arguments(run, dir.path()));
+    command.args(arguments(run, &unpacked::boot_file(run.board, run.kernel)?, dir.path()));
     if run.interactive {
         command.stdin(Stdio::inherit()).stdout(Stdio::inherit());
     } else {
@@ -254,7 +254,7 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
     }
 }
 
-fn arguments(run: &Run, dir: &Path) -> Vec<OsString> {
+fn arguments(run: &Run, kernel: &Path, dir: &Path) -> Vec<OsString> {
     let board = run.board;
     let mut args: Vec<OsString> = board.qemu.args.iter().map(OsString::from).collect();
     if run.icount {
@@ -266,7 +266,7 @@ fn arguments(run: &Run, dir: &Path) -> Vec<OsString> {
         cmdline.push(' ');
         cmdline.push_str(&run.cmdline);
     }
-    args.extend(["-kernel".into(), run.kernel.vmlinuz.clone().into(), "-initrd".into(), run.image.path.clone().into()]);
+    args.extend(["-kernel".into(), kernel.into(), "-initrd".into(), run.image.path.clone().into()]);
     args.extend(["-append".into(), cmdline.into(), "-display".into(), "none".into()]);
     let console = option_path(&dir.join(CONSOLE));
     if run.interactive {

@@ -1,0 +1,372 @@
+//! Kernels unpacked on the host. Emulated, a kernel takes twice as long to unpack itself as to boot afterwards.
+//!
+//! What cannot be unpacked here (another packing, another boot protocol) boots as it is: it unpacks itself, as ever.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{Board, Kernel};
+use crate::error::Error;
+use crate::process;
+use crate::scratch::{ScratchDir, cache_subdir};
+
+/// No kernel is larger unpacked: Debian's have 20 MiB (armmp) to 65 MiB (amd64).
+const MOST: u64 = 512 << 20;
+
+/// What QEMU is to load for this kernel: an unpacked one, made once and kept in the cache, or the kernel as it came.
+pub(super) fn boot_file(board: &Board, kernel: &Kernel) -> Result<PathBuf, Error> {
+    let packed = std::fs::read(&kernel.vmlinuz).map_err(|e| Error::io(&kernel.vmlinuz, e))?;
+    let Some(payload) = find(&packed, board.qemu.ram_base) else { return Ok(kernel.vmlinuz.clone()) };
+    let name = match payload.image {
+        Image::Arm { load } => format!("{}-{load:x}.uimage", kernel.sha256),
+        Image::Elf => format!("{}.elf", kernel.sha256),
+    };
+    let path = cache_subdir("unpacked")?.join(name);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let dir = ScratchDir::new("unpacked")?;
+    let Some(unpacked) = payload.unpack(dir.path())? else { return Ok(kernel.vmlinuz.clone()) };
+    let head = match payload.image {
+        Image::Arm { load } => uimage_head(load, unpacked.len()),
+        Image::Elf if has_pvh_entry(&unpacked) => Vec::new(),
+        Image::Elf => return Ok(kernel.vmlinuz.clone()),
+    };
+    let whole = dir.path().join("whole");
+    let write = || {
+        let mut file = std::fs::File::create(&whole)?;
+        file.write_all(&head)?;
+        file.write_all(&unpacked)?;
+        // By rename: a file of this name is whole, whoever else makes it meanwhile.
+        std::fs::rename(&whole, &path)
+    };
+    write().map_err(|source| Error::Cache { path: path.clone(), source })?;
+    Ok(path)
+}
+
+/// How the unpacked kernel is given to QEMU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Image {
+    /// 32-bit ARM: a memory image that has to lie at this address.
+    Arm { load: u32 },
+    /// x86: an ELF file with an entry for PVH.
+    Elf,
+}
+
+#[derive(Debug)]
+struct Payload<'a> {
+    image: Image,
+    packing: &'static Packing,
+    bytes: &'a [u8],
+    /// What the kernel's own head says of it.
+    unpacked: u32,
+}
+
+#[derive(Debug)]
+struct Packing {
+    magic: &'static [u8],
+    command: &'static [&'static str],
+    package: &'static str,
+    /// The length follows the packed stream (scripts/Makefile.lib, `size_append`); gzip's stream ends with it.
+    appended: bool,
+}
+
+static PACKINGS: [Packing; 3] = [
+    Packing {
+        magic: b"\xfd7zXZ\0\0",
+        command: &["xz", "-dcq", "--single-stream"],
+        package: "xz-utils",
+        appended: true,
+    },
+    Packing { magic: b"\x28\xb5\x2f\xfd", command: &["zstd", "-dcq"], package: "zstd", appended: true },
+    Packing { magic: b"\x1f\x8b\x08", command: &["gzip", "-dcq"], package: "gzip", appended: false },
+];
+
+fn find(packed: &[u8], ram_base: Option<u32>) -> Option<Payload<'_>> {
+    find_x86(packed).or_else(|| find_arm(packed, ram_base?))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+/// Documentation/arch/x86/boot.rst: `setup_sects` at 0x1f1, "HdrS" at 0x202, the protocol's version at 0x206; since 2.08
+/// `payload_offset` and `payload_length` at 0x248 and 0x24c.
+fn find_x86(packed: &[u8]) -> Option<Payload<'_>> {
+    let version = u16::from_le_bytes(packed.get(0x206..0x208)?.try_into().ok()?);
+    if packed.get(0x202..0x206)? != b"HdrS" || version < 0x208 {
+        return None;
+    }
+    let setup_sectors = match packed[0x1f1] {
+        0 => 4,
+        n => usize::from(n),
+    };
+    let start = (setup_sectors + 1) * 512 + usize::try_from(word(packed, 0x248)?).ok()?;
+    let end = start.checked_add(usize::try_from(word(packed, 0x24c)?).ok()?)?;
+    let bytes = packed.get(start..end)?;
+    let packing = PACKINGS.iter().find(|packing| bytes.starts_with(packing.magic))?;
+    let (stream, length) = bytes.split_at(bytes.len().checked_sub(4)?);
+    let bytes = if packing.appended { stream } else { bytes };
+    Some(Payload { image: Image::Elf, packing, bytes, unpacked: word(length, 0)? })
+}
+
+/// arch/arm/boot/compressed/head.S and vmlinux.lds.S (since 5.6): at 0x24 the zImage's magic, at 0x30 its byte order, at 0x34
+/// that of a table, at 0x38 the table's place. In the table: its length in words, "KLSZ", where the unpacked length
+/// stands, the size of .bss, and `TEXT_OFFSET`, how far behind the beginning of RAM the kernel has to lie.
+fn find_arm(packed: &[u8], ram_base: u32) -> Option<Payload<'_>> {
+    let head = [word(packed, 0x24)?, word(packed, 0x30)?, word(packed, 0x34)?];
+    if head != [0x016f_2818, 0x0403_0201, 0x4545_4545] {
+        return None;
+    }
+    let table = usize::try_from(word(packed, 0x38)?).ok()?;
+    if word(packed, table)? < 5 || word(packed, table.checked_add(4)?)? != 0x5a53_4c4b {
+        return None;
+    }
+    let length_at = usize::try_from(word(packed, table + 8)?).ok()?;
+    let load = ram_base.checked_add(word(packed, table + 16)?)?;
+    let unpacked = word(packed, length_at)?;
+    let (packing, start) = PACKINGS.iter().find_map(|packing| {
+        let at = packed.get(table..length_at)?.windows(packing.magic.len()).enumerate();
+        // xz's decoder comes before the stream, with the magic in it: a stream's flags have their own check sum.
+        at.filter(|(_, bytes)| *bytes == packing.magic)
+            .map(|(at, _)| table + at)
+            .find(|at| packing.command[0] != "xz" || word(packed, at + 8) == packed.get(at + 6..at + 8).map(crc32))
+            .map(|at| (packing, at))
+    })?;
+    let end = if packing.appended { length_at } else { length_at + 4 };
+    Some(Payload { image: Image::Arm { load }, packing, bytes: &packed[start..end], unpacked })
+}
+
+/// Of a few bytes (IEEE 802.3, as xz has it).
+fn crc32(bytes: &[u8]) -> u32 {
+    let byte = |crc: u32, byte: &u8| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 })
+    };
+    !bytes.iter().fold(!0, byte)
+}
+
+impl Payload<'_> {
+    /// The kernel itself; nothing where it is not what its head says.
+    fn unpack(&self, scratch: &Path) -> Result<Option<Vec<u8>>, Error> {
+        if u64::from(self.unpacked) > MOST {
+            return Ok(None);
+        }
+        let path = scratch.join("packed");
+        std::fs::write(&path, self.bytes).map_err(|e| Error::io(&path, e))?;
+        let [program, args @ ..] = self.packing.command else { return Ok(None) };
+        let mut command = Command::new(program);
+        command.args(args).arg(&path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(|e| process::spawn_error(&command, self.packing.package, e))?;
+        let mut unpacked = Vec::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        // One byte more than it should be: what is longer is refused without reading it all.
+        let read = stdout.take(u64::from(self.unpacked) + 1).read_to_end(&mut unpacked);
+        let ended = child.wait().is_ok_and(|status| status.success());
+        std::fs::remove_file(&path).ok();
+        Ok((read.is_ok() && ended && unpacked.len() as u64 == u64::from(self.unpacked)).then_some(unpacked))
+    }
+}
+
+/// Of U-Boot's old image format (include/image.h, `struct legacy_img_hdr`), which QEMU loads where it says. QEMU looks at
+/// neither of its two check sums.
+fn uimage_head(load: u32, length: usize) -> Vec<u8> {
+    let length = u32::try_from(length).expect("at most MOST");
+    let mut head = Vec::with_capacity(64);
+    // Magic, sum, time, length, load address, entry, sum.
+    for word in [0x2705_1956, 0, 0, length, load, load, 0] {
+        head.extend(u32::to_be_bytes(word));
+    }
+    // Linux, ARM, a kernel, not packed.
+    head.extend([5, 2, 2, 0]);
+    head.resize(64, 0);
+    head
+}
+
+/// Is there a note `XEN_ELFNOTE_PHYS32_ENTRY` (18, include/xen/interface/elfnote.h)? QEMU enters an ELF kernel by it.
+fn has_pvh_entry(elf: &[u8]) -> bool {
+    let entries = || -> Option<bool> {
+        if elf.get(..6)? != b"\x7fELF\x02\x01" {
+            return None;
+        }
+        let half = |at: usize| Some(u16::from_le_bytes(elf.get(at..at + 2)?.try_into().ok()?));
+        let long = |at: usize| -> Option<usize> {
+            let bytes = elf.get(at..at.checked_add(8)?)?.try_into().ok()?;
+            usize::try_from(u64::from_le_bytes(bytes)).ok()
+        };
+        let (table, size, count) = (long(0x20)?, usize::from(half(0x36)?), usize::from(half(0x38)?));
+        for n in 0..count {
+            let entry = table.checked_add(n.checked_mul(size)?)?;
+            // PT_NOTE: its offset and size in the file.
+            if word(elf, entry)? == 4 {
+                let start = long(entry.checked_add(8)?)?;
+                let notes = elf.get(start..start.checked_add(long(entry.checked_add(32)?)?)?)?;
+                if notes_have(notes, b"Xen\0", 18)? {
+                    return Some(true);
+                }
+            }
+        }
+        None
+    };
+    entries().is_some()
+}
+
+fn notes_have(mut notes: &[u8], owner: &[u8], kind: u32) -> Option<bool> {
+    while notes.len() >= 12 {
+        let name = usize::try_from(word(notes, 0)?).ok()?;
+        let body = usize::try_from(word(notes, 4)?).ok()?.checked_next_multiple_of(4)?;
+        if word(notes, 8)? == kind && notes.get(12..12usize.checked_add(name)?)? == owner {
+            return Some(true);
+        }
+        let end = name.checked_next_multiple_of(4)?.checked_add(12)?.checked_add(body)?;
+        notes = notes.get(end..)?;
+    }
+    Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(packing: &Packing, plain: &[u8]) -> Vec<u8> {
+        let dir = ScratchDir::new("pack").unwrap();
+        let file = dir.path().join("plain");
+        std::fs::write(&file, plain).unwrap();
+        let mut command = Command::new(packing.command[0]);
+        let mut bytes = process::checked(command.arg("-cq").arg(&file), packing.package).unwrap();
+        if packing.appended {
+            bytes.extend(u32::try_from(plain.len()).unwrap().to_le_bytes());
+        }
+        bytes
+    }
+
+    fn put(to: &mut [u8], at: usize, value: u32) {
+        to[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// As the kernel's build makes it: head, decoder (with xz's magic in it), table, payload.
+    fn zimage(packing: &Packing, plain: &[u8]) -> Vec<u8> {
+        let mut image = vec![0; 0x200];
+        put(&mut image, 0x24, 0x016f_2818);
+        put(&mut image, 0x30, 0x0403_0201);
+        put(&mut image, 0x34, 0x4545_4545);
+        put(&mut image, 0x38, 0x100);
+        put(&mut image, 0x100, 6);
+        put(&mut image, 0x104, 0x5a53_4c4b);
+        put(&mut image, 0x110, 0x20_8000);
+        image[0x180..0x188].copy_from_slice(b"\xfd7zXZ\0\0\x01");
+        image.extend(packed(packing, plain));
+        let length_at = u32::try_from(image.len() - 4).unwrap();
+        put(&mut image, 0x108, length_at);
+        image.extend([0xaa; 100]);
+        image
+    }
+
+    fn bzimage(packing: &Packing, plain: &[u8]) -> Vec<u8> {
+        let mut image = vec![0; 3 * 512 + 16];
+        image[0x1f1] = 2;
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x206..0x208].copy_from_slice(&0x20fu16.to_le_bytes());
+        let payload = packed(packing, plain);
+        put(&mut image, 0x248, 16);
+        put(&mut image, 0x24c, u32::try_from(payload.len()).unwrap());
+        image.extend(payload);
+        image
+    }
+
+    fn plain() -> Vec<u8> {
+        (0..100_000u32).flat_map(|n| (n.wrapping_mul(n) / 7).to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn every_packing_of_both_machines() {
+        let plain = plain();
+        let dir = ScratchDir::new("unpacked-test").unwrap();
+        for packing in &PACKINGS {
+            let image = zimage(packing, &plain);
+            let payload = find(&image, Some(0x4000_0000)).expect("a zImage");
+            assert_eq!(payload.image, Image::Arm { load: 0x4020_8000 });
+            assert_eq!(payload.unpack(dir.path()).unwrap().as_deref(), Some(&plain[..]), "{packing:?}");
+            assert!(find(&image, None).is_none(), "where the board's RAM begins is not known");
+
+            let image = bzimage(packing, &plain);
+            let payload = find(&image, None).expect("a bzImage");
+            assert_eq!(payload.image, Image::Elf);
+            assert_eq!(payload.unpack(dir.path()).unwrap().as_deref(), Some(&plain[..]), "{packing:?}");
+        }
+    }
+
+    #[test]
+    fn damaged_kernels_are_left_as_they_are() {
+        let dir = ScratchDir::new("unpacked-test").unwrap();
+        let whole = [zimage(&PACKINGS[0], &plain()), bzimage(&PACKINGS[0], &plain())];
+        for image in &whole {
+            // Cut anywhere in the head, and here and there behind it.
+            for end in (0..0x700).chain((0x700..image.len()).step_by(997)) {
+                if let Some(payload) = find(&image[..end], Some(0)) {
+                    assert_eq!(payload.unpack(dir.path()).unwrap(), None, "cut at {end}");
+                }
+            }
+            // Lying lengths and places.
+            for at in [0x38, 0x100, 0x104, 0x108, 0x110, 0x248, 0x24c] {
+                for lie in [0, 1, 0x7fff_ffff, u32::MAX] {
+                    let mut image = image.clone();
+                    put(&mut image, at, lie);
+                    if let Some(payload) = find(&image, Some(0x4000_0000)) {
+                        payload.unpack(dir.path()).unwrap();
+                    }
+                }
+            }
+        }
+        // A length that the stream does not have.
+        let mut image = whole[1].clone();
+        let end = image.len();
+        put(&mut image, end - 4, 399_999);
+        assert_eq!(find(&image, None).unwrap().unpack(dir.path()).unwrap(), None);
+        put(&mut image, end - 4, u32::MAX);
+        assert_eq!(find(&image, None).unwrap().unpack(dir.path()).unwrap(), None);
+    }
+
+    #[test]
+    fn the_entry_of_pvh_is_a_note() {
+        let note = |owner: &[u8; 4], kind: u32| {
+            let mut note = Vec::new();
+            for word in [4, 4, kind] {
+                note.extend(u32::to_le_bytes(word));
+            }
+            note.extend(owner);
+            note.extend([0; 4]);
+            note
+        };
+        let elf = |notes: Vec<Vec<u8>>| {
+            let mut elf = vec![0; 0x40 + 56];
+            elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
+            elf[0x20] = 0x40;
+            elf[0x36] = 56;
+            elf[0x38] = 1;
+            elf[0x40] = 4;
+            let notes = notes.concat();
+            elf[0x48] = 0x78;
+            elf[0x60] = u8::try_from(notes.len()).unwrap();
+            elf.extend(notes);
+            elf
+        };
+        assert!(has_pvh_entry(&elf(vec![note(b"Xen\0", 6), note(b"Xen\0", 18)])));
+        assert!(!has_pvh_entry(&elf(vec![note(b"Xen\0", 6), note(b"GNU\0", 18)])));
+        let good = elf(vec![note(b"Xen\0", 18)]);
+        for end in 0..good.len() - 4 {
+            assert!(!has_pvh_entry(&good[..end]), "cut at {end}");
+        }
+        let mut wrong = good;
+        wrong[0x78..0x80].fill(0xff);
+        assert!(!has_pvh_entry(&wrong));
+    }
+
+    #[test]
+    fn an_image_for_qemu() {
+        let head = uimage_head(0x4020_8000, 0x1_0203);
+        assert_eq!(head.len(), 64);
+        assert_eq!(head[..4], [0x27, 0x05, 0x19, 0x56]);
+        assert_eq!(head[12..24], [0, 1, 2, 3, 0x40, 0x20, 0x80, 0, 0x40, 0x20, 0x80, 0]);
+    }
+}
