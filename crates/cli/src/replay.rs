@@ -58,23 +58,27 @@ type FileId = (Option<u32>, u64);
 pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
     let in_ram = devices_in_ram(trace);
     let mut reads: Vec<Read> = Vec::new();
-    // The read that a task is in, by its place in `reads`.
-    let mut inside: HashMap<u32, usize> = HashMap::new();
+    // The reads of the call that a task is in, by their places in `reads`: sendfile() and its like read piece by piece.
+    let mut inside: HashMap<u32, Vec<usize>> = HashMap::new();
     // The end of the last page of a file that came into the cache.
     let mut cached: HashMap<FileId, u64> = HashMap::new();
     let mut too_many = false;
     trace.for_each_pair(&mut |pair| {
         if let Some(record) = pair.record
-            && record.schema.name.starts_with("sys_exit")
+            && record.schema.name.starts_with("sys_")
         {
             // The first return after a read is the read's own: a task is in one call at a time.
-            if let Some(at) = inside.remove(&record.tid()) {
-                reads[at].got = match record.get("ret") {
+            let of_call = inside.remove(&record.tid()).unwrap_or_default();
+            if record.schema.name.starts_with("sys_exit") {
+                let ret = match record.get("ret") {
                     Some(Value::Signed(ret)) => Some(u64::try_from(ret).unwrap_or(0)),
                     // 32-bit kernels' `long`, and formats that call it unsigned: an error is above every length.
                     Some(Value::Unsigned(ret)) => Some(if ret > u64::from(u32::MAX) - 4096 { 0 } else { ret }),
                     _ => None,
                 };
+                if let Some(ret) = ret {
+                    returned(&mut reads, &of_call, ret);
+                }
             }
         }
         let Some(event) = pair.event else { return };
@@ -102,7 +106,7 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
                     too_many = true;
                     return;
                 }
-                inside.insert(event.tid, reads.len());
+                inside.entry(event.tid).or_default().push(reads.len());
                 let (offset, asked) = (file.offset, file.bytes);
                 reads.push(Read { time: event.time, tid: event.tid, file: id, offset, asked, got: None });
             }
@@ -134,6 +138,21 @@ pub fn devices_in_ram(trace: &Trace) -> HashSet<String> {
         })
         .filter_map(|mount| mount["device"].as_str().map(str::to_owned))
         .collect()
+}
+
+/// A call returned the sum of what its reads got: each but the last one got what it asked for, or the next one would not have
+/// been.
+fn returned(reads: &mut [Read], of_call: &[usize], ret: u64) {
+    let mut left = ret;
+    for &at in of_call {
+        let got = left.min(reads[at].asked);
+        reads[at].got = Some(got);
+        left -= got;
+    }
+    // More than all of them asked for is not theirs: an address, a count of something else.
+    if left > 0 {
+        of_call.iter().for_each(|&at| reads[at].got = None);
+    }
 }
 
 /// Where the trace does not say what calls returned, a later read of the same task and file that begins within the one
@@ -269,6 +288,23 @@ mod tests {
         let script = of(reads, &[(1, 8192)], 1 << 20);
         assert_eq!(script.text, "flashscope-replay 1\nfile 5000 31:0:1\ntask cat 7\nread 0 0 0 0 5000\n");
         assert_eq!((script.reads, script.open_ended, script.empty, script.unconfirmed), (1, 0, 1, 0));
+    }
+
+    /// BusyBox's cat: sendfile() reads by pieces of a pipe's size, the last of them at the end of the file.
+    #[test]
+    fn a_call_of_several_reads_returns_their_sum() {
+        let piece = |at: u64| read(at, 7, 1, at * 65_536, 65_536, None);
+        let got = |ret: u64| -> Vec<Option<u64>> {
+            let mut reads: Vec<Read> = (0..3).map(piece).collect();
+            returned(&mut reads, &[0, 1, 2], ret);
+            reads.iter().map(|read| read.got).collect()
+        };
+        assert_eq!(got(100_000), [Some(65_536), Some(34_464), Some(0)]);
+        assert_eq!(got(131_072), [Some(65_536), Some(65_536), Some(0)]);
+        assert_eq!(got(0), [Some(0), Some(0), Some(0)]);
+        assert_eq!(got(196_609), [None, None, None]);
+        assert_eq!(got(u64::MAX), [None, None, None]);
+        returned(&mut [], &[], 7);
     }
 
     #[test]
