@@ -60,12 +60,36 @@ pub fn facts(args: &TargetArgs, argv: &[&str], terminal: &Arc<Terminal>) -> Resu
         .map_err(|error| Failure::new(format!("{}: the agent's answer cannot be read: {error}", args.target)))
 }
 
-/// The agent has said what was wrong in one line; pass it on, and its exit status.
+/// The agent has said what was wrong in one line; pass it on, and its exit status. Of a command that failed under the recorder
+/// it is the line before: the recorder's own, which comes last, says no more than that.
 pub fn agent_failure(stderr: &str, status: i32) -> Failure {
-    let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+    let lines: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = match lines.as_slice() {
+        [.., said, recorder] if recorder.ends_with("; its events are recorded") => Some(said),
+        all => all.last(),
+    };
     let message = match last {
         Some(line) => flashscope_report::visible(line.trim().trim_start_matches("flashscope-agent: ")).into_owned(),
         None => format!("the agent ended with status {status} and said nothing"),
     };
     if status == 2 { Failure::usage(message) } else { Failure::new(message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_under_the_recorder_is_told_by_the_command_itself() {
+        let recorder = "flashscope-agent: ended with status 1; its events are recorded\n";
+        let both = format!("flashscope-agent: /x: cannot make a directory there\n{recorder}");
+        for (stderr, says) in [
+            (both.as_str(), "/x: cannot make a directory there"),
+            (recorder, "ended with status 1; its events are recorded"),
+            ("one\n\nflashscope-agent: two\n", "two"),
+            ("", "the agent ended with status 1 and said nothing"),
+        ] {
+            assert_eq!(agent_failure(stderr, 1).to_string(), says);
+        }
+    }
 }
