@@ -23,6 +23,10 @@ mod wear_view;
 pub use text::visible;
 
 #[cfg(test)]
+mod study_tests;
+#[cfg(test)]
 mod synthetic;
+#[cfg(test)]
+mod synthetic_studies;
 #[cfg(test)]
 mod tests;

@@ -6,14 +6,14 @@ use flashscope_analysis::block::{BlockReport, GroupBy, IoPoint, RequestKind};
 use flashscope_study::StudyResult;
 use serde_json::Value;
 
-const NASTY: &str =
+pub(crate) const NASTY: &str =
     "</title><script>alert(1)</script><img src=x onerror=y>\"' & ]]> \u{1b}[31m\u{9b}2J\r\n\u{202e}\u{7}";
 
-/// Names that are ours: of operations, groups, directions, stages, kinds of owners, sources of figures, workloads.
-const OURS: [&str; 6] = ["op", "by", "kind", "stage", "basis", "workload"];
+/// Names that are ours: of operations, groups, directions, stages, kinds of owners, sources of figures, workloads, layers.
+const OURS: [&str; 8] = ["how", "op", "by", "kind", "stage", "basis", "workload", "layer"];
 
 /// Every string and every integer of a document, changed; [`OURS`] stay.
-fn changed(value: &mut Value, text: &dyn Fn(&str) -> String, number: Option<u64>) {
+pub(crate) fn changed(value: &mut Value, text: &dyn Fn(&str) -> String, number: Option<u64>) {
     match value {
         Value::String(s) => *s = text(s),
         Value::Number(n) if n.is_u64() => {
@@ -70,7 +70,7 @@ fn all_outputs(study: &StudyResult, flash: &FlashReport, block: &BlockReport) ->
 }
 
 /// Elements open and close in order, attributes are quoted, and text holds no bare markup character.
-fn assert_well_formed(name: &str, xml: &str) {
+pub(crate) fn assert_well_formed(name: &str, xml: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = xml;
     while let Some(at) = rest.find('<') {

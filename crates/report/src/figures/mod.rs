@@ -47,8 +47,11 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// `of` names what it is a figure of, for who hears the page.
+    /// `of` names what it is a figure of, for who hears the page. An id that came from a group's name becomes a word that ends
+    /// no attribute and leads into no other directory.
     fn new(svg: Svg, id: String, of: &str, title: String, caption: String) -> Self {
+        let harmless = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
+        let id: String = id.chars().map(harmless).collect();
         Self { svg: svg.finish(&id, &format!("{title}: {of}"), &caption), id, title, caption }
     }
 
