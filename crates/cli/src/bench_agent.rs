@@ -233,8 +233,8 @@ impl Work<'_> {
                 let block_bytes = u64::from(chip.block_bytes());
                 OpenOptions {
                     parts: vec![place.partition.0.div_ceil(block_bytes)],
-                    modules: modules(filesystem),
-                    before: on_nand(filesystem),
+                    modules: flashscope_study::modules(filesystem).iter().map(|&name| name.to_owned()).collect(),
+                    before: flashscope_study::on_nand(filesystem),
                     ..OpenOptions::default()
                 }
             }
@@ -405,38 +405,6 @@ impl Work<'_> {
 
 fn no_sqlite(error: flashscope_target::Error) -> Failure {
     Failure::new(format!("{error}; `make sqlite` builds it"))
-}
-
-/// Kernel modules of a file system on raw NAND. UBIFS asks the crypto layer for its compressors by name.
-fn modules(filesystem: Filesystem) -> Vec<String> {
-    let names: &[&str] = match filesystem {
-        Filesystem::Ubifs => &["ubi", "deflate", "lzo", "zstd", "ubifs"],
-        Filesystem::Yaffs2 => &["mtdblock", "yaffs2"],
-        _ => &["jffs2"],
-    };
-    names.iter().map(|&name| name.to_owned()).collect()
-}
-
-/// Lines of a plan that make and mount a file system on mtd0.
-fn on_nand(filesystem: Filesystem) -> Vec<String> {
-    let mount = match filesystem {
-        Filesystem::Ubifs => vec![
-            "ubi-attach 0".to_owned(),
-            "device-wait /dev/ubi0 5000".to_owned(),
-            "ubi-mkvol 0 data all".to_owned(),
-            "device-wait /dev/ubi0_0 5000".to_owned(),
-            format!("mount ubi0:data {MOUNT_POINT} ubifs -"),
-        ],
-        Filesystem::Yaffs2 => {
-            vec!["device-wait /dev/mtdblock0 5000".to_owned(), format!("mount /dev/mtdblock0 {MOUNT_POINT} yaffs2 -")]
-        }
-        _ => vec![format!("mount mtd0 {MOUNT_POINT} jffs2 -"), "settle jffs2_gcd 200 600000".to_owned()],
-    };
-    let mut lines = vec![format!("mkdir {MOUNT_POINT}")];
-    lines.extend(mount);
-    // Newer kernels test their ciphers in the background after boot.
-    lines.push("settle cryptomgr_test 200 60000".to_owned());
-    lines
 }
 
 /// The parts of a benchmark that it gives the times of.

@@ -4,6 +4,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+pub(crate) use flashscope_target::board::MOUNT_POINT;
 use flashscope_target::board::{Board, Image, Kernel};
 use flashscope_trace::{Loss, Trace};
 use serde::Serialize;
@@ -13,8 +14,6 @@ use sha2::{Digest, Sha256};
 use crate::definition::{Filesystem, hex};
 use crate::plan::SQUASHFS_IMAGE;
 use crate::result::Inputs;
-
-pub(crate) const MOUNT_POINT: &str = "/mnt";
 
 /// Lines of a plan that mount a file system, after its chip (as mtd0) or its disk is there.
 pub(crate) struct Mount {
@@ -64,6 +63,17 @@ impl Mount {
 
 /// Waits for what Linux 6.12 and newer do in the background after boot, testing their ciphers: nothing is timed before.
 pub(crate) const SETTLE_CIPHERS: &str = "settle cryptomgr_test 200 60000";
+
+/// Lines of a plan that make and mount a file system on mtd0, and wait until nothing works any more.
+pub fn on_nand(filesystem: Filesystem) -> Vec<String> {
+    let mounting = Mount::new(filesystem, None);
+    let mut lines = vec![format!("mkdir {MOUNT_POINT}")];
+    lines.extend(mounting.prepare.iter().cloned());
+    lines.push(mounting.mount.clone());
+    lines.extend(mounting.settle());
+    lines.push(SETTLE_CIPHERS.to_owned());
+    lines
+}
 
 /// Every input of a boot.
 pub(crate) fn inputs(board: &Board, line: &str, kernel: &Kernel, image: &Image, qemu: String) -> Inputs {

@@ -23,10 +23,10 @@ pub use definition::{
 };
 pub use evaluate::{compare, gains, verdict};
 pub use file::StudyFile;
-pub use lab::KeepError;
+pub use lab::{KeepError, on_nand};
 pub use modelled::random_slots;
 pub use not_measured::{NotMeasurable, NotMeasured};
-pub use plan::{CellSpec, GroupSpec, groups};
+pub use plan::{CellSpec, GroupSpec, groups, modules};
 pub use result::*;
 pub use run::{Options, RunError, Watch, run};
 pub use size::Bytes;
