@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use flashscope_analysis::Analysis as _;
-use flashscope_analysis::flash::{Wear, WearFold};
+use flashscope_analysis::OwnWear;
+use flashscope_analysis::flash::{AmplificationFold, LayerBytes, UbiRegion, Wear, WearFold, WriteLayer};
 use flashscope_tests::{Booted, Plan, geometry, top};
 
 /// The agent under another name: its task is then called so.
@@ -40,14 +41,27 @@ fn plan<'a>(kernel: &'a str, modules: &'a [&'a str], mount: &[&str]) -> Plan<'a>
     plan
 }
 
-fn wear(booted: &Booted) -> Wear {
+fn wear(booted: &Booted) -> (Wear, Vec<LayerBytes>) {
     let trace = booted.recording(0);
     for (loss, count) in trace.losses().iter() {
         assert_eq!(count, 0, "{}", loss.name());
     }
     let mut fold = WearFold::new(&[(0, geometry(&trace), 2048)], |tid, time| trace.comm(tid, time));
-    trace.for_each(&mut |event| fold.event(event)).expect("a readable trace");
+    let ubi = UbiRegion::of_facts(trace.facts(), 0);
+    let mut layers = AmplificationFold::new([(0, 2048)], &ubi, |tid, time| trace.comm(tid, time));
+    trace
+        .for_each(&mut |event| {
+            fold.event(event);
+            layers.event(event);
+        })
+        .expect("a readable trace");
     let wear = fold.finish();
+    let layers = layers.finish(&wear);
+    let said: Vec<String> = layers.iter().map(|l| format!("{} {} ({:?})", l.layer.name(), l.bytes, l.times)).collect();
+    println!("  {}", said.join(", "));
+    for own in OwnWear::of_facts(trace.facts()) {
+        println!("  {}", own.sentence());
+    }
     let stats = &trace.stats()["crosscheck"];
     // Every program and erase is in the trace, under one task.
     assert_eq!(stats["programs_seen"], stats["programs_expected"], "{stats}");
@@ -70,7 +84,34 @@ fn wear(booted: &Booted) -> Wear {
         "  of no file {}, elsewhere {} bytes, amplification {:?}",
         wear.pages_of_no_file, wear.written_elsewhere_bytes, wear.program_amplification
     );
-    wear
+    (wear, layers)
+}
+
+/// Each layer's bytes make sense of the one above: random data, written whole, by two writers.
+fn check_layers(name: &str, booted: &Booted, wear: &Wear, layers: &[LayerBytes]) {
+    let of = |layer: WriteLayer| layers.iter().find(|l| l.layer == layer).map(|l| l.bytes);
+    let calls = of(WriteLayer::Calls).expect("calls");
+    assert_eq!(of(WriteLayer::Flash), Some(wear.programmed_pages * 2048));
+    assert_eq!(of(WriteLayer::Blocks), Some(wear.erased_blocks * 131_072));
+    let own = OwnWear::of_facts(booted.recording(0).facts());
+    match name {
+        // JFFS2 writes within the call: nothing waits in the page cache, and there is no UBI.
+        "jffs2" => {
+            assert_eq!((of(WriteLayer::PageCache), of(WriteLayer::FileSystem)), (None, None));
+            assert_eq!(own, []);
+        }
+        _ => {
+            // Every page of both files became dirty once: they are multiples of 4 KiB.
+            assert_eq!(of(WriteLayer::PageCache), Some(calls), "{name}");
+            // What is not the file system's are UBI's headers: a page of each block that it erased and took (init's eight erases
+            // are of another partition).
+            let file_system = of(WriteLayer::FileSystem).expect("UBI is there");
+            let headers = (wear.programmed_pages * 2048 - file_system) / 2048;
+            assert!(file_system > calls && headers > 0, "{name}: {file_system} of {calls}");
+            let [OwnWear::Ubi { device, max_erases, .. }] = own.as_slice() else { panic!("{own:?}") };
+            assert!(device == "ubi0" && *max_erases >= 1, "{own:?}");
+        }
+    }
 }
 
 #[test]
@@ -85,7 +126,8 @@ fn programmed_pages_belong_to_who_wrote_and_to_its_file() {
         for kernel in kernels {
             println!("{name} {kernel}");
             let booted = plan(kernel, &modules, &mount).boot();
-            let wear = wear(&booted);
+            let (wear, layers) = wear(&booted);
+            check_layers(name, &booted, &wear, &layers);
             let of = |task: &str| wear.by_task.iter().find(|t| t.task == task).unwrap_or_else(|| panic!("{task}"));
             let (player, logger) = (of("player"), of("logger"));
             assert_eq!((player.written_bytes, logger.written_bytes), (262_144, 131_072), "{name}");

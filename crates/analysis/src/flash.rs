@@ -1,6 +1,7 @@
 //! Flash operations: how many, where, when, by whom, how long. One file per question.
 
 mod activity;
+mod amplification;
 mod blocks;
 mod counts;
 mod health;
@@ -12,6 +13,7 @@ mod windows;
 
 pub use crate::latency::{LatencyHistogram, LatencyNs};
 pub use activity::{Activities, Activity, ActivityFold, ActivityKind, MAX_ACTIVITIES, Scanned};
+pub use amplification::{AmplificationFold, LayerBytes, UbiRegion, WriteLayer};
 pub use blocks::{BlockCounts, BlockMap, Blocks, MAX_BLOCKS};
 pub use counts::{Counts, Geometry, KindCounts, LabelledCounts, OpCounts};
 pub use flashscope_trace::FlashOp;

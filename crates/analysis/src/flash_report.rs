@@ -1,10 +1,11 @@
 //! Everything about the flash operations of one trace: plain data, and the pass that finds it.
 
-use crate::Analysis;
 use crate::flash::{
-    Activities, ActivityFold, BlockMap, Blocks, ByTask, Counts, Geometry, Health, LabelledCounts, LatencyHistogram,
-    LatencyNs, Life, Phases, PhasesFound, TaskOps, Timeline, TimelineFold, Wear, WearFold,
+    Activities, ActivityFold, AmplificationFold, BlockMap, Blocks, ByTask, Counts, Geometry, Health, LabelledCounts,
+    LatencyHistogram, LatencyNs, LayerBytes, Life, Phases, PhasesFound, TaskOps, Timeline, TimelineFold, UbiRegion,
+    Wear, WearFold,
 };
+use crate::{Analysis, OwnWear};
 use flashscope_trace::{Event, EventKind, FlashOp, TimeNs};
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,9 @@ pub struct SystemFacts {
     pub clock: String,
     /// "jffs2 on mtd0 at /mnt"
     pub mounts: Vec<String>,
+    /// What its storage says of its own wear.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wear: Vec<OwnWear>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +102,9 @@ pub struct FlashFindings {
     pub timeline: Timeline,
     pub blocks: BlockMap,
     pub wear: Wear,
+    /// Bytes at each layer, from the calls down.
+    #[serde(default)]
+    pub amplification: Vec<LayerBytes>,
     /// Operations whose durations were recorded.
     pub durations: Vec<OpDurations>,
 }
@@ -115,6 +122,7 @@ pub struct FlashAnalysis<L> {
     counts: Counts,
     by_task: ByTask<L>,
     wear: WearFold<L>,
+    amplification: AmplificationFold<L>,
     phases: Phases,
     activities: ActivityFold<L>,
     timeline: TimelineFold,
@@ -128,8 +136,8 @@ where
     N: AsRef<str>,
 {
     /// `shapes`: number, shape and blocks (0: not known) of each chip. `partitions`, where they are known: chip, first erase
-    /// block, and how many. `lookup`: the name of a thread at a time.
-    pub fn new(shapes: &[(u16, Geometry, u32)], partitions: &[(u16, u64, u64)], lookup: L) -> Self {
+    /// block, and how many. `ubi`: where it lies. `lookup`: the name of a thread at a time.
+    pub fn new(shapes: &[(u16, Geometry, u32)], partitions: &[(u16, u64, u64)], ubi: &[UbiRegion], lookup: L) -> Self {
         let chips: Vec<_> = shapes.iter().map(|&(chip, shape, _)| (chip, shape)).collect();
         let chips = chips.as_slice();
         Self {
@@ -137,6 +145,11 @@ where
             time: None,
             counts: Counts::new(chips),
             wear: WearFold::new(shapes, lookup.clone()),
+            amplification: AmplificationFold::new(
+                chips.iter().map(|(chip, shape)| (*chip, shape.page_bytes)),
+                ubi,
+                lookup.clone(),
+            ),
             activities: ActivityFold::new(chips, partitions, lookup.clone()),
             by_task: ByTask::new(lookup),
             phases: Phases::default(),
@@ -165,6 +178,7 @@ where
         self.counts.event(event);
         self.by_task.event(event);
         self.wear.event(event);
+        self.amplification.event(event);
         self.phases.event(event);
         self.activities.event(event);
         self.timeline.event(event);
@@ -173,6 +187,7 @@ where
 
     fn finish(self) -> FlashFindings {
         let (begin_ns, end_ns) = self.time.unwrap_or((0, 0));
+        let wear = self.wear.finish();
         FlashFindings {
             events: self.events,
             begin_ns,
@@ -183,7 +198,8 @@ where
             activities: self.activities.finish(),
             timeline: self.timeline.finish(),
             blocks: self.blocks.finish(),
-            wear: self.wear.finish(),
+            amplification: self.amplification.finish(&wear),
+            wear,
             durations: [FlashOp::Read, FlashOp::Program, FlashOp::Erase]
                 .into_iter()
                 .map(|op| OpDurations { op, latency_ns: self.durations[op as usize].finish() })
@@ -201,7 +217,7 @@ mod tests {
     #[test]
     fn one_pass_answers_all() {
         let shape = Geometry { page_bytes: 2048, pages_per_block: 64 };
-        let mut pass = FlashAnalysis::new(&[(0, shape, 0)], &[], |tid, _| (tid == 7).then_some("cat"));
+        let mut pass = FlashAnalysis::new(&[(0, shape, 0)], &[], &[], |tid, _| (tid == 7).then_some("cat"));
         for e in [
             begin(10, "run"),
             flash(20, 7, access(FlashOp::Read, 65)),

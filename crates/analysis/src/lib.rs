@@ -8,12 +8,14 @@ mod flash_report;
 mod kernel_threads;
 mod latency;
 pub mod layers;
+mod own_wear;
 pub mod readahead;
 #[cfg(test)]
 mod testing;
 
 pub use flash_report::*;
 pub use latency::{LatencyHistogram, LatencyNs, LatencyRange};
+pub use own_wear::OwnWear;
 
 use flashscope_trace::Event;
 

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, MissingEvent, Sizes};
-use flashscope_analysis::flash::{Health, life};
+use flashscope_analysis::flash::{Health, UbiRegion, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::readahead::{Accuracy, Brought};
 use flashscope_analysis::{
-    Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, ProbeFacts, SystemFacts,
+    Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, OwnWear, ProbeFacts, SystemFacts,
 };
 use flashscope_trace::{Crossings, Device, Event, EventKind, FlashAccess, TimeNs, Trace, TraceKind};
 use serde_json::Value;
@@ -182,7 +182,12 @@ fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failu
     // The trace whose event it is; names are asked for while it is taken in.
     let at = Cell::new(0);
     let partitions = all_partitions(inputs, &first_chips);
-    let mut analysis = FlashAnalysis::new(&shapes, &partitions, |tid, time| task(inputs, at.get(), tid, time));
+    let ubi: Vec<UbiRegion> = inputs
+        .traces()
+        .zip(&first_chips)
+        .flat_map(|(trace, first)| UbiRegion::of_facts(trace.facts(), *first))
+        .collect();
+    let mut analysis = FlashAnalysis::new(&shapes, &partitions, &ubi, |tid, time| task(inputs, at.get(), tid, time));
     let mut first = None;
     let mut accuracy = Accuracy::new();
     inputs.for_each(&mut |source, event| {
@@ -377,7 +382,17 @@ fn system(inputs: &Inputs) -> SystemFacts {
         agent_version: joined(&|trace| text(&trace.facts()["agent"]["version"])),
         clock: joined(&|trace| trace.clock().to_owned()),
         mounts: each(&|trace| mounts(trace.facts())),
+        wear: own_wear(inputs),
     }
+}
+
+/// Of several traces of one boot the first: each says how it was when that recording began.
+fn own_wear(inputs: &Inputs) -> Vec<OwnWear> {
+    let of = |source: usize, trace: &Trace| match inputs.machine(source) == source {
+        true => OwnWear::of_facts(trace.facts()),
+        false => Vec::new(),
+    };
+    inputs.traces().enumerate().flat_map(|(source, trace)| of(source, trace)).collect()
 }
 
 fn mounts(facts: &Value) -> Vec<String> {

@@ -3,14 +3,15 @@
 use flashscope_analysis::Analysis;
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport};
 use flashscope_analysis::flash::{
-    BlockCounts, EraseSpread, FileWear, FlashOp, Health, LatencyNs, Life, OpCounts, Span, TaskOps, TaskWear, Timeline,
-    TimelinePoint, Wear,
+    BlockCounts, EraseSpread, FileWear, FlashOp, Health, LatencyNs, LayerBytes, Life, OpCounts, Span, TaskOps,
+    TaskWear, Timeline, TimelinePoint, Wear, WriteLayer,
 };
 use flashscope_analysis::layers::{
     CallLayers, LAYERS_REPORT_SCHEMA, Layer, LayerTime, LayersFound, LayersReport, Operation, Slice,
 };
 use flashscope_analysis::{
-    ChipShape, FLASH_REPORT_SCHEMA, FlashFindings, FlashReport, LossCount, OpDurations, ProbeFacts, SystemFacts,
+    ChipShape, FLASH_REPORT_SCHEMA, FlashFindings, FlashReport, LossCount, OpDurations, OwnWear, ProbeFacts,
+    SystemFacts,
 };
 use flashscope_study::*;
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestFlags, TimeNs};
@@ -248,6 +249,14 @@ pub fn study() -> StudyResult {
     }
 }
 
+fn amplification(tasks: &[TaskOps]) -> Vec<LayerBytes> {
+    let programs: u64 = tasks.iter().map(|t| t.counts.programs).sum();
+    vec![
+        LayerBytes { layer: WriteLayer::Calls, bytes: programs * 1500, times: None },
+        LayerBytes { layer: WriteLayer::Flash, bytes: programs * 2048, times: Some(1.365) },
+    ]
+}
+
 /// Every task writes a file of its own.
 fn wear(tasks: &[TaskOps], blocks: &[BlockCounts]) -> Wear {
     let all = |of: &dyn Fn(&OpCounts) -> u64| tasks.iter().map(|t| of(&t.counts)).sum::<u64>();
@@ -321,6 +330,16 @@ pub fn flash() -> FlashReport {
             agent_version: "0.1.0".into(),
             clock: "mono".into(),
             mounts: vec!["jffs2 on mtd0 at /mnt".into()],
+            wear: vec![
+                OwnWear::Ubi {
+                    device: "ubi0<script>\u{1b}[2J".into(),
+                    mtd: Some(0),
+                    max_erases: 12,
+                    bad_blocks: Some(3),
+                    reserved_blocks: Some(37),
+                },
+                OwnWear::Emmc { device: "mmcblk0".into(), life_time: [2, 1], pre_end_of_life: 1 },
+            ],
         },
         chips: vec![ChipShape {
             chip: 0,
@@ -359,6 +378,7 @@ pub fn flash() -> FlashReport {
             phases,
             activities: activities(),
             timeline: group.timeline,
+            amplification: amplification(&group.by_task),
             wear: wear(&group.by_task, &group.blocks),
             blocks: flashscope_analysis::flash::BlockMap { blocks: group.blocks, not_placed: OpCounts::default() },
             durations: vec![OpDurations {

@@ -2,8 +2,8 @@
 
 use crate::rows::Rows;
 use crate::text::{digits, grouped, number, size};
-use flashscope_analysis::FlashReport;
-use flashscope_analysis::flash::{Health, Life, Wear};
+use flashscope_analysis::flash::{Health, LayerBytes, Life, Wear};
+use flashscope_analysis::{FlashReport, OwnWear};
 
 /// The whole of it, and what is not known; each a sentence.
 pub fn sentences(report: &FlashReport) -> Vec<String> {
@@ -46,9 +46,20 @@ pub fn sentences(report: &FlashReport) -> Vec<String> {
             number(spread.standard_deviation, 3)
         ));
     }
+    let layers: Vec<String> = report.findings.amplification.iter().filter(|layer| layer.bytes > 0).map(layer).collect();
+    if layers.len() > 1 {
+        out.push(format!("Bytes, layer by layer: {}.", layers.join(", ")));
+    }
     out.extend(report.life.iter().map(life));
+    out.extend(report.system.wear.iter().map(OwnWear::sentence));
     out.extend(report.health.iter().flat_map(Health::sentences));
     out
+}
+
+/// "flash 1.2 MiB (1.3 times)"
+fn layer(of: &LayerBytes) -> String {
+    let times = of.times.map_or_else(String::new, |times| format!(" ({} times)", digits(times)));
+    format!("{} {}{times}", of.layer.name(), size(of.bytes))
 }
 
 fn life(life: &Life) -> String {

@@ -20,8 +20,8 @@ pub use study::study;
 use crate::figures::Figure;
 use crate::rows::Rows;
 use crate::text::{escape, grouped};
-use flashscope_analysis::SystemFacts;
 use flashscope_analysis::flash::OpCounts;
+use flashscope_analysis::{OwnWear, SystemFacts};
 use std::fmt::Write;
 
 /// Rows of one table of names at most.
@@ -101,14 +101,18 @@ fn rows(caption: &str, rows: &Rows, nothing: &str) -> String {
 /// What is known of the system, and what is not.
 fn system(s: &SystemFacts) -> Vec<(&'static str, String)> {
     let cpus = if s.cpus == 0 { String::new() } else { s.cpus.to_string() };
-    vec![
+    let mut facts = vec![
         ("kernel", s.kernel_release.clone()),
         ("machine", s.machine.clone()),
         ("CPUs", cpus),
         ("clock", s.clock.clone()),
         ("agent", s.agent_version.clone()),
         ("mounts", s.mounts.join("; ")),
-    ]
+    ];
+    if !s.wear.is_empty() {
+        facts.push(("wear", s.wear.iter().map(OwnWear::sentence).collect::<Vec<_>>().join(" ")));
+    }
+    facts
 }
 
 fn facts(facts: Vec<(&str, String)>) -> String {

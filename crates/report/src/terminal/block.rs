@@ -24,6 +24,9 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
         duration(stages.end_ns.saturating_sub(stages.begin_ns))
     );
     out += &paragraph(&line, width, 0, 0);
+    for said in &report.system.wear {
+        out += &paragraph(&visible(&said.sentence()), width, 0, 2);
+    }
     out += &style.heading("Who slows whom down");
     for sentence in block_view::interference(found) {
         out += &paragraph(&visible(&sentence), width, 2, 4);

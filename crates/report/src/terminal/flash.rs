@@ -100,7 +100,14 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
     });
     out += &operations("block", busiest, width);
 
-    if found.wear.programmed_pages + found.wear.erased_blocks > 0 {
+    let worn = found.wear.programmed_pages + found.wear.erased_blocks > 0;
+    if !worn && !report.system.wear.is_empty() {
+        out += &style.heading("Wear");
+        for said in &report.system.wear {
+            out += &paragraph(&visible(&said.sentence()), width, 2, 4);
+        }
+    }
+    if worn {
         out += &style.heading("Wear");
         for sentence in wear_view::sentences(report) {
             out += &paragraph(&visible(&sentence), width, 2, 4);
