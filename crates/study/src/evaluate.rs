@@ -122,6 +122,12 @@ pub fn compare(published: &Published, groups: &[Group]) -> Comparison {
     }
 }
 
+/// Of 1000 records with texts of this size, in pages of 1024 bytes: what `bench sqlite` makes of them (docs/architecture.md; tests/benches.rs
+/// holds the first).
+fn database_bytes(contents: &str) -> u64 {
+    if contents == "text-64" { 518_144 } else { 1_035_264 }
+}
+
 fn quantities(published: &Published, group: &Group) -> Vec<f64> {
     let wanted = |cell: &Cell| {
         cell.pattern == published.pattern.as_str()
@@ -131,7 +137,10 @@ fn quantities(published: &Published, group: &Group) -> Vec<f64> {
     if let Some(choice) = published.kernel_model.as_deref().and_then(Kernel::nearest) {
         let modelled = |pair: &Pair<'_>| {
             let requests = Requests {
-                file_bytes: group.file_size_bytes,
+                file_bytes: match group.workload {
+                    Workload::Read => group.file_size_bytes,
+                    Workload::Sqlite => database_bytes(&group.contents),
+                },
                 request_bytes: pair.off.request_bytes,
                 count: pair.off.count,
                 pattern: published.pattern,
