@@ -148,14 +148,20 @@ void yaffs2_evict_inode(struct inode *inode)
 	inode->i_private = NULL;
 	if (!obj)
 		return;
+	/*
+	 * Reclaim evicts what has names, and must not wait for the lock: who holds it may wait for memory, and without kswapd
+	 * there is none. Nothing looks at my_inode of such an object now: whoever would remove a name of it has the inode.
+	 */
+	if (inode->i_nlink) {
+		WRITE_ONCE(obj->my_inode, NULL);
+		return;
+	}
 	yaffs2_lock(ys);
 	obj->my_inode = NULL;
 	if (obj->defered_free)
 		yaffs_handle_defered_free(obj);
-	else if (inode->i_nlink == 0 && obj->unlinked)
+	else if (obj->unlinked)
 		yaffs_del_obj(obj);
-	else if (obj->dirty && !sb_rdonly(inode->i_sb))
-		yaffs_flush_file(obj, 0, 0);
 	yaffs2_unlock(ys);
 }
 

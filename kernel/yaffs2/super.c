@@ -46,11 +46,30 @@ long yaffs2_free_chunks(struct yaffs2_sb *ys)
 	return (long)yaffs_get_n_free_chunks(&ys->dev) - atomic_long_read(&ys->reserved);
 }
 
+/* An object whose header on the flash is behind; what is on its way out needs none. */
+static struct yaffs_obj *behind(struct yaffs_dev *dev, int bucket)
+{
+	struct yaffs_obj *obj;
+
+	list_for_each_entry(obj, &dev->obj_bucket[bucket].list, hash_link)
+		if (obj->dirty && !obj->fake && !obj->unlinked && !obj->deleted && !obj->defered_free)
+			return obj;
+	return NULL;
+}
+
 /* What the core keeps in memory goes to the flash. */
 static void flush(struct yaffs2_sb *ys)
 {
+	struct yaffs_obj *obj;
+	int bucket;
+
 	yaffs_update_dirty_dirs(&ys->dev);
 	yaffs_flush_whole_cache(&ys->dev);
+	/* Writing one may collect garbage and free others: each time from the begin. */
+	for (bucket = 0; bucket < YAFFS_NOBJECT_BUCKETS; bucket++)
+		while ((obj = behind(&ys->dev, bucket)))
+			if (yaffs_flush_file(obj, 0, 0) != YAFFS_OK || obj->dirty)
+				break;
 }
 
 static int sync_fs(struct super_block *sb, int wait)
