@@ -102,6 +102,7 @@ static inline void yaffs2_set_times(struct inode *inode, u32 atime, u32 mtime, u
 #define folio_wait_writeback(f) wait_on_page_writeback(f)
 #define folio_start_writeback(f) set_page_writeback(f)
 #define folio_end_writeback(f) end_page_writeback(f)
+#define folio_redirty_for_writepage(wbc, f) redirty_page_for_writepage(wbc, f)
 #define folio_get_private(f) ((void *)(PagePrivate(f) ? page_private(f) : 0))
 #define folio_attach_private(f, data) attach_page_private(f, data)
 #define folio_detach_private(f) detach_page_private(f)

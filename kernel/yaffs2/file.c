@@ -233,14 +233,24 @@ static int write_folio(struct folio *folio, struct inode *inode, struct writebac
 		 */
 		if (!error && yaffs_wr_file(obj, address, folio_pos(folio), valid, !ys->options.inband_tags) != (int)valid)
 			error = -ENOSPC;
-		give_back(ys, folio);
 		yaffs2_unlock(ys);
 		yaffs2_unmap(folio, address);
+	}
+	if (error == -ENOSPC) {
+		/*
+		 * Blocks that failed took the room that was set aside. What was accepted stays, and is written once there is
+		 * room again; until then an fsync() says that it is not.
+		 */
+		folio_redirty_for_writepage(wbc, folio);
+		if (wbc->sync_mode == WB_SYNC_ALL)
+			mapping_set_error(inode->i_mapping, error);
+		else
+			error = 0;
 	} else {
 		give_back(ys, folio);
+		if (error)
+			mapping_set_error(inode->i_mapping, error);
 	}
-	if (error)
-		mapping_set_error(inode->i_mapping, error);
 	folio_end_writeback(folio);
 	return error;
 }

@@ -143,6 +143,9 @@ void yaffs2_evict_inode(struct inode *inode)
 	struct yaffs2_sb *ys = yaffs2_sb(inode->i_sb);
 	struct yaffs_obj *obj = yaffs2_obj(inode);
 
+	if (inode->i_nlink && mapping_tagged(&inode->i_data, PAGECACHE_TAG_DIRTY))
+		pr_err_ratelimited("yaffs2: %s: data of object %lu is lost: there was no room for it\n", inode->i_sb->s_id,
+				   (unsigned long)inode->i_ino);
 	truncate_inode_pages_final(&inode->i_data);
 	clear_inode(inode);
 	inode->i_private = NULL;
