@@ -66,6 +66,8 @@ static int write_chunk(struct yaffs_dev *dev, int chunk, const u8 *data, const s
 	/* Nothing that a read-only mount leaves out matters: it is found again by the next scan. */
 	if (dev->read_only)
 		return YAFFS_OK;
+	ys->checkpoint_written += tags->seq_number == YAFFS_SEQUENCE_CHECKPOINT_DATA;
+	ys->summary_written += tags->obj_id == YAFFS_OBJECTID_SUMMARY;
 	if (dev->param.inband_tags) {
 		/* The core's buffers are whole pages: tags lie behind the data. */
 		yaffs_pack_tags2_tags_only((struct yaffs_packed_tags2_tags_only *)(ops.datbuf + dev->data_bytes_per_chunk),
@@ -117,6 +119,8 @@ static int read_chunk(struct yaffs_dev *dev, int chunk, u8 *data, struct yaffs_e
 			yaffs_unpack_tags2(tags, &packed, !dev->param.no_tags_ecc);
 		if (inband)
 			tags->ecc_result = YAFFS_ECC_RESULT_NO_ERROR;
+		ys->checkpoint_read += data && tags->seq_number == YAFFS_SEQUENCE_CHECKPOINT_DATA;
+		ys->summary_read += data && tags->obj_id == YAFFS_OBJECTID_SUMMARY;
 		if (tags->ecc_result == YAFFS_ECC_RESULT_FIXED)
 			dev->n_tags_ecc_fixed++;
 		if (tags->ecc_result == YAFFS_ECC_RESULT_UNFIXED)

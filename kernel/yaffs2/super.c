@@ -146,8 +146,12 @@ static int show_stats(struct seq_file *m, struct dentry *root)
 		   dev->n_page_writes, dev->n_erasures, dev->n_retired_blocks);
 	seq_printf(m, "\n\tpages corrected %u, unreadable %llu; tags corrected %u, unreadable %u", dev->n_ecc_fixed,
 		   ys->unreadable, dev->n_tags_ecc_fixed, dev->n_tags_ecc_unfixed);
-	seq_printf(m, "\n\tcollections %u (of them soft %u, in background %u), pages moved %u, refreshed blocks %u",
-		   dev->all_gcs, dev->passive_gc_count, dev->bg_gcs, dev->n_gc_copies, dev->refresh_count);
+	seq_printf(m, "\n\tcollection: steps %u (of them soft %u; the thread's: idle %u, soft %u, aggressive %u)",
+		   dev->all_gcs, dev->passive_gc_count, ys->gc_steps[0], ys->gc_steps[1], ys->gc_steps[2]);
+	seq_printf(m, "\n\tblocks collected %u (by the thread %u), pages moved %u, blocks refreshed %u", dev->n_gc_blocks,
+		   dev->bg_gcs, dev->n_gc_copies, dev->refresh_count);
+	seq_printf(m, "\n\tcheckpoint pages read %u, written %u; summary pages read %u, written %u", ys->checkpoint_read,
+		   ys->checkpoint_written, ys->summary_read, ys->summary_written);
 	seq_printf(m, "\n\terased blocks %d, free chunks %d, reserved %ld, objects %d, checkpoint %s\n",
 		   dev->n_erased_blocks, dev->n_free_chunks, atomic_long_read(&ys->reserved), dev->n_obj,
 		   dev->is_checkpointed ? "valid" : "none");

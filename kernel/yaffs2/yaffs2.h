@@ -64,6 +64,12 @@ struct yaffs2_sb {
 	struct task_struct *gc_thread;
 	wait_queue_head_t gc_wait;
 	bool gc_work;
+	/* Written to since the thread last looked. */
+	bool gc_written;
+
+	/* Since the mount: steps of the thread by phase (gc.c), and pages that are no file's. */
+	unsigned int gc_steps[3];
+	unsigned int checkpoint_read, checkpoint_written, summary_read, summary_written;
 };
 
 static inline struct yaffs2_sb *yaffs2_sb(const struct super_block *sb)
