@@ -222,6 +222,11 @@ int yaffs2_setattr(IDMAP_PARAM struct dentry *dentry, struct iattr *attr)
 
 	if (error)
 		return error;
+	yaffs2_lock(ys);
+	error = yaffs2_can_change(ys) ? 0 : -ENOSPC;
+	yaffs2_unlock(ys);
+	if (error)
+		return error;
 	if ((attr->ia_valid & ATTR_SIZE) && S_ISREG(inode->i_mode)) {
 		error = resize(inode, attr->ia_size);
 		if (error)

@@ -55,7 +55,7 @@ static int make(struct inode *dir, struct dentry *dentry, const struct recipe *r
 	if (recipe->type == YAFFS_OBJECT_TYPE_DIRECTORY && (dir->i_mode & S_ISGID))
 		mode |= S_ISGID;
 	yaffs2_lock(ys);
-	if (yaffs2_free_chunks(ys) < CHUNKS_FOR_A_NAME) {
+	if (yaffs2_free_chunks(ys) < CHUNKS_FOR_A_NAME || !yaffs2_can_change(ys)) {
 		error = -ENOSPC;
 	} else {
 		switch (recipe->type) {
@@ -126,7 +126,7 @@ static int link(struct dentry *old, struct inode *dir, struct dentry *dentry)
 	struct yaffs_obj *obj = NULL;
 
 	yaffs2_lock(ys);
-	if (yaffs2_free_chunks(ys) >= CHUNKS_FOR_A_NAME)
+	if (yaffs2_free_chunks(ys) >= CHUNKS_FOR_A_NAME && yaffs2_can_change(ys))
 		obj = yaffs_link_obj(yaffs2_obj(dir), dentry->d_name.name, yaffs2_obj(inode));
 	if (obj)
 		set_nlink(inode, yaffs_get_obj_link_count(obj));
@@ -157,7 +157,7 @@ static int unlink(struct inode *dir, struct dentry *dentry)
 
 	yaffs2_lock(ys);
 	/* An object with an inode is only put aside: its data goes with the inode. */
-	if (yaffs_unlinker(yaffs2_obj(dir), dentry->d_name.name) == YAFFS_OK)
+	if (yaffs2_can_change(ys) && yaffs_unlinker(yaffs2_obj(dir), dentry->d_name.name) == YAFFS_OK)
 		lose_name(inode);
 	else
 		error = -ENOSPC;
@@ -202,8 +202,9 @@ static int rename(IDMAP_PARAM struct inode *old_dir, struct dentry *old, struct 
 		error = -ENOTEMPTY;
 	else if (target && !yaffs2_obj(target)->unlink_allowed)
 		error = -EPERM;
-	else if (yaffs_rename_obj(yaffs2_obj(old_dir), old->d_name.name, yaffs2_obj(new_dir), new->d_name.name) !=
-		 YAFFS_OK)
+	else if (!yaffs2_can_change(ys) ||
+		 yaffs_rename_obj(yaffs2_obj(old_dir), old->d_name.name, yaffs2_obj(new_dir), new->d_name.name) !=
+			 YAFFS_OK)
 		error = -ENOSPC;
 	if (!error && target)
 		lose_name(target);

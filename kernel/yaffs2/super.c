@@ -40,10 +40,27 @@ void yaffs2_unlock(struct yaffs2_sb *ys)
 	memalloc_nofs_restore(nofs);
 }
 
+/* A rename over another name writes four headers, and a block's summary may come between. */
+#define CHUNKS_FOR_A_CHANGE 8
+
 /* Chunks that may still be written, with those counted that dirty folios will take. Called locked. */
 long yaffs2_free_chunks(struct yaffs2_sb *ys)
 {
 	return (long)yaffs_get_n_free_chunks(&ys->dev) - atomic_long_read(&ys->reserved);
+}
+
+/*
+ * Whether some headers can be written, from the reserve if need be: on a chip whose blocks have failed one after the other even
+ * that is gone, and the core would have changed its memory when it notices. Called locked.
+ */
+bool yaffs2_can_change(struct yaffs2_sb *ys)
+{
+	const struct yaffs_dev *dev = &ys->dev;
+	unsigned int chunks = dev->n_erased_blocks * dev->param.chunks_per_block;
+
+	if (dev->alloc_block > 0)
+		chunks += dev->param.chunks_per_block - dev->alloc_page;
+	return chunks >= CHUNKS_FOR_A_CHANGE;
 }
 
 /* An object whose header on the flash is behind; what is on its way out needs none. */

@@ -91,6 +91,7 @@ static inline struct yaffs_obj *yaffs2_obj(const struct inode *inode)
 void yaffs2_lock(struct yaffs2_sb *ys);
 void yaffs2_unlock(struct yaffs2_sb *ys);
 long yaffs2_free_chunks(struct yaffs2_sb *ys);
+bool yaffs2_can_change(struct yaffs2_sb *ys);
 
 /* options.c */
 int yaffs2_init_fs_context(struct fs_context *fc);
