@@ -121,6 +121,8 @@ pub struct Plan<'a> {
     pub faults: &'a str,
     /// The board has no chip.
     pub no_nand: bool,
+    /// Longer than any test's board takes; what is asked for by an environment variable may take more.
+    pub timeout: Duration,
     /// With more than one, guest time follows the host's on armv7, where QEMU's -icount then comes to no end.
     pub cpus: u32,
     /// Kernel modules beside the chip's own, each with its parameters.
@@ -141,6 +143,7 @@ impl<'a> Plan<'a> {
             parts: &[],
             faults: "",
             no_nand: false,
+            timeout: Duration::from_secs(600),
             cpus: 1,
             modules: &[],
             packages: &[],
@@ -183,7 +186,7 @@ impl<'a> Plan<'a> {
         lines.extend(self.lines);
         image.set_plan(&lines);
         let image = image.build().expect("a boot image");
-        let mut run = Run { timeout: Duration::from_secs(600), ..Run::new(&board, &kernel, &image) };
+        let mut run = Run { timeout: self.timeout, ..Run::new(&board, &kernel, &image) };
         if self.cpus > 1 {
             run.args = vec!["-smp".to_owned(), self.cpus.to_string()];
             run.icount = board.name != "armv7";

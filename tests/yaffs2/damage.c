@@ -9,10 +9,6 @@
 
 #include <stdbool.h>
 
-/* The tag that YAFFS2's core gives checkpoints in place of a block's sequence number (YAFFS_SEQUENCE_CHECKPOINT_DATA). */
-#define CHECKPOINT 0x21
-/* Where the kernel's large-page Hamming layout has its free bytes. */
-#define TAGS 2
 
 int main(int argc, char **argv)
 {
@@ -33,8 +29,8 @@ int main(int argc, char **argv)
 
 		if (flash_read(&flash, page, data, spare))
 			continue;
-		memcpy(&sequence, spare + TAGS, 4);
-		if (checkpoint ? sequence != CHECKPOINT : sequence == 0xffffffff || memcmp(data, text, strlen(text)))
+		memcpy(&sequence, spare + FLASH_TAGS, 4);
+		if (checkpoint ? sequence != FLASH_CHECKPOINT : memcmp(data, text, strlen(text)))
 			continue;
 		for (uint32_t at = 64; at < 256 && bits; at++)
 			for (int bit = 0; bit < 8 && bits; bit++)

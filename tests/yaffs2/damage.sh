@@ -43,7 +43,7 @@ echo 3 >/proc/sys/vm/drop_caches
 unreadable /mnt/one one
 cmp /tmp/good.two /mnt/two
 cmp /tmp/good.three /mnt/three
-grep -A 4 'fstype yaffs2' /proc/self/mountstats
+grep -A 6 'fstype yaffs2' /proc/self/mountstats
 umount /mnt
 fresh
 unreadable /mnt/one one
@@ -61,5 +61,11 @@ for file in one two three; do cmp /tmp/good.$file /mnt/$file; done
 umount /mnt
 fresh
 for file in one two three; do cmp /tmp/good.$file /mnt/$file; done
+umount /mnt
+# A checkpoint whose pages can be read, and are not what was written.
+/image spoil 0
+fresh
+for file in one two three; do cmp /tmp/good.$file /mnt/$file; done
+grep -A 6 'fstype yaffs2' /proc/self/mountstats | grep checkpoint
 umount /mnt
 echo all as it has to be

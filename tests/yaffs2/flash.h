@@ -12,6 +12,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* Where the kernel's layout for a Hamming code on large pages has its free bytes, and YAFFS2 its tags. */
+#define FLASH_TAGS 2
+/* What YAFFS2's core gives checkpoints in place of a block's sequence number (YAFFS_SEQUENCE_CHECKPOINT_DATA). */
+#define FLASH_CHECKPOINT 0x21
+
 struct flash {
 	int fd;
 	struct mtd_info_user info;
@@ -29,17 +34,35 @@ static inline void flash_open(struct flash *flash, int number)
 	}
 }
 
-/* The page's data as ECC gives it (-1: it cannot), and its spare area as it is. */
-static inline int flash_read(struct flash *flash, uint32_t page, uint8_t *data, uint8_t *spare)
+static inline int flash_bad(struct flash *flash, uint32_t block)
 {
-	off_t at = (off_t)page * flash->info.writesize;
-	struct mtd_oob_buf64 oob = { .start = (uint64_t)at, .length = flash->info.oobsize, .usr_ptr = (uintptr_t)spare };
+	__kernel_loff_t at = (__kernel_loff_t)block * flash->info.erasesize;
+
+	return ioctl(flash->fd, MEMGETBADBLOCK, &at) != 0;
+}
+
+static inline void flash_read_spare(struct flash *flash, uint32_t page, uint8_t *spare)
+{
+	struct mtd_oob_buf64 oob = {
+		.start = (uint64_t)page * flash->info.writesize,
+		.length = flash->info.oobsize,
+		.usr_ptr = (uintptr_t)spare,
+	};
 
 	if (ioctl(flash->fd, MEMREADOOB64, &oob) < 0) {
 		perror("MEMREADOOB64");
 		exit(1);
 	}
-	return pread(flash->fd, data, flash->info.writesize, at) == (ssize_t)flash->info.writesize ? 0 : -1;
+}
+
+/* The page's data as ECC gives it (-1: it cannot), and its spare area as it is. */
+static inline int flash_read(struct flash *flash, uint32_t page, uint8_t *data, uint8_t *spare)
+{
+	flash_read_spare(flash, page, spare);
+	return pread(flash->fd, data, flash->info.writesize, (off_t)page * flash->info.writesize) ==
+			       (ssize_t)flash->info.writesize ?
+		       0 :
+		       -1;
 }
 
 /* As it is: no ECC is computed. Without a spare area, that of the page stays (nandsim wants whole pages, and 1 bits change nothing). */
@@ -62,17 +85,24 @@ static inline void flash_write(struct flash *flash, uint32_t page, const uint8_t
 	}
 }
 
+static inline void flash_erase_block(struct flash *flash, uint32_t block)
+{
+	struct erase_info_user64 erase = {
+		.start = (uint64_t)block * flash->info.erasesize,
+		.length = flash->info.erasesize,
+	};
+
+	if (ioctl(flash->fd, MEMERASE64, &erase) < 0) {
+		perror("MEMERASE64");
+		exit(1);
+	}
+}
+
 static inline void flash_erase(struct flash *flash)
 {
-	for (uint32_t at = 0; at < flash->info.size; at += flash->info.erasesize) {
-		struct erase_info_user64 erase = { .start = at, .length = flash->info.erasesize };
-		__kernel_loff_t block = at;
-
-		if (ioctl(flash->fd, MEMGETBADBLOCK, &block) == 0 && ioctl(flash->fd, MEMERASE64, &erase) < 0) {
-			perror("MEMERASE64");
-			exit(1);
-		}
-	}
+	for (uint32_t block = 0; block < flash->info.size / flash->info.erasesize; block++)
+		if (!flash_bad(flash, block))
+			flash_erase_block(flash, block);
 }
 
 #endif

@@ -12,7 +12,7 @@ mount -t yaffs2 -o "$options" "$source" /mnt
 for what; do /work "$what" /mnt; done
 sync
 again "$options"
-grep -A 4 'fstype yaffs2' /proc/self/mountstats
+grep -A 6 'fstype yaffs2' /proc/self/mountstats
 again "$options,no-checkpoint"
 # Not written to by a mount that reads only; writable again.
 mount -o remount,ro /mnt
