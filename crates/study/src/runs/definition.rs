@@ -78,6 +78,8 @@ pub struct Postmark {
     pub transactions: Option<u64>,
     pub subdirectories: Option<u64>,
     pub read_bias: Option<u64>,
+    /// Of the largest file.
+    pub size_max: Option<Bytes>,
     pub contents: Option<String>,
     /// Drop the caches before each file that is read.
     #[serde(default)]

@@ -171,7 +171,7 @@ fn postmark(work: &PostmarkWork) -> String {
         ("subdirectories", settings.subdirectories),
         ("read-bias", settings.read_bias),
         ("size-min", size),
-        ("size-max", size),
+        ("size-max", size.or(settings.size_max.map(|size| size.0))),
     ] {
         if let Some(value) = value {
             command += &format!(" --{option} {value}");
