@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use flashscope_target::NoProgress;
 use flashscope_target::board::{self, ImageBuilder, Run};
 use flashscope_tests::{TempDir, flashscope, output, skip, stdout};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A running board that listens on a port of this host.
 struct Remote {
@@ -221,8 +221,49 @@ fn a_board_over_ssh_is_measured_recorded_and_left_as_it_was() {
     }
     assert_eq!(remote.traces(), before, "record left something");
 
+    replay(&remote);
+    assert_eq!(remote.traces(), before, "bench replay left something");
+
     two_recorders(&remote);
     assert_eq!(remote.traces(), before, "two recorders left something");
+}
+
+/// What a command reads, recorded over ssh and done again there: as much, of a file of its own, which is gone afterwards.
+fn replay(remote: &Remote) {
+    let trace = remote.file("film.dat");
+    let mut record = remote.flashscope(&["record"]);
+    record.args(["--events", "cache,syscall,flash", "--output"]).arg(&trace);
+    record.args(["--", "sh", "-c", "echo 3 > /proc/sys/vm/drop_caches; cat /data/film > /dev/null"]);
+    stdout(&mut record);
+    let there = || remote.sh("ls -A /data; df /data | tail -n 1 | wc -w").expect("the board answers");
+    let before = there();
+    let replayed = |more: &[&str]| -> Value {
+        let mut replay = remote.flashscope(&["bench", "replay"]);
+        replay.args(["--process", "cat", "--dir", "/data", "--drop-caches", "--json"]).args(more).arg(&trace);
+        serde_json::from_str(&stdout(&mut replay)).expect("one object")
+    };
+    let asap = replayed(&[]);
+    let recorded = replayed(&["--timing", "recorded", "--readahead", "128"]);
+    for (name, done) in [("at once", &asap), ("at recorded times", &recorded)] {
+        let (result, reads) = (&done["result"], &done["operations"][0]["reads"]);
+        println!(
+            "replay over ssh {name}: {} reads of {} bytes cost {reads} flash reads",
+            result["reads"], result["bytes_read"]
+        );
+        assert_eq!(done["filesystem"], "jffs2", "{done}");
+        assert_eq!((&result["bytes_read"], &result["files"]), (&json!(262_144), &json!(1)), "{result}");
+        assert_eq!(done["operations_of"], "flash operations");
+        // A file of printable bytes: 6.6 bits of each on the flash, of 2 KiB pages.
+        assert!(reads.as_u64().is_some_and(|reads| reads >= 262_144 * 6 / 8 / 2048), "{done}");
+    }
+    assert_eq!(asap["result"]["tasks"][0]["checksum"], recorded["result"]["tasks"][0]["checksum"]);
+    assert!(recorded["result"]["tasks"][0]["max_late_ns"].is_u64(), "{recorded}");
+    assert_eq!(there(), before, "the replayed file is gone");
+    // A directory that is not there is a failure (crates/cli/src/target.rs holds which line tells it).
+    let mut nowhere = remote.flashscope(&["bench", "replay"]);
+    let nowhere = output(nowhere.args(["--dir", "/nonexistent"]).arg(&trace));
+    let said = String::from_utf8_lossy(&nowhere.stderr);
+    assert_eq!(nowhere.status.code(), Some(1), "{said}");
 }
 
 /// Two recorders at once, started, paused, resumed and stopped from other shells.
