@@ -9,6 +9,8 @@ mod cost;
 mod demo;
 mod machine;
 mod peers;
+mod same_work;
+mod same_work_page;
 mod tracer;
 
 use std::path::PathBuf;
@@ -17,11 +19,11 @@ use std::process::ExitCode;
 use flashscope_tests::top;
 use serde_json::json;
 
-const PARTS: [&str; 5] = ["boots", "demo", "tracer", "bytes", "peers"];
+const PARTS: [&str; 6] = ["boots", "demo", "tracer", "bytes", "peers", "same-work"];
 const LOAD_NOTE: &str = "Over 1, 5 and 15 minutes. Above 0 before the start: other work shared the cores, and wall times are \
                          high. Guest times do not depend on it.";
-const USAGE: &str = "usage: bench/run [--cold] [--only boots,demo,tracer,bytes,peers] [--reads N] [--date YYYY-MM-DD] \
-                     [--what NAME] [--output DIR]";
+const USAGE: &str = "usage: bench/run [--cold] [--only boots,demo,tracer,bytes,peers,same-work] [--reads N] [--date YYYY-MM-DD] \
+                     [--what NAME] [--output DIR] [--places FS,…] [--resume] [--page FILE]";
 
 struct Options {
     cold: bool,
@@ -31,6 +33,12 @@ struct Options {
     date: String,
     what: String,
     output: PathBuf,
+    /// File systems of `same-work`; empty: all.
+    places: Vec<String>,
+    /// Places of `same-work` that the raw file has are taken from there.
+    resume: bool,
+    /// Where the page of `same-work` goes.
+    page: Option<PathBuf>,
 }
 
 fn options() -> Result<Options, String> {
@@ -41,12 +49,17 @@ fn options() -> Result<Options, String> {
         date: machine::today(),
         what: "bench".to_owned(),
         output: top().join("bench/runs"),
+        places: Vec::new(),
+        resume: false,
+        page: None,
     };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg}: a value is missing; {USAGE}"));
         match arg.as_str() {
             "--cold" => options.cold = true,
+            "--places" => options.places = value()?.split(',').map(str::to_owned).collect(),
+            "--resume" => options.resume = true,
             "--only" => {
                 options.only = value()?.split(',').map(str::to_owned).collect();
                 if let Some(unknown) = options.only.iter().find(|part| !PARTS.contains(&part.as_str())) {
@@ -64,6 +77,7 @@ fn options() -> Result<Options, String> {
             "--date" => options.date = file_word("--date", value()?)?,
             "--what" => options.what = file_word("--what", value()?)?,
             "--output" => options.output = value()?.into(),
+            "--page" => options.page = Some(value()?.into()),
             _ => return Err(format!("{arg}: no such option; {USAGE}")),
         }
     }
@@ -105,15 +119,24 @@ fn main() -> ExitCode {
         "versions": machine::versions(),
     });
     let path = options.output.join(format!("{}-{}.json", options.date, options.what));
+    let earlier = std::fs::read(&path).ok().filter(|_| options.resume);
+    let earlier: serde_json::Value = earlier.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
     for part in PARTS.into_iter().filter(|part| options.only.iter().any(|only| only == part)) {
         file[part] = match part {
             "boots" => boots::run(),
             "demo" => demo::run(options.cold),
             "tracer" => tracer::run(options.reads),
             "bytes" => bytes::run(),
+            "same-work" => same_work::run(&earlier["same-work"], &options.places),
             _ => peers::run(),
         };
         file["load_average"] = json!({ "before": load_before, "after": machine::load(), "note": LOAD_NOTE });
+        if let (Some(page), "same-work") = (&options.page, part)
+            && let Err(error) = std::fs::write(page, same_work_page::page(&file[part], &command()))
+        {
+            eprintln!("bench/run: {}: {error}; name another file with --page", page.display());
+            return ExitCode::FAILURE;
+        }
         // After each part: what has been measured stays, should a later one fail.
         let written =
             std::fs::create_dir_all(&options.output).and_then(|()| std::fs::write(&path, format!("{file:#}\n")));
