@@ -4,6 +4,8 @@
 //! text says commas, its example has semicolons) and a spatial view (reads, writes and erases of a block in each line).
 //! Flashmon 2.1 adds `C` lines to the log: a read that the MTD layer's page buffer answered without the flash; it leaves
 //! the task out where it is told to (`LOG_TASK=0`), and counts times from the moment it was loaded.
+//!
+//! Ours (`kernel/flashmon/README.md`) with `extended=1` has four fields more: `…;task;thread;duration_ns;cpu;sequence`.
 
 use crate::error::Error;
 use crate::event::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
@@ -39,6 +41,25 @@ struct Line<'a> {
     /// Page of a read or write, block of an erase.
     address: u64,
     task: &'a [u8],
+    extended: Option<Extended>,
+}
+
+/// What an extended line has beside the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extended {
+    thread: u32,
+    duration_ns: u64,
+    cpu: u16,
+}
+
+/// `task;thread;duration_ns;cpu;sequence`: the task's name has no semicolon there.
+fn parse_extended(rest: &[u8]) -> Option<(&[u8], Extended)> {
+    let mut parts = rest.split(|&b| b == b';');
+    let task = parts.next()?;
+    let mut number = || parse_number(parts.next()?);
+    let (thread, duration_ns, cpu, _sequence) = (number()?, number()?, number()?, number()?);
+    let extended = Extended { thread: thread.try_into().ok()?, duration_ns, cpu: cpu.try_into().ok()? };
+    parts.next().is_none().then_some((task, extended))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +91,12 @@ fn parse_line(line: &[u8]) -> Option<Line<'_>> {
         _ => return None,
     };
     let address = parse_number(trim(parts.next()?))?;
-    Some(Line { time_ns, kind, address, task: parts.next().map_or(b"", trim) })
+    let rest = parts.next().map_or(&b""[..], trim);
+    let (task, extended) = match parse_extended(rest).filter(|_| separator == b';') {
+        Some((task, extended)) => (task, Some(extended)),
+        None => (rest, None),
+    };
+    Some(Line { time_ns, kind, address, task, extended })
 }
 
 fn trim(bytes: &[u8]) -> &[u8] {
@@ -114,12 +140,13 @@ pub(crate) fn looks_like(head: &[u8]) -> Looks {
     }
 }
 
-/// A temporal log. Its events have no thread ids: every task name gets a number of its own, from 1.
+/// A temporal log. Its events have no thread ids, but in the extended format: every task name gets a number of its own, from 1.
 #[derive(Debug)]
 pub(crate) struct Log {
     file: Arc<Input>,
     pages_per_block: u64,
     tasks: HashMap<Vec<u8>, u32>,
+    pub cpus: u16,
     schema: Arc<Schema>,
 }
 
@@ -141,6 +168,7 @@ impl Log {
             file: Arc::new(input),
             pages_per_block: pages_per_block.unwrap_or(ASSUMED_PAGES_PER_BLOCK),
             tasks: HashMap::new(),
+            cpus: 1,
             schema: Arc::new(
                 Schema::parse("flashmon", SCHEMA, Endian::Little, 8)
                     .map_err(|e| Error::Unsupported { path: path.to_path_buf(), what: e.to_string() })?,
@@ -149,6 +177,7 @@ impl Log {
         let mut names = Names::default();
         let mut losses = Losses::new();
         let (mut tasks, mut last) = (HashMap::new(), 0);
+        let (mut threads, mut cpus) = (HashMap::<u32, Vec<u8>>::new(), 1);
         log.lines(|line| match line {
             None => losses.add(Loss::LinesMalformed, 1),
             Some(line) => {
@@ -156,7 +185,18 @@ impl Log {
                     losses.add(Loss::TimesBackwards, 1);
                 }
                 last = line.time_ns;
-                if line.task.is_empty() || tasks.contains_key(line.task) {
+                if let Some(extended) = line.extended {
+                    cpus = cpus.max(extended.cpu.saturating_add(1));
+                    // A thread may change its name.
+                    let known = threads.get(&extended.thread);
+                    if line.task.is_empty() || known.is_some_and(|name| name == line.task) {
+                    } else if (known.is_some() || threads.len() < MAX_TASKS) && line.task.len() <= MAX_TASK {
+                        names.set(extended.thread, if known.is_some() { line.time_ns } else { 0 }, line.task);
+                        threads.insert(extended.thread, line.task.to_vec());
+                    } else {
+                        losses.add(Loss::NamesDropped, 1);
+                    }
+                } else if line.task.is_empty() || tasks.contains_key(line.task) {
                 } else if tasks.len() < MAX_TASKS && line.task.len() <= MAX_TASK {
                     let tid = tasks.len() as u32 + 1;
                     names.set(tid, 0, line.task);
@@ -168,6 +208,7 @@ impl Log {
         })
         .map_err(|e| Error::io(path, "read", e))?;
         log.tasks = tasks;
+        log.cpus = cpus;
         Ok((log, names, losses))
     }
 
@@ -197,18 +238,24 @@ impl Log {
         }
     }
 
-    fn tid(&self, task: &[u8]) -> u32 {
-        self.tasks.get(task).copied().unwrap_or(0)
+    fn tid(&self, line: &Line<'_>) -> u32 {
+        match line.extended {
+            Some(extended) => extended.thread,
+            None => self.tasks.get(line.task).copied().unwrap_or(0),
+        }
     }
 
     pub fn for_each(&self, f: &mut dyn FnMut(&Event)) -> io::Result<()> {
         let mut hit = EventKind::Other { system: "flashmon".to_string(), name: "mtd_cache_hit".to_string() };
+        let mut ends = Ends::default();
         self.lines(|line| {
             let Some(line) = line else { return };
+            ends.before(line.time_ns, f);
+            ends.of(&line);
             let mut event = Event {
                 time: TimeNs(line.time_ns),
-                cpu: 0,
-                tid: self.tid(line.task),
+                cpu: line.extended.map_or(0, |extended| extended.cpu),
+                tid: self.tid(&line),
                 kind: EventKind::Mark { name: String::new() },
             };
             match line.kind {
@@ -227,29 +274,75 @@ impl Log {
                     f(&event);
                 }
             }
-        })
+        })?;
+        ends.before(u64::MAX, f);
+        Ok(())
+    }
+
+    /// As [`Log::for_each_record`]; the ends of operations are events without a record.
+    pub fn for_each_pair(
+        &self,
+        event_of: impl Fn(&Record<'_>) -> Option<Event>,
+        f: &mut dyn FnMut(Option<&Record<'_>>, Option<&Event>),
+    ) -> io::Result<()> {
+        let mut ends = Ends::default();
+        self.records(&mut |line, record| {
+            ends.before(line.time_ns, &mut |event| f(None, Some(event)));
+            ends.of(line);
+            f(Some(record), event_of(record).as_ref());
+        })?;
+        ends.before(u64::MAX, &mut |event| f(None, Some(event)));
+        Ok(())
     }
 
     pub fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<()> {
+        self.records(&mut |_, record| f(record))
+    }
+
+    fn records(&self, f: &mut dyn FnMut(&Line<'_>, &Record<'_>)) -> io::Result<()> {
         let mut data = Vec::new();
         self.lines(|line| {
             let Some(line) = line else { return };
             data.clear();
             data.extend_from_slice(&[1, 0, 0, 0]);
-            data.extend_from_slice(&self.tid(line.task).to_le_bytes());
+            data.extend_from_slice(&self.tid(&line).to_le_bytes());
             data.extend_from_slice(&[line.kind.letter(), 0, 0, 0, 0, 0, 0, 0]);
             data.extend_from_slice(&line.address.to_le_bytes());
             data.extend_from_slice(&((line.task.len() as u32) << 16 | 28).to_le_bytes());
             data.extend_from_slice(line.task);
-            f(&Record {
+            let record = Record {
                 time: TimeNs(line.time_ns),
-                cpu: 0,
+                cpu: line.extended.map_or(0, |extended| extended.cpu),
                 buffer: "",
                 missed: Missed::Nothing,
                 schema: &self.schema,
                 data: &data,
-            });
+            };
+            f(&line, &record);
         })
+    }
+}
+
+/// Operations that have begun and not ended: as many as there are tasks in the flash at once, few.
+#[derive(Default)]
+struct Ends(Vec<Event>);
+
+impl Ends {
+    /// More are under way than a chip does at once: the oldest are told before their time.
+    const MOST: usize = 4096;
+
+    fn of(&mut self, line: &Line<'_>) {
+        let (Some(extended), Kind::Flash(op)) = (line.extended, line.kind) else { return };
+        let time = TimeNs(line.time_ns.saturating_add(extended.duration_ns));
+        let kind = EventKind::FlashDone { op, duration_ns: extended.duration_ns };
+        let at = self.0.partition_point(|end| end.time <= time);
+        self.0.insert(at, Event { time, cpu: extended.cpu, tid: extended.thread, kind });
+    }
+
+    /// Those that end before a time.
+    fn before(&mut self, time_ns: u64, f: &mut dyn FnMut(&Event)) {
+        let due = self.0.partition_point(|end| end.time.0 <= time_ns).max(self.0.len().saturating_sub(Self::MOST));
+        self.0.drain(..due).for_each(|end| f(&end));
     }
 }
 
@@ -433,7 +526,13 @@ mod tests {
         let paper = parse_line(b"13.551048336;R;22655;cat").unwrap();
         assert_eq!(
             paper,
-            Line { time_ns: 13_551_048_336, kind: Kind::Flash(FlashOp::Read), address: 22655, task: b"cat" }
+            Line {
+                time_ns: 13_551_048_336,
+                kind: Kind::Flash(FlashOp::Read),
+                address: 22655,
+                task: b"cat",
+                extended: None
+            }
         );
         assert_eq!(parse_line(b"13.551048336,R,22655,cat"), Some(paper));
         assert_eq!(parse_line(b" 13.551048336; R ;22655; cat \r"), Some(paper));

@@ -51,11 +51,9 @@ impl Trace {
             Body::Flashmon(log) => {
                 let said = self.facts["flashmon"]["pages_per_block"].as_u64();
                 let pages_per_block = said.unwrap_or(ASSUMED_PAGES_PER_BLOCK);
-                log.for_each_record(&mut |record| {
-                    let event = flashmon_event(record, log.schema(), pages_per_block);
-                    f(Pair { record: Some(record), event: event.as_ref() });
-                })
-                .map_err(|e| Error::io(&self.path, "read", e))?;
+                let event = |record: &Record<'_>| flashmon_event(record, log.schema(), pages_per_block);
+                log.for_each_pair(event, &mut |record, event| f(Pair { record, event }))
+                    .map_err(|e| Error::io(&self.path, "read", e))?;
                 Losses::new()
             }
             Body::Blktrace(log) => log

@@ -378,7 +378,7 @@ impl Trace {
     pub fn cpus(&self) -> u32 {
         match &self.body {
             Body::Ring(ring) => ring.cpus,
-            Body::Flashmon(_) => 1,
+            Body::Flashmon(log) => u32::from(log.cpus),
             Body::Blktrace(log) => log.cpus,
             Body::Ftrace(log) => log.cpus,
         }

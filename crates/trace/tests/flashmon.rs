@@ -31,6 +31,42 @@ fn the_papers_example() {
 }
 
 #[test]
+fn the_extended_format_has_threads_processors_and_durations() {
+    let dir = std::env::temp_dir().join(format!("flashscope-extended-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("extended.log");
+    let text = "1.000000000;R;7;dd;100;145000;0;0\n\
+                1.000100000;E;3;sync;101;2000000;1;0\n\
+                1.000200000;C;7;dd;100;0;0;1\n\
+                1.010000000;W;8;cat;100;400000;0;2\n";
+    std::fs::write(&path, text).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    let all = events(&trace);
+    let (mut times, mut ends) = (vec![], vec![]);
+    for event in &all {
+        times.push(event.time.0);
+        if let EventKind::FlashDone { op, duration_ns } = event.kind {
+            ends.push((op, duration_ns, event.tid, event.cpu));
+        }
+    }
+    assert!(times.is_sorted(), "{times:?}");
+    assert_eq!(
+        ends,
+        [(FlashOp::Read, 145_000, 100, 0), (FlashOp::Erase, 2_000_000, 101, 1), (FlashOp::Program, 400_000, 100, 0)]
+    );
+    assert_eq!(trace.comm(100, TimeNs(1_000_000_000)), Some("dd"));
+    assert_eq!(trace.comm(100, TimeNs(1_010_000_000)), Some("cat"), "the thread has another name by then");
+    assert_eq!(trace.comm(101, TimeNs(1_000_100_000)), Some("sync"));
+    assert_eq!(trace.cpus(), 2);
+    assert!(trace.losses().is_empty());
+    // Side by side with their records: the same events.
+    let mut paired = vec![];
+    trace.for_each_pair(&mut |pair| paired.extend(pair.event.cloned())).unwrap();
+    assert_eq!(paired, all);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn variants_and_what_is_no_line() {
     let trace = Trace::open(&data("flashmon/variants.log")).unwrap();
     let mut lines = vec![];
