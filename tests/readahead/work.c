@@ -2,7 +2,7 @@
  * Reads that no benchmark makes: odd sizes and offsets, patterns that change, two processes in one file, two descriptors in two
  * processes, mapped files. Each process opens each file once.
  *
- *   work odd|mixed|backward|strided|large|interleave|two|mmap|mmap-random|mmap-sequential|willneed|fadvise FILE
+ *   work odd|mixed|backward|strided|large|interleave|end|two|mmap|mmap-random|mmap-sequential|willneed|fadvise FILE
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -69,6 +69,24 @@ static void some_reads(int fd, off_t size, const char *what)
 			get(fd, size / 3 + (off_t)i * 8192, 8192);
 			get(fd, size * 2 / 3 + (off_t)i * 2048, 2048);
 		}
+	} else if (!strcmp(what, "willneed")) {
+		/* A middle that is asked for beforehand, and one that is not. */
+		readahead(fd, 40 * 4096, 10 * 4096);
+		posix_fadvise(fd, 200 * 4096 + 1, 100 * 4096, POSIX_FADV_WILLNEED);
+		for (at = 30 * 4096; at < 60 * 4096; at += 4096)
+			get(fd, at, 4096);
+		for (at = 190 * 4096; at < 290 * 4096; at += 2 * 4096)
+			get(fd, at, 4096);
+	} else if (!strcmp(what, "fadvise")) {
+		posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+		for (at = 0; at < 40 * 4096; at += 3000)
+			get(fd, at, 3000);
+		posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+		for (at = 100 * 4096; at < 160 * 4096; at += 5000)
+			get(fd, at, 5000);
+		posix_fadvise(fd, 0, 0, POSIX_FADV_NORMAL);
+		for (at = 200 * 4096; at < 240 * 4096; at += 4096)
+			get(fd, at, 4096);
 	} else if (!strcmp(what, "end")) {
 		/* Past the end, at it, and from before it over it. */
 		get(fd, size - 5000, 4096);

@@ -248,9 +248,10 @@ pub struct PredictArgs {
     /// Room of the page cache, MiB.
     #[arg(long, value_name = "MIB", default_value = "1024")]
     pub cache_mib: u64,
-    /// The device's largest request, KiB: 0 for MTD and UBI, queue/max_sectors_kb of a block device.
-    #[arg(long, value_name = "KIB", default_value = "0")]
-    pub io_kib: u64,
+    /// The device's largest request, KiB: queue/max_sectors_kb of a block device, 0 for MTD and UBI [default: as the trace's
+    /// mounts tell].
+    #[arg(long, value_name = "KIB")]
+    pub io_kib: Option<u64>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -273,9 +274,10 @@ pub struct AdviseArgs {
     /// Kernel whose rules are to be followed (default: the recording's).
     #[arg(long, value_name = "VERSION")]
     pub kernel_model: Option<String>,
-    /// The device's largest request, KiB: 0 for MTD and UBI, queue/max_sectors_kb of a block device.
-    #[arg(long, value_name = "KIB", default_value = "0")]
-    pub io_kib: u64,
+    /// The device's largest request, KiB: queue/max_sectors_kb of a block device, 0 for MTD and UBI [default: as the trace's
+    /// mounts tell].
+    #[arg(long, value_name = "KIB")]
+    pub io_kib: Option<u64>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use flashscope_analysis::readahead::{Collector, PREDICTION_SCHEMA, Prediction, Predictor, Workload};
+use flashscope_analysis::readahead::{Collector, PREDICTION_SCHEMA, Prediction, Predictor, Storage, Workload};
 use flashscope_readahead::Kernel;
-use flashscope_trace::{Trace, Value};
+use flashscope_trace::Trace;
 
 use crate::args::PredictArgs;
 use crate::failure::Failure;
@@ -17,8 +17,9 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let trace = Trace::open(&args.trace)?;
     let workload = workload(&trace)?;
     let (kernel, exact) = model(&trace, args.kernel_model.as_deref())?;
-    let pages = usize::try_from(args.cache_mib.saturating_mul(256)).unwrap_or(usize::MAX);
-    let predictor = Predictor::new(&workload, kernel, args.io_kib / 4, pages);
+    let mut storage = storage(&trace, &workload, kernel, args.io_kib);
+    storage.budget_pages = usize::try_from(args.cache_mib.saturating_mul(256)).unwrap_or(usize::MAX);
+    let predictor = Predictor::new(&workload, storage);
     let mut tried: Vec<u64> = args.readahead.iter().copied().chain(TRIED_KIB).collect();
     tried.sort_unstable();
     tried.dedup();
@@ -62,23 +63,8 @@ pub fn workload(trace: &Trace) -> Result<Workload, Failure> {
         let (major, minor) = text.split_once(':')?;
         Some(flashscope_trace::Device::new(major.parse().ok()?, minor.parse().ok()?).0)
     });
-    let mut collector = Collector::new(in_ram.collect::<Vec<_>>());
-    trace.for_each_pair(&mut |pair| {
-        if let Some(record) = pair.record
-            && record.schema.name.starts_with("sys_exit")
-        {
-            let got = match record.get("ret") {
-                Some(Value::Signed(ret)) => Some(u64::try_from(ret).unwrap_or(0)),
-                // 32-bit kernels' `long`, and formats that call it unsigned: an error is above every length.
-                Some(Value::Unsigned(ret)) => Some(if ret > u64::from(u32::MAX) - 4096 { 0 } else { ret }),
-                _ => None,
-            };
-            collector.returned(record.tid(), record.time.0, got);
-        }
-        if let Some(event) = pair.event {
-            collector.event(event);
-        }
-    })?;
+    let mut collector = Collector::new(trace.facts(), in_ram.collect::<Vec<_>>());
+    trace.for_each_pair(&mut |pair| collector.pair(&pair))?;
     let workload = collector.finish();
     let path = trace.path().display();
     if workload.calls.is_empty() && workload.faults == 0 {
@@ -93,6 +79,36 @@ pub fn workload(trace: &Trace) -> Result<Workload, Failure> {
         )));
     }
     Ok(workload)
+}
+
+/// Largest request of a block device over MTD or UBI, pages: 255 sectors (`BLK_SAFE_MAX_SECTORS`, include/linux/blkdev.h), since
+/// their drivers set no limit.
+const MTD_BLOCK_PAGES: u64 = 31;
+
+/// What the files that are read lie on, as the trace's mounts tell.
+pub fn storage(trace: &Trace, workload: &Workload, kernel: Kernel, io_kib: Option<u64>) -> Storage {
+    let mut storage = Storage::new(kernel);
+    let devices: HashSet<u32> = workload.sizes.keys().filter_map(|file| file.device).collect();
+    for mount in trace.facts()["mounts"].as_array().into_iter().flatten() {
+        let device = mount["device"].as_str().and_then(|text| {
+            let (major, minor) = text.split_once(':')?;
+            Some(flashscope_trace::Device::new(major.parse().ok()?, minor.parse().ok()?).0)
+        });
+        let Some(device) = device.filter(|device| devices.contains(device)) else { continue };
+        let source = mount["source"].as_str().unwrap_or_default();
+        if source.contains("mtdblock") || source.contains("ubiblock") {
+            storage.io_pages = MTD_BLOCK_PAGES;
+        }
+        if mount["type"] == "squashfs"
+            && let Some(bytes) = mount["block_bytes"].as_u64()
+        {
+            storage.squashfs.insert(device, bytes);
+        }
+    }
+    if let Some(kib) = io_kib {
+        storage.io_pages = kib / 4;
+    }
+    storage
 }
 
 /// The model that is asked for, or the one of the recording's kernel; and whether it is of that kernel's line.

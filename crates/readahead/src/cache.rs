@@ -15,7 +15,16 @@ struct Slot {
     previous_of_file: u32,
     /// PG_readahead: the next read-ahead begins when this page is used.
     marked: bool,
+    /// Not PG_uptodate: it is there, and whoever reads it reads it in first.
+    empty: bool,
     used: bool,
+}
+
+/// What a cached page's flags say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags {
+    pub marked: bool,
+    pub empty: bool,
 }
 
 /// A page that left.
@@ -69,8 +78,16 @@ impl PageCache {
         true
     }
 
-    pub fn is_marked(&self, file: u32, page: u64) -> bool {
-        self.by_page.get(&(file, page)).is_some_and(|&slot| self.slots[slot as usize].marked)
+    /// `None` where the page is not there.
+    pub fn flags(&self, file: u32, page: u64) -> Option<Flags> {
+        let Slot { marked, empty, .. } = self.slots[*self.by_page.get(&(file, page))? as usize];
+        Some(Flags { marked, empty })
+    }
+
+    pub fn set_empty(&mut self, file: u32, page: u64, empty: bool) {
+        if let Some(&slot) = self.by_page.get(&(file, page)) {
+            self.slots[slot as usize].empty = empty;
+        }
     }
 
     pub fn clear_mark(&mut self, file: u32, page: u64) {
@@ -95,6 +112,7 @@ impl PageCache {
             next_of_file: next,
             previous_of_file: NONE,
             marked,
+            empty: false,
             used: false,
         };
         let slot = match self.free.pop() {
@@ -187,7 +205,7 @@ mod tests {
         let mut cache = PageCache::new(2);
         assert_eq!(cache.insert(0, 1, false), None);
         assert_eq!(cache.insert(0, 2, true), None);
-        assert!(cache.touch(0, 1) && cache.is_marked(0, 2));
+        assert!(cache.touch(0, 1) && cache.flags(0, 2).is_some_and(|flags| flags.marked));
         assert_eq!(cache.insert(3, 9, false), Some(Gone { file: 0, page: 2, used: false }));
         assert_eq!(cache.insert(3, 8, false), Some(Gone { file: 0, page: 1, used: true }));
         assert!(!cache.has(0, 1) && cache.any_of(0).is_none());

@@ -26,6 +26,7 @@ mod mapping;
 #[cfg(test)]
 mod paper;
 mod simulator;
+mod squashfs;
 
 pub use kernel::{Choice, Kernel};
 pub use simulator::{Access, Cause, FileId, MapAdvice, OpenId, PageEvent, PageStep, Settings, Simulator};

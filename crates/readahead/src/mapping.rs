@@ -2,8 +2,9 @@
 //! primitives that the generations share.
 
 use crate::PAGE_BYTES;
-use crate::cache::PageCache;
+use crate::cache::{Flags, PageCache};
 use crate::simulator::{Cause, PageStep};
+use crate::squashfs::{self, Squashfs};
 
 /// `struct file_ra_state` (include/linux/fs.h), and the mode bit of `POSIX_FADV_RANDOM`.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,8 @@ pub struct Mapping<'a> {
     pub ra: &'a mut Window,
     /// `bdi->io_pages`.
     pub io_pages: u64,
+    /// How the file system reads where it is squashfs; else pages come alone.
+    pub squashfs: Option<Squashfs>,
     /// First page that the caller asks for, and the one behind the last: what comes beside them is read-ahead.
     pub asked: (u64, u64),
     /// File, page, step.
@@ -46,8 +49,12 @@ impl Mapping<'_> {
         self.cache.has(self.file, page)
     }
 
+    pub fn flags(&self, page: u64) -> Option<Flags> {
+        self.cache.flags(self.file, page)
+    }
+
     pub fn marked(&self, page: u64) -> bool {
-        self.cache.is_marked(self.file, page)
+        self.flags(page).is_some_and(|flags| flags.marked)
     }
 
     pub fn clear_mark(&mut self, page: u64) {
@@ -56,6 +63,17 @@ impl Mapping<'_> {
 
     pub fn touch(&mut self, page: u64) {
         self.cache.touch(self.file, page);
+    }
+
+    /// A page that is used and was not read ahead: it is added where it is missing, and read in (`read_folio`).
+    pub fn bring(&mut self, page: u64) {
+        let flags = self.flags(page);
+        if flags.is_none() {
+            self.add(page, false);
+        }
+        if self.squashfs.is_some() && flags.is_none_or(|flags| flags.empty) {
+            squashfs::read_folio(self, page);
+        }
     }
 
     /// Adds one page where it is missing.
@@ -79,10 +97,21 @@ impl Mapping<'_> {
         Some(self.size.checked_sub(1)? / PAGE_BYTES)
     }
 
+    /// A page that was added and not filled leaves again.
+    pub fn take_back(&mut self, page: u64) {
+        if let Some(gone) = self.cache.remove(self.file, page) {
+            (self.out)(self.file, page, PageStep::TakenBack { used: gone.used });
+        }
+    }
+
     /// `page_cache_ra_unbounded`: the missing pages of a range, `marked` the one that gets PG_readahead (where it was missing).
     /// A range longer than the whole cache is cut: a kernel would run out of memory first.
     pub fn add_range(&mut self, start: u64, pages: u64, marked: Option<u64>) {
         let pages = pages.min(self.cache.budget() as u64);
+        if let Some(squashfs) = self.squashfs {
+            squashfs::add_range(self, squashfs, start, start.saturating_add(pages), marked);
+            return;
+        }
         for page in start..start.saturating_add(pages) {
             self.add(page, marked == Some(page));
         }
@@ -136,7 +165,7 @@ impl Mapping<'_> {
     pub fn map_around(&mut self, page: u64) {
         let first = page / FAULT_AROUND_PAGES * FAULT_AROUND_PAGES;
         for near in first..first + FAULT_AROUND_PAGES {
-            if self.has(near) && !self.marked(near) {
+            if self.flags(near).is_some_and(|flags| !flags.marked && !flags.empty) {
                 self.ra.mmap_miss = self.ra.mmap_miss.saturating_sub(1);
             }
         }

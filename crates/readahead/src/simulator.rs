@@ -5,6 +5,7 @@ use crate::cache::PageCache;
 use crate::hash::Map;
 use crate::kernel::Kernel;
 use crate::mapping::{Mapping, Window};
+use crate::squashfs::Squashfs;
 
 /// Device and inode of a file; the device is `None` where the trace names none that has a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -87,6 +88,10 @@ pub enum PageStep {
     Dropped {
         used: bool,
     },
+    /// The file system read less than the kernel had made room for (squashfs).
+    TakenBack {
+        used: bool,
+    },
 }
 
 /// One page comes or goes.
@@ -136,8 +141,15 @@ pub struct Simulator {
     settings: Settings,
     cache: PageCache,
     files: Map<FileKey, u32>,
-    known: Vec<(FileId, u64)>,
+    known: Vec<Known>,
     open: Map<(u32, u64), Window>,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    file: FileId,
+    size: u64,
+    squashfs: Option<Squashfs>,
 }
 
 type FileKey = (u32, u64);
@@ -173,7 +185,7 @@ impl Simulator {
         let next = self.known.len() as u32;
         let number = *self.files.entry(key(file)).or_insert(next);
         if number == next {
-            self.known.push((file, 0));
+            self.known.push(Known { file, size: 0, squashfs: None });
         }
         number
     }
@@ -181,7 +193,14 @@ impl Simulator {
     /// Says how large a file is. Without it a file ends behind the last byte that was read or written, and nothing is read ahead.
     pub fn set_size(&mut self, file: FileId, bytes: u64) {
         let number = self.number(file);
-        self.known[number as usize].1 = bytes;
+        self.known[number as usize].size = bytes;
+    }
+
+    /// Says that a file lies on squashfs, and how large its blocks are: pages come by blocks then.
+    pub fn set_squashfs_block(&mut self, file: FileId, bytes: u64) {
+        let number = self.number(file);
+        let by_readahead = self.kernel >= Kernel::V6_1;
+        self.known[number as usize].squashfs = Squashfs::new(bytes, by_readahead);
     }
 
     pub fn is_cached(&self, file: FileId, page: u64) -> bool {
@@ -199,7 +218,7 @@ impl Simulator {
 
     /// Pages that are there and that nothing has used, by file.
     pub fn unused(&self) -> Vec<(FileId, u64)> {
-        let mut unused: Vec<(FileId, u64)> = self.known.iter().map(|&(file, _)| (file, 0)).collect();
+        let mut unused: Vec<(FileId, u64)> = self.known.iter().map(|known| (known.file, 0)).collect();
         self.cache.each(|file, used| unused[file as usize].1 += u64::from(!used));
         unused.retain(|&(_, pages)| pages > 0);
         unused
@@ -225,7 +244,7 @@ impl Simulator {
             other => other,
         };
         let number = self.number(file);
-        let size = &mut self.known[number as usize].1;
+        let size = &mut self.known[number as usize].size;
         match access {
             Access::Drop { page } => {
                 if let Some(gone) = self.cache.remove(number, page) {
@@ -244,7 +263,7 @@ impl Simulator {
             Access::Write { offset, length } => *size = (*size).max(offset.saturating_add(length)),
             _ => {}
         }
-        let size = *size;
+        let Known { size, squashfs, .. } = self.known[number as usize];
         if self.open.len() >= MAX_OPEN && !self.open.contains_key(&(number, open.0)) {
             self.open.clear();
         }
@@ -259,13 +278,14 @@ impl Simulator {
         };
         let known = &self.known;
         let mut emit =
-            |file: u32, page: u64, step: PageStep| out(PageEvent { file: known[file as usize].0, page, step });
+            |file: u32, page: u64, step: PageStep| out(PageEvent { file: known[file as usize].file, page, step });
         let mut mapping = Mapping {
             cache: &mut self.cache,
             file: number,
             size,
             ra,
             io_pages: self.settings.io_pages,
+            squashfs,
             asked,
             out: &mut emit,
         };

@@ -28,6 +28,6 @@ pub use modelled::random_slots;
 pub use not_measured::{NotMeasurable, NotMeasured};
 pub use plan::{CellSpec, GroupSpec, groups, modules};
 pub use result::*;
-pub use run::{Options, RunError, Watch, run};
+pub use run::{Options, RunError, Watch, run, squashfs_image};
 pub use size::Bytes;
 pub use statement::{Figures, How, Row, Statement, rows};

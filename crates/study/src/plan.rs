@@ -159,7 +159,7 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
         lines.push(mount.clone());
         lines.push(match spec.workload {
             Workload::Read => format!("create {DATA_FILE} {} {} {file_seed}", spec.file_size.0, spec.contents),
-            Workload::Sqlite => format!("run create-database {} --create", sqlite(spec)),
+            Workload::Sqlite => format!("run create-database {}", spec.create_command().unwrap_or_default()),
         });
         lines.push(format!("umount {MOUNT_POINT}"));
     }
@@ -204,6 +204,18 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
     }
     lines.push("record-stop".to_owned());
     lines
+}
+
+impl GroupSpec {
+    /// The command of a cell, as the group's plan runs it under its mount point, `/mnt`.
+    pub fn command(&self, cell: &CellSpec) -> String {
+        measure(self, cell)
+    }
+
+    /// The command that makes what the cells read; `None` where a plan's `create` does (a data file of `bench read`).
+    pub fn create_command(&self) -> Option<String> {
+        (self.workload == Workload::Sqlite).then(|| format!("{} --create", sqlite(self)))
+    }
 }
 
 /// The command of a cell.

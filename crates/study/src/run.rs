@@ -304,21 +304,26 @@ fn disk_changes(spec: &GroupSpec, asked: &[(String, String)]) -> Vec<(String, St
     std::iter::once(size).chain(asked.iter().cloned()).chain([filesystem]).collect()
 }
 
-/// A squashfs image with the data file, as mksquashfs makes it by default (gzip, 128 KiB blocks), byte for byte the same
-/// each time.
 fn squashfs(spec: &GroupSpec, file_seed: u64) -> Result<Vec<u8>, RunError> {
+    squashfs_image(&[("data", spec.file_size.0, &spec.contents, file_seed)])
+}
+
+/// A squashfs image with data files (name, bytes, contents, seed), as mksquashfs makes it by default (gzip, 128 KiB blocks), byte
+/// for byte the same each time.
+pub fn squashfs_image(files: &[(&str, u64, &str, u64)]) -> Result<Vec<u8>, RunError> {
     let dir = flashscope_target::ScratchDir::new("squashfs")?;
     let root = dir.path().join("root");
     std::fs::create_dir(&root).map_err(|source| RunError::Store { path: root.clone(), source })?;
-    let data = root.join("data");
     let agent = flashscope_target::host_agent()?;
-    let mut create = Command::new(&agent);
-    create
-        .args(["bench", "read", "--create", "--count", "1", "--request", "1", "--file"])
-        .arg(&data)
-        .args(["--size", &spec.file_size.0.to_string(), "--contents", &spec.contents])
-        .args(["--seed", &file_seed.to_string()]);
-    run_quietly(create, "flashscope-agent", "gcc")?;
+    for &(name, bytes, contents, seed) in files {
+        let mut create = Command::new(&agent);
+        create
+            .args(["bench", "read", "--create", "--count", "1", "--request", "1", "--file"])
+            .arg(root.join(name))
+            .args(["--size", &bytes.to_string(), "--contents", contents])
+            .args(["--seed", &seed.to_string()]);
+        run_quietly(create, "flashscope-agent", "gcc")?;
+    }
     let image = dir.path().join("data.squashfs");
     let mut mksquashfs = Command::new("mksquashfs");
     mksquashfs.arg(&root).arg(&image).args([

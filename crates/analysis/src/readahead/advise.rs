@@ -116,8 +116,9 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64) -> Vec<Advice> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::readahead::predict::Storage;
     use crate::readahead::workload::{Call, Step, Workload};
-    use flashscope_readahead::{Access, Kernel, MapAdvice, PAGE_BYTES};
+    use flashscope_readahead::{Access, Kernel, MapAdvice, OpenId, PAGE_BYTES};
 
     const A: FileId = FileId { device: Some(1), inode: 1 };
     const B: FileId = FileId { device: Some(1), inode: 2 };
@@ -129,12 +130,19 @@ mod tests {
         for (file, access) in accesses {
             let read = matches!(access, Access::Read { .. });
             let call = read.then_some(workload.calls.len() as u32);
-            workload.steps.push(Step { tid: 7, file, access, call });
+            workload.steps.push(Step { tid: 7, file, open: OpenId(7), access, call });
             if read {
                 // Half of the calls brought a page in, at 1 ms, a call itself takes 10 us.
                 let pages_added = workload.calls.len() as u32 % 2;
                 let duration_ns = Some(10_000 + 1_000_000 * u64::from(pages_added));
-                workload.calls.push(Call { tid: 7, file, pages_added, flash_reads: 3 * pages_added, duration_ns });
+                workload.calls.push(Call {
+                    tid: 7,
+                    file,
+                    is_fault: false,
+                    pages_added,
+                    flash_reads: 3 * pages_added,
+                    duration_ns,
+                });
             }
         }
         workload
@@ -150,7 +158,7 @@ mod tests {
     }
 
     fn changes(workload: &Workload, kernel: Kernel, now_kib: u64) -> Vec<Change> {
-        let predictor = Predictor::new(workload, kernel, 0, 1 << 18);
+        let predictor = Predictor::new(workload, Storage::new(kernel));
         advise(&predictor, now_kib).into_iter().map(|advice| advice.change).collect()
     }
 
@@ -198,10 +206,16 @@ mod tests {
     fn faults_that_read_around_are_weighed_in_pages() {
         let mut mapped = workload([]);
         mapped.steps = scattered(60)
-            .map(|page| Step { tid: 7, file: A, access: Access::Fault { page, advice: MapAdvice::Normal }, call: None })
+            .map(|page| Step {
+                tid: 7,
+                file: A,
+                open: OpenId(7),
+                access: Access::Fault { page, advice: MapAdvice::Normal },
+                call: None,
+            })
             .collect();
         assert_eq!(changes(&mapped, Kernel::V6_1, 128), [OFF]);
-        let predictor = Predictor::new(&mapped, Kernel::V6_1, 0, 1 << 18);
+        let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
         let advice = &advise(&predictor, 128)[0];
         assert_eq!((advice.pages_then, advice.time_then_ns, advice.file, advice.task), (60, None, Some(A), Some(7)));
         assert!(advice.gain_percent > 50.0 && advice.unused_pages_now > 100);

@@ -37,7 +37,7 @@ impl Cost {
         }
         let flash: f64 = calls.clone().map(|call| f64::from(call.flash_reads)).sum();
         let pages: f64 = calls.clone().map(|call| f64::from(call.pages_added)).sum();
-        if n == 0.0 || x == 0.0 || flash == 0.0 {
+        if n == 0.0 || x == 0.0 || y == 0.0 || flash == 0.0 {
             return None;
         }
         let spread = n * xx - x * x;
@@ -62,6 +62,11 @@ impl Cost {
         })
     }
 
+    /// Without what a call itself costs.
+    pub fn of_pages(self) -> Cost {
+        Cost { call_ns: 0.0, ..self }
+    }
+
     pub fn time_ns(&self, calls: u64, pages: u64) -> f64 {
         self.call_ns * calls as f64 + self.page_ns * pages as f64
     }
@@ -74,7 +79,7 @@ mod tests {
 
     fn call(pages_added: u32, flash_reads: u32, ns: u64) -> Call {
         let file = FileId { device: None, inode: 1 };
-        Call { tid: 1, file, pages_added, flash_reads, duration_ns: Some(ns) }
+        Call { tid: 1, file, is_fault: false, pages_added, flash_reads, duration_ns: Some(ns) }
     }
 
     #[test]

@@ -3,11 +3,12 @@
 mod accuracy;
 mod advise;
 mod cost;
+mod descriptors;
 mod predict;
 mod workload;
 
 pub use accuracy::{Accuracy, AccuracyFindings, Brought, FileBrought, TaskBrought};
 pub use advise::{Advice, Change, MOST, advise};
 pub use cost::Cost;
-pub use predict::{PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Tally};
+pub use predict::{PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Storage, Tally};
 pub use workload::{Call, Collector, Step, Workload};

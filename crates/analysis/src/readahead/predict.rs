@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flashscope_readahead::{Access, Cause, FileId, Kernel, OpenId, PAGE_BYTES, PageStep, Settings, Simulator};
+use flashscope_readahead::{Access, Cause, FileId, Kernel, PAGE_BYTES, PageStep, Settings, Simulator};
 use serde::Serialize;
 
 use super::cost::Cost;
@@ -18,13 +18,25 @@ pub struct Tally {
     pub pages_ahead: u64,
     /// Of those ahead, the ones that nothing used, whether they were evicted or are there still.
     pub pages_unused: u64,
-    /// Pages that calls of `read()` brought in: what their time is made of. The rest came by faults and advice.
+    /// Pages that calls of `read()` brought in: what their time is made of.
     pub pages_in_calls: u64,
+    pub faults: u64,
+    pub pages_in_faults: u64,
 }
 
 impl Tally {
     pub fn pages(&self) -> u64 {
         self.pages_requested + self.pages_ahead
+    }
+
+    fn add(&mut self, other: &Tally) {
+        self.calls += other.calls;
+        self.pages_requested += other.pages_requested;
+        self.pages_ahead += other.pages_ahead;
+        self.pages_unused += other.pages_unused;
+        self.pages_in_calls += other.pages_in_calls;
+        self.faults += other.faults;
+        self.pages_in_faults += other.pages_in_faults;
     }
 
     pub fn wasted_bytes(&self) -> u64 {
@@ -91,48 +103,93 @@ pub struct Prediction {
 /// Runs settings over a workload.
 pub struct Predictor<'a> {
     workload: &'a Workload,
-    kernel: Kernel,
-    io_pages: u64,
-    budget_pages: usize,
+    storage: Storage,
     cost: Option<Cost>,
+    fault_cost: Option<Cost>,
+}
+
+/// What the files are read under.
+#[derive(Clone, Debug)]
+pub struct Storage {
+    pub kernel: Kernel,
+    /// The device's best request (`bdi->io_pages`): 0 on MTD.
+    pub io_pages: u64,
+    pub budget_pages: usize,
+    /// Block sizes of file systems that are squashfs, bytes, by device number.
+    pub squashfs: BTreeMap<u32, u64>,
+}
+
+impl Storage {
+    /// Flash without a block layer, and a cache of 1 GiB.
+    pub fn new(kernel: Kernel) -> Storage {
+        Storage { kernel, io_pages: 0, budget_pages: 1 << 18, squashfs: BTreeMap::new() }
+    }
 }
 
 impl<'a> Predictor<'a> {
-    pub fn new(workload: &'a Workload, kernel: Kernel, io_pages: u64, budget_pages: usize) -> Predictor<'a> {
-        let cost = Cost::fit(workload.calls.iter());
-        Predictor { workload, kernel, io_pages, budget_pages, cost }
+    pub fn new(workload: &'a Workload, storage: Storage) -> Predictor<'a> {
+        let cost = Cost::fit(workload.calls.iter().filter(|call| !call.is_fault));
+        let fault_cost = Cost::fit(workload.calls.iter().filter(|call| call.is_fault));
+        Predictor { workload, storage, cost, fault_cost }
     }
 
     pub fn cost(&self) -> Option<Cost> {
         self.cost
     }
 
-    /// One setting; `random` names the files that are read with `POSIX_FADV_RANDOM`.
-    pub fn row(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool) -> Row {
+    fn simulator(&self, readahead_kib: u64) -> Simulator {
         let settings = Settings {
             readahead_pages: readahead_kib / (PAGE_BYTES / 1024),
-            io_pages: self.io_pages,
-            budget_pages: self.budget_pages,
+            io_pages: self.storage.io_pages,
+            budget_pages: self.storage.budget_pages,
         };
-        let mut simulator = Simulator::new(self.kernel, settings);
+        let mut simulator = Simulator::new(self.storage.kernel, settings);
         for (&file, &size) in &self.workload.sizes {
-            simulator.set_size(file, size);
+            if !self.workload.created.contains(&file) {
+                simulator.set_size(file, size);
+            }
+            if let Some(&bytes) = file.device.and_then(|device| self.storage.squashfs.get(&device)) {
+                simulator.set_squashfs_block(file, bytes);
+            }
         }
         for &(file, page) in &self.workload.cached_before {
             simulator.preload(file, page);
         }
+        simulator
+    }
+
+    /// Every page that reads and faults bring in, in order.
+    pub fn pages(&self, readahead_kib: u64) -> Vec<(FileId, u64)> {
+        let mut simulator = self.simulator(readahead_kib);
+        let mut pages = Vec::new();
+        for step in &self.workload.steps {
+            simulator.apply(step.file, step.open, step.access, &mut |event| {
+                if event.is_read() {
+                    pages.push((event.file, event.page));
+                }
+            });
+        }
+        pages
+    }
+
+    /// One setting; `random` names the files that are read with `POSIX_FADV_RANDOM`.
+    pub fn row(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool) -> Row {
+        let mut simulator = self.simulator(readahead_kib);
         let mut by_file: BTreeMap<FileId, Tally> = BTreeMap::new();
         let mut by_task: BTreeMap<u32, Tally> = BTreeMap::new();
         let mut opened = std::collections::HashSet::new();
         for step in &self.workload.steps {
-            let open = OpenId(u64::from(step.tid));
-            if random(step.file) && opened.insert((step.file, step.tid)) {
+            let open = step.open;
+            if random(step.file) && opened.insert((step.file, open)) {
                 simulator.apply(step.file, open, Access::AdviseRandom, &mut |_| {});
             }
             let task = by_task.entry(step.tid).or_default();
-            let in_call = step.call.is_some();
-            task.calls += u64::from(in_call);
-            by_file.entry(step.file).or_default().calls += u64::from(in_call);
+            let in_fault = matches!(step.access, Access::Fault { .. });
+            let in_call = step.call.is_some() && !in_fault;
+            for tally in [&mut *task, by_file.entry(step.file).or_default()] {
+                tally.calls += u64::from(in_call);
+                tally.faults += u64::from(in_fault);
+            }
             simulator.apply(step.file, open, step.access, &mut |event| {
                 let file = by_file.entry(event.file).or_default();
                 match event.step {
@@ -144,9 +201,10 @@ impl<'a> Predictor<'a> {
                                 _ => tally.pages_ahead += 1,
                             }
                             tally.pages_in_calls += u64::from(in_call);
+                            tally.pages_in_faults += u64::from(in_fault);
                         }
                     }
-                    PageStep::Dropped { used } | PageStep::Evicted { used } => {
+                    PageStep::Dropped { used } | PageStep::Evicted { used } | PageStep::TakenBack { used } => {
                         file.pages_unused += u64::from(!used);
                     }
                 }
@@ -156,23 +214,32 @@ impl<'a> Predictor<'a> {
             by_file.entry(file).or_default().pages_unused += pages;
         }
         let mut tally = Tally::default();
-        for of_file in by_file.values() {
-            tally.calls += of_file.calls;
-            tally.pages_requested += of_file.pages_requested;
-            tally.pages_ahead += of_file.pages_ahead;
-            tally.pages_unused += of_file.pages_unused;
-            tally.pages_in_calls += of_file.pages_in_calls;
-        }
+        by_file.values().for_each(|of_file| tally.add(of_file));
+        let (flash_reads, time_ns) = (self.flash_reads(&tally), self.time_ns(&tally));
         Row {
             readahead_kib,
             random: false,
             wasted_bytes: tally.wasted_bytes(),
-            flash_reads: self.cost.map(|cost| cost.flash_reads_per_page * tally.pages() as f64),
-            time_ns: self.cost.map(|cost| cost.time_ns(tally.calls, tally.pages_in_calls)),
+            flash_reads,
+            time_ns,
             tally,
             by_file,
             by_task,
         }
+    }
+
+    /// Reads by their fit, faults by theirs; what has none (all of it was cached when it was recorded) by the other's pages.
+    pub fn time_ns(&self, tally: &Tally) -> Option<f64> {
+        let reads = self.cost.or(self.fault_cost.map(Cost::of_pages))?;
+        let faults = self.fault_cost.unwrap_or(reads.of_pages());
+        Some(reads.time_ns(tally.calls, tally.pages_in_calls) + faults.time_ns(tally.faults, tally.pages_in_faults))
+    }
+
+    fn flash_reads(&self, tally: &Tally) -> Option<f64> {
+        let reads = self.cost.or(self.fault_cost)?.flash_reads_per_page;
+        let faults = self.fault_cost.or(self.cost)?.flash_reads_per_page;
+        let rest = tally.pages() - tally.pages_in_faults;
+        Some(reads * rest as f64 + faults * tally.pages_in_faults as f64)
     }
 
     /// What the recording shows, and which of `settings` (KiB) it was made with, as far as the pages tell.

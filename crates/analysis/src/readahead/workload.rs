@@ -2,29 +2,35 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flashscope_readahead::{Access, FileId, MapAdvice, PAGE_BYTES};
-use flashscope_trace::{Event, EventKind, FileStep, FlashOp};
+use flashscope_readahead::{Access, FileId, OpenId, PAGE_BYTES};
+use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair};
+
+use super::descriptors::{Descriptors, Meant, integer};
 
 /// One access of one task.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub tid: u32,
     pub file: FileId,
+    /// By descriptor where the trace has the calls, else by task.
+    pub open: OpenId,
     pub access: Access,
     /// The call that it is, by its place in [`Workload::calls`]; `None` for what is no read.
     pub call: Option<u32>,
 }
 
-/// One `read()`, as it went when it was recorded.
+/// One `read()` or one fault, as it went when it was recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub tid: u32,
     pub file: FileId,
+    pub is_fault: bool,
     /// Pages that it added to its file's cache.
     pub pages_added: u32,
     /// Array reads of flash while its task was in it.
     pub flash_reads: u32,
-    /// `None` where the trace does not show its end.
+    /// `None` where the trace does not show its end. Nothing says when a fault is over: it lasts up to its last read of flash and
+    /// the mean of its reads more, and nothing where it read none.
     pub duration_ns: Option<u64>,
 }
 
@@ -35,6 +41,8 @@ pub struct Workload {
     pub calls: Vec<Call>,
     /// Sizes in bytes: of a file whose end was not met, up to where it was read, written or cached.
     pub sizes: BTreeMap<FileId, u64>,
+    /// Files that were written from their begin on: their size is what was written so far.
+    pub created: HashSet<FileId>,
     /// Files whose end no read met: read-ahead beyond what the trace shows is not predicted for them.
     pub open_ended: usize,
     /// Pages that were read and never came: they were cached before the recording began.
@@ -47,6 +55,10 @@ pub struct Workload {
     pub without_end: u64,
     /// Accesses beyond the most that are kept.
     pub left_out: u64,
+    /// Open files were told apart by their descriptors.
+    pub descriptors: bool,
+    /// Every page that reads and faults brought in, in order, where [`Collector::keep_pages`] asked for them.
+    pub pages: Vec<(FileId, u64)>,
     /// Whether events of the cache and of flash were seen at all.
     pub cache_seen: bool,
     pub flash_seen: bool,
@@ -65,6 +77,8 @@ struct Inside {
     began: u64,
     offset: u64,
     asked: u64,
+    /// First and last read of flash in it.
+    flash_ns: Option<(u64, u64)>,
 }
 
 /// Reads events, in order of time.
@@ -80,21 +94,62 @@ pub struct Collector {
     /// Task that is writing: what comes is the write's.
     writing: HashMap<u32, FileId>,
     left_out: HashSet<u32>,
+    descriptors: Descriptors,
+    keep_pages: bool,
+    meant: Vec<Meant>,
 }
 
 impl Collector {
-    /// `in_ram`: numbers of devices whose files are no storage.
-    pub fn new(in_ram: impl IntoIterator<Item = u32>) -> Collector {
-        Collector { left_out: in_ram.into_iter().collect(), ..Collector::default() }
+    /// `in_ram`: numbers of devices whose files are no storage. `facts`: of the recording.
+    pub fn new(facts: &serde_json::Value, in_ram: impl IntoIterator<Item = u32>) -> Collector {
+        let descriptors = Descriptors::new(facts);
+        Collector { left_out: in_ram.into_iter().collect(), descriptors, ..Collector::default() }
+    }
+
+    /// Lists the pages that came one by one.
+    pub fn keep_pages(&mut self) {
+        self.keep_pages = true;
+    }
+
+    /// One record of a trace and its typed form.
+    pub fn pair(&mut self, pair: &Pair<'_>) {
+        if let Some(record) = pair.record {
+            if record.schema.name.starts_with("sys_exit") {
+                let value = record.get("ret").and_then(integer);
+                // 32-bit kernels' `long`, and formats that call it unsigned: an error is above every length.
+                let got = value.map(|value| if value as u32 > u32::MAX - 4096 { 0 } else { value.max(0) as u64 });
+                self.returned(record.tid(), record.time.0, got);
+                if let Some(value) = value {
+                    self.descriptors.returned(record.tid(), value);
+                }
+            } else if record.schema.name.starts_with("sys_enter") {
+                self.over(record.tid(), None, None);
+                let mut meant = std::mem::take(&mut self.meant);
+                self.descriptors.entered(record, &mut meant);
+                self.meant = meant;
+                self.take_meant(record.tid());
+            }
+        }
+        if let Some(event) = pair.event {
+            self.event(event);
+        }
+    }
+
+    fn take_meant(&mut self, tid: u32) {
+        for (file, open, access) in std::mem::take(&mut self.meant) {
+            self.step(Step { tid, file, open, access, call: None });
+        }
     }
 
     pub fn event(&mut self, event: &Event) {
         match &event.kind {
             EventKind::Flash(access) if access.op == FlashOp::Read => {
                 self.workload.flash_seen = true;
-                if let Some(inside) = self.inside.get(&event.tid) {
+                if let Some(inside) = self.inside.get_mut(&event.tid) {
                     self.workload.flash_reads += 1;
                     self.workload.calls[inside.call as usize].flash_reads += 1;
+                    let first = inside.flash_ns.map_or(event.time.0, |(first, _)| first);
+                    inside.flash_ns = Some((first, event.time.0));
                 }
             }
             EventKind::File(step) => {
@@ -113,26 +168,29 @@ impl Collector {
             FileStep::Read if bytes > 0 => {
                 self.over(event.tid, None, None);
                 self.writing.remove(&event.tid);
+                let mut meant = std::mem::take(&mut self.meant);
+                let open = self.descriptors.read(event.tid, file, &mut meant);
+                self.meant = meant;
+                self.take_meant(event.tid);
                 let call = self.workload.calls.len() as u32;
-                if !self.step(event.tid, file, Access::Read { offset, length: bytes }, Some(call)) {
+                let access = Access::Read { offset, length: bytes };
+                if !self.step(Step { tid: event.tid, file, open, access, call: Some(call) }) {
                     return;
                 }
-                self.workload.calls.push(Call {
-                    tid: event.tid,
-                    file,
-                    pages_added: 0,
-                    flash_reads: 0,
-                    duration_ns: None,
-                });
-                if self.inside.len() < MAX_TASKS || self.inside.contains_key(&event.tid) {
-                    self.inside.insert(event.tid, Inside { call, began: event.time.0, offset, asked: bytes });
-                }
+                self.begin(event, call, file, offset, bytes, false);
             }
             FileStep::Fault => {
                 self.over(event.tid, None, None);
                 self.workload.faults += 1;
-                let page = offset / PAGE_BYTES;
-                self.step(event.tid, file, Access::Fault { page, advice: MapAdvice::Normal }, None);
+                let mut meant = std::mem::take(&mut self.meant);
+                let (open, advice) = self.descriptors.fault(event.tid, file, &mut meant);
+                self.meant = meant;
+                self.take_meant(event.tid);
+                let access = Access::Fault { page: offset / PAGE_BYTES, advice };
+                let call = self.workload.calls.len() as u32;
+                if self.step(Step { tid: event.tid, file, open, access, call: Some(call) }) {
+                    self.begin(event, call, file, offset, 0, true);
+                }
             }
             FileStep::Write if bytes > 0 => {
                 self.over(event.tid, None, None);
@@ -140,8 +198,18 @@ impl Collector {
                     self.writing.clear();
                 }
                 self.writing.insert(event.tid, file);
+                if offset == 0 && !self.workload.sizes.contains_key(&file) && !self.count.contains_key(&file) {
+                    self.workload.created.insert(file);
+                }
                 self.grow(file, offset.saturating_add(bytes));
-                self.step(event.tid, file, Access::Write { offset, length: bytes }, None);
+                let open = OpenId(u64::from(event.tid));
+                self.step(Step {
+                    tid: event.tid,
+                    file,
+                    open,
+                    access: Access::Write { offset, length: bytes },
+                    call: None,
+                });
             }
             FileStep::Cached => {
                 self.workload.cache_seen = true;
@@ -157,6 +225,9 @@ impl Collector {
                     return;
                 }
                 *self.workload.pages_added.entry(file).or_default() += pages;
+                if self.keep_pages && self.workload.pages.len() < MAX_STEPS {
+                    self.workload.pages.extend((first..first.saturating_add(pages)).map(|page| (file, page)));
+                }
                 if let Some(inside) = self.inside.get(&event.tid) {
                     let call = &mut self.workload.calls[inside.call as usize];
                     if call.file == file {
@@ -166,8 +237,12 @@ impl Collector {
             }
             FileStep::Uncached => {
                 let first = offset / PAGE_BYTES;
+                // What leaves while its file is read by the same task was taken back by read-ahead itself (squashfs): the model
+                // does so on its own.
+                let inside = self.inside.get(&event.tid).map(|inside| self.workload.calls[inside.call as usize].file);
+                let taken_back = inside == Some(file);
                 for page in first..first.saturating_add(bytes.div_ceil(PAGE_BYTES).min(MOST_OF_A_FOLIO)) {
-                    if !self.present.remove(&(file, page)) {
+                    if !self.present.remove(&(file, page)) || taken_back {
                         continue;
                     }
                     let left = self.count.entry(file).or_default();
@@ -176,10 +251,19 @@ impl Collector {
                     if *left == 0 {
                         self.count.remove(&file);
                     }
-                    self.step(event.tid, file, access, None);
+                    self.step(Step { tid: event.tid, file, open: OpenId(0), access, call: None });
                 }
             }
             _ => {}
+        }
+    }
+
+    fn begin(&mut self, event: &Event, call: u32, file: FileId, offset: u64, asked: u64, is_fault: bool) {
+        let tid = event.tid;
+        let new = Call { tid, file, is_fault, pages_added: 0, flash_reads: 0, duration_ns: None };
+        self.workload.calls.push(new);
+        if self.inside.len() < MAX_TASKS || self.inside.contains_key(&tid) {
+            self.inside.insert(tid, Inside { call, began: event.time.0, offset, asked, flash_ns: None });
         }
     }
 
@@ -190,10 +274,10 @@ impl Collector {
         }
     }
 
-    fn step(&mut self, tid: u32, file: FileId, access: Access, call: Option<u32>) -> bool {
+    fn step(&mut self, step: Step) -> bool {
         let room = self.workload.steps.len() < MAX_STEPS;
         match room {
-            true => self.workload.steps.push(Step { tid, file, access, call }),
+            true => self.workload.steps.push(step),
             false => self.workload.left_out += 1,
         }
         room
@@ -209,6 +293,14 @@ impl Collector {
     fn over(&mut self, tid: u32, ended_ns: Option<u64>, got: Option<u64>) {
         let Some(inside) = self.inside.remove(&tid) else { return };
         let call = &mut self.workload.calls[inside.call as usize];
+        if call.is_fault {
+            let after = |(first, last): (u64, u64)| {
+                let one = (last - first) / u64::from(call.flash_reads.max(2) - 1);
+                last.saturating_sub(inside.began).saturating_add(one)
+            };
+            call.duration_ns = Some(inside.flash_ns.map_or(0, after));
+            return;
+        }
         call.duration_ns = ended_ns.map(|end| end.saturating_sub(inside.began));
         self.workload.without_end += u64::from(ended_ns.is_none());
         let file = call.file;
@@ -241,6 +333,20 @@ impl Collector {
             self.over(tid, None, None);
         }
         let mut workload = self.workload;
+        workload.descriptors = self.descriptors.any();
+        // What was there before, or ends elsewhere than it was written to, was not made by what was seen.
+        let mut written: HashMap<FileId, u64> = HashMap::new();
+        for step in &workload.steps {
+            if let Access::Write { offset, length } = step.access {
+                let end = written.entry(step.file).or_default();
+                *end = (*end).max(offset.saturating_add(length));
+            }
+        }
+        let sizes = &workload.sizes;
+        workload.created.retain(|file| {
+            let pages = |bytes: u64| bytes.div_ceil(PAGE_BYTES);
+            written.get(file).zip(sizes.get(file)).is_some_and(|(&end, &size)| pages(end) >= pages(size))
+        });
         // What was neither cached nor returned by a read is known from the requests alone.
         for step in &workload.steps {
             if let Access::Read { offset, length } = step.access
@@ -259,6 +365,7 @@ impl Collector {
             .collect();
         workload.pages_added.retain(|file, _| read.contains(file));
         workload.sizes.retain(|file, _| read.contains(file));
+        workload.pages.retain(|(file, _)| read.contains(file));
         workload.open_ended = workload.sizes.keys().filter(|file| !self.ended.contains(file)).count();
         workload.cached_before = self.before.into_iter().collect();
         workload.cached_before.sort_unstable();
@@ -304,7 +411,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_panic() {
-        let mut collector = Collector::new([31]);
+        let mut collector = Collector::new(&serde_json::Value::Null, [31]);
         for step in [FileStep::Read, FileStep::Write, FileStep::Fault, FileStep::Cached, FileStep::Uncached] {
             for (offset, bytes) in [(u64::MAX, u64::MAX), (0, 0), (4095, 2), (u64::MAX - 4096, 8192)] {
                 collector.event(&event(5, step, offset, bytes));

@@ -141,12 +141,17 @@ fn read_in_batches<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, from: u64, byt
         }
         if batch == 0 {
             // filemap_create_folio
-            m.add(index, false);
+            m.bring(index);
             batch = 1;
         } else {
             let tail = index + batch - 1;
-            if m.marked(tail) {
+            let flags = m.flags(tail);
+            if flags.is_some_and(|flags| flags.marked) {
                 rules.on_mark(m, tail, last - tail);
+            }
+            // filemap_update_page
+            if flags.is_some_and(|flags| flags.empty) {
+                m.bring(tail);
             }
         }
         for page in index..index + batch {
@@ -162,12 +167,14 @@ fn read_in_batches<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, from: u64, byt
     }
 }
 
-/// `filemap_get_read_batch`: cached pages from `index` on, up to and with the first marked one.
+/// `filemap_get_read_batch`: cached pages from `index` on, up to and with the first that is marked or has yet to be read in.
 fn batch(m: &Mapping, index: u64, last: u64) -> u64 {
     let mut pages = 0;
-    while index + pages < last && m.has(index + pages) {
+    while index + pages < last
+        && let Some(flags) = m.flags(index + pages)
+    {
         pages += 1;
-        if m.marked(index + pages - 1) {
+        if flags.marked || flags.empty {
             break;
         }
     }
@@ -186,14 +193,11 @@ fn read_by_page<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, from: u64, bytes:
         if !m.has(index) {
             rules.sync(m, index, last - index);
         }
-        if m.has(index) {
-            if m.marked(index) {
-                rules.on_mark(m, index, last - index);
-            }
-        } else {
-            // no_cached_page
-            m.add(index, false);
+        if m.marked(index) {
+            rules.on_mark(m, index, last - index);
         }
+        // no_cached_page, readpage
+        m.bring(index);
         if at >= m.size {
             break;
         }
@@ -229,8 +233,8 @@ fn fault<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, index: u64, advice: MapA
         if !silent {
             miss(rules, m, index, advice);
         }
-        m.add(index, false);
     }
+    m.bring(index);
     m.touch(index);
     m.map_around(index);
 }

@@ -60,8 +60,8 @@ impl Rules for V2_6_37 {
             if !random {
                 self.miss(m, index, advice);
             }
-            m.add(index, false);
         }
+        m.bring(index);
         // No fault-around before 3.15.
         m.touch(index);
         m.ra.prev_pos = Some(index.saturating_mul(crate::PAGE_BYTES));

@@ -103,6 +103,30 @@ fn works(case: &Case, watch_s: u64) -> Vec<(String, Work)> {
     works
 }
 
+/// One run of Postmark of a study, by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostmarkCommand {
+    pub name: String,
+    pub filesystem: Filesystem,
+    /// Of the mount.
+    pub options: Option<String>,
+    pub readahead: Readahead,
+    pub command: String,
+}
+
+/// Every run of Postmark of a study, with the command as its plan has it.
+pub fn postmark_commands(runs: &Runs) -> Vec<PostmarkCommand> {
+    let works = runs.case.iter().flat_map(|case| works(case, runs.watch_s));
+    let commands = works.filter_map(|(name, work)| match work {
+        Work::Postmark(work) => {
+            let (filesystem, options, readahead) = (work.filesystem, work.options.clone(), work.readahead);
+            Some(PostmarkCommand { name, filesystem, options, readahead, command: postmark(&work) })
+        }
+        Work::Raw(_) => None,
+    });
+    commands.collect()
+}
+
 pub(super) const STEP_POSTMARK: &str = "postmark";
 /// Named like the parts that they are.
 pub(super) const RAW_STEPS: [&str; 3] = ["erase", "write", "read"];

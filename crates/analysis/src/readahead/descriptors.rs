@@ -1,0 +1,279 @@
+//! Which open file a call means: from the events of `open`, `read`, `mmap`, `posix_fadvise` and the like (`--events syscall`).
+//!
+//! The kernel keeps a window for each open file. A descriptor's file is learnt from the first read of it, since the calls say a
+//! number and the page cache's events an inode; what was advised before is taken then. Descriptors are followed by task: a thread
+//! that reads what another one opened, or a child with its parent's descriptor, has a window of its own here.
+
+use std::collections::HashMap;
+
+use flashscope_readahead::{Access, FileId, MapAdvice, OpenId};
+use flashscope_trace::{Record, Value};
+
+/// Open files, mappings and tasks that are followed at once.
+const MAX_KNOWN: usize = 1 << 16;
+/// Open files without a descriptor that is known have the task's number, and these come behind all tasks.
+const FIRST_OPEN: u64 = 1 << 32;
+
+/// `POSIX_FADV_*` and `MADV_*` up to here are the same (include/uapi/linux/fadvise.h, asm-generic/mman-common.h).
+const ADVICE_NORMAL: i64 = 0;
+const ADVICE_RANDOM: i64 = 1;
+const ADVICE_SEQUENTIAL: i64 = 2;
+const ADVICE_WILLNEED: i64 = 3;
+
+/// A call that a task is in.
+#[derive(Clone, Copy)]
+enum Call {
+    Open,
+    Read { descriptor: i64 },
+    Map { descriptor: i64, length: u64 },
+}
+
+struct Instance {
+    open: OpenId,
+    file: Option<FileId>,
+    /// Advice that came before its file was known.
+    pending: Vec<Access>,
+}
+
+/// A mapping of an open file.
+#[derive(Clone, Copy)]
+struct Mapped {
+    instance: u64,
+    from: u64,
+    length: u64,
+    advice: MapAdvice,
+}
+
+#[derive(Default)]
+pub struct Descriptors {
+    /// Calls by number, with names of their registers (facts' `raw_syscalls`).
+    registers: HashMap<i64, (String, Vec<Option<String>>)>,
+    by_number: HashMap<(u32, i64), u64>,
+    instances: HashMap<u64, Instance>,
+    mapped: HashMap<u32, Vec<Mapped>>,
+    inside: HashMap<u32, Call>,
+    opened: u64,
+}
+
+/// What a call means for the cache: a file, one of its open files, and what is done.
+pub type Meant = (FileId, OpenId, Access);
+
+impl Descriptors {
+    pub fn new(facts: &serde_json::Value) -> Descriptors {
+        let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+        let calls = facts["recording"]["raw_syscalls"].as_array().into_iter().flatten().filter_map(|call| {
+            let names = call["arguments"].as_array()?.iter().map(text).collect();
+            Some((call["id"].as_i64()?, (text(&call["name"])?, names)))
+        });
+        Descriptors { registers: calls.take(64).collect(), ..Descriptors::default() }
+    }
+
+    /// Whether any open file is known by its descriptor.
+    pub fn any(&self) -> bool {
+        self.opened > 0
+    }
+
+    /// A call begins.
+    pub fn entered(&mut self, record: &Record<'_>, meant: &mut Vec<Meant>) {
+        let tid = record.tid();
+        if let Some(name) = record.schema.name.strip_prefix("sys_enter_") {
+            // Where offsets take two registers the call's own event shows other ones; its registers follow.
+            let split = matches!(name, "readahead" | "fadvise64_64" | "arm_fadvise64_64");
+            if split && self.registers.values().any(|(known, _)| name.ends_with(known.as_str())) {
+                return;
+            }
+            let argument = |name: &str| record.get(name).and_then(integer);
+            self.call(tid, name, &argument, meant);
+        } else if record.schema.name == "sys_enter"
+            && let Some(id) = record.get("id").and_then(integer)
+            && let Some((name, names)) = self.registers.get(&id).cloned()
+        {
+            let Some(Value::Array(registers)) = record.get("args") else { return };
+            let of = |name: &str| {
+                let at = names.iter().position(|one| one.as_deref() == Some(name))?;
+                integer(registers.get(at)?)
+            };
+            let argument = |name: &str| {
+                of(name).or_else(|| {
+                    let (low, high) = (of(&format!("{name}_low"))?, of(&format!("{name}_high"))?);
+                    Some(low & 0xffff_ffff | high << 32)
+                })
+            };
+            self.call(tid, &name, &argument, meant);
+        }
+    }
+
+    fn call(&mut self, tid: u32, name: &str, argument: &dyn Fn(&str) -> Option<i64>, meant: &mut Vec<Meant>) {
+        let descriptor = || argument("fd");
+        let length = |name: &str| argument(name).map(|length| length.max(0) as u64);
+        let call = match name {
+            "open" | "openat" | "openat2" => Some(Call::Open),
+            "read" | "pread64" | "readv" | "preadv" | "preadv2" => {
+                descriptor().map(|descriptor| Call::Read { descriptor })
+            }
+            "mmap" | "mmap2" | "mmap_pgoff" => descriptor()
+                .zip(length("len"))
+                .filter(|&(descriptor, _)| descriptor as i32 >= 0)
+                .map(|(descriptor, length)| Call::Map { descriptor, length }),
+            "close" => {
+                if let Some(instance) = descriptor().and_then(|number| self.by_number.remove(&(tid, number))) {
+                    let maps = self.mapped.get(&tid).into_iter().flatten();
+                    if !maps.into_iter().any(|mapped| mapped.instance == instance) {
+                        self.instances.remove(&instance);
+                    }
+                }
+                None
+            }
+            "readahead" => {
+                let access = length("offset")
+                    .zip(length("count"))
+                    .filter(|&(_, length)| length > 0)
+                    .map(|(offset, length)| Access::WillNeed { offset, length });
+                self.advise(tid, descriptor(), access, meant);
+                None
+            }
+            "fadvise64" | "fadvise64_64" | "arm_fadvise64_64" => {
+                let range = length("offset").zip(length("len"));
+                let access = match argument("advice") {
+                    Some(ADVICE_NORMAL) => Some(Access::AdviseNormal),
+                    Some(ADVICE_RANDOM) => Some(Access::AdviseRandom),
+                    Some(ADVICE_SEQUENTIAL) => Some(Access::AdviseSequential),
+                    Some(ADVICE_WILLNEED) => range.map(|(offset, length)| Access::WillNeed { offset, length }),
+                    _ => None,
+                };
+                self.advise(tid, descriptor(), access, meant);
+                None
+            }
+            "madvise" => {
+                if let Some((from, advice)) = argument("start").zip(argument("behavior")) {
+                    self.advise_mapping(tid, address(from), advice);
+                }
+                None
+            }
+            _ => None,
+        };
+        match call {
+            Some(call) if self.inside.len() < MAX_KNOWN || self.inside.contains_key(&tid) => {
+                self.inside.insert(tid, call);
+            }
+            Some(_) => self.inside.clear(),
+            // The registers of a call that its own event has begun say no more of it.
+            None => {}
+        }
+    }
+
+    /// The task's call came back, with this value.
+    pub fn returned(&mut self, tid: u32, value: i64) {
+        match self.inside.remove(&tid) {
+            Some(Call::Open) if (0..i64::from(i32::MAX)).contains(&value) => {
+                self.open(tid, value);
+            }
+            Some(Call::Map { descriptor, length }) if !(-4095..0).contains(&value) => {
+                let instance = self.instance(tid, descriptor);
+                let from = address(value);
+                let maps = self.mapped.entry(tid).or_default();
+                maps.retain(|mapped| mapped.from != from);
+                if maps.len() < 1024 {
+                    maps.push(Mapped { instance, from, length, advice: MapAdvice::Normal });
+                }
+                if self.mapped.len() > MAX_KNOWN {
+                    self.mapped.clear();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, tid: u32, descriptor: i64) -> u64 {
+        if self.instances.len() >= MAX_KNOWN {
+            self.instances.clear();
+            self.by_number.clear();
+        }
+        self.opened += 1;
+        let number = self.opened;
+        let open = OpenId(FIRST_OPEN + number);
+        self.instances.insert(number, Instance { open, file: None, pending: Vec::new() });
+        self.by_number.insert((tid, descriptor), number);
+        number
+    }
+
+    /// The open file of a descriptor; one that was opened before the recording is taken for new.
+    fn instance(&mut self, tid: u32, descriptor: i64) -> u64 {
+        match self.by_number.get(&(tid, descriptor)) {
+            Some(&number) if self.instances.contains_key(&number) => number,
+            _ => self.open(tid, descriptor),
+        }
+    }
+
+    fn advise(&mut self, tid: u32, descriptor: Option<i64>, access: Option<Access>, meant: &mut Vec<Meant>) {
+        let (Some(descriptor), Some(access)) = (descriptor, access) else { return };
+        let number = self.instance(tid, descriptor);
+        let Some(instance) = self.instances.get_mut(&number) else { return };
+        match instance.file {
+            Some(file) => meant.push((file, instance.open, access)),
+            None if instance.pending.len() < 64 => instance.pending.push(access),
+            None => {}
+        }
+    }
+
+    fn advise_mapping(&mut self, tid: u32, from: u64, advice: i64) {
+        let advice = match advice {
+            ADVICE_NORMAL => MapAdvice::Normal,
+            ADVICE_RANDOM => MapAdvice::Random,
+            ADVICE_SEQUENTIAL => MapAdvice::Sequential,
+            _ => return,
+        };
+        for mapped in self.mapped.entry(tid).or_default() {
+            if from.wrapping_sub(mapped.from) < mapped.length {
+                mapped.advice = advice;
+            }
+        }
+    }
+
+    /// The task reads this file: through which open file. What was advised before comes first.
+    pub fn read(&mut self, tid: u32, file: FileId, meant: &mut Vec<Meant>) -> OpenId {
+        let Some(&Call::Read { descriptor }) = self.inside.get(&tid) else { return OpenId(u64::from(tid)) };
+        let mut number = self.instance(tid, descriptor);
+        if self.instances.get(&number).is_some_and(|instance| instance.file.is_some_and(|known| known != file)) {
+            // It was closed and opened again out of sight.
+            number = self.open(tid, descriptor);
+        }
+        self.learn(number, file, meant).unwrap_or(OpenId(u64::from(tid)))
+    }
+
+    fn learn(&mut self, number: u64, file: FileId, meant: &mut Vec<Meant>) -> Option<OpenId> {
+        let instance = self.instances.get_mut(&number)?;
+        instance.file = Some(file);
+        let open = instance.open;
+        meant.extend(instance.pending.drain(..).map(|access| (file, open, access)));
+        Some(open)
+    }
+
+    /// The task faults on a mapping of this file: the one that is known to be its, else the last that nothing is known of.
+    pub fn fault(&mut self, tid: u32, file: FileId, meant: &mut Vec<Meant>) -> (OpenId, MapAdvice) {
+        let of = |mapped: &Mapped| self.instances.get(&mapped.instance).map(|instance| instance.file);
+        let maps = self.mapped.get(&tid).map_or(&[][..], Vec::as_slice);
+        let known = maps.iter().rev().find(|mapped| of(mapped) == Some(Some(file)));
+        let found = known.or_else(|| maps.iter().rev().find(|mapped| of(mapped) == Some(None))).copied();
+        let nothing = (OpenId(u64::from(tid)), MapAdvice::Normal);
+        let Some(mapped) = found else { return nothing };
+        self.learn(mapped.instance, file, meant).map_or(nothing, |open| (open, mapped.advice))
+    }
+}
+
+/// What came back of a call, as its event has it.
+pub fn integer(value: Value<'_>) -> Option<i64> {
+    match value {
+        Value::Signed(value) => Some(value),
+        Value::Unsigned(value) => i64::try_from(value).ok(),
+        _ => None,
+    }
+}
+
+/// An address of user space: 32-bit kernels' `long` is negative above 2 GiB.
+fn address(value: i64) -> u64 {
+    match u32::try_from(value & 0xffff_ffff) {
+        Ok(low) if (i64::from(i32::MIN)..0).contains(&value) => u64::from(low),
+        _ => value as u64,
+    }
+}

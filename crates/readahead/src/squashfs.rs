@@ -1,0 +1,129 @@
+//! squashfs: what is compressed together comes together. A page that is read brings in its whole block.
+//!
+//! Up to 5.19 pages were read one by one: `squashfs_readpage`, `squashfs_readpage_block` (fs/squashfs/file.c, file_direct.c with
+//! CONFIG_SQUASHFS_FILE_DIRECT as Debian has it; 5.10.223), which fill what is missing of the block beside the page. From 6.0 on
+//! `squashfs_readahead` (6.1.176) asks for the window to be extended to whole blocks (`readahead_expand`, mm/readahead.c) and
+//! reads block by block, with three habits that show in the cache:
+//! - a window of exactly whole blocks is extended by one more (`(len | mask) + 1`), over the file's end too;
+//! - the window is not extended behind where it could not be extended before, because a page is there;
+//! - how much a block holds is taken from the first block of the window: a last block that is shorter than it is read, found to
+//!   be short, and not marked as read (`res == expected`).
+//!
+//! What is not read of the window's pages leaves the cache again (`read_pages`). Tails in fragments are read as blocks are.
+
+use crate::PAGE_BYTES;
+use crate::mapping::Mapping;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Squashfs {
+    block_pages: u64,
+    /// It has an `aops->readahead`.
+    by_readahead: bool,
+}
+
+impl Squashfs {
+    /// `None` for what is no size of a block: squashfs has powers of two from 4 KiB to 1 MiB.
+    pub fn new(block_bytes: u64, by_readahead: bool) -> Option<Squashfs> {
+        let valid = block_bytes.is_power_of_two() && (PAGE_BYTES..=1 << 20).contains(&block_bytes);
+        valid.then_some(Squashfs { block_pages: block_bytes / PAGE_BYTES, by_readahead })
+    }
+
+    fn block_bytes(self) -> u64 {
+        self.block_pages * PAGE_BYTES
+    }
+}
+
+/// `page_cache_ra_unbounded`: runs of missing pages are added, then read.
+pub fn add_range(m: &mut Mapping, squashfs: Squashfs, start: u64, end: u64, marked: Option<u64>) {
+    let mut first = start;
+    for page in start..end {
+        if m.has(page) {
+            read_run(m, squashfs, first, page);
+            first = page + 1;
+        } else {
+            add_empty(m, page, marked == Some(page));
+        }
+    }
+    read_run(m, squashfs, first, end);
+}
+
+fn add_empty(m: &mut Mapping, page: u64, marked: bool) {
+    m.add(page, marked);
+    m.cache.set_empty(m.file, page, true);
+}
+
+fn read_run(m: &mut Mapping, squashfs: Squashfs, first: u64, end: u64) {
+    if first >= end {
+        return;
+    }
+    if squashfs.by_readahead {
+        readahead(m, squashfs, first, end);
+    } else {
+        // Each page that is not read in yet brings in its block; the others of the run are locked meanwhile and come in turn.
+        for page in first..end {
+            read_folio(m, page);
+        }
+    }
+}
+
+/// `squashfs_read_folio`: the page, and what of its block is missing or not read in yet.
+pub fn read_folio(m: &mut Mapping, page: u64) {
+    let (Some(squashfs), Some(end)) = (m.squashfs, m.end_index()) else { return };
+    let first = page / squashfs.block_pages * squashfs.block_pages;
+    // A page behind the end of the file is filled with zeroes.
+    m.cache.set_empty(m.file, page, false);
+    if page > end {
+        return;
+    }
+    for near in first..=(first + squashfs.block_pages - 1).min(end) {
+        m.add(near, false);
+        m.cache.set_empty(m.file, near, false);
+    }
+}
+
+/// `squashfs_readahead`.
+fn readahead(m: &mut Mapping, squashfs: Squashfs, first: u64, end: u64) {
+    let block = squashfs.block_pages;
+    let wanted = first / block * block;
+    let length = ((end - wanted) | (block - 1)) + 1;
+    // readahead_expand
+    let (mut from, mut to) = (first, end);
+    while from > wanted && !m.has(from - 1) {
+        from -= 1;
+        add_empty(m, from, false);
+    }
+    if from == wanted {
+        while to < wanted.saturating_add(length) && !m.has(to) {
+            add_empty(m, to, false);
+            to += 1;
+            m.ra.size = m.ra.size.saturating_add(1);
+            m.ra.async_size = m.ra.async_size.saturating_add(1);
+        }
+    }
+    let (size, block_bytes) = (m.size, squashfs.block_bytes());
+    let bytes_of = |index: u64| if index == size / block_bytes { size % block_bytes } else { block_bytes };
+    let expected = bytes_of(wanted / block);
+    let most = expected.div_ceil(PAGE_BYTES);
+    let mut at = from;
+    while at < to && most > 0 {
+        let pages = most.min(to - at);
+        let (index, tail) = (at / block, (at + pages - 1) / block);
+        let read = at.saturating_mul(PAGE_BYTES) < size && index == tail;
+        let filled = read && bytes_of(index) == expected;
+        for page in at..at + pages {
+            m.cache.set_empty(m.file, page, !filled);
+        }
+        at += pages;
+        if !read {
+            break;
+        }
+    }
+    // read_pages
+    for page in at..to {
+        m.ra.size = m.ra.size.saturating_sub(1);
+        if m.ra.async_size >= 1 {
+            m.ra.async_size -= 1;
+            m.take_back(page);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! What the models are held against: every cell of the studies that read, and workloads of tests/readahead/work.c.
+
+use flashscope_study::runs::{RunsStudy, postmark_commands};
+use flashscope_study::{Readahead, Study, groups, squashfs_image};
+use flashscope_tests::{Booted, Plan, TempDir, top, work};
+
+/// Windows that the workloads of our own are read with, KiB.
+pub const OWN_KIB: [u64; 6] = [0, 4, 16, 20, 128, 256];
+
+/// One run on a board.
+#[derive(Clone)]
+pub struct Cell {
+    pub step: String,
+    pub study: &'static str,
+    /// Without its window.
+    pub label: String,
+    pub kib: u64,
+    /// Window of the recording that this one is predicted from.
+    pub from_kib: u64,
+    /// Size of the data file in bytes; 0: as the trace has it (files that are made in it).
+    pub size: u64,
+    /// Plan lines before it.
+    before: Vec<String>,
+    command: String,
+}
+
+/// A boot: one kernel, one file system, some cells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    pub kernel: String,
+    pub filesystem: String,
+    /// `reads`, `timed`, `sizes`, `sqlite` or `postmark`.
+    pub what: String,
+    /// Only so many of the cells: what every run of the suite has time for.
+    pub bounded: bool,
+}
+
+impl Set {
+    /// `6.1 jffs2 reads`
+    pub fn parse(text: &str, bounded: bool) -> Set {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let [kernel, filesystem, what] = <[String; 3]>::try_from(words).expect("KERNEL FILESYSTEM CELLS");
+        Set { kernel, filesystem, what, bounded }
+    }
+
+    pub fn id(&self) -> String {
+        format!("{}-{}-{}", self.kernel, self.filesystem, self.what)
+    }
+
+    fn knob(&self) -> &'static str {
+        match self.filesystem.as_str() {
+            "jffs2" => "/sys/class/bdi/mtd-0/read_ahead_kb",
+            "ubifs" => "/sys/class/bdi/ubifs_0_0/read_ahead_kb",
+            "squashfs-ubiblock" => "/sys/block/ubiblock0_0/queue/read_ahead_kb",
+            _ => "/sys/block/mtdblock0/queue/read_ahead_kb",
+        }
+    }
+
+    /// Whether the chip takes its time. squashfs reads flash in pieces of 512 bytes through the block layer, most of which a
+    /// simulated chip takes for columns of their own: its boots would last an hour.
+    fn is_timed(&self) -> bool {
+        !self.is_squashfs() && (!self.bounded || self.what == "timed")
+    }
+
+    fn is_squashfs(&self) -> bool {
+        self.filesystem.starts_with("squashfs")
+    }
+
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = match self.what.as_str() {
+            "reads" => {
+                let mut cells = self.of_study("readahead-reads", "reads");
+                cells.extend(self.of_study("readahead-interarrival", "interarrival"));
+                cells.extend(self.own());
+                cells
+            }
+            "timed" => self.of_study("readahead-reads", "reads"),
+            "sizes" => self.of_study("readahead-request-size", "request size"),
+            "sqlite" => self.of_study("sqlite", "SQLite"),
+            "postmark" => self.postmark(),
+            other => panic!("{other}: reads, sizes, sqlite or postmark"),
+        };
+        for (index, cell) in cells.iter_mut().enumerate() {
+            cell.step = format!("cell-{index:05}");
+        }
+        cells
+    }
+
+    fn of_study(&self, name: &str, label: &'static str) -> Vec<Cell> {
+        let file = format!("{name}.toml");
+        let text = std::fs::read_to_string(top().join("studies").join(&file)).expect("the study");
+        let study = Study::parse(&file, &text).expect("the study");
+        let groups = groups(&study.definition.matrix).into_iter().filter(|g| g.filesystem.as_str() == self.filesystem);
+        let mut cells = Vec::new();
+        for group in groups {
+            let first = cells.len();
+            let create = group.create_command().map(|command| format!("run create-{} {command}", group.contents));
+            for cell in &group.cells {
+                let Readahead::Kib(kib) = cell.readahead else { continue };
+                let wanted = match label {
+                    "reads" if self.what == "timed" => [8, 256].contains(&cell.count),
+                    "reads" => [8, 64, 256].contains(&cell.count),
+                    "SQLite" => [10, 100].contains(&cell.count),
+                    _ => false,
+                };
+                if self.bounded && !wanted {
+                    continue;
+                }
+                let what = match label {
+                    "SQLite" => format!("{} SELECTs, {}, {}", cell.count, group.contents, cell.pattern.as_str()),
+                    _ => format!("{} × {} B {}", cell.count, cell.request_size.0, cell.pattern.as_str()),
+                };
+                let apart = match cell.interarrival_us {
+                    0 => String::new(),
+                    us => format!(", {us} µs apart"),
+                };
+                cells.push(Cell {
+                    step: String::new(),
+                    study: label,
+                    label: what + &apart,
+                    kib,
+                    from_kib: if kib == 0 { 128 } else { 0 },
+                    size: if label == "SQLite" { 0 } else { group.file_size.0 },
+                    before: Vec::new(),
+                    command: group.command(cell),
+                });
+            }
+            if let (Some(create), Some(first)) = (create, cells.get_mut(first)) {
+                first.before.insert(0, create);
+            }
+        }
+        cells
+    }
+
+    fn own(&self) -> Vec<Cell> {
+        let whole = ["odd", "mixed", "backward", "strided", "large", "interleave", "end", "two", "mmap", "mmap-random"];
+        let mut cells = Vec::new();
+        for kib in OWN_KIB {
+            if self.bounded && ![0, 20, 128].contains(&kib) {
+                continue;
+            }
+            for what in whole.into_iter().chain(["mmap-sequential", "willneed", "fadvise"]) {
+                for (file, size) in [("odd", 1_500_001), ("even", 1_228_800)] {
+                    if self.bounded && (file == "even") != ["end", "large", "mmap-sequential"].contains(&what) {
+                        continue;
+                    }
+                    cells.push(Cell {
+                        step: String::new(),
+                        study: "own",
+                        label: format!("{what}, {size} B"),
+                        kib,
+                        from_kib: if kib == 128 { 0 } else { 128 },
+                        size,
+                        before: vec![
+                            format!("write {} {kib}", self.knob()),
+                            "write /proc/sys/vm/drop_caches 3".to_owned(),
+                        ],
+                        command: format!("/work {what} /mnt/{file}"),
+                    });
+                }
+            }
+        }
+        cells
+    }
+
+    fn postmark(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for name in ["postmark-partial-reads", "postmark"] {
+            let file = format!("{name}.toml");
+            let text = std::fs::read_to_string(top().join("studies").join(&file)).expect("the study");
+            let study = RunsStudy::parse(&file, &text).expect("the study");
+            for case in postmark_commands(&study.definition.runs) {
+                // What only mounts or writes back otherwise reads nothing else.
+                if case.filesystem.as_str() != self.filesystem || case.options.is_some() || case.name.contains("held") {
+                    continue;
+                }
+                if self.bounded && !case.name.contains("64K") {
+                    continue;
+                }
+                // The study of the flash leaves read-ahead as it is: both are run here.
+                let windows = match case.readahead {
+                    Readahead::Kib(kib) => vec![(kib, case.command.clone())],
+                    _ => [0, 128]
+                        .map(|kib| (kib, case.command.replace("--readahead keep", &format!("--readahead {kib}"))))
+                        .to_vec(),
+                };
+                for (kib, command) in windows {
+                    cells.push(Cell {
+                        step: String::new(),
+                        study: "Postmark",
+                        label: case.name.trim_end_matches(".ra0").trim_end_matches(".ra128").to_owned(),
+                        kib,
+                        from_kib: if kib == 0 { 128 } else { 0 },
+                        size: 0,
+                        before: Vec::new(),
+                        command,
+                    });
+                }
+            }
+        }
+        cells
+    }
+
+    /// Boots the board and runs every cell, recorded.
+    pub fn boot(&self, cells: &[Cell]) -> Booted {
+        let there = |path: &str| format!("device-wait {path} 5000");
+        let mut lines = vec![there("/dev/mtd0"), "mkdir /mnt".to_owned()];
+        let volume =
+            ["ubi-attach 0", "device-wait /dev/ubi0 5000", "ubi-mkvol 0 data all", "device-wait /dev/ubi0_0 5000"];
+        let mount = |line: &str| vec![line.to_owned()];
+        lines.extend(match self.filesystem.as_str() {
+            "jffs2" => mount("mount mtd0 /mnt jffs2 -"),
+            "yaffs2" => vec![there("/dev/mtdblock0"), "mount /dev/mtdblock0 /mnt yaffs2 -".to_owned()],
+            "squashfs-mtdblock" => vec![
+                "nand-write 0 /image".to_owned(),
+                there("/dev/mtdblock0"),
+                "mount /dev/mtdblock0 /mnt squashfs ro".to_owned(),
+            ],
+            "squashfs-ubiblock" => volume
+                .map(str::to_owned)
+                .into_iter()
+                .chain(["ubi-write /dev/ubi0_0 /image", "ubi-block /dev/ubi0_0"].map(str::to_owned))
+                .chain([there("/dev/ubiblock0_0"), "mount /dev/ubiblock0_0 /mnt squashfs ro".to_owned()])
+                .collect(),
+            _ => volume.map(str::to_owned).into_iter().chain(mount("mount ubi0:data /mnt ubifs -")).collect(),
+        });
+        let files: Vec<(&str, u64, &str, u64)> = match self.what.as_str() {
+            // An end in the middle of a page, and one at a page's end.
+            "reads" | "timed" => vec![
+                ("data", 5 << 20, "printable", 1),
+                ("odd", 1_500_001, "printable", 2),
+                ("even", 1_228_800, "printable", 3),
+            ],
+            "sizes" => vec![("data", 32 << 20, "printable", 1)],
+            _ => Vec::new(),
+        };
+        let mut plan = Plan::new("armv7", &self.kernel);
+        let dir = TempDir::new("readahead");
+        if self.is_squashfs() {
+            plan.files.push(("/image", 0o644, squashfs_image(&files).expect("mksquashfs")));
+        } else {
+            lines.extend(
+                files.iter().map(|(name, size, what, seed)| format!("create /mnt/{name} {size} {what} {seed}")),
+            );
+        }
+        plan.files.push(("/work", 0o755, work("armv7", "readahead/work.c", dir.path())));
+        if self.what == "sqlite" {
+            let program = flashscope_target::companion_for("armhf", "flashscope-sqlite").expect("make sqlite");
+            plan.files.push(("/flashscope/flashscope-sqlite", 0o755, std::fs::read(program).expect("a program")));
+        }
+        lines.push("settle cryptomgr_test 200 60000".to_owned());
+        match self.filesystem.as_str() {
+            "jffs2" => lines.push("settle jffs2_gcd 200 600000".to_owned()),
+            "yaffs2" => lines.push("settle yaffs2_gc 200 600000".to_owned()),
+            _ => {}
+        }
+        lines.push("record-start --events flash,cache,syscall --ring 8192".to_owned());
+        for cell in cells {
+            lines.extend(cell.before.iter().cloned());
+            lines.push(format!("run {} {}", cell.step, cell.command));
+        }
+        lines.push("record-stop".to_owned());
+        if !self.is_timed() {
+            plan.faults = "do_delays=0";
+        }
+        plan.parts = if self.what == "sizes" { &[1536] } else { &[512] };
+        plan.modules = match self.filesystem.as_str() {
+            "jffs2" => &["jffs2"],
+            "yaffs2" => &["mtdblock", "yaffs2"],
+            "squashfs-mtdblock" => &["mtdblock", "squashfs"],
+            "squashfs-ubiblock" => &["ubi", "squashfs"],
+            _ => &["ubi", "deflate", "lzo", "zstd", "ubifs"],
+        };
+        plan.lines = lines;
+        plan.timeout = std::time::Duration::from_secs(if self.bounded { 600 } else { 3600 });
+        plan.boot()
+    }
+}

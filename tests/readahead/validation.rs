@@ -1,0 +1,162 @@
+//! A set of cells, held against the models: page by page at its own window, and predicted from another one's recording.
+
+use std::collections::{BTreeMap, HashMap};
+
+use flashscope_analysis::readahead::{Collector, Predictor, Storage, Workload};
+use flashscope_readahead::{FileId, Kernel};
+use flashscope_tests::Booted;
+use flashscope_trace::Trace;
+use serde_json::{Value, json};
+
+use super::cells::{Cell, Set};
+
+/// What came of a cell, as the table has it.
+pub struct Outcome {
+    pub row: Value,
+    /// Two processes at one time: which of them adds a page is a matter of microseconds.
+    pub raced: bool,
+}
+
+/// Number of the device under /mnt, those of everything else that is mounted, and the block size where it is squashfs.
+fn devices(trace: &Trace) -> (Option<u32>, Vec<u32>, Option<u64>) {
+    let number = |mount: &Value| {
+        let (major, minor) = mount["device"].as_str()?.split_once(':')?;
+        Some(flashscope_trace::Device::new(major.parse().ok()?, minor.parse().ok()?).0)
+    };
+    let mounts = trace.facts()["mounts"].as_array().cloned().unwrap_or_default();
+    let (ours, others): (Vec<&Value>, Vec<&Value>) = mounts.iter().partition(|mount| mount["target"] == "/mnt");
+    let squashfs = ours.first().filter(|mount| mount["type"] == "squashfs");
+    let block = squashfs.and_then(|mount| mount["block_bytes"].as_u64());
+    (ours.first().and_then(|mount| number(mount)), others.into_iter().filter_map(number).collect(), block)
+}
+
+/// The accesses of every cell, from one pass over the trace.
+fn workloads(booted: &Booted, trace: &Trace, cells: &[Cell]) -> Vec<Workload> {
+    let (ours, others, _) = devices(trace);
+    let spans: Vec<(u64, u64)> = cells
+        .iter()
+        .map(|cell| {
+            let step = booted.step(&cell.step);
+            assert_eq!(step.status, Some(0), "{}: {}", cell.label, String::from_utf8_lossy(&step.stderr));
+            (step.begin_ns.expect("a begin"), step.end_ns.expect("an end"))
+        })
+        .collect();
+    let new = || {
+        let mut collector = Collector::new(trace.facts(), others.iter().copied());
+        collector.keep_pages();
+        collector
+    };
+    let mut workloads = Vec::new();
+    let mut collector = new();
+    trace
+        .for_each_pair(&mut |pair| {
+            let time = pair.time().0;
+            while workloads.len() < cells.len() && time > spans[workloads.len()].1 {
+                workloads.push(std::mem::replace(&mut collector, new()).finish());
+            }
+            if workloads.len() < cells.len() && time >= spans[workloads.len()].0 {
+                collector.pair(&pair);
+            }
+        })
+        .expect("a readable trace");
+    while workloads.len() < cells.len() {
+        workloads.push(std::mem::replace(&mut collector, new()).finish());
+    }
+    for (workload, cell) in workloads.iter_mut().zip(cells) {
+        workload.steps.retain(|step| step.file.device == ours);
+        workload.pages.retain(|(file, _)| file.device == ours);
+        workload.pages_added.retain(|file, _| file.device == ours);
+        workload.sizes.retain(|file, _| file.device == ours);
+        // A trace tells a file's end only where a read meets it; here it is known.
+        if cell.size > 0 {
+            workload.sizes.values_mut().for_each(|size| *size = cell.size);
+        }
+    }
+    share_sizes(cells, &mut workloads);
+    workloads
+}
+
+/// What any SELECTs saw of the database's size holds for all.
+fn share_sizes(cells: &[Cell], workloads: &mut [Workload]) {
+    let mut sizes = BTreeMap::new();
+    for (workload, _) in workloads.iter().zip(cells).filter(|(_, cell)| cell.study == "SQLite") {
+        for (&file, &size) in &workload.sizes {
+            let known = sizes.entry(file).or_insert(0);
+            *known = size.max(*known);
+        }
+    }
+    for (workload, _) in workloads.iter_mut().zip(cells).filter(|(_, cell)| cell.study == "SQLite") {
+        for (file, size) in &mut workload.sizes {
+            *size = sizes[file];
+        }
+    }
+}
+
+/// Boots the set, and holds every cell of it.
+pub fn hold(set: &Set) -> Vec<Outcome> {
+    let cells = set.cells();
+    let began = std::time::Instant::now();
+    let booted = set.boot(&cells);
+    let trace = booted.recording(0);
+    assert_eq!(trace.losses().iter().map(|(_, count)| count).sum::<u64>(), 0, "{}: the recording is whole", set.id());
+    let workloads = workloads(&booted, &trace, &cells);
+    let mut storage = Storage::new(Kernel::nearest(&set.kernel).expect("a model").kernel);
+    let (device, _, block) = devices(&trace);
+    if let (Some(device), Some(block)) = (device, block) {
+        storage.squashfs.insert(device, block);
+    }
+    // BLK_SAFE_MAX_SECTORS of a block device that sets no limit of its own.
+    if set.filesystem == "yaffs2" || block.is_some() {
+        storage.io_pages = 31;
+    }
+    let place: HashMap<(&str, &str, u64), usize> =
+        cells.iter().enumerate().map(|(at, cell)| ((cell.study, cell.label.as_str(), cell.kib), at)).collect();
+    let mut outcomes = Vec::new();
+    for (cell, workload) in cells.iter().zip(&workloads) {
+        let mut board = workload.pages.clone();
+        let mut model = Predictor::new(workload, storage.clone()).pages(cell.kib);
+        let (came, modelled) = (board.len(), model.len());
+        board.sort_unstable();
+        model.sort_unstable();
+        let (differ, first) = differing(&board, &model);
+        let from = &workloads[place[&(cell.study, cell.label.as_str(), cell.from_kib)]];
+        let predicted = Predictor::new(from, storage.clone()).row(cell.kib, &|_| false);
+        let time: u64 = workload.calls.iter().filter_map(|call| call.duration_ns).sum();
+        let examples: Vec<String> = first.iter().map(|(file, page)| format!("{}:{page}", file.inode)).collect();
+        outcomes.push(Outcome {
+            raced: cell.label.starts_with("two,"),
+            row: json!({
+                "kernel": set.kernel, "filesystem": set.filesystem, "study": cell.study, "workload": cell.label,
+                "kib": cell.kib, "from_kib": cell.from_kib, "accesses": workload.calls.len(),
+                "pages": came, "model_pages": modelled, "differ": differ, "examples": examples,
+                "predicted_pages": predicted.tally.pages(),
+                "flash": workload.flash_reads, "predicted_flash": predicted.flash_reads,
+                "time_ns": time, "predicted_ns": predicted.time_ns,
+            }),
+        });
+    }
+    println!("{}: {} cells, {} s", set.id(), cells.len(), began.elapsed().as_secs());
+    outcomes
+}
+
+/// How many pages of two sorted lists have no partner in the other, and the first of them.
+fn differing(a: &[(FileId, u64)], b: &[(FileId, u64)]) -> (usize, Vec<(FileId, u64)>) {
+    let (mut i, mut k, mut alone) = (0, 0, Vec::new());
+    while i < a.len() || k < b.len() {
+        match (a.get(i), b.get(k)) {
+            (Some(x), Some(y)) if x == y => (i, k) = (i + 1, k + 1),
+            (Some(x), y) if y.is_none_or(|y| x < y) => {
+                alone.push(*x);
+                i += 1;
+            }
+            (_, Some(y)) => {
+                alone.push(*y);
+                k += 1;
+            }
+            _ => unreachable!("one of them is there"),
+        }
+    }
+    let count = alone.len();
+    alone.truncate(6);
+    (count, alone)
+}
