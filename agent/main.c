@@ -23,6 +23,7 @@ static const struct command {
 	{ "ctl", cmd_ctl, "start, stop, pause, resume or show a running recorder" },
 	{ "sweep", cmd_sweep, "undo what killed runs left" },
 	{ "bench", cmd_bench, "a benchmark: read, raw, postmark, sqlite, replay; its result as JSON" },
+	{ "knob", cmd_knob, "set knobs of read-ahead until they are undone: set PATH VALUE, undo" },
 	{ "energy", cmd_energy, "a command's energy by this machine's sensors, as JSON" },
 	{ "init", cmd_init, "PID 1 of a virtual board" },
 };

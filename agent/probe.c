@@ -292,17 +292,23 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
+/* Of this machine's own storage: a file system of a network may not answer. */
+static bool is_local(const char *source, const char *type)
+{
+	return !strncmp(source, "/dev/", 5) || !strcmp(type, "jffs2") || !strcmp(type, "ubifs");
+}
+
 /*
- * Device and block size of a file system on a disk: block addresses of its
- * extents count in them. Others are not asked: a network's may not answer.
+ * Device and block size of a file system on a disk or on flash: events name the
+ * device, and block addresses of extents count in such blocks.
  */
-static void mounted_json(struct fs_json *json, const char *source, const char *target)
+static void mounted_json(struct fs_json *json, const char *source, const char *target, const char *type)
 {
 	struct statvfs sizes;
 	struct stat where;
 	char number[32];
 
-	if (source && target && !strncmp(source, "/dev/", 5) && !stat(target, &where) &&
+	if (source && target && type && is_local(source, type) && !stat(target, &where) &&
 	    !statvfs(target, &sizes)) {
 		snprintf(number, sizeof(number), "%u:%u", major(where.st_dev), minor(where.st_dev));
 		fs_json_string(json, "device", number);
@@ -332,7 +338,7 @@ static void mounts_json(struct fs_json *json)
 				unescape(values[i]);
 			fs_json_string(json, keys[i], values[i]);
 		}
-		mounted_json(json, values[0], values[1]);
+		mounted_json(json, values[0], values[1], values[2]);
 		fs_json_object_end(json);
 	}
 	fs_json_array_end(json);

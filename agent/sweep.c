@@ -108,9 +108,8 @@ static const char *note_path(char *out, size_t size)
 	return out;
 }
 
-static int note(const char *kind, const char *path, const char *value)
+static int append_note(const char *file, const char *kind, const char *path, const char *value)
 {
-	char file[FS_PATH_MAX];
 	struct fs_buf line = { 0 };
 	int result, saved;
 
@@ -118,8 +117,6 @@ static int note(const char *kind, const char *path, const char *value)
 		errno = EINVAL;
 		return -1;
 	}
-	if (!note_path(file, sizeof(file)))
-		return -1;
 	fs_buf_printf(&line, "%s %s %s\n", kind, path, value);
 	result = fs_write_text_flags(file, line.data,
 				     O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
@@ -127,6 +124,34 @@ static int note(const char *kind, const char *path, const char *value)
 	fs_buf_free(&line);
 	errno = saved;
 	return result;
+}
+
+static int note(const char *kind, const char *path, const char *value)
+{
+	char file[FS_PATH_MAX];
+
+	return note_path(file, sizeof(file)) ? append_note(file, kind, path, value) : -1;
+}
+
+/* What advice has set is nobody's that lives: it stays until it is undone. */
+static const char *advice_path(char *out, size_t size)
+{
+	const char *dir = fs_run_dir();
+
+	if (!dir)
+		return NULL;
+	snprintf(out, size, "%.300s/advice", dir);
+	return out;
+}
+
+int fs_advice_set(const char *path, const char *value, char **before)
+{
+	char file[FS_PATH_MAX];
+
+	*before = fs_read_value(path);
+	if (!*before || !advice_path(file, sizeof(file)) || append_note(file, "knob", path, *before))
+		return -1;
+	return fs_write_text(path, value);
 }
 
 int fs_knob_set(const char *path, const char *value)
@@ -271,6 +296,17 @@ int fs_knobs_restore(void)
 	if (!note_path(file, sizeof(file)))
 		return 0;
 	return undo_note(file, &knobs, &files) ? -1 : 0;
+}
+
+int fs_advice_undo(unsigned int *knobs)
+{
+	char file[FS_PATH_MAX];
+	unsigned int files = 0;
+
+	*knobs = 0;
+	if (!advice_path(file, sizeof(file)))
+		return -1;
+	return undo_note(file, knobs, &files) ? -1 : 0;
 }
 
 static bool dead(const char *name)

@@ -37,6 +37,14 @@ const char *fs_run_dir(void);
  * /run/flashscope/knobs_<pid>_<starttime>. 0, or -1 with errno.
  */
 int fs_knob_set(const char *path, const char *value);
+/*
+ * The same for a knob that is to stay as it is set when this process has ended,
+ * until it is undone: its note is /run/flashscope/advice. What it was goes into
+ * `before`, for the caller to free.
+ */
+int fs_advice_set(const char *path, const char *value, char **before);
+/* Puts back all that fs_advice_set() has set, of whichever process. 0, or -1 with errno. */
+int fs_advice_undo(unsigned int *knobs);
 /* Notes a temporary file that the next run may unlink should this one be killed. */
 int fs_temp_note(const char *path);
 /*

@@ -32,7 +32,7 @@ fn devices(trace: &Trace) -> (Option<u32>, Vec<u32>, Option<u64>) {
 
 /// The accesses of every cell, from one pass over the trace.
 fn workloads(booted: &Booted, trace: &Trace, cells: &[Cell]) -> Vec<Workload> {
-    let (ours, others, _) = devices(trace);
+    let (ours, others, squashfs) = devices(trace);
     let spans: Vec<(u64, u64)> = cells
         .iter()
         .map(|cell| {
@@ -44,6 +44,9 @@ fn workloads(booted: &Booted, trace: &Trace, cells: &[Cell]) -> Vec<Workload> {
     let new = || {
         let mut collector = Collector::new(trace.facts(), others.iter().copied());
         collector.keep_pages();
+        if squashfs.is_some() {
+            collector.through_block_layer();
+        }
         collector
     };
     let mut workloads = Vec::new();

@@ -1,6 +1,6 @@
 //! `advise`: what of read-ahead is worth changing for a recorded workload, with evidence, gain, risk and the line to type.
 
-use flashscope_analysis::readahead::{Advice, Change, Predictor, advise};
+use flashscope_analysis::readahead::{Advice, Change, Predictor, Recorded, advise};
 use flashscope_trace::{Device, Trace};
 use serde_json::json;
 
@@ -8,8 +8,13 @@ use crate::args::AdviseArgs;
 use crate::failure::Failure;
 use crate::predict;
 
-pub fn run(args: &AdviseArgs) -> Result<(), Failure> {
-    let trace = Trace::open(&args.trace)?;
+mod apply;
+
+pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
+    if args.undo {
+        return apply::undo(args, quiet);
+    }
+    let trace = Trace::open(args.trace.as_deref().unwrap_or("".as_ref()))?;
     let workload = predict::workload(&trace)?;
     let (kernel, exact) = predict::model(&trace, args.kernel_model.as_deref())?;
     let predictor = Predictor::new(&workload, predict::storage(&trace, &workload, kernel, args.io_kib));
@@ -28,6 +33,7 @@ pub fn run(args: &AdviseArgs) -> Result<(), Failure> {
             row.tally.pages_unused
         ));
     }
+    told.extend(knob_and_pages(&trace, &storage, predictor.recorded(&predict::TRIED_KIB)));
     told.extend(predict::notes(&workload, &trace, kernel, exact));
     if args.json {
         let list: Vec<_> = advice
@@ -61,6 +67,13 @@ pub fn run(args: &AdviseArgs) -> Result<(), Failure> {
     }
     for note in &told {
         println!("{}", flashscope_report::visible(note));
+    }
+    if args.apply {
+        let knob = advice.iter().find_map(|one| match one.change {
+            Change::SetReadahead { kib } => Some(kib),
+            Change::AdviseRandom { .. } => None,
+        });
+        apply::apply(args, quiet, knob, &storage.knobs)?;
     }
     Ok(())
 }
@@ -177,6 +190,21 @@ fn lines(advice: &Advice, storage: &Storage) -> Vec<String> {
             vec!["after open(): posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);".to_owned()]
         }
     }
+}
+
+/// The knob says one thing and the pages another: files keep the window that they were opened with.
+fn knob_and_pages(trace: &Trace, storage: &Storage, recorded: Recorded) -> Option<String> {
+    let said = trace.facts()["bdi"].as_array()?.iter().find_map(|bdi| {
+        let name = bdi["name"].as_str()?;
+        storage.knobs.iter().any(|knob| knob == name).then(|| bdi["read_ahead_kb"].as_u64())?
+    })?;
+    let fits = recorded.fits_readahead_kib;
+    (said != fits && recorded.predicted_pages == recorded.pages && recorded.pages > 0 && recorded.fits_alone).then(|| {
+        format!(
+            "The knob said {said} KiB when the recording began, and the pages came as with {fits} KiB: files that were open before \
+             the knob was changed keep their window. Start the program again."
+        )
+    })
 }
 
 /// Cases in which nothing happens, and nothing says so.

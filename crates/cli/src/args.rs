@@ -262,12 +262,25 @@ pub struct PredictArgs {
 Examples:
   flashscope record --on ssh://root@board --events flash,cache,syscall -o app.dat -- ./app
   flashscope advise app.dat
+  flashscope advise app.dat --apply --on ssh://root@board
+  flashscope advise --undo --on ssh://root@board
 
-Nothing is changed: what to type is printed.")]
+Nothing is changed without --apply, which asks first: what to type is printed.")]
 pub struct AdviseArgs {
     /// A trace with file reads and pages of the cache (record --events flash,cache,syscall).
-    #[arg(value_name = "TRACE")]
-    pub trace: PathBuf,
+    #[arg(value_name = "TRACE", required_unless_present = "undo")]
+    pub trace: Option<PathBuf>,
+    /// Set the run-time knobs that are recommended, after asking; --undo puts them back.
+    #[arg(long, conflicts_with_all = ["undo", "json"])]
+    pub apply: bool,
+    /// Put back what --apply has set.
+    #[arg(long, conflicts_with = "trace")]
+    pub undo: bool,
+    /// Do not ask.
+    #[arg(long, requires = "apply")]
+    pub yes: bool,
+    #[command(flatten)]
+    pub target: TargetArgs,
     /// Read-ahead that the recording was made with, KiB (default: the one that explains its pages best).
     #[arg(long, value_name = "KIB")]
     pub now: Option<u64>,

@@ -49,7 +49,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Record(args) => record::run(args, cli.quiet),
         Command::Ctl(args) => ctl::run(args, cli.quiet),
         Command::Report(args) => report::run(args),
-        Command::Advise(args) => advise::run(args),
+        Command::Advise(args) => advise::run(args, cli.quiet),
         Command::Predict(args) => predict::run(args),
         Command::Study(args) => study::run(args, cli.quiet),
         Command::Bench(args) => bench::run(args, cli.quiet),

@@ -64,6 +64,10 @@ pub fn workload(trace: &Trace) -> Result<Workload, Failure> {
         Some(flashscope_trace::Device::new(major.parse().ok()?, minor.parse().ok()?).0)
     });
     let mut collector = Collector::new(trace.facts(), in_ram.collect::<Vec<_>>());
+    let mounts = trace.facts()["mounts"].as_array();
+    if mounts.is_some_and(|mounts| mounts.iter().any(|mount| mount["type"] == "squashfs")) {
+        collector.through_block_layer();
+    }
     trace.for_each_pair(&mut |pair| collector.pair(&pair))?;
     let workload = collector.finish();
     let path = trace.path().display();

@@ -17,6 +17,8 @@ struct Slot {
     marked: bool,
     /// Not PG_uptodate: it is there, and whoever reads it reads it in first.
     empty: bool,
+    /// A fault has mapped it, or mapped it around itself.
+    mapped: bool,
     used: bool,
 }
 
@@ -25,6 +27,7 @@ struct Slot {
 pub struct Flags {
     pub marked: bool,
     pub empty: bool,
+    pub mapped: bool,
 }
 
 /// A page that left.
@@ -80,8 +83,14 @@ impl PageCache {
 
     /// `None` where the page is not there.
     pub fn flags(&self, file: u32, page: u64) -> Option<Flags> {
-        let Slot { marked, empty, .. } = self.slots[*self.by_page.get(&(file, page))? as usize];
-        Some(Flags { marked, empty })
+        let Slot { marked, empty, mapped, .. } = self.slots[*self.by_page.get(&(file, page))? as usize];
+        Some(Flags { marked, empty, mapped })
+    }
+
+    pub fn set_mapped(&mut self, file: u32, page: u64) {
+        if let Some(&slot) = self.by_page.get(&(file, page)) {
+            self.slots[slot as usize].mapped = true;
+        }
     }
 
     pub fn set_empty(&mut self, file: u32, page: u64, empty: bool) {
@@ -113,6 +122,7 @@ impl PageCache {
             previous_of_file: NONE,
             marked,
             empty: false,
+            mapped: false,
             used: false,
         };
         let slot = match self.free.pop() {

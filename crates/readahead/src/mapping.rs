@@ -164,9 +164,11 @@ impl Mapping<'_> {
     /// (`next_uptodate_page`). Each counts as a hit of mapped reads.
     pub fn map_around(&mut self, page: u64) {
         let first = page / FAULT_AROUND_PAGES * FAULT_AROUND_PAGES;
+        self.cache.set_mapped(self.file, page);
         for near in first..first + FAULT_AROUND_PAGES {
             if self.flags(near).is_some_and(|flags| !flags.marked && !flags.empty) {
                 self.ra.mmap_miss = self.ra.mmap_miss.saturating_sub(1);
+                self.cache.set_mapped(self.file, near);
             }
         }
     }

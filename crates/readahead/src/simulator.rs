@@ -118,12 +118,15 @@ pub struct Settings {
     pub io_pages: u64,
     /// Room of the cache.
     pub budget_pages: usize,
+    /// Faults are those of another window: one on a page that is mapped already under this one does not happen. Which process
+    /// has it mapped is not told apart.
+    pub faults_of_another: bool,
 }
 
 impl Default for Settings {
     /// 128 KiB of read-ahead as of block devices, and a cache of 1 GiB.
     fn default() -> Settings {
-        Settings { readahead_pages: 32, io_pages: 0, budget_pages: 1 << 18 }
+        Settings { readahead_pages: 32, io_pages: 0, budget_pages: 1 << 18, faults_of_another: false }
     }
 }
 
@@ -294,6 +297,8 @@ impl Simulator {
         match access {
             Access::Open => *m.ra = fresh,
             Access::Read { offset, length } if length > 0 => rules.read(m, offset, length),
+            Access::Fault { page, .. }
+                if self.settings.faults_of_another && m.flags(page).is_some_and(|flags| flags.mapped) => {}
             Access::Fault { page, advice } => rules.fault(m, page, advice),
             Access::Write { offset, length } if length > 0 => {
                 let (first, end) = (offset / PAGE_BYTES, offset.saturating_add(length).div_ceil(PAGE_BYTES));
@@ -428,7 +433,7 @@ mod tests {
     #[test]
     fn no_number_is_too_large() {
         for kernel in Kernel::ALL {
-            let settings = Settings { readahead_pages: u64::MAX, io_pages: u64::MAX, budget_pages: 64 };
+            let settings = Settings { readahead_pages: u64::MAX, io_pages: u64::MAX, budget_pages: 64, ..Settings::default() };
             let mut s = Simulator::new(kernel, settings);
             s.set_size(FILE, u64::MAX);
             let big = [0, 1, 4096, u64::MAX / 2, u64::MAX - 4096, u64::MAX];

@@ -83,6 +83,8 @@ pub struct Recorded {
     /// The setting whose prediction is nearest to the pages that came, and that prediction.
     pub fits_readahead_kib: u64,
     pub predicted_pages: u64,
+    /// No other of the settings tried explains the pages as well.
+    pub fits_alone: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -137,11 +139,13 @@ impl<'a> Predictor<'a> {
         self.cost
     }
 
-    fn simulator(&self, readahead_kib: u64) -> Simulator {
+    /// `own`: the window is the one of the recording, and every fault of it happens.
+    fn simulator(&self, readahead_kib: u64, own: bool) -> Simulator {
         let settings = Settings {
             readahead_pages: readahead_kib / (PAGE_BYTES / 1024),
             io_pages: self.storage.io_pages,
             budget_pages: self.storage.budget_pages,
+            faults_of_another: !own,
         };
         let mut simulator = Simulator::new(self.storage.kernel, settings);
         for (&file, &size) in &self.workload.sizes {
@@ -158,9 +162,9 @@ impl<'a> Predictor<'a> {
         simulator
     }
 
-    /// Every page that reads and faults bring in, in order.
+    /// Every page that reads and faults bring in, in order, under the window that was recorded.
     pub fn pages(&self, readahead_kib: u64) -> Vec<(FileId, u64)> {
-        let mut simulator = self.simulator(readahead_kib);
+        let mut simulator = self.simulator(readahead_kib, true);
         let mut pages = Vec::new();
         for step in &self.workload.steps {
             simulator.apply(step.file, step.open, step.access, &mut |event| {
@@ -174,7 +178,11 @@ impl<'a> Predictor<'a> {
 
     /// One setting; `random` names the files that are read with `POSIX_FADV_RANDOM`.
     pub fn row(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool) -> Row {
-        let mut simulator = self.simulator(readahead_kib);
+        self.row_of(readahead_kib, random, false)
+    }
+
+    fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool) -> Row {
+        let mut simulator = self.simulator(readahead_kib, own);
         let mut by_file: BTreeMap<FileId, Tally> = BTreeMap::new();
         let mut by_task: BTreeMap<u32, Tally> = BTreeMap::new();
         let mut opened = std::collections::HashSet::new();
@@ -250,10 +258,12 @@ impl<'a> Predictor<'a> {
             recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).sum()
         };
         let rows = settings.iter().map(|&kib| {
-            let row = self.row(kib, &|_| false);
+            let row = self.row_of(kib, &|_| false, true);
             (off(&row), kib, row.tally.pages())
         });
-        let (_, fits, pages) = rows.min().unwrap_or_default();
+        let rows: Vec<(u64, u64, u64)> = rows.collect();
+        let (least, fits, pages) = rows.iter().copied().min().unwrap_or_default();
+        let fits_alone = rows.iter().filter(|&&(off, ..)| off == least).count() == 1;
         let timed = || self.workload.calls.iter().filter_map(|call| call.duration_ns);
         Recorded {
             pages: recorded.values().sum(),
@@ -262,6 +272,7 @@ impl<'a> Predictor<'a> {
             timed_calls: timed().count() as u64,
             fits_readahead_kib: fits,
             predicted_pages: pages,
+            fits_alone,
         }
     }
 }

@@ -96,6 +96,7 @@ pub struct Collector {
     left_out: HashSet<u32>,
     descriptors: Descriptors,
     keep_pages: bool,
+    through_block_layer: bool,
     meant: Vec<Meant>,
 }
 
@@ -109,6 +110,11 @@ impl Collector {
     /// Lists the pages that came one by one.
     pub fn keep_pages(&mut self) {
         self.keep_pages = true;
+    }
+
+    /// The file system reads flash through a block device (squashfs on mtdblock or ubiblock): a worker of the kernel's does it.
+    pub fn through_block_layer(&mut self) {
+        self.through_block_layer = true;
     }
 
     /// One record of a trace and its typed form.
@@ -145,7 +151,12 @@ impl Collector {
         match &event.kind {
             EventKind::Flash(access) if access.op == FlashOp::Read => {
                 self.workload.flash_seen = true;
-                if let Some(inside) = self.inside.get_mut(&event.tid) {
+                let reader = match self.through_block_layer && !self.inside.contains_key(&event.tid) {
+                    // A worker reads for whoever waits: with several of them, for the one that has waited longest.
+                    true => self.inside.iter().min_by_key(|(_, inside)| inside.began).map(|(&tid, _)| tid),
+                    false => Some(event.tid),
+                };
+                if let Some(inside) = reader.and_then(|tid| self.inside.get_mut(&tid)) {
                     self.workload.flash_reads += 1;
                     self.workload.calls[inside.call as usize].flash_reads += 1;
                     let first = inside.flash_ns.map_or(event.time.0, |(first, _)| first);

@@ -64,6 +64,7 @@ impl Rules for V2_6_37 {
         m.bring(index);
         // No fault-around before 3.15.
         m.touch(index);
+        m.cache.set_mapped(m.file, index);
         m.ra.prev_pos = Some(index.saturating_mul(crate::PAGE_BYTES));
     }
 }
