@@ -292,10 +292,15 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
-/* Of this machine's own storage: a file system of a network may not answer. */
+/* Of this machine's own storage or memory: a file system of a network may not answer. */
 static bool is_local(const char *source, const char *type)
 {
-	return !strncmp(source, "/dev/", 5) || !strcmp(type, "jffs2") || !strcmp(type, "ubifs");
+	static const char *const types[] = { "jffs2", "ubifs", "rootfs", "ramfs", "tmpfs", "devtmpfs" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if (!strcmp(type, types[i]))
+			return true;
+	return !strncmp(source, "/dev/", 5);
 }
 
 /*

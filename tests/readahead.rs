@@ -62,7 +62,12 @@ fn the_models_add_the_pages_that_kernels_add_and_predict_what_they_cost() {
     let whole = std::env::var_os("FLASHSCOPE_TEST_WHOLE").is_some();
     let only = std::env::var("FLASHSCOPE_READAHEAD").unwrap_or_default();
     let all: Vec<&str> = if whole { WHOLE.to_vec() } else { BOUNDED.to_vec() };
-    let asked: Vec<&str> = if only.is_empty() { all } else { only.split(',').collect() };
+    // "kept": only the document is written again, of the rows that are kept.
+    let asked: Vec<&str> = match only.as_str() {
+        "" => all,
+        "kept" => Vec::new(),
+        only => only.split(',').collect(),
+    };
     // Rows of sets that were held before, so that one set can be held again.
     let keep = std::env::var_os("FLASHSCOPE_READAHEAD_KEEP").map(PathBuf::from);
     let mut rows = Vec::new();
@@ -85,8 +90,13 @@ fn the_models_add_the_pages_that_kernels_add_and_predict_what_they_cost() {
             let text = std::fs::read_to_string(path).unwrap_or_else(|_| "[]".to_owned());
             serde_json::from_str::<Vec<Value>>(&text).expect("kept rows")
         });
-        let document = table::document(&kept.collect::<Vec<_>>());
-        std::fs::write(top().join("docs/readahead-validation.md"), document).expect("the document");
+        let kept: Vec<Value> = kept.collect();
+        std::fs::write(top().join("docs/readahead-validation.md"), table::document(&kept)).expect("the document");
+        let bars = serde_json::to_string_pretty(&table::error_bars(&kept)).expect("bars") + "\n";
+        std::fs::write(top().join("crates/analysis/src/readahead/validated.json"), bars).expect("error bars");
+        if asked.is_empty() {
+            return;
+        }
     }
     assert!(failed.is_empty(), "{failed:#?}");
     let all: Vec<&Value> = rows.iter().collect();

@@ -58,7 +58,7 @@ impl Set {
 
     /// Whether the chip takes its time. squashfs reads flash in pieces of 512 bytes through the block layer, most of which a
     /// simulated chip takes for columns of their own: its boots would last an hour.
-    fn is_timed(&self) -> bool {
+    pub fn is_timed(&self) -> bool {
         !self.is_squashfs() && (!self.bounded || self.what == "timed")
     }
 

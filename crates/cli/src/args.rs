@@ -230,8 +230,10 @@ Examples:
   flashscope record --on ssh://root@board --events flash,cache,syscall -o app.dat -- ./app
   flashscope predict app.dat
   flashscope predict app.dat --readahead 0,8,32 --kernel-model 2.6.37 --json
+  flashscope predict app.dat --power omap3evm --html app.html
 
-Each task is taken to open each file once. Times are predicted where reads bring their pages in themselves (JFFS2, UBIFS, YAFFS2).")]
+Times are predicted where reads bring their pages in themselves (MTD, UBI). Without the calls (--events …,syscall) each task is
+taken to open each file once.")]
 pub struct PredictArgs {
     /// A trace with file reads and pages of the cache (record --events flash,cache,syscall).
     #[arg(value_name = "TRACE")]
@@ -252,6 +254,12 @@ pub struct PredictArgs {
     /// mounts tell].
     #[arg(long, value_name = "KIB")]
     pub io_kib: Option<u64>,
+    /// Also energy: predicted time by the mean powers of a board (power/NAME.toml, or a path with a slash).
+    #[arg(long, value_name = "NAME")]
+    pub power: Option<String>,
+    /// Write a page with table and figure.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use flashscope_analysis::readahead::{Collector, PREDICTION_SCHEMA, Prediction, Predictor, Storage, Workload};
+use flashscope_analysis::energy::{Activity, Work};
+use flashscope_analysis::readahead::{Collector, PREDICTION_SCHEMA, Prediction, Predictor, Row, Storage, Workload};
 use flashscope_readahead::Kernel;
 use flashscope_trace::Trace;
 
@@ -29,6 +30,10 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         row.random = true;
         rows.push(row);
     }
+    let filesystem = filesystem(&trace, &workload);
+    if let Some(name) = &args.power {
+        add_energy(&mut rows, &predictor, name, filesystem.as_deref().unwrap_or_default())?;
+    }
     let prediction = Prediction {
         schema: PREDICTION_SCHEMA,
         model: kernel.name(),
@@ -36,16 +41,56 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         model_exact: exact,
         recorded: predictor.recorded(&tried),
         cost: predictor.cost(),
+        error: rows.iter().find_map(|row| row.time_ns).and_then(|_| {
+            flashscope_analysis::readahead::ErrorBar::of(kernel, filesystem.as_deref().unwrap_or_default())
+        }),
+        power: args.power.clone(),
         notes: notes(&workload, &trace, kernel, exact),
         rows,
     };
+    let file = |file: flashscope_readahead::FileId| file_name(file);
+    let task = |tid: u32| {
+        let name = trace.comm(tid, flashscope_trace::TimeNs(u64::MAX)).unwrap_or("?");
+        format!("{name} ({tid})")
+    };
+    if let Some(path) = &args.html {
+        let title = args.trace.file_name().unwrap_or_default().to_string_lossy();
+        let page = flashscope_report::html::prediction(&prediction, &title, &file, &task);
+        std::fs::write(path, page)
+            .map_err(|error| Failure::new(format!("{}: {error}; name another file with --html", path.display())))?;
+    }
     if args.json {
         print!("{}", flashscope_report::json::prediction(&prediction));
     } else {
-        let file = |file: flashscope_readahead::FileId| file_name(file);
-        print!("{}", flashscope_report::terminal::prediction(&prediction, &file, &style()));
+        print!("{}", flashscope_report::terminal::prediction(&prediction, &file, &task, &style()));
     }
     Ok(())
+}
+
+/// Energy of every row whose work the profile knows.
+fn add_energy(rows: &mut [Row], predictor: &Predictor<'_>, name: &str, filesystem: &str) -> Result<(), Failure> {
+    let profile = flashscope_study::load_power(name)?;
+    let pattern = if predictor.is_sequential() { "sequential" } else { "random" };
+    for row in rows {
+        let readahead = row.readahead_kib > 0 && !row.random;
+        let work = Work { activity: Activity::Read, filesystem, pattern, readahead };
+        row.energy_uj = row.time_ns.and_then(|ns| Some(profile.energy(work, ns as u64)?.uj));
+    }
+    Ok(())
+}
+
+/// What the file that is read most lies on, as the bars of validation name it: `squashfs-mtdblock` where it is not on MTD itself.
+fn filesystem(trace: &Trace, workload: &Workload) -> Option<String> {
+    let (most, _) = workload.pages_added.iter().max_by_key(|&(_, pages)| pages)?;
+    let device = flashscope_trace::Device(most.device?);
+    let number = format!("{}:{}", device.major(), device.minor());
+    let mount = trace.facts()["mounts"].as_array()?.iter().find(|mount| mount["device"] == number.as_str())?;
+    let kind = mount["type"].as_str()?;
+    let below = ["mtdblock", "ubiblock"].into_iter().find(|name| mount["source"].as_str().unwrap_or("").contains(name));
+    Some(match below {
+        Some(below) if kind == "squashfs" => format!("{kind}-{below}"),
+        _ => kind.to_owned(),
+    })
 }
 
 pub fn file_name(file: flashscope_readahead::FileId) -> String {

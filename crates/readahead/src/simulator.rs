@@ -433,7 +433,8 @@ mod tests {
     #[test]
     fn no_number_is_too_large() {
         for kernel in Kernel::ALL {
-            let settings = Settings { readahead_pages: u64::MAX, io_pages: u64::MAX, budget_pages: 64, ..Settings::default() };
+            let settings =
+                Settings { readahead_pages: u64::MAX, io_pages: u64::MAX, budget_pages: 64, ..Settings::default() };
             let mut s = Simulator::new(kernel, settings);
             s.set_size(FILE, u64::MAX);
             let big = [0, 1, 4096, u64::MAX / 2, u64::MAX - 4096, u64::MAX];

@@ -12,6 +12,7 @@ pub mod json;
 pub mod reproduction;
 pub mod terminal;
 
+mod prediction_view;
 mod readahead_view;
 mod rows;
 mod runs_view;

@@ -27,6 +27,7 @@ pub use lab::{KeepError, on_nand};
 pub use modelled::random_slots;
 pub use not_measured::{NotMeasurable, NotMeasured};
 pub use plan::{CellSpec, GroupSpec, groups, modules};
+pub use power::load as load_power;
 pub use result::*;
 pub use run::{Options, RunError, Watch, run, squashfs_image};
 pub use size::Bytes;

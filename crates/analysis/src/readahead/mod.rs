@@ -5,10 +5,12 @@ mod advise;
 mod cost;
 mod descriptors;
 mod predict;
+mod validated;
 mod workload;
 
 pub use accuracy::{Accuracy, AccuracyFindings, Brought, FileBrought, TaskBrought};
 pub use advise::{Advice, Change, MOST, advise};
 pub use cost::Cost;
 pub use predict::{PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Storage, Tally};
+pub use validated::ErrorBar;
 pub use workload::{Call, Collector, Step, Workload};

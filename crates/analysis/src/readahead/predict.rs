@@ -6,9 +6,10 @@ use flashscope_readahead::{Access, Cause, FileId, Kernel, PAGE_BYTES, PageStep, 
 use serde::Serialize;
 
 use super::cost::Cost;
+use super::validated::ErrorBar;
 use super::workload::Workload;
 
-pub const PREDICTION_SCHEMA: u32 = 1;
+pub const PREDICTION_SCHEMA: u32 = 2;
 
 /// What one setting brings in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -55,6 +56,8 @@ pub struct Row {
     /// `None` where the trace has no flash reads to fit them.
     pub flash_reads: Option<f64>,
     pub time_ns: Option<f64>,
+    /// Time by a power profile; `None` where none was asked for, or it does not know such work.
+    pub energy_uj: Option<f64>,
     #[serde(serialize_with = "list")]
     pub by_file: BTreeMap<FileId, Tally>,
     pub by_task: BTreeMap<u32, Tally>,
@@ -97,6 +100,10 @@ pub struct Prediction {
     pub recorded: Recorded,
     /// `None` where the trace has no timed reads that read flash.
     pub cost: Option<Cost>,
+    /// What times and flash reads may be off by; `None` where none are predicted.
+    pub error: Option<ErrorBar>,
+    /// Name of the power profile.
+    pub power: Option<String>,
     pub rows: Vec<Row>,
     /// What bounds the prediction.
     pub notes: Vec<String>,
@@ -133,6 +140,20 @@ impl<'a> Predictor<'a> {
         let cost = Cost::fit(workload.calls.iter().filter(|call| !call.is_fault));
         let fault_cost = Cost::fit(workload.calls.iter().filter(|call| call.is_fault));
         Predictor { workload, storage, cost, fault_cost }
+    }
+
+    /// Whether most reads begin where the task's last one of the file ended.
+    pub fn is_sequential(&self) -> bool {
+        let mut ends: BTreeMap<(u32, FileId), u64> = BTreeMap::new();
+        let (mut reads, mut follow) = (0_u64, 0_u64);
+        for step in &self.workload.steps {
+            if let Access::Read { offset, length } = step.access {
+                let end = ends.insert((step.tid, step.file), offset.saturating_add(length));
+                reads += 1;
+                follow += u64::from(end.unwrap_or(0) == offset);
+            }
+        }
+        2 * follow > reads
     }
 
     pub fn cost(&self) -> Option<Cost> {
@@ -230,6 +251,7 @@ impl<'a> Predictor<'a> {
             wasted_bytes: tally.wasted_bytes(),
             flash_reads,
             time_ns,
+            energy_uj: None,
             tally,
             by_file,
             by_task,

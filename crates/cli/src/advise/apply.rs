@@ -47,7 +47,9 @@ pub fn apply(args: &AdviseArgs, quiet: bool, kib: Option<u64>, knobs: &[String])
         let text = |name: &str| flashscope_report::visible(one[name].as_str().unwrap_or("?")).into_owned();
         println!("{}: {} KiB, was {}", text("path"), text("now"), text("before"));
     }
-    println!("Files that are open keep their window: start the program again. Undo: flashscope advise --undo --on {on}");
+    println!(
+        "Files that are open keep their window: start the program again. Undo: flashscope advise --undo --on {on}"
+    );
     Ok(())
 }
 

@@ -8,6 +8,7 @@ mod io;
 mod layers;
 mod load;
 mod measure;
+mod prediction;
 mod runs;
 mod spread;
 mod stages;
@@ -16,6 +17,7 @@ mod waits;
 
 pub use boot::boot_study;
 pub use layers::{layers, layers_study};
+pub use prediction::figure as prediction;
 pub use runs::runs_study;
 
 use crate::svg::{STYLE, Svg};

@@ -5,13 +5,21 @@ use flashscope_readahead::FileId;
 
 use super::Style;
 use super::table::{Table, paragraph};
-use crate::text::{bytes, duration, grouped, number, visible};
+use crate::prediction_view::{error_bar, files, setting, settings, tasks, widest};
+use crate::rows::Rows;
+use crate::text::{duration, grouped, number, visible};
 
-/// Files that are listed for the largest window.
-const MAX_FILES: usize = 8;
+/// Files and tasks that are listed for the largest window.
+const MAX_ROWS: usize = 8;
 
 /// The whole text; ends in a newline. `name` is what a file is called.
-pub fn prediction(prediction: &Prediction, name: &dyn Fn(FileId) -> String, style: &Style) -> String {
+/// `task` is what a task is called.
+pub fn prediction(
+    prediction: &Prediction,
+    name: &dyn Fn(FileId) -> String,
+    task: &dyn Fn(u32) -> String,
+    style: &Style,
+) -> String {
     let style = *style;
     let width = style.width();
     let head = format!("Model: Linux {} ({})", prediction.model, prediction.model_source);
@@ -45,45 +53,32 @@ pub fn prediction(prediction: &Prediction, name: &dyn Fn(FileId) -> String, styl
         );
         out += &paragraph(&text, width, 0, 0);
     }
-    out += &style.heading("What other settings would have brought");
-    let mut table = Table::new("tnnnnnn");
-    table.head(["read-ahead", "pages", "asked for", "ahead", "unused", "flash reads", "time in reads"]);
-    for row in &prediction.rows {
-        let setting = format!("{} KiB{}", row.readahead_kib, if row.random { ", FADV_RANDOM" } else { "" });
-        table.row([
-            setting,
-            grouped(row.tally.pages()),
-            grouped(row.tally.pages_requested),
-            grouped(row.tally.pages_ahead),
-            format!("{} ({})", grouped(row.tally.pages_unused), bytes(row.wasted_bytes)),
-            row.flash_reads.map_or("–".to_owned(), |reads| grouped(reads.round() as u64)),
-            row.time_ns.map_or("–".to_owned(), |ns| duration(ns as u64)),
-        ]);
+    if let Some(bar) = &prediction.error {
+        out += &paragraph(&error_bar(bar, prediction.model), width, 0, 0);
     }
-    out += &table.render(width);
-    if let Some(widest) = prediction.rows.iter().filter(|row| !row.random).max_by_key(|row| row.readahead_kib) {
-        out += &style.heading(&format!("Files, with {} KiB", widest.readahead_kib));
-        let mut files: Vec<_> = widest.by_file.iter().filter(|(_, tally)| tally.pages() > 0).collect();
-        files.sort_by_key(|(file, tally)| (std::cmp::Reverse(tally.pages()), **file));
-        let mut table = Table::new("tnnnn");
-        table.head(["file", "reads", "pages", "ahead", "unused"]);
-        for (file, tally) in files.iter().take(MAX_FILES) {
-            table.row([
-                visible(&name(**file)).into_owned(),
-                grouped(tally.calls),
-                grouped(tally.pages()),
-                grouped(tally.pages_ahead),
-                grouped(tally.pages_unused),
-            ]);
-        }
-        out += &table.render(width);
-        if files.len() > MAX_FILES {
-            let more = format!("and {} more: --json has all", grouped((files.len() - MAX_FILES) as u64));
-            out += &paragraph(&more, width, 2, 2);
-        }
+    out += &style.heading("What other settings would have brought");
+    out += &table(&settings(prediction), width);
+    if let Some(widest) = widest(prediction) {
+        out += &style.heading(&format!("Files, {}", setting(widest)));
+        out += &table(&files(widest, name, MAX_ROWS), width);
+        out += &style.heading(&format!("Tasks, {}", setting(widest)));
+        out += &table(&tasks(widest, task, MAX_ROWS), width);
     }
     for note in prediction.notes.iter().filter(|note| !is_warning(note)) {
         out += &paragraph(&visible(note), width, 0, 2);
+    }
+    out
+}
+
+fn table(rows: &Rows, width: usize) -> String {
+    let mut table = Table::new(rows.kinds);
+    table.head(rows.heads.iter().map(|head| head.replace('\n', " ")));
+    for row in &rows.rows {
+        table.row(row.iter().map(|cell| visible(cell).into_owned()));
+    }
+    let mut out = table.render(width);
+    if rows.more > 0 {
+        out += &paragraph(&format!("and {} more: --json has all", grouped(rows.more as u64)), width, 2, 2);
     }
     out
 }

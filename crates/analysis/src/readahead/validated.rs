@@ -1,0 +1,75 @@
+//! How far predictions were off where they were held against kernels: what an error bar is made of.
+
+use flashscope_readahead::Kernel;
+use serde::{Deserialize, Serialize};
+
+/// Written by `bench/readahead/validate` from the cells of docs/readahead-validation.md: reads and faults of one kernel on one
+/// file system, predicted from recordings at another window.
+const VALIDATED: &str = include_str!("validated.json");
+
+/// What predictions were off by on a board.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorBar {
+    pub kernel: String,
+    pub filesystem: String,
+    /// Cells that were predicted in time.
+    pub cells: u64,
+    pub flash_worst_percent: f64,
+    pub time_median_percent: f64,
+    pub time_worst_percent: f64,
+    /// It is of the very kernel and file system.
+    #[serde(default)]
+    pub exact: bool,
+}
+
+impl ErrorBar {
+    /// The bar of a kernel's model on a file system; where that was not validated, the widest of those that share its file system,
+    /// else the widest of all. `None`: nothing was.
+    pub fn of(kernel: Kernel, filesystem: &str) -> Option<ErrorBar> {
+        // A file of ours: a broken one is found by the test below.
+        let all: Vec<ErrorBar> = serde_json::from_str(VALIDATED).unwrap_or_default();
+        ErrorBar::among(&all, kernel.name(), filesystem)
+    }
+
+    fn among(all: &[ErrorBar], kernel: &str, filesystem: &str) -> Option<ErrorBar> {
+        let of_filesystem = || all.iter().filter(|bar| bar.filesystem == filesystem);
+        if let Some(bar) = of_filesystem().find(|bar| bar.kernel == kernel) {
+            return Some(ErrorBar { exact: true, ..bar.clone() });
+        }
+        let widest = |a: &&ErrorBar, b: &&ErrorBar| a.time_worst_percent.total_cmp(&b.time_worst_percent);
+        of_filesystem().max_by(widest).or_else(|| all.iter().max_by(widest)).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_validated_is_read() {
+        let all: Vec<ErrorBar> = serde_json::from_str(VALIDATED).expect("validated.json");
+        assert!(all.iter().all(|bar| bar.time_worst_percent >= bar.time_median_percent && bar.cells > 0), "{all:?}");
+    }
+
+    #[test]
+    fn what_was_not_validated_gets_the_widest_bar() {
+        let bar = |kernel: &str, filesystem: &str, worst| ErrorBar {
+            kernel: kernel.into(),
+            filesystem: filesystem.into(),
+            cells: 8,
+            flash_worst_percent: 1.0,
+            time_median_percent: 0.1,
+            time_worst_percent: worst,
+            exact: false,
+        };
+        let all = [bar("6.1", "jffs2", 1.0), bar("6.1", "ubifs", 3.0), bar("6.12", "jffs2", 2.0)];
+        let of = |kernel, filesystem| {
+            let bar = ErrorBar::among(&all, kernel, filesystem).unwrap();
+            (bar.time_worst_percent, bar.exact)
+        };
+        assert_eq!(of("6.1", "jffs2"), (1.0, true));
+        assert_eq!(of("5.10", "jffs2"), (2.0, false));
+        assert_eq!(of("5.10", "ext4"), (3.0, false));
+        assert_eq!(ErrorBar::among(&[], "6.1", "jffs2"), None);
+    }
+}
