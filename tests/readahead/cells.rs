@@ -94,7 +94,11 @@ impl Set {
         let mut cells = Vec::new();
         for group in groups {
             let first = cells.len();
-            let create = group.create_command().map(|command| format!("run create-{} {command}", group.contents));
+            // A database of each kind in one file system.
+            let apart_from_others = |command: String| command.replace(".db", &format!("-{}.db", group.contents));
+            let create = group
+                .create_command()
+                .map(|command| format!("run create-{} {}", group.contents, apart_from_others(command)));
             for cell in &group.cells {
                 let Readahead::Kib(kib) = cell.readahead else { continue };
                 let wanted = match label {
@@ -122,7 +126,7 @@ impl Set {
                     from_kib: if kib == 0 { 128 } else { 0 },
                     size: if label == "SQLite" { 0 } else { group.file_size.0 },
                     before: Vec::new(),
-                    command: group.command(cell),
+                    command: apart_from_others(group.command(cell)),
                 });
             }
             if let (Some(create), Some(first)) = (create, cells.get_mut(first)) {

@@ -127,3 +127,89 @@ fn readahead(m: &mut Mapping, squashfs: Squashfs, first: u64, end: u64) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Access, FileId, Kernel, MapAdvice, OpenId, PageStep, Settings, Simulator};
+
+    const FILE: FileId = FileId { device: Some(1), inode: 1 };
+
+    fn simulator(kernel: Kernel, readahead_pages: u64, size: u64) -> Simulator {
+        let mut simulator = Simulator::new(kernel, Settings { readahead_pages, io_pages: 31, ..Settings::default() });
+        simulator.set_size(FILE, size);
+        simulator.set_squashfs_block(FILE, 128 << 10);
+        simulator
+    }
+
+    /// Pages that came and stayed, and how many were taken back.
+    fn read(simulator: &mut Simulator, page: u64, pages: u64) -> (Vec<u64>, usize) {
+        let (mut came, mut back) = (Vec::new(), 0);
+        let access = Access::Read { offset: page * 4096, length: pages * 4096 };
+        simulator.apply(FILE, OpenId(1), access, &mut |event| match event.step {
+            PageStep::TakenBack { .. } => {
+                came.retain(|&page| page != event.page);
+                back += 1;
+            }
+            _ => came.push(event.page),
+        });
+        came.sort_unstable();
+        (came, back)
+    }
+
+    #[test]
+    fn a_page_brings_in_its_block() {
+        for kernel in Kernel::ALL {
+            for readahead in [0, 4] {
+                let mut s = simulator(kernel, readahead, 5 << 20);
+                assert_eq!(read(&mut s, 40, 1), ((32..64).collect(), 0), "{kernel:?} {readahead}");
+                assert_eq!(read(&mut s, 63, 1), (vec![], 0), "{kernel:?} {readahead}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_fault_brings_in_its_block() {
+        for kernel in [Kernel::V5_10, Kernel::V6_1] {
+            let mut s = simulator(kernel, 0, 5 << 20);
+            let mut came = 0;
+            let fault = Access::Fault { page: 70, advice: MapAdvice::Normal };
+            s.apply(FILE, OpenId(1), fault, &mut |_| came += 1);
+            assert_eq!(came, 32, "{kernel:?}");
+        }
+    }
+
+    /// `(len | mask) + 1` of exactly one block is two.
+    #[test]
+    fn a_window_of_whole_blocks_is_extended_by_one_more() {
+        let mut s = simulator(Kernel::V6_1, 32, 5 << 20);
+        assert_eq!(read(&mut s, 0, 32), ((0..64).collect(), 0));
+        let mut s = simulator(Kernel::V5_10, 32, 5 << 20);
+        assert_eq!(read(&mut s, 0, 32), ((0..32).collect(), 0));
+    }
+
+    #[test]
+    fn a_last_block_ends_with_its_file() {
+        for kernel in Kernel::ALL {
+            // Two blocks and three pages.
+            let mut s = simulator(kernel, 0, (67 << 12) - 100);
+            let (came, _) = read(&mut s, 66, 1);
+            assert_eq!(came.iter().filter(|&&page| page < 67).count(), 3, "{kernel:?}: {came:?}");
+        }
+    }
+
+    #[test]
+    fn no_number_is_too_large() {
+        for kernel in Kernel::ALL {
+            for bytes in [0, 1, 4096, 5000, 1 << 20, u64::MAX] {
+                let mut s = Simulator::new(kernel, Settings { budget_pages: 64, ..Settings::default() });
+                s.set_size(FILE, u64::MAX);
+                s.set_squashfs_block(FILE, bytes);
+                for offset in [0, u64::MAX / 2, u64::MAX - 4096] {
+                    s.apply(FILE, OpenId(1), Access::Read { offset, length: 1 << 20 }, &mut |_| {});
+                    let fault = Access::Fault { page: offset, advice: MapAdvice::Sequential };
+                    s.apply(FILE, OpenId(1), fault, &mut |_| {});
+                }
+            }
+        }
+    }
+}

@@ -277,3 +277,78 @@ fn address(value: i64) -> u64 {
         _ => value as u64,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId { device: Some(1), inode: 5 };
+    const OTHER: FileId = FileId { device: Some(1), inode: 6 };
+
+    fn call(d: &mut Descriptors, name: &str, arguments: &[(&str, i64)], returns: i64) -> Vec<Meant> {
+        let mut meant = Vec::new();
+        let of = |name: &str| arguments.iter().find(|(known, _)| *known == name).map(|&(_, value)| value);
+        d.call(7, name, &of, &mut meant);
+        d.returned(7, returns);
+        meant
+    }
+
+    fn read(d: &mut Descriptors, descriptor: i64, file: FileId) -> (OpenId, Vec<Meant>) {
+        let mut meant = Vec::new();
+        d.call(7, "pread64", &|name| (name == "fd").then_some(descriptor), &mut meant);
+        let open = d.read(7, file, &mut meant);
+        d.returned(7, 100);
+        (open, meant)
+    }
+
+    #[test]
+    fn each_open_has_a_window_of_its_own_and_advice_waits_for_the_file() {
+        let mut d = Descriptors::default();
+        call(&mut d, "openat", &[], 3);
+        call(&mut d, "fadvise64", &[("fd", 3), ("advice", ADVICE_RANDOM)], 0);
+        let (first, meant) = read(&mut d, 3, FILE);
+        assert_eq!(meant, [(FILE, first, Access::AdviseRandom)]);
+        assert_eq!(read(&mut d, 3, FILE), (first, vec![]));
+        let willneed = [("fd", 3), ("advice", ADVICE_WILLNEED), ("offset", 4096), ("len", 0)];
+        let meant = call(&mut d, "fadvise64", &willneed, 0);
+        assert_eq!(meant, [(FILE, first, Access::WillNeed { offset: 4096, length: 0 })]);
+        call(&mut d, "close", &[("fd", 3)], 0);
+        call(&mut d, "openat", &[], 3);
+        let (second, _) = read(&mut d, 3, FILE);
+        assert_ne!(first, second);
+        // Closed and opened out of sight: another file under the same number.
+        assert_ne!(read(&mut d, 3, OTHER).0, second);
+        assert!(d.any());
+    }
+
+    #[test]
+    fn a_mapping_has_its_advice() {
+        let mut d = Descriptors::default();
+        call(&mut d, "openat", &[], 3);
+        // 32-bit kernels' addresses above 2 GiB are negative.
+        let at = i64::from(0xb6f0_0000_u32 as i32);
+        call(&mut d, "mmap_pgoff", &[("fd", 3), ("len", 8192)], at);
+        call(&mut d, "madvise", &[("start", at & 0xffff_ffff), ("behavior", ADVICE_SEQUENTIAL)], 0);
+        let mut meant = Vec::new();
+        let (open, advice) = d.fault(7, FILE, &mut meant);
+        assert_eq!(advice, MapAdvice::Sequential);
+        assert_eq!(d.fault(7, FILE, &mut meant).0, open);
+        // Nothing is known of this one.
+        assert_eq!(d.fault(7, OTHER, &mut meant), (OpenId(7), MapAdvice::Normal));
+    }
+
+    #[test]
+    fn nonsense_is_no_panic() {
+        let mut d = Descriptors::default();
+        let calls = ["openat", "close", "read", "mmap", "madvise", "readahead", "fadvise64", "splice"];
+        for name in calls {
+            for value in [i64::MIN, -1, 0, 3, i64::MAX] {
+                let all = ["fd", "len", "start", "behavior", "offset", "count", "advice"].map(|name| (name, value));
+                call(&mut d, name, &all, value);
+                call(&mut d, name, &[], value);
+                read(&mut d, value, FILE);
+                d.fault(7, FILE, &mut Vec::new());
+            }
+        }
+    }
+}

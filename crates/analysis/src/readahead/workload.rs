@@ -420,6 +420,66 @@ mod tests {
         assert_eq!(accesses[1..3], [Access::Drop { page: 0 }, Access::DropAll]);
     }
 
+    /// A file that is made, grows and is made anew: its size is what was written by then.
+    #[test]
+    fn a_file_that_changes_its_size_is_followed() {
+        let mut collector = Collector::default();
+        collector.event(&event(10, FileStep::Write, 0, 8192));
+        collector.event(&event(11, FileStep::Cached, 0, 8192));
+        collector.returned(7, 12, Some(8192));
+        collector.event(&event(20, FileStep::Read, 0, 4096));
+        collector.returned(7, 21, Some(4096));
+        collector.event(&event(30, FileStep::Write, 8192, 40960));
+        collector.returned(7, 31, Some(40960));
+        let workload = collector.finish();
+        assert!(workload.created.contains(&FILE), "{workload:?}");
+        assert_eq!(workload.sizes[&FILE], 49152);
+        // One that was there: written from its begin on, and read behind what was written.
+        let mut collector = Collector::default();
+        collector.event(&event(10, FileStep::Write, 0, 100));
+        collector.event(&event(20, FileStep::Read, 40960, 4096));
+        collector.event(&event(21, FileStep::Cached, 40960, 4096));
+        assert!(!collector.finish().created.contains(&FILE));
+    }
+
+    /// A trace that ends in the middle of a read, and one that begins in it.
+    #[test]
+    fn a_trace_that_is_cut_says_so() {
+        let mut collector = Collector::default();
+        collector.returned(7, 5, Some(4096));
+        collector.event(&event(8, FileStep::Cached, 4096, 4096));
+        collector.event(&event(10, FileStep::Read, 0, 4096));
+        let workload = collector.finish();
+        assert_eq!((workload.calls.len(), workload.without_end, workload.open_ended), (1, 1, 1));
+    }
+
+    #[test]
+    fn nothing_says_when_a_fault_ends() {
+        let mut collector = Collector::default();
+        let flash = |time: u64| Event {
+            time: TimeNs(time),
+            cpu: 0,
+            tid: 7,
+            kind: EventKind::Flash(flashscope_trace::FlashAccess {
+                op: FlashOp::Read,
+                page: 3,
+                offset_bytes: None,
+                length_bytes: None,
+                chip: 0,
+            }),
+        };
+        collector.event(&event(100, FileStep::Fault, 4096, 0));
+        collector.event(&event(101, FileStep::Cached, 4096, 4096));
+        collector.event(&flash(110));
+        collector.event(&flash(150));
+        collector.event(&event(500, FileStep::Fault, 8192, 0));
+        let workload = collector.finish();
+        // To its last read, 50, and the mean of one, 40, more; the second fault read none.
+        let durations: Vec<_> = workload.calls.iter().map(|call| call.duration_ns).collect();
+        assert_eq!(durations, [Some(90), Some(0)]);
+        assert_eq!((workload.faults, workload.flash_reads, workload.without_end), (2, 2, 0));
+    }
+
     #[test]
     fn nonsense_is_no_panic() {
         let mut collector = Collector::new(&serde_json::Value::Null, [31]);
