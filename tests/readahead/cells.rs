@@ -102,8 +102,7 @@ impl Set {
             for cell in &group.cells {
                 let Readahead::Kib(kib) = cell.readahead else { continue };
                 let wanted = match label {
-                    "reads" if self.what == "timed" => [8, 256].contains(&cell.count),
-                    "reads" => [8, 64, 256].contains(&cell.count),
+                    "reads" => [8, 256].contains(&cell.count),
                     "SQLite" => [10, 100].contains(&cell.count),
                     _ => false,
                 };
@@ -140,7 +139,7 @@ impl Set {
         let whole = ["odd", "mixed", "backward", "strided", "large", "interleave", "end", "two", "mmap", "mmap-random"];
         let mut cells = Vec::new();
         for kib in OWN_KIB {
-            if self.bounded && ![0, 4, 20, 128].contains(&kib) {
+            if self.bounded && ![0, 4, 128].contains(&kib) {
                 continue;
             }
             for what in whole.into_iter().chain(["mmap-sequential", "willneed", "fadvise"]) {

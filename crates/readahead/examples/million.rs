@@ -11,7 +11,8 @@ const FILE_PAGES: u64 = 1 << 18;
 fn main() {
     let budget_pages = 1 << 16;
     for kernel in Kernel::ALL {
-        let mut simulator = Simulator::new(kernel, Settings { readahead_pages: 32, io_pages: 0, budget_pages });
+        let mut simulator =
+            Simulator::new(kernel, Settings { readahead_pages: 32, budget_pages, ..Settings::default() });
         let (a, b) = (FileId { device: Some(1), inode: 1 }, FileId { device: Some(1), inode: 2 });
         for file in [a, b] {
             simulator.set_size(file, FILE_PAGES * PAGE_BYTES);
