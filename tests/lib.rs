@@ -133,8 +133,6 @@ pub struct Plan<'a> {
     /// Files of the image.
     pub files: Vec<(&'a str, u32, Vec<u8>)>,
     pub lines: Vec<String>,
-    /// Of the boot, in host time.
-    pub timeout: Duration,
 }
 
 impl<'a> Plan<'a> {
@@ -152,7 +150,6 @@ impl<'a> Plan<'a> {
             only_packages: &[],
             files: Vec::new(),
             lines: Vec::new(),
-            timeout: Duration::from_secs(600),
         }
     }
 
