@@ -44,6 +44,8 @@ pub enum Command {
     Advise(AdviseArgs),
     /// Say what a recorded workload would have read with other settings of read-ahead.
     Predict(PredictArgs),
+    /// Search the read-ahead policy that would have cost a recorded workload least.
+    Policy(PolicyArgs),
     /// Run a matrix of settings and hold it against published values.
     Study(StudyArgs),
     /// Run one benchmark under the tracer.
@@ -260,6 +262,45 @@ pub struct PredictArgs {
     /// Write a page with table and figure.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope record --on ssh://root@board --events flash,cache,syscall -o app.dat -- ./app
+  flashscope policy app.dat
+  flashscope policy app.dat --latency-ms 2 --power omap3evm --filesystem jffs2
+
+Windows can be set (a device's read_ahead_kb, POSIX_FADV_RANDOM for a file); first sizes and the context rule cannot, on any
+kernel: those rows say what a change of the kernel would be worth. Nothing is changed.")]
+pub struct PolicyArgs {
+    /// A trace with file reads and pages of the cache (record --events flash,cache,syscall).
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Windows to try, KiB.
+    #[arg(long, value_name = "KIB", value_delimiter = ',', default_value = "0,8,16,32,64,128,256,512")]
+    pub windows: Vec<u64>,
+    /// No read or fault may take longer (default: than the longest under the setting that was recorded).
+    #[arg(long, value_name = "MS")]
+    pub latency_ms: Option<f64>,
+    /// Power profile (power/*.toml): least energy is looked for instead of least time.
+    #[arg(long, value_name = "NAME|FILE", requires = "filesystem")]
+    pub power: Option<String>,
+    /// The profile's file system.
+    #[arg(long, value_name = "NAME")]
+    pub filesystem: Option<String>,
+    /// Read-ahead that the recording was made with, KiB (default: the one that explains its pages best).
+    #[arg(long, value_name = "KIB")]
+    pub now: Option<u64>,
+    /// Kernel whose rules are to be followed (default: the recording's).
+    #[arg(long, value_name = "VERSION")]
+    pub kernel_model: Option<String>,
+    /// Room of the page cache, MiB.
+    #[arg(long, value_name = "MIB", default_value = "1024")]
+    pub cache_mib: u64,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -12,6 +12,7 @@ mod export;
 mod failure;
 mod inputs;
 mod manual;
+mod policy;
 mod predict;
 mod progress;
 mod record;
@@ -50,6 +51,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Ctl(args) => ctl::run(args, cli.quiet),
         Command::Report(args) => report::run(args),
         Command::Advise(args) => advise::run(args, cli.quiet),
+        Command::Policy(args) => policy::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Study(args) => study::run(args, cli.quiet),
         Command::Bench(args) => bench::run(args, cli.quiet),

@@ -25,10 +25,12 @@ mod kernel;
 mod mapping;
 #[cfg(test)]
 mod paper;
+mod policy;
 mod simulator;
 mod squashfs;
 
 pub use kernel::{Choice, Kernel};
+pub use policy::{Initial, Policy};
 pub use simulator::{Access, Cause, FileId, MapAdvice, OpenId, PageEvent, PageStep, Settings, Simulator};
 
 /// Bytes of a page of the page cache, as on every board here.

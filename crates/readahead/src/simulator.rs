@@ -5,6 +5,7 @@ use crate::cache::PageCache;
 use crate::hash::Map;
 use crate::kernel::Kernel;
 use crate::mapping::{Mapping, Window};
+use crate::policy::Policy;
 use crate::squashfs::Squashfs;
 
 /// Device and inode of a file; the device is `None` where the trace names none that has a number.
@@ -146,6 +147,7 @@ pub struct Simulator {
     files: Map<FileKey, u32>,
     known: Vec<Known>,
     open: Map<(u32, u64), Window>,
+    policies: Map<u32, Policy>,
 }
 
 #[derive(Clone, Copy)]
@@ -176,6 +178,7 @@ impl Simulator {
             files: Map::default(),
             known: Vec::new(),
             open: Map::default(),
+            policies: Map::default(),
         }
     }
 
@@ -227,15 +230,27 @@ impl Simulator {
         unused
     }
 
-    fn fresh(&self) -> Window {
-        Window {
-            start: 0,
-            size: 0,
-            async_size: 0,
-            ra_pages: self.settings.readahead_pages,
-            mmap_miss: 0,
-            prev_pos: None,
-            random: false,
+    /// How a file is read ahead of from its next opening on, instead of by the knob.
+    pub fn set_policy(&mut self, file: FileId, policy: Policy) {
+        let number = self.number(file);
+        self.policies.insert(number, bounded(policy));
+    }
+
+    /// The same of one opening, at once.
+    pub fn set_open_policy(&mut self, file: FileId, open: OpenId, policy: Policy) {
+        let number = self.number(file);
+        self.make_room(number, open);
+        self.open.insert((number, open.0), fresh(bounded(policy)));
+    }
+
+    fn policy(&self, file: u32) -> Policy {
+        let policy = if self.policies.is_empty() { None } else { self.policies.get(&file) };
+        policy.copied().unwrap_or(Policy::of_kernel(self.settings.readahead_pages))
+    }
+
+    fn make_room(&mut self, file: u32, open: OpenId) {
+        if self.open.len() >= MAX_OPEN && !self.open.contains_key(&(file, open.0)) {
+            self.open.clear();
         }
     }
 
@@ -267,10 +282,8 @@ impl Simulator {
             _ => {}
         }
         let Known { size, squashfs, .. } = self.known[number as usize];
-        if self.open.len() >= MAX_OPEN && !self.open.contains_key(&(number, open.0)) {
-            self.open.clear();
-        }
-        let fresh = self.fresh();
+        self.make_room(number, open);
+        let fresh = fresh(self.policy(number));
         let ra = self.open.entry((number, open.0)).or_insert(fresh);
         let asked = match access {
             Access::Read { offset, length } => {
@@ -329,6 +342,24 @@ impl Simulator {
             }
             _ => {}
         }
+    }
+}
+
+fn bounded(policy: Policy) -> Policy {
+    Policy { window_pages: policy.window_pages.min(MAX_WINDOW), ..policy }
+}
+
+fn fresh(policy: Policy) -> Window {
+    Window {
+        start: 0,
+        size: 0,
+        async_size: 0,
+        ra_pages: policy.window_pages,
+        mmap_miss: 0,
+        prev_pos: None,
+        random: false,
+        initial: policy.initial,
+        context: policy.context,
     }
 }
 

@@ -160,8 +160,27 @@ impl<'a> Predictor<'a> {
         self.cost
     }
 
+    /// A call without pages, a page in it, a fault without pages, a page in it: ns.
+    pub(super) fn costs(&self) -> Option<[f64; 4]> {
+        let reads = self.cost.or(self.fault_cost.map(Cost::of_pages))?;
+        let faults = self.fault_cost.unwrap_or(reads.of_pages());
+        Some([reads.call_ns, reads.page_ns, faults.call_ns, faults.page_ns])
+    }
+
+    pub(super) fn workload(&self) -> &'a Workload {
+        self.workload
+    }
+
+    pub(super) fn kernel(&self) -> Kernel {
+        self.storage.kernel
+    }
+
+    pub(super) fn budget_pages(&self) -> usize {
+        self.storage.budget_pages
+    }
+
     /// `own`: the window is the one of the recording, and every fault of it happens.
-    fn simulator(&self, readahead_kib: u64, own: bool) -> Simulator {
+    pub(super) fn simulator(&self, readahead_kib: u64, own: bool) -> Simulator {
         let settings = Settings {
             readahead_pages: readahead_kib / (PAGE_BYTES / 1024),
             io_pages: self.storage.io_pages,

@@ -1,0 +1,90 @@
+//! `policy`: which read-ahead policy would have cost a recorded workload least.
+
+use std::io::IsTerminal;
+
+use flashscope_analysis::energy::{Activity, PowerProfile, Work};
+use flashscope_analysis::readahead::{Predictor, Search, Wanted};
+use flashscope_trace::Trace;
+
+use crate::args::PolicyArgs;
+use crate::failure::Failure;
+use crate::predict::{TRIED_KIB, file_name, model, notes, storage, workload};
+use crate::study::style;
+
+/// Windows beyond are none that a device has.
+const MAX_WINDOW_KIB: u64 = 1 << 20;
+
+pub fn run(args: &PolicyArgs) -> Result<(), Failure> {
+    if let Some(&kib) = args.windows.iter().find(|&&kib| kib > MAX_WINDOW_KIB || kib % 4 != 0) {
+        return Err(Failure::usage(format!(
+            "--windows {kib}: multiples of 4 KiB, a page, up to {MAX_WINDOW_KIB} are wanted"
+        )));
+    }
+    if let Some(ms) = args.latency_ms.filter(|ms| !(ms.is_finite() && *ms > 0.0)) {
+        return Err(Failure::usage(format!("--latency-ms {ms}: a time above 0 is wanted")));
+    }
+    let watts = match (&args.power, &args.filesystem) {
+        (Some(name), Some(filesystem)) => {
+            let profile = flashscope_study::load_power(name).map_err(|error| Failure::new(error.to_string()))?;
+            Some(watts(&profile, filesystem)?)
+        }
+        _ => None,
+    };
+    let trace = Trace::open(&args.trace)?;
+    let workload = workload(&trace)?;
+    let (kernel, exact) = model(&trace, args.kernel_model.as_deref())?;
+    let mut storage = storage(&trace, &workload, kernel, Some(0));
+    storage.budget_pages = usize::try_from(args.cache_mib.saturating_mul(256)).unwrap_or(usize::MAX);
+    let on_squashfs = !storage.squashfs.is_empty();
+    let predictor = Predictor::new(&workload, storage);
+    let recorded = predictor.recorded(&TRIED_KIB);
+    let wanted = Wanted {
+        windows_kib: args.windows.clone(),
+        stock_kib: args.now.unwrap_or(recorded.fits_readahead_kib),
+        latency_ns: args.latency_ms.map(|ms| ms * 1e6),
+        watts,
+    };
+    let Some(search) = Search::new(&predictor, wanted) else {
+        return Err(Failure::new(format!(
+            "{}: it has no timed reads that read flash, so that nothing tells policies apart; record with \
+             --events flash,cache,syscall",
+            args.trace.display()
+        )));
+    };
+    let shows = std::io::stderr().is_terminal();
+    let found = search.run(&mut |done, of| {
+        if shows {
+            eprint!("\r{done} of {of} policies{}", if done == of { "\n" } else { "" });
+        }
+    });
+    if args.json {
+        print!("{}", flashscope_report::json::policies(&found));
+        return Ok(());
+    }
+    let mut notes = notes(&workload, &trace, kernel, exact);
+    if on_squashfs {
+        notes.push("files on squashfs come by whole blocks: no policy reaches what perfect foresight gives".into());
+    }
+    print!("{}", flashscope_report::terminal::policies(&found, &notes, &file_name, &style()));
+    Ok(())
+}
+
+/// Mean power of reads without and with read-ahead. The profile tells patterns apart by a few per cent, a trace has all kinds:
+/// the mean of those that it has.
+fn watts(profile: &PowerProfile, filesystem: &str) -> Result<(f64, f64), Failure> {
+    let mean = |readahead| {
+        let watts: Vec<f64> = ["sequential", "random"]
+            .iter()
+            .filter_map(|pattern| profile.of(Work { activity: Activity::Read, filesystem, pattern, readahead }))
+            .map(|power| power.cpu_w + power.memory_w)
+            .collect();
+        (!watts.is_empty()).then(|| watts.iter().sum::<f64>() / watts.len() as f64)
+    };
+    match (mean(false), mean(true)) {
+        (Some(without), Some(with)) => Ok((without, with)),
+        _ => Err(Failure::usage(format!(
+            "--filesystem {filesystem}: the power profile {} has no reads of it with and without read-ahead",
+            profile.name
+        ))),
+    }
+}
