@@ -74,7 +74,8 @@ fn run(format: &str) {
     // Most of them small: large goldens cost the time of a hundred small inputs.
     let small: Vec<usize> = (0..inputs.len()).filter(|&i| inputs[i].1.len() < 4096).collect();
     let mut done = 0;
-    while done < wanted && (done % 16 != 0 || begin.elapsed() < time) {
+    // A thousand at least, however slow the machine is.
+    while done < wanted && (done < 1000 || done % 16 != 0 || begin.elapsed() < time) {
         let i =
             if done % 64 == 0 || small.is_empty() { rng.below(inputs.len()) } else { small[rng.below(small.len())] };
         let other = rng.below(inputs.len());
@@ -83,7 +84,6 @@ fn run(format: &str) {
         done += 1;
     }
     println!("{format}: {} inputs, {done} mutations in {:.1} s", inputs.len(), begin.elapsed().as_secs_f64());
-    assert!(done >= wanted.min(1000), "{format}: only {done} mutations in {time:?}");
 }
 
 #[test]
