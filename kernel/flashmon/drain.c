@@ -53,7 +53,7 @@ static int give_info(struct reader *reader, struct out *out)
 		.pages = fm_target.pages,
 		.cpus = nr_cpu_ids,
 		.mtd = fm_target.index,
-		.extended = fm_extended,
+		.extended = fm.extended,
 	};
 
 	reader->told = true;

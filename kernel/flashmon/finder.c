@@ -328,7 +328,7 @@ static void choose(int level)
 		if (points[i].shape == FM_MTD_ERASE && !erase)
 			points[i].chosen = !points[i].error;
 		if (points[i].shape == FM_PROGRAM_END)
-			points[i].chosen = fm_extended && level == FM_COMMAND && !points[i].error;
+			points[i].chosen = fm.extended && level == FM_COMMAND && !points[i].error;
 	}
 }
 
@@ -407,7 +407,7 @@ static int arm_point(struct point *point)
 	void *address = point->address;
 
 	take(point, address);
-	if (!fm_extended) {
+	if (!fm.extended) {
 		point->probe.kp.pre_handler = fm_handler(point->shape, point->kind);
 		return register_kprobe(&point->probe.kp);
 	}
@@ -442,7 +442,7 @@ int fm_arm(void)
 		const char *symbol = asks[i]->symbol_name;
 		kprobe_pre_handler_t handler = asks[i]->pre_handler;
 
-		if ((asks[i] == &ask_read && !fm_cache_hits) || mtd_level)
+		if ((asks[i] == &ask_read && !fm.cache_hits) || mtd_level)
 			continue;
 		memset(asks[i], 0, sizeof(*asks[i]));
 		asks[i]->symbol_name = symbol;
@@ -461,7 +461,7 @@ void fm_disarm(void)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(points); i++) {
-		if (points[i].armed && fm_extended)
+		if (points[i].armed && fm.extended)
 			unregister_kretprobe(&points[i].probe);
 		else if (points[i].armed)
 			unregister_kprobe(&points[i].probe.kp);

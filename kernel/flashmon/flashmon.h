@@ -54,12 +54,18 @@ struct fm_ring {
 
 enum fm_state { FM_NOTHING, FM_RUNNING, FM_PAUSED, FM_STOPPED };
 
+/* What every probe looks at, in one place. */
+struct fm_settings {
+	enum fm_state state;
+	unsigned int log;
+	bool names, extended, cache_hits, notifying;
+	atomic_t *counts; /* three for each block */
+};
+
 /* params and state: main.c */
+extern struct fm_settings fm;
 extern struct fm_target fm_target;
-extern enum fm_state fm_state;
 extern struct mutex fm_lock; /* everything that is not a probe */
-extern bool fm_names, fm_extended, fm_cache_hits;
-extern unsigned int fm_log;
 extern char *fm_level;
 int fm_command(const char *word);
 
@@ -93,7 +99,6 @@ struct fm_access {
 	u32 kind, first, count;
 };
 
-extern atomic_t *fm_counts; /* three for each block */
 extern atomic64_t fm_programs_asked, fm_erases_asked;
 bool fm_decode(enum fm_shape shape, u32 kind, struct pt_regs *regs, struct fm_access *access);
 kprobe_pre_handler_t fm_handler(enum fm_shape shape, u32 kind);
@@ -127,7 +132,6 @@ void fm_flush(void);
 size_t fm_memory(void);
 
 /* notify.c */
-extern bool fm_notifying;
 extern atomic64_t fm_signals, fm_signals_failed;
 int fm_notify_begin(int pid, int signal);
 void fm_notify_end(void);

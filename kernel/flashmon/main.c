@@ -21,25 +21,23 @@ module_param(mtd, int, 0444);
 MODULE_PARM_DESC(mtd,
 		 "index of the partition to trace, N of mtdN (default: the whole first NAND chip)");
 
-unsigned int fm_log = 40000;
-module_param_named(log, fm_log, uint, 0444);
+struct fm_settings fm = { .log = 40000, .names = true };
+
+module_param_named(log, fm.log, uint, 0444);
 MODULE_PARM_DESC(log,
 		 "entries that the log holds, shared among the CPUs; 0: no log (default 40000)");
 
-bool fm_names = true;
-module_param_named(names, fm_names, bool, 0444);
+module_param_named(names, fm.names, bool, 0444);
 MODULE_PARM_DESC(names, "log the name of the task (default yes)");
 
 static unsigned int tasks = 1024;
 module_param(tasks, uint, 0444);
 MODULE_PARM_DESC(tasks, "tasks that can be named until the log is flushed or drained (default 1024)");
 
-bool fm_extended;
-module_param_named(extended, fm_extended, bool, 0444);
+module_param_named(extended, fm.extended, bool, 0444);
 MODULE_PARM_DESC(extended, "log thread id, duration, CPU and sequence number as well (default no)");
 
-bool fm_cache_hits;
-module_param_named(cache_hits, fm_cache_hits, bool, 0444);
+module_param_named(cache_hits, fm.cache_hits, bool, 0444);
 MODULE_PARM_DESC(cache_hits,
 		 "log reads that the NAND core answers from its buffer, as C (default no)");
 
@@ -61,7 +59,6 @@ module_param(wait, bool, 0444);
 MODULE_PARM_DESC(wait, "wait for a device that is not there (default no; yes where it is built in)");
 
 struct fm_target fm_target;
-enum fm_state fm_state;
 /* What is not a probe: commands, readers, the device's coming and going. */
 DEFINE_MUTEX(fm_lock);
 
@@ -111,10 +108,10 @@ static int attach(struct mtd_info *device)
 
 	if (!error) {
 		/* Counts of a device that has gone are kept until another one comes. */
-		vfree(fm_counts);
-		fm_counts = __vmalloc(array3_size(fm_target.blocks, 3, sizeof(*fm_counts)),
+		vfree(fm.counts);
+		fm.counts = __vmalloc(array3_size(fm_target.blocks, 3, sizeof(*fm.counts)),
 				      GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN);
-		error = fm_counts ? fm_find(&fm_target) : -ENOMEM;
+		error = fm.counts ? fm_find(&fm_target) : -ENOMEM;
 	}
 	if (!error)
 		error = fm_arm();
@@ -122,11 +119,11 @@ static int attach(struct mtd_info *device)
 		pr_err("flashmon: mtd%d \"%s\" is not traced: error %d\n", device->index,
 		       device->name, error);
 		fm_target.master = NULL;
-		fm_target.blocks = fm_counts ? fm_target.blocks : 0;
+		fm_target.blocks = fm.counts ? fm_target.blocks : 0;
 		return error;
 	}
 	fm_target.devices = 1;
-	WRITE_ONCE(fm_state, FM_RUNNING);
+	WRITE_ONCE(fm.state, FM_RUNNING);
 	pr_info("flashmon: tracing %s%d \"%s\": %u blocks of %u pages of %u bytes from page %u; %zu bytes of memory\n",
 		mtd < 0 ? "the chip of mtd" : "mtd", device->index, fm_target.name,
 		fm_target.blocks, fm_target.pages_per_block, fm_target.page_bytes,
@@ -159,7 +156,7 @@ static void goes(struct mtd_info *device)
 	if (fm_target.master &&
 	    (mtd < 0 ? mtd_get_master(device) == fm_target.master && !--fm_target.devices :
 		       device == fm_target.mtd)) {
-		WRITE_ONCE(fm_state, FM_NOTHING);
+		WRITE_ONCE(fm.state, FM_NOTHING);
 		fm_disarm();
 		fm_target.master = NULL;
 		fm_target.mtd = NULL;
@@ -178,16 +175,16 @@ static struct mtd_notifier notifier = { .add = comes, .remove = goes };
 
 static int set(enum fm_state state)
 {
-	const bool on = state != FM_STOPPED, was_on = fm_state != FM_STOPPED;
+	const bool on = state != FM_STOPPED, was_on = fm.state != FM_STOPPED;
 	int error = 0;
 
-	if (fm_state == FM_NOTHING)
+	if (fm.state == FM_NOTHING)
 		return -ENODEV;
 	/* Stopped, the probes themselves are off; paused, they are there and do nothing. */
 	if (on != was_on)
 		error = fm_enable(on);
 	if (!error)
-		WRITE_ONCE(fm_state, state);
+		WRITE_ONCE(fm.state, state);
 	return error;
 }
 
@@ -204,7 +201,7 @@ static void forget(void)
 		ring->lost = 0;
 	}
 	for (i = 0; i < (size_t)fm_target.blocks * 3; i++)
-		atomic_set(&fm_counts[i], 0);
+		atomic_set(&fm.counts[i], 0);
 	atomic_set(&fm_names_lost, 0);
 	atomic64_set(&fm_programs_asked, 0);
 	atomic64_set(&fm_erases_asked, 0);
@@ -223,9 +220,9 @@ int fm_command(const char *word)
 	else if (!strcmp(word, "stop"))
 		error = set(FM_STOPPED);
 	else if (!strcmp(word, "pause"))
-		error = fm_state == FM_STOPPED ? -EINVAL : set(FM_PAUSED);
+		error = fm.state == FM_STOPPED ? -EINVAL : set(FM_PAUSED);
 	else if (!strcmp(word, "resume"))
-		error = fm_state == FM_STOPPED ? -EINVAL : set(FM_RUNNING);
+		error = fm.state == FM_STOPPED ? -EINVAL : set(FM_RUNNING);
 	else if (!strcmp(word, "reset"))
 		forget();
 	else if (!strcmp(word, "flush"))
@@ -242,15 +239,15 @@ static int __init fm_init(void)
 {
 	int error;
 
-	fm_stride = fm_extended ? FLASHMON_EXTENDED_BYTES : FLASHMON_EVENT_BYTES;
-	error = fm_rings_make(fm_log, fm_names ? tasks : 0);
+	fm_stride = fm.extended ? FLASHMON_EXTENDED_BYTES : FLASHMON_EVENT_BYTES;
+	error = fm_rings_make(fm.log, fm.names ? tasks : 0);
 	if (error) {
-		pr_err("flashmon: log=%u tasks=%u: %s\n", fm_log, tasks,
+		pr_err("flashmon: log=%u tasks=%u: %s\n", fm.log, tasks,
 		       error == -ENOMEM ? "so much memory is not free" : "too many");
 		return error;
 	}
 	if (!tasks)
-		fm_names = false;
+		fm.names = false;
 	error = fm_notify_begin(pid, signal);
 	if (error)
 		goto no_signal;
@@ -258,7 +255,7 @@ static int __init fm_init(void)
 	if (error)
 		goto no_proc;
 	register_mtd_user(&notifier);
-	if (fm_state != FM_NOTHING || (wait && (!refused || refused == -EINVAL)))
+	if (fm.state != FM_NOTHING || (wait && (!refused || refused == -EINVAL)))
 		return 0;
 	error = refused;
 	if (!error) {
@@ -270,7 +267,7 @@ static int __init fm_init(void)
 	}
 	fm_proc_remove();
 	unregister_mtd_user(&notifier);
-	vfree(fm_counts);
+	vfree(fm.counts);
 no_proc:
 	fm_notify_end();
 no_signal:
@@ -285,7 +282,7 @@ static void __exit fm_exit(void)
 	unregister_mtd_user(&notifier);
 	fm_notify_end();
 	fm_rings_free();
-	vfree(fm_counts);
+	vfree(fm.counts);
 }
 
 module_init(fm_init);

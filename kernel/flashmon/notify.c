@@ -11,7 +11,6 @@
 
 #include "flashmon.h"
 
-bool fm_notifying;
 atomic64_t fm_signals, fm_signals_failed;
 
 static struct pid *whom;
@@ -32,8 +31,8 @@ static void send(struct irq_work *unused)
 		}
 		/* Its number may be another process's by now: struct pid knows the difference. */
 		atomic64_inc(&fm_signals_failed);
-		if (fm_notifying && !pid_task(whom, PIDTYPE_PID)) {
-			WRITE_ONCE(fm_notifying, false);
+		if (fm.notifying && !pid_task(whom, PIDTYPE_PID)) {
+			WRITE_ONCE(fm.notifying, false);
 			pr_notice("flashmon: the process to signal has gone: no more signals\n");
 			return;
 		}
@@ -56,7 +55,7 @@ int fm_notify_begin(int pid, int signal)
 	}
 	which = signal;
 	init_irq_work(&work, send);
-	WRITE_ONCE(fm_notifying, true);
+	WRITE_ONCE(fm.notifying, true);
 	return 0;
 }
 
@@ -65,7 +64,7 @@ void fm_notify_end(void)
 {
 	if (!whom)
 		return;
-	WRITE_ONCE(fm_notifying, false);
+	WRITE_ONCE(fm.notifying, false);
 	irq_work_sync(&work);
 	put_pid(whom);
 	whom = NULL;

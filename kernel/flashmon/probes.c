@@ -10,7 +10,6 @@
 
 #include "flashmon.h"
 
-atomic_t *fm_counts;
 atomic64_t fm_programs_asked, fm_erases_asked;
 
 /* Of nand_prog_page_begin_op, until nand_prog_page_end_op has returned. The chip is locked in
@@ -184,7 +183,7 @@ static __always_inline void put(u32 kind, u32 address, u64 time, bool extended, 
 	smp_wmb();
 	event->time_ns = time;
 	event->address = address;
-	event->kind_task = kind << FLASHMON_KIND_SHIFT | (fm_names ? task_number(ring) : 0);
+	event->kind_task = kind << FLASHMON_KIND_SHIFT | (fm.names ? task_number(ring) : 0);
 	if (extended) {
 		event->duration_ns = duration;
 		event->reserved = 0;
@@ -214,8 +213,19 @@ static __always_inline bool count(u32 kind, u32 address)
 	if (block >= target->blocks)
 		return false;
 	if (kind != FLASHMON_CACHED)
-		atomic_inc(&fm_counts[block * 3 + kind]);
+		atomic_inc(&fm.counts[block * 3 + kind]);
 	return true;
+}
+
+static __always_inline void record_one(u32 kind, u32 address, bool extended, u64 time,
+				       u32 duration)
+{
+	if (!count(kind, address))
+		return;
+	if (likely(fm.log))
+		put(kind, address, extended ? time : ktime_get_mono_fast_ns(), extended, duration);
+	if (unlikely(fm.notifying))
+		fm_notify();
 }
 
 static __always_inline void record(const struct fm_access *access, bool extended, u64 time,
@@ -223,15 +233,8 @@ static __always_inline void record(const struct fm_access *access, bool extended
 {
 	u32 i;
 
-	for (i = 0; i < access->count; i++) {
-		if (!count(access->kind, access->first + i))
-			continue;
-		if (fm_log)
-			put(access->kind, access->first + i,
-			    extended ? time : ktime_get_mono_fast_ns(), extended, duration);
-		if (fm_notifying)
-			fm_notify();
-	}
+	for (i = 0; i < access->count; i++)
+		record_one(access->kind, access->first + i, extended, time, duration);
 }
 
 /*
@@ -243,8 +246,13 @@ static __always_inline int on_call(enum fm_shape shape, u32 kind, struct pt_regs
 {
 	struct fm_access access;
 
-	if (READ_ONCE(fm_state) == FM_RUNNING && decode(shape, kind, regs, &access))
+	if (READ_ONCE(fm.state) != FM_RUNNING || !decode(shape, kind, regs, &access))
+		return 0;
+	/* A call at the MTD layer may be many pages; the others need no loop. */
+	if (shape == FM_MTD_OOB || shape == FM_MTD_ERASE)
 		record(&access, false, 0, 0);
+	else
+		record_one(access.kind, access.first, false, 0, 0);
 	return 0;
 }
 
@@ -253,7 +261,7 @@ static __always_inline int on_entry(enum fm_shape shape, u32 kind, struct pt_reg
 {
 	struct fm_call *call = (struct fm_call *)instance->data;
 
-	if (READ_ONCE(fm_state) != FM_RUNNING || !decode(shape, kind, regs, &call->access))
+	if (READ_ONCE(fm.state) != FM_RUNNING || !decode(shape, kind, regs, &call->access))
 		return 1;
 	call->time = ktime_get_mono_fast_ns();
 	return 0;
@@ -403,7 +411,7 @@ kprobe_pre_handler_t fm_handler(enum fm_shape shape, u32 kind)
  */
 static int begin_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
-	if (READ_ONCE(fm_state) != FM_RUNNING ||
+	if (READ_ONCE(fm.state) != FM_RUNNING ||
 	    !decode(FM_PAGE_OP, FLASHMON_PROGRAM, regs, &begun.access))
 		return 1;
 	begun.time = ktime_get_mono_fast_ns();
@@ -455,7 +463,7 @@ int fm_ask_program(struct kprobe *kp, struct pt_regs *regs)
 	const struct mtd_info *mtd = (const struct mtd_info *)fm_argument(regs, 0);
 	struct fm_access access;
 
-	if (READ_ONCE(fm_state) == FM_RUNNING &&
+	if (READ_ONCE(fm.state) == FM_RUNNING &&
 	    decode(FM_MTD_OOB, FLASHMON_PROGRAM, regs, &access) && mtd->flags & MTD_WRITEABLE)
 		atomic64_add(inside(&access, fm_target.first_page, fm_target.pages),
 			     &fm_programs_asked);
@@ -467,7 +475,7 @@ int fm_ask_erase(struct kprobe *kp, struct pt_regs *regs)
 	const struct mtd_info *mtd = (const struct mtd_info *)fm_argument(regs, 0);
 	struct fm_access access;
 
-	if (READ_ONCE(fm_state) == FM_RUNNING &&
+	if (READ_ONCE(fm.state) == FM_RUNNING &&
 	    decode(FM_MTD_ERASE, FLASHMON_ERASE, regs, &access) && mtd->flags & MTD_WRITEABLE)
 		atomic64_add(inside(&access, fm_target.first_block, fm_target.blocks),
 			     &fm_erases_asked);
@@ -485,7 +493,7 @@ int fm_ask_read(struct kprobe *kp, struct pt_regs *regs)
 	const struct mtd_oob_ops *ops = (const struct mtd_oob_ops *)fm_after_second_loff(regs);
 	struct fm_access access, kept = { FLASHMON_CACHED, 0, 1 };
 
-	if (READ_ONCE(fm_state) != FM_RUNNING || !fm_target.chip || !ops->datbuf || ops->oobbuf ||
+	if (READ_ONCE(fm.state) != FM_RUNNING || !fm_target.chip || !ops->datbuf || ops->oobbuf ||
 	    !decode(FM_MTD_OOB, FLASHMON_CACHED, regs, &access) ||
 	    READ_ONCE(fm_target.chip->pagecache.page) < 0)
 		return 0;
@@ -494,6 +502,6 @@ int fm_ask_read(struct kprobe *kp, struct pt_regs *regs)
 		return 0;
 	if (kept.first != access.first && (u32)fm_second_loff(regs) & (fm_target.page_bytes - 1))
 		return 0;
-	record(&kept, fm_extended, fm_extended ? ktime_get_mono_fast_ns() : 0, 0);
+	record(&kept, fm.extended, fm.extended ? ktime_get_mono_fast_ns() : 0, 0);
 	return 0;
 }

@@ -43,7 +43,7 @@ static void unlock_stop(struct seq_file *m, void *v)
 
 static int blocks_show(struct seq_file *m, void *v)
 {
-	const atomic_t *counts = &fm_counts[*(loff_t *)v * 3];
+	const atomic_t *counts = &fm.counts[*(loff_t *)v * 3];
 
 	seq_printf(m, "%u %u %u\n", (u32)atomic_read(&counts[FLASHMON_READ]),
 		   (u32)atomic_read(&counts[FLASHMON_PROGRAM]),
@@ -185,11 +185,11 @@ static int log_show(struct seq_file *m, void *v)
 	u64 seconds = div_u64_rem(event->time_ns, NSEC_PER_SEC, &nanoseconds);
 
 	seq_printf(m, "%llu.%09u;%c;%u", seconds, nanoseconds, letters[kind & 3], event->address);
-	if (fm_names || fm_extended)
+	if (fm.names || fm.extended)
 		seq_putc(m, ';');
 	if (task)
 		show_name(m, task->comm, sizeof(task->comm));
-	if (fm_extended)
+	if (fm.extended)
 		seq_printf(m, ";%u;%u;%d;%llu", task ? task->pid : 0, event->duration_ns,
 			   place->cpu, lane->at);
 	seq_putc(m, '\n');
@@ -242,8 +242,8 @@ static int status_show(struct seq_file *m, void *v)
 
 	mutex_lock(&fm_lock);
 	for (i = 0; i < (size_t)fm_target.blocks * 3; i++)
-		sums[i % 3] += (u32)atomic_read(&fm_counts[i]);
-	seq_printf(m, "flashmon: %u\nstate: %s\n", FLASHMON_VERSION, state_names[fm_state]);
+		sums[i % 3] += (u32)atomic_read(&fm.counts[i]);
+	seq_printf(m, "flashmon: %u\nstate: %s\n", FLASHMON_VERSION, state_names[fm.state]);
 	seq_printf(m, "mtd: %d\nname: ", fm_target.index);
 	show_name(m, fm_target.name, sizeof(fm_target.name));
 	seq_printf(m, "\npage_bytes: %u\npages_per_block: %u\n", fm_target.page_bytes,
@@ -268,7 +268,7 @@ static int status_show(struct seq_file *m, void *v)
 		   (u32)atomic_read(&fm_names_lost));
 	seq_printf(m, "signals: %lld\nsignals_failed: %lld\n", atomic64_read(&fm_signals),
 		   atomic64_read(&fm_signals_failed));
-	seq_printf(m, "extended: %d\nentry_bytes: %u\nmemory_bytes: %zu\n", fm_extended, fm_stride,
+	seq_printf(m, "extended: %d\nentry_bytes: %u\nmemory_bytes: %zu\n", fm.extended, fm_stride,
 		   fm_memory());
 	mutex_unlock(&fm_lock);
 	return 0;
