@@ -45,17 +45,17 @@ static struct point points[] = {
 	{ "nand_erase_op", FM_COMMAND, FM_BLOCK_OP, FLASHMON_ERASE },
 #define FIRST_ECC 4
 	{ NULL, FM_ECC, FM_ECC_PAGE, FLASHMON_READ },
-	{ NULL, FM_ECC, FM_ECC_PAGE, FLASHMON_READ },
+	{ NULL, FM_ECC, FM_ECC_PAGE_RAW, FLASHMON_READ },
 	{ NULL, FM_ECC, FM_ECC_READ_PART, FLASHMON_READ },
-	{ NULL, FM_ECC, FM_PAGE_OP, FLASHMON_READ },
-	{ NULL, FM_ECC, FM_PAGE_OP, FLASHMON_READ },
+	{ NULL, FM_ECC, FM_ECC_OOB, FLASHMON_READ },
+	{ NULL, FM_ECC, FM_ECC_OOB_RAW, FLASHMON_READ },
 	{ NULL, FM_ECC, FM_ECC_PAGE, FLASHMON_PROGRAM },
-	{ NULL, FM_ECC, FM_ECC_PAGE, FLASHMON_PROGRAM },
+	{ NULL, FM_ECC, FM_ECC_PAGE_RAW, FLASHMON_PROGRAM },
 	{ NULL, FM_ECC, FM_ECC_WRITE_PART, FLASHMON_PROGRAM },
-	{ NULL, FM_ECC, FM_PAGE_OP, FLASHMON_PROGRAM },
-	{ NULL, FM_ECC, FM_PAGE_OP, FLASHMON_PROGRAM },
+	{ NULL, FM_ECC, FM_ECC_OOB, FLASHMON_PROGRAM },
+	{ NULL, FM_ECC, FM_ECC_OOB_RAW, FLASHMON_PROGRAM },
 #define END_ECC 14
-#define ECC_READS 5 /* then the programs, in the same order */
+#define ECC_READS 5
 	{ "spi_mem_exec_op", FM_SPI_MEM, FM_SPI_OP, FLASHMON_READ },
 	{ "mtd_read_oob", FM_MTD, FM_MTD_OOB, FLASHMON_READ },
 	{ "mtd_write_oob", FM_MTD, FM_MTD_OOB, FLASHMON_PROGRAM },
@@ -105,6 +105,8 @@ static void name_point(struct point *point)
 	point->name[0] = '\0';
 	if (point->address) {
 		sprint_symbol_no_offset(name, (unsigned long)point->address);
+		/* Of a module's function its name follows: "name [module]". */
+		name[strcspn(name, " ")] = '\0';
 		strscpy(point->name, name, sizeof(point->name));
 	}
 }
@@ -227,7 +229,8 @@ static void try_page(struct fm_target *target, struct mtd_info *mtd, u64 at, u8 
 
 /*
  * ECC functions call one another: nand_read_page_swecc() reads by ecc.read_page_raw. The outermost
- * one stands for the page; what it called is not probed, nor is what programs in the same way.
+ * one stands for the page; what it called is not probed. Programs cannot be tried: see
+ * is_inner_program() in probes.c.
  */
 static bool proved_ecc(void)
 {
@@ -239,12 +242,8 @@ static bool proved_ecc(void)
 			first = &points[i];
 	if (!first || first->fired != 1 || first->right != 1)
 		return false;
-	for (i = FIRST_ECC; i < FIRST_ECC + ECC_READS; i++) {
-		if (!points[i].fired || &points[i] == first)
-			continue;
-		points[i].inner = true;
-		points[i + ECC_READS].inner = true;
-	}
+	for (i = FIRST_ECC; i < FIRST_ECC + ECC_READS; i++)
+		points[i].inner = points[i].fired && &points[i] != first;
 	return true;
 }
 

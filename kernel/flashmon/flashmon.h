@@ -85,6 +85,9 @@ enum fm_shape {
 	FM_BLOCK_OP, /* (chip, eraseblock) */
 	FM_PROGRAM_END, /* (chip): ends what FM_PAGE_OP of nand_prog_page_begin_op began */
 	FM_ECC_PAGE, /* (chip, buf, oob_required, page) */
+	FM_ECC_PAGE_RAW, /* the same, without ECC */
+	FM_ECC_OOB, /* (chip, page) */
+	FM_ECC_OOB_RAW,
 	FM_ECC_READ_PART, /* (chip, offset, length, buf, page) */
 	FM_ECC_WRITE_PART, /* (chip, offset, length, buf, oob_required, page) */
 	FM_SPI_OP, /* (mem, op) */

@@ -98,6 +98,27 @@ static __always_inline u32 of_target(u32 page, u32 pages)
 	return likely(!target->target_pages) ? page : page + target->chip->cur_cs * pages;
 }
 
+/*
+ * An ECC function may program its page by the raw one: nand_write_page_swecc() does, the functions
+ * of most drivers do not. So a raw program is the inner half of one where the same task has just
+ * begun to program the same page by a function that is not raw. The chip is locked meanwhile.
+ */
+static struct {
+	const struct task_struct *task;
+	u32 page;
+} programming;
+
+static __always_inline bool is_inner_program(bool raw, u32 page)
+{
+	if (raw && programming.task == current && programming.page == page) {
+		programming.task = NULL;
+		return true;
+	}
+	programming.task = raw ? NULL : current;
+	programming.page = page;
+	return false;
+}
+
 static __always_inline bool decode(enum fm_shape shape, u32 kind, struct pt_regs *regs,
 				   struct fm_access *access)
 {
@@ -134,7 +155,12 @@ static __always_inline bool decode(enum fm_shape shape, u32 kind, struct pt_regs
 		access->first = of_target(fm_argument(regs, 1),
 					  target->target_pages >> target->block_shift);
 		break;
+	case FM_ECC_OOB:
+	case FM_ECC_OOB_RAW:
+		access->first = of_target(fm_argument(regs, 1), target->target_pages);
+		break;
 	case FM_ECC_PAGE:
+	case FM_ECC_PAGE_RAW:
 		access->first = of_target(fm_argument(regs, 3), target->target_pages);
 		break;
 	case FM_ECC_READ_PART:
@@ -146,6 +172,9 @@ static __always_inline bool decode(enum fm_shape shape, u32 kind, struct pt_regs
 	default:
 		return false;
 	}
+	if (kind == FLASHMON_PROGRAM && shape >= FM_ECC_PAGE)
+		return !is_inner_program(shape == FM_ECC_PAGE_RAW || shape == FM_ECC_OOB_RAW,
+					 access->first);
 	return true;
 }
 
@@ -317,6 +346,66 @@ static int ecc_program_entry(struct kretprobe_instance *instance, struct pt_regs
 	return on_entry(FM_ECC_PAGE, FLASHMON_PROGRAM, regs, instance);
 }
 
+static int ecc_read_raw(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_ECC_PAGE_RAW, FLASHMON_READ, regs);
+}
+
+static int ecc_read_raw_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_ECC_PAGE_RAW, FLASHMON_READ, regs, instance);
+}
+
+static int ecc_program_raw(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_ECC_PAGE_RAW, FLASHMON_PROGRAM, regs);
+}
+
+static int ecc_program_raw_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_ECC_PAGE_RAW, FLASHMON_PROGRAM, regs, instance);
+}
+
+static int ecc_read_oob(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_ECC_OOB, FLASHMON_READ, regs);
+}
+
+static int ecc_read_oob_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_ECC_OOB, FLASHMON_READ, regs, instance);
+}
+
+static int ecc_program_oob(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_ECC_OOB, FLASHMON_PROGRAM, regs);
+}
+
+static int ecc_program_oob_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_ECC_OOB, FLASHMON_PROGRAM, regs, instance);
+}
+
+static int ecc_read_oob_raw(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_ECC_OOB_RAW, FLASHMON_READ, regs);
+}
+
+static int ecc_read_oob_raw_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_ECC_OOB_RAW, FLASHMON_READ, regs, instance);
+}
+
+static int ecc_program_oob_raw(struct kprobe *kp, struct pt_regs *regs)
+{
+	return on_call(FM_ECC_OOB_RAW, FLASHMON_PROGRAM, regs);
+}
+
+static int ecc_program_oob_raw_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	return on_entry(FM_ECC_OOB_RAW, FLASHMON_PROGRAM, regs, instance);
+}
+
 static int ecc_read_part(struct kprobe *kp, struct pt_regs *regs)
 {
 	return on_call(FM_ECC_READ_PART, FLASHMON_READ, regs);
@@ -388,6 +477,12 @@ static const struct {
 	{ FM_BLOCK_OP, FLASHMON_ERASE, erase_block, erase_block_entry },
 	{ FM_ECC_PAGE, FLASHMON_READ, ecc_read, ecc_read_entry },
 	{ FM_ECC_PAGE, FLASHMON_PROGRAM, ecc_program, ecc_program_entry },
+	{ FM_ECC_PAGE_RAW, FLASHMON_READ, ecc_read_raw, ecc_read_raw_entry },
+	{ FM_ECC_PAGE_RAW, FLASHMON_PROGRAM, ecc_program_raw, ecc_program_raw_entry },
+	{ FM_ECC_OOB, FLASHMON_READ, ecc_read_oob, ecc_read_oob_entry },
+	{ FM_ECC_OOB, FLASHMON_PROGRAM, ecc_program_oob, ecc_program_oob_entry },
+	{ FM_ECC_OOB_RAW, FLASHMON_READ, ecc_read_oob_raw, ecc_read_oob_raw_entry },
+	{ FM_ECC_OOB_RAW, FLASHMON_PROGRAM, ecc_program_oob_raw, ecc_program_oob_raw_entry },
 	{ FM_ECC_READ_PART, FLASHMON_READ, ecc_read_part, ecc_read_part_entry },
 	{ FM_ECC_WRITE_PART, FLASHMON_PROGRAM, ecc_program_part, ecc_program_part_entry },
 	{ FM_SPI_OP, FLASHMON_READ, spi_op, spi_op_entry },

@@ -2,7 +2,7 @@
 # Counts under a reader, a writer and an eraser at once, between cycles of loading and unloading under the same load.
 #   load.sh CYCLES
 module=/flashscope/modules/flashmon.ko
-rmmod flashmon
+rmmod flashmon 2>/dev/null
 /work loop >/tmp/loop &
 load=$!
 cycle=0

@@ -69,7 +69,8 @@ same "reset" "0 0" "$(status reads) $(status lost)"
 rmmod flashmon
 
 # Readers: one that stops in the middle, two at once, one whose log is flushed, overwritten and unloaded under it.
-insmod $module log=3000
+# On two processors: each has half of the log.
+insmod $module log=6000
 read_pages 3000
 dd if=/proc/flashmon_log of=/dev/null bs=37 count=3 2>/dev/null
 cat /proc/flashmon_log >/tmp/one &
@@ -79,7 +80,7 @@ same "two readers" "$(md5sum </tmp/one)" "$(md5sum </tmp/two)"
 same "all lines" 3000 "$(wc -l </tmp/one)"
 exec 3</proc/flashmon_log
 read -r line <&3
-read_pages 2000
+read_pages 8000
 cat <&3 >/tmp/rest
 echo "ok overwritten under its reader: $(($(wc -l </tmp/rest) + 1)) lines"
 exec 3</proc/flashmon_stream
