@@ -223,6 +223,8 @@ fn a_board_over_ssh_is_measured_recorded_and_left_as_it_was() {
 
     replay(&remote);
     assert_eq!(remote.traces(), before, "bench replay left something");
+    advice_is_applied_and_undone(&remote);
+    assert_eq!(remote.traces(), before, "advice left something");
 
     two_recorders(&remote);
     assert_eq!(remote.traces(), before, "two recorders left something");
@@ -264,6 +266,48 @@ fn replay(remote: &Remote) {
     let nowhere = output(nowhere.args(["--dir", "/nonexistent"]).arg(&trace));
     let said = String::from_utf8_lossy(&nowhere.stderr);
     assert_eq!(nowhere.status.code(), Some(1), "{said}");
+}
+
+/// The first pages of a file, read with 128 KiB of read-ahead: advised to be turned off, turned off, and as before again.
+fn advice_is_applied_and_undone(remote: &Remote) {
+    const KNOB: &str = "/sys/class/bdi/mtd-0/read_ahead_kb";
+    let knob = || remote.sh(&format!("cat {KNOB}")).expect("the knob").trim().to_owned();
+    let before = knob();
+    remote.sh(&format!("echo 128 > {KNOB}")).expect("a knob");
+    let trace = remote.file("head.dat");
+    let mut record = remote.flashscope(&["record"]);
+    record.arg("--output").arg(&trace).args(["--events", "flash,cache,syscall"]);
+    record.args([
+        "--",
+        "sh",
+        "-c",
+        "echo 3 > /proc/sys/vm/drop_caches; dd if=/data/film of=/dev/null bs=4096 count=2 2>/dev/null",
+    ]);
+    stdout(&mut record);
+    let advise = |more: &[&str]| {
+        let mut command = remote.flashscope(&["advise"]);
+        if !more.contains(&"--undo") {
+            command.arg(&trace);
+        }
+        command.args(more).stdin(Stdio::null());
+        command
+    };
+    let asked = output(&mut advise(&["--apply"]));
+    assert_eq!(
+        (asked.status.code(), knob().as_str()),
+        (Some(2), "128"),
+        "without a terminal nothing is asked, or changed"
+    );
+    let applied = stdout(&mut advise(&["--apply", "--yes"]));
+    assert!(applied.contains("Turn read-ahead off") && applied.contains("was 128"), "{applied}");
+    assert_eq!(knob(), "0");
+    // Ended in between: noted, and not set yet.
+    remote.sh("echo 'knob /sys/class/bdi/mtd-0/read_ahead_kb 0' >> /run/flashscope/advice").expect("a note");
+    let undone = stdout(&mut advise(&["--undo"]));
+    assert!(undone.contains("put back"), "{undone}");
+    assert_eq!(knob(), "128", "what it was before the first change");
+    assert!(stdout(&mut advise(&["--undo"])).contains("Nothing was applied"));
+    remote.sh(&format!("echo {before} > {KNOB}; rmdir /run/flashscope 2>/dev/null; true")).expect("as before");
 }
 
 /// Two recorders at once, started, paused, resumed and stopped from other shells.
