@@ -18,6 +18,7 @@ pub fn views(result: &RunsResult) -> Vec<View> {
         ("What Postmark did", postmark(result)),
         ("Read throughput where a part of each file is read, MiB/s of read()", shares(result)),
         ("The tracer's cost", costs(result)),
+        ("The tracer's cost over several seeds", spreads(result)),
         ("The ring", ring(result)),
     ];
     all.into_iter().filter(|(_, rows)| !rows.rows.is_empty()).map(|(heading, rows)| View { heading, rows }).collect()
@@ -36,6 +37,8 @@ pub fn tracer(tracer: Tracer) -> &'static str {
         Tracer::None => "not traced",
         Tracer::Ring => "ring",
         Tracer::Stream => "stream",
+        Tracer::FlashmonRing => "flashmon, ring",
+        Tracer::FlashmonStream => "flashmon, stream",
     }
 }
 
@@ -145,6 +148,23 @@ fn costs(result: &RunsResult) -> Rows {
     };
     let heads: &'static [&'static str] = &["run", "traced to", "without", "with", "events", "cost\n%", "µs an\nevent"];
     Rows::new("ttnnnnn", heads, result.costs.iter(), usize::MAX, row)
+}
+
+fn spreads(result: &RunsResult) -> Rows {
+    let row = |spread: &flashscope_study::runs::Spread| {
+        vec![
+            if spread.part.is_empty() { spread.name.clone() } else { format!("{}: {}", spread.name, spread.part) },
+            tracer(spread.tracer).to_owned(),
+            spread.seeds.to_string(),
+            number(spread.percent, 2),
+            number(spread.least_percent, 2),
+            number(spread.most_percent, 2),
+            number(spread.us_an_event, 2),
+        ]
+    };
+    let heads: &'static [&'static str] =
+        &["run", "traced to", "seeds", "median\n%", "least\n%", "most\n%", "µs an\nevent"];
+    Rows::new("ttnnnnn", heads, result.spreads.iter(), usize::MAX, row)
 }
 
 fn ring(result: &RunsResult) -> Rows {

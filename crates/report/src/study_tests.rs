@@ -13,8 +13,8 @@ fn of<T: Serialize + DeserializeOwned>(document: &T, text: &dyn Fn(&str) -> Stri
     let mut value = serde_json::to_value(document).unwrap();
     let before = value.clone();
     changed(&mut value, text, number);
-    // How a run is recorded is one of three words.
-    for list in ["groups", "costs"] {
+    // How a run is recorded is one of a few words.
+    for list in ["groups", "costs", "spreads"] {
         for (at, one) in before[list].as_array().into_iter().flatten().enumerate() {
             if let Some(tracer) = one.get("tracer") {
                 value[list][at]["tracer"] = tracer.clone();
@@ -104,6 +104,7 @@ fn runs_and_boots_with_nothing_in_them_are_documents() {
     let (mut runs, mut boot) = (synthetic_studies::runs(), synthetic_studies::boot());
     runs.groups.clear();
     runs.costs.clear();
+    runs.spreads.clear();
     runs.published.clear();
     boot.groups[0].boots.clear();
     boot.published.clear();

@@ -4,7 +4,9 @@ use crate::synthetic;
 use flashscope_analysis::FlashReport;
 use flashscope_analysis::flash::{Geometry, OpCounts};
 use flashscope_study::boot::{BOOT_SCHEMA, Boot, BootGroup, BootResult, RootFs};
-use flashscope_study::runs::{Cost, Part, PostmarkFacts, RUNS_SCHEMA, RingUse, RunGroup, RunsResult, Share, Tracer};
+use flashscope_study::runs::{
+    Cost, Part, PostmarkFacts, RUNS_SCHEMA, RingUse, RunGroup, RunsResult, Share, Spread, Tracer,
+};
 use flashscope_study::{Figures, Group, How, Inputs, Row};
 
 fn inputs() -> (Inputs, Group) {
@@ -73,6 +75,7 @@ pub fn runs() -> RunsResult {
             crc32: 7,
         }),
         total_ns: 2_000_000_000,
+        busy_ns: (tracer == Tracer::None).then_some(1_500_000_000),
         parts: vec![part("create", 0), part("transactions", 1_000_000_000)],
         all: Some(counts),
         by_task: of.by_task.clone(),
@@ -96,6 +99,16 @@ pub fn runs() -> RunsResult {
             without_ns: 1_000_000,
             with_ns: 1_010_000,
             events: 100,
+        }],
+        spreads: vec![Spread {
+            name: "jffs2".into(),
+            part: "busy".into(),
+            tracer: Tracer::FlashmonRing,
+            seeds: 3,
+            percent: 1.25,
+            least_percent: 1.0,
+            most_percent: 1.5,
+            us_an_event: 0.5,
         }],
         figures: Figures::from([("jffs2.programs".to_owned(), 50.0)]),
         published: published(),

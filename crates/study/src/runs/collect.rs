@@ -9,7 +9,7 @@ use flashscope_trace::{Event, EventKind, FlashOp, Session, Trace};
 use serde::Deserialize;
 
 use super::definition::Tracer;
-use super::plan::{PHASE_AFTER, PostmarkWork, RAW_STEPS, RunSpec, STEP_POSTMARK, Work};
+use super::plan::{IDLE_STEPS, PHASE_AFTER, PostmarkWork, RAW_STEPS, RunSpec, STEP_POSTMARK, Work};
 use super::result::{Part, PostmarkFacts, RingUse, RunGroup, Share};
 use super::run::RunsError;
 use crate::collect::losses;
@@ -81,6 +81,7 @@ pub(super) fn collect(port: &Path, spec: &RunSpec, inputs: Inputs, chip: &Chip) 
         partition_bytes: spec.partition.0,
         postmark,
         total_ns,
+        busy_ns: None,
         parts: Vec::new(),
         all: None,
         by_task: Vec::new(),
@@ -88,6 +89,10 @@ pub(super) fn collect(port: &Path, spec: &RunSpec, inputs: Inputs, chip: &Chip) 
         ring: None,
         losses: Vec::new(),
     };
+    if spec.compared && group.postmark.is_some() {
+        let [before, after] = IDLE_STEPS.map(|step| finished(&session, spec, step).and_then(|done| busy(spec, done)));
+        group.busy_ns = Some(after?.saturating_sub(before?));
+    }
     if spec.tracer != Tracer::None {
         let trace = session.recording(0)?;
         if let Some((name, count)) = first_lost(&trace) {
@@ -97,7 +102,8 @@ pub(super) fn collect(port: &Path, spec: &RunSpec, inputs: Inputs, chip: &Chip) 
         group.losses = losses(&trace);
         group.inputs.agent = trace.facts()["agent"]["version"].as_str().unwrap_or(&group.inputs.agent).to_owned();
         let bytes = session.recordings.first().map_or(0, |recording| recording.bytes);
-        group.ring = group.ring.map(|ring| RingUse { bytes, ..ring });
+        // What flashmon's events become on their way is no measure of its log, whose entries are of one size.
+        group.ring = group.ring.filter(|_| !spec.tracer.is_flashmon()).map(|ring| RingUse { bytes, ..ring });
     }
     group.parts = parts;
     Ok(group)
@@ -122,6 +128,23 @@ fn finished<'a>(session: &'a Session, spec: &RunSpec, step: &str) -> Result<&'a 
         }
         None => Err(failed("did not end".to_owned())),
     }
+}
+
+/// What `/proc/uptime` says that the processor did not idle since it was started; both its times are in hundredths of a second.
+fn busy(spec: &RunSpec, step: &flashscope_trace::Step) -> Result<u64, RunsError> {
+    let text = String::from_utf8_lossy(&step.stdout);
+    let hundredths = |word: Option<&str>| -> Option<u64> {
+        let (seconds, rest) = word?.split_once('.')?;
+        let rest = rest.parse::<u64>().ok().filter(|_| rest.len() == 2)?;
+        seconds.parse::<u64>().ok()?.checked_mul(100)?.checked_add(rest)
+    };
+    let mut words = text.split_whitespace().map(Some);
+    let (up, idle) = (hundredths(words.next().flatten()), hundredths(words.next().flatten()));
+    up.zip(idle).and_then(|(up, idle)| up.checked_sub(idle)?.checked_mul(10_000_000)).ok_or_else(|| RunsError::Step {
+        group: spec.id(),
+        step: step.name.clone(),
+        why: format!("printed {text:?}, not the processor's two times"),
+    })
 }
 
 type PostmarkParts = (Vec<Part>, u64, Option<PostmarkFacts>);

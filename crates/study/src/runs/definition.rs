@@ -60,6 +60,9 @@ pub struct Case {
     #[serde(default)]
     pub file_size: Vec<Bytes>,
     pub postmark: Option<Postmark>,
+    /// One run for each of these seeds, in place of `postmark.seed`.
+    #[serde(default)]
+    pub seed: Vec<u64>,
     pub raw: Option<Raw>,
 }
 
@@ -90,23 +93,34 @@ fn seed() -> u64 {
     42
 }
 
-/// `flash_erase` of the whole partition, then `nandwrite` and `nanddump` of so many bytes (mtd-utils).
+/// `flash_erase` of the whole partition, then `nandwrite` and `nanddump` of so many bytes (mtd-utils), each so many times, one
+/// place after the other (then with busybox's shell).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Raw {
     pub bytes: Bytes,
+    #[serde(default = "once")]
+    pub times: u32,
+}
+
+fn once() -> u32 {
+    1
 }
 
 /// How a run is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Tracer {
     /// Not at all.
     None,
-    /// Into the ring, which is read once at the end.
+    /// By tracefs into the ring, which is read once at the end.
     Ring,
-    /// Drained while it is recorded.
+    /// By tracefs, drained while it is recorded.
     Stream,
+    /// By our module flashmon into its log, which is read once at the end.
+    FlashmonRing,
+    /// By flashmon, drained while it is recorded.
+    FlashmonStream,
 }
 
 impl Tracer {
@@ -115,7 +129,13 @@ impl Tracer {
             Tracer::None => "none",
             Tracer::Ring => "ring",
             Tracer::Stream => "stream",
+            Tracer::FlashmonRing => "flashmon-ring",
+            Tracer::FlashmonStream => "flashmon-stream",
         }
+    }
+
+    pub fn is_flashmon(self) -> bool {
+        matches!(self, Tracer::FlashmonRing | Tracer::FlashmonStream)
     }
 }
 
@@ -128,8 +148,8 @@ pub struct RunsStudy {
 
 /// Longer than any collector was seen to work.
 const MOST_SECONDS: u64 = 3600;
-/// What the tools' data may take of the board's RAM.
-const MOST_RAW_BYTES: u64 = 32 << 20;
+/// What the chip's pages may take of the board's RAM; the tools' data take as much of it again for each of their times.
+const MOST_RAW_BYTES: u64 = 64 << 20;
 const MOST_GROUPS: usize = 1000;
 
 impl RunsStudy {
@@ -164,8 +184,10 @@ fn check(definition: &RunsDefinition) -> Result<(), String> {
         match (&case.postmark, &case.raw, case.filesystem) {
             (Some(_), None, Some(Filesystem::Jffs2 | Filesystem::Ubifs | Filesystem::Yaffs2)) => {}
             (Some(_), None, _) => return wrong("Postmark wants a filesystem: jffs2, ubifs or yaffs2"),
-            (None, Some(raw), None) if raw.bytes.0 > 0 && raw.bytes.0 <= MOST_RAW_BYTES.min(runs.partition.0) => {}
-            (None, Some(_), None) => return wrong("raw.bytes is 0, or more than the partition or 32M"),
+            (None, Some(raw), None)
+                if (1..=MOST_RAW_BYTES.min(runs.partition.0))
+                    .contains(&raw.bytes.0.saturating_mul(u64::from(raw.times))) => {}
+            (None, Some(_), None) => return wrong("raw.bytes times raw.times is 0, or more than the partition or 64M"),
             _ => return wrong("either postmark and a filesystem are wanted, or raw alone"),
         }
         if case.readahead.is_empty() {
@@ -183,8 +205,12 @@ fn check(definition: &RunsDefinition) -> Result<(), String> {
         if case.file_size.iter().any(|size| size.0 == 0) {
             return wrong("file_size is 0");
         }
+        if case.seed.iter().enumerate().any(|(index, seed)| case.seed[..index].contains(seed)) {
+            return wrong("a seed is named twice");
+        }
     }
-    let cases: usize = runs.case.iter().map(|case| case.readahead.len() * case.file_size.len().max(1)).sum();
+    let cases: usize =
+        runs.case.iter().map(|case| case.readahead.len() * case.file_size.len().max(1) * case.seed.len().max(1)).sum();
     if cases * runs.kernel.len() * runs.tracer.len() > MOST_GROUPS {
         return Err(format!("more than {MOST_GROUPS} boots: split the study"));
     }

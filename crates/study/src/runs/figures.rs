@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::definition::Tracer;
 use super::plan::PHASE_AFTER;
-use super::result::{Cost, Part, RunGroup};
+use super::result::{Cost, PART_BUSY, Part, RunGroup, Spread};
 use crate::statement::Figures;
 use flashscope_analysis::flash::OpCounts;
 
@@ -12,7 +12,7 @@ use flashscope_analysis::flash::OpCounts;
 const FLASHMON_ENTRIES: f64 = 40_000.0;
 const MIB: f64 = (1u64 << 20) as f64;
 
-pub(super) fn figures(groups: &[RunGroup], costs: &[Cost]) -> Figures {
+pub(super) fn figures(groups: &[RunGroup], costs: &[Cost], spreads: &[Spread]) -> Figures {
     let mut figures = Figures::new();
     let several = groups.iter().any(|group| group.tracer != groups[0].tracer);
     for group in groups {
@@ -22,11 +22,19 @@ pub(super) fn figures(groups: &[RunGroup], costs: &[Cost]) -> Figures {
         }
         of_group(&mut figures, &name, group);
     }
+    let of = |name: &str, tracer: Tracer, part: &str| match part {
+        "" => format!("{name}.{}", tracer.as_str()),
+        part => format!("{name}.{}.{part}", tracer.as_str()),
+    };
+    for spread in spreads {
+        let name = of(&spread.name, spread.tracer, &spread.part);
+        figures.insert(format!("{name}.cost_percent"), spread.percent);
+        figures.insert(format!("{name}.cost_percent.least"), spread.least_percent);
+        figures.insert(format!("{name}.cost_percent.most"), spread.most_percent);
+        figures.insert(format!("{name}.us_an_event"), spread.us_an_event);
+    }
     for cost in costs {
-        let mut name = format!("{}.{}", cost.name, cost.tracer.as_str());
-        if !cost.part.is_empty() {
-            name += &format!(".{}", cost.part);
-        }
+        let name = of(&cost.name, cost.tracer, &cost.part);
         figures.insert(format!("{name}.cost_percent"), cost.percent());
         figures.insert(format!("{name}.us_an_event"), cost.us_an_event());
     }
@@ -46,6 +54,9 @@ fn of_group(figures: &mut Figures, name: &str, group: &RunGroup) {
         figures.insert(format!("{name}.{quantity}"), value);
     };
     put("total_s", seconds(group.total_ns));
+    if let Some(busy_ns) = group.busy_ns {
+        put("busy_s", seconds(busy_ns));
+    }
     if let Some(all) = &group.all {
         counts(&mut put, "", all);
     }
@@ -99,8 +110,62 @@ pub(super) fn costs(groups: &[RunGroup]) -> Vec<Cost> {
         for (without, with) in without.iter().zip(&with) {
             put(&with.name, without.duration_ns(), with.duration_ns(), events(with));
         }
+        if let (Some(without), Some(with), Some(all)) = (bare.busy_ns, traced.busy_ns, &traced.all) {
+            put(PART_BUSY, without, with, all.sum());
+        }
     }
     costs
+}
+
+/// The costs of runs that differ in their seed alone, as one: the median, the least and the most.
+pub(super) fn spreads(costs: &[Cost]) -> Vec<Spread> {
+    let mut alike: Vec<(String, Vec<&Cost>)> = Vec::new();
+    for cost in costs {
+        let Some(name) = without_seed(&cost.name) else { continue };
+        let same = |of: &&mut (String, Vec<&Cost>)| {
+            of.0 == name && (of.1[0].tracer, &of.1[0].part) == (cost.tracer, &cost.part)
+        };
+        match alike.iter_mut().find(same) {
+            Some((_, costs)) => costs.push(cost),
+            None => alike.push((name, vec![cost])),
+        }
+    }
+    alike
+        .into_iter()
+        .map(|(name, costs)| {
+            let sorted = |value: fn(&Cost) -> f64| {
+                let mut values: Vec<f64> = costs.iter().map(|cost| value(cost)).collect();
+                values.sort_by(f64::total_cmp);
+                values
+            };
+            let percents = sorted(Cost::percent);
+            Spread {
+                name,
+                part: costs[0].part.clone(),
+                tracer: costs[0].tracer,
+                seeds: costs.len(),
+                percent: median(&percents),
+                least_percent: percents[0],
+                most_percent: percents[percents.len() - 1],
+                us_an_event: median(&sorted(Cost::us_an_event)),
+            }
+        })
+        .collect()
+}
+
+/// Of an ascending list that is not empty.
+fn median(values: &[f64]) -> f64 {
+    let middle = values.len() / 2;
+    match values.len() % 2 {
+        0 => f64::midpoint(values[middle - 1], values[middle]),
+        _ => values[middle],
+    }
+}
+
+/// `ubifs.seed7` → `ubifs`; `None` where the name has no seed.
+fn without_seed(name: &str) -> Option<String> {
+    let (before, after) = name.split_once(".seed")?;
+    Some(format!("{before}{}", after.trim_start_matches(|c: char| c.is_ascii_digit())))
 }
 
 /// What read throughput at a share of the files is with read-ahead off, in units of that with it on: of each size, and the
@@ -192,6 +257,7 @@ mod tests {
                 crc32: 0,
             }),
             total_ns,
+            busy_ns: (tracer != Tracer::Ring).then_some(total_ns / 2),
             parts: vec![part],
             all: counts,
             by_task: Vec::new(),
@@ -206,12 +272,32 @@ mod tests {
         let groups = [group("jffs2", Tracer::None, 1_000_000, 0, 1), group("jffs2", Tracer::Stream, 1_050_000, 0, 1)];
         let costs = costs(&groups);
         let of: Vec<(&str, u64)> = costs.iter().map(|cost| (cost.part.as_str(), cost.events)).collect();
-        assert_eq!(of, [("", 100), ("create", 100)]);
-        let figures = figures(&groups, &costs);
+        assert_eq!(of, [("", 100), ("create", 100), ("busy", 100)]);
+        let figures = figures(&groups, &costs, &[]);
         assert_eq!(figures["jffs2.stream.cost_percent"], 5.0);
         assert_eq!(figures["jffs2.stream.create.us_an_event"], 0.5);
         assert_eq!(figures["jffs2.none.total_s"], 0.001);
         assert!(!figures.contains_key("jffs2.none.page_reads"), "nothing was counted");
+    }
+
+    #[test]
+    fn runs_of_several_seeds_are_one_figure_with_its_spread() {
+        let mut groups = Vec::new();
+        for (seed, with_ns) in [(1, 1_010_000), (2, 990_000), (3, 1_030_000)] {
+            let name = format!("ubifs.seed{seed}");
+            groups.push(group(&name, Tracer::None, 1_000_000, 0, 1));
+            groups.push(group(&name, Tracer::FlashmonRing, with_ns, 0, 1));
+        }
+        let costs = costs(&groups);
+        let spreads = spreads(&costs);
+        assert_eq!(spreads.len(), 3, "the whole, one part, the processor's time");
+        let figures = figures(&groups, &costs, &spreads);
+        assert_eq!(figures["ubifs.flashmon-ring.cost_percent"], 1.0);
+        assert_eq!(figures["ubifs.flashmon-ring.cost_percent.least"], -1.0);
+        assert_eq!(figures["ubifs.flashmon-ring.busy.cost_percent.most"], 3.0);
+        assert_eq!(figures["ubifs.flashmon-ring.us_an_event"], 0.1);
+        assert_eq!(median(&[1.0, 2.0, 4.0, 8.0]), 3.0);
+        assert_eq!(without_seed("ubifs.seed12.6.1").as_deref(), Some("ubifs.6.1"));
     }
 
     #[test]
@@ -223,7 +309,7 @@ mod tests {
             ring("jffs2.2K.ra0", 0, 2048),
             ring("jffs2.2K.ra4", 4, 2048),
         ];
-        let figures = figures(&groups, &[]);
+        let figures = figures(&groups, &[], &[]);
         assert_eq!(figures["jffs2.1K.share_25_off_on"], 2.0);
         assert_eq!(figures["jffs2.2K.share_25_off_on"], 5.0);
         assert_eq!((figures["jffs2.share_25_off_on.least"], figures["jffs2.share_25_off_on.most"]), (2.0, 5.0));

@@ -12,5 +12,5 @@ mod run;
 
 pub use definition::{Case, Postmark, Raw, Runs, RunsDefinition, RunsStudy, Tracer};
 pub use plan::{PostmarkCommand, postmark_commands};
-pub use result::{Cost, Part, PostmarkFacts, RUNS_SCHEMA, RingUse, RunGroup, RunsResult, Share};
+pub use result::{Cost, Part, PostmarkFacts, RUNS_SCHEMA, RingUse, RunGroup, RunsResult, Share, Spread};
 pub use run::{RunsError, run};

@@ -17,6 +17,8 @@ pub(super) struct RunSpec {
     pub board: String,
     pub kernel: String,
     pub tracer: Tracer,
+    /// The same is run without a tracer as well: what the processor did is taken.
+    pub compared: bool,
     pub partition: Bytes,
     pub work: Work,
 }
@@ -54,6 +56,7 @@ impl RunSpec {
 
 pub(super) fn groups(runs: &Runs) -> Vec<RunSpec> {
     let mut specs = Vec::new();
+    let compared = runs.tracer.len() > 1 && runs.tracer.contains(&Tracer::None);
     for kernel in &runs.kernel {
         for case in &runs.case {
             for (name, work) in works(case, runs.watch_s) {
@@ -64,6 +67,7 @@ pub(super) fn groups(runs: &Runs) -> Vec<RunSpec> {
                         board: runs.board.clone(),
                         kernel: kernel.clone(),
                         tracer,
+                        compared,
                         partition: runs.partition,
                         work: work.clone(),
                     });
@@ -74,7 +78,7 @@ pub(super) fn groups(runs: &Runs) -> Vec<RunSpec> {
     specs
 }
 
-/// A case's works with their names: `jffs2`, or with lists `jffs2.16K.ra128`.
+/// A case's works with their names: `jffs2`, or with lists `jffs2.16K.ra128.seed7`.
 fn works(case: &Case, watch_s: u64) -> Vec<(String, Work)> {
     if let Some(raw) = case.raw {
         return vec![(case.name.clone(), Work::Raw(raw))];
@@ -85,8 +89,9 @@ fn works(case: &Case, watch_s: u64) -> Vec<(String, Work)> {
         false => case.file_size.iter().copied().map(Some).collect(),
     };
     let mut works = Vec::new();
+    let seeds = if case.seed.is_empty() { vec![settings.seed] } else { case.seed.clone() };
     for &file_size in &sizes {
-        for &readahead in &case.readahead {
+        for (&readahead, &seed) in case.readahead.iter().flat_map(|ahead| seeds.iter().map(move |seed| (ahead, seed))) {
             let mut name = case.name.clone();
             if let Some(size) = file_size {
                 name += &format!(".{size}");
@@ -94,7 +99,10 @@ fn works(case: &Case, watch_s: u64) -> Vec<(String, Work)> {
             if case.readahead.len() > 1 {
                 name += &format!(".ra{}", readahead.argument());
             }
-            let settings = settings.clone();
+            if case.seed.len() > 1 {
+                name += &format!(".seed{seed}");
+            }
+            let settings = Postmark { seed, ..settings.clone() };
             let (options, sysctl) = (case.options.clone(), case.sysctl.clone());
             let work = PostmarkWork { filesystem, options, sysctl, settings, file_size, readahead, watch_s };
             works.push((name, Work::Postmark(Box::new(work))));
@@ -132,9 +140,28 @@ pub(super) const STEP_POSTMARK: &str = "postmark";
 pub(super) const RAW_STEPS: [&str; 3] = ["erase", "write", "read"];
 pub(super) const PHASE_AFTER: &str = "after";
 const RAW_DATA: &str = "/tmp/data";
+/// The processor's seconds since its start, and of them those that it idled.
+pub(super) const IDLE_STEPS: [&str; 2] = ["idle-before", "idle-after"];
+const IDLE: &str = "/proc/uptime";
 
 /// Holds half a million events of 20 bytes, in a tenth of the smallest board's RAM.
 const RING_KIB: u32 = 12 * 1024;
+/// Entries of flashmon's log: as much RAM.
+pub(super) const FLASHMON_LOG: u32 = RING_KIB * 1024 / 16;
+
+pub(super) const RAW_SCRIPT: &str = "/raw";
+
+/// Writes or reads several times: one step, so that it has one time.
+pub(super) fn raw_script(raw: &Raw) -> String {
+    let (bytes, times) = (raw.bytes.0, raw.times);
+    format!(
+        "set -e\nat=0\nwhile [ $at -lt $(({bytes} * {times})) ]; do\n\
+         case $1 in\n\
+         write) nandwrite --quiet --pad --start=$at /dev/mtd0 {RAW_DATA} ;;\n\
+         read) nanddump --quiet --startaddress=$at --length={bytes} --file=/dev/null /dev/mtd0 ;;\n\
+         esac\nat=$((at + {bytes}))\ndone\n"
+    )
+}
 
 /// What is done once the chip is there.
 pub(super) fn plan(spec: &RunSpec) -> Vec<String> {
@@ -144,6 +171,8 @@ pub(super) fn plan(spec: &RunSpec) -> Vec<String> {
         // As the agent has it where nothing is said.
         Tracer::Stream => Some("record-start --events flash --mode stream".to_owned()),
         Tracer::Ring => Some(format!("record-start --events flash --mode ring --ring {RING_KIB}")),
+        Tracer::FlashmonRing => Some("record-start --events flash --from flashmon --mode ring".to_owned()),
+        Tracer::FlashmonStream => Some("record-start --events flash --from flashmon --mode stream".to_owned()),
     };
     match &spec.work {
         Work::Raw(raw) => {
@@ -152,8 +181,12 @@ pub(super) fn plan(spec: &RunSpec) -> Vec<String> {
             lines.extend(start);
             let [erase, write, read] = RAW_STEPS;
             lines.push(format!("run {erase} flash_erase --quiet /dev/mtd0 0 0"));
-            lines.push(format!("run {write} nandwrite --quiet --pad /dev/mtd0 {RAW_DATA}"));
-            lines.push(format!("run {read} nanddump --quiet --length={} --file=/dev/null /dev/mtd0", raw.bytes.0));
+            if raw.times > 1 {
+                lines.extend([write, read].map(|step| format!("run {step} /bin/sh {RAW_SCRIPT} {step}")));
+            } else {
+                lines.push(format!("run {write} nandwrite --quiet --pad /dev/mtd0 {RAW_DATA}"));
+                lines.push(format!("run {read} nanddump --quiet --length={} --file=/dev/null /dev/mtd0", raw.bytes.0));
+            }
         }
         Work::Postmark(work) => {
             let mounting = Mount::new(work.filesystem, None);
@@ -166,12 +199,15 @@ pub(super) fn plan(spec: &RunSpec) -> Vec<String> {
             lines.extend(mounting.settle());
             lines.extend(work.sysctl.iter().map(|(path, value)| format!("write /proc/sys/{path} {value}")));
             lines.extend(start);
+            let idle = |step: &str| spec.compared.then(|| format!("run {step} cat {IDLE}"));
+            lines.extend(idle(IDLE_STEPS[0]));
             lines.push(format!("run {STEP_POSTMARK} {}", postmark(work)));
             if work.watch_s > 0 {
                 lines.push(format!("phase-begin {PHASE_AFTER}"));
                 lines.push(format!("sleep {}", work.watch_s * 1000));
                 lines.push(format!("phase-end {PHASE_AFTER}"));
             }
+            lines.extend(idle(IDLE_STEPS[1]));
         }
     }
     if spec.tracer != Tracer::None {
@@ -236,9 +272,9 @@ mod tests {
     fn a_cost_is_taken_without_and_with_the_tracer() {
         let specs = specs(include_str!("../../../../studies/tracer-cost.toml"));
         let of = |name: &str| specs.iter().filter(|spec| spec.name == name).map(plan).collect::<Vec<_>>();
-        for name in ["raw", "jffs2"] {
+        for name in ["raw", "jffs2.seed42"] {
             let plans = of(name);
-            assert_eq!(plans.len(), 3, "{name}");
+            assert_eq!(plans.len(), 5, "{name}");
             assert!(!plans[0].iter().any(|line| line.starts_with("record")));
             for traced in &plans[1..] {
                 let rest: Vec<&String> = traced.iter().filter(|line| !line.starts_with("record")).collect();

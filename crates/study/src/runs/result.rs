@@ -23,6 +23,9 @@ pub struct RunsResult {
     pub groups: Vec<RunGroup>,
     /// What tracing added, where runs were made without it as well.
     pub costs: Vec<Cost>,
+    /// The same of runs that differ in their seed alone.
+    #[serde(default)]
+    pub spreads: Vec<Spread>,
     /// Every figure of the groups by name, and those that two or more groups make together.
     pub figures: Figures,
     /// Published statements and ours.
@@ -46,6 +49,10 @@ pub struct RunGroup {
     pub postmark: Option<PostmarkFacts>,
     /// What is timed: the sum of the parts but "after".
     pub total_ns: u64,
+    /// From before the workload to the end of watching, what the processor did not idle, whose it was: file systems' threads and
+    /// the recorder as well. Where runs are compared; the kernel counts in steps of 10 ms.
+    #[serde(default)]
+    pub busy_ns: Option<u64>,
     pub parts: Vec<Part>,
     /// From the first part's begin to the last one's end; `None` where nothing was recorded.
     pub all: Option<OpCounts>,
@@ -125,13 +132,31 @@ pub struct RingUse {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     pub name: String,
-    /// Of the whole: empty.
+    /// Of the whole: empty. `busy`: of the processor's time, until the end of watching.
     pub part: String,
     pub tracer: Tracer,
     pub without_ns: u64,
     pub with_ns: u64,
     /// That were recorded meanwhile.
     pub events: u64,
+}
+
+/// The part of a [`Cost`] that is the processor's time.
+pub(super) const PART_BUSY: &str = "busy";
+
+/// Costs of runs with several seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    pub name: String,
+    pub part: String,
+    pub tracer: Tracer,
+    pub seeds: usize,
+    /// The median, and the ends.
+    pub percent: f64,
+    pub least_percent: f64,
+    pub most_percent: f64,
+    /// The median.
+    pub us_an_event: f64,
 }
 
 impl Cost {

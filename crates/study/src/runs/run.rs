@@ -8,8 +8,8 @@ use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Package, Run};
 
 use super::collect::collect;
 use super::definition::RunsStudy;
-use super::figures::{costs, figures};
-use super::plan::{RunSpec, groups, plan};
+use super::figures::{costs, figures, spreads};
+use super::plan::{FLASHMON_LOG, RAW_SCRIPT, RunSpec, Work, groups, plan, raw_script};
 use super::result::{RUNS_SCHEMA, RunGroup, RunsResult};
 use crate::lab::{self, KeepError};
 use crate::plan::modules;
@@ -35,6 +35,9 @@ pub enum RunsError {
     #[error("interrupted: {finished} of {groups} groups are finished and kept; the same command goes on from there")]
     Interrupted { finished: usize, groups: usize },
 }
+
+/// The module that `kernel/flashmon` holds.
+const FLASHMON: &str = "flashmon";
 
 /// What all groups share, had before the first boot.
 struct Runner<'a> {
@@ -82,7 +85,8 @@ pub fn run(study: &RunsStudy, options: &Options, watch: &dyn Watch) -> Result<Ru
     }
     let groups: Vec<RunGroup> = done.into_values().collect();
     let costs = costs(&groups);
-    let figures = figures(&groups, &costs);
+    let spreads = spreads(&costs);
+    let figures = figures(&groups, &costs, &spreads);
     Ok(RunsResult {
         schema: RUNS_SCHEMA,
         study: definition.name,
@@ -94,6 +98,7 @@ pub fn run(study: &RunsStudy, options: &Options, watch: &dyn Watch) -> Result<Ru
         published: rows(&definition.published, &figures),
         groups,
         costs,
+        spreads,
         figures,
     })
 }
@@ -125,8 +130,11 @@ impl<'a> Runner<'a> {
             kernels.insert(spec.kernel.clone(), (kernel, packages));
         }
         for spec in specs {
-            let wanted = spec.filesystem().map_or(&[][..], modules);
-            board.prepare_modules(&kernels[&spec.kernel].0, wanted, watch.progress())?;
+            let mut wanted = spec.filesystem().map_or(&[][..], modules).to_vec();
+            if spec.tracer.is_flashmon() {
+                wanted.push(FLASHMON);
+            }
+            board.prepare_modules(&kernels[&spec.kernel].0, &wanted, watch.progress())?;
         }
         Ok(Runner { board, qemu, kernels, options, watch })
     }
@@ -142,7 +150,17 @@ impl<'a> Runner<'a> {
         for path in image.add_module_closure(kernel, spec.filesystem().map_or(&[][..], modules))? {
             lines.push(format!("module {path}"));
         }
+        if spec.tracer.is_flashmon() {
+            // Alone last: what it needs came with the chip.
+            let paths = image.add_module_closure(kernel, &[FLASHMON])?;
+            lines.extend(paths.iter().map(|path| format!("module {path} log={FLASHMON_LOG}")));
+        }
         image.add_packages(packages)?;
+        if let Work::Raw(raw) = &spec.work
+            && raw.times > 1
+        {
+            image.add_file(RAW_SCRIPT, 0o644, raw_script(raw).into_bytes());
+        }
         lines.extend(plan(spec));
         image.set_plan(&lines);
         let image = image.build()?;
