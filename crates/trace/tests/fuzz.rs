@@ -84,6 +84,7 @@ fn run(format: &str) {
         done += 1;
     }
     println!("{format}: {} inputs, {done} mutations in {:.1} s", inputs.len(), begin.elapsed().as_secs_f64());
+    assert!(done >= wanted.min(1000), "{format}: only {done} mutations in {time:?}");
 }
 
 #[test]
