@@ -178,7 +178,7 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
         disk.contents.write(&dir.path().join(DISK))?;
     }
     let mut command = process::dies_with_us("KILL", qemu.as_os_str());
-    command.args(arguments(run, &unpacked::boot_file(run.board, run.kernel)?, dir.path()));
+    command.args(arguments(run, &unpacked::boot_file(run.board, run.kernel, progress)?, dir.path()));
     if run.interactive {
         command.stdin(Stdio::inherit()).stdout(Stdio::inherit());
     } else {

@@ -2,47 +2,52 @@
 //!
 //! What cannot be unpacked here (another packing, another boot protocol) boots as it is: it unpacks itself, as ever.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{Board, Kernel};
 use crate::error::Error;
 use crate::process;
+use crate::progress::Progress;
 use crate::scratch::{ScratchDir, cache_subdir};
 
 /// No kernel is larger unpacked: Debian's have 20 MiB (armmp) to 65 MiB (amd64).
 const MOST: u64 = 512 << 20;
 
 /// What QEMU is to load for this kernel: an unpacked one, made once and kept in the cache, or the kernel as it came.
-pub(super) fn boot_file(board: &Board, kernel: &Kernel) -> Result<PathBuf, Error> {
-    let packed = std::fs::read(&kernel.vmlinuz).map_err(|e| Error::io(&kernel.vmlinuz, e))?;
-    let Some(payload) = find(&packed, board.qemu.ram_base) else { return Ok(kernel.vmlinuz.clone()) };
-    let name = match payload.image {
-        Image::Arm { load } => format!("{}-{load:x}.uimage", kernel.sha256),
-        Image::Elf => format!("{}.elf", kernel.sha256),
-    };
-    let path = cache_subdir("unpacked")?.join(name);
+pub(super) fn boot_file(board: &Board, kernel: &Kernel, progress: &dyn Progress) -> Result<PathBuf, Error> {
+    // What a kernel becomes depends on it and on where the board's RAM begins.
+    let ram_base = board.qemu.ram_base.map(|base| format!("-{base:x}")).unwrap_or_default();
+    let path = cache_subdir("unpacked")?.join(format!("{}{ram_base}", kernel.sha256));
     if path.is_file() {
         return Ok(path);
     }
+    let packed = std::fs::read(&kernel.vmlinuz).map_err(|e| Error::io(&kernel.vmlinuz, e))?;
     let dir = ScratchDir::new("unpacked")?;
-    let Some(unpacked) = payload.unpack(dir.path())? else { return Ok(kernel.vmlinuz.clone()) };
-    let head = match payload.image {
-        Image::Arm { load } => uimage_head(load, unpacked.len()),
-        Image::Elf if has_pvh_entry(&unpacked) => Vec::new(),
-        Image::Elf => return Ok(kernel.vmlinuz.clone()),
+    let Some(unpacked) = unpack(&packed, board.qemu.ram_base, dir.path())? else {
+        let name = &kernel.name;
+        progress.step(&format!("kernel {name} cannot be unpacked here and unpacks itself: the boot takes longer"));
+        return Ok(kernel.vmlinuz.clone());
     };
     let whole = dir.path().join("whole");
     let write = || {
-        let mut file = std::fs::File::create(&whole)?;
-        file.write_all(&head)?;
-        file.write_all(&unpacked)?;
+        std::fs::write(&whole, &unpacked)?;
         // By rename: a file of this name is whole, whoever else makes it meanwhile.
         std::fs::rename(&whole, &path)
     };
     write().map_err(|source| Error::Cache { path: path.clone(), source })?;
     Ok(path)
+}
+
+/// The kernel as QEMU loads it; nothing where its head, its packing or its way of booting is another.
+fn unpack(packed: &[u8], ram_base: Option<u32>, scratch: &Path) -> Result<Option<Vec<u8>>, Error> {
+    let Some(payload) = find(packed, ram_base) else { return Ok(None) };
+    let Some(unpacked) = payload.unpack(scratch)? else { return Ok(None) };
+    Ok(match payload.image {
+        Image::Arm { load } => Some([uimage_head(load, unpacked.len()), unpacked].concat()),
+        Image::Elf => has_pvh_entry(&unpacked).then_some(unpacked),
+    })
 }
 
 /// How the unpacked kernel is given to QEMU.
