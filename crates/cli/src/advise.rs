@@ -16,8 +16,8 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     }
     let trace = Trace::open(args.trace.as_deref().unwrap_or("".as_ref()))?;
     let workload = predict::workload(&trace)?;
-    let (kernel, exact) = predict::model(&trace, args.kernel_model.as_deref())?;
-    let predictor = Predictor::new(&workload, predict::storage(&trace, &workload, kernel, args.io_kib));
+    let (kernel, exact) = predict::model(&trace, args.model.kernel_model.as_deref())?;
+    let predictor = Predictor::new(&workload, predict::storage(&trace, &workload, kernel, args.model.io_kib));
     let now = args.now.unwrap_or_else(|| predictor.recorded(&predict::TRIED_KIB).fits_readahead_kib);
     let storage = Storage::of(&trace, workload.sizes.keys().filter_map(|file| file.device));
     let mut advice = advise(&predictor, now);

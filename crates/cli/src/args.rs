@@ -226,6 +226,29 @@ pub struct ReportArgs {
     pub by: Option<ReportBy>,
 }
 
+/// Energy of predicted times; `policy` looks for the least of it, instead of least time.
+#[derive(Debug, Args)]
+pub struct PowerArgs {
+    /// Energy as well: predicted time by the mean powers of a board (power/NAME.toml, or a path with a slash).
+    #[arg(long, value_name = "NAME")]
+    pub power: Option<String>,
+    /// File system that is read [default: as the trace's mounts tell].
+    #[arg(long, value_name = "NAME")]
+    pub filesystem: Option<String>,
+}
+
+/// Whose rules a recorded workload is run through again.
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    /// Kernel whose rules are to be followed: 2.6.37, 5.10, 6.1, 6.12, 7.2, or a release (default: the recording's).
+    #[arg(long, value_name = "VERSION")]
+    pub kernel_model: Option<String>,
+    /// The device's largest request, KiB: queue/max_sectors_kb of a block device, 0 for MTD and UBI [default: as the trace's
+    /// mounts tell].
+    #[arg(long, value_name = "KIB")]
+    pub io_kib: Option<u64>,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -246,19 +269,13 @@ pub struct PredictArgs {
     /// Also with POSIX_FADV_RANDOM on all files.
     #[arg(long)]
     pub fadvise_random: bool,
-    /// Kernel whose rules are to be followed: 2.6.37, 5.10, 6.1, 6.12, 7.2, or a release (default: the recording's).
-    #[arg(long, value_name = "VERSION")]
-    pub kernel_model: Option<String>,
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// Room of the page cache, MiB.
     #[arg(long, value_name = "MIB", default_value = "1024")]
     pub cache_mib: u64,
-    /// The device's largest request, KiB: queue/max_sectors_kb of a block device, 0 for MTD and UBI [default: as the trace's
-    /// mounts tell].
-    #[arg(long, value_name = "KIB")]
-    pub io_kib: Option<u64>,
-    /// Also energy: predicted time by the mean powers of a board (power/NAME.toml, or a path with a slash).
-    #[arg(long, value_name = "NAME")]
-    pub power: Option<String>,
+    #[command(flatten)]
+    pub energy: PowerArgs,
     /// Write a page with table and figure.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -272,7 +289,7 @@ pub struct PredictArgs {
 Examples:
   flashscope record --on ssh://root@board --events flash,cache,syscall -o app.dat -- ./app
   flashscope policy app.dat
-  flashscope policy app.dat --latency-ms 2 --power omap3evm --filesystem jffs2
+  flashscope policy app.dat --latency-ms 2 --power omap3evm
 
 Windows can be set (a device's read_ahead_kb, POSIX_FADV_RANDOM for a file); first sizes and the context rule cannot, on any
 kernel: those rows say what a change of the kernel would be worth. Nothing is changed.")]
@@ -286,18 +303,13 @@ pub struct PolicyArgs {
     /// No read or fault may take longer (default: than the longest under the setting that was recorded).
     #[arg(long, value_name = "MS")]
     pub latency_ms: Option<f64>,
-    /// Power profile (power/*.toml): least energy is looked for instead of least time.
-    #[arg(long, value_name = "NAME|FILE", requires = "filesystem")]
-    pub power: Option<String>,
-    /// The profile's file system.
-    #[arg(long, value_name = "NAME")]
-    pub filesystem: Option<String>,
+    #[command(flatten)]
+    pub energy: PowerArgs,
     /// Read-ahead that the recording was made with, KiB (default: the one that explains its pages best).
     #[arg(long, value_name = "KIB")]
     pub now: Option<u64>,
-    /// Kernel whose rules are to be followed (default: the recording's).
-    #[arg(long, value_name = "VERSION")]
-    pub kernel_model: Option<String>,
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// Room of the page cache, MiB.
     #[arg(long, value_name = "MIB", default_value = "1024")]
     pub cache_mib: u64,
@@ -333,13 +345,8 @@ pub struct AdviseArgs {
     /// Read-ahead that the recording was made with, KiB (default: the one that explains its pages best).
     #[arg(long, value_name = "KIB")]
     pub now: Option<u64>,
-    /// Kernel whose rules are to be followed (default: the recording's).
-    #[arg(long, value_name = "VERSION")]
-    pub kernel_model: Option<String>,
-    /// The device's largest request, KiB: queue/max_sectors_kb of a block device, 0 for MTD and UBI [default: as the trace's
-    /// mounts tell].
-    #[arg(long, value_name = "KIB")]
-    pub io_kib: Option<u64>,
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

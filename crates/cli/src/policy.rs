@@ -2,13 +2,12 @@
 
 use std::io::IsTerminal;
 
-use flashscope_analysis::energy::{Activity, PowerProfile, Work};
 use flashscope_analysis::readahead::{Predictor, Search, Wanted};
 use flashscope_trace::Trace;
 
 use crate::args::PolicyArgs;
 use crate::failure::Failure;
-use crate::predict::{TRIED_KIB, file_name, model, notes, storage, workload};
+use crate::predict::{TRIED_KIB, file_name, filesystem, model, notes, storage, watts, workload};
 use crate::study::style;
 
 /// Windows beyond are none that a device has.
@@ -23,26 +22,26 @@ pub fn run(args: &PolicyArgs) -> Result<(), Failure> {
     if let Some(ms) = args.latency_ms.filter(|ms| !(ms.is_finite() && *ms > 0.0)) {
         return Err(Failure::usage(format!("--latency-ms {ms}: a time above 0 is wanted")));
     }
-    let watts = match (&args.power, &args.filesystem) {
-        (Some(name), Some(filesystem)) => {
-            let profile = flashscope_study::load_power(name).map_err(|error| Failure::new(error.to_string()))?;
-            Some(watts(&profile, filesystem)?)
-        }
-        _ => None,
-    };
     let trace = Trace::open(&args.trace)?;
     let workload = workload(&trace)?;
-    let (kernel, exact) = model(&trace, args.kernel_model.as_deref())?;
-    let mut storage = storage(&trace, &workload, kernel, Some(0));
+    let (kernel, exact) = model(&trace, args.model.kernel_model.as_deref())?;
+    let mut storage = storage(&trace, &workload, kernel, args.model.io_kib);
     storage.budget_pages = usize::try_from(args.cache_mib.saturating_mul(256)).unwrap_or(usize::MAX);
     let on_squashfs = !storage.squashfs.is_empty();
     let predictor = Predictor::new(&workload, storage);
     let recorded = predictor.recorded(&TRIED_KIB);
+    let filesystem = filesystem(&args.energy, &trace, &workload);
+    let watts = args.energy.power.as_ref().map(|name| watts(name, &filesystem, &predictor)).transpose()?;
+    let mut notes = notes(&workload, &trace, kernel, exact);
+    if on_squashfs {
+        notes.push("files on squashfs come by whole blocks: no policy reaches what perfect foresight gives".into());
+    }
     let wanted = Wanted {
         windows_kib: args.windows.clone(),
         stock_kib: args.now.unwrap_or(recorded.fits_readahead_kib),
         latency_ns: args.latency_ms.map(|ms| ms * 1e6),
         watts,
+        notes,
     };
     let Some(search) = Search::new(&predictor, wanted) else {
         return Err(Failure::new(format!(
@@ -59,32 +58,8 @@ pub fn run(args: &PolicyArgs) -> Result<(), Failure> {
     });
     if args.json {
         print!("{}", flashscope_report::json::policies(&found));
-        return Ok(());
+    } else {
+        print!("{}", flashscope_report::terminal::policies(&found, &file_name, &style()));
     }
-    let mut notes = notes(&workload, &trace, kernel, exact);
-    if on_squashfs {
-        notes.push("files on squashfs come by whole blocks: no policy reaches what perfect foresight gives".into());
-    }
-    print!("{}", flashscope_report::terminal::policies(&found, &notes, &file_name, &style()));
     Ok(())
-}
-
-/// Mean power of reads without and with read-ahead. The profile tells patterns apart by a few per cent, a trace has all kinds:
-/// the mean of those that it has.
-fn watts(profile: &PowerProfile, filesystem: &str) -> Result<(f64, f64), Failure> {
-    let mean = |readahead| {
-        let watts: Vec<f64> = ["sequential", "random"]
-            .iter()
-            .filter_map(|pattern| profile.of(Work { activity: Activity::Read, filesystem, pattern, readahead }))
-            .map(|power| power.cpu_w + power.memory_w)
-            .collect();
-        (!watts.is_empty()).then(|| watts.iter().sum::<f64>() / watts.len() as f64)
-    };
-    match (mean(false), mean(true)) {
-        (Some(without), Some(with)) => Ok((without, with)),
-        _ => Err(Failure::usage(format!(
-            "--filesystem {filesystem}: the power profile {} has no reads of it with and without read-ahead",
-            profile.name
-        ))),
-    }
 }

@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 
 use flashscope_analysis::energy::{Activity, Work};
-use flashscope_analysis::readahead::{Collector, PREDICTION_SCHEMA, Prediction, Predictor, Row, Storage, Workload};
+use flashscope_analysis::readahead::{
+    Collector, ErrorBar, PREDICTION_SCHEMA, Prediction, Predictor, Storage, Workload,
+};
 use flashscope_readahead::Kernel;
 use flashscope_trace::Trace;
 
-use crate::args::PredictArgs;
+use crate::args::{PowerArgs, PredictArgs};
 use crate::failure::Failure;
 use crate::study::style;
 
@@ -17,8 +19,8 @@ pub const TRIED_KIB: [u64; 10] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let trace = Trace::open(&args.trace)?;
     let workload = workload(&trace)?;
-    let (kernel, exact) = model(&trace, args.kernel_model.as_deref())?;
-    let mut storage = storage(&trace, &workload, kernel, args.io_kib);
+    let (kernel, exact) = model(&trace, args.model.kernel_model.as_deref())?;
+    let mut storage = storage(&trace, &workload, kernel, args.model.io_kib);
     storage.budget_pages = usize::try_from(args.cache_mib.saturating_mul(256)).unwrap_or(usize::MAX);
     let predictor = Predictor::new(&workload, storage);
     let mut tried: Vec<u64> = args.readahead.iter().copied().chain(TRIED_KIB).collect();
@@ -30,9 +32,22 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         row.random = true;
         rows.push(row);
     }
-    let filesystem = filesystem(&trace, &workload);
-    if let Some(name) = &args.power {
-        add_energy(&mut rows, &predictor, name, filesystem.as_deref().unwrap_or_default())?;
+    let filesystem = filesystem(&args.energy, &trace, &workload);
+    if let Some(name) = &args.energy.power {
+        let (without, with) = watts(name, &filesystem, &predictor)?;
+        for row in &mut rows {
+            let watts = if row.readahead_kib > 0 && !row.random { with } else { without };
+            // Watts times nanoseconds are nanojoules.
+            row.energy_uj = row.time_ns.map(|ns| ns * watts / 1e3);
+        }
+    }
+    let mut notes = notes(&workload, &trace, kernel, exact);
+    let timed = rows.iter().any(|row| row.time_ns.is_some());
+    let error = ErrorBar::of(kernel, &filesystem).filter(|_| timed);
+    if timed && error.is_none() {
+        notes.push(
+            "no error bar: how far predictions are off has not been measured as a whole (docs/readahead.md)".into(),
+        );
     }
     let prediction = Prediction {
         schema: PREDICTION_SCHEMA,
@@ -41,11 +56,9 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         model_exact: exact,
         recorded: predictor.recorded(&tried),
         cost: predictor.cost(),
-        error: rows.iter().find_map(|row| row.time_ns).and_then(|_| {
-            flashscope_analysis::readahead::ErrorBar::of(kernel, filesystem.as_deref().unwrap_or_default())
-        }),
-        power: args.power.clone(),
-        notes: notes(&workload, &trace, kernel, exact),
+        error,
+        power: args.energy.power.clone(),
+        notes,
         rows,
     };
     let file = |file: flashscope_readahead::FileId| file_name(file);
@@ -67,20 +80,30 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Energy of every row whose work the profile knows.
-fn add_energy(rows: &mut [Row], predictor: &Predictor<'_>, name: &str, filesystem: &str) -> Result<(), Failure> {
+/// Mean power of such reads without and with read-ahead, watts. A profile that does not know them is an error, not a blank.
+pub fn watts(name: &str, filesystem: &str, predictor: &Predictor<'_>) -> Result<(f64, f64), Failure> {
     let profile = flashscope_study::load_power(name)?;
     let pattern = if predictor.is_sequential() { "sequential" } else { "random" };
-    for row in rows {
-        let readahead = row.readahead_kib > 0 && !row.random;
-        let work = Work { activity: Activity::Read, filesystem, pattern, readahead };
-        row.energy_uj = row.time_ns.and_then(|ns| Some(profile.energy(work, ns as u64)?.uj));
-    }
-    Ok(())
+    let of = |readahead| {
+        let power = profile.of(Work { activity: Activity::Read, filesystem, pattern, readahead })?;
+        Some(power.cpu_w + power.memory_w)
+    };
+    of(false).zip(of(true)).ok_or_else(|| {
+        let problem = match filesystem {
+            "" => "the trace does not name the file system that was read; name it with --filesystem".to_owned(),
+            _ => format!("the profile has no {pattern} reads of {filesystem}; leave it out, or name another"),
+        };
+        Failure::usage(format!("--power {name}: {problem}"))
+    })
+}
+
+/// What is read, as it is said or as the trace's mounts tell; empty where neither does (it was mounted while it was recorded).
+pub fn filesystem(said: &PowerArgs, trace: &Trace, workload: &Workload) -> String {
+    said.filesystem.clone().or_else(|| mounted(trace, workload)).unwrap_or_default()
 }
 
 /// What the file that is read most lies on, as the bars of validation name it: `squashfs-mtdblock` where it is not on MTD itself.
-fn filesystem(trace: &Trace, workload: &Workload) -> Option<String> {
+fn mounted(trace: &Trace, workload: &Workload) -> Option<String> {
     let (most, _) = workload.pages_added.iter().max_by_key(|&(_, pages)| pages)?;
     let device = flashscope_trace::Device(most.device?);
     let number = format!("{}:{}", device.major(), device.minor());

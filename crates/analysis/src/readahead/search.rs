@@ -27,6 +27,8 @@ pub struct Wanted {
     pub latency_ns: Option<f64>,
     /// Mean power without and with read-ahead, watts.
     pub watts: Option<(f64, f64)>,
+    /// What bounds the search, said plainly: of the trace and the model.
+    pub notes: Vec<String>,
 }
 
 /// Who has a policy.
@@ -86,6 +88,7 @@ pub struct Found {
     pub best: Vec<Best>,
     /// `None` where there are more accesses than are kept for it.
     pub clairvoyant: Option<Clairvoyant>,
+    pub notes: Vec<String>,
 }
 
 /// Owners that get a policy of their own; the rest keep the best common one.
@@ -192,6 +195,7 @@ impl<'a> Search<'a> {
             tried: policies.len(),
             best,
             clairvoyant,
+            notes: self.wanted.notes.clone(),
         }
     }
 
@@ -368,7 +372,7 @@ mod tests {
     fn search(workload: &Workload, latency_ns: Option<f64>, budget_pages: usize) -> Found {
         let predictor = Predictor::new(workload, Storage { budget_pages, ..Storage::new(Kernel::V6_1) });
         let windows_kib = vec![0, 16, 64, 128];
-        let wanted = Wanted { windows_kib, stock_kib: 128, latency_ns, watts: Some((0.2, 0.25)) };
+        let wanted = Wanted { windows_kib, stock_kib: 128, latency_ns, watts: Some((0.2, 0.25)), notes: vec![] };
         Search::new(&predictor, wanted).unwrap().run(&mut |_, _| {})
     }
 
@@ -438,7 +442,7 @@ mod tests {
         let mut workload = workload();
         workload.calls.iter_mut().for_each(|call| call.duration_ns = None);
         let predictor = Predictor::new(&workload, Storage::new(Kernel::V6_1));
-        let wanted = Wanted { windows_kib: vec![0], stock_kib: 0, latency_ns: None, watts: None };
+        let wanted = Wanted { windows_kib: vec![0], stock_kib: 0, latency_ns: None, watts: None, notes: vec![] };
         assert!(Search::new(&predictor, wanted).is_none());
     }
 }

@@ -11,7 +11,7 @@ use crate::text::{duration, grouped, number, visible};
 const MAX_OWNERS: usize = 8;
 
 /// The whole text; ends in a newline. `name` is what a file is called.
-pub fn policies(found: &Found, notes: &[String], name: &dyn Fn(FileId) -> String, style: &Style) -> String {
+pub fn policies(found: &Found, name: &dyn Fn(FileId) -> String, style: &Style) -> String {
     let style = *style;
     let width = style.width();
     let energy = found.best.iter().any(|best| best.spent.energy_uj.is_some());
@@ -72,7 +72,7 @@ pub fn policies(found: &Found, notes: &[String], name: &dyn Fn(FileId) -> String
             2,
         );
     }
-    for note in notes {
+    for note in &found.notes {
         out += &paragraph(&visible(note), width, 0, 2);
     }
     out
@@ -155,9 +155,10 @@ mod tests {
                 ),
             ],
             clairvoyant: Some(Clairvoyant { pages: 1000, time_ns: 2e9, longest_ns: 1e6, energy_uj: None }),
+            notes: vec!["a \x1b[1mnote".to_owned()],
         };
         let name = |_: FileId| "a\x1b[2Jfile".to_owned();
-        let text = policies(&found, &["a \x1b[1mnote".to_owned()], &name, &Style::default());
+        let text = policies(&found, &name, &Style::default());
         for part in [
             "43 policies under the rules of Linux 6.1; no read or fault may take longer than 2.00 ms. Least time",
             "too long",
@@ -170,6 +171,6 @@ mod tests {
         }
         assert!(!text.contains('\x1b'), "{text}");
         found.clairvoyant = None;
-        assert!(policies(&found, &[], &name, &Style::default()).contains("Perfect foresight is not given"));
+        assert!(policies(&found, &name, &Style::default()).contains("Perfect foresight is not given"));
     }
 }
