@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Bench, BenchArgs, BenchReadArgs};
 use crate::failure::Failure;
-use crate::progress::Terminal;
+use crate::progress::{StudyLines, Terminal};
 use crate::{bench_agent, study, target};
 
 pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failure> {
@@ -110,7 +110,7 @@ fn on_virtual_board(args: &BenchReadArgs, board: &str, terminal: &Arc<Terminal>)
     };
     let study = Study::new("bench read", definition)?;
     let options = study::options(Some(1), true, &args.target.board)?;
-    let measured = study::measure(&study, &options, terminal)?;
+    let measured = study::measure(&study, &options, &StudyLines::new(terminal, None))?;
     let Some(group) = measured.groups.into_iter().next() else {
         return Err(Failure::new("the board returned no result"));
     };

@@ -4,7 +4,7 @@ use flashscope_study::{Filesystem, Study};
 
 use crate::args::{BoardOptions, DemoArgs};
 use crate::failure::Failure;
-use crate::progress::Terminal;
+use crate::progress::{StudyLines, Terminal};
 use crate::study;
 
 /// The same file that `flashscope study` takes, without what has to be built as a kernel module first: the demo's boards are
@@ -16,9 +16,9 @@ pub fn run(args: &DemoArgs, quiet: bool) -> Result<(), Failure> {
     let definition = &mut parsed.definition;
     definition.matrix.filesystem.retain(|&filesystem| filesystem != Filesystem::Yaffs2);
     definition.published.retain(|published| published.filesystem != Filesystem::Yaffs2);
-    let terminal = std::sync::Arc::new(Terminal::new(quiet));
+    let terminal = Terminal::new(quiet);
     let options = study::options(args.jobs, !args.resume, &BoardOptions::default())?;
-    let result = study::measure(&parsed, &options, &terminal)?;
+    let result = study::measure(&parsed, &options, &StudyLines::new(&terminal, None))?;
     let page = study::write(&result, &args.output)?;
     print!("{}", flashscope_report::terminal::study(&result, &study::style()));
     println!("\nReport: {}", page.display());

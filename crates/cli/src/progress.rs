@@ -21,8 +21,6 @@ struct State {
     live_columns: usize,
     step: String,
     last_live: Option<Instant>,
-    groups: usize,
-    finished: usize,
 }
 
 impl Terminal {
@@ -91,11 +89,42 @@ impl Progress for Terminal {
     }
 }
 
-impl Watch for Terminal {
+/// The groups of one study on the terminal, under its name where several run together.
+pub struct StudyLines<'a> {
+    terminal: &'a Terminal,
+    prefix: String,
+    /// Finished groups, and all.
+    groups: Mutex<(usize, usize)>,
+}
+
+impl<'a> StudyLines<'a> {
+    pub fn new(terminal: &'a Terminal, study: Option<&str>) -> StudyLines<'a> {
+        let prefix = study.map_or_else(String::new, |name| format!("{name}: "));
+        StudyLines { terminal, prefix, groups: Mutex::default() }
+    }
+
+    fn line(&self, text: &str) {
+        self.terminal.line(&format!("{}{text}", self.prefix));
+    }
+
+    fn groups(&self) -> std::sync::MutexGuard<'_, (usize, usize)> {
+        self.groups.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Progress for StudyLines<'_> {
+    fn step(&self, text: &str) {
+        self.terminal.step(&format!("{}{text}", self.prefix));
+    }
+
+    fn bytes(&self, done: u64, total: Option<u64>) {
+        self.terminal.bytes(done, total);
+    }
+}
+
+impl Watch for StudyLines<'_> {
     fn study_started(&self, groups: usize) {
-        let mut state = self.lock();
-        state.groups = groups;
-        state.finished = 0;
+        *self.groups() = (0, groups);
     }
 
     fn group_started(&self, id: &str, cells: usize) {
@@ -103,8 +132,8 @@ impl Watch for Terminal {
     }
 
     fn cell_started(&self, id: &str, cell: usize, cells: usize) {
-        if self.live {
-            self.live(&format!("{id}: cell {cell} of {cells}"));
+        if self.terminal.live {
+            self.terminal.live(&format!("{}{id}: cell {cell} of {cells}", self.prefix));
         } else if cell == 1 || cell == cells || cell.is_multiple_of(10) {
             // Where lines stay, every tenth is enough.
             self.line(&format!("{id}: cell {cell} of {cells}"));
@@ -113,9 +142,9 @@ impl Watch for Terminal {
 
     fn group_finished(&self, id: &str, wall: Duration, reused: bool) {
         let (finished, groups) = {
-            let mut state = self.lock();
-            state.finished += 1;
-            (state.finished, state.groups)
+            let mut groups = self.groups();
+            groups.0 += 1;
+            *groups
         };
         let how = match reused {
             true => "was finished before, with the same inputs: reused (--fresh measures again)".to_owned(),

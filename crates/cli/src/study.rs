@@ -1,19 +1,18 @@
 //! `study`: a matrix of settings, and its results as files.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use flashscope_report::figures;
+use flashscope_report::figures::{self, Figure};
 use flashscope_report::reproduction::{self, Chapter};
 use flashscope_study::boot::BootResult;
 use flashscope_study::layers::LayersResult;
 use flashscope_study::runs::RunsResult;
-use flashscope_study::{NotMeasurable, Options, Row, Study, StudyFile, StudyResult};
+use flashscope_study::{Boards, Inputs, NotMeasurable, Options, Row, Study, StudyFile, StudyResult};
 
 use crate::args::{BoardOptions, StudyArgs};
 use crate::failure::Failure;
-use crate::progress::Terminal;
+use crate::progress::{StudyLines, Terminal};
 use crate::stop;
 
 /// Host time for one board: ten times what the largest shipped study takes on a slow machine.
@@ -30,22 +29,28 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
     // All are read before the first runs: hours later is no time for a syntax error.
     let studies = files.iter().map(|file| StudyFile::read(file)).collect::<Result<Vec<_>, _>>()?;
     let options = options(args.jobs, args.fresh, &args.board)?;
-    let (mut chapters, mut not_measured): (Vec<Chapter>, Vec<NotMeasurable>) = (Vec::new(), Vec::new());
-    for (file, study) in files.iter().zip(&studies) {
+    let terminal = Terminal::new(quiet);
+    let several = studies.len() > 1;
+    let run_one = |(file, study): (&PathBuf, &StudyFile)| -> Option<Result<(Finished, PathBuf), Failure>> {
+        let lines = StudyLines::new(&terminal, several.then(|| study.name()));
         let output = args.output.clone().unwrap_or_else(|| Path::new("out").join(study.name()));
-        let terminal = Arc::new(Terminal::new(quiet));
-        let file = file.to_string_lossy();
-        let finished = match study {
-            StudyFile::Matrix(study) => of_matrix(&measure(study, &options, &terminal)?, &file),
-            StudyFile::Layers(study) => of_layers(&flashscope_study::layers::run(study, &options, &*terminal)?, &file),
-            StudyFile::Runs(study) => of_runs(&flashscope_study::runs::run(study, &options, &*terminal)?, &file),
-            StudyFile::NotMeasured(statements) => {
-                not_measured.extend(statements.not_measured.iter().cloned());
-                continue;
-            }
-            StudyFile::Boot(study) => of_boot(&flashscope_study::boot::run(study, &options, &*terminal)?, &file),
-        };
-        let page = write_files(&finished.files, &output)?;
+        Some(one(study, &file.to_string_lossy(), &options, &lines)?.and_then(|finished| {
+            let page = write_files(&finished.files, &output)?;
+            Ok((finished, page))
+        }))
+    };
+    // All together, a board a core, so that the last board of one study leaves no core idle; shown in the files' order.
+    let ended: Vec<_> = std::thread::scope(|scope| {
+        let run_one = &run_one;
+        let threads: Vec<_> = files.iter().zip(&studies).map(|study| scope.spawn(move || run_one(study))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let mut chapters = Vec::new();
+    for finished in ended.into_iter().flatten() {
+        let (finished, page) = finished?;
         if args.json {
             print!("{}", finished.json());
         } else {
@@ -55,9 +60,35 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
         chapters.push(finished.chapter);
     }
     if let Some(page) = &args.report {
+        let not_measured: Vec<NotMeasurable> = studies.iter().flat_map(not_measured).cloned().collect();
         reproduce(&chapters, &not_measured, page, args)?;
     }
     Ok(())
+}
+
+/// Runs a study and makes of it whatever is written; a file of statements that cannot be measured has nothing to run.
+fn one(study: &StudyFile, file: &str, options: &Options, lines: &StudyLines) -> Option<Result<Finished, Failure>> {
+    let finished = match study {
+        StudyFile::Matrix(study) => measure(study, options, lines).map(|result| of_matrix(&result, file)),
+        StudyFile::Layers(study) => flashscope_study::layers::run(study, options, lines)
+            .map(|result| of_layers(&result, file))
+            .map_err(Failure::from),
+        StudyFile::Runs(study) => flashscope_study::runs::run(study, options, lines)
+            .map(|result| of_runs(&result, file))
+            .map_err(Failure::from),
+        StudyFile::Boot(study) => flashscope_study::boot::run(study, options, lines)
+            .map(|result| of_boot(&result, file))
+            .map_err(Failure::from),
+        StudyFile::NotMeasured(_) => return None,
+    };
+    Some(finished)
+}
+
+fn not_measured(study: &StudyFile) -> &[NotMeasurable] {
+    match study {
+        StudyFile::NotMeasured(statements) => &statements.not_measured,
+        _ => &[],
+    }
 }
 
 fn all_studies() -> Result<Vec<PathBuf>, Failure> {
@@ -91,21 +122,36 @@ impl Finished {
     }
 }
 
+/// What the results of every kind of study begin with: its name, title, question and clock, and what each board was.
+fn chapter<'a>(
+    [study, title, question, clock]: [&String; 4],
+    inputs: impl Iterator<Item = &'a Inputs>,
+    file: &str,
+    rows: Vec<Row>,
+    figures: Vec<Figure>,
+) -> Chapter {
+    Chapter {
+        study: study.clone(),
+        title: title.clone(),
+        question: question.clone(),
+        clock: clock.clone(),
+        file: file.to_owned(),
+        measured_on: reproduction::measured_on(inputs),
+        rows,
+        more: String::new(),
+        figures,
+    }
+}
+
 fn of_matrix(result: &StudyResult, file: &str) -> Finished {
+    let head = [&result.study, &result.title, &result.question, &result.clock];
+    let inputs = result.groups.iter().map(|group| &group.inputs);
+    let rows = result.comparisons.iter().map(Row::from).collect();
+    let chapter = chapter(head, inputs, file, rows, figures::study(result));
     Finished {
         files: matrix_files(result),
         text: flashscope_report::terminal::study(result, &style()),
-        chapter: Chapter {
-            study: result.study.clone(),
-            title: result.title.clone(),
-            question: result.question.clone(),
-            clock: result.clock.clone(),
-            file: file.to_owned(),
-            measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
-            rows: result.comparisons.iter().map(Row::from).collect(),
-            more: reproduction::verdicts(result),
-            figures: figures::study(result),
-        },
+        chapter: Chapter { more: reproduction::verdicts(result), ..chapter },
     }
 }
 
@@ -118,51 +164,28 @@ fn with_figures(chapter: Chapter, json: String, text: String, page: String) -> F
 }
 
 fn of_layers(result: &LayersResult, file: &str) -> Finished {
-    let chapter = Chapter {
-        study: result.study.clone(),
-        title: result.title.clone(),
-        question: result.question.clone(),
-        clock: result.clock.clone(),
-        file: file.to_owned(),
-        measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
-        rows: result.published.clone(),
-        more: String::new(),
-        figures: figures::layers_study(result),
-    };
+    let head = [&result.study, &result.title, &result.question, &result.clock];
+    let inputs = result.groups.iter().map(|group| &group.inputs);
+    let chapter = chapter(head, inputs, file, result.published.clone(), figures::layers_study(result));
     let json = flashscope_report::json::layers_study(result);
     let text = flashscope_report::terminal::layers_study(result, &style());
     with_figures(chapter, json, text, flashscope_report::html::layers_study(result))
 }
 
 fn of_runs(result: &RunsResult, file: &str) -> Finished {
-    let chapter = Chapter {
-        study: result.study.clone(),
-        title: result.title.clone(),
-        question: result.question.clone(),
-        clock: result.clock.clone(),
-        file: file.to_owned(),
-        measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
-        rows: result.published.clone(),
-        more: reproduction::runs(result),
-        figures: figures::runs_study(result),
-    };
+    let head = [&result.study, &result.title, &result.question, &result.clock];
+    let inputs = result.groups.iter().map(|group| &group.inputs);
+    let chapter = chapter(head, inputs, file, result.published.clone(), figures::runs_study(result));
+    let chapter = Chapter { more: reproduction::runs(result), ..chapter };
     let json = flashscope_report::json::runs_study(result);
     let text = flashscope_report::terminal::runs_study(result, &style());
     with_figures(chapter, json, text, flashscope_report::html::runs_study(result))
 }
 
 fn of_boot(result: &BootResult, file: &str) -> Finished {
-    let chapter = Chapter {
-        study: result.study.clone(),
-        title: result.title.clone(),
-        question: result.question.clone(),
-        clock: result.clock.clone(),
-        file: file.to_owned(),
-        measured_on: reproduction::measured_on(result.groups.iter().map(|group| &group.inputs)),
-        rows: result.published.clone(),
-        more: String::new(),
-        figures: figures::boot_study(result),
-    };
+    let head = [&result.study, &result.title, &result.question, &result.clock];
+    let inputs = result.groups.iter().map(|group| &group.inputs);
+    let chapter = chapter(head, inputs, file, result.published.clone(), figures::boot_study(result));
     let json = flashscope_report::json::boot_study(result);
     let text = flashscope_report::terminal::boot_study(result, &style());
     with_figures(chapter, json, text, flashscope_report::html::boot_study(result))
@@ -194,7 +217,7 @@ fn reproduce(
 
 pub fn options(jobs: Option<usize>, fresh: bool, board: &BoardOptions) -> Result<Options, Failure> {
     Ok(Options {
-        jobs: jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1),
+        boards: Boards::new(jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))),
         fresh,
         store: flashscope_target::cache_dir()?.join("groups"),
         kernel: board.kernel.clone(),
@@ -205,8 +228,8 @@ pub fn options(jobs: Option<usize>, fresh: bool, board: &BoardOptions) -> Result
     })
 }
 
-pub fn measure(study: &Study, options: &Options, terminal: &Terminal) -> Result<StudyResult, Failure> {
-    Ok(flashscope_study::run(study, options, terminal)?)
+pub fn measure(study: &Study, options: &Options, lines: &StudyLines) -> Result<StudyResult, Failure> {
+    Ok(flashscope_study::run(study, options, lines)?)
 }
 
 /// Writes results.json, results.csv and report.html; returns the page's path.

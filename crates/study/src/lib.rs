@@ -1,5 +1,6 @@
 //! A question, its matrix of settings, its boards, and the published values beside ours.
 
+mod boards;
 pub mod boot;
 mod collect;
 mod definition;
@@ -17,6 +18,7 @@ pub mod runs;
 mod size;
 mod statement;
 
+pub use boards::{Boards, Interrupted};
 pub use collect::{CollectError, losses};
 pub use definition::{
     Definition, DefinitionError, Filesystem, Fold, Matrix, Pattern, Published, Quantity, Readahead, Study, Workload,

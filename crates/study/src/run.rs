@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use flashscope_target::Progress;
 use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Run};
 
+use crate::boards::{Boards, Interrupted, each};
 use crate::collect::{CollectError, Medium, collect};
 use crate::definition::{Study, Workload};
 use crate::evaluate::{compare, verdict};
@@ -19,8 +19,8 @@ use crate::result::{Group, PowerUsed, SCHEMA, StudyResult};
 
 /// How to run a study.
 pub struct Options {
-    /// Boards that run at once.
-    pub jobs: usize,
+    /// Boards that run at once, also those of other studies.
+    pub boards: Boards,
     /// Measure also what an earlier run with the same inputs has finished.
     pub fresh: bool,
     /// Where finished groups are kept, by the hash of their inputs.
@@ -68,8 +68,8 @@ pub enum RunError {
         "group {group}: board {board} has no {what}; name another board (flashscope board list), or another file system"
     )]
     NoStorage { group: String, board: String, what: &'static str },
-    #[error("interrupted: {finished} of {groups} groups are finished and kept; the same command goes on from there")]
-    Interrupted { finished: usize, groups: usize },
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
 }
 
 /// Runs a study to its end.
@@ -84,41 +84,7 @@ pub fn run(study: &Study, options: &Options, watch: &dyn Watch) -> Result<StudyR
     let power = definition.power.as_deref().map(power::load).transpose()?;
     let lab = Lab::prepare(&definition.packages, &specs, watch)?;
 
-    let queue = Mutex::new(specs.iter().enumerate());
-    let done: Mutex<BTreeMap<usize, Group>> = Mutex::new(BTreeMap::new());
-    let failure: Mutex<Option<RunError>> = Mutex::new(None);
-    std::thread::scope(|scope| {
-        for _ in 0..options.jobs.clamp(1, specs.len().max(1)) {
-            scope.spawn(|| {
-                loop {
-                    if options.stop.load(std::sync::atomic::Ordering::Relaxed)
-                        || failure.lock().unwrap_or_else(|e| e.into_inner()).is_some()
-                    {
-                        return;
-                    }
-                    let next = queue.lock().unwrap_or_else(|e| e.into_inner()).next();
-                    let Some((index, spec)) = next else { return };
-                    match lab.group(spec, definition.matrix.file_seed, options, watch) {
-                        Ok(group) => {
-                            done.lock().unwrap_or_else(|e| e.into_inner()).insert(index, group);
-                        }
-                        Err(error) => {
-                            failure.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let done = done.into_inner().unwrap_or_else(|e| e.into_inner());
-    let stopped = options.stop.load(std::sync::atomic::Ordering::Relaxed);
-    if stopped && done.len() < specs.len() {
-        return Err(RunError::Interrupted { finished: done.len(), groups: specs.len() });
-    }
-    if let Some(error) = failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
-        return Err(error);
-    }
-    let mut groups: Vec<Group> = done.into_values().collect();
+    let mut groups = each(&specs, options, |spec| lab.group(spec, definition.matrix.file_seed, options, watch))?;
     if let Some(profile) = &power {
         power::add_energy(&mut groups, profile);
     }

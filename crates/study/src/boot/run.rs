@@ -12,6 +12,7 @@ use super::definition::BootStudy;
 use super::figures::figures;
 use super::plan::{self, BOOTS, BootSpec, INIT_D, MAKE_SH, ROOTFS, STEP_MAKE, TOOLS};
 use super::result::{BOOT_SCHEMA, Boot, BootGroup, BootResult, RootFs};
+use crate::boards::{Interrupted, each};
 use crate::collect::losses;
 use crate::lab::{self, KeepError};
 use crate::plan::modules;
@@ -37,8 +38,8 @@ pub enum BootError {
     Missing { group: String, what: String },
     #[error("group {group}: the recording lost {count} events ({name}), so its phases cannot be told")]
     Lost { group: String, name: &'static str, count: u64 },
-    #[error("interrupted: {finished} of {groups} groups are finished and kept; the same command goes on from there")]
-    Interrupted { finished: usize, groups: usize },
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
 }
 
 /// What makes the images, on the board.
@@ -58,7 +59,7 @@ const SCRIPTS: [(&str, &str); 7] = [
     ("S90prompt", include_str!("root/S90prompt")),
 ];
 
-/// Runs a study to its end, a board after the other.
+/// Runs a study to its end.
 pub fn run(study: &BootStudy, options: &Options, watch: &dyn Watch) -> Result<BootResult, BootError> {
     let mut definition = study.definition.clone();
     if let Some(kernel) = &options.kernel {
@@ -77,11 +78,7 @@ pub fn run(study: &BootStudy, options: &Options, watch: &dyn Watch) -> Result<Bo
             chip: chip.name.clone(),
         });
     }
-    let mut done = Vec::new();
-    for spec in &specs {
-        if options.stop.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err(BootError::Interrupted { finished: done.len(), groups: specs.len() });
-        }
+    let done = each(&specs, options, |spec| {
         let began = std::time::Instant::now();
         watch.group_started(&spec.id(), 1);
         let kernel = board.fetch(&spec.kernel, watch.progress())?;
@@ -89,9 +86,9 @@ pub fn run(study: &BootStudy, options: &Options, watch: &dyn Watch) -> Result<Bo
         let tools = board.fetch_packages(&kernel, &TOOL_PACKAGES.map(str::to_owned), watch.progress())?;
         let lab = Lab { board: &board, kernel: &kernel, packages: &packages, tools: &tools, options, watch };
         let (group, reused) = lab.group(spec, boots.first_block, boots.blocks)?;
-        done.push(group);
         watch.group_finished(&spec.id(), began.elapsed(), reused);
-    }
+        Ok::<_, BootError>(group)
+    })?;
     let figures = figures(&done);
     Ok(BootResult {
         schema: BOOT_SCHEMA,

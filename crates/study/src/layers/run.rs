@@ -12,8 +12,9 @@ use serde_json::Value;
 use super::definition::LayersStudy;
 use super::plan::{LayersSpec, STEP_READ, STEP_WRITE, groups, plan};
 use super::result::{Boundary, LAYERS_SCHEMA, LayersGroup, LayersResult, figures};
+use crate::boards::{Interrupted, each};
 use crate::collect::losses;
-use crate::lab;
+use crate::lab::{self, KeepError};
 use crate::plan::{disk_mib, modules, partition_blocks};
 use crate::result::Inputs;
 use crate::run::{Options, Watch};
@@ -36,11 +37,13 @@ pub enum LayersError {
     Calls { group: String, what: &'static str, found: usize, asked: u64 },
     #[error("group {group}: the recording lost {count} events ({name}), so its calls cannot be told; take fewer calls")]
     Lost { group: String, name: &'static str, count: u64 },
-    #[error("interrupted: {finished} of {groups} groups are finished; a study of layers begins anew")]
-    Interrupted { finished: usize, groups: usize },
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
 }
 
-/// Runs a study to its end. Groups boot one after the other: together they take less than a minute.
+/// Runs a study to its end.
 pub fn run(study: &LayersStudy, options: &Options, watch: &dyn Watch) -> Result<LayersResult, LayersError> {
     let mut definition = study.definition.clone();
     if let Some(kernel) = &options.kernel {
@@ -49,19 +52,12 @@ pub fn run(study: &LayersStudy, options: &Options, watch: &dyn Watch) -> Result<
     let specs = groups(&definition.layers);
     watch.study_started(specs.len());
     let mut boards: BTreeMap<String, Board> = BTreeMap::new();
-    let mut done = Vec::new();
     for spec in &specs {
-        if options.stop.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err(LayersError::Interrupted { finished: done.len(), groups: specs.len() });
-        }
         if !boards.contains_key(&spec.storage.board) {
             boards.insert(spec.storage.board.clone(), board::load(&spec.storage.board)?);
         }
-        let began = std::time::Instant::now();
-        watch.group_started(&spec.id(), 1);
-        done.push(group(spec, &boards[&spec.storage.board], options, watch)?);
-        watch.group_finished(&spec.id(), began.elapsed(), false);
     }
+    let done = each(&specs, options, |spec| group(spec, &boards[&spec.storage.board], options, watch))?;
     let mut clocks: Vec<String> = boards.into_values().map(|board| board.clock).collect();
     clocks.dedup();
     Ok(LayersResult {
@@ -78,6 +74,7 @@ pub fn run(study: &LayersStudy, options: &Options, watch: &dyn Watch) -> Result<
 }
 
 fn group(spec: &LayersSpec, board: &Board, options: &Options, watch: &dyn Watch) -> Result<LayersGroup, LayersError> {
+    let began = std::time::Instant::now();
     let kernel: Kernel = board.fetch(&spec.kernel, watch.progress())?;
     let mut image = ImageBuilder::new(board)?;
     let mut lines = image.add_port_modules(&kernel)?;
@@ -109,9 +106,20 @@ fn group(spec: &LayersSpec, board: &Board, options: &Options, watch: &dyn Watch)
     image.set_plan(&lines);
     let image = image.build()?;
     let inputs = lab::inputs(board, &spec.kernel, &kernel, &image, board.qemu_version()?);
+    let kept = lab::kept_at(&options.store, &spec.id(), &inputs);
+    if !options.fresh
+        && let Some(group) = lab::kept::<LayersGroup>(&kept)
+    {
+        watch.group_finished(&spec.id(), began.elapsed(), true);
+        return Ok(group);
+    }
+    watch.group_started(&spec.id(), 1);
     let run = Run { timeout: options.timeout, stop: Some(&*options.stop), ..Run::new(board, &kernel, &image) };
     let boot = board::boot(&run, watch.progress())?;
-    collect(&boot.port_file(), spec, inputs, medium)
+    let group = collect(&boot.port_file(), spec, inputs, medium)?;
+    lab::keep(&kept, &group)?;
+    watch.group_finished(&spec.id(), began.elapsed(), false);
+    Ok(group)
 }
 
 fn collect(port: &Path, spec: &LayersSpec, inputs: Inputs, medium: String) -> Result<LayersGroup, LayersError> {

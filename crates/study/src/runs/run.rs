@@ -1,8 +1,6 @@
 //! Runs a study of runs: a fresh boot for each group; finished groups are kept for a resume.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 
 use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Package, Run};
 
@@ -11,6 +9,7 @@ use super::definition::RunsStudy;
 use super::figures::{costs, figures, spreads};
 use super::plan::{FLASHMON_LOG, RAW_SCRIPT, RunSpec, Work, groups, plan, raw_script};
 use super::result::{RUNS_SCHEMA, RunGroup, RunsResult};
+use crate::boards::{Interrupted, each};
 use crate::lab::{self, KeepError};
 use crate::plan::modules;
 use crate::run::{Options, Watch};
@@ -32,8 +31,8 @@ pub enum RunsError {
         "group {group}: the recording lost {count} events ({name}), so its operations cannot be told; take a smaller workload"
     )]
     Lost { group: String, name: &'static str, count: u64 },
-    #[error("interrupted: {finished} of {groups} groups are finished and kept; the same command goes on from there")]
-    Interrupted { finished: usize, groups: usize },
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
 }
 
 /// The module that `kernel/flashmon` holds.
@@ -59,31 +58,7 @@ pub fn run(study: &RunsStudy, options: &Options, watch: &dyn Watch) -> Result<Ru
     watch.study_started(specs.len());
     let runner = Runner::prepare(&definition.runs.board, &definition.packages, &specs, options, watch)?;
 
-    let queue = Mutex::new(specs.iter().enumerate());
-    let done: Mutex<BTreeMap<usize, RunGroup>> = Mutex::default();
-    let failure: Mutex<Option<RunsError>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..options.jobs.clamp(1, specs.len().max(1)) {
-            scope.spawn(|| {
-                while !options.stop.load(Ordering::Relaxed) && lock(&failure).is_none() {
-                    let next = lock(&queue).next();
-                    let Some((index, spec)) = next else { return };
-                    match runner.group(spec) {
-                        Ok(group) => drop(lock(&done).insert(index, group)),
-                        Err(error) => drop(lock(&failure).get_or_insert(error)),
-                    }
-                }
-            });
-        }
-    });
-    let done = done.into_inner().unwrap_or_else(|e| e.into_inner());
-    if options.stop.load(Ordering::Relaxed) && done.len() < specs.len() {
-        return Err(RunsError::Interrupted { finished: done.len(), groups: specs.len() });
-    }
-    if let Some(error) = failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
-        return Err(error);
-    }
-    let groups: Vec<RunGroup> = done.into_values().collect();
+    let groups = each(&specs, options, |spec| runner.group(spec))?;
     let costs = costs(&groups);
     let spreads = spreads(&costs);
     let figures = figures(&groups, &costs, &spreads);
@@ -101,10 +76,6 @@ pub fn run(study: &RunsStudy, options: &Options, watch: &dyn Watch) -> Result<Ru
         spreads,
         figures,
     })
-}
-
-fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl<'a> Runner<'a> {

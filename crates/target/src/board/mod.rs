@@ -262,11 +262,13 @@ impl Board {
     /// The kernel, from the cache or else from Debian: a line's name, `""` for the default line, or a directory with a
     /// kernel of one's own (a name with a slash, or one that is no line's and is a directory).
     pub fn fetch(&self, kernel: &str, progress: &dyn Progress) -> Result<Kernel, Error> {
+        let _alone = alone();
         kernel::fetch(self, kernel, false, progress)
     }
 
     /// As [`Board::fetch`], with the version resolved anew from the suite's index.
     pub fn fetch_refresh(&self, kernel: &str, progress: &dyn Progress) -> Result<Kernel, Error> {
+        let _alone = alone();
         kernel::fetch(self, kernel, true, progress)
     }
 
@@ -283,11 +285,13 @@ impl Board {
         packages: &[String],
         progress: &dyn Progress,
     ) -> Result<Vec<Package>, Error> {
+        let _alone = alone();
         packages::fetch(self, &self.suite_of(kernel), packages, false, progress)
     }
 
     /// A kernel module of ours (`kernel/NAME/`), built for a kernel of this board; from the cache where it was built before.
     pub fn build_module(&self, kernel: &Kernel, name: &str, progress: &dyn Progress) -> Result<ExternalModule, Error> {
+        let _alone = alone();
         external::build(&self.name, &self.arch, kernel, name, progress)
     }
 
@@ -306,6 +310,12 @@ impl Board {
     pub fn qemu_version(&self) -> Result<String, Error> {
         qemu::version(self)
     }
+}
+
+/// Studies that run together want the same kernels, packages and modules: the first fetches them, the others find them there.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static FETCHING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    FETCHING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -1,0 +1,180 @@
+//! The groups of a study, a board each: as many boards at once as the machine has cores, over all studies that run together.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use crate::run::Options;
+
+/// How many boards may run at once. Who waits for one gets it in the order of asking.
+pub struct Boards {
+    jobs: usize,
+    state: Mutex<Queue>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    running: usize,
+    /// The next ticket, and the one whose turn it is.
+    next: u64,
+    turn: u64,
+}
+
+/// Leave to run one board, given back when dropped.
+struct Leave<'a>(&'a Boards);
+
+impl Boards {
+    pub fn new(jobs: usize) -> Boards {
+        Boards { jobs: jobs.max(1), state: Mutex::default(), moved: Condvar::new() }
+    }
+
+    fn wait(&self) -> Leave<'_> {
+        let mut queue = lock(&self.state);
+        let ticket = queue.next;
+        queue.next += 1;
+        while queue.turn != ticket || queue.running == self.jobs {
+            queue = self.moved.wait(queue).unwrap_or_else(|e| e.into_inner());
+        }
+        queue.turn += 1;
+        queue.running += 1;
+        self.moved.notify_all();
+        Leave(self)
+    }
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).running -= 1;
+        self.0.moved.notify_all();
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted: {finished} of {groups} groups are finished and kept; the same command goes on from there")]
+pub struct Interrupted {
+    pub finished: usize,
+    pub groups: usize,
+}
+
+/// Does `work` for each of these, and returns what it made in their order: until one fails or the run is stopped.
+pub(crate) fn each<S, G, E>(
+    specs: &[S],
+    options: &Options,
+    work: impl Fn(&S) -> Result<G, E> + Sync,
+) -> Result<Vec<G>, E>
+where
+    S: Sync,
+    G: Send,
+    E: Send + From<Interrupted>,
+{
+    let queue = Mutex::new(specs.iter().enumerate());
+    let done: Mutex<BTreeMap<usize, G>> = Mutex::new(BTreeMap::new());
+    let failure: Mutex<Option<E>> = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..options.boards.jobs.min(specs.len()) {
+            scope.spawn(|| {
+                loop {
+                    let leave = options.boards.wait();
+                    if options.stop.load(Ordering::Relaxed) || lock(&failure).is_some() {
+                        return;
+                    }
+                    let next = lock(&queue).next();
+                    let Some((index, spec)) = next else { return };
+                    match work(spec) {
+                        Ok(group) => drop(lock(&done).insert(index, group)),
+                        Err(error) => drop(lock(&failure).get_or_insert(error)),
+                    }
+                    drop(leave);
+                }
+            });
+        }
+    });
+    let done = done.into_inner().unwrap_or_else(|e| e.into_inner());
+    if options.stop.load(Ordering::Relaxed) && done.len() < specs.len() {
+        return Err(Interrupted { finished: done.len(), groups: specs.len() }.into());
+    }
+    match failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        Some(error) => Err(error),
+        None => Ok(done.into_values().collect()),
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[derive(Debug)]
+    enum Failed {
+        At(usize),
+        Interrupted(Interrupted),
+    }
+
+    impl From<Interrupted> for Failed {
+        fn from(error: Interrupted) -> Failed {
+            Failed::Interrupted(error)
+        }
+    }
+
+    fn options(jobs: usize) -> Options {
+        Options {
+            boards: Boards::new(jobs),
+            fresh: true,
+            store: std::path::PathBuf::new(),
+            kernel: None,
+            packages: Vec::new(),
+            disk: Vec::new(),
+            timeout: Duration::ZERO,
+            stop: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    #[test]
+    fn two_studies_never_run_more_boards_than_allowed_and_keep_their_order() {
+        let options = options(2);
+        let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let work = |&number: &usize| -> Result<usize, Failed> {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(if number == 0 { 30 } else { 2 }));
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok(number * 10)
+        };
+        let specs: Vec<usize> = (0..9).collect();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| each(&specs, &options, work).unwrap());
+            let tens: Vec<usize> = specs.iter().map(|number| number * 10).collect();
+            assert_eq!(each(&specs, &options, work).unwrap(), tens);
+            assert_eq!(other.join().unwrap(), tens);
+        });
+        assert_eq!(most.into_inner(), 2);
+    }
+
+    #[test]
+    fn a_failure_and_a_stop_begin_no_further_board() {
+        let begun = AtomicUsize::new(0);
+        let failing = |&number: &usize| -> Result<usize, Failed> {
+            begun.fetch_add(1, Ordering::SeqCst);
+            if number == 1 { Err(Failed::At(number)) } else { Ok(number) }
+        };
+        assert!(matches!(each(&[0, 1, 2, 3], &options(1), failing), Err(Failed::At(1))));
+        assert_eq!(begun.into_inner(), 2);
+
+        let options = options(1);
+        let stopping = |&number: &usize| -> Result<usize, Failed> {
+            options.stop.store(number == 2, Ordering::Relaxed);
+            Ok(number)
+        };
+        match each(&[0, 1, 2, 3], &options, stopping) {
+            Err(Failed::Interrupted(Interrupted { finished: 3, groups: 4 })) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
