@@ -267,6 +267,8 @@ pub fn text_bytes(contents: &str) -> Option<u64> {
 pub enum Quantity {
     /// Time that read-ahead 0 saves against the largest setting, percent of the latter.
     TimeSavedPercent,
+    /// The same of the time from opening the file (or database) on.
+    TimeSavedWithOpenPercent,
     /// Flash reads that read-ahead 0 saves against the largest setting, percent of the latter.
     ReadsSavedPercent,
     /// Modelled energy that read-ahead 0 saves against the largest setting, percent of the latter.
@@ -279,6 +281,7 @@ impl Quantity {
     pub fn as_str(self) -> &'static str {
         match self {
             Quantity::TimeSavedPercent => "time_saved_percent",
+            Quantity::TimeSavedWithOpenPercent => "time_saved_with_open_percent",
             Quantity::ReadsSavedPercent => "reads_saved_percent",
             Quantity::EnergySavedPercent => "energy_saved_percent",
             Quantity::LatencySpreadPercent => "latency_spread_percent",
