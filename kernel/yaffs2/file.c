@@ -402,10 +402,33 @@ int yaffs2_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 	return error;
 }
 
+/* With `write-through` as the original: data is on the flash when write() returns, the header when the file is closed. */
+static ssize_t write_iter(struct kiocb *iocb, struct iov_iter *from)
+{
+	struct inode *inode = file_inode(iocb->ki_filp);
+	ssize_t written = generic_file_write_iter(iocb, from);
+	int error;
+
+	if (written <= 0 || !yaffs2_sb(inode->i_sb)->options.write_through)
+		return written;
+	error = filemap_write_and_wait_range(inode->i_mapping, iocb->ki_pos - written, iocb->ki_pos - 1);
+	return error ? error : written;
+}
+
+static int flush(struct file *file, fl_owner_t id)
+{
+	struct inode *inode = file_inode(file);
+
+	if (!(file->f_mode & FMODE_WRITE) || !yaffs2_sb(inode->i_sb)->options.write_through)
+		return 0;
+	return sync_inode_metadata(inode, 1);
+}
+
 const struct file_operations yaffs2_file_operations = {
 	.llseek = generic_file_llseek,
 	.read_iter = generic_file_read_iter,
-	.write_iter = generic_file_write_iter,
+	.write_iter = write_iter,
+	.flush = flush,
 	.mmap = mmap,
 	.fsync = yaffs2_fsync,
 	.splice_read = filemap_splice_read,

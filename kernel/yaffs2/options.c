@@ -16,6 +16,7 @@ enum {
 	OPT_NO_CHECKPOINT_WRITE,
 	OPT_NO_CHECKPOINT,
 	OPT_NO_BACKGROUND_GC,
+	OPT_WRITE_THROUGH,
 };
 
 const struct fs_parameter_spec yaffs2_parameters[] = {
@@ -32,6 +33,7 @@ const struct fs_parameter_spec yaffs2_parameters[] = {
 	fsparam_flag("no-checkpoint-write", OPT_NO_CHECKPOINT_WRITE),
 	fsparam_flag("no-checkpoint", OPT_NO_CHECKPOINT),
 	fsparam_flag("no-background-gc", OPT_NO_BACKGROUND_GC),
+	fsparam_flag("write-through", OPT_WRITE_THROUGH),
 	{}
 };
 
@@ -77,6 +79,9 @@ static int parse_param(struct fs_context *fc, struct fs_parameter *param)
 		break;
 	case OPT_NO_BACKGROUND_GC:
 		options->background_gc = false;
+		break;
+	case OPT_WRITE_THROUGH:
+		options->write_through = true;
 		break;
 	}
 	return 0;
@@ -134,5 +139,7 @@ int yaffs2_show_options(struct seq_file *m, struct dentry *root)
 		seq_puts(m, ",no-checkpoint-write");
 	if (!options->background_gc)
 		seq_puts(m, ",no-background-gc");
+	if (options->write_through)
+		seq_puts(m, ",write-through");
 	return 0;
 }

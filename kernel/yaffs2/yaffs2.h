@@ -29,6 +29,7 @@ struct yaffs2_options {
 	bool skip_checkpoint_read;
 	bool skip_checkpoint_write;
 	bool background_gc;
+	bool write_through;
 };
 
 /* A chunk that garbage collection has to move although it cannot be read (mtd.c). */

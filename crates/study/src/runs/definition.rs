@@ -51,6 +51,10 @@ pub struct Case {
     pub filesystem: Option<Filesystem>,
     /// Of the mount.
     pub options: Option<String>,
+    /// RAM of the board, where what the simulated chip holds of a workload leaves too little of the board's own.
+    pub memory: Option<Bytes>,
+    /// Instead of the study's.
+    pub tracer: Option<Vec<Tracer>>,
     #[serde(default = "keep")]
     pub readahead: Vec<Readahead>,
     /// Files below /proc/sys and what is written to them before the workload: how the kernel writes back, say.
@@ -150,6 +154,8 @@ pub struct RunsStudy {
 const MOST_SECONDS: u64 = 3600;
 /// What the chip's pages may take of the board's RAM; the tools' data take as much of it again for each of their times.
 const MOST_RAW_BYTES: u64 = 64 << 20;
+/// What QEMU's `virt` boots an armhf kernel with.
+const MEMORY: std::ops::RangeInclusive<u64> = 32 << 20..=2 << 30;
 const MOST_GROUPS: usize = 1000;
 
 impl RunsStudy {
@@ -193,6 +199,12 @@ fn check(definition: &RunsDefinition) -> Result<(), String> {
         if case.readahead.is_empty() {
             return wrong("readahead is empty");
         }
+        if case.tracer.as_ref().is_some_and(Vec::is_empty) {
+            return wrong("tracer is empty");
+        }
+        if case.memory.is_some_and(|memory| memory.0 % (1 << 20) != 0 || !MEMORY.contains(&memory.0)) {
+            return wrong("memory is 32M to 2G, in whole MiB");
+        }
         if case.options.as_ref().is_some_and(|options| options.is_empty() || options.contains(char::is_whitespace)) {
             return wrong("options are mount options, separated by commas");
         }
@@ -209,9 +221,11 @@ fn check(definition: &RunsDefinition) -> Result<(), String> {
             return wrong("a seed is named twice");
         }
     }
-    let cases: usize =
-        runs.case.iter().map(|case| case.readahead.len() * case.file_size.len().max(1) * case.seed.len().max(1)).sum();
-    if cases * runs.kernel.len() * runs.tracer.len() > MOST_GROUPS {
+    let of = |case: &Case| {
+        let tracers = case.tracer.as_ref().unwrap_or(&runs.tracer).len();
+        case.readahead.len() * case.file_size.len().max(1) * case.seed.len().max(1) * tracers
+    };
+    if runs.case.iter().map(of).sum::<usize>() * runs.kernel.len() > MOST_GROUPS {
         return Err(format!("more than {MOST_GROUPS} boots: split the study"));
     }
     Ok(())
@@ -244,6 +258,8 @@ mod tests {
             ("filesystem = \"jffs2\"", "filesystem = \"ext4\"", "jffs2, ubifs or yaffs2"),
             ("filesystem = \"jffs2\"", "raw = { bytes = \"1M\" }", "either postmark and a filesystem"),
             ("kernel = [\"6.1\"]", "kernel = []", "is empty"),
+            ("options = \"write-through\"", "tracer = []", "tracer is empty"),
+            ("memory = \"192M\"", "memory = \"8M\"", "memory is 32M to 2G"),
         ] {
             assert!(SHIPPED.contains(from), "{from}");
             let error = RunsStudy::parse("postmark.toml", &SHIPPED.replace(from, to)).unwrap_err().to_string();

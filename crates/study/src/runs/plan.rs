@@ -20,6 +20,8 @@ pub(super) struct RunSpec {
     /// The same is run without a tracer as well: what the processor did is taken.
     pub compared: bool,
     pub partition: Bytes,
+    /// Instead of the board's.
+    pub memory: Option<Bytes>,
     pub work: Work,
 }
 
@@ -56,11 +58,12 @@ impl RunSpec {
 
 pub(super) fn groups(runs: &Runs) -> Vec<RunSpec> {
     let mut specs = Vec::new();
-    let compared = runs.tracer.len() > 1 && runs.tracer.contains(&Tracer::None);
     for kernel in &runs.kernel {
         for case in &runs.case {
+            let tracers = case.tracer.as_ref().unwrap_or(&runs.tracer);
+            let compared = tracers.len() > 1 && tracers.contains(&Tracer::None);
             for (name, work) in works(case, runs.watch_s) {
-                for &tracer in &runs.tracer {
+                for &tracer in tracers {
                     specs.push(RunSpec {
                         name: if runs.kernel.len() > 1 { format!("{name}.{kernel}") } else { name.clone() },
                         case: case.name.clone(),
@@ -69,6 +72,7 @@ pub(super) fn groups(runs: &Runs) -> Vec<RunSpec> {
                         tracer,
                         compared,
                         partition: runs.partition,
+                        memory: case.memory,
                         work: work.clone(),
                     });
                 }
@@ -272,9 +276,9 @@ mod tests {
     fn a_cost_is_taken_without_and_with_the_tracer() {
         let specs = specs(include_str!("../../../../studies/tracer-cost.toml"));
         let of = |name: &str| specs.iter().filter(|spec| spec.name == name).map(plan).collect::<Vec<_>>();
-        for name in ["raw", "jffs2.seed42"] {
+        for (name, tracers) in [("raw", 5), ("jffs2.seed42", 4)] {
             let plans = of(name);
-            assert_eq!(plans.len(), 5, "{name}");
+            assert_eq!(plans.len(), tracers, "{name}");
             assert!(!plans[0].iter().any(|line| line.starts_with("record")));
             for traced in &plans[1..] {
                 let rest: Vec<&String> = traced.iter().filter(|line| !line.starts_with("record")).collect();

@@ -112,7 +112,10 @@ impl<'a> Runner<'a> {
 
     fn group(&self, spec: &RunSpec) -> Result<RunGroup, RunsError> {
         let began = std::time::Instant::now();
-        let board = &self.board;
+        let board = &match spec.memory {
+            Some(memory) => self.board.with_memory_mib(memory.0 >> 20),
+            None => self.board.clone(),
+        };
         let (kernel, packages) = &self.kernels[&spec.kernel];
         let chip = board.chip().ok_or_else(|| RunsError::NoChip { board: board.name.clone() })?;
         let mut image = ImageBuilder::new(board)?;

@@ -245,6 +245,14 @@ impl Board {
         (self.memory_mib + 2 * image_mib).next_multiple_of(128)
     }
 
+    /// The same board with other RAM. It is another input of a run, so its hash is another.
+    pub fn with_memory_mib(&self, memory_mib: u64) -> Board {
+        let mut hash = Sha256::new();
+        hash.update(&self.sha256);
+        hash.update(format!("memory_mib = {memory_mib}"));
+        Board { memory_mib, sha256: hex(&hash.finalize()), ..self.clone() }
+    }
+
     /// The kernel line that is taken where none is named.
     pub fn default_kernel(&self) -> &KernelLine {
         self.kernels.iter().find(|line| line.default).unwrap_or(&self.kernels[0])
@@ -354,6 +362,9 @@ mod tests {
         let slower = load("apf27").unwrap();
         assert_eq!((&slower.qemu.args, slower.memory_mib), (&base.qemu.args, 128));
         assert_eq!(slower.qemu.icount[1], "shift=2,sleep=off");
+        let larger = slower.with_memory_mib(192);
+        assert_eq!((larger.memory_mib, larger.name.as_str()), (192, "apf27"));
+        assert_ne!(larger.sha256, slower.sha256);
         assert!(slower.inherits_kernels() && !base.inherits_kernels());
     }
 
