@@ -276,7 +276,7 @@ mod tests {
     fn a_cost_is_taken_without_and_with_the_tracer() {
         let specs = specs(include_str!("../../../../studies/tracer-cost.toml"));
         let of = |name: &str| specs.iter().filter(|spec| spec.name == name).map(plan).collect::<Vec<_>>();
-        for (name, tracers) in [("raw", 5), ("jffs2.seed42", 4)] {
+        for (name, tracers) in [("raw", 5), ("ubifs.seed42", 4)] {
             let plans = of(name);
             assert_eq!(plans.len(), tracers, "{name}");
             assert!(!plans[0].iter().any(|line| line.starts_with("record")));
