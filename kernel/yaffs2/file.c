@@ -232,7 +232,7 @@ static int write_folio(struct folio *folio, struct inode *inode, struct writebac
 		 * tags among the data the neighbours share chunks: those are put together in the cache.
 		 */
 		if (!error && yaffs_wr_file(obj, address, folio_pos(folio), valid, !ys->options.inband_tags) != (int)valid)
-			error = -ENOSPC;
+			error = ys->dead ? -EIO : -ENOSPC;
 		yaffs2_unlock(ys);
 		yaffs2_unmap(folio, address);
 	}
@@ -395,7 +395,7 @@ int yaffs2_fsync(struct file *file, loff_t start, loff_t end, int datasync)
 	if (!error && S_ISREG(inode->i_mode)) {
 		yaffs2_lock(ys);
 		if (yaffs_flush_file(yaffs2_obj(inode), 0, 0) != YAFFS_OK)
-			error = -ENOSPC;
+			error = yaffs2_write_error(ys);
 		yaffs2_unlock(ys);
 	}
 	mtd_sync(ys->mtd);

@@ -133,7 +133,7 @@ int yaffs2_write_inode(struct inode *inode, struct writeback_control *wbc)
 	yaffs2_lock(ys);
 	take_over(obj, inode);
 	if (yaffs_flush_file(obj, 0, 0) != YAFFS_OK)
-		error = -ENOSPC;
+		error = yaffs2_write_error(ys);
 	yaffs2_unlock(ys);
 	return error;
 }

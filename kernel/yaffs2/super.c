@@ -18,6 +18,8 @@ MODULE_PARM_DESC(trace_mask, "what the YAFFS2 core tells in the kernel log (bits
 
 /* Pages that are tried before a write is given up. */
 unsigned int yaffs_wr_attempts = YAFFS_WR_ATTEMPTS;
+module_param_named(write_attempts, yaffs_wr_attempts, uint, 0644);
+MODULE_PARM_DESC(write_attempts, "blocks in which a page is tried, after the first, before a write is given up (each is retired)");
 
 u32 yaffs2_now(void)
 {
@@ -63,44 +65,63 @@ bool yaffs2_can_change(struct yaffs2_sb *ys)
 	return chunks >= CHUNKS_FOR_A_CHANGE;
 }
 
-/* An object whose header on the flash is behind; what is on its way out needs none. */
-static struct yaffs_obj *behind(struct yaffs_dev *dev, int bucket)
+/*
+ * Of the objects of a bucket whose header on the flash is behind, the first after a number; what is on its way out needs none. By
+ * their numbers, since writing one may collect garbage and free others.
+ */
+static struct yaffs_obj *behind(struct yaffs_dev *dev, int bucket, u32 after)
 {
-	struct yaffs_obj *obj;
+	struct yaffs_obj *obj, *first = NULL;
 
 	list_for_each_entry(obj, &dev->obj_bucket[bucket].list, hash_link)
-		if (obj->dirty && !obj->fake && !obj->unlinked && !obj->deleted && !obj->defered_free)
-			return obj;
-	return NULL;
+		if (obj->dirty && !obj->fake && !obj->unlinked && !obj->deleted && !obj->defered_free &&
+		    obj->obj_id > after && (!first || obj->obj_id < first->obj_id))
+			first = obj;
+	return first;
 }
 
-/* What the core keeps in memory goes to the flash. */
-static void flush(struct yaffs2_sb *ys)
+/* What the core keeps in memory goes to the flash; what cannot does not keep the rest from it. */
+static int flush(struct yaffs2_sb *ys)
 {
+	unsigned int left = 0;
 	struct yaffs_obj *obj;
 	int bucket;
 
 	yaffs_update_dirty_dirs(&ys->dev);
 	yaffs_flush_whole_cache(&ys->dev);
-	/* Writing one may collect garbage and free others: each time from the begin. */
-	for (bucket = 0; bucket < YAFFS_NOBJECT_BUCKETS; bucket++)
-		while ((obj = behind(&ys->dev, bucket)))
-			if (yaffs_flush_file(obj, 0, 0) != YAFFS_OK || obj->dirty)
-				break;
+	for (bucket = 0; bucket < YAFFS_NOBJECT_BUCKETS; bucket++) {
+		u32 number = 0;
+
+		while ((obj = behind(&ys->dev, bucket, number))) {
+			number = obj->obj_id;
+			left += yaffs_flush_file(obj, 0, 0) != YAFFS_OK || obj->dirty;
+		}
+	}
+	if (!left)
+		return 0;
+	pr_err_ratelimited("yaffs2: %s: what is new of %u files could not be written\n", ys->mtd->name, left);
+	return yaffs2_write_error(ys);
+}
+
+/* Why something could not be written. Called locked. */
+int yaffs2_write_error(struct yaffs2_sb *ys)
+{
+	return ys->dead || yaffs2_can_change(ys) ? -EIO : -ENOSPC;
 }
 
 static int sync_fs(struct super_block *sb, int wait)
 {
 	struct yaffs2_sb *ys = yaffs2_sb(sb);
+	int error;
 
 	if (sb_rdonly(sb))
-		return 0;
+		return ys->dead ? -EIO : 0;
 	yaffs2_lock(ys);
-	flush(ys);
+	error = flush(ys);
 	yaffs2_unlock(ys);
 	if (wait)
 		mtd_sync(ys->mtd);
-	return 0;
+	return error;
 }
 
 /* Ends all writing: what is in memory, then the checkpoint by which the next mount needs no scan. */
@@ -109,7 +130,7 @@ static void settle(struct yaffs2_sb *ys)
 	yaffs2_gc_stop(ys);
 	yaffs2_lock(ys);
 	flush(ys);
-	if (!ys->dev.param.skip_checkpt_wr)
+	if (!ys->dev.param.skip_checkpt_wr && !ys->dead)
 		yaffs_checkpoint_save(&ys->dev);
 	yaffs2_unlock(ys);
 	mtd_sync(ys->mtd);
@@ -186,6 +207,12 @@ static const struct super_operations super_operations = {
 	.show_stats = show_stats,
 };
 
+/* Bit 0: the core may collect. What it cannot read of a chip that does not answer would be lost. */
+static unsigned int gc_control(struct yaffs_dev *dev)
+{
+	return !yaffs2_of(dev)->dead;
+}
+
 static void mark_dirty(struct yaffs_dev *dev)
 {
 	yaffs2_gc_wake(yaffs2_of(dev));
@@ -213,13 +240,14 @@ static void set_parameters(struct yaffs2_sb *ys)
 	/* Directories' times are written by the collector's thread and on sync, not by every file made in them. */
 	param->defered_dir_update = 1;
 	param->sb_dirty_fn = mark_dirty;
+	param->gc_control = gc_control;
 }
 
 static int fill_super(struct super_block *sb, struct fs_context *fc)
 {
 	struct yaffs2_sb *ys = kzalloc(sizeof(*ys), GFP_KERNEL);
 	struct inode *root;
-	int error;
+	int error, refused;
 
 	if (!ys)
 		return -ENOMEM;
@@ -268,7 +296,11 @@ static int fill_super(struct super_block *sb, struct fs_context *fc)
 
 	yaffs2_lock(ys);
 	ys->dev.read_only = sb_rdonly(sb);
+	ys->mounting = true;
 	error = yaffs_guts_initialise(&ys->dev) == YAFFS_OK ? 0 : -EIO;
+	refused = error ? 0 : yaffs2_mtd_mounted(ys, fc);
+	if (refused)
+		yaffs_deinitialise(&ys->dev);
 	/* The oldest block is moved once in a period, and not at every mount as well. */
 	ys->dev.refresh_skip = ys->dev.param.refresh_period;
 	yaffs2_unlock(ys);
@@ -278,6 +310,8 @@ static int fill_super(struct super_block *sb, struct fs_context *fc)
 		ys->dev.is_mounted = 0;
 		return error;
 	}
+	if (refused)
+		return refused;
 	root = yaffs2_iget(sb, YAFFS_OBJECTID_ROOT);
 	if (!IS_ERR(root)) {
 		sb->s_root = d_make_root(root);
@@ -315,6 +349,10 @@ int yaffs2_reconfigure(struct fs_context *fc)
 	    options->no_cache != ys->options.no_cache || options->disable_summary != ys->options.disable_summary) {
 		errorf(fc, "yaffs2: how tags lie, the cache and summaries are fixed while mounted: unmount first");
 		return -EINVAL;
+	}
+	if (ys->dead && !read_only) {
+		errorf(fc, "yaffs2: %s did not answer: unmount first", ys->mtd->name);
+		return -EIO;
 	}
 	sync_filesystem(sb);
 	ys->dev.param.skip_checkpt_wr = options->skip_checkpoint_write;

@@ -32,7 +32,7 @@ struct yaffs2_options {
 	bool write_through;
 };
 
-/* A chunk that garbage collection has to move although it cannot be read (mtd.c). */
+/* A chunk that garbage collection has to move although it cannot be read (chunk.c). */
 struct yaffs2_damaged {
 	bool valid;
 	int chunk;
@@ -54,8 +54,14 @@ struct yaffs2_sb {
 	/* Reads whose data the chip's ECC could not restore, since mount. */
 	u64 unreadable;
 	struct yaffs2_damaged damaged;
+	/* The core is finding out what is there; tags were found that are this file system's. */
+	bool mounting, ours;
+	/* A read failed otherwise than by ECC. From then on nothing is written. */
+	bool dead;
 	/* Blocks that the core wanted erased while the file system was mounted read-only. */
 	unsigned long *postponed_erases;
+	/* The last one that could not be erased. */
+	int failed_erase;
 	u8 *oob;
 	u8 *raw_page;
 
@@ -93,6 +99,7 @@ void yaffs2_lock(struct yaffs2_sb *ys);
 void yaffs2_unlock(struct yaffs2_sb *ys);
 long yaffs2_free_chunks(struct yaffs2_sb *ys);
 bool yaffs2_can_change(struct yaffs2_sb *ys);
+int yaffs2_write_error(struct yaffs2_sb *ys);
 
 /* options.c */
 int yaffs2_init_fs_context(struct fs_context *fc);
@@ -123,8 +130,15 @@ extern const struct address_space_operations yaffs2_aops;
 int yaffs2_read_checked(struct yaffs2_sb *ys, struct yaffs_obj *obj, u8 *buffer, loff_t pos, int length);
 int yaffs2_fsync(struct file *file, loff_t start, loff_t end, int datasync);
 
+/* chunk.c */
+size_t yaffs2_tags_bytes(const struct yaffs_dev *dev);
+int yaffs2_read_chunk(struct yaffs_dev *dev, int chunk, u8 *data, struct yaffs_ext_tags *tags);
+int yaffs2_write_chunk(struct yaffs_dev *dev, int chunk, const u8 *data, const struct yaffs_ext_tags *tags);
+void yaffs2_died(struct yaffs2_sb *ys, int error);
+
 /* mtd.c */
 int yaffs2_mtd_setup(struct yaffs2_sb *ys, struct fs_context *fc);
+int yaffs2_mtd_mounted(struct yaffs2_sb *ys, struct fs_context *fc);
 void yaffs2_mtd_release(struct yaffs2_sb *ys);
 void yaffs2_mtd_writable(struct yaffs2_sb *ys);
 

@@ -103,6 +103,7 @@ const OWN_MODULES: [BuiltIn; 2] = [
             "compat.h",
             "dir.c",
             "file.c",
+            "chunk.c",
             "gc.c",
             "include/dm/devres.h",
             "include/yportenv.h",
