@@ -1,8 +1,11 @@
 //! YAFFS2 of ours (`kernel/yaffs2/`): real work on boards, an independent reader, power cuts and damaged flash.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use flashscope_target::NoProgress;
+use flashscope_target::board;
 use flashscope_tests::{Booted, Plan, TempDir, output, skip, stdout, top, work};
 
 /// A boot with a script of tests/yaffs2 and programs compiled from there, on a chip without delays: nothing is timed here.
@@ -217,6 +220,38 @@ fn sleuthkit_reads_what_the_module_wrote() {
 }
 
 #[test]
+fn a_chip_that_stops_to_answer_loses_nothing() {
+    let dir = TempDir::new("dying");
+    let mut plan = Plan::new("armv7", "6.1");
+    // Whoever cannot write a page retires a block with every attempt.
+    plan.parts = &[100];
+    plan.faults = "do_delays=0";
+    plan.packages = &["busybox"];
+    plan.files.push(("/dying.ko", 0o644, dying_chip(dir.path())));
+    let text = said(&run(plan, &["/syncfs"], "dying.sh"), "a dying chip");
+    println!("{text}");
+    assert!(text.contains("all as it has to be") && !text.contains("FAILED"), "{text}");
+}
+
+/// The module of tests/yaffs2/driver for the board `armv7`, with whose headers yaffs2 was built.
+fn dying_chip(dir: &Path) -> Vec<u8> {
+    let board = board::load("armv7").expect("the board");
+    let kernel = board.fetch("6.1", &NoProgress).expect("the kernel");
+    board.prepare_modules(&kernel, &["yaffs2"], &NoProgress).expect("yaffs2");
+    let headers = flashscope_target::cache_dir()
+        .expect("a cache")
+        .join(format!("headers/{}/{}_{}/root/usr/src/linux-headers-{1}", board.arch, kernel.release, kernel.version));
+    for file in ["Kbuild", "dying.c"] {
+        std::fs::copy(top().join("tests/yaffs2/driver").join(file), dir.join(file)).expect("a copy");
+    }
+    let mut make = Command::new("make");
+    make.env_remove("MAKEFLAGS").arg("-C").arg(headers).arg(format!("M={}", dir.display()));
+    make.args(["ARCH=arm", "CROSS_COMPILE=arm-linux-gnueabihf-", "CC=arm-linux-gnueabihf-gcc"]);
+    stdout(make.args(["CONFIG_DEBUG_INFO=", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]));
+    std::fs::read(dir.join("dying.ko")).expect("a module")
+}
+
+#[test]
 fn what_cannot_be_mounted_is_refused_with_a_reason() {
     let noise: Vec<u8> = (0u32..2112 * 256).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let mut plan = Plan::new("x86_64", "6.1");
@@ -232,9 +267,15 @@ fn what_cannot_be_mounted_is_refused_with_a_reason() {
     let text = said(&plan.boot(), "refusals");
     println!("{text}");
     assert!(!text.contains("FAILED"), "{text}");
-    for reason in
-        ["nullb0 is no MTD device: mount mtdN or /dev/mtdblockN", "is no NAND flash", "are fixed while mounted"]
-    {
+    for reason in [
+        "nullb0 is no MTD device: mount mtdN or /dev/mtdblockN",
+        "is no NAND flash",
+        "are fixed while mounted",
+        "of something else: mount with or without inband-tags or tags-ecc-off, or erase it",
+        "have 512 bytes, YAFFS2 needs 1024",
+        "tags-ecc-off: 20000 bytes are there",
+        "inband-tags: 20000 bytes are there",
+    ] {
         assert!(text.contains(reason), "{reason}: {text}");
     }
 }
