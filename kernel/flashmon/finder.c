@@ -31,6 +31,7 @@ struct point {
 	unsigned int order; /* of the calls in a trial, from 1 */
 	bool inner; /* called by another one of its level */
 	bool armed;
+	bool returns; /* by a kretprobe */
 	struct kretprobe probe; /* of a kprobe alone: its kp */
 };
 
@@ -406,7 +407,8 @@ static int arm_point(struct point *point)
 	void *address = point->address;
 
 	take(point, address);
-	if (!fm.extended) {
+	point->returns = fm.extended || fm_returns_matter(point->shape, point->kind);
+	if (!point->returns) {
 		point->probe.kp.pre_handler = fm_handler(point->shape, point->kind);
 		return register_kprobe(&point->probe.kp);
 	}
@@ -460,7 +462,7 @@ void fm_disarm(void)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(points); i++) {
-		if (points[i].armed && fm.extended)
+		if (points[i].armed && points[i].returns)
 			unregister_kretprobe(&points[i].probe);
 		else if (points[i].armed)
 			unregister_kprobe(&points[i].probe.kp);

@@ -33,19 +33,35 @@ struct fm_target {
 	char name[64];
 };
 
+/*
+ * The usual case, which the probes of one page's command are made for: a raw NAND chip of one
+ * target, whose blocks have 2^n pages, a log with names in the short format, nobody to signal, and
+ * it runs.
+ */
+struct fm_usual {
+	const struct nand_chip *chip; /* NULL: it is not that case, or nothing is counted now */
+	u32 first_page, pages;
+	u32 block_shift;
+	atomic_t *counts;
+};
+
+#define FM_NOBODY U32_MAX
+
 /* How the log's entries are kept on one CPU. Only that CPU writes what comes first, and no probe
  * interrupts another one's.
  */
 struct fm_ring {
+	struct fm_usual usual;
 	u32 head; /* entries ever written */
-	u32 slot; /* where the next one goes */
-	u32 slots;
-	u32 number; /* of the task that was met last */
-	struct task_struct *task;
-	u32 pid;
+	u32 number; /* of the task that was met last: this thread, under this name */
+	void *next; /* where the next entry goes */
+	void *entries, *end;
+	u32 pid; /* FM_NOBODY: none was met */
 	u32 comm[TASK_COMM_LEN / sizeof(u32)];
-	void *entries;
+	u32 asked[3]; /* pages to program, blocks to erase, at the MTD layer */
 	/* Readers', under fm_lock. */
+	u32 slots;
+	u32 asked_before[3]; /* as of the last reset */
 	u64 seen; /* head with all its bits, as of the last look */
 	u64 since; /* head as of the last reset */
 	u64 tail; /* first entry that is neither drained nor flushed */
@@ -102,11 +118,13 @@ struct fm_access {
 	u32 kind, first, count;
 };
 
-extern atomic64_t fm_programs_asked, fm_erases_asked;
+void fm_become(enum fm_state state);
 bool fm_decode(enum fm_shape shape, u32 kind, struct pt_regs *regs, struct fm_access *access);
 kprobe_pre_handler_t fm_handler(enum fm_shape shape, u32 kind);
 kretprobe_handler_t fm_entry_handler(enum fm_shape shape, u32 kind);
 int fm_return_handler(struct kretprobe_instance *instance, struct pt_regs *regs);
+/* Whether the return of a probed function says something, beside its duration. */
+bool fm_returns_matter(enum fm_shape shape, u32 kind);
 int fm_ask_program(struct kprobe *kp, struct pt_regs *regs);
 int fm_ask_erase(struct kprobe *kp, struct pt_regs *regs);
 int fm_ask_read(struct kprobe *kp, struct pt_regs *regs);
@@ -130,6 +148,7 @@ u32 fm_task_count(void);
 u64 fm_head(struct fm_ring *ring);
 u64 fm_capacity(const struct fm_ring *ring);
 u64 fm_lost(struct fm_ring *ring);
+u32 fm_asked(u32 kind);
 bool fm_entry(struct fm_ring *ring, u64 at, struct flashmon_event *event);
 void fm_flush(void);
 size_t fm_memory(void);

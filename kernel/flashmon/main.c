@@ -123,7 +123,7 @@ static int attach(struct mtd_info *device)
 		return error;
 	}
 	fm_target.devices = 1;
-	WRITE_ONCE(fm.state, FM_RUNNING);
+	fm_become(FM_RUNNING);
 	pr_info("flashmon: tracing %s%d \"%s\": %u blocks of %u pages of %u bytes from page %u; %zu bytes of memory\n",
 		mtd < 0 ? "the chip of mtd" : "mtd", device->index, fm_target.name,
 		fm_target.blocks, fm_target.pages_per_block, fm_target.page_bytes,
@@ -156,7 +156,7 @@ static void goes(struct mtd_info *device)
 	if (fm_target.master &&
 	    (mtd < 0 ? mtd_get_master(device) == fm_target.master && !--fm_target.devices :
 		       device == fm_target.mtd)) {
-		WRITE_ONCE(fm.state, FM_NOTHING);
+		fm_become(FM_NOTHING);
 		fm_disarm();
 		fm_target.master = NULL;
 		fm_target.mtd = NULL;
@@ -184,7 +184,7 @@ static int set(enum fm_state state)
 	if (on != was_on)
 		error = fm_enable(on);
 	if (!error)
-		WRITE_ONCE(fm.state, state);
+		fm_become(state);
 	return error;
 }
 
@@ -199,12 +199,11 @@ static void forget(void)
 
 		ring->since = ring->tail;
 		ring->lost = 0;
+		memcpy(ring->asked_before, ring->asked, sizeof(ring->asked));
 	}
 	for (i = 0; i < (size_t)fm_target.blocks * 3; i++)
 		atomic_set(&fm.counts[i], 0);
 	atomic_set(&fm_names_lost, 0);
-	atomic64_set(&fm_programs_asked, 0);
-	atomic64_set(&fm_erases_asked, 0);
 	atomic64_set(&fm_signals, 0);
 	atomic64_set(&fm_signals_failed, 0);
 	fm_misses_forget();

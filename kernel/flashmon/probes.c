@@ -10,8 +10,6 @@
 
 #include "flashmon.h"
 
-atomic64_t fm_programs_asked, fm_erases_asked;
-
 /* Of nand_prog_page_begin_op, until nand_prog_page_end_op has returned. The chip is locked in
  * between.
  */
@@ -100,8 +98,8 @@ static __always_inline u32 of_target(u32 page, u32 pages)
 
 /*
  * An ECC function may program its page by the raw one: nand_write_page_swecc() does, the functions
- * of most drivers do not. So a raw program is the inner half of one where the same task has just
- * begun to program the same page by a function that is not raw. The chip is locked meanwhile.
+ * of most drivers do not. So a raw program is a part of one where the same task is programming the
+ * same page by a function that is not raw and has not returned. The chip is locked meanwhile.
  */
 static struct {
 	const struct task_struct *task;
@@ -110,13 +108,17 @@ static struct {
 
 static __always_inline bool is_inner_program(bool raw, u32 page)
 {
-	if (raw && programming.task == current && programming.page == page) {
-		programming.task = NULL;
-		return true;
-	}
-	programming.task = raw ? NULL : current;
+	if (raw)
+		return programming.task == current && programming.page == page;
+	programming.task = current;
 	programming.page = page;
 	return false;
+}
+
+bool fm_returns_matter(enum fm_shape shape, u32 kind)
+{
+	return kind == FLASHMON_PROGRAM &&
+	       (shape == FM_ECC_PAGE || shape == FM_ECC_WRITE_PART || shape == FM_ECC_OOB);
 }
 
 static __always_inline bool decode(enum fm_shape shape, u32 kind, struct pt_regs *regs,
@@ -185,39 +187,43 @@ bool fm_decode(enum fm_shape shape, u32 kind, struct pt_regs *regs, struct fm_ac
 
 /* --- counting and logging ----------------------------------------------- */
 
-static __always_inline u32 task_number(struct fm_ring *ring)
+/* The thread that was met last, under the name that it had then: exec and prctl change it. */
+static __always_inline bool is_met(const struct fm_ring *ring, const struct task_struct *task)
 {
-	struct task_struct *task = current;
 	const u32 *comm = (const u32 *)task->comm;
+	u32 differ = 0;
+	size_t i;
 
 	BUILD_BUG_ON(offsetof(struct task_struct, comm) % sizeof(u32));
-	/* The task that was met last, under the name that it had then: exec and prctl change it. */
-	if (likely(READ_ONCE(ring->task) == task && ring->pid == task->pid &&
-		   !((ring->comm[0] ^ comm[0]) | (ring->comm[1] ^ comm[1]) |
-		     (ring->comm[2] ^ comm[2]) | (ring->comm[3] ^ comm[3]))))
-		return ring->number;
-	return fm_task_number(ring, task);
+	if (READ_ONCE(ring->pid) != task->pid)
+		return false;
+	for (i = 0; i < ARRAY_SIZE(ring->comm); i++)
+		differ |= ring->comm[i] ^ comm[i];
+	return !differ;
 }
 
-static __always_inline void put(u32 kind, u32 address, u64 time, bool extended, u32 duration)
+static __always_inline u32 task_number(struct fm_ring *ring)
 {
-	struct fm_ring *ring = this_cpu_ptr(&fm_rings);
-	const u32 slot = ring->slot;
-	struct flashmon_event *event;
+	return likely(is_met(ring, current)) ? ring->number : fm_task_number(ring, current);
+}
 
-	event = ring->entries +
-		(size_t)slot * (extended ? FLASHMON_EXTENDED_BYTES : FLASHMON_EVENT_BYTES);
-	/* The last head is out before this slot, whose entry it no longer covers, is written over.
-	 */
+static __always_inline void put(struct fm_ring *ring, u32 kind, u32 address, u64 time, bool names,
+				bool extended, u32 duration)
+{
+	struct flashmon_event *event = ring->next;
+	void *next = (void *)event +
+		     (extended ? FLASHMON_EXTENDED_BYTES : FLASHMON_EVENT_BYTES);
+
+	/* The last head is out before this entry, which it no longer covers, is written over. */
 	smp_wmb();
-	event->time_ns = time;
+	event->time_ns = extended ? time : ktime_get_mono_fast_ns();
 	event->address = address;
-	event->kind_task = kind << FLASHMON_KIND_SHIFT | (fm.names ? task_number(ring) : 0);
+	event->kind_task = kind << FLASHMON_KIND_SHIFT | (names ? task_number(ring) : 0);
 	if (extended) {
 		event->duration_ns = duration;
 		event->reserved = 0;
 	}
-	ring->slot = slot + 1 == ring->slots ? 0 : slot + 1;
+	ring->next = next == ring->end ? ring->entries : next;
 	/* Pairs with fm_head(): whoever reads the head finds the entry whole. */
 	smp_store_release(&ring->head, ring->head + 1);
 }
@@ -252,7 +258,7 @@ static __always_inline void record_one(u32 kind, u32 address, bool extended, u64
 	if (!count(kind, address))
 		return;
 	if (likely(fm.log))
-		put(kind, address, extended ? time : ktime_get_mono_fast_ns(), extended, duration);
+		put(this_cpu_ptr(&fm_rings), kind, address, time, fm.names, extended, duration);
 	if (unlikely(fm.notifying))
 		fm_notify();
 }
@@ -264,6 +270,27 @@ static __always_inline void record(const struct fm_access *access, bool extended
 
 	for (i = 0; i < access->count; i++)
 		record_one(access->kind, access->first + i, extended, time, duration);
+}
+
+void fm_become(enum fm_state state)
+{
+	const struct fm_target *target = &fm_target;
+	const bool usual = state == FM_RUNNING && target->chip && !target->target_pages &&
+			   target->block_shift < 32 && fm.log && fm.names && !fm.extended &&
+			   !fm.notifying;
+	int cpu;
+
+	WRITE_ONCE(fm.state, state);
+	/* The probes of a chip are armed before this is told, and off before it is another one. */
+	for_each_possible_cpu(cpu) {
+		struct fm_usual *at = &per_cpu_ptr(&fm_rings, cpu)->usual;
+
+		at->first_page = target->first_page;
+		at->pages = target->pages;
+		at->block_shift = target->block_shift;
+		at->counts = fm.counts;
+		smp_store_release(&at->chip, usual ? target->chip : NULL);
+	}
 }
 
 /*
@@ -285,186 +312,67 @@ static __always_inline int on_call(enum fm_shape shape, u32 kind, struct pt_regs
 	return 0;
 }
 
+/* A page's command: in the usual case some seventy instructions, beside the clock's. */
+static noinline int on_unusual_page(u32 kind, struct pt_regs *regs)
+{
+	return on_call(FM_PAGE_OP, kind, regs);
+}
+
+static __always_inline int on_page(enum fm_shape shape, u32 kind, struct pt_regs *regs)
+{
+	struct fm_ring *ring = this_cpu_ptr(&fm_rings);
+	const struct fm_usual *usual = &ring->usual;
+	const u32 page = fm_argument(regs, 1), at = page - usual->first_page;
+
+	if (unlikely((struct nand_chip *)fm_argument(regs, 0) != READ_ONCE(usual->chip)))
+		return on_unusual_page(kind, regs);
+	if (unlikely(at >= usual->pages))
+		return 0;
+	atomic_inc(&usual->counts[(at >> usual->block_shift) * 3 + kind]);
+	put(ring, kind, page, 0, true, false, 0);
+	return 0;
+}
+
 static __always_inline int on_entry(enum fm_shape shape, u32 kind, struct pt_regs *regs,
 				    struct kretprobe_instance *instance)
 {
 	struct fm_call *call = (struct fm_call *)instance->data;
 
+	if (!fm.extended)
+		return on_call(shape, kind, regs);
 	if (READ_ONCE(fm.state) != FM_RUNNING || !decode(shape, kind, regs, &call->access))
 		return 1;
 	call->time = ktime_get_mono_fast_ns();
 	return 0;
 }
 
-static int read_page(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_PAGE_OP, FLASHMON_READ, regs);
-}
+#define HANDLERS(name, call, shape, kind)                                                         \
+	static int name(struct kprobe *kp, struct pt_regs *regs)                                  \
+	{                                                                                         \
+		return call(shape, kind, regs);                                                   \
+	}                                                                                         \
+	static int name##_entry(struct kretprobe_instance *instance, struct pt_regs *regs)        \
+	{                                                                                         \
+		return on_entry(shape, kind, regs, instance);                                     \
+	}
 
-static int read_page_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_PAGE_OP, FLASHMON_READ, regs, instance);
-}
-
-static int program_page(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_PAGE_OP, FLASHMON_PROGRAM, regs);
-}
-
-static int program_page_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_PAGE_OP, FLASHMON_PROGRAM, regs, instance);
-}
-
-static int erase_block(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_BLOCK_OP, FLASHMON_ERASE, regs);
-}
-
-static int erase_block_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_BLOCK_OP, FLASHMON_ERASE, regs, instance);
-}
-
-static int ecc_read(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_ECC_PAGE, FLASHMON_READ, regs);
-}
-
-static int ecc_read_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_ECC_PAGE, FLASHMON_READ, regs, instance);
-}
-
-static int ecc_program(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_ECC_PAGE, FLASHMON_PROGRAM, regs);
-}
-
-static int ecc_program_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_ECC_PAGE, FLASHMON_PROGRAM, regs, instance);
-}
-
-static int ecc_read_raw(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_ECC_PAGE_RAW, FLASHMON_READ, regs);
-}
-
-static int ecc_read_raw_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_ECC_PAGE_RAW, FLASHMON_READ, regs, instance);
-}
-
-static int ecc_program_raw(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_ECC_PAGE_RAW, FLASHMON_PROGRAM, regs);
-}
-
-static int ecc_program_raw_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_ECC_PAGE_RAW, FLASHMON_PROGRAM, regs, instance);
-}
-
-static int ecc_read_oob(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_ECC_OOB, FLASHMON_READ, regs);
-}
-
-static int ecc_read_oob_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_ECC_OOB, FLASHMON_READ, regs, instance);
-}
-
-static int ecc_program_oob(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_ECC_OOB, FLASHMON_PROGRAM, regs);
-}
-
-static int ecc_program_oob_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_ECC_OOB, FLASHMON_PROGRAM, regs, instance);
-}
-
-static int ecc_read_oob_raw(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_ECC_OOB_RAW, FLASHMON_READ, regs);
-}
-
-static int ecc_read_oob_raw_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_ECC_OOB_RAW, FLASHMON_READ, regs, instance);
-}
-
-static int ecc_program_oob_raw(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_ECC_OOB_RAW, FLASHMON_PROGRAM, regs);
-}
-
-static int ecc_program_oob_raw_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_ECC_OOB_RAW, FLASHMON_PROGRAM, regs, instance);
-}
-
-static int ecc_read_part(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_ECC_READ_PART, FLASHMON_READ, regs);
-}
-
-static int ecc_read_part_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_ECC_READ_PART, FLASHMON_READ, regs, instance);
-}
-
-static int ecc_program_part(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_ECC_WRITE_PART, FLASHMON_PROGRAM, regs);
-}
-
-static int ecc_program_part_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_ECC_WRITE_PART, FLASHMON_PROGRAM, regs, instance);
-}
-
-static int spi_op(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_SPI_OP, FLASHMON_READ, regs);
-}
-
-static int spi_op_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_SPI_OP, FLASHMON_READ, regs, instance);
-}
-
-static int mtd_read_pages(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_MTD_OOB, FLASHMON_READ, regs);
-}
-
-static int mtd_read_pages_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_MTD_OOB, FLASHMON_READ, regs, instance);
-}
-
-static int mtd_program_pages(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_MTD_OOB, FLASHMON_PROGRAM, regs);
-}
-
-static int mtd_program_pages_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_MTD_OOB, FLASHMON_PROGRAM, regs, instance);
-}
-
-static int mtd_erase_blocks(struct kprobe *kp, struct pt_regs *regs)
-{
-	return on_call(FM_MTD_ERASE, FLASHMON_ERASE, regs);
-}
-
-static int mtd_erase_blocks_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
-{
-	return on_entry(FM_MTD_ERASE, FLASHMON_ERASE, regs, instance);
-}
+HANDLERS(read_page, on_page, FM_PAGE_OP, FLASHMON_READ)
+HANDLERS(program_page, on_page, FM_PAGE_OP, FLASHMON_PROGRAM)
+HANDLERS(erase_block, on_call, FM_BLOCK_OP, FLASHMON_ERASE)
+HANDLERS(ecc_read, on_call, FM_ECC_PAGE, FLASHMON_READ)
+HANDLERS(ecc_program, on_call, FM_ECC_PAGE, FLASHMON_PROGRAM)
+HANDLERS(ecc_read_raw, on_call, FM_ECC_PAGE_RAW, FLASHMON_READ)
+HANDLERS(ecc_program_raw, on_call, FM_ECC_PAGE_RAW, FLASHMON_PROGRAM)
+HANDLERS(ecc_read_oob, on_call, FM_ECC_OOB, FLASHMON_READ)
+HANDLERS(ecc_program_oob, on_call, FM_ECC_OOB, FLASHMON_PROGRAM)
+HANDLERS(ecc_read_oob_raw, on_call, FM_ECC_OOB_RAW, FLASHMON_READ)
+HANDLERS(ecc_program_oob_raw, on_call, FM_ECC_OOB_RAW, FLASHMON_PROGRAM)
+HANDLERS(ecc_read_part, on_call, FM_ECC_READ_PART, FLASHMON_READ)
+HANDLERS(ecc_program_part, on_call, FM_ECC_WRITE_PART, FLASHMON_PROGRAM)
+HANDLERS(spi_op, on_call, FM_SPI_OP, FLASHMON_READ)
+HANDLERS(mtd_read_pages, on_call, FM_MTD_OOB, FLASHMON_READ)
+HANDLERS(mtd_program_pages, on_call, FM_MTD_OOB, FLASHMON_PROGRAM)
+HANDLERS(mtd_erase_blocks, on_call, FM_MTD_ERASE, FLASHMON_ERASE)
 
 static const struct {
 	enum fm_shape shape;
@@ -537,8 +445,13 @@ kretprobe_handler_t fm_entry_handler(enum fm_shape shape, u32 kind)
 int fm_return_handler(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	const struct fm_call *call = (const struct fm_call *)instance->data;
-	u64 duration = ktime_get_mono_fast_ns() - call->time;
+	u64 duration;
 
+	/* The chip is still locked, whichever function this was. */
+	programming.task = NULL;
+	if (!fm.extended)
+		return 0;
+	duration = ktime_get_mono_fast_ns() - call->time;
 	record(&call->access, true, call->time, min_t(u64, duration, U32_MAX));
 	return 0;
 }
@@ -553,28 +466,26 @@ static __always_inline u32 inside(const struct fm_access *access, u32 first, u32
 	return from < to ? to - from : 0;
 }
 
-int fm_ask_program(struct kprobe *kp, struct pt_regs *regs)
+static __always_inline int ask(enum fm_shape shape, u32 kind, u32 first, u32 count,
+			       struct pt_regs *regs)
 {
 	const struct mtd_info *mtd = (const struct mtd_info *)fm_argument(regs, 0);
 	struct fm_access access;
 
-	if (READ_ONCE(fm.state) == FM_RUNNING &&
-	    decode(FM_MTD_OOB, FLASHMON_PROGRAM, regs, &access) && mtd->flags & MTD_WRITEABLE)
-		atomic64_add(inside(&access, fm_target.first_page, fm_target.pages),
-			     &fm_programs_asked);
+	if (READ_ONCE(fm.state) == FM_RUNNING && decode(shape, kind, regs, &access) &&
+	    mtd->flags & MTD_WRITEABLE)
+		this_cpu_ptr(&fm_rings)->asked[kind] += inside(&access, first, count);
 	return 0;
+}
+
+int fm_ask_program(struct kprobe *kp, struct pt_regs *regs)
+{
+	return ask(FM_MTD_OOB, FLASHMON_PROGRAM, fm_target.first_page, fm_target.pages, regs);
 }
 
 int fm_ask_erase(struct kprobe *kp, struct pt_regs *regs)
 {
-	const struct mtd_info *mtd = (const struct mtd_info *)fm_argument(regs, 0);
-	struct fm_access access;
-
-	if (READ_ONCE(fm.state) == FM_RUNNING &&
-	    decode(FM_MTD_ERASE, FLASHMON_ERASE, regs, &access) && mtd->flags & MTD_WRITEABLE)
-		atomic64_add(inside(&access, fm_target.first_block, fm_target.blocks),
-			     &fm_erases_asked);
-	return 0;
+	return ask(FM_MTD_ERASE, FLASHMON_ERASE, fm_target.first_block, fm_target.blocks, regs);
 }
 
 /*

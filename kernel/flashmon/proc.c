@@ -253,8 +253,8 @@ static int status_show(struct seq_file *m, void *v)
 		   fm_target.target_pages);
 	fm_show_points(m);
 	seq_printf(m, "reads: %llu\nprograms: %llu\nerases: %llu\n", sums[0], sums[1], sums[2]);
-	seq_printf(m, "programs_asked: %lld\nerases_asked: %lld\n",
-		   atomic64_read(&fm_programs_asked), atomic64_read(&fm_erases_asked));
+	seq_printf(m, "programs_asked: %u\nerases_asked: %u\n", fm_asked(FLASHMON_PROGRAM),
+		   fm_asked(FLASHMON_ERASE));
 	for_each_possible_cpu(cpu) {
 		struct fm_ring *ring = per_cpu_ptr(&fm_rings, cpu);
 

@@ -68,11 +68,14 @@ int fm_rings_make(unsigned int entries, unsigned int max_tasks)
 		struct fm_ring *ring = per_cpu_ptr(&fm_rings, cpu);
 
 		memset(ring, 0, sizeof(*ring));
+		ring->pid = FM_NOBODY;
 		if (!entries || error)
 			continue;
 		/* One more: the one that is being written is no reader's. */
 		ring->slots = each + 1;
 		ring->entries = get(ring->slots, fm_stride);
+		ring->next = ring->entries;
+		ring->end = ring->entries + (size_t)ring->slots * fm_stride;
 		if (!ring->entries)
 			error = -ENOMEM;
 	}
@@ -149,7 +152,6 @@ u32 fm_task_number(struct fm_ring *ring, struct task_struct *task)
 		if (entry->pid == pid && !memcmp(entry->comm, comm, sizeof(comm)))
 			break;
 	}
-	ring->task = task;
 	ring->pid = pid;
 	memcpy(ring->comm, comm, sizeof(comm));
 	ring->number = number;
@@ -204,6 +206,20 @@ u64 fm_lost(struct fm_ring *ring)
 	return ring->lost + (waiting > capacity ? waiting - capacity : 0);
 }
 
+/* Since the last reset; counts of blocks have as many bits. */
+u32 fm_asked(u32 kind)
+{
+	u32 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		const struct fm_ring *ring = per_cpu_ptr(&fm_rings, cpu);
+
+		sum += READ_ONCE(ring->asked[kind]) - ring->asked_before[kind];
+	}
+	return sum;
+}
+
 /* Copies an entry; false where it is, or was meanwhile, overwritten. */
 bool fm_entry(struct fm_ring *ring, u64 at, struct flashmon_event *event)
 {
@@ -230,13 +246,13 @@ void fm_flush(void)
 	if (tasks) {
 		WRITE_ONCE(tasks_open, false);
 		for_each_possible_cpu(cpu)
-			WRITE_ONCE(per_cpu_ptr(&fm_rings, cpu)->task, NULL);
+			WRITE_ONCE(per_cpu_ptr(&fm_rings, cpu)->pid, FM_NOBODY);
 		/* A probe that had looked before is done: they run with preemption off. It may have
 		 * put its task back.
 		 */
 		synchronize_rcu();
 		for_each_possible_cpu(cpu)
-			WRITE_ONCE(per_cpu_ptr(&fm_rings, cpu)->task, NULL);
+			WRITE_ONCE(per_cpu_ptr(&fm_rings, cpu)->pid, FM_NOBODY);
 		synchronize_rcu();
 	}
 	for_each_possible_cpu(cpu) {
