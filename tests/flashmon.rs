@@ -2,13 +2,13 @@
 //! against the recorder's, its limits, and what it is told wrong.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use flashscope_target::{NoProgress, board};
-use flashscope_tests::{Booted, Plan, TempDir, events, flashscope, raw, stdout, top, work};
+use flashscope_tests::{Booted, Plan, TempDir, events, flashscope, raw, skip, stdout, top, work};
 use flashscope_trace::{EventKind, FlashOp, Trace, flashmon};
 
 const PAGE: u64 = 2048;
@@ -101,6 +101,7 @@ fn counts_and_events_are_those_of_the_flash_and_of_the_recorder_on_every_kernel(
             "run log cat /proc/flashmon_log",
             "run blocks cat /proc/flashmon",
             "run status cat /proc/flashmon_status",
+            "run allocations cat /proc/vmallocinfo",
             "run modes ls -l /proc/flashmon /proc/flashmon_log /proc/flashmon_status /proc/flashmon_stream",
         ]
         .map(str::to_owned)
@@ -144,6 +145,7 @@ fn counts_and_events_are_those_of_the_flash_and_of_the_recorder_on_every_kernel(
             assert_eq!(ours, theirs, "{board} {kernel}: event {index}");
         }
         assert_eq!(ours.len(), theirs.len(), "{board} {kernel}: events");
+        is_the_models_memory(&status, &said(&booted, "allocations"));
         let modes = said(&booted, "modes");
         assert_eq!(modes.lines().filter(|line| line.starts_with("-rw-------")).count(), 4, "{modes}");
         println!(
@@ -153,6 +155,28 @@ fn counts_and_events_are_those_of_the_flash_and_of_the_recorder_on_every_kernel(
             is_the_recorders(&booted, &format!("{board} {kernel}"));
         }
     }
+}
+
+/// The model of kernel/flashmon/README.md, against what the module says and what the kernel gave it: whole pages.
+fn is_the_models_memory(status: &str, vmallocinfo: &str) {
+    let (blocks, log, tasks, buckets) = (2048, 40_000, 1024, 2048);
+    let cpus = status.lines().filter(|line| line.starts_with("cpu")).count() as u64;
+    let model = 12 * blocks + 16 * (log + cpus) + 24 * tasks + 4 * buckets;
+    assert_eq!(number(status, "memory_bytes"), model, "{status}");
+    assert_eq!(number(status, "entry_bytes"), 16, "names are on: {status}");
+    let areas: Vec<u64> = vmallocinfo
+        .lines()
+        .filter(|line| line.contains("[flashmon]"))
+        .map(|line| {
+            let pages = line.split_whitespace().find_map(|word| word.strip_prefix("pages="));
+            pages.unwrap_or_else(|| panic!("{line}")).parse::<u64>().expect("a number") * 4096
+        })
+        .collect();
+    let given: u64 = areas.iter().sum();
+    assert!(
+        model <= given && given < model + 4096 * areas.len() as u64,
+        "{given} bytes of {areas:?}, the model {model}"
+    );
 }
 
 const MIXED: &str = "#!/bin/sh
@@ -234,22 +258,41 @@ fn report(dat: &Path) -> serde_json::Value {
 /// Page reads of each part of the cost.
 const READS: u64 = 6000;
 
-/// The module of tests/flashmon/driver for a board's kernel, whose headers lie in the cache since flashmon was built for it.
-fn own_driver(board: &str, kernel: &str, dir: &Path) -> Vec<u8> {
+/// The modules of tests/flashmon/driver for a board's kernel, whose headers lie in the cache since flashmon was built for it:
+/// drivers of our own, and the kernel's SPI NAND, where its sources can be had.
+fn own_drivers(board: &str, kernel: &str, dir: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let board = board::load(board).expect("the board");
     let kernel = board.fetch(kernel, &NoProgress).expect("the kernel");
     board.prepare_modules(&kernel, &["flashmon"], &NoProgress).expect("flashmon");
     let headers = flashscope_target::cache_dir()
         .expect("a cache")
         .join(format!("headers/{}/{}_{}/root/usr/src/linux-headers-{1}", board.arch, kernel.release, kernel.version));
-    for file in ["Kbuild", "own.c"] {
-        std::fs::copy(top().join("tests/flashmon/driver").join(file), dir.join(file)).expect("a copy");
+    let copy = |from: &Path, into: &Path| {
+        std::fs::create_dir_all(into).expect("a directory");
+        for entry in std::fs::read_dir(from).expect("sources").flatten().filter(|e| e.path().is_file()) {
+            let text = std::fs::read_to_string(entry.path()).expect("text");
+            // For udev; modpost of another machine's word size does not know how large an entry is.
+            let lines = text.lines().filter(|line| !line.starts_with("MODULE_DEVICE_TABLE"));
+            std::fs::write(into.join(entry.file_name()), lines.map(|l| format!("{l}\n")).collect::<String>())
+                .expect("a copy");
+        }
+    };
+    copy(&top().join("tests/flashmon/driver"), dir);
+    let mut modules = vec![("/own.ko", "own.ko"), ("/own_two.ko", "own_two.ko"), ("/own_spi.ko", "own_spi.ko")];
+    let sources = Command::new(top().join("tools/linux-source")).output().expect("tools/linux-source");
+    if sources.status.success() {
+        let tree = PathBuf::from(String::from_utf8(sources.stdout).expect("a path").trim());
+        copy(&tree.join("drivers/mtd/nand/spi"), &dir.join("spinand"));
+        std::fs::remove_file(dir.join("spinand/Makefile")).expect("the kernel's Makefile");
+        modules.push(("/spinand.ko", "spinand.ko"));
+    } else {
+        skip(&format!("SPI NAND: {}", String::from_utf8_lossy(&sources.stderr).trim_end()));
     }
     let mut make = Command::new("make");
     make.env_remove("MAKEFLAGS").arg("-C").arg(headers).arg(format!("M={}", dir.display()));
     make.args(["ARCH=arm", "CROSS_COMPILE=arm-linux-gnueabihf-", "CC=arm-linux-gnueabihf-gcc"]);
     stdout(make.args(["CONFIG_DEBUG_INFO=", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]));
-    std::fs::read(dir.join("own.ko")).expect("a module")
+    modules.into_iter().map(|(path, name)| (path, std::fs::read(dir.join(name)).expect("a module"))).collect()
 }
 
 /// One boot with the chip's delays: the cost of an event, durations, and what the finder chooses.
@@ -258,7 +301,10 @@ static TIMED: LazyLock<Booted> = LazyLock::new(|| {
     let mut plan = Plan::new("armv7", "6.1");
     plan.modules = &["flashmon"];
     script(&mut plan, "finder.sh");
-    plan.files.push(("/own.ko", 0o644, own_driver("armv7", "6.1", dir.path())));
+    for (path, module) in own_drivers("armv7", "6.1", dir.path()) {
+        plan.files.push((path, 0o644, module));
+    }
+    plan.files.push(("/work", 0o755, work("armv7", "flashmon/work.c", dir.path())));
     plan.files.push(("/data", 0o644, image()));
     plan.lines = [
         &raw("warm", 200, PAGE, ""),
@@ -353,11 +399,12 @@ fn durations_are_the_recorders() {
 }
 
 #[test]
-fn the_finder_falls_back_by_itself_and_reads_from_the_cores_buffer_are_told() {
+fn the_finder_falls_back_by_itself_and_knows_spi_nand_and_chips_of_two_targets() {
     let text = said(&TIMED, "finder");
     println!("{text}");
     assert!(!text.contains("FAILED") && text.ends_with("done\n"), "{text}");
-    assert_eq!(text.matches("ok ").count(), 16, "{text}");
+    let spi_nand = text.contains("ok own_spi auto, all blocks");
+    assert_eq!(text.matches("ok ").count(), if spi_nand { 48 } else { 36 }, "{text}");
 }
 
 /// Cycles of loading and unloading: few here, 1,000 once with `FLASHSCOPE_TEST_CYCLES=1000`, then on `armv7` too. And with
@@ -404,4 +451,90 @@ fn what_is_told_wrong_is_refused_and_under_load_counts_are_exact_and_the_module_
         quiet(&booted, &format!("{board} {kernel}: {text}"));
         println!("{board} {kernel}, {cpus} CPU: {}", text.replace('\n', "; "));
     }
+}
+
+/// The kernel's own probes on its command line, from before the chip is there.
+const BOOT_PROBES: &str = "kprobe_event=p:boot/read,nand_read_page_op,page=%si:u32;\
+                           p:boot/program,nand_prog_page_op,page=%si:u32;\
+                           p:boot/program_begin,nand_prog_page_begin_op,page=%si:u32;\
+                           p:boot/erase,nand_erase_op,page=%si:u32 trace_buf_size=8M trace_clock=mono";
+
+/// Operation and address of each event in the text of tracefs' `trace`.
+fn boot_trace(text: &str) -> Vec<(char, u64)> {
+    let events = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let (head, page) = line.rsplit_once(" page=").unwrap_or_else(|| panic!("{line}"));
+        let (_, name) = head.split_once(": ").unwrap_or_else(|| panic!("{line}"));
+        let letter = match name.split(':').next() {
+            Some("read") => 'R',
+            Some("erase") => 'E',
+            _ => 'W',
+        };
+        (letter, page.parse().unwrap_or_else(|_| panic!("{line}")))
+    });
+    events.collect()
+}
+
+/// On a kernel that has flashmon and nandsim built in, which `kernel/debug-kernel DIR --flashmon` makes: once, with
+/// `FLASHSCOPE_TEST_BOOT_KERNEL=DIR/boot`. UBI attaches the chip before there is a process, and UBIFS is mounted on it.
+#[test]
+fn built_in_it_records_from_the_first_access_of_the_boot() {
+    let Ok(kernel) = std::env::var("FLASHSCOPE_TEST_BOOT_KERNEL") else {
+        skip("FLASHSCOPE_TEST_BOOT_KERNEL is not set: a kernel with flashmon built in is made in some 20 minutes");
+        return;
+    };
+    let mut plan = Plan::new("x86_64", &kernel);
+    plan.no_nand = true;
+    plan.packages = &["busybox"];
+    plan.cmdline =
+        format!("nandsim.id_bytes=0x2c,0xda,0x90,0x95 nandsim.do_delays=0 ubi.mtd=0 flashmon.log=200000 {BOOT_PROBES}");
+    plan.lines = [
+        "ubi-mkvol 0 data 8388608",
+        "mkdir /mnt",
+        "mount ubi0:data /mnt ubifs -",
+        "create /mnt/file 400000 random 1",
+        "umount /mnt",
+        "mount ubi0:data /mnt ubifs -",
+        "run read cksum /mnt/file",
+        "write /proc/flashmon pause",
+        "write /sys/kernel/tracing/tracing_on 0",
+        "run log cat /proc/flashmon_log",
+        "run status cat /proc/flashmon_status",
+        "run trace cat /sys/kernel/tracing/trace",
+        "run dmesg dmesg",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let booted = plan.boot();
+    let (log, status, dmesg) = (said(&booted, "log"), said(&booted, "status"), said(&booted, "dmesg"));
+    println!(
+        "{}",
+        dmesg.lines().filter(|l| l.contains("flashmon:") || l.contains("ubi0: attach")).collect::<Vec<_>>().join("\n")
+    );
+    quiet(&booted, "built in");
+    let mut first = None;
+    let ours: Vec<(char, u64)> = log
+        .lines()
+        .map(|line| {
+            let fields: Vec<&str> = line.split(';').collect();
+            first.get_or_insert_with(|| (fields[0].parse::<f64>().expect("a time"), fields[3].to_owned()));
+            (fields[1].chars().next().expect("a letter"), fields[2].parse().expect("an address"))
+        })
+        .collect();
+    let theirs = boot_trace(&said(&booted, "trace"));
+    let before = theirs.len() - ours.len();
+    assert_eq!(ours, theirs[before..], "the kernel's own boot trace");
+    // What came before is the trial by which the finder chooses.
+    assert!(before <= 4 && theirs[..before].iter().all(|(letter, _)| *letter == 'R'), "{:?}", &theirs[..before]);
+    assert_eq!(number(&status, "lost"), 0, "{status}");
+    let (time, task) = first.expect("events");
+    let user_space = booted.step("read").begin_ns.expect("a begin");
+    assert!(task.starts_with("swapper") && time < user_space as f64 / 1e9, "{task} {time}");
+    let count = |letter| ours.iter().filter(|event| event.0 == letter).count();
+    println!(
+        "{} events from {time:.6} s on ({task}), {before} of the trial before: {} reads, {} programs, {} erases, as the kernel's own trace has them",
+        ours.len(),
+        count('R'),
+        count('W'),
+        count('E')
+    );
 }

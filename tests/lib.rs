@@ -125,6 +125,8 @@ pub struct Plan<'a> {
     pub timeout: Duration,
     /// With more than one, guest time follows the host's on armv7, where QEMU's -icount then comes to no end.
     pub cpus: u32,
+    /// More for the kernel's command line.
+    pub cmdline: String,
     /// Kernel modules beside the chip's own, each with its parameters.
     pub modules: &'a [&'a str],
     pub packages: &'a [&'a str],
@@ -145,6 +147,7 @@ impl<'a> Plan<'a> {
             no_nand: false,
             timeout: Duration::from_secs(600),
             cpus: 1,
+            cmdline: String::new(),
             modules: &[],
             packages: &[],
             only_packages: &[],
@@ -186,7 +189,7 @@ impl<'a> Plan<'a> {
         lines.extend(self.lines);
         image.set_plan(&lines);
         let image = image.build().expect("a boot image");
-        let mut run = Run { timeout: self.timeout, ..Run::new(&board, &kernel, &image) };
+        let mut run = Run { timeout: self.timeout, cmdline: self.cmdline, ..Run::new(&board, &kernel, &image) };
         if self.cpus > 1 {
             run.args = vec!["-smp".to_owned(), self.cpus.to_string()];
             run.icount = board.name != "armv7";

@@ -2,12 +2,15 @@
  * A reader, a writer and an eraser of flash at once, each on a partition of its own: mtd0, mtd1, mtd2. Says what it did.
  *   work READS PROGRAMS ERASES     so many of each
  *   work loop                      until SIGTERM
+ *   work at OFFSET PAGES [raw]     erases the block at OFFSET of mtd0, programs pages from there (with `raw` each again, without
+ *                                  ECC), reads them back and compares
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <mtd/mtd-user.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,9 +45,9 @@ static int open_mtd(int index)
 	return fd;
 }
 
-static void erase(int fd, unsigned long block, unsigned long *count)
+static void erase(int fd, unsigned long block, unsigned long *count, unsigned long blocks)
 {
-	struct erase_info_user info = { .start = (block % BLOCKS) * BLOCK, .length = BLOCK };
+	struct erase_info_user info = { .start = (block % blocks) * BLOCK, .length = BLOCK };
 
 	if (ioctl(fd, MEMERASE, &info))
 		__sync_fetch_and_add(&failures, 1);
@@ -72,7 +75,7 @@ static void *writer(void *unused)
 	memset(page, 0x5a, sizeof(page));
 	for (; !ended && programs < wanted[1]; programs++) {
 		if (programs % 64 == 0)
-			erase(fd, programs / 64, &erases[0]);
+			erase(fd, programs / 64, &erases[0], BLOCKS);
 		if (pwrite(fd, page, PAGE, programs % (BLOCKS * 64) * PAGE) != PAGE)
 			__sync_fetch_and_add(&failures, 1);
 	}
@@ -85,8 +88,34 @@ static void *eraser(void *unused)
 
 	(void)unused;
 	while (!ended && erases[1] < wanted[2])
-		erase(fd, erases[1], &erases[1]);
+		erase(fd, erases[1], &erases[1], BLOCKS);
 	return NULL;
+}
+
+static int at(off_t offset, unsigned long count, bool raw)
+{
+	int fd = open_mtd(0);
+	char page[PAGE], back[PAGE];
+
+	erase(fd, (unsigned long)(offset / BLOCK), &erases[0], ~0ul);
+	for (unsigned long i = 0; i < count; i++) {
+		const off_t here = offset + (off_t)(i * PAGE);
+
+		memset(page, (int)(i + 1), sizeof(page));
+		if (pwrite(fd, page, PAGE, here) != PAGE)
+			failures++;
+		if (raw && (ioctl(fd, MTDFILEMODE, MTD_FILE_MODE_RAW) || pwrite(fd, page, PAGE, here) != PAGE ||
+			    ioctl(fd, MTDFILEMODE, MTD_FILE_MODE_NORMAL)))
+			failures++;
+	}
+	for (unsigned long i = 0; i < count; i++) {
+		memset(page, (int)(i + 1), sizeof(page));
+		if (pread(fd, back, PAGE, offset + (off_t)(i * PAGE)) != PAGE || memcmp(page, back, PAGE))
+			failures++;
+	}
+	if (failures)
+		printf("failures: %lu\n", failures);
+	return failures != 0;
 }
 
 int main(int argc, char **argv)
@@ -94,6 +123,8 @@ int main(int argc, char **argv)
 	void *(*const all[])(void *) = { reader, writer, eraser };
 	pthread_t threads[3];
 
+	if (argc >= 4 && !strcmp(argv[1], "at"))
+		return at(strtol(argv[2], NULL, 10), strtoul(argv[3], NULL, 10), argc > 4);
 	signal(SIGTERM, end);
 	for (int i = 0; i < 3; i++)
 		wanted[i] = argc == 4 ? strtoul(argv[1 + i], NULL, 10) : ~0ul;
