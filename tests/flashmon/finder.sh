@@ -58,7 +58,7 @@ on_two() {
 }
 targets() { # MODULE LEVEL CHOSEN
 	insmod $module level=$2
-	same "$1 $2, reads" "$3" "$(grep -E '^(read|all): ' /proc/flashmon_status)"
+	same "$1 $2, reads" "$3" "$(grep -E '^(read|all): ' /proc/flashmon_status | head -n 1)"
 	# Once for the marks of bad blocks, which are read where they are not known yet.
 	on_two
 	echo 0 >/sys/module/$1/parameters/did
