@@ -289,6 +289,7 @@ void fm_become(enum fm_state state)
 		at->pages = target->pages;
 		at->block_shift = target->block_shift;
 		at->counts = fm.counts;
+		/* Whoever finds the chip finds the rest as it is for that chip. */
 		smp_store_release(&at->chip, usual ? target->chip : NULL);
 	}
 }
@@ -346,33 +347,52 @@ static __always_inline int on_entry(enum fm_shape shape, u32 kind, struct pt_reg
 	return 0;
 }
 
-#define HANDLERS(name, call, shape, kind)                                                         \
-	static int name(struct kprobe *kp, struct pt_regs *regs)                                  \
+#define HANDLER(name, call, shape, kind)                                                          \
+	static int name##_call(struct kprobe *kp, struct pt_regs *regs)                           \
 	{                                                                                         \
 		return call(shape, kind, regs);                                                   \
-	}                                                                                         \
+	}
+#define ENTRY(name, shape, kind)                                                                  \
 	static int name##_entry(struct kretprobe_instance *instance, struct pt_regs *regs)        \
 	{                                                                                         \
 		return on_entry(shape, kind, regs, instance);                                     \
 	}
 
-HANDLERS(read_page, on_page, FM_PAGE_OP, FLASHMON_READ)
-HANDLERS(program_page, on_page, FM_PAGE_OP, FLASHMON_PROGRAM)
-HANDLERS(erase_block, on_call, FM_BLOCK_OP, FLASHMON_ERASE)
-HANDLERS(ecc_read, on_call, FM_ECC_PAGE, FLASHMON_READ)
-HANDLERS(ecc_program, on_call, FM_ECC_PAGE, FLASHMON_PROGRAM)
-HANDLERS(ecc_read_raw, on_call, FM_ECC_PAGE_RAW, FLASHMON_READ)
-HANDLERS(ecc_program_raw, on_call, FM_ECC_PAGE_RAW, FLASHMON_PROGRAM)
-HANDLERS(ecc_read_oob, on_call, FM_ECC_OOB, FLASHMON_READ)
-HANDLERS(ecc_program_oob, on_call, FM_ECC_OOB, FLASHMON_PROGRAM)
-HANDLERS(ecc_read_oob_raw, on_call, FM_ECC_OOB_RAW, FLASHMON_READ)
-HANDLERS(ecc_program_oob_raw, on_call, FM_ECC_OOB_RAW, FLASHMON_PROGRAM)
-HANDLERS(ecc_read_part, on_call, FM_ECC_READ_PART, FLASHMON_READ)
-HANDLERS(ecc_program_part, on_call, FM_ECC_WRITE_PART, FLASHMON_PROGRAM)
-HANDLERS(spi_op, on_call, FM_SPI_OP, FLASHMON_READ)
-HANDLERS(mtd_read_pages, on_call, FM_MTD_OOB, FLASHMON_READ)
-HANDLERS(mtd_program_pages, on_call, FM_MTD_OOB, FLASHMON_PROGRAM)
-HANDLERS(mtd_erase_blocks, on_call, FM_MTD_ERASE, FLASHMON_ERASE)
+HANDLER(read_page, on_page, FM_PAGE_OP, FLASHMON_READ)
+HANDLER(program_page, on_page, FM_PAGE_OP, FLASHMON_PROGRAM)
+HANDLER(erase_block, on_call, FM_BLOCK_OP, FLASHMON_ERASE)
+HANDLER(ecc_read, on_call, FM_ECC_PAGE, FLASHMON_READ)
+HANDLER(ecc_program, on_call, FM_ECC_PAGE, FLASHMON_PROGRAM)
+HANDLER(ecc_read_raw, on_call, FM_ECC_PAGE_RAW, FLASHMON_READ)
+HANDLER(ecc_program_raw, on_call, FM_ECC_PAGE_RAW, FLASHMON_PROGRAM)
+HANDLER(ecc_read_oob, on_call, FM_ECC_OOB, FLASHMON_READ)
+HANDLER(ecc_program_oob, on_call, FM_ECC_OOB, FLASHMON_PROGRAM)
+HANDLER(ecc_read_oob_raw, on_call, FM_ECC_OOB_RAW, FLASHMON_READ)
+HANDLER(ecc_program_oob_raw, on_call, FM_ECC_OOB_RAW, FLASHMON_PROGRAM)
+HANDLER(ecc_read_part, on_call, FM_ECC_READ_PART, FLASHMON_READ)
+HANDLER(ecc_program_part, on_call, FM_ECC_WRITE_PART, FLASHMON_PROGRAM)
+HANDLER(spi_op, on_call, FM_SPI_OP, FLASHMON_READ)
+HANDLER(mtd_read_pages, on_call, FM_MTD_OOB, FLASHMON_READ)
+HANDLER(mtd_program_pages, on_call, FM_MTD_OOB, FLASHMON_PROGRAM)
+HANDLER(mtd_erase_blocks, on_call, FM_MTD_ERASE, FLASHMON_ERASE)
+
+ENTRY(read_page, FM_PAGE_OP, FLASHMON_READ)
+ENTRY(program_page, FM_PAGE_OP, FLASHMON_PROGRAM)
+ENTRY(erase_block, FM_BLOCK_OP, FLASHMON_ERASE)
+ENTRY(ecc_read, FM_ECC_PAGE, FLASHMON_READ)
+ENTRY(ecc_program, FM_ECC_PAGE, FLASHMON_PROGRAM)
+ENTRY(ecc_read_raw, FM_ECC_PAGE_RAW, FLASHMON_READ)
+ENTRY(ecc_program_raw, FM_ECC_PAGE_RAW, FLASHMON_PROGRAM)
+ENTRY(ecc_read_oob, FM_ECC_OOB, FLASHMON_READ)
+ENTRY(ecc_program_oob, FM_ECC_OOB, FLASHMON_PROGRAM)
+ENTRY(ecc_read_oob_raw, FM_ECC_OOB_RAW, FLASHMON_READ)
+ENTRY(ecc_program_oob_raw, FM_ECC_OOB_RAW, FLASHMON_PROGRAM)
+ENTRY(ecc_read_part, FM_ECC_READ_PART, FLASHMON_READ)
+ENTRY(ecc_program_part, FM_ECC_WRITE_PART, FLASHMON_PROGRAM)
+ENTRY(spi_op, FM_SPI_OP, FLASHMON_READ)
+ENTRY(mtd_read_pages, FM_MTD_OOB, FLASHMON_READ)
+ENTRY(mtd_program_pages, FM_MTD_OOB, FLASHMON_PROGRAM)
+ENTRY(mtd_erase_blocks, FM_MTD_ERASE, FLASHMON_ERASE)
 
 static const struct {
 	enum fm_shape shape;
@@ -380,23 +400,23 @@ static const struct {
 	kprobe_pre_handler_t handler;
 	kretprobe_handler_t entry;
 } handlers[] = {
-	{ FM_PAGE_OP, FLASHMON_READ, read_page, read_page_entry },
-	{ FM_PAGE_OP, FLASHMON_PROGRAM, program_page, program_page_entry },
-	{ FM_BLOCK_OP, FLASHMON_ERASE, erase_block, erase_block_entry },
-	{ FM_ECC_PAGE, FLASHMON_READ, ecc_read, ecc_read_entry },
-	{ FM_ECC_PAGE, FLASHMON_PROGRAM, ecc_program, ecc_program_entry },
-	{ FM_ECC_PAGE_RAW, FLASHMON_READ, ecc_read_raw, ecc_read_raw_entry },
-	{ FM_ECC_PAGE_RAW, FLASHMON_PROGRAM, ecc_program_raw, ecc_program_raw_entry },
-	{ FM_ECC_OOB, FLASHMON_READ, ecc_read_oob, ecc_read_oob_entry },
-	{ FM_ECC_OOB, FLASHMON_PROGRAM, ecc_program_oob, ecc_program_oob_entry },
-	{ FM_ECC_OOB_RAW, FLASHMON_READ, ecc_read_oob_raw, ecc_read_oob_raw_entry },
-	{ FM_ECC_OOB_RAW, FLASHMON_PROGRAM, ecc_program_oob_raw, ecc_program_oob_raw_entry },
-	{ FM_ECC_READ_PART, FLASHMON_READ, ecc_read_part, ecc_read_part_entry },
-	{ FM_ECC_WRITE_PART, FLASHMON_PROGRAM, ecc_program_part, ecc_program_part_entry },
-	{ FM_SPI_OP, FLASHMON_READ, spi_op, spi_op_entry },
-	{ FM_MTD_OOB, FLASHMON_READ, mtd_read_pages, mtd_read_pages_entry },
-	{ FM_MTD_OOB, FLASHMON_PROGRAM, mtd_program_pages, mtd_program_pages_entry },
-	{ FM_MTD_ERASE, FLASHMON_ERASE, mtd_erase_blocks, mtd_erase_blocks_entry },
+	{ FM_PAGE_OP, FLASHMON_READ, read_page_call, read_page_entry },
+	{ FM_PAGE_OP, FLASHMON_PROGRAM, program_page_call, program_page_entry },
+	{ FM_BLOCK_OP, FLASHMON_ERASE, erase_block_call, erase_block_entry },
+	{ FM_ECC_PAGE, FLASHMON_READ, ecc_read_call, ecc_read_entry },
+	{ FM_ECC_PAGE, FLASHMON_PROGRAM, ecc_program_call, ecc_program_entry },
+	{ FM_ECC_PAGE_RAW, FLASHMON_READ, ecc_read_raw_call, ecc_read_raw_entry },
+	{ FM_ECC_PAGE_RAW, FLASHMON_PROGRAM, ecc_program_raw_call, ecc_program_raw_entry },
+	{ FM_ECC_OOB, FLASHMON_READ, ecc_read_oob_call, ecc_read_oob_entry },
+	{ FM_ECC_OOB, FLASHMON_PROGRAM, ecc_program_oob_call, ecc_program_oob_entry },
+	{ FM_ECC_OOB_RAW, FLASHMON_READ, ecc_read_oob_raw_call, ecc_read_oob_raw_entry },
+	{ FM_ECC_OOB_RAW, FLASHMON_PROGRAM, ecc_program_oob_raw_call, ecc_program_oob_raw_entry },
+	{ FM_ECC_READ_PART, FLASHMON_READ, ecc_read_part_call, ecc_read_part_entry },
+	{ FM_ECC_WRITE_PART, FLASHMON_PROGRAM, ecc_program_part_call, ecc_program_part_entry },
+	{ FM_SPI_OP, FLASHMON_READ, spi_op_call, spi_op_entry },
+	{ FM_MTD_OOB, FLASHMON_READ, mtd_read_pages_call, mtd_read_pages_entry },
+	{ FM_MTD_OOB, FLASHMON_PROGRAM, mtd_program_pages_call, mtd_program_pages_entry },
+	{ FM_MTD_ERASE, FLASHMON_ERASE, mtd_erase_blocks_call, mtd_erase_blocks_entry },
 };
 
 kprobe_pre_handler_t fm_handler(enum fm_shape shape, u32 kind)
