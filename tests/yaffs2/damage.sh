@@ -34,7 +34,7 @@ fi
 unreadable /mnt/one one
 # Everything is written over until the collector has moved what stays.
 i=0
-while [ $i -lt 14 ]; do
+while [ $i -lt 60 ]; do
 	head -c 1000000 /dev/zero | tr '\0' "$((i % 10))" >/mnt/churn.$((i % 7))
 	i=$((i + 1))
 done
