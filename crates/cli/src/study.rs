@@ -34,10 +34,15 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
     let run_one = |(file, study): (&PathBuf, &StudyFile)| -> Option<Result<(Finished, PathBuf), Failure>> {
         let lines = StudyLines::new(&terminal, several.then(|| study.name()));
         let output = args.output.clone().unwrap_or_else(|| Path::new("out").join(study.name()));
-        Some(one(study, &file.to_string_lossy(), &options, &lines)?.and_then(|finished| {
+        let ended = one(study, &file.to_string_lossy(), &options, &lines)?.and_then(|finished| {
             let page = write_files(&finished.files, &output)?;
             Ok((finished, page))
-        }))
+        });
+        // Said when it happens, and each: the others go on, and the command can end with one error only.
+        if let (Err(failure), true) = (&ended, several) {
+            terminal.line(&format!("{}: {failure}", study.name()));
+        }
+        Some(ended)
     };
     // All together, a board a core, so that the last board of one study leaves no core idle; shown in the files' order.
     let ended: Vec<_> = std::thread::scope(|scope| {
@@ -49,8 +54,15 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
             .collect()
     });
     let mut chapters = Vec::new();
+    let mut failed = None;
     for finished in ended.into_iter().flatten() {
-        let (finished, page) = finished?;
+        let (finished, page) = match finished {
+            Ok(finished) => finished,
+            Err(failure) => {
+                failed.get_or_insert(failure);
+                continue;
+            }
+        };
         if args.json {
             print!("{}", finished.json());
         } else {
@@ -58,6 +70,9 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
             println!("\nReport: {}", page.display());
         }
         chapters.push(finished.chapter);
+    }
+    if let Some(failure) = failed {
+        return Err(failure);
     }
     if let Some(page) = &args.report {
         let not_measured: Vec<NotMeasurable> = studies.iter().flat_map(not_measured).cloned().collect();

@@ -75,12 +75,13 @@ where
         for _ in 0..options.boards.jobs.min(specs.len()) {
             scope.spawn(|| {
                 loop {
+                    // Nobody waits for a board who has nothing to do on it.
+                    let next = lock(&queue).next();
+                    let Some((index, spec)) = next else { return };
                     let leave = options.boards.wait();
                     if options.stop.load(Ordering::Relaxed) || lock(&failure).is_some() {
                         return;
                     }
-                    let next = lock(&queue).next();
-                    let Some((index, spec)) = next else { return };
                     match work(spec) {
                         Ok(group) => drop(lock(&done).insert(index, group)),
                         Err(error) => drop(lock(&failure).get_or_insert(error)),

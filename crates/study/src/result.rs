@@ -170,7 +170,8 @@ pub struct Comparison {
     /// "paper 000, §4.1.2, figure 3-b"
     pub source: String,
     pub statement: String,
-    /// What is compared: `time_saved_percent`, `time_saved_with_open_percent`, `reads_saved_percent`, `energy_saved_percent`, `latency_spread_percent`.
+    /// What is compared: `time_saved_percent`, `time_saved_with_open_percent`, `reads_saved_percent`, `energy_saved_percent`,
+    /// `latency_spread_percent`.
     pub quantity: String,
     /// Modelled by the read-ahead rules of this kernel instead of measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]

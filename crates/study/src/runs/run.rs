@@ -112,10 +112,8 @@ impl<'a> Runner<'a> {
 
     fn group(&self, spec: &RunSpec) -> Result<RunGroup, RunsError> {
         let began = std::time::Instant::now();
-        let board = &match spec.memory {
-            Some(memory) => self.board.with_memory_mib(memory.0 >> 20),
-            None => self.board.clone(),
-        };
+        let other = spec.memory.map(|memory| self.board.with_memory_mib(memory.0 >> 20));
+        let board = other.as_ref().unwrap_or(&self.board);
         let (kernel, packages) = &self.kernels[&spec.kernel];
         let chip = board.chip().ok_or_else(|| RunsError::NoChip { board: board.name.clone() })?;
         let mut image = ImageBuilder::new(board)?;
