@@ -118,7 +118,6 @@ fn boot() -> Booted {
         plan.lines.push(format!("write /sys/block/{}/queue/scheduler none", job.device));
         plan.lines.push(format!("run warm-{} {}", job.device, fio(job)));
     }
-    plan.lines.push("settle cryptomgr_test 500 20000".to_owned());
     plan.lines.push("sleep 3000".to_owned());
     for (index, job) in JOBS.iter().enumerate() {
         for round in 0..ROUNDS {

@@ -276,7 +276,6 @@ fn boot(place: &Place, works: &[&Work], sides: &[Who]) -> Booted {
     let sync = "run sync busybox sync";
     let quiet = [sync, place.settle, sync, "write /proc/sys/vm/drop_caches 3", place.settle].map(str::to_owned);
     plan.lines.extend(quiet.clone());
-    plan.lines.push("settle cryptomgr_test 200 60000".to_owned());
     plan.lines.push(format!("record-start --events {} --mode ring --ring 16384", place.events));
     for work in works {
         for &who in sides {

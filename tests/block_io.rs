@@ -50,8 +50,7 @@ fn what_a_writer_costs_another_is_what_it_gains_alone() {
         plan.lines.extend(
             [
                 &format!("write /sys/block/nullb0/queue/scheduler {scheduler}"),
-                // What the boot has left to do (the self-tests of crypto modules) would be in the way of one of the two.
-                "settle cryptomgr_test 500 20000",
+                // What the boot has left to do would be in the way of one of the two.
                 "sleep 3000",
                 "record-start --mode ring --ring 8192 --events block:*",
                 "run alone /work writes /dev/nullb0 player 0 500",

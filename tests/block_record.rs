@@ -158,7 +158,7 @@ fn own_calls_are_left_out(seen: &[Seen], facts: &Json) {
 fn board_plan<'a>(kernel: &'a str, work: &[u8], recorders: &[&str]) -> Plan<'a> {
     let mut plan = Plan::new("armv7-blk", kernel);
     plan.files = vec![("/work", 0o755, work.to_vec())];
-    let mut lines = vec!["settle cryptomgr_test 200 60000".to_owned()];
+    let mut lines = Vec::new();
     for (index, events) in recorders.iter().enumerate() {
         lines.push(format!("record-start --events {events} --mode ring --ring 8192"));
         lines.push(format!("run write{index} /work write /mnt/file{index}"));

@@ -311,7 +311,6 @@ static TIMED: LazyLock<Booted> = LazyLock::new(|| {
     plan.files.push(("/data", 0o644, image()));
     plan.lines = [
         &raw("warm", 200, PAGE, ""),
-        "settle cryptomgr_test 200 20000",
         "sleep 10000",
         // The same page reads untraced, with the recorder's kprobe event, and with the module.
         "write /proc/flashmon stop",

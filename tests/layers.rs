@@ -103,10 +103,7 @@ fn boot(kernel: &str, work: Vec<u8>) -> Booted {
     let graph = std::fs::read(top().join("tests/layers/graph.sh")).expect("the script");
     plan.files = vec![("/work", 0o755, work), ("/graph.sh", 0o755, graph)];
     let dirs = ["warm", "alone", "ours", "graph", "timer"];
-    // Linux 6.12 and newer test their ciphers in the background after boot.
-    let mut lines = ["write /sys/block/nullb0/queue/read_ahead_kb 0", "settle cryptomgr_test 200 60000"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut lines = vec!["write /sys/block/nullb0/queue/read_ahead_kb 0".to_owned()];
     lines.extend(
         dirs.iter()
             .flat_map(|dir| [format!("mkdir /mnt/{dir}"), format!("run old-{dir} /work old /mnt/{dir} {PAGES}")]),

@@ -261,7 +261,6 @@ impl Set {
             let program = flashscope_target::companion_for("armhf", "flashscope-sqlite").expect("make sqlite");
             plan.files.push(("/flashscope/flashscope-sqlite", 0o755, std::fs::read(program).expect("a program")));
         }
-        lines.push("settle cryptomgr_test 200 60000".to_owned());
         match self.filesystem.as_str() {
             "jffs2" => lines.push("settle jffs2_gcd 200 600000".to_owned()),
             "yaffs2" => lines.push("settle yaffs2_gc 200 600000".to_owned()),

@@ -15,13 +15,16 @@ use crate::definition::{Filesystem, hex};
 use crate::plan::SQUASHFS_IMAGE;
 use crate::result::Inputs;
 
+/// Of the first UBI device.
+const UBI_THREAD: &str = "ubi_bgt0d";
+
 /// Lines of a plan that mount a file system, after its chip (as mtd0) or its disk is there.
 pub(crate) struct Mount {
     /// What comes before, once.
     pub prepare: Vec<String>,
     pub mount: String,
-    /// Kernel thread that works after mounting: JFFS2's collector checks every node's CRC; YAFFS2's has nothing to do unless a
-    /// page had bits restored.
+    /// Kernel thread that works after mounting: JFFS2's collector checks every node's CRC, UBI's erases and formats every block
+    /// that holds nothing; YAFFS2's has nothing to do unless a page had bits restored.
     pub collector: Option<&'static str>,
 }
 
@@ -36,7 +39,7 @@ impl Mount {
         let volume = || lines(&["ubi-attach 0", &there("/dev/ubi0"), "ubi-mkvol 0 data all", &there("/dev/ubi0_0")]);
         let (prepare, mount, collector) = match (filesystem, device) {
             (_, Some(device)) => (Vec::new(), on(device, name, "-"), None),
-            (Filesystem::Ubifs, None) => (volume(), on("ubi0:data", name, "-"), None),
+            (Filesystem::Ubifs, None) => (volume(), on("ubi0:data", name, "-"), Some(UBI_THREAD)),
             (Filesystem::Yaffs2, None) => {
                 (lines(&[&there("/dev/mtdblock0")]), on("/dev/mtdblock0", name, "-"), Some("yaffs2_gc"))
             }
@@ -48,7 +51,7 @@ impl Mount {
                 let written = format!("ubi-write /dev/ubi0_0 {SQUASHFS_IMAGE}");
                 let mut prepare = volume();
                 prepare.extend(lines(&[&written, "ubi-block /dev/ubi0_0", &there("/dev/ubiblock0_0")]));
-                (prepare, on("/dev/ubiblock0_0", "squashfs", "ro"), None)
+                (prepare, on("/dev/ubiblock0_0", "squashfs", "ro"), Some(UBI_THREAD))
             }
             (_, None) => (Vec::new(), on("mtd0", name, "-"), Some("jffs2_gcd")),
         };
@@ -61,9 +64,6 @@ impl Mount {
     }
 }
 
-/// Waits for what Linux 6.12 and newer do in the background after boot, testing their ciphers: nothing is timed before.
-pub(crate) const SETTLE_CIPHERS: &str = "settle cryptomgr_test 200 60000";
-
 /// Lines of a plan that make and mount a file system on mtd0, and wait until nothing works any more.
 pub fn on_nand(filesystem: Filesystem) -> Vec<String> {
     let mounting = Mount::new(filesystem, None);
@@ -71,7 +71,6 @@ pub fn on_nand(filesystem: Filesystem) -> Vec<String> {
     lines.extend(mounting.prepare.iter().cloned());
     lines.push(mounting.mount.clone());
     lines.extend(mounting.settle());
-    lines.push(SETTLE_CIPHERS.to_owned());
     lines
 }
 

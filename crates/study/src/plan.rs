@@ -1,7 +1,7 @@
 //! The cells of a study, the groups that share one boot, and the plan that a group's boot image carries.
 
 use crate::definition::{Filesystem, Matrix, Pattern, RECORDS, Readahead, Workload, text_bytes};
-use crate::lab::{MOUNT_POINT, Mount, SETTLE_CIPHERS};
+use crate::lab::{MOUNT_POINT, Mount};
 use crate::size::Bytes;
 
 /// Cells that share one fresh boot: the unit of resume.
@@ -163,7 +163,6 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
         });
         lines.push(format!("umount {MOUNT_POINT}"));
     }
-    lines.push(SETTLE_CIPHERS.to_owned());
     let mode = recording_mode(spec);
     match storage {
         Storage::Chip { page_bytes } => {

@@ -77,8 +77,7 @@ pub(super) fn boots(spec: &BootSpec) -> Vec<String> {
         _ => ("mount mtd1 /mnt jffs2 -", "jffs2_gcd"),
     };
     let chroot = "/mnt/bin/busybox chroot /mnt";
-    // Linux 6.12 and newer test their ciphers in the background after boot.
-    let mut lines = vec!["settle cryptomgr_test 200 60000".to_owned(), "record-start --events flash".to_owned()];
+    let mut lines = vec!["record-start --events flash".to_owned()];
     for boot in BOOTS {
         lines.push("write /proc/sys/vm/drop_caches 3".to_owned());
         lines.push(format!("phase-begin {}", phase(boot).replace(' ', "%20")));

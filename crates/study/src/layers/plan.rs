@@ -1,7 +1,7 @@
 //! The groups of a study of layers, and what each boot does.
 
 use super::definition::{Cases, Storage};
-use crate::lab::{MOUNT_POINT, Mount, SETTLE_CIPHERS};
+use crate::lab::{MOUNT_POINT, Mount};
 use crate::plan::AGENT;
 
 /// One fresh boot.
@@ -49,7 +49,6 @@ pub(super) fn plan(spec: &LayersSpec, device: Option<&str>) -> Vec<String> {
     lines.push(create("data", spec.file_bytes(), 1));
     // What only a first write does (blocks for a directory, an inode table's first use) is not measured.
     lines.push(create("first", spec.bytes, 2));
-    lines.push(SETTLE_CIPHERS.to_owned());
     lines.extend(mounting.settle());
     lines.push(format!("record-start --events block,layers,sched:sched_switch --mode ring --ring {RING_KIB}"));
     // Each read has to go to the device: nothing is read ahead.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::definition::{Case, Postmark, Raw, Runs, Tracer};
 use crate::definition::{Filesystem, Readahead};
-use crate::lab::{MOUNT_POINT, Mount, SETTLE_CIPHERS};
+use crate::lab::{MOUNT_POINT, Mount};
 use crate::plan::AGENT;
 use crate::size::Bytes;
 
@@ -181,7 +181,6 @@ pub(super) fn plan(spec: &RunSpec) -> Vec<String> {
     match &spec.work {
         Work::Raw(raw) => {
             lines.push(format!("create {RAW_DATA} {} random 1", raw.bytes.0));
-            lines.push(SETTLE_CIPHERS.to_owned());
             lines.extend(start);
             let [erase, write, read] = RAW_STEPS;
             lines.push(format!("run {erase} flash_erase --quiet /dev/mtd0 0 0"));
@@ -199,7 +198,6 @@ pub(super) fn plan(spec: &RunSpec) -> Vec<String> {
                 None => mounting.mount.clone(),
                 Some(options) => format!("{} {options}", mounting.mount.trim_end_matches(" -")),
             });
-            lines.push(SETTLE_CIPHERS.to_owned());
             lines.extend(mounting.settle());
             lines.extend(work.sysctl.iter().map(|(path, value)| format!("write /proc/sys/{path} {value}")));
             lines.extend(start);
