@@ -15,6 +15,14 @@
 /* The core's EXTRA_HEADER_INFO_FLAG. */
 #define EXTRA_HEADER 0x80000000
 
+/*
+ * The core writes tnodes into a checkpoint as they lie in memory, at least eight pointers each (yaffs_guts.c, tnode_size), and what
+ * reads them where pointers are larger takes the wrong files' chunks and misses names. So a checkpoint's pages say how large, above
+ * their length, which the core does not read there. What says nothing, or another size, is none: the chip is scanned.
+ */
+#define TNODE_SHIFT 16
+#define LENGTH_MASK ((1 << TNODE_SHIFT) - 1)
+
 static loff_t address_of(struct yaffs_dev *dev, int chunk)
 {
 	return (loff_t)chunk * dev->param.total_bytes_per_chunk;
@@ -53,6 +61,8 @@ static void pack(struct yaffs_dev *dev, struct yaffs_packed_tags2 *packed, const
 {
 	memset(packed, 0xff, sizeof(*packed));
 	yaffs_pack_tags2_tags_only(&packed->t, tags);
+	if (tags->seq_number == YAFFS_SEQUENCE_CHECKPOINT_DATA)
+		packed->t.n_bytes |= dev->tnode_size << TNODE_SHIFT;
 	if (lost)
 		mark_lost(&packed->t);
 	if (!dev->param.no_tags_ecc)
@@ -176,6 +186,14 @@ static bool plausible(const struct yaffs_dev *dev, const struct yaffs_ext_tags *
 	       (!tags->chunk_id || tags->n_bytes <= dev->data_bytes_per_chunk);
 }
 
+/* The core expects no page of a checkpoint that has the number 0. */
+static void take_checkpoint(struct yaffs_dev *dev, struct yaffs_ext_tags *tags)
+{
+	if (tags->n_bytes >> TNODE_SHIFT != dev->tnode_size)
+		tags->chunk_id = 0;
+	tags->n_bytes &= LENGTH_MASK;
+}
+
 /* What the tags say, and whether the data behind them was lost before it was moved here. */
 static bool unpack(struct yaffs2_sb *ys, struct yaffs_ext_tags *tags, struct yaffs_packed_tags2 *packed, bool with_ecc)
 {
@@ -193,6 +211,8 @@ static bool unpack(struct yaffs2_sb *ys, struct yaffs_ext_tags *tags, struct yaf
 		lost = true;
 	}
 	tags->ecc_result = result;
+	if (tags->seq_number == YAFFS_SEQUENCE_CHECKPOINT_DATA)
+		take_checkpoint(dev, tags);
 	if (result == YAFFS_ECC_RESULT_FIXED)
 		dev->n_tags_ecc_fixed++;
 	if (result == YAFFS_ECC_RESULT_UNFIXED)
@@ -245,7 +265,12 @@ int yaffs2_read_chunk(struct yaffs_dev *dev, int chunk, u8 *data, struct yaffs_e
 	if (inband && !data)
 		yaffs_release_temp_buffer(dev, page);
 	lost = unpack(ys, tags, &packed, !inband && !dev->param.no_tags_ecc);
-	ys->checkpoint_read += data && tags->seq_number == YAFFS_SEQUENCE_CHECKPOINT_DATA;
+	if (data && tags->seq_number == YAFFS_SEQUENCE_CHECKPOINT_DATA) {
+		if (tags->chunk_id)
+			ys->checkpoint_read++;
+		else
+			pr_info("yaffs2: %s: its checkpoint is of another word size or another YAFFS2: scanning\n", ys->mtd->name);
+	}
 	ys->summary_read += data && tags->obj_id == YAFFS_OBJECTID_SUMMARY;
 	if (tags->ecc_result == YAFFS_ECC_RESULT_UNFIXED)
 		pr_warn_ratelimited("yaffs2: %s: page %d: tags cannot be restored\n", ys->mtd->name, chunk);
