@@ -3,6 +3,7 @@
 mod apt;
 mod chip;
 mod cpio;
+mod delay;
 mod disk;
 mod external;
 mod files;

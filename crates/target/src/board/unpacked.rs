@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Board, Kernel};
+use super::{Board, Kernel, delay};
 use crate::error::Error;
 use crate::process;
 use crate::progress::Progress;
@@ -17,8 +17,8 @@ const MOST: u64 = 512 << 20;
 
 /// What QEMU is to load for this kernel: an unpacked one, made once and kept in the cache, or the kernel as it came.
 pub(super) fn boot_file(board: &Board, kernel: &Kernel, progress: &dyn Progress) -> Result<PathBuf, Error> {
-    // What a kernel becomes depends on it and on where the board's RAM begins.
-    let ram_base = board.qemu.ram_base.map(|base| format!("-{base:x}")).unwrap_or_default();
+    // What a kernel becomes depends on it, on where the board's RAM begins, and on what is done here (`-2`).
+    let ram_base = board.qemu.ram_base.map(|base| format!("-{base:x}-2")).unwrap_or_default();
     let path = cache_subdir("unpacked")?.join(format!("{}{ram_base}", kernel.sha256));
     if path.is_file() {
         return Ok(path);
@@ -43,9 +43,13 @@ pub(super) fn boot_file(board: &Board, kernel: &Kernel, progress: &dyn Progress)
 /// The kernel as QEMU loads it; nothing where its head, its packing or its way of booting is another.
 fn unpack(packed: &[u8], ram_base: Option<u32>, scratch: &Path) -> Result<Option<Vec<u8>>, Error> {
     let Some(payload) = find(packed, ram_base) else { return Ok(None) };
-    let Some(unpacked) = payload.unpack(scratch)? else { return Ok(None) };
+    let Some(mut unpacked) = payload.unpack(scratch)? else { return Ok(None) };
     Ok(match payload.image {
-        Image::Arm { load } => Some([uimage_head(load, unpacked.len()), unpacked].concat()),
+        Image::Arm { load } => {
+            // One that waits in another way takes as long on the board, and longer here.
+            delay::wait_in_nops(&mut unpacked);
+            Some([uimage_head(load, unpacked.len()), unpacked].concat())
+        }
         Image::Elf => has_pvh_entry(&unpacked).then_some(unpacked),
     })
 }

@@ -1,0 +1,122 @@
+//! Delays of a 32-bit ARM kernel that cost the host less, and take the board as long.
+//!
+//! `__timer_delay()` (arch/arm/lib/delay.c, under `udelay()`, by which nandsim lets the chip's time pass) asks the clock until the
+//! delay is over. Where time is executed instructions, QEMU leaves its translated code each time the clock is read: half of what a
+//! board that reads NAND costs its host. Between two readings is `cpu_relax()`, on these kernels a barrier and ten nops
+//! (CONFIG_ARM_ERRATUM_754327). In their place stands a loop of nops for a quarter of the time that is left at most: it still
+//! ends with the first reading of the clock that is late enough, after some twenty readings instead of thousands.
+
+/// `dmb ish`, `nop`: `cpu_relax()`.
+const RELAX: [u32; 11] = {
+    let mut words = [NOP; 11];
+    words[0] = 0xf57f_f05b;
+    words
+};
+const NOP: u32 = 0xe320_f000;
+
+/// Puts the loop into an unpacked kernel, if it has that function in the form that is known; says whether.
+pub(super) fn wait_in_nops(kernel: &mut [u8]) -> bool {
+    let words: Vec<u32> =
+        kernel.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes"))).collect();
+    let mut found = (0..words.len()).filter_map(|at| Some((at, registers(&words, at)?)));
+    let (Some((at, (elapsed, cycles))), None) = (found.next(), found.next()) else { return false };
+    let to = &mut kernel[at * 4..(at + RELAX.len()) * 4];
+    for (bytes, word) in to.chunks_exact_mut(4).zip(waiting(elapsed, cycles)) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    true
+}
+
+/// Where `cpu_relax()` stands after this, which is in `__timer_delay()` alone: the registers of the time that has passed and of
+/// the time that is to pass.
+///
+/// ```text
+/// blx  rF          @ the clock
+/// sub  rE, r0, rB  @ passed since the beginning
+/// cmp  rE, rC
+/// popcs {…, pc}
+/// dmb ish, nop…
+/// ldr  rF, [rG]
+/// ```
+fn registers(words: &[u32], at: usize) -> Option<(u32, u32)> {
+    if words.get(at..at + RELAX.len())? != RELAX {
+        return None;
+    }
+    let before = words.get(at.checked_sub(4)?..at)?;
+    let (elapsed, cycles) = (before[2] >> 16 & 15, before[2] & 15);
+    let shape = before[0] & 0xffff_fff0 == 0xe12f_ff30
+        && before[1] & 0xffff_0ff0 == 0xe040_0000
+        && before[1] >> 12 & 15 == elapsed
+        && before[2] & 0xfff0_fff0 == 0xe150_0000
+        && before[3] & 0xfe10_8000 == 0x2810_8000;
+    // Afterwards only registers that the clock's function keeps are read: r2 is free.
+    let next = *words.get(at + RELAX.len())?;
+    let kept = |register: u32| (4..=11).contains(&register);
+    (shape && next & 0xfff0_0fff == 0xe590_0000 && kept(next >> 16 & 15) && kept(cycles) && elapsed != 2)
+        .then_some((elapsed, cycles))
+}
+
+/// A pass of the loop, eight instructions, takes a tick of the clock (16 ns) at 2 ns an instruction and four at 8 ns: so many
+/// passes as a quarter of the ticks that are left are never too many.
+fn waiting(elapsed: u32, cycles: u32) -> [u32; 11] {
+    let mut words = [NOP; 11];
+    words[0] = 0xe040_2000 | cycles << 16 | elapsed; // sub r2, cycles, elapsed
+    words[1] = 0xe1b0_2122; // lsrs r2, r2, #2
+    words[2] = 0x0a00_0007; // beq: past the last word
+    words[9] = 0xe252_2001; // subs r2, r2, #1
+    words[10] = 0x1aff_fff7; // bne: to the first nop
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As GCC 12 compiles it: the end of the loop, and what follows.
+    fn function(load: u32) -> Vec<u32> {
+        let mut words = vec![0xe593_3000, 0xe12f_ff33, 0xe040_3006, 0xe153_0005, 0x28bd_8070];
+        words.extend(RELAX);
+        words.extend([load, 0xe353_0000, 0x1aff_ffec]);
+        words
+    }
+
+    fn bytes(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn the_loop_stands_where_the_relaxing_stood() {
+        // Another function relaxes, too.
+        let mut words = vec![0; 7];
+        words.extend(RELAX);
+        words.extend(function(0xe594_3000));
+        let mut kernel = bytes(&words);
+        kernel.extend([1, 2, 3]);
+        assert!(wait_in_nops(&mut kernel));
+        let at = 18 + 5;
+        words[at..at + 11].copy_from_slice(&waiting(3, 5));
+        assert_eq!(kernel[..words.len() * 4], bytes(&words));
+        assert_eq!(words[at], 0xe045_2003, "sub r2, r5, r3");
+        assert!(!wait_in_nops(&mut kernel), "it is there once");
+    }
+
+    #[test]
+    fn what_is_otherwise_stays() {
+        let twice = [function(0xe594_3000), function(0xe594_3000)].concat();
+        // Registers that the clock's function does not keep.
+        for words in [twice, function(0xe592_3000), function(0xe594_3004), RELAX.to_vec(), Vec::new()] {
+            let mut kernel = bytes(&words);
+            assert!(!wait_in_nops(&mut kernel));
+            assert_eq!(kernel, bytes(&words));
+        }
+        let whole = function(0xe594_3000);
+        for end in 0..whole.len() - 2 {
+            assert!(!wait_in_nops(&mut bytes(&whole[..end])), "cut at {end}");
+        }
+        for at in 1..5 {
+            let mut words = whole.clone();
+            words[at] ^= 0x0000_8000;
+            assert!(!wait_in_nops(&mut bytes(&words)), "{at}");
+        }
+    }
+}
