@@ -141,7 +141,8 @@ fn compiler(tools: &Toolchain) -> Result<String, Error> {
 fn make(headers: &Headers, tree: &Path, tools: &Toolchain, name: &str) -> Result<PathBuf, String> {
     let gcc = format!("{}gcc", tools.prefix);
     let mut command = Command::new("make");
-    command.env_remove("MAKEFLAGS").env("LC_ALL", "C.UTF-8").arg("-C").arg(&headers.dir);
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    command.env_remove("MAKEFLAGS").env("LC_ALL", "C.UTF-8").arg(format!("-j{jobs}")).arg("-C").arg(&headers.dir);
     command.arg(format!("M={}", tree.display()));
     command.arg(format!("ARCH={}", tools.kbuild)).arg(format!("CROSS_COMPILE={}", tools.prefix));
     // The headers name the compiler that the kernel was built with; the host's is another version.
