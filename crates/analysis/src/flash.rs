@@ -10,6 +10,7 @@ mod tasks;
 mod timeline;
 mod wear;
 mod windows;
+mod yaffs2;
 
 pub use crate::latency::{LatencyHistogram, LatencyNs};
 pub use activity::{Activities, Activity, ActivityFold, ActivityKind, MAX_ACTIVITIES, Scanned};
@@ -23,3 +24,4 @@ pub use tasks::{ByTask, MAX_TASKS, OTHER_TASKS, TaskOps};
 pub use timeline::{MAX_POINTS, Span, Timeline, TimelineFold, TimelinePoint};
 pub use wear::{EraseSpread, FileWear, Life, TaskWear, Wear, WearFold, life};
 pub use windows::{Window, WindowCounts};
+pub use yaffs2::Yaffs2Fold;

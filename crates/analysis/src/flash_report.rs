@@ -3,7 +3,7 @@
 use crate::flash::{
     Activities, ActivityFold, AmplificationFold, BlockMap, Blocks, ByTask, Counts, Geometry, Health, LabelledCounts,
     LatencyHistogram, LatencyNs, LayerBytes, Life, Phases, PhasesFound, TaskOps, Timeline, TimelineFold, UbiRegion,
-    Wear, WearFold,
+    Wear, WearFold, Yaffs2Fold,
 };
 use crate::{Analysis, OwnWear};
 use flashscope_trace::{Event, EventKind, FlashOp, TimeNs};
@@ -99,6 +99,9 @@ pub struct FlashFindings {
     /// Phases that the file systems' own work shows, named by nobody.
     #[serde(default)]
     pub activities: Activities,
+    /// What of a YAFFS2's operations is no file's, once more.
+    #[serde(default, skip_serializing_if = "Activities::is_empty")]
+    pub yaffs2: Activities,
     pub timeline: Timeline,
     pub blocks: BlockMap,
     pub wear: Wear,
@@ -125,6 +128,7 @@ pub struct FlashAnalysis<L> {
     amplification: AmplificationFold<L>,
     phases: Phases,
     activities: ActivityFold<L>,
+    yaffs2: Yaffs2Fold<L>,
     timeline: TimelineFold,
     blocks: Blocks,
     durations: [LatencyHistogram; 3],
@@ -151,6 +155,7 @@ where
                 lookup.clone(),
             ),
             activities: ActivityFold::new(chips, partitions, lookup.clone()),
+            yaffs2: Yaffs2Fold::new(chips, partitions, lookup.clone()),
             by_task: ByTask::new(lookup),
             phases: Phases::default(),
             timeline: TimelineFold::default(),
@@ -181,6 +186,7 @@ where
         self.amplification.event(event);
         self.phases.event(event);
         self.activities.event(event);
+        self.yaffs2.event(event);
         self.timeline.event(event);
         self.blocks.event(event);
     }
@@ -196,6 +202,7 @@ where
             by_task: self.by_task.finish(),
             phases: self.phases.finish(),
             activities: self.activities.finish(),
+            yaffs2: self.yaffs2.finish(),
             timeline: self.timeline.finish(),
             blocks: self.blocks.finish(),
             amplification: self.amplification.finish(&wear),

@@ -377,6 +377,7 @@ pub fn flash() -> FlashReport {
                 .collect(),
             phases,
             activities: activities(),
+            yaffs2: flashscope_analysis::flash::Activities::default(),
             timeline: group.timeline,
             amplification: amplification(&group.by_task),
             wear: wear(&group.by_task, &group.blocks),

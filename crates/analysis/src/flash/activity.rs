@@ -56,6 +56,14 @@ pub enum ActivityKind {
     BackgroundCheck,
     GarbageCollection,
     Programs,
+    // A YAFFS2's own (yaffs2.rs); the others' sum has these operations as well.
+    CheckpointWrite,
+    CheckpointRead,
+    CheckpointErase,
+    SummaryWrite,
+    SummaryRead,
+    CollectionByThread,
+    CollectionByWriter,
 }
 
 impl ActivityKind {
@@ -66,6 +74,13 @@ impl ActivityKind {
             ActivityKind::BackgroundCheck => "background check",
             ActivityKind::GarbageCollection => "garbage collection",
             ActivityKind::Programs => "programs",
+            ActivityKind::CheckpointWrite => "checkpoint write",
+            ActivityKind::CheckpointRead => "checkpoint read",
+            ActivityKind::CheckpointErase => "checkpoint erase",
+            ActivityKind::SummaryWrite => "summary write",
+            ActivityKind::SummaryRead => "summary read",
+            ActivityKind::CollectionByThread => "garbage collection by its thread",
+            ActivityKind::CollectionByWriter => "garbage collection by a writer",
         }
     }
 }
@@ -103,9 +118,15 @@ pub struct Activities {
     pub not_told: OpCounts,
 }
 
+impl Activities {
+    pub fn is_empty(&self) -> bool {
+        self.phases.is_empty() && self.not_told.sum() == 0
+    }
+}
+
 /// A stretch of operations of one kind.
 #[derive(Clone, Debug)]
-struct Stretch {
+pub(super) struct Stretch {
     chip: u16,
     begin_ns: u64,
     end_ns: u64,
@@ -116,7 +137,7 @@ struct Stretch {
 }
 
 impl Stretch {
-    fn new(chip: u16, time_ns: u64) -> Self {
+    pub(super) fn new(chip: u16, time_ns: u64) -> Self {
         Self {
             chip,
             begin_ns: time_ns,
@@ -128,7 +149,7 @@ impl Stretch {
         }
     }
 
-    fn add(&mut self, op: &Op) {
+    pub(super) fn add(&mut self, op: &Op) {
         self.counts.add(op.op);
         self.begin_ns = self.begin_ns.min(op.time_ns);
         self.end_ns = self.end_ns.max(op.time_ns);
@@ -138,13 +159,13 @@ impl Stretch {
     }
 
     /// On one chip, and no more than a pause between them.
-    fn beside(&self, other: &Stretch) -> bool {
+    pub(super) fn beside(&self, other: &Stretch) -> bool {
         self.chip == other.chip
             && other.begin_ns <= self.end_ns.saturating_add(QUIET_NS)
             && self.begin_ns <= other.end_ns.saturating_add(QUIET_NS)
     }
 
-    fn join(&mut self, other: Stretch) {
+    pub(super) fn join(&mut self, other: Stretch) {
         self.counts += other.counts;
         self.begin_ns = self.begin_ns.min(other.begin_ns);
         self.end_ns = self.end_ns.max(other.end_ns);
@@ -163,7 +184,7 @@ impl Stretch {
         self.tasks.get_mut(name).expect("it is there")
     }
 
-    fn finish(self, kind: ActivityKind, scan: Option<Scanned>) -> Activity {
+    pub(super) fn finish(self, kind: ActivityKind, scan: Option<Scanned>) -> Activity {
         let mut tasks: Vec<TaskOps> = self.tasks.into_iter().map(|(task, counts)| TaskOps { task, counts }).collect();
         tasks.sort_by(|a, b| b.counts.sum().cmp(&a.counts.sum()).then_with(|| a.task.cmp(&b.task)));
         Activity {
@@ -181,16 +202,16 @@ impl Stretch {
 }
 
 /// One operation, placed and named.
-struct Op<'a> {
-    time_ns: u64,
-    chip: u16,
-    op: FlashOp,
-    page: u64,
-    block: u64,
+pub(super) struct Op<'a> {
+    pub(super) time_ns: u64,
+    pub(super) chip: u16,
+    pub(super) op: FlashOp,
+    pub(super) page: u64,
+    pub(super) block: u64,
     /// Within its block.
-    index: u64,
-    pages_per_block: u64,
-    task: &'a str,
+    pub(super) index: u64,
+    pub(super) pages_per_block: u64,
+    pub(super) task: &'a str,
 }
 
 impl Op<'_> {

@@ -112,6 +112,10 @@ fn tasks_and_phases(report: &FlashReport) -> String {
         &did,
         "No flash operation on a chip of known shape.",
     );
+    if !found.yaffs2.is_empty() {
+        let did = activities(&found.yaffs2, found.begin_ns, None);
+        out += &super::rows("YAFFS2's own operations among them", &did, "");
+    }
     let phases = &found.phases;
     if phases.phases.is_empty() {
         out.push_str("<p class=\"note\">The recording names no phases.</p>\n");

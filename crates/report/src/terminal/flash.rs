@@ -86,6 +86,10 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         width,
         "no flash operation on a chip of known shape",
     );
+    if !found.yaffs2.is_empty() {
+        out += &style.heading("YAFFS2's own operations among them");
+        out += &rows(&activities(&found.yaffs2, found.begin_ns, None), width, "");
+    }
     out += &style.heading("Busiest blocks");
     let mut blocks: Vec<&BlockCounts> = found.blocks.blocks.iter().collect();
     blocks.sort_by_key(|b| (std::cmp::Reverse(b.counts.sum()), b.chip, b.block));

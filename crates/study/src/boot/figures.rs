@@ -110,5 +110,13 @@ fn key(kind: ActivityKind) -> &'static str {
         ActivityKind::BackgroundCheck => "background_check",
         ActivityKind::GarbageCollection => "garbage_collection",
         ActivityKind::Programs => "programs",
+        // A YAFFS2's own, which no boot of these studies has.
+        ActivityKind::CheckpointWrite => "checkpoint_write",
+        ActivityKind::CheckpointRead => "checkpoint_read",
+        ActivityKind::CheckpointErase => "checkpoint_erase",
+        ActivityKind::SummaryWrite => "summary_write",
+        ActivityKind::SummaryRead => "summary_read",
+        ActivityKind::CollectionByThread => "collection_by_thread",
+        ActivityKind::CollectionByWriter => "collection_by_writer",
     }
 }
