@@ -7,8 +7,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use flashscope_target::{NoProgress, board};
-use flashscope_tests::{Booted, Plan, TempDir, events, flashscope, raw, skip, stdout, top, work};
+use flashscope_tests::{Booted, Plan, TempDir, build_modules_like, events, flashscope, raw, skip, stdout, top, work};
 use flashscope_trace::{EventKind, FlashOp, Trace, flashmon};
 
 const PAGE: u64 = 2048;
@@ -261,15 +260,8 @@ fn report(dat: &Path) -> serde_json::Value {
 /// Page reads of each part of the cost.
 const READS: u64 = 6000;
 
-/// The modules of tests/flashmon/driver for a board's kernel, whose headers lie in the cache since flashmon was built for it:
-/// drivers of our own, and the kernel's SPI NAND, where its sources can be had.
-fn own_drivers(board: &str, kernel: &str, dir: &Path) -> Vec<(&'static str, Vec<u8>)> {
-    let board = board::load(board).expect("the board");
-    let kernel = board.fetch(kernel, &NoProgress).expect("the kernel");
-    board.prepare_modules(&kernel, &["flashmon"], &NoProgress).expect("flashmon");
-    let headers = flashscope_target::cache_dir()
-        .expect("a cache")
-        .join(format!("headers/{}/{}_{}/root/usr/src/linux-headers-{1}", board.arch, kernel.release, kernel.version));
+/// The modules of tests/flashmon/driver: drivers of our own, and the kernel's SPI NAND, where its sources can be had.
+fn own_drivers(dir: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let copy = |from: &Path, into: &Path| {
         std::fs::create_dir_all(into).expect("a directory");
         for entry in std::fs::read_dir(from).expect("sources").flatten().filter(|e| e.path().is_file()) {
@@ -291,10 +283,7 @@ fn own_drivers(board: &str, kernel: &str, dir: &Path) -> Vec<(&'static str, Vec<
     } else {
         skip(&format!("SPI NAND: {}", String::from_utf8_lossy(&sources.stderr).trim_end()));
     }
-    let mut make = Command::new("make");
-    make.env_remove("MAKEFLAGS").arg("-C").arg(headers).arg(format!("M={}", dir.display()));
-    make.args(["ARCH=arm", "CROSS_COMPILE=arm-linux-gnueabihf-", "CC=arm-linux-gnueabihf-gcc"]);
-    stdout(make.args(["CONFIG_DEBUG_INFO=", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]));
+    build_modules_like("flashmon", dir);
     modules.into_iter().map(|(path, name)| (path, std::fs::read(dir.join(name)).expect("a module"))).collect()
 }
 
@@ -304,7 +293,7 @@ static TIMED: LazyLock<Booted> = LazyLock::new(|| {
     let mut plan = Plan::new("armv7", "6.1");
     plan.modules = &["flashmon"];
     script(&mut plan, "finder.sh");
-    for (path, module) in own_drivers("armv7", "6.1", dir.path()) {
+    for (path, module) in own_drivers(dir.path()) {
         plan.files.push((path, 0o644, module));
     }
     plan.files.push(("/work", 0o755, work("armv7", "flashmon/work.c", dir.path())));
@@ -455,11 +444,12 @@ fn what_is_told_wrong_is_refused_and_under_load_counts_are_exact_and_the_module_
     }
 }
 
-/// The kernel's own probes on its command line, from before the chip is there.
+/// The kernel's own probes on its command line, from before the chip is there. Without `ftrace=` the buffer has its smallest size
+/// until somebody opens tracefs (kernel/trace/trace.c, ring_buffer_expanded).
 const BOOT_PROBES: &str = "kprobe_event=p:boot/read,nand_read_page_op,page=%si:u32;\
                            p:boot/program,nand_prog_page_op,page=%si:u32;\
                            p:boot/program_begin,nand_prog_page_begin_op,page=%si:u32;\
-                           p:boot/erase,nand_erase_op,page=%si:u32 trace_buf_size=8M trace_clock=mono";
+                           p:boot/erase,nand_erase_op,page=%si:u32 ftrace=nop trace_buf_size=8M trace_clock=mono";
 
 /// Operation and address of each event in the text of tracefs' `trace`.
 fn boot_trace(text: &str) -> Vec<(char, u64)> {

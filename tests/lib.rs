@@ -262,6 +262,21 @@ pub fn work(board: &str, source: &str, into: &Path) -> Vec<u8> {
     std::fs::read(binary).expect("a compiled workload")
 }
 
+/// Builds a test's own modules, whose sources and Kbuild lie in `dir`, for `armv7` with 6.1: against the headers that a module of ours
+/// was built with.
+pub fn build_modules_like(ours: &str, dir: &Path) {
+    let board = board::load("armv7").expect("the board");
+    let kernel = board.fetch("6.1", &NoProgress).expect("the kernel");
+    board.prepare_modules(&kernel, &[ours], &NoProgress).expect("a module of ours");
+    let headers = flashscope_target::cache_dir()
+        .expect("a cache")
+        .join(format!("headers/{}/{}_{}/root/usr/src/linux-headers-{1}", board.arch, kernel.release, kernel.version));
+    let mut make = Command::new("make");
+    make.env_remove("MAKEFLAGS").arg("-C").arg(headers).arg(format!("M={}", dir.display()));
+    make.args(["ARCH=arm", "CROSS_COMPILE=arm-linux-gnueabihf-", "CC=arm-linux-gnueabihf-gcc"]);
+    stdout(make.args(["CONFIG_DEBUG_INFO=", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]));
+}
+
 /// Lines of a plan that make /dev/nullb0: `settings` are null_blk's, by configfs. Its module is to have been loaded with
 /// `nr_devices=0`. The boards `armv7-blk` and `x86_64-blk` have such a device of their own, with a file system on it.
 pub fn null_block(settings: &[&str]) -> Vec<String> {

@@ -10,6 +10,7 @@
 #include <linux/spi/spi.h>
 
 #include "cells.h"
+#include "did.h"
 
 #define DIES 2
 #define DIE_BLOCKS 1024
@@ -18,33 +19,12 @@ static struct {
 	struct xarray cells;
 	u8 cache[CELLS_BYTES];
 	u8 features[256];
-	unsigned long reads, programs, erases;
 } dies[DIES];
 
 static unsigned int selected;
 static struct platform_device *parent;
 static struct spi_controller *controller;
 static const u8 id[] = { 0xef, 0xab, 0x21 };
-
-static int did_get(char *into, const struct kernel_param *unused)
-{
-	return scnprintf(into, PAGE_SIZE, "%lu %lu %lu\n%lu %lu %lu\n", dies[0].reads, dies[0].programs, dies[0].erases,
-			 dies[1].reads, dies[1].programs, dies[1].erases);
-}
-
-static int did_forget(const char *unused, const struct kernel_param *param)
-{
-	unsigned int i;
-
-	for (i = 0; i < DIES; i++)
-		dies[i].reads = dies[i].programs = dies[i].erases = 0;
-	return 0;
-}
-
-static const struct kernel_param_ops did = { .get = did_get, .set = did_forget };
-
-module_param_cb(did, &did, NULL, 0644);
-MODULE_PARM_DESC(did, "reads, programs and erases of each die");
 
 static int exec_op(struct spi_mem *mem, const struct spi_mem_op *op)
 {
@@ -73,7 +53,7 @@ static int exec_op(struct spi_mem *mem, const struct spi_mem_op *op)
 			dies[selected].features[op->addr.val & 0xff] = out[0];
 		return 0;
 	case 0x13: /* a page into the cache */
-		dies[selected].reads++;
+		did[selected].reads++;
 		cells_read(&dies[selected].cells, row, dies[selected].cache);
 		return 0;
 	case 0x03: /* out of the cache */
@@ -91,10 +71,10 @@ static int exec_op(struct spi_mem *mem, const struct spi_mem_op *op)
 		memcpy(dies[selected].cache + op->addr.val, out, size);
 		return 0;
 	case 0x10: /* program */
-		dies[selected].programs++;
+		did[selected].programs++;
 		return cells_program(&dies[selected].cells, row, dies[selected].cache);
 	case 0xd8: /* erase; the row is the block's first page */
-		dies[selected].erases++;
+		did[selected].erases++;
 		cells_erase(&dies[selected].cells, row / CELLS_PAGES_PER_BLOCK);
 		return 0;
 	default:

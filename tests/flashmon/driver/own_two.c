@@ -9,6 +9,7 @@
 #include <linux/mtd/rawnand.h>
 
 #include "cells.h"
+#include "did.h"
 
 #define TARGETS 2
 
@@ -17,33 +18,12 @@ static struct target {
 	u8 page[CELLS_BYTES];
 	unsigned int column, row;
 	u8 command;
-	unsigned long reads, programs, erases;
 } targets[TARGETS];
 
 /* Micron's MT29F1G08, 128 MB: 2 KiB pages, 128 KiB blocks, as the NAND core reads it from the fourth byte. */
 static const u8 id[] = { 0x2c, 0xf1, 0x80, 0x95 };
 static struct nand_chip chip;
 static struct nand_controller controller;
-
-static int did_get(char *into, const struct kernel_param *unused)
-{
-	return scnprintf(into, PAGE_SIZE, "%lu %lu %lu\n%lu %lu %lu\n", targets[0].reads, targets[0].programs,
-			 targets[0].erases, targets[1].reads, targets[1].programs, targets[1].erases);
-}
-
-static int did_forget(const char *unused, const struct kernel_param *param)
-{
-	unsigned int i;
-
-	for (i = 0; i < TARGETS; i++)
-		targets[i].reads = targets[i].programs = targets[i].erases = 0;
-	return 0;
-}
-
-static const struct kernel_param_ops did = { .get = did_get, .set = did_forget };
-
-module_param_cb(did, &did, NULL, 0644);
-MODULE_PARM_DESC(did, "reads, programs and erases of each target");
 
 static int command(struct target *target, u8 opcode)
 {
@@ -53,14 +33,14 @@ static int command(struct target *target, u8 opcode)
 		memset(target->page, 0xff, sizeof(target->page));
 		break;
 	case NAND_CMD_READSTART:
-		target->reads++;
+		did[target - targets].reads++;
 		cells_read(&target->cells, target->row, target->page);
 		break;
 	case NAND_CMD_PAGEPROG:
-		target->programs++;
+		did[target - targets].programs++;
 		return cells_program(&target->cells, target->row, target->page);
 	case NAND_CMD_ERASE2:
-		target->erases++;
+		did[target - targets].erases++;
 		cells_erase(&target->cells, target->row / CELLS_PAGES_PER_BLOCK);
 		break;
 	}
