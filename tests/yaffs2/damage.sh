@@ -13,6 +13,19 @@ unreadable() {
 	head -c 4096 /tmp/good.$2 | cmp -n 4096 - /tmp/read
 	[ "$(stat -c %s /tmp/read)" = 4096 ]
 }
+# TIMES FILES BYTES: writes files over until the collector has moved what stays.
+churn() {
+	i=0
+	while [ $i -lt $1 ]; do
+		head -c $3 /dev/zero | tr '\0' "$((i % 10))" >/mnt/churn.$((i % $2))
+		i=$((i + 1))
+	done
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+	pages=$(grep -A 6 'fstype yaffs2' /proc/self/mountstats | sed -n 's/.*pages moved \([0-9]*\),.*/\1/p')
+	echo "pages moved by the collector: $pages"
+	[ "$pages" -gt 0 ]
+}
 fresh
 for file in one two three; do
 	{ yes "$file a" | head -c 4096; yes "$file b" | head -c 4096; yes "$file c" | head -c 100000; } >/tmp/good.$file
@@ -32,14 +45,7 @@ if truncate -s 5000 /mnt/one 2>/dev/null; then
 	exit 1
 fi
 unreadable /mnt/one one
-# Everything is written over until the collector has moved what stays.
-i=0
-while [ $i -lt 60 ]; do
-	head -c 1000000 /dev/zero | tr '\0' "$((i % 10))" >/mnt/churn.$((i % 7))
-	i=$((i + 1))
-done
-sync
-echo 3 >/proc/sys/vm/drop_caches
+churn 60 7 1000000
 unreadable /mnt/one one
 cmp /tmp/good.two /mnt/two
 cmp /tmp/good.three /mnt/three
@@ -83,8 +89,11 @@ lost() {
 	cmp /tmp/good.two /mnt/two
 }
 in_band
-for file in in last; do yes "$file a" | head -c 10000 >/mnt/$file; done
 cp /tmp/good.two /mnt/two
+# In a block whose other pages the churn replaces.
+head -c 150000 /dev/zero >/mnt/churn.0
+for file in in last; do yes "$file a" | head -c 10000 >/mnt/$file; done
+head -c 150000 /dev/zero >/mnt/churn.1
 umount /mnt
 /damage data 1 'in a'
 /damage last 1 'last a'
@@ -94,15 +103,8 @@ for options in '' ,no-checkpoint; do
 	umount /mnt
 done
 in_band
-i=0
-while [ $i -lt 12 ]; do
-	head -c 700000 /dev/zero | tr '\0' "$((i % 10))" >/mnt/churn.$((i % 5))
-	i=$((i + 1))
-done
-sync
-echo 3 >/proc/sys/vm/drop_caches
+churn 20 5 700000
 lost
-grep -A 6 'fstype yaffs2' /proc/self/mountstats | grep moved
 umount /mnt
 in_band ,no-checkpoint
 lost

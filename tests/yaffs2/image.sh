@@ -1,6 +1,23 @@
 #!/bin/sh
-# 205 files of all sizes in nested directories, some replaced, renamed and removed; then the flash with its spare area.
+# /made, an image by the core on the host, is read; then it is worked on, and so is an empty flash.
 set -e
+/image restore 1 /made
+mount -t yaffs2 mtd1 /mnt
+/image list /mnt >/made.list
+grep -A 6 'fstype yaffs2' /proc/self/mountstats | grep -o 'checkpoint pages read [0-9]*'
+cd /mnt
+rm dir/file-1 dir/file-2
+mv dir/file-3 'second name' .
+yes changed | head -c 70000 >size-2048
+ln dir/file-5 dir/again
+ln -s nowhere dir/link
+chmod 611 size-1
+sync
+cd /
+/image list /mnt >/changed.list
+umount /mnt
+nanddump --oob --bb=padbad -q -f /changed /dev/mtd1
+# 205 files of all sizes in nested directories, some replaced, renamed and removed; then the flash with its spare area.
 mount -t yaffs2 mtd0 /mnt
 cd /mnt
 mkdir -p a/b/c
@@ -21,5 +38,6 @@ done
 sync
 find . -type f | sort | xargs md5sum >/sums
 cd /
+/image list /mnt >/image.list
 umount /mnt
 nanddump --oob --bb=padbad -q -f /image /dev/mtd0
