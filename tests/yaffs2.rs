@@ -156,7 +156,7 @@ fn number(variable: &str, usual: u64) -> u64 {
 
 #[test]
 fn what_ecc_cannot_restore_is_an_error_and_never_other_data() {
-    let booted = boot("armv7", "6.1", &[96, 8], &["busybox"], &["/damage", "/image"], "damage.sh");
+    let booted = boot("armv7", "6.1", &[96, 64], &["busybox"], &["/damage", "/image"], "damage.sh");
     let text = said(&booted, "damaged flash");
     assert!(text.contains("all as it has to be") && !text.contains("FAILED"), "{text}");
     println!("{text}");
@@ -185,12 +185,13 @@ fn the_same_core_on_the_host_and_sleuthkit_read_what_the_module_wrote() {
 
 fn images_are_exchanged(board: &str, checkpoint: bool, dir: &TempDir) {
     let mut plan = Plan::new(board, "6.1");
-    // 64 blocks; less than 60 have no checkpoint.
-    plan.parts = &[64, 8];
+    // Less than 60 blocks have no checkpoint.
+    plan.parts = &[64, 64];
     plan.packages = &["busybox", "mtd-utils"];
     plan.faults = "do_delays=0";
-    plan.lines = ["get /made.list", "get /changed", "get /changed.list", "get /image", "get /image.list", "get /sums"]
-        .map(str::to_owned)
+    // What a script that failed did not make is missed after what it said.
+    plan.lines = ["made.list", "changed", "changed.list", "image", "image.list", "sums"]
+        .map(|name| format!("-get /{name}"))
         .to_vec();
     let core = core_on_host(board, dir);
     let made = dir.path().join("made");
@@ -308,11 +309,13 @@ fn dying_chip(dir: &Path) -> Vec<u8> {
 
 #[test]
 fn a_trace_names_what_yaffs2_does_of_its_own() {
+    let dir = TempDir::new("phases");
     let mut plan = Plan::new("armv7", "6.1");
     plan.parts = &[64];
     plan.faults = "do_delays=0";
     plan.packages = &["busybox"];
     plan.modules = &["mtdblock", "yaffs2"];
+    plan.files.push(("/over", 0o755, work("armv7", "yaffs2/over.c", dir.path())));
     plan.files.push(("/script", 0o755, std::fs::read(top().join("tests/yaffs2/phases.sh")).expect("a script")));
     plan.lines =
         ["record-start --mode ring --ring 8192", "-run script /bin/sh /script", "record-stop", "-run dmesg dmesg"]
@@ -348,7 +351,8 @@ fn a_trace_names_what_yaffs2_does_of_its_own() {
     let [_, _, moved, _] = sums(&text, "blocks collected");
     println!("moved: {moved} by the mounts' count, {} and {} by the trace", thread.programs, writers.programs);
     assert!(thread.programs > 0 && writers.programs > 0);
-    assert_eq!(thread.programs + writers.programs, moved);
+    // The thread writes the root directory's header as well, once in each of the eight mounts at most.
+    assert!((moved..=moved + 8).contains(&(thread.programs + writers.programs)));
 }
 
 /// The sums of the numbers in all lines that begin so.
