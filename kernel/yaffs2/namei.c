@@ -149,6 +149,22 @@ static void lose_name(struct inode *inode)
 		set_nlink(inode, yaffs_get_obj_link_count(yaffs2_obj(inode)));
 }
 
+/*
+ * The core changes names in memory before it writes headers, and where a header finds no page it says that it failed, with the name
+ * changed: what holds is what the directory says then. The object stays dirty and its header is tried again.
+ */
+static bool removed(struct yaffs_obj *dir, const char *name)
+{
+	return yaffs_unlinker(dir, name) == YAFFS_OK || !yaffs_find_by_name(dir, name);
+}
+
+static bool renamed(struct yaffs_obj *from, const char *name, struct yaffs_obj *to, const char *as)
+{
+	struct yaffs_obj *obj = yaffs_find_by_name(from, name);
+
+	return yaffs_rename_obj(from, name, to, as) == YAFFS_OK || (obj && yaffs_find_by_name(to, as) == obj);
+}
+
 static int unlink(struct inode *dir, struct dentry *dentry)
 {
 	struct yaffs2_sb *ys = yaffs2_sb(dir->i_sb);
@@ -157,7 +173,7 @@ static int unlink(struct inode *dir, struct dentry *dentry)
 
 	yaffs2_lock(ys);
 	/* An object with an inode is only put aside: its data goes with the inode. */
-	if (yaffs2_can_change(ys) && yaffs_unlinker(yaffs2_obj(dir), dentry->d_name.name) == YAFFS_OK)
+	if (yaffs2_can_change(ys) && removed(yaffs2_obj(dir), dentry->d_name.name))
 		lose_name(inode);
 	else
 		error = -ENOSPC;
@@ -203,8 +219,7 @@ static int rename(IDMAP_PARAM struct inode *old_dir, struct dentry *old, struct 
 	else if (target && !yaffs2_obj(target)->unlink_allowed)
 		error = -EPERM;
 	else if (!yaffs2_can_change(ys) ||
-		 yaffs_rename_obj(yaffs2_obj(old_dir), old->d_name.name, yaffs2_obj(new_dir), new->d_name.name) !=
-			 YAFFS_OK)
+		 !renamed(yaffs2_obj(old_dir), old->d_name.name, yaffs2_obj(new_dir), new->d_name.name))
 		error = -ENOSPC;
 	if (!error && target)
 		lose_name(target);
