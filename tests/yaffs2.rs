@@ -140,7 +140,7 @@ fn torture_leaves_what_was_written() {
         plan.faults = &faults;
         plan.packages = &["busybox"];
         plan.cpus = if long || own.is_some() { 2 } else { 1 };
-        plan.timeout = Duration::from_secs(1800);
+        plan.timeout = Duration::from_secs(if own.is_some() { 3600 } else { 1800 });
         let booted = run(plan, &["/torture"], &format!("torture.sh {source} noatime {seconds} {seed}"));
         let text = said(&booted, &format!("torture ({faults})"));
         assert!(text.contains("torture: 0 failures") && text.matches("verify: 0 failures").count() == 2, "{text}");
