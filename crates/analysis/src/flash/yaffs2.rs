@@ -296,7 +296,7 @@ impl Partition {
         if let Some(one) = &mut self.candidate {
             let block = *one.blocks.last().expect("it has one");
             let goes_on = one.ops.last().is_some_and(|last| last.task == op.task && last.page + 1 == op.page);
-            let full = one.ops.len() as u64 % op.pages_per_block == 0 && one.blocks.len() < MAX_CHECKPOINT;
+            let full = (one.ops.len() as u64).is_multiple_of(op.pages_per_block) && one.blocks.len() < MAX_CHECKPOINT;
             let next = one.sure && full && op.index == 0 && op.block > block;
             if op.block == block && goes_on || next {
                 if next {

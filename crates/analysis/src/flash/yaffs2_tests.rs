@@ -102,12 +102,11 @@ fn writers_collect_by_steps() {
     log(&mut ops, 0, 0..64);
     log(&mut ops, 1, 0..64);
     log(&mut ops, 2, 0..2);
-    let mut next = 2;
     // A step, a header that is written anew, and the last step.
-    for (block, index) in [(0, 1), (0, 3), (0, 8), (0, 20), (0, 21), (1, 40), (0, 30), (0, 31)] {
+    let moved = [(0, 1), (0, 3), (0, 8), (0, 20), (0, 21), (1, 40), (0, 30), (0, 31)];
+    for (next, (block, index)) in (2..).zip(moved) {
         ops.push((WRITER, Read, page(block, index)));
         ops.push((WRITER, Program, page(2, next)));
-        next += 1;
     }
     ops.push((WRITER, Erase, page(0, 0)));
     thread_works(&mut ops);
