@@ -17,7 +17,7 @@
 //! A partition has a YAFFS2 where its thread does something, a checkpoint is read, or the recording says so.
 
 use super::activity::{Op, Stretch};
-use super::{Activities, Activity, ActivityKind};
+use super::{Activities, ActivityKind, OpCounts};
 use crate::Analysis;
 use crate::clip::clip;
 use crate::flash::Geometry;
@@ -32,6 +32,9 @@ const MAX_STEP: u64 = 8;
 const MAX_CHECKPOINT: usize = 64;
 /// Phases that are kept.
 const MAX_KEPT: usize = 1000;
+/// Operations of a partition's steps that wait for their block's erase, and tasks that may be mounting it.
+const MAX_WAITING: usize = 1 << 16;
+const MAX_MOUNTING: usize = 1000;
 const THREAD: &str = "yaffs2_gc_mtd";
 
 /// One operation that waits to be told.
@@ -85,7 +88,11 @@ struct Partition {
     group: Option<Group>,
     /// Steps of a block that is not erased yet.
     steps: HashMap<u64, Vec<Waiting>>,
+    /// Of all of them.
+    waiting: usize,
     found: Vec<(ActivityKind, Stretch)>,
+    /// What is in no phase because there were too many.
+    not_told: OpCounts,
 }
 
 /// Reads events in order of time.
@@ -178,6 +185,8 @@ impl Partition {
             there.join(stretch);
         } else if self.found.len() < MAX_KEPT {
             self.found.push((kind, stretch));
+        } else {
+            self.not_told.add(one.op);
         }
     }
 
@@ -198,7 +207,6 @@ impl Partition {
     fn mount(&mut self, tid: u32, op: &Op, first: u64, summary: u64) -> bool {
         let begins = op.index == 0 && (first..=first + MAX_STEP).contains(&op.block);
         let last_block = |block: u64| (block + 1..=block + 1 + MAX_STEP).contains(&op.block);
-        let now = Waiting::of(op);
         let next = match self.mounting.remove(&tid) {
             Some(Mounting::Looking { block }) if op.index == 0 && op.block == block => {
                 // Its first page again, with its data: a checkpoint begins.
@@ -207,7 +215,7 @@ impl Partition {
                     self.confirm(op.chip);
                 }
                 self.checkpoints.insert(block);
-                self.tell(ActivityKind::CheckpointRead, op.chip, &now);
+                self.tell(ActivityKind::CheckpointRead, op.chip, &Waiting::of(op));
                 Some(Mounting::Checkpoint { block, index: 0 })
             }
             Some(Mounting::Looking { block }) if op.index == 0 && last_block(block) => {
@@ -215,10 +223,10 @@ impl Partition {
             }
             Some(Mounting::Looking { .. }) if op.index >= summary => {
                 let seen = HashSet::from([op.block]);
-                Some(Mounting::Scanning { seen, last: Some((op.block, now)) })
+                Some(Mounting::Scanning { seen, last: Some((op.block, Waiting::of(op))) })
             }
             Some(Mounting::Checkpoint { block, index }) if op.block == block && op.index == index + 1 => {
-                self.tell(ActivityKind::CheckpointRead, op.chip, &now);
+                self.tell(ActivityKind::CheckpointRead, op.chip, &Waiting::of(op));
                 Some(Mounting::Checkpoint { block, index: op.index })
             }
             // It goes on in another block, of which the tags are looked at first.
@@ -235,10 +243,10 @@ impl Partition {
                 let begun = seen.insert(op.block);
                 // A second page of the block's summary.
                 let more = !again && !begun && op.index > summary;
-                let last = (op.index >= summary && (begun || more)).then_some((op.block, now));
+                let last = (op.index >= summary && (begun || more)).then(|| (op.block, Waiting::of(op)));
                 Some(Mounting::Scanning { seen, last })
             }
-            _ if begins => Some(Mounting::Looking { block: op.block }),
+            _ if begins && self.mounting.len() < MAX_MOUNTING => Some(Mounting::Looking { block: op.block }),
             _ => None,
         };
         let is_mount = next.is_some();
@@ -287,6 +295,11 @@ impl Partition {
             && group.reads == A_STEP
             && group.moved > 0
         {
+            if self.waiting + group.ops.len() > MAX_WAITING {
+                group.ops.iter().for_each(|one| self.not_told.add(one.op));
+                return;
+            }
+            self.waiting += group.ops.len();
             self.steps.entry(group.block).or_default().extend(group.ops);
         }
     }
@@ -366,6 +379,7 @@ impl Partition {
         }
         let last = self.group.take().filter(|group| group.tid == tid && group.block == op.block && group.moved > 0);
         let steps = self.steps.remove(&op.block).unwrap_or_default();
+        self.waiting -= steps.len();
         if op.task.starts_with(THREAD) {
             self.tell(ActivityKind::CollectionByThread, op.chip, &now);
         } else {
@@ -377,7 +391,7 @@ impl Partition {
         }
     }
 
-    fn finish(mut self, chip: u16) -> Vec<Activity> {
+    fn finish(mut self, chip: u16) -> Activities {
         for tid in self.mounting.keys().copied().collect::<Vec<_>>() {
             self.end_mount(tid, chip);
         }
@@ -385,9 +399,10 @@ impl Partition {
             self.confirm(chip);
         }
         if !self.is_yaffs2 {
-            return Vec::new();
+            return Activities::default();
         }
-        self.found.into_iter().map(|(kind, stretch)| stretch.finish(kind, None)).collect()
+        let phases = self.found.into_iter().map(|(kind, stretch)| stretch.finish(kind, None)).collect();
+        Activities { phases, not_told: self.not_told }
     }
 }
 
@@ -406,10 +421,14 @@ where
 
     fn finish(self) -> Activities {
         let places = self.places;
-        let mut phases: Vec<Activity> =
-            self.partitions.into_iter().flat_map(|(at, partition)| partition.finish(places[at].0)).collect();
-        phases.sort_by_key(|phase| (phase.begin_ns, phase.kind, phase.chip));
-        Activities { phases, ..Activities::default() }
+        let mut all = Activities::default();
+        for (at, partition) in self.partitions {
+            let found = partition.finish(places[at].0);
+            all.phases.extend(found.phases);
+            all.not_told += found.not_told;
+        }
+        all.phases.sort_by_key(|phase| (phase.begin_ns, phase.kind, phase.chip));
+        all
     }
 }
 

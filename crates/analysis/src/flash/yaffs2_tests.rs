@@ -127,3 +127,38 @@ fn nothing_is_said_of_what_is_no_yaffs2_nor_of_what_lies_elsewhere() {
     assert_eq!(found(&ops), []);
     assert_eq!(found(&[(THREAD_OF, Read, 5)]), []);
 }
+
+#[test]
+fn phases_beyond_those_kept_are_counted_as_not_told() {
+    let mut fold = Yaffs2Fold::new(&[(0, SHAPE)], &[PARTITION], |tid: u32, _| TASKS.get(tid as usize).copied());
+    let apart = 10_000_000_000;
+    for at in 0..MAX_KEPT as u64 + 7 {
+        fold.event(&flash(at * apart, THREAD_OF, access(Read, page(3, 1))));
+    }
+    let found = fold.finish();
+    assert_eq!((found.phases.len(), found.not_told.reads), (MAX_KEPT, 7));
+}
+
+#[test]
+fn steps_that_wait_for_an_erase_are_bounded() {
+    let mut fold = Yaffs2Fold::new(&[(0, SHAPE)], &[PARTITION], |tid: u32, _| TASKS.get(tid as usize).copied());
+    let (mut time, mut programmed) = (0, 1);
+    let mut one = |tid: u32, op: FlashOp, page: u64| {
+        time += 1000;
+        fold.event(&flash(time, tid, access(op, page)));
+    };
+    one(THREAD_OF, Read, page(19, 5));
+    one(WRITER, Program, page(2, 0));
+    // Whole steps of a block that is never erased.
+    // The first dozen have their programs in what may be a checkpoint.
+    let steps = MAX_WAITING / (2 * A_STEP) + 30;
+    for _ in 0..=steps {
+        for index in 1..=A_STEP as u64 {
+            one(WRITER, Read, page(5, index));
+            one(WRITER, Program, page(2, programmed));
+            programmed = programmed % 60 + 1;
+        }
+    }
+    let found = fold.finish();
+    assert!(found.not_told.reads > 0 && found.not_told.reads <= 30 * A_STEP as u64, "{:?}", found.not_told);
+}
