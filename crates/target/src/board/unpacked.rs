@@ -25,7 +25,10 @@ pub(super) fn boot_file(board: &Board, kernel: &Kernel, progress: &dyn Progress)
     }
     let packed = std::fs::read(&kernel.vmlinuz).map_err(|e| Error::io(&kernel.vmlinuz, e))?;
     let dir = ScratchDir::new("unpacked")?;
-    let Some(unpacked) = unpack(&packed, board.qemu.ram_base, dir.path())? else {
+    let Some(unpacked) = unpack(&packed, board.qemu.ram_base, dir.path(), &mut |what| {
+        progress.step(&format!("kernel {}: {what}", kernel.name));
+    })?
+    else {
         let name = &kernel.name;
         progress.step(&format!("kernel {name} cannot be unpacked here and unpacks itself: the boot takes longer"));
         return Ok(kernel.vmlinuz.clone());
@@ -41,13 +44,19 @@ pub(super) fn boot_file(board: &Board, kernel: &Kernel, progress: &dyn Progress)
 }
 
 /// The kernel as QEMU loads it; nothing where its head, its packing or its way of booting is another.
-fn unpack(packed: &[u8], ram_base: Option<u32>, scratch: &Path) -> Result<Option<Vec<u8>>, Error> {
+fn unpack(
+    packed: &[u8],
+    ram_base: Option<u32>,
+    scratch: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<Option<Vec<u8>>, Error> {
     let Some(payload) = find(packed, ram_base) else { return Ok(None) };
     let Some(mut unpacked) = payload.unpack(scratch)? else { return Ok(None) };
     Ok(match payload.image {
         Image::Arm { load } => {
-            // One that waits in another way takes as long on the board, and longer here.
-            delay::wait_in_nops(&mut unpacked);
+            if !delay::wait_in_nops(&mut unpacked) {
+                say("its busy wait is not of the form that is known: boots with NAND take longer here");
+            }
             Some([uimage_head(load, unpacked.len()), unpacked].concat())
         }
         Image::Elf => has_pvh_entry(&unpacked).then_some(unpacked),
