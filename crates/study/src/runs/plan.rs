@@ -274,6 +274,8 @@ mod tests {
     fn a_cost_is_taken_without_and_with_the_tracer() {
         let specs = specs(include_str!("../../../../studies/tracer-cost.toml"));
         let of = |name: &str| specs.iter().filter(|spec| spec.name == name).map(plan).collect::<Vec<_>>();
+        // What flashmon costs on the default board is of this kind, too.
+        assert_eq!(self::specs(include_str!("../../../../bench/flashmon-cost.toml")).len(), 12);
         for (name, tracers) in [("raw", 5), ("ubifs.seed42", 4)] {
             let plans = of(name);
             assert_eq!(plans.len(), tracers, "{name}");
