@@ -125,6 +125,8 @@ pub struct Plan<'a> {
     pub timeout: Duration,
     /// With more than one, guest time follows the host's on armv7, where QEMU's -icount then comes to no end.
     pub cpus: u32,
+    /// Guest time follows the host's on every board: what takes no times is emulated on a thread a processor, and faster.
+    pub in_host_time: bool,
     /// More for the kernel's command line.
     pub cmdline: String,
     /// Kernel modules beside the chip's own, each with its parameters.
@@ -147,6 +149,7 @@ impl<'a> Plan<'a> {
             no_nand: false,
             timeout: Duration::from_secs(600),
             cpus: 1,
+            in_host_time: false,
             cmdline: String::new(),
             modules: &[],
             packages: &[],
@@ -194,6 +197,7 @@ impl<'a> Plan<'a> {
             run.args = vec!["-smp".to_owned(), self.cpus.to_string()];
             run.icount = board.name != "armv7";
         }
+        run.icount &= !self.in_host_time;
         let outcome = board::boot(&run, &NoProgress).unwrap_or_else(|error| panic!("{error}"));
         let session = Session::open(&outcome.port_file()).expect("a port file");
         assert!(session.complete, "the stream is not complete: {:?}", session.losses);

@@ -123,11 +123,12 @@ fn faults(seed: u64, blocks: u64, more: &[u64]) -> String {
 #[test]
 fn torture_leaves_what_was_written() {
     // In CI on one processor, in exact time; for as long as somebody asks on two, in the host's, with a fresh chip every two
-    // minutes: the core retires a block after its fourth page with a bit to restore, and at nandsim's rate no chip lives for long.
+    // minutes: a block is retired after its fourth page with a bit to restore while there are others to spare, and at nandsim's rate
+    // no chip lives for long. 160 blocks hold what the workers want to keep, with fewer the device is full nearly all the time.
     let all = number("FLASHSCOPE_TEST_TORTURE_S", 2);
     let long = all > 60;
     let seconds = all.min(120);
-    let blocks = if long { 160 } else { 32 };
+    let blocks = number("FLASHSCOPE_TEST_BLOCKS", if long { 160 } else { 32 });
     let (kernel, source) = if long { ("newest", "/dev/mtdblock0") } else { ("6.1", "mtd0") };
     // A kernel of one's own, for amd64, with this module in it: one that checks more than Debian's.
     let own = std::env::var("FLASHSCOPE_TEST_KERNEL").ok();
@@ -139,7 +140,9 @@ fn torture_leaves_what_was_written() {
         plan.parts = &parts;
         plan.faults = &faults;
         plan.packages = &["busybox"];
-        plan.cpus = if long || own.is_some() { 2 } else { 1 };
+        // QEMU's threads for two processors of x86-64 do not bear a kernel that patches its code (tests/flashmon.rs).
+        plan.cpus = if long && own.is_none() { 2 } else { 1 };
+        plan.in_host_time = own.is_some();
         plan.timeout = Duration::from_secs(if own.is_some() { 3600 } else { 1800 });
         let booted = run(plan, &["/torture"], &format!("torture.sh {source} noatime {seconds} {seed}"));
         let text = said(&booted, &format!("torture ({faults})"));

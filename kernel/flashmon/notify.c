@@ -18,6 +18,17 @@ static int which;
 static atomic_t due;
 static struct irq_work work;
 
+/* Its number may be another process's by now: struct pid knows the difference. */
+static bool has_gone(void)
+{
+	bool gone;
+
+	rcu_read_lock();
+	gone = !pid_task(whom, PIDTYPE_PID);
+	rcu_read_unlock();
+	return gone;
+}
+
 static void send(struct irq_work *unused)
 {
 	int count = atomic_xchg(&due, 0);
@@ -29,9 +40,8 @@ static void send(struct irq_work *unused)
 			atomic64_inc(&fm_signals);
 			continue;
 		}
-		/* Its number may be another process's by now: struct pid knows the difference. */
 		atomic64_inc(&fm_signals_failed);
-		if (fm.notifying && !pid_task(whom, PIDTYPE_PID)) {
+		if (fm.notifying && has_gone()) {
 			WRITE_ONCE(fm.notifying, false);
 			pr_notice("flashmon: the process to signal has gone: no more signals\n");
 			return;

@@ -4,6 +4,7 @@
 
 #include "yaffs2.h"
 #include "yaffs_ecc.h"
+#include "yaffs_getblockinfo.h"
 #include "yaffs_packedtags2.h"
 
 /*
@@ -138,9 +139,10 @@ int yaffs2_write_chunk(struct yaffs_dev *dev, int chunk, const u8 *data, const s
 		}
 		error = mtd_write_oob(ys->mtd, address_of(dev, chunk), &ops);
 	}
-	if (error)
+	if (error) {
+		ys->count_retiring = true;
 		yaffs_trace(YAFFS_TRACE_MTD, "%s: write of page %d: error %d", ys->mtd->name, chunk, error);
-	else if (damaged)
+	} else if (damaged)
 		ys->damaged.valid = false;
 	return error ? YAFFS_FAIL : YAFFS_OK;
 }
@@ -235,6 +237,27 @@ static void data_is_lost(struct yaffs2_sb *ys, int chunk, const struct yaffs_ext
 		};
 }
 
+/* yaffs_handle_chunk_error() gives a block up whose pages had errors more often, however few bits. */
+#define MOST_STRIKES 3
+
+/*
+ * The block of a page that ECC restored is moved. It is given up as well only while the chip has blocks to spare: on a full one each
+ * would come from the core's reserve, and without that nothing could be collected, so not even a header be written again.
+ */
+static void spare_block(struct yaffs2_sb *ys, int chunk)
+{
+	struct yaffs_dev *dev = &ys->dev;
+	struct yaffs_block_info *bi;
+
+	ys->count_retiring = true;
+	if (!dev->block_info)
+		return;
+	bi = yaffs_get_block_info(dev, chunk / dev->param.chunks_per_block + dev->block_offset);
+	if (!bi->gc_prioritise && bi->chunk_error_strikes >= MOST_STRIKES &&
+	    yaffs2_free_chunks(ys) < 2 * (long)dev->param.chunks_per_block)
+		bi->chunk_error_strikes = MOST_STRIKES - 1;
+}
+
 /* The core gives room for tags always, for data where it wants it. */
 int yaffs2_read_chunk(struct yaffs_dev *dev, int chunk, u8 *data, struct yaffs_ext_tags *tags)
 {
@@ -283,10 +306,13 @@ int yaffs2_read_chunk(struct yaffs_dev *dev, int chunk, u8 *data, struct yaffs_e
 		dev->n_ecc_fixed++;
 		if (tags->ecc_result < YAFFS_ECC_RESULT_FIXED)
 			tags->ecc_result = YAFFS_ECC_RESULT_FIXED;
-	} else if (mtd_is_eccerr(error) && inband && !data) {
-		/* The tags were asked for, and are there. */
+	}
+	if (tags->ecc_result == YAFFS_ECC_RESULT_FIXED)
+		spare_block(ys, chunk);
+	/* The tags were asked for, and are there. */
+	if (mtd_is_eccerr(error) && inband && !data)
 		return YAFFS_OK;
-	} else if (error) {
+	if (error && !mtd_is_bitflip(error)) {
 		dev->n_ecc_unfixed++;
 		if (data)
 			data_is_lost(ys, chunk, tags);

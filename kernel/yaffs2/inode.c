@@ -238,10 +238,13 @@ int yaffs2_setattr(IDMAP_PARAM struct dentry *dentry, struct iattr *attr)
 	obj->yst_mode = inode->i_mode;
 	obj->yst_uid = i_uid_read(inode);
 	obj->yst_gid = i_gid_read(inode);
-	if (inode->i_nlink && yaffs_update_oh(obj, NULL, 1, 0, 0, NULL) < 0)
-		error = -ENOSPC;
+	/* It is so now: a header that finds no page is tried again, and fsync() says that it is missing. */
+	if (inode->i_nlink && yaffs_update_oh(obj, NULL, 1, 0, 0, NULL) < 0) {
+		obj->dirty = 1;
+		mark_inode_dirty(inode);
+	}
 	yaffs2_unlock(ys);
-	return error;
+	return 0;
 }
 
 static void free_alias(void *alias)

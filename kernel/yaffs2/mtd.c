@@ -46,6 +46,7 @@ static int mark_bad(struct yaffs_dev *dev, int block)
 	if (ys->failed_erase != NO_BLOCK && block - dev->block_offset == ys->failed_erase)
 		block = ys->failed_erase;
 	ys->failed_erase = NO_BLOCK;
+	ys->count_retiring = true;
 	pr_warn("yaffs2: %s: block %d is retired\n", ys->mtd->name, block);
 	return mtd_block_markbad(ys->mtd, (loff_t)block * ys->mtd->erasesize) ? YAFFS_FAIL : YAFFS_OK;
 }

@@ -9,6 +9,7 @@
 #include <linux/statfs.h>
 
 #include "yaffs2.h"
+#include "yaffs_getblockinfo.h"
 #include "yaffs_yaffs2.h"
 
 /* Bits of yaffs_trace.h; what is always told is told anyway. */
@@ -45,10 +46,29 @@ void yaffs2_unlock(struct yaffs2_sb *ys)
 /* A rename over another name writes four headers, and a block's summary may come between. */
 #define CHUNKS_FOR_A_CHANGE 8
 
-/* Chunks that may still be written, with those counted that dirty folios will take. Called locked. */
+/* Blocks that are given up as soon as nothing is left in them. */
+static long count_retiring(struct yaffs_dev *dev)
+{
+	long found = 0;
+	int block;
+
+	for (block = dev->internal_start_block; block <= dev->internal_end_block; block++)
+		found += yaffs_get_block_info(dev, block)->needs_retiring;
+	return found;
+}
+
+/*
+ * Chunks that may still be written: without those that dirty folios will take, and those of blocks that are about to go, which
+ * the core still counts. Called locked.
+ */
 long yaffs2_free_chunks(struct yaffs2_sb *ys)
 {
-	return (long)yaffs_get_n_free_chunks(&ys->dev) - atomic_long_read(&ys->reserved);
+	if (ys->count_retiring) {
+		ys->retiring = count_retiring(&ys->dev);
+		ys->count_retiring = false;
+	}
+	return (long)yaffs_get_n_free_chunks(&ys->dev) - atomic_long_read(&ys->reserved) -
+	       ys->retiring * (long)ys->dev.param.chunks_per_block;
 }
 
 /*

@@ -67,6 +67,9 @@ struct yaffs2_sb {
 
 	/* Chunks that dirty folios will take when they are written. */
 	atomic_long_t reserved;
+	/* Blocks that are given up once they are empty, and whether there may be others by now. */
+	long retiring;
+	bool count_retiring;
 
 	struct task_struct *gc_thread;
 	wait_queue_head_t gc_wait;

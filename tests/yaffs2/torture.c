@@ -193,15 +193,8 @@ static void cut(int number)
 	if (!file->there)
 		return;
 	name_of(name, number);
-	if (went_well(truncate(name, length) == 0, "truncate", number)) {
+	if (went_well(truncate(name, length) == 0, "truncate", number))
 		grow(file, length);
-	} else {
-		struct stat st;
-
-		/* Without room for a header it may be cut and not know it: it is one or the other. */
-		if (!stat(name, &st))
-			grow(file, (uint32_t)st.st_size);
-	}
 }
 
 static void lose(int number)
