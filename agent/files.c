@@ -468,6 +468,8 @@ void fs_files_plan(const struct fs_machine *machine, const struct fs_file_layout
 		probe->loses = around;
 		snprintf(probe->definition, sizeof(probe->definition), "p:%s/file_fault filemap_fault%s page=+%d(%s):%s",
 			 group, fetch, layout->fault_page, a[0], machine->long_size == 8 ? "u64" : "u32");
+		if ((probe = add(probes, "file_fault_end", "filemap_fault", own)))
+			snprintf(probe->definition, sizeof(probe->definition), "r64:%s/file_fault_end filemap_fault", group);
 	} else {
 		fs_events_absent(events, FS_GROUP_CACHE, "flashscope:file_fault",
 				 layout->missing[0] ? layout->missing : "its function or a layout is not known", of_faults);

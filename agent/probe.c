@@ -208,6 +208,9 @@ static void block_json(struct fs_json *json)
 			fs_json_u64(json, "size_bytes", sectors * 512);
 			number_json(json, "read_ahead_kb",
 				    fs_path(path, sizeof(path), "/sys/block/%s/queue/read_ahead_kb", name));
+			/* the longest request: what is read ahead is cut into such */
+			number_json(json, "max_sectors_kb",
+				    fs_path(path, sizeof(path), "/sys/block/%s/queue/max_sectors_kb", name));
 			value_json(json, "scheduler",
 				   fs_path(path, sizeof(path), "/sys/block/%s/queue/scheduler", name));
 			number_json(json, "rotational",

@@ -41,7 +41,7 @@ static void planning(void)
 
 	plan(&arm, &arm510, "c0 T generic_file_buffered_read\nc1 T filemap_faulty\nc2 T filemap_fault\t[m]\n", &probes,
 	     &events);
-	CHECK_NUMBER(probes.count, 3);
+	CHECK_NUMBER(probes.count, 4);
 	CHECK_NUMBER(events.absent_count, 0);
 	CHECK_TEXT(probe_of(&probes, "file_read")->definition,
 		   "p:g/file_read generic_file_buffered_read dev=+8(+28(+16(+0(%r0)))):u32 ino=+40(+16(+0(%r0))):u32 "
@@ -53,11 +53,12 @@ static void planning(void)
 	CHECK_TEXT(probe_of(&probes, "file_fault")->definition,
 		   "p:g/file_fault filemap_fault dev=+8(+28(+16(+80(+0(%r0))))):u32 "
 		   "ino=+40(+16(+80(+0(%r0)))):u32 page=+12(%r0):u32");
+	CHECK_TEXT(probe_of(&probes, "file_fault_end")->definition, "r64:g/file_fault_end filemap_fault");
 	fs_probes_free(&probes);
 	fs_events_free(&events);
 
 	plan(&amd, &amd612, "f0 T filemap_read\nf1 T filemap_fault\n", &probes, &events);
-	CHECK_NUMBER(probes.count, 3);
+	CHECK_NUMBER(probes.count, 4);
 	CHECK_TEXT(probe_of(&probes, "file_write")->definition,
 		   "p:g/file_write generic_perform_write dev=+16(+40(+40(+0(%di)))):u32 ino=+64(+40(+0(%di))):u64 "
 		   "pos=+8(%di):u64 count=+24(%si):u64");

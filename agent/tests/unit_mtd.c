@@ -103,6 +103,7 @@ static void bare_facts(void)
 	test_root_file("/proc/self/mounts", "a\\040b /mnt\\011x ext4 rw,x=\\134 0 0\nshort\n");
 	test_root_file("/sys/block/mtdblock0/size", "2048\n");
 	test_root_file("/sys/block/mtdblock0/queue/read_ahead_kb", "128\n");
+	test_root_file("/sys/block/mtdblock0/queue/max_sectors_kb", "1280\n");
 	test_root_file("/sys/block/ram0/size", "0\n");
 	test_root_file("/sys/block/mmcblk0/size", "8\n");
 	test_root_file("/sys/block/mmcblk0/device/life_time", "0x02 0x01\n");
@@ -122,10 +123,10 @@ static void bare_facts(void)
 	CHECK(strstr(json.out.data, "\"clocks\":{\"trace\":null,"));
 	CHECK(strstr(json.out.data, "\"symbol\":\"nand_erase_op\",\"level\":\"nand\",\"status\":null"));
 	CHECK(strstr(json.out.data,
-		     "\"block\":[{\"name\":\"mmcblk0\",\"size_bytes\":4096,\"read_ahead_kb\":null,\"scheduler\":null,"
-		     "\"rotational\":null,\"life_time\":\"0x02 0x01\",\"pre_eol_info\":\"0x01\"},"
+		     "\"block\":[{\"name\":\"mmcblk0\",\"size_bytes\":4096,\"read_ahead_kb\":null,"
+		     "\"max_sectors_kb\":null,\"scheduler\":null,\"rotational\":null,\"life_time\":\"0x02 0x01\",\"pre_eol_info\":\"0x01\"},"
 		     "{\"name\":\"mtdblock0\",\"size_bytes\":1048576,\"read_ahead_kb\":128,"
-		     "\"scheduler\":null,\"rotational\":null,\"life_time\":null,\"pre_eol_info\":null}]"));
+		     "\"max_sectors_kb\":1280,\"scheduler\":null,\"rotational\":null,\"life_time\":null,\"pre_eol_info\":null}]"));
 	CHECK(strstr(json.out.data,
 		     "\"ubi\":[{\"name\":\"ubi0\",\"mtd_num\":3,\"eraseblock_size\":null,\"total_eraseblocks\":null,"
 		     "\"bad_peb_count\":null,\"reserved_for_bad\":null,\"max_ec\":17}]"));
