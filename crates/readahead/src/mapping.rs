@@ -6,6 +6,7 @@ use crate::cache::{Flags, PageCache};
 use crate::policy::Initial;
 use crate::simulator::{Cause, PageStep};
 use crate::squashfs::{self, Squashfs};
+use crate::ubifs::{self, Bulk};
 
 /// `struct file_ra_state` (include/linux/fs.h), and the mode bit of `POSIX_FADV_RANDOM`.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +43,12 @@ pub struct Mapping<'a> {
     pub io_pages: u64,
     /// How the file system reads where it is squashfs; else pages come alone.
     pub squashfs: Option<Squashfs>,
+    /// How it reads where it is UBIFS mounted with `bulk_read`.
+    pub bulk: Option<Bulk<'a>>,
     /// First page that the caller asks for, and the one behind the last: what comes beside them is read-ahead.
     pub asked: (u64, u64),
+    /// [`PageStep::Used`] is told.
+    pub tells_uses: bool,
     /// File, page, step.
     pub out: &'a mut dyn FnMut(u32, u64, PageStep),
 }
@@ -69,14 +74,25 @@ impl Mapping<'_> {
         self.cache.touch(self.file, page);
     }
 
+    /// The reader takes the page: here it waits for it.
+    pub fn uses(&mut self, page: u64) {
+        if self.tells_uses {
+            (self.out)(self.file, page, PageStep::Used);
+        }
+    }
+
     /// A page that is used and was not read ahead: it is added where it is missing, and read in (`read_folio`).
     pub fn bring(&mut self, page: u64) {
         let flags = self.flags(page);
         if flags.is_none() {
             self.add(page, false);
         }
-        if self.squashfs.is_some() && flags.is_none_or(|flags| flags.empty) {
-            squashfs::read_folio(self, page);
+        if flags.is_none_or(|flags| flags.empty) {
+            if self.squashfs.is_some() {
+                squashfs::read_folio(self, page);
+            } else if self.bulk.is_some() {
+                ubifs::read_folio(self, page);
+            }
         }
     }
 
@@ -114,6 +130,10 @@ impl Mapping<'_> {
         let pages = pages.min(self.cache.budget() as u64);
         if let Some(squashfs) = self.squashfs {
             squashfs::add_range(self, squashfs, start, start.saturating_add(pages), marked);
+            return;
+        }
+        if let Some(bulk) = self.bulk {
+            ubifs::add_range(self, bulk.windows_locked, start, start.saturating_add(pages), marked);
             return;
         }
         for page in start..start.saturating_add(pages) {

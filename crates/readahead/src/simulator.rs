@@ -7,6 +7,7 @@ use crate::kernel::Kernel;
 use crate::mapping::{Mapping, Window};
 use crate::policy::Policy;
 use crate::squashfs::Squashfs;
+use crate::ubifs::{Bulk, BulkReads, InARow, NodeRuns};
 
 /// Device and inode of a file; the device is `None` where the trace names none that has a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -27,6 +28,12 @@ pub enum MapAdvice {
     Normal,
     Random,
     Sequential,
+    /// None, on a mapping with `PROT_EXEC` of these pages of the file (`end` is behind the last): since 6.17 kernels read such
+    /// ones their own way.
+    Executable {
+        first: u64,
+        end: u64,
+    },
 }
 
 /// What a task does with a file. Offsets and lengths are in bytes.
@@ -93,6 +100,9 @@ pub enum PageStep {
     TakenBack {
         used: bool,
     },
+    /// A read or fault takes it, and waits where it is not read in yet: only where [`Simulator::tell_uses`] asked for it. What
+    /// was added before it in the same access was asked of the device before the wait.
+    Used,
 }
 
 /// One page comes or goes.
@@ -148,6 +158,9 @@ pub struct Simulator {
     known: Vec<Known>,
     open: Map<(u32, u64), Window>,
     policies: Map<u32, Policy>,
+    tells_uses: bool,
+    /// Files on a mount with `bulk_read`.
+    bulk: Map<u32, (InARow, NodeRuns)>,
 }
 
 #[derive(Clone, Copy)]
@@ -179,7 +192,14 @@ impl Simulator {
             known: Vec::new(),
             open: Map::default(),
             policies: Map::default(),
+            tells_uses: false,
+            bulk: Map::default(),
         }
+    }
+
+    /// Pages that reads and faults take are told as well, each where its time comes between those that are added.
+    pub fn tell_uses(&mut self) {
+        self.tells_uses = true;
     }
 
     /// Changes the knob: files that are open keep what they had.
@@ -207,6 +227,23 @@ impl Simulator {
         let number = self.number(file);
         let by_readahead = self.kernel >= Kernel::V6_1;
         self.known[number as usize].squashfs = Squashfs::new(bytes, by_readahead);
+    }
+
+    /// Says that a file lies on UBIFS mounted with `bulk_read`, and how its data nodes lie.
+    pub fn set_bulk_read(&mut self, file: FileId, runs: NodeRuns) {
+        let number = self.number(file);
+        self.bulk.insert(number, (InARow::default(), runs));
+    }
+
+    /// What bulk reads have done so far.
+    pub fn bulk_reads(&self) -> BulkReads {
+        let mut all = BulkReads::default();
+        for (row, _) in self.bulk.values() {
+            all.reads += row.done.reads;
+            all.nodes += row.done.nodes;
+            all.pages += row.done.pages;
+        }
+        all
     }
 
     pub fn is_cached(&self, file: FileId, page: u64) -> bool {
@@ -271,6 +308,10 @@ impl Simulator {
                 return;
             }
             Access::DropAll => {
+                // The inode leaves with its pages, and what it knew with it.
+                if let Some((row, _)) = self.bulk.get_mut(&number) {
+                    *row = row.of_a_new_inode();
+                }
                 while let Some(page) = self.cache.any_of(number) {
                     if let Some(gone) = self.cache.remove(number, page) {
                         out(PageEvent { file, page, step: PageStep::Dropped { used: gone.used } });
@@ -295,6 +336,15 @@ impl Simulator {
         let known = &self.known;
         let mut emit =
             |file: u32, page: u64, step: PageStep| out(PageEvent { file: known[file as usize].file, page, step });
+        let windows_locked = self.kernel >= Kernel::V5_10;
+        let (mut no_file, mut bulk) = (InARow::default(), None);
+        let row = match self.bulk.get_mut(&number) {
+            Some((row, runs)) => {
+                bulk = Some(Bulk { row: *row, runs, windows_locked });
+                row
+            }
+            None => &mut no_file,
+        };
         let mut mapping = Mapping {
             cache: &mut self.cache,
             file: number,
@@ -302,7 +352,9 @@ impl Simulator {
             ra,
             io_pages: self.settings.io_pages,
             squashfs,
+            bulk,
             asked,
+            tells_uses: self.tells_uses,
             out: &mut emit,
         };
         let m = &mut mapping;
@@ -341,6 +393,9 @@ impl Simulator {
                 rules.will_need(m, first, last / PAGE_BYTES - first + 1);
             }
             _ => {}
+        }
+        if let Some(bulk) = mapping.bulk {
+            *row = bulk.row;
         }
     }
 }
@@ -462,6 +517,17 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_on_a_program_reads_forward_on_the_newest_kernel() {
+        let fault = Access::Fault { page: 100, advice: MapAdvice::Executable { first: 90, end: 120 } };
+        for kernel in Kernel::ALL {
+            let came = pages(&mut simulator(kernel, 32), fault);
+            let wanted = if kernel == Kernel::V7_2 { 100..120 } else { 84..116 };
+            assert_eq!(came, wanted.collect::<Vec<_>>(), "{kernel:?}");
+            assert_eq!(pages(&mut simulator(kernel, 0), fault), [100], "{kernel:?}");
+        }
+    }
+
+    #[test]
     fn no_number_is_too_large() {
         for kernel in Kernel::ALL {
             let settings =
@@ -476,6 +542,8 @@ mod tests {
                     pages(&mut s, Access::Write { offset, length });
                     pages(&mut s, Access::Fault { page: offset, advice: MapAdvice::Normal });
                     pages(&mut s, Access::Fault { page: offset, advice: MapAdvice::Sequential });
+                    let mapped = MapAdvice::Executable { first: length, end: offset };
+                    pages(&mut s, Access::Fault { page: offset, advice: mapped });
                     pages(&mut s, Access::Drop { page: offset });
                 }
             }

@@ -106,6 +106,11 @@ pub(crate) trait Rules: Sync {
         fault(self, m, index, advice);
     }
 
+    /// A fault that found its page not cached, on an executable mapping of these pages. `None`: it is like any other.
+    fn executable(&self, _m: &mut Mapping, _index: u64, _first: u64, _end: u64) -> Option<()> {
+        None
+    }
+
     /// The pages of a window, of which the last `ahead` are its asynchronous part: `do_page_cache_ra`.
     fn add_window(&self, m: &mut Mapping, start: u64, size: u64, ahead: u64) {
         m.add_within(start, size, ahead);
@@ -142,9 +147,12 @@ fn read_in_batches<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, from: u64, byt
         if batch == 0 {
             // filemap_create_folio
             m.bring(index);
+            m.uses(index);
             batch = 1;
         } else {
             let tail = index + batch - 1;
+            // What is still on its way ends a batch as well: the reader comes to the mark when it has waited for all before it.
+            (index..tail).for_each(|page| m.uses(page));
             let flags = m.flags(tail);
             if flags.is_some_and(|flags| flags.marked) {
                 rules.on_mark(m, tail, last - tail);
@@ -153,6 +161,7 @@ fn read_in_batches<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, from: u64, byt
             if flags.is_some_and(|flags| flags.empty) {
                 m.bring(tail);
             }
+            m.uses(tail);
         }
         for page in index..index + batch {
             m.touch(page);
@@ -198,6 +207,7 @@ fn read_by_page<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, from: u64, bytes:
         }
         // no_cached_page, readpage
         m.bring(index);
+        m.uses(index);
         if at >= m.size {
             break;
         }
@@ -235,6 +245,7 @@ fn fault<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, index: u64, advice: MapA
         }
     }
     m.bring(index);
+    m.uses(index);
     m.touch(index);
     m.map_around(index);
 }
@@ -244,6 +255,11 @@ fn miss<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, index: u64, advice: MapAd
     if advice == MapAdvice::Sequential {
         let pages = m.ra.ra_pages;
         rules.sync(m, index, pages);
+        return;
+    }
+    if let MapAdvice::Executable { first, end } = advice
+        && rules.executable(m, index, first, end).is_some()
+    {
         return;
     }
     m.ra.mmap_miss = (m.ra.mmap_miss + 1).min(MMAP_LOTS_OF_MISSES * 10);

@@ -62,6 +62,7 @@ impl Rules for V2_6_37 {
             }
         }
         m.bring(index);
+        m.uses(index);
         // No fault-around before 3.15.
         m.touch(index);
         m.cache.set_mapped(m.file, index);

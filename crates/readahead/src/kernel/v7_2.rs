@@ -1,7 +1,9 @@
 //! Linux 7.2: as 6.12 (`page_cache_sync_ra`, `page_cache_async_ra`, `page_cache_ra_order`, `do_page_cache_ra` in mm/readahead.c),
 //! but `file_ra_state` keeps an order and a window ends at a multiple of it, a window that reaches the file's end gets no
-//! marker, and `page_cache_prev_miss` counts all the pages it looked at (mm/filemap.c). Executable mappings read forward from
-//! the fault (`do_sync_mmap_readahead`, `VM_EXEC`); a trace does not tell them, and they are taken for others.
+//! marker, and `page_cache_prev_miss` counts all the pages it looked at (mm/filemap.c). A fault on
+//! an executable mapping reads forward from itself (`do_sync_mmap_readahead`, `VM_EXEC`). Its order is `exec_folio_order()`, which
+//! arm64 alone defines (64 KiB, arch/arm64/include/asm/pgtable.h); elsewhere it is 0 (include/linux/pgtable.h), and the branch is
+//! taken all the same: on 32-bit ARM and x86 a window that is neither rounded nor has a marker. arm64's rounding is not modelled.
 
 use super::{PreviousMoves, Rules, read_in_batches, v6_12};
 use crate::mapping::Mapping;
@@ -34,6 +36,16 @@ impl Rules for V7_2 {
 
     fn read(&self, m: &mut Mapping, from: u64, bytes: u64) {
         read_in_batches(self, m, from, bytes, PreviousMoves::AtTheEnd);
+    }
+
+    /// The window from the fault on, no farther than the mapping goes. Such faults are no misses of mapped reads.
+    fn executable(&self, m: &mut Mapping, index: u64, first: u64, end: u64) -> Option<()> {
+        m.ra.start = index.max(first);
+        m.ra.size = m.ra.start.saturating_add(m.ra.ra_pages).min(end).saturating_sub(m.ra.start);
+        m.ra.async_size = 0;
+        let (start, size) = (m.ra.start, m.ra.size);
+        self.add_window(m, start, size, 0);
+        Some(())
     }
 
     /// `do_page_cache_ra`: what reaches the file's end is not marked.

@@ -1,0 +1,273 @@
+//! UBIFS mounted with `bulk_read`: from the third page in a row on, a page that is read brings in those whose data nodes follow
+//! its own in one LEB.
+//!
+//! `ubifs_read_folio`, `ubifs_bulk_read`, `ubifs_do_bulk_read` (fs/ubifs/file.c), `ubifs_tnc_get_bu_keys` (fs/ubifs/tnc.c) of
+//! Linux 6.1.192; 5.10 to 7.2 do the same with pages or folios. What shows in the cache:
+//! - what is in a row is kept for the inode, not for the open file (`ui->last_page_read`, `ui->read_in_a_row`), and counts pages
+//!   that are read in, not those that are found;
+//! - a new inode's `last_page_read` is 0: page 1 follows page 0 though nobody read that;
+//! - at most 32 nodes (`UBIFS_MAX_BULK_READ`) that lie one behind the other in one LEB. The buffer is no bound of its own: it holds
+//!   32 nodes of the largest size or a whole LEB (`c->max_bu_buf_len`), but where 129.5 KiB could not be had in one piece;
+//! - pages that are there and read in are passed over, one that is locked ends the bulk read: `page_cache_ra_unbounded` adds a whole
+//!   window, locked, before it reads it, so that within a window each page is read alone (and its bulk read reads up to 32 nodes
+//!   of flash and keeps one);
+//! - at the file's end it is switched off.
+//!
+//! 2.6.37 put a window's pages into the cache one by one (`read_pages`, mm/readahead.c), so that they are not there yet.
+//!
+//! Where LEBs end no rule tells: [`NodeRuns`] is what is known of it.
+
+use crate::mapping::Mapping;
+
+/// `UBIFS_MAX_BULK_READ` (fs/ubifs/ubifs.h).
+const MOST_NODES: u64 = 32;
+/// Pages read in a row that switch it on.
+const IN_A_ROW: u64 = 3;
+
+/// Which of a file's pages have data nodes that lie one behind the other in one LEB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRuns {
+    /// First page of a run, and the page behind the last that is known to be of it; ascending.
+    runs: Vec<(u64, u64)>,
+    /// Nodes of a LEB: how long a run is taken to be whose end is not known.
+    in_a_leb: u64,
+}
+
+impl NodeRuns {
+    /// `runs`: first page and the page behind the last that is known, in any order. Without any the file fills LEBs from its
+    /// first page on, `in_a_leb` nodes each.
+    pub fn new(mut runs: Vec<(u64, u64)>, in_a_leb: u64) -> NodeRuns {
+        runs.sort_unstable();
+        NodeRuns { runs, in_a_leb: in_a_leb.max(1) }
+    }
+
+    /// The page whose node no longer follows that of `page` and those after it.
+    fn end(&self, page: u64) -> u64 {
+        let next = self.runs.partition_point(|&(first, _)| first <= page);
+        let (first, known) = if next == 0 { (0, 0) } else { self.runs[next - 1] };
+        let full = known.max(first.saturating_add(self.in_a_leb));
+        let end = match page < full {
+            true => full,
+            false => {
+                let lebs = (page - full) / self.in_a_leb + 1;
+                full.saturating_add(lebs.saturating_mul(self.in_a_leb))
+            }
+        };
+        self.runs.get(next).map_or(end, |&(first, _)| end.min(first))
+    }
+}
+
+/// What bulk reads did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct BulkReads {
+    pub reads: u64,
+    /// Data nodes that they read from flash.
+    pub nodes: u64,
+    /// Pages that they filled: fewer where pages were there, or locked.
+    pub pages: u64,
+}
+
+/// `struct ubifs_inode`, as far as it goes here.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InARow {
+    last_page_read: u64,
+    read_in_a_row: u64,
+    bulk_read: bool,
+    pub done: BulkReads,
+}
+
+impl InARow {
+    /// What is counted stays.
+    pub fn of_a_new_inode(self) -> InARow {
+        InARow { done: self.done, ..InARow::default() }
+    }
+}
+
+/// A file on such a mount, while a kernel's rules run on it.
+#[derive(Clone, Copy)]
+pub struct Bulk<'a> {
+    pub row: InARow,
+    pub runs: &'a NodeRuns,
+    /// A window's pages are all in the cache, locked, before the first of them is read.
+    pub windows_locked: bool,
+}
+
+/// `page_cache_ra_unbounded`: runs of missing pages are added, then read.
+pub fn add_range(m: &mut Mapping, windows_locked: bool, start: u64, end: u64, marked: Option<u64>) {
+    let mut first = start;
+    for page in start..end {
+        if m.has(page) {
+            read_run(m, first, page);
+            first = page + 1;
+            continue;
+        }
+        m.add(page, marked == Some(page));
+        m.cache.set_empty(m.file, page, true);
+        if !windows_locked {
+            read_run(m, page, page + 1);
+            first = page + 1;
+        }
+    }
+    read_run(m, first, end);
+}
+
+fn read_run(m: &mut Mapping, first: u64, end: u64) {
+    for page in first..end {
+        read_folio(m, page);
+    }
+}
+
+/// `ubifs_read_folio` of a page that is there and locked.
+pub fn read_folio(m: &mut Mapping, page: u64) {
+    m.cache.set_empty(m.file, page, false);
+    let Some(mut bulk) = m.bulk else { return };
+    let row = &mut bulk.row;
+    let follows = page == row.last_page_read.wrapping_add(1);
+    row.last_page_read = page;
+    if !follows {
+        row.read_in_a_row = 1;
+        row.bulk_read = false;
+    } else if !row.bulk_read {
+        row.read_in_a_row += 1;
+        row.bulk_read = row.read_in_a_row >= IN_A_ROW;
+    }
+    if follows && row.bulk_read {
+        bulk_read(m, &mut bulk, page);
+    }
+    m.bulk = Some(bulk);
+}
+
+/// `ubifs_do_bulk_read`.
+fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) {
+    let row = &mut bulk.row;
+    let Some(last) = m.end_index().filter(|&last| page <= last) else {
+        // No node: `out_bu_off`.
+        (row.read_in_a_row, row.bulk_read) = (0, false);
+        return;
+    };
+    let nodes = MOST_NODES.min(bulk.runs.end(page) - page).min(last - page + 1);
+    // The key behind the file's last is looked at only while there is room for it (`bu->eof`).
+    if nodes < MOST_NODES && page + nodes - 1 == last {
+        (row.read_in_a_row, row.bulk_read) = (1, false);
+    }
+    row.done.reads += 1;
+    row.done.nodes += nodes;
+    row.done.pages += 1;
+    let mut next = page + 1;
+    while next < page + nodes {
+        match m.flags(next) {
+            Some(flags) if flags.empty => break,
+            Some(_) => {}
+            None => {
+                m.add(next, false);
+                row.done.pages += 1;
+            }
+        }
+        next += 1;
+    }
+    row.last_page_read = next - 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, FileId, Kernel, OpenId, Settings, Simulator};
+
+    const FILE: FileId = FileId { device: Some(1), inode: 1 };
+
+    fn simulator(kernel: Kernel, readahead_pages: u64, pages: u64, runs: NodeRuns) -> Simulator {
+        let mut simulator = Simulator::new(kernel, Settings { readahead_pages, ..Settings::default() });
+        simulator.set_size(FILE, pages * 4096);
+        simulator.set_bulk_read(FILE, runs);
+        simulator
+    }
+
+    fn one_run() -> NodeRuns {
+        NodeRuns::new(vec![(0, 10_000)], 30)
+    }
+
+    fn read(simulator: &mut Simulator, page: u64, pages: u64) -> Vec<u64> {
+        let mut came = Vec::new();
+        let access = Access::Read { offset: page * 4096, length: pages * 4096 };
+        simulator.apply(FILE, OpenId(1), access, &mut |event| came.push(event.page));
+        came
+    }
+
+    #[test]
+    fn the_third_page_in_a_row_brings_in_those_that_follow_in_its_leb() {
+        for kernel in Kernel::ALL {
+            // The first run ends with page 30, the next one is as long as a LEB may be.
+            let mut s = simulator(kernel, 0, 200, NodeRuns::new(vec![(0, 31), (31, 31)], 40));
+            assert_eq!([read(&mut s, 0, 1), read(&mut s, 1, 1)], [[0], [1]], "{kernel:?}");
+            assert_eq!(read(&mut s, 2, 1), (2..31).collect::<Vec<_>>(), "{kernel:?}");
+            assert_eq!(read(&mut s, 30, 1), [], "{kernel:?}");
+            assert_eq!(read(&mut s, 31, 1), (31..63).collect::<Vec<_>>(), "{kernel:?}");
+            assert_eq!(read(&mut s, 63, 1), (63..71).collect::<Vec<_>>(), "{kernel:?}");
+            // Not in a row: alone, and the count begins anew.
+            assert_eq!([read(&mut s, 100, 1), read(&mut s, 101, 1)], [[100], [101]], "{kernel:?}");
+            assert_eq!(read(&mut s, 102, 1).len(), 9, "{kernel:?}: to page 110, where a LEB ends");
+            let done = s.bulk_reads();
+            assert_eq!((done.reads, done.nodes, done.pages), (4, 78, 78), "{kernel:?}");
+        }
+    }
+
+    #[test]
+    fn one_read_of_many_pages_is_in_a_row_itself() {
+        let mut s = simulator(Kernel::V6_1, 0, 200, one_run());
+        assert_eq!(read(&mut s, 50, 4), (50..84).collect::<Vec<_>>());
+        // A new inode's last page is page 0.
+        let mut s = simulator(Kernel::V6_1, 0, 200, one_run());
+        read(&mut s, 1, 2);
+        assert_eq!(read(&mut s, 3, 1).len(), 32);
+    }
+
+    #[test]
+    fn what_is_there_is_passed_over_and_counts_as_read() {
+        let mut s = simulator(Kernel::V6_1, 0, 200, one_run());
+        read(&mut s, 5, 1);
+        read(&mut s, 0, 2);
+        let came: Vec<u64> = (2..34).filter(|&page| page != 5).collect();
+        assert_eq!(read(&mut s, 2, 1), came);
+        assert_eq!(read(&mut s, 34, 1).len(), 32);
+    }
+
+    #[test]
+    fn at_the_file_s_end_it_is_switched_off() {
+        let mut s = simulator(Kernel::V6_1, 0, 10, one_run());
+        assert_eq!(read(&mut s, 0, 3).len(), 10);
+        assert_eq!(s.bulk_reads().reads, 1);
+        let mut last = Vec::new();
+        s.apply(FILE, OpenId(1), Access::Drop { page: 9 }, &mut |_| {});
+        s.apply(FILE, OpenId(1), Access::Fault { page: 9, advice: Default::default() }, &mut |e| last.push(e.page));
+        assert_eq!((last, s.bulk_reads().reads), (vec![9], 1));
+    }
+
+    /// A window's pages are locked: only its last page reads on. 2.6.37 adds them one by one.
+    #[test]
+    fn within_a_window_each_page_is_read_alone() {
+        for (kernel, pages, done) in
+            [(Kernel::V5_10, 35, (2, 64, 33)), (Kernel::V6_1, 35, (2, 64, 33)), (Kernel::V2_6_37, 34, (1, 32, 32))]
+        {
+            let mut s = simulator(kernel, 32, 200, one_run());
+            // Four pages: the third and the fourth of them are bulk reads.
+            assert_eq!(read(&mut s, 0, 1).len(), pages, "{kernel:?}");
+            let bulk = s.bulk_reads();
+            assert_eq!((bulk.reads, bulk.nodes, bulk.pages), done, "{kernel:?}");
+        }
+    }
+
+    #[test]
+    fn no_number_is_too_large() {
+        for kernel in Kernel::ALL {
+            for runs in [NodeRuns::new(vec![], 0), NodeRuns::new(vec![(5, 2), (u64::MAX, u64::MAX), (7, 7)], u64::MAX)]
+            {
+                let mut s = Simulator::new(kernel, Settings { budget_pages: 64, ..Settings::default() });
+                s.set_size(FILE, u64::MAX);
+                s.set_bulk_read(FILE, runs);
+                for offset in [0, 4096, 8192, u64::MAX / 2, u64::MAX - 4096] {
+                    s.apply(FILE, OpenId(1), Access::Read { offset, length: 1 << 20 }, &mut |_| {});
+                }
+            }
+        }
+    }
+}
