@@ -1,8 +1,9 @@
 //! `advise`: what of read-ahead is worth changing for a recorded workload, with evidence, gain, risk and the line to type.
 
-use flashscope_analysis::readahead::{Advice, Change, Predictor, Recorded, advise};
+use flashscope_analysis::readahead::{Advice, Change, Predictor, Seen, Silent, advise, silent};
+use flashscope_readahead::PAGE_BYTES;
 use flashscope_trace::{Device, Trace};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::AdviseArgs;
 use crate::failure::Failure;
@@ -17,40 +18,60 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     let trace = Trace::open(args.trace.as_deref().unwrap_or("".as_ref()))?;
     let workload = predict::workload(&trace)?;
     let (kernel, exact) = predict::model(&trace, args.model.kernel_model.as_deref())?;
-    let predictor = Predictor::new(&workload, predict::storage(&trace, &workload, kernel, args.model.io_kib));
-    let now = args.now.unwrap_or_else(|| predictor.recorded(&predict::TRIED_KIB).fits_readahead_kib);
-    let storage = Storage::of(&trace, workload.sizes.keys().filter_map(|file| file.device));
+    let below = predict::storage(&trace, &workload, kernel, args.model.io_kib);
+    let io_pages = below.io_pages;
+    let predictor = Predictor::new(&workload, below);
+    let recorded = predictor.recorded(&predict::TRIED_KIB);
+    let mut storage = Storage::of(trace.facts(), workload.sizes.keys().filter_map(|file| file.device));
+    let now = args.now.unwrap_or_else(|| {
+        let fits = recorded.fits_readahead_kib;
+        // Pages that come the same under many windows tell none of them: then it is the one that the knob says.
+        let as_well = |&said: &u64| said != fits && !predictor.recorded(&[fits, said]).fits_alone;
+        knob(trace.facts(), &storage).filter(as_well).unwrap_or(fits)
+    });
     let mut advice = advise(&predictor, now);
-    let mut told = diagnoses(&trace, &storage, now);
-    if !storage.synchronous && predictor.cost().is_none() {
+    let row = predictor.row(now, &|_| false);
+    let cases = silent(&Seen {
+        facts: trace.facts(),
+        workload: &workload,
+        kernel,
+        io_pages,
+        now: &row,
+        recorded,
+        page_ns: predictor.cost().map(|cost| cost.page_ns),
+        knobs: &storage.knobs,
+        synchronous: storage.synchronous,
+    });
+    let mut told: Vec<String> = cases.iter().map(diagnosis).collect();
+    storage.weighed = storage.synchronous || predictor.cost().is_some() || predictor.queue().is_some();
+    if let Some(queue) = predictor.queue() {
+        told.extend(predict::queue_notes(&workload, queue.device.known_bytes() < 256 << 10));
+    }
+    if !storage.weighed {
         // Behind a queue a page that comes early may cost the reader nothing, and many small requests cost it more.
-        advice.retain(|one| matches!(one.change, Change::AdviseRandom { .. }));
-        let row = predictor.row(now, &|_| false);
+        advice.retain(|one| !matches!(one.change, Change::SetReadahead { .. }));
         told.push(format!(
-            "The knob is not weighed: on this device read-ahead overlaps with the reader, which no cost here holds. Of {} pages \
-             {} are read ahead and not used.",
+            "The knob is not weighed: on this device read-ahead overlaps with the reader, and the trace does not show what its \
+             requests cost (--events block,cache,syscall). Of {} pages {} are read ahead and not used.",
             row.tally.pages(),
             row.tally.pages_unused
         ));
     }
-    told.extend(knob_and_pages(&trace, &storage, predictor.recorded(&predict::TRIED_KIB)));
     told.extend(predict::notes(&workload, &trace, kernel, exact));
     if args.json {
         let list: Vec<_> = advice
             .iter()
             .map(|one| json!({"advice": one, "lines": lines(one, &storage), "risk": risk(one, &storage)}))
             .collect();
-        let all = json!({"schema": 1, "model": kernel.name(), "readahead_kib_now": now, "advice": list, "notes": told});
+        let all = json!({"schema": 1, "model": kernel.name(), "readahead_kib_now": now, "advice": list, "silent": cases,
+                         "notes": told});
         println!("{}", serde_json::to_string_pretty(&all).expect("plain data serialises"));
         return Ok(());
     }
     println!("Read-ahead now: {now} KiB, as the pages tell. Rules of Linux {}.", kernel.name());
     if advice.is_empty() {
-        let why = if storage.synchronous {
-            ": no setting of read-ahead gains more than 3 %"
-        } else {
-            ", as far as is weighed"
-        };
+        let why =
+            if storage.weighed { ": no setting of read-ahead gains more than 3 %" } else { ", as far as is weighed" };
         println!("Nothing is worth changing{why}.");
     }
     for (n, one) in advice.iter().enumerate() {
@@ -71,7 +92,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     if args.apply {
         let knob = advice.iter().find_map(|one| match one.change {
             Change::SetReadahead { kib } => Some(kib),
-            Change::AdviseRandom { .. } => None,
+            _ => None,
         });
         apply::apply(args, quiet, knob, &storage.knobs)?;
     }
@@ -82,6 +103,11 @@ fn what(advice: &Advice) -> String {
     match advice.change {
         Change::SetReadahead { kib: 0 } => "Turn read-ahead off".to_owned(),
         Change::SetReadahead { kib } => format!("Set read-ahead to {kib} KiB"),
+        Change::BulkRead { on: true, kib } => format!("Mount UBIFS with bulk_read, and read-ahead at {kib} KiB"),
+        Change::BulkRead { on: false, kib } => format!("Mount UBIFS without bulk_read, and read-ahead at {kib} KiB"),
+        Change::SquashfsBlock { from_bytes, bytes } => {
+            format!("Make the squashfs image with blocks of {} KiB instead of {}", bytes / 1024, from_bytes / 1024)
+        }
         Change::AdviseRandom { file } => format!("Tell the kernel that {} is read at random", predict::file_name(file)),
     }
 }
@@ -89,6 +115,9 @@ fn what(advice: &Advice) -> String {
 fn evidence(advice: &Advice, trace: &Trace) -> String {
     let mut text =
         format!("{} of {} pages that come are read ahead and not used", advice.unused_pages_now, advice.pages_now);
+    if let Some(of_change) = evidence_of_change(advice) {
+        text = format!("{of_change}; {text}");
+    }
     if let Some(file) = advice.file {
         text += &format!(", most of {}", predict::file_name(file));
     }
@@ -99,7 +128,50 @@ fn evidence(advice: &Advice, trace: &Trace) -> String {
     text
 }
 
+/// What speaks for this very change.
+fn evidence_of_change(advice: &Advice) -> Option<String> {
+    match advice.change {
+        Change::BulkRead { on: true, .. } => Some(format!(
+            "{:.0} reads of flash for {} pages; {} bulk reads would bring in {} of {} pages with {:.0}",
+            advice.flash_reads_now?,
+            advice.pages_now,
+            advice.bulk_then.reads,
+            advice.bulk_then.pages,
+            advice.pages_then,
+            advice.flash_reads_then?
+        )),
+        Change::BulkRead { on: false, .. } => Some(format!(
+            "{} bulk reads read {} data nodes and keep {} pages",
+            advice.bulk_now.reads, advice.bulk_now.nodes, advice.bulk_now.pages
+        )),
+        Change::SquashfsBlock { from_bytes, bytes } if bytes < from_bytes => {
+            let (block, pages) = ((from_bytes / PAGE_BYTES) as f64, advice.pages_now.max(1) as f64);
+            let used = advice.pages_now.saturating_sub(advice.unused_pages_now) as f64 / pages * block;
+            Some(format!(
+                "a block brings in {block} pages, of which {used:.1} are used in the mean and {:.1} never",
+                block - used
+            ))
+        }
+        Change::SquashfsBlock { from_bytes, .. } => {
+            Some(format!("files are read whole and in order, in blocks of {} pages", from_bytes / PAGE_BYTES))
+        }
+        _ => None,
+    }
+}
+
 fn gain(advice: &Advice) -> String {
+    if let Change::SquashfsBlock { from_bytes, bytes } = advice.change
+        && bytes > from_bytes
+    {
+        let blocks = |pages: u64, bytes: u64| pages.div_ceil(bytes / PAGE_BYTES);
+        return format!(
+            "{} blocks to look up and decompress instead of {} ({} pages instead of {}), and a smaller image; time is not predicted",
+            blocks(advice.pages_then, bytes),
+            blocks(advice.pages_now, from_bytes),
+            advice.pages_then,
+            advice.pages_now
+        );
+    }
     let pages = format!("{} pages instead of {}", advice.pages_then, advice.pages_now);
     match (advice.time_now_ns, advice.time_then_ns) {
         (Some(now), Some(then)) => {
@@ -120,11 +192,16 @@ struct Storage {
     knobs: Vec<String>,
     shared: bool,
     synchronous: bool,
+    /// What requests cost is in the gains.
+    weighed: bool,
+    /// Source and target of UBIFS mounts.
+    ubifs: Vec<(String, String)>,
 }
 
 impl Storage {
-    fn of(trace: &Trace, devices: impl Iterator<Item = u32>) -> Storage {
-        let mut storage = Storage { knobs: Vec::new(), shared: false, synchronous: false };
+    fn of(facts: &Value, devices: impl Iterator<Item = u32>) -> Storage {
+        let mut storage =
+            Storage { knobs: Vec::new(), shared: false, synchronous: false, weighed: false, ubifs: Vec::new() };
         let devices: std::collections::BTreeSet<String> = devices
             .map(|device| {
                 let device = Device(device);
@@ -132,8 +209,8 @@ impl Storage {
             })
             .collect();
         let bdis: Vec<&str> =
-            trace.facts()["bdi"].as_array().into_iter().flatten().filter_map(|bdi| bdi["name"].as_str()).collect();
-        for mount in trace.facts()["mounts"].as_array().into_iter().flatten() {
+            facts["bdi"].as_array().into_iter().flatten().filter_map(|bdi| bdi["name"].as_str()).collect();
+        for mount in facts["mounts"].as_array().into_iter().flatten() {
             let Some(device) = mount["device"].as_str().filter(|&device| devices.contains(device)) else { continue };
             let kind = mount["type"].as_str().unwrap_or_default();
             storage.synchronous |= matches!(kind, "jffs2" | "ubifs" | "yaffs2");
@@ -145,6 +222,8 @@ impl Storage {
                         .extend(bdis.iter().find(|name| name.starts_with("mtd-")).map(|&name| name.to_owned()));
                 }
                 "ubifs" => {
+                    let text = |name: &str| mount[name].as_str().unwrap_or_default().to_owned();
+                    storage.ubifs.push((text("source"), text("target")));
                     storage.knobs.extend(bdis.iter().filter(|name| name.starts_with("ubifs_")).map(|&n| n.to_owned()))
                 }
                 _ => storage.knobs.push(device.to_owned()),
@@ -158,13 +237,26 @@ impl Storage {
 
 fn risk(advice: &Advice, storage: &Storage) -> String {
     let mut text = match advice.change {
+        Change::BulkRead { on: true, .. } => {
+            "reads here and there that hit three pages in a row bring in up to 32; a bulk read needs a buffer of up to 130 KiB in one \
+             piece; with read-ahead above 0 it reads flash many times over"
+                .to_owned()
+        }
+        Change::BulkRead { on: false, .. } => "whole files read in order take more reads of flash".to_owned(),
+        Change::SquashfsBlock { from_bytes, bytes } if bytes < from_bytes => {
+            "the image must be made anew, and gets larger: smaller blocks compress worse, which takes flash and is not predicted"
+                .to_owned()
+        }
+        Change::SquashfsBlock { .. } => {
+            "the image must be made anew; a read of one page then brings in and decompresses a larger block".to_owned()
+        }
         Change::SetReadahead { .. } => "files that are open keep their window: start the program again".to_owned(),
         Change::AdviseRandom { .. } => "streams over this file are no longer read ahead".to_owned(),
     };
     if storage.shared && matches!(advice.change, Change::SetReadahead { .. }) {
         text += "; the knob is that of all MTD devices with JFFS2";
     }
-    if !storage.synchronous {
+    if !storage.weighed && !matches!(advice.change, Change::SquashfsBlock { .. }) {
         text += "; smaller windows make more requests, which is not weighed here";
     }
     text
@@ -186,49 +278,158 @@ fn lines(advice: &Advice, storage: &Storage) -> Vec<String> {
             }
             lines
         }
+        Change::BulkRead { on, kib } => {
+            let option = if on { "bulk_read" } else { "no_bulk_read" };
+            let mut lines = Vec::new();
+            for (source, target) in &storage.ubifs {
+                lines.push(format!("now:          mount -o remount,{option} {target}"));
+                // ubifs_show_options names no default: without the option is what no_bulk_read asks for.
+                lines.push(match on {
+                    true => format!("fstab:        {source} {target} ubifs defaults,bulk_read 0 0"),
+                    false => format!("fstab:        take bulk_read out of the options of {target}"),
+                });
+                if target == "/" {
+                    lines.push(format!("command line: rootflags={option}"));
+                }
+            }
+            lines.extend(
+                storage
+                    .knobs
+                    .iter()
+                    .map(|name| format!("now:          echo {kib} > /sys/class/bdi/{name}/read_ahead_kb")),
+            );
+            lines
+        }
+        Change::SquashfsBlock { bytes, .. } => {
+            vec![format!("mksquashfs ROOT IMAGE -b {bytes}, with the compressor and options of now")]
+        }
         Change::AdviseRandom { .. } => {
             vec!["after open(): posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);".to_owned()]
         }
     }
 }
 
-/// The knob says one thing and the pages another: files keep the window that they were opened with.
-fn knob_and_pages(trace: &Trace, storage: &Storage, recorded: Recorded) -> Option<String> {
-    let said = trace.facts()["bdi"].as_array()?.iter().find_map(|bdi| {
+/// A case in which nothing happens, and nothing says so: what the trace shows, and what to do.
+fn diagnosis(silent: &Silent) -> String {
+    let ms = |ns: f64| format!("{:.1} ms", ns / 1e6);
+    match silent {
+        Silent::WillNeedReadNothing { calls, pages_asked, file } => format!(
+            "{calls} calls of posix_fadvise(WILLNEED), readahead() or madvise(WILLNEED) asked for {pages_asked} pages, most of {}: \
+             with read-ahead at 0 they read nothing here, and succeed. Read the file instead, or set read-ahead above 0.",
+            predict::file_name(*file)
+        ),
+        Silent::WillNeedCut { calls, longest_pages, window_pages, file } => format!(
+            "{calls} calls of posix_fadvise(WILLNEED), readahead() or madvise(WILLNEED) asked for up to {longest_pages} pages, most of \
+             {}, and got {window_pages} at most, the window, each: ask piece by piece.",
+            predict::file_name(*file)
+        ),
+        Silent::OldWindow { knob, knob_kib, pages_as_kib, pages } => format!(
+            "{knob} said {knob_kib} KiB when the recording began, and all {pages} pages came as with {pages_as_kib} KiB: files that \
+             were open before the knob was changed keep their window. Start the program again."
+        ),
+        Silent::SharedKnob { knob, mounts, devices } => format!(
+            "{knob} is the one knob of all {devices} MTD devices: it works on each JFFS2 that is mounted ({}).",
+            if mounts.is_empty() { "none is".to_owned() } else { mounts.join(", ") }
+        ),
+        Silent::InTheReader { pages_ahead, pages, ahead_ns, time_ns } => {
+            let time = match (ahead_ns, time_ns) {
+                (Some(ahead), Some(time)) => format!(", some {} of {} in reads", ms(*ahead), ms(*time)),
+                _ => String::new(),
+            };
+            format!(
+                "This file system reads ahead in the reader itself: {pages_ahead} of {pages} pages come ahead at its cost{time}."
+            )
+        }
+        Silent::BulkReadInWindows { nodes, pages } => format!(
+            "bulk_read with read-ahead: {nodes} data nodes are read from flash for {pages} pages, because the window's other pages are \
+             locked meanwhile. Use one of the two."
+        ),
+    }
+}
+
+/// What the knob said when the recording began, KiB.
+fn knob(facts: &Value, storage: &Storage) -> Option<u64> {
+    facts["bdi"].as_array()?.iter().find_map(|bdi| {
         let name = bdi["name"].as_str()?;
         storage.knobs.iter().any(|knob| knob == name).then(|| bdi["read_ahead_kb"].as_u64())?
-    })?;
-    let fits = recorded.fits_readahead_kib;
-    (said != fits && recorded.predicted_pages == recorded.pages && recorded.pages > 0 && recorded.fits_alone).then(|| {
-        format!(
-            "The knob said {said} KiB when the recording began, and the pages came as with {fits} KiB: files that were open before \
-             the knob was changed keep their window. Start the program again."
-        )
     })
 }
 
-/// Cases in which nothing happens, and nothing says so.
-fn diagnoses(trace: &Trace, storage: &Storage, now_kib: u64) -> Vec<String> {
-    let mut told = Vec::new();
-    let mut asked = 0_u64;
-    // What cannot be read is told by the notes.
-    let _unread = trace.for_each_pair(&mut |pair| {
-        let of_interest = |name: &str| name.contains("fadvise") || name == "sys_enter_readahead";
-        asked += u64::from(
-            pair.record.is_some_and(|r| r.schema.name.starts_with("sys_enter") && of_interest(&r.schema.name)),
-        );
-    });
-    if asked > 0 && now_kib == 0 && storage.synchronous {
-        told.push(format!(
-            "{asked} calls of posix_fadvise or readahead: with read-ahead at 0 POSIX_FADV_WILLNEED and readahead() read nothing here, \
-             and succeed"
-        ));
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashscope_analysis::readahead::Storage as Below;
+    use flashscope_analysis::readahead::{Call, Step, Workload};
+    use flashscope_readahead::{Access, FileId, Kernel, NodeRuns, OpenId};
+
+    const FILE: FileId = FileId { device: Some(14), inode: 5 };
+
+    fn whole_file() -> Workload {
+        let mut workload = Workload { sizes: [(FILE, 200 * PAGE_BYTES)].into(), ..Workload::default() };
+        for page in 0..200 {
+            let access = Access::Read { offset: page * PAGE_BYTES, length: PAGE_BYTES };
+            workload.steps.push(Step { tid: 7, file: FILE, open: OpenId(7), access, call: Some(page as u32) });
+            let duration_ns = Some(300_000);
+            workload.calls.push(Call {
+                tid: 7,
+                file: FILE,
+                is_fault: false,
+                pages_added: 1,
+                flash_reads: 3,
+                began_ns: workload.calls.len() as u64 * 10_000_000,
+                duration_ns,
+            });
+        }
+        workload
     }
-    if storage.synchronous {
-        told.push(
-            "This file system reads ahead in the reader itself: what is read ahead costs the reader its time."
-                .to_owned(),
-        );
+
+    #[test]
+    fn bulk_read_comes_with_the_lines_to_type() {
+        let facts = json!({
+            "mounts": [{"source": "ubi0:root", "target": "/", "type": "ubifs", "device": "0:14"}],
+            "bdi": [{"name": "ubifs_0_0", "read_ahead_kb": 0}],
+        });
+        let mut workload = whole_file();
+        workload.nodes.runs.insert(FILE, NodeRuns::new(vec![], 30));
+        workload.nodes.flash_pages = Some(2.0);
+        let predictor = Predictor::new(&workload, Below::new(Kernel::V6_1));
+        let advice = &advise(&predictor, 0)[0];
+        let storage = Storage::of(&facts, [14].into_iter());
+        let lines = lines(advice, &storage);
+        let words = |line: &str| lines.iter().any(|one| one.ends_with(line));
+        assert!(words(" mount -o remount,bulk_read /") && words("rootflags=bulk_read"), "{lines:?}");
+        assert!(words(" ubi0:root / ubifs defaults,bulk_read 0 0"), "{lines:?}");
+        assert!(words("echo 0 > /sys/class/bdi/ubifs_0_0/read_ahead_kb"), "{lines:?}");
+        assert!(evidence_of_change(advice).is_some_and(|text| text.starts_with("600 reads of flash for 200 pages")));
     }
-    told
+
+    #[test]
+    fn squashfs_comes_with_the_command_and_its_risk() {
+        let workload = whole_file();
+        let below = Below { squashfs: [(14, 8 << 10)].into(), ..Below::new(Kernel::V6_1) };
+        let advice = advise(&Predictor::new(&workload, below), 0);
+        let storage = Storage::of(&Value::Null, [14].into_iter());
+        let one = advice.last().expect("larger blocks");
+        assert!(lines(one, &storage)[0].starts_with("mksquashfs ROOT IMAGE -b 131072"), "{advice:?}");
+        assert!(gain(one).starts_with("7 blocks") && gain(one).contains("instead of 100"), "{}", gain(one));
+        assert!(risk(one, &storage).contains("made anew"));
+    }
+
+    #[test]
+    fn each_case_says_what_the_trace_shows() {
+        let cases = [
+            (Silent::WillNeedReadNothing { calls: 3, pages_asked: 77, file: FILE }, "77 pages"),
+            (Silent::WillNeedCut { calls: 3, longest_pages: 99, window_pages: 32, file: FILE }, "up to 99"),
+            (Silent::OldWindow { knob: "mtd-0".into(), knob_kib: 128, pages_as_kib: 0, pages: 5 }, "as with 0 KiB"),
+            (Silent::SharedKnob { knob: "mtd-0".into(), mounts: vec!["/a".into()], devices: 4 }, "all 4 MTD devices"),
+            (
+                Silent::InTheReader { pages_ahead: 8, pages: 9, ahead_ns: Some(2e6), time_ns: Some(3e6) },
+                "2.0 ms of 3.0 ms",
+            ),
+            (Silent::BulkReadInWindows { nodes: 960, pages: 32 }, "960 data nodes"),
+        ];
+        for (case, words) in cases {
+            assert!(diagnosis(&case).contains(words), "{}", diagnosis(&case));
+        }
+    }
 }

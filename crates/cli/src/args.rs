@@ -269,6 +269,9 @@ pub struct PredictArgs {
     /// Also with POSIX_FADV_RANDOM on all files.
     #[arg(long)]
     pub fadvise_random: bool,
+    /// UBIFS: each window also with the mount option bulk_read, or without where the recording had it [default: the smallest one].
+    #[arg(long)]
+    pub bulk_read: bool,
     #[command(flatten)]
     pub model: ModelArgs,
     /// Room of the page cache, MiB.

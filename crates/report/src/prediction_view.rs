@@ -1,6 +1,6 @@
 //! Predictions of read-ahead, as terminal and page show them.
 
-use flashscope_analysis::readahead::{ErrorBar, Prediction, Row, Tally};
+use flashscope_analysis::readahead::{ErrorBar, Made, Prediction, QueueCost, Row, Tally};
 use flashscope_readahead::FileId;
 
 use crate::rows::Rows;
@@ -9,13 +9,20 @@ use crate::text::{bytes, duration, grouped, number};
 const DASH: &str = "–";
 
 pub fn setting(row: &Row) -> String {
-    format!("{} KiB{}", row.readahead_kib, if row.random { ", FADV_RANDOM" } else { "" })
+    let bulk = match row.made.bulk_read {
+        Some(true) => ", bulk_read",
+        Some(false) => ", no_bulk_read",
+        None => "",
+    };
+    format!("{} KiB{}{bulk}", row.readahead_kib, if row.random { ", FADV_RANDOM" } else { "" })
 }
 
 /// The rows of all settings.
 pub fn settings(prediction: &Prediction) -> Rows {
     let bar = prediction.error.as_ref();
     let of = |row: &Row| {
+        // The bar is of recordings whose mount was as it is here.
+        let bar = bar.filter(|_| row.made == Made::default());
         let within =
             |percent: Option<f64>| percent.map_or(String::new(), |percent| format!(" ± {} %", number(percent, 1)));
         let mut cells = vec![
@@ -23,23 +30,33 @@ pub fn settings(prediction: &Prediction) -> Rows {
             grouped(row.tally.pages()),
             grouped(row.tally.pages_ahead),
             format!("{} ({})", grouped(row.tally.pages_unused), bytes(row.wasted_bytes)),
-            row.flash_reads.map_or(DASH.to_owned(), |reads| {
+        ];
+        match row.queue {
+            Some(asked) => {
+                cells.push(grouped(asked.pages_late));
+                cells.push(format!("{} ({})", grouped(asked.requests), bytes(asked.kib.saturating_mul(1024))));
+            }
+            None => cells.push(row.flash_reads.map_or(DASH.to_owned(), |reads| {
                 grouped(reads.round() as u64) + &within(bar.map(|bar| bar.flash_worst_percent))
-            }),
+            })),
+        }
+        cells.push(
             row.time_ns
                 .map_or(DASH.to_owned(), |ns| duration(ns as u64) + &within(bar.map(|bar| bar.time_worst_percent))),
-        ];
+        );
         if prediction.power.is_some() {
             cells.push(row.energy_uj.map_or(DASH.to_owned(), |uj| format!("{} mJ", number(uj / 1e3, 2))));
         }
         cells
     };
-    let (kinds, heads): (_, &[&str]) = match prediction.power.is_some() {
-        true => {
-            ("tnnnnnn", &["read-ahead", "pages", "ahead", "unused", "flash reads", "time in reads", "energy\n(model)"])
-        }
-        false => ("tnnnnn", &["read-ahead", "pages", "ahead", "unused", "flash reads", "time in reads"]),
-    };
+    const FLASH: &[&str] =
+        &["read-ahead", "pages", "ahead", "unused", "flash reads", "time in reads", "energy\n(model)"];
+    const QUEUE: &[&str] =
+        &["read-ahead", "pages", "ahead", "unused", "late", "requests", "time in reads", "energy\n(model)"];
+    let heads = if prediction.queue.is_some() { QUEUE } else { FLASH };
+    let shown = heads.len() - usize::from(prediction.power.is_none());
+    // The setting is text, all else numbers.
+    let (kinds, heads) = (&"tnnnnnnn"[..shown], &heads[..shown]);
     Rows::new(kinds, heads, prediction.rows.iter(), prediction.rows.len(), of)
 }
 
@@ -66,7 +83,37 @@ pub fn tasks(row: &Row, name: &dyn Fn(u32) -> String, most: usize) -> Rows {
 
 /// The widest window that is not the one of advice.
 pub fn widest(prediction: &Prediction) -> Option<&Row> {
-    prediction.rows.iter().filter(|row| !row.random).max_by_key(|row| row.readahead_kib)
+    prediction.rows.iter().filter(|row| !row.random && row.made == Made::default()).max_by_key(|row| row.readahead_kib)
+}
+
+/// What the device behind a block queue costs, and the processor.
+pub fn queue_cost(queue: &QueueCost) -> String {
+    let (device, cpu) = (&queue.device, &queue.processor);
+    let us = |ns: f64| number(ns / 1e3, 1);
+    let of_length = match device.degenerate {
+        true => {
+            format!("{} µs a request of {}, the only length seen", us(device.request_ns), bytes(device.largest_bytes))
+        }
+        false => format!("{} µs a request and {} µs a KiB", us(device.request_ns), number(device.kib_ns / 1e3, 2)),
+    };
+    format!(
+        "device: {of_length}, {} at once, fitted to {} requests, which differ from it by {} % in the mean; processor: {} µs a call, \
+         {} µs a page brought in, {} µs a bio, {} µs a wait, {} µs a page read, {} µs a page in the driver, {} µs a bio and {} µs a \
+         page that come back, fitted to {} parts of calls (root mean square {} % of their mean)",
+        device.depth,
+        grouped(device.requests),
+        number(device.residual_percent, 1),
+        us(cpu.call_ns),
+        us(cpu.added_ns),
+        us(cpu.bio_ns),
+        us(cpu.wait_ns),
+        us(cpu.page_ns),
+        us(cpu.driver_page_ns),
+        us(cpu.done_ns),
+        us(cpu.done_page_ns),
+        grouped(cpu.calls),
+        number(cpu.residual_percent, 1),
+    )
 }
 
 /// What the bars stand for.

@@ -1,12 +1,19 @@
 //! What read-ahead brought in, and what of it was used: page by page, from the page cache's own events.
 //!
 //! A page that comes while a task reads it (or faults on it) was asked for; one that comes beside that was read ahead. It is used
-//! when a later read or fault touches it before it leaves. `bcc`'s `readahead` counts returns of one function and the first use of
-//! a page by its address, which misses pages of large folios and whatever is inlined; here folios count with all their pages.
+//! when a later read or fault touches it before it leaves. Folios count with all their pages. `bcc`'s `readahead`
+//! (libbpf-tools/readahead.bpf.c) counts allocations within `do_page_cache_ra`, until the first `folio_mark_accessed` of the same
+//! address: a large folio is one there, whatever its size, or none (`page_cache_ra_order` allocates it outside of that function),
+//! the request's own pages are read-ahead, and what was evicted stays unused until its frame serves somebody else.
+//! Where the trace has calls (`--events …,syscall`) a request ends with its call; else it lasts until the task's next one, and what
+//! `readahead()` brings back of it in between counts as asked for.
 //!
-//! Not told by a trace: which pages of a mapping were touched after a fault mapped them around itself. Such pages are
-//! [`Brought::mapped`], neither used nor unused. And whether a page that was used had arrived in time: on MTD the reader brings in
-//! pages itself and none can be late; behind a block queue nothing says it page by page.
+//! Not told by a trace: which pages of a mapping were touched. A touch maps what is cached around it before anything else is tried
+//! (`do_read_fault`, mm/memory.c), and only one that finds its own page missing or marked for read-ahead goes on to `filemap_fault`,
+//! which has an event. So pages of a file that is mapped may be touched in silence, wherever they lie: they are
+//! [`Brought::mapped`], neither used nor unused. A file is known to be mapped from its first fault on. And whether a page that was
+//! used had arrived in time: on MTD the reader brings in pages itself and none can be late; behind a block queue `predict` counts
+//! them, from the block events (`queue.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,7 +35,7 @@ pub struct Brought {
     pub ahead_evicted_unused: u64,
     /// Of those ahead: still there at the trace's end, untouched.
     pub ahead_left_unused: u64,
-    /// Of those ahead: a fault mapped them around itself; whether they were touched is not known.
+    /// Of those ahead: nothing is known to have touched them, but their file was mapped, and what is touched there is not told.
     pub mapped: u64,
 }
 
@@ -79,18 +86,30 @@ pub struct AccuracyFindings {
 /// Pages, files and tasks that are followed at once.
 const MAX_PAGES: usize = 1 << 20;
 const MAX_NAMED: usize = 1 << 14;
-/// `fault_around_bytes` (mm/memory.c): 64 KiB.
-const AROUND: u64 = 16;
 
 type Key = (Option<Device>, u64);
 
+/// Pages of one file that a task asks for.
 #[derive(Clone, Copy)]
 struct Asked {
     file: Key,
     first: u64,
     /// The page behind the last.
     end: u64,
-    by_fault: bool,
+}
+
+/// A task in a read, whose buffer may be of a mapping that it faults on.
+#[derive(Clone, Copy, Default)]
+struct Asking {
+    read: Option<Asked>,
+    fault: Option<Asked>,
+}
+
+impl Asking {
+    fn is_for(&self, file: Key, page: u64) -> bool {
+        let holds = |asked: Asked| asked.file == file && (asked.first..asked.end).contains(&page);
+        self.read.is_some_and(holds) || self.fault.is_some_and(holds)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -99,6 +118,30 @@ struct Page {
     tid: u32,
     ahead: bool,
     used: bool,
+}
+
+/// What is known of a page's use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    Used,
+    Unused,
+    /// Its file is mapped.
+    Unknown,
+}
+
+/// A page that is in the cache, as far as was followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageThere {
+    pub device: Option<Device>,
+    pub inode: u64,
+    pub page: u64,
+    pub ahead: bool,
+    pub used: Use,
+}
+
+#[derive(Default)]
+struct File {
+    brought: Brought,
     mapped: bool,
 }
 
@@ -107,9 +150,9 @@ struct Page {
 pub struct Accuracy {
     pages: HashMap<(Key, u64), Page>,
     /// What a task asked for last.
-    asked: HashMap<u32, Asked>,
+    asking: HashMap<u32, Asking>,
     writing: HashMap<u32, Key>,
-    files: BTreeMap<Key, Brought>,
+    files: BTreeMap<Key, File>,
     tasks: BTreeMap<u32, Brought>,
     not_followed: u64,
     folded: bool,
@@ -120,46 +163,52 @@ impl Accuracy {
         Accuracy::default()
     }
 
-    fn of(&mut self, key: Key, tid: u32) -> [&mut Brought; 2] {
-        let key = if self.files.len() < MAX_NAMED || self.files.contains_key(&key) { key } else { (None, 0) };
-        let tid = if self.tasks.len() < MAX_NAMED || self.tasks.contains_key(&tid) { tid } else { 0 };
-        self.folded |= key == (None, 0);
-        [self.files.entry(key).or_default(), self.tasks.entry(tid).or_default()]
+    /// What is there now, in no order.
+    pub fn pages(&self) -> impl Iterator<Item = PageThere> + '_ {
+        self.pages.iter().map(|(&(key, page), known)| PageThere {
+            device: key.0,
+            inode: key.1,
+            page,
+            ahead: known.ahead,
+            used: self.use_of(key, known),
+        })
     }
 
-    fn ask(&mut self, tid: u32, asked: Asked) {
-        if self.asked.len() >= MAX_NAMED && !self.asked.contains_key(&tid) {
-            self.asked.clear();
+    fn use_of(&self, key: Key, page: &Page) -> Use {
+        let is_mapped = || self.files.get(&self.named(key)).is_some_and(|file| file.mapped);
+        match page.used {
+            true => Use::Used,
+            false if is_mapped() => Use::Unknown,
+            false => Use::Unused,
         }
-        self.asked.insert(tid, asked);
+    }
+
+    /// The name under which a file is counted.
+    fn named(&self, key: Key) -> Key {
+        if self.files.len() < MAX_NAMED || self.files.contains_key(&key) { key } else { (None, 0) }
+    }
+
+    fn of(&mut self, key: Key, tid: u32) -> [&mut Brought; 2] {
+        let key = self.named(key);
+        let tid = if self.tasks.len() < MAX_NAMED || self.tasks.contains_key(&tid) { tid } else { 0 };
+        self.folded |= key == (None, 0);
+        [&mut self.files.entry(key).or_default().brought, self.tasks.entry(tid).or_default()]
+    }
+
+    fn asking(&mut self, tid: u32) -> &mut Asking {
+        if self.asking.len() >= MAX_NAMED && !self.asking.contains_key(&tid) {
+            self.asking.clear();
+        }
         self.writing.remove(&tid);
+        self.asking.entry(tid).or_default()
     }
 
     fn touch(&mut self, key: Key, page: u64) {
         let Some(known) = self.pages.get_mut(&(key, page)) else { return };
-        if known.used {
-            return;
-        }
-        known.used = true;
-        if known.ahead {
-            let (tid, mapped) = (known.tid, std::mem::take(&mut known.mapped));
+        if !std::mem::replace(&mut known.used, true) && known.ahead {
+            let tid = known.tid;
             for brought in self.of(key, tid) {
                 brought.ahead_used += 1;
-                brought.mapped -= u64::from(mapped);
-            }
-        }
-    }
-
-    fn map_around(&mut self, key: Key, page: u64) {
-        let first = page / AROUND * AROUND;
-        for near in first..first.saturating_add(AROUND) {
-            let Some(known) = self.pages.get_mut(&(key, near)) else { continue };
-            if known.ahead && !known.used && !known.mapped {
-                known.mapped = true;
-                let tid = known.tid;
-                for brought in self.of(key, tid) {
-                    brought.mapped += 1;
-                }
             }
         }
     }
@@ -168,66 +217,62 @@ impl Accuracy {
         let key = (event.device, event.inode);
         let first = event.offset / PAGE_BYTES;
         let end = event.offset.saturating_add(event.bytes).div_ceil(PAGE_BYTES);
+        // No more pages can be there than are followed.
+        let pages = first..end.min(first.saturating_add(MAX_PAGES as u64));
         match event.step {
             FileStep::Read => {
-                self.ask(tid, Asked { file: key, first, end, by_fault: false });
-                // No more pages can be there than are followed.
-                for page in first..end.min(first.saturating_add(MAX_PAGES as u64)) {
-                    self.touch(key, page);
-                }
+                *self.asking(tid) = Asking { read: Some(Asked { file: key, first, end }), fault: None };
+                pages.for_each(|page| self.touch(key, page));
             }
             FileStep::Fault => {
-                self.ask(tid, Asked { file: key, first, end: first.saturating_add(1), by_fault: true });
+                self.asking(tid).fault = Some(Asked { file: key, first, end: first.saturating_add(1) });
+                let key_of_file = self.named(key);
+                self.files.entry(key_of_file).or_default().mapped = true;
                 self.touch(key, first);
-                self.map_around(key, first);
             }
             FileStep::Write => {
                 if self.writing.len() >= MAX_NAMED {
                     self.writing.clear();
                 }
                 self.writing.insert(tid, key);
-                for page in first..end.min(first.saturating_add(MAX_PAGES as u64)) {
-                    self.touch(key, page);
-                }
+                pages.for_each(|page| self.touch(key, page));
             }
-            FileStep::Cached => self.cached(tid, key, first, end),
-            FileStep::Uncached => {
-                for page in first..end.min(first.saturating_add(MAX_PAGES as u64)) {
-                    let Some(gone) = self.pages.remove(&(key, page)) else { continue };
-                    if gone.ahead && !gone.used && !gone.mapped {
-                        for brought in self.of(key, gone.tid) {
-                            brought.ahead_evicted_unused += 1;
-                        }
-                    }
-                }
-            }
+            FileStep::Cached => pages.for_each(|page| self.cached(tid, key, page)),
+            FileStep::Uncached => pages.for_each(|page| self.uncached(key, page)),
             _ => {}
         }
     }
 
-    fn cached(&mut self, tid: u32, key: Key, first: u64, end: u64) {
+    fn cached(&mut self, tid: u32, key: Key, page: u64) {
         // What a write brings in is the write's.
         if self.writing.get(&tid) == Some(&key) {
             return;
         }
-        let asked = self.asked.get(&tid).copied().filter(|asked| asked.file == key);
-        for page in first..end.min(first.saturating_add(MAX_PAGES as u64)) {
-            if self.pages.len() >= MAX_PAGES {
-                self.not_followed += 1;
-                continue;
-            }
-            let requested = asked.is_some_and(|asked| (asked.first..asked.end).contains(&page));
-            self.pages.insert((key, page), Page { tid, ahead: !requested, used: requested, mapped: false });
-            for brought in self.of(key, tid) {
-                match requested {
-                    true => brought.requested += 1,
-                    false => brought.ahead += 1,
-                }
+        // That it left was lost.
+        self.uncached(key, page);
+        if self.pages.len() >= MAX_PAGES {
+            self.not_followed += 1;
+            return;
+        }
+        let requested = self.asking.get(&tid).is_some_and(|asking| asking.is_for(key, page));
+        self.pages.insert((key, page), Page { tid, ahead: !requested, used: requested });
+        for brought in self.of(key, tid) {
+            match requested {
+                true => brought.requested += 1,
+                false => brought.ahead += 1,
             }
         }
-        // The fault that brought them in goes on to map those about its page.
-        if let Some(asked) = asked.filter(|asked| asked.by_fault) {
-            self.map_around(key, asked.first);
+    }
+
+    fn uncached(&mut self, key: Key, page: u64) {
+        let Some(gone) = self.pages.remove(&(key, page)).filter(|gone| gone.ahead) else { return };
+        let known = self.use_of(key, &gone);
+        for brought in self.of(key, gone.tid) {
+            match known {
+                Use::Used => {}
+                Use::Unused => brought.ahead_evicted_unused += 1,
+                Use::Unknown => brought.mapped += 1,
+            }
         }
     }
 }
@@ -236,27 +281,43 @@ impl Analysis for Accuracy {
     type Output = AccuracyFindings;
 
     fn event(&mut self, event: &Event) {
-        if let EventKind::File(file) = &event.kind {
-            self.file(event.tid, file);
+        match &event.kind {
+            EventKind::File(file) => self.file(event.tid, file),
+            // The call came back, and with it what it asked for: `sys_exit_read`, or `sys_exit` of the raw ones.
+            EventKind::Other { name, .. } if name.starts_with("sys_exit") => {
+                self.asking.remove(&event.tid);
+                self.writing.remove(&event.tid);
+            }
+            EventKind::Other { name, .. } if name == "file_fault_end" => {
+                if let Some(asking) = self.asking.get_mut(&event.tid) {
+                    asking.fault = None;
+                }
+            }
+            _ => {}
         }
     }
 
     fn finish(mut self) -> AccuracyFindings {
-        let left: Vec<(Key, u32)> = self
-            .pages
-            .iter()
-            .filter(|(_, page)| page.ahead && !page.used && !page.mapped)
-            .map(|(&(key, _), page)| (key, page.tid))
-            .collect();
-        for (key, tid) in left {
-            for brought in self.of(key, tid) {
-                brought.ahead_left_unused += 1;
+        let left: Vec<(Key, Page)> =
+            self.pages.iter().filter(|(_, page)| page.ahead).map(|(&(key, _), &page)| (key, page)).collect();
+        for (key, page) in left {
+            let known = self.use_of(key, &page);
+            for brought in self.of(key, page.tid) {
+                match known {
+                    Use::Used => {}
+                    Use::Unused => brought.ahead_left_unused += 1,
+                    Use::Unknown => brought.mapped += 1,
+                }
             }
         }
         let mut total = Brought::default();
-        self.files.values().for_each(|brought| total.add(brought));
-        let mut files: Vec<FileBrought> =
-            self.files.into_iter().map(|((device, inode), pages)| FileBrought { device, inode, pages }).collect();
+        self.files.values().for_each(|file| total.add(&file.brought));
+        let mut files: Vec<FileBrought> = self
+            .files
+            .into_iter()
+            .map(|((device, inode), file)| FileBrought { device, inode, pages: file.brought })
+            .filter(|file| file.pages != Brought::default())
+            .collect();
         files.sort_by_key(|file| std::cmp::Reverse((file.pages.ahead_unused(), file.pages.ahead)));
         let mut tasks: Vec<TaskBrought> =
             self.tasks.into_iter().map(|(tid, pages)| TaskBrought { tid, pages }).collect();
@@ -310,17 +371,49 @@ mod tests {
     }
 
     #[test]
-    fn what_a_fault_maps_around_it_is_not_known_to_be_used() {
-        use FileStep::{Cached, Fault, Read};
-        let mut steps = vec![(1, Fault, 20, 0)];
+    fn what_is_touched_of_a_mapped_file_is_not_known() {
+        use FileStep::{Cached, Fault, Read, Uncached};
+        let mut steps = vec![(1, Read, 0, 1), (1, Cached, 0, 2), (2, Uncached, 1, 1), (1, Fault, 20, 0)];
         steps.extend((4..36).map(|page| (1, Cached, page, 1)));
         let found = run(&steps);
-        // Of 31 pages ahead, those of 16 to 31 are mapped with the fault's own.
-        assert_eq!((found.total.requested, found.total.ahead, found.total.mapped), (1, 31, 15));
-        assert_eq!(found.total.ahead_unused(), 16);
-        steps.push((1, Read, 17, 1));
+        // The page that left before the first fault was not mapped.
+        assert_eq!((found.total.requested, found.total.ahead, found.total.mapped), (2, 32, 31));
+        assert_eq!((found.total.ahead_evicted_unused, found.total.ahead_unused()), (1, 1));
+        steps.extend([(1, Read, 17, 1), (1, Uncached, 17, 2)]);
         let found = run(&steps);
-        assert_eq!((found.total.mapped, found.total.ahead_used), (14, 1));
+        assert_eq!((found.total.mapped, found.total.ahead_used), (30, 1));
+    }
+
+    #[test]
+    fn a_request_ends_with_its_call() {
+        let file = |step, page: u64, pages: u64| {
+            let device = Some(Device::new(31, 0));
+            let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
+            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, block: 0 })
+        };
+        let other = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into() };
+        let mut accuracy = Accuracy::new();
+        for kind in [
+            file(FileStep::Read, 0, 2),
+            // Its buffer is of a mapping of the file: both ask.
+            file(FileStep::Fault, 8, 0),
+            file(FileStep::Cached, 8, 2),
+            other("file_fault_end"),
+            file(FileStep::Cached, 0, 1),
+            file(FileStep::Uncached, 8, 2),
+            other("sys_exit_pread64"),
+            // readahead(): nothing reads what was asked for before.
+            file(FileStep::Cached, 1, 1),
+            file(FileStep::Cached, 8, 1),
+        ] {
+            accuracy.event(&Event { time: TimeNs(1), cpu: 0, tid: 1, kind });
+        }
+        let there: BTreeMap<u64, (bool, Use)> =
+            accuracy.pages().map(|there| (there.page, (there.ahead, there.used))).collect();
+        let unknown = (true, Use::Unknown);
+        assert_eq!(there, [(0, (false, Use::Used)), (1, unknown), (8, unknown)].into());
+        let total = accuracy.finish().total;
+        assert_eq!((total.requested, total.ahead, total.mapped), (2, 3, 3));
     }
 
     #[test]

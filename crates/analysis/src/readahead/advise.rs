@@ -1,9 +1,10 @@
 //! What is worth changing, from a recorded workload: few, plain, each with its evidence and its gain.
 
-use flashscope_readahead::FileId;
+use flashscope_readahead::{BulkReads, FileId};
 use serde::Serialize;
 
-use super::predict::{Predictor, Row};
+use super::blocks;
+use super::predict::{Made, Predictor, Row};
 
 /// Settings that are weighed, KiB.
 const WEIGHED_KIB: [u64; 8] = [0, 4, 8, 16, 32, 64, 128, 256];
@@ -19,6 +20,10 @@ const WORTH_PERCENT: f64 = 3.0;
 pub enum Change {
     /// The knob of the file system's device.
     SetReadahead { kib: u64 },
+    /// UBIFS's mount option `bulk_read`, and the window that goes with it.
+    BulkRead { on: bool, kib: u64 },
+    /// A squashfs image with other blocks: `mksquashfs -b`.
+    SquashfsBlock { from_bytes: u64, bytes: u64 },
     /// `posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM)` after the file is opened.
     AdviseRandom { file: FileId },
 }
@@ -34,7 +39,13 @@ pub struct Advice {
     /// `None` where the trace has no cost to fit: the gain is in pages alone then.
     pub time_now_ns: Option<f64>,
     pub time_then_ns: Option<f64>,
-    /// Of time in reads, else of pages.
+    /// `None` where the trace has no reads of flash to fit.
+    pub flash_reads_now: Option<f64>,
+    pub flash_reads_then: Option<f64>,
+    /// Bulk reads of UBIFS.
+    pub bulk_now: BulkReads,
+    pub bulk_then: BulkReads,
+    /// Of time in reads, else of pages; of larger squashfs blocks, whose pages are as many: of blocks.
     pub gain_percent: f64,
     /// The file that wastes most.
     pub file: Option<FileId>,
@@ -65,6 +76,10 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64) -> Vec<Advice> {
     let mut best: Option<Row> = None;
     for kib in WEIGHED_KIB.into_iter().filter(|&kib| kib != now_kib) {
         let row = predictor.row(kib, &|_| false);
+        // Time is weighed with time, pages with pages.
+        if row.time_ns.is_some() != now.time_ns.is_some() {
+            continue;
+        }
         // Where two are as good: off, as the kernel has it for MTD, else the one that changes less.
         let better = best.as_ref().is_none_or(|best| {
             let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
@@ -82,14 +97,38 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64) -> Vec<Advice> {
         pages_then: then.tally.pages(),
         time_now_ns: from.time_ns,
         time_then_ns: then.time_ns,
+        flash_reads_now: from.flash_reads,
+        flash_reads_then: then.flash_reads,
+        bulk_now: from.bulk,
+        bulk_then: then.bulk,
         gain_percent: gain(value(then), value(from)),
         file: worst_file(from),
         task: first_task(from),
     };
     let mut base = now.clone();
+    let bulk = other_mount(predictor, now_kib).filter(|(_, row)| {
+        // Time of the one cannot be held against pages of the other.
+        let least = best.as_ref().map_or(all, |best| value(best).min(all));
+        row.time_ns.is_some() == now.time_ns.is_some() && gain(value(row), least) > WORTH_PERCENT
+    });
+    if let Some((on, row)) = bulk {
+        advice.push(one(Change::BulkRead { on, kib: row.readahead_kib }, &now, &row));
+        // What advice for single files gains under another mount is left for a recording of it.
+        return advice;
+    }
     if let Some(best) = best.filter(|best| gain(value(best), all) > WORTH_PERCENT) {
         advice.push(one(Change::SetReadahead { kib: best.readahead_kib }, &now, &best));
         base = best;
+    }
+    if let Some(from_bytes) = predictor.squashfs_block() {
+        let worth = all * WORTH_PERCENT / 100.0;
+        if let Some((bytes, row)) = blocks::smaller(predictor, &base, &value, worth) {
+            advice.push(one(Change::SquashfsBlock { from_bytes, bytes }, &base, &row));
+        } else if let Some((bytes, row)) = blocks::larger(predictor, predictor.workload(), &base) {
+            let gain_percent = (1.0 - from_bytes as f64 / bytes as f64) * 100.0;
+            let change = Change::SquashfsBlock { from_bytes, bytes };
+            advice.push(Advice { gain_percent, ..one(change, &base, &row) });
+        }
     }
     // What the knob leaves: files that are better off with advice of their own, the worst first.
     let mut files: Vec<(FileId, u64)> = base
@@ -101,7 +140,10 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64) -> Vec<Advice> {
     files.sort_by_key(|&(file, unused)| (std::cmp::Reverse(unused), file));
     for (file, unused) in files.into_iter().take(2 * MOST) {
         let then = predictor.row(base.readahead_kib, &|of| of == file);
-        if advice.len() < MOST && gain(value(&then), value(&base)) > WORTH_PERCENT {
+        if advice.len() < MOST
+            && then.time_ns.is_some() == base.time_ns.is_some()
+            && gain(value(&then), value(&base)) > WORTH_PERCENT
+        {
             let of_file = Advice {
                 unused_pages_now: unused,
                 file: Some(file),
@@ -113,12 +155,23 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64) -> Vec<Advice> {
     advice
 }
 
+/// The best window with UBIFS mounted the other way, and whether that is with `bulk_read`. Without a time nothing speaks for
+/// it: it brings in no page that read-ahead would not.
+fn other_mount(predictor: &Predictor<'_>, now_kib: u64) -> Option<(bool, Row)> {
+    let on = !predictor.on_ubifs()?;
+    let made = Made { bulk_read: Some(on), ..Made::default() };
+    let rows = WEIGHED_KIB.into_iter().map(|kib| predictor.row_made(kib, made));
+    let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
+    let best = rows.min_by(|a, b| value(a).total_cmp(&value(b)).then_with(|| near(a).cmp(&near(b))))?;
+    (!on || best.time_ns.is_some()).then_some((on, best))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::readahead::predict::Storage;
     use crate::readahead::workload::{Call, Step, Workload};
-    use flashscope_readahead::{Access, Kernel, MapAdvice, OpenId, PAGE_BYTES};
+    use flashscope_readahead::{Access, Kernel, MapAdvice, NodeRuns, OpenId, PAGE_BYTES};
 
     const A: FileId = FileId { device: Some(1), inode: 1 };
     const B: FileId = FileId { device: Some(1), inode: 2 };
@@ -141,6 +194,7 @@ mod tests {
                     is_fault: false,
                     pages_added,
                     flash_reads: 3 * pages_added,
+                    began_ns: workload.calls.len() as u64 * 10_000_000,
                     duration_ns,
                 });
             }
@@ -199,6 +253,84 @@ mod tests {
         assert_eq!(changes(&short, Kernel::V6_1, 4), []);
         // 10: nobody read.
         assert_eq!(changes(&workload([]), Kernel::V6_1, 128), []);
+    }
+
+    /// Reads on UBIFS whose nodes of 2 pages of flash lie in one LEB of 30 nodes after the other: 100 us a read of flash, three for
+    /// a page that is read alone.
+    fn on_ubifs(pages: impl Iterator<Item = u64>) -> Workload {
+        let mut workload = workload(pages.map(|n| page(A, n)));
+        for call in &mut workload.calls {
+            (call.pages_added, call.flash_reads, call.duration_ns) = (1, 3, Some(300_000));
+        }
+        workload.nodes.runs.insert(A, NodeRuns::new(vec![(0, 30)], 30));
+        workload.nodes.flash_pages = Some(2.0);
+        workload
+    }
+
+    #[test]
+    fn bulk_read_is_advised_where_it_saves_reads_of_flash() {
+        let whole = on_ubifs(0..FILE_PAGES);
+        let predictor = Predictor::new(&whole, Storage::new(Kernel::V6_1));
+        let advice = advise(&predictor, 0);
+        assert_eq!(advice.len(), 1);
+        assert_eq!(advice[0].change, Change::BulkRead { on: true, kib: 0 });
+        // Two pages of flash for a page instead of three, and one for the begin of each bulk read.
+        assert!((25.0..33.0).contains(&advice[0].gain_percent), "{advice:?}");
+        assert_eq!((advice[0].bulk_now.reads, advice[0].bulk_then.pages), (0, FILE_PAGES - 2));
+        // Scattered pages are never three in a row.
+        assert_eq!(changes(&on_ubifs(scattered(100)), Kernel::V6_1, 0), []);
+        // Where nodes lie unknown it has no time.
+        let mut unknown = on_ubifs(0..FILE_PAGES);
+        unknown.nodes.flash_pages = None;
+        assert_eq!(changes(&unknown, Kernel::V6_1, 0), []);
+    }
+
+    #[test]
+    fn bulk_read_is_advised_against_where_it_reads_what_nobody_wants() {
+        // Three pages at each of many places.
+        let threes = on_ubifs((0..FILE_PAGES / 40).flat_map(|n| [n * 40 + 5, n * 40 + 6, n * 40 + 7]));
+        let mounted = || Storage { bulk_read: [1].into(), ..Storage::new(Kernel::V6_1) };
+        let advice = advise(&Predictor::new(&threes, mounted()), 0);
+        assert_eq!(advice[0].change, Change::BulkRead { on: false, kib: 0 });
+        assert!(advice[0].unused_pages_now > 300 && advice[0].gain_percent > 50.0, "{advice:?}");
+        // With a window each page of it is a bulk read of its own: the window goes, or the mount.
+        let whole = on_ubifs(0..FILE_PAGES);
+        let advice = advise(&Predictor::new(&whole, mounted()), 128);
+        assert_eq!(advice[0].change, OFF, "{advice:?}");
+        assert!(advice[0].bulk_now.nodes > 3 * advice[0].bulk_now.pages, "{advice:?}");
+    }
+
+    fn on_squashfs(workload: &Workload, block: u64, now_kib: u64) -> Vec<Advice> {
+        let storage = Storage { squashfs: [(1, block)].into(), io_pages: 31, ..Storage::new(Kernel::V6_1) };
+        advise(&Predictor::new(workload, storage), now_kib)
+    }
+
+    #[test]
+    fn smaller_blocks_are_advised_for_reads_here_and_there() {
+        let few = || workload(scattered(40).map(|n| page(A, n)));
+        let advice = on_squashfs(&few(), 256 << 10, 0);
+        let Change::SquashfsBlock { from_bytes, bytes } = advice[0].change else { panic!("{advice:?}") };
+        assert_eq!(from_bytes, 256 << 10);
+        assert!((4 << 10..=64 << 10).contains(&bytes), "{advice:?}");
+        assert!(advice[0].pages_then * 3 < advice[0].pages_now && advice[0].gain_percent > 60.0, "{advice:?}");
+        assert!(advice[0].unused_pages_now > advice[0].pages_now / 2, "{advice:?}");
+        // Blocks of a page bring in nothing else.
+        assert!(on_squashfs(&few(), 4 << 10, 0).is_empty());
+    }
+
+    #[test]
+    fn larger_blocks_are_advised_for_whole_files_in_small_ones() {
+        let mut whole = workload((0..FILE_PAGES).map(|n| page(A, n)));
+        whole.sizes.remove(&B);
+        let advice = on_squashfs(&whole, 16 << 10, 128);
+        assert_eq!(advice.len(), 1, "{advice:?}");
+        assert_eq!(advice[0].change, Change::SquashfsBlock { from_bytes: 16 << 10, bytes: 128 << 10 });
+        assert!((advice[0].gain_percent - 87.5).abs() < 1e-9, "an eighth of the blocks: {advice:?}");
+        assert!(on_squashfs(&whole, 128 << 10, 128).is_empty(), "the usual size");
+        // The first half of it alone.
+        let mut half = workload((0..FILE_PAGES / 2).map(|n| page(A, n)));
+        half.sizes.remove(&B);
+        assert!(on_squashfs(&half, 16 << 10, 0).is_empty());
     }
 
     /// Without a cost, pages count: a mapping that is touched here and there reads around each fault.

@@ -1,11 +1,129 @@
 //! What a read costs, fitted from the trace itself: so much a call, so much a page that has to be brought in.
 //!
 //! On MTD a read brings its pages in itself, one after the other, and its time is the sum. Where a device works on its own (a
-//! block queue) read-ahead overlaps with the reader; such calls are not fitted, and no time is predicted.
+//! block queue) read-ahead overlaps with the reader: `queue.rs` has that.
+//!
+//! Where tasks read at the same time each waits for the other as well, and how long is the scheduler's matter. But somebody is
+//! served all the while: so time is time in which any task was in a call, and what is fitted are stretches of it.
 
+use flashscope_readahead::BulkReads;
 use serde::Serialize;
 
-use super::workload::Call;
+use super::workload::{Call, Workload};
+
+/// Time in which calls were under way without a pause: one call, or some of tasks that waited for each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Stretch {
+    calls: f64,
+    pages: f64,
+    flash_reads: f64,
+    ns: f64,
+}
+
+/// Calls of one kind.
+#[derive(Debug, Default)]
+pub struct Calls {
+    /// Those that hold calls of this kind alone, and whose ends are known.
+    stretches: Vec<Stretch>,
+    pages: u64,
+    flash_reads: u64,
+}
+
+/// What a workload's calls took.
+#[derive(Debug, Default)]
+pub struct Busy {
+    pub reads: Calls,
+    pub faults: Calls,
+    pub advice: Calls,
+    /// Time in which any task was in one.
+    pub total_ns: u64,
+}
+
+/// A stretch that goes on.
+struct Open {
+    kind: Option<Kind>,
+    begin: u64,
+    end: u64,
+    calls: u32,
+    pages: u64,
+    flash_reads: u64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Read,
+    Fault,
+    Advice,
+}
+
+impl Busy {
+    pub fn of(workload: &Workload) -> Busy {
+        let mut busy = Busy::default();
+        let mut open: Option<Open> = None;
+        let (mut calls, mut advice) = (workload.calls.iter().peekable(), workload.advice.iter().peekable());
+        // Both are in order of their begins.
+        loop {
+            let advice_first = match (calls.peek(), advice.peek()) {
+                (Some(call), Some(advice)) => advice.began_ns < call.began_ns,
+                (None, advice) => advice.is_some(),
+                _ => false,
+            };
+            let (kind, call) = match if advice_first { advice.next() } else { calls.next() } {
+                Some(call) if advice_first => (Kind::Advice, call),
+                Some(call) if call.is_fault => (Kind::Fault, call),
+                Some(call) => (Kind::Read, call),
+                None => break,
+            };
+            busy.add(&mut open, kind, call);
+        }
+        busy.close(open);
+        busy
+    }
+
+    fn add(&mut self, open: &mut Option<Open>, kind: Kind, call: &Call) {
+        let of_kind = self.of_kind(kind);
+        of_kind.pages += u64::from(call.pages_added);
+        of_kind.flash_reads += u64::from(call.flash_reads);
+        let Some(ns) = call.duration_ns else { return };
+        let end = call.began_ns.saturating_add(ns);
+        match open {
+            Some(open) if call.began_ns < open.end => {
+                open.kind = open.kind.filter(|&known| known == kind);
+                open.end = open.end.max(end);
+                open.calls += 1;
+                open.pages += u64::from(call.pages_added);
+                open.flash_reads += u64::from(call.flash_reads);
+            }
+            _ => {
+                let (pages, flash_reads) = (u64::from(call.pages_added), u64::from(call.flash_reads));
+                let new = Open { kind: Some(kind), begin: call.began_ns, end, calls: 1, pages, flash_reads };
+                self.close(open.replace(new));
+            }
+        }
+    }
+
+    fn close(&mut self, open: Option<Open>) {
+        let Some(open) = open else { return };
+        let ns = open.end - open.begin;
+        self.total_ns = self.total_ns.saturating_add(ns);
+        if let Some(kind) = open.kind {
+            self.of_kind(kind).stretches.push(Stretch {
+                calls: open.calls.into(),
+                pages: open.pages as f64,
+                flash_reads: open.flash_reads as f64,
+                ns: ns as f64,
+            });
+        }
+    }
+
+    fn of_kind(&mut self, kind: Kind) -> &mut Calls {
+        match kind {
+            Kind::Read => &mut self.reads,
+            Kind::Fault => &mut self.faults,
+            Kind::Advice => &mut self.advice,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cost {
@@ -24,41 +142,18 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Least squares over calls whose duration is known. `None` where there are none, or none that read flash.
-    pub fn fit<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Option<Cost> {
-        let known = || calls.clone().filter_map(|call| Some((f64::from(call.pages_added), call.duration_ns? as f64)));
-        let (mut n, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for (pages, ns) in known() {
-            n += 1.0;
-            x += pages;
-            y += ns;
-            xx += pages * pages;
-            xy += pages * ns;
-        }
-        let flash: f64 = calls.clone().map(|call| f64::from(call.flash_reads)).sum();
-        let pages: f64 = calls.clone().map(|call| f64::from(call.pages_added)).sum();
-        if n == 0.0 || x == 0.0 || y == 0.0 || flash == 0.0 {
-            return None;
-        }
-        let spread = n * xx - x * x;
-        let (mut call_ns, mut page_ns) = (0.0, xy / xx);
-        let degenerate = spread <= f64::EPSILON * n * xx;
-        if !degenerate {
-            page_ns = (n * xy - x * y) / spread;
-            call_ns = (y - page_ns * x) / n;
-            // A negative cost is noise: through the origin then.
-            if call_ns < 0.0 || page_ns < 0.0 {
-                (call_ns, page_ns) = (0.0, xy / xx);
-            }
-        }
-        let off: f64 = known().map(|(pages, ns)| (ns - call_ns - page_ns * pages).abs()).sum();
+    /// `None` where there are no calls whose time is known, or none that read flash.
+    pub fn fit(calls: &Calls) -> Option<Cost> {
+        let line = Line::through(&calls.stretches, |one| one.pages).filter(|_| calls.flash_reads > 0)?;
+        let ns: f64 = calls.stretches.iter().map(|one| one.ns).sum();
+        let off = |one: &Stretch| (one.ns - line.call_ns * one.calls - line.each_ns * one.pages).abs();
         Some(Cost {
-            call_ns,
-            page_ns,
-            flash_reads_per_page: flash / pages,
-            calls: n as u64,
-            residual_percent: off / y * 100.0,
-            degenerate,
+            call_ns: line.call_ns,
+            page_ns: line.each_ns,
+            flash_reads_per_page: calls.flash_reads as f64 / calls.pages as f64,
+            calls: calls.stretches.iter().map(|one| one.calls).sum::<f64>() as u64,
+            residual_percent: calls.stretches.iter().map(off).sum::<f64>() / ns * 100.0,
+            degenerate: line.degenerate,
         })
     }
 
@@ -72,20 +167,104 @@ impl Cost {
     }
 }
 
+/// So much a call, so much for each of what it does.
+struct Line {
+    call_ns: f64,
+    each_ns: f64,
+    /// All calls did as much.
+    degenerate: bool,
+}
+
+impl Line {
+    /// Least squares. `None` where nothing was done.
+    fn through<'a>(stretches: impl IntoIterator<Item = &'a Stretch>, done: impl Fn(&Stretch) -> f64) -> Option<Line> {
+        let (mut x, mut y, mut nn, mut nx, mut xx, mut ny, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+        for one in stretches {
+            let (calls, each) = (one.calls, done(one));
+            x += each;
+            y += one.ns;
+            nn += calls * calls;
+            nx += calls * each;
+            xx += each * each;
+            ny += calls * one.ns;
+            xy += each * one.ns;
+        }
+        if x == 0.0 || y == 0.0 {
+            return None;
+        }
+        let spread = nn * xx - nx * nx;
+        let (mut call_ns, mut each_ns) = (0.0, xy / xx);
+        let degenerate = spread <= f64::EPSILON * nn * xx;
+        if !degenerate {
+            each_ns = (nn * xy - nx * ny) / spread;
+            call_ns = (xx * ny - nx * xy) / spread;
+            // A negative cost is noise: through the origin then.
+            if call_ns < 0.0 || each_ns < 0.0 {
+                (call_ns, each_ns) = (0.0, xy / xx);
+            }
+        }
+        Some(Line { call_ns, each_ns, degenerate })
+    }
+}
+
+/// What reads cost on UBIFS by reads of flash, where nodes lie known: a bulk read takes pages of flash that two nodes share
+/// once, so that its pages are cheaper than single ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NodeCost {
+    call_ns: f64,
+    /// A read of flash, and what its data takes from there on.
+    read_ns: f64,
+    /// Reads of flash for a page that is read alone.
+    single_reads: f64,
+    /// Pages of flash that a node takes.
+    node_pages: f64,
+}
+
+impl NodeCost {
+    /// `node_pages`: of flash, one node's. `single`: pages of the recording were read one by one, and tell what such a page
+    /// takes; else it takes what its node touches, one page of flash more than it is long. `None` as for [`Cost::fit`].
+    pub fn fit(busy: &Busy, node_pages: f64, single: bool) -> Option<NodeCost> {
+        let kinds = [&busy.reads, &busy.faults, &busy.advice];
+        let line = Line::through(kinds.iter().flat_map(|calls| &calls.stretches), |one| one.flash_reads)?;
+        let flash: u64 = kinds.iter().map(|calls| calls.flash_reads).sum();
+        let pages: u64 = kinds.iter().map(|calls| calls.pages).sum();
+        let single_reads = if single && pages > 0 { flash as f64 / pages as f64 } else { node_pages + 1.0 };
+        Some(NodeCost { call_ns: line.call_ns, read_ns: line.each_ns, single_reads, node_pages })
+    }
+
+    pub fn flash_reads(&self, pages: u64, bulk: BulkReads) -> f64 {
+        let alone = pages.saturating_sub(bulk.pages) as f64;
+        alone * self.single_reads + bulk.nodes as f64 * self.node_pages + bulk.reads as f64
+    }
+
+    pub fn time_ns(&self, calls: u64, pages: u64, bulk: BulkReads) -> f64 {
+        self.call_ns * calls as f64 + self.read_ns * self.flash_reads(pages, bulk)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use flashscope_readahead::FileId;
 
-    fn call(pages_added: u32, flash_reads: u32, ns: u64) -> Call {
+    fn call(began_ns: u64, pages_added: u32, flash_reads: u32, ns: u64) -> Call {
         let file = FileId { device: None, inode: 1 };
-        Call { tid: 1, file, is_fault: false, pages_added, flash_reads, duration_ns: Some(ns) }
+        Call { tid: 1, file, is_fault: false, pages_added, flash_reads, began_ns, duration_ns: Some(ns) }
+    }
+
+    fn fit(calls: &[Call]) -> Option<Cost> {
+        Cost::fit(&Busy::of(&Workload { calls: calls.to_vec(), ..Workload::default() }).reads)
     }
 
     #[test]
     fn a_line_is_found_again() {
-        let calls = [call(0, 0, 1000), call(1, 3, 501_000), call(4, 12, 2_001_000), call(0, 0, 1000)];
-        let cost = Cost::fit(calls.iter()).unwrap();
+        let calls = [
+            call(0, 0, 0, 1000),
+            call(2000, 1, 3, 501_000),
+            call(600_000, 4, 12, 2_001_000),
+            call(9_000_000, 0, 0, 1000),
+        ];
+        let cost = fit(&calls).unwrap();
         assert!((cost.call_ns - 1000.0).abs() < 1e-3 && (cost.page_ns - 500_000.0).abs() < 1e-3, "{cost:?}");
         assert!(cost.residual_percent < 1e-6 && !cost.degenerate);
         assert_eq!((cost.flash_reads_per_page, cost.calls), (3.0, 4));
@@ -93,12 +272,40 @@ mod tests {
     }
 
     #[test]
+    fn a_bulk_read_takes_shared_pages_of_flash_once() {
+        // Nodes of two pages and a bit, each read alone: three reads of flash, 100 us each, and 10 us a call.
+        let calls = vec![call(0, 1, 3, 310_000), call(400_000, 2, 6, 610_000), call(2_000_000, 0, 0, 10_000)];
+        let fit = |calls| NodeCost::fit(&Busy::of(&Workload { calls, ..Workload::default() }), 2.0, true);
+        let cost = fit(calls).unwrap();
+        let bulk = BulkReads { reads: 2, nodes: 60, pages: 60 };
+        assert!((cost.flash_reads(62, bulk) - (2.0 * 3.0 + 120.0 + 2.0)).abs() < 1e-9, "{cost:?}");
+        assert!((cost.time_ns(4, 62, bulk) - (40_000.0 + 128.0 * 100_000.0)).abs() < 1.0, "{cost:?}");
+        // In a window a node comes again and again.
+        let wasted = BulkReads { reads: 32, nodes: 32 * 30, pages: 32 };
+        assert!(cost.flash_reads(32, wasted) > 1900.0);
+        assert_eq!(fit(vec![call(0, 1, 0, 9)]), None);
+    }
+
+    #[test]
     fn what_cannot_be_told_is_not_told() {
-        assert_eq!(Cost::fit([].iter()), None);
-        assert_eq!(Cost::fit([call(1, 0, 9)].iter()), None, "no flash");
-        let same = [call(1, 2, 100), call(1, 2, 300)];
-        let cost = Cost::fit(same.iter()).unwrap();
+        assert_eq!(fit(&[]), None);
+        assert_eq!(fit(&[call(0, 1, 0, 9)]), None, "no flash");
+        let cost = fit(&[call(0, 1, 2, 100), call(200, 1, 2, 300)]).unwrap();
         assert!(cost.degenerate && cost.call_ns == 0.0 && (cost.page_ns - 200.0).abs() < 1e-9);
         assert!((cost.residual_percent - 50.0).abs() < 1e-9);
+    }
+
+    /// Two tasks at once: a page costs 100 and a call 10, and each waits for the other.
+    #[test]
+    fn tasks_that_wait_for_each_other_cost_no_more() {
+        let together = [call(0, 2, 2, 315), call(5, 1, 1, 315), call(1000, 1, 1, 110), call(2000, 0, 0, 10)];
+        let busy = Busy::of(&Workload { calls: together.to_vec(), ..Workload::default() });
+        assert_eq!(busy.total_ns, 320 + 110 + 10);
+        let cost = Cost::fit(&busy.reads).unwrap();
+        assert!((cost.call_ns - 10.0).abs() < 1e-6 && (cost.page_ns - 100.0).abs() < 1e-6, "{cost:?}");
+        // What is of two kinds tells neither's cost.
+        let fault = Call { is_fault: true, ..call(5, 1, 1, 315) };
+        let mixed = Busy::of(&Workload { calls: vec![together[0], fault], ..Workload::default() });
+        assert_eq!((mixed.total_ns, Cost::fit(&mixed.reads)), (320, None));
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use flashscope_readahead::{Access, FileId, MapAdvice, OpenId};
+use flashscope_readahead::{Access, FileId, MapAdvice, OpenId, PAGE_BYTES};
 use flashscope_trace::{Record, Value};
 
 /// Open files, mappings and tasks that are followed at once.
@@ -19,13 +19,26 @@ const ADVICE_NORMAL: i64 = 0;
 const ADVICE_RANDOM: i64 = 1;
 const ADVICE_SEQUENTIAL: i64 = 2;
 const ADVICE_WILLNEED: i64 = 3;
+/// `PROT_EXEC` (include/uapi/asm-generic/mman-common.h).
+const PROT_EXEC: i64 = 4;
 
 /// A call that a task is in.
 #[derive(Clone, Copy)]
 enum Call {
     Open,
-    Read { descriptor: i64 },
-    Map { descriptor: i64, length: u64 },
+    Read {
+        descriptor: i64,
+    },
+    /// Pages of an open file are asked for that are not read yet.
+    Advise {
+        instance: u64,
+    },
+    Map {
+        descriptor: i64,
+        length: u64,
+        first_page: u64,
+        executable: bool,
+    },
 }
 
 struct Instance {
@@ -41,7 +54,16 @@ struct Mapped {
     instance: u64,
     from: u64,
     length: u64,
+    /// Page of the file that it begins with.
+    first_page: u64,
+    executable: bool,
     advice: MapAdvice,
+}
+
+impl Mapped {
+    fn end_page(&self) -> u64 {
+        self.first_page.saturating_add(self.length.div_ceil(PAGE_BYTES))
+    }
 }
 
 #[derive(Default)]
@@ -73,22 +95,22 @@ impl Descriptors {
         self.opened > 0
     }
 
-    /// A call begins.
-    pub fn entered(&mut self, record: &Record<'_>, meant: &mut Vec<Meant>) {
+    /// A call begins: whether it asks for pages that it does not read itself.
+    pub fn entered(&mut self, record: &Record<'_>, meant: &mut Vec<Meant>) -> bool {
         let tid = record.tid();
         if let Some(name) = record.schema.name.strip_prefix("sys_enter_") {
             // Where offsets take two registers the call's own event shows other ones; its registers follow.
             let split = matches!(name, "readahead" | "fadvise64_64" | "arm_fadvise64_64");
             if split && self.registers.values().any(|(known, _)| name.ends_with(known.as_str())) {
-                return;
+                return false;
             }
             let argument = |name: &str| record.get(name).and_then(integer);
-            self.call(tid, name, &argument, meant);
+            self.call(tid, name, &argument, meant)
         } else if record.schema.name == "sys_enter"
             && let Some(id) = record.get("id").and_then(integer)
             && let Some((name, names)) = self.registers.get(&id).cloned()
         {
-            let Some(Value::Array(registers)) = record.get("args") else { return };
+            let Some(Value::Array(registers)) = record.get("args") else { return false };
             let of = |name: &str| {
                 let at = names.iter().position(|one| one.as_deref() == Some(name))?;
                 integer(registers.get(at)?)
@@ -99,11 +121,13 @@ impl Descriptors {
                     Some(low & 0xffff_ffff | high << 32)
                 })
             };
-            self.call(tid, &name, &argument, meant);
+            self.call(tid, &name, &argument, meant)
+        } else {
+            false
         }
     }
 
-    fn call(&mut self, tid: u32, name: &str, argument: &dyn Fn(&str) -> Option<i64>, meant: &mut Vec<Meant>) {
+    fn call(&mut self, tid: u32, name: &str, argument: &dyn Fn(&str) -> Option<i64>, meant: &mut Vec<Meant>) -> bool {
         let descriptor = || argument("fd");
         let length = |name: &str| argument(name).map(|length| length.max(0) as u64);
         let call = match name {
@@ -114,7 +138,12 @@ impl Descriptors {
             "mmap" | "mmap2" | "mmap_pgoff" => descriptor()
                 .zip(length("len"))
                 .filter(|&(descriptor, _)| descriptor as i32 >= 0)
-                .map(|(descriptor, length)| Call::Map { descriptor, length }),
+                .map(|(descriptor, length)| {
+                    // mmap() counts bytes, mmap_pgoff() and mmap2() pages of 4 KiB.
+                    let pages = argument("pgoff").or_else(|| Some(argument("off")? / PAGE_BYTES as i64));
+                    let executable = argument("prot").is_some_and(|prot| prot & PROT_EXEC != 0);
+                    Call::Map { descriptor, length, first_page: pages.unwrap_or(0).max(0) as u64, executable }
+                }),
             "close" => {
                 if let Some(instance) = descriptor().and_then(|number| self.by_number.remove(&(tid, number))) {
                     let maps = self.mapped.get(&tid).into_iter().flatten();
@@ -129,8 +158,7 @@ impl Descriptors {
                     .zip(length("count"))
                     .filter(|&(_, length)| length > 0)
                     .map(|(offset, length)| Access::WillNeed { offset, length });
-                self.advise(tid, descriptor(), access, meant);
-                None
+                self.advise(tid, descriptor(), access, meant).map(|instance| Call::Advise { instance })
             }
             "fadvise64" | "fadvise64_64" | "arm_fadvise64_64" => {
                 let range = length("offset").zip(length("len"));
@@ -141,14 +169,16 @@ impl Descriptors {
                     Some(ADVICE_WILLNEED) => range.map(|(offset, length)| Access::WillNeed { offset, length }),
                     _ => None,
                 };
-                self.advise(tid, descriptor(), access, meant);
-                None
+                let asks = matches!(access, Some(Access::WillNeed { .. }));
+                let instance = self.advise(tid, descriptor(), access, meant);
+                instance.filter(|_| asks).map(|instance| Call::Advise { instance })
             }
             "madvise" => {
-                if let Some((from, advice)) = argument("start").zip(argument("behavior")) {
-                    self.advise_mapping(tid, address(from), advice);
-                }
-                None
+                let known = argument("start").zip(argument("behavior"));
+                let needed = known.and_then(|(from, advice)| {
+                    self.advise_mapping(tid, address(from), length("len_in").unwrap_or(0), advice, meant)
+                });
+                needed.map(|instance| Call::Advise { instance })
             }
             _ => None,
         };
@@ -160,6 +190,14 @@ impl Descriptors {
             // The registers of a call that its own event has begun say no more of it.
             None => {}
         }
+        matches!(call, Some(Call::Advise { .. }))
+    }
+
+    /// Pages of this file come in the call that asks for them.
+    pub fn advised(&mut self, tid: u32, file: FileId, meant: &mut Vec<Meant>) {
+        if let Some(&Call::Advise { instance }) = self.inside.get(&tid) {
+            self.learn(instance, file, meant);
+        }
     }
 
     /// The task's call came back, with this value.
@@ -168,13 +206,13 @@ impl Descriptors {
             Some(Call::Open) if (0..i64::from(i32::MAX)).contains(&value) => {
                 self.open(tid, value);
             }
-            Some(Call::Map { descriptor, length }) if !(-4095..0).contains(&value) => {
+            Some(Call::Map { descriptor, length, first_page, executable }) if !(-4095..0).contains(&value) => {
                 let instance = self.instance(tid, descriptor);
                 let from = address(value);
                 let maps = self.mapped.entry(tid).or_default();
                 maps.retain(|mapped| mapped.from != from);
                 if maps.len() < 1024 {
-                    maps.push(Mapped { instance, from, length, advice: MapAdvice::Normal });
+                    maps.push(Mapped { instance, from, length, first_page, executable, advice: MapAdvice::Normal });
                 }
                 if self.mapped.len() > MAX_KNOWN {
                     self.mapped.clear();
@@ -205,29 +243,56 @@ impl Descriptors {
         }
     }
 
-    fn advise(&mut self, tid: u32, descriptor: Option<i64>, access: Option<Access>, meant: &mut Vec<Meant>) {
-        let (Some(descriptor), Some(access)) = (descriptor, access) else { return };
-        let number = self.instance(tid, descriptor);
-        let Some(instance) = self.instances.get_mut(&number) else { return };
+    /// The open file that was advised of.
+    fn advise(
+        &mut self,
+        tid: u32,
+        descriptor: Option<i64>,
+        access: Option<Access>,
+        meant: &mut Vec<Meant>,
+    ) -> Option<u64> {
+        let number = self.instance(tid, descriptor.filter(|_| access.is_some())?);
+        self.meant(number, access?, meant)
+    }
+
+    fn meant(&mut self, number: u64, access: Access, meant: &mut Vec<Meant>) -> Option<u64> {
+        let instance = self.instances.get_mut(&number)?;
         match instance.file {
             Some(file) => meant.push((file, instance.open, access)),
             None if instance.pending.len() < 64 => instance.pending.push(access),
             None => {}
         }
+        Some(number)
     }
 
-    fn advise_mapping(&mut self, tid: u32, from: u64, advice: i64) {
+    /// The open file whose pages are asked for.
+    fn advise_mapping(&mut self, tid: u32, from: u64, length: u64, advice: i64, meant: &mut Vec<Meant>) -> Option<u64> {
         let advice = match advice {
             ADVICE_NORMAL => MapAdvice::Normal,
             ADVICE_RANDOM => MapAdvice::Random,
             ADVICE_SEQUENTIAL => MapAdvice::Sequential,
-            _ => return,
+            ADVICE_WILLNEED => return self.mapping_needed(tid, from, length, meant),
+            _ => return None,
         };
         for mapped in self.mapped.entry(tid).or_default() {
             if from.wrapping_sub(mapped.from) < mapped.length {
                 mapped.advice = advice;
             }
         }
+        None
+    }
+
+    /// `madvise_willneed` (mm/madvise.c): as `posix_fadvise` for the part of the file that is mapped there.
+    fn mapping_needed(&mut self, tid: u32, from: u64, length: u64, meant: &mut Vec<Meant>) -> Option<u64> {
+        let maps = self.mapped.get(&tid).into_iter().flatten();
+        let mapped = *maps.rev().find(|mapped| from.wrapping_sub(mapped.from) < mapped.length)?;
+        let within = from - mapped.from;
+        let offset = mapped.first_page.saturating_mul(PAGE_BYTES).saturating_add(within);
+        let length = length.min(mapped.length - within);
+        if length == 0 {
+            return None;
+        }
+        self.meant(mapped.instance, Access::WillNeed { offset, length }, meant)
     }
 
     /// The task reads this file: through which open file. What was advised before comes first.
@@ -250,14 +315,23 @@ impl Descriptors {
     }
 
     /// The task faults on a mapping of this file: the one that is known to be its, else the last that nothing is known of.
-    pub fn fault(&mut self, tid: u32, file: FileId, meant: &mut Vec<Meant>) -> (OpenId, MapAdvice) {
+    /// Of several parts of a file the last that has the page.
+    pub fn fault(&mut self, tid: u32, file: FileId, page: u64, meant: &mut Vec<Meant>) -> (OpenId, MapAdvice) {
         let of = |mapped: &Mapped| self.instances.get(&mapped.instance).map(|instance| instance.file);
         let maps = self.mapped.get(&tid).map_or(&[][..], Vec::as_slice);
-        let known = maps.iter().rev().find(|mapped| of(mapped) == Some(Some(file)));
+        let has = |mapped: &&Mapped| (mapped.first_page..mapped.end_page()).contains(&page);
+        let ours = || maps.iter().rev().filter(|mapped| of(mapped) == Some(Some(file)));
+        let known = ours().find(has).or_else(|| ours().next());
         let found = known.or_else(|| maps.iter().rev().find(|mapped| of(mapped) == Some(None))).copied();
         let nothing = (OpenId(u64::from(tid)), MapAdvice::Normal);
         let Some(mapped) = found else { return nothing };
-        self.learn(mapped.instance, file, meant).map_or(nothing, |open| (open, mapped.advice))
+        let advice = match mapped.advice {
+            MapAdvice::Normal if mapped.executable => {
+                MapAdvice::Executable { first: mapped.first_page, end: mapped.end_page() }
+            }
+            advice => advice,
+        };
+        self.learn(mapped.instance, file, meant).map_or(nothing, |open| (open, advice))
     }
 }
 
@@ -330,11 +404,28 @@ mod tests {
         call(&mut d, "mmap_pgoff", &[("fd", 3), ("len", 8192)], at);
         call(&mut d, "madvise", &[("start", at & 0xffff_ffff), ("behavior", ADVICE_SEQUENTIAL)], 0);
         let mut meant = Vec::new();
-        let (open, advice) = d.fault(7, FILE, &mut meant);
+        let (open, advice) = d.fault(7, FILE, 1, &mut meant);
         assert_eq!(advice, MapAdvice::Sequential);
-        assert_eq!(d.fault(7, FILE, &mut meant).0, open);
+        assert_eq!(d.fault(7, FILE, 0, &mut meant).0, open);
         // Nothing is known of this one.
-        assert_eq!(d.fault(7, OTHER, &mut meant), (OpenId(7), MapAdvice::Normal));
+        assert_eq!(d.fault(7, OTHER, 0, &mut meant), (OpenId(7), MapAdvice::Normal));
+    }
+
+    /// As ld.so does it: the whole file, then its text over it.
+    #[test]
+    fn a_program_s_text_is_told_from_the_rest_of_its_file() {
+        let mut d = Descriptors::default();
+        call(&mut d, "openat", &[], 3);
+        call(&mut d, "mmap_pgoff", &[("fd", 3), ("len", 40 << 12), ("prot", 1), ("pgoff", 0)], 0x1000_0000);
+        call(&mut d, "mmap", &[("fd", 3), ("len", (10 << 12) - 5), ("prot", 5), ("off", 8 << 12)], 0x1000_8000);
+        let mut meant = Vec::new();
+        // A call that names no descriptor's file is taken for the last mapping that nothing is known of.
+        d.fault(7, FILE, 0, &mut meant);
+        assert_eq!(d.fault(7, FILE, 12, &mut meant).1, MapAdvice::Executable { first: 8, end: 18 });
+        assert_eq!(d.fault(7, FILE, 20, &mut meant).1, MapAdvice::Normal);
+        let ask = [("start", 0x1000_9000), ("len_in", 1 << 30), ("behavior", ADVICE_WILLNEED)];
+        let asked = call(&mut d, "madvise", &ask, 0);
+        assert!(matches!(asked[..], [(FILE, _, Access::WillNeed { offset: 36_864, length: 36_859 })]), "{asked:?}");
     }
 
     #[test]
@@ -343,11 +434,12 @@ mod tests {
         let calls = ["openat", "close", "read", "mmap", "madvise", "readahead", "fadvise64", "splice"];
         for name in calls {
             for value in [i64::MIN, -1, 0, 3, i64::MAX] {
-                let all = ["fd", "len", "start", "behavior", "offset", "count", "advice"].map(|name| (name, value));
+                let all = ["fd", "len", "start", "behavior", "offset", "count", "advice", "len_in", "prot", "pgoff"]
+                    .map(|name| (name, value));
                 call(&mut d, name, &all, value);
                 call(&mut d, name, &[], value);
                 read(&mut d, value, FILE);
-                d.fault(7, FILE, &mut Vec::new());
+                d.fault(7, FILE, value as u64, &mut Vec::new());
             }
         }
     }

@@ -2,19 +2,27 @@
 
 mod accuracy;
 mod advise;
+mod blocks;
 mod clairvoyant;
 mod cost;
 mod descriptors;
+mod pages;
 mod predict;
+mod queue;
 mod search;
+mod silent;
+mod ubifs;
 mod validated;
 mod workload;
 
-pub use accuracy::{Accuracy, AccuracyFindings, Brought, FileBrought, TaskBrought};
+pub use accuracy::{Accuracy, AccuracyFindings, Brought, FileBrought, PageThere, TaskBrought, Use};
 pub use advise::{Advice, Change, MOST, advise};
 pub use clairvoyant::Clairvoyant;
 pub use cost::Cost;
-pub use predict::{PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Storage, Tally};
+pub use predict::{Made, PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Storage, Tally};
+pub use queue::{Asked, DeviceCost, ProcessorCost, QueueCost, Queued, request_bytes};
 pub use search::{Best, Choice, Found, Owner, SEARCH_SCHEMA, Search, Spent, Wanted};
+pub use silent::{Seen, Silent, silent};
+pub use ubifs::{Nodes, has_bulk_read};
 pub use validated::ErrorBar;
 pub use workload::{Call, Collector, Step, Workload};

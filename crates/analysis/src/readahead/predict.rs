@@ -1,11 +1,12 @@
 //! One workload under many settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use flashscope_readahead::{Access, Cause, FileId, Kernel, PAGE_BYTES, PageStep, Settings, Simulator};
+use flashscope_readahead::{Access, BulkReads, Cause, FileId, Kernel, PAGE_BYTES, PageStep, Settings, Simulator};
 use serde::Serialize;
 
-use super::cost::Cost;
+use super::cost::{Busy, Cost, NodeCost};
+use super::queue::{Asked, QueueCost, Replay};
 use super::validated::ErrorBar;
 use super::workload::Workload;
 
@@ -23,6 +24,8 @@ pub struct Tally {
     pub pages_in_calls: u64,
     pub faults: u64,
     pub pages_in_faults: u64,
+    /// Pages that `readahead()` and advice asked for.
+    pub pages_in_advice: u64,
 }
 
 impl Tally {
@@ -38,11 +41,21 @@ impl Tally {
         self.pages_in_calls += other.pages_in_calls;
         self.faults += other.faults;
         self.pages_in_faults += other.pages_in_faults;
+        self.pages_in_advice += other.pages_in_advice;
     }
 
     pub fn wasted_bytes(&self) -> u64 {
         self.pages_unused * PAGE_BYTES
     }
+}
+
+/// What is set beside the window; `None`: as it was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Made {
+    /// UBIFS mounted with, or without, `bulk_read`.
+    pub bulk_read: Option<bool>,
+    /// squashfs with blocks of so many bytes.
+    pub squashfs_block: Option<u64>,
 }
 
 /// One setting.
@@ -51,10 +64,18 @@ pub struct Row {
     pub readahead_kib: u64,
     /// All files were read with `POSIX_FADV_RANDOM`.
     pub random: bool,
+    #[serde(flatten)]
+    pub made: Made,
+    /// What bulk reads did.
+    pub bulk: BulkReads,
     pub tally: Tally,
     pub wasted_bytes: u64,
     /// `None` where the trace has no flash reads to fit them.
     pub flash_reads: Option<f64>,
+    /// What a block queue is asked for; `None` where the trace has none, or flash is read by the reader itself.
+    pub queue: Option<Asked>,
+    /// In which any task is in a read, a fault or advice that brings pages in. `None` where the trace has nothing to fit it, or none of
+    /// the requests that this setting makes.
     pub time_ns: Option<f64>,
     /// Time by a power profile; `None` where none was asked for, or it does not know such work.
     pub energy_uj: Option<f64>,
@@ -80,7 +101,7 @@ fn list<S: serde::Serializer>(map: &BTreeMap<FileId, Tally>, to: S) -> Result<S:
 pub struct Recorded {
     pub pages: u64,
     pub flash_reads: u64,
-    /// Of calls whose end is known.
+    /// In which any task was in a read, a fault or advice whose end is known.
     pub time_ns: u64,
     pub timed_calls: u64,
     /// The setting whose prediction is nearest to the pages that came, and that prediction.
@@ -100,6 +121,8 @@ pub struct Prediction {
     pub recorded: Recorded,
     /// `None` where the trace has no timed reads that read flash.
     pub cost: Option<Cost>,
+    /// Of a device behind a block queue, where calls were seen to wait for one.
+    pub queue: Option<QueueCost>,
     /// What times and flash reads may be off by; `None` where none are predicted.
     pub error: Option<ErrorBar>,
     /// Name of the power profile.
@@ -115,6 +138,18 @@ pub struct Predictor<'a> {
     storage: Storage,
     cost: Option<Cost>,
     fault_cost: Option<Cost>,
+    advice_cost: Option<Cost>,
+    busy_ns: u64,
+    mean_page_ns: f64,
+    queue: Option<QueueCost>,
+    nodes: Option<NodeCost>,
+}
+
+/// By how much the pages that come under a setting differ from as many of the mean.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    flash_reads: f64,
+    ns: f64,
 }
 
 /// What the files are read under.
@@ -123,23 +158,40 @@ pub struct Storage {
     pub kernel: Kernel,
     /// The device's best request (`bdi->io_pages`): 0 on MTD.
     pub io_pages: u64,
+    /// The longest request of its queue, bytes; 0 where it is not known.
+    pub request_bytes: u64,
     pub budget_pages: usize,
     /// Block sizes of file systems that are squashfs, bytes, by device number.
     pub squashfs: BTreeMap<u32, u64>,
+    /// UBIFS mounts with `bulk_read`, by device number.
+    pub bulk_read: BTreeSet<u32>,
 }
 
 impl Storage {
     /// Flash without a block layer, and a cache of 1 GiB.
     pub fn new(kernel: Kernel) -> Storage {
-        Storage { kernel, io_pages: 0, budget_pages: 1 << 18, squashfs: BTreeMap::new() }
+        Storage {
+            kernel,
+            io_pages: 0,
+            request_bytes: 0,
+            budget_pages: 1 << 18,
+            squashfs: BTreeMap::new(),
+            bulk_read: BTreeSet::new(),
+        }
     }
 }
 
 impl<'a> Predictor<'a> {
     pub fn new(workload: &'a Workload, storage: Storage) -> Predictor<'a> {
-        let cost = Cost::fit(workload.calls.iter().filter(|call| !call.is_fault));
-        let fault_cost = Cost::fit(workload.calls.iter().filter(|call| call.is_fault));
-        Predictor { workload, storage, cost, fault_cost }
+        let busy = Busy::of(workload);
+        let [cost, fault_cost, advice_cost] = [&busy.reads, &busy.faults, &busy.advice].map(Cost::fit);
+        // squashfs reads its blocks by bios of its own, which are not its pages'.
+        let of_queue = cost.is_none() && fault_cost.is_none() && storage.squashfs.is_empty();
+        let queue = workload.queued.cost.filter(|_| of_queue);
+        let single = storage.bulk_read.is_empty();
+        let nodes = workload.nodes.flash_pages.and_then(|pages| NodeCost::fit(&busy, pages, single));
+        let (busy_ns, mean_page_ns) = (busy.total_ns, workload.costs.mean_ns());
+        Predictor { workload, storage, cost, fault_cost, advice_cost, busy_ns, mean_page_ns, queue, nodes }
     }
 
     /// Whether most reads begin where the task's last one of the file ended.
@@ -158,6 +210,11 @@ impl<'a> Predictor<'a> {
 
     pub fn cost(&self) -> Option<Cost> {
         self.cost
+    }
+
+    /// `None` where reads bring their pages in themselves, or the trace has no block events.
+    pub fn queue(&self) -> Option<QueueCost> {
+        self.queue
     }
 
     /// A call without pages, a page in it, a fault without pages, a page in it: ns.
@@ -181,6 +238,10 @@ impl<'a> Predictor<'a> {
 
     /// `own`: the window is the one of the recording, and every fault of it happens.
     pub(super) fn simulator(&self, readahead_kib: u64, own: bool) -> Simulator {
+        self.simulator_of(readahead_kib, own, Made::default())
+    }
+
+    fn simulator_of(&self, readahead_kib: u64, own: bool, made: Made) -> Simulator {
         let settings = Settings {
             readahead_pages: readahead_kib / (PAGE_BYTES / 1024),
             io_pages: self.storage.io_pages,
@@ -193,7 +254,11 @@ impl<'a> Predictor<'a> {
                 simulator.set_size(file, size);
             }
             if let Some(&bytes) = file.device.and_then(|device| self.storage.squashfs.get(&device)) {
-                simulator.set_squashfs_block(file, bytes);
+                simulator.set_squashfs_block(file, made.squashfs_block.unwrap_or(bytes));
+            }
+            let mounted = || file.device.is_some_and(|device| self.storage.bulk_read.contains(&device));
+            if let Some(runs) = self.workload.nodes.runs.get(&file).filter(|_| made.bulk_read.unwrap_or_else(mounted)) {
+                simulator.set_bulk_read(file, runs.clone());
             }
         }
         for &(file, page) in &self.workload.cached_before {
@@ -218,14 +283,36 @@ impl<'a> Predictor<'a> {
 
     /// One setting; `random` names the files that are read with `POSIX_FADV_RANDOM`.
     pub fn row(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool) -> Row {
-        self.row_of(readahead_kib, random, false)
+        self.row_of(readahead_kib, random, false, Made::default())
     }
 
-    fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool) -> Row {
-        let mut simulator = self.simulator(readahead_kib, own);
+    /// One setting of a file system that is made or mounted otherwise.
+    pub fn row_made(&self, readahead_kib: u64, made: Made) -> Row {
+        self.row_of(readahead_kib, &|_| false, false, made)
+    }
+
+    /// The block size of the squashfs that files lie on; `None` where there is none, or several.
+    pub fn squashfs_block(&self) -> Option<u64> {
+        let mut sizes = self.storage.squashfs.values();
+        sizes.next().filter(|first| sizes.all(|size| size == *first)).copied()
+    }
+
+    /// Whether files lie on UBIFS, and whether some of it was mounted with `bulk_read`.
+    pub fn on_ubifs(&self) -> Option<bool> {
+        (!self.workload.nodes.runs.is_empty()).then_some(!self.storage.bulk_read.is_empty())
+    }
+
+    fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool, made: Made) -> Row {
+        let mut simulator = self.simulator_of(readahead_kib, own, made);
         let mut by_file: BTreeMap<FileId, Tally> = BTreeMap::new();
         let mut by_task: BTreeMap<u32, Tally> = BTreeMap::new();
         let mut opened = std::collections::HashSet::new();
+        let mut known = Known::default();
+        let rates = self.flash_rates();
+        let mut replay = self.queue.map(|cost| Replay::new(&cost, self.storage.request_bytes));
+        if replay.is_some() {
+            simulator.tell_uses();
+        }
         for step in &self.workload.steps {
             let open = step.open;
             if random(step.file) && opened.insert((step.file, open)) {
@@ -234,15 +321,35 @@ impl<'a> Predictor<'a> {
             let task = by_task.entry(step.tid).or_default();
             let in_fault = matches!(step.access, Access::Fault { .. });
             let in_call = step.call.is_some() && !in_fault;
+            let in_advice = matches!(step.access, Access::WillNeed { .. });
             for tally in [&mut *task, by_file.entry(step.file).or_default()] {
                 tally.calls += u64::from(in_call);
                 tally.faults += u64::from(in_fault);
             }
+            let began = step.call.and_then(|call| self.began_and_ended(call));
+            if let Some(replay) = &mut replay {
+                match began {
+                    Some((began, ended)) => replay.begin(step.tid, began, ended),
+                    None => replay.beside(step.tid),
+                }
+            }
             simulator.apply(step.file, open, step.access, &mut |event| {
+                if let Some(replay) = &mut replay {
+                    match event.step {
+                        _ if event.is_read() => replay.added(event.file, event.page),
+                        PageStep::Used => replay.used(event.file, event.page),
+                        _ => {}
+                    }
+                }
                 let file = by_file.entry(event.file).or_default();
                 match event.step {
-                    PageStep::Added { cause: Cause::Write } => {}
+                    PageStep::Added { cause: Cause::Write } | PageStep::Used => {}
                     PageStep::Added { cause } => {
+                        if let Some((cost, rates)) = self.workload.costs.of(event.file, event.page).zip(rates) {
+                            let mean = if in_fault { rates[1] } else { rates[if in_advice { 2 } else { 0 }] };
+                            known.flash_reads += f64::from(cost.flash_reads) - mean;
+                            known.ns += cost.ns.map_or(0.0, |ns| f64::from(ns) - self.mean_page_ns);
+                        }
                         for tally in [&mut *file, &mut *task] {
                             match cause {
                                 Cause::Request => tally.pages_requested += 1,
@@ -250,6 +357,7 @@ impl<'a> Predictor<'a> {
                             }
                             tally.pages_in_calls += u64::from(in_call);
                             tally.pages_in_faults += u64::from(in_fault);
+                            tally.pages_in_advice += u64::from(in_advice);
                         }
                     }
                     PageStep::Dropped { used } | PageStep::Evicted { used } | PageStep::TakenBack { used } => {
@@ -257,18 +365,41 @@ impl<'a> Predictor<'a> {
                     }
                 }
             });
+            if let Some(replay) = &mut replay {
+                replay.end(began.is_some());
+            }
         }
         for (file, pages) in simulator.unused() {
             by_file.entry(file).or_default().pages_unused += pages;
         }
         let mut tally = Tally::default();
         by_file.values().for_each(|of_file| tally.add(of_file));
-        let (flash_reads, time_ns) = (self.flash_reads(&tally), self.time_ns(&tally));
+        let bulk = simulator.bulk_reads();
+        let of_bulk = bulk.reads > 0 || !self.storage.bulk_read.is_empty();
+        let (flash_reads, mut time_ns) = match self.nodes.filter(|_| of_bulk) {
+            Some(nodes) => {
+                let (calls, pages) = (tally.calls + tally.faults, tally.pages());
+                (Some(nodes.flash_reads(pages, bulk)), Some(nodes.time_ns(calls, pages, bulk)))
+            }
+            // What a bulk read costs is not known without the places of nodes.
+            None if bulk.reads > 0 => (None, None),
+            None => (
+                self.flash_reads(&tally).map(|reads| (reads + known.flash_reads).max(0.0)),
+                self.time_ns(&tally).map(|ns| (ns + known.ns).max(0.0)),
+            ),
+        };
+        let replayed = replay.map(Replay::finish);
+        if let Some((ns, _)) = replayed {
+            time_ns = ns;
+        }
         Row {
             readahead_kib,
             random: false,
+            made,
+            bulk,
             wasted_bytes: tally.wasted_bytes(),
             flash_reads,
+            queue: replayed.map(|(_, asked)| asked),
             time_ns,
             energy_uj: None,
             tally,
@@ -277,18 +408,33 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// Reads by their fit, faults by theirs; what has none (all of it was cached when it was recorded) by the other's pages.
+    /// When a call began when it was recorded, and when it ended, as far as that is known.
+    fn began_and_ended(&self, call: u32) -> Option<(u64, Option<u64>)> {
+        let call = self.workload.calls.get(call as usize)?;
+        Some((call.began_ns, call.duration_ns.map(|took| call.began_ns.saturating_add(took))))
+    }
+
+    /// Pages of the mean: reads by their fit, faults by theirs; what has none (all of it was cached when it was recorded) by the
+    /// other's pages.
     pub fn time_ns(&self, tally: &Tally) -> Option<f64> {
         let reads = self.cost.or(self.fault_cost.map(Cost::of_pages))?;
         let faults = self.fault_cost.unwrap_or(reads.of_pages());
-        Some(reads.time_ns(tally.calls, tally.pages_in_calls) + faults.time_ns(tally.faults, tally.pages_in_faults))
+        let advice = self.advice_cost.unwrap_or(reads).page_ns * tally.pages_in_advice as f64;
+        let calls = reads.time_ns(tally.calls, tally.pages_in_calls);
+        Some(calls + faults.time_ns(tally.faults, tally.pages_in_faults) + advice)
     }
 
     fn flash_reads(&self, tally: &Tally) -> Option<f64> {
-        let reads = self.cost.or(self.fault_cost)?.flash_reads_per_page;
-        let faults = self.fault_cost.or(self.cost)?.flash_reads_per_page;
-        let rest = tally.pages() - tally.pages_in_faults;
-        Some(reads * rest as f64 + faults * tally.pages_in_faults as f64)
+        let rest = tally.pages() - tally.pages_in_faults - tally.pages_in_advice;
+        let parts = [rest, tally.pages_in_faults, tally.pages_in_advice];
+        Some(self.flash_rates()?.iter().zip(parts).map(|(each, pages)| each * pages as f64).sum())
+    }
+
+    /// Reads of flash for a page in reads, in faults and in advice.
+    fn flash_rates(&self) -> Option<[f64; 3]> {
+        let of = |cost: Option<Cost>| cost.map(|cost| cost.flash_reads_per_page);
+        let reads = of(self.cost.or(self.fault_cost))?;
+        Some([reads, of(self.fault_cost).unwrap_or(reads), of(self.advice_cost).unwrap_or(reads)])
     }
 
     /// What the recording shows, and which of `settings` (KiB) it was made with, as far as the pages tell.
@@ -299,18 +445,18 @@ impl<'a> Predictor<'a> {
             recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).sum()
         };
         let rows = settings.iter().map(|&kib| {
-            let row = self.row_of(kib, &|_| false, true);
+            let row = self.row_of(kib, &|_| false, true, Made::default());
             (off(&row), kib, row.tally.pages())
         });
         let rows: Vec<(u64, u64, u64)> = rows.collect();
         let (least, fits, pages) = rows.iter().copied().min().unwrap_or_default();
         let fits_alone = rows.iter().filter(|&&(off, ..)| off == least).count() == 1;
-        let timed = || self.workload.calls.iter().filter_map(|call| call.duration_ns);
+        let calls = self.workload.calls.iter().chain(&self.workload.advice);
         Recorded {
             pages: recorded.values().sum(),
             flash_reads: self.workload.flash_reads,
-            time_ns: timed().fold(0, u64::saturating_add),
-            timed_calls: timed().count() as u64,
+            time_ns: self.busy_ns,
+            timed_calls: calls.filter(|call| call.duration_ns.is_some()).count() as u64,
             fits_readahead_kib: fits,
             predicted_pages: pages,
             fits_alone,

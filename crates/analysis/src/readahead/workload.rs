@@ -6,6 +6,9 @@ use flashscope_readahead::{Access, FileId, OpenId, PAGE_BYTES};
 use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair};
 
 use super::descriptors::{Descriptors, Meant, integer};
+use super::pages::{InCall, PageCosts};
+use super::queue::{Queued, Watch};
+use super::ubifs::{Nodes, Place, Places};
 
 /// One access of one task.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +32,9 @@ pub struct Call {
     pub pages_added: u32,
     /// Array reads of flash while its task was in it.
     pub flash_reads: u32,
-    /// `None` where the trace does not show its end. Nothing says when a fault is over: it lasts up to its last read of flash and
-    /// the mean of its reads more, and nothing where it read none.
+    pub began_ns: u64,
+    /// `None` where the trace does not show its end. Where nothing says when a fault is over (no `file_fault_end`), it lasts up to
+    /// its last read of flash and the mean of its reads more, and nothing where it read none.
     pub duration_ns: Option<u64>,
 }
 
@@ -39,6 +43,8 @@ pub struct Call {
 pub struct Workload {
     pub steps: Vec<Step>,
     pub calls: Vec<Call>,
+    /// Calls that ask for pages beforehand: `readahead()`, `POSIX_FADV_WILLNEED`, `MADV_WILLNEED`.
+    pub advice: Vec<Call>,
     /// Sizes in bytes: of a file whose end was not met, up to where it was read, written or cached.
     pub sizes: BTreeMap<FileId, u64>,
     /// Files that were written from their begin on: their size is what was written so far.
@@ -59,12 +65,18 @@ pub struct Workload {
     pub descriptors: bool,
     /// Every page that reads and faults brought in, in order, where [`Collector::keep_pages`] asked for them.
     pub pages: Vec<(FileId, u64)>,
+    /// What each page cost when it came.
+    pub costs: PageCosts,
+    /// How the data nodes of files on UBIFS lie.
+    pub nodes: Nodes,
     /// Whether events of the cache and of flash were seen at all.
     pub cache_seen: bool,
     pub flash_seen: bool,
+    /// What a block queue below says.
+    pub queued: Queued,
 }
 
-/// Accesses that are kept (48 bytes each and 40 for a call).
+/// Accesses that are kept (48 bytes each and 48 for a call).
 const MAX_STEPS: usize = 4_000_000;
 /// Pages of one event of the cache: more than any folio has.
 const MOST_OF_A_FOLIO: u64 = 1 << 14;
@@ -73,12 +85,33 @@ const MAX_TASKS: usize = 1 << 16;
 /// A call that a task is in.
 #[derive(Clone, Copy)]
 struct Inside {
+    /// Its place in [`Workload::calls`], or in [`Workload::advice`].
     call: u32,
-    began: u64,
+    is_advice: bool,
     offset: u64,
     asked: u64,
     /// First and last read of flash in it.
     flash_ns: Option<(u64, u64)>,
+    /// The last of them that read one page of flash after the other.
+    flash_run: Option<Place>,
+    /// The page behind the last that came for it, where pages came one after the other.
+    brought_to: Option<u64>,
+}
+
+impl Inside {
+    fn new(call: u32, is_advice: bool, offset: u64, asked: u64) -> Inside {
+        Inside { call, is_advice, offset, asked, flash_ns: None, flash_run: None, brought_to: None }
+    }
+
+    fn began(self, workload: &Workload) -> u64 {
+        let calls = if self.is_advice { &workload.advice } else { &workload.calls };
+        calls[self.call as usize].began_ns
+    }
+
+    fn call_of(self, workload: &mut Workload) -> &mut Call {
+        let calls = if self.is_advice { &mut workload.advice } else { &mut workload.calls };
+        &mut calls[self.call as usize]
+    }
 }
 
 /// Reads events, in order of time.
@@ -86,6 +119,10 @@ struct Inside {
 pub struct Collector {
     workload: Workload,
     inside: HashMap<u32, Inside>,
+    /// What came in the call that a task is in.
+    came: HashMap<u32, InCall>,
+    /// When the last call of any task was over.
+    last_end_ns: u64,
     /// Pages that are cached, as far as the trace shows.
     present: HashSet<(FileId, u64)>,
     count: HashMap<FileId, u64>,
@@ -97,14 +134,17 @@ pub struct Collector {
     descriptors: Descriptors,
     keep_pages: bool,
     through_block_layer: bool,
+    places: Places,
     meant: Vec<Meant>,
+    queue: Watch,
 }
 
 impl Collector {
     /// `in_ram`: numbers of devices whose files are no storage. `facts`: of the recording.
     pub fn new(facts: &serde_json::Value, in_ram: impl IntoIterator<Item = u32>) -> Collector {
         let descriptors = Descriptors::new(facts);
-        Collector { left_out: in_ram.into_iter().collect(), descriptors, ..Collector::default() }
+        let places = Places::new(facts);
+        Collector { left_out: in_ram.into_iter().collect(), descriptors, places, ..Collector::default() }
     }
 
     /// Lists the pages that came one by one.
@@ -131,9 +171,14 @@ impl Collector {
             } else if record.schema.name.starts_with("sys_enter") {
                 self.over(record.tid(), None, None);
                 let mut meant = std::mem::take(&mut self.meant);
-                self.descriptors.entered(record, &mut meant);
+                let asks_for_pages = self.descriptors.entered(record, &mut meant);
                 self.meant = meant;
                 self.take_meant(record.tid());
+                if asks_for_pages {
+                    self.begin_advice(record.tid(), record.time.0);
+                }
+            } else if record.schema.name == "file_fault_end" {
+                self.fault_over(record.tid(), record.time.0);
             }
         }
         if let Some(event) = pair.event {
@@ -153,14 +198,20 @@ impl Collector {
                 self.workload.flash_seen = true;
                 let reader = match self.through_block_layer && !self.inside.contains_key(&event.tid) {
                     // A worker reads for whoever waits: with several of them, for the one that has waited longest.
-                    true => self.inside.iter().min_by_key(|(_, inside)| inside.began).map(|(&tid, _)| tid),
+                    true => {
+                        self.inside.iter().min_by_key(|(_, inside)| inside.began(&self.workload)).map(|(&tid, _)| tid)
+                    }
                     false => Some(event.tid),
                 };
                 if let Some(inside) = reader.and_then(|tid| self.inside.get_mut(&tid)) {
                     self.workload.flash_reads += 1;
-                    self.workload.calls[inside.call as usize].flash_reads += 1;
+                    inside.call_of(&mut self.workload).flash_reads += 1;
+                    if let Some(came) = reader.and_then(|tid| self.came.get_mut(&tid)) {
+                        came.read(event.time.0);
+                    }
                     let first = inside.flash_ns.map_or(event.time.0, |(first, _)| first);
                     inside.flash_ns = Some((first, event.time.0));
+                    inside.flash_run = Some(Place::after(inside.flash_run, access.chip, access.page));
                 }
             }
             EventKind::File(step) => {
@@ -170,6 +221,7 @@ impl Collector {
                 }
                 self.file(event, step.step, file, step.offset, step.bytes);
             }
+            EventKind::Block(block) => self.queue.block(event.time.0, event.tid, block),
             _ => {}
         }
     }
@@ -194,7 +246,7 @@ impl Collector {
                 self.over(event.tid, None, None);
                 self.workload.faults += 1;
                 let mut meant = std::mem::take(&mut self.meant);
-                let (open, advice) = self.descriptors.fault(event.tid, file, &mut meant);
+                let (open, advice) = self.descriptors.fault(event.tid, file, offset / PAGE_BYTES, &mut meant);
                 self.meant = meant;
                 self.take_meant(event.tid);
                 let access = Access::Fault { page: offset / PAGE_BYTES, advice };
@@ -235,14 +287,21 @@ impl Collector {
                 if self.writing.get(&event.tid) == Some(&file) {
                     return;
                 }
+                self.came_for_advice(event.tid, file);
+                self.queue.added(event.tid, event.time.0, file, first, pages);
                 *self.workload.pages_added.entry(file).or_default() += pages;
                 if self.keep_pages && self.workload.pages.len() < MAX_STEPS {
                     self.workload.pages.extend((first..first.saturating_add(pages)).map(|page| (file, page)));
                 }
-                if let Some(inside) = self.inside.get(&event.tid) {
-                    let call = &mut self.workload.calls[inside.call as usize];
+                if let Some(inside) = self.inside.get_mut(&event.tid) {
+                    let call = inside.call_of(&mut self.workload);
                     if call.file == file {
+                        let follows = call.pages_added == 0 || inside.brought_to == Some(first);
+                        inside.brought_to = follows.then_some(first.saturating_add(pages));
                         call.pages_added += pages as u32;
+                        if let Some(came) = self.came.get_mut(&event.tid) {
+                            (first..first.saturating_add(pages)).for_each(|page| came.page(page));
+                        }
                     }
                 }
             }
@@ -250,7 +309,7 @@ impl Collector {
                 let first = offset / PAGE_BYTES;
                 // What leaves while its file is read by the same task was taken back by read-ahead itself (squashfs): the model
                 // does so on its own.
-                let inside = self.inside.get(&event.tid).map(|inside| self.workload.calls[inside.call as usize].file);
+                let inside = self.inside.get(&event.tid).map(|inside| inside.call_of(&mut self.workload).file);
                 let taken_back = inside == Some(file);
                 for page in first..first.saturating_add(bytes.div_ceil(PAGE_BYTES).min(MOST_OF_A_FOLIO)) {
                     if !self.present.remove(&(file, page)) || taken_back {
@@ -271,11 +330,70 @@ impl Collector {
 
     fn begin(&mut self, event: &Event, call: u32, file: FileId, offset: u64, asked: u64, is_fault: bool) {
         let tid = event.tid;
-        let new = Call { tid, file, is_fault, pages_added: 0, flash_reads: 0, duration_ns: None };
+        let began_ns = event.time.0;
+        let new = Call { tid, file, is_fault, pages_added: 0, flash_reads: 0, began_ns, duration_ns: None };
         self.workload.calls.push(new);
+        let pages = (offset / PAGE_BYTES, offset.saturating_add(asked.max(1)).div_ceil(PAGE_BYTES));
+        self.queue.begin(tid, event.time.0, file, pages, is_fault);
         if self.inside.len() < MAX_TASKS || self.inside.contains_key(&tid) {
-            self.inside.insert(tid, Inside { call, began: event.time.0, offset, asked, flash_ns: None });
+            self.enter(tid, Inside::new(call, false, offset, asked));
         }
+    }
+
+    fn enter(&mut self, tid: u32, inside: Inside) {
+        self.inside.insert(tid, inside);
+        self.came.entry(tid).or_default().clear();
+    }
+
+    /// What came in a call that is over is known page by page; squashfs reads by blocks.
+    fn known(&mut self, tid: u32, file: FileId, began_ns: u64, ended_ns: Option<u64>) {
+        // Served alone: no other task is in a call, and none was since this one began.
+        let alone = self.inside.is_empty() && self.last_end_ns <= began_ns;
+        self.last_end_ns = ended_ns.unwrap_or(self.last_end_ns).max(self.last_end_ns);
+        if let Some(came) = self.came.get(&tid).filter(|_| !self.through_block_layer) {
+            self.workload.costs.add(file, came, ended_ns.filter(|_| alone));
+        }
+        if self.came.len() > MAX_TASKS {
+            self.came.clear();
+        }
+    }
+
+    /// Where the node of the last page that came in a call lies.
+    fn note_place(&mut self, inside: Inside) {
+        let Call { file, pages_added, .. } = *inside.call_of(&mut self.workload);
+        if let (Some(behind), Some(place)) = (inside.brought_to, inside.flash_run) {
+            let place = if pages_added == 1 { place } else { place.of_the_last_page() };
+            self.places.note(file, behind.saturating_sub(1), place);
+        }
+    }
+
+    /// A call that brings in pages it does not read; of which file they show.
+    fn begin_advice(&mut self, tid: u32, time_ns: u64) {
+        let room = self.workload.advice.len() < MAX_STEPS && self.inside.len() < MAX_TASKS;
+        if !room {
+            self.workload.left_out += 1;
+            return;
+        }
+        let call = self.workload.advice.len() as u32;
+        let file = FileId { device: None, inode: 0 };
+        let new =
+            Call { tid, file, is_fault: false, pages_added: 0, flash_reads: 0, began_ns: time_ns, duration_ns: None };
+        self.workload.advice.push(new);
+        self.enter(tid, Inside::new(call, true, 0, 0));
+    }
+
+    /// The first page that comes in such a call says which file its descriptor stands for.
+    fn came_for_advice(&mut self, tid: u32, file: FileId) {
+        let Some(inside) = self.inside.get(&tid).filter(|inside| inside.is_advice) else { return };
+        let call = inside.call_of(&mut self.workload);
+        if call.pages_added > 0 {
+            return;
+        }
+        call.file = file;
+        let mut meant = std::mem::take(&mut self.meant);
+        self.descriptors.advised(tid, file, &mut meant);
+        self.meant = meant;
+        self.take_meant(tid);
     }
 
     fn grow(&mut self, file: FileId, end: u64) {
@@ -300,21 +418,43 @@ impl Collector {
         self.over(tid, Some(time_ns), got);
     }
 
+    /// The fault that the task is in is over; whatever else it is in goes on.
+    fn fault_over(&mut self, tid: u32, time_ns: u64) {
+        let Some(&inside) = self.inside.get(&tid) else { return };
+        let call = inside.call_of(&mut self.workload);
+        if call.is_fault {
+            self.queue.over(tid, None);
+            call.duration_ns = Some(time_ns.saturating_sub(call.began_ns));
+            let (file, began_ns) = (call.file, call.began_ns);
+            self.note_place(inside);
+            self.inside.remove(&tid);
+            self.known(tid, file, began_ns, Some(time_ns));
+        }
+    }
+
     /// The task is no longer in the read that it was in.
     fn over(&mut self, tid: u32, ended_ns: Option<u64>, got: Option<u64>) {
+        let waited_until = self.queue.over(tid, ended_ns);
         let Some(inside) = self.inside.remove(&tid) else { return };
-        let call = &mut self.workload.calls[inside.call as usize];
+        let Call { file, is_fault, began_ns, .. } = *inside.call_of(&mut self.workload);
+        self.known(tid, file, began_ns, ended_ns.filter(|_| !is_fault));
+        self.note_place(inside);
+        let call = inside.call_of(&mut self.workload);
+        if inside.is_advice {
+            call.duration_ns = ended_ns.map(|end| end.saturating_sub(call.began_ns));
+            return;
+        }
         if call.is_fault {
             let after = |(first, last): (u64, u64)| {
                 let one = (last - first) / u64::from(call.flash_reads.max(2) - 1);
-                last.saturating_sub(inside.began).saturating_add(one)
+                last.saturating_sub(call.began_ns).saturating_add(one)
             };
-            call.duration_ns = Some(inside.flash_ns.map_or(0, after));
+            let behind_queue = waited_until.map_or(0, |until| until.saturating_sub(call.began_ns));
+            call.duration_ns = Some(inside.flash_ns.map_or(behind_queue, after));
             return;
         }
-        call.duration_ns = ended_ns.map(|end| end.saturating_sub(inside.began));
+        call.duration_ns = ended_ns.map(|end| end.saturating_sub(call.began_ns));
         self.workload.without_end += u64::from(ended_ns.is_none());
-        let file = call.file;
         let end = inside.offset.saturating_add(got.unwrap_or(inside.asked));
         match got {
             // Short, but not empty: here the file ends.
@@ -344,6 +484,7 @@ impl Collector {
             self.over(tid, None, None);
         }
         let mut workload = self.workload;
+        workload.queued = self.queue.finish();
         workload.descriptors = self.descriptors.any();
         // What was there before, or ends elsewhere than it was written to, was not made by what was seen.
         let mut written: HashMap<FileId, u64> = HashMap::new();
@@ -377,6 +518,7 @@ impl Collector {
         workload.pages_added.retain(|file, _| read.contains(file));
         workload.sizes.retain(|file, _| read.contains(file));
         workload.pages.retain(|(file, _)| read.contains(file));
+        workload.nodes = self.places.nodes(workload.sizes.keys().copied());
         workload.open_ended = workload.sizes.keys().filter(|file| !self.ended.contains(file)).count();
         workload.cached_before = self.before.into_iter().collect();
         workload.cached_before.sort_unstable();
@@ -478,6 +620,34 @@ mod tests {
         let durations: Vec<_> = workload.calls.iter().map(|call| call.duration_ns).collect();
         assert_eq!(durations, [Some(90), Some(0)]);
         assert_eq!((workload.faults, workload.flash_reads, workload.without_end), (2, 2, 0));
+    }
+
+    #[test]
+    fn a_fault_ends_where_its_probe_says() {
+        let mut collector = Collector::default();
+        collector.event(&event(100, FileStep::Fault, 4096, 0));
+        collector.event(&event(101, FileStep::Cached, 4096, 4096));
+        collector.fault_over(7, 180);
+        // Neither another fault's begin nor a call's end is taken for this one's.
+        collector.fault_over(7, 190);
+        collector.returned(7, 200, None);
+        let workload = collector.finish();
+        assert_eq!(workload.calls[0].duration_ns, Some(80));
+    }
+
+    /// Pages that advice asks for are its own, and the first of them says of which file it was.
+    #[test]
+    fn advice_is_a_call_of_its_own() {
+        let mut collector = Collector::default();
+        collector.begin_advice(7, 50);
+        collector.event(&event(60, FileStep::Cached, 8192, 8192));
+        collector.returned(7, 90, Some(0));
+        collector.event(&event(100, FileStep::Read, 8192, 4096));
+        collector.returned(7, 110, Some(4096));
+        let workload = collector.finish();
+        let [advice] = workload.advice[..] else { panic!("{:?}", workload.advice) };
+        assert_eq!((advice.file, advice.pages_added, advice.duration_ns), (FILE, 2, Some(40)));
+        assert_eq!((workload.calls.len(), workload.calls[0].pages_added), (1, 0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::page::{Header, Page};
 use super::{MAX_ROWS, facts, figure, rows};
 use crate::figures;
-use crate::prediction_view::{error_bar, files, setting, settings, tasks, widest};
+use crate::prediction_view::{error_bar, files, queue_cost, setting, settings, tasks, widest};
 use crate::text::{escape, grouped, number};
 use flashscope_analysis::readahead::Prediction;
 use flashscope_readahead::FileId;
@@ -57,6 +57,9 @@ pub fn prediction(
             number(cost.residual_percent, 1)
         );
         known.push(("cost", words));
+    }
+    if let Some(queue) = &prediction.queue {
+        known.push(("cost behind the block queue", queue_cost(queue)));
     }
     if let Some(bar) = &prediction.error {
         known.push(("error bars", error_bar(bar, prediction.model)));

@@ -1,0 +1,62 @@
+//! Whether another block size of a squashfs image would suit a workload: a page that is read brings in its whole block.
+
+use flashscope_readahead::{Access, PAGE_BYTES};
+
+use super::predict::{Made, Predictor, Row};
+use super::workload::Workload;
+
+/// Blocks that `mksquashfs -b` makes (4 KiB to 1 MiB; SQUASHFS_FILE_MAX_SIZE, fs/squashfs/squashfs_fs.h).
+const SIZES: [u64; 9] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+/// What mksquashfs takes unless it is told otherwise.
+const USUAL: u64 = 128 << 10;
+/// Of the most that any smaller block gains, the one that is taken has to gain this much: the smaller, the worse it compresses,
+/// which is not predicted, so that the last per cent are left.
+const ENOUGH: f64 = 0.75;
+
+/// Smaller blocks for reads here and there: the size, and what they would bring in. `worth`: what has to be gained, in what
+/// `value` counts.
+pub fn smaller(predictor: &Predictor<'_>, now: &Row, value: &dyn Fn(&Row) -> f64, worth: f64) -> Option<(u64, Row)> {
+    let block = predictor.squashfs_block()?;
+    if predictor.is_sequential() {
+        return None;
+    }
+    let with = |bytes: u64| {
+        let made = Made { squashfs_block: Some(bytes), ..Made::default() };
+        (bytes, predictor.row_made(now.readahead_kib, made))
+    };
+    let tried: Vec<(u64, Row)> = SIZES.into_iter().filter(|&bytes| bytes < block).map(with).collect();
+    let gain = |row: &Row| value(now) - value(row);
+    let most = tried.iter().map(|(_, row)| gain(row)).fold(0.0, f64::max);
+    let enough = |row: &Row| gain(row) > worth && gain(row) >= ENOUGH * most;
+    tried.into_iter().rfind(|(_, row)| enough(row))
+}
+
+/// Blocks of the usual size where smaller ones are read whole and in order: as many pages come, in fewer blocks.
+pub fn larger(predictor: &Predictor<'_>, workload: &Workload, now: &Row) -> Option<(u64, Row)> {
+    let block = predictor.squashfs_block().filter(|&block| block < USUAL)?;
+    let made = Made { squashfs_block: Some(USUAL), ..Made::default() };
+    let then = predictor.row_made(now.readahead_kib, made);
+    let pages = now.tally.pages();
+    // A block behind the end of each file holds nothing, and is not read (squashfs_readahead).
+    let behind_ends = now.by_file.len() as u64 * (USUAL / PAGE_BYTES);
+    let no_more = then.tally.pages() <= pages + pages / 100 + behind_ends;
+    let worth_it = pages >= 4 * (USUAL / block) && reads_whole_files(workload);
+    (predictor.is_sequential() && no_more && worth_it).then_some((USUAL, then))
+}
+
+/// Whether nine tenths of the files' bytes, at least, are read by `read()`.
+fn reads_whole_files(workload: &Workload) -> bool {
+    let mut read = std::collections::BTreeMap::new();
+    for step in &workload.steps {
+        if let Access::Read { length, .. } = step.access {
+            let sum: &mut u64 = read.entry(step.file).or_default();
+            *sum = sum.saturating_add(length);
+        }
+    }
+    let (mut whole, mut all) = (0_u128, 0_u128);
+    for (file, &size) in &workload.sizes {
+        whole += u128::from(size.min(read.get(file).copied().unwrap_or(0)));
+        all += u128::from(size);
+    }
+    all > 0 && whole * 10 >= all * 9
+}

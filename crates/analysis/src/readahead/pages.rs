@@ -1,0 +1,181 @@
+//! What each page cost when it came: reads of flash and time, page by page.
+//!
+//! A call that brings in several pages adds them first and reads them after, one behind the other. No event says where one ends; but
+//! between two pages the file system works on what it read (checks, decompresses), and within one it does not: so the longest pauses
+//! between the call's reads of flash are where pages end, one fewer than there are pages, if they are clearly longer; else each page
+//! has the call's mean. A page's time goes from its first read to the next page's, and the last one's to the end of the call.
+
+use std::collections::HashMap;
+
+use flashscope_readahead::FileId;
+
+/// Pages and reads of one call that are followed, and pages whose costs are known.
+const MOST_IN_A_CALL: usize = 4096;
+const MOST_PAGES: usize = 1 << 20;
+
+/// A call while it goes on.
+#[derive(Debug, Default)]
+pub struct InCall {
+    pages: Vec<u64>,
+    reads_ns: Vec<u64>,
+    overflown: bool,
+}
+
+impl InCall {
+    pub fn clear(&mut self) {
+        self.pages.clear();
+        self.reads_ns.clear();
+        self.overflown = false;
+    }
+
+    pub fn page(&mut self, page: u64) {
+        self.overflown |= self.pages.len() >= MOST_IN_A_CALL;
+        if !self.overflown {
+            self.pages.push(page);
+        }
+    }
+
+    pub fn read(&mut self, time_ns: u64) {
+        self.overflown |= self.reads_ns.len() >= MOST_IN_A_CALL;
+        if !self.overflown {
+            self.reads_ns.push(time_ns);
+        }
+    }
+}
+
+/// One page.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PageCost {
+    pub flash_reads: f32,
+    /// `None` where its call's end is not known, or another task was served beside it.
+    pub ns: Option<f32>,
+}
+
+/// What is known of pages; one that came more than once has its last cost.
+#[derive(Debug, Default)]
+pub struct PageCosts {
+    known: HashMap<(FileId, u64), PageCost>,
+}
+
+impl PageCosts {
+    pub fn of(&self, file: FileId, page: u64) -> Option<PageCost> {
+        self.known.get(&(file, page)).copied()
+    }
+
+    /// Mean time of the pages whose time is known.
+    pub fn mean_ns(&self) -> f64 {
+        let (count, sum) = self
+            .known
+            .values()
+            .filter_map(|cost| cost.ns)
+            .fold((0_u64, 0.0), |(count, sum), ns| (count + 1, sum + f64::from(ns)));
+        if count == 0 { 0.0 } else { sum / count as f64 }
+    }
+
+    /// A call is over that brought these pages of one file in; with the time of its end, where nothing else was served meanwhile.
+    pub fn add(&mut self, file: FileId, call: &InCall, ended_ns: Option<u64>) {
+        let (pages, reads) = (&call.pages, &call.reads_ns);
+        if call.overflown {
+            return;
+        }
+        let Some(&first) = reads.first() else {
+            // Holes, and pages behind a file's end.
+            let nothing = PageCost { flash_reads: 0.0, ns: ended_ns.map(|_| 0.0) };
+            pages.iter().for_each(|&page| self.insert(file, page, nothing));
+            return;
+        };
+        let Some(ends) = ends(reads, pages.len()) else {
+            // All that is known of one is the mean.
+            let each = pages.len() as f64;
+            let ns = ended_ns.map(|ended| (ended.saturating_sub(first) as f64 / each) as f32);
+            let cost = PageCost { flash_reads: (reads.len() as f64 / each) as f32, ns };
+            pages.iter().for_each(|&page| self.insert(file, page, cost));
+            return;
+        };
+        let mut from = 0;
+        for (&page, end) in pages.iter().zip(ends) {
+            let until = ended_ns.map(|ended| reads.get(end).copied().unwrap_or(ended));
+            let ns = until.map(|until| until.saturating_sub(reads[from]) as f32);
+            self.insert(file, page, PageCost { flash_reads: (end - from) as f32, ns });
+            from = end;
+        }
+    }
+
+    fn insert(&mut self, file: FileId, page: u64, cost: PageCost) {
+        if self.known.len() < MOST_PAGES || self.known.contains_key(&(file, page)) {
+            self.known.insert((file, page), cost);
+        }
+    }
+}
+
+/// Behind which read each of so many pages ends. `None` where that is not told: there are fewer reads than pages, or a pause that
+/// would be no end is as long as one that would (chunks that are only copied, an interrupt, a page in two nodes).
+fn ends(reads: &[u64], pages: usize) -> Option<Vec<usize>> {
+    if reads.len() < pages {
+        return None;
+    }
+    let pause = |at: usize| reads[at].saturating_sub(reads[at - 1]);
+    let mut order: Vec<usize> = (1..reads.len()).collect();
+    order.sort_unstable_by_key(|&at| (std::cmp::Reverse(pause(at)), at));
+    let (between, within) = order.split_at(pages - 1);
+    if let (Some(&shortest), Some(&longest)) = (between.last(), within.first())
+        && 20 * pause(shortest) < 21 * pause(longest)
+    {
+        return None;
+    }
+    let mut ends = between.to_vec();
+    ends.sort_unstable();
+    ends.push(reads.len());
+    Some(ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId { device: None, inode: 1 };
+
+    #[test]
+    fn the_longest_pauses_are_between_pages() {
+        let mut call = InCall::default();
+        [7, 8, 9].into_iter().for_each(|page| call.page(page));
+        [100, 250, 400, 900, 1050, 1600, 1750].into_iter().for_each(|time| call.read(time));
+        let mut costs = PageCosts::default();
+        costs.add(FILE, &call, Some(2200));
+        let cost = |flash_reads, ns| Some(PageCost { flash_reads, ns: Some(ns) });
+        assert_eq!(
+            [7, 8, 9, 10].map(|page| costs.of(FILE, page)),
+            [cost(3.0, 800.0), cost(2.0, 700.0), cost(2.0, 600.0), None]
+        );
+        assert_eq!(costs.mean_ns(), 700.0);
+        costs.add(FILE, &call, None);
+        assert_eq!(costs.of(FILE, 9), Some(PageCost { flash_reads: 2.0, ns: None }));
+    }
+
+    #[test]
+    fn what_is_not_told_apart_has_the_mean() {
+        let mut call = InCall::default();
+        [7, 8].into_iter().for_each(|page| call.page(page));
+        call.read(100);
+        let mut costs = PageCosts::default();
+        costs.add(FILE, &call, Some(200));
+        costs.add(FILE, &InCall::default(), Some(200));
+        assert_eq!(costs.of(FILE, 7), Some(PageCost { flash_reads: 0.5, ns: Some(50.0) }));
+        // A hole.
+        call.clear();
+        call.page(9);
+        costs.add(FILE, &call, Some(200));
+        assert_eq!(costs.of(FILE, 9), Some(PageCost { flash_reads: 0.0, ns: Some(0.0) }));
+        // Pauses alike.
+        call.clear();
+        [7, 8].into_iter().for_each(|page| call.page(page));
+        [100, 250, 402, 550].into_iter().for_each(|time| call.read(time));
+        costs.add(FILE, &call, Some(700));
+        assert_eq!(costs.of(FILE, 8), Some(PageCost { flash_reads: 2.0, ns: Some(300.0) }));
+        call.clear();
+        (0..5000).for_each(|n| call.read(n));
+        call.page(1);
+        costs.add(FILE, &call, Some(9000));
+        assert_eq!(costs.of(FILE, 1), None, "too many");
+    }
+}

@@ -1,0 +1,287 @@
+//! Where a file's data nodes lie on UBIFS, as far as a trace shows: what a bulk read brings in ends with its LEB.
+//!
+//! A data node is the last thing that reading its page takes from flash (fs/ubifs/file.c, `read_block`: `ubifs_tnc_lookup` first,
+//! which may read index nodes, then the node; 6.1.192), so that a call's last read of flash is the place of the last page that it
+//! brought in. Two pages whose places lie in one erase block, no farther apart than nodes of the largest size reach, lie in one
+//! run; between places that do not, the LEB is taken to end where one would be full.
+//!
+//! UBIFS pads its write buffer to a page of flash where it has to be written out before it is full (`ubifs_wbuf_sync_nolock`,
+//! fs/ubifs/io.c), and what comes then does not follow. A node that shares no page of flash with the one before it is one of those,
+//! or that one happened to end with a page: it is the former where its LEB holds fewer nodes than a full one.
+
+use std::collections::BTreeMap;
+
+use flashscope_readahead::{FileId, NodeRuns, PAGE_BYTES};
+use serde_json::Value;
+
+/// `UBIFS_MAX_DATA_NODE_SZ` (fs/ubifs/ubifs-media.h): a header of 48 bytes before a block that was not compressed.
+const LARGEST_NODE: u64 = 48 + PAGE_BYTES;
+/// Places that are kept (40 bytes each).
+const MAX_PLACES: usize = 1 << 20;
+
+/// The flash below a UBIFS mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    pub leb_bytes: u64,
+    pub block_pages: u64,
+    pub page_bytes: u64,
+    pub bulk_read: bool,
+}
+
+/// Devices of UBIFS mounts.
+pub fn mounts(facts: &Value) -> BTreeMap<u32, Geometry> {
+    let list = |name: &str| facts[name].as_array().into_iter().flatten();
+    let of = |mount: &Value| {
+        let (major, minor) = mount["device"].as_str()?.split_once(':')?;
+        let device = flashscope_trace::Device::new(major.parse().ok()?, minor.parse().ok()?).0;
+        // ubi0:name, ubi0_0, /dev/ubi0_0
+        let source = mount["source"].as_str()?;
+        let source = source.strip_prefix("/dev/").unwrap_or(source);
+        let ubi = source.split([':', '_', '!']).next()?;
+        let ubi = list("ubi").find(|known| known["name"] == ubi)?;
+        let mtd = list("mtd").find(|mtd| mtd["index"].is_u64() && mtd["index"] == ubi["mtd_num"])?;
+        let (leb_bytes, block_bytes) = (ubi["eraseblock_size"].as_u64()?, mtd["erasesize"].as_u64()?);
+        let page_bytes = mtd["writesize"].as_u64().filter(|&bytes| bytes > 0)?;
+        let bulk_read = has_bulk_read(mount);
+        let block_pages = block_bytes / page_bytes;
+        (block_pages > 0 && leb_bytes > 0)
+            .then_some((device, Geometry { leb_bytes, block_pages, page_bytes, bulk_read }))
+    };
+    list("mounts").filter(|mount| mount["type"] == "ubifs").filter_map(of).collect()
+}
+
+/// Whether /proc/mounts says `bulk_read`: `ubifs_show_options` (fs/ubifs/super.c) names it only where it was asked for, and the
+/// default is without.
+pub fn has_bulk_read(mount: &Value) -> bool {
+    mount["options"].as_str().is_some_and(|options| options.split(',').any(|option| option == "bulk_read"))
+}
+
+/// Pages of flash that were read one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    chip: u16,
+    /// `None` where it is that of several pages.
+    first: Option<u64>,
+    last: u64,
+}
+
+impl Place {
+    /// One page of flash more; `before` is what was read up to it.
+    pub fn after(before: Option<Place>, chip: u16, page: u64) -> Place {
+        match before {
+            Some(run) if run.chip == chip && (page == run.last || page.checked_sub(1) == Some(run.last)) => {
+                Place { last: page, ..run }
+            }
+            _ => Place { chip, first: Some(page), last: page },
+        }
+    }
+
+    /// Of a call that brought in several pages only the last one's end is known.
+    pub fn of_the_last_page(self) -> Place {
+        Place { first: None, ..self }
+    }
+}
+
+/// Which pages of flash a file's page was last read from.
+#[derive(Default)]
+pub struct Places {
+    mounts: BTreeMap<u32, Geometry>,
+    by_page: BTreeMap<(FileId, u64), Place>,
+}
+
+/// What the places tell.
+#[derive(Clone, Debug, Default)]
+pub struct Nodes {
+    pub runs: BTreeMap<FileId, NodeRuns>,
+    /// Pages of flash that a data node takes, by those that lie one behind the other; `None` where no two are known.
+    pub flash_pages: Option<f64>,
+    /// Files whose runs the trace shows nowhere.
+    pub guessed: usize,
+}
+
+impl Places {
+    pub fn new(facts: &Value) -> Places {
+        Places { mounts: mounts(facts), by_page: BTreeMap::new() }
+    }
+
+    /// A call that brought in pages up to this one ended with these reads of flash.
+    pub fn note(&mut self, file: FileId, page: u64, place: Place) {
+        let on_ubifs = file.device.is_some_and(|device| self.mounts.contains_key(&device));
+        if on_ubifs && (self.by_page.len() < MAX_PLACES || self.by_page.contains_key(&(file, page))) {
+            self.by_page.insert((file, page), place);
+        }
+    }
+
+    /// The runs of these files; others are not on UBIFS.
+    pub fn nodes(&self, files: impl Iterator<Item = FileId>) -> Nodes {
+        let mut nodes = Nodes::default();
+        let files: Vec<(FileId, Geometry)> =
+            files.filter_map(|file| Some((file, *self.mounts.get(&file.device?)?))).collect();
+        let (mut steps, mut apart) = (0_u64, 0_u64);
+        for &(file, geometry) in &files {
+            for (a, b) in self.neighbours(file).filter(|&(a, b)| follows(geometry, a, b)) {
+                steps += b.0 - a.0;
+                apart += b.1.last - a.1.last;
+            }
+        }
+        nodes.flash_pages = (steps > 0 && apart > 0).then(|| apart as f64 / steps as f64);
+        for (file, geometry) in files {
+            // Places are whole pages of flash: where they tell a mean next to the largest node, that is what lies there.
+            let node_bytes = nodes.flash_pages.map_or(LARGEST_NODE as f64, |pages| pages * geometry.page_bytes as f64);
+            let largest = LARGEST_NODE as f64;
+            let node_bytes = if node_bytes > 0.95 * largest { largest } else { node_bytes };
+            let in_a_leb = (geometry.leb_bytes as f64 / node_bytes) as u64;
+            let mut runs = Vec::new();
+            // First page of the run, and the page behind the last known one.
+            let mut run: Option<(u64, u64)> = None;
+            for (&(_, page), _) in self.of(file).take(1) {
+                run = Some((page - page % in_a_leb.max(1), page.saturating_add(1)));
+            }
+            let mut padded = Vec::new();
+            for (a, b) in self.neighbours(file) {
+                let (first, _) = run.unwrap_or((a.0, a.0.saturating_add(1)));
+                if follows(geometry, a, b) {
+                    run = Some((first, b.0.saturating_add(1)));
+                    if b.0 == a.0 + 1 && b.1.first.is_some_and(|of_b| of_b > a.1.last) {
+                        padded.push(b.0);
+                    }
+                } else {
+                    let end = first.saturating_add(in_a_leb).clamp(a.0 + 1, b.0);
+                    let begun_there = !runs.is_empty();
+                    if !begun_there || end - first >= in_a_leb {
+                        padded.clear();
+                    }
+                    let ends: Vec<u64> = padded.drain(..).chain([end]).collect();
+                    let firsts = std::iter::once(first).chain(ends.iter().copied());
+                    runs.extend(firsts.zip(ends.iter().copied()));
+                    run = Some((end, b.0.saturating_add(1)));
+                }
+            }
+            nodes.guessed += usize::from(run.is_none());
+            runs.extend(run);
+            nodes.runs.insert(file, NodeRuns::new(runs, in_a_leb));
+        }
+        nodes
+    }
+
+    fn of(&self, file: FileId) -> impl Iterator<Item = (&(FileId, u64), &Place)> {
+        self.by_page.range((file, 0)..=(file, u64::MAX))
+    }
+
+    fn neighbours(&self, file: FileId) -> impl Iterator<Item = (Placed, Placed)> {
+        let placed = |(key, place): (&(FileId, u64), &Place)| (key.1, *place);
+        self.of(file).map(placed).zip(self.of(file).skip(1).map(placed))
+    }
+}
+
+/// A page, and where it lies.
+type Placed = (u64, Place);
+
+/// Whether all nodes from the one to the other lie in a row.
+fn follows(geometry: Geometry, a: Placed, b: Placed) -> bool {
+    let (Place { chip, last: from, .. }, Place { chip: other, last: to, .. }) = (a.1, b.1);
+    let most = (b.0 - a.0).saturating_mul(LARGEST_NODE).div_ceil(geometry.page_bytes);
+    chip == other && from / geometry.block_pages == to / geometry.block_pages && to >= from && to - from <= most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const FILE: FileId = FileId { device: Some(14), inode: 5 };
+
+    fn facts(options: &str) -> Value {
+        json!({
+            "ubi": [{"name": "ubi0", "mtd_num": 3, "eraseblock_size": 126_976}],
+            "mtd": [{"index": 3, "erasesize": 131_072, "writesize": 2048}],
+            "mounts": [{"source": "ubi0:data", "type": "ubifs", "device": "0:14", "options": options}],
+        })
+    }
+
+    fn at(last: u64) -> Place {
+        Place { chip: 0, first: None, last }
+    }
+
+    /// Pages of nodes of 4144 bytes from a page of flash on.
+    fn fill(places: &mut Places, pages: std::ops::Range<u64>, from: u64) {
+        for page in pages.clone() {
+            let end = from * 2048 + (page - pages.start + 1) * 4144;
+            places.note(FILE, page, Place { chip: 0, first: Some((end - 4144) / 2048), last: (end - 1) / 2048 });
+        }
+    }
+
+    #[test]
+    fn a_mount_says_whether_it_reads_in_bulk() {
+        for (options, bulk) in
+            [("rw,relatime,bulk_read,assert=read-only", true), ("rw,no_bulk_read", false), ("rw", false)]
+        {
+            let geometry = mounts(&facts(options))[&14];
+            assert_eq!(geometry, Geometry { leb_bytes: 126_976, block_pages: 64, page_bytes: 2048, bulk_read: bulk });
+        }
+        assert!(mounts(&json!({"mounts": [{"type": "ubifs", "device": "x", "source": 5}], "ubi": 3})).is_empty());
+    }
+
+    #[test]
+    fn places_tell_where_lebs_end() {
+        let mut places = Places::new(&facts("rw"));
+        fill(&mut places, 0..12, 64 * 9 + 20);
+        fill(&mut places, 12..42, 64 * 4 + 2);
+        let nodes = places.nodes([FILE].into_iter());
+        assert_eq!(nodes.runs[&FILE], NodeRuns::new(vec![(0, 12), (12, 42)], 30));
+        let pages = nodes.flash_pages.unwrap();
+        assert!((pages - 4144.0 / 2048.0).abs() < 0.03, "{pages}");
+        assert_eq!(nodes.guessed, 0);
+    }
+
+    /// The write buffer was written out behind the first node of the second LEB.
+    #[test]
+    fn a_padded_write_buffer_ends_a_run_within_its_leb() {
+        let mut places = Places::new(&facts("rw"));
+        fill(&mut places, 0..12, 64 * 9 + 20);
+        fill(&mut places, 12..13, 64 * 4 + 2);
+        fill(&mut places, 13..41, 64 * 4 + 5);
+        fill(&mut places, 41..60, 64 * 5 + 2);
+        let nodes = places.nodes([FILE].into_iter());
+        assert_eq!(nodes.runs[&FILE], NodeRuns::new(vec![(0, 12), (12, 13), (13, 41), (41, 60)], 30));
+        let reads = [(0, 7), (0, 8), (0, 8), (0, 9), (1, 10), (0, 3)];
+        let runs: Vec<Place> = reads
+            .iter()
+            .scan(None, |run, &(chip, page)| {
+                *run = Some(Place::after(*run, chip, page));
+                *run
+            })
+            .collect();
+        assert_eq!(runs[3], Place { chip: 0, first: Some(7), last: 9 });
+        assert_eq!((runs[4].first, runs[5].first), (Some(10), Some(3)));
+    }
+
+    /// Only the last page of each call is known: a LEB ends where it is full.
+    #[test]
+    fn between_places_a_leb_ends_where_it_is_full() {
+        let mut places = Places::new(&facts("rw"));
+        places.note(FILE, 3, at(64 * 2 + 9));
+        places.note(FILE, 29, at(64 * 2 + 62));
+        places.note(FILE, 35, at(64 * 7 + 14));
+        let nodes = places.nodes([FILE].into_iter());
+        assert_eq!(nodes.runs[&FILE], NodeRuns::new(vec![(0, 30), (30, 36)], 30));
+    }
+
+    #[test]
+    fn without_places_the_file_fills_lebs() {
+        let places = Places::new(&facts("rw"));
+        let other = FileId { device: Some(9), inode: 5 };
+        let nodes = places.nodes([FILE, other].into_iter());
+        assert_eq!((nodes.runs.len(), nodes.guessed, nodes.flash_pages), (1, 1, None));
+        assert_eq!(nodes.runs[&FILE], NodeRuns::new(vec![], 30));
+    }
+
+    #[test]
+    fn nonsense_is_no_panic() {
+        let mut places = Places::new(&facts("rw"));
+        for (page, flash) in [(0, u64::MAX), (u64::MAX, 0), (u64::MAX - 1, 5), (7, 7)] {
+            places.note(FILE, page, at(flash));
+        }
+        places.nodes([FILE].into_iter());
+    }
+}
