@@ -1,8 +1,11 @@
 //! What the models are held against: every cell of the studies that read, and workloads of tests/readahead/work.c.
 
+use std::path::Path;
+
 use flashscope_study::runs::{RunsStudy, postmark_commands};
 use flashscope_study::{Readahead, Study, groups, squashfs_image};
 use flashscope_tests::{Booted, Plan, TempDir, top, work};
+use flashscope_trace::Session;
 
 /// Windows that the workloads of our own are read with, KiB.
 pub const OWN_KIB: [u64; 6] = [0, 4, 16, 20, 128, 256];
@@ -29,7 +32,7 @@ pub struct Cell {
 pub struct Set {
     pub kernel: String,
     pub filesystem: String,
-    /// `reads`, `timed`, `sizes`, `sqlite` or `postmark`.
+    /// `reads`, `timed`, `exec`, `sizes`, `sqlite` or `postmark`.
     pub what: String,
     /// Only so many of the cells: what every run of the suite has time for.
     pub bounded: bool,
@@ -50,7 +53,7 @@ impl Set {
     fn knob(&self) -> &'static str {
         match self.filesystem.as_str() {
             "jffs2" => "/sys/class/bdi/mtd-0/read_ahead_kb",
-            "ubifs" => "/sys/class/bdi/ubifs_0_0/read_ahead_kb",
+            "ubifs" | "ubifs-bulk" => "/sys/class/bdi/ubifs_0_0/read_ahead_kb",
             "squashfs-ubiblock" => "/sys/block/ubiblock0_0/queue/read_ahead_kb",
             _ => "/sys/block/mtdblock0/queue/read_ahead_kb",
         }
@@ -62,23 +65,30 @@ impl Set {
         !self.is_squashfs() && (!self.bounded || self.what == "timed")
     }
 
+    /// UBIFS mounted with `bulk_read`.
+    fn is_bulk(&self) -> bool {
+        self.filesystem == "ubifs-bulk"
+    }
+
     fn is_squashfs(&self) -> bool {
         self.filesystem.starts_with("squashfs")
     }
 
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = match self.what.as_str() {
+            "reads" if self.bounded && self.is_bulk() => self.own(),
             "reads" => {
                 let mut cells = self.of_study("readahead-reads", "reads");
                 cells.extend(self.of_study("readahead-interarrival", "interarrival"));
                 cells.extend(self.own());
                 cells
             }
+            "exec" => self.mapped_programs(),
             "timed" => self.of_study("readahead-reads", "reads"),
             "sizes" => self.of_study("readahead-request-size", "request size"),
             "sqlite" => self.of_study("sqlite", "SQLite"),
             "postmark" => self.postmark(),
-            other => panic!("{other}: reads, sizes, sqlite or postmark"),
+            other => panic!("{other}: reads, timed, exec, sizes, sqlite or postmark"),
         };
         for (index, cell) in cells.iter_mut().enumerate() {
             cell.step = format!("cell-{index:05}");
@@ -90,7 +100,9 @@ impl Set {
         let file = format!("{name}.toml");
         let text = std::fs::read_to_string(top().join("studies").join(&file)).expect("the study");
         let study = Study::parse(&file, &text).expect("the study");
-        let groups = groups(&study.definition.matrix).into_iter().filter(|g| g.filesystem.as_str() == self.filesystem);
+        // Of UBIFS the studies know one kind: how it is mounted is this set's.
+        let filesystem = self.filesystem.trim_end_matches("-bulk");
+        let groups = groups(&study.definition.matrix).into_iter().filter(|g| g.filesystem.as_str() == filesystem);
         let mut cells = Vec::new();
         for group in groups {
             let first = cells.len();
@@ -176,6 +188,26 @@ impl Set {
         cells
     }
 
+    /// Mappings with PROT_EXEC, and MADV_WILLNEED on others.
+    fn mapped_programs(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for kib in OWN_KIB {
+            for what in ["mmap-exec", "mmap-willneed"] {
+                cells.push(Cell {
+                    step: String::new(),
+                    study: "own",
+                    label: format!("{what}, 1500001 B"),
+                    kib,
+                    from_kib: if kib == 0 { 4 } else { 0 },
+                    size: 1_500_001,
+                    before: vec![format!("write {} {kib}", self.knob()), "write /proc/sys/vm/drop_caches 3".to_owned()],
+                    command: format!("/work {what} /mnt/odd"),
+                });
+            }
+        }
+        cells
+    }
+
     fn postmark(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for name in ["postmark-partial-reads", "postmark"] {
@@ -214,8 +246,24 @@ impl Set {
         cells
     }
 
+    /// What running every cell on the board left, recorded. With a directory the port's stream is kept there, and one that is
+    /// there already is taken instead of a boot: what is made of recordings changes more often than what they show.
+    pub fn session(&self, cells: &[Cell], kept: Option<&Path>) -> Session {
+        let Some(path) = kept.map(|dir| dir.join(format!("{}.port", self.id()))) else {
+            return self.boot(cells).session;
+        };
+        if !path.exists() {
+            let booted = self.boot(cells);
+            let part = path.with_extension("part");
+            std::fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+            std::fs::copy(booted.outcome.port_file(), &part).expect("a recording is kept");
+            std::fs::rename(&part, &path).expect("a recording is kept");
+        }
+        Session::open(&path).expect("a port file")
+    }
+
     /// Boots the board and runs every cell, recorded.
-    pub fn boot(&self, cells: &[Cell]) -> Booted {
+    fn boot(&self, cells: &[Cell]) -> Booted {
         let there = |path: &str| format!("device-wait {path} 5000");
         let mut lines = vec![there("/dev/mtd0"), "mkdir /mnt".to_owned()];
         let volume =
@@ -235,11 +283,15 @@ impl Set {
                 .chain(["ubi-write /dev/ubi0_0 /image", "ubi-block /dev/ubi0_0"].map(str::to_owned))
                 .chain([there("/dev/ubiblock0_0"), "mount /dev/ubiblock0_0 /mnt squashfs ro".to_owned()])
                 .collect(),
-            _ => volume.map(str::to_owned).into_iter().chain(mount("mount ubi0:data /mnt ubifs -")).collect(),
+            _ => {
+                let mounted = "mount ubi0:data /mnt ubifs -".to_owned();
+                let bulk = self.is_bulk().then(|| "mount ubi0:data /mnt ubifs remount,bulk_read".to_owned());
+                volume.map(str::to_owned).into_iter().chain([mounted]).chain(bulk).collect()
+            }
         });
         let files: Vec<(&str, u64, &str, u64)> = match self.what.as_str() {
             // An end in the middle of a page, and one at a page's end.
-            "reads" | "timed" => vec![
+            "reads" | "timed" | "exec" => vec![
                 ("data", 5 << 20, "printable", 1),
                 ("odd", 1_500_001, "printable", 2),
                 ("even", 1_228_800, "printable", 3),
@@ -267,6 +319,11 @@ impl Set {
             _ => {}
         }
         lines.push("record-start --events flash,cache,syscall --ring 8192".to_owned());
+        if self.is_bulk() {
+            // Where data nodes lie no rule tells. Pages that are read one by one show it; backwards none is read in bulk.
+            lines.push("write /proc/sys/vm/drop_caches 3".to_owned());
+            lines.extend(files.iter().map(|(name, ..)| format!("run layout-{name} /work pages /mnt/{name}")));
+        }
         for cell in cells {
             lines.extend(cell.before.iter().cloned());
             lines.push(format!("run {} {}", cell.step, cell.command));

@@ -65,7 +65,8 @@ const HEAD: &str = "# Read-ahead models against kernels: every cell
 Written by `bench/readahead/validate` ([readahead.md](readahead.md)) on `board:armv7`; no cell is left out. \"Differ\": pages, each
 counted as often as it came, that came on the board and not in the model, or the other way round, where the model plays the
 accesses of the cell itself. \"Predicted\": from the recording of the same workload at another window; what pages, flash reads and
-time in reads and faults are off by. A dash: nothing was read, or the recording that it is predicted from read no flash.
+time (in which any task is in a read, a fault or advice) are off by. A dash: nothing was read, or the recording that it is predicted
+from read no flash.
 
 | kernel | file system | study | cells | equal | pages | pages that differ | predicted pages off %, median / worst | flash reads | time |
 |---|---|---|---:|---:|---:|---:|---:|---:|---:|
@@ -113,7 +114,8 @@ on YAFFS2 5, 25 and 50.
 |---|---|---|---:|---:|---:|
 ";
 
-pub fn document(rows: &[Value]) -> String {
+/// `missing`: sets that have not been run.
+pub fn document(rows: &[Value], missing: &[&str]) -> String {
     let mut text = HEAD.to_owned();
     for ([kernel, filesystem, study], rows) in groups(rows) {
         let sum = |name: &str| rows.iter().filter_map(|row| row[name].as_u64()).sum::<u64>();
@@ -128,6 +130,9 @@ pub fn document(rows: &[Value]) -> String {
             pair(spread(&rows, "flash", "predicted_flash")),
             pair(spread(&rows, "time_ns", "predicted_ns")),
         );
+    }
+    if !missing.is_empty() {
+        let _ = writeln!(text, "\nSets that have not been run: {}.", missing.join(", "));
     }
     text += &papers_selects(rows);
     text += "\n## Every cell\n";

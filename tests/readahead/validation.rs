@@ -1,11 +1,11 @@
 //! A set of cells, held against the models: page by page at its own window, and predicted from another one's recording.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
-use flashscope_analysis::readahead::{Collector, Predictor, Storage, Workload};
+use flashscope_analysis::readahead::{Collector, Predictor, Storage, Workload, has_bulk_read};
 use flashscope_readahead::{FileId, Kernel};
-use flashscope_tests::Booted;
-use flashscope_trace::Trace;
+use flashscope_trace::{Session, Step, Trace};
 use serde_json::{Value, json};
 
 use super::cells::{Cell, Set};
@@ -17,8 +17,16 @@ pub struct Outcome {
     pub raced: bool,
 }
 
-/// Number of the device under /mnt, those of everything else that is mounted, and the block size where it is squashfs.
-fn devices(trace: &Trace) -> (Option<u32>, Vec<u32>, Option<u64>) {
+/// What is mounted at /mnt, and what is not.
+struct Mounted {
+    device: Option<u32>,
+    others: Vec<u32>,
+    /// Where it is squashfs.
+    block: Option<u64>,
+    bulk_read: bool,
+}
+
+fn mounted(trace: &Trace) -> Mounted {
     let number = |mount: &Value| {
         let (major, minor) = mount["device"].as_str()?.split_once(':')?;
         Some(flashscope_trace::Device::new(major.parse().ok()?, minor.parse().ok()?).0)
@@ -27,16 +35,21 @@ fn devices(trace: &Trace) -> (Option<u32>, Vec<u32>, Option<u64>) {
     let (ours, others): (Vec<&Value>, Vec<&Value>) = mounts.iter().partition(|mount| mount["target"] == "/mnt");
     let squashfs = ours.first().filter(|mount| mount["type"] == "squashfs");
     let block = squashfs.and_then(|mount| mount["block_bytes"].as_u64());
-    (ours.first().and_then(|mount| number(mount)), others.into_iter().filter_map(number).collect(), block)
+    Mounted {
+        device: ours.first().and_then(|mount| number(mount)),
+        others: others.into_iter().filter_map(number).collect(),
+        block,
+        bulk_read: ours.first().is_some_and(|mount| has_bulk_read(mount)),
+    }
 }
 
 /// The accesses of every cell, from one pass over the trace.
-fn workloads(booted: &Booted, trace: &Trace, cells: &[Cell]) -> Vec<Workload> {
-    let (ours, others, squashfs) = devices(trace);
+fn workloads(session: &Session, trace: &Trace, cells: &[Cell]) -> Vec<Workload> {
+    let Mounted { device: ours, others, block: squashfs, .. } = mounted(trace);
     let spans: Vec<(u64, u64)> = cells
         .iter()
         .map(|cell| {
-            let step = booted.step(&cell.step);
+            let step = step(session, cell);
             assert_eq!(step.status, Some(0), "{}: {}", cell.label, String::from_utf8_lossy(&step.stderr));
             (step.begin_ns.expect("a begin"), step.end_ns.expect("an end"))
         })
@@ -51,6 +64,8 @@ fn workloads(booted: &Booted, trace: &Trace, cells: &[Cell]) -> Vec<Workload> {
     };
     let mut workloads = Vec::new();
     let mut collector = new();
+    // What was read before the first cell shows how nodes lie on UBIFS.
+    let mut before = new();
     trace
         .for_each_pair(&mut |pair| {
             let time = pair.time().0;
@@ -59,13 +74,19 @@ fn workloads(booted: &Booted, trace: &Trace, cells: &[Cell]) -> Vec<Workload> {
             }
             if workloads.len() < cells.len() && time >= spans[workloads.len()].0 {
                 collector.pair(&pair);
+            } else if workloads.is_empty() {
+                before.pair(&pair);
             }
         })
         .expect("a readable trace");
     while workloads.len() < cells.len() {
         workloads.push(std::mem::replace(&mut collector, new()).finish());
     }
+    let nodes = before.finish().nodes;
     for (workload, cell) in workloads.iter_mut().zip(cells) {
+        if nodes.flash_pages.is_some() {
+            workload.nodes = nodes.clone();
+        }
         workload.steps.retain(|step| step.file.device == ours);
         workload.pages.retain(|(file, _)| file.device == ours);
         workload.pages_added.retain(|file, _| file.device == ours);
@@ -95,19 +116,25 @@ fn share_sizes(cells: &[Cell], workloads: &mut [Workload]) {
     }
 }
 
-/// Boots the set, and holds every cell of it.
-pub fn hold(set: &Set) -> Vec<Outcome> {
+fn step<'a>(session: &'a Session, cell: &Cell) -> &'a Step {
+    session.step(&cell.step).unwrap_or_else(|| panic!("no step {}", cell.step))
+}
+
+/// Runs the set, or takes what was kept of it, and holds every cell of it.
+pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Outcome> {
     let cells = set.cells();
     let began = std::time::Instant::now();
-    let booted = set.boot(&cells);
-    let trace = booted.recording(0);
+    let session = set.session(&cells, kept);
+    let trace = session.recording(0).expect("a recording");
     assert_eq!(trace.losses().iter().map(|(_, count)| count).sum::<u64>(), 0, "{}: the recording is whole", set.id());
-    let workloads = workloads(&booted, &trace, &cells);
+    let workloads = workloads(&session, &trace, &cells);
     let mut storage = Storage::new(Kernel::nearest(&set.kernel).expect("a model").kernel);
-    let (device, _, block) = devices(&trace);
+    let Mounted { device, block, bulk_read, .. } = mounted(&trace);
     if let (Some(device), Some(block)) = (device, block) {
         storage.squashfs.insert(device, block);
     }
+    assert_eq!(bulk_read, set.filesystem == "ubifs-bulk", "{}: the mount is the set's", set.id());
+    storage.bulk_read.extend(device.filter(|_| bulk_read));
     // BLK_SAFE_MAX_SECTORS of a block device that sets no limit of its own.
     if set.filesystem == "yaffs2" || block.is_some() {
         storage.io_pages = 31;
@@ -124,8 +151,8 @@ pub fn hold(set: &Set) -> Vec<Outcome> {
         let (differ, first) = differing(&board, &model);
         let from = &workloads[place[&(cell.study, cell.label.as_str(), cell.from_kib)]];
         let predicted = Predictor::new(from, storage.clone()).row(cell.kib, &|_| false);
-        let time: u64 = workload.calls.iter().filter_map(|call| call.duration_ns).sum();
-        let paper = (cell.study == "SQLite" && cell.kib == 0).then(|| papers_kernel(&booted, cell, workload));
+        let time = Predictor::new(workload, storage.clone()).recorded(&[cell.kib]).time_ns;
+        let paper = (cell.study == "SQLite" && cell.kib == 0).then(|| papers_kernel(&session, cell, workload));
         let examples: Vec<String> = first.iter().map(|(file, page)| format!("{}:{page}", file.inode)).collect();
         outcomes.push(Outcome {
             raced: cell.label.starts_with("two,"),
@@ -146,8 +173,9 @@ pub fn hold(set: &Set) -> Vec<Outcome> {
 /// What SELECTs that were recorded without read-ahead would read and take under the rules of the paper's kernel. Without
 /// read-ahead each page comes alone on every kernel, so the measured time is the paper's kernel's too; with it, what the pages
 /// beyond cost is added.
-fn papers_kernel(booted: &Booted, cell: &Cell, workload: &Workload) -> Value {
-    let selects = &booted.json(&cell.step)["runs"][0];
+fn papers_kernel(session: &Session, cell: &Cell, workload: &Workload) -> Value {
+    let printed: Value = serde_json::from_slice(&step(session, cell).stdout).expect("JSON");
+    let selects = &printed["runs"][0];
     let saved = |kernel: Kernel| {
         let predictor = Predictor::new(workload, Storage::new(kernel));
         let (off, on) = (predictor.row(0, &|_| false), predictor.row(128, &|_| false));

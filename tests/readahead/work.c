@@ -2,7 +2,8 @@
  * Reads that no benchmark makes: odd sizes and offsets, patterns that change, two processes in one file, two descriptors in two
  * processes, mapped files. Each process opens each file once.
  *
- *   work odd|mixed|backward|strided|large|interleave|end|two|mmap|mmap-random|mmap-sequential|willneed|fadvise FILE
+ *   work odd|mixed|backward|strided|large|interleave|end|part|again|two|mmap|mmap-random|mmap-sequential|mmap-exec|mmap-willneed|
+ *        willneed|fadvise|pages FILE
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -54,6 +55,10 @@ static void some_reads(int fd, off_t size, const char *what)
 	} else if (!strcmp(what, "backward")) {
 		for (at = 300 * 4096; at >= 0; at -= 4096)
 			get(fd, at, 4096);
+	} else if (!strcmp(what, "pages")) {
+		/* Each page by itself, the last one first. */
+		for (at = (size - 1) / 4096 * 4096; at >= 0; at -= 4096)
+			get(fd, at, 4096);
 	} else if (!strcmp(what, "strided")) {
 		for (at = 0; at < size / 2; at += 3 * 4096)
 			get(fd, at, 4096);
@@ -69,6 +74,15 @@ static void some_reads(int fd, off_t size, const char *what)
 			get(fd, size / 3 + (off_t)i * 8192, 8192);
 			get(fd, size * 2 / 3 + (off_t)i * 2048, 2048);
 		}
+	} else if (!strcmp(what, "part")) {
+		for (at = 0; at < 50 * 4096; at += 4096)
+			get(fd, at, 4096);
+	} else if (!strcmp(what, "again")) {
+		/* What was read is dropped and brought back, and little of it is read again. */
+		get(fd, 0, 40 * 4096);
+		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+		readahead(fd, 0, 20 * 4096);
+		get(fd, 3 * 4096, 100);
 	} else if (!strcmp(what, "willneed")) {
 		/* A middle that is asked for beforehand, and one that is not. */
 		readahead(fd, 40 * 4096, 10 * 4096);
@@ -100,7 +114,8 @@ static void some_reads(int fd, off_t size, const char *what)
 
 static void mapped(int fd, off_t size, const char *what)
 {
-	volatile unsigned char *at = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
+	int executable = strcmp(what, "mmap-exec") ? 0 : PROT_EXEC;
+	volatile unsigned char *at = mmap(NULL, (size_t)size, PROT_READ | executable, MAP_SHARED, fd, 0);
 	unsigned sum = 0;
 
 	if (at == MAP_FAILED) {
@@ -109,6 +124,8 @@ static void mapped(int fd, off_t size, const char *what)
 	}
 	if (!strcmp(what, "mmap-random"))
 		madvise((void *)at, (size_t)size, MADV_RANDOM);
+	if (!strcmp(what, "mmap-willneed"))
+		madvise((void *)(at + 100 * 4096), 60 * 4096, MADV_WILLNEED);
 	if (!strcmp(what, "mmap-sequential")) {
 		madvise((void *)at, (size_t)size, MADV_SEQUENTIAL);
 		for (off_t i = 0; i < size / 2; i += 4096)
