@@ -5,7 +5,6 @@ mod common;
 use common::*;
 use flashscope_trace::{Alignment, Endian, Event, Loss, MergedTrace, Record, Session, Trace, dat};
 use std::collections::BTreeMap;
-use std::process::Command;
 
 /// Everything of a record that does not depend on how events are numbered.
 fn show(r: &Record<'_>) -> String {
@@ -22,14 +21,9 @@ fn shown(trace: &Trace) -> Vec<String> {
 
 /// Events as trace-cmd counts them in its own report; `None` where it is not installed.
 fn trace_cmd(path: &std::path::Path) -> Option<BTreeMap<String, u64>> {
-    let Ok(out) = Command::new("trace-cmd").args(["report", "-i"]).arg(path).output() else {
-        println!("skipped: trace-cmd is not installed");
-        return None;
-    };
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    assert!(out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+    let printed = report::trace_cmd(&["-i"], path)?;
     let mut counts = BTreeMap::new();
-    for line in String::from_utf8(out.stdout).unwrap().lines() {
+    for line in printed.lines() {
         let mut words =
             line.split_whitespace().skip_while(|w| !w.ends_with(':') || !w.starts_with(|c: char| c.is_ascii_digit()));
         if words.next().is_some()

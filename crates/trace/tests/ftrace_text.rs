@@ -5,7 +5,6 @@ mod common;
 use common::*;
 use flashscope_trace::{BlockAction, EventKind, Loss, Missed, Trace, TraceKind, Value};
 use std::collections::BTreeMap;
-use std::process::Command;
 
 fn open(name: &str) -> Trace {
     Trace::open(&data(&format!("ftrace/{name}.txt"))).unwrap()
@@ -135,16 +134,11 @@ fn functions_and_graphs() {
 /// and values.
 #[test]
 fn the_same_trace_in_binary_and_as_text() {
-    if Command::new("trace-cmd").arg("--help").output().is_err() {
-        println!("skipped: trace-cmd is not installed");
-        return;
-    }
     let dir = TempDir::new("ftrace-text");
     for name in ["armv7-6.1-v6", "armv7-6.1-v7-none"] {
         let binary = data(&format!("trace_dat/{name}.dat"));
-        let printed = Command::new("trace-cmd").args(["report", "-i"]).arg(&binary).output().unwrap();
-        assert!(printed.status.success());
-        let text = Trace::open(&dir.file(name, &printed.stdout)).unwrap();
+        let Some(printed) = report::trace_cmd(&["-i"], &binary) else { return };
+        let text = Trace::open(&dir.file(name, printed.as_bytes())).unwrap();
         assert_eq!(text.kind(), TraceKind::FtraceText);
         assert_eq!(lost(&text), [], "{name}");
         let binary = Trace::open(&binary).unwrap();

@@ -6,19 +6,38 @@ use std::path::Path;
 use std::process::Command;
 
 /// trace-cmd's output, or `None` (and a word about it) where there is none. CI has it: `make test` installs it.
+///
+/// trace-cmd 3.1.6 loses the decimals of all times in some runs of the same command on the same file, depending on where its memory
+/// lies (9 of 2,400 runs; 0 of 400 under `setarch -R`): such a report is asked for anew.
 pub fn trace_cmd(args: &[&str], file: &Path) -> Option<String> {
-    let run = Command::new("trace-cmd").arg("report").args(args).arg(file).env("TRACECMD_TEMPDIR", "/tmp").output();
-    let out = match run {
-        Ok(out) => out,
-        Err(e) => {
-            assert!(std::env::var_os("CI").is_none(), "trace-cmd: {e}");
-            println!("skipped: trace-cmd: {e}; install it (apt-get install trace-cmd) to compare with it");
-            return None;
+    let mut said = None;
+    for _ in 0..8 {
+        let run = Command::new("trace-cmd").arg("report").args(args).arg(file).env("TRACECMD_TEMPDIR", "/tmp").output();
+        let out = match run {
+            Ok(out) => out,
+            Err(e) => {
+                assert!(std::env::var_os("CI").is_none(), "trace-cmd: {e}");
+                println!("skipped: trace-cmd: {e}; install it (apt-get install trace-cmd) to compare with it");
+                return None;
+            }
+        };
+        assert_eq!(String::from_utf8_lossy(&out.stderr), "", "trace-cmd warns about {}", file.display());
+        assert!(out.status.success(), "{}: {}", file.display(), out.status);
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let whole = !text.lines().any(lacks_decimals);
+        said = Some(text);
+        if whole {
+            break;
         }
-    };
-    assert_eq!(String::from_utf8_lossy(&out.stderr), "", "trace-cmd warns about {}", file.display());
-    assert!(out.status.success());
-    Some(String::from_utf8_lossy(&out.stdout).into_owned())
+        println!("trace-cmd report {args:?} {}: times without decimals; asked anew", file.display());
+    }
+    said
+}
+
+fn lacks_decimals(line: &str) -> bool {
+    let is_number = |w: &str| !w.is_empty() && w.bytes().all(|b| b.is_ascii_digit());
+    let mut before_colons = line.split_whitespace().filter_map(|w| w.strip_suffix(':'));
+    before_colons.find(|w| w.split('.').all(is_number)).is_some_and(|time| !time.contains('.'))
 }
 
 /// One line of `trace-cmd report -R -t`.
