@@ -72,8 +72,7 @@ fn span(step: &Step) -> (u64, u64) {
 fn device(trace: &Trace) -> Device {
     let mounts = trace.facts()["mounts"].as_array().expect("mounts");
     let mount = mounts.iter().find(|mount| mount["target"] == "/mnt").expect("a mount");
-    let (major, minor) = mount["device"].as_str().and_then(|text| text.split_once(':')).expect("a device");
-    Device::new(major.parse().expect("a number"), minor.parse().expect("a number"))
+    mount["device"].as_str().and_then(Device::parse).expect("a device")
 }
 
 /// What the trace says of one file.

@@ -80,10 +80,9 @@ struct Program {
 
 impl Program {
     fn of(said: &Json) -> Program {
-        let (major, minor) = said["device"].as_str().and_then(|text| text.split_once(':')).expect("a device");
         Program {
             tid: said["pid"].as_u64().expect("a pid") as u32,
-            device: Device::new(major.parse().expect("a number"), minor.parse().expect("a number")),
+            device: said["device"].as_str().and_then(Device::parse).expect("a device"),
             inode: said["inode"].as_u64().expect("an inode"),
         }
     }

@@ -45,8 +45,7 @@ fn session() -> Session {
 fn device(trace: &Trace) -> Device {
     let mounts = trace.facts()["mounts"].as_array().expect("mounts");
     let mount = mounts.iter().find(|mount| mount["target"] == "/mnt").expect("the disk is mounted");
-    let (major, minor) = mount["device"].as_str().and_then(|text| text.split_once(':')).expect("a device");
-    Device::new(major.parse().expect("a number"), minor.parse().expect("a number"))
+    mount["device"].as_str().and_then(Device::parse).expect("a device")
 }
 
 /// From a step's begin to its end.

@@ -27,10 +27,7 @@ struct Mounted {
 }
 
 fn mounted(trace: &Trace) -> Mounted {
-    let number = |mount: &Value| {
-        let (major, minor) = mount["device"].as_str()?.split_once(':')?;
-        Some(flashscope_trace::Device::new(major.parse().ok()?, minor.parse().ok()?).0)
-    };
+    let number = |mount: &Value| Some(flashscope_trace::Device::parse(mount["device"].as_str()?)?.0);
     let mounts = trace.facts()["mounts"].as_array().cloned().unwrap_or_default();
     let (ours, others): (Vec<&Value>, Vec<&Value>) = mounts.iter().partition(|mount| mount["target"] == "/mnt");
     let squashfs = ours.first().filter(|mount| mount["type"] == "squashfs");

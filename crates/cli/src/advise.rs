@@ -1,6 +1,6 @@
 //! `advise`: what of read-ahead is worth changing for a recorded workload, with evidence, gain, risk and the line to type.
 
-use flashscope_analysis::readahead::{Advice, Change, Predictor, Seen, Silent, advise, silent};
+use flashscope_analysis::readahead::{Advice, Change, Predictor, Seen, Silent, advise, recorded_knob, silent};
 use flashscope_readahead::PAGE_BYTES;
 use flashscope_trace::{Device, Trace};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
         let fits = recorded.fits_readahead_kib;
         // Pages that come the same under many windows tell none of them: then it is the one that the knob says.
         let as_well = |&said: &u64| said != fits && !predictor.recorded(&[fits, said]).fits_alone;
-        knob(trace.facts(), &storage).filter(as_well).unwrap_or(fits)
+        recorded_knob(trace.facts(), &storage.knobs).map(|(_, kib)| kib).filter(as_well).unwrap_or(fits)
     });
     let mut advice = advise(&predictor, now);
     let row = predictor.row(now, &|_| false);
@@ -202,12 +202,7 @@ impl Storage {
     fn of(facts: &Value, devices: impl Iterator<Item = u32>) -> Storage {
         let mut storage =
             Storage { knobs: Vec::new(), shared: false, synchronous: false, weighed: false, ubifs: Vec::new() };
-        let devices: std::collections::BTreeSet<String> = devices
-            .map(|device| {
-                let device = Device(device);
-                format!("{}:{}", device.major(), device.minor())
-            })
-            .collect();
+        let devices: std::collections::BTreeSet<String> = devices.map(|device| Device(device).to_string()).collect();
         let bdis: Vec<&str> =
             facts["bdi"].as_array().into_iter().flatten().filter_map(|bdi| bdi["name"].as_str()).collect();
         for mount in facts["mounts"].as_array().into_iter().flatten() {
@@ -345,14 +340,6 @@ fn diagnosis(silent: &Silent) -> String {
              locked meanwhile. Use one of the two."
         ),
     }
-}
-
-/// What the knob said when the recording began, KiB.
-fn knob(facts: &Value, storage: &Storage) -> Option<u64> {
-    facts["bdi"].as_array()?.iter().find_map(|bdi| {
-        let name = bdi["name"].as_str()?;
-        storage.knobs.iter().any(|knob| knob == name).then(|| bdi["read_ahead_kb"].as_u64())?
-    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use flashscope_analysis::readahead::{
     request_bytes,
 };
 use flashscope_readahead::Kernel;
-use flashscope_trace::Trace;
+use flashscope_trace::{Device, Trace};
 
 use crate::args::{PowerArgs, PredictArgs};
 use crate::failure::Failure;
@@ -142,8 +142,7 @@ pub fn filesystem(said: &PowerArgs, trace: &Trace, workload: &Workload) -> Strin
 /// What the file that is read most lies on, as the bars of validation name it: `squashfs-mtdblock` where it is not on MTD itself.
 fn mounted(trace: &Trace, workload: &Workload) -> Option<String> {
     let (most, _) = workload.pages_added.iter().max_by_key(|&(_, pages)| pages)?;
-    let device = flashscope_trace::Device(most.device?);
-    let number = format!("{}:{}", device.major(), device.minor());
+    let number = Device(most.device?).to_string();
     let mount = trace.facts()["mounts"].as_array()?.iter().find(|mount| mount["device"] == number.as_str())?;
     let kind = mount["type"].as_str()?;
     let below = ["mtdblock", "ubiblock"].into_iter().find(|name| mount["source"].as_str().unwrap_or("").contains(name));
@@ -154,21 +153,15 @@ fn mounted(trace: &Trace, workload: &Workload) -> Option<String> {
 }
 
 pub fn file_name(file: flashscope_readahead::FileId) -> String {
-    let device = file.device.map(flashscope_trace::Device);
-    device.map_or_else(
-        || format!("inode {}", file.inode),
-        |d| format!("{}:{} inode {}", d.major(), d.minor(), file.inode),
-    )
+    let device = file.device.map(Device);
+    device.map_or_else(|| format!("inode {}", file.inode), |device| format!("{device} inode {}", file.inode))
 }
 
 /// The accesses of a trace. An error says what is missing from it and what to record.
 pub fn workload(trace: &Trace) -> Result<Workload, Failure> {
     let in_ram: HashSet<String> = crate::replay::devices_in_ram(trace);
-    let in_ram = in_ram.iter().filter_map(|text| {
-        let (major, minor) = text.split_once(':')?;
-        Some(flashscope_trace::Device::new(major.parse().ok()?, minor.parse().ok()?).0)
-    });
-    let mut collector = Collector::new(trace.facts(), in_ram.collect::<Vec<_>>());
+    let in_ram: Vec<u32> = in_ram.iter().filter_map(|text| Device::parse(text)).map(|device| device.0).collect();
+    let mut collector = Collector::new(trace.facts(), in_ram);
     let mounts = trace.facts()["mounts"].as_array();
     if mounts.is_some_and(|mounts| mounts.iter().any(|mount| mount["type"] == "squashfs")) {
         collector.through_block_layer();
@@ -199,26 +192,23 @@ pub fn storage(trace: &Trace, workload: &Workload, kernel: Kernel, io_kib: Optio
     let mut storage = Storage::new(kernel);
     let devices: HashSet<u32> = workload.sizes.keys().filter_map(|file| file.device).collect();
     for mount in trace.facts()["mounts"].as_array().into_iter().flatten() {
-        let device = mount["device"].as_str().and_then(|text| {
-            let (major, minor) = text.split_once(':')?;
-            Some(flashscope_trace::Device::new(major.parse().ok()?, minor.parse().ok()?).0)
-        });
-        let Some(device) = device.filter(|device| devices.contains(device)) else { continue };
+        let device = mount["device"].as_str().and_then(Device::parse);
+        let Some(device) = device.filter(|device| devices.contains(&device.0)) else { continue };
         let source = mount["source"].as_str().unwrap_or_default();
         if source.contains("mtdblock") || source.contains("ubiblock") {
             storage.io_pages = MTD_BLOCK_PAGES;
         }
-        if let Some(bytes) = request_bytes(trace.facts(), flashscope_trace::Device(device)) {
+        if let Some(bytes) = request_bytes(trace.facts(), device) {
             storage.request_bytes = bytes;
             storage.io_pages = bytes / 4096;
         }
         if mount["type"] == "squashfs"
             && let Some(bytes) = mount["block_bytes"].as_u64()
         {
-            storage.squashfs.insert(device, bytes);
+            storage.squashfs.insert(device.0, bytes);
         }
         if mount["type"] == "ubifs" && has_bulk_read(mount) {
-            storage.bulk_read.insert(device);
+            storage.bulk_read.insert(device.0);
         }
     }
     if let Some(kib) = io_kib {

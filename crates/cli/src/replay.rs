@@ -90,7 +90,7 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
                 *end = (*end).max(file.offset.saturating_add(file.bytes));
             }
             FileStep::Read => {
-                let device = file.device.map(|device| format!("{}:{}", device.major(), device.minor()));
+                let device = file.device.map(|device| device.to_string());
                 let taken = match wanted.device {
                     Some(wanted) => device.as_deref() == Some(wanted),
                     None => device.is_none_or(|device| !in_ram.contains(&device)),
@@ -219,7 +219,7 @@ fn write<'t>(
                 }
             };
             let device = device.map(flashscope_trace::Device);
-            let device = device.map_or_else(|| "?".to_owned(), |d| format!("{}:{}", d.major(), d.minor()));
+            let device = device.map_or_else(|| "?".to_owned(), |d| d.to_string());
             let _ = writeln!(text, "file {size} {device}:{inode}");
             count
         });

@@ -65,6 +65,13 @@ impl Device {
     pub fn minor(self) -> u32 {
         self.0 & 0xf_ffff
     }
+
+    /// `"254:0"`, as the kernel and facts write it. `None` for what is no such number.
+    pub fn parse(text: &str) -> Option<Device> {
+        let (major, minor) = text.split_once(':')?;
+        let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
+        (major < 1 << 12 && minor < 1 << 20).then(|| Device::new(major, minor))
+    }
 }
 
 impl fmt::Display for Device {

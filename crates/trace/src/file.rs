@@ -126,8 +126,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
 
 /// `254:0`.
 fn device_of(text: &[u8]) -> Option<Device> {
-    let (major, minor) = std::str::from_utf8(text).ok()?.split_once(':')?;
-    Some(Device::new(major.parse().ok()?, minor.parse().ok()?))
+    Device::parse(std::str::from_utf8(text).ok()?)
 }
 
 impl FilePlan {
@@ -180,5 +179,7 @@ mod tests {
         assert_eq!(device_of(b"254:0"), Some(Device::new(254, 0)));
         assert_eq!(device_of(b"mtd-0"), None);
         assert_eq!(device_of(b"ubifs_0_0"), None);
+        assert_eq!(device_of(b"4096:0"), None);
+        assert_eq!(device_of(b"8:1048576"), None);
     }
 }

@@ -53,10 +53,8 @@ impl Sizes {
     }
 }
 
-/// `"254:0"`.
 fn device(text: &Value) -> Option<Device> {
-    let (major, minor) = text.as_str()?.split_once(':')?;
-    Some(Device::new(major.parse().ok()?, minor.parse().ok()?))
+    Device::parse(text.as_str()?)
 }
 
 #[cfg(test)]

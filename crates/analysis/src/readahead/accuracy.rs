@@ -265,12 +265,18 @@ impl Accuracy {
     }
 
     fn uncached(&mut self, key: Key, page: u64) {
-        let Some(gone) = self.pages.remove(&(key, page)).filter(|gone| gone.ahead) else { return };
-        let known = self.use_of(key, &gone);
-        for brought in self.of(key, gone.tid) {
+        if let Some(gone) = self.pages.remove(&(key, page)).filter(|gone| gone.ahead) {
+            self.count(key, &gone, |brought| &mut brought.ahead_evicted_unused);
+        }
+    }
+
+    /// What became of a page that came ahead: where it was not used, in the count that says when that was clear.
+    fn count(&mut self, key: Key, page: &Page, unused: fn(&mut Brought) -> &mut u64) {
+        let known = self.use_of(key, page);
+        for brought in self.of(key, page.tid) {
             match known {
                 Use::Used => {}
-                Use::Unused => brought.ahead_evicted_unused += 1,
+                Use::Unused => *unused(brought) += 1,
                 Use::Unknown => brought.mapped += 1,
             }
         }
@@ -301,14 +307,7 @@ impl Analysis for Accuracy {
         let left: Vec<(Key, Page)> =
             self.pages.iter().filter(|(_, page)| page.ahead).map(|(&(key, _), &page)| (key, page)).collect();
         for (key, page) in left {
-            let known = self.use_of(key, &page);
-            for brought in self.of(key, page.tid) {
-                match known {
-                    Use::Used => {}
-                    Use::Unused => brought.ahead_left_unused += 1,
-                    Use::Unknown => brought.mapped += 1,
-                }
-            }
+            self.count(key, &page, |brought| &mut brought.ahead_left_unused);
         }
         let mut total = Brought::default();
         self.files.values().for_each(|file| total.add(&file.brought));

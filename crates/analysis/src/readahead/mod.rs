@@ -22,7 +22,7 @@ pub use cost::Cost;
 pub use predict::{Made, PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Storage, Tally};
 pub use queue::{Asked, DeviceCost, ProcessorCost, QueueCost, Queued, request_bytes};
 pub use search::{Best, Choice, Found, Owner, SEARCH_SCHEMA, Search, Spent, Wanted};
-pub use silent::{Seen, Silent, silent};
+pub use silent::{Seen, Silent, recorded_knob, silent};
 pub use ubifs::{Nodes, has_bulk_read};
 pub use validated::ErrorBar;
 pub use workload::{Call, Collector, Step, Workload};

@@ -260,7 +260,7 @@ pub struct Queued {
 
 /// The longest request of the queue below a file system (`max_sectors_kb`), bytes, as a recording's facts have it.
 pub fn request_bytes(facts: &serde_json::Value, device: Device) -> Option<u64> {
-    let number = format!("{}:{}", device.major(), device.minor());
+    let number = device.to_string();
     let mount = facts["mounts"].as_array()?.iter().find(|mount| mount["device"] == number.as_str())?;
     let source = mount["source"].as_str()?.rsplit('/').next()?;
     // A partition's name begins with its disk's.

@@ -49,6 +49,14 @@ pub struct Seen<'a> {
 /// `mtd_get_sb` in mtdsuper.c; Linux 6.1.192). UBIFS has one of its own for each mount (fs/ubifs/super.c).
 const SHARED_KNOB: &str = "mtd-0";
 
+/// Which of these knobs (directories of /sys/class/bdi) the facts tell, and what it said when the recording began, KiB.
+pub fn recorded_knob<'a>(facts: &'a Value, knobs: &[String]) -> Option<(&'a str, u64)> {
+    facts["bdi"].as_array()?.iter().find_map(|bdi| {
+        let name = bdi["name"].as_str().filter(|&name| knobs.iter().any(|knob| knob == name))?;
+        Some((name, bdi["read_ahead_kb"].as_u64()?))
+    })
+}
+
 pub fn silent(seen: &Seen<'_>) -> Vec<Silent> {
     let mut found = Vec::new();
     found.extend(will_need(seen));
@@ -102,14 +110,10 @@ fn will_need(seen: &Seen<'_>) -> Option<Silent> {
 
 /// The knob says one thing and the pages another: `file_ra_state_init` (mm/readahead.c) takes the window when a file is opened.
 fn old_window(seen: &Seen<'_>) -> Option<Silent> {
-    let (knob, knob_kib) = seen.facts["bdi"].as_array()?.iter().find_map(|bdi| {
-        let name = bdi["name"].as_str()?;
-        let ours = seen.knobs.iter().any(|knob| knob == name);
-        ours.then(|| Some((name.to_owned(), bdi["read_ahead_kb"].as_u64()?)))?
-    })?;
+    let (knob, knob_kib) = recorded_knob(seen.facts, seen.knobs)?;
     let Recorded { pages, predicted_pages, fits_readahead_kib, fits_alone, .. } = seen.recorded;
     let told = knob_kib != fits_readahead_kib && predicted_pages == pages && pages > 0 && fits_alone;
-    told.then_some(Silent::OldWindow { knob, knob_kib, pages_as_kib: fits_readahead_kib, pages })
+    told.then_some(Silent::OldWindow { knob: knob.to_owned(), knob_kib, pages_as_kib: fits_readahead_kib, pages })
 }
 
 fn shared_knob(seen: &Seen<'_>) -> Option<Silent> {

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 
 use flashscope_readahead::{FileId, NodeRuns, PAGE_BYTES};
+use flashscope_trace::Device;
 use serde_json::Value;
 
 /// `UBIFS_MAX_DATA_NODE_SZ` (fs/ubifs/ubifs-media.h): a header of 48 bytes before a block that was not compressed.
@@ -32,8 +33,7 @@ pub struct Geometry {
 pub fn mounts(facts: &Value) -> BTreeMap<u32, Geometry> {
     let list = |name: &str| facts[name].as_array().into_iter().flatten();
     let of = |mount: &Value| {
-        let (major, minor) = mount["device"].as_str()?.split_once(':')?;
-        let device = flashscope_trace::Device::new(major.parse().ok()?, minor.parse().ok()?).0;
+        let device = Device::parse(mount["device"].as_str()?)?.0;
         // ubi0:name, ubi0_0, /dev/ubi0_0
         let source = mount["source"].as_str()?;
         let source = source.strip_prefix("/dev/").unwrap_or(source);
