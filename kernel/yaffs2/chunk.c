@@ -254,8 +254,10 @@ static void spare_block(struct yaffs2_sb *ys, int chunk)
 		return;
 	bi = yaffs_get_block_info(dev, chunk / dev->param.chunks_per_block + dev->block_offset);
 	if (!bi->gc_prioritise && bi->chunk_error_strikes >= MOST_STRIKES &&
-	    yaffs2_free_chunks(ys) < 2 * (long)dev->param.chunks_per_block)
+	    yaffs2_free_chunks(ys) < 2 * (long)dev->param.chunks_per_block) {
 		bi->chunk_error_strikes = MOST_STRIKES - 1;
+		ys->worn_kept++;
+	}
 }
 
 /* The core gives room for tags always, for data where it wants it. */

@@ -200,8 +200,8 @@ static int show_stats(struct seq_file *m, struct dentry *root)
 	struct yaffs_dev *dev = &ys->dev;
 
 	yaffs2_lock(ys);
-	seq_printf(m, "\n\tpages read %u, written %u; blocks erased %u, bad since mount %u", dev->n_page_reads,
-		   dev->n_page_writes, dev->n_erasures, dev->n_retired_blocks);
+	seq_printf(m, "\n\tpages read %u, written %u; blocks erased %u, bad since mount %u, worn and kept %u",
+		   dev->n_page_reads, dev->n_page_writes, dev->n_erasures, dev->n_retired_blocks, ys->worn_kept);
 	seq_printf(m, "\n\tpages corrected %u, unreadable %llu; tags corrected %u, unreadable %u", dev->n_ecc_fixed,
 		   ys->unreadable, dev->n_tags_ecc_fixed, dev->n_tags_ecc_unfixed);
 	seq_printf(m, "\n\tcollection: steps %u (of them soft %u; the thread's: idle %u, soft %u, aggressive %u)",

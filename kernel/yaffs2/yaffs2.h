@@ -70,6 +70,8 @@ struct yaffs2_sb {
 	/* Blocks that are given up once they are empty, and whether there may be others by now. */
 	long retiring;
 	bool count_retiring;
+	/* Times that a block's page had to be restored once too often, and the block was kept for want of spare ones. */
+	unsigned int worn_kept;
 
 	struct task_struct *gc_thread;
 	wait_queue_head_t gc_wait;

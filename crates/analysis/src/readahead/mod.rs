@@ -1,4 +1,11 @@
 //! Read-ahead: what it brought, what of that was used, and what another setting would have brought.
+//!
+//! - A trace taken apart: `workload` (reads, faults and advice), `descriptors` (which open file each is of), `ubifs` (where data
+//!   nodes lie).
+//! - What it costs: `cost` (a call and a page where reads bring their pages in themselves), `pages` (single ones of them), `queue`
+//!   (the same in virtual time, behind a block queue).
+//! - What is asked: `accuracy` (what was brought and used), `predict` (another window), `search` and `clairvoyant` (the best policy,
+//!   and its bound), `advise` with `blocks` and `silent` (what is worth changing), `validated` (by how much predictions were off).
 
 mod accuracy;
 mod advise;
