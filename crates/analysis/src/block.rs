@@ -27,6 +27,7 @@ pub use stages::{DeviceStages, Stage, StageStats, Stages, StagesFound};
 pub use whole::{BlockAnalysis, BlockFound};
 
 use crate::clip::clip;
+use crate::readahead::AccuracyFindings;
 use crate::{LossCount, SystemFacts};
 use serde::{Deserialize, Serialize};
 
@@ -45,5 +46,8 @@ pub struct BlockReport {
     /// What its kernel could not tell.
     #[serde(default)]
     pub missing: Vec<MissingEvent>,
+    /// What read-ahead brought in; `None` where the trace has no file reads with the cache's events.
+    #[serde(default)]
+    pub readahead: Option<AccuracyFindings>,
     pub findings: BlockFound,
 }

@@ -275,6 +275,13 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
     if !workload.cached_before.is_empty() {
         notes.push(format!("{} pages were cached before the recording began", workload.cached_before.len()));
     }
+    if workload.pages_brought > 0 {
+        notes.push(format!(
+            "{} pages came for no read, fault, write or advice (garbage that a file system collects, a symlink's target): they come \
+             under each setting, and are in no count",
+            workload.pages_brought
+        ));
+    }
     if workload.nodes.guessed > 0 {
         notes.push(format!(
             "of {} files on UBIFS the trace does not show where their data nodes lie: for bulk_read LEBs are taken to be full of \

@@ -8,7 +8,7 @@ use std::path::Path;
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, MissingEvent, Sizes};
 use flashscope_analysis::flash::{Health, UbiRegion, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
-use flashscope_analysis::readahead::{Accuracy, Brought};
+use flashscope_analysis::readahead::{Accuracy, AccuracyFindings};
 use flashscope_analysis::{
     Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, OwnWear, ProbeFacts, SystemFacts,
 };
@@ -119,6 +119,7 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
     let lookup = |tid, time| inputs.comm(at.get(), tid, time);
     let sizes = Sizes::of_facts(inputs.traces().map(|trace| trace.facts()));
     let mut analysis = BlockAnalysis::new(lookup, sizes).only(args.process.as_deref());
+    let mut accuracy = Accuracy::new();
     let mut first = None;
     let mut owners: HashMap<Device, usize> = HashMap::new();
     let mut twice = None;
@@ -136,6 +137,11 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
         }
         if in_time(event, begin, args) {
             analysis.event(event);
+            // What the device does is nobody's own.
+            let is_block = matches!(event.kind, EventKind::Block(_));
+            if inputs.machine(source) == 0 && (is_block || wanted(event, source, begin, inputs, args)) {
+                accuracy.event(event);
+            }
         }
     })?;
     if let Some((device, a, b)) = twice {
@@ -171,6 +177,7 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
         system: system(inputs),
         losses: inputs.losses(),
         missing,
+        readahead: readahead(accuracy),
         findings,
     })
 }
@@ -232,9 +239,13 @@ fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failu
         probes: probes_of_all,
         health: inputs.traces().flat_map(|trace| Health::of_recording(trace.facts(), trace.stats())).collect(),
         losses: inputs.losses(),
-        readahead: Some(accuracy.finish()).filter(|found| found.total != Brought::default()),
+        readahead: readahead(accuracy),
         findings,
     })
+}
+
+fn readahead(followed: Accuracy) -> Option<AccuracyFindings> {
+    Some(followed.finish()).filter(|found| !found.total.is_empty())
 }
 
 /// Erases that a block stands: a number, or the chip that says it.

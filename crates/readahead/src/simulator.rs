@@ -55,6 +55,11 @@ pub enum Access {
         offset: u64,
         length: u64,
     },
+    /// A page comes for no read, fault or advice: the file system brings it in for itself (JFFS2's garbage collection,
+    /// `jffs2_gc_fetch_page`, fs/jffs2/fs.c; a symlink's target, `page_get_link`, fs/namei.c; both of 6.1).
+    Brought {
+        page: u64,
+    },
     /// `POSIX_FADV_NORMAL`, `_RANDOM`, `_SEQUENTIAL`.
     AdviseNormal,
     AdviseRandom,
@@ -79,7 +84,7 @@ pub enum Cause {
     /// It is of the request itself.
     Request,
     ReadAhead,
-    /// It was written whole or in part.
+    /// It was written whole or in part, or came by [`Access::Brought`].
     Write,
 }
 
@@ -373,6 +378,12 @@ impl Simulator {
                     }
                     m.touch(page);
                 }
+            }
+            Access::Brought { page } => {
+                if !m.has(page) {
+                    m.add_for(page, false, Cause::Write);
+                }
+                m.touch(page);
             }
             // generic_fadvise
             Access::AdviseNormal => {

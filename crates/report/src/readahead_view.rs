@@ -5,7 +5,8 @@ use flashscope_analysis::readahead::{AccuracyFindings, Brought};
 use crate::rows::Rows;
 use crate::text::{grouped, number};
 
-const HEADS: &[&str] = &["", "asked for", "ahead", "used", "unused:\nevicted", "unused:\nleft", "mapped,\nuse unknown"];
+const HEADS: &[&str] =
+    &["", "asked for", "ahead", "used", "of them\nlate", "unused:\nevicted", "unused:\nleft", "mapped,\nuse unknown"];
 
 fn row(name: String, pages: &Brought) -> Vec<String> {
     let used = match pages.ahead {
@@ -20,6 +21,7 @@ fn row(name: String, pages: &Brought) -> Vec<String> {
         grouped(pages.requested),
         grouped(pages.ahead),
         used,
+        pages.ahead_late.map_or_else(|| "–".to_owned(), grouped),
         grouped(pages.ahead_evicted_unused),
         grouped(pages.ahead_left_unused),
         grouped(pages.mapped),
@@ -28,7 +30,7 @@ fn row(name: String, pages: &Brought) -> Vec<String> {
 
 /// Pages by file; the whole first.
 pub fn files(found: &AccuracyFindings, most: usize) -> Rows {
-    let mut rows = Rows::new("tnnnnnn", HEADS, found.files.iter(), most, |file| {
+    let mut rows = Rows::new("tnnnnnnn", HEADS, found.files.iter(), most, |file| {
         let name = match file.device {
             Some(device) => format!("inode {} on {device}", file.inode),
             None => format!("inode {}", file.inode),
@@ -41,13 +43,31 @@ pub fn files(found: &AccuracyFindings, most: usize) -> Rows {
 
 /// Pages by the task that brought them in.
 pub fn tasks(found: &AccuracyFindings, most: usize) -> Rows {
-    Rows::new("tnnnnnn", HEADS, found.tasks.iter(), most, |task| row(format!("tid {}", task.tid), &task.pages))
+    Rows::new("tnnnnnnn", HEADS, found.tasks.iter(), most, |task| row(format!("tid {}", task.tid), &task.pages))
 }
 
 /// What the counts do not hold.
 pub fn notes(found: &AccuracyFindings) -> String {
-    let mut notes = "Pages of 4 KiB; unused are those of read-ahead that nothing touched. Whether a used page was late is not told."
-        .to_owned();
+    let mut notes = "Pages of 4 KiB; unused are those of read-ahead that nothing touched. ".to_owned();
+    notes += match found.total.ahead_late {
+        Some(_) => "Late: the device had not brought it when it was asked for.",
+        None => {
+            "Late, not brought yet when they were asked for, is told where the trace shows the block device (--events \
+             block,cache,syscall); on MTD the reader brings pages in itself, and none is."
+        }
+    };
+    if found.file_systems_own > 0 {
+        notes += &format!(
+            " {} pages came in no call, or in a write to another file: the file system's own, in no other count.",
+            grouped(found.file_systems_own)
+        );
+    }
+    if found.arrival_unknown > 0 {
+        notes += &format!(
+            " Of {} pages on their way the arrival was not seen: they are in no count of late ones.",
+            grouped(found.arrival_unknown)
+        );
+    }
     if found.not_followed > 0 {
         notes += &format!(" {} pages beyond the most that are followed are in no count.", grouped(found.not_followed));
     }

@@ -465,6 +465,7 @@ fn block_report(events: Vec<Event>) -> BlockReport {
         system: flash().system,
         losses: vec![LossCount { name: "data_cut".into(), count: 1, meaning: "the file ends inside a record".into() }],
         missing: Vec::new(),
+        readahead: None,
         findings: analysis.finish(),
     }
 }

@@ -11,16 +11,18 @@
 //! Not told by a trace: which pages of a mapping were touched. A touch maps what is cached around it before anything else is tried
 //! (`do_read_fault`, mm/memory.c), and only one that finds its own page missing or marked for read-ahead goes on to `filemap_fault`,
 //! which has an event. So pages of a file that is mapped may be touched in silence, wherever they lie: they are
-//! [`Brought::mapped`], neither used nor unused. A file is known to be mapped from its first fault on. And whether a page that was
-//! used had arrived in time: on MTD the reader brings in pages itself and none can be late; behind a block queue `predict` counts
-//! them, from the block events (`queue.rs`).
+//! [`Brought::mapped`], neither used nor unused. A file is known to be mapped from its first fault on.
+//!
+//! Whether a page that was used had arrived in time is told where the trace has the block device's events: it is late when its bio is
+//! still on its way as the read or fault begins that asks for it. On MTD the reader brings in pages itself, and none can be late.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flashscope_readahead::PAGE_BYTES;
-use flashscope_trace::{Device, Event, EventKind, FileEvent, FileStep};
+use flashscope_readahead::{FileId, PAGE_BYTES};
+use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileEvent, FileStep};
 use serde::{Deserialize, Serialize};
 
+use super::in_flight::{InFlight, is_read};
 use crate::Analysis;
 
 /// Counts of pages.
@@ -31,6 +33,8 @@ pub struct Brought {
     pub ahead: u64,
     /// Of those ahead: touched while they were there.
     pub ahead_used: u64,
+    /// Of those used: the device had not brought it when it was asked for. `None` where the trace does not show the device.
+    pub ahead_late: Option<u64>,
     /// Of those ahead: they left, and nothing had touched them.
     pub ahead_evicted_unused: u64,
     /// Of those ahead: still there at the trace's end, untouched.
@@ -40,6 +44,11 @@ pub struct Brought {
 }
 
 impl Brought {
+    /// No page was followed.
+    pub fn is_empty(&self) -> bool {
+        self.requested == 0 && self.ahead == 0
+    }
+
     pub fn ahead_unused(&self) -> u64 {
         self.ahead_evicted_unused + self.ahead_left_unused
     }
@@ -48,6 +57,7 @@ impl Brought {
         self.requested += other.requested;
         self.ahead += other.ahead;
         self.ahead_used += other.ahead_used;
+        self.ahead_late = self.ahead_late.zip(other.ahead_late).map(|(ours, theirs)| ours + theirs);
         self.ahead_evicted_unused += other.ahead_evicted_unused;
         self.ahead_left_unused += other.ahead_left_unused;
         self.mapped += other.mapped;
@@ -77,8 +87,14 @@ pub struct AccuracyFindings {
     /// Most pages ahead that went unused first.
     pub files: Vec<FileBrought>,
     pub tasks: Vec<TaskBrought>,
+    /// Pages that came in no call, or in a write to another file: the file system's own. They are in no other count.
+    #[serde(default)]
+    pub file_systems_own: u64,
     /// Pages beyond the most that are followed: they are in no count.
     pub not_followed: u64,
+    /// Pages on their way from a device whose arrival was not seen: whether they were late is not told.
+    #[serde(default)]
+    pub arrival_unknown: u64,
     /// Files and tasks beyond the most that are kept are counted together under inode and task 0.
     pub folded: bool,
 }
@@ -88,6 +104,10 @@ const MAX_PAGES: usize = 1 << 20;
 const MAX_NAMED: usize = 1 << 14;
 
 type Key = (Option<Device>, u64);
+
+fn file_id((device, inode): Key) -> FileId {
+    FileId { device: device.map(|device| device.0), inode }
+}
 
 /// Pages of one file that a task asks for.
 #[derive(Clone, Copy)]
@@ -152,8 +172,15 @@ pub struct Accuracy {
     /// What a task asked for last.
     asking: HashMap<u32, Asking>,
     writing: HashMap<u32, Key>,
+    in_flight: InFlight<()>,
+    /// A bio was of pages that came into the cache.
+    sees_device: bool,
     files: BTreeMap<Key, File>,
     tasks: BTreeMap<u32, Brought>,
+    /// Tasks in a call, where the trace has calls.
+    in_call: HashSet<u32>,
+    sees_calls: bool,
+    file_systems_own: u64,
     not_followed: u64,
     folded: bool,
 }
@@ -200,6 +227,7 @@ impl Accuracy {
             self.asking.clear();
         }
         self.writing.remove(&tid);
+        self.in_flight.forget_pending(tid);
         self.asking.entry(tid).or_default()
     }
 
@@ -207,8 +235,10 @@ impl Accuracy {
         let Some(known) = self.pages.get_mut(&(key, page)) else { return };
         if !std::mem::replace(&mut known.used, true) && known.ahead {
             let tid = known.tid;
+            let late = u64::from(self.in_flight.is_coming(file_id(key), page));
             for brought in self.of(key, tid) {
                 brought.ahead_used += 1;
+                *brought.ahead_late.get_or_insert(0) += late;
             }
         }
     }
@@ -243,6 +273,14 @@ impl Accuracy {
         }
     }
 
+    fn block(&mut self, tid: u32, event: &BlockEvent) {
+        match event.action {
+            BlockAction::Queue => self.sees_device |= self.in_flight.queued(tid, event, ()),
+            BlockAction::Complete if is_read(event) => drop(self.in_flight.completed(event)),
+            _ => {}
+        }
+    }
+
     fn cached(&mut self, tid: u32, key: Key, page: u64) {
         // What a write brings in is the write's.
         if self.writing.get(&tid) == Some(&key) {
@@ -250,6 +288,12 @@ impl Accuracy {
         }
         // That it left was lost.
         self.uncached(key, page);
+        let asks = self.asking.get(&tid).is_some_and(|asking| asking.read.is_some() || asking.fault.is_some());
+        if !asks && (self.writing.contains_key(&tid) || self.sees_calls && !self.in_call.contains(&tid)) {
+            self.file_systems_own += 1;
+            return;
+        }
+        self.in_flight.added(tid, file_id(key), page, 1);
         if self.pages.len() >= MAX_PAGES {
             self.not_followed += 1;
             return;
@@ -265,6 +309,7 @@ impl Accuracy {
     }
 
     fn uncached(&mut self, key: Key, page: u64) {
+        self.in_flight.gone(file_id(key), page);
         if let Some(gone) = self.pages.remove(&(key, page)).filter(|gone| gone.ahead) {
             self.count(key, &gone, |brought| &mut brought.ahead_evicted_unused);
         }
@@ -289,10 +334,19 @@ impl Analysis for Accuracy {
     fn event(&mut self, event: &Event) {
         match &event.kind {
             EventKind::File(file) => self.file(event.tid, file),
+            EventKind::Block(block) => self.block(event.tid, block),
             // The call came back, and with it what it asked for: `sys_exit_read`, or `sys_exit` of the raw ones.
             EventKind::Other { name, .. } if name.starts_with("sys_exit") => {
                 self.asking.remove(&event.tid);
                 self.writing.remove(&event.tid);
+                self.in_call.remove(&event.tid);
+            }
+            EventKind::Other { name, .. } if name.starts_with("sys_enter") => {
+                self.sees_calls = true;
+                if self.in_call.len() >= MAX_NAMED {
+                    self.in_call.clear();
+                }
+                self.in_call.insert(event.tid);
             }
             EventKind::Other { name, .. } if name == "file_fault_end" => {
                 if let Some(asking) = self.asking.get_mut(&event.tid) {
@@ -309,19 +363,30 @@ impl Analysis for Accuracy {
         for (key, page) in left {
             self.count(key, &page, |brought| &mut brought.ahead_left_unused);
         }
-        let mut total = Brought::default();
+        for brought in self.files.values_mut().map(|file| &mut file.brought).chain(self.tasks.values_mut()) {
+            brought.ahead_late = self.sees_device.then_some(brought.ahead_late.unwrap_or(0));
+        }
+        let mut total = Brought { ahead_late: self.sees_device.then_some(0), ..Brought::default() };
         self.files.values().for_each(|file| total.add(&file.brought));
         let mut files: Vec<FileBrought> = self
             .files
             .into_iter()
             .map(|((device, inode), file)| FileBrought { device, inode, pages: file.brought })
-            .filter(|file| file.pages != Brought::default())
+            .filter(|file| !file.pages.is_empty())
             .collect();
         files.sort_by_key(|file| std::cmp::Reverse((file.pages.ahead_unused(), file.pages.ahead)));
         let mut tasks: Vec<TaskBrought> =
             self.tasks.into_iter().map(|(tid, pages)| TaskBrought { tid, pages }).collect();
         tasks.sort_by_key(|task| std::cmp::Reverse((task.pages.ahead_unused(), task.pages.ahead)));
-        AccuracyFindings { total, files, tasks, not_followed: self.not_followed, folded: self.folded }
+        AccuracyFindings {
+            total,
+            files,
+            tasks,
+            not_followed: self.not_followed,
+            file_systems_own: self.file_systems_own,
+            arrival_unknown: self.in_flight.pages_given_up,
+            folded: self.folded,
+        }
     }
 }
 
@@ -361,8 +426,15 @@ mod tests {
             (9, Uncached, 3, 1),
             (9, Uncached, 0, 1),
         ]);
-        let pages =
-            Brought { requested: 1, ahead: 3, ahead_used: 1, ahead_evicted_unused: 1, ahead_left_unused: 1, mapped: 0 };
+        let pages = Brought {
+            requested: 1,
+            ahead: 3,
+            ahead_used: 1,
+            ahead_late: None,
+            ahead_evicted_unused: 1,
+            ahead_left_unused: 1,
+            mapped: 0,
+        };
         assert_eq!(found.total, pages);
         assert_eq!(found.files.len(), 1);
         // Task 2 brought in nothing: what it used was task 1's.
@@ -381,6 +453,68 @@ mod tests {
         steps.extend([(1, Read, 17, 1), (1, Uncached, 17, 2)]);
         let found = run(&steps);
         assert_eq!((found.total.mapped, found.total.ahead_used), (30, 1));
+    }
+
+    #[test]
+    fn what_the_device_has_not_brought_when_it_is_asked_for_is_late() {
+        use flashscope_trace::{BlockDetail, RequestFlags};
+        let device = Some(Device::new(8, 1));
+        let file = |step, page: u64, pages: u64| {
+            let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
+            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, block: 0 })
+        };
+        let block = |action, page: u64, pages: u64| {
+            let (device, sector, bytes) = (Device::new(8, 0), page * 8, pages * PAGE_BYTES);
+            let (flags, detail) = (RequestFlags::READ, BlockDetail::None);
+            EventKind::Block(BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail })
+        };
+        use BlockAction::{Complete, Queue};
+        use FileStep::{Cached, Read, Uncached};
+        let mut accuracy = Accuracy::new();
+        let mut run = |kinds: Vec<EventKind>| {
+            for kind in kinds {
+                accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid: 1, kind });
+            }
+        };
+        // Its own page, and three ahead.
+        run(vec![file(Read, 0, 1), file(Cached, 0, 4), block(Queue, 0, 1), block(Queue, 1, 2), block(Queue, 3, 1)]);
+        run(vec![block(Complete, 0, 1), file(Read, 1, 1), block(Complete, 1, 2), file(Read, 2, 1)]);
+        // It leaves, comes again for a read that asks for it, and is late for nobody.
+        run(vec![file(Uncached, 3, 1), file(Read, 3, 1), file(Cached, 3, 1), block(Queue, 3, 1), file(Read, 3, 1)]);
+        let found = accuracy.finish();
+        let total = found.total;
+        assert_eq!((total.requested, total.ahead, total.ahead_used, total.ahead_late), (2, 3, 2, Some(1)));
+        assert_eq!(found.files[0].pages.ahead_late, Some(1));
+        // The page of which a second bio came before the first was done.
+        assert_eq!(found.arrival_unknown, 1);
+    }
+
+    #[test]
+    fn what_a_file_system_brings_in_for_itself_is_not_read_ahead() {
+        let device = Some(Device::new(31, 0));
+        let file = |step, inode, page: u64| {
+            let offset = page * PAGE_BYTES;
+            EventKind::File(FileEvent { step, device, inode, offset, bytes: PAGE_BYTES, block: 0 })
+        };
+        let call = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into() };
+        use FileStep::{Cached, Read, Write};
+        let mut accuracy = Accuracy::new();
+        let mut run = |tid, kind| accuracy.event(&Event { time: TimeNs(0), cpu: 0, tid, kind });
+        run(1, call("sys_enter_fadvise64_64"));
+        run(1, file(Cached, 5, 0));
+        run(1, call("sys_exit_fadvise64_64"));
+        run(1, call("sys_enter_read"));
+        run(1, file(Read, 5, 1));
+        run(1, file(Cached, 5, 1));
+        // The collector's thread, and the collector in a task that writes something else.
+        run(9, file(Cached, 5, 2));
+        run(1, call("sys_exit_read"));
+        run(1, call("sys_enter_write"));
+        run(1, file(Write, 6, 0));
+        run(1, file(Cached, 5, 3));
+        run(1, file(Cached, 6, 0));
+        let found = accuracy.finish();
+        assert_eq!((found.total.requested, found.total.ahead, found.file_systems_own), (1, 1, 2));
     }
 
     #[test]

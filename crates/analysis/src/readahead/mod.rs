@@ -1,7 +1,7 @@
 //! Read-ahead: what it brought, what of that was used, and what another setting would have brought.
 //!
 //! - A trace taken apart: `workload` (reads, faults and advice), `descriptors` (which open file each is of), `ubifs` (where data
-//!   nodes lie).
+//!   nodes lie), `in_flight` (what a block device was asked for).
 //! - What it costs: `cost` (a call and a page where reads bring their pages in themselves), `pages` (single ones of them), `queue`
 //!   (the same in virtual time, behind a block queue).
 //! - What is asked: `accuracy` (what was brought and used), `predict` (another window), `search` and `clairvoyant` (the best policy,
@@ -13,6 +13,7 @@ mod blocks;
 mod clairvoyant;
 mod cost;
 mod descriptors;
+mod in_flight;
 mod pages;
 mod predict;
 mod queue;

@@ -55,6 +55,8 @@ pub struct Workload {
     pub cached_before: Vec<(FileId, u64)>,
     /// Pages that came into the cache of files that were read or faulted on, but by writes.
     pub pages_added: BTreeMap<FileId, u64>,
+    /// Pages that came for no read, fault, write of their file or advice: the file system's own ([`Access::Brought`]).
+    pub pages_brought: u64,
     pub flash_reads: u64,
     pub faults: u64,
     /// Reads whose end the trace does not show.
@@ -285,6 +287,14 @@ impl Collector {
                 }
                 self.grow(file, offset.saturating_add(bytes));
                 if self.writing.get(&event.tid) == Some(&file) {
+                    return;
+                }
+                if !self.inside.contains_key(&event.tid) {
+                    self.workload.pages_brought += pages;
+                    for page in first..first.saturating_add(pages) {
+                        let (tid, open, access) = (event.tid, OpenId(0), Access::Brought { page });
+                        self.step(Step { tid, file, open, access, call: None });
+                    }
                     return;
                 }
                 self.came_for_advice(event.tid, file);
@@ -582,6 +592,31 @@ mod tests {
         collector.event(&event(20, FileStep::Read, 40960, 4096));
         collector.event(&event(21, FileStep::Cached, 40960, 4096));
         assert!(!collector.finish().created.contains(&FILE));
+    }
+
+    /// JFFS2 collects garbage: in a thread of its own, and in the call of a task that writes.
+    #[test]
+    fn what_comes_for_no_call_is_the_file_systems_own() {
+        let mut collector = Collector::default();
+        collector.keep_pages();
+        collector.event(&event(10, FileStep::Read, 0, 4096));
+        collector.event(&event(11, FileStep::Cached, 0, 4096));
+        let mut of_thread = event(12, FileStep::Cached, 4096, 4096);
+        of_thread.tid = 99;
+        collector.event(&of_thread);
+        collector.returned(7, 20, Some(4096));
+        collector.event(&event(30, FileStep::Write, 0, 100));
+        let mut of_writer = event(31, FileStep::Cached, 8192, 4096);
+        let EventKind::File(file) = &mut of_writer.kind else { panic!() };
+        file.inode += 1;
+        collector.event(&of_writer);
+        let workload = collector.finish();
+        assert_eq!(
+            (workload.pages_added.values().sum::<u64>(), workload.pages.len(), workload.pages_brought),
+            (1, 1, 2)
+        );
+        let brought = workload.steps.iter().filter(|step| matches!(step.access, Access::Brought { .. }));
+        assert_eq!(brought.map(|step| step.tid).collect::<Vec<_>>(), [99, 7]);
     }
 
     /// A trace that ends in the middle of a read, and one that begins in it.

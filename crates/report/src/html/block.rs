@@ -1,7 +1,7 @@
 //! The page of a trace of block I/O: who slows whom down first, then where the time goes.
 
 use super::page::{Header, Page};
-use super::{facts, figure, losses, rows, summary, system};
+use super::{facts, figure, losses, readahead, rows, summary, system};
 use crate::block_view;
 use crate::figures;
 use crate::text::{duration, escape, grouped, size};
@@ -72,6 +72,10 @@ pub fn block(report: &BlockReport) -> String {
     }
     for note in block_view::wait_notes(found) {
         page.add("what the waits leave out", &format!("<p class=\"lost\">{}</p>\n", escape(&note)));
+    }
+    if let Some(found) = &report.readahead {
+        page.heading("readahead", "Read-ahead");
+        page.add("what read-ahead brought in", &readahead(found));
     }
     page.heading("recorded-on", "Recorded on");
     page.release(recorded_on.len());

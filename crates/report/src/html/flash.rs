@@ -1,10 +1,9 @@
 //! A trace's page.
 
 use super::page::{Header, Page};
-use super::{MAX_ROWS, body, facts, figure, losses, more, operations, rows, summary, system, table};
+use super::{MAX_ROWS, body, facts, figure, losses, more, operations, readahead, rows, summary, system, table};
 use crate::boot_view::phases as activities;
 use crate::figures;
-use crate::readahead_view;
 use crate::text::{bytes, duration, escape, grouped};
 use crate::view::{kinds, op_name};
 use crate::wear_view;
@@ -47,9 +46,9 @@ pub fn flash(report: &FlashReport) -> String {
     page.add("operations by task and phase", &tasks_and_phases(report));
     page.heading("wear", "Wear");
     page.add("wear", &wear(report));
-    if report.readahead.is_some() {
+    if let Some(found) = &report.readahead {
         page.heading("readahead", "Read-ahead");
-        page.add("what read-ahead brought in", &readahead(report));
+        page.add("what read-ahead brought in", &readahead(found));
     }
     page.heading("recorded-on", "Recorded on");
     page.add("the box with system, probes and losses", &recorded_on(report));
@@ -153,13 +152,6 @@ fn wear(report: &FlashReport) -> String {
         out += &rows("By file", &files, "");
     }
     out
-}
-
-fn readahead(report: &FlashReport) -> String {
-    let Some(found) = &report.readahead else { return String::new() };
-    rows("By file", &readahead_view::files(found, MAX_ROWS), "")
-        + &rows("By task", &readahead_view::tasks(found, MAX_ROWS), "")
-        + &format!("<p>{}</p>\n", escape(&readahead_view::notes(found)))
 }
 
 fn recorded_on(report: &FlashReport) -> String {

@@ -20,9 +20,11 @@ pub use runs::runs_study;
 pub use study::study;
 
 use crate::figures::Figure;
+use crate::readahead_view;
 use crate::rows::Rows;
 use crate::text::{escape, grouped};
 use flashscope_analysis::flash::OpCounts;
+use flashscope_analysis::readahead::AccuracyFindings;
 use flashscope_analysis::{OwnWear, SystemFacts};
 use std::fmt::Write;
 
@@ -133,6 +135,13 @@ fn summary(numbers: &[(String, &str)]) -> String {
         _ = write!(out, "<div><b>{number}</b>{what}</div>");
     }
     out + "</div>\n"
+}
+
+/// What read-ahead brought in.
+fn readahead(found: &AccuracyFindings) -> String {
+    rows("By file", &readahead_view::files(found, MAX_ROWS), "")
+        + &rows("By task", &readahead_view::tasks(found, MAX_ROWS), "")
+        + &format!("<p>{}</p>\n", escape(&readahead_view::notes(found)))
 }
 
 /// Rows of a named loss: zero ones too, because a loss that is looked for and not found is an answer.

@@ -48,6 +48,9 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     for line in block_view::load(found) {
         out += &paragraph(&line, width, 2, 2);
     }
+    if let Some(readahead) = &report.readahead {
+        out += &super::readahead(readahead, &style, MAX_ROWS);
+    }
     out += &style.heading("Not in the stages");
     out += &rows(&block_view::unmatched(found), width, "nothing: every step was matched");
     if !report.missing.is_empty() {
@@ -92,6 +95,7 @@ mod tests {
                 why: "this kernel has no such event".into(),
                 loses: "when a request was allocated\u{1b}[2J".into(),
             }],
+            readahead: None,
             findings: BlockAnalysis::new(|_, _| None::<&str>, Sizes::default()).finish(),
         };
         let text = block(&report, &Style::default());

@@ -3,7 +3,6 @@
 use super::table::{Table, paragraph};
 use super::{Style, rows};
 use crate::boot_view::phases as activities;
-use crate::readahead_view;
 use crate::text::{duration, grouped, visible};
 use crate::view::{kinds, op_name};
 use crate::wear_view;
@@ -74,11 +73,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         out += &operations("phase", rows, width);
     }
     if let Some(readahead) = &report.readahead {
-        out += &style.heading("Read-ahead: what it brought in, by file");
-        out += &rows(&readahead_view::files(readahead, MAX_ROWS), width, "");
-        out += &style.heading("Read-ahead: what it brought in, by task");
-        out += &rows(&readahead_view::tasks(readahead, MAX_ROWS), width, "");
-        out += &paragraph(&readahead_view::notes(readahead), width, 2, 2);
+        out += &super::readahead(readahead, &style, MAX_ROWS);
     }
     out += &style.heading("What the file systems did, told from the operations");
     out += &rows(

@@ -11,8 +11,10 @@ mod runs;
 mod study;
 mod table;
 
+use crate::readahead_view;
 use crate::rows::Rows;
 use crate::text::{grouped, visible};
+use flashscope_analysis::readahead::AccuracyFindings;
 
 pub use block::block;
 pub use boot::boot_study;
@@ -75,6 +77,16 @@ fn rows(rows: &Rows, width: usize, nothing: &str) -> String {
         out += &table::paragraph(&format!("and {} more: --json has all", grouped(rows.more as u64)), width, 2, 2);
     }
     out
+}
+
+/// What read-ahead brought in.
+fn readahead(found: &AccuracyFindings, style: &Style, most: usize) -> String {
+    let width = style.width();
+    let mut out = style.heading("Read-ahead: what it brought in, by file");
+    out += &rows(&readahead_view::files(found, most), width, "");
+    out += &style.heading("Read-ahead: what it brought in, by task");
+    out += &rows(&readahead_view::tasks(found, most), width, "");
+    out + &table::paragraph(&readahead_view::notes(found), width, 2, 2)
 }
 
 /// Losses that happened as a table; the others by name, because a loss that is looked for and not found is an answer.

@@ -1,0 +1,195 @@
+//! Pages that a block device was asked for and has not given back: a bio's, from `block_bio_queue` on until all of it is done.
+//!
+//! No event names the page of a bio. A task that makes room for pages asks for them next, in the same order, so that a bio that it
+//! queues is of the pages that it added last and has not asked for yet.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use flashscope_readahead::{FileId, PAGE_BYTES};
+use flashscope_trace::{BlockAction, BlockEvent, RequestFlags, RequestKind};
+
+/// Tasks, bios and pages of a task that are followed at once.
+pub const MAX_FOLLOWED: usize = 1 << 10;
+/// The longest bio in sectors, with room: how far before a request's first sector its bio may begin.
+const BIO_SECTORS: u64 = 1 << 13;
+
+/// Pages on their way.
+#[derive(Clone, Debug)]
+pub struct Bio<By> {
+    end: u64,
+    sectors_left: u64,
+    pub file: Option<FileId>,
+    pub pages: Vec<u64>,
+    pub by: By,
+}
+
+#[derive(Debug)]
+pub struct InFlight<By> {
+    /// Pages that a task has made room for and not asked the device for yet.
+    pending: HashMap<u32, VecDeque<(FileId, u64)>>,
+    /// By major number and first sector: a bio names its partition, a request its disk.
+    bios: BTreeMap<(u32, u64), Bio<By>>,
+    coming: HashSet<(FileId, u64)>,
+    /// Pages of bios that were given up: their completion was lost, or more are on their way than are followed.
+    pub pages_given_up: u64,
+}
+
+impl<By> Default for InFlight<By> {
+    fn default() -> InFlight<By> {
+        InFlight { pending: HashMap::new(), bios: BTreeMap::new(), coming: HashSet::new(), pages_given_up: 0 }
+    }
+}
+
+/// A read of a block device: metadata too.
+pub fn is_read(event: &BlockEvent) -> bool {
+    event.flags.kind() == RequestKind::Read && event.flags.has(RequestFlags::READ)
+}
+
+impl<By> InFlight<By> {
+    /// What a task had made room for before its call began or ended is of no bio that comes then.
+    pub fn forget_pending(&mut self, tid: u32) {
+        self.pending.remove(&tid);
+    }
+
+    /// Pages came into the cache.
+    pub fn added(&mut self, tid: u32, file: FileId, first: u64, pages: u64) {
+        if self.pending.len() >= MAX_FOLLOWED && !self.pending.contains_key(&tid) {
+            self.pending.clear();
+        }
+        let pending = self.pending.entry(tid).or_default();
+        for page in first..first.saturating_add(pages) {
+            if pending.len() >= MAX_FOLLOWED {
+                pending.pop_front();
+            }
+            pending.push_back((file, page));
+        }
+    }
+
+    /// A bio: whether it is of pages that its task made room for.
+    pub fn queued(&mut self, tid: u32, event: &BlockEvent, by: By) -> bool {
+        debug_assert_eq!(event.action, BlockAction::Queue);
+        // Metadata is waited for by the file system, and is of no page of a file.
+        if !is_read(event) || event.flags.has(RequestFlags::META) {
+            return false;
+        }
+        let Some(pending) = self.pending.get_mut(&tid) else { return false };
+        let count = (event.bytes / PAGE_BYTES).min(pending.len() as u64) as usize;
+        let of: Vec<(FileId, u64)> = pending.drain(..count).collect();
+        // What is lost on its way would be in the way for ever.
+        if self.bios.len() >= MAX_FOLLOWED {
+            self.pages_given_up += self.coming.len() as u64;
+            self.bios.clear();
+            self.coming.clear();
+        }
+        self.coming.extend(&of);
+        let bio = Bio {
+            end: event.end(),
+            sectors_left: event.end() - event.sector,
+            file: of.last().map(|&(file, _)| file),
+            pages: of.into_iter().map(|(_, page)| page).collect(),
+            by,
+        };
+        if let Some(old) = self.bios.insert((event.device.major(), event.sector), bio) {
+            self.pages_given_up += old.pages.len() as u64;
+            self.take(&old);
+        }
+        true
+    }
+
+    fn take(&mut self, bio: &Bio<By>) {
+        for &page in &bio.pages {
+            if let Some(file) = bio.file {
+                self.coming.remove(&(file, page));
+            }
+        }
+    }
+
+    /// Whether a request has a part of a bio of these.
+    pub fn has_part_of(&self, event: &BlockEvent) -> bool {
+        !self.parts_of(event).is_empty()
+    }
+
+    /// First sectors of the bios that a request has a part of.
+    fn parts_of(&self, event: &BlockEvent) -> Vec<u64> {
+        let major = event.device.major();
+        let (from, to) = (event.sector.saturating_sub(BIO_SECTORS), event.end());
+        let of = self.bios.range((major, from)..(major, to.max(from)));
+        of.filter(|(_, bio)| bio.end > event.sector).map(|(&(_, first), _)| first).collect()
+    }
+
+    /// A request is done: the bios of which that was the rest.
+    pub fn completed(&mut self, event: &BlockEvent) -> Vec<Bio<By>> {
+        let major = event.device.major();
+        let mut whole = Vec::new();
+        for first in self.parts_of(event) {
+            let Some(bio) = self.bios.get_mut(&(major, first)) else { continue };
+            let sectors = event.end().min(bio.end) - event.sector.max(first).min(bio.end);
+            bio.sectors_left = bio.sectors_left.saturating_sub(sectors);
+            if bio.sectors_left == 0
+                && let Some(bio) = self.bios.remove(&(major, first))
+            {
+                self.take(&bio);
+                whole.push(bio);
+            }
+        }
+        whole
+    }
+
+    /// The device was asked for it and has not given it back.
+    pub fn is_coming(&self, file: FileId, page: u64) -> bool {
+        self.coming.contains(&(file, page))
+    }
+
+    /// It left the cache, whatever the device does with it.
+    pub fn gone(&mut self, file: FileId, page: u64) {
+        self.coming.remove(&(file, page));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashscope_trace::{BlockDetail, Device};
+
+    const FILE: FileId = FileId { device: Some(7), inode: 5 };
+    const OTHER: FileId = FileId { device: Some(7), inode: 6 };
+
+    fn block(action: BlockAction, page: u64, pages: u64) -> BlockEvent {
+        let (sector, bytes) = (1000 + page * 8, pages * PAGE_BYTES);
+        let (device, flags) = (Device(7), RequestFlags::READ);
+        BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail: BlockDetail::None }
+    }
+
+    #[test]
+    fn a_page_is_on_its_way_until_all_of_its_bio_is_done() {
+        let mut way = InFlight::default();
+        way.added(1, FILE, 10, 4);
+        assert!(!way.is_coming(FILE, 10), "the device was not asked");
+        assert!(!way.queued(2, &block(BlockAction::Queue, 0, 4), ()), "another task's");
+        assert!(way.queued(1, &block(BlockAction::Queue, 0, 4), ()));
+        assert!(way.is_coming(FILE, 10) && way.is_coming(FILE, 13) && !way.is_coming(FILE, 14));
+        assert!(!way.is_coming(OTHER, 10));
+        assert!(way.completed(&block(BlockAction::Complete, 0, 3)).is_empty());
+        assert!(way.is_coming(FILE, 10));
+        let done = way.completed(&block(BlockAction::Complete, 3, 1));
+        assert_eq!(done.iter().map(|bio| (bio.file, bio.pages.len())).collect::<Vec<_>>(), [(Some(FILE), 4)]);
+        assert!(!way.is_coming(FILE, 10) && !way.is_coming(FILE, 13));
+        assert_eq!(way.pages_given_up, 0);
+    }
+
+    #[test]
+    fn what_never_comes_back_is_given_up_and_counted() {
+        let mut way = InFlight::default();
+        for page in 0..=MAX_FOLLOWED as u64 {
+            way.added(1, FILE, page, 1);
+            way.queued(1, &block(BlockAction::Queue, page, 1), ());
+        }
+        assert_eq!(way.pages_given_up, MAX_FOLLOWED as u64);
+        assert!(!way.is_coming(FILE, 0) && way.is_coming(FILE, MAX_FOLLOWED as u64));
+        // Sectors are asked for again whose first completion was lost.
+        way.added(1, OTHER, 0, 1);
+        way.queued(1, &block(BlockAction::Queue, MAX_FOLLOWED as u64, 1), ());
+        assert_eq!(way.pages_given_up, MAX_FOLLOWED as u64 + 1);
+        assert!(way.is_coming(OTHER, 0) && !way.is_coming(FILE, MAX_FOLLOWED as u64));
+    }
+}

@@ -1,0 +1,149 @@
+//! The device: what a request costs, and how many it works on at once.
+
+use serde::Serialize;
+
+/// Requests at once that a device is tried with.
+const MAX_DEPTH: usize = 64;
+/// How much longer than the longest recorded one a request may be: as far as tests/readahead_queue.rs holds it.
+const MOST_TIMES_LONGER: u64 = 8;
+const KIB: f64 = 1024.0;
+
+/// From the issue of a read request to its completion: so much a request, so much a KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct DeviceCost {
+    pub request_ns: f64,
+    pub kib_ns: f64,
+    /// Requests that it works on at once.
+    pub depth: usize,
+    /// Read requests that were fitted: those that had the device to themselves, unless only the others differ in length.
+    pub requests: u64,
+    /// Mean of the absolute differences, in per cent of the mean time.
+    pub residual_percent: f64,
+    /// All requests were of one length: what a KiB costs is not known, and no time is told of longer ones.
+    pub degenerate: bool,
+    /// The longest that was seen.
+    pub largest_bytes: u64,
+}
+
+/// A read request, from its issue on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) issued_ns: u64,
+    pub(super) took_ns: u64,
+    pub(super) bytes: u64,
+    pub(super) alone: bool,
+}
+
+impl Sample {
+    fn kib(&self) -> f64 {
+        self.bytes as f64 / KIB
+    }
+}
+
+impl DeviceCost {
+    /// `None` where there are none.
+    pub(super) fn fit(samples: &[Sample], most_at_once: usize) -> Option<DeviceCost> {
+        let alone: Vec<&Sample> = samples.iter().filter(|sample| sample.alone).collect();
+        let all: Vec<&Sample> = samples.iter().collect();
+        let differ = |of: &[&Sample]| of.iter().any(|sample| sample.bytes != of[0].bytes);
+        let fitted = if alone.is_empty() || !differ(&alone) && differ(&all) { all } else { alone };
+        let n = fitted.len() as f64;
+        let sum = |of: &dyn Fn(&Sample) -> f64| fitted.iter().map(|sample| of(sample)).sum::<f64>();
+        let (x, y) = (sum(&|s| s.kib()), sum(&|s| s.took_ns as f64));
+        let (xx, xy) = (sum(&|s| s.kib() * s.kib()), sum(&|s| s.kib() * s.took_ns as f64));
+        if fitted.is_empty() || y <= 0.0 {
+            return None;
+        }
+        let spread = n * xx - x * x;
+        let degenerate = spread <= f64::EPSILON * n * xx;
+        let (mut request_ns, mut kib_ns) = (y / n, 0.0);
+        if !degenerate {
+            kib_ns = (n * xy - x * y) / spread;
+            request_ns = (y - kib_ns * x) / n;
+            // A negative part is noise.
+            if kib_ns < 0.0 {
+                (request_ns, kib_ns) = (y / n, 0.0);
+            } else if request_ns < 0.0 {
+                (request_ns, kib_ns) = (0.0, xy / xx);
+            }
+        }
+        let off = sum(&|s| (s.took_ns as f64 - request_ns - kib_ns * s.kib()).abs());
+        let mut cost = DeviceCost {
+            request_ns,
+            kib_ns,
+            depth: 1,
+            requests: fitted.len() as u64,
+            residual_percent: off / y * 100.0,
+            degenerate,
+            largest_bytes: samples.iter().map(|sample| sample.bytes).max().unwrap_or(0),
+        };
+        // How many at once explains best when requests that met others came back.
+        let depths = 1..=most_at_once.clamp(1, MAX_DEPTH);
+        let errors: Vec<(usize, f64)> = depths.map(|depth| (depth, cost.off_with(depth, samples))).collect();
+        let least = errors.iter().map(|&(_, off)| off).fold(f64::INFINITY, f64::min);
+        cost.depth = errors.iter().find(|&&(_, off)| off <= least * 1.01).map_or(1, |&(depth, _)| depth);
+        Some(cost)
+    }
+
+    /// No time is told of longer requests.
+    pub fn known_bytes(&self) -> u64 {
+        self.largest_bytes.saturating_mul(if self.degenerate { 1 } else { MOST_TIMES_LONGER })
+    }
+
+    fn off_with(&self, depth: usize, samples: &[Sample]) -> f64 {
+        let mut device = Servers::new(self, depth);
+        let of = |sample: &Sample| {
+            let done = device.submit(sample.issued_ns as f64, sample.bytes);
+            (done - (sample.issued_ns + sample.took_ns) as f64).abs()
+        };
+        samples.iter().map(of).sum()
+    }
+}
+
+/// Requests in, times of completion out.
+pub(super) struct Servers {
+    request_ns: f64,
+    kib_ns: f64,
+    /// When the last request of each of its places was issued, and when it is done.
+    places: Vec<(f64, f64)>,
+}
+
+impl Servers {
+    pub(super) fn new(cost: &DeviceCost, depth: usize) -> Servers {
+        Servers { request_ns: cost.request_ns, kib_ns: cost.kib_ns, places: vec![(0.0, 0.0); depth.max(1)] }
+    }
+
+    pub(super) fn submit(&mut self, issued: f64, bytes: u64) -> f64 {
+        // Tasks are replayed one call after the other: what another has issued later in virtual time is not in the way.
+        let free_at = |&(last_issued, done): &(f64, f64)| if last_issued > issued { issued } else { done };
+        let free = self.places.iter().map(free_at);
+        let (first, free) = free.enumerate().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, issued));
+        let done = issued.max(free) + self.request_ns + self.kib_ns * bytes as f64 / KIB;
+        let place = &mut self.places[first];
+        *place = (place.0.max(issued), place.1.max(done));
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(issued_ns: u64, took_ns: u64, kib: u64, alone: bool) -> Sample {
+        Sample { issued_ns, took_ns, bytes: kib << 10, alone }
+    }
+
+    #[test]
+    fn how_many_at_once_is_what_explains_the_requests_that_met() {
+        let alone = [sample(0, 104, 4, true), sample(1000, 116, 16, true)];
+        let together = [sample(2000, 104, 4, false), sample(2000, 104, 4, false)];
+        let one_by_one = [sample(2000, 104, 4, false), sample(2000, 208, 4, false)];
+        let depth = |met: &[Sample]| DeviceCost::fit(&[&alone, met].concat(), 2).unwrap();
+        assert_eq!((depth(&together).depth, depth(&one_by_one).depth), (2, 1));
+        let fit = depth(&together);
+        assert!((fit.request_ns - 100.0).abs() < 1e-9 && (fit.kib_ns - 1.0).abs() < 1e-9, "{fit:?}");
+        assert!(fit.residual_percent < 1e-9 && fit.requests == 2);
+        assert!(DeviceCost::fit(&[], 0).is_none());
+        assert!(DeviceCost::fit(&together, 2).unwrap().degenerate);
+    }
+}

@@ -1,0 +1,83 @@
+//! Time behind a block queue, where the device works while the reader goes on.
+//!
+//! Two halves. [`Watch`] reads a recording: which bios a call asked for, when the device was done with them, and what the
+//! processor's part of calls was; from that [`QueueCost`] is fitted. [`Replay`] runs the calls again in virtual time: a call
+//! waits for the pages that it takes, pages that nobody waits for cost what it takes to ask for them, and the pauses between a
+//! task's calls stay as they were recorded.
+//!
+//! What becomes a bio and a request: a run of contiguous pages is one bio of at most 256 pages (`BIO_MAX_VECS`,
+//! include/linux/bio.h; fs/mpage.c, fs/ext4/readpage.c), cut into requests of at most `max_sectors_kb` (`bio_split_to_limits`,
+//! block/blk-merge.c); its pages are there when all of it is (`bio_endio`). All of Linux 6.1. Files are taken to lie in one
+//! piece on their device.
+
+use flashscope_trace::Device;
+use serde::Serialize;
+
+mod device;
+mod processor;
+mod replay;
+mod watch;
+
+pub use device::DeviceCost;
+pub use processor::ProcessorCost;
+pub use replay::Replay;
+pub use watch::Watch;
+
+/// What a request costs, and what the processor's part of a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct QueueCost {
+    pub device: DeviceCost,
+    pub processor: ProcessorCost,
+}
+
+/// What the queue's side of a recording says.
+#[derive(Clone, Debug, Default)]
+pub struct Queued {
+    /// `None` where no call was seen to wait for a block device.
+    pub cost: Option<QueueCost>,
+    /// Read requests of the devices that calls read from, and what they moved.
+    pub requests: u64,
+    pub kib: u64,
+    /// Pages that an earlier call had read ahead, and that were not there yet when the call that asks for them began.
+    pub pages_late: u64,
+}
+
+/// What a setting asks of the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Asked {
+    pub requests: u64,
+    pub kib: u64,
+    /// Pages that an earlier call had read ahead, and that are not there yet when the call that asks for them begins.
+    pub pages_late: u64,
+}
+
+/// The longest request of the queue below a file system (`max_sectors_kb`), bytes, as a recording's facts have it.
+pub fn request_bytes(facts: &serde_json::Value, device: Device) -> Option<u64> {
+    let number = device.to_string();
+    let mount = facts["mounts"].as_array()?.iter().find(|mount| mount["device"] == number.as_str())?;
+    let source = mount["source"].as_str()?.rsplit('/').next()?;
+    // A partition's name begins with its disk's.
+    let of = |disk: &serde_json::Value| {
+        let name = disk["name"].as_str().filter(|name| source.starts_with(name))?;
+        Some((name.len(), disk["max_sectors_kb"].as_u64()?))
+    };
+    let (_, kib) = facts["block"].as_array()?.iter().filter_map(of).max()?;
+    Some(kib.saturating_mul(1024)).filter(|&bytes| bytes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_request_is_of_the_disk_whose_partition_is_mounted() {
+        let facts = serde_json::json!({
+            "mounts": [{"device": "179:2", "source": "/dev/mmcblk0p2"}, {"device": "1:1", "source": "tmpfs"}],
+            "block": [{"name": "mmcblk0", "max_sectors_kb": 512}, {"name": "mmcblk1", "max_sectors_kb": 4},
+                      {"name": "mm", "max_sectors_kb": 8}],
+        });
+        assert_eq!(request_bytes(&facts, Device::new(179, 2)), Some(512 << 10));
+        assert_eq!(request_bytes(&facts, Device::new(1, 1)), None);
+        assert_eq!(request_bytes(&serde_json::Value::Null, Device::new(1, 1)), None);
+    }
+}

@@ -1,0 +1,341 @@
+//! Calls in virtual time, before a device that works beside them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use flashscope_readahead::{FileId, PAGE_BYTES};
+
+use super::device::Servers;
+use super::{Asked, ProcessorCost, QueueCost};
+
+/// Pages of a bio at most.
+const BIO_PAGES: u64 = 256;
+/// `BLK_DEF_MAX_SECTORS` (include/linux/blkdev.h): what a queue's requests are bounded by unless its driver says less.
+const DEFAULT_REQUEST_BYTES: u64 = 2560 * 512;
+/// Pages that are followed on their way.
+const MAX_COMING: usize = 1 << 16;
+
+#[derive(Clone, Copy)]
+struct Coming {
+    /// When its bio is done with, and all that the processor does for it.
+    at: f64,
+    /// Call that it came with.
+    by: u64,
+}
+
+/// Where a task is in virtual time, and where it was when it was recorded.
+#[derive(Clone, Copy)]
+struct Clock {
+    virtual_ns: f64,
+    recorded_ns: Option<u64>,
+}
+
+/// Calls in virtual time, in the order in which they were recorded.
+pub struct Replay {
+    cost: ProcessorCost,
+    device: Servers,
+    request_bytes: u64,
+    tasks: HashMap<u32, Clock>,
+    coming: HashMap<(FileId, u64), Coming>,
+    /// Bios that are done at a time (bits of a positive number order as it does), and their pages.
+    completions: BinaryHeap<Reverse<(u64, u64)>>,
+    /// Pages that are made room for and not asked for yet.
+    run: Option<(FileId, u64, u64)>,
+    now: f64,
+    began: f64,
+    /// How much later than recorded the last call ended: a task that begins after it may have waited for it.
+    drift: f64,
+    task: u32,
+    call: u64,
+    asked: Asked,
+    longest_bytes: u64,
+    /// The device's fit holds for requests up to this length.
+    known_bytes: u64,
+    time_ns: f64,
+}
+
+impl Replay {
+    /// `request_bytes`: the longest request of the queue; 0 where it is not known.
+    pub fn new(cost: &QueueCost, request_bytes: u64) -> Replay {
+        let request_bytes = match request_bytes {
+            0 => DEFAULT_REQUEST_BYTES.max(cost.device.largest_bytes),
+            bytes => bytes,
+        };
+        Replay {
+            cost: cost.processor,
+            device: Servers::new(&cost.device, cost.device.depth),
+            request_bytes,
+            tasks: HashMap::new(),
+            coming: HashMap::new(),
+            completions: BinaryHeap::new(),
+            run: None,
+            now: 0.0,
+            began: 0.0,
+            drift: 0.0,
+            task: 0,
+            call: 0,
+            asked: Asked::default(),
+            longest_bytes: 0,
+            known_bytes: cost.device.known_bytes(),
+            time_ns: 0.0,
+        }
+    }
+
+    /// A call begins, which was recorded from `began_ns` to `ended_ns`.
+    pub fn begin(&mut self, tid: u32, began_ns: u64, ended_ns: Option<u64>) {
+        let clock = self.tasks.get(&tid).copied();
+        self.now = match clock {
+            // Its pause, as it was.
+            Some(Clock { virtual_ns, recorded_ns: Some(ended) }) => virtual_ns + began_ns.saturating_sub(ended) as f64,
+            Some(Clock { virtual_ns, recorded_ns: None }) => virtual_ns,
+            None => (began_ns as f64 + self.drift).max(0.0),
+        };
+        self.tasks.insert(tid, Clock { virtual_ns: self.now, recorded_ns: ended_ns });
+        (self.task, self.began) = (tid, self.now);
+        self.call += 1;
+        // What was done in the pause did not keep the call.
+        self.skip_completions();
+        self.spend(self.cost.call_ns);
+    }
+
+    /// What is no call (advice that reads): where its task is now.
+    pub fn beside(&mut self, tid: u32) {
+        self.call += 1;
+        self.now = self.tasks.get(&tid).map_or(self.now, |clock| clock.virtual_ns);
+        (self.task, self.began) = (tid, self.now);
+    }
+
+    /// The processor works for the task; what the device is done with meanwhile comes on top.
+    fn spend(&mut self, ns: f64) {
+        let mut until = self.now + ns;
+        while let Some(&Reverse((at, pages))) = self.completions.peek()
+            && f64::from_bits(at) <= until
+        {
+            self.completions.pop();
+            until += self.cost.done_ns + self.cost.done_page_ns * pages as f64;
+        }
+        self.now = until;
+    }
+
+    fn skip_completions(&mut self) {
+        while let Some(&Reverse((at, _))) = self.completions.peek()
+            && f64::from_bits(at) <= self.now
+        {
+            self.completions.pop();
+        }
+    }
+
+    /// A page comes into the cache.
+    pub fn added(&mut self, file: FileId, page: u64) {
+        match &mut self.run {
+            Some((of, first, pages)) if *of == file && first.saturating_add(*pages) == page => *pages += 1,
+            _ => {
+                self.ask();
+                self.run = Some((file, page, 1));
+            }
+        }
+        self.spend(self.cost.added_ns);
+    }
+
+    /// Asks the device for the pages that were added.
+    fn ask(&mut self) {
+        let Some((file, first, pages)) = self.run.take() else { return };
+        // Nobody waits for what is there.
+        if self.coming.len() >= MAX_COMING {
+            let now = self.now;
+            self.coming.retain(|_, coming| coming.at > now);
+            if self.coming.len() >= MAX_COMING {
+                self.coming.clear();
+            }
+        }
+        let mut at = first;
+        let mut left = pages;
+        while left > 0 {
+            let in_bio = left.min(BIO_PAGES);
+            self.spend(self.cost.bio_ns);
+            let mut bytes = in_bio * PAGE_BYTES;
+            let mut done = self.now;
+            while bytes > 0 {
+                let length = bytes.min(self.request_bytes);
+                done = done.max(self.device.submit(self.now, length));
+                self.asked.requests += 1;
+                self.longest_bytes = self.longest_bytes.max(length);
+                bytes -= length;
+            }
+            self.asked.kib += in_bio * (PAGE_BYTES / 1024);
+            self.completions.push(Reverse((done.max(0.0).to_bits(), in_bio)));
+            let there = done + self.cost.done_page_ns * in_bio as f64;
+            for page in at..at.saturating_add(in_bio) {
+                self.coming.insert((file, page), Coming { at: there, by: self.call });
+            }
+            self.spend(self.cost.driver_page_ns * in_bio as f64);
+            at = at.saturating_add(in_bio);
+            left -= in_bio;
+        }
+    }
+
+    /// The reader takes a page, and waits where it is on its way.
+    pub fn used(&mut self, file: FileId, page: u64) {
+        self.ask();
+        if let Some(coming) = self.coming.remove(&(file, page)) {
+            self.asked.pages_late += u64::from(coming.by != self.call && coming.at > self.began);
+            if coming.at > self.now {
+                self.now = coming.at;
+                self.skip_completions();
+                self.spend(self.cost.wait_ns);
+            }
+        }
+        self.spend(self.cost.page_ns);
+    }
+
+    /// The access is over; `timed`: it is a call whose time counts.
+    pub fn end(&mut self, timed: bool) {
+        self.ask();
+        if timed {
+            self.time_ns += self.now - self.began;
+            if let Some(clock) = self.tasks.get_mut(&self.task) {
+                clock.virtual_ns = self.now;
+                if let Some(ended) = clock.recorded_ns {
+                    self.drift = self.now - ended as f64;
+                }
+            }
+        }
+    }
+
+    /// Time in all calls, where the fit knows such requests, and what the device was asked for.
+    pub fn finish(self) -> (Option<f64>, Asked) {
+        (Some(self.time_ns).filter(|_| self.longest_bytes <= self.known_bytes), self.asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readahead::queue::DeviceCost;
+
+    const FILE: FileId = FileId { device: Some(7), inode: 5 };
+
+    fn cost(depth: usize) -> QueueCost {
+        let device = DeviceCost {
+            request_ns: 100.0,
+            kib_ns: 1.0,
+            depth,
+            requests: 9,
+            residual_percent: 0.0,
+            degenerate: false,
+            largest_bytes: 4096,
+        };
+        let processor = ProcessorCost {
+            call_ns: 5.0,
+            added_ns: 3.0,
+            bio_ns: 7.0,
+            wait_ns: 11.0,
+            page_ns: 2.0,
+            driver_page_ns: 1.0,
+            done_page_ns: 4.0,
+            done_ns: 6.0,
+            ..ProcessorCost::default()
+        };
+        QueueCost { device, processor }
+    }
+
+    #[test]
+    fn a_pause_hides_what_is_read_ahead_and_without_one_it_is_late() {
+        for (pause, waits, late) in [(1000, false, 0), (0, true, 1)] {
+            let mut replay = Replay::new(&cost(1), 0);
+            replay.begin(1, 0, Some(100));
+            replay.added(FILE, 0);
+            replay.used(FILE, 0);
+            // 5 + 3 + 7, the device's 104, 4 when it is back, 11 to wake, 2 for the page.
+            assert_eq!(replay.now, 136.0);
+            replay.added(FILE, 1);
+            replay.added(FILE, 2);
+            replay.end(true);
+            // 2 · 3 + 7, and the driver's 2 beside the device.
+            assert_eq!(replay.now, 151.0);
+            replay.begin(1, 100 + pause, Some(300 + pause));
+            replay.used(FILE, 1);
+            replay.end(true);
+            let began = 151.0 + pause as f64;
+            // Asked for at 149, 108 for the device, 2 · 4 for two pages.
+            let ended = if waits { 149.0 + 108.0 + 8.0 + 11.0 + 2.0 } else { began + 5.0 + 2.0 };
+            assert_eq!(replay.now, ended);
+            let (time, asked) = replay.finish();
+            assert_eq!(time, Some(151.0 + ended - began));
+            assert_eq!(asked, Asked { requests: 2, kib: 12, pages_late: late });
+        }
+    }
+
+    #[test]
+    fn what_comes_back_while_the_reader_is_busy_takes_its_time() {
+        let mut replay = Replay::new(&cost(1), 0);
+        replay.begin(1, 0, Some(100));
+        replay.added(FILE, 9);
+        replay.ask();
+        // Issued at 15, back at 119: six and four on top.
+        replay.spend(200.0);
+        assert_eq!(replay.now, 15.0 + 1.0 + 200.0 + 10.0);
+    }
+
+    #[test]
+    fn long_runs_are_cut_and_served_as_many_at_once_as_the_device_does() {
+        let done = |depth: usize| {
+            let mut replay = Replay::new(&cost(depth), 8192);
+            replay.begin(1, 0, None);
+            (0..4).for_each(|page| replay.added(FILE, page));
+            replay.used(FILE, 0);
+            assert_eq!(replay.asked.requests, 2);
+            replay.now
+        };
+        // One after the other, the second one's 108 come on top.
+        assert_eq!(done(1) - done(2), 108.0);
+    }
+
+    /// A program that is run after another reads what that one has brought in.
+    #[test]
+    fn what_comes_after_a_task_that_takes_longer_comes_later() {
+        let mut replay = Replay::new(&cost(1), 0);
+        replay.begin(1, 0, Some(10));
+        replay.added(FILE, 0);
+        replay.used(FILE, 0);
+        replay.end(true);
+        assert_eq!(replay.now, 136.0);
+        replay.begin(2, 30, Some(40));
+        assert_eq!(replay.began, 136.0 + 20.0);
+        replay.used(FILE, 0);
+        assert_eq!((replay.now, replay.asked.pages_late), (156.0 + 5.0 + 2.0, 0));
+        // What is issued later is not in the way of what is issued before it.
+        let mut device = Servers::new(&cost(1).device, 1);
+        assert_eq!((device.submit(500.0, 4096), device.submit(100.0, 4096)), (604.0, 204.0));
+        assert_eq!(device.submit(550.0, 4096), 708.0);
+    }
+
+    /// Where requests of one length were seen, nothing is said of longer ones.
+    #[test]
+    fn what_was_not_seen_is_not_told() {
+        let mut cost = cost(1);
+        cost.device.degenerate = true;
+        let time = |pages: u64| {
+            let mut replay = Replay::new(&cost, 0);
+            replay.begin(1, 0, Some(100));
+            (0..pages).for_each(|page| replay.added(FILE, page));
+            replay.used(FILE, 0);
+            replay.end(true);
+            replay.finish().0
+        };
+        assert!(time(1).is_some() && time(2).is_none());
+        cost.device.degenerate = false;
+        assert_eq!((cost.device.known_bytes(), cost.device.largest_bytes), (8 * 4096, 4096));
+    }
+
+    #[test]
+    fn nonsense_is_no_panic() {
+        let mut replay = Replay::new(&cost(1), 1);
+        replay.begin(1, u64::MAX, Some(0));
+        (0..3).for_each(|page| replay.added(FILE, u64::MAX - page));
+        replay.used(FILE, u64::MAX);
+        replay.end(true);
+        replay.beside(9);
+        replay.end(false);
+    }
+}

@@ -1,0 +1,330 @@
+//! What a recording's block events say of its calls.
+
+use std::collections::{BTreeMap, HashMap};
+
+use flashscope_readahead::FileId;
+use flashscope_trace::{BlockAction, BlockEvent};
+
+use super::device::Sample;
+use super::processor::Sums;
+use super::{DeviceCost, QueueCost, Queued};
+use crate::readahead::in_flight::{Bio, InFlight, MAX_FOLLOWED, is_read};
+
+/// Requests that the fit of the device is made of.
+const MAX_SAMPLES: usize = 1 << 16;
+
+/// A call that a task is in.
+#[derive(Clone, Debug)]
+struct Inside {
+    began_ns: u64,
+    file: FileId,
+    /// Pages that it asks for.
+    first: u64,
+    end: u64,
+    is_fault: bool,
+    added: u64,
+    first_added_ns: u64,
+    bios: u64,
+    last_issue_ns: u64,
+    /// The last that the task was seen to do in it.
+    last_seen_ns: u64,
+    waited: Option<Waited>,
+    late: u64,
+    /// Bios and pages that were done in it.
+    done: (u64, u64),
+}
+
+/// The last bio of pages that a call asks for that came while it was under way.
+#[derive(Clone, Copy, Debug)]
+struct Waited {
+    until_ns: u64,
+    pages: u64,
+    /// The call itself had asked for it.
+    own: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Issued {
+    issued_ns: u64,
+    bytes: u64,
+    alone: bool,
+}
+
+/// One disk.
+#[derive(Debug, Default)]
+struct Disk {
+    /// By first sector.
+    issued: BTreeMap<u64, Issued>,
+    samples: Vec<Sample>,
+    most_at_once: usize,
+    requests: u64,
+    bytes: u64,
+    /// A call's pages came from it.
+    read_by_calls: bool,
+}
+
+/// Reads events, in order of time.
+#[derive(Debug, Default)]
+pub struct Watch {
+    found: Queued,
+    inside: HashMap<u32, Inside>,
+    /// Bios by the task that queued them and the begin of its call.
+    in_flight: InFlight<Option<(u32, u64)>>,
+    disks: BTreeMap<u32, Disk>,
+    sums: Sums,
+}
+
+/// Disks that are told apart.
+const MAX_DISKS: usize = 64;
+
+impl Watch {
+    /// A call begins: `end` is the page behind the last that it asks for.
+    pub fn begin(&mut self, tid: u32, time_ns: u64, file: FileId, pages: (u64, u64), is_fault: bool) {
+        if self.inside.len() >= MAX_FOLLOWED && !self.inside.contains_key(&tid) {
+            return;
+        }
+        self.in_flight.forget_pending(tid);
+        let (first, end) = pages;
+        let new = Inside {
+            began_ns: time_ns,
+            file,
+            first,
+            end,
+            is_fault,
+            added: 0,
+            first_added_ns: time_ns,
+            bios: 0,
+            last_issue_ns: 0,
+            last_seen_ns: time_ns,
+            waited: None,
+            late: 0,
+            done: (0, 0),
+        };
+        self.inside.insert(tid, new);
+    }
+
+    /// Pages came into the cache.
+    pub fn added(&mut self, tid: u32, time_ns: u64, file: FileId, first: u64, pages: u64) {
+        if let Some(inside) = self.inside.get_mut(&tid) {
+            if inside.added == 0 {
+                inside.first_added_ns = time_ns;
+            }
+            inside.added += pages;
+            inside.last_seen_ns = time_ns;
+        }
+        self.in_flight.added(tid, file, first, pages);
+    }
+
+    pub fn block(&mut self, time_ns: u64, tid: u32, event: &BlockEvent) {
+        if !is_read(event) {
+            return;
+        }
+        match event.action {
+            BlockAction::Queue => self.queue(tid, event),
+            BlockAction::Issue => self.issue(time_ns, tid, event),
+            BlockAction::Complete => self.complete(time_ns, event),
+            _ => {}
+        }
+    }
+
+    fn queue(&mut self, tid: u32, event: &BlockEvent) {
+        // Advice that reads is no call.
+        let inside = self.inside.get_mut(&tid);
+        let by = inside.as_ref().map(|inside| (tid, inside.began_ns));
+        if self.in_flight.queued(tid, event, by)
+            && let Some(inside) = inside
+        {
+            inside.bios += 1;
+        }
+    }
+
+    fn issue(&mut self, time_ns: u64, tid: u32, event: &BlockEvent) {
+        let device = event.device.0;
+        if self.disks.len() >= MAX_DISKS && !self.disks.contains_key(&device) {
+            return;
+        }
+        let of_call = self.in_flight.has_part_of(event);
+        let disk = self.disks.entry(device).or_default();
+        disk.read_by_calls |= of_call;
+        disk.requests += 1;
+        disk.bytes = disk.bytes.saturating_add(event.bytes);
+        // What is lost on its way would be in the way for ever.
+        if disk.issued.len() >= MAX_FOLLOWED {
+            disk.issued.clear();
+        }
+        let alone = disk.issued.is_empty();
+        // Where there are two, both know.
+        if disk.issued.len() == 1 {
+            disk.issued.values_mut().for_each(|other| other.alone = false);
+        }
+        disk.issued.insert(event.sector, Issued { issued_ns: time_ns, bytes: event.bytes, alone });
+        disk.most_at_once = disk.most_at_once.max(disk.issued.len());
+        if let Some(inside) = self.inside.get_mut(&tid) {
+            inside.last_issue_ns = time_ns;
+            inside.last_seen_ns = time_ns;
+        }
+    }
+
+    fn complete(&mut self, time_ns: u64, event: &BlockEvent) {
+        if let Some(disk) = self.disks.get_mut(&event.device.0)
+            && let Some(issued) = disk.issued.remove(&event.sector)
+            && disk.samples.len() < MAX_SAMPLES
+        {
+            let took_ns = time_ns.saturating_sub(issued.issued_ns);
+            disk.samples.push(Sample {
+                issued_ns: issued.issued_ns,
+                took_ns,
+                bytes: issued.bytes,
+                alone: issued.alone,
+            });
+        }
+        for bio in self.in_flight.completed(event) {
+            self.arrived(time_ns, &bio);
+        }
+    }
+
+    fn arrived(&mut self, time_ns: u64, bio: &Bio<Option<(u32, u64)>>) {
+        for (&tid, inside) in &mut self.inside {
+            inside.done.0 += 1;
+            inside.done.1 += bio.pages.len() as u64;
+            if Some(inside.file) != bio.file {
+                continue;
+            }
+            let asked = bio.pages.iter().filter(|&&page| (inside.first..inside.end).contains(&page)).count() as u64;
+            if asked > 0 {
+                let own = bio.by == Some((tid, inside.began_ns));
+                inside.waited = Some(Waited { until_ns: time_ns, pages: bio.pages.len() as u64, own });
+                inside.late += if own { 0 } else { asked };
+            }
+        }
+    }
+
+    /// The task is no longer in its call. For a fault, whose end nothing tells: when it was, as far as a wait tells.
+    pub fn over(&mut self, tid: u32, ended_ns: Option<u64>) -> Option<u64> {
+        let inside = self.inside.remove(&tid)?;
+        self.in_flight.forget_pending(tid);
+        self.found.pages_late += inside.late;
+        if inside.is_fault {
+            return inside.waited.map(|waited| waited.until_ns);
+        }
+        let ended_ns = ended_ns?;
+        let number = |value: u64| value as f64;
+        let since = |from: u64, to: u64| number(to.saturating_sub(from));
+        let (added, bios) = (number(inside.added), number(inside.bios));
+        let asked = number(inside.end.saturating_sub(inside.first));
+        // Who went on to ask for more pages afterwards had not come to them, and found them there.
+        let Some(waited) = inside.waited.filter(|waited| waited.until_ns >= inside.last_seen_ns) else {
+            let done = (number(inside.done.0), number(inside.done.1));
+            let parts = [1.0, added, bios, 0.0, asked, added, done.1, done.0];
+            self.sums.add(parts, since(inside.began_ns, ended_ns));
+            return None;
+        };
+        // Where the reader slept, only what comes before and after is the processor's.
+        self.sums.add([0.0, 0.0, 0.0, 1.0, asked, 0.0, number(waited.pages), 0.0], since(waited.until_ns, ended_ns));
+        if waited.own && inside.bios == 1 && inside.last_issue_ns >= inside.first_added_ns {
+            let first = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+            self.sums.add(first, since(inside.began_ns, inside.first_added_ns));
+            let rest = [0.0, added - 1.0, bios, 0.0, 0.0, 0.0, 0.0, 0.0];
+            self.sums.add(rest, since(inside.first_added_ns, inside.last_issue_ns));
+        }
+        None
+    }
+
+    pub fn finish(self) -> Queued {
+        let mut found = self.found;
+        let read: Vec<&Disk> = self.disks.values().filter(|disk| disk.read_by_calls).collect();
+        found.requests = read.iter().map(|disk| disk.requests).sum();
+        found.kib = read.iter().map(|disk| disk.bytes).sum::<u64>() / 1024;
+        // Of several disks, the one that was read most.
+        let most = read.into_iter().max_by_key(|disk| disk.requests);
+        let device = most.and_then(|disk| DeviceCost::fit(&disk.samples, disk.most_at_once));
+        found.cost = device.zip(self.sums.fit()).map(|(device, processor)| QueueCost { device, processor });
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashscope_readahead::PAGE_BYTES;
+    use flashscope_trace::{BlockDetail, Device, RequestFlags};
+
+    const FILE: FileId = FileId { device: Some(7), inode: 5 };
+    const DISK: Device = Device(7);
+
+    fn block(action: BlockAction, page: u64, pages: u64) -> BlockEvent {
+        let (sector, bytes) = (1000 + page * 8, pages * PAGE_BYTES);
+        let flags = RequestFlags::READ;
+        BlockEvent { action, device: DISK, flags, sector, bytes, error: 0, cgroup: 0, detail: BlockDetail::None }
+    }
+
+    /// Pages come in and are asked for: a bio, a request.
+    fn asks(watch: &mut Watch, at: u64, page: u64, pages: u64) {
+        watch.added(1, at, FILE, page, pages);
+        watch.block(at + 2, 1, &block(BlockAction::Queue, page, pages));
+        watch.block(at + 3, 1, &block(BlockAction::Issue, page, pages));
+    }
+
+    #[test]
+    fn calls_waits_and_late_pages_are_told_from_events() {
+        let mut watch = Watch::default();
+        // Waits for its own page; the next two are read ahead.
+        watch.begin(1, 100, FILE, (0, 1), false);
+        asks(&mut watch, 110, 0, 1);
+        watch.block(213, 0, &block(BlockAction::Complete, 0, 1));
+        watch.over(1, Some(220));
+        // Finds its page not there yet, which an earlier call had asked for.
+        watch.begin(1, 300, FILE, (0, 1), false);
+        asks(&mut watch, 310, 1, 2);
+        watch.over(1, Some(330));
+        watch.begin(1, 340, FILE, (1, 2), false);
+        watch.block(513, 0, &block(BlockAction::Complete, 1, 2));
+        watch.over(1, Some(520));
+        // There when it began.
+        watch.begin(1, 600, FILE, (2, 3), false);
+        watch.over(1, Some(605));
+        let found = watch.finish();
+        assert_eq!((found.requests, found.kib, found.pages_late), (2, 12, 1));
+        let device = found.cost.unwrap().device;
+        // 100 for 4 KiB, 200 for 8.
+        assert!((device.kib_ns - 25.0).abs() < 1e-9 && device.request_ns.abs() < 1e-9, "{device:?}");
+        assert_eq!((device.depth, device.requests, device.degenerate, device.largest_bytes), (1, 2, false, 8192));
+    }
+
+    #[test]
+    fn a_request_that_is_cut_brings_its_pages_when_all_of_it_is_there() {
+        let mut watch = Watch::default();
+        watch.begin(1, 0, FILE, (0, 1), false);
+        watch.added(1, 10, FILE, 0, 4);
+        watch.block(11, 1, &block(BlockAction::Queue, 0, 4));
+        watch.block(12, 1, &block(BlockAction::Issue, 0, 3));
+        watch.block(13, 1, &block(BlockAction::Issue, 3, 1));
+        watch.block(100, 0, &block(BlockAction::Complete, 0, 3));
+        assert!(watch.inside[&1].waited.is_none());
+        watch.block(150, 0, &block(BlockAction::Complete, 3, 1));
+        assert_eq!(watch.inside[&1].waited.map(|waited| (waited.until_ns, waited.pages)), Some((150, 4)));
+    }
+
+    #[test]
+    fn nonsense_is_no_panic_and_memory_is_bounded() {
+        let mut watch = Watch::default();
+        for n in 0..3 * MAX_FOLLOWED as u64 {
+            for action in [BlockAction::Complete, BlockAction::Queue, BlockAction::Issue] {
+                let mut event = block(action, n, n % 5);
+                if n % 7 == 0 {
+                    (event.sector, event.bytes) = (u64::MAX - n, u64::MAX);
+                }
+                watch.begin(n as u32, n, FILE, (u64::MAX, 0), n % 2 == 0);
+                watch.added(n as u32, n, FILE, u64::MAX - 1, 5);
+                watch.block(n, n as u32, &event);
+                watch.block(0, n as u32, &event);
+            }
+            if n % 3 == 0 {
+                watch.over(n as u32, Some(0));
+            }
+        }
+        assert!(watch.inside.len() <= MAX_FOLLOWED);
+        assert!(watch.disks.values().all(|disk| disk.issued.len() <= MAX_FOLLOWED));
+        watch.finish();
+    }
+}
