@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use flashscope_analysis::readahead::{Collector, Predictor, Storage, Workload, request_bytes};
+use flashscope_analysis::Analysis;
+use flashscope_analysis::readahead::{Accuracy, Collector, Predictor, Storage, Workload, request_bytes};
 use flashscope_readahead::{FileId, Kernel};
 use flashscope_tests::{Plan, TempDir, work};
 use flashscope_trace::{Device, Session, Trace};
@@ -74,6 +75,21 @@ fn workload(trace: &Trace, (begin, end): (u64, u64)) -> Workload {
     workload
 }
 
+/// Pages that came too late, as a report of the same trace counts them.
+fn late(trace: &Trace, (begin, end): (u64, u64)) -> Option<u64> {
+    let mut accuracy = Accuracy::new();
+    let each = &mut |event: &flashscope_trace::Event| {
+        if (begin..=end).contains(&event.time.0) {
+            accuracy.event(event);
+        }
+    };
+    trace.for_each(each).expect("a readable trace");
+    let found = accuracy.finish();
+    assert_eq!(found.arrival_unknown, 0, "every bio came back");
+    let ours = device(trace);
+    found.files.iter().filter(|file| file.device == Some(ours)).map(|file| file.pages.ahead_late).sum()
+}
+
 fn sorted(mut pages: Vec<(FileId, u64)>) -> Vec<(FileId, u64)> {
     pages.sort_unstable();
     pages
@@ -99,6 +115,8 @@ fn time_behind_a_block_queue_is_predicted_from_another_window() {
             println!("{what}, {kib} KiB: {:?}", own.queue().expect("calls wait for the disk"));
             let time: u64 = measured.calls.iter().filter_map(|call| call.duration_ns).sum();
             *of_window.entry(*kib).or_insert(0) += time;
+            let reported = late(&trace, span(&session, &format!("{what}{kib}")));
+            assert_eq!(reported, Some(measured.queued.pages_late), "{what}, {kib} KiB: late pages of the report");
             for (from_kib, from) in &recorded {
                 let row = Predictor::new(from, storage.clone()).row(*kib, &|_| false);
                 let asked = row.queue.expect("a queue");

@@ -9,6 +9,7 @@ use flashscope_analysis::flash::{
 use flashscope_analysis::layers::{
     CallLayers, LAYERS_REPORT_SCHEMA, Layer, LayerTime, LayersFound, LayersReport, Operation, Slice,
 };
+use flashscope_analysis::readahead::{AccuracyFindings, Brought, FileBrought, TaskBrought};
 use flashscope_analysis::{
     ChipShape, FLASH_REPORT_SCHEMA, FlashFindings, FlashReport, LossCount, OpDurations, OwnWear, ProbeFacts,
     SystemFacts,
@@ -364,7 +365,7 @@ pub fn flash() -> FlashReport {
         }],
         health: vec![Health { mtd: 0, corrected_bits: 4, ecc_failures: 1, blocks_gone_bad: 1, bad_blocks: 3 }],
         losses: losses(),
-        readahead: None,
+        readahead: Some(readahead(None)),
         findings: FlashFindings {
             events: counts.total.sum() + 6,
             begin_ns: 0,
@@ -387,6 +388,31 @@ pub fn flash() -> FlashReport {
                 latency_ns: LatencyNs::from_unsorted((0..1000).map(|i| 145_000 + i * 37 % 4000).collect()),
             }],
         },
+    }
+}
+
+/// Two files, of which one is known to nobody.
+fn readahead(late: Option<u64>) -> AccuracyFindings {
+    let pages = Brought {
+        requested: 40,
+        ahead: 2_000,
+        ahead_used: 1_500,
+        ahead_late: late,
+        ahead_evicted_unused: 100,
+        ahead_left_unused: 300,
+        mapped: 100,
+    };
+    AccuracyFindings {
+        total: pages,
+        files: vec![
+            FileBrought { device: Some(Device::new(8, 1)), inode: 12, pages },
+            FileBrought { device: None, inode: 0, pages: Brought::default() },
+        ],
+        tasks: vec![TaskBrought { tid: 10, pages }],
+        file_systems_own: 7,
+        not_followed: 5,
+        arrival_unknown: 2,
+        folded: true,
     }
 }
 
@@ -465,7 +491,7 @@ fn block_report(events: Vec<Event>) -> BlockReport {
         system: flash().system,
         losses: vec![LossCount { name: "data_cut".into(), count: 1, meaning: "the file ends inside a record".into() }],
         missing: Vec::new(),
-        readahead: None,
+        readahead: Some(readahead(Some(3))),
         findings: analysis.finish(),
     }
 }

@@ -343,6 +343,28 @@ fn a_page_of_block_io_says_who_waits_first_and_shows_every_part() {
     assert!(!page.contains("Left out of this page"));
 }
 
+/// Late pages are told where the trace shows the device, and nowhere else; what is in no count is said.
+#[test]
+fn what_read_ahead_brought_in_is_shown_of_flash_and_of_block_io() {
+    let flash = terminal::flash(&synthetic::flash(), &terminal::Style::default());
+    let block = terminal::block(&synthetic::block(), &terminal::Style::default());
+    let row = |text: &str| {
+        let line = text.lines().find(|line| line.contains("inode 12 on 8:1")).expect("a file");
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let [flash_row, block_row] = [row(&flash), row(&block)];
+    assert_eq!(flash_row[4..], ["40", "2,000", "1,500", "(75", "%)", "–", "100", "300", "100"]);
+    assert_eq!(block_row[4..], ["40", "2,000", "1,500", "(75", "%)", "3", "100", "300", "100"]);
+    for (name, text, late) in [("flash", &flash, "on MTD the reader"), ("block", &block, "Late: the device had not")] {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for said in [late, "7 pages came in no call", "Of 2 pages on their way", "5 pages beyond the most"] {
+            assert!(text.contains(said), "{name}: {said}: {text}");
+        }
+    }
+    let page = html::block(&synthetic::block());
+    assert!(page.contains("id=\"readahead\"") && page.contains("inode 12 on 8:1"));
+}
+
 #[test]
 fn a_page_of_a_trace_with_no_block_io_says_so() {
     let page = html::block(&synthetic::empty_block());
