@@ -423,7 +423,7 @@ fn what_is_told_wrong_is_refused_and_under_load_counts_are_exact_and_the_module_
         plan.in_host_time = own.is_some();
         plan.parts = &[64, 16];
         plan.faults = "do_delays=0";
-        // A kernel that checks itself takes ten minutes to boot, emulated.
+        // A kernel that checks itself does all of it many times slower.
         let boot = if own.is_some() { 3600 } else { 600 };
         plan.timeout = Duration::from_secs(boot + cycles.parse::<u64>().expect("a number of cycles") * 30);
         // A device that is no NAND, where the kernel has one.

@@ -8,6 +8,7 @@ mod table;
 #[path = "readahead/validation.rs"]
 mod validation;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use cells::Set;
@@ -60,49 +61,80 @@ fn wrong(row: &Value, raced: bool) -> Option<String> {
     })
 }
 
+/// The rows of all sets, in their order, and the sets of which some are missing.
+fn by_set(rows: &[Value]) -> (Vec<Value>, Vec<&'static str>) {
+    let by_key: BTreeMap<[String; 5], &Value> = rows.iter().map(|row| (table::key(row), row)).collect();
+    let (mut all, mut missing) = (Vec::new(), Vec::new());
+    for text in WHOLE {
+        let set = Set::parse(text, false);
+        let cells = set.cells();
+        let of = |cell: &cells::Cell| {
+            let (kernel, filesystem) = (&set.kernel, &set.filesystem);
+            let named = serde_json::json!({
+                "kernel": kernel, "filesystem": filesystem, "study": cell.study, "workload": cell.label, "kib": cell.kib,
+            });
+            let mut row = (*by_key.get(&table::key(&named))?).clone();
+            row["timed"] = set.is_timed().into();
+            Some(row)
+        };
+        let of_set: Vec<Value> = cells.iter().filter_map(of).collect();
+        if of_set.len() < cells.len() {
+            missing.push(text);
+        }
+        all.extend(of_set);
+    }
+    (all, missing)
+}
+
+fn document_path() -> PathBuf {
+    top().join("docs/readahead-validation.md")
+}
+
+fn bars_path() -> PathBuf {
+    top().join("crates/analysis/src/readahead/validated.json")
+}
+
+/// Document and error bars of what a document says, with these rows in the places of its own.
+fn written_anew(before: &str, rows: &[Value]) -> (String, String) {
+    // As exactly as it prints them, all of them.
+    let new = table::cells(&table::document(rows, &[], ""));
+    let (all, missing) = by_set(&[table::cells(before), new].concat());
+    let papers = table::document(rows, &[], before);
+    let bars = serde_json::to_string_pretty(&table::error_bars(&all)).expect("bars") + "\n";
+    (table::document(&all, &missing, &papers), bars)
+}
+
+/// The summary and the error bars are those of the cells below.
+#[test]
+fn the_document_says_what_its_cells_say() {
+    let before = std::fs::read_to_string(document_path()).expect("the document");
+    let (document, bars) = written_anew(&before, &[]);
+    assert!(document == before, "docs/readahead-validation.md: not what bench/readahead/validate writes");
+    let known = std::fs::read_to_string(bars_path()).expect("error bars");
+    assert_eq!(known, bars, "crates/analysis/src/readahead/validated.json");
+}
+
 #[test]
 fn the_models_add_the_pages_that_kernels_add_and_predict_what_they_cost() {
     let whole = std::env::var_os("FLASHSCOPE_TEST_WHOLE").is_some();
     let only = std::env::var("FLASHSCOPE_READAHEAD").unwrap_or_default();
     let all: Vec<&str> = if whole { WHOLE.to_vec() } else { BOUNDED.to_vec() };
-    // "kept": only the document is written again, of the rows that are kept.
-    let asked: Vec<&str> = match only.as_str() {
-        "" => all,
-        "kept" => Vec::new(),
-        only => only.split(',').collect(),
-    };
-    // Rows of sets that were held before, so that one set can be held again.
+    let asked: Vec<&str> = if only.is_empty() { all } else { only.split(',').collect() };
+    // Recordings that were made before, so that what is made of them can be held again.
     let keep = std::env::var_os("FLASHSCOPE_READAHEAD_KEEP").map(PathBuf::from);
     let mut rows = Vec::new();
     let mut failed = Vec::new();
     for set in asked.iter().map(|text| Set::parse(text, !whole)) {
         let outcomes = validation::hold(&set, keep.as_deref());
         failed.extend(outcomes.iter().filter_map(|outcome| wrong(&outcome.row, outcome.raced)));
-        let of_set: Vec<Value> = outcomes.into_iter().map(|outcome| outcome.row).collect();
-        if let Some(keep) = &keep {
-            std::fs::create_dir_all(keep).expect("a directory");
-            let text = serde_json::to_string_pretty(&of_set).expect("rows");
-            std::fs::write(keep.join(format!("{}.json", set.id())), text).expect("rows are kept");
-        }
-        rows.extend(of_set);
+        rows.extend(outcomes.into_iter().map(|outcome| outcome.row));
     }
-    println!("{}", table::document(&rows, &[]));
-    if let (Some(keep), true) = (&keep, whole) {
-        let (mut kept, mut missing) = (Vec::new(), Vec::new());
-        for set in WHOLE {
-            let path = keep.join(format!("{}.json", Set::parse(set, false).id()));
-            match std::fs::read_to_string(path) {
-                Ok(text) => kept.extend(serde_json::from_str::<Vec<Value>>(&text).expect("kept rows")),
-                Err(_) => missing.push(set),
-            }
-        }
-        let document = table::document(&kept, &missing);
-        std::fs::write(top().join("docs/readahead-validation.md"), document).expect("the document");
-        let bars = serde_json::to_string_pretty(&table::error_bars(&kept)).expect("bars") + "\n";
-        std::fs::write(top().join("crates/analysis/src/readahead/validated.json"), bars).expect("error bars");
-        if asked.is_empty() {
-            return;
-        }
+    println!("{}", table::document(&rows, &[], ""));
+    if whole {
+        let before = std::fs::read_to_string(document_path()).unwrap_or_default();
+        let (document, bars) = written_anew(&before, &rows);
+        std::fs::write(document_path(), document).expect("the document");
+        std::fs::write(bars_path(), bars).expect("error bars");
     }
     assert!(failed.is_empty(), "{failed:#?}");
     // Where the chip takes its time; what a mapping cannot tell is in the document of the whole.

@@ -96,10 +96,7 @@ fn papers_selects(rows: &[Value]) -> String {
         let most = saved.iter().copied().fold(f64::MIN, f64::max);
         let _ = writeln!(text, "| {filesystem} | {pattern} | {model} | {} | {mean:.1} | {most:.1} |", saved.len());
     }
-    match text.is_empty() {
-        true => text,
-        false => format!("{PAPER}{text}"),
-    }
+    text
 }
 
 const PAPER: &str = "
@@ -114,8 +111,59 @@ on YAFFS2 5, 25 and 50.
 |---|---|---|---:|---:|---:|
 ";
 
-/// `missing`: sets that have not been run.
-pub fn document(rows: &[Value], missing: &[&str]) -> String {
+/// What names a cell of the document.
+pub fn key(row: &Value) -> [String; 5] {
+    ["kernel", "filesystem", "study", "workload", "kib"].map(|name| match &row[name] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    })
+}
+
+/// The cells of a document, as exactly as it prints them.
+pub fn cells(document: &str) -> Vec<Value> {
+    let of = |line: &str| {
+        let fields: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
+        let [
+            kernel,
+            filesystem,
+            study,
+            workload,
+            kib,
+            accesses,
+            pages,
+            model,
+            differ,
+            from,
+            of_pages,
+            flash,
+            of_flash,
+            ms,
+            of_time,
+        ] = fields[..]
+        else {
+            return None;
+        };
+        let count = |text: &str| text.parse::<u64>().ok();
+        let ns = ms.parse::<f64>().ok()? * 1e6;
+        let predicted = |real: f64, percent: &str| Some(real * (1.0 + percent.parse::<f64>().ok()? / 100.0));
+        Some(serde_json::json!({
+            "kernel": kernel, "filesystem": filesystem, "study": study, "workload": workload, "kib": count(kib)?,
+            "accesses": count(accesses)?, "pages": count(pages)?, "model_pages": count(model)?, "differ": count(differ)?,
+            "from_kib": count(from)?, "predicted_pages": predicted(pages.parse().ok()?, of_pages), "flash": count(flash)?,
+            "predicted_flash": predicted(flash.parse().ok()?, of_flash), "time_ns": ns, "predicted_ns": predicted(ns, of_time),
+        }))
+    };
+    document.lines().filter_map(of).collect()
+}
+
+/// A document's lines of the paper's SELECTs, by what they are of.
+fn papers_lines(text: &str) -> BTreeMap<String, &str> {
+    let of = |line: &str| line.starts_with("| ").then(|| line.split(" | ").take(3).collect::<Vec<_>>().join(" | "));
+    text.lines().filter_map(|line| Some((of(line)?, line))).filter(|(name, _)| !name.contains("rules of")).collect()
+}
+
+/// `missing`: sets that have not been run. `before`: a document whose lines of the paper's SELECTs hold where these rows have none.
+pub fn document(rows: &[Value], missing: &[&str], before: &str) -> String {
     let mut text = HEAD.to_owned();
     for ([kernel, filesystem, study], rows) in groups(rows) {
         let sum = |name: &str| rows.iter().filter_map(|row| row[name].as_u64()).sum::<u64>();
@@ -134,7 +182,14 @@ pub fn document(rows: &[Value], missing: &[&str]) -> String {
     if !missing.is_empty() {
         let _ = writeln!(text, "\nSets that have not been run: {}.", missing.join(", "));
     }
-    text += &papers_selects(rows);
+    let papers = papers_selects(rows);
+    let known = before.split_once(PAPER).and_then(|(_, rest)| rest.split("\n## ").next()).unwrap_or_default();
+    let mut lines = papers_lines(known);
+    lines.extend(papers_lines(&papers));
+    if !lines.is_empty() {
+        text += PAPER;
+        lines.values().for_each(|line| text += &format!("{line}\n"));
+    }
     text += "\n## Every cell\n";
     text += CELLS;
     for row in rows {

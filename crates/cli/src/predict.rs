@@ -275,6 +275,12 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
     if !workload.cached_before.is_empty() {
         notes.push(format!("{} pages were cached before the recording began", workload.cached_before.len()));
     }
+    if workload.costs.not_kept > 0 {
+        notes.push(format!(
+            "{} pages cost the mean: of calls that bring in or read more than 4,096, or beyond the first 1,048,576 whose cost is kept",
+            workload.costs.not_kept
+        ));
+    }
     if workload.pages_brought > 0 {
         notes.push(format!(
             "{} pages came for no read, fault, write or advice (garbage that a file system collects, a symlink's target): they come \

@@ -18,6 +18,8 @@ const MOST_PAGES: usize = 1 << 20;
 pub struct InCall {
     pages: Vec<u64>,
     reads_ns: Vec<u64>,
+    /// Pages that came, kept or not.
+    came: u64,
     overflown: bool,
 }
 
@@ -25,10 +27,12 @@ impl InCall {
     pub fn clear(&mut self) {
         self.pages.clear();
         self.reads_ns.clear();
+        self.came = 0;
         self.overflown = false;
     }
 
     pub fn page(&mut self, page: u64) {
+        self.came += 1;
         self.overflown |= self.pages.len() >= MOST_IN_A_CALL;
         if !self.overflown {
             self.pages.push(page);
@@ -55,6 +59,8 @@ pub struct PageCost {
 #[derive(Debug, Default)]
 pub struct PageCosts {
     known: HashMap<(FileId, u64), PageCost>,
+    /// Pages of calls too long to be followed, and beyond the most that are kept: they cost the mean.
+    pub not_kept: u64,
 }
 
 impl PageCosts {
@@ -76,6 +82,7 @@ impl PageCosts {
     pub fn add(&mut self, file: FileId, call: &InCall, ended_ns: Option<u64>) {
         let (pages, reads) = (&call.pages, &call.reads_ns);
         if call.overflown {
+            self.not_kept += call.came;
             return;
         }
         let Some(&first) = reads.first() else {
@@ -104,6 +111,8 @@ impl PageCosts {
     fn insert(&mut self, file: FileId, page: u64, cost: PageCost) {
         if self.known.len() < MOST_PAGES || self.known.contains_key(&(file, page)) {
             self.known.insert((file, page), cost);
+        } else {
+            self.not_kept += 1;
         }
     }
 }
@@ -176,6 +185,6 @@ mod tests {
         (0..5000).for_each(|n| call.read(n));
         call.page(1);
         costs.add(FILE, &call, Some(9000));
-        assert_eq!(costs.of(FILE, 1), None, "too many");
+        assert_eq!((costs.of(FILE, 1), costs.not_kept), (None, 1), "too many");
     }
 }
