@@ -283,8 +283,8 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
     }
     if workload.pages_brought > 0 {
         notes.push(format!(
-            "{} pages came for no read, fault, write or advice (garbage that a file system collects, a symlink's target): they come \
-             under each setting, and are in no count",
+            "{} pages came for no read, fault, write or advice that is followed (garbage that a file system collects, a symlink's \
+             target, sendfile()): they come under each setting, and are in no count",
             workload.pages_brought
         ));
     }
