@@ -97,10 +97,21 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
 /// What is modelled behind a block queue; `lacking`: of some settings no time is told.
 pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
     let mut notes = vec![
-        "time behind the block queue is a model: each task's pauses as they were recorded, one processor, files in one piece, and \
-         what others ask of the device left out; how far it is off on a board: docs/readahead.md"
+        "time behind the block queue is a model: each task's pauses as they were recorded, one processor, files in one piece but \
+         where the trace shows otherwise, and what others ask of the device left out; how far it is off on a board: \
+         docs/readahead.md"
             .to_owned(),
     ];
+    let (extents, breaks) = (&workload.queued.extents, workload.queued.extents.all_breaks());
+    if breaks > 0 {
+        notes.push(format!("files go on elsewhere on their device at {breaks} places: requests end there"));
+    }
+    if extents.pages_not_kept > 0 {
+        notes.push(format!(
+            "where {} pages lie is not kept (files of more than 65,536 pieces): they are taken to follow the pages before them",
+            extents.pages_not_kept
+        ));
+    }
     if workload.queued.pages_late > 0 {
         notes.push(format!(
             "when it was recorded, {} pages that had been read ahead were not there yet when the call that asks for them began",

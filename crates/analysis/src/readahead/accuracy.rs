@@ -275,7 +275,7 @@ impl Accuracy {
 
     fn block(&mut self, tid: u32, event: &BlockEvent) {
         match event.action {
-            BlockAction::Queue => self.sees_device |= self.in_flight.queued(tid, event, ()),
+            BlockAction::Queue => self.sees_device |= self.in_flight.queued(tid, event, ()).is_some(),
             BlockAction::Complete if is_read(event) => drop(self.in_flight.completed(event)),
             _ => {}
         }

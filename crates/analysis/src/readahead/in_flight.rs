@@ -65,14 +65,14 @@ impl<By> InFlight<By> {
         }
     }
 
-    /// A bio: whether it is of pages that its task made room for.
-    pub fn queued(&mut self, tid: u32, event: &BlockEvent, by: By) -> bool {
+    /// A bio, where it is of pages that its task made room for.
+    pub fn queued(&mut self, tid: u32, event: &BlockEvent, by: By) -> Option<&Bio<By>> {
         debug_assert_eq!(event.action, BlockAction::Queue);
         // Metadata is waited for by the file system, and is of no page of a file.
         if !is_read(event) || event.flags.has(RequestFlags::META) {
-            return false;
+            return None;
         }
-        let Some(pending) = self.pending.get_mut(&tid) else { return false };
+        let pending = self.pending.get_mut(&tid)?;
         let count = (event.bytes / PAGE_BYTES).min(pending.len() as u64) as usize;
         let of: Vec<(FileId, u64)> = pending.drain(..count).collect();
         // What is lost on its way would be in the way for ever.
@@ -80,6 +80,11 @@ impl<By> InFlight<By> {
             self.pages_given_up += self.coming.len() as u64;
             self.bios.clear();
             self.coming.clear();
+        }
+        let key = (event.device.major(), event.sector);
+        if let Some(old) = self.bios.remove(&key) {
+            self.pages_given_up += old.pages.len() as u64;
+            self.take(&old);
         }
         self.coming.extend(&of);
         let bio = Bio {
@@ -89,11 +94,8 @@ impl<By> InFlight<By> {
             pages: of.into_iter().map(|(_, page)| page).collect(),
             by,
         };
-        if let Some(old) = self.bios.insert((event.device.major(), event.sector), bio) {
-            self.pages_given_up += old.pages.len() as u64;
-            self.take(&old);
-        }
-        true
+        self.bios.insert(key, bio);
+        self.bios.get(&key)
     }
 
     fn take(&mut self, bio: &Bio<By>) {
@@ -165,8 +167,8 @@ mod tests {
         let mut way = InFlight::default();
         way.added(1, FILE, 10, 4);
         assert!(!way.is_coming(FILE, 10), "the device was not asked");
-        assert!(!way.queued(2, &block(BlockAction::Queue, 0, 4), ()), "another task's");
-        assert!(way.queued(1, &block(BlockAction::Queue, 0, 4), ()));
+        assert!(way.queued(2, &block(BlockAction::Queue, 0, 4), ()).is_none(), "another task's");
+        assert!(way.queued(1, &block(BlockAction::Queue, 0, 4), ()).is_some());
         assert!(way.is_coming(FILE, 10) && way.is_coming(FILE, 13) && !way.is_coming(FILE, 14));
         assert!(!way.is_coming(OTHER, 10));
         assert!(way.completed(&block(BlockAction::Complete, 0, 3)).is_empty());

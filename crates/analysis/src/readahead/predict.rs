@@ -309,7 +309,8 @@ impl<'a> Predictor<'a> {
         let mut opened = std::collections::HashSet::new();
         let mut known = Known::default();
         let rates = self.flash_rates();
-        let mut replay = self.queue.map(|cost| Replay::new(&cost, self.storage.request_bytes));
+        let mut replay =
+            self.queue.map(|cost| Replay::new(&cost, self.storage.request_bytes, &self.workload.queued.extents));
         if replay.is_some() {
             simulator.tell_uses();
         }

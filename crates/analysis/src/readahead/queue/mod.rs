@@ -7,18 +7,20 @@
 //!
 //! What becomes a bio and a request: a run of contiguous pages is one bio of at most 256 pages (`BIO_MAX_VECS`,
 //! include/linux/bio.h; fs/mpage.c, fs/ext4/readpage.c), cut into requests of at most `max_sectors_kb` (`bio_split_to_limits`,
-//! block/blk-merge.c); its pages are there when all of it is (`bio_endio`). All of Linux 6.1. Files are taken to lie in one
-//! piece on their device.
+//! block/blk-merge.c); its pages are there when all of it is (`bio_endio`). All of Linux 6.1. A run ends where the recording shows
+//! that the file goes on elsewhere on its device ([`Extents`]).
 
 use flashscope_trace::Device;
 use serde::Serialize;
 
 mod device;
+mod extents;
 mod processor;
 mod replay;
 mod watch;
 
 pub use device::DeviceCost;
+pub use extents::Extents;
 pub use processor::ProcessorCost;
 pub use replay::Replay;
 pub use watch::Watch;
@@ -37,9 +39,13 @@ pub struct Queued {
     pub cost: Option<QueueCost>,
     /// Read requests of the devices that calls read from, and what they moved.
     pub requests: u64,
+    /// Of those: a file system's own (where files lie, say).
+    pub metadata_requests: u64,
     pub kib: u64,
     /// Pages that an earlier call had read ahead, and that were not there yet when the call that asks for them began.
     pub pages_late: u64,
+    /// Where files lie on their devices.
+    pub extents: Extents,
 }
 
 /// What a setting asks of the device.

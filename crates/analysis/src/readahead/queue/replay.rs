@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use flashscope_readahead::{FileId, PAGE_BYTES};
 
 use super::device::Servers;
-use super::{Asked, ProcessorCost, QueueCost};
+use super::{Asked, Extents, ProcessorCost, QueueCost};
 
 /// Pages of a bio at most.
 const BIO_PAGES: u64 = 256;
@@ -31,8 +31,9 @@ struct Clock {
 }
 
 /// Calls in virtual time, in the order in which they were recorded.
-pub struct Replay {
+pub struct Replay<'a> {
     cost: ProcessorCost,
+    extents: &'a Extents,
     device: Servers,
     request_bytes: u64,
     tasks: HashMap<u32, Clock>,
@@ -54,15 +55,16 @@ pub struct Replay {
     time_ns: f64,
 }
 
-impl Replay {
+impl Replay<'_> {
     /// `request_bytes`: the longest request of the queue; 0 where it is not known.
-    pub fn new(cost: &QueueCost, request_bytes: u64) -> Replay {
+    pub fn new<'a>(cost: &QueueCost, request_bytes: u64, extents: &'a Extents) -> Replay<'a> {
         let request_bytes = match request_bytes {
             0 => DEFAULT_REQUEST_BYTES.max(cost.device.largest_bytes),
             bytes => bytes,
         };
         Replay {
             cost: cost.processor,
+            extents,
             device: Servers::new(&cost.device, cost.device.depth),
             request_bytes,
             tasks: HashMap::new(),
@@ -128,7 +130,11 @@ impl Replay {
     /// A page comes into the cache.
     pub fn added(&mut self, file: FileId, page: u64) {
         match &mut self.run {
-            Some((of, first, pages)) if *of == file && first.saturating_add(*pages) == page => *pages += 1,
+            Some((of, first, pages))
+                if *of == file && first.saturating_add(*pages) == page && !self.extents.breaks(file, page) =>
+            {
+                *pages += 1;
+            }
             _ => {
                 self.ask();
                 self.run = Some((file, page, 1));
@@ -241,8 +247,9 @@ mod tests {
 
     #[test]
     fn a_pause_hides_what_is_read_ahead_and_without_one_it_is_late() {
+        let extents = Extents::default();
         for (pause, waits, late) in [(1000, false, 0), (0, true, 1)] {
-            let mut replay = Replay::new(&cost(1), 0);
+            let mut replay = Replay::new(&cost(1), 0, &extents);
             replay.begin(1, 0, Some(100));
             replay.added(FILE, 0);
             replay.used(FILE, 0);
@@ -268,7 +275,8 @@ mod tests {
 
     #[test]
     fn what_comes_back_while_the_reader_is_busy_takes_its_time() {
-        let mut replay = Replay::new(&cost(1), 0);
+        let extents = Extents::default();
+        let mut replay = Replay::new(&cost(1), 0, &extents);
         replay.begin(1, 0, Some(100));
         replay.added(FILE, 9);
         replay.ask();
@@ -279,8 +287,9 @@ mod tests {
 
     #[test]
     fn long_runs_are_cut_and_served_as_many_at_once_as_the_device_does() {
+        let extents = Extents::default();
         let done = |depth: usize| {
-            let mut replay = Replay::new(&cost(depth), 8192);
+            let mut replay = Replay::new(&cost(depth), 8192, &extents);
             replay.begin(1, 0, None);
             (0..4).for_each(|page| replay.added(FILE, page));
             replay.used(FILE, 0);
@@ -294,7 +303,8 @@ mod tests {
     /// A program that is run after another reads what that one has brought in.
     #[test]
     fn what_comes_after_a_task_that_takes_longer_comes_later() {
-        let mut replay = Replay::new(&cost(1), 0);
+        let extents = Extents::default();
+        let mut replay = Replay::new(&cost(1), 0, &extents);
         replay.begin(1, 0, Some(10));
         replay.added(FILE, 0);
         replay.used(FILE, 0);
@@ -313,10 +323,11 @@ mod tests {
     /// Where requests of one length were seen, nothing is said of longer ones.
     #[test]
     fn what_was_not_seen_is_not_told() {
+        let extents = Extents::default();
         let mut cost = cost(1);
         cost.device.degenerate = true;
         let time = |pages: u64| {
-            let mut replay = Replay::new(&cost, 0);
+            let mut replay = Replay::new(&cost, 0, &extents);
             replay.begin(1, 0, Some(100));
             (0..pages).for_each(|page| replay.added(FILE, page));
             replay.used(FILE, 0);
@@ -330,12 +341,30 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_panic() {
-        let mut replay = Replay::new(&cost(1), 1);
+        let extents = Extents::default();
+        let mut replay = Replay::new(&cost(1), 1, &extents);
         replay.begin(1, u64::MAX, Some(0));
         (0..3).for_each(|page| replay.added(FILE, u64::MAX - page));
         replay.used(FILE, u64::MAX);
         replay.end(true);
         replay.beside(9);
         replay.end(false);
+    }
+
+    /// What lies elsewhere on the device is a bio of its own.
+    #[test]
+    fn a_run_ends_where_its_file_goes_on_elsewhere() {
+        let requests = |extents: &Extents| {
+            let mut replay = Replay::new(&cost(1), 0, extents);
+            replay.begin(1, 0, None);
+            (0..4).for_each(|page| replay.added(FILE, page));
+            replay.used(FILE, 0);
+            replay.asked.requests
+        };
+        let mut extents = Extents::default();
+        assert_eq!(requests(&extents), 1);
+        extents.seen(FILE, &[0, 1, 2], 100);
+        extents.seen(FILE, &[3, 4], 900);
+        assert_eq!(requests(&extents), 2);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use flashscope_readahead::FileId;
-use flashscope_trace::{BlockAction, BlockEvent};
+use flashscope_trace::{BlockAction, BlockEvent, RequestFlags};
 
 use super::device::Sample;
 use super::processor::Sums;
@@ -58,6 +58,7 @@ struct Disk {
     samples: Vec<Sample>,
     most_at_once: usize,
     requests: u64,
+    metadata_requests: u64,
     bytes: u64,
     /// A call's pages came from it.
     read_by_calls: bool,
@@ -131,9 +132,11 @@ impl Watch {
         // Advice that reads is no call.
         let inside = self.inside.get_mut(&tid);
         let by = inside.as_ref().map(|inside| (tid, inside.began_ns));
-        if self.in_flight.queued(tid, event, by)
-            && let Some(inside) = inside
-        {
+        let Some(bio) = self.in_flight.queued(tid, event, by) else { return };
+        if let Some(file) = bio.file {
+            self.found.extents.seen(file, &bio.pages, event.sector);
+        }
+        if let Some(inside) = inside {
             inside.bios += 1;
         }
     }
@@ -147,6 +150,7 @@ impl Watch {
         let disk = self.disks.entry(device).or_default();
         disk.read_by_calls |= of_call;
         disk.requests += 1;
+        disk.metadata_requests += u64::from(event.flags.has(RequestFlags::META));
         disk.bytes = disk.bytes.saturating_add(event.bytes);
         // What is lost on its way would be in the way for ever.
         if disk.issued.len() >= MAX_FOLLOWED {
@@ -234,6 +238,7 @@ impl Watch {
         let mut found = self.found;
         let read: Vec<&Disk> = self.disks.values().filter(|disk| disk.read_by_calls).collect();
         found.requests = read.iter().map(|disk| disk.requests).sum();
+        found.metadata_requests = read.iter().map(|disk| disk.metadata_requests).sum();
         found.kib = read.iter().map(|disk| disk.bytes).sum::<u64>() / 1024;
         // Of several disks, the one that was read most.
         let most = read.into_iter().max_by_key(|disk| disk.requests);
@@ -247,7 +252,7 @@ impl Watch {
 mod tests {
     use super::*;
     use flashscope_readahead::PAGE_BYTES;
-    use flashscope_trace::{BlockDetail, Device, RequestFlags};
+    use flashscope_trace::{BlockDetail, Device};
 
     const FILE: FileId = FileId { device: Some(7), inode: 5 };
     const DISK: Device = Device(7);
