@@ -8,7 +8,8 @@ use std::process::Command;
 /// trace-cmd's output, or `None` (and a word about it) where there is none. CI has it: `make test` installs it.
 ///
 /// trace-cmd 3.1.6 loses the decimals of all times in some runs of the same command on the same file, depending on where its memory
-/// lies (9 of 2,400 runs; 0 of 400 under `setarch -R`): such a report is asked for anew.
+/// lies (`trace-cmd report -l` and `-R -t -l` of armv7-5.10-io.dat: 9 of 2,400 runs; `setarch -R trace-cmd report -R -l`: 0 of 400):
+/// such a report is asked for anew.
 pub fn trace_cmd(args: &[&str], file: &Path) -> Option<String> {
     let mut said = None;
     for _ in 0..8 {
