@@ -90,8 +90,8 @@ fn what_blktrace_records_on_a_board_is_read_whole() {
     assert_eq!(stages.finish().bios_queued, 40);
 }
 
-/// What btt counts wrongly, each alone in a recording; `FLASHSCOPE_KEEP=DIR cargo test -p flashscope-tests --test blktrace --
-/// --ignored` makes crates/analysis/tests/data/btt anew.
+/// What btt counts wrongly, each alone in a recording; `FLASHSCOPE_KEEP=DIR cargo test --workspace --test end-to-end --
+/// --ignored record_the_defects_of_btt` makes crates/analysis/tests/data/btt anew.
 #[test]
 #[ignore = "records the golden files"]
 fn record_the_defects_of_btt() {

@@ -29,10 +29,14 @@ pub fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the tree").to_owned()
 }
 
-/// The command as it is shipped. `tools/run-tests` builds it first.
+/// The command, of the same build as this program. `tools/run-tests` builds both.
 pub fn flashscope() -> Command {
-    let path = top().join("target/release/flashscope");
-    assert!(path.is_file(), "{} is missing: build it with `make build`", path.display());
+    let me = std::env::current_exe().expect("this program");
+    let beside = me.parent().expect("a directory");
+    // Tests lie in deps/ below it.
+    let built = if beside.ends_with("deps") { beside.parent().expect("a directory") } else { beside };
+    let path = built.join("flashscope");
+    assert!(path.is_file(), "{} is missing: build it with `tools/cargo build -p flashscope`", path.display());
     let mut command = Command::new(path);
     command.env("FLASHSCOPE_AGENTS", top().join("agent/build")).env("NO_COLOR", "1").current_dir(top());
     command

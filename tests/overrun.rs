@@ -32,7 +32,7 @@ fn recorded_is_delivered_and_lost_on_every_cpu_of_this_host() {
     let dir = TempDir::new("overrun");
     let file = dir.path().join("t.dat");
     let me = std::env::current_exe().expect("this program");
-    let one = |cpu| format!("taskset -c {cpu} '{}' --exact caller --ignored >/dev/null & ", me.display());
+    let one = |cpu| format!("taskset -c {cpu} '{}' --exact overrun::caller --ignored >/dev/null & ", me.display());
     let script: String = (0..cpus).map(one).chain(["wait".to_owned()]).collect();
     let mut record: Command = flashscope();
     record.env("FLASHSCOPE_OVERRUN_CALLS", CALLS.to_string());

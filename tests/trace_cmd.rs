@@ -93,7 +93,8 @@ fn what_trace_cmd_records_on_a_board_is_what_it_says_of_it() {
     }
 }
 
-/// Makes crates/trace/tests/data/trace_dat anew: FLASHSCOPE_KEEP=DIR cargo test -p flashscope-tests --test trace-cmd -- --ignored
+/// Makes crates/trace/tests/data/trace_dat anew: FLASHSCOPE_KEEP=DIR cargo test --workspace --test end-to-end -- --ignored
+/// record_the_golden_files
 #[test]
 #[ignore = "records the golden files, on every board with every kernel"]
 fn record_the_golden_files() {

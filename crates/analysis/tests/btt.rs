@@ -6,8 +6,7 @@ use flashscope_trace::{BlockAction, EventKind, Trace, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-mod common;
-use common::Dir;
+use crate::common::Dir;
 
 const RECORDED: [&str; 5] = ["armv7-5.10", "armv7-6.1", "armv7-6.12", "armv7-newest", "x86_64-6.1"];
 /// What each request of the recorded device takes at least (`completion_nsec`).
@@ -26,7 +25,7 @@ fn stages(path: &Path) -> StagesFound {
 
 /// Minimum, average, maximum in nanoseconds and N of each stage that btt prints; `None` (and a word about it) without btt.
 fn btt(base: &Path) -> Option<BTreeMap<String, (u64, u64, u64, u64)>> {
-    let said = common::btt(base)?;
+    let said = crate::common::btt(base)?;
     let text = said.tables.split("All Devices").nth(1).unwrap();
     let all = text.split("Device Overhead").next().unwrap();
     let ns = |word: &str| {

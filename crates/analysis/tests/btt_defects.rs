@@ -1,8 +1,6 @@
 //! What btt counts wrongly, one recording each (data/btt, origin there): what it says, what we say, and what was done. The
 //! truth is what the recorded programs said, the raw records read here by hand, and that the device takes 100 µs a request.
 
-mod common;
-
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::{BlockAnalysis, BlockFound, Group, GroupBy, Sizes, Stage, StageStats};
 use flashscope_trace::Trace;
@@ -121,7 +119,7 @@ fn the_median_of_seeks() {
     let middle = gaps[49];
     assert!(seeks.p50 <= middle && seeks.p50 * 1000 >= middle * 992, "{} of {middle}", seeks.p50);
 
-    let Some(btt) = common::btt(&recorded("jumps")) else { return };
+    let Some(btt) = crate::common::btt(&recorded("jumps")) else { return };
     // Device, number, mean, median: it takes none of a hundred distances, each there once, for the middle one.
     let row = &rows(&btt.tables, "Device D2D Seek Information", "(254,")[0];
     assert_eq!((row[3], row[4], row[5]), ("100", "396.0", "0"), "{row:?}");
@@ -135,7 +133,7 @@ fn a_request_at_the_sector_of_one_on_its_way() {
     assert_eq!((d2c.n, stage(&ours, Stage::Q2c).n, ours.stages.unmatched.sum()), (done.calls, done.calls, 0));
     assert!(d2c.min_ns >= SERVICE_NS, "{d2c:?}");
 
-    let Some(btt) = common::btt(&recorded("same")) else { return };
+    let Some(btt) = crate::common::btt(&recorded("same")) else { return };
     // Half of them, and those shorter than the device takes: the first one's completion ends the second one's way.
     assert_eq!(n_of(&btt.tables, "D2C"), done.calls / 2);
     let most: f64 = rows(&btt.tables, "All Devices", "D2C")[0][3].parse().unwrap();
@@ -156,7 +154,7 @@ fn reads_and_writes_of_one_place() {
         assert!(d2c.ns.min >= SERVICE_NS && d2c.ns.max < SERVICE_NS + 10_000, "{kind}: {d2c:?}");
     }
 
-    let Some(btt) = common::btt(&recorded("mixed")) else { return };
+    let Some(btt) = crate::common::btt(&recorded("mixed")) else { return };
     // It takes the read for a part of the write, and loses ten of the twenty between issue and completion.
     assert_eq!((n_of(&btt.tables, "Q2Cdm"), n_of(&btt.tables, "D2C")), (20, 10));
 }
@@ -172,7 +170,7 @@ fn what_is_split() {
     assert!(stage(&ours, Stage::D2c).min_ns >= SERVICE_NS);
     assert_eq!(group(&ours, GroupBy::All, "all").bytes, done.calls * done.bytes);
 
-    let Some(btt) = common::btt(&recorded("split")) else { return };
+    let Some(btt) = crate::common::btt(&recorded("split")) else { return };
     // No part has the length of what was queued, so that nothing is ever completed.
     assert_eq!((n_of(&btt.tables, "Q2Cdm"), n_of(&btt.tables, "Q2C"), n_of(&btt.tables, "D2C")), (0, 0, 0));
 }
@@ -183,7 +181,7 @@ fn records_that_name_a_control_group() {
     assert_eq!((ours.stages.bios_queued, ours.stages.bios_completed), (40, 40));
     assert_eq!(stage(&ours, Stage::D2c).n, 40);
 
-    let Some(btt) = common::btt(&of_cgroup()) else { return };
+    let Some(btt) = crate::common::btt(&of_cgroup()) else { return };
     for stage in ["Q2Q", "Q2Qdm", "Q2G", "D2C", "Q2C", "Q2Cdm"] {
         assert_eq!(n_of(&btt.tables, stage), 0, "{stage}");
     }
@@ -205,7 +203,7 @@ fn a_disk_with_the_number_of_a_device_mapper() {
         .sum();
     assert!((shares - 100.0).abs() < 0.02, "the wait and the device are the whole: {shares}");
 
-    let Some(btt) = common::btt(&recorded("names")) else { return };
+    let Some(btt) = crate::common::btt(&recorded("names")) else { return };
     // 254 is "dm" to it: no Q2Q and Q2C of a disk, and no shares of the stages.
     assert_eq!((n_of(&btt.tables, "Q2Q"), n_of(&btt.tables, "Q2C")), (0, 0));
     assert_eq!((n_of(&btt.tables, "Q2Qdm"), n_of(&btt.tables, "Q2Cdm")), (calls - 1, calls));
@@ -224,7 +222,7 @@ fn two_processes_of_one_name() {
         assert_eq!(queued, one.calls);
     }
 
-    let Some(btt) = common::btt(&recorded("names")) else { return };
+    let Some(btt) = crate::common::btt(&recorded("names")) else { return };
     let players = rows(&btt.tables, "Per Process", "player");
     let all: u64 = done.iter().map(|done| done.calls).sum();
     // One row of each stage, for both.
@@ -257,7 +255,7 @@ fn reads_and_writes_apart_and_percentiles() {
         }
     }
 
-    let Some(btt) = common::btt(&recorded("names")) else { return };
+    let Some(btt) = crate::common::btt(&recorded("names")) else { return };
     let text = btt.tables.split("All Devices").nth(1).unwrap();
     let head = text.lines().find(|line| line.contains("ALL")).unwrap();
     assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["ALL", "MIN", "AVG", "MAX", "N"]);
@@ -280,7 +278,7 @@ fn completions_in_the_name_of_whoever_was_interrupted() {
     assert_eq!(owners.len(), 2, "{owners:?}");
     assert!(players.iter().all(|player| owners.contains(&player.as_str())), "{owners:?}");
 
-    let Some(btt) = common::btt(&recorded("names")) else { return };
+    let Some(btt) = crate::common::btt(&recorded("names")) else { return };
     // When each process's I/O was completed, in btt's own words: a process without any is among them.
     let after = btt.activity.split("spinner : c activity").nth(1).expect("btt has it");
     let lines = after.lines().skip(1).take_while(|line| !line.is_empty()).count();

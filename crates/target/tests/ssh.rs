@@ -303,7 +303,10 @@ fn a_killed_client_leaves_nothing_on_the_far_side() {
     run.pop();
     run.push("examples/run");
     if !run.is_file() {
-        skip(&format!("{} is not built: cargo test builds it, cargo test --test ssh alone does not", run.display()));
+        skip(&format!(
+            "{} is not built: cargo test builds it, cargo test --test outside alone does not",
+            run.display()
+        ));
         return;
     }
     // Before the agent starts, while it is sent, while it runs.

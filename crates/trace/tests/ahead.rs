@@ -1,9 +1,7 @@
 //! Threads that read ahead change nothing: the same records in the same order with the same gaps, and the same losses.
 
-mod common;
-
-use common::dat::{Packing, Parts, v6, v7};
-use common::*;
+use crate::common::dat::{Packing, Parts, v6, v7};
+use crate::common::*;
 use flashscope_trace::{Encoder, Endian, Layout, Missed, Session, SessionOptions, Trace};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -38,7 +36,7 @@ fn same(name: &str, bytes: &[u8]) -> usize {
 #[test]
 fn every_golden_and_seed() {
     for kind in ["stream", "trace_dat"] {
-        let read: usize = common::seeds::seeds(kind).iter().map(|(name, bytes)| same(name, bytes)).sum();
+        let read: usize = crate::common::seeds::seeds(kind).iter().map(|(name, bytes)| same(name, bytes)).sum();
         assert!(read > 500, "{kind}: {read} records");
     }
 }
@@ -46,7 +44,7 @@ fn every_golden_and_seed() {
 /// Several CPUs with many sub-buffers each, gaps between them, and equal times on all.
 fn many(cpus: u32, subbuf: u32) -> Parts {
     let layout = Layout::of(Endian::Little, 8, subbuf);
-    let mut parts = common::seeds::parts(Endian::Little, 8, subbuf);
+    let mut parts = crate::common::seeds::parts(Endian::Little, 8, subbuf);
     let record = [&11u16.to_le_bytes()[..], &[0; 2], &7u32.to_le_bytes(), &[1; 36]].concat();
     parts.cpus = (0..cpus)
         .map(|cpu| {

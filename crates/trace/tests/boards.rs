@@ -1,8 +1,6 @@
 //! Streams that boards wrote (`tests/data/stream/ORIGIN.md`): what the plan did is what the trace says.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use flashscope_trace::{EventKind, FlashOp, Loss, Session, Trace, dat};
 
 const BOARDS: [&str; 4] = ["armv7-5.10", "armv7-6.1", "armv7-7.2", "x86_64-6.1"];

@@ -1,8 +1,6 @@
 //! trace.dat written from records: filtered, and of several traces.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use flashscope_trace::{Alignment, Endian, Event, Loss, MergedTrace, Record, Session, Trace, dat};
 use std::collections::BTreeMap;
 

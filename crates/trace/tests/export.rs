@@ -1,8 +1,6 @@
 //! Exports say what the trace says.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use flashscope_trace::{Session, Trace, Value, export};
 
 #[test]

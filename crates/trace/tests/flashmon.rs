@@ -1,8 +1,6 @@
 //! Flashmon's logs (`tests/data/flashmon/ORIGIN.md`).
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use flashscope_trace::{EventKind, FlashAccess, FlashOp, Loss, TimeNs, Trace, TraceKind, Value};
 
 #[test]

@@ -1,8 +1,6 @@
 //! ftrace's text: real ones, damaged ones, and the same trace as trace-cmd prints it.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use flashscope_trace::{BlockAction, EventKind, Loss, Missed, Trace, TraceKind, Value};
 use std::collections::BTreeMap;
 

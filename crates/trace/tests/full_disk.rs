@@ -1,8 +1,6 @@
 //! A full disk under the trace: an error that says what is kept, and nothing left behind.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use flashscope_trace::{Endian, Error, Trace, dat};
 use std::process::Command;
 

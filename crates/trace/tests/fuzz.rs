@@ -1,11 +1,10 @@
 //! The bounded run of fuzzing: every seed and every input that once found a fault, then so many mutations of them that a
 //! generator with a fixed seed makes. The long runs and their figures: docs/fuzzing.md.
 
-mod common;
 #[path = "../../../fuzz/targets.rs"]
 mod targets;
 
-use common::Rng;
+use crate::common::Rng;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -62,7 +61,7 @@ fn mutate(rng: &mut Rng, base: &[u8], other: &[u8]) -> Vec<u8> {
 
 fn run(format: &str) {
     let (_, body) = targets::ALL.into_iter().find(|(name, _)| *name == format).expect("a body of this format");
-    let mut inputs = common::seeds::seeds(format);
+    let mut inputs = crate::common::seeds::seeds(format);
     inputs.extend(regressions(format));
     for (_, bytes) in &inputs {
         body(bytes);
@@ -90,7 +89,7 @@ fn run(format: &str) {
 #[test]
 fn every_format_has_a_body_and_seeds() {
     let bodies: Vec<&str> = targets::ALL.iter().map(|(name, _)| *name).collect();
-    assert_eq!(bodies, common::seeds::FORMATS);
+    assert_eq!(bodies, crate::common::seeds::FORMATS);
     let manifest = include_str!("../../../fuzz/Cargo.toml");
     for name in bodies {
         assert!(manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")), "{name} has no libFuzzer target");

@@ -1,11 +1,9 @@
 //! Peak memory does not follow a trace's size, nor what a crafted one says of itself. Each case runs in a process of its
 //! own, whose peak the kernel counted.
 
-mod common;
-
-use common::dat::{Packing, v6, v7};
-use common::seeds::parts;
-use common::*;
+use crate::common::dat::{Packing, v6, v7};
+use crate::common::seeds::parts;
+use crate::common::*;
 use flashscope_trace::{Encoder, Endian, Layout, Loss, Session, Trace, encode_frame};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
@@ -18,7 +16,7 @@ const MOST: u64 = 64 << 20;
 /// Runs `child` for a file in another process. Returns its peak of anonymous memory, and what it counted.
 fn peak(file: &Path) -> (u64, u64, u64) {
     let out = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .args(["--exact", "memory::child", "--ignored", "--nocapture"])
         .env("FLASHSCOPE_MEMORY_FILE", file)
         .output()
         .unwrap();
@@ -138,7 +136,7 @@ fn full(layout: Layout) -> (Vec<u8>, u64) {
 
 /// Events from the first byte to the last: a trace.dat and a stream of 2 GiB, and ten times that.
 #[test]
-#[ignore = "writes and reads 44 GiB; cargo test --release -p flashscope-trace --test memory -- --ignored --nocapture dense"]
+#[ignore = "writes and reads 44 GiB; cargo test --release -p flashscope-trace --test outside -- --ignored --nocapture memory::dense"]
 fn dense_traces_of_twenty_gibibytes_take_what_those_of_two_take() {
     let dir = TempDir::new("memory-dense");
     let mut peaks = vec![];

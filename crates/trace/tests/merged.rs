@@ -1,8 +1,6 @@
 //! Several traces in one order, and only where their clocks are tied together.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use flashscope_trace::{Alignment, Endian, Event, EventKind, MergedTrace, SYNC, Session, Trace, export};
 
 /// A trace of reads every `step` ns, with a marker.

@@ -1,8 +1,6 @@
 //! What the Perfetto export says, read back with a reader of the wire format that shares nothing with the writer.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use flashscope_trace::{Endian, EventKind, Session, Trace, export};
 use std::collections::BTreeMap;
 

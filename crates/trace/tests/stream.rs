@@ -1,8 +1,6 @@
 //! The agent's stream: what is read, and what any damage costs.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use flashscope_trace::{
     Endian, Error, EventKind, FlashAccess, FlashOp, Loss, Losses, Session, SessionOptions, TimeNs, Trace, dat,
 };

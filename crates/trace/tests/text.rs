@@ -1,8 +1,6 @@
 //! The text export against the plainest printer of the same, on every golden.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use flashscope_trace::{Endian, FieldKind, Missed, Record, Session, Trace, Value, export};
 use std::fmt::Write;
 

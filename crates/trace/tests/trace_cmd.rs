@@ -1,9 +1,7 @@
 //! What we write, Debian's trace-cmd reads: the same events, names, times and fields, and not one warning.
 
-mod common;
-
-use common::report::{Compared, compare, compare_text, trace_cmd};
-use common::*;
+use crate::common::report::{Compared, compare, compare_text, trace_cmd};
+use crate::common::*;
 use flashscope_trace::{Encoder, Endian, Loss, Missed, Session, Trace, Value, dat};
 use std::collections::BTreeSet;
 use std::path::Path;

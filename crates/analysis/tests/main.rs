@@ -1,0 +1,5 @@
+//! All tests of this crate from outside in one program, which links once; `-- btt::` runs those of btt.rs.
+
+mod btt;
+mod btt_defects;
+mod common;

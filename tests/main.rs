@@ -1,0 +1,30 @@
+//! All end-to-end tests in one program, which links once; `-- counts::` runs those of counts.rs.
+
+mod accuracy;
+mod advice;
+mod bad_input;
+mod bad_storage;
+mod benches;
+mod blktrace;
+mod block_io;
+mod block_record;
+mod boot;
+mod cost;
+mod counts;
+mod energy;
+mod exports;
+mod flashmon;
+mod kernelshark;
+mod kills;
+mod layers;
+mod overrun;
+mod perfetto;
+mod readahead;
+mod readahead_queue;
+mod remote;
+mod replay;
+mod runs;
+mod study;
+mod trace_cmd;
+mod wear;
+mod yaffs2;
