@@ -118,6 +118,13 @@ pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
             workload.queued.pages_late
         ));
     }
+    if workload.queued.pages_given_up > 0 {
+        notes.push(format!(
+            "of {} pages that were read the end is not known (their completion was lost, or too many were on their way): no wait \
+             for them is fitted",
+            workload.queued.pages_given_up
+        ));
+    }
     if lacking {
         notes.push(
             "no time is told where requests are much longer than any that was recorded, or longer at all where those were of one \

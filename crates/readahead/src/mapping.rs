@@ -18,6 +18,8 @@ pub struct Window {
     pub ra_pages: u64,
     /// Misses of mapped reads, less their hits.
     pub mmap_miss: u64,
+    /// Page of the last fault on a sequential mapping, where faults of another window are played.
+    pub faulted: Option<u64>,
     /// Byte behind the last read (which byte exactly is a matter of the kernel); `None` before the first.
     pub prev_pos: Option<u64>,
     pub random: bool,

@@ -193,18 +193,29 @@ impl Line {
             return None;
         }
         let spread = nn * xx - nx * nx;
-        let (mut call_ns, mut each_ns) = (0.0, xy / xx);
+        let (mut call_ns, mut each_ns) = (0.0, y / x);
         let degenerate = spread <= f64::EPSILON * nn * xx;
         if !degenerate {
             each_ns = (nn * xy - nx * ny) / spread;
             call_ns = (xx * ny - nx * xy) / spread;
-            // A negative cost is noise: through the origin then.
+            // A negative cost is noise, or a page does not always cost the same (one behind a file's end costs nothing): all is the
+            // pages' then, each the mean, so that what was recorded comes to its own time.
             if call_ns < 0.0 || each_ns < 0.0 {
-                (call_ns, each_ns) = (0.0, xy / xx);
+                (call_ns, each_ns) = (0.0, y / x);
             }
         }
         Some(Line { call_ns, each_ns, degenerate })
     }
+}
+
+/// A read of flash, and what its data takes from there on, over calls of all kinds.
+pub fn read_ns(busy: &Busy) -> Option<f64> {
+    line_of_reads(busy).map(|line| line.each_ns)
+}
+
+fn line_of_reads(busy: &Busy) -> Option<Line> {
+    let kinds = [&busy.reads, &busy.faults, &busy.advice];
+    Line::through(kinds.iter().flat_map(|calls| &calls.stretches), |one| one.flash_reads)
 }
 
 /// What reads cost on UBIFS by reads of flash, where nodes lie known: a bulk read takes pages of flash that two nodes share
@@ -225,7 +236,7 @@ impl NodeCost {
     /// takes; else it takes what its node touches, one page of flash more than it is long. `None` as for [`Cost::fit`].
     pub fn fit(busy: &Busy, node_pages: f64, single: bool) -> Option<NodeCost> {
         let kinds = [&busy.reads, &busy.faults, &busy.advice];
-        let line = Line::through(kinds.iter().flat_map(|calls| &calls.stretches), |one| one.flash_reads)?;
+        let line = line_of_reads(busy)?;
         let flash: u64 = kinds.iter().map(|calls| calls.flash_reads).sum();
         let pages: u64 = kinds.iter().map(|calls| calls.pages).sum();
         let single_reads = if single && pages > 0 { flash as f64 / pages as f64 } else { node_pages + 1.0 };
@@ -284,6 +295,16 @@ mod tests {
         let wasted = BulkReads { reads: 32, nodes: 32 * 30, pages: 32 };
         assert!(cost.flash_reads(32, wasted) > 1900.0);
         assert_eq!(fit(vec![call(0, 1, 0, 9)]), None);
+    }
+
+    /// Pages behind a file's end come one by one and cost nothing, those of the file four a call.
+    #[test]
+    fn where_no_line_fits_the_recording_comes_to_its_own_time() {
+        let calls: Vec<Call> =
+            (0..8).map(|n| if n % 2 == 0 { call(n * 10_000, 4, 12, 4000) } else { call(n * 10_000, 1, 0, 4) }).collect();
+        let cost = fit(&calls).unwrap();
+        assert_eq!(cost.call_ns, 0.0);
+        assert!((cost.time_ns(8, 20) - 16_016.0).abs() < 1e-6, "{cost:?}");
     }
 
     #[test]

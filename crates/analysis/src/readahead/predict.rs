@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use flashscope_readahead::{Access, BulkReads, Cause, FileId, Kernel, PAGE_BYTES, PageStep, Settings, Simulator};
 use serde::Serialize;
 
-use super::cost::{Busy, Cost, NodeCost};
+use super::cost::{Busy, Cost, NodeCost, read_ns};
 use super::queue::{Asked, QueueCost, Replay};
+use super::ubifs::Index;
 use super::validated::ErrorBar;
 use super::workload::Workload;
 
@@ -143,6 +144,15 @@ pub struct Predictor<'a> {
     mean_page_ns: f64,
     queue: Option<QueueCost>,
     nodes: Option<NodeCost>,
+    single_node: Option<SingleNode>,
+}
+
+/// On UBIFS, where pages were read one by one: what a data node takes without the index before it.
+#[derive(Clone, Copy, Debug)]
+struct SingleNode {
+    reads: f64,
+    /// A read of flash.
+    read_ns: f64,
 }
 
 /// By how much the pages that come under a setting differ from as many of the mean.
@@ -190,8 +200,14 @@ impl<'a> Predictor<'a> {
         let queue = workload.queued.cost.filter(|_| of_queue);
         let single = storage.bulk_read.is_empty();
         let nodes = workload.nodes.flash_pages.and_then(|pages| NodeCost::fit(&busy, pages, single));
+        let single_node = workload
+            .nodes
+            .alone
+            .filter(|_| single)
+            .zip(read_ns(&busy))
+            .map(|(reads, read_ns)| SingleNode { reads, read_ns });
         let (busy_ns, mean_page_ns) = (busy.total_ns, workload.costs.mean_ns());
-        Predictor { workload, storage, cost, fault_cost, advice_cost, busy_ns, mean_page_ns, queue, nodes }
+        Predictor { workload, storage, cost, fault_cost, advice_cost, busy_ns, mean_page_ns, queue, nodes, single_node }
     }
 
     /// Whether most reads begin where the task's last one of the file ended.
@@ -309,6 +325,7 @@ impl<'a> Predictor<'a> {
         let mut opened = std::collections::HashSet::new();
         let mut known = Known::default();
         let rates = self.flash_rates();
+        let mut index = Index::default();
         let mut replay =
             self.queue.map(|cost| Replay::new(&cost, self.storage.request_bytes, &self.workload.queued.extents));
         if replay.is_some() {
@@ -346,10 +363,17 @@ impl<'a> Predictor<'a> {
                 match event.step {
                     PageStep::Added { cause: Cause::Write } | PageStep::Used => {}
                     PageStep::Added { cause } => {
-                        if let Some((cost, rates)) = self.workload.costs.of(event.file, event.page).zip(rates) {
+                        if let Some(rates) = rates {
                             let mean = if in_fault { rates[1] } else { rates[if in_advice { 2 } else { 0 }] };
-                            known.flash_reads += f64::from(cost.flash_reads) - mean;
-                            known.ns += cost.ns.map_or(0.0, |ns| f64::from(ns) - self.mean_page_ns);
+                            let of_index = self.single_node.map(|_| index.reads(event.file, event.page) as f64);
+                            if let Some(cost) = self.workload.costs.of(event.file, event.page) {
+                                known.flash_reads += f64::from(cost.flash_reads) - mean;
+                                known.ns += cost.ns.map_or(0.0, |ns| f64::from(ns) - self.mean_page_ns);
+                            } else if let Some((node, of_index)) = self.single_node.zip(of_index) {
+                                let differs = node.reads + of_index - mean;
+                                known.flash_reads += differs;
+                                known.ns += differs * node.read_ns;
+                            }
                         }
                         for tally in [&mut *file, &mut *task] {
                             match cause {

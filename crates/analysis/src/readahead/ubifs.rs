@@ -9,7 +9,7 @@
 //! fs/ubifs/io.c), and what comes then does not follow. A node that shares no page of flash with the one before it is one of those,
 //! or that one happened to end with a page: it is the former where its LEB holds fewer nodes than a full one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use flashscope_readahead::{FileId, NodeRuns, PAGE_BYTES};
 use flashscope_trace::Device;
@@ -82,6 +82,38 @@ impl Place {
     }
 }
 
+/// Children of a node of the index: `UBIFS_DEFAULT_FANOUT` of mkfs.ubifs and `DEFAULT_FANOUT` of the kernel (fs/ubifs/sb.c). A node of
+/// the lowest level points at so many data nodes, one of the next at so many of those.
+const FANOUT: u64 = 8;
+/// Entries that are kept while a setting is played.
+const MAX_ENTRIES: usize = 1 << 20;
+
+/// Reads of flash for pages that the recording never brought in: the node of each, and what of the index is not in memory yet
+/// (`ubifs_lookup_level0()`, fs/ubifs/tnc.c, reads it node by node and keeps it). A node of the index lies on one page of flash;
+/// a file's pages are taken to be divided from its first one on, as appending fills nodes.
+#[derive(Default)]
+pub struct Index {
+    known: HashSet<(FileId, u64, u64)>,
+}
+
+impl Index {
+    /// A page comes: how many nodes of the index of its file have to be read for it.
+    pub fn reads(&mut self, file: FileId, page: u64) -> u64 {
+        let mut reads = 0;
+        for pages_of_one in [FANOUT, FANOUT * FANOUT, FANOUT * FANOUT * FANOUT] {
+            let one = (file, pages_of_one, page / pages_of_one);
+            if self.known.contains(&one) {
+                break;
+            }
+            reads += 1;
+            if self.known.len() < MAX_ENTRIES {
+                self.known.insert(one);
+            }
+        }
+        reads
+    }
+}
+
 /// Which pages of flash a file's page was last read from.
 #[derive(Default)]
 pub struct Places {
@@ -95,6 +127,8 @@ pub struct Nodes {
     pub runs: BTreeMap<FileId, NodeRuns>,
     /// Pages of flash that a data node takes, by those that lie one behind the other; `None` where no two are known.
     pub flash_pages: Option<f64>,
+    /// Reads of flash for a data node that is read alone; `None` where no page was.
+    pub alone: Option<f64>,
     /// Files whose runs the trace shows nowhere.
     pub guessed: usize,
 }
@@ -125,6 +159,14 @@ impl Places {
             }
         }
         nodes.flash_pages = (steps > 0 && apart > 0).then(|| apart as f64 / steps as f64);
+        // The index is read before the node, from a LEB of its own: the last reads, which lie in a row, are the node's.
+        let (mut known, mut reads) = (0_u64, 0_u64);
+        for (_, place) in files.iter().flat_map(|&(file, _)| self.of(file)) {
+            let Some(first) = place.first else { continue };
+            known += 1;
+            reads = reads.saturating_add(place.last.saturating_sub(first).saturating_add(1));
+        }
+        nodes.alone = (known > 0).then(|| reads as f64 / known as f64);
         for (file, geometry) in files {
             // Places are whole pages of flash: where they tell a mean next to the largest node, that is what lies there.
             let node_bytes = nodes.flash_pages.map_or(LARGEST_NODE as f64, |pages| pages * geometry.page_bytes as f64);
@@ -232,6 +274,8 @@ mod tests {
         let pages = nodes.flash_pages.unwrap();
         assert!((pages - 4144.0 / 2048.0).abs() < 0.03, "{pages}");
         assert_eq!(nodes.guessed, 0);
+        // A node of 4144 bytes lies on three pages of flash.
+        assert_eq!(nodes.alone, Some(3.0));
     }
 
     /// The write buffer was written out behind the first node of the second LEB.
@@ -272,8 +316,18 @@ mod tests {
         let places = Places::new(&facts("rw"));
         let other = FileId { device: Some(9), inode: 5 };
         let nodes = places.nodes([FILE, other].into_iter());
-        assert_eq!((nodes.runs.len(), nodes.guessed, nodes.flash_pages), (1, 1, None));
+        assert_eq!((nodes.runs.len(), nodes.guessed, nodes.flash_pages, nodes.alone), (1, 1, None, None));
         assert_eq!(nodes.runs[&FILE], NodeRuns::new(vec![], 30));
+    }
+
+    #[test]
+    fn the_index_is_read_once() {
+        let mut index = Index::default();
+        let other = FileId { inode: 6, ..FILE };
+        let reads: Vec<u64> = [(FILE, 0), (FILE, 1), (FILE, 7), (FILE, 8), (FILE, 64), (FILE, 3), (other, 3)]
+            .map(|(file, page)| index.reads(file, page))
+            .to_vec();
+        assert_eq!(reads, [3, 0, 0, 1, 2, 0, 3]);
     }
 
     #[test]

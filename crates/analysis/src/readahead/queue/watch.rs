@@ -240,6 +240,7 @@ impl Watch {
         found.requests = read.iter().map(|disk| disk.requests).sum();
         found.metadata_requests = read.iter().map(|disk| disk.metadata_requests).sum();
         found.kib = read.iter().map(|disk| disk.bytes).sum::<u64>() / 1024;
+        found.pages_given_up = self.in_flight.pages_given_up;
         // Of several disks, the one that was read most.
         let most = read.into_iter().max_by_key(|disk| disk.requests);
         let device = most.and_then(|disk| DeviceCost::fit(&disk.samples, disk.most_at_once));
