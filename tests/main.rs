@@ -17,6 +17,7 @@ mod flashmon;
 mod kernelshark;
 mod kills;
 mod layers;
+mod other_chip;
 mod overrun;
 mod perfetto;
 mod readahead;

@@ -256,6 +256,7 @@ Examples:
   flashscope predict app.dat
   flashscope predict app.dat --readahead 0,8,32 --kernel-model 2.6.37 --json
   flashscope predict app.dat --power omap3evm --html app.html
+  flashscope predict app.dat --chip ./slower.toml --recorded-chip micron-slc-256m
 
 Times are predicted where reads bring their pages in themselves (MTD, UBI). Without the calls (--events …,syscall) each task is
 taken to open each file once.")]
@@ -274,6 +275,12 @@ pub struct PredictArgs {
     pub bulk_read: bool,
     #[command(flatten)]
     pub model: ModelArgs,
+    /// Times as on this chip (chips/*.toml, or a file), which has the same pages: each read of flash takes what it takes there.
+    #[arg(long, value_name = "NAME|FILE", requires = "recorded_chip")]
+    pub chip: Option<String>,
+    /// The chip that the trace was recorded on; "none" if its reads took no time.
+    #[arg(long, value_name = "NAME|FILE", requires = "chip")]
+    pub recorded_chip: Option<String>,
     /// Room of the page cache, MiB.
     #[arg(long, value_name = "MIB", default_value = "1024")]
     pub cache_mib: u64,

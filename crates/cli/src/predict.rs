@@ -8,6 +8,7 @@ use flashscope_analysis::readahead::{
     request_bytes,
 };
 use flashscope_readahead::Kernel;
+use flashscope_target::board::Chip;
 use flashscope_trace::{Device, Trace};
 
 use crate::args::{PowerArgs, PredictArgs};
@@ -23,7 +24,12 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let (kernel, exact) = model(&trace, args.model.kernel_model.as_deref())?;
     let mut storage = storage(&trace, &workload, kernel, args.model.io_kib);
     storage.budget_pages = usize::try_from(args.cache_mib.saturating_mul(256)).unwrap_or(usize::MAX);
-    let predictor = Predictor::new(&workload, storage);
+    let mut predictor = Predictor::new(&workload, storage);
+    let chips = args.chip.as_deref().zip(args.recorded_chip.as_deref());
+    let read_ns = chips.map(|(chip, recorded)| chips_read_ns(chip, recorded, &workload)).transpose()?;
+    if let Some([there, here]) = read_ns {
+        predictor.on_another_chip(there as f64 - here as f64);
+    }
     let mut tried: Vec<u64> = args.readahead.iter().copied().chain(TRIED_KIB).collect();
     tried.sort_unstable();
     tried.dedup();
@@ -51,6 +57,13 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         }
     }
     let mut notes = notes(&workload, &trace, kernel, exact);
+    if let (Some([there, here]), Some((chip, recorded))) = (read_ns, chips) {
+        notes.push(format!(
+            "times as on chip {chip}: each read of flash takes {:.1} us instead of {:.1} ({recorded})",
+            there as f64 / 1e3,
+            here as f64 / 1e3
+        ));
+    }
     let timed = rows.iter().any(|row| row.time_ns.is_some());
     // The bars are of reads that bring their pages in themselves; with bulk_read it was validated apart (tests/readahead.rs).
     let validated = if predictor.on_ubifs() == Some(true) { "ubifs-bulk" } else { &filesystem };
@@ -133,6 +146,35 @@ pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
         );
     }
     notes
+}
+
+/// What a read of a page takes on a chip, and on the one of the recording: ns.
+fn chips_read_ns(chip: &str, recorded: &str, workload: &Workload) -> Result<[u64; 2], Failure> {
+    if workload.flash_reads == 0 {
+        return Err(Failure::usage("--chip: the trace has no reads of flash; record with --events flash,cache,syscall"));
+    }
+    let there = Chip::load(chip)?;
+    if recorded == "none" {
+        return Ok([there.page_read_ns(), 0]);
+    }
+    let here = Chip::load(recorded)?;
+    if there.page_bytes != here.page_bytes {
+        return Err(Failure::usage(format!(
+            "--chip {chip}: its pages have {} bytes and those of {recorded} {}: a page of a file would be other reads of flash; \
+             record on a chip with such pages",
+            there.page_bytes, here.page_bytes
+        )));
+    }
+    let (slowest, least) = (here.page_read_ns(), workload.costs.between_reads_ns());
+    if least.is_some_and(|ns| (slowest as f64) > ns) {
+        return Err(Failure::usage(format!(
+            "--recorded-chip {recorded}: it takes {:.1} us to read a page, and the trace has reads {:.1} us after one another: it was \
+             recorded on another chip, or on one that takes no time (none)",
+            slowest as f64 / 1e3,
+            least.unwrap_or_default() / 1e3
+        )));
+    }
+    Ok([there.page_read_ns(), slowest])
 }
 
 /// Mean power of such reads without and with read-ahead, watts. A profile that does not know them is an error, not a blank.

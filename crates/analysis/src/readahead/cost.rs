@@ -208,48 +208,60 @@ impl Line {
     }
 }
 
-/// A read of flash, and what its data takes from there on, over calls of all kinds.
-pub fn read_ns(busy: &Busy) -> Option<f64> {
-    line_of_reads(busy).map(|line| line.each_ns)
-}
-
-fn line_of_reads(busy: &Busy) -> Option<Line> {
-    let kinds = [&busy.reads, &busy.faults, &busy.advice];
-    Line::through(kinds.iter().flat_map(|calls| &calls.stretches), |one| one.flash_reads)
-}
-
 /// What reads cost on UBIFS by reads of flash, where nodes lie known: a bulk read takes pages of flash that two nodes share
-/// once, so that its pages are cheaper than single ones.
+/// once, so that its pages are cheaper than single ones; in a window it reads nodes for nothing, which cost the flash and no page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeCost {
     call_ns: f64,
-    /// A read of flash, and what its data takes from there on.
+    /// A read of flash.
     read_ns: f64,
-    /// Reads of flash for a page that is read alone.
+    /// What a page takes beside: its node is checked and unpacked.
+    page_ns: f64,
+    /// Reads of flash for a node that is read alone.
     single_reads: f64,
     /// Pages of flash that a node takes.
     node_pages: f64,
 }
 
 impl NodeCost {
-    /// `node_pages`: of flash, one node's. `single`: pages of the recording were read one by one, and tell what such a page
-    /// takes; else it takes what its node touches, one page of flash more than it is long. `None` as for [`Cost::fit`].
-    pub fn fit(busy: &Busy, node_pages: f64, single: bool) -> Option<NodeCost> {
+    /// `node_pages`: of flash, one node's. `alone`: reads of flash for a node that was read alone; where none is known, it takes what
+    /// its node touches, one page of flash more than it is long. `read_ns`: from one read of flash to the next within a page; what is
+    /// left of the calls' time is the pages'. Where nothing is left, or it is not known, all of a read's time is the read's.
+    /// `None` as for [`Cost::fit`].
+    pub fn fit(busy: &Busy, node_pages: f64, alone: Option<f64>, read_ns: Option<f64>) -> Option<NodeCost> {
         let kinds = [&busy.reads, &busy.faults, &busy.advice];
-        let line = line_of_reads(busy)?;
-        let flash: u64 = kinds.iter().map(|calls| calls.flash_reads).sum();
-        let pages: u64 = kinds.iter().map(|calls| calls.pages).sum();
-        let single_reads = if single && pages > 0 { flash as f64 / pages as f64 } else { node_pages + 1.0 };
-        Some(NodeCost { call_ns: line.call_ns, read_ns: line.each_ns, single_reads, node_pages })
+        let stretches = || kinds.iter().flat_map(|calls| &calls.stretches);
+        let line = Line::through(stretches(), |one| one.flash_reads)?;
+        let sum = |of: &dyn Fn(&Stretch) -> f64| stretches().map(of).sum::<f64>();
+        let empty = |one: &Stretch| one.pages == 0.0 && one.flash_reads == 0.0;
+        let empty_calls = sum(&|one| if empty(one) { one.calls } else { 0.0 });
+        let empty_ns = sum(&|one| if empty(one) { one.ns } else { 0.0 });
+        let call_ns = if empty_calls > 0.0 { empty_ns / empty_calls } else { 0.0 };
+        let (ns, pages) = (sum(&|one| one.ns), sum(&|one| one.pages));
+        let rest = |read_ns: f64| (ns - call_ns * sum(&|one| one.calls) - read_ns * sum(&|one| one.flash_reads)) / pages;
+        let apart = read_ns.map(|read_ns| (call_ns, read_ns, rest(read_ns))).filter(|&(.., page_ns)| page_ns > 0.0);
+        let (call_ns, read_ns, page_ns) = apart.unwrap_or((line.call_ns, line.each_ns, 0.0));
+        let single_reads = alone.unwrap_or(node_pages + 1.0);
+        Some(NodeCost { call_ns, read_ns, page_ns, single_reads, node_pages })
     }
 
-    pub fn flash_reads(&self, pages: u64, bulk: BulkReads) -> f64 {
+    /// `index`: reads of the index's nodes.
+    pub fn flash_reads(&self, pages: u64, bulk: BulkReads, index: u64) -> f64 {
         let alone = pages.saturating_sub(bulk.pages) as f64;
-        alone * self.single_reads + bulk.nodes as f64 * self.node_pages + bulk.reads as f64
+        alone * self.single_reads + bulk.nodes as f64 * self.node_pages + bulk.reads as f64 + index as f64
     }
 
-    pub fn time_ns(&self, calls: u64, pages: u64, bulk: BulkReads) -> f64 {
-        self.call_ns * calls as f64 + self.read_ns * self.flash_reads(pages, bulk)
+    pub fn time_ns(&self, calls: u64, pages: u64, flash_reads: f64) -> f64 {
+        self.call_ns * calls as f64 + self.read_ns * flash_reads + self.page_ns * pages as f64
+    }
+
+    /// A node that is read alone, and the index before it: reads of flash.
+    pub fn alone(&self, index: u64) -> f64 {
+        self.single_reads + index as f64
+    }
+
+    pub fn read_ns(&self) -> f64 {
+        self.read_ns
     }
 }
 
@@ -284,17 +296,27 @@ mod tests {
 
     #[test]
     fn a_bulk_read_takes_shared_pages_of_flash_once() {
-        // Nodes of two pages and a bit, each read alone: three reads of flash, 100 us each, and 10 us a call.
-        let calls = vec![call(0, 1, 3, 310_000), call(400_000, 2, 6, 610_000), call(2_000_000, 0, 0, 10_000)];
-        let fit = |calls| NodeCost::fit(&Busy::of(&Workload { calls, ..Workload::default() }), 2.0, true);
-        let cost = fit(calls).unwrap();
+        // Nodes of two pages and a bit, each read alone: three reads of flash, 100 us each, 30 us a page and 10 us a call.
+        let calls = vec![call(0, 1, 3, 340_000), call(400_000, 2, 6, 670_000), call(2_000_000, 0, 0, 10_000)];
+        let fit = |calls, read_ns| {
+            NodeCost::fit(&Busy::of(&Workload { calls, ..Workload::default() }), 2.0, Some(3.0), read_ns)
+        };
+        let cost = fit(calls.clone(), Some(100_000.0)).unwrap();
         let bulk = BulkReads { reads: 2, nodes: 60, pages: 60 };
-        assert!((cost.flash_reads(62, bulk) - (2.0 * 3.0 + 120.0 + 2.0)).abs() < 1e-9, "{cost:?}");
-        assert!((cost.time_ns(4, 62, bulk) - (40_000.0 + 128.0 * 100_000.0)).abs() < 1.0, "{cost:?}");
+        let reads = cost.flash_reads(62, bulk, 5);
+        assert!((reads - (2.0 * 3.0 + 120.0 + 2.0 + 5.0)).abs() < 1e-9, "{cost:?}");
+        let ns = cost.time_ns(4, 62, reads);
+        assert!((ns - (40_000.0 + 133.0 * 100_000.0 + 62.0 * 30_000.0)).abs() < 1.0, "{cost:?}");
+        assert_eq!((cost.alone(2), cost.read_ns()), (5.0, 100_000.0));
         // In a window a node comes again and again.
         let wasted = BulkReads { reads: 32, nodes: 32 * 30, pages: 32 };
-        assert!(cost.flash_reads(32, wasted) > 1900.0);
-        assert_eq!(fit(vec![call(0, 1, 0, 9)]), None);
+        assert!(cost.flash_reads(32, wasted, 0) > 1900.0);
+        // Without the time of a read, or with one that leaves nothing: all is the reads'.
+        for read_ns in [None, Some(1e9)] {
+            let cost = fit(calls.clone(), read_ns).unwrap();
+            assert!((cost.read_ns - 110_000.0).abs() < 1.0 && cost.page_ns == 0.0, "{cost:?}");
+        }
+        assert_eq!(fit(vec![call(0, 1, 0, 9)], None), None);
     }
 
     /// Pages behind a file's end come one by one and cost nothing, those of the file four a call.

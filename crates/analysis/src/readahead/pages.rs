@@ -12,6 +12,8 @@ use flashscope_readahead::FileId;
 /// Pages and reads of one call that are followed, and pages whose costs are known.
 const MOST_IN_A_CALL: usize = 4096;
 const MOST_PAGES: usize = 1 << 20;
+/// Times between reads that are kept for their median.
+const MOST_TIMES: usize = 1 << 16;
 
 /// A call while it goes on.
 #[derive(Debug, Default)]
@@ -59,6 +61,8 @@ pub struct PageCost {
 #[derive(Debug, Default)]
 pub struct PageCosts {
     known: HashMap<(FileId, u64), PageCost>,
+    /// From one read of flash to the next in a call, ns.
+    between_reads: Vec<u32>,
     /// Pages of calls too long to be followed, and beyond the most that are kept: they cost the mean.
     pub not_kept: u64,
 }
@@ -78,6 +82,14 @@ impl PageCosts {
         if count == 0 { 0.0 } else { sum / count as f64 }
     }
 
+    /// From one read of flash to the next in one call, ns: the median, which is that of reads of one page, one behind the other; `None`
+    /// where no call read twice.
+    pub fn between_reads_ns(&self) -> Option<f64> {
+        let mut times = self.between_reads.clone();
+        let middle = times.len() / 2;
+        (!times.is_empty()).then(|| f64::from(*times.select_nth_unstable(middle).1))
+    }
+
     /// A call is over that brought these pages of one file in; with the time of its end, where nothing else was served meanwhile.
     pub fn add(&mut self, file: FileId, call: &InCall, ended_ns: Option<u64>) {
         let (pages, reads) = (&call.pages, &call.reads_ns);
@@ -85,6 +97,8 @@ impl PageCosts {
             self.not_kept += call.came;
             return;
         }
+        let room = MOST_TIMES - self.between_reads.len();
+        self.between_reads.extend(reads.windows(2).take(room).map(|two| to_u32(two[1].saturating_sub(two[0]))));
         let Some(&first) = reads.first() else {
             // Holes, and pages behind a file's end.
             let nothing = PageCost { flash_reads: 0.0, ns: ended_ns.map(|_| 0.0) };
@@ -115,6 +129,10 @@ impl PageCosts {
             self.not_kept += 1;
         }
     }
+}
+
+fn to_u32(ns: u64) -> u32 {
+    ns.try_into().unwrap_or(u32::MAX)
 }
 
 /// Behind which read each of so many pages ends. `None` where that is not told: there are fewer reads than pages, or a pause that
@@ -157,6 +175,8 @@ mod tests {
             [cost(3.0, 800.0), cost(2.0, 700.0), cost(2.0, 600.0), None]
         );
         assert_eq!(costs.mean_ns(), 700.0);
+        assert_eq!(costs.between_reads_ns(), Some(150.0), "of 150 150 500 150 550 150");
+        assert_eq!(PageCosts::default().between_reads_ns(), None);
         costs.add(FILE, &call, None);
         assert_eq!(costs.of(FILE, 9), Some(PageCost { flash_reads: 2.0, ns: None }));
     }

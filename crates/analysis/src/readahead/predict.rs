@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use flashscope_readahead::{Access, BulkReads, Cause, FileId, Kernel, PAGE_BYTES, PageStep, Settings, Simulator};
 use serde::Serialize;
 
-use super::cost::{Busy, Cost, NodeCost, read_ns};
+use super::cost::{Busy, Cost, NodeCost};
 use super::queue::{Asked, QueueCost, Replay};
 use super::ubifs::Index;
 use super::validated::ErrorBar;
@@ -144,15 +144,10 @@ pub struct Predictor<'a> {
     mean_page_ns: f64,
     queue: Option<QueueCost>,
     nodes: Option<NodeCost>,
-    single_node: Option<SingleNode>,
-}
-
-/// On UBIFS, where pages were read one by one: what a data node takes without the index before it.
-#[derive(Clone, Copy, Debug)]
-struct SingleNode {
-    reads: f64,
-    /// A read of flash.
-    read_ns: f64,
+    /// On UBIFS, where pages were read one by one: what a page takes that was not read.
+    one_by_one: Option<NodeCost>,
+    /// What a read of flash takes more than when it was recorded.
+    more_a_read_ns: f64,
 }
 
 /// By how much the pages that come under a setting differ from as many of the mean.
@@ -198,16 +193,17 @@ impl<'a> Predictor<'a> {
         // squashfs reads its blocks by bios of its own, which are not its pages'.
         let of_queue = cost.is_none() && fault_cost.is_none() && storage.squashfs.is_empty();
         let queue = workload.queued.cost.filter(|_| of_queue);
-        let single = storage.bulk_read.is_empty();
-        let nodes = workload.nodes.flash_pages.and_then(|pages| NodeCost::fit(&busy, pages, single));
-        let single_node = workload
-            .nodes
-            .alone
-            .filter(|_| single)
-            .zip(read_ns(&busy))
-            .map(|(reads, read_ns)| SingleNode { reads, read_ns });
+        let alone = workload.nodes.alone.filter(|_| storage.bulk_read.is_empty());
+        let read_ns = workload.costs.between_reads_ns();
+        let nodes = workload.nodes.flash_pages.and_then(|pages| NodeCost::fit(&busy, pages, alone, read_ns));
+        let one_by_one = alone.and_then(|reads| NodeCost::fit(&busy, reads, alone, read_ns));
         let (busy_ns, mean_page_ns) = (busy.total_ns, workload.costs.mean_ns());
-        Predictor { workload, storage, cost, fault_cost, advice_cost, busy_ns, mean_page_ns, queue, nodes, single_node }
+        Predictor { workload, storage, cost, fault_cost, advice_cost, busy_ns, mean_page_ns, queue, nodes, one_by_one, more_a_read_ns: 0.0 }
+    }
+
+    /// Times as where a read of flash takes so much more, or less. What the recording itself took stays as it was.
+    pub fn on_another_chip(&mut self, more_a_read_ns: f64) {
+        self.more_a_read_ns = more_a_read_ns;
     }
 
     /// Whether most reads begin where the task's last one of the file ended.
@@ -325,7 +321,7 @@ impl<'a> Predictor<'a> {
         let mut opened = std::collections::HashSet::new();
         let mut known = Known::default();
         let rates = self.flash_rates();
-        let mut index = Index::default();
+        let (mut index, mut index_reads) = (Index::default(), 0);
         let mut replay =
             self.queue.map(|cost| Replay::new(&cost, self.storage.request_bytes, &self.workload.queued.extents));
         if replay.is_some() {
@@ -363,16 +359,20 @@ impl<'a> Predictor<'a> {
                 match event.step {
                     PageStep::Added { cause: Cause::Write } | PageStep::Used => {}
                     PageStep::Added { cause } => {
+                        let of_index = match self.workload.nodes.runs.contains_key(&event.file) {
+                            true => index.reads(event.file, event.page),
+                            false => 0,
+                        };
+                        index_reads += of_index;
                         if let Some(rates) = rates {
                             let mean = if in_fault { rates[1] } else { rates[if in_advice { 2 } else { 0 }] };
-                            let of_index = self.single_node.map(|_| index.reads(event.file, event.page) as f64);
                             if let Some(cost) = self.workload.costs.of(event.file, event.page) {
                                 known.flash_reads += f64::from(cost.flash_reads) - mean;
                                 known.ns += cost.ns.map_or(0.0, |ns| f64::from(ns) - self.mean_page_ns);
-                            } else if let Some((node, of_index)) = self.single_node.zip(of_index) {
-                                let differs = node.reads + of_index - mean;
+                            } else if let Some(node) = self.one_by_one {
+                                let differs = node.alone(of_index) - mean;
                                 known.flash_reads += differs;
-                                known.ns += differs * node.read_ns;
+                                known.ns += differs * node.read_ns();
                             }
                         }
                         for tally in [&mut *file, &mut *task] {
@@ -404,7 +404,8 @@ impl<'a> Predictor<'a> {
         let (flash_reads, mut time_ns) = match self.nodes.filter(|_| of_bulk) {
             Some(nodes) => {
                 let (calls, pages) = (tally.calls + tally.faults, tally.pages());
-                (Some(nodes.flash_reads(pages, bulk)), Some(nodes.time_ns(calls, pages, bulk)))
+                let reads = nodes.flash_reads(pages, bulk, index_reads);
+                (Some(reads), Some(nodes.time_ns(calls, pages, reads)))
             }
             // What a bulk read costs is not known without the places of nodes.
             None if bulk.reads > 0 => (None, None),
@@ -413,6 +414,9 @@ impl<'a> Predictor<'a> {
                 self.time_ns(&tally).map(|ns| (ns + known.ns).max(0.0)),
             ),
         };
+        if let Some((ns, reads)) = time_ns.as_mut().zip(flash_reads) {
+            *ns = (*ns + reads * self.more_a_read_ns).max(0.0);
+        }
         let replayed = replay.map(Replay::finish);
         if let Some((ns, _)) = replayed {
             time_ns = ns;
