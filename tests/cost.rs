@@ -3,9 +3,9 @@
 
 #[path = "../bench/cost.rs"]
 #[allow(dead_code, reason = "`make bench` prints what this test has no use for")]
-mod cost;
+mod bench;
 
-use cost::{DEFAULTS, measure};
+use bench::{DEFAULTS, measure};
 use flashscope_tests::boards_and_kernels;
 
 /// About a second of reads: ten drains of the default timer.

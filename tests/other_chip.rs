@@ -59,9 +59,8 @@ fn times_on_another_chip_are_those_of_a_board_that_has_it() {
     std::fs::write(path("slow.toml"), other("read_array_us = 25", "read_array_us = 100")).expect("a chip");
     std::fs::write(path("large.toml"), other("page_bytes = 2048", "page_bytes = 4096")).expect("a chip");
     let slow = path("slow.toml").display().to_string();
-    let board = format!(
-        "name = \"slow\"\ninherits = \"armv7\"\ndescription = \"armv7 with a slow chip\"\nchip = \"{slow}\"\n"
-    );
+    let board =
+        format!("name = \"slow\"\ninherits = \"armv7\"\ndescription = \"armv7 with a slow chip\"\nchip = \"{slow}\"\n");
     std::fs::write(path("board.toml"), board).expect("a board");
     let usual = traces(&boot("armv7"), dir.path(), "usual");
     let slower = traces(&boot(&path("board.toml").display().to_string()), dir.path(), "slower");

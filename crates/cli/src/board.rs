@@ -35,7 +35,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
                     .map(|line| {
                         json!({
                             "name": line.name, "suites": line.suites, "package": line.package, "default": line.default,
-                            "cached": board.cached(line).map(|kernel| kernel.release),
+                            "cached": board.cached_release(line),
                         })
                     })
                     .collect();
@@ -53,8 +53,8 @@ fn list(as_json: bool) -> Result<(), Failure> {
         let default = if board.default { " (default)" } else { "" };
         println!("{}{default}: {}", board.name, board.description);
         for line in &board.kernels {
-            let cached = match board.cached(line) {
-                Some(kernel) => format!("cached: {}", kernel.release),
+            let cached = match board.cached_release(line) {
+                Some(release) => format!("cached: {release}"),
                 None => format!("not fetched: flashscope board fetch {} --kernel {}", board.name, line.name),
             };
             let default = if line.default { " (default)" } else { "" };

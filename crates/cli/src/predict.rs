@@ -151,7 +151,9 @@ pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
 /// What a read of a page takes on a chip, and on the one of the recording: ns.
 fn chips_read_ns(chip: &str, recorded: &str, workload: &Workload) -> Result<[u64; 2], Failure> {
     if workload.flash_reads == 0 {
-        return Err(Failure::usage("--chip: the trace has no reads of flash; record with --events flash,cache,syscall"));
+        return Err(Failure::usage(
+            "--chip: the trace has no reads of flash; record with --events flash,cache,syscall",
+        ));
     }
     let there = Chip::load(chip)?;
     if recorded == "none" {

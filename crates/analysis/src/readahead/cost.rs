@@ -238,7 +238,8 @@ impl NodeCost {
         let empty_ns = sum(&|one| if empty(one) { one.ns } else { 0.0 });
         let call_ns = if empty_calls > 0.0 { empty_ns / empty_calls } else { 0.0 };
         let (ns, pages) = (sum(&|one| one.ns), sum(&|one| one.pages));
-        let rest = |read_ns: f64| (ns - call_ns * sum(&|one| one.calls) - read_ns * sum(&|one| one.flash_reads)) / pages;
+        let rest =
+            |read_ns: f64| (ns - call_ns * sum(&|one| one.calls) - read_ns * sum(&|one| one.flash_reads)) / pages;
         let apart = read_ns.map(|read_ns| (call_ns, read_ns, rest(read_ns))).filter(|&(.., page_ns)| page_ns > 0.0);
         let (call_ns, read_ns, page_ns) = apart.unwrap_or((line.call_ns, line.each_ns, 0.0));
         let single_reads = alone.unwrap_or(node_pages + 1.0);
@@ -322,8 +323,9 @@ mod tests {
     /// Pages behind a file's end come one by one and cost nothing, those of the file four a call.
     #[test]
     fn where_no_line_fits_the_recording_comes_to_its_own_time() {
-        let calls: Vec<Call> =
-            (0..8).map(|n| if n % 2 == 0 { call(n * 10_000, 4, 12, 4000) } else { call(n * 10_000, 1, 0, 4) }).collect();
+        let calls: Vec<Call> = (0..8)
+            .map(|n| if n % 2 == 0 { call(n * 10_000, 4, 12, 4000) } else { call(n * 10_000, 1, 0, 4) })
+            .collect();
         let cost = fit(&calls).unwrap();
         assert_eq!(cost.call_ns, 0.0);
         assert!((cost.time_ns(8, 20) - 16_016.0).abs() < 1e-6, "{cost:?}");

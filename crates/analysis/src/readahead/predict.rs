@@ -198,7 +198,19 @@ impl<'a> Predictor<'a> {
         let nodes = workload.nodes.flash_pages.and_then(|pages| NodeCost::fit(&busy, pages, alone, read_ns));
         let one_by_one = alone.and_then(|reads| NodeCost::fit(&busy, reads, alone, read_ns));
         let (busy_ns, mean_page_ns) = (busy.total_ns, workload.costs.mean_ns());
-        Predictor { workload, storage, cost, fault_cost, advice_cost, busy_ns, mean_page_ns, queue, nodes, one_by_one, more_a_read_ns: 0.0 }
+        Predictor {
+            workload,
+            storage,
+            cost,
+            fault_cost,
+            advice_cost,
+            busy_ns,
+            mean_page_ns,
+            queue,
+            nodes,
+            one_by_one,
+            more_a_read_ns: 0.0,
+        }
     }
 
     /// Times as where a read of flash takes so much more, or less. What the recording itself took stays as it was.

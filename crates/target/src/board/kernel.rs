@@ -96,12 +96,19 @@ fn line_dir(board: &Board, line: &KernelLine) -> Result<PathBuf, Error> {
 }
 
 /// The version of a line that was resolved last, where it is whole.
-pub(super) fn cached(board: &Board, line: &KernelLine) -> Option<Kernel> {
+fn cached(board: &Board, line: &KernelLine) -> Option<Kernel> {
     let dir = std::fs::canonicalize(line_dir(board, line).ok()?.join("current")).ok()?;
     open_cached(line, &dir).ok()
 }
 
-fn open_cached(line: &KernelLine, dir: &Path) -> Result<Kernel, Error> {
+/// Its release; without reading which modules there are.
+pub(super) fn cached_release(board: &Board, line: &KernelLine) -> Option<String> {
+    let dir = std::fs::canonicalize(line_dir(board, line).ok()?.join("current")).ok()?;
+    read_cached(line, &dir).ok().map(|(cached, _)| cached.release)
+}
+
+/// What was noted of an unpacked kernel, and where its image is.
+fn read_cached(line: &KernelLine, dir: &Path) -> Result<(Cached, PathBuf), Error> {
     let path = dir.join("kernel.json");
     let text = std::fs::read(&path).map_err(|e| Error::io(&path, e))?;
     let bad = |problem: String| Error::BadModules { kernel: line.name.clone(), path: path.clone(), problem };
@@ -110,6 +117,11 @@ fn open_cached(line: &KernelLine, dir: &Path) -> Result<Kernel, Error> {
     if !vmlinuz.is_file() {
         return Err(bad(format!("{} is missing", cached.vmlinuz)));
     }
+    Ok((cached, vmlinuz))
+}
+
+fn open_cached(line: &KernelLine, dir: &Path) -> Result<Kernel, Error> {
+    let (cached, vmlinuz) = read_cached(line, dir)?;
     let modules_root = dir.join("root/lib/modules").join(&cached.release);
     let index = ModuleIndex::read(&cached.release, &modules_root, &modules_root)?;
     Ok(Kernel {

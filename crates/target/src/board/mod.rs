@@ -281,9 +281,9 @@ impl Board {
         kernel::fetch(self, kernel, true, progress)
     }
 
-    /// A line's kernel where it is in the cache already.
-    pub fn cached(&self, line: &KernelLine) -> Option<Kernel> {
-        kernel::cached(self, line)
+    /// The release of a line's kernel where it is in the cache already.
+    pub fn cached_release(&self, line: &KernelLine) -> Option<String> {
+        kernel::cached_release(self, line)
     }
 
     /// Debian packages of the board's architecture, with what they depend on, from the kernel's suite. Their maintainer
