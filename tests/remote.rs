@@ -32,14 +32,16 @@ impl Remote {
         let key = dir.path().join("key");
         let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
         assert!(made.expect("ssh-keygen").success());
-        // The command takes the user's own ssh; the test's user has an own configuration.
+        // The command takes the user's own ssh; the test's user has an own configuration, with one connection for all: agreeing
+        // on keys takes an emulated processor seconds (crates/target/tests/ssh.rs has a connection for each).
         let wrapper = dir.path().join("bin/ssh");
         std::fs::create_dir(dir.path().join("bin")).expect("a directory");
         std::fs::write(
             &wrapper,
             format!(
                 "#!/bin/sh\nexec /usr/bin/ssh -F none -o IdentityFile={0}/key -o IdentitiesOnly=yes -o IdentityAgent=none \
-                 -o UserKnownHostsFile={0}/known -o StrictHostKeyChecking=accept-new \"$@\"\n",
+                 -o UserKnownHostsFile={0}/known -o StrictHostKeyChecking=accept-new \
+                 -o ControlMaster=auto -o ControlPath={0}/mux -o ControlPersist=yes \"$@\"\n",
                 dir.path().display()
             ),
         )
@@ -137,6 +139,8 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
+        let mut shared = Command::new(self.dir.path().join("bin/ssh"));
+        shared.args(["-O", "exit", "root@127.0.0.1"]).stderr(Stdio::null()).status().ok();
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
