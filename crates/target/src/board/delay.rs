@@ -1,10 +1,14 @@
-//! Delays of a 32-bit ARM kernel that cost the host less, and take the board as long.
+//! Delays of a kernel that cost the host less, and take the board as long.
 //!
-//! `__timer_delay()` (arch/arm/lib/delay.c, under `udelay()`, by which nandsim lets the chip's time pass) asks the clock until the
+//! On 32-bit ARM `__timer_delay()` (arch/arm/lib/delay.c, under `udelay()`, by which nandsim lets the chip's time pass) asks the clock until the
 //! delay is over. Where time is executed instructions, QEMU leaves its translated code each time the clock is read: half of what a
 //! board that reads NAND costs its host. Between two readings is `cpu_relax()`, on these kernels a barrier and ten nops
 //! (CONFIG_ARM_ERRATA_754327). In their place stands a loop of nops for a quarter of the time that is left at most: it still
 //! ends with the first reading of the clock that is late enough, after some twenty readings instead of thousands.
+//!
+//! On x86 `delay_tsc()` (arch/x86/lib/delay.c) has a `pause` between two readings, at which QEMU leaves its translated code and its
+//! loop over processors as well (target/i386/tcg/misc_helper.c, `do_pause()`). A nop of two bytes stands there instead, which takes
+//! the board as long, one instruction.
 
 /// `dmb ish`, `nop`: `cpu_relax()`.
 const RELAX: [u32; 11] = {
@@ -68,9 +72,65 @@ fn waiting(elapsed: u32, cycles: u32) -> [u32; 11] {
     words
 }
 
+/// `rdtsc` and the room that alternatives have for `lfence; rdtsc` or `rdtscp`: `rdtsc_ordered()`.
+const RDTSC_ORDERED: [u8; 5] = [0x0f, 0x31, 0x90, 0x90, 0x90];
+const PAUSE: [u8; 2] = [0xf3, 0x90];
+const NOP_OF_TWO: [u8; 2] = [0x66, 0x90];
+/// From the `pause` to either reading there are 17 to 26 bytes in Debian's kernels from 5.10 to 7.2.
+const NEAR: usize = 40;
+
+/// Takes the `pause` out of an unpacked x86 kernel's `delay_tsc()`, if there is one such between two ordered readings of the time
+/// stamp counter; says whether.
+pub(super) fn wait_without_pause(kernel: &mut [u8]) -> bool {
+    let reads = |part: &[u8]| part.windows(RDTSC_ORDERED.len()).any(|bytes| bytes == RDTSC_ORDERED);
+    let between = |at: &usize| {
+        let end = (at + PAUSE.len() + NEAR).min(kernel.len());
+        reads(&kernel[at.saturating_sub(NEAR)..*at]) && reads(&kernel[at + PAUSE.len()..end])
+    };
+    let pauses = kernel.windows(PAUSE.len()).enumerate().filter(|(_, bytes)| *bytes == PAUSE).map(|(at, _)| at);
+    let mut found = pauses.filter(between);
+    let (Some(at), None) = (found.next(), found.next()) else { return false };
+    drop(found);
+    kernel[at..at + PAUSE.len()].copy_from_slice(&NOP_OF_TWO);
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As GCC 12 compiles it, in essence: a reading, the loop's `pause`, a reading; other instructions are `cc` here.
+    fn delay_tsc(before: usize, after: usize) -> Vec<u8> {
+        [&RDTSC_ORDERED[..], &vec![0xcc; before], &PAUSE, &vec![0xcc; after], &RDTSC_ORDERED].concat()
+    }
+
+    #[test]
+    fn one_pause_between_two_readings_is_taken_out() {
+        // Others relax, too, and others read.
+        let others = [&PAUSE[..], &[0xcc; 50], &RDTSC_ORDERED, &[0xcc; 50]].concat();
+        let mut kernel = [&others[..], &delay_tsc(21, 24), &others].concat();
+        let expected = {
+            let mut whole = kernel.clone();
+            let at = others.len() + RDTSC_ORDERED.len() + 21;
+            whole[at..at + 2].copy_from_slice(&NOP_OF_TWO);
+            whole
+        };
+        assert!(wait_without_pause(&mut kernel));
+        assert_eq!(kernel, expected);
+        assert!(!wait_without_pause(&mut kernel), "it is there once");
+    }
+
+    #[test]
+    fn pauses_of_another_shape_stay() {
+        let twice = [delay_tsc(21, 24), delay_tsc(21, 24)].concat();
+        let whole = delay_tsc(21, 24);
+        let cut = whole[..whole.len() - 1].to_vec();
+        for bytes in [twice, delay_tsc(NEAR, 4), delay_tsc(4, NEAR), cut, PAUSE.to_vec(), Vec::new()] {
+            let mut kernel = bytes.clone();
+            assert!(!wait_without_pause(&mut kernel));
+            assert_eq!(kernel, bytes);
+        }
+    }
 
     /// As GCC 12 compiles it: the end of the loop, and what follows.
     fn function(load: u32) -> Vec<u32> {

@@ -18,8 +18,8 @@ const MOST: u64 = 512 << 20;
 /// What QEMU is to load for this kernel: an unpacked one, made once and kept in the cache, or the kernel as it came.
 pub(super) fn boot_file(board: &Board, kernel: &Kernel, progress: &dyn Progress) -> Result<PathBuf, Error> {
     // What a kernel becomes depends on it, on where the board's RAM begins, and on what is done here (`-2`).
-    let ram_base = board.qemu.ram_base.map(|base| format!("-{base:x}-2")).unwrap_or_default();
-    let path = cache_subdir("unpacked")?.join(format!("{}{ram_base}", kernel.sha256));
+    let ram_base = board.qemu.ram_base.map(|base| format!("-{base:x}")).unwrap_or_default();
+    let path = cache_subdir("unpacked")?.join(format!("{}{ram_base}-2", kernel.sha256));
     if path.is_file() {
         return Ok(path);
     }
@@ -52,13 +52,15 @@ fn unpack(
 ) -> Result<Option<Vec<u8>>, Error> {
     let Some(payload) = find(packed, ram_base) else { return Ok(None) };
     let Some(mut unpacked) = payload.unpack(scratch)? else { return Ok(None) };
+    let shortened = match payload.image {
+        Image::Arm { .. } => delay::wait_in_nops(&mut unpacked),
+        Image::Elf => delay::wait_without_pause(&mut unpacked),
+    };
+    if !shortened {
+        say("its busy wait is not of the form that is known: boots with NAND take longer here");
+    }
     Ok(match payload.image {
-        Image::Arm { load } => {
-            if !delay::wait_in_nops(&mut unpacked) {
-                say("its busy wait is not of the form that is known: boots with NAND take longer here");
-            }
-            Some([uimage_head(load, unpacked.len()), unpacked].concat())
-        }
+        Image::Arm { load } => Some([uimage_head(load, unpacked.len()), unpacked].concat()),
         Image::Elf => has_pvh_entry(&unpacked).then_some(unpacked),
     })
 }
