@@ -28,6 +28,11 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let chips = args.chip.as_deref().zip(args.recorded_chip.as_deref());
     let read_ns = chips.map(|(chip, recorded)| chips_read_ns(chip, recorded, &workload)).transpose()?;
     if let Some([there, here]) = read_ns {
+        if predictor.queue().is_some() {
+            return Err(Failure::usage(
+                "--chip: the trace has requests of a block queue, whose times are not taken of a chip; record raw NAND",
+            ));
+        }
         predictor.on_another_chip(there as f64 - here as f64);
     }
     let mut tried: Vec<u64> = args.readahead.iter().copied().chain(TRIED_KIB).collect();
@@ -167,16 +172,16 @@ fn chips_read_ns(chip: &str, recorded: &str, workload: &Workload) -> Result<[u64
             there.page_bytes, here.page_bytes
         )));
     }
-    let (slowest, least) = (here.page_read_ns(), workload.costs.between_reads_ns());
-    if least.is_some_and(|ns| (slowest as f64) > ns) {
+    let (page_ns, between_ns) = (here.page_read_ns(), workload.costs.between_reads_ns());
+    if let Some(between_ns) = between_ns.filter(|&ns| (page_ns as f64) > ns) {
         return Err(Failure::usage(format!(
             "--recorded-chip {recorded}: it takes {:.1} us to read a page, and the trace has reads {:.1} us after one another: it was \
              recorded on another chip, or on one that takes no time (none)",
-            slowest as f64 / 1e3,
-            least.unwrap_or_default() / 1e3
+            page_ns as f64 / 1e3,
+            between_ns / 1e3
         )));
     }
-    Ok([there.page_read_ns(), slowest])
+    Ok([there.page_read_ns(), page_ns])
 }
 
 /// Mean power of such reads without and with read-ahead, watts. A profile that does not know them is an error, not a blank.

@@ -12,7 +12,7 @@ use flashscope_readahead::FileId;
 /// Pages and reads of one call that are followed, and pages whose costs are known.
 const MOST_IN_A_CALL: usize = 4096;
 const MOST_PAGES: usize = 1 << 20;
-/// Times between reads that are kept for their median.
+/// Times between reads that are kept for their median: the first ones.
 const MOST_TIMES: usize = 1 << 16;
 
 /// A call while it goes on.

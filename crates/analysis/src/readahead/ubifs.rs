@@ -85,7 +85,8 @@ impl Place {
 /// Children of a node of the index: `UBIFS_DEFAULT_FANOUT` of mkfs.ubifs and `DEFAULT_FANOUT` of the kernel (fs/ubifs/sb.c). A node of
 /// the lowest level points at so many data nodes, one of the next at so many of those.
 const FANOUT: u64 = 8;
-/// Entries that are kept while a setting is played.
+/// Nodes that are kept while a setting is played: those of 28 GiB of files, more than a chip of raw NAND has. Beyond, one is read again
+/// for each page.
 const MAX_ENTRIES: usize = 1 << 20;
 
 /// Reads of flash for pages that the recording never brought in: the node of each, and what of the index is not in memory yet
