@@ -64,7 +64,7 @@ fn recipes(language: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// trace.dat, and what docs/recipes.md makes of it with the shipped command; Parquet, which that is built without, with the
+/// trace.dat, and what docs/recipes.md makes of it with the command; Parquet, which `make build` leaves out, with the
 /// library.
 fn tables(trace: &Trace, dir: &Path) {
     dat::write(trace, &dir.join("trace.dat")).expect("a trace.dat");

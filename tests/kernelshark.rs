@@ -72,7 +72,7 @@ fn theirs(program: &Path, file: &Path) -> Vec<Entry> {
     printed.lines().map(entry).collect()
 }
 
-/// What the shipped command's JSON export of the same file says, in KernelShark's form.
+/// What the command's JSON export of the same file says, in KernelShark's form.
 fn ours(file: &Path) -> Vec<Entry> {
     let trace = Trace::open(file).expect("a trace.dat");
     let printed = stdout(flashscope().args(["export", "-q", "--to", "json", "-o", "-"]).arg(file));

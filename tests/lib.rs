@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: boards with plans of their own, the shipped command, and honest skips.
+//! What the end-to-end tests share: boards with plans of their own, the command, and honest skips.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -304,7 +304,7 @@ fn a_killed_client_leaves_nothing_on_the_far_side() {
     run.push("examples/run");
     if !run.is_file() {
         skip(&format!(
-            "{} is not built: cargo test builds it, cargo test --test outside alone does not",
+            "{} is not built: cargo test builds it, cargo test -p flashscope-target --test outside does not",
             run.display()
         ));
         return;
