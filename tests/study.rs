@@ -19,7 +19,11 @@ struct Load(Vec<Child>);
 impl Load {
     fn start() -> Load {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Load((0..cores).map(|_| Command::new("nice").args(["sh", "-c", "while :; do :; done"]).spawn().expect("nice")).collect())
+        Load(
+            (0..cores)
+                .map(|_| Command::new("nice").args(["sh", "-c", "while :; do :; done"]).spawn().expect("nice"))
+                .collect(),
+        )
     }
 }
 

@@ -156,7 +156,9 @@ const CONSOLE: &str = "console";
 const QEMU_SAYS: &str = "qemu";
 const DISK: &str = "disk";
 const TAIL_LINES: usize = 15;
-const TICK: Duration = Duration::from_millis(10);
+/// How often a running board is looked at. A look is a dozen system calls; where those are dear, on hosts that are themselves virtual, a
+/// look every 10 ms took a tenth of a core from the board.
+const TICK: Duration = Duration::from_millis(50);
 
 /// The first line of `qemu --version`.
 pub(super) fn version(board: &Board) -> Result<String, Error> {
