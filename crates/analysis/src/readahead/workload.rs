@@ -130,6 +130,8 @@ pub struct Collector {
     count: HashMap<FileId, u64>,
     before: HashSet<(FileId, u64)>,
     ended: HashSet<FileId>,
+    /// Files behind whose known size was nothing when it was read.
+    read_up: HashSet<FileId>,
     /// Task that is writing: what comes is the write's.
     writing: HashMap<u32, FileId>,
     left_out: HashSet<u32>,
@@ -165,7 +167,7 @@ impl Collector {
             if record.schema.name.starts_with("sys_exit") {
                 let value = record.get("ret").and_then(integer);
                 // 32-bit kernels' `long`, and formats that call it unsigned: an error is above every length.
-                let got = value.map(|value| if value as u32 > u32::MAX - 4096 { 0 } else { value.max(0) as u64 });
+                let got = value.filter(|&value| value as u32 <= u32::MAX - 4096).map(|value| value.max(0) as u64);
                 self.returned(record.tid(), record.time.0, got);
                 if let Some(value) = value {
                     self.descriptors.returned(record.tid(), value);
@@ -267,6 +269,7 @@ impl Collector {
                     self.workload.created.insert(file);
                 }
                 self.grow(file, offset.saturating_add(bytes));
+                self.read_up.remove(&file);
                 let open = OpenId(u64::from(event.tid));
                 self.step(Step {
                     tid: event.tid,
@@ -472,6 +475,12 @@ impl Collector {
                 self.workload.sizes.insert(file, end);
                 self.ended.insert(file);
             }
+            // Nothing: it ended before, as all who read up to the end find out, and what is known of it is its size.
+            Some(0) => {
+                if self.workload.sizes.get(&file).is_some_and(|&size| size <= inside.offset) {
+                    self.read_up.insert(file);
+                }
+            }
             Some(_) => self.grow(file, end),
             None => {}
         }
@@ -529,7 +538,8 @@ impl Collector {
         workload.sizes.retain(|file, _| read.contains(file));
         workload.pages.retain(|(file, _)| read.contains(file));
         workload.nodes = self.places.nodes(workload.sizes.keys().copied());
-        workload.open_ended = workload.sizes.keys().filter(|file| !self.ended.contains(file)).count();
+        workload.open_ended =
+            workload.sizes.keys().filter(|file| !self.ended.contains(file) && !self.read_up.contains(file)).count();
         workload.cached_before = self.before.into_iter().collect();
         workload.cached_before.sort_unstable();
         workload
@@ -570,6 +580,27 @@ mod tests {
         assert_eq!((workload.sizes[&FILE], workload.open_ended), (5000, 0));
         let accesses: Vec<Access> = workload.steps.iter().map(|step| step.access).collect();
         assert_eq!(accesses[1..3], [Access::Drop { page: 0 }, Access::DropAll]);
+    }
+
+    /// As `cat` reads a file whose size is a multiple of its buffer's.
+    #[test]
+    fn a_read_of_nothing_says_that_the_file_ended() {
+        let read = |got: Option<u64>, offset: u64| {
+            let mut collector = Collector::default();
+            collector.event(&event(10, FileStep::Read, 0, 8192));
+            collector.event(&event(11, FileStep::Cached, 0, 8192));
+            collector.returned(7, 12, Some(8192));
+            collector.event(&event(20, FileStep::Read, offset, 8192));
+            collector.returned(7, 21, got);
+            let workload = collector.finish();
+            (workload.sizes[&FILE], workload.open_ended)
+        };
+        assert_eq!(read(Some(0), 8192), (8192, 0));
+        // It is no evidence of what lies before it.
+        assert_eq!(read(Some(0), 65536), (8192, 0));
+        // An error says nothing, and one before what was there is of a file that was cut.
+        assert_eq!(read(None, 8192), (8192, 1));
+        assert_eq!(read(Some(0), 4096), (8192, 1));
     }
 
     /// A file that is made, grows and is made anew: its size is what was written by then.
