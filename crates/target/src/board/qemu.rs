@@ -158,7 +158,7 @@ const DISK: &str = "disk";
 const TAIL_LINES: usize = 15;
 /// How often a running board is looked at. A look is a dozen system calls; where those are dear, on hosts that are themselves virtual, a
 /// look every 10 ms took a tenth of a core from the board.
-const TICK: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(100);
 
 /// The first line of `qemu --version`.
 pub(super) fn version(board: &Board) -> Result<String, Error> {
