@@ -409,6 +409,13 @@ impl Collector {
         self.take_meant(tid);
     }
 
+    /// It ended before, as all who read up to the end find out: what is known of it is its size.
+    fn nothing_at(&mut self, file: FileId, offset: u64) {
+        if self.workload.sizes.get(&file).is_some_and(|&size| size <= offset) {
+            self.read_up.insert(file);
+        }
+    }
+
     fn grow(&mut self, file: FileId, end: u64) {
         if !self.ended.contains(&file) {
             let size = self.workload.sizes.entry(file).or_default();
@@ -475,12 +482,7 @@ impl Collector {
                 self.workload.sizes.insert(file, end);
                 self.ended.insert(file);
             }
-            // Nothing: it ended before, as all who read up to the end find out, and what is known of it is its size.
-            Some(0) => {
-                if self.workload.sizes.get(&file).is_some_and(|&size| size <= inside.offset) {
-                    self.read_up.insert(file);
-                }
-            }
+            Some(0) => self.nothing_at(file, inside.offset),
             Some(_) => self.grow(file, end),
             None => {}
         }
