@@ -17,7 +17,7 @@ use flashscope_trace::{Session, Trace};
 /// Every process that a round starts inherits this variable: that is how one is found that was left.
 const MARK: &str = "FLASHSCOPE_TEST_ROUND";
 /// How long what was told to end may take to do so.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn kills() -> u64 {
     std::env::var("FLASHSCOPE_KILLS").map_or(100, |text| text.parse().expect("FLASHSCOPE_KILLS is a number"))
@@ -268,7 +268,7 @@ fn wait(child: &mut Child, what: &str) -> Option<i32> {
         if let Some(status) = child.try_wait().expect("wait") {
             return status.code();
         }
-        if began.elapsed() > Duration::from_secs(300) {
+        if began.elapsed() > Duration::from_secs(60) {
             child.kill().ok();
             panic!("{what}: it does not end");
         }
@@ -439,7 +439,7 @@ fn wait_for(round: &str, program: &str, what: &str) -> u32 {
         if let Some(pid) = running(round, program) {
             return pid;
         }
-        assert!(began.elapsed() < Duration::from_secs(120), "{what}: {program} was not started");
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}: {program} was not started");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

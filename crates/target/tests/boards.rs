@@ -231,7 +231,7 @@ fn a_killed_run_takes_its_qemu_with_it_and_the_next_sweeps_its_files() {
             if !left {
                 break;
             }
-            assert!(began.elapsed() < Duration::from_secs(60), "QEMU outlived its run");
+            assert!(began.elapsed() < Duration::from_secs(5), "QEMU outlived its run");
             std::thread::sleep(Duration::from_millis(20));
         }
         flashscope_target::sweep().unwrap();
@@ -326,7 +326,7 @@ fn a_board_with_dropbear_busybox_and_a_read_only_root_is_reached_over_ssh() {
         let running = scope.spawn(|| {
             let mut run = Run::new(&board, &kernel, &image);
             (run.icount, run.hostfwd, run.stop) = (false, Some(port), Some(&stop));
-            run.timeout = Duration::from_secs(900);
+            run.timeout = Duration::from_secs(180);
             board::boot(&run, &NoProgress)
         });
         let option = |text: String| ["-o".to_owned(), text];
@@ -353,7 +353,7 @@ fn a_board_with_dropbear_busybox_and_a_read_only_root_is_reached_over_ssh() {
             let mut out = Vec::new();
             match target.run(&job, &mut out) {
                 Ok(outcome) => break Ok((outcome, out)),
-                Err(error) if began.elapsed() > Duration::from_secs(600) || running.is_finished() => break Err(error),
+                Err(error) if began.elapsed() > Duration::from_secs(90) || running.is_finished() => break Err(error),
                 Err(_) => std::thread::sleep(Duration::from_millis(500)),
             }
         };

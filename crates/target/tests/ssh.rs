@@ -84,7 +84,7 @@ fn server_with_tmpdir(name: &str, tmpdir: Option<&str>) -> Option<Server> {
     let server = Server { child, port, dir, options };
     let began = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if began.elapsed() > Duration::from_secs(60) {
+        if began.elapsed() > Duration::from_secs(10) {
             let log = std::fs::read_to_string(server.dir.join("log")).unwrap_or_default();
             panic!("sshd does not listen: {log}");
         }
@@ -126,7 +126,7 @@ impl Server {
     fn wait_until_clean(&self) {
         let began = Instant::now();
         while !self.left_behind().is_empty() {
-            assert!(began.elapsed() < Duration::from_secs(60), "left behind: {:?}", self.left_behind());
+            assert!(began.elapsed() < Duration::from_secs(10), "left behind: {:?}", self.left_behind());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -181,7 +181,7 @@ fn wait_for_agent(server: &Server) -> String {
         if let Some(pid) = agents(server).first() {
             return pid.clone();
         }
-        assert!(began.elapsed() < Duration::from_secs(120), "the agent was not started");
+        assert!(began.elapsed() < Duration::from_secs(20), "the agent was not started");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -189,7 +189,7 @@ fn wait_for_agent(server: &Server) -> String {
 fn wait_for_no_agent(server: &Server) {
     let began = Instant::now();
     while !agents(server).is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(60), "agents still run: {:?}", agents(server));
+        assert!(began.elapsed() < Duration::from_secs(10), "agents still run: {:?}", agents(server));
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -290,7 +290,7 @@ fn asked_to_stop_the_agent_ends_in_good_order() {
     let began = Instant::now();
     let outcome = running.join().unwrap().unwrap();
     assert_ne!(outcome.status, 0, "ended before its time: an outcome of its own, and no cut");
-    assert!(began.elapsed() < Duration::from_secs(60));
+    assert!(began.elapsed() < Duration::from_secs(10));
     wait_for_no_agent(&server);
     server.wait_until_clean();
 }
