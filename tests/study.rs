@@ -12,18 +12,13 @@ fn result(dir: &Path) -> StudyResult {
     serde_json::from_slice(&bytes).expect("a study's result")
 }
 
-/// Processes that keep every core busy until dropped. Nice ones: they preempt what is tested again and again, and leave it most of
-/// the time.
+/// Processes that keep every core busy until dropped.
 struct Load(Vec<Child>);
 
 impl Load {
     fn start() -> Load {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Load(
-            (0..cores)
-                .map(|_| Command::new("nice").args(["sh", "-c", "while :; do :; done"]).spawn().expect("nice"))
-                .collect(),
-        )
+        Load((0..cores).map(|_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh")).collect())
     }
 }
 
