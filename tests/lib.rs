@@ -36,7 +36,11 @@ pub fn flashscope() -> Command {
     // Tests lie in deps/ below it.
     let built = if beside.ends_with("deps") { beside.parent().expect("a directory") } else { beside };
     let path = built.join("flashscope");
-    assert!(path.is_file(), "{} is missing: build it with `tools/cargo build -p flashscope`", path.display());
+    assert!(
+        path.is_file(),
+        "{} is missing: build it with `tools/cargo build --workspace --bin flashscope`",
+        path.display()
+    );
     let mut command = Command::new(path);
     command.env("FLASHSCOPE_AGENTS", top().join("agent/build")).env("NO_COLOR", "1").current_dir(top());
     command

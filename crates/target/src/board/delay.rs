@@ -1,9 +1,9 @@
 //! Delays of a kernel that cost the host less, and take the board as long.
 //!
-//! On 32-bit ARM `__timer_delay()` (arch/arm/lib/delay.c, under `udelay()`, by which nandsim lets the chip's time pass) asks the clock until the
-//! delay is over. Where time is executed instructions, QEMU leaves its translated code each time the clock is read: half of what a
-//! board that reads NAND costs its host. Between two readings is `cpu_relax()`, on these kernels a barrier and ten nops
-//! (CONFIG_ARM_ERRATA_754327). In their place stands a loop of nops for a quarter of the time that is left at most: it still
+//! On 32-bit ARM `__timer_delay()` (arch/arm/lib/delay.c, under `udelay()`, by which nandsim lets the chip's time pass) asks the
+//! clock until the delay is over. Where time is executed instructions, QEMU leaves its translated code each time the clock is read:
+//! half of what a board that reads NAND costs its host. Between two readings is `cpu_relax()`, on these kernels a barrier and ten
+//! nops (CONFIG_ARM_ERRATA_754327). In their place stands a loop of nops for a quarter of the time that is left at most: it still
 //! ends with the first reading of the clock that is late enough, after some twenty readings instead of thousands.
 //!
 //! On x86 `delay_tsc()` (arch/x86/lib/delay.c) has a `pause` between two readings, at which QEMU leaves its translated code and its
