@@ -144,7 +144,8 @@ pub struct Cost {
 impl Cost {
     /// `None` where there are no calls whose time is known, or none that read flash.
     pub fn fit(calls: &Calls) -> Option<Cost> {
-        let line = Line::through(&calls.stretches, |one| one.pages).filter(|_| calls.flash_reads > 0)?;
+        let stretches: Vec<&Stretch> = calls.stretches.iter().collect();
+        let line = Line::through(&stretches, |one| one.pages).filter(|_| calls.flash_reads > 0)?;
         let ns: f64 = calls.stretches.iter().map(|one| one.ns).sum();
         let off = |one: &Stretch| (one.ns - line.call_ns * one.calls - line.each_ns * one.pages).abs();
         Some(Cost {
@@ -176,8 +177,13 @@ struct Line {
 }
 
 impl Line {
-    /// Least squares. `None` where nothing was done.
-    fn through<'a>(stretches: impl IntoIterator<Item = &'a Stretch>, done: impl Fn(&Stretch) -> f64) -> Option<Line> {
+    /// Where some calls did nothing, the median of those is what a call costs, and all else is for what was done: one call that
+    /// was held up takes nothing from what hundreds of others show. Least squares else. `None` where nothing was done.
+    fn through(stretches: &[&Stretch], done: impl Fn(&Stretch) -> f64) -> Option<Line> {
+        let mut idle: Vec<f64> =
+            stretches.iter().filter(|one| done(one) == 0.0).map(|one| one.ns / one.calls).collect();
+        let middle = idle.len() / 2;
+        let idle_ns = (!idle.is_empty()).then(|| *idle.select_nth_unstable_by(middle, f64::total_cmp).1);
         let (mut x, mut y, mut nn, mut nx, mut xx, mut ny, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
         for one in stretches {
             let (calls, each) = (one.calls, done(one));
@@ -195,7 +201,11 @@ impl Line {
         let spread = nn * xx - nx * nx;
         let (mut call_ns, mut each_ns) = (0.0, y / x);
         let degenerate = spread <= f64::EPSILON * nn * xx;
-        if !degenerate {
+        let calls: f64 = stretches.iter().map(|one| one.calls).sum();
+        let left_ns = |idle_ns: &f64| y - idle_ns * calls;
+        if let Some(idle_ns) = idle_ns.filter(|idle_ns| left_ns(idle_ns) > 0.0) {
+            (call_ns, each_ns) = (idle_ns, left_ns(&idle_ns) / x);
+        } else if !degenerate {
             each_ns = (nn * xy - nx * ny) / spread;
             call_ns = (xx * ny - nx * xy) / spread;
             // A negative cost is noise, or a page does not always cost the same (one behind a file's end costs nothing): all is the
@@ -231,7 +241,7 @@ impl NodeCost {
     pub fn fit(busy: &Busy, node_pages: f64, alone: Option<f64>, read_ns: Option<f64>) -> Option<NodeCost> {
         let kinds = [&busy.reads, &busy.faults, &busy.advice];
         let stretches = || kinds.iter().flat_map(|calls| &calls.stretches);
-        let line = Line::through(stretches(), |one| one.flash_reads)?;
+        let line = Line::through(&stretches().collect::<Vec<_>>(), |one| one.flash_reads)?;
         let sum = |of: &dyn Fn(&Stretch) -> f64| stretches().map(of).sum::<f64>();
         let empty = |one: &Stretch| one.pages == 0.0 && one.flash_reads == 0.0;
         let empty_calls = sum(&|one| if empty(one) { one.calls } else { 0.0 });
@@ -329,6 +339,22 @@ mod tests {
         let cost = fit(&calls).unwrap();
         assert_eq!(cost.call_ns, 0.0);
         assert!((cost.time_ns(8, 20) - 16_016.0).abs() < 1e-6, "{cost:?}");
+    }
+
+    /// Three calls that found all cached, and two of which one was held up: a call is no dearer for it.
+    #[test]
+    fn a_call_that_was_held_up_makes_empty_ones_no_dearer() {
+        let calls = [
+            call(0, 4, 10, 3_087_000),
+            call(4_000_000, 0, 0, 4000),
+            call(4_100_000, 0, 0, 3600),
+            call(4_200_000, 0, 0, 90_000),
+            call(5_000_000, 1, 5, 1_396_000),
+        ];
+        let cost = fit(&calls).unwrap();
+        assert!((cost.call_ns - 4000.0).abs() < 1e-6, "{cost:?}");
+        let recorded: u64 = calls.iter().filter_map(|call| call.duration_ns).sum();
+        assert!((cost.time_ns(5, 5) - recorded as f64).abs() < 1e-3, "{cost:?}");
     }
 
     #[test]
