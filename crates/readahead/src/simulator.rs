@@ -251,6 +251,8 @@ impl Simulator {
             all.reads += row.done.reads;
             all.nodes += row.done.nodes;
             all.pages += row.done.pages;
+            all.flash_reads += row.done.flash_reads;
+            all.flash_reads_in_part += row.done.flash_reads_in_part;
         }
         all
     }

@@ -17,10 +17,13 @@
 //!
 //! Where LEBs end no rule tells: [`NodeRuns`] is what is known of it.
 
+use crate::PAGE_BYTES;
 use crate::mapping::Mapping;
 
 /// `UBIFS_MAX_BULK_READ` (fs/ubifs/ubifs.h).
 const MOST_NODES: u64 = 32;
+/// `UBIFS_MAX_DATA_NODE_SZ` (fs/ubifs/ubifs-media.h).
+const LARGEST_NODE: u64 = 48 + PAGE_BYTES;
 /// Pages read in a row that switch it on.
 const IN_A_ROW: u64 = 3;
 
@@ -31,6 +34,17 @@ pub struct NodeRuns {
     runs: Vec<(u64, u64)>,
     /// Nodes of a LEB: how long a run is taken to be whose end is not known.
     in_a_leb: u64,
+    /// Bytes of a node, and of a page of flash.
+    node_bytes: u64,
+    page_bytes: u64,
+}
+
+/// Pages of flash that are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Touched {
+    pages: u64,
+    /// Those of which only a part is wanted.
+    in_part: u64,
 }
 
 impl NodeRuns {
@@ -38,22 +52,38 @@ impl NodeRuns {
     /// first page on, `in_a_leb` nodes each.
     pub fn new(mut runs: Vec<(u64, u64)>, in_a_leb: u64) -> NodeRuns {
         runs.sort_unstable();
-        NodeRuns { runs, in_a_leb: in_a_leb.max(1) }
+        NodeRuns { runs, in_a_leb: in_a_leb.max(1), node_bytes: LARGEST_NODE, page_bytes: 2048 }
     }
 
-    /// The page whose node no longer follows that of `page` and those after it.
-    fn end(&self, page: u64) -> u64 {
+    /// Nodes of so many bytes on pages of flash of so many; else the largest ones on pages of 2 KiB.
+    pub fn of_nodes(self, node_bytes: u64, page_bytes: u64) -> NodeRuns {
+        NodeRuns { node_bytes: node_bytes.max(1), page_bytes: page_bytes.max(1), ..self }
+    }
+
+    /// The first page of the run that `page` is of, and the page whose node no longer follows.
+    fn run(&self, page: u64) -> (u64, u64) {
         let next = self.runs.partition_point(|&(first, _)| first <= page);
         let (first, known) = if next == 0 { (0, 0) } else { self.runs[next - 1] };
         let full = known.max(first.saturating_add(self.in_a_leb));
-        let end = match page < full {
-            true => full,
+        let (first, end) = match page < full {
+            true => (first, full),
             false => {
-                let lebs = (page - full) / self.in_a_leb + 1;
-                full.saturating_add(lebs.saturating_mul(self.in_a_leb))
+                let lebs = (page - full) / self.in_a_leb;
+                let first = full.saturating_add(lebs.saturating_mul(self.in_a_leb));
+                (first, first.saturating_add(self.in_a_leb))
             }
         };
-        self.runs.get(next).map_or(end, |&(first, _)| end.min(first))
+        (first, self.runs.get(next).map_or(end, |&(first, _)| end.min(first)))
+    }
+
+    /// What reading so many nodes from that of `page` on takes from flash: a run begins with a page of flash (a LEB does, and so
+    /// does what comes behind padding), and one node follows the other.
+    fn touched(&self, page: u64, nodes: u64) -> Touched {
+        let begin = (page - self.run(page).0).saturating_mul(self.node_bytes);
+        let end = begin.saturating_add(nodes.saturating_mul(self.node_bytes));
+        let pages = end.div_ceil(self.page_bytes) - begin / self.page_bytes;
+        let in_part = u64::from(begin % self.page_bytes != 0) + u64::from(end % self.page_bytes != 0);
+        Touched { pages, in_part: in_part.min(pages) }
     }
 }
 
@@ -65,6 +95,10 @@ pub struct BulkReads {
     pub nodes: u64,
     /// Pages that they filled: fewer where pages were there, or locked.
     pub pages: u64,
+    /// Pages of flash that they read, by how the nodes lie.
+    pub flash_reads: u64,
+    /// Of those, the ones of which they wanted a part: the first and the last of each.
+    pub flash_reads_in_part: u64,
 }
 
 /// `struct ubifs_inode`, as far as it goes here.
@@ -145,13 +179,16 @@ fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) {
         (row.read_in_a_row, row.bulk_read) = (0, false);
         return;
     };
-    let nodes = MOST_NODES.min(bulk.runs.end(page) - page).min(last - page + 1);
+    let nodes = MOST_NODES.min(bulk.runs.run(page).1 - page).min(last - page + 1);
+    let touched = bulk.runs.touched(page, nodes);
     // The key behind the file's last is looked at only while there is room for it (`bu->eof`).
     if nodes < MOST_NODES && page + nodes - 1 == last {
         (row.read_in_a_row, row.bulk_read) = (1, false);
     }
     row.done.reads += 1;
     row.done.nodes += nodes;
+    row.done.flash_reads = row.done.flash_reads.saturating_add(touched.pages);
+    row.done.flash_reads_in_part += touched.in_part;
     row.done.pages += 1;
     let mut next = page + 1;
     while next < page + nodes {
@@ -209,6 +246,27 @@ mod tests {
             let done = s.bulk_reads();
             assert_eq!((done.reads, done.nodes, done.pages), (4, 78, 78), "{kernel:?}");
         }
+    }
+
+    #[test]
+    fn what_nodes_touch_is_counted_in_pages_of_flash() {
+        let touched = |page, nodes| {
+            let runs = NodeRuns::new(vec![(0, 30), (30, 31)], 30);
+            let Touched { pages, in_part } = runs.touched(page, nodes);
+            (pages, in_part)
+        };
+        // 4144 bytes are two pages and 48 bytes: a LEB's 30 nodes end 1440 bytes into the 61st page.
+        assert_eq!([touched(0, 1), touched(0, 30), touched(2, 28), touched(1, 1)], [(3, 1), (61, 1), (57, 2), (3, 2)]);
+        // Nodes that follow what is known begin a LEB of their own; the 128 of 4144 bytes end with a page.
+        assert_eq!([touched(30, 2), touched(60, 1), touched(61, 30)], [(5, 1), (3, 1), (61, 2)]);
+        let long = NodeRuns::new(vec![(0, 1000)], 30);
+        assert_eq!(long.touched(0, 128), Touched { pages: 259, in_part: 0 });
+        let small = NodeRuns::new(vec![], 60).of_nodes(500, 4096);
+        assert_eq!(small.touched(1, 2), Touched { pages: 1, in_part: 1 });
+        let mut s = simulator(Kernel::V6_1, 0, 200, NodeRuns::new(vec![], 30));
+        read(&mut s, 0, 30);
+        let done = s.bulk_reads();
+        assert_eq!((done.reads, done.nodes, done.flash_reads, done.flash_reads_in_part), (1, 28, 57, 2));
     }
 
     #[test]

@@ -194,6 +194,7 @@ mod tests {
                     is_fault: false,
                     pages_added,
                     flash_reads: 3 * pages_added,
+                    flash_reads_in_part: 0,
                     began_ns: workload.calls.len() as u64 * 10_000_000,
                     duration_ns,
                 });

@@ -9,6 +9,7 @@
 use flashscope_readahead::BulkReads;
 use serde::Serialize;
 
+use super::flash_time::ReadTimes;
 use super::workload::{Call, Workload};
 
 /// Time in which calls were under way without a pause: one call, or some of tasks that waited for each other.
@@ -17,7 +18,15 @@ struct Stretch {
     calls: f64,
     pages: f64,
     flash_reads: f64,
+    flash_reads_in_part: f64,
     ns: f64,
+}
+
+impl Stretch {
+    /// Neither a page nor flash: only what a call itself takes.
+    fn is_idle(&self) -> bool {
+        self.pages == 0.0 && self.flash_reads == 0.0
+    }
 }
 
 /// Calls of one kind.
@@ -47,6 +56,14 @@ struct Open {
     calls: u32,
     pages: u64,
     flash_reads: u64,
+    flash_reads_in_part: u64,
+}
+
+impl Open {
+    fn new(kind: Kind, begin: u64) -> Open {
+        let (calls, pages, flash_reads, flash_reads_in_part) = (0, 0, 0, 0);
+        Open { kind: Some(kind), begin, end: begin, calls, pages, flash_reads, flash_reads_in_part }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -86,20 +103,19 @@ impl Busy {
         of_kind.flash_reads += u64::from(call.flash_reads);
         let Some(ns) = call.duration_ns else { return };
         let end = call.began_ns.saturating_add(ns);
-        match open {
-            Some(open) if call.began_ns < open.end => {
-                open.kind = open.kind.filter(|&known| known == kind);
-                open.end = open.end.max(end);
-                open.calls += 1;
-                open.pages += u64::from(call.pages_added);
-                open.flash_reads += u64::from(call.flash_reads);
-            }
+        let open = match open {
+            Some(open) if call.began_ns < open.end => open,
             _ => {
-                let (pages, flash_reads) = (u64::from(call.pages_added), u64::from(call.flash_reads));
-                let new = Open { kind: Some(kind), begin: call.began_ns, end, calls: 1, pages, flash_reads };
-                self.close(open.replace(new));
+                self.close(open.take());
+                open.insert(Open::new(kind, call.began_ns))
             }
-        }
+        };
+        open.kind = open.kind.filter(|&known| known == kind);
+        open.end = open.end.max(end);
+        open.calls += 1;
+        open.pages += u64::from(call.pages_added);
+        open.flash_reads += u64::from(call.flash_reads);
+        open.flash_reads_in_part += u64::from(call.flash_reads_in_part);
     }
 
     fn close(&mut self, open: Option<Open>) {
@@ -111,6 +127,7 @@ impl Busy {
                 calls: open.calls.into(),
                 pages: open.pages as f64,
                 flash_reads: open.flash_reads as f64,
+                flash_reads_in_part: open.flash_reads_in_part as f64,
                 ns: ns as f64,
             });
         }
@@ -177,13 +194,9 @@ struct Line {
 }
 
 impl Line {
-    /// Where some calls did nothing, the median of those is what a call costs, and all else is for what was done: one call that
-    /// was held up takes nothing from what hundreds of others show. Least squares else. `None` where nothing was done.
+    /// Where some calls were idle, their time is what a call costs, and all else is for what was done. Least squares else. `None`
+    /// where nothing was done.
     fn through(stretches: &[&Stretch], done: impl Fn(&Stretch) -> f64) -> Option<Line> {
-        let mut idle: Vec<f64> =
-            stretches.iter().filter(|one| done(one) == 0.0).map(|one| one.ns / one.calls).collect();
-        let middle = idle.len() / 2;
-        let idle_ns = (!idle.is_empty()).then(|| *idle.select_nth_unstable_by(middle, f64::total_cmp).1);
         let (mut x, mut y, mut nn, mut nx, mut xx, mut ny, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
         for one in stretches {
             let (calls, each) = (one.calls, done(one));
@@ -203,7 +216,7 @@ impl Line {
         let degenerate = spread <= f64::EPSILON * nn * xx;
         let calls: f64 = stretches.iter().map(|one| one.calls).sum();
         let left_ns = |idle_ns: &f64| y - idle_ns * calls;
-        if let Some(idle_ns) = idle_ns.filter(|idle_ns| left_ns(idle_ns) > 0.0) {
+        if let Some(idle_ns) = idle_call_ns(stretches).filter(|idle_ns| left_ns(idle_ns) > 0.0) {
             (call_ns, each_ns) = (idle_ns, left_ns(&idle_ns) / x);
         } else if !degenerate {
             each_ns = (nn * xy - nx * ny) / spread;
@@ -218,61 +231,73 @@ impl Line {
     }
 }
 
-/// What reads cost on UBIFS by reads of flash, where nodes lie known: a bulk read takes pages of flash that two nodes share
+/// What an idle call takes: the median, so that one that was held up counts no more than any. `None` where there was none.
+fn idle_call_ns(stretches: &[&Stretch]) -> Option<f64> {
+    let mut idle: Vec<f64> = stretches.iter().filter(|one| one.is_idle()).map(|one| one.ns / one.calls).collect();
+    let middle = idle.len() / 2;
+    (!idle.is_empty()).then(|| *idle.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
+/// What reads cost on UBIFS by reads of flash, where it is known how nodes lie: a bulk read takes pages of flash that two nodes share
 /// once, so that its pages are cheaper than single ones; in a window it reads nodes for nothing, which cost the flash and no page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeCost {
     call_ns: f64,
-    /// A read of flash.
-    read_ns: f64,
+    times: ReadTimes,
     /// What a page takes beside: its node is checked and unpacked.
     page_ns: f64,
     /// Reads of flash for a node that is read alone.
     single_reads: f64,
-    /// Pages of flash that a node takes.
-    node_pages: f64,
 }
 
+/// A node that is read alone is read in part where it begins and where it ends.
+const ENDS: f64 = 2.0;
+
 impl NodeCost {
-    /// `node_pages`: of flash, one node's. `alone`: reads of flash for a node that was read alone; where none is known, it takes what
-    /// its node touches, one page of flash more than it is long. `read_ns`: from one read of flash to the next within a page; what is
-    /// left of the calls' time is the pages'. Where nothing is left, or it is not known, all of a read's time is the read's.
+    /// `single_reads`: reads of flash for a node that is read alone. `times`: of reads of flash; what is left of the calls' time is the
+    /// pages'. Where nothing is left, or they are not known, all of the calls' time is the reads', each the same.
     /// `None` as for [`Cost::fit`].
-    pub fn fit(busy: &Busy, node_pages: f64, alone: Option<f64>, read_ns: Option<f64>) -> Option<NodeCost> {
+    pub fn fit(busy: &Busy, single_reads: f64, times: Option<ReadTimes>) -> Option<NodeCost> {
         let kinds = [&busy.reads, &busy.faults, &busy.advice];
-        let stretches = || kinds.iter().flat_map(|calls| &calls.stretches);
-        let line = Line::through(&stretches().collect::<Vec<_>>(), |one| one.flash_reads)?;
-        let sum = |of: &dyn Fn(&Stretch) -> f64| stretches().map(of).sum::<f64>();
-        let empty = |one: &Stretch| one.pages == 0.0 && one.flash_reads == 0.0;
-        let empty_calls = sum(&|one| if empty(one) { one.calls } else { 0.0 });
-        let empty_ns = sum(&|one| if empty(one) { one.ns } else { 0.0 });
-        let call_ns = if empty_calls > 0.0 { empty_ns / empty_calls } else { 0.0 };
-        let (ns, pages) = (sum(&|one| one.ns), sum(&|one| one.pages));
-        let rest =
-            |read_ns: f64| (ns - call_ns * sum(&|one| one.calls) - read_ns * sum(&|one| one.flash_reads)) / pages;
-        let apart = read_ns.map(|read_ns| (call_ns, read_ns, rest(read_ns))).filter(|&(.., page_ns)| page_ns > 0.0);
-        let (call_ns, read_ns, page_ns) = apart.unwrap_or((line.call_ns, line.each_ns, 0.0));
-        let single_reads = alone.unwrap_or(node_pages + 1.0);
-        Some(NodeCost { call_ns, read_ns, page_ns, single_reads, node_pages })
+        let stretches: Vec<&Stretch> = kinds.iter().flat_map(|calls| &calls.stretches).collect();
+        let line = Line::through(&stretches, |one| one.flash_reads)?;
+        let call_ns = idle_call_ns(&stretches).unwrap_or(0.0);
+        let left_ns = |one: &&Stretch, times: ReadTimes| {
+            one.ns - call_ns * one.calls - times.ns(one.flash_reads, one.flash_reads_in_part)
+        };
+        let pages: f64 = stretches.iter().map(|one| one.pages).sum();
+        let apart = times
+            .map(|times| (times, stretches.iter().map(|one| left_ns(one, times)).sum::<f64>() / pages))
+            .filter(|&(_, page_ns)| page_ns > 0.0);
+        let all_alike = ReadTimes { part_ns: line.each_ns, page_ns: line.each_ns };
+        Some(match apart {
+            Some((times, page_ns)) => NodeCost { call_ns, times, page_ns, single_reads },
+            None => NodeCost { call_ns: line.call_ns, times: all_alike, page_ns: 0.0, single_reads },
+        })
     }
 
     /// `index`: reads of the index's nodes.
     pub fn flash_reads(&self, pages: u64, bulk: BulkReads, index: u64) -> f64 {
-        let alone = pages.saturating_sub(bulk.pages) as f64;
-        alone * self.single_reads + bulk.nodes as f64 * self.node_pages + bulk.reads as f64 + index as f64
+        self.alone(pages, bulk) * self.single_reads + (bulk.flash_reads + index) as f64
     }
 
-    pub fn time_ns(&self, calls: u64, pages: u64, flash_reads: f64) -> f64 {
-        self.call_ns * calls as f64 + self.read_ns * flash_reads + self.page_ns * pages as f64
+    /// As for [`NodeCost::flash_reads`].
+    pub fn time_ns(&self, calls: u64, pages: u64, bulk: BulkReads, index: u64) -> f64 {
+        let in_part = self.alone(pages, bulk) * self.single_reads.min(ENDS) + (bulk.flash_reads_in_part + index) as f64;
+        let flash_ns = self.times.ns(self.flash_reads(pages, bulk, index), in_part);
+        self.call_ns * calls as f64 + flash_ns + self.page_ns * pages as f64
     }
 
-    /// A node that is read alone, and the index before it: reads of flash.
-    pub fn alone(&self, index: u64) -> f64 {
-        self.single_reads + index as f64
+    /// Pages whose nodes are read alone.
+    fn alone(&self, pages: u64, bulk: BulkReads) -> f64 {
+        pages.saturating_sub(bulk.pages) as f64
     }
 
-    pub fn read_ns(&self) -> f64 {
-        self.read_ns
+    /// A page whose node is read alone, and nodes of the index before it, instead of one that took so many reads of flash: by how many
+    /// they differ, and by how long.
+    pub fn instead_of(&self, flash_reads: f64, index: u64) -> (f64, f64) {
+        let more = self.single_reads + index as f64 - flash_reads;
+        (more, more * self.times.part_ns)
     }
 }
 
@@ -283,7 +308,8 @@ mod tests {
 
     fn call(began_ns: u64, pages_added: u32, flash_reads: u32, ns: u64) -> Call {
         let file = FileId { device: None, inode: 1 };
-        Call { tid: 1, file, is_fault: false, pages_added, flash_reads, began_ns, duration_ns: Some(ns) }
+        let (is_fault, flash_reads_in_part, duration_ns) = (false, 0, Some(ns));
+        Call { tid: 1, file, is_fault, pages_added, flash_reads, flash_reads_in_part, began_ns, duration_ns }
     }
 
     fn fit(calls: &[Call]) -> Option<Cost> {
@@ -307,25 +333,32 @@ mod tests {
 
     #[test]
     fn a_bulk_read_takes_shared_pages_of_flash_once() {
-        // Nodes of two pages and a bit, each read alone: three reads of flash, 100 us each, 30 us a page and 10 us a call.
-        let calls = vec![call(0, 1, 3, 340_000), call(400_000, 2, 6, 670_000), call(2_000_000, 0, 0, 10_000)];
-        let fit = |calls, read_ns| {
-            NodeCost::fit(&Busy::of(&Workload { calls, ..Workload::default() }), 2.0, Some(3.0), read_ns)
-        };
-        let cost = fit(calls.clone(), Some(100_000.0)).unwrap();
-        let bulk = BulkReads { reads: 2, nodes: 60, pages: 60 };
+        // Nodes on three pages of flash, each read alone: 270 us for each of the two that are read in part, 140 for the other, 160 a
+        // page of the file and 10 a call.
+        let of_nodes =
+            |began_ns, nodes: u32, ns| Call { flash_reads_in_part: 2 * nodes, ..call(began_ns, nodes, 3 * nodes, ns) };
+        let calls = vec![of_nodes(0, 1, 850_000), of_nodes(1_000_000, 2, 1_690_000), call(5_000_000, 0, 0, 10_000)];
+        let fit = |calls, times| NodeCost::fit(&Busy::of(&Workload { calls, ..Workload::default() }), 3.0, times);
+        let times = ReadTimes { part_ns: 270_000.0, page_ns: 140_000.0 };
+        let cost = fit(calls.clone(), Some(times)).unwrap();
+        let bulk = BulkReads { reads: 2, nodes: 60, pages: 60, flash_reads: 122, flash_reads_in_part: 3 };
         let reads = cost.flash_reads(62, bulk, 5);
-        assert!((reads - (2.0 * 3.0 + 120.0 + 2.0 + 5.0)).abs() < 1e-9, "{cost:?}");
-        let ns = cost.time_ns(4, 62, reads);
-        assert!((ns - (40_000.0 + 133.0 * 100_000.0 + 62.0 * 30_000.0)).abs() < 1.0, "{cost:?}");
-        assert_eq!((cost.alone(2), cost.read_ns()), (5.0, 100_000.0));
+        assert!((reads - (2.0 * 3.0 + 122.0 + 5.0)).abs() < 1e-9, "{cost:?}");
+        let ns = cost.time_ns(4, 62, bulk, 5);
+        let (parts, whole) = (4.0 + 3.0 + 5.0, 2.0 + 119.0);
+        let expected = 40_000.0 + parts * 270_000.0 + whole * 140_000.0 + 62.0 * 160_000.0;
+        assert!((ns - expected).abs() < 1.0, "{ns} {expected} {cost:?}");
+        // Two nodes of the index, which are each read in part.
+        assert_eq!(cost.instead_of(3.0, 2), (2.0, 540_000.0));
         // In a window a node comes again and again.
-        let wasted = BulkReads { reads: 32, nodes: 32 * 30, pages: 32 };
+        let wasted = BulkReads { reads: 32, nodes: 32 * 30, pages: 32, flash_reads: 1952, flash_reads_in_part: 64 };
         assert!(cost.flash_reads(32, wasted, 0) > 1900.0);
         // Without the time of a read, or with one that leaves nothing: all is the reads'.
-        for read_ns in [None, Some(1e9)] {
-            let cost = fit(calls.clone(), read_ns).unwrap();
-            assert!((cost.read_ns - 110_000.0).abs() < 1.0 && cost.page_ns == 0.0, "{cost:?}");
+        let absurd = ReadTimes { part_ns: 1e9, page_ns: 1e9 };
+        for times in [None, Some(absurd)] {
+            let cost = fit(calls.clone(), times).unwrap();
+            let each = (850_000.0 + 1_690_000.0 - 20_000.0) / 9.0;
+            assert!((cost.time_ns(0, 1, BulkReads::default(), 0) - 3.0 * each).abs() < 1.0, "{cost:?}");
         }
         assert_eq!(fit(vec![call(0, 1, 0, 9)], None), None);
     }

@@ -194,9 +194,11 @@ impl<'a> Predictor<'a> {
         let of_queue = cost.is_none() && fault_cost.is_none() && storage.squashfs.is_empty();
         let queue = workload.queued.cost.filter(|_| of_queue);
         let alone = workload.nodes.alone.filter(|_| storage.bulk_read.is_empty());
-        let read_ns = workload.costs.between_reads_ns();
-        let nodes = workload.nodes.flash_pages.and_then(|pages| NodeCost::fit(&busy, pages, alone, read_ns));
-        let one_by_one = alone.and_then(|reads| NodeCost::fit(&busy, reads, alone, read_ns));
+        let times = workload.flash_times.times();
+        let fit = |single_reads: f64| NodeCost::fit(&busy, single_reads, times);
+        let one_by_one = alone.and_then(fit);
+        // Where no node was read alone: what one touches that lies anywhere, a page of flash more than it is long.
+        let nodes = workload.nodes.flash_pages.and_then(|pages| fit(alone.unwrap_or(pages + 1.0)));
         let (busy_ns, mean_page_ns) = (busy.total_ns, workload.costs.mean_ns());
         Predictor {
             workload,
@@ -382,9 +384,9 @@ impl<'a> Predictor<'a> {
                                 known.flash_reads += f64::from(cost.flash_reads) - mean;
                                 known.ns += cost.ns.map_or(0.0, |ns| f64::from(ns) - self.mean_page_ns);
                             } else if let Some(node) = self.one_by_one {
-                                let differs = node.alone(of_index) - mean;
-                                known.flash_reads += differs;
-                                known.ns += differs * node.read_ns();
+                                let (reads, ns) = node.instead_of(mean, of_index);
+                                known.flash_reads += reads;
+                                known.ns += ns;
                             }
                         }
                         for tally in [&mut *file, &mut *task] {
@@ -417,7 +419,7 @@ impl<'a> Predictor<'a> {
             Some(nodes) => {
                 let (calls, pages) = (tally.calls + tally.faults, tally.pages());
                 let reads = nodes.flash_reads(pages, bulk, index_reads);
-                (Some(reads), Some(nodes.time_ns(calls, pages, reads)))
+                (Some(reads), Some(nodes.time_ns(calls, pages, bulk, index_reads)))
             }
             // What a bulk read costs is not known without the places of nodes.
             None if bulk.reads > 0 => (None, None),

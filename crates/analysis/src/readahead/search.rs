@@ -354,6 +354,7 @@ mod tests {
                 is_fault: false,
                 pages_added: brought,
                 flash_reads: brought * 2,
+                flash_reads_in_part: 0,
                 began_ns: workload.calls.len() as u64 * 10_000_000,
                 duration_ns: Some(CALL_NS + PAGE_NS * u64::from(brought)),
             });

@@ -76,6 +76,11 @@ impl Place {
         }
     }
 
+    /// Whether `next` begins with the page of flash behind it.
+    pub fn is_before(self, next: Place) -> bool {
+        self.chip == next.chip && next.first.is_some_and(|first| first.checked_sub(1) == Some(self.last))
+    }
+
     /// Of a call that brought in several pages only the last one's end is known.
     pub fn of_the_last_page(self) -> Place {
         Place { first: None, ..self }
@@ -202,7 +207,8 @@ impl Places {
             }
             nodes.guessed += usize::from(run.is_none());
             runs.extend(run);
-            nodes.runs.insert(file, NodeRuns::new(runs, in_a_leb));
+            let runs = NodeRuns::new(runs, in_a_leb).of_nodes(node_bytes.round() as u64, geometry.page_bytes);
+            nodes.runs.insert(file, runs);
         }
         nodes
     }

@@ -6,6 +6,7 @@ use flashscope_readahead::{Access, FileId, OpenId, PAGE_BYTES};
 use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair};
 
 use super::descriptors::{Descriptors, Meant, integer};
+use super::flash_time::{FlashTimes, ReadRun};
 use super::pages::{InCall, PageCosts};
 use super::queue::{Queued, Watch};
 use super::ubifs::{Nodes, Place, Places};
@@ -32,6 +33,8 @@ pub struct Call {
     pub pages_added: u32,
     /// Array reads of flash while its task was in it.
     pub flash_reads: u32,
+    /// Of those, the ones that wanted a part of a page, as UBIFS reads nodes.
+    pub flash_reads_in_part: u32,
     pub began_ns: u64,
     /// `None` where the trace does not show its end. Where nothing says when a fault is over (no `file_fault_end`), it lasts up to
     /// its last read of flash and the mean of its reads more, and nothing where it read none.
@@ -71,6 +74,8 @@ pub struct Workload {
     pub costs: PageCosts,
     /// How the data nodes of files on UBIFS lie.
     pub nodes: Nodes,
+    /// What reads of flash take.
+    pub flash_times: FlashTimes,
     /// Whether events of the cache and of flash were seen at all.
     pub cache_seen: bool,
     pub flash_seen: bool,
@@ -96,13 +101,23 @@ struct Inside {
     flash_ns: Option<(u64, u64)>,
     /// The last of them that read one page of flash after the other.
     flash_run: Option<Place>,
+    flash_in_a_row: ReadRun,
     /// The page behind the last that came for it, where pages came one after the other.
     brought_to: Option<u64>,
 }
 
 impl Inside {
     fn new(call: u32, is_advice: bool, offset: u64, asked: u64) -> Inside {
-        Inside { call, is_advice, offset, asked, flash_ns: None, flash_run: None, brought_to: None }
+        Inside {
+            call,
+            is_advice,
+            offset,
+            asked,
+            flash_ns: None,
+            flash_run: None,
+            flash_in_a_row: ReadRun::default(),
+            brought_to: None,
+        }
     }
 
     fn began(self, workload: &Workload) -> u64 {
@@ -209,7 +224,11 @@ impl Collector {
                 };
                 if let Some(inside) = reader.and_then(|tid| self.inside.get_mut(&tid)) {
                     self.workload.flash_reads += 1;
-                    inside.call_of(&mut self.workload).flash_reads += 1;
+                    let row = &mut inside.flash_in_a_row;
+                    let in_part = row.read(access.chip, access.page, event.time.0, &mut self.workload.flash_times);
+                    let call = inside.call_of(&mut self.workload);
+                    call.flash_reads += 1;
+                    call.flash_reads_in_part += in_part;
                     if let Some(came) = reader.and_then(|tid| self.came.get_mut(&tid)) {
                         came.read(event.time.0);
                     }
@@ -344,7 +363,16 @@ impl Collector {
     fn begin(&mut self, event: &Event, call: u32, file: FileId, offset: u64, asked: u64, is_fault: bool) {
         let tid = event.tid;
         let began_ns = event.time.0;
-        let new = Call { tid, file, is_fault, pages_added: 0, flash_reads: 0, began_ns, duration_ns: None };
+        let new = Call {
+            tid,
+            file,
+            is_fault,
+            pages_added: 0,
+            flash_reads: 0,
+            flash_reads_in_part: 0,
+            began_ns,
+            duration_ns: None,
+        };
         self.workload.calls.push(new);
         let pages = (offset / PAGE_BYTES, offset.saturating_add(asked.max(1)).div_ceil(PAGE_BYTES));
         self.queue.begin(tid, event.time.0, file, pages, is_fault);
@@ -389,8 +417,16 @@ impl Collector {
         }
         let call = self.workload.advice.len() as u32;
         let file = FileId { device: None, inode: 0 };
-        let new =
-            Call { tid, file, is_fault: false, pages_added: 0, flash_reads: 0, began_ns: time_ns, duration_ns: None };
+        let new = Call {
+            tid,
+            file,
+            is_fault: false,
+            pages_added: 0,
+            flash_reads: 0,
+            flash_reads_in_part: 0,
+            began_ns: time_ns,
+            duration_ns: None,
+        };
         self.workload.advice.push(new);
         self.enter(tid, Inside::new(call, true, 0, 0));
     }
@@ -445,6 +481,7 @@ impl Collector {
         if call.is_fault {
             self.queue.over(tid, None);
             call.duration_ns = Some(time_ns.saturating_sub(call.began_ns));
+            call.flash_reads_in_part += inside.flash_in_a_row.in_part();
             let (file, began_ns) = (call.file, call.began_ns);
             self.note_place(inside);
             self.inside.remove(&tid);
@@ -460,6 +497,7 @@ impl Collector {
         self.known(tid, file, began_ns, ended_ns.filter(|_| !is_fault));
         self.note_place(inside);
         let call = inside.call_of(&mut self.workload);
+        call.flash_reads_in_part += inside.flash_in_a_row.in_part();
         if inside.is_advice {
             call.duration_ns = ended_ns.map(|end| end.saturating_sub(call.began_ns));
             return;
