@@ -358,13 +358,10 @@ mod tests {
             workload.steps.push(Step { tid: 7, file: FILE, open: OpenId(7), access, call: Some(page as u32) });
             let duration_ns = Some(300_000);
             workload.calls.push(Call {
-                tid: 7,
-                file: FILE,
-                is_fault: false,
                 pages_added: 1,
                 flash_reads: 3,
-                began_ns: workload.calls.len() as u64 * 10_000_000,
                 duration_ns,
+                ..Call::new(7, FILE, false, workload.calls.len() as u64 * 10_000_000)
             });
         }
         workload

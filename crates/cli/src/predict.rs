@@ -348,6 +348,12 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
             workload.costs.not_kept
         ));
     }
+    if workload.held_ns > 0 {
+        notes.push(format!(
+            "calls were held up for {:.1} ms while others ran in their place (the recorder among them): it is in no time here",
+            workload.held_ns as f64 / 1e6
+        ));
+    }
     if workload.pages_brought > 0 {
         notes.push(format!(
             "{} pages came for no read, fault, write or advice that is followed (garbage that a file system collects, a symlink's \

@@ -189,14 +189,10 @@ mod tests {
                 let pages_added = workload.calls.len() as u32 % 2;
                 let duration_ns = Some(10_000 + 1_000_000 * u64::from(pages_added));
                 workload.calls.push(Call {
-                    tid: 7,
-                    file,
-                    is_fault: false,
                     pages_added,
                     flash_reads: 3 * pages_added,
-                    flash_reads_in_part: 0,
-                    began_ns: workload.calls.len() as u64 * 10_000_000,
                     duration_ns,
+                    ..Call::new(7, file, false, workload.calls.len() as u64 * 10_000_000)
                 });
             }
         }

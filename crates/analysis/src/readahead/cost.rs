@@ -102,12 +102,14 @@ impl Busy {
         of_kind.pages += u64::from(call.pages_added);
         of_kind.flash_reads += u64::from(call.flash_reads);
         let Some(ns) = call.duration_ns else { return };
-        let end = call.began_ns.saturating_add(ns);
+        // Time in which nobody is served, because others run, is no stretch's.
+        let begin = call.clock_began_ns();
+        let end = begin.saturating_add(ns);
         let open = match open {
-            Some(open) if call.began_ns < open.end => open,
+            Some(open) if begin < open.end => open,
             _ => {
                 self.close(open.take());
-                open.insert(Open::new(kind, call.began_ns))
+                open.insert(Open::new(kind, begin))
             }
         };
         open.kind = open.kind.filter(|&known| known == kind);
@@ -308,8 +310,7 @@ mod tests {
 
     fn call(began_ns: u64, pages_added: u32, flash_reads: u32, ns: u64) -> Call {
         let file = FileId { device: None, inode: 1 };
-        let (is_fault, flash_reads_in_part, duration_ns) = (false, 0, Some(ns));
-        Call { tid: 1, file, is_fault, pages_added, flash_reads, flash_reads_in_part, began_ns, duration_ns }
+        Call { pages_added, flash_reads, duration_ns: Some(ns), ..Call::new(1, file, false, began_ns) }
     }
 
     fn fit(calls: &[Call]) -> Option<Cost> {

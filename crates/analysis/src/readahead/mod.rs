@@ -1,7 +1,7 @@
 //! Read-ahead: what it brought, what of that was used, and what another setting would have brought.
 //!
-//! - A trace taken apart: `workload` (reads, faults and advice), `descriptors` (which open file each is of), `ubifs` (where data
-//!   nodes lie), `in_flight` (what a block device was asked for).
+//! - A trace taken apart: `workload` (reads, faults and advice), `descriptors` (which open file each is of), `held` (when others ran
+//!   instead), `ubifs` (where data nodes lie), `in_flight` (what a block device was asked for).
 //! - What it costs: `cost` (a call and a page where reads bring their pages in themselves), `pages` (single ones of them),
 //!   `flash_time` (pages of flash that are read whole, and in part), `queue` (the same in virtual time, behind a block queue).
 //! - What is asked: `accuracy` (what was brought and used), `predict` (another window), `search` and `clairvoyant` (the best policy,
@@ -14,6 +14,7 @@ mod clairvoyant;
 mod cost;
 mod descriptors;
 mod flash_time;
+mod held;
 mod in_flight;
 mod pages;
 mod predict;

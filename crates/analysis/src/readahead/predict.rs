@@ -105,6 +105,8 @@ pub struct Recorded {
     /// In which any task was in a read, a fault or advice whose end is known.
     pub time_ns: u64,
     pub timed_calls: u64,
+    /// In which calls could not go on because others ran: not in `time_ns`. 0 where the recording has no `sched_switch`.
+    pub held_ns: u64,
     /// The setting whose prediction is nearest to the pages that came, and that prediction.
     pub fits_readahead_kib: u64,
     pub predicted_pages: u64,
@@ -454,7 +456,7 @@ impl<'a> Predictor<'a> {
     /// When a call began when it was recorded, and when it ended, as far as that is known.
     fn began_and_ended(&self, call: u32) -> Option<(u64, Option<u64>)> {
         let call = self.workload.calls.get(call as usize)?;
-        Some((call.began_ns, call.duration_ns.map(|took| call.began_ns.saturating_add(took))))
+        Some((call.began_ns, call.ended_ns()))
     }
 
     /// Pages of the mean: reads by their fit, faults by theirs; what has none (all of it was cached when it was recorded) by the
@@ -500,6 +502,7 @@ impl<'a> Predictor<'a> {
             flash_reads: self.workload.flash_reads,
             time_ns: self.busy_ns,
             timed_calls: calls.filter(|call| call.duration_ns.is_some()).count() as u64,
+            held_ns: self.workload.held_ns,
             fits_readahead_kib: fits,
             predicted_pages: pages,
             fits_alone,

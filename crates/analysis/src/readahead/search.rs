@@ -349,14 +349,10 @@ mod tests {
             // What the fit is made of: no matter what was recorded, the costs are these.
             let brought = workload.calls.len() as u32 % 3;
             workload.calls.push(Call {
-                tid,
-                file,
-                is_fault: false,
                 pages_added: brought,
                 flash_reads: brought * 2,
-                flash_reads_in_part: 0,
-                began_ns: workload.calls.len() as u64 * 10_000_000,
                 duration_ns: Some(CALL_NS + PAGE_NS * u64::from(brought)),
+                ..Call::new(tid, file, false, workload.calls.len() as u64 * 10_000_000)
             });
         };
         for page in 0..256 {

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flashscope_readahead::{Access, FileId, OpenId, PAGE_BYTES};
-use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair};
+use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair, Record};
 
 use super::descriptors::{Descriptors, Meant, integer};
 use super::flash_time::{FlashTimes, ReadRun};
+use super::held::{Held, can_run};
 use super::pages::{InCall, PageCosts};
 use super::queue::{Queued, Watch};
 use super::ubifs::{Nodes, Place, Places};
@@ -36,9 +37,40 @@ pub struct Call {
     /// Of those, the ones that wanted a part of a page, as UBIFS reads nodes.
     pub flash_reads_in_part: u32,
     pub began_ns: u64,
-    /// `None` where the trace does not show its end. Where nothing says when a fault is over (no `file_fault_end`), it lasts up to
-    /// its last read of flash and the mean of its reads more, and nothing where it read none.
+    /// Without the time in which it was held up. `None` where the trace does not show its end. Where nothing says when a fault is
+    /// over (no `file_fault_end`), it lasts up to its last read of flash and the mean of its reads more, and nothing where it read
+    /// none.
     pub duration_ns: Option<u64>,
+    /// How long all calls had been held up when it began, and for how long they were while it lasted.
+    pub held_before_ns: u64,
+    pub held_ns: u64,
+}
+
+impl Call {
+    pub fn new(tid: u32, file: FileId, is_fault: bool, began_ns: u64) -> Call {
+        Call {
+            tid,
+            file,
+            is_fault,
+            pages_added: 0,
+            flash_reads: 0,
+            flash_reads_in_part: 0,
+            began_ns,
+            duration_ns: None,
+            held_before_ns: 0,
+            held_ns: 0,
+        }
+    }
+
+    /// By the clock that stands while calls are held up.
+    pub fn clock_began_ns(&self) -> u64 {
+        self.began_ns.saturating_sub(self.held_before_ns)
+    }
+
+    /// When it was over, where that is known.
+    pub fn ended_ns(&self) -> Option<u64> {
+        Some(self.began_ns.saturating_add(self.duration_ns?).saturating_add(self.held_ns))
+    }
 }
 
 /// What a trace says of file reads.
@@ -72,6 +104,8 @@ pub struct Workload {
     pub pages: Vec<(FileId, u64)>,
     /// What each page cost when it came.
     pub costs: PageCosts,
+    /// How long calls could not go on because others ran; 0 where the trace has no `sched_switch`.
+    pub held_ns: u64,
     /// How the data nodes of files on UBIFS lie.
     pub nodes: Nodes,
     /// What reads of flash take.
@@ -156,6 +190,7 @@ pub struct Collector {
     places: Places,
     meant: Vec<Meant>,
     queue: Watch,
+    held: Held,
 }
 
 impl Collector {
@@ -198,11 +233,28 @@ impl Collector {
                 }
             } else if record.schema.name == "file_fault_end" {
                 self.fault_over(record.tid(), record.time.0);
+            } else if record.schema.name == "sched_switch" {
+                self.switched(record);
             }
         }
         if let Some(event) = pair.event {
             self.event(event);
         }
+    }
+
+    fn switched(&mut self, record: &Record<'_>) {
+        let number = |name: &str| record.get(name).and_then(integer);
+        let (Some(prev), Some(state), Some(next)) = (number("prev_pid"), number("prev_state"), number("next_pid"))
+        else {
+            return;
+        };
+        let prev = Some(prev as u32).filter(|prev| self.inside.contains_key(prev));
+        self.held.switched(record.time.0, prev.filter(|_| can_run(state)), next as u32, self.inside.len());
+    }
+
+    /// By the clock that stands while all calls are held up.
+    fn clock(&self, time_ns: u64) -> u64 {
+        time_ns.saturating_sub(self.held.before(time_ns))
     }
 
     fn take_meant(&mut self, tid: u32) {
@@ -212,6 +264,7 @@ impl Collector {
     }
 
     pub fn event(&mut self, event: &Event) {
+        let clock_ns = self.clock(event.time.0);
         match &event.kind {
             EventKind::Flash(access) if access.op == FlashOp::Read => {
                 self.workload.flash_seen = true;
@@ -225,15 +278,15 @@ impl Collector {
                 if let Some(inside) = reader.and_then(|tid| self.inside.get_mut(&tid)) {
                     self.workload.flash_reads += 1;
                     let row = &mut inside.flash_in_a_row;
-                    let in_part = row.read(access.chip, access.page, event.time.0, &mut self.workload.flash_times);
+                    let in_part = row.read(access.chip, access.page, clock_ns, &mut self.workload.flash_times);
                     let call = inside.call_of(&mut self.workload);
                     call.flash_reads += 1;
                     call.flash_reads_in_part += in_part;
                     if let Some(came) = reader.and_then(|tid| self.came.get_mut(&tid)) {
-                        came.read(event.time.0);
+                        came.read(clock_ns);
                     }
-                    let first = inside.flash_ns.map_or(event.time.0, |(first, _)| first);
-                    inside.flash_ns = Some((first, event.time.0));
+                    let first = inside.flash_ns.map_or(clock_ns, |(first, _)| first);
+                    inside.flash_ns = Some((first, clock_ns));
                     inside.flash_run = Some(Place::after(inside.flash_run, access.chip, access.page));
                 }
             }
@@ -362,17 +415,7 @@ impl Collector {
 
     fn begin(&mut self, event: &Event, call: u32, file: FileId, offset: u64, asked: u64, is_fault: bool) {
         let tid = event.tid;
-        let began_ns = event.time.0;
-        let new = Call {
-            tid,
-            file,
-            is_fault,
-            pages_added: 0,
-            flash_reads: 0,
-            flash_reads_in_part: 0,
-            began_ns,
-            duration_ns: None,
-        };
+        let new = Call::new(tid, file, is_fault, event.time.0);
         self.workload.calls.push(new);
         let pages = (offset / PAGE_BYTES, offset.saturating_add(asked.max(1)).div_ceil(PAGE_BYTES));
         self.queue.begin(tid, event.time.0, file, pages, is_fault);
@@ -382,7 +425,11 @@ impl Collector {
     }
 
     fn enter(&mut self, tid: u32, inside: Inside) {
+        let call = inside.call_of(&mut self.workload);
+        let began_ns = call.began_ns;
+        call.held_before_ns = self.held.before(began_ns);
         self.inside.insert(tid, inside);
+        self.held.runs(began_ns, tid, self.inside.len());
         self.came.entry(tid).or_default().clear();
     }
 
@@ -417,16 +464,7 @@ impl Collector {
         }
         let call = self.workload.advice.len() as u32;
         let file = FileId { device: None, inode: 0 };
-        let new = Call {
-            tid,
-            file,
-            is_fault: false,
-            pages_added: 0,
-            flash_reads: 0,
-            flash_reads_in_part: 0,
-            began_ns: time_ns,
-            duration_ns: None,
-        };
+        let new = Call::new(tid, file, false, time_ns);
         self.workload.advice.push(new);
         self.enter(tid, Inside::new(call, true, 0, 0));
     }
@@ -476,16 +514,18 @@ impl Collector {
 
     /// The fault that the task is in is over; whatever else it is in goes on.
     fn fault_over(&mut self, tid: u32, time_ns: u64) {
+        let clock_ns = self.clock(time_ns);
         let Some(&inside) = self.inside.get(&tid) else { return };
         let call = inside.call_of(&mut self.workload);
         if call.is_fault {
             self.queue.over(tid, None);
-            call.duration_ns = Some(time_ns.saturating_sub(call.began_ns));
+            end(call, time_ns, clock_ns);
             call.flash_reads_in_part += inside.flash_in_a_row.in_part();
-            let (file, began_ns) = (call.file, call.began_ns);
+            let (file, began_ns) = (call.file, call.clock_began_ns());
             self.note_place(inside);
             self.inside.remove(&tid);
-            self.known(tid, file, began_ns, Some(time_ns));
+            self.held.runs(time_ns, tid, self.inside.len());
+            self.known(tid, file, began_ns, Some(clock_ns));
         }
     }
 
@@ -493,25 +533,31 @@ impl Collector {
     fn over(&mut self, tid: u32, ended_ns: Option<u64>, got: Option<u64>) {
         let waited_until = self.queue.over(tid, ended_ns);
         let Some(inside) = self.inside.remove(&tid) else { return };
-        let Call { file, is_fault, began_ns, .. } = *inside.call_of(&mut self.workload);
-        self.known(tid, file, began_ns, ended_ns.filter(|_| !is_fault));
+        if let Some(ended_ns) = ended_ns {
+            self.held.runs(ended_ns, tid, self.inside.len());
+        }
+        let call = *inside.call_of(&mut self.workload);
+        let ended = ended_ns.map(|ended| (ended, self.clock(ended)));
+        self.known(tid, call.file, call.clock_began_ns(), ended.map(|(_, clock)| clock).filter(|_| !call.is_fault));
         self.note_place(inside);
         let call = inside.call_of(&mut self.workload);
         call.flash_reads_in_part += inside.flash_in_a_row.in_part();
-        if inside.is_advice {
-            call.duration_ns = ended_ns.map(|end| end.saturating_sub(call.began_ns));
-            return;
-        }
         if call.is_fault {
             let after = |(first, last): (u64, u64)| {
-                let one = (last - first) / u64::from(call.flash_reads.max(2) - 1);
-                last.saturating_sub(call.began_ns).saturating_add(one)
+                let one = last.saturating_sub(first) / u64::from(call.flash_reads.max(2) - 1);
+                last.saturating_sub(call.clock_began_ns()).saturating_add(one)
             };
             let behind_queue = waited_until.map_or(0, |until| until.saturating_sub(call.began_ns));
             call.duration_ns = Some(inside.flash_ns.map_or(behind_queue, after));
             return;
         }
-        call.duration_ns = ended_ns.map(|end| end.saturating_sub(call.began_ns));
+        if let Some((ended_ns, clock_ns)) = ended {
+            end(call, ended_ns, clock_ns);
+        }
+        if inside.is_advice {
+            return;
+        }
+        let file = call.file;
         self.workload.without_end += u64::from(ended_ns.is_none());
         let end = inside.offset.saturating_add(got.unwrap_or(inside.asked));
         match got {
@@ -544,6 +590,7 @@ impl Collector {
         }
         let mut workload = self.workload;
         workload.queued = self.queue.finish();
+        workload.held_ns = self.held.total_ns();
         workload.descriptors = self.descriptors.any();
         // What was there before, or ends elsewhere than it was written to, was not made by what was seen.
         let mut written: HashMap<FileId, u64> = HashMap::new();
@@ -586,6 +633,13 @@ impl Collector {
     }
 }
 
+/// A call is over, at this time and by the clock that stands while calls are held up.
+fn end(call: &mut Call, ended_ns: u64, clock_ns: u64) {
+    let duration_ns = clock_ns.saturating_sub(call.clock_began_ns());
+    call.duration_ns = Some(duration_ns);
+    call.held_ns = ended_ns.saturating_sub(call.began_ns).saturating_sub(duration_ns);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -620,6 +674,24 @@ mod tests {
         assert_eq!((workload.sizes[&FILE], workload.open_ended), (5000, 0));
         let accesses: Vec<Access> = workload.steps.iter().map(|step| step.access).collect();
         assert_eq!(accesses[1..3], [Access::Drop { page: 0 }, Access::DropAll]);
+    }
+
+    /// Its task was preempted after 20 of 100 ns, and another ran for 50.
+    #[test]
+    fn a_call_does_not_last_while_others_run() {
+        let mut collector = Collector::default();
+        collector.event(&event(100, FileStep::Read, 0, 4096));
+        collector.event(&event(110, FileStep::Cached, 0, 4096));
+        collector.held.switched(120, Some(7), 9, collector.inside.len());
+        collector.held.switched(170, None, 7, collector.inside.len());
+        collector.returned(7, 200, Some(4096));
+        collector.event(&event(300, FileStep::Read, 4096, 4096));
+        collector.returned(7, 310, Some(4096));
+        let workload = collector.finish();
+        let [held, free] = workload.calls[..] else { panic!("two calls") };
+        assert_eq!((held.duration_ns, held.held_ns, held.ended_ns()), (Some(50), 50, Some(200)));
+        assert_eq!((free.duration_ns, free.clock_began_ns(), free.ended_ns()), (Some(10), 250, Some(310)));
+        assert_eq!(workload.held_ns, 50);
     }
 
     /// As `cat` reads a file whose size is a multiple of its buffer's.

@@ -1,0 +1,103 @@
+//! Time in which calls were held up because others ran: it is no storage's.
+//!
+//! A call's task that is taken off its processor while it could run (`sched_switch` says so in `prev_state`) waits for a processor. As
+//! long as that is all that any call waits for, the clock by which calls are measured stands. A task that sleeps waits for storage, or
+//! for one that reads for it: its time counts.
+
+use std::collections::HashSet;
+
+/// `TASK_REPORT_MAX` (include/linux/sched.h; 0x100 from 4.14 on, 5.10 to 7.2 too): the task was preempted. Below are the states in
+/// which it sleeps, or is gone; none of them is one that can run.
+const PREEMPTED: i64 = 0x100;
+
+/// What `sched_switch` says of the task that it takes off a processor.
+pub fn can_run(prev_state: i64) -> bool {
+    prev_state == 0 || prev_state & PREEMPTED != 0
+}
+
+/// The clock.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// Tasks in a call that could run and do not.
+    waiting: HashSet<u32>,
+    since: Option<u64>,
+    total_ns: u64,
+}
+
+impl Held {
+    /// A processor went over to `next`, from a task that could run on and is in a call, if it is; `in_calls`: all that are in one.
+    pub fn switched(&mut self, time_ns: u64, from: Option<u32>, next: u32, in_calls: usize) {
+        self.waiting.remove(&next);
+        self.waiting.extend(from.filter(|&from| from != next));
+        self.settle(time_ns, in_calls);
+    }
+
+    /// A task began a call, or ended one: it runs.
+    pub fn runs(&mut self, time_ns: u64, tid: u32, in_calls: usize) {
+        self.waiting.remove(&tid);
+        self.settle(time_ns, in_calls);
+    }
+
+    fn settle(&mut self, time_ns: u64, in_calls: usize) {
+        let all_wait = in_calls > 0 && self.waiting.len() == in_calls;
+        match self.since {
+            None if all_wait => self.since = Some(time_ns),
+            Some(since) if !all_wait => {
+                self.total_ns = self.total_ns.saturating_add(time_ns.saturating_sub(since));
+                self.since = None;
+            }
+            _ => {}
+        }
+    }
+
+    pub fn total_ns(&self) -> u64 {
+        self.total_ns
+    }
+
+    /// How long the clock has stood by then.
+    pub fn before(&self, time_ns: u64) -> u64 {
+        let standing = self.since.map_or(0, |since| time_ns.saturating_sub(since));
+        self.total_ns.saturating_add(standing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_stands_while_no_call_can_go_on() {
+        let mut held = Held::default();
+        held.runs(0, 7, 1);
+        held.switched(100, Some(7), 9, 1);
+        assert_eq!((held.before(100), held.before(150)), (0, 50));
+        held.switched(300, None, 7, 1);
+        assert_eq!(held.before(400), 200);
+        // The one is preempted for the other, which is in a call too; then both are.
+        held.runs(400, 8, 2);
+        held.switched(500, Some(7), 8, 2);
+        assert_eq!(held.before(600), 200);
+        held.switched(600, Some(8), 9, 2);
+        held.switched(700, None, 7, 2);
+        assert_eq!(held.before(800), 300);
+        // One that sleeps waits for storage; what others do counts then.
+        held.switched(800, None, 9, 2);
+        held.runs(900, 8, 1);
+        assert_eq!((held.before(1000), held.total_ns()), (300, 300));
+    }
+
+    #[test]
+    fn what_the_kernel_says_of_a_task() {
+        // R, R+, S, D, and S of a kernel that gives the flag beside it.
+        assert_eq!([0, 0x100, 1, 2, 0x101].map(can_run), [true, true, false, false, true]);
+    }
+
+    #[test]
+    fn times_that_run_backwards_are_no_panic() {
+        let mut held = Held::default();
+        held.switched(u64::MAX, Some(7), 9, 1);
+        held.runs(0, 7, 1);
+        held.switched(5, Some(7), 7, 1);
+        assert_eq!(held.before(3), 0);
+    }
+}
