@@ -16,6 +16,7 @@ mod exports;
 mod flashmon;
 mod kernelshark;
 mod kills;
+mod laid_out;
 mod layers;
 mod other_chip;
 mod overrun;

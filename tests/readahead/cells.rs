@@ -118,12 +118,7 @@ impl Set {
         let groups = groups(&study.definition.matrix).into_iter().filter(|g| g.filesystem.as_str() == filesystem);
         let mut cells = Vec::new();
         for group in groups {
-            let first = cells.len();
-            // A database of each kind in one file system.
             let apart_from_others = |command: String| command.replace(".db", &format!("-{}.db", group.contents));
-            let create = group
-                .create_command()
-                .map(|command| format!("run create-{} {}", group.contents, apart_from_others(command)));
             for cell in &group.cells {
                 let Readahead::Kib(kib) = cell.readahead else { continue };
                 let wanted = match label {
@@ -153,11 +148,22 @@ impl Set {
                     command: apart_from_others(group.command(cell)),
                 });
             }
-            if let (Some(create), Some(first)) = (create, cells.get_mut(first)) {
-                first.before.insert(0, create);
-            }
         }
         cells
+    }
+
+    /// Lines that make the databases, one of each kind in one file system, and where they lie.
+    fn databases(&self) -> Vec<(String, String)> {
+        let text = std::fs::read_to_string(top().join("studies/sqlite.toml")).expect("the study");
+        let study = Study::parse("sqlite.toml", &text).expect("the study");
+        let groups = groups(&study.definition.matrix);
+        let ours = groups.iter().filter(|group| group.filesystem.as_str() == self.filesystem);
+        ours.map(|group| {
+            let own = format!("-{}.db", group.contents);
+            let create = group.create_command().expect("a database is made").replace(".db", &own);
+            (format!("run create-{} {create}", group.contents), format!("/mnt/contacts{own}"))
+        })
+        .collect()
     }
 
     fn own(&self) -> Vec<Cell> {
@@ -302,6 +308,7 @@ impl Set {
                 volume.map(str::to_owned).into_iter().chain([mounted]).chain(bulk).collect()
             }
         });
+        let databases = if self.what == "sqlite" { self.databases() } else { Vec::new() };
         let files: Vec<(&str, u64, &str, u64)> = match self.what.as_str() {
             // An end in the middle of a page, and one at a page's end.
             "reads" | "timed" | "exec" => vec![
@@ -326,16 +333,19 @@ impl Set {
             let program = flashscope_target::companion_for("armhf", "flashscope-sqlite").expect("make sqlite");
             plan.files.push(("/flashscope/flashscope-sqlite", 0o755, std::fs::read(program).expect("a program")));
         }
+        lines.extend(databases.iter().map(|(create, _)| create.clone()));
         match self.filesystem.as_str() {
             "jffs2" => lines.push("settle jffs2_gcd 200 600000".to_owned()),
             "yaffs2" => lines.push("settle yaffs2_gc 200 600000".to_owned()),
             _ => {}
         }
         lines.push("record-start --events flash,cache,syscall,sched:sched_switch --ring 8192".to_owned());
-        if self.is_bulk() {
-            // Where data nodes lie no rule tells. Pages that are read one by one show it; backwards none is read in bulk.
+        // Where a page lies no rule tells. Pages that are read one by one show it; backwards none is read ahead, or in bulk.
+        let read =
+            files.iter().map(|(name, ..)| format!("/mnt/{name}")).chain(databases.iter().map(|(_, at)| at.clone()));
+        for (index, file) in read.enumerate() {
             lines.push("write /proc/sys/vm/drop_caches 3".to_owned());
-            lines.extend(files.iter().map(|(name, ..)| format!("run layout-{name} /work pages /mnt/{name}")));
+            lines.push(format!("run layout-{index} /work pages {file}"));
         }
         for cell in cells {
             lines.extend(cell.before.iter().cloned());

@@ -5,6 +5,10 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+/// Reads of flash and time: from a recording alone, and with another one that shows how its files lie.
+const PREDICTED: [&str; 2] = ["predicted_flash", "predicted_ns"];
+const LEARNED: [&str; 2] = ["learned_flash", "learned_ns"];
+
 /// By how many per cent a predicted value is off; `None` where there is nothing to be off from.
 pub fn off(row: &Value, real: &str, predicted: &str) -> Option<f64> {
     let (real, predicted) = (row[real].as_f64()?, row[predicted].as_f64()?);
@@ -36,14 +40,16 @@ pub fn error_bars(rows: &[Value]) -> Vec<Value> {
             groups.entry([name("kernel"), name("filesystem")]).or_default().push(row);
         }
     }
-    let bars = groups.into_iter().filter_map(|([kernel, filesystem], rows)| {
-        let (_, flash) = spread(&rows, "flash", "predicted_flash")?;
-        let (median, worst) = spread(&rows, "time_ns", "predicted_ns")?;
-        let cells = rows.iter().filter(|row| off(row, "time_ns", "predicted_ns").is_some()).count();
+    let both = [false, true].into_iter().flat_map(|layout| groups.iter().map(move |group| (layout, group)));
+    let bars = both.filter_map(|(layout, (&[kernel, filesystem], rows))| {
+        let [flash, ns] = if layout { LEARNED } else { PREDICTED };
+        let (_, flash) = spread(rows, "flash", flash)?;
+        let (median, worst) = spread(rows, "time_ns", ns)?;
+        let cells = rows.iter().filter(|row| off(row, "time_ns", ns).is_some()).count();
         let kernel = if kernel == "newest" { "7.2" } else { kernel };
         let round = |value: f64| (value * 100.0).round() / 100.0;
         Some(serde_json::json!({
-            "kernel": kernel, "filesystem": filesystem, "cells": cells, "flash_worst_percent": round(flash),
+            "kernel": kernel, "filesystem": filesystem, "layout": layout, "cells": cells, "flash_worst_percent": round(flash),
             "time_median_percent": round(median), "time_worst_percent": round(worst),
         }))
     });
@@ -65,16 +71,17 @@ const HEAD: &str = "# Read-ahead models against kernels: every cell
 Written by `bench/readahead/validate` ([readahead.md](readahead.md)) on `board:armv7`; no cell is left out. \"Differ\": pages, each
 counted as often as it came, that came on the board and not in the model, or the other way round, where the model plays the
 accesses of the cell itself. \"Predicted\": from the recording of the same workload at another window; what pages, flash reads and
-time (in which any task is in a read, a fault or advice) are off by. A dash: nothing was read, or the recording that it is predicted
-from read no flash.
+time (in which any task is in a read, a fault or advice) are off by. \"Laid out\": flash reads and time predicted from that recording
+and one more, in which each page of the files was read by itself (`predict --layout`). A dash: nothing was read, the recording that
+it is predicted from read no flash, or there is no other (Postmark makes its files as it runs).
 
-| kernel | file system | study | cells | equal | pages | pages that differ | predicted pages off %, median / worst | flash reads | time |
-|---|---|---|---:|---:|---:|---:|---:|---:|---:|
+| kernel | file system | study | cells | equal | pages | pages that differ | predicted pages off %, median / worst | flash reads | time | laid out: flash reads | time |
+|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 ";
 
 const CELLS: &str = "
-| kernel | file system | study | workload | KiB | accesses | pages | in the model | differ | predicted from KiB | pages % | flash reads | % | time ms | % |
-|---|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+| kernel | file system | study | workload | KiB | accesses | pages | in the model | differ | predicted from KiB | pages % | flash reads | % | time ms | % | laid out: flash reads % | time % |
+|---|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 ";
 
 /// Figure 6 of the paper with the rules of its kernel.
@@ -139,6 +146,8 @@ pub fn cells(document: &str) -> Vec<Value> {
             of_flash,
             ms,
             of_time,
+            learned_flash,
+            learned_time,
         ] = fields[..]
         else {
             return None;
@@ -151,6 +160,7 @@ pub fn cells(document: &str) -> Vec<Value> {
             "accesses": count(accesses)?, "pages": count(pages)?, "model_pages": count(model)?, "differ": count(differ)?,
             "from_kib": count(from)?, "predicted_pages": predicted(pages.parse().ok()?, of_pages), "flash": count(flash)?,
             "predicted_flash": predicted(flash.parse().ok()?, of_flash), "time_ns": ns, "predicted_ns": predicted(ns, of_time),
+            "learned_flash": predicted(flash.parse().ok()?, learned_flash), "learned_ns": predicted(ns, learned_time),
         }))
     };
     document.lines().filter_map(of).collect()
@@ -170,13 +180,15 @@ pub fn document(rows: &[Value], missing: &[&str], before: &str) -> String {
         let equal = rows.iter().filter(|row| row["differ"] == 0).count();
         let _ = writeln!(
             text,
-            "| {kernel} | {filesystem} | {study} | {} | {equal} | {} | {} | {} | {} | {} |",
+            "| {kernel} | {filesystem} | {study} | {} | {equal} | {} | {} | {} | {} | {} | {} | {} |",
             rows.len(),
             sum("pages"),
             sum("differ"),
             pair(spread(&rows, "pages", "predicted_pages")),
             pair(spread(&rows, "flash", "predicted_flash")),
             pair(spread(&rows, "time_ns", "predicted_ns")),
+            pair(spread(&rows, "flash", LEARNED[0])),
+            pair(spread(&rows, "time_ns", LEARNED[1])),
         );
     }
     if !missing.is_empty() {
@@ -212,13 +224,15 @@ pub fn document(rows: &[Value], missing: &[&str], before: &str) -> String {
         .map(text_of);
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {:.1} | {} |",
+            "| {} | {} | {} | {} | {:.1} | {} | {} | {} |",
             cells.join(" | "),
             percent(off(row, "pages", "predicted_pages")),
             row["flash"],
             percent(off(row, "flash", "predicted_flash")),
             row["time_ns"].as_f64().unwrap_or_default() / 1e6,
             percent(off(row, "time_ns", "predicted_ns")),
+            percent(off(row, "flash", LEARNED[0])),
+            percent(off(row, "time_ns", LEARNED[1])),
         );
     }
     text

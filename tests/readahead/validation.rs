@@ -40,8 +40,8 @@ fn mounted(trace: &Trace) -> Mounted {
     }
 }
 
-/// The accesses of every cell, from one pass over the trace.
-fn workloads(session: &Session, trace: &Trace, cells: &[Cell]) -> Vec<Workload> {
+/// The accesses of every cell, from one pass over the trace, and what was read before the first: the files' pages one by one.
+fn workloads(session: &Session, trace: &Trace, cells: &[Cell]) -> (Vec<Workload>, Workload) {
     let Mounted { device: ours, others, block: squashfs, .. } = mounted(trace);
     let spans: Vec<(u64, u64)> = cells
         .iter()
@@ -61,7 +61,6 @@ fn workloads(session: &Session, trace: &Trace, cells: &[Cell]) -> Vec<Workload> 
     };
     let mut workloads = Vec::new();
     let mut collector = new();
-    // What was read before the first cell shows how nodes lie on UBIFS.
     let mut before = new();
     trace
         .for_each_pair(&mut |pair| {
@@ -79,11 +78,7 @@ fn workloads(session: &Session, trace: &Trace, cells: &[Cell]) -> Vec<Workload> 
     while workloads.len() < cells.len() {
         workloads.push(std::mem::replace(&mut collector, new()).finish());
     }
-    let nodes = before.finish().nodes;
     for (workload, cell) in workloads.iter_mut().zip(cells) {
-        if nodes.flash_pages.is_some() {
-            workload.nodes = nodes.clone();
-        }
         workload.steps.retain(|step| step.file.device == ours);
         workload.pages.retain(|(file, _)| file.device == ours);
         workload.pages_added.retain(|file, _| file.device == ours);
@@ -94,7 +89,7 @@ fn workloads(session: &Session, trace: &Trace, cells: &[Cell]) -> Vec<Workload> 
         }
     }
     share_sizes(cells, &mut workloads);
-    workloads
+    (workloads, before.finish())
 }
 
 /// What any SELECTs saw of the database's size holds for all.
@@ -124,7 +119,7 @@ pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Outcome> {
     let session = set.session(&cells, kept);
     let trace = session.recording(0).expect("a recording");
     assert_eq!(trace.losses().iter().map(|(_, count)| count).sum::<u64>(), 0, "{}: the recording is whole", set.id());
-    let workloads = workloads(&session, &trace, &cells);
+    let (mut workloads, layout) = workloads(&session, &trace, &cells);
     let mut storage = Storage::new(Kernel::nearest(&set.kernel).expect("a model").kernel);
     let Mounted { device, block, bulk_read, .. } = mounted(&trace);
     if let (Some(device), Some(block)) = (device, block) {
@@ -138,7 +133,12 @@ pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Outcome> {
     }
     let place: HashMap<(&str, &str, u64), usize> =
         cells.iter().enumerate().map(|(at, cell)| ((cell.study, cell.label.as_str(), cell.kib), at)).collect();
+    let from = |cell: &Cell| place[&(cell.study, cell.label.as_str(), cell.from_kib)];
     let mut outcomes = Vec::new();
+    // Where LEBs end no recording of a bulk read shows.
+    if bulk_read {
+        workloads.iter_mut().for_each(|workload| drop(workload.learn(&layout)));
+    }
     for (cell, workload) in cells.iter().zip(&workloads) {
         let mut board = workload.pages.clone();
         let mut model = Predictor::new(workload, storage.clone()).pages(cell.kib);
@@ -146,8 +146,7 @@ pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Outcome> {
         board.sort_unstable();
         model.sort_unstable();
         let (differ, first) = differing(&board, &model);
-        let from = &workloads[place[&(cell.study, cell.label.as_str(), cell.from_kib)]];
-        let predicted = Predictor::new(from, storage.clone()).row(cell.kib, &|_| false);
+        let predicted = Predictor::new(&workloads[from(cell)], storage.clone()).row(cell.kib, &|_| false);
         let time = Predictor::new(workload, storage.clone()).recorded(&[cell.kib]).time_ns;
         let paper = (cell.study == "SQLite" && cell.kib == 0).then(|| papers_kernel(&session, cell, workload));
         let examples: Vec<String> = first.iter().map(|(file, page)| format!("{}:{page}", file.inode)).collect();
@@ -162,6 +161,12 @@ pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Outcome> {
                 "time_ns": time, "predicted_ns": predicted.time_ns, "paper": paper,
             }),
         });
+    }
+    let learned: Vec<bool> = workloads.iter_mut().map(|workload| workload.learn(&layout) > 0).collect();
+    for (cell, outcome) in cells.iter().zip(&mut outcomes).filter(|(cell, _)| learned[from(cell)]) {
+        let predicted = Predictor::new(&workloads[from(cell)], storage.clone()).row(cell.kib, &|_| false);
+        outcome.row["learned_flash"] = json!(predicted.flash_reads);
+        outcome.row["learned_ns"] = json!(predicted.time_ns);
     }
     println!("{}: {} cells, {} s", set.id(), cells.len(), began.elapsed().as_secs());
     outcomes

@@ -16,7 +16,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
         return apply::undo(args, quiet);
     }
     let trace = Trace::open(args.trace.as_deref().unwrap_or("".as_ref()))?;
-    let workload = predict::workload(&trace)?;
+    let workload = predict::workload(&trace, &args.model)?;
     let (kernel, exact) = predict::model(&trace, args.model.kernel_model.as_deref())?;
     let below = predict::storage(&trace, &workload, kernel, args.model.io_kib);
     let io_pages = below.io_pages;

@@ -247,6 +247,9 @@ pub struct ModelArgs {
     /// mounts tell].
     #[arg(long, value_name = "KIB")]
     pub io_kib: Option<u64>,
+    /// A trace in which the same files were read page by page, without read-ahead: what each page costs that the recording lacks.
+    #[arg(long, value_name = "TRACE")]
+    pub layout: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -257,6 +260,9 @@ Examples:
   flashscope predict app.dat --readahead 0,8,32 --kernel-model 2.6.37 --json
   flashscope predict app.dat --power omap3evm --html app.html
   flashscope predict app.dat --chip ./slower.toml --recorded-chip micron-slc-256m
+  flashscope record --on ssh://root@board --events flash,cache,syscall -o data.dat -- flashscope-agent bench read \
+      --file /data/app.db --count 1280 --request 4096 --pattern sequential --readahead 0 --drop-caches
+  flashscope predict app.dat --layout data.dat
 
 Times are predicted where reads bring their pages in themselves (MTD, UBI). Without the calls (--events …,syscall) each task is
 taken to open each file once.")]

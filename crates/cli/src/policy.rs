@@ -23,7 +23,7 @@ pub fn run(args: &PolicyArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--latency-ms {ms}: a time above 0 is wanted")));
     }
     let trace = Trace::open(&args.trace)?;
-    let workload = workload(&trace)?;
+    let workload = workload(&trace, &args.model)?;
     let (kernel, exact) = model(&trace, args.model.kernel_model.as_deref())?;
     let mut storage = storage(&trace, &workload, kernel, args.model.io_kib);
     storage.budget_pages = usize::try_from(args.cache_mib.saturating_mul(256)).unwrap_or(usize::MAX);

@@ -11,7 +11,7 @@ use flashscope_readahead::Kernel;
 use flashscope_target::board::Chip;
 use flashscope_trace::{Device, Trace};
 
-use crate::args::{PowerArgs, PredictArgs};
+use crate::args::{ModelArgs, PowerArgs, PredictArgs};
 use crate::failure::Failure;
 use crate::study::style;
 
@@ -20,7 +20,7 @@ pub const TRIED_KIB: [u64; 10] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let trace = Trace::open(&args.trace)?;
-    let workload = workload(&trace)?;
+    let workload = workload(&trace, &args.model)?;
     let (kernel, exact) = model(&trace, args.model.kernel_model.as_deref())?;
     let mut storage = storage(&trace, &workload, kernel, args.model.io_kib);
     storage.budget_pages = usize::try_from(args.cache_mib.saturating_mul(256)).unwrap_or(usize::MAX);
@@ -72,7 +72,8 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let timed = rows.iter().any(|row| row.time_ns.is_some());
     // The bars are of reads that bring their pages in themselves; with bulk_read it was validated apart (tests/readahead.rs).
     let validated = if predictor.on_ubifs() == Some(true) { "ubifs-bulk" } else { &filesystem };
-    let error = ErrorBar::of(kernel, validated).filter(|_| timed && predictor.queue().is_none());
+    let error =
+        ErrorBar::of(kernel, validated, args.model.layout.is_some()).filter(|_| timed && predictor.queue().is_none());
     if predictor.queue().is_some() {
         notes.extend(queue_notes(&workload, rows.iter().any(|row| row.time_ns.is_none())));
     } else if timed && error.is_none() {
@@ -224,8 +225,22 @@ pub fn file_name(file: flashscope_readahead::FileId) -> String {
     device.map_or_else(|| format!("inode {}", file.inode), |device| format!("{device} inode {}", file.inode))
 }
 
-/// The accesses of a trace. An error says what is missing from it and what to record.
-pub fn workload(trace: &Trace) -> Result<Workload, Failure> {
+/// The accesses of a trace, and what another says of how its files lie. An error says what is missing and what to record.
+pub fn workload(trace: &Trace, model: &ModelArgs) -> Result<Workload, Failure> {
+    let mut workload = recorded(trace)?;
+    if let Some(path) = &model.layout
+        && workload.learn(&recorded(&Trace::open(path)?)?) == 0
+    {
+        return Err(Failure::new(format!(
+            "--layout {}: it has no page of a file of {} (by device and inode); record it while the same file systems are mounted",
+            path.display(),
+            trace.path().display()
+        )));
+    }
+    Ok(workload)
+}
+
+fn recorded(trace: &Trace) -> Result<Workload, Failure> {
     let in_ram: HashSet<String> = crate::replay::devices_in_ram(trace);
     let in_ram: Vec<u32> = in_ram.iter().filter_map(|text| Device::parse(text)).map(|device| device.0).collect();
     let mut collector = Collector::new(trace.facts(), in_ram);

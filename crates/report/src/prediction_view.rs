@@ -123,8 +123,9 @@ pub fn error_bar(bar: &ErrorBar, model: &str) -> String {
     } else {
         format!(" {model} on this file system was not validated: the bar is borrowed.")
     };
+    let layout = if bar.layout { ", with the files' layout," } else { "" };
     format!(
-        "± is the worst of {} predictions of {} on {} against a virtual board: flash reads {} %, time {} % (median {} %); \
+        "± is the worst of {} predictions of {} on {}{layout} against a virtual board: flash reads {} %, time {} % (median {} %); \
          docs/readahead-validation.md.{of}",
         grouped(bar.cells),
         bar.kernel,

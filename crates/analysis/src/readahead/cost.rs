@@ -295,11 +295,12 @@ impl NodeCost {
         pages.saturating_sub(bulk.pages) as f64
     }
 
-    /// A page whose node is read alone, and nodes of the index before it, instead of one that took so many reads of flash: by how many
-    /// they differ, and by how long.
-    pub fn instead_of(&self, flash_reads: f64, index: u64) -> (f64, f64) {
-        let more = self.single_reads + index as f64 - flash_reads;
-        (more, more * self.times.part_ns)
+    /// A page whose node is read alone, with so many reads of flash where that is known, and nodes of the index before it, instead of
+    /// one that took `flash_reads`: by how many they differ, and by how long.
+    pub fn instead_of(&self, flash_reads: f64, node: Option<u32>, index: u64) -> (f64, f64) {
+        let node = node.map_or(0.0, |reads| f64::from(reads) - self.single_reads);
+        let index = self.single_reads + index as f64 - flash_reads;
+        (node + index, node * self.times.page_ns + index * self.times.part_ns)
     }
 }
 
@@ -350,7 +351,8 @@ mod tests {
         let expected = 40_000.0 + parts * 270_000.0 + whole * 140_000.0 + 62.0 * 160_000.0;
         assert!((ns - expected).abs() < 1.0, "{ns} {expected} {cost:?}");
         // Two nodes of the index, which are each read in part.
-        assert_eq!(cost.instead_of(3.0, 2), (2.0, 540_000.0));
+        assert_eq!(cost.instead_of(3.0, None, 2), (2.0, 540_000.0));
+        assert_eq!(cost.instead_of(3.0, Some(4), 0), (1.0, 140_000.0));
         // In a window a node comes again and again.
         let wasted = BulkReads { reads: 32, nodes: 32 * 30, pages: 32, flash_reads: 1952, flash_reads_in_part: 64 };
         assert!(cost.flash_reads(32, wasted, 0) > 1900.0);

@@ -61,6 +61,11 @@ pub struct PageCost {
 #[derive(Debug, Default)]
 pub struct PageCosts {
     known: HashMap<(FileId, u64), PageCost>,
+    /// What another recording shows, of pages read one by one.
+    learned: HashMap<(FileId, u64), PageCost>,
+    /// Pages that came in blocks, by what their block's took each: nothing to this recording, whose blocks come otherwise under
+    /// another window.
+    of_blocks: HashMap<(FileId, u64), PageCost>,
     /// From one read of flash to the next in a call, ns.
     between_reads: Vec<u32>,
     /// Pages of calls too long to be followed, and beyond the most that are kept: they cost the mean.
@@ -69,10 +74,21 @@ pub struct PageCosts {
 
 impl PageCosts {
     pub fn of(&self, file: FileId, page: u64) -> Option<PageCost> {
+        self.learned.get(&(file, page)).copied().or_else(|| self.recorded(file, page))
+    }
+
+    /// What this recording itself shows.
+    pub fn recorded(&self, file: FileId, page: u64) -> Option<PageCost> {
         self.known.get(&(file, page)).copied()
     }
 
-    /// Mean time of the pages whose time is known.
+    /// What `other` knows of pages of these files, for those that this recording has and for those that it lacks: how many they are.
+    pub fn learn(&mut self, other: &PageCosts, of: impl Fn(FileId) -> bool) -> usize {
+        self.learned.extend(other.known.iter().chain(&other.of_blocks).filter(|((file, _), _)| of(*file)));
+        self.learned.len()
+    }
+
+    /// Mean time of the pages of this recording whose time is known.
     pub fn mean_ns(&self) -> f64 {
         let (count, sum) = self
             .known
@@ -91,20 +107,33 @@ impl PageCosts {
     }
 
     /// A call is over that brought these pages of one file in; with the time of its end, where nothing else was served meanwhile.
-    pub fn add(&mut self, file: FileId, call: &InCall, ended_ns: Option<u64>) {
+    /// `in_blocks`: they were not read one by one.
+    pub fn add(&mut self, file: FileId, call: &InCall, ended_ns: Option<u64>, in_blocks: bool) {
         let (pages, reads) = (&call.pages, &call.reads_ns);
         if call.overflown {
             self.not_kept += call.came;
             return;
         }
-        let room = MOST_TIMES - self.between_reads.len();
+        let room = if in_blocks { 0 } else { MOST_TIMES - self.between_reads.len() };
         self.between_reads.extend(reads.windows(2).take(room).map(|two| to_u32(two[1].saturating_sub(two[0]))));
         let Some(&first) = reads.first() else {
+            if in_blocks {
+                return;
+            }
             // Holes, and pages behind a file's end.
             let nothing = PageCost { flash_reads: 0.0, ns: ended_ns.map(|_| 0.0) };
             pages.iter().for_each(|&page| self.insert(file, page, nothing));
             return;
         };
+        if pages.is_empty() {
+            return;
+        }
+        if in_blocks {
+            // Who reads them is a worker of the kernel's, and what it takes is not their reader's time.
+            let cost = PageCost { flash_reads: reads.len() as f32 / pages.len() as f32, ns: None };
+            pages.iter().for_each(|&page| insert(&mut self.of_blocks, &mut self.not_kept, file, page, cost));
+            return;
+        }
         let Some(ends) = ends(reads, pages.len()) else {
             // All that is known of one is the mean.
             let each = pages.len() as f64;
@@ -123,11 +152,15 @@ impl PageCosts {
     }
 
     fn insert(&mut self, file: FileId, page: u64, cost: PageCost) {
-        if self.known.len() < MOST_PAGES || self.known.contains_key(&(file, page)) {
-            self.known.insert((file, page), cost);
-        } else {
-            self.not_kept += 1;
-        }
+        insert(&mut self.known, &mut self.not_kept, file, page, cost);
+    }
+}
+
+fn insert(known: &mut HashMap<(FileId, u64), PageCost>, not_kept: &mut u64, file: FileId, page: u64, cost: PageCost) {
+    if known.len() < MOST_PAGES || known.contains_key(&(file, page)) {
+        known.insert((file, page), cost);
+    } else {
+        *not_kept += 1;
     }
 }
 
@@ -168,7 +201,7 @@ mod tests {
         [7, 8, 9].into_iter().for_each(|page| call.page(page));
         [100, 250, 400, 900, 1050, 1600, 1750].into_iter().for_each(|time| call.read(time));
         let mut costs = PageCosts::default();
-        costs.add(FILE, &call, Some(2200));
+        costs.add(FILE, &call, Some(2200), false);
         let cost = |flash_reads, ns| Some(PageCost { flash_reads, ns: Some(ns) });
         assert_eq!(
             [7, 8, 9, 10].map(|page| costs.of(FILE, page)),
@@ -177,7 +210,15 @@ mod tests {
         assert_eq!(costs.mean_ns(), 700.0);
         assert_eq!(costs.between_reads_ns(), Some(150.0), "of 150 150 500 150 550 150");
         assert_eq!(PageCosts::default().between_reads_ns(), None);
-        costs.add(FILE, &call, None);
+        let mut learned = PageCosts::default();
+        learned.add(FILE, &call, Some(2200), true);
+        assert_eq!(learned.of(FILE, 7), None, "in one block");
+        let mut of_blocks = PageCosts::default();
+        assert_eq!(of_blocks.learn(&learned, |_| true), 3);
+        assert_eq!(of_blocks.of(FILE, 7), Some(PageCost { flash_reads: 7.0 / 3.0, ns: None }));
+        assert_eq!((learned.learn(&costs, |file| file != FILE), learned.learn(&costs, |file| file == FILE)), (0, 3));
+        assert_eq!((learned.of(FILE, 7), learned.mean_ns()), (cost(3.0, 800.0), 0.0));
+        costs.add(FILE, &call, None, false);
         assert_eq!(costs.of(FILE, 9), Some(PageCost { flash_reads: 2.0, ns: None }));
     }
 
@@ -187,24 +228,28 @@ mod tests {
         [7, 8].into_iter().for_each(|page| call.page(page));
         call.read(100);
         let mut costs = PageCosts::default();
-        costs.add(FILE, &call, Some(200));
-        costs.add(FILE, &InCall::default(), Some(200));
+        costs.add(FILE, &call, Some(200), false);
+        costs.add(FILE, &InCall::default(), Some(200), false);
         assert_eq!(costs.of(FILE, 7), Some(PageCost { flash_reads: 0.5, ns: Some(50.0) }));
         // A hole.
         call.clear();
         call.page(9);
-        costs.add(FILE, &call, Some(200));
+        costs.add(FILE, &call, Some(200), false);
         assert_eq!(costs.of(FILE, 9), Some(PageCost { flash_reads: 0.0, ns: Some(0.0) }));
+        // Flash was read, and no page came.
+        call.clear();
+        call.read(100);
+        costs.add(FILE, &call, Some(200), false);
         // Pauses alike.
         call.clear();
         [7, 8].into_iter().for_each(|page| call.page(page));
         [100, 250, 402, 550].into_iter().for_each(|time| call.read(time));
-        costs.add(FILE, &call, Some(700));
+        costs.add(FILE, &call, Some(700), false);
         assert_eq!(costs.of(FILE, 8), Some(PageCost { flash_reads: 2.0, ns: Some(300.0) }));
         call.clear();
         (0..5000).for_each(|n| call.read(n));
         call.page(1);
-        costs.add(FILE, &call, Some(9000));
+        costs.add(FILE, &call, Some(9000), false);
         assert_eq!((costs.of(FILE, 1), costs.not_kept), (None, 1), "too many");
     }
 }

@@ -382,11 +382,18 @@ impl<'a> Predictor<'a> {
                         index_reads += of_index;
                         if let Some(rates) = rates {
                             let mean = if in_fault { rates[1] } else { rates[if in_advice { 2 } else { 0 }] };
-                            if let Some(cost) = self.workload.costs.of(event.file, event.page) {
+                            let costs = &self.workload.costs;
+                            // On UBIFS what it takes of the index is this run's own matter.
+                            let cost = match self.one_by_one {
+                                Some(_) => costs.recorded(event.file, event.page),
+                                None => costs.of(event.file, event.page),
+                            };
+                            if let Some(cost) = cost {
                                 known.flash_reads += f64::from(cost.flash_reads) - mean;
                                 known.ns += cost.ns.map_or(0.0, |ns| f64::from(ns) - self.mean_page_ns);
                             } else if let Some(node) = self.one_by_one {
-                                let (reads, ns) = node.instead_of(mean, of_index);
+                                let alone = self.workload.nodes.of(event.file, event.page);
+                                let (reads, ns) = node.instead_of(mean, alone, of_index);
                                 known.flash_reads += reads;
                                 known.ns += ns;
                             }

@@ -9,7 +9,7 @@
 //! fs/ubifs/io.c), and what comes then does not follow. A node that shares no page of flash with the one before it is one of those,
 //! or that one happened to end with a page: it is the former where its LEB holds fewer nodes than a full one.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flashscope_readahead::{FileId, NodeRuns, PAGE_BYTES};
 use flashscope_trace::Device;
@@ -135,8 +135,31 @@ pub struct Nodes {
     pub flash_pages: Option<f64>,
     /// Reads of flash for a data node that is read alone; `None` where no page was.
     pub alone: Option<f64>,
+    /// Those of single pages: of each that another recording shows.
+    learned: HashMap<(FileId, u64), u32>,
+    known: HashMap<(FileId, u64), u32>,
     /// Files whose runs the trace shows nowhere.
     pub guessed: usize,
+}
+
+impl Nodes {
+    /// Reads of flash for this page's node, where another recording tells.
+    pub fn of(&self, file: FileId, page: u64) -> Option<u32> {
+        self.learned.get(&(file, page)).copied()
+    }
+
+    /// What `other` shows of these files, where they are on UBIFS.
+    pub fn learn(&mut self, other: &Nodes, of: &BTreeMap<FileId, u64>) {
+        if other.flash_pages.is_none() {
+            return;
+        }
+        self.flash_pages = other.flash_pages;
+        self.alone = other.alone.or(self.alone);
+        let shown = other.runs.iter().filter(|(file, _)| of.contains_key(file));
+        self.runs.extend(shown.map(|(&file, runs)| (file, runs.clone())));
+        self.learned.extend(other.known.iter().filter(|((file, _), _)| of.contains_key(file)));
+        self.guessed = self.runs.keys().filter(|file| !other.runs.contains_key(file)).count().min(self.guessed);
+    }
 }
 
 impl Places {
@@ -166,13 +189,13 @@ impl Places {
         }
         nodes.flash_pages = (steps > 0 && apart > 0).then(|| apart as f64 / steps as f64);
         // The index is read before the node, from a LEB of its own: the last reads, which lie in a row, are the node's.
-        let (mut known, mut reads) = (0_u64, 0_u64);
-        for (_, place) in files.iter().flat_map(|&(file, _)| self.of(file)) {
+        for (&page, place) in files.iter().flat_map(|&(file, _)| self.of(file)) {
             let Some(first) = place.first else { continue };
-            known += 1;
-            reads = reads.saturating_add(place.last.saturating_sub(first).saturating_add(1));
+            let reads = place.last.saturating_sub(first).saturating_add(1);
+            nodes.known.insert(page, reads.try_into().unwrap_or(u32::MAX));
         }
-        nodes.alone = (known > 0).then(|| reads as f64 / known as f64);
+        let reads: u64 = nodes.known.values().map(|&reads| u64::from(reads)).sum();
+        nodes.alone = (!nodes.known.is_empty()).then(|| reads as f64 / nodes.known.len() as f64);
         for (file, geometry) in files {
             // Places are whole pages of flash: where they tell a mean next to the largest node, that is what lies there.
             let node_bytes = nodes.flash_pages.map_or(LARGEST_NODE as f64, |pages| pages * geometry.page_bytes as f64);

@@ -12,6 +12,9 @@ const VALIDATED: &str = include_str!("validated.json");
 pub struct ErrorBar {
     pub kernel: String,
     pub filesystem: String,
+    /// With another recording that shows how the files lie.
+    #[serde(default)]
+    pub layout: bool,
     /// Cells that were predicted in time.
     pub cells: u64,
     pub flash_worst_percent: f64,
@@ -23,11 +26,12 @@ pub struct ErrorBar {
 }
 
 impl ErrorBar {
-    /// The bar of a kernel's model on a file system; where that was not validated, the widest of those that share its file system,
-    /// else the widest of all. `None`: nothing was.
-    pub fn of(kernel: Kernel, filesystem: &str) -> Option<ErrorBar> {
+    /// The bar of a kernel's model on a file system, with the files' layout or without; where that was not validated, the widest of
+    /// those that share its file system, else the widest of all. `None`: nothing was.
+    pub fn of(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
         // A file of ours: a broken one is found by the test below.
         let all: Vec<ErrorBar> = serde_json::from_str(VALIDATED).unwrap_or_default();
+        let all: Vec<ErrorBar> = all.into_iter().filter(|bar| bar.layout == layout).collect();
         ErrorBar::among(&all, kernel.name(), filesystem)
     }
 
@@ -56,6 +60,7 @@ mod tests {
         let bar = |kernel: &str, filesystem: &str, worst| ErrorBar {
             kernel: kernel.into(),
             filesystem: filesystem.into(),
+            layout: false,
             cells: 8,
             flash_worst_percent: 1.0,
             time_median_percent: 0.1,

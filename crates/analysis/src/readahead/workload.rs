@@ -117,6 +117,15 @@ pub struct Workload {
     pub queued: Queued,
 }
 
+impl Workload {
+    /// What another recording shows of how files lie, whose pages were read one by one: what each costs, and where its node is.
+    /// Returns of how many pages of this one's files.
+    pub fn learn(&mut self, layout: &Workload) -> usize {
+        self.nodes.learn(&layout.nodes, &self.sizes);
+        self.costs.learn(&layout.costs, |file| self.sizes.contains_key(&file))
+    }
+}
+
 /// Accesses that are kept (48 bytes each and 48 for a call).
 const MAX_STEPS: usize = 4_000_000;
 /// Pages of one event of the cache: more than any folio has.
@@ -433,13 +442,13 @@ impl Collector {
         self.came.entry(tid).or_default().clear();
     }
 
-    /// What came in a call that is over is known page by page; squashfs reads by blocks.
+    /// What came in a call that is over is known page by page; squashfs reads by blocks, and each page has the mean.
     fn known(&mut self, tid: u32, file: FileId, began_ns: u64, ended_ns: Option<u64>) {
         // Served alone: no other task is in a call, and none was since this one began.
         let alone = self.inside.is_empty() && self.last_end_ns <= began_ns;
         self.last_end_ns = ended_ns.unwrap_or(self.last_end_ns).max(self.last_end_ns);
-        if let Some(came) = self.came.get(&tid).filter(|_| !self.through_block_layer) {
-            self.workload.costs.add(file, came, ended_ns.filter(|_| alone));
+        if let Some(came) = self.came.get(&tid) {
+            self.workload.costs.add(file, came, ended_ns.filter(|_| alone), self.through_block_layer);
         }
         if self.came.len() > MAX_TASKS {
             self.came.clear();
