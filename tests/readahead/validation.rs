@@ -137,7 +137,9 @@ pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     // Where LEBs end no recording of a bulk read shows.
     if bulk_read {
-        workloads.iter_mut().for_each(|workload| drop(workload.learn(&layout)));
+        for workload in &mut workloads {
+            workload.learn(&layout);
+        }
     }
     for (cell, workload) in cells.iter().zip(&workloads) {
         let mut board = workload.pages.clone();

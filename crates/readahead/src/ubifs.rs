@@ -82,7 +82,8 @@ impl NodeRuns {
         let begin = (page - self.run(page).0).saturating_mul(self.node_bytes);
         let end = begin.saturating_add(nodes.saturating_mul(self.node_bytes));
         let pages = end.div_ceil(self.page_bytes) - begin / self.page_bytes;
-        let in_part = u64::from(begin % self.page_bytes != 0) + u64::from(end % self.page_bytes != 0);
+        let in_part =
+            u64::from(!begin.is_multiple_of(self.page_bytes)) + u64::from(!end.is_multiple_of(self.page_bytes));
         Touched { pages, in_part: in_part.min(pages) }
     }
 }

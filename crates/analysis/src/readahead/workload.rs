@@ -200,6 +200,8 @@ pub struct Collector {
     meant: Vec<Meant>,
     queue: Watch,
     held: Held,
+    /// Workers read for those who wait: who runs in a call's place may do so for it.
+    served_by_others: bool,
 }
 
 impl Collector {
@@ -218,6 +220,7 @@ impl Collector {
     /// The file system reads flash through a block device (squashfs on mtdblock or ubiblock): a worker of the kernel's does it.
     pub fn through_block_layer(&mut self) {
         self.through_block_layer = true;
+        self.served_by_others = true;
     }
 
     /// One record of a trace and its typed form.
@@ -257,6 +260,9 @@ impl Collector {
         else {
             return;
         };
+        if self.served_by_others {
+            return;
+        }
         let prev = Some(prev as u32).filter(|prev| self.inside.contains_key(prev));
         self.held.switched(record.time.0, prev.filter(|_| can_run(state)), next as u32, self.inside.len());
     }
@@ -306,7 +312,10 @@ impl Collector {
                 }
                 self.file(event, step.step, file, step.offset, step.bytes);
             }
-            EventKind::Block(block) => self.queue.block(event.time.0, event.tid, block),
+            EventKind::Block(block) => {
+                self.served_by_others = true;
+                self.queue.block(event.time.0, event.tid, block);
+            }
             _ => {}
         }
     }
