@@ -329,10 +329,11 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
             kernel.name()
         ));
     }
-    if workload.open_ended > 0 {
+    if !workload.open_ended.is_empty() {
         notes.push(format!(
-            "{} files end where the trace last saw them: no read met their end, and larger windows may read further there",
-            workload.open_ended
+            "{} files end where the trace last saw them: no read met their end, and larger windows may read further there \
+             (--layout, a recording that read them whole, tells it)",
+            workload.open_ended.len()
         ));
     }
     if !workload.flash_seen && workload.queued.cost.is_none() {

@@ -7,7 +7,9 @@
 //!
 //! UBIFS pads its write buffer to a page of flash where it has to be written out before it is full (`ubifs_wbuf_sync_nolock`,
 //! fs/ubifs/io.c), and what comes then does not follow. A node that shares no page of flash with the one before it is one of those,
-//! or that one happened to end with a page: it is the former where its LEB holds fewer nodes than a full one.
+//! or that one happened to end with a page: it is the former where its LEB holds fewer nodes than a full one. As many are taken as
+//! explain what the LEB lacks, from its begin on: a new LEB of the journal may ask for a commit (`ubifs_add_bud_to_log`,
+//! fs/ubifs/log.c), which writes the buffers out (`do_commit`, fs/ubifs/commit.c) while the LEB has few nodes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -219,9 +221,10 @@ impl Places {
                 } else {
                     let end = first.saturating_add(in_a_leb).clamp(a.0 + 1, b.0);
                     let begun_there = !runs.is_empty();
-                    if !begun_there || end - first >= in_a_leb {
-                        padded.clear();
-                    }
+                    padded.truncate(match begun_there {
+                        true => paddings(geometry, in_a_leb, end - first, node_bytes),
+                        false => 0,
+                    });
                     let ends: Vec<u64> = padded.drain(..).chain([end]).collect();
                     let firsts = std::iter::once(first).chain(ends.iter().copied());
                     runs.extend(firsts.zip(ends.iter().copied()));
@@ -248,6 +251,16 @@ impl Places {
 
 /// A page, and where it lies.
 type Placed = (u64, Place);
+
+/// How often the write buffer was padded, at least, in a LEB that holds so many nodes: its end is shorter than one more node, and each
+/// padding than a page of flash.
+fn paddings(geometry: Geometry, in_a_leb: u64, held: u64, node_bytes: f64) -> usize {
+    if held >= in_a_leb {
+        return 0;
+    }
+    let lacking = geometry.leb_bytes as f64 - (held + 1) as f64 * node_bytes;
+    (lacking / geometry.page_bytes as f64).ceil().max(1.0) as usize
+}
 
 /// Whether all nodes from the one to the other lie in a row.
 fn follows(geometry: Geometry, a: Placed, b: Placed) -> bool {
@@ -306,6 +319,29 @@ mod tests {
         assert_eq!(nodes.guessed, 0);
         // A node of 4144 bytes lies on three pages of flash.
         assert_eq!(nodes.alone, Some(3.0));
+    }
+
+    /// A LEB that has room for 36 nodes and holds 35: one padding makes that, of three nodes that begin with a page of flash.
+    #[test]
+    fn what_happens_to_begin_with_a_page_is_no_padding() {
+        let mut places = Places::new(&facts("rw"));
+        let mut at = 64 * 4 * 2048 + 4096;
+        for page in 0..107 {
+            match page {
+                36 => at = 64 * 7 * 2048 + 4096,
+                71 => at = 64 * 9 * 2048 + 4096,
+                37 | 47 | 57 => at = u64::next_multiple_of(at, 2048),
+                _ => {}
+            }
+            // Those at 47 and 57 end what was 2 bytes short of the page.
+            let bytes = if matches!(page, 46 | 56) { (at + 3472).next_multiple_of(2048) - 2 - at } else { 3472 };
+            places.note(FILE, page, Place { chip: 0, first: Some(at / 2048), last: (at + bytes - 1) / 2048 });
+            at += bytes;
+        }
+        let nodes = places.nodes([FILE].into_iter());
+        let runs = vec![(0, 36), (36, 37), (37, 71), (71, 107)];
+        let node_bytes = (nodes.flash_pages.unwrap() * 2048.0).round() as u64;
+        assert_eq!(nodes.runs[&FILE], NodeRuns::new(runs, 36).of_nodes(node_bytes, 2048));
     }
 
     /// The write buffer was written out behind the first node of the second LEB.

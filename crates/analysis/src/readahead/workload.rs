@@ -1,6 +1,6 @@
 //! The accesses of a trace, in order, as a read-ahead model takes them; and what really happened during each.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use flashscope_readahead::{Access, FileId, OpenId, PAGE_BYTES};
 use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair, Record};
@@ -85,7 +85,7 @@ pub struct Workload {
     /// Files that were written from their begin on: their size is what was written so far.
     pub created: HashSet<FileId>,
     /// Files whose end no read met: read-ahead beyond what the trace shows is not predicted for them.
-    pub open_ended: usize,
+    pub open_ended: BTreeSet<FileId>,
     /// Pages that were read and never came: they were cached before the recording began.
     pub cached_before: Vec<(FileId, u64)>,
     /// Pages that came into the cache of files that were read or faulted on, but by writes.
@@ -118,9 +118,15 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// What another recording shows of how files lie, whose pages were read one by one: what each costs, and where its node is.
-    /// Returns of how many pages of this one's files.
+    /// What another recording shows of how files lie, whose pages were read one by one: what each costs, where its node is, and where
+    /// a file ends whose end no read met here. Returns of how many pages of this one's files.
     pub fn learn(&mut self, layout: &Workload) -> usize {
+        let grown = |file: &FileId| layout.sizes.get(file).filter(|_| !self.created.contains(file));
+        for (file, size) in self.open_ended.iter().filter_map(|file| grown(file).map(|size| (*file, *size))) {
+            let known = self.sizes.entry(file).or_default();
+            *known = (*known).max(size);
+        }
+        self.open_ended.retain(|file| layout.open_ended.contains(file) || !layout.sizes.contains_key(file));
         self.nodes.learn(&layout.nodes, &self.sizes);
         self.costs.learn(&layout.costs, |file| self.sizes.contains_key(&file))
     }
@@ -643,8 +649,8 @@ impl Collector {
         workload.sizes.retain(|file, _| read.contains(file));
         workload.pages.retain(|(file, _)| read.contains(file));
         workload.nodes = self.places.nodes(workload.sizes.keys().copied());
-        workload.open_ended =
-            workload.sizes.keys().filter(|file| !self.ended.contains(file) && !self.read_up.contains(file)).count();
+        let is_open = |file: &FileId| !self.ended.contains(file) && !self.read_up.contains(file);
+        workload.open_ended = workload.sizes.keys().copied().filter(is_open).collect();
         workload.cached_before = self.before.into_iter().collect();
         workload.cached_before.sort_unstable();
         workload
@@ -689,7 +695,7 @@ mod tests {
         assert_eq!((workload.calls[1].duration_ns, workload.without_end), (None, 1));
         assert_eq!(workload.cached_before, [(FILE, 1)]);
         assert_eq!(workload.pages_added[&FILE], 1, "what is written is no read");
-        assert_eq!((workload.sizes[&FILE], workload.open_ended), (5000, 0));
+        assert_eq!((workload.sizes[&FILE], workload.open_ended.len()), (5000, 0));
         let accesses: Vec<Access> = workload.steps.iter().map(|step| step.access).collect();
         assert_eq!(accesses[1..3], [Access::Drop { page: 0 }, Access::DropAll]);
     }
@@ -723,7 +729,7 @@ mod tests {
             collector.event(&event(20, FileStep::Read, offset, 8192));
             collector.returned(7, 21, got);
             let workload = collector.finish();
-            (workload.sizes[&FILE], workload.open_ended)
+            (workload.sizes[&FILE], workload.open_ended.len())
         };
         assert_eq!(read(Some(0), 8192), (8192, 0));
         // It is no evidence of what lies before it.
@@ -731,6 +737,30 @@ mod tests {
         // An error says nothing, and one before what was there is of a file that was cut.
         assert_eq!(read(None, 8192), (8192, 1));
         assert_eq!(read(Some(0), 4096), (8192, 1));
+    }
+
+    #[test]
+    fn where_a_file_ends_another_recording_shows() {
+        let read = |up_to: u64, got: u64| {
+            let mut collector = Collector::default();
+            collector.event(&event(10, FileStep::Read, 0, up_to));
+            collector.event(&event(11, FileStep::Cached, 0, up_to));
+            collector.returned(7, 12, Some(got));
+            collector.finish()
+        };
+        let told = |layout: &Workload| {
+            let mut workload = read(8192, 8192);
+            workload.learn(layout);
+            (workload.sizes[&FILE], workload.open_ended.len())
+        };
+        assert_eq!(told(&read(16384, 16384)), (16384, 1), "no read met the end there either");
+        assert_eq!(told(&read(16384, 13000)), (13000, 0));
+        assert_eq!(told(&read(4096, 4096)), (8192, 1));
+        assert_eq!(told(&Workload::default()), (8192, 1));
+        // Where it ends here was seen.
+        let mut ended = read(8192, 5000);
+        ended.learn(&read(16384, 16384));
+        assert_eq!((ended.sizes[&FILE], ended.open_ended.len()), (5000, 0));
     }
 
     /// A file that is made, grows and is made anew: its size is what was written by then.
@@ -788,7 +818,7 @@ mod tests {
         collector.event(&event(8, FileStep::Cached, 4096, 4096));
         collector.event(&event(10, FileStep::Read, 0, 4096));
         let workload = collector.finish();
-        assert_eq!((workload.calls.len(), workload.without_end, workload.open_ended), (1, 1, 1));
+        assert_eq!((workload.calls.len(), workload.without_end, workload.open_ended.len()), (1, 1, 1));
     }
 
     #[test]
