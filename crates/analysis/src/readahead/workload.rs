@@ -121,10 +121,21 @@ impl Workload {
     /// What another recording shows of how files lie, whose pages were read one by one: what each costs, where its node is, and where
     /// a file ends whose end no read met here. Returns of how many pages of this one's files.
     pub fn learn(&mut self, layout: &Workload) -> usize {
-        let grown = |file: &FileId| layout.sizes.get(file).filter(|_| !self.created.contains(file));
-        for (file, size) in self.open_ended.iter().filter_map(|file| grown(file).map(|size| (*file, *size))) {
-            let known = self.sizes.entry(file).or_default();
-            *known = (*known).max(size);
+        // Of a file that ends nowhere, what was read of it: squashfs caches pages behind an end, up to its block's.
+        let read = layout.steps.iter().filter_map(|step| match step.access {
+            Access::Read { offset, length } if layout.open_ended.contains(&step.file) => {
+                Some((step.file, offset.saturating_add(length)))
+            }
+            _ => None,
+        });
+        let ended = layout.sizes.iter().map(|(&file, &size)| (file, size));
+        for (file, size) in read.chain(ended.filter(|(file, _)| !layout.open_ended.contains(file))) {
+            if let Some(known) = self.sizes.get_mut(&file)
+                && self.open_ended.contains(&file)
+                && !self.created.contains(&file)
+            {
+                *known = (*known).max(size);
+            }
         }
         self.open_ended.retain(|file| layout.open_ended.contains(file) || !layout.sizes.contains_key(file));
         self.nodes.learn(&layout.nodes, &self.sizes);
@@ -744,7 +755,8 @@ mod tests {
         let read = |up_to: u64, got: u64| {
             let mut collector = Collector::default();
             collector.event(&event(10, FileStep::Read, 0, up_to));
-            collector.event(&event(11, FileStep::Cached, 0, up_to));
+            // A block, of squashfs.
+            collector.event(&event(11, FileStep::Cached, 0, up_to.next_multiple_of(8192)));
             collector.returned(7, 12, Some(got));
             collector.finish()
         };
@@ -756,6 +768,7 @@ mod tests {
         assert_eq!(told(&read(16384, 16384)), (16384, 1), "no read met the end there either");
         assert_eq!(told(&read(16384, 13000)), (13000, 0));
         assert_eq!(told(&read(4096, 4096)), (8192, 1));
+        assert_eq!(told(&read(12288, 12288)), (12288, 1));
         assert_eq!(told(&Workload::default()), (8192, 1));
         // Where it ends here was seen.
         let mut ended = read(8192, 5000);
