@@ -1,6 +1,8 @@
 //! `advise`: what of read-ahead is worth changing for a recorded workload, with evidence, gain, risk and the line to type.
 
-use flashscope_analysis::readahead::{Advice, Change, Predictor, Seen, Silent, advise, recorded_knob, silent};
+use flashscope_analysis::readahead::{
+    Advice, Change, Predictor, Seen, Silent, TRIED_KIB, advise, recorded_knob, silent,
+};
 use flashscope_readahead::PAGE_BYTES;
 use flashscope_trace::{Device, Trace};
 use serde_json::{Value, json};
@@ -21,7 +23,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     let below = predict::storage(&trace, &workload, kernel, args.model.io_kib);
     let io_pages = below.io_pages;
     let predictor = Predictor::new(&workload, below);
-    let recorded = predictor.recorded(&predict::TRIED_KIB);
+    let recorded = predictor.recorded(&TRIED_KIB);
     let mut storage = Storage::of(trace.facts(), workload.sizes.keys().filter_map(|file| file.device));
     let now = args.now.unwrap_or_else(|| {
         let fits = recorded.fits_readahead_kib;

@@ -2,12 +2,12 @@
 
 use std::io::IsTerminal;
 
-use flashscope_analysis::readahead::{Predictor, Search, Wanted};
+use flashscope_analysis::readahead::{Predictor, Search, TRIED_KIB, Wanted};
 use flashscope_trace::Trace;
 
 use crate::args::PolicyArgs;
 use crate::failure::Failure;
-use crate::predict::{TRIED_KIB, file_name, filesystem, model, notes, storage, watts, workload};
+use crate::predict::{file_name, filesystem, model, notes, storage, watts, workload};
 use crate::study::style;
 
 /// Windows beyond are none that a device has.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use flashscope_analysis::energy::{Activity, Work};
 use flashscope_analysis::readahead::{
-    Collector, ErrorBar, Made, PREDICTION_SCHEMA, Prediction, Predictor, Storage, Workload, has_bulk_read,
+    Collector, ErrorBar, Made, PREDICTION_SCHEMA, Prediction, Predictor, Storage, TRIED_KIB, Workload, has_bulk_read,
     request_bytes,
 };
 use flashscope_readahead::Kernel;
@@ -14,9 +14,6 @@ use flashscope_trace::{Device, Trace};
 use crate::args::{ModelArgs, PowerArgs, PredictArgs};
 use crate::failure::Failure;
 use crate::study::style;
-
-/// Windows that a recording is tried with to find which it was made with, KiB.
-pub const TRIED_KIB: [u64; 10] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     let trace = Trace::open(&args.trace)?;

@@ -5,7 +5,7 @@ use crate::PAGE_BYTES;
 use crate::cache::{Flags, PageCache};
 use crate::policy::Initial;
 use crate::simulator::{Cause, PageStep};
-use crate::squashfs::{self, Squashfs};
+use crate::squashfs::{self, KeptBlock, Squashfs};
 use crate::ubifs::{self, Bulk};
 
 /// `struct file_ra_state` (include/linux/fs.h), and the mode bit of `POSIX_FADV_RANDOM`.
@@ -51,6 +51,9 @@ pub struct Mapping<'a> {
     pub asked: (u64, u64),
     /// [`PageStep::Used`] is told.
     pub tells_uses: bool,
+    /// [`PageStep::Block`] is told.
+    pub tells_blocks: bool,
+    pub kept_block: &'a mut KeptBlock,
     /// File, page, step.
     pub out: &'a mut dyn FnMut(u32, u64, PageStep),
 }
@@ -80,6 +83,13 @@ impl Mapping<'_> {
     pub fn uses(&mut self, page: u64) {
         if self.tells_uses {
             (self.out)(self.file, page, PageStep::Used);
+        }
+    }
+
+    /// The block that begins with this page is read from the device.
+    pub fn reads_block(&mut self, first: u64) {
+        if self.tells_blocks {
+            (self.out)(self.file, first, PageStep::Block);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::hash::Map;
 use crate::kernel::Kernel;
 use crate::mapping::{Mapping, Window};
 use crate::policy::Policy;
-use crate::squashfs::Squashfs;
+use crate::squashfs::{KeptBlock, Squashfs};
 use crate::ubifs::{Bulk, BulkReads, InARow, NodeRuns};
 
 /// Device and inode of a file; the device is `None` where the trace names none that has a number.
@@ -105,6 +105,8 @@ pub enum PageStep {
     TakenBack {
         used: bool,
     },
+    /// Its block of squashfs, whose first page this is, is read from the device: only where [`Simulator::tell_blocks`] asked for it.
+    Block,
     /// A read or fault takes it, and waits where it is not read in yet: only where [`Simulator::tell_uses`] asked for it. What
     /// was added before it in the same access was asked of the device before the wait.
     Used,
@@ -168,6 +170,9 @@ pub struct Simulator {
     open: Map<(u32, u64), Window>,
     policies: Map<u32, Policy>,
     tells_uses: bool,
+    tells_blocks: bool,
+    /// The block that squashfs keeps beside the page cache.
+    kept_block: KeptBlock,
     /// Files on a mount with `bulk_read`.
     bulk: Map<u32, (InARow, NodeRuns)>,
 }
@@ -202,6 +207,8 @@ impl Simulator {
             open: Map::default(),
             policies: Map::default(),
             tells_uses: false,
+            tells_blocks: false,
+            kept_block: None,
             bulk: Map::default(),
         }
     }
@@ -209,6 +216,11 @@ impl Simulator {
     /// Pages that reads and faults take are told as well, each where its time comes between those that are added.
     pub fn tell_uses(&mut self) {
         self.tells_uses = true;
+    }
+
+    /// Blocks of squashfs that are read are told as well.
+    pub fn tell_blocks(&mut self) {
+        self.tells_blocks = true;
     }
 
     /// Changes the knob: files that are open keep what they had.
@@ -234,8 +246,7 @@ impl Simulator {
     /// Says that a file lies on squashfs, and how large its blocks are: pages come by blocks then.
     pub fn set_squashfs_block(&mut self, file: FileId, bytes: u64) {
         let number = self.number(file);
-        let by_readahead = self.kernel >= Kernel::V6_1;
-        self.known[number as usize].squashfs = Squashfs::new(bytes, by_readahead);
+        self.known[number as usize].squashfs = Squashfs::new(bytes, self.kernel);
     }
 
     /// Says that a file lies on UBIFS mounted with `bulk_read`, and how its data nodes lie.
@@ -366,6 +377,8 @@ impl Simulator {
             bulk,
             asked,
             tells_uses: self.tells_uses,
+            tells_blocks: self.tells_blocks,
+            kept_block: &mut self.kept_block,
             out: &mut emit,
         };
         let m = &mut mapping;

@@ -7,31 +7,42 @@
 //! - a window of exactly whole blocks is extended by one more (`(len | mask) + 1`), over the file's end too;
 //! - the window is not extended behind where it could not be extended before, because a page is there;
 //! - how much a block holds is taken from the first block of the window: a last block that is shorter than it is read, found to
-//!   be short, and not marked as read (`res == expected`).
+//!   be short, and not marked as read (`res == expected`), so that it is read again. Boards with 6.12.95 do not do that any more
+//!   (`start` goes along with the blocks).
 //!
 //! What is not read of the window's pages leaves the cache again (`read_pages`). Tails in fragments are read as blocks are.
+//!
+//! A block is unpacked into the page cache itself where all of its pages could be had. Where one is there already, or locked, it goes
+//! through a buffer that squashfs keeps (`squashfs_read_cache`, `squashfs_get_datablock`; cache.c), one for each processor
+//! (`squashfs_max_decompressors`, decompressor_multi_percpu.c): here one, which the next page of the block finds.
 
-use crate::PAGE_BYTES;
 use crate::mapping::Mapping;
+use crate::{Kernel, PAGE_BYTES};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Squashfs {
     block_pages: u64,
     /// It has an `aops->readahead`.
     by_readahead: bool,
+    /// A last block that is shorter than the first of its window is read in vain.
+    tail_in_vain: bool,
 }
 
 impl Squashfs {
     /// `None` for what is no size of a block: squashfs has powers of two from 4 KiB to 1 MiB.
-    pub fn new(block_bytes: u64, by_readahead: bool) -> Option<Squashfs> {
+    pub fn new(block_bytes: u64, kernel: Kernel) -> Option<Squashfs> {
         let valid = block_bytes.is_power_of_two() && (PAGE_BYTES..=1 << 20).contains(&block_bytes);
-        valid.then_some(Squashfs { block_pages: block_bytes / PAGE_BYTES, by_readahead })
+        let (by_readahead, tail_in_vain) = (kernel >= Kernel::V6_1, kernel == Kernel::V6_1);
+        valid.then_some(Squashfs { block_pages: block_bytes / PAGE_BYTES, by_readahead, tail_in_vain })
     }
 
     fn block_bytes(self) -> u64 {
         self.block_pages * PAGE_BYTES
     }
 }
+
+/// File and first page of the block in the buffer.
+pub type KeptBlock = Option<(u32, u64)>;
 
 /// `page_cache_ra_unbounded`: runs of missing pages are added, then read.
 pub fn add_range(m: &mut Mapping, squashfs: Squashfs, start: u64, end: u64, marked: Option<u64>) {
@@ -75,9 +86,20 @@ pub fn read_folio(m: &mut Mapping, page: u64) {
     if page > end {
         return;
     }
+    let mut all = true;
     for near in first..=(first + squashfs.block_pages - 1).min(end) {
+        // Until pages came by `squashfs_readahead`, one that was not read in yet was locked by its window.
+        let could_be_had = m.flags(near).is_none_or(|flags| flags.empty && squashfs.by_readahead);
+        all &= near == page || could_be_had;
         m.add(near, false);
         m.cache.set_empty(m.file, near, false);
+    }
+    let block = Some((m.file, first));
+    if all || *m.kept_block != block {
+        m.reads_block(first);
+    }
+    if !all {
+        *m.kept_block = block;
     }
 }
 
@@ -109,7 +131,10 @@ fn readahead(m: &mut Mapping, squashfs: Squashfs, first: u64, end: u64) {
         let pages = most.min(to - at);
         let (index, tail) = (at / block, (at + pages - 1) / block);
         let read = at.saturating_mul(PAGE_BYTES) < size && index == tail;
-        let filled = read && bytes_of(index) == expected;
+        let filled = read && (bytes_of(index) == expected || !squashfs.tail_in_vain);
+        if read {
+            m.reads_block(index * block);
+        }
         for page in at..at + pages {
             m.cache.set_empty(m.file, page, !filled);
         }
@@ -154,6 +179,42 @@ mod tests {
         });
         came.sort_unstable();
         (came, back)
+    }
+
+    fn blocks(simulator: &mut Simulator, page: u64, pages: u64) -> Vec<u64> {
+        let mut read = Vec::new();
+        let access = Access::Read { offset: page * 4096, length: pages * 4096 };
+        simulator.tell_blocks();
+        simulator.apply(FILE, OpenId(1), access, &mut |event| {
+            if let PageStep::Block = event.step {
+                read.push(event.page);
+            }
+        });
+        read
+    }
+
+    #[test]
+    fn blocks_that_are_read_are_told() {
+        for kernel in Kernel::ALL {
+            let mut s = simulator(kernel, 0, 5 << 20);
+            assert_eq!(blocks(&mut s, 40, 1), [32], "{kernel:?}");
+            assert_eq!(blocks(&mut s, 41, 1), [], "{kernel:?}");
+            // Two pages of it left: what comes for one goes through the buffer, where it is read alone, and so does the next.
+            for page in [50, 60] {
+                s.apply(FILE, OpenId(1), Access::Drop { page }, &mut |_| {});
+            }
+            assert_eq!(blocks(&mut s, 50, 1), [32], "{kernel:?}");
+            s.apply(FILE, OpenId(1), Access::Drop { page: 50 }, &mut |_| {});
+            let again: &[u64] = if kernel < Kernel::V6_1 { &[] } else { &[32] };
+            assert_eq!(blocks(&mut s, 50, 1), again, "{kernel:?}");
+        }
+        // A window of four pages in one block; the first of them finds the others locked.
+        let mut s = simulator(Kernel::V5_10, 4, 5 << 20);
+        assert_eq!(blocks(&mut s, 0, 1), [0]);
+        // 6.1 reads a last block that is shorter than the first of the window twice.
+        let whole = |kernel| blocks(&mut simulator(kernel, 64, (32 + 10) * 4096), 0, 42);
+        assert_eq!(whole(Kernel::V6_1), [0, 32, 32]);
+        assert_eq!(whole(Kernel::V6_12), [0, 32]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! between the call's reads of flash are where pages end, one fewer than there are pages, if they are clearly longer; else each page
 //! has the call's mean. A page's time goes from its first read to the next page's, and the last one's to the end of the call.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use flashscope_readahead::FileId;
 
@@ -57,15 +57,22 @@ pub struct PageCost {
     pub ns: Option<f32>,
 }
 
+/// What one call brought in.
+#[derive(Clone, Copy, Debug)]
+struct Came {
+    last: u64,
+    pages: u32,
+    reads: u32,
+}
+
 /// What is known of pages; one that came more than once has its last cost.
 #[derive(Debug, Default)]
 pub struct PageCosts {
     known: HashMap<(FileId, u64), PageCost>,
     /// What another recording shows, of pages read one by one.
     learned: HashMap<(FileId, u64), PageCost>,
-    /// Pages that came in blocks, by what their block's took each: nothing to this recording, whose blocks come otherwise under
-    /// another window.
-    of_blocks: HashMap<(FileId, u64), PageCost>,
+    /// What came in one call where pages come in blocks, by its first page.
+    blocks: BTreeMap<(FileId, u64), Came>,
     /// From one read of flash to the next in a call, ns.
     between_reads: Vec<u32>,
     /// Pages of calls too long to be followed, and beyond the most that are kept: they cost the mean.
@@ -84,8 +91,32 @@ impl PageCosts {
 
     /// What `other` knows of pages of these files, for those that this recording has and for those that it lacks: how many they are.
     pub fn learn(&mut self, other: &PageCosts, of: impl Fn(FileId) -> bool) -> usize {
-        self.learned.extend(other.known.iter().chain(&other.of_blocks).filter(|((file, _), _)| of(*file)));
-        self.learned.len()
+        self.learned.extend(other.known.iter().filter(|((file, _), _)| of(*file)));
+        let mut pages = self.learned.len();
+        for (&at, &came) in other.blocks.iter().filter(|((file, _), _)| of(*file)) {
+            pages += came.pages as usize;
+            self.came(at, came);
+        }
+        pages
+    }
+
+    /// Reads of flash for the block of these pages, where a call brought in that block alone, whose last page this is at most.
+    pub fn block(&self, file: FileId, pages: std::ops::Range<u64>, last: u64) -> Option<u32> {
+        let of_block = self.blocks.range((file, pages.start)..(file, pages.end.max(pages.start))).map(|(_, came)| came);
+        of_block.filter(|came| came.last <= last).map(|came| came.reads).min()
+    }
+
+    /// Another call may have read what tells where blocks lie as well: the cheapest counts.
+    fn came(&mut self, at: (FileId, u64), came: Came) {
+        let room = self.blocks.len() < MOST_PAGES;
+        match self.blocks.get_mut(&at) {
+            Some(known) if (known.last, known.reads) > (came.last, came.reads) => *known = came,
+            Some(_) => {}
+            None if room => {
+                self.blocks.insert(at, came);
+            }
+            None => self.not_kept += u64::from(came.pages),
+        }
     }
 
     /// Mean time of the pages of this recording whose time is known.
@@ -130,8 +161,9 @@ impl PageCosts {
         }
         if in_blocks {
             // Who reads them is a worker of the kernel's, and what it takes is not their reader's time.
-            let cost = PageCost { flash_reads: reads.len() as f32 / pages.len() as f32, ns: None };
-            pages.iter().for_each(|&page| insert(&mut self.of_blocks, &mut self.not_kept, file, page, cost));
+            if let (Some(&first), Some(&last)) = (pages.iter().min(), pages.iter().max()) {
+                self.came((file, first), Came { last, pages: pages.len() as u32, reads: reads.len() as u32 });
+            }
             return;
         }
         let Some(ends) = ends(reads, pages.len()) else {
@@ -152,15 +184,11 @@ impl PageCosts {
     }
 
     fn insert(&mut self, file: FileId, page: u64, cost: PageCost) {
-        insert(&mut self.known, &mut self.not_kept, file, page, cost);
-    }
-}
-
-fn insert(known: &mut HashMap<(FileId, u64), PageCost>, not_kept: &mut u64, file: FileId, page: u64, cost: PageCost) {
-    if known.len() < MOST_PAGES || known.contains_key(&(file, page)) {
-        known.insert((file, page), cost);
-    } else {
-        *not_kept += 1;
+        if self.known.len() < MOST_PAGES || self.known.contains_key(&(file, page)) {
+            self.known.insert((file, page), cost);
+        } else {
+            self.not_kept += 1;
+        }
     }
 }
 
@@ -215,11 +243,17 @@ mod tests {
         assert_eq!(learned.of(FILE, 7), None, "in one block");
         let mut of_blocks = PageCosts::default();
         assert_eq!(of_blocks.learn(&learned, |_| true), 3);
-        assert_eq!(of_blocks.of(FILE, 7), Some(PageCost { flash_reads: 7.0 / 3.0, ns: None }));
+        assert_eq!(of_blocks.of(FILE, 7), None);
+        assert_eq!([of_blocks.block(FILE, 0..32, 31), of_blocks.block(FILE, 8..16, 15)], [Some(7), None]);
+        assert_eq!(of_blocks.block(FILE, 4..8, 7), None, "more than the block came");
+        assert_eq!(of_blocks.block(FILE, 4..8, 15), Some(7), "the file's last, and what lies behind it");
         assert_eq!((learned.learn(&costs, |file| file != FILE), learned.learn(&costs, |file| file == FILE)), (0, 3));
         assert_eq!((learned.of(FILE, 7), learned.mean_ns()), (cost(3.0, 800.0), 0.0));
         costs.add(FILE, &call, None, false);
         assert_eq!(costs.of(FILE, 9), Some(PageCost { flash_reads: 2.0, ns: None }));
+        call.reads_ns.truncate(5);
+        learned.add(FILE, &call, None, true);
+        assert_eq!(learned.block(FILE, 0..32, 31), Some(5));
     }
 
     #[test]

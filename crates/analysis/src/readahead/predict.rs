@@ -1,5 +1,6 @@
 //! One workload under many settings.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use flashscope_readahead::{Access, BulkReads, Cause, FileId, Kernel, PAGE_BYTES, PageStep, Settings, Simulator};
@@ -7,11 +8,15 @@ use serde::Serialize;
 
 use super::cost::{Busy, Cost, NodeCost};
 use super::queue::{Asked, QueueCost, Replay};
+use super::squashfs::BlockReads;
 use super::ubifs::Index;
 use super::validated::ErrorBar;
 use super::workload::Workload;
 
 pub const PREDICTION_SCHEMA: u32 = 2;
+
+/// Windows that a recording is tried with to find which it was made with, KiB.
+pub const TRIED_KIB: [u64; 10] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 /// What one setting brings in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -150,6 +155,8 @@ pub struct Predictor<'a> {
     one_by_one: Option<NodeCost>,
     /// What a read of flash takes more than when it was recorded.
     more_a_read_ns: f64,
+    /// See [`Predictor::block_rate`].
+    block_rate: OnceCell<Option<f64>>,
 }
 
 /// By how much the pages that come under a setting differ from as many of the mean.
@@ -157,6 +164,19 @@ pub struct Predictor<'a> {
 struct Known {
     flash_reads: f64,
     ns: f64,
+}
+
+/// What one setting does, before it is known what that costs.
+struct Played {
+    tally: Tally,
+    by_file: BTreeMap<FileId, Tally>,
+    by_task: BTreeMap<u32, Tally>,
+    known: Known,
+    blocks: BlockReads,
+    bulk: BulkReads,
+    index_reads: u64,
+    /// Time and requests of a block queue.
+    replayed: Option<(Option<f64>, Asked)>,
 }
 
 /// What the files are read under.
@@ -214,6 +234,7 @@ impl<'a> Predictor<'a> {
             nodes,
             one_by_one,
             more_a_read_ns: 0.0,
+            block_rate: OnceCell::new(),
         }
     }
 
@@ -311,12 +332,12 @@ impl<'a> Predictor<'a> {
 
     /// One setting; `random` names the files that are read with `POSIX_FADV_RANDOM`.
     pub fn row(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool) -> Row {
-        self.row_of(readahead_kib, random, false, Made::default())
+        self.row_of(readahead_kib, random, Made::default())
     }
 
     /// One setting of a file system that is made or mounted otherwise.
     pub fn row_made(&self, readahead_kib: u64, made: Made) -> Row {
-        self.row_of(readahead_kib, &|_| false, false, made)
+        self.row_of(readahead_kib, &|_| false, made)
     }
 
     /// The block size of the squashfs that files lie on; `None` where there is none, or several.
@@ -330,13 +351,18 @@ impl<'a> Predictor<'a> {
         (!self.workload.nodes.runs.is_empty()).then_some(!self.storage.bulk_read.is_empty())
     }
 
-    fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool, made: Made) -> Row {
+    /// What one setting does; `own` as for [`Predictor::simulator`].
+    fn play(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool, made: Made) -> Played {
         let mut simulator = self.simulator_of(readahead_kib, own, made);
         let mut by_file: BTreeMap<FileId, Tally> = BTreeMap::new();
         let mut by_task: BTreeMap<u32, Tally> = BTreeMap::new();
         let mut opened = std::collections::HashSet::new();
         let mut known = Known::default();
         let rates = self.flash_rates();
+        let mut blocks = BlockReads::default();
+        if !self.storage.squashfs.is_empty() {
+            simulator.tell_blocks();
+        }
         let (mut index, mut index_reads) = (Index::default(), 0);
         let mut replay =
             self.queue.map(|cost| Replay::new(&cost, self.storage.request_bytes, &self.workload.queued.extents));
@@ -374,6 +400,11 @@ impl<'a> Predictor<'a> {
                 let file = by_file.entry(event.file).or_default();
                 match event.step {
                     PageStep::Added { cause: Cause::Write } | PageStep::Used => {}
+                    PageStep::Block => {
+                        if let Some((bytes, as_recorded)) = self.block_bytes(event.file, made) {
+                            blocks.add(self.workload, event.file, event.page, bytes, as_recorded);
+                        }
+                    }
                     PageStep::Added { cause } => {
                         let of_index = match self.workload.nodes.runs.contains_key(&event.file) {
                             true => index.reads(event.file, event.page),
@@ -422,7 +453,21 @@ impl<'a> Predictor<'a> {
         }
         let mut tally = Tally::default();
         by_file.values().for_each(|of_file| tally.add(of_file));
-        let bulk = simulator.bulk_reads();
+        Played {
+            tally,
+            by_file,
+            by_task,
+            known,
+            blocks,
+            bulk: simulator.bulk_reads(),
+            index_reads,
+            replayed: replay.map(Replay::finish),
+        }
+    }
+
+    fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, made: Made) -> Row {
+        let Played { tally, by_file, by_task, known, blocks, bulk, index_reads, replayed } =
+            self.play(readahead_kib, random, false, made);
         let of_bulk = bulk.reads > 0 || !self.storage.bulk_read.is_empty();
         let (flash_reads, mut time_ns) = match self.nodes.filter(|_| of_bulk) {
             Some(nodes) => {
@@ -432,15 +477,18 @@ impl<'a> Predictor<'a> {
             }
             // What a bulk read costs is not known without the places of nodes.
             None if bulk.reads > 0 => (None, None),
-            None => (
-                self.flash_reads(&tally).map(|reads| (reads + known.flash_reads).max(0.0)),
-                self.time_ns(&tally).map(|ns| (ns + known.ns).max(0.0)),
-            ),
+            None => {
+                let of_pages = self.flash_reads(&tally).map(|reads| (reads + known.flash_reads).max(0.0));
+                let flash_reads = match self.block_rate().filter(|_| of_pages.is_some()) {
+                    Some(rate) => Some(blocks.flash_reads(rate)),
+                    None => of_pages,
+                };
+                (flash_reads, self.time_ns(&tally).map(|ns| (ns + known.ns).max(0.0)))
+            }
         };
         if let Some((ns, reads)) = time_ns.as_mut().zip(flash_reads) {
             *ns = (*ns + reads * self.more_a_read_ns).max(0.0);
         }
-        let replayed = replay.map(Replay::finish);
         if let Some((ns, _)) = replayed {
             time_ns = ns;
         }
@@ -458,6 +506,27 @@ impl<'a> Predictor<'a> {
             by_file,
             by_task,
         }
+    }
+
+    /// How large a file's blocks are, bytes, and whether they were when it was recorded.
+    fn block_bytes(&self, file: FileId, made: Made) -> Option<(u64, bool)> {
+        let recorded = *file.device.and_then(|device| self.storage.squashfs.get(&device))?;
+        let bytes = made.squashfs_block.unwrap_or(recorded);
+        Some((bytes, bytes == recorded))
+    }
+
+    /// Reads of flash for a page of a block that nothing is known of; `None` where not all that was read lies on squashfs.
+    fn block_rate(&self) -> Option<f64> {
+        *self.block_rate.get_or_init(|| {
+            let mut files = self.workload.pages_added.keys();
+            if self.storage.squashfs.is_empty() || !files.all(|&file| self.block_bytes(file, Made::default()).is_some())
+            {
+                return None;
+            }
+            let fits = self.recorded(&TRIED_KIB).fits_readahead_kib;
+            let own = self.play(fits, &|_| false, true, Made::default()).blocks;
+            Some(own.rate(self.workload.flash_reads))
+        })
     }
 
     /// When a call began when it was recorded, and when it ended, as far as that is known.
@@ -492,13 +561,13 @@ impl<'a> Predictor<'a> {
     /// What the recording shows, and which of `settings` (KiB) it was made with, as far as the pages tell.
     pub fn recorded(&self, settings: &[u64]) -> Recorded {
         let recorded = &self.workload.pages_added;
-        let off = |row: &Row| -> u64 {
-            let model = |file: &FileId| row.by_file.get(file).map_or(0, Tally::pages);
+        let off = |played: &Played| -> u64 {
+            let model = |file: &FileId| played.by_file.get(file).map_or(0, Tally::pages);
             recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).sum()
         };
         let rows = settings.iter().map(|&kib| {
-            let row = self.row_of(kib, &|_| false, true, Made::default());
-            (off(&row), kib, row.tally.pages())
+            let played = self.play(kib, &|_| false, true, Made::default());
+            (off(&played), kib, played.tally.pages())
         });
         let rows: Vec<(u64, u64, u64)> = rows.collect();
         let (least, fits, pages) = rows.iter().copied().min().unwrap_or_default();

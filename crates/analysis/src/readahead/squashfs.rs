@@ -1,0 +1,87 @@
+//! Flash reads of squashfs, whose pages come in blocks: a block that is read takes what it took when it was recorded. What is known of
+//! none is calibrated: what the recording read, but for known blocks, over the pages of the others that the model reads under the
+//! recording's own window.
+
+use flashscope_readahead::{FileId, PAGE_BYTES};
+
+use super::workload::Workload;
+
+/// Blocks that were read.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BlockReads {
+    /// Pages of blocks of which it is known what they take, and what they take.
+    known_pages: u64,
+    known_flash_reads: u64,
+    /// Pages of others.
+    other_pages: u64,
+}
+
+impl BlockReads {
+    /// The block of so many bytes that begins with this page. `as_recorded`: squashfs has the blocks of the recording.
+    pub fn add(&mut self, workload: &Workload, file: FileId, first: u64, block_bytes: u64, as_recorded: bool) {
+        let end = workload.sizes.get(&file).map_or(u64::MAX, |size| size.div_ceil(PAGE_BYTES));
+        let behind = first.saturating_add((block_bytes / PAGE_BYTES).max(1));
+        let pages = first..behind.min(end);
+        // Behind the last one there may be pages, but nothing that is read.
+        let last = if behind >= end { u64::MAX } else { behind - 1 };
+        let known = workload.costs.block(file, pages.clone(), last).filter(|_| as_recorded);
+        let count = pages.end.saturating_sub(pages.start);
+        match known {
+            Some(reads) => {
+                self.known_pages += count;
+                self.known_flash_reads += u64::from(reads);
+            }
+            None => self.other_pages += count,
+        }
+    }
+
+    /// Reads of flash for a page of a block of which nothing is known, where these blocks were read when so much flash was.
+    pub fn rate(&self, flash_reads: u64) -> f64 {
+        let other = flash_reads.saturating_sub(self.known_flash_reads);
+        match (self.other_pages, self.known_pages) {
+            (0, 0) => 0.0,
+            (0, known) => self.known_flash_reads as f64 / known as f64,
+            (pages, _) => other as f64 / pages as f64,
+        }
+    }
+
+    pub fn flash_reads(&self, rate: f64) -> f64 {
+        self.known_flash_reads as f64 + rate * self.other_pages as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pages::InCall;
+    use super::*;
+
+    const FILE: FileId = FileId { device: Some(1), inode: 1 };
+
+    #[test]
+    fn blocks_cost_what_they_took_and_others_what_is_left() {
+        let mut workload = Workload::default();
+        workload.sizes.insert(FILE, 42 * PAGE_BYTES);
+        let came = |pages: &[u64], reads: u64| {
+            let mut call = InCall::default();
+            pages.iter().for_each(|&page| call.page(page));
+            (0..reads).for_each(|time| call.read(time));
+            call
+        };
+        workload.costs.add(FILE, &came(&[3, 4, 5], 200), None, true);
+        let blocks = |workload: &Workload, at: &[u64], as_recorded| {
+            let mut blocks = BlockReads::default();
+            at.iter().for_each(|&first| blocks.add(workload, FILE, first, 32 * PAGE_BYTES, as_recorded));
+            blocks
+        };
+        let first = blocks(&workload, &[0, 32], true);
+        assert_eq!(first, BlockReads { known_pages: 32, known_flash_reads: 200, other_pages: 10 });
+        assert_eq!(first.rate(250), 5.0);
+        assert_eq!(blocks(&workload, &[32, 32], true).flash_reads(5.0), 100.0);
+        assert_eq!(blocks(&workload, &[0, 32], false), BlockReads { other_pages: 42, ..BlockReads::default() });
+        // The last block, with pages behind the file's end.
+        workload.costs.add(FILE, &came(&[32, 41, 63, 64, 95], 60), None, true);
+        assert_eq!(blocks(&workload, &[0, 32], true).flash_reads(5.0), 260.0);
+        assert_eq!(blocks(&workload, &[0, 32], true).rate(1), 260.0 / 42.0);
+        assert_eq!((BlockReads::default().rate(7), BlockReads::default().flash_reads(7.0)), (0.0, 0.0));
+    }
+}
