@@ -33,7 +33,7 @@ mod ubifs;
 pub use kernel::{Choice, Kernel};
 pub use policy::{Initial, Policy};
 pub use simulator::{Access, Cause, FileId, MapAdvice, OpenId, PageEvent, PageStep, Settings, Simulator};
-pub use ubifs::{BulkReads, NodeRuns};
+pub use ubifs::{BulkReads, NodePlaces, NodeRuns};
 
 /// Bytes of a page of the page cache, as on every board here.
 pub const PAGE_BYTES: u64 = 4096;

@@ -264,6 +264,8 @@ impl Simulator {
             all.pages += row.done.pages;
             all.flash_reads += row.done.flash_reads;
             all.flash_reads_in_part += row.done.flash_reads_in_part;
+            all.alone += row.done.alone;
+            all.flash_reads_alone = all.flash_reads_alone.saturating_add(row.done.flash_reads_alone);
         }
         all
     }

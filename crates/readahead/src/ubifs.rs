@@ -17,6 +17,9 @@
 //!
 //! Where LEBs end no rule tells: [`NodeRuns`] is what is known of it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::PAGE_BYTES;
 use crate::mapping::Mapping;
 
@@ -26,6 +29,9 @@ const MOST_NODES: u64 = 32;
 const LARGEST_NODE: u64 = 48 + PAGE_BYTES;
 /// Pages read in a row that switch it on.
 const IN_A_ROW: u64 = 3;
+
+/// First and last page of flash of the data nodes of a file's pages.
+pub type NodePlaces = BTreeMap<u64, (u64, u64)>;
 
 /// Which of a file's pages have data nodes that lie one behind the other in one LEB.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +43,8 @@ pub struct NodeRuns {
     /// Bytes of a node, and of a page of flash.
     node_bytes: u64,
     page_bytes: u64,
+    /// Of those that are known.
+    places: Arc<NodePlaces>,
 }
 
 /// Pages of flash that are read.
@@ -52,12 +60,17 @@ impl NodeRuns {
     /// first page on, `in_a_leb` nodes each.
     pub fn new(mut runs: Vec<(u64, u64)>, in_a_leb: u64) -> NodeRuns {
         runs.sort_unstable();
-        NodeRuns { runs, in_a_leb: in_a_leb.max(1), node_bytes: LARGEST_NODE, page_bytes: 2048 }
+        NodeRuns { runs, in_a_leb: in_a_leb.max(1), node_bytes: LARGEST_NODE, page_bytes: 2048, places: Arc::default() }
     }
 
     /// Nodes of so many bytes on pages of flash of so many; else the largest ones on pages of 2 KiB.
     pub fn of_nodes(self, node_bytes: u64, page_bytes: u64) -> NodeRuns {
         NodeRuns { node_bytes: node_bytes.max(1), page_bytes: page_bytes.max(1), ..self }
+    }
+
+    /// With nodes whose places are known.
+    pub fn at(self, places: Arc<NodePlaces>) -> NodeRuns {
+        NodeRuns { places, ..self }
     }
 
     /// The first page of the run that `page` is of, and the page whose node no longer follows.
@@ -76,12 +89,20 @@ impl NodeRuns {
         (first, self.runs.get(next).map_or(end, |&(first, _)| end.min(first)))
     }
 
-    /// What reading so many nodes from that of `page` on takes from flash: a run begins with a page of flash (a LEB does, and so
-    /// does what comes behind padding), and one node follows the other.
+    /// Pages of flash from the node of `page` on to the last of so many, where it is known where those lie.
+    fn known(&self, page: u64, nodes: u64) -> Option<u64> {
+        let (first, _) = self.places.get(&page)?;
+        let (_, last) = self.places.get(&page.checked_add(nodes.checked_sub(1)?)?)?;
+        Some(last.checked_sub(*first)?.saturating_add(1))
+    }
+
+    /// What reading so many nodes from that of `page` on takes from flash: where their places are not known, a run begins with a page
+    /// of flash (a LEB does, and so does what comes behind padding), and one node follows the other.
     fn touched(&self, page: u64, nodes: u64) -> Touched {
         let begin = (page - self.run(page).0).saturating_mul(self.node_bytes);
         let end = begin.saturating_add(nodes.saturating_mul(self.node_bytes));
-        let pages = end.div_ceil(self.page_bytes) - begin / self.page_bytes;
+        let guessed = end.div_ceil(self.page_bytes) - begin / self.page_bytes;
+        let pages = self.known(page, nodes).unwrap_or(guessed);
         let in_part =
             u64::from(!begin.is_multiple_of(self.page_bytes)) + u64::from(!end.is_multiple_of(self.page_bytes));
         Touched { pages, in_part: in_part.min(pages) }
@@ -100,6 +121,9 @@ pub struct BulkReads {
     pub flash_reads: u64,
     /// Of those, the ones of which they wanted a part: the first and the last of each.
     pub flash_reads_in_part: u64,
+    /// Pages whose nodes were read alone from places that are known, and pages of flash that those took.
+    pub alone: u64,
+    pub flash_reads_alone: u64,
 }
 
 /// `struct ubifs_inode`, as far as it goes here.
@@ -166,19 +190,22 @@ pub fn read_folio(m: &mut Mapping, page: u64) {
         row.read_in_a_row += 1;
         row.bulk_read = row.read_in_a_row >= IN_A_ROW;
     }
-    if follows && row.bulk_read {
-        bulk_read(m, &mut bulk, page);
+    if !(follows && row.bulk_read && bulk_read(m, &mut bulk, page))
+        && let Some(reads) = bulk.runs.known(page, 1)
+    {
+        bulk.row.done.alone += 1;
+        bulk.row.done.flash_reads_alone = bulk.row.done.flash_reads_alone.saturating_add(reads);
     }
     m.bulk = Some(bulk);
 }
 
-/// `ubifs_do_bulk_read`.
-fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) {
+/// `ubifs_do_bulk_read`; whether it brought the page in.
+fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) -> bool {
     let row = &mut bulk.row;
     let Some(last) = m.end_index().filter(|&last| page <= last) else {
         // No node: `out_bu_off`.
         (row.read_in_a_row, row.bulk_read) = (0, false);
-        return;
+        return false;
     };
     let nodes = MOST_NODES.min(bulk.runs.run(page).1 - page).min(last - page + 1);
     let touched = bulk.runs.touched(page, nodes);
@@ -204,6 +231,7 @@ fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) {
         next += 1;
     }
     row.last_page_read = next - 1;
+    true
 }
 
 #[cfg(test)]
@@ -268,6 +296,21 @@ mod tests {
         read(&mut s, 0, 30);
         let done = s.bulk_reads();
         assert_eq!((done.reads, done.nodes, done.flash_reads, done.flash_reads_in_part), (1, 28, 57, 2));
+        assert_eq!((done.alone, done.flash_reads_alone), (0, 0), "not known");
+    }
+
+    #[test]
+    fn nodes_whose_places_are_known_take_what_lies_there() {
+        // Compressed: pages 0 and 2 to one page of flash, page 1 over two; page 29 ends 40 pages from there.
+        let places = BTreeMap::from([(0, (640, 640)), (1, (640, 641)), (2, (641, 641)), (29, (679, 680))]);
+        let runs = NodeRuns::new(vec![], 30).at(places.into());
+        let pages = |page, nodes| runs.touched(page, nodes).pages;
+        assert_eq!([pages(0, 1), pages(1, 1), pages(0, 3), pages(2, 28), pages(0, 0)], [1, 2, 2, 40, 0]);
+        assert_eq!(pages(3, 1), 3, "not known: as of 4144 bytes each");
+        let mut s = simulator(Kernel::V6_1, 0, 200, runs);
+        read(&mut s, 0, 30);
+        let done = s.bulk_reads();
+        assert_eq!((done.reads, done.flash_reads, done.alone, done.flash_reads_alone), (1, 40, 2, 3));
     }
 
     #[test]

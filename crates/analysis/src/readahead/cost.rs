@@ -280,7 +280,8 @@ impl NodeCost {
 
     /// `index`: reads of the index's nodes.
     pub fn flash_reads(&self, pages: u64, bulk: BulkReads, index: u64) -> f64 {
-        self.alone(pages, bulk) * self.single_reads + (bulk.flash_reads + index) as f64
+        let guessed = (self.alone(pages, bulk) - bulk.alone as f64).max(0.0);
+        guessed * self.single_reads + (bulk.flash_reads_alone + bulk.flash_reads + index) as f64
     }
 
     /// As for [`NodeCost::flash_reads`].
@@ -293,6 +294,11 @@ impl NodeCost {
     /// Pages whose nodes are read alone.
     fn alone(&self, pages: u64, bulk: BulkReads) -> f64 {
         pages.saturating_sub(bulk.pages) as f64
+    }
+
+    /// So many nodes of the index more: reads of flash, each of a part of a page, and their time.
+    pub fn of_index(&self, nodes: f64) -> (f64, f64) {
+        (nodes, nodes * self.times.part_ns)
     }
 
     /// A page whose node is read alone, with so many reads of flash where that is known, and nodes of the index before it, instead of
@@ -343,18 +349,35 @@ mod tests {
         let fit = |calls, times| NodeCost::fit(&Busy::of(&Workload { calls, ..Workload::default() }), 3.0, times);
         let times = ReadTimes { part_ns: 270_000.0, page_ns: 140_000.0 };
         let cost = fit(calls.clone(), Some(times)).unwrap();
-        let bulk = BulkReads { reads: 2, nodes: 60, pages: 60, flash_reads: 122, flash_reads_in_part: 3 };
+        let bulk = BulkReads {
+            reads: 2,
+            nodes: 60,
+            pages: 60,
+            flash_reads: 122,
+            flash_reads_in_part: 3,
+            ..BulkReads::default()
+        };
         let reads = cost.flash_reads(62, bulk, 5);
         assert!((reads - (2.0 * 3.0 + 122.0 + 5.0)).abs() < 1e-9, "{cost:?}");
         let ns = cost.time_ns(4, 62, bulk, 5);
         let (parts, whole) = (4.0 + 3.0 + 5.0, 2.0 + 119.0);
         let expected = 40_000.0 + parts * 270_000.0 + whole * 140_000.0 + 62.0 * 160_000.0;
         assert!((ns - expected).abs() < 1.0, "{ns} {expected} {cost:?}");
+        // One of the two that are read alone has its node's own.
+        let known = BulkReads { alone: 1, flash_reads_alone: 2, ..bulk };
+        assert!((cost.flash_reads(62, known, 5) - (3.0 + 2.0 + 122.0 + 5.0)).abs() < 1e-9);
         // Two nodes of the index, which are each read in part.
         assert_eq!(cost.instead_of(3.0, None, 2), (2.0, 540_000.0));
         assert_eq!(cost.instead_of(3.0, Some(4), 0), (1.0, 140_000.0));
         // In a window a node comes again and again.
-        let wasted = BulkReads { reads: 32, nodes: 32 * 30, pages: 32, flash_reads: 1952, flash_reads_in_part: 64 };
+        let wasted = BulkReads {
+            reads: 32,
+            nodes: 32 * 30,
+            pages: 32,
+            flash_reads: 1952,
+            flash_reads_in_part: 64,
+            ..BulkReads::default()
+        };
         assert!(cost.flash_reads(32, wasted, 0) > 1900.0);
         // Without the time of a read, or with one that leaves nothing: all is the reads'.
         let absurd = ReadTimes { part_ns: 1e9, page_ns: 1e9 };

@@ -16,6 +16,7 @@ mod descriptors;
 mod flash_time;
 mod held;
 mod in_flight;
+mod index;
 mod pages;
 mod predict;
 mod queue;

@@ -1,15 +1,15 @@
 //! One workload under many settings.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use flashscope_readahead::{Access, BulkReads, Cause, FileId, Kernel, PAGE_BYTES, PageStep, Settings, Simulator};
 use serde::Serialize;
 
 use super::cost::{Busy, Cost, NodeCost};
+use super::index::DEPTH;
 use super::queue::{Asked, QueueCost, Replay};
 use super::squashfs::BlockReads;
-use super::ubifs::Index;
 use super::validated::ErrorBar;
 use super::workload::Workload;
 
@@ -155,8 +155,19 @@ pub struct Predictor<'a> {
     one_by_one: Option<NodeCost>,
     /// What a read of flash takes more than when it was recorded.
     more_a_read_ns: f64,
-    /// See [`Predictor::block_rate`].
-    block_rate: OnceCell<Option<f64>>,
+    /// What the model does under the recording's own window.
+    own: OnceCell<Own>,
+}
+
+/// What the model does under the recording's own window, which is what predictions are calibrated by.
+#[derive(Default)]
+struct Own {
+    /// Reads of flash for a page of a block of squashfs that nothing is known of; `None` where not all that was read lies on squashfs.
+    block_rate: Option<f64>,
+    /// On UBIFS: for which pages the index was read, and how many reads those were.
+    index: HashMap<(FileId, u64), u64>,
+    /// Reads of flash that a recording with `bulk_read` has more than the model, below 0: nodes of the index that were in memory.
+    more_reads: f64,
 }
 
 /// By how much the pages that come under a setting differ from as many of the mean.
@@ -175,6 +186,8 @@ struct Played {
     blocks: BlockReads,
     bulk: BulkReads,
     index_reads: u64,
+    /// For which pages, where the recording's own window is played.
+    index_of: HashMap<(FileId, u64), u64>,
     /// Time and requests of a block queue.
     replayed: Option<(Option<f64>, Asked)>,
 }
@@ -234,7 +247,7 @@ impl<'a> Predictor<'a> {
             nodes,
             one_by_one,
             more_a_read_ns: 0.0,
-            block_rate: OnceCell::new(),
+            own: OnceCell::new(),
         }
     }
 
@@ -306,8 +319,10 @@ impl<'a> Predictor<'a> {
                 simulator.set_squashfs_block(file, made.squashfs_block.unwrap_or(bytes));
             }
             let mounted = || file.device.is_some_and(|device| self.storage.bulk_read.contains(&device));
-            if let Some(runs) = self.workload.nodes.runs.get(&file).filter(|_| made.bulk_read.unwrap_or_else(mounted)) {
-                simulator.set_bulk_read(file, runs.clone());
+            if made.bulk_read.unwrap_or_else(mounted)
+                && let Some(runs) = self.workload.nodes.runs_of(file)
+            {
+                simulator.set_bulk_read(file, runs);
             }
         }
         for &(file, page) in &self.workload.cached_before {
@@ -353,6 +368,7 @@ impl<'a> Predictor<'a> {
 
     /// What one setting does; `own` as for [`Predictor::simulator`].
     fn play(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool, made: Made) -> Played {
+        let recorded_index = (!own && !self.workload.nodes.runs.is_empty()).then(|| &self.own().index);
         let mut simulator = self.simulator_of(readahead_kib, own, made);
         let mut by_file: BTreeMap<FileId, Tally> = BTreeMap::new();
         let mut by_task: BTreeMap<u32, Tally> = BTreeMap::new();
@@ -363,7 +379,8 @@ impl<'a> Predictor<'a> {
         if !self.storage.squashfs.is_empty() {
             simulator.tell_blocks();
         }
-        let (mut index, mut index_reads) = (Index::default(), 0);
+        let (mut index, mut index_reads) = (self.workload.nodes.index(), 0);
+        let mut index_of = HashMap::new();
         let mut replay =
             self.queue.map(|cost| Replay::new(&cost, self.storage.request_bytes, &self.workload.queued.extents));
         if replay.is_some() {
@@ -411,6 +428,9 @@ impl<'a> Predictor<'a> {
                             false => 0,
                         };
                         index_reads += of_index;
+                        if own && of_index > 0 {
+                            index_of.insert((event.file, event.page), of_index);
+                        }
                         if let Some(rates) = rates {
                             let mean = if in_fault { rates[1] } else { rates[if in_advice { 2 } else { 0 }] };
                             let costs = &self.workload.costs;
@@ -422,6 +442,12 @@ impl<'a> Predictor<'a> {
                             if let Some(cost) = cost {
                                 known.flash_reads += f64::from(cost.flash_reads) - mean;
                                 known.ns += cost.ns.map_or(0.0, |ns| f64::from(ns) - self.mean_page_ns);
+                                if let (Some(node), Some(before)) = (self.one_by_one, recorded_index) {
+                                    let then = before.get(&(event.file, event.page)).copied().unwrap_or(0);
+                                    let (reads, ns) = node.of_index(of_index as f64 - then as f64);
+                                    known.flash_reads += reads;
+                                    known.ns += ns;
+                                }
                             } else if let Some(node) = self.one_by_one {
                                 let alone = self.workload.nodes.of(event.file, event.page);
                                 let (reads, ns) = node.instead_of(mean, alone, of_index);
@@ -461,25 +487,27 @@ impl<'a> Predictor<'a> {
             blocks,
             bulk: simulator.bulk_reads(),
             index_reads,
+            index_of,
             replayed: replay.map(Replay::finish),
         }
     }
 
     fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, made: Made) -> Row {
-        let Played { tally, by_file, by_task, known, blocks, bulk, index_reads, replayed } =
+        let Played { tally, by_file, by_task, known, blocks, bulk, index_reads, replayed, .. } =
             self.play(readahead_kib, random, false, made);
         let of_bulk = bulk.reads > 0 || !self.storage.bulk_read.is_empty();
         let (flash_reads, mut time_ns) = match self.nodes.filter(|_| of_bulk) {
             Some(nodes) => {
                 let (calls, pages) = (tally.calls + tally.faults, tally.pages());
-                let reads = nodes.flash_reads(pages, bulk, index_reads);
-                (Some(reads), Some(nodes.time_ns(calls, pages, bulk, index_reads)))
+                let (more_reads, more_ns) = nodes.of_index(self.own().more_reads);
+                let reads = nodes.flash_reads(pages, bulk, index_reads) + more_reads;
+                (Some(reads), Some(nodes.time_ns(calls, pages, bulk, index_reads) + more_ns))
             }
             // What a bulk read costs is not known without the places of nodes.
             None if bulk.reads > 0 => (None, None),
             None => {
                 let of_pages = self.flash_reads(&tally).map(|reads| (reads + known.flash_reads).max(0.0));
-                let flash_reads = match self.block_rate().filter(|_| of_pages.is_some()) {
+                let flash_reads = match self.own().block_rate.filter(|_| of_pages.is_some()) {
                     Some(rate) => Some(blocks.flash_reads(rate)),
                     None => of_pages,
                 };
@@ -515,17 +543,28 @@ impl<'a> Predictor<'a> {
         Some((bytes, bytes == recorded))
     }
 
-    /// Reads of flash for a page of a block that nothing is known of; `None` where not all that was read lies on squashfs.
-    fn block_rate(&self) -> Option<f64> {
-        *self.block_rate.get_or_init(|| {
-            let mut files = self.workload.pages_added.keys();
-            if self.storage.squashfs.is_empty() || !files.all(|&file| self.block_bytes(file, Made::default()).is_some())
-            {
-                return None;
+    fn own(&self) -> &Own {
+        self.own.get_or_init(|| {
+            let on_ubifs = !self.workload.nodes.runs.is_empty();
+            if self.storage.squashfs.is_empty() && !on_ubifs {
+                return Own::default();
             }
             let fits = self.recorded(&TRIED_KIB).fits_readahead_kib;
-            let own = self.play(fits, &|_| false, true, Made::default()).blocks;
-            Some(own.rate(self.workload.flash_reads))
+            let own = self.play(fits, &|_| false, true, Made::default());
+            let mut files = self.workload.pages_added.keys();
+            let on_squashfs = |&file: &FileId| self.block_bytes(file, Made::default()).is_some();
+            let only_squashfs = !self.storage.squashfs.is_empty() && files.all(on_squashfs);
+            let recorded = self.workload.flash_reads;
+            let of_bulk = self.nodes.filter(|_| !self.storage.bulk_read.is_empty());
+            let more =
+                |nodes: NodeCost| recorded as f64 - nodes.flash_reads(own.tally.pages(), own.bulk, own.index_reads);
+            // Those on the way to each file's inode, which opening it brought in.
+            let most = (DEPTH * self.workload.pages_added.len()) as f64;
+            Own {
+                block_rate: only_squashfs.then(|| own.blocks.rate(recorded)),
+                index: own.index_of,
+                more_reads: of_bulk.map_or(0.0, more).clamp(-most, 0.0),
+            }
         })
     }
 

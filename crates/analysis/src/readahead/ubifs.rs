@@ -11,11 +11,14 @@
 //! explain what the LEB lacks, from its begin on: a new LEB of the journal may ask for a commit (`ubifs_add_bud_to_log`,
 //! fs/ubifs/log.c), which writes the buffers out (`do_commit`, fs/ubifs/commit.c) while the LEB has few nodes.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use flashscope_readahead::{FileId, NodeRuns, PAGE_BYTES};
+use flashscope_readahead::{FileId, NodePlaces, NodeRuns, PAGE_BYTES};
 use flashscope_trace::Device;
 use serde_json::Value;
+
+use super::index::{Descent, Index, Levels};
 
 /// `UBIFS_MAX_DATA_NODE_SZ` (fs/ubifs/ubifs-media.h): a header of 48 bytes before a block that was not compressed.
 const LARGEST_NODE: u64 = 48 + PAGE_BYTES;
@@ -83,42 +86,14 @@ impl Place {
         self.chip == next.chip && next.first.is_some_and(|first| first.checked_sub(1) == Some(self.last))
     }
 
+    /// How many pages of flash a single node takes.
+    fn reads(self) -> Option<u64> {
+        Some(self.last.saturating_sub(self.first?).saturating_add(1))
+    }
+
     /// Of a call that brought in several pages only the last one's end is known.
     pub fn of_the_last_page(self) -> Place {
         Place { first: None, ..self }
-    }
-}
-
-/// Children of a node of the index: `UBIFS_DEFAULT_FANOUT` of mkfs.ubifs and `DEFAULT_FANOUT` of the kernel (fs/ubifs/sb.c). A node of
-/// the lowest level points at so many data nodes, one of the next at so many of those.
-const FANOUT: u64 = 8;
-/// Nodes that are kept while a setting is played: those of 28 GiB of files, more than a chip of raw NAND has. Beyond, one is read again
-/// for each page.
-const MAX_ENTRIES: usize = 1 << 20;
-
-/// Reads of flash for pages that the recording never brought in: the node of each, and what of the index is not in memory yet
-/// (`ubifs_lookup_level0()`, fs/ubifs/tnc.c, reads it node by node and keeps it). A node of the index lies on one page of flash;
-/// a file's pages are taken to be divided from its first one on, as appending fills nodes.
-#[derive(Default)]
-pub struct Index {
-    known: HashSet<(FileId, u64, u64)>,
-}
-
-impl Index {
-    /// A page comes: how many nodes of the index of its file have to be read for it.
-    pub fn reads(&mut self, file: FileId, page: u64) -> u64 {
-        let mut reads = 0;
-        for pages_of_one in [FANOUT, FANOUT * FANOUT, FANOUT * FANOUT * FANOUT] {
-            let one = (file, pages_of_one, page / pages_of_one);
-            if self.known.contains(&one) {
-                break;
-            }
-            reads += 1;
-            if self.known.len() < MAX_ENTRIES {
-                self.known.insert(one);
-            }
-        }
-        reads
     }
 }
 
@@ -127,6 +102,7 @@ impl Index {
 pub struct Places {
     mounts: BTreeMap<u32, Geometry>,
     by_page: BTreeMap<(FileId, u64), Place>,
+    descents: BTreeMap<FileId, Descent>,
 }
 
 /// What the places tell.
@@ -140,14 +116,29 @@ pub struct Nodes {
     /// Those of single pages: of each that another recording shows.
     learned: HashMap<(FileId, u64), u32>,
     known: HashMap<(FileId, u64), u32>,
+    /// First and last page of flash of each, by page.
+    places: BTreeMap<FileId, Arc<NodePlaces>>,
     /// Files whose runs the trace shows nowhere.
     pub guessed: usize,
+    /// Which nodes of the index pages need, where that is known of a file.
+    index: BTreeMap<FileId, Arc<Levels>>,
 }
 
 impl Nodes {
     /// Reads of flash for this page's node, where another recording tells.
     pub fn of(&self, file: FileId, page: u64) -> Option<u32> {
         self.learned.get(&(file, page)).copied()
+    }
+
+    /// The index as far as it is known, and nothing of it in memory.
+    pub fn index(&self) -> Index<'_> {
+        Index::new(&self.index)
+    }
+
+    /// The runs of a file on UBIFS, with the places of its nodes.
+    pub fn runs_of(&self, file: FileId) -> Option<NodeRuns> {
+        let runs = self.runs.get(&file)?.clone();
+        Some(runs.at(self.places.get(&file).cloned().unwrap_or_default()))
     }
 
     /// What `other` shows of these files, where they are on UBIFS.
@@ -159,6 +150,11 @@ impl Nodes {
         self.alone = other.alone.or(self.alone);
         let shown = other.runs.iter().filter(|(file, _)| of.contains_key(file));
         self.runs.extend(shown.map(|(&file, runs)| (file, runs.clone())));
+        for (&file, places) in other.places.iter().filter(|(file, _)| of.contains_key(file)) {
+            Arc::make_mut(self.places.entry(file).or_default()).extend(places.iter());
+        }
+        let index = other.index.iter().filter(|(file, _)| of.contains_key(file));
+        self.index.extend(index.map(|(&file, levels)| (file, levels.clone())));
         self.learned.extend(other.known.iter().filter(|((file, _), _)| of.contains_key(file)));
         self.guessed = self.runs.keys().filter(|file| !other.runs.contains_key(file)).count().min(self.guessed);
     }
@@ -166,14 +162,18 @@ impl Nodes {
 
 impl Places {
     pub fn new(facts: &Value) -> Places {
-        Places { mounts: mounts(facts), by_page: BTreeMap::new() }
+        Places { mounts: mounts(facts), by_page: BTreeMap::new(), descents: BTreeMap::new() }
     }
 
-    /// A call that brought in pages up to this one ended with these reads of flash.
-    pub fn note(&mut self, file: FileId, page: u64, place: Place) {
+    /// A call that brought in pages up to this one ended with these reads of flash, of so many.
+    pub fn note(&mut self, file: FileId, page: u64, place: Place, reads: u32) {
         let on_ubifs = file.device.is_some_and(|device| self.mounts.contains_key(&device));
         if on_ubifs && (self.by_page.len() < MAX_PLACES || self.by_page.contains_key(&(file, page))) {
             self.by_page.insert((file, page), place);
+            if let Some(node) = place.reads() {
+                let of_index = u64::from(reads).saturating_sub(node);
+                self.descents.entry(file).or_default().page(page, of_index.try_into().unwrap_or(u32::MAX));
+            }
         }
     }
 
@@ -192,8 +192,7 @@ impl Places {
         nodes.flash_pages = (steps > 0 && apart > 0).then(|| apart as f64 / steps as f64);
         // The index is read before the node, from a LEB of its own: the last reads, which lie in a row, are the node's.
         for (&page, place) in files.iter().flat_map(|&(file, _)| self.of(file)) {
-            let Some(first) = place.first else { continue };
-            let reads = place.last.saturating_sub(first).saturating_add(1);
+            let Some(reads) = place.reads() else { continue };
             nodes.known.insert(page, reads.try_into().unwrap_or(u32::MAX));
         }
         let reads: u64 = nodes.known.values().map(|&reads| u64::from(reads)).sum();
@@ -234,6 +233,11 @@ impl Places {
             nodes.guessed += usize::from(run.is_none());
             runs.extend(run);
             let runs = NodeRuns::new(runs, in_a_leb).of_nodes(node_bytes.round() as u64, geometry.page_bytes);
+            let places = self.of(file).filter_map(|(&(_, page), place)| Some((page, (place.first?, place.last))));
+            nodes.places.insert(file, Arc::new(places.collect()));
+            if let Some(levels) = self.descents.get(&file).and_then(Descent::levels) {
+                nodes.index.insert(file, Arc::new(levels));
+            }
             nodes.runs.insert(file, runs);
         }
         nodes
@@ -292,7 +296,7 @@ mod tests {
     fn fill(places: &mut Places, pages: std::ops::Range<u64>, from: u64) {
         for page in pages.clone() {
             let end = from * 2048 + (page - pages.start + 1) * 4144;
-            places.note(FILE, page, Place { chip: 0, first: Some((end - 4144) / 2048), last: (end - 1) / 2048 });
+            places.note(FILE, page, Place { chip: 0, first: Some((end - 4144) / 2048), last: (end - 1) / 2048 }, 3);
         }
     }
 
@@ -335,7 +339,7 @@ mod tests {
             }
             // Those at 47 and 57 end what was 2 bytes short of the page.
             let bytes = if matches!(page, 46 | 56) { (at + 3472).next_multiple_of(2048) - 2 - at } else { 3472 };
-            places.note(FILE, page, Place { chip: 0, first: Some(at / 2048), last: (at + bytes - 1) / 2048 });
+            places.note(FILE, page, Place { chip: 0, first: Some(at / 2048), last: (at + bytes - 1) / 2048 }, 3);
             at += bytes;
         }
         let nodes = places.nodes([FILE].into_iter());
@@ -370,9 +374,9 @@ mod tests {
     #[test]
     fn between_places_a_leb_ends_where_it_is_full() {
         let mut places = Places::new(&facts("rw"));
-        places.note(FILE, 3, at(64 * 2 + 9));
-        places.note(FILE, 29, at(64 * 2 + 62));
-        places.note(FILE, 35, at(64 * 7 + 14));
+        places.note(FILE, 3, at(64 * 2 + 9), 3);
+        places.note(FILE, 29, at(64 * 2 + 62), 3);
+        places.note(FILE, 35, at(64 * 7 + 14), 3);
         let nodes = places.nodes([FILE].into_iter());
         assert_eq!(nodes.runs[&FILE], NodeRuns::new(vec![(0, 30), (30, 36)], 30));
     }
@@ -387,20 +391,31 @@ mod tests {
     }
 
     #[test]
-    fn the_index_is_read_once() {
-        let mut index = Index::default();
-        let other = FileId { inode: 6, ..FILE };
-        let reads: Vec<u64> = [(FILE, 0), (FILE, 1), (FILE, 7), (FILE, 8), (FILE, 64), (FILE, 3), (other, 3)]
-            .map(|(file, page)| index.reads(file, page))
-            .to_vec();
-        assert_eq!(reads, [3, 0, 0, 1, 2, 0, 3]);
+    fn another_recording_shows_where_nodes_lie_and_what_of_the_index_they_need() {
+        let mut places = Places::new(&facts("rw"));
+        for page in (0..20).rev() {
+            let of_index = u32::from(page % 8 == 3);
+            places.note(FILE, page, Place { chip: 0, first: Some(700 + 2 * page), last: 701 + 2 * page }, 2 + of_index);
+        }
+        let layout = places.nodes([FILE].into_iter());
+        let mut nodes = Places::new(&facts("rw")).nodes([FILE].into_iter());
+        assert_eq!((nodes.index().reads(FILE, 0), nodes.of(FILE, 7)), (3, None));
+        nodes.learn(&layout, &BTreeMap::from([(FILE, 20 * PAGE_BYTES)]));
+        let index: Vec<u64> = {
+            let mut index = nodes.index();
+            [0, 3, 4, 11, 19, 12].map(|page| index.reads(FILE, page)).to_vec()
+        };
+        assert_eq!((index, nodes.of(FILE, 7)), (vec![1, 0, 1, 0, 1, 0], Some(2)));
+        assert_eq!(nodes.runs_of(FILE), layout.runs_of(FILE));
+        assert_ne!(nodes.runs_of(FILE).as_ref(), nodes.runs.get(&FILE), "with places");
+        assert_eq!(nodes.runs_of(FileId { inode: 6, ..FILE }), None);
     }
 
     #[test]
     fn nonsense_is_no_panic() {
         let mut places = Places::new(&facts("rw"));
         for (page, flash) in [(0, u64::MAX), (u64::MAX, 0), (u64::MAX - 1, 5), (7, 7)] {
-            places.note(FILE, page, at(flash));
+            places.note(FILE, page, at(flash), 1);
         }
         places.nodes([FILE].into_iter());
     }

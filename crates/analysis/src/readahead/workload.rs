@@ -483,10 +483,10 @@ impl Collector {
 
     /// Where the node of the last page that came in a call lies.
     fn note_place(&mut self, inside: Inside) {
-        let Call { file, pages_added, .. } = *inside.call_of(&mut self.workload);
+        let Call { file, pages_added, flash_reads, .. } = *inside.call_of(&mut self.workload);
         if let (Some(behind), Some(place)) = (inside.brought_to, inside.flash_run) {
             let place = if pages_added == 1 { place } else { place.of_the_last_page() };
-            self.places.note(file, behind.saturating_sub(1), place);
+            self.places.note(file, behind.saturating_sub(1), place, flash_reads);
         }
     }
 
