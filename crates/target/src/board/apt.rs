@@ -28,7 +28,7 @@ pub(super) struct Apt {
     state: ScratchDir,
     suite: String,
     arch: String,
-    /// Its line of sources.list.
+    /// Its sources.list.
     source: String,
 }
 
@@ -43,7 +43,7 @@ impl Apt {
     /// The suite's index, updated where `update` says so or none is cached. Where the update fails, a cached index is
     /// used, and `progress` says so.
     pub(super) fn open(suite: &str, arch: &str, update: bool, progress: &dyn Progress) -> Result<Apt, Error> {
-        let source = source_line(&host_source()?, suite);
+        let source = source_lines(&host_source()?, "deb", suite);
         let apt = Apt { state: ScratchDir::new("apt")?, suite: suite.to_owned(), arch: arch.to_owned(), source };
         let cached = apt.seed()?;
         apt.configure()?;
@@ -61,7 +61,7 @@ impl Apt {
 
     /// As [`Apt::open`], for the suite's source packages.
     pub(super) fn open_sources(suite: &str, arch: &str, progress: &dyn Progress) -> Result<Apt, Error> {
-        let source = source_line(&host_source()?, suite).replacen("deb ", "deb-src ", 1);
+        let source = source_lines(&host_source()?, "deb-src", suite);
         let apt = Apt { state: ScratchDir::new("apt")?, suite: suite.to_owned(), arch: arch.to_owned(), source };
         apt.seed()?;
         apt.configure()?;
@@ -125,6 +125,10 @@ impl Apt {
             ("Acquire::IndexTargets::deb::Translations::DefaultEnabled", "false".to_owned()),
         ] {
             writeln!(conf, "{option} \"{value}\";").expect("a String takes it");
+        }
+        if base_of(&self.suite).is_some() {
+            // Backports would come last.
+            writeln!(conf, "APT::Default-Release \"{}\";", self.suite).expect("a String takes it");
         }
         writeln!(conf, "APT::Architectures {{\"{}\";}};", self.arch).expect("a String takes it");
         for (name, text) in [("apt.conf", conf.as_str()), ("sources.list", self.source.as_str()), ("status", "")] {
@@ -420,14 +424,20 @@ fn deb822_sources(text: &str) -> Vec<Source> {
     sources
 }
 
-/// The line for another suite at the same mirror. Debian's own keyring has the keys of every suite.
-fn source_line(source: &Source, suite: &str) -> String {
+/// The suite that backports lie on top of: they are few packages, and what those depend on is from there.
+pub(super) fn base_of(suite: &str) -> Option<&str> {
+    suite.strip_suffix("-backports")
+}
+
+/// The lines for another suite at the same mirror. Debian's own keyring has the keys of every suite.
+fn source_lines(source: &Source, kind: &str, suite: &str) -> String {
     let keyring = KEYRINGS.iter().find(|path| Path::new(path).is_file()).map(|path| (*path).to_owned());
     let signed = match keyring.or_else(|| source.signed_by.clone()) {
         Some(path) => format!("[signed-by={path}] "),
         None => String::new(),
     };
-    format!("deb {signed}{} {suite} main\n", source.uri)
+    let suites = [Some(suite), base_of(suite)];
+    suites.into_iter().flatten().map(|suite| format!("{kind} {signed}{} {suite} main\n", source.uri)).collect()
 }
 
 /// Unpacks a package's files; nothing of it is run.
@@ -471,6 +481,18 @@ mod tests {
         assert_eq!(sources.len(), 1, "a source that is switched off does not count");
         assert_eq!(sources[0].suites, ["trixie", "trixie-updates"]);
         assert_eq!(sources[0].signed_by.as_deref(), Some("/k.gpg"));
+    }
+
+    #[test]
+    fn backports_come_with_their_suite() {
+        let source = Source { uri: "http://mirror.example/debian".to_owned(), ..Source::default() };
+        let suites = |suite| {
+            let lines = source_lines(&source, "deb-src", suite);
+            lines.lines().map(|line| line.split_once("debian ").unwrap().1.to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(suites("bookworm-backports"), ["bookworm-backports main", "bookworm main"]);
+        assert_eq!(suites("trixie"), ["trixie main"]);
+        assert!(source_lines(&source, "deb-src", "sid").starts_with("deb-src "));
     }
 
     #[test]

@@ -311,8 +311,10 @@ impl Board {
         ours.try_for_each(|name| self.build_module(kernel, name, progress).map(drop))
     }
 
+    /// Where a kernel's user space is from.
     fn suite_of(&self, kernel: &Kernel) -> String {
-        kernel.suite.clone().unwrap_or_else(|| self.default_kernel().suites[0].clone())
+        let suite = kernel.suite.as_deref().unwrap_or(&self.default_kernel().suites[0]);
+        apt::base_of(suite).unwrap_or(suite).to_owned()
     }
 
     /// What QEMU says of itself: "QEMU emulator version 7.2.22 (Debian …)".
