@@ -1,4 +1,5 @@
-//! How long a million reads take to simulate, on one core: half of them sequential, half at random in a file of 1 GiB.
+//! How long a million reads take to simulate, on one core: half of them sequential, half at random in a file of 1 GiB; and how much
+//! memory that takes, of a model in a process of its own (`million MODEL [PAGES]`: the cache's budget).
 //! `bench/readahead/run`
 
 use std::time::Instant;
@@ -8,9 +9,17 @@ use flashscope_readahead::{Access, FileId, Kernel, OpenId, PAGE_BYTES, Settings,
 const READS: u64 = 1_000_000;
 const FILE_PAGES: u64 = 1 << 18;
 
+/// The most memory that this process has had, KiB.
+fn peak_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok())
+}
+
 fn main() {
-    let budget_pages = 1 << 16;
-    for kernel in Kernel::ALL {
+    let mut args = std::env::args().skip(1);
+    let only = args.next();
+    let budget_pages = args.next().map_or(1 << 16, |pages| pages.parse().expect("a number of pages"));
+    for kernel in Kernel::ALL.into_iter().filter(|kernel| only.as_deref().is_none_or(|only| only == kernel.name())) {
         let mut simulator =
             Simulator::new(kernel, Settings { readahead_pages: 32, budget_pages, ..Settings::default() });
         let (a, b) = (FileId { device: Some(1), inode: 1 }, FileId { device: Some(1), inode: 2 });
@@ -30,8 +39,11 @@ fn main() {
         }
         let seconds = began.elapsed().as_secs_f64();
         println!(
-            "{{\"model\": \"{}\", \"reads\": {READS}, \"pages_read\": {pages}, \"budget_pages\": {budget_pages}, \"seconds\": {seconds:.3}}}",
-            kernel.name()
+            "{{\"model\": \"{}\", \"reads\": {READS}, \"pages_read\": {pages}, \
+             \"budget_pages\": {budget_pages}, \
+             \"seconds\": {seconds:.3}, \"peak_kib\": {}}}",
+            kernel.name(),
+            peak_kib().map_or("null".to_owned(), |kib| kib.to_string())
         );
     }
 }
