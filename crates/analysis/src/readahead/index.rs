@@ -42,9 +42,9 @@ impl Descent {
         }
     }
 
-    /// `None` where the file was read otherwise, or in part.
-    pub fn levels(&self) -> Option<Levels> {
-        if self.lowest != Some(0) {
+    /// Of a file whose last page that was read, in any order, is this one. `None` where it was not read downwards from there.
+    pub fn levels(&self, last: u64) -> Option<Levels> {
+        if self.lowest != Some(0) || self.highest != last {
             return None;
         }
         let mut levels = Vec::new();
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn reading_downwards_shows_where_nodes_end() {
-        let levels = descent().levels().unwrap();
+        let levels = descent().levels(139).unwrap();
         let shown = BTreeMap::from([(FILE, Arc::new(levels.clone()))]);
         let reads = |pages: &[u64]| {
             let mut index = Index::new(&shown);
@@ -231,16 +231,17 @@ mod tests {
     #[test]
     fn what_was_read_otherwise_shows_nothing() {
         let mut descent = descent();
-        assert!(descent.levels().is_some());
+        assert!(descent.levels(139).is_some());
+        assert_eq!(descent.levels(140), None, "not from its last page on");
         descent.page(7, 1);
-        assert_eq!(descent.levels(), None, "a new one, from page 7 on");
+        assert_eq!(descent.levels(7), None, "a new one, from page 7 on");
         (0..7).rev().for_each(|page| descent.page(page, 0));
-        assert_eq!(descent.levels().unwrap().0.len(), 1);
-        assert_eq!(Descent::default().levels(), None);
+        assert_eq!((descent.levels(139), descent.levels(7).map(|levels| levels.0.len())), (None, Some(1)));
+        assert_eq!(Descent::default().levels(0), None);
         let mut absurd = Descent::default();
         absurd.page(u64::MAX, u32::MAX);
         absurd.page(0, u32::MAX);
-        let shown = BTreeMap::from([(FILE, Arc::new(absurd.levels().unwrap()))]);
+        let shown = BTreeMap::from([(FILE, Arc::new(absurd.levels(0).unwrap()))]);
         assert_eq!(Index::new(&shown).reads(FILE, u64::MAX), 0);
     }
 }

@@ -3,7 +3,8 @@
 //! - A trace taken apart: `workload` (reads, faults and advice), `descriptors` (which open file each is of), `held` (when others ran
 //!   instead), `ubifs` (where data nodes lie), `in_flight` (what a block device was asked for).
 //! - What it costs: `cost` (a call and a page where reads bring their pages in themselves), `pages` (single ones of them),
-//!   `flash_time` (pages of flash that are read whole, and in part), `queue` (the same in virtual time, behind a block queue).
+//!   `flash_time` (pages of flash that are read whole, and in part), `index` (of UBIFS), `squashfs` (blocks), `queue` (the same in
+//!   virtual time, behind a block queue).
 //! - What is asked: `accuracy` (what was brought and used), `predict` (another window), `search` and `clairvoyant` (the best policy,
 //!   and its bound), `advise` with `blocks` and `silent` (what is worth changing), `validated` (by how much predictions were off).
 

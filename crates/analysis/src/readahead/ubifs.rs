@@ -235,7 +235,8 @@ impl Places {
             let runs = NodeRuns::new(runs, in_a_leb).of_nodes(node_bytes.round() as u64, geometry.page_bytes);
             let places = self.of(file).filter_map(|(&(_, page), place)| Some((page, (place.first?, place.last))));
             nodes.places.insert(file, Arc::new(places.collect()));
-            if let Some(levels) = self.descents.get(&file).and_then(Descent::levels) {
+            let last = self.of(file).next_back().map_or(0, |(&(_, page), _)| page);
+            if let Some(levels) = self.descents.get(&file).and_then(|descent| descent.levels(last)) {
                 nodes.index.insert(file, Arc::new(levels));
             }
             nodes.runs.insert(file, runs);
@@ -243,7 +244,7 @@ impl Places {
         nodes
     }
 
-    fn of(&self, file: FileId) -> impl Iterator<Item = (&(FileId, u64), &Place)> {
+    fn of(&self, file: FileId) -> impl DoubleEndedIterator<Item = (&(FileId, u64), &Place)> {
         self.by_page.range((file, 0)..=(file, u64::MAX))
     }
 
