@@ -44,12 +44,9 @@ const WHOLE: [&str; 21] = [
 ];
 
 /// A cell whose pages are not those of the kernel.
-fn wrong(row: &Value, raced: bool) -> Option<String> {
+fn wrong(row: &Value) -> Option<String> {
     let (pages, differ) = (&row["pages"], row["differ"].as_u64()?);
-    // Two processes in one file race for a page by microseconds, and the model takes reads one after the other: where the image
-    // moves their times, one window may come out differently.
-    let allowed = if raced { row["kib"].as_u64()? / 4 } else { 0 };
-    (differ > allowed).then(|| {
+    (differ > 0).then(|| {
         let [kernel, filesystem, study, workload] =
             ["kernel", "filesystem", "study", "workload"].map(|name| row[name].as_str().unwrap_or_default());
         format!(
@@ -125,8 +122,8 @@ fn the_models_add_the_pages_that_kernels_add_and_predict_what_they_cost() {
     let mut failed = Vec::new();
     for set in asked.iter().map(|text| Set::parse(text, !whole)) {
         let outcomes = validation::hold(&set, keep.as_deref());
-        failed.extend(outcomes.iter().filter_map(|outcome| wrong(&outcome.row, outcome.raced)));
-        rows.extend(outcomes.into_iter().map(|outcome| outcome.row));
+        failed.extend(outcomes.iter().filter_map(wrong));
+        rows.extend(outcomes);
     }
     println!("{}", table::document(&rows, &[], ""));
     if whole {

@@ -10,13 +10,6 @@ use serde_json::{Value, json};
 
 use super::cells::{Cell, Set};
 
-/// What came of a cell, as the table has it.
-pub struct Outcome {
-    pub row: Value,
-    /// Two processes at one time: which of them adds a page is a matter of microseconds.
-    pub raced: bool,
-}
-
 /// What is mounted at /mnt, and what is not.
 struct Mounted {
     device: Option<u32>,
@@ -112,8 +105,8 @@ fn step<'a>(session: &'a Session, cell: &Cell) -> &'a Step {
     session.step(&cell.step).unwrap_or_else(|| panic!("no step {}", cell.step))
 }
 
-/// Runs the set, or takes what was kept of it, and holds every cell of it.
-pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Outcome> {
+/// Runs the set, or takes what was kept of it, and holds every cell of it: the rows of the table.
+pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Value> {
     let cells = set.cells();
     let began = std::time::Instant::now();
     let session = set.session(&cells, kept);
@@ -152,23 +145,20 @@ pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Outcome> {
         let time = Predictor::new(workload, storage.clone()).recorded(&[cell.kib]).time_ns;
         let paper = (cell.study == "SQLite" && cell.kib == 0).then(|| papers_kernel(&session, cell, workload));
         let examples: Vec<String> = first.iter().map(|(file, page)| format!("{}:{page}", file.inode)).collect();
-        outcomes.push(Outcome {
-            raced: cell.label.starts_with("two,"),
-            row: json!({
-                "kernel": set.kernel, "filesystem": set.filesystem, "study": cell.study, "workload": cell.label,
-                "timed": set.is_timed(), "kib": cell.kib, "from_kib": cell.from_kib, "accesses": workload.calls.len(),
-                "pages": came, "model_pages": modelled, "differ": differ, "examples": examples,
-                "predicted_pages": predicted.tally.pages(),
-                "flash": workload.flash_reads, "predicted_flash": predicted.flash_reads,
-                "time_ns": time, "predicted_ns": predicted.time_ns, "paper": paper,
-            }),
-        });
+        outcomes.push(json!({
+            "kernel": set.kernel, "filesystem": set.filesystem, "study": cell.study, "workload": cell.label,
+            "timed": set.is_timed(), "kib": cell.kib, "from_kib": cell.from_kib, "accesses": workload.calls.len(),
+            "pages": came, "model_pages": modelled, "differ": differ, "examples": examples,
+            "predicted_pages": predicted.tally.pages(),
+            "flash": workload.flash_reads, "predicted_flash": predicted.flash_reads,
+            "time_ns": time, "predicted_ns": predicted.time_ns, "paper": paper,
+        }));
     }
     let learned: Vec<bool> = workloads.iter_mut().map(|workload| workload.learn(&layout) > 0).collect();
     for (cell, outcome) in cells.iter().zip(&mut outcomes).filter(|(cell, _)| learned[from(cell)]) {
         let predicted = Predictor::new(&workloads[from(cell)], storage.clone()).row(cell.kib, &|_| false);
-        outcome.row["learned_flash"] = json!(predicted.flash_reads);
-        outcome.row["learned_ns"] = json!(predicted.time_ns);
+        outcome["learned_flash"] = json!(predicted.flash_reads);
+        outcome["learned_ns"] = json!(predicted.time_ns);
     }
     println!("{}: {} cells, {} s", set.id(), cells.len(), began.elapsed().as_secs());
     outcomes

@@ -28,11 +28,12 @@ mod paper;
 mod policy;
 mod simulator;
 mod squashfs;
+mod turns;
 mod ubifs;
 
 pub use kernel::{Choice, Kernel};
 pub use policy::{Initial, Policy};
-pub use simulator::{Access, Cause, FileId, MapAdvice, OpenId, PageEvent, PageStep, Settings, Simulator};
+pub use simulator::{Access, Cause, FileId, MapAdvice, Next, OpenId, PageEvent, PageStep, Settings, Simulator};
 pub use ubifs::{BulkReads, NodePlaces, NodeRuns};
 
 /// Bytes of a page of the page cache, as on every board here.

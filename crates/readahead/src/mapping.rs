@@ -6,6 +6,7 @@ use crate::cache::{Flags, PageCache};
 use crate::policy::Initial;
 use crate::simulator::{Cause, PageStep};
 use crate::squashfs::{self, KeptBlock, Squashfs};
+use crate::turns::{self, Turns};
 use crate::ubifs::{self, Bulk};
 
 /// `struct file_ra_state` (include/linux/fs.h), and the mode bit of `POSIX_FADV_RANDOM`.
@@ -54,6 +55,8 @@ pub struct Mapping<'a> {
     /// [`PageStep::Block`] is told.
     pub tells_blocks: bool,
     pub kept_block: &'a mut KeptBlock,
+    /// Where tasks take turns.
+    pub turns: Option<&'a mut Turns>,
     /// File, page, step.
     pub out: &'a mut dyn FnMut(u32, u64, PageStep),
 }
@@ -95,6 +98,9 @@ impl Mapping<'_> {
 
     /// A page that is used and was not read ahead: it is added where it is missing, and read in (`read_folio`).
     pub fn bring(&mut self, page: u64) {
+        if self.turns.is_some() && self.flags(page).is_some_and(|flags| flags.empty) {
+            turns::wait_for(self, page);
+        }
         let flags = self.flags(page);
         if flags.is_none() {
             self.add(page, false);
@@ -142,6 +148,10 @@ impl Mapping<'_> {
         let pages = pages.min(self.cache.budget() as u64);
         if let Some(squashfs) = self.squashfs {
             squashfs::add_range(self, squashfs, start, start.saturating_add(pages), marked);
+            return;
+        }
+        if self.turns.is_some() && self.bulk.is_none_or(|bulk| bulk.windows_locked) {
+            turns::add_range(self, start, start.saturating_add(pages), marked);
             return;
         }
         if let Some(bulk) = self.bulk {

@@ -7,6 +7,7 @@ use crate::kernel::Kernel;
 use crate::mapping::{Mapping, Window};
 use crate::policy::Policy;
 use crate::squashfs::{KeptBlock, Squashfs};
+use crate::turns::{self, Turns, What};
 use crate::ubifs::{Bulk, BulkReads, InARow, NodeRuns};
 
 /// Device and inode of a file; the device is `None` where the trace names none that has a number.
@@ -173,6 +174,8 @@ pub struct Simulator {
     tells_blocks: bool,
     /// The block that squashfs keeps beside the page cache.
     kept_block: KeptBlock,
+    /// Where tasks take turns.
+    turns: Option<Turns>,
     /// Files on a mount with `bulk_read`.
     bulk: Map<u32, (InARow, NodeRuns)>,
 }
@@ -209,6 +212,7 @@ impl Simulator {
             tells_uses: false,
             tells_blocks: false,
             kept_block: None,
+            turns: None,
             bulk: Map::default(),
         }
     }
@@ -221,6 +225,40 @@ impl Simulator {
     /// Blocks of squashfs that are read are told as well.
     pub fn tell_blocks(&mut self) {
         self.tells_blocks = true;
+    }
+
+    /// What a call brings in beside what it asked for is left for later, so that tasks can take turns: see [`Simulator::turn`].
+    pub fn take_turns(&mut self) {
+        self.turns = Some(Turns::default());
+    }
+
+    /// An access by a task, as far as it goes before others may come.
+    pub fn turn(&mut self, task: u32, file: FileId, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
+        if let Some(turns) = &mut self.turns {
+            (turns.task, turns.open) = (task, open.0);
+        }
+        self.apply(file, open, access, out);
+    }
+
+    /// The next thing of what a task's access left. `false`: nothing is left.
+    pub fn go_on(&mut self, task: u32, out: &mut dyn FnMut(PageEvent)) -> bool {
+        let Some(turns) = &mut self.turns else { return false };
+        let Some(later) = turns.left.get_mut(&task).and_then(|left| left.pop_front()) else { return false };
+        (turns.task, turns.open) = (task, later.open);
+        let file = self.known[later.file as usize].file;
+        self.access(file, OpenId(later.open), Doing::Later(later.what, later.asked), out);
+        true
+    }
+
+    /// What [`Simulator::go_on`] does next for a task.
+    pub fn next_of(&self, task: u32) -> Option<Next> {
+        let left = self.turns.as_ref()?.left.get(&task)?;
+        let later = left.front()?;
+        Some(match later.what {
+            What::Read { page } => Next::Read { file: self.known[later.file as usize].file, page },
+            What::Add { .. } => Next::Add,
+            What::Fill { .. } => Next::Fill { is_last: left.len() == 1 },
+        })
     }
 
     /// Changes the knob: files that are open keep what they had.
@@ -346,16 +384,22 @@ impl Simulator {
             Access::Write { offset, length } => *size = (*size).max(offset.saturating_add(length)),
             _ => {}
         }
+        self.access(file, open, Doing::Access(access), out);
+    }
+
+    fn access(&mut self, file: FileId, open: OpenId, doing: Doing, out: &mut dyn FnMut(PageEvent)) {
+        let number = self.number(file);
         let Known { size, squashfs, .. } = self.known[number as usize];
         self.make_room(number, open);
         let fresh = fresh(self.policy(number));
         let ra = self.open.entry((number, open.0)).or_insert(fresh);
-        let asked = match access {
-            Access::Read { offset, length } => {
+        let asked = match doing {
+            Doing::Access(Access::Read { offset, length }) => {
                 (offset / PAGE_BYTES, offset.saturating_add(length).div_ceil(PAGE_BYTES))
             }
-            Access::Fault { page, .. } => (page, page.saturating_add(1)),
-            _ => (0, 0),
+            Doing::Access(Access::Fault { page, .. }) => (page, page.saturating_add(1)),
+            Doing::Access(_) => (0, 0),
+            Doing::Later(_, asked) => asked,
         };
         let known = &self.known;
         let mut emit =
@@ -381,14 +425,22 @@ impl Simulator {
             tells_uses: self.tells_uses,
             tells_blocks: self.tells_blocks,
             kept_block: &mut self.kept_block,
+            turns: self.turns.as_mut(),
             out: &mut emit,
         };
         let m = &mut mapping;
         let rules = self.kernel.rules();
+        let access = match doing {
+            Doing::Access(access) => Some(access),
+            Doing::Later(what, _) => {
+                turns::go_on(m, what);
+                None
+            }
+        };
         match access {
-            Access::Open => *m.ra = fresh,
-            Access::Read { offset, length } if length > 0 => rules.read(m, offset, length),
-            Access::Fault { page, advice: MapAdvice::Sequential } if self.settings.faults_of_another => {
+            Some(Access::Open) => *m.ra = fresh,
+            Some(Access::Read { offset, length }) if length > 0 => rules.read(m, offset, length),
+            Some(Access::Fault { page, advice: MapAdvice::Sequential }) if self.settings.faults_of_another => {
                 // The pages since the last fault were there and left no event; another window faults on some of them.
                 let last = m.ra.faulted.filter(|&last| last < page && page - last <= MOST_BETWEEN);
                 for touched in last.map_or(page, |last| last + 1)..=page {
@@ -398,10 +450,10 @@ impl Simulator {
                 }
                 m.ra.faulted = Some(page);
             }
-            Access::Fault { page, .. }
+            Some(Access::Fault { page, .. })
                 if self.settings.faults_of_another && m.flags(page).is_some_and(|flags| flags.mapped) => {}
-            Access::Fault { page, advice } => rules.fault(m, page, advice),
-            Access::Write { offset, length } if length > 0 => {
+            Some(Access::Fault { page, advice }) => rules.fault(m, page, advice),
+            Some(Access::Write { offset, length }) if length > 0 => {
                 let (first, end) = (offset / PAGE_BYTES, offset.saturating_add(length).div_ceil(PAGE_BYTES));
                 for page in first..end.min(first.saturating_add(m.cache.budget() as u64)) {
                     if !m.has(page) {
@@ -410,23 +462,23 @@ impl Simulator {
                     m.touch(page);
                 }
             }
-            Access::Brought { page } => {
+            Some(Access::Brought { page }) => {
                 if !m.has(page) {
                     m.add_for(page, false, Cause::Write);
                 }
                 m.touch(page);
             }
             // generic_fadvise
-            Access::AdviseNormal => {
+            Some(Access::AdviseNormal) => {
                 m.ra.ra_pages = fresh.ra_pages;
                 m.ra.random = false;
             }
-            Access::AdviseRandom => m.ra.random = true,
-            Access::AdviseSequential => {
+            Some(Access::AdviseRandom) => m.ra.random = true,
+            Some(Access::AdviseSequential) => {
                 m.ra.ra_pages = fresh.ra_pages.saturating_mul(2);
                 m.ra.random = false;
             }
-            Access::WillNeed { offset, length } => {
+            Some(Access::WillNeed { offset, length }) => {
                 let first = offset / PAGE_BYTES;
                 let last = match length {
                     0 => u64::MAX,
@@ -440,6 +492,29 @@ impl Simulator {
             *row = bulk.row;
         }
     }
+}
+
+/// What is next of what a task's access left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A run of pages is added.
+    Add,
+    Read {
+        file: FileId,
+        page: u64,
+    },
+    /// What a bulk read has read becomes pages; `is_last`: then the access is over.
+    Fill {
+        is_last: bool,
+    },
+}
+
+/// What is done with an open file.
+#[derive(Clone, Copy)]
+enum Doing {
+    Access(Access),
+    /// What an access left, and what that asked for.
+    Later(What, (u64, u64)),
 }
 
 fn bounded(policy: Policy) -> Policy {

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use crate::PAGE_BYTES;
 use crate::mapping::Mapping;
+use crate::turns;
 
 /// `UBIFS_MAX_BULK_READ` (fs/ubifs/ubifs.h).
 const MOST_NODES: u64 = 32;
@@ -126,6 +127,21 @@ pub struct BulkReads {
     pub flash_reads_alone: u64,
 }
 
+impl BulkReads {
+    /// What was done since then.
+    pub fn since(self, before: BulkReads) -> BulkReads {
+        BulkReads {
+            reads: self.reads - before.reads,
+            nodes: self.nodes - before.nodes,
+            pages: self.pages - before.pages,
+            flash_reads: self.flash_reads - before.flash_reads,
+            flash_reads_in_part: self.flash_reads_in_part - before.flash_reads_in_part,
+            alone: self.alone - before.alone,
+            flash_reads_alone: self.flash_reads_alone - before.flash_reads_alone,
+        }
+    }
+}
+
 /// `struct ubifs_inode`, as far as it goes here.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InARow {
@@ -183,14 +199,16 @@ pub fn read_folio(m: &mut Mapping, page: u64) {
     let row = &mut bulk.row;
     let follows = page == row.last_page_read.wrapping_add(1);
     row.last_page_read = page;
-    if !follows {
+    // Another task's bulk read holds `ui_mutex`: this page is read alone, and nothing is counted.
+    let free = !m.turns.as_ref().is_some_and(|turns| turns.fills(m.file));
+    if free && !follows {
         row.read_in_a_row = 1;
         row.bulk_read = false;
-    } else if !row.bulk_read {
+    } else if free && !row.bulk_read {
         row.read_in_a_row += 1;
         row.bulk_read = row.read_in_a_row >= IN_A_ROW;
     }
-    if !(follows && row.bulk_read && bulk_read(m, &mut bulk, page))
+    if !(free && follows && row.bulk_read && bulk_read(m, &mut bulk, page))
         && let Some(reads) = bulk.runs.known(page, 1)
     {
         bulk.row.done.alone += 1;
@@ -218,6 +236,20 @@ fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) -> bool {
     row.done.flash_reads = row.done.flash_reads.saturating_add(touched.pages);
     row.done.flash_reads_in_part += touched.in_part;
     row.done.pages += 1;
+    if !turns::leaves_fill(m, page, nodes) {
+        fill_of(m, row, page, nodes);
+    }
+    true
+}
+
+/// The rest of `ubifs_do_bulk_read`, where it was left for later.
+pub fn fill(m: &mut Mapping, page: u64, nodes: u64) {
+    let Some(mut bulk) = m.bulk else { return };
+    fill_of(m, &mut bulk.row, page, nodes);
+    m.bulk = Some(bulk);
+}
+
+fn fill_of(m: &mut Mapping, row: &mut InARow, page: u64, nodes: u64) {
     let mut next = page + 1;
     while next < page + nodes {
         match m.flags(next) {
@@ -231,7 +263,6 @@ fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) -> bool {
         next += 1;
     }
     row.last_page_read = next - 1;
-    true
 }
 
 #[cfg(test)]

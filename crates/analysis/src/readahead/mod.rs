@@ -5,7 +5,7 @@
 //! - What it costs: `cost` (a call and a page where reads bring their pages in themselves), `pages` (single ones of them),
 //!   `flash_time` (pages of flash that are read whole, and in part), `index` (of UBIFS), `squashfs` (blocks), `queue` (the same in
 //!   virtual time, behind a block queue).
-//! - What is asked: `accuracy` (what was brought and used), `predict` (another window), `search` and `clairvoyant` (the best policy,
+//! - What is asked: `accuracy` (what was brought and used), `predict` (another window), `turns` (its own, where tasks' calls overlap), `search` and `clairvoyant` (the best policy,
 //!   and its bound), `advise` with `blocks` and `silent` (what is worth changing), `validated` (by how much predictions were off).
 
 mod accuracy;
@@ -24,6 +24,7 @@ mod queue;
 mod search;
 mod silent;
 mod squashfs;
+mod turns;
 mod ubifs;
 mod validated;
 mod workload;

@@ -3,13 +3,16 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use flashscope_readahead::{Access, BulkReads, Cause, FileId, Kernel, PAGE_BYTES, PageStep, Settings, Simulator};
+use flashscope_readahead::{
+    Access, BulkReads, Cause, FileId, Kernel, PAGE_BYTES, PageEvent, PageStep, Settings, Simulator,
+};
 use serde::Serialize;
 
 use super::cost::{Busy, Cost, NodeCost};
 use super::index::DEPTH;
 use super::queue::{Asked, QueueCost, Replay};
 use super::squashfs::BlockReads;
+use super::turns::{self, Turns};
 use super::validated::ErrorBar;
 use super::workload::Workload;
 
@@ -335,13 +338,19 @@ impl<'a> Predictor<'a> {
     pub fn pages(&self, readahead_kib: u64) -> Vec<(FileId, u64)> {
         let mut simulator = self.simulator(readahead_kib, true);
         let mut pages = Vec::new();
-        for step in &self.workload.steps {
-            simulator.apply(step.file, step.open, step.access, &mut |event| {
-                if event.is_read() {
-                    pages.push((event.file, event.page));
-                }
-            });
+        let mut take = |event: PageEvent| {
+            if event.is_read() {
+                pages.push((event.file, event.page));
+            }
+        };
+        if self.storage.squashfs.is_empty() && turns::overlap(self.workload) {
+            let mean = self.flash_rates().map_or(0.0, |rates| rates[0]);
+            let by_page = readahead_kib * 1024 <= PAGE_BYTES && self.storage.io_pages <= 1;
+            Turns::new(self.workload, simulator, mean).play(by_page, &mut take);
+            return pages;
         }
+        let steps = self.workload.steps.iter();
+        steps.for_each(|step| simulator.apply(step.file, step.open, step.access, &mut take));
         pages
     }
 

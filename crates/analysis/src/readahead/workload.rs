@@ -92,6 +92,8 @@ pub struct Workload {
     pub pages_added: BTreeMap<FileId, u64>,
     /// Pages that came for no read, fault, write of their file or advice: the file system's own ([`Access::Brought`]).
     pub pages_brought: u64,
+    /// Who read flash when, where pages are kept: how far each had come when another's call began.
+    pub flash_read_at: Vec<(u32, u64)>,
     pub flash_reads: u64,
     pub faults: u64,
     /// Reads whose end the trace does not show.
@@ -309,6 +311,9 @@ impl Collector {
                 };
                 if let Some(inside) = reader.and_then(|tid| self.inside.get_mut(&tid)) {
                     self.workload.flash_reads += 1;
+                    if self.keep_pages && self.workload.flash_read_at.len() < MAX_STEPS {
+                        self.workload.flash_read_at.extend(reader.map(|reader| (reader, event.time.0)));
+                    }
                     let row = &mut inside.flash_in_a_row;
                     let in_part = row.read(access.chip, access.page, clock_ns, &mut self.workload.flash_times);
                     let call = inside.call_of(&mut self.workload);

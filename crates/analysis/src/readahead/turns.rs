@@ -1,0 +1,206 @@
+//! A recording under its own window where tasks' calls overlap. A window is read for milliseconds, and others run meanwhile: how far
+//! each task had come when another's call began is taken from its reads of flash.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use flashscope_readahead::{Access, Cause, Next, PAGE_BYTES, PageEvent, PageStep, Simulator};
+
+use super::workload::{Step, Workload};
+
+/// Whether a task's call begins while another's goes on, and it is known who read flash when.
+pub fn overlap(workload: &Workload) -> bool {
+    let mut latest: Option<(u32, u64)> = None;
+    let mut overlaps = workload.calls.iter().map(|call| {
+        let overlaps = latest.is_some_and(|(tid, end)| tid != call.tid && call.began_ns < end);
+        if let Some(end) = call.ended_ns().filter(|&end| latest.is_none_or(|(_, last)| end > last)) {
+            latest = Some((call.tid, end));
+        }
+        overlaps
+    });
+    !workload.flash_read_at.is_empty() && overlaps.any(|overlaps| overlaps)
+}
+
+#[derive(Default)]
+struct Task {
+    /// Reads of flash that were seen, less those that what was done needed.
+    seen: f64,
+    /// When its call was over.
+    end_ns: u64,
+    /// The rest of the call, where it is taken page by page.
+    rest: VecDeque<Step>,
+}
+
+pub struct Turns<'a> {
+    workload: &'a Workload,
+    simulator: Simulator,
+    tasks: BTreeMap<u32, Task>,
+    /// Reads of flash for a page of which no more is known.
+    mean: f64,
+}
+
+impl<'a> Turns<'a> {
+    pub fn new(workload: &'a Workload, mut simulator: Simulator, mean: f64) -> Turns<'a> {
+        simulator.take_turns();
+        Turns { workload, simulator, tasks: BTreeMap::new(), mean }
+    }
+
+    /// `by_page`: no window is longer than a page, so that one that is asked for is read before the next is looked at.
+    pub fn play(mut self, by_page: bool, out: &mut dyn FnMut(PageEvent)) {
+        let mut reads = self.workload.flash_read_at.iter().peekable();
+        for step in &self.workload.steps {
+            let call = step.call.and_then(|call| self.workload.calls.get(call as usize));
+            let began = call.map_or(0, |call| call.began_ns);
+            while let Some(&(tid, _)) = reads.next_if(|(_, time)| *time < began) {
+                self.tasks.entry(tid).or_default().seen += 1.0;
+                self.go_on(tid, out);
+            }
+            let over = |(&tid, task): (&u32, &Task)| (tid == step.tid || task.end_ns <= began).then_some(tid);
+            for tid in self.tasks.iter().filter_map(over).collect::<Vec<u32>>() {
+                self.end(tid, out);
+            }
+            if let Some(call) = call {
+                let task = self.tasks.entry(step.tid).or_default();
+                *task = Task { end_ns: call.ended_ns().unwrap_or(u64::MAX), ..Task::default() };
+            }
+            let mut pieces = if by_page { by_pages(step) } else { VecDeque::from([*step]) };
+            if let Some(first) = pieces.pop_front() {
+                self.begin(&first, out);
+                self.tasks.entry(step.tid).or_default().rest = pieces;
+            }
+        }
+        for tid in self.tasks.keys().copied().collect::<Vec<u32>>() {
+            self.end(tid, out);
+        }
+    }
+
+    fn begin(&mut self, step: &Step, out: &mut dyn FnMut(PageEvent)) {
+        let before = self.simulator.bulk_reads();
+        let mut alone = 0.0;
+        let (costs, mean) = (&self.workload.costs, self.mean);
+        self.simulator.turn(step.tid, step.file, step.open, step.access, &mut |event| {
+            if event.step == (PageStep::Added { cause: Cause::Request }) {
+                alone += costs.recorded(event.file, event.page).map_or(mean, |cost| cost.flash_reads.into());
+            }
+            out(event);
+        });
+        let bulk = self.simulator.bulk_reads().since(before);
+        // What a bulk read begins with is one of its nodes.
+        let alone = if bulk.reads > 0 { bulk.flash_reads_alone as f64 } else { alone };
+        self.tasks.entry(step.tid).or_default().seen -= alone + bulk.flash_reads as f64;
+    }
+
+    /// As far as the task's reads of flash have come: what is next has begun with the first read that nothing before it needed.
+    fn go_on(&mut self, tid: u32, out: &mut dyn FnMut(PageEvent)) {
+        loop {
+            let Some(task) = self.tasks.get_mut(&tid).filter(|task| task.seen >= 1.0) else { return };
+            match self.simulator.next_of(tid) {
+                // It is made of what was read until the next read, or to the end of the call.
+                Some(Next::Fill { is_last: true }) => return,
+                Some(next) => {
+                    let before = self.simulator.bulk_reads();
+                    self.simulator.go_on(tid, out);
+                    if let Next::Read { file, page } = next {
+                        let bulk = self.simulator.bulk_reads().since(before);
+                        let known = self.workload.costs.recorded(file, page).map(|cost| f64::from(cost.flash_reads));
+                        let of_page = if bulk.reads > 0 { Some(bulk.flash_reads as f64) } else { known };
+                        task.seen -= of_page.unwrap_or(self.mean);
+                    }
+                }
+                None => match task.rest.pop_front() {
+                    Some(step) => self.begin(&step, out),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// All that is left of the task's call.
+    fn end(&mut self, tid: u32, out: &mut dyn FnMut(PageEvent)) {
+        loop {
+            while self.simulator.go_on(tid, out) {}
+            let Some(step) = self.tasks.get_mut(&tid).and_then(|task| task.rest.pop_front()) else { return };
+            self.begin(&step, out);
+        }
+    }
+}
+
+/// A read as reads of a page each.
+fn by_pages(step: &Step) -> VecDeque<Step> {
+    let Access::Read { offset, length } = step.access else { return VecDeque::from([*step]) };
+    let end = offset.saturating_add(length);
+    let mut pieces = VecDeque::new();
+    let mut at = offset;
+    while at < end && pieces.len() < 1 << 10 {
+        let next = (at / PAGE_BYTES + 1).saturating_mul(PAGE_BYTES).min(end);
+        let next = if pieces.len() + 1 < 1 << 10 { next } else { end };
+        pieces.push_back(Step { access: Access::Read { offset: at, length: next - at }, ..*step });
+        at = next;
+    }
+    if pieces.is_empty() { VecDeque::from([*step]) } else { pieces }
+}
+
+#[cfg(test)]
+mod tests {
+    use flashscope_readahead::{FileId, Kernel, OpenId, Settings};
+
+    use super::super::workload::Call;
+    use super::*;
+
+    const FILE: FileId = FileId { device: Some(1), inode: 1 };
+
+    /// Task 1 reads page 1, the mark of its first window, and with it a window up to page 10, which is there, and one page behind it.
+    /// Task 2 reads page 11 after so many of task 1's reads of flash.
+    fn workload(seen: u64) -> Workload {
+        let mut workload = Workload::default();
+        workload.sizes.insert(FILE, 300 * PAGE_BYTES);
+        for (tid, page, began_ns, duration_ns) in [(1, 0, 0, 50), (1, 1, 100, 5000), (2, 11, 1000, 1000)] {
+            let call = workload.calls.len() as u32;
+            let new = Call { duration_ns: Some(duration_ns), ..Call::new(tid, FILE, false, began_ns) };
+            workload.calls.push(new);
+            let access = Access::Read { offset: page * PAGE_BYTES, length: PAGE_BYTES };
+            workload.steps.push(Step { tid, file: FILE, open: OpenId(tid.into()), access, call: Some(call) });
+        }
+        workload.flash_read_at = (0..seen).map(|read| (1, 101 + read)).collect();
+        workload
+    }
+
+    fn play(workload: &Workload) -> Vec<u64> {
+        let mut simulator = Simulator::new(Kernel::V6_1, Settings { readahead_pages: 32, ..Settings::default() });
+        simulator.set_size(FILE, 300 * PAGE_BYTES);
+        simulator.preload(FILE, 10);
+        let mut came = Vec::new();
+        Turns::new(workload, simulator, 3.0).play(false, &mut |event| {
+            if event.is_read() {
+                came.push(event.page);
+            }
+        });
+        came
+    }
+
+    #[test]
+    fn who_comes_before_a_window_s_next_run_finds_it_missing() {
+        assert!(overlap(&workload(1)) && !overlap(&workload(0)), "nothing is known of who read when");
+        // Six pages of three reads each before the run behind page 10.
+        let early = play(&workload(18));
+        assert_eq!(early[4..12], [4, 5, 6, 7, 8, 9, 11, 12], "task 2's window");
+        let late = play(&workload(19));
+        assert_eq!(late[4..11], [4, 5, 6, 7, 8, 9, 11], "task 1's");
+        assert!(early.len() > late.len(), "{early:?} {late:?}");
+    }
+
+    #[test]
+    fn a_read_is_taken_page_by_page() {
+        let step = |offset, length| Step { access: Access::Read { offset, length }, ..workload(0).steps[0] };
+        let pieces = |offset, length| {
+            let of = |step: Step| match step.access {
+                Access::Read { offset, length } => (offset, length),
+                _ => (0, 0),
+            };
+            by_pages(&step(offset, length)).into_iter().map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(pieces(5000, 5000), [(5000, 3192), (8192, 1808)]);
+        assert_eq!([pieces(4096, 4096), pieces(4096, 0)], [[(4096, 4096)], [(4096, 0)]]);
+        let many = pieces(1, u64::MAX);
+        assert_eq!((many.len(), many.iter().map(|piece| piece.1).fold(1, u64::saturating_add)), (1 << 10, u64::MAX));
+    }
+}

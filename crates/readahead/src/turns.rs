@@ -1,0 +1,229 @@
+//! Calls of several tasks by turns: a window is added run by run, up to each page that is there already, and each run is read page by
+//! page before the next is added (`page_cache_ra_unbounded` and `read_pages`, mm/readahead.c). Where reads bring their pages in
+//! themselves, others run meanwhile, and what they add is there when the next run is.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::mapping::Mapping;
+use crate::ubifs;
+
+/// What is left to do of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Later {
+    pub file: u32,
+    pub open: u64,
+    /// [`Mapping::asked`] of the call.
+    pub asked: (u64, u64),
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    /// The missing pages of a range, of which one may be marked.
+    Add {
+        from: u64,
+        end: u64,
+        marked: Option<u64>,
+    },
+    Read {
+        page: u64,
+    },
+    /// A bulk read that began with this page has read its nodes from flash.
+    Fill {
+        page: u64,
+        nodes: u64,
+    },
+}
+
+/// What is left to do, by task.
+#[derive(Debug, Default)]
+pub struct Turns {
+    pub left: BTreeMap<u32, VecDeque<Later>>,
+    /// Whose turn it is, with which open file.
+    pub task: u32,
+    pub open: u64,
+}
+
+impl Turns {
+    /// Whether a bulk read of the file is under way (`ui_mutex` is held).
+    pub fn fills(&self, file: u32) -> bool {
+        let mut left = self.left.values().flatten();
+        left.any(|later| later.file == file && matches!(later.what, What::Fill { .. }))
+    }
+
+    fn push(&mut self, file: u32, asked: (u64, u64), what: What) {
+        self.left.entry(self.task).or_default().push_back(Later { file, open: self.open, asked, what });
+    }
+}
+
+/// Adds a range up to the end of the first run that has all that was asked for, and leaves what is beside that for later.
+pub fn add_range(m: &mut Mapping, from: u64, end: u64, marked: Option<u64>) {
+    let mut at = from;
+    while at < end {
+        if m.has(at) {
+            at += 1;
+            continue;
+        }
+        let first = at;
+        while at < end && !m.has(at) {
+            m.add(at, marked == Some(at));
+            if m.bulk.is_some() {
+                m.cache.set_empty(m.file, at, true);
+            }
+            at += 1;
+        }
+        for page in first..at {
+            if page < m.asked.1 {
+                read(m, page);
+            } else {
+                later(m, What::Read { page });
+            }
+        }
+        if at >= m.asked.1 && at < end {
+            later(m, What::Add { from: at, end, marked });
+            return;
+        }
+    }
+}
+
+fn later(m: &mut Mapping, what: What) {
+    let (file, asked) = (m.file, m.asked);
+    if let Some(turns) = &mut m.turns {
+        turns.push(file, asked, what);
+    }
+}
+
+/// The nodes of a bulk read are on their way: what it does with them is left for later, where nobody in this call waits for it.
+pub fn leaves_fill(m: &mut Mapping, page: u64, nodes: u64) -> bool {
+    let (file, asked) = (m.file, m.asked);
+    let Some(turns) = m.turns.as_mut().filter(|_| page.saturating_add(1) >= asked.1) else { return false };
+    let fill = Later { file, open: turns.open, asked, what: What::Fill { page, nodes } };
+    turns.left.entry(turns.task).or_default().push_front(fill);
+    true
+}
+
+/// A page that is in the cache is read from the device.
+pub fn read(m: &mut Mapping, page: u64) {
+    if m.bulk.is_some() {
+        ubifs::read_folio(m, page);
+    }
+}
+
+/// A page that another task has yet to read is waited for: all before it of what is left to do is done.
+pub fn wait_for(m: &mut Mapping, page: u64) {
+    let file = m.file;
+    let wanted =
+        |later: &Later| later.file == file && matches!(later.what, What::Read { page: other } if other == page);
+    let whose = |turns: &Turns| turns.left.iter().find(|(_, left)| left.iter().any(wanted)).map(|(&task, _)| task);
+    let Some(task) = m.turns.as_deref().and_then(whose) else { return };
+    let asked = m.asked;
+    let own = m.turns.as_mut().map(|turns| std::mem::replace(&mut turns.task, task));
+    while m.flags(page).is_some_and(|flags| flags.empty)
+        && let Some(later) = m.turns.as_mut().and_then(|turns| turns.left.get_mut(&task)?.pop_front())
+    {
+        m.asked = later.asked;
+        go_on(m, later.what);
+    }
+    m.asked = asked;
+    if let Some((turns, own)) = m.turns.as_mut().zip(own) {
+        turns.task = own;
+    }
+}
+
+/// One thing of what is left.
+pub fn go_on(m: &mut Mapping, what: What) {
+    match what {
+        What::Add { from, end, marked } => add_range(m, from, end, marked),
+        What::Read { page } if m.bulk.is_none() || m.flags(page).is_some_and(|flags| flags.empty) => read(m, page),
+        What::Read { .. } => {}
+        What::Fill { page, nodes } => ubifs::fill(m, page, nodes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Access, FileId, Kernel, Next, NodeRuns, OpenId, PageEvent, Settings, Simulator};
+
+    const FILE: FileId = FileId { device: Some(1), inode: 1 };
+
+    fn simulator(readahead_pages: u64) -> Simulator {
+        let mut simulator = Simulator::new(Kernel::V6_1, Settings { readahead_pages, ..Settings::default() });
+        simulator.set_size(FILE, 300 * 4096);
+        simulator
+    }
+
+    fn read(simulator: &mut Simulator, task: u32, page: u64) -> Vec<u64> {
+        let mut came = Vec::new();
+        let access = Access::Read { offset: page * 4096, length: 4096 };
+        let open = OpenId(task.into());
+        simulator.turn(task, FILE, open, access, &mut |event: PageEvent| came.push(event.page));
+        came
+    }
+
+    fn go_on(simulator: &mut Simulator, task: u32) -> Vec<u64> {
+        let mut came = Vec::new();
+        simulator.go_on(task, &mut |event| came.push(event.page));
+        came
+    }
+
+    /// Task 1's window meets a page that is there, and task 2 comes before the rest is added.
+    #[test]
+    fn what_others_add_meanwhile_is_there_when_the_next_run_is() {
+        let window = |with_turns: bool| {
+            let mut s = simulator(32);
+            s.preload(FILE, 10);
+            if with_turns {
+                s.take_turns();
+            }
+            s
+        };
+        let mut at_once = window(false);
+        assert_eq!(read(&mut at_once, 1, 0), (0..4).collect::<Vec<_>>());
+        assert_eq!(read(&mut at_once, 1, 1), [4, 5, 6, 7, 8, 9, 11]);
+
+        let mut s = window(true);
+        assert_eq!(
+            read(&mut s, 1, 0),
+            (0..4).collect::<Vec<_>>(),
+            "the page that is asked for is read, with its window there"
+        );
+        assert_eq!(s.next_of(1), Some(Next::Read { file: FILE, page: 1 }));
+        (1..4).for_each(|_| assert_eq!(go_on(&mut s, 1), []));
+        assert_eq!(s.next_of(1), None);
+        assert_eq!(read(&mut s, 1, 1), (4..10).collect::<Vec<_>>(), "up to the page that is there");
+        assert_eq!(read(&mut s, 2, 11)[..2], [11, 12]);
+        (4..10).for_each(|_| assert_eq!(go_on(&mut s, 1), []));
+        assert_eq!(s.next_of(1), Some(Next::Add));
+        assert_eq!(go_on(&mut s, 1), [], "it came with the other's");
+        assert_eq!((s.next_of(1), go_on(&mut s, 1)), (None, vec![]));
+    }
+
+    #[test]
+    fn while_one_reads_in_bulk_others_read_alone() {
+        let mut s = simulator(0);
+        s.set_bulk_read(FILE, NodeRuns::new(vec![(0, 300)], 300));
+        s.take_turns();
+        assert_eq!([0, 1, 2].map(|page| read(&mut s, 1, page)), [[0], [1], [2]]);
+        assert_eq!(s.next_of(1), Some(Next::Fill { is_last: true }), "its nodes are on their way");
+        // In a row, but not counted: `ui_mutex` is held.
+        assert_eq!([100, 101, 102].map(|page| read(&mut s, 2, page)), [[100], [101], [102]]);
+        assert_eq!((s.next_of(2), s.bulk_reads().reads), (None, 1));
+        assert_eq!(go_on(&mut s, 1), (3..34).collect::<Vec<_>>());
+        assert_eq!(read(&mut s, 2, 103), [103], "the row is the other's");
+        assert_eq!(read(&mut s, 1, 34), [34], "and now nobody's");
+    }
+
+    #[test]
+    fn a_page_that_another_has_yet_to_read_is_waited_for() {
+        let mut s = simulator(32);
+        s.set_bulk_read(FILE, NodeRuns::new(vec![(0, 300)], 300));
+        s.take_turns();
+        assert_eq!(read(&mut s, 1, 0), (0..4).collect::<Vec<_>>());
+        assert_eq!(s.next_of(1), Some(Next::Read { file: FILE, page: 1 }));
+        read(&mut s, 2, 2);
+        // Page 3 and what the bulk read that began with page 2 makes of its nodes.
+        assert_ne!(s.next_of(1), Some(Next::Read { file: FILE, page: 1 }));
+        while s.go_on(1, &mut |_| {}) {}
+        assert!(!s.go_on(7, &mut |_| {}), "nobody");
+    }
+}
