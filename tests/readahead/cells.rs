@@ -10,6 +10,9 @@ use flashscope_trace::Session;
 /// Windows that the workloads of our own are read with, KiB.
 pub const OWN_KIB: [u64; 6] = [0, 4, 16, 20, 128, 256];
 
+/// How often two processes in one file are run.
+const RACES: u64 = 8;
+
 /// One run on a board.
 #[derive(Clone)]
 pub struct Cell {
@@ -62,7 +65,7 @@ impl Set {
     /// Whether the chip takes its time. squashfs reads flash in pieces of 512 bytes through the block layer, most of which a
     /// simulated chip takes for columns of their own: its boots would last an hour.
     pub fn is_timed(&self) -> bool {
-        !self.is_squashfs() && (!self.bounded || self.what == "timed")
+        !self.is_squashfs() && (!self.bounded || ["timed", "races"].contains(&self.what.as_str()))
     }
 
     /// UBIFS mounted with `bulk_read`.
@@ -92,6 +95,7 @@ impl Set {
                 cells.extend(self.own());
                 cells
             }
+            "races" => self.races(),
             "exec" => self.mapped_programs(),
             "timed" => self.of_study("readahead-reads", "reads"),
             "sizes" => self.of_study("readahead-request-size", "request size"),
@@ -207,6 +211,15 @@ impl Set {
         cells
     }
 
+    /// Two processes in one file, again and again: what differs though nothing was changed no prediction can tell.
+    fn races(&self) -> Vec<Cell> {
+        let two = self.own().into_iter().filter(|cell| cell.label.starts_with("two,"));
+        let again = |cell: Cell| {
+            (1..=RACES).map(move |run| Cell { label: format!("{}, run {run}", cell.label), ..cell.clone() })
+        };
+        two.flat_map(again).collect()
+    }
+
     /// Mappings with PROT_EXEC, and MADV_WILLNEED on others.
     fn mapped_programs(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
@@ -311,7 +324,7 @@ impl Set {
         let databases = if self.what == "sqlite" { self.databases() } else { Vec::new() };
         let files: Vec<(&str, u64, &str, u64)> = match self.what.as_str() {
             // An end in the middle of a page, and one at a page's end.
-            "reads" | "timed" | "exec" => vec![
+            "reads" | "timed" | "exec" | "races" => vec![
                 ("data", 5 << 20, "printable", 1),
                 ("odd", 1_500_001, "printable", 2),
                 ("even", 1_228_800, "printable", 3),

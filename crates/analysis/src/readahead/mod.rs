@@ -8,6 +8,7 @@
 //! - What is asked: `accuracy` (what was brought and used), `predict` (another window), `turns` (its own, where tasks' calls overlap), `search` and `clairvoyant` (the best policy,
 //!   and its bound), `advise` with `blocks` and `silent` (what is worth changing), `validated` (by how much predictions were off).
 
+mod accounts;
 mod accuracy;
 mod advise;
 mod blocks;
@@ -21,6 +22,7 @@ mod index;
 mod pages;
 mod predict;
 mod queue;
+mod race;
 mod search;
 mod silent;
 mod squashfs;

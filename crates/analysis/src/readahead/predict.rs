@@ -1,20 +1,21 @@
 //! One workload under many settings.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use flashscope_readahead::{
-    Access, BulkReads, Cause, FileId, Kernel, PAGE_BYTES, PageEvent, PageStep, Settings, Simulator,
+    Access, BulkReads, FileId, Kernel, PAGE_BYTES, PageEvent, Settings, Simulator,
 };
 use serde::Serialize;
 
+use super::accounts::{Accounts, Played};
 use super::cost::{Busy, Cost, NodeCost};
 use super::index::DEPTH;
 use super::queue::{Asked, QueueCost, Replay};
-use super::squashfs::BlockReads;
-use super::turns::{self, Turns};
+use super::race::{self, Race};
+use super::turns::Turns;
 use super::validated::ErrorBar;
-use super::workload::Workload;
+use super::workload::{Step, Workload};
 
 pub const PREDICTION_SCHEMA: u32 = 2;
 
@@ -42,7 +43,7 @@ impl Tally {
         self.pages_requested + self.pages_ahead
     }
 
-    fn add(&mut self, other: &Tally) {
+    pub(super) fn add(&mut self, other: &Tally) {
         self.calls += other.calls;
         self.pages_requested += other.pages_requested;
         self.pages_ahead += other.pages_ahead;
@@ -171,28 +172,6 @@ struct Own {
     index: HashMap<(FileId, u64), u64>,
     /// Reads of flash that a recording with `bulk_read` has more than the model, below 0: nodes of the index that were in memory.
     more_reads: f64,
-}
-
-/// By how much the pages that come under a setting differ from as many of the mean.
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    flash_reads: f64,
-    ns: f64,
-}
-
-/// What one setting does, before it is known what that costs.
-struct Played {
-    tally: Tally,
-    by_file: BTreeMap<FileId, Tally>,
-    by_task: BTreeMap<u32, Tally>,
-    known: Known,
-    blocks: BlockReads,
-    bulk: BulkReads,
-    index_reads: u64,
-    /// For which pages, where the recording's own window is played.
-    index_of: HashMap<(FileId, u64), u64>,
-    /// Time and requests of a block queue.
-    replayed: Option<(Option<f64>, Asked)>,
 }
 
 /// What the files are read under.
@@ -343,7 +322,7 @@ impl<'a> Predictor<'a> {
                 pages.push((event.file, event.page));
             }
         };
-        if self.storage.squashfs.is_empty() && turns::overlap(self.workload) {
+        if self.storage.squashfs.is_empty() && !self.workload.flash_read_at.is_empty() && race::overlap(self.workload) {
             let mean = self.flash_rates().map_or(0.0, |rates| rates[0]);
             let by_page = readahead_kib * 1024 <= PAGE_BYTES && self.storage.io_pages <= 1;
             Turns::new(self.workload, simulator, mean).play(by_page, &mut take);
@@ -377,128 +356,30 @@ impl<'a> Predictor<'a> {
 
     /// What one setting does; `own` as for [`Predictor::simulator`].
     fn play(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool, made: Made) -> Played {
-        let recorded_index = (!own && !self.workload.nodes.runs.is_empty()).then(|| &self.own().index);
         let mut simulator = self.simulator_of(readahead_kib, own, made);
-        let mut by_file: BTreeMap<FileId, Tally> = BTreeMap::new();
-        let mut by_task: BTreeMap<u32, Tally> = BTreeMap::new();
-        let mut opened = std::collections::HashSet::new();
-        let mut known = Known::default();
-        let rates = self.flash_rates();
-        let mut blocks = BlockReads::default();
         if !self.storage.squashfs.is_empty() {
             simulator.tell_blocks();
         }
-        let (mut index, mut index_reads) = (self.workload.nodes.index(), 0);
-        let mut index_of = HashMap::new();
-        let mut replay =
-            self.queue.map(|cost| Replay::new(&cost, self.storage.request_bytes, &self.workload.queued.extents));
-        if replay.is_some() {
+        if self.queue.is_some() {
             simulator.tell_uses();
         }
-        for step in &self.workload.steps {
-            let open = step.open;
-            if random(step.file) && opened.insert((step.file, open)) {
-                simulator.apply(step.file, open, Access::AdviseRandom, &mut |_| {});
-            }
-            let task = by_task.entry(step.tid).or_default();
-            let in_fault = matches!(step.access, Access::Fault { .. });
-            let in_call = step.call.is_some() && !in_fault;
-            let in_advice = matches!(step.access, Access::WillNeed { .. });
-            for tally in [&mut *task, by_file.entry(step.file).or_default()] {
-                tally.calls += u64::from(in_call);
-                tally.faults += u64::from(in_fault);
-            }
-            let began = step.call.and_then(|call| self.began_and_ended(call));
-            if let Some(replay) = &mut replay {
-                match began {
-                    Some((began, ended)) => replay.begin(step.tid, began, ended),
-                    None => replay.beside(step.tid),
+        let mut accounts = Accounts::new(self, own, made);
+        let mut opened = HashSet::new();
+        let mut is_random = |step: &Step| random(step.file) && opened.insert((step.file, step.open));
+        if !own && self.queue.is_none() && self.storage.squashfs.is_empty() && race::overlap(self.workload) {
+            let by_page = readahead_kib * 1024 <= PAGE_BYTES && self.storage.io_pages <= 1;
+            Race::new(self, &mut simulator, by_page).run(&mut is_random, &mut accounts);
+        } else {
+            for step in &self.workload.steps {
+                if is_random(step) {
+                    simulator.apply(step.file, step.open, Access::AdviseRandom, &mut |_| {});
                 }
-            }
-            simulator.apply(step.file, open, step.access, &mut |event| {
-                if let Some(replay) = &mut replay {
-                    match event.step {
-                        _ if event.is_read() => replay.added(event.file, event.page),
-                        PageStep::Used => replay.used(event.file, event.page),
-                        _ => {}
-                    }
-                }
-                let file = by_file.entry(event.file).or_default();
-                match event.step {
-                    PageStep::Added { cause: Cause::Write } | PageStep::Used => {}
-                    PageStep::Block => {
-                        if let Some((bytes, as_recorded)) = self.block_bytes(event.file, made) {
-                            blocks.add(self.workload, event.file, event.page, bytes, as_recorded);
-                        }
-                    }
-                    PageStep::Added { cause } => {
-                        let of_index = match self.workload.nodes.runs.contains_key(&event.file) {
-                            true => index.reads(event.file, event.page),
-                            false => 0,
-                        };
-                        index_reads += of_index;
-                        if own && of_index > 0 {
-                            index_of.insert((event.file, event.page), of_index);
-                        }
-                        if let Some(rates) = rates {
-                            let mean = if in_fault { rates[1] } else { rates[if in_advice { 2 } else { 0 }] };
-                            let costs = &self.workload.costs;
-                            // On UBIFS what it takes of the index is this run's own matter.
-                            let cost = match self.one_by_one {
-                                Some(_) => costs.recorded(event.file, event.page),
-                                None => costs.of(event.file, event.page),
-                            };
-                            if let Some(cost) = cost {
-                                known.flash_reads += f64::from(cost.flash_reads) - mean;
-                                known.ns += cost.ns.map_or(0.0, |ns| f64::from(ns) - self.mean_page_ns);
-                                if let (Some(node), Some(before)) = (self.one_by_one, recorded_index) {
-                                    let then = before.get(&(event.file, event.page)).copied().unwrap_or(0);
-                                    let (reads, ns) = node.of_index(of_index as f64 - then as f64);
-                                    known.flash_reads += reads;
-                                    known.ns += ns;
-                                }
-                            } else if let Some(node) = self.one_by_one {
-                                let alone = self.workload.nodes.of(event.file, event.page);
-                                let (reads, ns) = node.instead_of(mean, alone, of_index);
-                                known.flash_reads += reads;
-                                known.ns += ns;
-                            }
-                        }
-                        for tally in [&mut *file, &mut *task] {
-                            match cause {
-                                Cause::Request => tally.pages_requested += 1,
-                                _ => tally.pages_ahead += 1,
-                            }
-                            tally.pages_in_calls += u64::from(in_call);
-                            tally.pages_in_faults += u64::from(in_fault);
-                            tally.pages_in_advice += u64::from(in_advice);
-                        }
-                    }
-                    PageStep::Dropped { used } | PageStep::Evicted { used } | PageStep::TakenBack { used } => {
-                        file.pages_unused += u64::from(!used);
-                    }
-                }
-            });
-            if let Some(replay) = &mut replay {
-                replay.end(began.is_some());
+                accounts.begin(step);
+                simulator.apply(step.file, step.open, step.access, &mut |event| accounts.event(step, event));
+                accounts.end(step);
             }
         }
-        for (file, pages) in simulator.unused() {
-            by_file.entry(file).or_default().pages_unused += pages;
-        }
-        let mut tally = Tally::default();
-        by_file.values().for_each(|of_file| tally.add(of_file));
-        Played {
-            tally,
-            by_file,
-            by_task,
-            known,
-            blocks,
-            bulk: simulator.bulk_reads(),
-            index_reads,
-            index_of,
-            replayed: replay.map(Replay::finish),
-        }
+        accounts.finish(&simulator)
     }
 
     fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, made: Made) -> Row {
@@ -546,7 +427,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// How large a file's blocks are, bytes, and whether they were when it was recorded.
-    fn block_bytes(&self, file: FileId, made: Made) -> Option<(u64, bool)> {
+    pub(super) fn block_bytes(&self, file: FileId, made: Made) -> Option<(u64, bool)> {
         let recorded = *file.device.and_then(|device| self.storage.squashfs.get(&device))?;
         let bytes = made.squashfs_block.unwrap_or(recorded);
         Some((bytes, bytes == recorded))
@@ -577,10 +458,51 @@ impl<'a> Predictor<'a> {
         })
     }
 
-    /// When a call began when it was recorded, and when it ended, as far as that is known.
-    fn began_and_ended(&self, call: u32) -> Option<(u64, Option<u64>)> {
-        let call = self.workload.calls.get(call as usize)?;
+    /// When its call began when it was recorded, and when it ended, as far as that is known.
+    pub(super) fn began_and_ended(&self, step: &Step) -> Option<(u64, Option<u64>)> {
+        let call = self.workload.calls.get(step.call? as usize)?;
         Some((call.began_ns, call.ended_ns()))
+    }
+
+    pub(super) fn replay(&self) -> Option<Replay<'_>> {
+        self.queue.map(|cost| Replay::new(&cost, self.storage.request_bytes, &self.workload.queued.extents))
+    }
+
+    /// Reads of the index that each page took when it was recorded; `None` where another kind of file system is read, and for that
+    /// recording itself.
+    pub(super) fn recorded_index(&self, own: bool) -> Option<&HashMap<(FileId, u64), u64>> {
+        (!own && !self.workload.nodes.runs.is_empty()).then(|| &self.own().index)
+    }
+
+    pub(super) fn one_by_one(&self) -> Option<NodeCost> {
+        self.one_by_one
+    }
+
+    /// What a call takes that brings nothing in.
+    pub(super) fn call_ns(&self) -> f64 {
+        self.costs().map_or(0.0, |[call_ns, ..]| call_ns)
+    }
+
+    /// Reads of flash for a page that is read alone, and how long that takes.
+    pub(super) fn page_takes(&self, file: FileId, page: u64) -> (f64, f64) {
+        let of_bulk = self.nodes.filter(|_| !self.storage.bulk_read.is_empty());
+        if let Some(node) = of_bulk {
+            let alone = BulkReads::default();
+            return (node.flash_reads(1, alone, 0), node.time_ns(0, 1, alone, 0));
+        }
+        let reads = self.flash_rates().map_or(1.0, |rates| rates[0]);
+        match self.workload.costs.of(file, page) {
+            Some(cost) => (cost.flash_reads.into(), cost.ns.map_or(self.mean_page_ns, f64::from)),
+            None => (reads, self.mean_page_ns),
+        }
+    }
+
+    pub(super) fn bulk_takes_ns(&self, bulk: BulkReads) -> Option<f64> {
+        self.nodes.map(|nodes| nodes.time_ns(0, bulk.pages, bulk, 0))
+    }
+
+    pub(super) fn mean_page_ns(&self) -> f64 {
+        self.mean_page_ns
     }
 
     /// Pages of the mean: reads by their fit, faults by theirs; what has none (all of it was cached when it was recorded) by the
@@ -600,7 +522,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// Reads of flash for a page in reads, in faults and in advice.
-    fn flash_rates(&self) -> Option<[f64; 3]> {
+    pub(super) fn flash_rates(&self) -> Option<[f64; 3]> {
         let of = |cost: Option<Cost>| cost.map(|cost| cost.flash_reads_per_page);
         let reads = of(self.cost.or(self.fault_cost))?;
         Some([reads, of(self.fault_cost).unwrap_or(reads), of(self.advice_cost).unwrap_or(reads)])

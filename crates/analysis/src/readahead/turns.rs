@@ -7,19 +7,6 @@ use flashscope_readahead::{Access, Cause, Next, PAGE_BYTES, PageEvent, PageStep,
 
 use super::workload::{Step, Workload};
 
-/// Whether a task's call begins while another's goes on, and it is known who read flash when.
-pub fn overlap(workload: &Workload) -> bool {
-    let mut latest: Option<(u32, u64)> = None;
-    let mut overlaps = workload.calls.iter().map(|call| {
-        let overlaps = latest.is_some_and(|(tid, end)| tid != call.tid && call.began_ns < end);
-        if let Some(end) = call.ended_ns().filter(|&end| latest.is_none_or(|(_, last)| end > last)) {
-            latest = Some((call.tid, end));
-        }
-        overlaps
-    });
-    !workload.flash_read_at.is_empty() && overlaps.any(|overlaps| overlaps)
-}
-
 #[derive(Default)]
 struct Task {
     /// Reads of flash that were seen, less those that what was done needed.
@@ -125,7 +112,7 @@ impl<'a> Turns<'a> {
 }
 
 /// A read as reads of a page each.
-fn by_pages(step: &Step) -> VecDeque<Step> {
+pub fn by_pages(step: &Step) -> VecDeque<Step> {
     let Access::Read { offset, length } = step.access else { return VecDeque::from([*step]) };
     let end = offset.saturating_add(length);
     let mut pieces = VecDeque::new();

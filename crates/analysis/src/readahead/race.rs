@@ -1,0 +1,503 @@
+//! Predictions where tasks' calls overlap. Which call comes first, and which pages it finds, is another matter under another window:
+//! what tasks do is played in virtual time, on one processor and one chip that the reader itself waits for.
+//!
+//! What it rests on:
+//! - between two calls a task sleeps as long as it did when it was recorded. Where others kept it from going on then, that is the
+//!   median of where they did not;
+//! - a task begins as long after the last call that was over by then, and goes on after one that lived within its pause (a child that
+//!   it waited for);
+//! - a page takes what it took when it was recorded, or the mean; others may run between reads of flash, and have the chip between
+//!   pages (`nand_get_device`, drivers/mtd/nand/raw/nand_base.c);
+//! - the processor goes to whom the kernel gives it up to 6.5 (`place_entity`, `check_preempt_wakeup`, `check_preempt_tick`,
+//!   kernel/sched/fair.c of 6.1.192) with one processor's defaults. Later kernels choose by deadline (EEVDF), which is not modelled.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use flashscope_readahead::{Access, BulkReads, FileId, Next, PAGE_BYTES, Simulator};
+
+use super::accounts::Accounts;
+use super::predict::Predictor;
+use super::turns::by_pages;
+use super::workload::{Call, Step, Workload};
+
+/// `sysctl_sched_latency`, `sysctl_sched_min_granularity` and `sysctl_sched_wakeup_granularity` of one processor, ns.
+const LATENCY_NS: f64 = 6e6;
+const LEAST_SLICE_NS: f64 = 0.75e6;
+const WAKE_UP_NS: f64 = 1e6;
+/// `CONFIG_HZ=250`.
+const TICK_NS: f64 = 4e6;
+/// Nobody sleeps for less: the timer's slack (`timer_slack_ns` of a task).
+const LEAST_SLEEP_NS: f64 = 50e3;
+/// Tasks that are followed: with more, calls are played one after the other.
+const MAX_TASKS: usize = 256;
+
+/// Whether a task's call begins while another's goes on.
+pub fn overlap(workload: &Workload) -> bool {
+    let mut latest: Option<(u32, u64)> = None;
+    let mut tasks = std::collections::HashSet::new();
+    let mut overlaps = false;
+    for call in &workload.calls {
+        tasks.insert(call.tid);
+        overlaps |= latest.is_some_and(|(tid, end)| tid != call.tid && call.began_ns < end);
+        if let Some(end) = call.ended_ns().filter(|&end| latest.is_none_or(|(_, last)| end > last)) {
+            latest = Some((call.tid, end));
+        }
+    }
+    overlaps && tasks.len() <= MAX_TASKS
+}
+
+/// A call, what was done before it since the task's last, and when it comes.
+#[derive(Debug)]
+struct Planned<'a> {
+    /// After the task's last call, or what it awaits.
+    pause_ns: f64,
+    /// So many calls of a task.
+    awaits: Option<(u32, usize)>,
+    steps: Vec<&'a Step>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Ready,
+    Asleep(f64),
+    /// For so many calls of a task, and then a pause.
+    Awaits(u32, usize, f64),
+    WaitsForChip,
+    WaitsForPage(FileId, u64),
+    Over,
+}
+
+/// Work without a break, in units between which others may run.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    units: u64,
+    unit_ns: f64,
+    of_chip: bool,
+    page: Option<(FileId, u64)>,
+}
+
+struct Task<'a> {
+    plan: VecDeque<Planned<'a>>,
+    state: State,
+    vruntime: f64,
+    done: usize,
+    /// What is left of what it does, in accesses, those of a page each where they are taken so.
+    accesses: VecDeque<(&'a Step, Step)>,
+    now: Option<&'a Step>,
+    work: VecDeque<Work>,
+    /// Pages that its access asked for and others read.
+    wants: Vec<(FileId, u64)>,
+    in_call: bool,
+}
+
+pub struct Race<'a, 's> {
+    predictor: &'a Predictor<'a>,
+    simulator: &'s mut Simulator,
+    by_page: bool,
+    tasks: BTreeMap<u32, Task<'a>>,
+    now_ns: f64,
+    next_tick_ns: f64,
+    running: Option<u32>,
+    picked_ns: f64,
+    resched: bool,
+    least_vruntime: f64,
+    chip: Option<u32>,
+    /// Pages that were added and are not read yet, and who will.
+    coming: HashMap<(FileId, u64), u32>,
+}
+
+impl<'a, 's> Race<'a, 's> {
+    /// `by_page`: no window is longer than a page, so that one that is asked for is read before the next is looked at.
+    pub fn new(predictor: &'a Predictor<'a>, simulator: &'s mut Simulator, by_page: bool) -> Race<'a, 's> {
+        simulator.take_turns();
+        let tasks = plans(predictor.workload());
+        let tasks = tasks.into_iter().map(|(tid, mut plan)| {
+            let state = match plan.front_mut() {
+                Some(first) => first.begins(0.0),
+                None => State::Over,
+            };
+            let task = Task {
+                plan,
+                state,
+                vruntime: 0.0,
+                done: 0,
+                accesses: VecDeque::new(),
+                now: None,
+                work: VecDeque::new(),
+                wants: Vec::new(),
+                in_call: false,
+            };
+            (tid, task)
+        });
+        Race {
+            predictor,
+            simulator,
+            by_page,
+            tasks: tasks.collect(),
+            now_ns: 0.0,
+            next_tick_ns: TICK_NS,
+            running: None,
+            picked_ns: 0.0,
+            resched: false,
+            least_vruntime: 0.0,
+            chip: None,
+            coming: HashMap::new(),
+        }
+    }
+
+    /// `is_random`: its file is first read with `POSIX_FADV_RANDOM`.
+    pub fn run(mut self, is_random: &mut dyn FnMut(&Step) -> bool, accounts: &mut Accounts) {
+        loop {
+            self.wake_sleepers();
+            if let Some(tid) = self.pick() {
+                self.go_on(tid, is_random, accounts);
+                continue;
+            }
+            let sleepers = self.tasks.values().filter_map(|task| match task.state {
+                State::Asleep(until_ns) => Some(until_ns),
+                _ => None,
+            });
+            if let Some(next_ns) = sleepers.min_by(f64::total_cmp) {
+                self.now_ns = self.now_ns.max(next_ns);
+                self.next_tick_ns = self.next_tick_ns.max((self.now_ns / TICK_NS).floor() * TICK_NS + TICK_NS);
+            } else if !self.wake_one_of_all() {
+                return;
+            }
+        }
+    }
+
+    /// Nobody sleeps, and all wait: what they wait for does not come as it did when it was recorded.
+    fn wake_one_of_all(&mut self) -> bool {
+        let Some((_, task)) = self.tasks.iter_mut().find(|(_, task)| task.state != State::Over) else { return false };
+        task.state = State::Ready;
+        true
+    }
+
+    fn wake_sleepers(&mut self) {
+        let now_ns = self.now_ns;
+        let due = |(&tid, task): (&u32, &Task)| matches!(task.state, State::Asleep(until) if until <= now_ns).then_some(tid);
+        for tid in self.tasks.iter().filter_map(due).collect::<Vec<u32>>() {
+            self.wake(tid);
+        }
+    }
+
+    /// `place_entity` and `check_preempt_wakeup`.
+    fn wake(&mut self, tid: u32) {
+        let running = self.running.and_then(|running| self.tasks.get(&running)).map(|task| task.vruntime);
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        task.state = State::Ready;
+        task.vruntime = task.vruntime.max(self.least_vruntime - LATENCY_NS / 2.0);
+        self.resched |= running.is_some_and(|running| running - task.vruntime > WAKE_UP_NS);
+    }
+
+    fn ready(&self) -> impl Iterator<Item = (u32, &Task<'a>)> {
+        self.tasks.iter().filter(|(_, task)| task.state == State::Ready).map(|(&tid, task)| (tid, task))
+    }
+
+    fn pick(&mut self) -> Option<u32> {
+        let first = self.ready().min_by(|(_, a), (_, b)| a.vruntime.total_cmp(&b.vruntime))?;
+        let (first, vruntime) = (first.0, first.1.vruntime);
+        self.least_vruntime = self.least_vruntime.max(vruntime);
+        let goes_on = |tid: &u32| !self.resched && self.tasks.get(tid).is_some_and(|task| task.state == State::Ready);
+        if self.running.filter(goes_on).is_none() {
+            self.picked_ns = self.now_ns;
+            self.running = Some(first);
+        }
+        self.resched = false;
+        self.running
+    }
+
+    /// The task that runs does so for so long.
+    fn pass(&mut self, tid: u32, ns: f64) {
+        let end_ns = self.now_ns + ns;
+        loop {
+            let sleepers = self.tasks.values().filter_map(|task| match task.state {
+                State::Asleep(until_ns) => Some(until_ns),
+                _ => None,
+            });
+            let next_ns = sleepers.fold(self.next_tick_ns, f64::min).max(self.now_ns).min(end_ns);
+            if let Some(task) = self.tasks.get_mut(&tid) {
+                task.vruntime += next_ns - self.now_ns;
+            }
+            self.now_ns = next_ns;
+            self.wake_sleepers();
+            if self.now_ns >= self.next_tick_ns {
+                self.next_tick_ns += TICK_NS;
+                self.tick(tid);
+            }
+            if next_ns >= end_ns {
+                return;
+            }
+        }
+    }
+
+    /// `check_preempt_tick`
+    fn tick(&mut self, tid: u32) {
+        let (count, least) = self.ready().fold((0, f64::INFINITY), |(count, least), (other, task)| {
+            (count + 1, if other == tid { least } else { least.min(task.vruntime) })
+        });
+        let Some(task) = self.tasks.get(&tid).filter(|_| count > 1) else { return };
+        let slice_ns = (LATENCY_NS / f64::from(count)).max(LEAST_SLICE_NS);
+        let ran_ns = self.now_ns - self.picked_ns;
+        self.resched |= ran_ns > slice_ns || ran_ns >= LEAST_SLICE_NS && task.vruntime - least > slice_ns;
+    }
+
+    /// One thing that the task does.
+    fn go_on(&mut self, tid: u32, is_random: &mut dyn FnMut(&Step) -> bool, accounts: &mut Accounts) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        if let Some(work) = task.work.front_mut() {
+            if work.of_chip && self.chip.is_some_and(|owner| owner != tid) {
+                task.state = State::WaitsForChip;
+                return;
+            }
+            if work.of_chip {
+                self.chip = Some(tid);
+            }
+            let ns = if work.units > 0 { work.unit_ns } else { 0.0 };
+            work.units = work.units.saturating_sub(1);
+            let over = (work.units == 0).then_some(*work);
+            if over.is_some() {
+                task.work.pop_front();
+            }
+            self.pass(tid, ns);
+            if let Some(work) = over {
+                self.is_over(work);
+            }
+        } else if let Some(next) = self.simulator.next_of(tid) {
+            self.later(tid, next, accounts);
+        } else if let Some((file, page)) = task.wants.pop() {
+            if self.coming.get(&(file, page)).is_some_and(|&owner| owner != tid) {
+                task.state = State::WaitsForPage(file, page);
+            }
+        } else if let Some((step, access)) = task.accesses.pop_front() {
+            self.coming.retain(|_, owner| *owner != tid);
+            if is_random(step) {
+                self.simulator.apply(step.file, step.open, Access::AdviseRandom, &mut |_| {});
+            }
+            self.begin(tid, step, &access, accounts);
+        } else {
+            self.next_call(tid);
+        }
+    }
+
+    fn is_over(&mut self, work: Work) {
+        if work.of_chip {
+            self.chip = None;
+        }
+        if let Some(page) = work.page {
+            self.coming.remove(&page);
+        }
+        let waits = |state: State| match state {
+            State::WaitsForChip => work.of_chip,
+            State::WaitsForPage(file, page) => work.page == Some((file, page)),
+            _ => false,
+        };
+        let waiting = |(&tid, task): (&u32, &Task)| waits(task.state).then_some(tid);
+        for tid in self.tasks.iter().filter_map(waiting).collect::<Vec<u32>>() {
+            self.wake(tid);
+        }
+    }
+
+    /// An access up to where others may come.
+    fn begin(&mut self, tid: u32, step: &'a Step, access: &Step, accounts: &mut Accounts) {
+        let asked = asked(access.access);
+        let is_first = !std::ptr::eq(self.tasks.get(&tid).and_then(|task| task.now).unwrap_or(access), step);
+        if is_first {
+            accounts.begin(step);
+        }
+        let before = self.simulator.bulk_reads();
+        let mut added = Vec::new();
+        self.simulator.turn(tid, access.file, access.open, access.access, &mut |event| {
+            if event.is_read() {
+                added.push((event.file, event.page));
+            }
+            accounts.event(step, event);
+        });
+        let bulk = self.simulator.bulk_reads().since(before);
+        let read_now = |&&(_, page): &&(FileId, u64)| asked.contains(&page);
+        let alone = (added.iter().filter(read_now).count() as u64).saturating_sub(bulk.pages) as usize;
+        let mut work = VecDeque::new();
+        if is_first && step.call.is_some() {
+            work.push_back(Work { units: 1, unit_ns: self.predictor.call_ns(), of_chip: false, page: None });
+        }
+        work.extend(added.iter().filter(read_now).take(alone).map(|&(file, page)| self.of_page(file, page)));
+        work.extend(self.of_bulk(bulk, None));
+        let wants = asked.clone().map(|page| (access.file, page));
+        let wants = wants.filter(|page| self.coming.get(page).is_some_and(|&owner| owner != tid)).collect();
+        self.coming.extend(added.iter().map(|&page| (page, tid)));
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            (task.now, task.work, task.wants) = (Some(step), work, wants);
+        }
+    }
+
+    /// What an access left.
+    fn later(&mut self, tid: u32, next: Next, accounts: &mut Accounts) {
+        let Some(step) = self.tasks.get(&tid).and_then(|task| task.now) else { return };
+        let before = self.simulator.bulk_reads();
+        let mut added = Vec::new();
+        self.simulator.go_on(tid, &mut |event| {
+            added.extend(event.is_read().then_some((event.file, event.page)));
+            accounts.event(step, event);
+        });
+        let bulk = self.simulator.bulk_reads().since(before);
+        let mut work = Vec::new();
+        match next {
+            Next::Add => self.coming.extend(added.iter().map(|&page| (page, tid))),
+            Next::Read { file, page } if bulk.reads == 0 => work.push(self.of_page(file, page)),
+            Next::Read { file, page } => work.extend(self.of_bulk(bulk, Some((file, page)))),
+            Next::Fill { .. } => {}
+        }
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.work.extend(work);
+        }
+    }
+
+    fn of_page(&self, file: FileId, page: u64) -> Work {
+        let (reads, ns) = self.predictor.page_takes(file, page);
+        let units = (reads.round() as u64).max(1);
+        Work { units, unit_ns: ns / units as f64, of_chip: true, page: Some((file, page)) }
+    }
+
+    fn of_bulk(&self, bulk: BulkReads, page: Option<(FileId, u64)>) -> Option<Work> {
+        let ns = self.predictor.bulk_takes_ns(bulk).filter(|_| bulk.reads > 0)?;
+        let units = bulk.flash_reads.max(1);
+        Some(Work { units, unit_ns: ns / units as f64, of_chip: true, page })
+    }
+
+    /// What it did is over.
+    fn next_call(&mut self, tid: u32) {
+        self.coming.retain(|_, owner| *owner != tid);
+        let (now_ns, by_page) = (self.now_ns, self.by_page);
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        if task.in_call {
+            task.in_call = false;
+            task.done += 1;
+            let next = task.plan.front_mut();
+            if let Some(next) = next.filter(|next| next.awaits.is_none() && next.pause_ns < LEAST_SLEEP_NS) {
+                task.work.push_back(Work { units: 1, unit_ns: next.pause_ns, of_chip: false, page: None });
+            } else {
+                task.state = task.plan.front_mut().map_or(State::Over, |next| next.begins(now_ns));
+            }
+            self.see_who_awaits();
+            return;
+        }
+        let Some(planned) = task.plan.pop_front() else {
+            task.state = State::Over;
+            return;
+        };
+        task.in_call = true;
+        let pieces = |step: &'a Step| match by_page {
+            true => by_pages(step).into_iter().map(|piece| (step, piece)).collect(),
+            false => vec![(step, *step)],
+        };
+        task.accesses.extend(planned.steps.into_iter().flat_map(pieces));
+    }
+
+    fn see_who_awaits(&mut self) {
+        let done: BTreeMap<u32, usize> = self.tasks.iter().map(|(&tid, task)| (tid, task.done)).collect();
+        for task in self.tasks.values_mut() {
+            if let State::Awaits(of, calls, pause_ns) = task.state
+                && done.get(&of).is_none_or(|&done| done >= calls)
+            {
+                task.state = State::Asleep(self.now_ns + pause_ns);
+            }
+        }
+    }
+}
+
+impl Planned<'_> {
+    fn begins(&mut self, now_ns: f64) -> State {
+        match self.awaits.take() {
+            Some((of, calls)) => State::Awaits(of, calls, self.pause_ns),
+            None => State::Asleep(now_ns + self.pause_ns),
+        }
+    }
+}
+
+/// Pages that an access itself takes.
+fn asked(access: Access) -> std::ops::Range<u64> {
+    match access {
+        Access::Read { offset, length } => offset / PAGE_BYTES..offset.saturating_add(length).div_ceil(PAGE_BYTES),
+        Access::Fault { page, .. } => page..page.saturating_add(1),
+        _ => 0..0,
+    }
+}
+
+/// What each task does, and when.
+fn plans(workload: &Workload) -> BTreeMap<u32, VecDeque<Planned<'_>>> {
+    let mut of_task: BTreeMap<u32, Vec<&Call>> = BTreeMap::new();
+    for call in &workload.calls {
+        of_task.entry(call.tid).or_default().push(call);
+    }
+    let mut plans: BTreeMap<u32, VecDeque<Planned>> =
+        of_task.iter().map(|(&tid, calls)| (tid, pauses(tid, calls, workload, &of_task))).collect();
+    // What is no call belongs to its task's next one; where its task makes none, to what came before it.
+    let mut next: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut last = None;
+    for step in &workload.steps {
+        let tid = if plans.contains_key(&step.tid) { Some(step.tid) } else { last };
+        let Some((tid, plan)) = tid.or(plans.keys().next().copied()).and_then(|tid| Some((tid, plans.get_mut(&tid)?))) else {
+            continue;
+        };
+        let at = next.entry(tid).or_default();
+        let here = (*at).min(plan.len().saturating_sub(1));
+        if let Some(planned) = plan.get_mut(here) {
+            planned.steps.push(step);
+        }
+        *at += usize::from(step.call.is_some());
+        last = Some(tid);
+    }
+    plans
+}
+
+fn ended(call: &Call) -> u64 {
+    call.ended_ns().unwrap_or(call.began_ns)
+}
+
+/// Of one task's calls.
+fn pauses<'a>(tid: u32, calls: &[&Call], workload: &Workload, all: &BTreeMap<u32, Vec<&Call>>) -> VecDeque<Planned<'a>> {
+    let Some(first) = calls.first() else { return VecDeque::new() };
+    let others = || all.iter().filter(move |(other, _)| **other != tid);
+    // What was over when it began.
+    let before = others().filter_map(|(&other, calls)| {
+        let over = calls.partition_point(|call| ended(call) <= first.began_ns);
+        Some((ended(calls.get(over.checked_sub(1)?)?), other, over))
+    });
+    let planned = |pause_ns: u64, awaits| Planned { pause_ns: pause_ns as f64, awaits, steps: Vec::new() };
+    let mut plan = VecDeque::new();
+    plan.push_back(match before.max() {
+        Some((end, other, over)) => planned(first.began_ns - end, Some((other, over))),
+        None => planned(first.began_ns - workload.calls.first().map_or(first.began_ns, |call| call.began_ns), None),
+    });
+    let mut kept_waiting = Vec::new();
+    let mut free = Vec::new();
+    for two in calls.windows(2) {
+        let (from, to) = (ended(two[0]), two[1].began_ns);
+        let within = others().filter_map(|(&other, calls)| {
+            let (first, last) = (calls.first()?, ended(calls.last()?));
+            (first.began_ns >= from && last <= to).then_some((last, other, calls.len()))
+        });
+        if let Some((end, other, count)) = within.max() {
+            plan.push_back(planned(to - end, Some((other, count))));
+            continue;
+        }
+        let pause = to.saturating_sub(from);
+        let another = others().any(|(_, calls)| {
+            let next = calls.partition_point(|call| call.began_ns < to);
+            next.checked_sub(1).and_then(|last| calls.get(last)).is_some_and(|call| ended(call) + JUST_BEFORE_NS >= to)
+        });
+        if another { kept_waiting.push(plan.len()) } else { free.push(pause) }
+        plan.push_back(planned(pause, None));
+    }
+    let middle = free.len() / 2;
+    if !free.is_empty() {
+        let median = *free.select_nth_unstable(middle).1 as f64;
+        for at in kept_waiting {
+            plan[at].pause_ns = plan[at].pause_ns.min(median);
+        }
+    }
+    plan
+}
+
+/// A call that was over just before another's began kept that one waiting.
+const JUST_BEFORE_NS: u64 = 50_000;
