@@ -98,8 +98,8 @@ impl Mapping<'_> {
 
     /// A page that is used and was not read ahead: it is added where it is missing, and read in (`read_folio`).
     pub fn bring(&mut self, page: u64) {
-        if self.turns.is_some() && self.flags(page).is_some_and(|flags| flags.empty) {
-            turns::wait_for(self, page);
+        if self.turns.is_some() && self.flags(page).is_some_and(|flags| flags.empty) && !turns::wait_for(self, page) {
+            return;
         }
         let flags = self.flags(page);
         if flags.is_none() {

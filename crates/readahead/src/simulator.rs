@@ -232,6 +232,11 @@ impl Simulator {
         self.turns = Some(Turns::default());
     }
 
+    /// The same, where who wants a page that another has yet to read is kept waiting by the caller.
+    pub fn take_turns_and_wait(&mut self) {
+        self.turns = Some(Turns { caller_waits: true, ..Turns::default() });
+    }
+
     /// An access by a task, as far as it goes before others may come.
     pub fn turn(&mut self, task: u32, file: FileId, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
         if let Some(turns) = &mut self.turns {

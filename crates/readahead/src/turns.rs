@@ -28,10 +28,10 @@ pub enum What {
     Read {
         page: u64,
     },
-    /// A bulk read that began with this page has read its nodes from flash.
+    /// A bulk read has read its nodes from flash: those of these pages become pages.
     Fill {
-        page: u64,
-        nodes: u64,
+        next: u64,
+        end: u64,
     },
 }
 
@@ -42,6 +42,8 @@ pub struct Turns {
     /// Whose turn it is, with which open file.
     pub task: u32,
     pub open: u64,
+    /// Who wants a page that another has yet to read is kept waiting by the caller, and nodes become pages one by one.
+    pub caller_waits: bool,
 }
 
 impl Turns {
@@ -97,7 +99,7 @@ fn later(m: &mut Mapping, what: What) {
 pub fn leaves_fill(m: &mut Mapping, page: u64, nodes: u64) -> bool {
     let (file, asked) = (m.file, m.asked);
     let Some(turns) = m.turns.as_mut().filter(|_| page.saturating_add(1) >= asked.1) else { return false };
-    let fill = Later { file, open: turns.open, asked, what: What::Fill { page, nodes } };
+    let fill = Later { file, open: turns.open, asked, what: What::Fill { next: page + 1, end: page + nodes } };
     turns.left.entry(turns.task).or_default().push_front(fill);
     true
 }
@@ -109,13 +111,17 @@ pub fn read(m: &mut Mapping, page: u64) {
     }
 }
 
-/// A page that another task has yet to read is waited for: all before it of what is left to do is done.
-pub fn wait_for(m: &mut Mapping, page: u64) {
+/// A page that another task has yet to read is waited for: all before it of what is left to do is done. False where it is the caller
+/// who waits.
+pub fn wait_for(m: &mut Mapping, page: u64) -> bool {
     let file = m.file;
     let wanted =
         |later: &Later| later.file == file && matches!(later.what, What::Read { page: other } if other == page);
     let whose = |turns: &Turns| turns.left.iter().find(|(_, left)| left.iter().any(wanted)).map(|(&task, _)| task);
-    let Some(task) = m.turns.as_deref().and_then(whose) else { return };
+    let Some(task) = m.turns.as_deref().and_then(whose) else { return true };
+    if m.turns.as_ref().is_some_and(|turns| turns.caller_waits && turns.task != task) {
+        return false;
+    }
     let asked = m.asked;
     let own = m.turns.as_mut().map(|turns| std::mem::replace(&mut turns.task, task));
     while m.flags(page).is_some_and(|flags| flags.empty)
@@ -128,6 +134,7 @@ pub fn wait_for(m: &mut Mapping, page: u64) {
     if let Some((turns, own)) = m.turns.as_mut().zip(own) {
         turns.task = own;
     }
+    true
 }
 
 /// One thing of what is left.
@@ -136,7 +143,16 @@ pub fn go_on(m: &mut Mapping, what: What) {
         What::Add { from, end, marked } => add_range(m, from, end, marked),
         What::Read { page } if m.bulk.is_none() || m.flags(page).is_some_and(|flags| flags.empty) => read(m, page),
         What::Read { .. } => {}
-        What::Fill { page, nodes } => ubifs::fill(m, page, nodes),
+        What::Fill { next, end } => {
+            let one_by_one = m.turns.as_ref().is_some_and(|turns| turns.caller_waits);
+            if let Some(next) = ubifs::fill(m, next, end, !one_by_one) {
+                let (file, asked) = (m.file, m.asked);
+                if let Some(turns) = &mut m.turns {
+                    let left = turns.left.entry(turns.task).or_default();
+                    left.push_front(Later { file, open: turns.open, asked, what: What::Fill { next, end } });
+                }
+            }
+        }
     }
 }
 

@@ -242,27 +242,36 @@ fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) -> bool {
     true
 }
 
-/// The rest of `ubifs_do_bulk_read`, where it was left for later.
-pub fn fill(m: &mut Mapping, page: u64, nodes: u64) {
-    let Some(mut bulk) = m.bulk else { return };
-    fill_of(m, &mut bulk.row, page, nodes);
+/// The rest of `ubifs_do_bulk_read`, where it was left for later: pages from `next` on, up to `end`. `at_once`: all of them, else the
+/// next one. Returns where it goes on.
+pub fn fill(m: &mut Mapping, next: u64, end: u64, at_once: bool) -> Option<u64> {
+    let mut bulk = m.bulk?;
+    let goes_on = fill_some(m, &mut bulk.row, next, end, at_once);
     m.bulk = Some(bulk);
+    goes_on
 }
 
 fn fill_of(m: &mut Mapping, row: &mut InARow, page: u64, nodes: u64) {
-    let mut next = page + 1;
-    while next < page + nodes {
+    fill_some(m, row, page + 1, page + nodes, true);
+}
+
+fn fill_some(m: &mut Mapping, row: &mut InARow, mut next: u64, end: u64, at_once: bool) -> Option<u64> {
+    while next < end {
         match m.flags(next) {
             Some(flags) if flags.empty => break,
             Some(_) => {}
             None => {
                 m.add(next, false);
                 row.done.pages += 1;
+                if !at_once {
+                    return Some(next + 1);
+                }
             }
         }
         next += 1;
     }
     row.last_page_read = next - 1;
+    None
 }
 
 #[cfg(test)]

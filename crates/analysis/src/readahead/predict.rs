@@ -483,22 +483,22 @@ impl<'a> Predictor<'a> {
         self.costs().map_or(0.0, |[call_ns, ..]| call_ns)
     }
 
-    /// Reads of flash for a page that is read alone, and how long that takes.
+    /// For how long flash is read for a page that is read alone, and for how long the page is made of it.
     pub(super) fn page_takes(&self, file: FileId, page: u64) -> (f64, f64) {
         let of_bulk = self.nodes.filter(|_| !self.storage.bulk_read.is_empty());
         if let Some(node) = of_bulk {
-            let alone = BulkReads::default();
-            return (node.flash_reads(1, alone, 0), node.time_ns(0, 1, alone, 0));
+            return node.parts_ns(BulkReads::default());
         }
-        let reads = self.flash_rates().map_or(1.0, |rates| rates[0]);
-        match self.workload.costs.of(file, page) {
-            Some(cost) => (cost.flash_reads.into(), cost.ns.map_or(self.mean_page_ns, f64::from)),
-            None => (reads, self.mean_page_ns),
-        }
+        let mean = (self.flash_rates().map_or(1.0, |rates| rates[0]), self.mean_page_ns);
+        let known = self.workload.costs.of(file, page);
+        let (reads, ns) = known.map_or(mean, |cost| (cost.flash_reads.into(), cost.ns.map_or(mean.1, f64::from)));
+        let flash_ns = self.workload.costs.between_reads_ns().map_or(ns, |each| (reads * each).min(ns));
+        (flash_ns, ns - flash_ns)
     }
 
-    pub(super) fn bulk_takes_ns(&self, bulk: BulkReads) -> Option<f64> {
-        self.nodes.map(|nodes| nodes.time_ns(0, bulk.pages, bulk, 0))
+    /// The same of a bulk read, for each of whose nodes a page is made.
+    pub(super) fn bulk_takes(&self, bulk: BulkReads) -> Option<(f64, f64)> {
+        self.nodes.map(|nodes| nodes.parts_ns(bulk))
     }
 
     pub(super) fn mean_page_ns(&self) -> f64 {

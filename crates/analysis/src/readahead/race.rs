@@ -67,13 +67,28 @@ enum State {
     Over,
 }
 
-/// Work without a break, in units between which others may run.
+/// Work without a break: others may run before and after it.
 #[derive(Clone, Copy, Debug)]
 struct Work {
-    units: u64,
-    unit_ns: f64,
-    of_chip: bool,
+    ns: f64,
+    chip: Chip,
+    /// Which is there then.
     page: Option<(FileId, u64)>,
+}
+
+impl Work {
+    fn of_processor(ns: f64) -> Work {
+        Work { ns, chip: Chip::None, page: None }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Chip {
+    None,
+    /// Nobody else has it meanwhile.
+    Has,
+    /// Nor until what follows is done.
+    Keeps,
 }
 
 struct Task<'a> {
@@ -109,7 +124,7 @@ pub struct Race<'a, 's> {
 impl<'a, 's> Race<'a, 's> {
     /// `by_page`: no window is longer than a page, so that one that is asked for is read before the next is looked at.
     pub fn new(predictor: &'a Predictor<'a>, simulator: &'s mut Simulator, by_page: bool) -> Race<'a, 's> {
-        simulator.take_turns();
+        simulator.take_turns_and_wait();
         let tasks = plans(predictor.workload());
         let tasks = tasks.into_iter().map(|(tid, mut plan)| {
             let state = match plan.front_mut() {
@@ -245,24 +260,17 @@ impl<'a, 's> Race<'a, 's> {
     /// One thing that the task does.
     fn go_on(&mut self, tid: u32, is_random: &mut dyn FnMut(&Step) -> bool, accounts: &mut Accounts) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        if let Some(work) = task.work.front_mut() {
-            if work.of_chip && self.chip.is_some_and(|owner| owner != tid) {
+        if let Some(&work) = task.work.front() {
+            if work.chip != Chip::None && self.chip.is_some_and(|owner| owner != tid) {
                 task.state = State::WaitsForChip;
                 return;
             }
-            if work.of_chip {
+            if work.chip != Chip::None {
                 self.chip = Some(tid);
             }
-            let ns = if work.units > 0 { work.unit_ns } else { 0.0 };
-            work.units = work.units.saturating_sub(1);
-            let over = (work.units == 0).then_some(*work);
-            if over.is_some() {
-                task.work.pop_front();
-            }
-            self.pass(tid, ns);
-            if let Some(work) = over {
-                self.is_over(work);
-            }
+            task.work.pop_front();
+            self.pass(tid, work.ns);
+            self.is_over(work);
         } else if let Some(next) = self.simulator.next_of(tid) {
             self.later(tid, next, accounts);
         } else if let Some((file, page)) = task.wants.pop() {
@@ -281,14 +289,14 @@ impl<'a, 's> Race<'a, 's> {
     }
 
     fn is_over(&mut self, work: Work) {
-        if work.of_chip {
+        if work.chip == Chip::Has {
             self.chip = None;
         }
         if let Some(page) = work.page {
             self.coming.remove(&page);
         }
         let waits = |state: State| match state {
-            State::WaitsForChip => work.of_chip,
+            State::WaitsForChip => work.chip == Chip::Has,
             State::WaitsForPage(file, page) => work.page == Some((file, page)),
             _ => false,
         };
@@ -318,10 +326,10 @@ impl<'a, 's> Race<'a, 's> {
         let alone = (added.iter().filter(read_now).count() as u64).saturating_sub(bulk.pages) as usize;
         let mut work = VecDeque::new();
         if is_first && step.call.is_some() {
-            work.push_back(Work { units: 1, unit_ns: self.predictor.call_ns(), of_chip: false, page: None });
+            work.push_back(Work::of_processor(self.predictor.call_ns()));
         }
-        work.extend(added.iter().filter(read_now).take(alone).map(|&(file, page)| self.of_page(file, page)));
-        work.extend(self.of_bulk(bulk, None));
+        work.extend(added.iter().filter(read_now).take(alone).flat_map(|&(file, page)| self.of_page(file, page)));
+        work.extend(self.of_bulk(bulk, None).into_iter().flatten());
         let wants = asked.clone().map(|page| (access.file, page));
         let wants = wants.filter(|page| self.coming.get(page).is_some_and(|&owner| owner != tid)).collect();
         self.coming.extend(added.iter().map(|&page| (page, tid)));
@@ -341,27 +349,32 @@ impl<'a, 's> Race<'a, 's> {
         });
         let bulk = self.simulator.bulk_reads().since(before);
         let mut work = Vec::new();
+        let fill_ns = self.predictor.bulk_takes(bulk).map_or(0.0, |(_, page_ns)| page_ns);
         match next {
             Next::Add => self.coming.extend(added.iter().map(|&page| (page, tid))),
-            Next::Read { file, page } if bulk.reads == 0 => work.push(self.of_page(file, page)),
-            Next::Read { file, page } => work.extend(self.of_bulk(bulk, Some((file, page)))),
-            Next::Fill { .. } => {}
+            Next::Read { file, page } if bulk.reads == 0 => work.extend(self.of_page(file, page)),
+            Next::Read { file, page } => work.extend(self.of_bulk(bulk, Some((file, page))).into_iter().flatten()),
+            Next::Fill { .. } => work.extend(added.iter().map(|_| Work::of_processor(fill_ns))),
         }
         if let Some(task) = self.tasks.get_mut(&tid) {
             task.work.extend(work);
         }
     }
 
-    fn of_page(&self, file: FileId, page: u64) -> Work {
-        let (reads, ns) = self.predictor.page_takes(file, page);
-        let units = (reads.round() as u64).max(1);
-        Work { units, unit_ns: ns / units as f64, of_chip: true, page: Some((file, page)) }
+    /// Its lock is the file's on JFFS2 (`f->sem`) and the file system's on YAFFS2 (`gross_lock`); UBIFS has none while it makes a page of
+    /// a node.
+    fn of_page(&self, file: FileId, page: u64) -> [Work; 2] {
+        let (flash_ns, page_ns) = self.predictor.page_takes(file, page);
+        let goes_on = self.predictor.on_ubifs().is_none();
+        [
+            Work { ns: flash_ns, chip: if goes_on { Chip::Keeps } else { Chip::Has }, page: None },
+            Work { ns: page_ns, chip: if goes_on { Chip::Has } else { Chip::None }, page: Some((file, page)) },
+        ]
     }
 
-    fn of_bulk(&self, bulk: BulkReads, page: Option<(FileId, u64)>) -> Option<Work> {
-        let ns = self.predictor.bulk_takes_ns(bulk).filter(|_| bulk.reads > 0)?;
-        let units = bulk.flash_reads.max(1);
-        Some(Work { units, unit_ns: ns / units as f64, of_chip: true, page })
+    fn of_bulk(&self, bulk: BulkReads, page: Option<(FileId, u64)>) -> Option<[Work; 2]> {
+        let (flash_ns, page_ns) = self.predictor.bulk_takes(bulk).filter(|_| bulk.reads > 0)?;
+        Some([Work { ns: flash_ns, chip: Chip::Has, page: None }, Work { ns: page_ns, chip: Chip::None, page }])
     }
 
     /// What it did is over.
@@ -374,7 +387,7 @@ impl<'a, 's> Race<'a, 's> {
             task.done += 1;
             let next = task.plan.front_mut();
             if let Some(next) = next.filter(|next| next.awaits.is_none() && next.pause_ns < LEAST_SLEEP_NS) {
-                task.work.push_back(Work { units: 1, unit_ns: next.pause_ns, of_chip: false, page: None });
+                task.work.push_back(Work::of_processor(next.pause_ns));
             } else {
                 task.state = task.plan.front_mut().map_or(State::Over, |next| next.begins(now_ns));
             }
