@@ -96,9 +96,15 @@ impl Mapping<'_> {
         }
     }
 
+    /// Whether the task has to do something else before its call goes on.
+    pub fn is_put_off(&self) -> bool {
+        self.turns.as_ref().is_some_and(|turns| turns.has_left())
+    }
+
     /// A page that is used and was not read ahead: it is added where it is missing, and read in (`read_folio`).
     pub fn bring(&mut self, page: u64) {
-        if self.turns.is_some() && self.flags(page).is_some_and(|flags| flags.empty) && !turns::wait_for(self, page) {
+        if self.turns.is_some() {
+            turns::bring(self, page);
             return;
         }
         let flags = self.flags(page);

@@ -3,11 +3,11 @@
 use crate::PAGE_BYTES;
 use crate::cache::PageCache;
 use crate::hash::Map;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Reading, Rules};
 use crate::mapping::{Mapping, Window};
 use crate::policy::Policy;
 use crate::squashfs::{KeptBlock, Squashfs};
-use crate::turns::{self, Turns, What};
+use crate::turns::{self, Later, Turns, What};
 use crate::ubifs::{Bulk, BulkReads, InARow, NodeRuns};
 
 /// Device and inode of a file; the device is `None` where the trace names none that has a number.
@@ -237,7 +237,7 @@ impl Simulator {
         self.turns = Some(Turns { caller_waits: true, ..Turns::default() });
     }
 
-    /// An access by a task, as far as it goes before others may come.
+    /// An access by a task, a read as far as it goes before others may come.
     pub fn turn(&mut self, task: u32, file: FileId, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
         if let Some(turns) = &mut self.turns {
             (turns.task, turns.open) = (task, open.0);
@@ -247,11 +247,12 @@ impl Simulator {
 
     /// The next thing of what a task's access left. `false`: nothing is left.
     pub fn go_on(&mut self, task: u32, out: &mut dyn FnMut(PageEvent)) -> bool {
-        let Some(turns) = &mut self.turns else { return false };
-        let Some(later) = turns.left.get_mut(&task).and_then(|left| left.pop_front()) else { return false };
-        (turns.task, turns.open) = (task, later.open);
+        let Some(later) = self.turns.as_mut().and_then(|turns| turns.take(task)) else { return false };
+        if let Some(turns) = &mut self.turns {
+            (turns.task, turns.open) = (task, later.open);
+        }
         let file = self.known[later.file as usize].file;
-        self.access(file, OpenId(later.open), Doing::Later(later.what, later.asked), out);
+        self.access(file, OpenId(later.open), Doing::Later(task, later), out);
         true
     }
 
@@ -261,8 +262,13 @@ impl Simulator {
         let later = left.front()?;
         Some(match later.what {
             What::Read { page } => Next::Read { file: self.known[later.file as usize].file, page },
-            What::Add { .. } => Next::Add,
-            What::Fill { .. } => Next::Fill { is_last: left.len() == 1 },
+            What::There { page } => Next::There { file: self.known[later.file as usize].file, page },
+            What::Wait { page } => Next::Wait { file: self.known[later.file as usize].file, page },
+            What::Add { .. } | What::GoOn(_) => Next::Look,
+            What::Fill { .. } => {
+                let reads = |later: &Later| matches!(later.what, What::Add { .. } | What::Read { .. });
+                Next::Fill { is_last: !left.iter().any(reads) }
+            }
         })
     }
 
@@ -404,7 +410,7 @@ impl Simulator {
             }
             Doing::Access(Access::Fault { page, .. }) => (page, page.saturating_add(1)),
             Doing::Access(_) => (0, 0),
-            Doing::Later(_, asked) => asked,
+            Doing::Later(_, later) => later.asked,
         };
         let known = &self.known;
         let mut emit =
@@ -430,21 +436,28 @@ impl Simulator {
             tells_uses: self.tells_uses,
             tells_blocks: self.tells_blocks,
             kept_block: &mut self.kept_block,
-            turns: self.turns.as_mut(),
+            // What is no read is done at once.
+            turns: self.turns.as_mut().filter(|_| doing.is_read()),
             out: &mut emit,
         };
         let m = &mut mapping;
         let rules = self.kernel.rules();
         let access = match doing {
             Doing::Access(access) => Some(access),
-            Doing::Later(what, _) => {
-                turns::go_on(m, what);
+            Doing::Later(task, later) => {
+                turns::go_on(m, task, later);
+                if let What::GoOn(read) = later.what {
+                    go_on_reading(rules, m, read);
+                }
                 None
             }
         };
         match access {
             Some(Access::Open) => *m.ra = fresh,
-            Some(Access::Read { offset, length }) if length > 0 => rules.read(m, offset, length),
+            Some(Access::Read { offset, length }) if length > 0 => {
+                let read = Reading::new(m, offset, length);
+                go_on_reading(rules, m, read);
+            }
             Some(Access::Fault { page, advice: MapAdvice::Sequential }) if self.settings.faults_of_another => {
                 // The pages since the last fault were there and left no event; another window faults on some of them.
                 let last = m.ra.faulted.filter(|&last| last < page && page - last <= MOST_BETWEEN);
@@ -502,13 +515,23 @@ impl Simulator {
 /// What is next of what a task's access left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A run of pages is added.
-    Add,
+    /// The call goes on, or a run of pages is added.
+    Look,
     Read {
         file: FileId,
         page: u64,
     },
-    /// What a bulk read has read becomes pages; `is_last`: then the access is over.
+    /// A page is read in.
+    There {
+        file: FileId,
+        page: u64,
+    },
+    /// A page that another task has yet to read is waited for: only with [`Simulator::take_turns_and_wait`].
+    Wait {
+        file: FileId,
+        page: u64,
+    },
+    /// What a bulk read has read becomes pages, or the next of them does; `is_last`: no page that was added is read after that.
     Fill {
         is_last: bool,
     },
@@ -518,8 +541,21 @@ pub enum Next {
 #[derive(Clone, Copy)]
 enum Doing {
     Access(Access),
-    /// What an access left, and what that asked for.
-    Later(What, (u64, u64)),
+    /// What a task's access left.
+    Later(u32, Later),
+}
+
+impl Doing {
+    fn is_read(&self) -> bool {
+        matches!(self, Doing::Access(Access::Read { .. }) | Doing::Later(..))
+    }
+}
+
+/// Up to where others may come.
+fn go_on_reading(rules: &dyn Rules, m: &mut Mapping, read: Reading) {
+    if let Some(read) = rules.read(m, read) {
+        turns::later(m, What::GoOn(read));
+    }
 }
 
 fn bounded(policy: Policy) -> Policy {

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::kernel::Reading;
 use crate::mapping::Mapping;
 use crate::ubifs;
 
@@ -28,11 +29,21 @@ pub enum What {
     Read {
         page: u64,
     },
+    /// It is read in.
+    There {
+        page: u64,
+    },
     /// A bulk read has read its nodes from flash: those of these pages become pages.
     Fill {
         next: u64,
         end: u64,
     },
+    /// Another task has yet to read it.
+    Wait {
+        page: u64,
+    },
+    /// The call itself goes on.
+    GoOn(Reading),
 }
 
 /// What is left to do, by task.
@@ -53,106 +64,105 @@ impl Turns {
         left.any(|later| later.file == file && matches!(later.what, What::Fill { .. }))
     }
 
-    fn push(&mut self, file: u32, asked: (u64, u64), what: What) {
-        self.left.entry(self.task).or_default().push_back(Later { file, open: self.open, asked, what });
+    /// Whether something is left to do before the call goes on.
+    pub fn has_left(&self) -> bool {
+        self.left.get(&self.task).is_some_and(|left| !left.is_empty())
+    }
+
+    /// The next thing that a task left.
+    pub fn take(&mut self, task: u32) -> Option<Later> {
+        self.left.get_mut(&task)?.pop_front()
+    }
+
+    fn who_reads(&self, file: u32, wanted: u64) -> Option<u32> {
+        let reads = |later: &Later| {
+            later.file == file && matches!(later.what, What::Read { page } | What::There { page } if page == wanted)
+        };
+        self.left.iter().find(|(_, left)| left.iter().any(reads)).map(|(&task, _)| task)
     }
 }
 
-/// Adds a range up to the end of the first run that has all that was asked for, and leaves what is beside that for later.
+/// Adds a range up to the end of the first run of missing pages.
 pub fn add_range(m: &mut Mapping, from: u64, end: u64, marked: Option<u64>) {
-    let mut at = from;
-    while at < end {
-        if m.has(at) {
-            at += 1;
-            continue;
-        }
-        let first = at;
-        while at < end && !m.has(at) {
-            m.add(at, marked == Some(at));
-            if m.bulk.is_some() {
-                m.cache.set_empty(m.file, at, true);
-            }
-            at += 1;
-        }
-        for page in first..at {
-            if page < m.asked.1 {
-                read(m, page);
-            } else {
-                later(m, What::Read { page });
-            }
-        }
-        if at >= m.asked.1 && at < end {
-            later(m, What::Add { from: at, end, marked });
-            return;
-        }
+    let Some(first) = (from..end).find(|&page| !m.has(page)) else { return };
+    let mut at = first;
+    while at < end && !m.has(at) {
+        m.add(at, marked == Some(at));
+        m.cache.set_empty(m.file, at, true);
+        at += 1;
+    }
+    (first..at).for_each(|page| later(m, What::Read { page }));
+    if at < end {
+        later(m, What::Add { from: at, end, marked });
     }
 }
 
-fn later(m: &mut Mapping, what: What) {
+/// What is to be done behind all that is left of what is done now.
+pub fn later(m: &mut Mapping, what: What) {
     let (file, asked) = (m.file, m.asked);
     if let Some(turns) = &mut m.turns {
-        turns.push(file, asked, what);
+        let open = turns.open;
+        turns.left.entry(turns.task).or_default().push_back(Later { file, open, asked, what });
     }
 }
 
-/// The nodes of a bulk read are on their way: what it does with them is left for later, where nobody in this call waits for it.
-pub fn leaves_fill(m: &mut Mapping, page: u64, nodes: u64) -> bool {
-    let (file, asked) = (m.file, m.asked);
-    let Some(turns) = m.turns.as_mut().filter(|_| page.saturating_add(1) >= asked.1) else { return false };
-    let fill = Later { file, open: turns.open, asked, what: What::Fill { next: page + 1, end: page + nodes } };
-    turns.left.entry(turns.task).or_default().push_front(fill);
-    true
-}
-
-/// A page that is in the cache is read from the device.
-pub fn read(m: &mut Mapping, page: u64) {
-    if m.bulk.is_some() {
-        ubifs::read_folio(m, page);
+/// A page that is used: one that is missing is added, and read later; one that another has yet to read is waited for.
+pub fn bring(m: &mut Mapping, page: u64) {
+    let Some(flags) = m.flags(page) else {
+        m.add(page, false);
+        m.cache.set_empty(m.file, page, true);
+        later(m, What::Read { page });
+        return;
+    };
+    let Some(turns) = m.turns.as_deref().filter(|_| flags.empty) else { return };
+    match turns.who_reads(m.file, page) {
+        Some(task) if task == turns.task => {}
+        Some(_) if turns.caller_waits => later(m, What::Wait { page }),
+        Some(task) => {
+            let own = turns.task;
+            while m.flags(page).is_some_and(|flags| flags.empty)
+                && let Some(later) = m.turns.as_mut().and_then(|turns| turns.take(task))
+            {
+                go_on(m, task, later);
+            }
+            if let Some(turns) = &mut m.turns {
+                turns.task = own;
+            }
+        }
+        None => later(m, What::Read { page }),
     }
 }
 
-/// A page that another task has yet to read is waited for: all before it of what is left to do is done. False where it is the caller
-/// who waits.
-pub fn wait_for(m: &mut Mapping, page: u64) -> bool {
-    let file = m.file;
-    let wanted =
-        |later: &Later| later.file == file && matches!(later.what, What::Read { page: other } if other == page);
-    let whose = |turns: &Turns| turns.left.iter().find(|(_, left)| left.iter().any(wanted)).map(|(&task, _)| task);
-    let Some(task) = m.turns.as_deref().and_then(whose) else { return true };
-    if m.turns.as_ref().is_some_and(|turns| turns.caller_waits && turns.task != task) {
-        return false;
-    }
-    let asked = m.asked;
-    let own = m.turns.as_mut().map(|turns| std::mem::replace(&mut turns.task, task));
-    while m.flags(page).is_some_and(|flags| flags.empty)
-        && let Some(later) = m.turns.as_mut().and_then(|turns| turns.left.get_mut(&task)?.pop_front())
-    {
-        m.asked = later.asked;
-        go_on(m, later.what);
-    }
-    m.asked = asked;
-    if let Some((turns, own)) = m.turns.as_mut().zip(own) {
-        turns.task = own;
-    }
-    true
-}
-
-/// One thing of what is left.
-pub fn go_on(m: &mut Mapping, what: What) {
+/// One thing of what a task left, which may leave others to be done next.
+pub fn go_on(m: &mut Mapping, task: u32, Later { asked, what, .. }: Later) {
+    let Some(behind) = m.turns.as_mut().map(|turns| {
+        turns.task = task;
+        std::mem::take(turns.left.entry(task).or_default())
+    }) else {
+        return;
+    };
+    let own = std::mem::replace(&mut m.asked, asked);
     match what {
         What::Add { from, end, marked } => add_range(m, from, end, marked),
-        What::Read { page } if m.bulk.is_none() || m.flags(page).is_some_and(|flags| flags.empty) => read(m, page),
-        What::Read { .. } => {}
+        What::Read { page } => {
+            later(m, What::There { page });
+            if m.bulk.is_some() {
+                ubifs::read_folio(m, page);
+            }
+        }
+        What::There { page } => m.cache.set_empty(m.file, page, false),
         What::Fill { next, end } => {
             let one_by_one = m.turns.as_ref().is_some_and(|turns| turns.caller_waits);
             if let Some(next) = ubifs::fill(m, next, end, !one_by_one) {
-                let (file, asked) = (m.file, m.asked);
-                if let Some(turns) = &mut m.turns {
-                    let left = turns.left.entry(turns.task).or_default();
-                    left.push_front(Later { file, open: turns.open, asked, what: What::Fill { next, end } });
-                }
+                later(m, What::Fill { next, end });
             }
         }
+        // A page that left before it was read in is missed when the call goes on.
+        What::Wait { .. } | What::GoOn(_) => {}
+    }
+    m.asked = own;
+    if let Some(turns) = &mut m.turns {
+        turns.left.entry(task).or_default().extend(behind);
     }
 }
 

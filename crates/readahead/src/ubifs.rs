@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::PAGE_BYTES;
 use crate::mapping::Mapping;
-use crate::turns;
+use crate::turns::{self, What};
 
 /// `UBIFS_MAX_BULK_READ` (fs/ubifs/ubifs.h).
 const MOST_NODES: u64 = 32;
@@ -194,7 +194,9 @@ fn read_run(m: &mut Mapping, first: u64, end: u64) {
 
 /// `ubifs_read_folio` of a page that is there and locked.
 pub fn read_folio(m: &mut Mapping, page: u64) {
-    m.cache.set_empty(m.file, page, false);
+    if m.turns.is_none() {
+        m.cache.set_empty(m.file, page, false);
+    }
     let Some(mut bulk) = m.bulk else { return };
     let row = &mut bulk.row;
     let follows = page == row.last_page_read.wrapping_add(1);
@@ -236,8 +238,11 @@ fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) -> bool {
     row.done.flash_reads = row.done.flash_reads.saturating_add(touched.pages);
     row.done.flash_reads_in_part += touched.in_part;
     row.done.pages += 1;
-    if !turns::leaves_fill(m, page, nodes) {
-        fill_of(m, row, page, nodes);
+    let (next, end) = (page + 1, page + nodes);
+    if m.turns.is_some() {
+        turns::later(m, What::Fill { next, end });
+    } else {
+        fill_some(m, row, next, end, true);
     }
     true
 }
@@ -249,10 +254,6 @@ pub fn fill(m: &mut Mapping, next: u64, end: u64, at_once: bool) -> Option<u64> 
     let goes_on = fill_some(m, &mut bulk.row, next, end, at_once);
     m.bulk = Some(bulk);
     goes_on
-}
-
-fn fill_of(m: &mut Mapping, row: &mut InARow, page: u64, nodes: u64) {
-    fill_some(m, row, page + 1, page + nodes, true);
 }
 
 fn fill_some(m: &mut Mapping, row: &mut InARow, mut next: u64, end: u64, at_once: bool) -> Option<u64> {

@@ -324,8 +324,7 @@ impl<'a> Predictor<'a> {
         };
         if self.storage.squashfs.is_empty() && !self.workload.flash_read_at.is_empty() && race::overlap(self.workload) {
             let mean = self.flash_rates().map_or(0.0, |rates| rates[0]);
-            let by_page = readahead_kib * 1024 <= PAGE_BYTES && self.storage.io_pages <= 1;
-            Turns::new(self.workload, simulator, mean).play(by_page, &mut take);
+            Turns::new(self.workload, simulator, mean).play(&mut take);
             return pages;
         }
         let steps = self.workload.steps.iter();
@@ -367,8 +366,7 @@ impl<'a> Predictor<'a> {
         let mut opened = HashSet::new();
         let mut is_random = |step: &Step| random(step.file) && opened.insert((step.file, step.open));
         if !own && self.queue.is_none() && self.storage.squashfs.is_empty() && race::overlap(self.workload) {
-            let by_page = readahead_kib * 1024 <= PAGE_BYTES && self.storage.io_pages <= 1;
-            Race::new(self, &mut simulator, by_page).run(&mut is_random, &mut accounts);
+            Race::new(self, &mut simulator).run(&mut is_random, &mut accounts);
         } else {
             for step in &self.workload.steps {
                 if is_random(step) {

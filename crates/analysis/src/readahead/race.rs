@@ -11,13 +11,12 @@
 //! - the processor goes to whom the kernel gives it up to 6.5 (`place_entity`, `check_preempt_wakeup`, `check_preempt_tick`,
 //!   kernel/sched/fair.c of 6.1.192) with one processor's defaults. Later kernels choose by deadline (EEVDF), which is not modelled.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use flashscope_readahead::{Access, BulkReads, FileId, Next, PAGE_BYTES, Simulator};
+use flashscope_readahead::{Access, BulkReads, FileId, Next, Simulator};
 
 use super::accounts::Accounts;
 use super::predict::Predictor;
-use super::turns::by_pages;
 use super::workload::{Call, Step, Workload};
 
 /// `sysctl_sched_latency`, `sysctl_sched_min_granularity` and `sysctl_sched_wakeup_granularity` of one processor, ns.
@@ -72,13 +71,11 @@ enum State {
 struct Work {
     ns: f64,
     chip: Chip,
-    /// Which is there then.
-    page: Option<(FileId, u64)>,
 }
 
 impl Work {
     fn of_processor(ns: f64) -> Work {
-        Work { ns, chip: Chip::None, page: None }
+        Work { ns, chip: Chip::None }
     }
 }
 
@@ -96,19 +93,16 @@ struct Task<'a> {
     state: State,
     vruntime: f64,
     done: usize,
-    /// What is left of what it does, in accesses, those of a page each where they are taken so.
-    accesses: VecDeque<(&'a Step, Step)>,
+    /// What is left of what it does.
+    steps: VecDeque<&'a Step>,
     now: Option<&'a Step>,
     work: VecDeque<Work>,
-    /// Pages that its access asked for and others read.
-    wants: Vec<(FileId, u64)>,
     in_call: bool,
 }
 
 pub struct Race<'a, 's> {
     predictor: &'a Predictor<'a>,
     simulator: &'s mut Simulator,
-    by_page: bool,
     tasks: BTreeMap<u32, Task<'a>>,
     now_ns: f64,
     next_tick_ns: f64,
@@ -117,13 +111,10 @@ pub struct Race<'a, 's> {
     resched: bool,
     least_vruntime: f64,
     chip: Option<u32>,
-    /// Pages that were added and are not read yet, and who will.
-    coming: HashMap<(FileId, u64), u32>,
 }
 
 impl<'a, 's> Race<'a, 's> {
-    /// `by_page`: no window is longer than a page, so that one that is asked for is read before the next is looked at.
-    pub fn new(predictor: &'a Predictor<'a>, simulator: &'s mut Simulator, by_page: bool) -> Race<'a, 's> {
+    pub fn new(predictor: &'a Predictor<'a>, simulator: &'s mut Simulator) -> Race<'a, 's> {
         simulator.take_turns_and_wait();
         let tasks = plans(predictor.workload());
         let tasks = tasks.into_iter().map(|(tid, mut plan)| {
@@ -136,10 +127,9 @@ impl<'a, 's> Race<'a, 's> {
                 state,
                 vruntime: 0.0,
                 done: 0,
-                accesses: VecDeque::new(),
+                steps: VecDeque::new(),
                 now: None,
                 work: VecDeque::new(),
-                wants: Vec::new(),
                 in_call: false,
             };
             (tid, task)
@@ -147,7 +137,6 @@ impl<'a, 's> Race<'a, 's> {
         Race {
             predictor,
             simulator,
-            by_page,
             tasks: tasks.collect(),
             now_ns: 0.0,
             next_tick_ns: TICK_NS,
@@ -156,7 +145,6 @@ impl<'a, 's> Race<'a, 's> {
             resched: false,
             least_vruntime: 0.0,
             chip: None,
-            coming: HashMap::new(),
         }
     }
 
@@ -270,36 +258,23 @@ impl<'a, 's> Race<'a, 's> {
             }
             task.work.pop_front();
             self.pass(tid, work.ns);
-            self.is_over(work);
+            if work.chip == Chip::Has {
+                self.chip = None;
+                self.wake_those(|state| state == State::WaitsForChip);
+            }
         } else if let Some(next) = self.simulator.next_of(tid) {
             self.later(tid, next, accounts);
-        } else if let Some((file, page)) = task.wants.pop() {
-            if self.coming.get(&(file, page)).is_some_and(|&owner| owner != tid) {
-                task.state = State::WaitsForPage(file, page);
-            }
-        } else if let Some((step, access)) = task.accesses.pop_front() {
-            self.coming.retain(|_, owner| *owner != tid);
+        } else if let Some(step) = task.steps.pop_front() {
             if is_random(step) {
                 self.simulator.apply(step.file, step.open, Access::AdviseRandom, &mut |_| {});
             }
-            self.begin(tid, step, &access, accounts);
+            self.begin(tid, step, accounts);
         } else {
             self.next_call(tid);
         }
     }
 
-    fn is_over(&mut self, work: Work) {
-        if work.chip == Chip::Has {
-            self.chip = None;
-        }
-        if let Some(page) = work.page {
-            self.coming.remove(&page);
-        }
-        let waits = |state: State| match state {
-            State::WaitsForChip => work.chip == Chip::Has,
-            State::WaitsForPage(file, page) => work.page == Some((file, page)),
-            _ => false,
-        };
+    fn wake_those(&mut self, waits: impl Fn(State) -> bool) {
         let waiting = |(&tid, task): (&u32, &Task)| waits(task.state).then_some(tid);
         for tid in self.tasks.iter().filter_map(waiting).collect::<Vec<u32>>() {
             self.wake(tid);
@@ -307,54 +282,53 @@ impl<'a, 's> Race<'a, 's> {
     }
 
     /// An access up to where others may come.
-    fn begin(&mut self, tid: u32, step: &'a Step, access: &Step, accounts: &mut Accounts) {
-        let asked = asked(access.access);
-        let is_first = !std::ptr::eq(self.tasks.get(&tid).and_then(|task| task.now).unwrap_or(access), step);
-        if is_first {
-            accounts.begin(step);
-        }
+    fn begin(&mut self, tid: u32, step: &'a Step, accounts: &mut Accounts) {
+        accounts.begin(step);
         let before = self.simulator.bulk_reads();
         let mut added = Vec::new();
-        self.simulator.turn(tid, access.file, access.open, access.access, &mut |event| {
-            if event.is_read() {
-                added.push((event.file, event.page));
-            }
+        self.simulator.turn(tid, step.file, step.open, step.access, &mut |event| {
+            added.extend(event.is_read().then_some((event.file, event.page)));
             accounts.event(step, event);
         });
         let bulk = self.simulator.bulk_reads().since(before);
-        let read_now = |&&(_, page): &&(FileId, u64)| asked.contains(&page);
-        let alone = (added.iter().filter(read_now).count() as u64).saturating_sub(bulk.pages) as usize;
         let mut work = VecDeque::new();
-        if is_first && step.call.is_some() {
+        if step.call.is_some() {
             work.push_back(Work::of_processor(self.predictor.call_ns()));
         }
-        work.extend(added.iter().filter(read_now).take(alone).flat_map(|&(file, page)| self.of_page(file, page)));
-        work.extend(self.of_bulk(bulk, None).into_iter().flatten());
-        let wants = asked.clone().map(|page| (access.file, page));
-        let wants = wants.filter(|page| self.coming.get(page).is_some_and(|&owner| owner != tid)).collect();
-        self.coming.extend(added.iter().map(|&page| (page, tid)));
+        if !matches!(step.access, Access::Read { .. }) {
+            // It was done at once.
+            let alone = (added.len() as u64).saturating_sub(bulk.pages) as usize;
+            work.extend(added.into_iter().take(alone).flat_map(|(file, page)| self.of_page(file, page)));
+            work.extend(self.of_bulk(bulk).into_iter().flatten());
+        }
         if let Some(task) = self.tasks.get_mut(&tid) {
-            (task.now, task.work, task.wants) = (Some(step), work, wants);
+            (task.now, task.work) = (Some(step), work);
         }
     }
 
     /// What an access left.
     fn later(&mut self, tid: u32, next: Next, accounts: &mut Accounts) {
-        let Some(step) = self.tasks.get(&tid).and_then(|task| task.now) else { return };
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Some(step) = task.now else { return };
+        if let Next::Wait { file, page } = next {
+            task.state = State::WaitsForPage(file, page);
+        }
         let before = self.simulator.bulk_reads();
-        let mut added = Vec::new();
+        let mut added = 0;
         self.simulator.go_on(tid, &mut |event| {
-            added.extend(event.is_read().then_some((event.file, event.page)));
+            added += u32::from(event.is_read());
             accounts.event(step, event);
         });
         let bulk = self.simulator.bulk_reads().since(before);
-        let mut work = Vec::new();
-        let fill_ns = self.predictor.bulk_takes(bulk).map_or(0.0, |(_, page_ns)| page_ns);
+        let mut work = VecDeque::new();
         match next {
-            Next::Add => self.coming.extend(added.iter().map(|&page| (page, tid))),
             Next::Read { file, page } if bulk.reads == 0 => work.extend(self.of_page(file, page)),
-            Next::Read { file, page } => work.extend(self.of_bulk(bulk, Some((file, page))).into_iter().flatten()),
-            Next::Fill { .. } => work.extend(added.iter().map(|_| Work::of_processor(fill_ns))),
+            Next::Read { .. } => work.extend(self.of_bulk(bulk).into_iter().flatten()),
+            Next::There { file, page } => self.wake_those(|state| state == State::WaitsForPage(file, page)),
+            Next::Fill { .. } if added > 0 => {
+                work.extend(self.predictor.bulk_takes(bulk).map(|(_, page_ns)| Work::of_processor(page_ns)));
+            }
+            Next::Fill { .. } | Next::Look | Next::Wait { .. } => {}
         }
         if let Some(task) = self.tasks.get_mut(&tid) {
             task.work.extend(work);
@@ -367,20 +341,19 @@ impl<'a, 's> Race<'a, 's> {
         let (flash_ns, page_ns) = self.predictor.page_takes(file, page);
         let goes_on = self.predictor.on_ubifs().is_none();
         [
-            Work { ns: flash_ns, chip: if goes_on { Chip::Keeps } else { Chip::Has }, page: None },
-            Work { ns: page_ns, chip: if goes_on { Chip::Has } else { Chip::None }, page: Some((file, page)) },
+            Work { ns: flash_ns, chip: if goes_on { Chip::Keeps } else { Chip::Has } },
+            Work { ns: page_ns, chip: if goes_on { Chip::Has } else { Chip::None } },
         ]
     }
 
-    fn of_bulk(&self, bulk: BulkReads, page: Option<(FileId, u64)>) -> Option<[Work; 2]> {
+    fn of_bulk(&self, bulk: BulkReads) -> Option<[Work; 2]> {
         let (flash_ns, page_ns) = self.predictor.bulk_takes(bulk).filter(|_| bulk.reads > 0)?;
-        Some([Work { ns: flash_ns, chip: Chip::Has, page: None }, Work { ns: page_ns, chip: Chip::None, page }])
+        Some([Work { ns: flash_ns, chip: Chip::Has }, Work::of_processor(page_ns)])
     }
 
     /// What it did is over.
     fn next_call(&mut self, tid: u32) {
-        self.coming.retain(|_, owner| *owner != tid);
-        let (now_ns, by_page) = (self.now_ns, self.by_page);
+        let now_ns = self.now_ns;
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         if task.in_call {
             task.in_call = false;
@@ -399,11 +372,7 @@ impl<'a, 's> Race<'a, 's> {
             return;
         };
         task.in_call = true;
-        let pieces = |step: &'a Step| match by_page {
-            true => by_pages(step).into_iter().map(|piece| (step, piece)).collect(),
-            false => vec![(step, *step)],
-        };
-        task.accesses.extend(planned.steps.into_iter().flat_map(pieces));
+        task.steps.extend(planned.steps);
     }
 
     fn see_who_awaits(&mut self) {
@@ -424,15 +393,6 @@ impl Planned<'_> {
             Some((of, calls)) => State::Awaits(of, calls, self.pause_ns),
             None => State::Asleep(now_ns + self.pause_ns),
         }
-    }
-}
-
-/// Pages that an access itself takes.
-fn asked(access: Access) -> std::ops::Range<u64> {
-    match access {
-        Access::Read { offset, length } => offset / PAGE_BYTES..offset.saturating_add(length).div_ceil(PAGE_BYTES),
-        Access::Fault { page, .. } => page..page.saturating_add(1),
-        _ => 0..0,
     }
 }
 

@@ -1,9 +1,9 @@
 //! A recording under its own window where tasks' calls overlap. A window is read for milliseconds, and others run meanwhile: how far
 //! each task had come when another's call began is taken from its reads of flash.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use flashscope_readahead::{Access, Cause, Next, PAGE_BYTES, PageEvent, PageStep, Simulator};
+use flashscope_readahead::{Next, PageEvent, Simulator};
 
 use super::workload::{Step, Workload};
 
@@ -13,8 +13,6 @@ struct Task {
     seen: f64,
     /// When its call was over.
     end_ns: u64,
-    /// The rest of the call, where it is taken page by page.
-    rest: VecDeque<Step>,
 }
 
 pub struct Turns<'a> {
@@ -31,8 +29,7 @@ impl<'a> Turns<'a> {
         Turns { workload, simulator, tasks: BTreeMap::new(), mean }
     }
 
-    /// `by_page`: no window is longer than a page, so that one that is asked for is read before the next is looked at.
-    pub fn play(mut self, by_page: bool, out: &mut dyn FnMut(PageEvent)) {
+    pub fn play(mut self, out: &mut dyn FnMut(PageEvent)) {
         let mut reads = self.workload.flash_read_at.iter().peekable();
         for step in &self.workload.steps {
             let call = step.call.and_then(|call| self.workload.calls.get(call as usize));
@@ -49,11 +46,7 @@ impl<'a> Turns<'a> {
                 let task = self.tasks.entry(step.tid).or_default();
                 *task = Task { end_ns: call.ended_ns().unwrap_or(u64::MAX), ..Task::default() };
             }
-            let mut pieces = if by_page { by_pages(step) } else { VecDeque::from([*step]) };
-            if let Some(first) = pieces.pop_front() {
-                self.begin(&first, out);
-                self.tasks.entry(step.tid).or_default().rest = pieces;
-            }
+            self.begin(step, out);
         }
         for tid in self.tasks.keys().copied().collect::<Vec<u32>>() {
             self.end(tid, out);
@@ -62,18 +55,10 @@ impl<'a> Turns<'a> {
 
     fn begin(&mut self, step: &Step, out: &mut dyn FnMut(PageEvent)) {
         let before = self.simulator.bulk_reads();
-        let mut alone = 0.0;
-        let (costs, mean) = (&self.workload.costs, self.mean);
-        self.simulator.turn(step.tid, step.file, step.open, step.access, &mut |event| {
-            if event.step == (PageStep::Added { cause: Cause::Request }) {
-                alone += costs.recorded(event.file, event.page).map_or(mean, |cost| cost.flash_reads.into());
-            }
-            out(event);
-        });
+        self.simulator.turn(step.tid, step.file, step.open, step.access, out);
+        // What is no read is done at once.
         let bulk = self.simulator.bulk_reads().since(before);
-        // What a bulk read begins with is one of its nodes.
-        let alone = if bulk.reads > 0 { bulk.flash_reads_alone as f64 } else { alone };
-        self.tasks.entry(step.tid).or_default().seen -= alone + bulk.flash_reads as f64;
+        self.tasks.entry(step.tid).or_default().seen -= (bulk.flash_reads_alone + bulk.flash_reads) as f64;
     }
 
     /// As far as the task's reads of flash have come: what is next has begun with the first read that nothing before it needed.
@@ -93,37 +78,15 @@ impl<'a> Turns<'a> {
                         task.seen -= of_page.unwrap_or(self.mean);
                     }
                 }
-                None => match task.rest.pop_front() {
-                    Some(step) => self.begin(&step, out),
-                    None => return,
-                },
+                None => return,
             }
         }
     }
 
     /// All that is left of the task's call.
     fn end(&mut self, tid: u32, out: &mut dyn FnMut(PageEvent)) {
-        loop {
-            while self.simulator.go_on(tid, out) {}
-            let Some(step) = self.tasks.get_mut(&tid).and_then(|task| task.rest.pop_front()) else { return };
-            self.begin(&step, out);
-        }
+        while self.simulator.go_on(tid, out) {}
     }
-}
-
-/// A read as reads of a page each.
-pub fn by_pages(step: &Step) -> VecDeque<Step> {
-    let Access::Read { offset, length } = step.access else { return VecDeque::from([*step]) };
-    let end = offset.saturating_add(length);
-    let mut pieces = VecDeque::new();
-    let mut at = offset;
-    while at < end && pieces.len() < 1 << 10 {
-        let next = (at / PAGE_BYTES + 1).saturating_mul(PAGE_BYTES).min(end);
-        let next = if pieces.len() + 1 < 1 << 10 { next } else { end };
-        pieces.push_back(Step { access: Access::Read { offset: at, length: next - at }, ..*step });
-        at = next;
-    }
-    if pieces.is_empty() { VecDeque::from([*step]) } else { pieces }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! no longer merges with the next where it would hit its own marker: half of it becomes its asynchronous part. Only a mark
 //! advances a window; a miss at its end is a sequential miss like others.
 
-use super::{PreviousMoves, Rules, read_in_batches};
+use super::{PreviousMoves, Reading, Rules, read_in_batches};
 use crate::mapping::{Mapping, next_size};
 
 pub const SOURCE: &str = "mm/readahead.c, mm/filemap.c of Linux 6.12.117 (Debian 6.12.117-1~deb12u1)";
@@ -25,8 +25,8 @@ impl Rules for V6_12 {
         }
     }
 
-    fn read(&self, m: &mut Mapping, from: u64, bytes: u64) {
-        read_in_batches(self, m, from, bytes, PreviousMoves::AtTheEnd);
+    fn read(&self, m: &mut Mapping, read: Reading) -> Option<Reading> {
+        read_in_batches(self, m, read, PreviousMoves::AtTheEnd)
     }
 }
 
