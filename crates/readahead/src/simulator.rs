@@ -531,7 +531,7 @@ pub enum Next {
         file: FileId,
         page: u64,
     },
-    /// What a bulk read has read becomes pages, or the next of them does; `is_last`: no page that was added is read after that.
+    /// The next of the nodes that a bulk read has read becomes a page; `is_last`: no page that was added is read after that.
     Fill {
         is_last: bool,
     },

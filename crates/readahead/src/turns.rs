@@ -53,7 +53,7 @@ pub struct Turns {
     /// Whose turn it is, with which open file.
     pub task: u32,
     pub open: u64,
-    /// Who wants a page that another has yet to read is kept waiting by the caller, and nodes become pages one by one.
+    /// Who wants a page that another has yet to read is kept waiting by the caller.
     pub caller_waits: bool,
 }
 
@@ -152,8 +152,7 @@ pub fn go_on(m: &mut Mapping, task: u32, Later { asked, what, .. }: Later) {
         }
         What::There { page } => m.cache.set_empty(m.file, page, false),
         What::Fill { next, end } => {
-            let one_by_one = m.turns.as_ref().is_some_and(|turns| turns.caller_waits);
-            if let Some(next) = ubifs::fill(m, next, end, !one_by_one) {
+            if let Some(next) = ubifs::fill(m, next, end) {
                 later(m, What::Fill { next, end });
             }
         }

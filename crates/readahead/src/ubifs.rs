@@ -247,11 +247,11 @@ fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) -> bool {
     true
 }
 
-/// The rest of `ubifs_do_bulk_read`, where it was left for later: pages from `next` on, up to `end`. `at_once`: all of them, else the
-/// next one. Returns where it goes on.
-pub fn fill(m: &mut Mapping, next: u64, end: u64, at_once: bool) -> Option<u64> {
+/// Of the rest of `ubifs_do_bulk_read`, where it was left for later: the next of the pages from `next` on, up to `end`. Returns where
+/// it goes on.
+pub fn fill(m: &mut Mapping, next: u64, end: u64) -> Option<u64> {
     let mut bulk = m.bulk?;
-    let goes_on = fill_some(m, &mut bulk.row, next, end, at_once);
+    let goes_on = fill_some(m, &mut bulk.row, next, end, false);
     m.bulk = Some(bulk);
     goes_on
 }

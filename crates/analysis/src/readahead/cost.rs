@@ -305,6 +305,11 @@ impl NodeCost {
         (self.times.ns(reads, in_part), self.page_ns)
     }
 
+    /// How long a part of a page of flash is read, and a page made of a node.
+    pub fn of_a_node_ns(self) -> (f64, f64) {
+        (self.times.part_ns, self.page_ns)
+    }
+
     /// So many nodes of the index more: reads of flash, each of a part of a page, and their time.
     pub fn of_index(&self, nodes: f64) -> (f64, f64) {
         (nodes, nodes * self.times.part_ns)

@@ -4,7 +4,7 @@
 //! long as that is all that any call waits for, the clock by which calls are measured stands. A task that sleeps waits for storage, or
 //! for one that reads for it: its time counts.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// `TASK_REPORT_MAX` (include/linux/sched.h; 0x100 from 4.14 on, 5.10 to 7.2 too): the task was preempted. Below are the states in
 /// which it sleeps, or is gone; none of them is one that can run.
@@ -58,6 +58,54 @@ impl Held {
     pub fn before(&self, time_ns: u64) -> u64 {
         let standing = self.since.map_or(0, |since| time_ns.saturating_sub(since));
         self.total_ns.saturating_add(standing)
+    }
+}
+
+/// Who of those in a call has run for how long: what one waits for a processor, or a lock, while another reads is not its pages' time.
+#[derive(Debug, Default)]
+pub struct Ran {
+    running: Option<(u32, u64)>,
+    of: HashMap<u32, u64>,
+    total_ns: u64,
+}
+
+/// Tasks whose time is kept; with more, all begin anew.
+const MAX_TASKS: usize = 1 << 16;
+
+impl Ran {
+    /// A processor went over to `next`; `in_call`: from a task that is in one.
+    pub fn switched(&mut self, time_ns: u64, in_call: bool, next: u32) {
+        if in_call {
+            self.account(time_ns);
+        }
+        self.running = Some((next, time_ns));
+    }
+
+    /// The task that runs begins a call.
+    pub fn begins(&mut self, time_ns: u64) {
+        self.running = self.running.map(|(tid, _)| (tid, time_ns));
+    }
+
+    /// The task that runs has ended one.
+    pub fn ended(&mut self, time_ns: u64) {
+        self.account(time_ns);
+        self.begins(time_ns);
+    }
+
+    fn account(&mut self, time_ns: u64) {
+        let Some((tid, since)) = self.running else { return };
+        let ran_ns = time_ns.saturating_sub(since);
+        self.total_ns = self.total_ns.saturating_add(ran_ns);
+        if self.of.len() >= MAX_TASKS {
+            self.of.clear();
+        }
+        let of = self.of.entry(tid).or_default();
+        *of = of.saturating_add(ran_ns);
+    }
+
+    /// For how long others than the task that runs now did so up to now.
+    pub fn others_ns(&self, tid: u32) -> u64 {
+        self.total_ns.saturating_sub(self.of.get(&tid).copied().unwrap_or(0))
     }
 }
 

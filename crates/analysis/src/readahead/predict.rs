@@ -324,7 +324,8 @@ impl<'a> Predictor<'a> {
         };
         if self.storage.squashfs.is_empty() && !self.workload.flash_read_at.is_empty() && race::overlap(self.workload) {
             let mean = self.flash_rates().map_or(0.0, |rates| rates[0]);
-            Turns::new(self.workload, simulator, mean).play(&mut take);
+            let bulk_ns = self.nodes.filter(|_| !self.workload.ran_at.is_empty()).map(NodeCost::of_a_node_ns);
+            Turns::new(self.workload, simulator, mean, bulk_ns).play(&mut take);
             return pages;
         }
         let steps = self.workload.steps.iter();

@@ -13,6 +13,12 @@ struct Task {
     seen: f64,
     /// When its call was over.
     end_ns: u64,
+    is_over: bool,
+    /// How long it has had the processor since its last read of flash began.
+    ran_ns: f64,
+    has_read: bool,
+    /// Pages that it has made since.
+    made: u32,
 }
 
 pub struct Turns<'a> {
@@ -21,12 +27,18 @@ pub struct Turns<'a> {
     tasks: BTreeMap<u32, Task>,
     /// Reads of flash for a page of which no more is known.
     mean: f64,
+    /// What the last read of flash of a bulk read takes, and to make a page of a node, ns.
+    bulk_ns: Option<(f64, f64)>,
+    /// Who got the processor when, from now on, and who has it since when.
+    ran: std::slice::Iter<'a, (u32, u64)>,
+    running: (u32, u64),
 }
 
 impl<'a> Turns<'a> {
-    pub fn new(workload: &'a Workload, mut simulator: Simulator, mean: f64) -> Turns<'a> {
+    pub fn new(workload: &'a Workload, mut simulator: Simulator, mean: f64, bulk_ns: Option<(f64, f64)>) -> Turns<'a> {
         simulator.take_turns();
-        Turns { workload, simulator, tasks: BTreeMap::new(), mean }
+        let (tasks, ran) = (BTreeMap::new(), workload.ran_at.iter());
+        Turns { workload, simulator, tasks, mean, bulk_ns, ran, running: (0, 0) }
     }
 
     pub fn play(mut self, out: &mut dyn FnMut(PageEvent)) {
@@ -34,22 +46,65 @@ impl<'a> Turns<'a> {
         for step in &self.workload.steps {
             let call = step.call.and_then(|call| self.workload.calls.get(call as usize));
             let began = call.map_or(0, |call| call.began_ns);
-            while let Some(&(tid, _)) = reads.next_if(|(_, time)| *time < began) {
-                self.tasks.entry(tid).or_default().seen += 1.0;
+            while let Some(&(tid, time)) = reads.next_if(|(_, time)| *time < began) {
+                self.run_until(time, out);
+                self.end_those_over(time, None, out);
+                let task = self.tasks.entry(tid).or_default();
+                match self.bulk_ns {
+                    // It made a page of a node before: another read begins.
+                    Some((read_ns, page_ns)) if !task.has_read || task.ran_ns > read_ns + page_ns / 2.0 => task.seen = 1.0,
+                    Some(_) => task.seen = 0.0,
+                    None => task.seen += 1.0,
+                }
+                (task.has_read, task.ran_ns, task.made) = (true, 0.0, 0);
                 self.go_on(tid, out);
             }
-            let over = |(&tid, task): (&u32, &Task)| (tid == step.tid || task.end_ns <= began).then_some(tid);
-            for tid in self.tasks.iter().filter_map(over).collect::<Vec<u32>>() {
-                self.end(tid, out);
-            }
+            self.run_until(began, out);
+            self.end_those_over(began, Some(step.tid), out);
             if let Some(call) = call {
                 let task = self.tasks.entry(step.tid).or_default();
                 *task = Task { end_ns: call.ended_ns().unwrap_or(u64::MAX), ..Task::default() };
             }
             self.begin(step, out);
         }
-        for tid in self.tasks.keys().copied().collect::<Vec<u32>>() {
-            self.end(tid, out);
+        self.end_those_over(u64::MAX, None, out);
+    }
+
+    /// What bulk reads made of nodes until then.
+    fn run_until(&mut self, time_ns: u64, out: &mut dyn FnMut(PageEvent)) {
+        let Some((read_ns, page_ns)) = self.bulk_ns else { return };
+        loop {
+            let next = self.ran.as_slice().first().filter(|(_, since)| *since < time_ns);
+            let (tid, since) = self.running;
+            let until = next.map_or(time_ns, |(_, until)| *until);
+            if let Some(task) = self.tasks.get_mut(&tid) {
+                task.ran_ns += until.saturating_sub(since) as f64;
+                let made = ((task.ran_ns - read_ns) / page_ns) as u32;
+                while task.made < made && matches!(self.simulator.next_of(tid), Some(Next::There { .. } | Next::Fill { .. })) {
+                    if matches!(self.simulator.next_of(tid), Some(Next::Fill { .. })) {
+                        task.made += 1;
+                    }
+                    self.simulator.go_on(tid, out);
+                }
+            }
+            self.running = (tid, until);
+            match next {
+                Some(&next) => self.running = next,
+                None => return,
+            }
+            self.ran.next();
+        }
+    }
+
+    /// Calls that were over by then, in their order, and the last one of a task that begins another.
+    fn end_those_over(&mut self, time_ns: u64, begins: Option<u32>, out: &mut dyn FnMut(PageEvent)) {
+        let is_over = |tid: u32, task: &Task| !task.is_over && (task.end_ns <= time_ns || begins == Some(tid));
+        let over = self.tasks.iter().filter(|&(&tid, task)| is_over(tid, task));
+        let mut over: Vec<(u64, u32)> = over.map(|(&tid, task)| (task.end_ns, tid)).collect();
+        over.sort_unstable();
+        for (_, tid) in over {
+            while self.simulator.go_on(tid, out) {}
+            self.tasks.entry(tid).or_default().is_over = true;
         }
     }
 
@@ -67,7 +122,7 @@ impl<'a> Turns<'a> {
             let Some(task) = self.tasks.get_mut(&tid).filter(|task| task.seen >= 1.0) else { return };
             match self.simulator.next_of(tid) {
                 // It is made of what was read until the next read, or to the end of the call.
-                Some(Next::Fill { is_last: true }) => return,
+                Some(Next::Fill { is_last: true }) if self.bulk_ns.is_none() => return,
                 Some(next) => {
                     let before = self.simulator.bulk_reads();
                     self.simulator.go_on(tid, out);
@@ -81,11 +136,6 @@ impl<'a> Turns<'a> {
                 None => return,
             }
         }
-    }
-
-    /// All that is left of the task's call.
-    fn end(&mut self, tid: u32, out: &mut dyn FnMut(PageEvent)) {
-        while self.simulator.go_on(tid, out) {}
     }
 }
 

@@ -7,7 +7,7 @@ use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair, Record};
 
 use super::descriptors::{Descriptors, Meant, integer};
 use super::flash_time::{FlashTimes, ReadRun};
-use super::held::{Held, can_run};
+use super::held::{Held, Ran, can_run};
 use super::pages::{InCall, PageCosts};
 use super::queue::{Queued, Watch};
 use super::ubifs::{Nodes, Place, Places};
@@ -94,6 +94,8 @@ pub struct Workload {
     pub pages_brought: u64,
     /// Who read flash when, where pages are kept: how far each had come when another's call began.
     pub flash_read_at: Vec<(u32, u64)>,
+    /// Who got the processor when, the same.
+    pub ran_at: Vec<(u32, u64)>,
     pub flash_reads: u64,
     pub faults: u64,
     /// Reads whose end the trace does not show.
@@ -219,6 +221,7 @@ pub struct Collector {
     meant: Vec<Meant>,
     queue: Watch,
     held: Held,
+    ran: Ran,
     /// Workers read for those who wait: who runs in a call's place may do so for it.
     served_by_others: bool,
 }
@@ -282,7 +285,11 @@ impl Collector {
         if self.served_by_others {
             return;
         }
+        if self.keep_pages && self.workload.ran_at.len() < MAX_STEPS {
+            self.workload.ran_at.push((next as u32, record.time.0));
+        }
         let prev = Some(prev as u32).filter(|prev| self.inside.contains_key(prev));
+        self.ran.switched(record.time.0, prev.is_some(), next as u32);
         self.held.switched(record.time.0, prev.filter(|_| can_run(state)), next as u32, self.inside.len());
     }
 
@@ -320,7 +327,7 @@ impl Collector {
                     call.flash_reads += 1;
                     call.flash_reads_in_part += in_part;
                     if let Some(came) = reader.and_then(|tid| self.came.get_mut(&tid)) {
-                        came.read(clock_ns);
+                        came.read(clock_ns.saturating_sub(reader.map_or(0, |reader| self.ran.others_ns(reader))));
                     }
                     let first = inside.flash_ns.map_or(clock_ns, |(first, _)| first);
                     inside.flash_ns = Some((first, clock_ns));
@@ -470,6 +477,7 @@ impl Collector {
         call.held_before_ns = self.held.before(began_ns);
         self.inside.insert(tid, inside);
         self.held.runs(began_ns, tid, self.inside.len());
+        self.ran.begins(began_ns);
         self.came.entry(tid).or_default().clear();
     }
 
@@ -479,7 +487,8 @@ impl Collector {
         let alone = self.inside.is_empty() && self.last_end_ns <= began_ns;
         self.last_end_ns = ended_ns.unwrap_or(self.last_end_ns).max(self.last_end_ns);
         if let Some(came) = self.came.get(&tid) {
-            self.workload.costs.add(file, came, ended_ns.filter(|_| alone), self.through_block_layer);
+            let ended_ns = ended_ns.filter(|_| alone).map(|ended| ended.saturating_sub(self.ran.others_ns(tid)));
+            self.workload.costs.add(file, came, ended_ns, self.through_block_layer);
         }
         if self.came.len() > MAX_TASKS {
             self.came.clear();
@@ -565,6 +574,7 @@ impl Collector {
             self.note_place(inside);
             self.inside.remove(&tid);
             self.held.runs(time_ns, tid, self.inside.len());
+            self.ran.ended(time_ns);
             self.known(tid, file, began_ns, Some(clock_ns));
         }
     }
@@ -575,6 +585,7 @@ impl Collector {
         let Some(inside) = self.inside.remove(&tid) else { return };
         if let Some(ended_ns) = ended_ns {
             self.held.runs(ended_ns, tid, self.inside.len());
+            self.ran.ended(ended_ns);
         }
         let call = *inside.call_of(&mut self.workload);
         let ended = ended_ns.map(|ended| (ended, self.clock(ended)));
