@@ -47,8 +47,8 @@ impl<'a> Turns<'a> {
             let call = step.call.and_then(|call| self.workload.calls.get(call as usize));
             let began = call.map_or(0, |call| call.began_ns);
             while let Some(&(tid, time)) = reads.next_if(|(_, time)| *time < began) {
-                self.run_until(time, out);
                 self.end_those_over(time, None, out);
+                self.run_until(time, out);
                 let task = self.tasks.entry(tid).or_default();
                 match self.bulk_ns {
                     // It made a page of a node before: another read begins.
@@ -59,8 +59,8 @@ impl<'a> Turns<'a> {
                 (task.has_read, task.ran_ns, task.made) = (true, 0.0, 0);
                 self.go_on(tid, out);
             }
-            self.run_until(began, out);
             self.end_those_over(began, Some(step.tid), out);
+            self.run_until(began, out);
             if let Some(call) = call {
                 let task = self.tasks.entry(step.tid).or_default();
                 *task = Task { end_ns: call.ended_ns().unwrap_or(u64::MAX), ..Task::default() };
@@ -102,7 +102,8 @@ impl<'a> Turns<'a> {
         let over = self.tasks.iter().filter(|&(&tid, task)| is_over(tid, task));
         let mut over: Vec<(u64, u32)> = over.map(|(&tid, task)| (task.end_ns, tid)).collect();
         over.sort_unstable();
-        for (_, tid) in over {
+        for (end_ns, tid) in over {
+            self.run_until(end_ns.min(time_ns), out);
             while self.simulator.go_on(tid, out) {}
             self.tasks.entry(tid).or_default().is_over = true;
         }
