@@ -232,11 +232,6 @@ impl Simulator {
         self.turns = Some(Turns::default());
     }
 
-    /// The same, where who wants a page that another has yet to read is kept waiting by the caller.
-    pub fn take_turns_and_wait(&mut self) {
-        self.turns = Some(Turns { caller_waits: true, ..Turns::default() });
-    }
-
     /// An access by a task, a read as far as it goes before others may come.
     pub fn turn(&mut self, task: u32, file: FileId, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
         if let Some(turns) = &mut self.turns {
@@ -302,6 +297,12 @@ impl Simulator {
     pub fn set_bulk_read(&mut self, file: FileId, runs: NodeRuns) {
         let number = self.number(file);
         self.bulk.insert(number, (InARow::default(), runs));
+    }
+
+    /// Whether a page was added and is not read in yet, where tasks take turns.
+    pub fn is_coming(&self, file: FileId, page: u64) -> bool {
+        let number = self.files.get(&key(file));
+        number.and_then(|&number| self.cache.flags(number, page)).is_some_and(|flags| flags.empty)
     }
 
     /// What bulk reads have done so far.
@@ -526,7 +527,7 @@ pub enum Next {
         file: FileId,
         page: u64,
     },
-    /// A page that another task has yet to read is waited for: only with [`Simulator::take_turns_and_wait`].
+    /// A page that another task has yet to read is waited for: [`Simulator::go_on`] does what that one has to do before it is there.
     Wait {
         file: FileId,
         page: u64,

@@ -53,8 +53,6 @@ pub struct Turns {
     /// Whose turn it is, with which open file.
     pub task: u32,
     pub open: u64,
-    /// Who wants a page that another has yet to read is kept waiting by the caller.
-    pub caller_waits: bool,
 }
 
 impl Turns {
@@ -117,19 +115,22 @@ pub fn bring(m: &mut Mapping, page: u64) {
     let Some(turns) = m.turns.as_deref().filter(|_| flags.empty) else { return };
     match turns.who_reads(m.file, page) {
         Some(task) if task == turns.task => {}
-        Some(_) if turns.caller_waits => later(m, What::Wait { page }),
-        Some(task) => {
-            let own = turns.task;
-            while m.flags(page).is_some_and(|flags| flags.empty)
-                && let Some(later) = m.turns.as_mut().and_then(|turns| turns.take(task))
-            {
-                go_on(m, task, later);
-            }
-            if let Some(turns) = &mut m.turns {
-                turns.task = own;
-            }
-        }
+        Some(_) => later(m, What::Wait { page }),
         None => later(m, What::Read { page }),
+    }
+}
+
+/// What another has to do before a page is there is done.
+fn wait_for(m: &mut Mapping, page: u64) {
+    let Some(own) = m.turns.as_ref().map(|turns| turns.task) else { return };
+    while m.flags(page).is_some_and(|flags| flags.empty)
+        && let Some(task) = m.turns.as_ref().and_then(|turns| turns.who_reads(m.file, page)).filter(|&task| task != own)
+        && let Some(later) = m.turns.as_mut().and_then(|turns| turns.take(task))
+    {
+        go_on(m, task, later);
+    }
+    if let Some(turns) = &mut m.turns {
+        turns.task = own;
     }
 }
 
@@ -157,7 +158,8 @@ pub fn go_on(m: &mut Mapping, task: u32, Later { asked, what, .. }: Later) {
             }
         }
         // A page that left before it was read in is missed when the call goes on.
-        What::Wait { .. } | What::GoOn(_) => {}
+        What::Wait { page } => wait_for(m, page),
+        What::GoOn(_) => {}
     }
     m.asked = own;
     if let Some(turns) = &mut m.turns {

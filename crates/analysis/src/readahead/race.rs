@@ -98,6 +98,8 @@ struct Task<'a> {
     now: Option<&'a Step>,
     work: VecDeque<Work>,
     in_call: bool,
+    /// For the page that it waits for.
+    has_waited: bool,
 }
 
 pub struct Race<'a, 's> {
@@ -115,7 +117,7 @@ pub struct Race<'a, 's> {
 
 impl<'a, 's> Race<'a, 's> {
     pub fn new(predictor: &'a Predictor<'a>, simulator: &'s mut Simulator) -> Race<'a, 's> {
-        simulator.take_turns_and_wait();
+        simulator.take_turns();
         let tasks = plans(predictor.workload());
         let tasks = tasks.into_iter().map(|(tid, mut plan)| {
             let state = match plan.front_mut() {
@@ -131,6 +133,7 @@ impl<'a, 's> Race<'a, 's> {
                 now: None,
                 work: VecDeque::new(),
                 in_call: false,
+                has_waited: false,
             };
             (tid, task)
         });
@@ -310,9 +313,14 @@ impl<'a, 's> Race<'a, 's> {
     fn later(&mut self, tid: u32, next: Next, accounts: &mut Accounts) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         let Some(step) = task.now else { return };
-        if let Next::Wait { file, page } = next {
+        if let Next::Wait { file, page } = next
+            && self.simulator.is_coming(file, page)
+            && !std::mem::replace(&mut task.has_waited, true)
+        {
             task.state = State::WaitsForPage(file, page);
+            return;
         }
+        task.has_waited = false;
         let before = self.simulator.bulk_reads();
         let mut added = 0;
         self.simulator.go_on(tid, &mut |event| {
