@@ -79,12 +79,14 @@ impl<'a> Turns<'a> {
             let until = next.map_or(time_ns, |(_, until)| *until);
             if let Some(task) = self.tasks.get_mut(&tid) {
                 task.ran_ns += until.saturating_sub(since) as f64;
-                let made = ((task.ran_ns - read_ns) / page_ns) as u32;
-                while task.made < made && matches!(self.simulator.next_of(tid), Some(Next::There { .. } | Next::Fill { .. })) {
-                    if matches!(self.simulator.next_of(tid), Some(Next::Fill { .. })) {
-                        task.made += 1;
-                    }
-                    self.simulator.go_on(tid, out);
+                // The page that it read first, and those after it; a task leaves the processor between two of them.
+                let made = ((task.ran_ns - read_ns) / page_ns).round() as u32;
+                while task.made < made {
+                    match self.simulator.next_of(tid) {
+                        Some(Next::There { .. } | Next::Fill { .. }) => self.simulator.go_on(tid, out),
+                        _ => break,
+                    };
+                    task.made += 1;
                 }
             }
             self.running = (tid, until);
