@@ -23,6 +23,10 @@ pub struct InCall {
     /// Pages that came, kept or not.
     came: u64,
     overflown: bool,
+    /// When the last page came, where flash was not read since.
+    last_page_ns: Option<u64>,
+    /// From one page to the next, where flash was not read between them.
+    between_pages: Vec<u32>,
 }
 
 impl InCall {
@@ -31,9 +35,15 @@ impl InCall {
         self.reads_ns.clear();
         self.came = 0;
         self.overflown = false;
+        self.last_page_ns = None;
+        self.between_pages.clear();
     }
 
-    pub fn page(&mut self, page: u64) {
+    pub fn page(&mut self, page: u64, time_ns: u64) {
+        let between = self.last_page_ns.replace(time_ns).map(|last| to_u32(time_ns.saturating_sub(last)));
+        if self.between_pages.len() < MOST_IN_A_CALL {
+            self.between_pages.extend(between);
+        }
         self.came += 1;
         self.overflown |= self.pages.len() >= MOST_IN_A_CALL;
         if !self.overflown {
@@ -42,6 +52,7 @@ impl InCall {
     }
 
     pub fn read(&mut self, time_ns: u64) {
+        self.last_page_ns = None;
         self.overflown |= self.reads_ns.len() >= MOST_IN_A_CALL;
         if !self.overflown {
             self.reads_ns.push(time_ns);
@@ -75,6 +86,8 @@ pub struct PageCosts {
     blocks: BTreeMap<(FileId, u64), Came>,
     /// From one read of flash to the next in a call, ns.
     between_reads: Vec<u32>,
+    /// From one page to the next in a call that does not read flash between them, ns.
+    between_pages: Vec<u32>,
     /// Pages of calls too long to be followed, and beyond the most that are kept: they cost the mean.
     pub not_kept: u64,
 }
@@ -137,6 +150,15 @@ impl PageCosts {
         (!times.is_empty()).then(|| f64::from(*times.select_nth_unstable(middle).1))
     }
 
+    /// From one page to the next where they are made of what was read before (`bulk_read`): the median of what is about as long as
+    /// `guess_ns`, since a window's pages come all at once.
+    pub fn between_pages_ns(&self, guess_ns: f64) -> Option<f64> {
+        let about = |&&ns: &&u32| (0.5..1.5).contains(&(f64::from(ns) / guess_ns));
+        let mut times: Vec<u32> = self.between_pages.iter().filter(about).copied().collect();
+        let middle = times.len() / 2;
+        (!times.is_empty()).then(|| f64::from(*times.select_nth_unstable(middle).1))
+    }
+
     /// A call is over that brought these pages of one file in; with the time of its end, where nothing else was served meanwhile.
     /// `in_blocks`: they were not read one by one.
     pub fn add(&mut self, file: FileId, call: &InCall, ended_ns: Option<u64>, in_blocks: bool) {
@@ -145,6 +167,8 @@ impl PageCosts {
             self.not_kept += call.came;
             return;
         }
+        let room = if in_blocks { 0 } else { MOST_TIMES - self.between_pages.len() };
+        self.between_pages.extend(call.between_pages.iter().take(room));
         let room = if in_blocks { 0 } else { MOST_TIMES - self.between_reads.len() };
         self.between_reads.extend(reads.windows(2).take(room).map(|two| to_u32(two[1].saturating_sub(two[0]))));
         let Some(&first) = reads.first() else {
@@ -226,7 +250,7 @@ mod tests {
     #[test]
     fn the_longest_pauses_are_between_pages() {
         let mut call = InCall::default();
-        [7, 8, 9].into_iter().for_each(|page| call.page(page));
+        [7, 8, 9].into_iter().for_each(|page| call.page(page, 0));
         [100, 250, 400, 900, 1050, 1600, 1750].into_iter().for_each(|time| call.read(time));
         let mut costs = PageCosts::default();
         costs.add(FILE, &call, Some(2200), false);
@@ -259,7 +283,7 @@ mod tests {
     #[test]
     fn what_is_not_told_apart_has_the_mean() {
         let mut call = InCall::default();
-        [7, 8].into_iter().for_each(|page| call.page(page));
+        [7, 8].into_iter().for_each(|page| call.page(page, 0));
         call.read(100);
         let mut costs = PageCosts::default();
         costs.add(FILE, &call, Some(200), false);
@@ -267,7 +291,7 @@ mod tests {
         assert_eq!(costs.of(FILE, 7), Some(PageCost { flash_reads: 0.5, ns: Some(50.0) }));
         // A hole.
         call.clear();
-        call.page(9);
+        call.page(9, 0);
         costs.add(FILE, &call, Some(200), false);
         assert_eq!(costs.of(FILE, 9), Some(PageCost { flash_reads: 0.0, ns: Some(0.0) }));
         // Flash was read, and no page came.
@@ -276,13 +300,13 @@ mod tests {
         costs.add(FILE, &call, Some(200), false);
         // Pauses alike.
         call.clear();
-        [7, 8].into_iter().for_each(|page| call.page(page));
+        [7, 8].into_iter().for_each(|page| call.page(page, 0));
         [100, 250, 402, 550].into_iter().for_each(|time| call.read(time));
         costs.add(FILE, &call, Some(700), false);
         assert_eq!(costs.of(FILE, 8), Some(PageCost { flash_reads: 2.0, ns: Some(300.0) }));
         call.clear();
         (0..5000).for_each(|n| call.read(n));
-        call.page(1);
+        call.page(1, 0);
         costs.add(FILE, &call, Some(9000), false);
         assert_eq!((costs.of(FILE, 1), costs.not_kept), (None, 1), "too many");
     }

@@ -324,7 +324,10 @@ impl<'a> Predictor<'a> {
         };
         if self.storage.squashfs.is_empty() && !self.workload.flash_read_at.is_empty() && race::overlap(self.workload) {
             let mean = self.flash_rates().map_or(0.0, |rates| rates[0]);
-            let bulk_ns = self.nodes.filter(|_| !self.workload.ran_at.is_empty()).map(NodeCost::of_a_node_ns);
+            let of_a_node = self.nodes.filter(|_| !self.workload.ran_at.is_empty()).map(NodeCost::of_a_node_ns);
+            let bulk_ns = of_a_node.map(|(read_ns, page_ns)| {
+                (read_ns, self.workload.costs.between_pages_ns(page_ns).unwrap_or(page_ns))
+            });
             Turns::new(self.workload, simulator, mean, bulk_ns).play(&mut take);
             return pages;
         }

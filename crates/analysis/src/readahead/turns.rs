@@ -80,13 +80,17 @@ impl<'a> Turns<'a> {
             if let Some(task) = self.tasks.get_mut(&tid) {
                 task.ran_ns += until.saturating_sub(since) as f64;
                 // The page that it read first, and those after it; a task leaves the processor between two of them.
-                let made = ((task.ran_ns - read_ns) / page_ns).round() as u32;
+                let pages = (task.ran_ns - read_ns) / page_ns;
+                let made = pages.round() as u32;
                 while task.made < made {
                     match self.simulator.next_of(tid) {
                         Some(Next::There { .. } | Next::Fill { .. }) => self.simulator.go_on(tid, out),
                         _ => break,
                     };
                     task.made += 1;
+                }
+                if made > 0 && pages > pages.round() && self.simulator.next_of(tid) == Some(Next::Look) {
+                    self.simulator.go_on(tid, out);
                 }
             }
             self.running = (tid, until);

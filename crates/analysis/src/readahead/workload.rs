@@ -431,8 +431,9 @@ impl Collector {
                         let follows = call.pages_added == 0 || inside.brought_to == Some(first);
                         inside.brought_to = follows.then_some(first.saturating_add(pages));
                         call.pages_added += pages as u32;
+                        let clock_ns = self.clock(event.time.0).saturating_sub(self.ran.others_ns(event.tid));
                         if let Some(came) = self.came.get_mut(&event.tid) {
-                            (first..first.saturating_add(pages)).for_each(|page| came.page(page));
+                            (first..first.saturating_add(pages)).for_each(|page| came.page(page, clock_ns));
                         }
                     }
                 }
