@@ -79,9 +79,10 @@ impl<'a> Turns<'a> {
             let until = next.map_or(time_ns, |(_, until)| *until);
             if let Some(task) = self.tasks.get_mut(&tid) {
                 task.ran_ns += until.saturating_sub(since) as f64;
-                // The page that it read first, and those after it; a task leaves the processor between two of them.
+                // The page that it read first, and those after it. A task leaves the processor between two of them, where the first is
+                // made and not yet unlocked.
                 let pages = (task.ran_ns - read_ns) / page_ns;
-                let made = pages.round() as u32;
+                let made = if pages > 1.1 { pages.round() as u32 } else { 0 };
                 while task.made < made {
                     match self.simulator.next_of(tid) {
                         Some(Next::There { .. } | Next::Fill { .. }) => self.simulator.go_on(tid, out),
