@@ -298,8 +298,9 @@ impl NodeCost {
 
     /// How long a bulk read reads flash, or one of a page alone, and how long it makes a page of a node.
     pub fn parts_ns(&self, bulk: BulkReads) -> (f64, f64) {
-        let (reads, in_part) = match bulk.reads {
-            0 => (self.single_reads, self.single_reads.min(ENDS)),
+        let (reads, in_part) = match (bulk.reads, bulk.alone) {
+            (0, 0) => (self.single_reads, self.single_reads.min(ENDS)),
+            (0, _) => (bulk.flash_reads_alone as f64, (bulk.flash_reads_alone as f64).min(ENDS)),
             _ => (bulk.flash_reads as f64, bulk.flash_reads_in_part as f64),
         };
         (self.times.ns(reads, in_part), self.page_ns)

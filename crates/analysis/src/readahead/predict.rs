@@ -485,11 +485,11 @@ impl<'a> Predictor<'a> {
         self.costs().map_or(0.0, |[call_ns, ..]| call_ns)
     }
 
-    /// For how long flash is read for a page that is read alone, and for how long the page is made of it.
-    pub(super) fn page_takes(&self, file: FileId, page: u64) -> (f64, f64) {
-        let of_bulk = self.nodes.filter(|_| !self.storage.bulk_read.is_empty());
-        if let Some(node) = of_bulk {
-            return node.parts_ns(BulkReads::default());
+    /// For how long flash is read for a page that is read alone, and for how long the page is made of it. `done`: what the model says of
+    /// its node.
+    pub(super) fn page_takes(&self, file: FileId, page: u64, done: BulkReads) -> (f64, f64) {
+        if let Some(node) = self.nodes.filter(|_| !self.storage.bulk_read.is_empty()) {
+            return node.parts_ns(done);
         }
         let mean = (self.flash_rates().map_or(1.0, |rates| rates[0]), self.mean_page_ns);
         let known = self.workload.costs.of(file, page);
@@ -498,9 +498,10 @@ impl<'a> Predictor<'a> {
         (flash_ns, ns - flash_ns)
     }
 
-    /// The same of a bulk read, for each of whose nodes a page is made.
-    pub(super) fn bulk_takes(&self, bulk: BulkReads) -> Option<(f64, f64)> {
-        self.nodes.map(|nodes| nodes.parts_ns(bulk))
+    /// The same of a bulk read's first page, and how long each of the others is made.
+    pub(super) fn bulk_takes(&self, bulk: BulkReads) -> Option<(f64, f64, f64)> {
+        let (flash_ns, page_ns) = self.nodes?.parts_ns(bulk);
+        Some((flash_ns, page_ns, self.workload.costs.between_pages_ns(page_ns).unwrap_or(page_ns)))
     }
 
     pub(super) fn mean_page_ns(&self) -> f64 {

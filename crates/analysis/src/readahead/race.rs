@@ -301,7 +301,7 @@ impl<'a, 's> Race<'a, 's> {
         if !matches!(step.access, Access::Read { .. }) {
             // It was done at once.
             let alone = (added.len() as u64).saturating_sub(bulk.pages) as usize;
-            work.extend(added.into_iter().take(alone).flat_map(|(file, page)| self.of_page(file, page)));
+            work.extend(added.into_iter().take(alone).flat_map(|(file, page)| self.of_page(file, page, BulkReads::default())));
             work.extend(self.of_bulk(bulk).into_iter().flatten());
         }
         if let Some(task) = self.tasks.get_mut(&tid) {
@@ -330,11 +330,11 @@ impl<'a, 's> Race<'a, 's> {
         let bulk = self.simulator.bulk_reads().since(before);
         let mut work = VecDeque::new();
         match next {
-            Next::Read { file, page } if bulk.reads == 0 => work.extend(self.of_page(file, page)),
+            Next::Read { file, page } if bulk.reads == 0 => work.extend(self.of_page(file, page, bulk)),
             Next::Read { .. } => work.extend(self.of_bulk(bulk).into_iter().flatten()),
             Next::There { file, page } => self.wake_those(|state| state == State::WaitsForPage(file, page)),
             Next::Fill { .. } if added > 0 => {
-                work.extend(self.predictor.bulk_takes(bulk).map(|(_, page_ns)| Work::of_processor(page_ns)));
+                work.extend(self.predictor.bulk_takes(bulk).map(|(.., each_ns)| Work::of_processor(each_ns)));
             }
             Next::Fill { .. } | Next::Look | Next::Wait { .. } => {}
         }
@@ -345,8 +345,8 @@ impl<'a, 's> Race<'a, 's> {
 
     /// Its lock is the file's on JFFS2 (`f->sem`) and the file system's on YAFFS2 (`gross_lock`); UBIFS has none while it makes a page of
     /// a node.
-    fn of_page(&self, file: FileId, page: u64) -> [Work; 2] {
-        let (flash_ns, page_ns) = self.predictor.page_takes(file, page);
+    fn of_page(&self, file: FileId, page: u64, done: BulkReads) -> [Work; 2] {
+        let (flash_ns, page_ns) = self.predictor.page_takes(file, page, done);
         let goes_on = self.predictor.on_ubifs().is_none();
         [
             Work { ns: flash_ns, chip: if goes_on { Chip::Keeps } else { Chip::Has } },
@@ -355,7 +355,7 @@ impl<'a, 's> Race<'a, 's> {
     }
 
     fn of_bulk(&self, bulk: BulkReads) -> Option<[Work; 2]> {
-        let (flash_ns, page_ns) = self.predictor.bulk_takes(bulk).filter(|_| bulk.reads > 0)?;
+        let (flash_ns, page_ns, _) = self.predictor.bulk_takes(bulk).filter(|_| bulk.reads > 0)?;
         Some([Work { ns: flash_ns, chip: Chip::Has }, Work::of_processor(page_ns)])
     }
 
