@@ -66,6 +66,12 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             here as f64 / 1e3
         ));
     }
+    if let Some(between) = rows.iter().find_map(|row| row.between) {
+        notes.push(format!(
+            "tasks read at once: what they bring in hinges on whose call comes first. Their pauses were varied by 1 % in {} plays; the              rows have the middle one, and (least to most) where they differ",
+            between.plays
+        ));
+    }
     let timed = rows.iter().any(|row| row.time_ns.is_some());
     // The bars are of reads that bring their pages in themselves; with bulk_read it was validated apart (tests/readahead.rs).
     let validated = if predictor.on_ubifs() == Some(true) { "ubifs-bulk" } else { &filesystem };

@@ -35,7 +35,7 @@ pub use accuracy::{Accuracy, AccuracyFindings, Brought, FileBrought, PageThere, 
 pub use advise::{Advice, Change, MOST, advise};
 pub use clairvoyant::Clairvoyant;
 pub use cost::Cost;
-pub use predict::{Made, PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Storage, TRIED_KIB, Tally};
+pub use predict::{Between, Made, PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Storage, TRIED_KIB, Tally};
 pub use queue::{Asked, DeviceCost, ProcessorCost, QueueCost, Queued, request_bytes};
 pub use search::{Best, Choice, Found, Owner, SEARCH_SCHEMA, Search, Spent, Wanted};
 pub use silent::{Seen, Silent, recorded_knob, silent};

@@ -87,11 +87,42 @@ pub struct Row {
     /// In which any task is in a read, a fault or advice that brings pages in. `None` where the trace has nothing to fit it, or none of
     /// the requests that this setting makes.
     pub time_ns: Option<f64>,
+    /// Where tasks' calls overlap and what they bring in is not the same in any order: this row is the middle of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub between: Option<Between>,
     /// Time by a power profile; `None` where none was asked for, or it does not know such work.
     pub energy_uj: Option<f64>,
     #[serde(serialize_with = "list")]
     pub by_file: BTreeMap<FileId, Tally>,
     pub by_task: BTreeMap<u32, Tally>,
+}
+
+/// Least and most of several plays, as their calls may come one after the other.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Between {
+    pub plays: u32,
+    pub pages: [u64; 2],
+    pub flash_reads: Option<[f64; 2]>,
+    pub time_ns: Option<[f64; 2]>,
+}
+
+impl Between {
+    /// `None` where all are the same, but for less than a thousandth of time.
+    fn of(rows: &[Row]) -> Option<Between> {
+        let ends = |value: &dyn Fn(&Row) -> Option<f64>| {
+            let values = rows.iter().map(value).collect::<Option<Vec<f64>>>()?;
+            Some([values.iter().copied().fold(f64::MAX, f64::min), values.iter().copied().fold(f64::MIN, f64::max)])
+        };
+        let flash_reads = ends(&|row| row.flash_reads);
+        let pages = ends(&|row| Some(row.tally.pages() as f64))?.map(|pages| pages as u64);
+        let apart = |[least, most]: [f64; 2]| most - least >= 0.5;
+        (pages[0] != pages[1] || flash_reads.is_some_and(apart)).then(|| Between {
+            plays: rows.len() as u32,
+            pages,
+            flash_reads,
+            time_ns: ends(&|row| row.time_ns),
+        })
+    }
 }
 
 /// Maps whose keys are no text become lists.
@@ -357,8 +388,8 @@ impl<'a> Predictor<'a> {
         (!self.workload.nodes.runs.is_empty()).then_some(!self.storage.bulk_read.is_empty())
     }
 
-    /// What one setting does; `own` as for [`Predictor::simulator`].
-    fn play(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool, made: Made) -> Played {
+    /// What one setting does; `own` as for [`Predictor::simulator`]. `order`: of those in which overlapping calls may come.
+    fn play(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool, made: Made, order: u32) -> Played {
         let mut simulator = self.simulator_of(readahead_kib, own, made);
         if !self.storage.squashfs.is_empty() {
             simulator.tell_blocks();
@@ -369,8 +400,8 @@ impl<'a> Predictor<'a> {
         let mut accounts = Accounts::new(self, own, made);
         let mut opened = HashSet::new();
         let mut is_random = |step: &Step| random(step.file) && opened.insert((step.file, step.open));
-        if !own && self.queue.is_none() && self.storage.squashfs.is_empty() && race::overlap(self.workload) {
-            Race::new(self, &mut simulator).run(&mut is_random, &mut accounts);
+        if !own && self.is_race() {
+            Race::new(self, &mut simulator, order).run(&mut is_random, &mut accounts);
         } else {
             for step in &self.workload.steps {
                 if is_random(step) {
@@ -384,9 +415,24 @@ impl<'a> Predictor<'a> {
         accounts.finish(&simulator)
     }
 
+    /// Calls of tasks overlap, in which the reader itself reads flash.
+    fn is_race(&self) -> bool {
+        self.queue.is_none() && self.storage.squashfs.is_empty() && race::overlap(self.workload)
+    }
+
     fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, made: Made) -> Row {
+        let orders = if self.is_race() { race::ORDERS } else { 1 };
+        let mut rows: Vec<Row> = (0..orders).map(|order| self.row_in(readahead_kib, random, made, order)).collect();
+        let between = Between::of(&rows);
+        let key = |row: &Row| row.flash_reads.unwrap_or(row.tally.pages() as f64);
+        rows.sort_by(|a, b| key(a).total_cmp(&key(b)));
+        let middle = rows.len() / 2;
+        Row { between, ..rows.swap_remove(middle) }
+    }
+
+    fn row_in(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, made: Made, order: u32) -> Row {
         let Played { tally, by_file, by_task, known, blocks, bulk, index_reads, replayed, .. } =
-            self.play(readahead_kib, random, false, made);
+            self.play(readahead_kib, random, false, made, order);
         let of_bulk = bulk.reads > 0 || !self.storage.bulk_read.is_empty();
         let (flash_reads, mut time_ns) = match self.nodes.filter(|_| of_bulk) {
             Some(nodes) => {
@@ -421,6 +467,7 @@ impl<'a> Predictor<'a> {
             flash_reads,
             queue: replayed.map(|(_, asked)| asked),
             time_ns,
+            between: None,
             energy_uj: None,
             tally,
             by_file,
@@ -442,7 +489,7 @@ impl<'a> Predictor<'a> {
                 return Own::default();
             }
             let fits = self.recorded(&TRIED_KIB).fits_readahead_kib;
-            let own = self.play(fits, &|_| false, true, Made::default());
+            let own = self.play(fits, &|_| false, true, Made::default(), 0);
             let mut files = self.workload.pages_added.keys();
             let on_squashfs = |&file: &FileId| self.block_bytes(file, Made::default()).is_some();
             let only_squashfs = !self.storage.squashfs.is_empty() && files.all(on_squashfs);
@@ -539,7 +586,7 @@ impl<'a> Predictor<'a> {
             recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).sum()
         };
         let rows = settings.iter().map(|&kib| {
-            let played = self.play(kib, &|_| false, true, Made::default());
+            let played = self.play(kib, &|_| false, true, Made::default(), 0);
             (off(&played), kib, played.tally.pages())
         });
         let rows: Vec<(u64, u64, u64)> = rows.collect();

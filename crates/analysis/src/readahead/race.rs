@@ -30,6 +30,12 @@ const LEAST_SLEEP_NS: f64 = 50e3;
 /// Tasks that are followed: with more, calls are played one after the other.
 const MAX_TASKS: usize = 256;
 
+/// In how many orders calls are played. What no recording shows decides who comes first where two come nearly at once: when the clock
+/// ticks, and how much longer a pause was than the last time.
+pub const ORDERS: u32 = 9;
+/// By how much pauses differ at most, of their length.
+const PAUSES_DIFFER: f64 = 0.01;
+
 /// Whether a task's call begins while another's goes on.
 pub fn overlap(workload: &Workload) -> bool {
     let mut latest: Option<(u32, u64)> = None;
@@ -116,10 +122,13 @@ pub struct Race<'a, 's> {
 }
 
 impl<'a, 's> Race<'a, 's> {
-    pub fn new(predictor: &'a Predictor<'a>, simulator: &'s mut Simulator) -> Race<'a, 's> {
+    /// `order`: of [`ORDERS`], in the first of which pauses are as they were recorded.
+    pub fn new(predictor: &'a Predictor<'a>, simulator: &'s mut Simulator, order: u32) -> Race<'a, 's> {
         simulator.take_turns();
         let tasks = plans(predictor.workload());
-        let tasks = tasks.into_iter().map(|(tid, mut plan)| {
+        let tasks = tasks.into_iter().enumerate().map(|(at, (tid, mut plan))| {
+            let longer = PAUSES_DIFFER * differs(order, at);
+            plan.iter_mut().for_each(|planned| planned.pause_ns *= 1.0 + longer);
             let state = match plan.front_mut() {
                 Some(first) => first.begins(0.0),
                 None => State::Over,
@@ -142,7 +151,7 @@ impl<'a, 's> Race<'a, 's> {
             simulator,
             tasks: tasks.collect(),
             now_ns: 0.0,
-            next_tick_ns: TICK_NS,
+            next_tick_ns: TICK_NS * f64::from(order + 1) / f64::from(ORDERS),
             running: None,
             picked_ns: 0.0,
             resched: false,
@@ -165,7 +174,8 @@ impl<'a, 's> Race<'a, 's> {
             });
             if let Some(next_ns) = sleepers.min_by(f64::total_cmp) {
                 self.now_ns = self.now_ns.max(next_ns);
-                self.next_tick_ns = self.next_tick_ns.max((self.now_ns / TICK_NS).floor() * TICK_NS + TICK_NS);
+                let passed = ((self.now_ns - self.next_tick_ns) / TICK_NS).floor() + 1.0;
+                self.next_tick_ns += TICK_NS * passed.max(0.0);
             } else if !self.wake_one_of_all() {
                 return;
             }
@@ -393,6 +403,13 @@ impl<'a, 's> Race<'a, 's> {
             }
         }
     }
+}
+
+/// By what part of the most the pauses of a task differ in an order: from -1 to 1, each task's in a sequence of its own.
+fn differs(order: u32, task: usize) -> f64 {
+    let (orders, half) = (ORDERS as usize, (ORDERS / 2) as usize);
+    let step = order as usize * (task + 1) * 2 % orders;
+    (if step > half { step as f64 - orders as f64 } else { step as f64 }) / half as f64
 }
 
 impl Planned<'_> {
