@@ -193,6 +193,17 @@ mod tests {
         came
     }
 
+    /// All that is left.
+    fn finish(simulator: &mut Simulator, task: u32) -> Vec<u64> {
+        let mut came = Vec::new();
+        while simulator.go_on(task, &mut |event| came.push(event.page)) {}
+        came
+    }
+
+    fn whole(simulator: &mut Simulator, task: u32, page: u64) -> Vec<u64> {
+        [read(simulator, task, page), finish(simulator, task)].concat()
+    }
+
     /// Task 1's window meets a page that is there, and task 2 comes before the rest is added.
     #[test]
     fn what_others_add_meanwhile_is_there_when_the_next_run_is() {
@@ -209,20 +220,69 @@ mod tests {
         assert_eq!(read(&mut at_once, 1, 1), [4, 5, 6, 7, 8, 9, 11]);
 
         let mut s = window(true);
-        assert_eq!(
-            read(&mut s, 1, 0),
-            (0..4).collect::<Vec<_>>(),
-            "the page that is asked for is read, with its window there"
-        );
-        assert_eq!(s.next_of(1), Some(Next::Read { file: FILE, page: 1 }));
-        (1..4).for_each(|_| assert_eq!(go_on(&mut s, 1), []));
+        assert_eq!(read(&mut s, 1, 0), (0..4).collect::<Vec<_>>(), "its window is there");
+        for page in 0..4 {
+            assert_eq!(s.next_of(1), Some(Next::Read { file: FILE, page }));
+            assert!(s.is_coming(FILE, page));
+            assert_eq!(go_on(&mut s, 1), []);
+            assert_eq!(s.next_of(1), Some(Next::There { file: FILE, page }));
+            assert_eq!(go_on(&mut s, 1), []);
+            assert!(!s.is_coming(FILE, page));
+        }
+        assert_eq!((s.next_of(1), go_on(&mut s, 1)), (Some(Next::Look), vec![]), "the call goes on");
         assert_eq!(s.next_of(1), None);
         assert_eq!(read(&mut s, 1, 1), (4..10).collect::<Vec<_>>(), "up to the page that is there");
         assert_eq!(read(&mut s, 2, 11)[..2], [11, 12]);
-        (4..10).for_each(|_| assert_eq!(go_on(&mut s, 1), []));
-        assert_eq!(s.next_of(1), Some(Next::Add));
+        (4..10).for_each(|_| assert_eq!([go_on(&mut s, 1), go_on(&mut s, 1)], [[], []]));
+        assert_eq!(s.next_of(1), Some(Next::Look));
         assert_eq!(go_on(&mut s, 1), [], "it came with the other's");
-        assert_eq!((s.next_of(1), go_on(&mut s, 1)), (None, vec![]));
+        assert_eq!((finish(&mut s, 1), s.next_of(1)), (vec![], None));
+    }
+
+    /// What a call finds at its next mark is there when all before it is read: a bulk read has brought in what the mark asks for.
+    #[test]
+    fn a_call_goes_on_when_its_window_is_read() {
+        let mut s = simulator(5);
+        s.set_bulk_read(FILE, NodeRuns::new(vec![(0, 300)], 300));
+        s.take_turns();
+        let mut at_once = simulator(5);
+        at_once.set_bulk_read(FILE, NodeRuns::new(vec![(0, 300)], 300));
+        let three = |s: &mut Simulator, page: u64| {
+            let mut came = Vec::new();
+            let access = Access::Read { offset: page * 4096, length: 3 * 4096 };
+            s.turn(1, FILE, OpenId(1), access, &mut |event: PageEvent| came.push(event.page));
+            [came, finish(s, 1)].concat()
+        };
+        for page in (0..120).step_by(2) {
+            assert_eq!(three(&mut s, page), three(&mut at_once, page), "{page}");
+        }
+        assert_eq!(s.bulk_reads(), at_once.bulk_reads());
+        assert!(s.bulk_reads().reads > 1);
+    }
+
+    #[test]
+    fn alone_a_task_reads_what_it_reads_at_once() {
+        for kernel in Kernel::ALL {
+            for readahead_pages in [0, 1, 4, 5, 32, 64] {
+                let settings = Settings { readahead_pages, ..Settings::default() };
+                let [mut turns, mut at_once] = [settings; 2].map(|settings| Simulator::new(kernel, settings));
+                for s in [&mut turns, &mut at_once] {
+                    s.set_size(FILE, 300 * 4096 - 100);
+                }
+                turns.take_turns();
+                let mut number = 7_u64;
+                for _ in 0..100 {
+                    number = number.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    let (offset, length) = (number >> 33 & 0xf_ffff, (number >> 53) * 20);
+                    let access = Access::Read { offset, length };
+                    let (mut came, mut expected) = (Vec::new(), Vec::new());
+                    turns.turn(1, FILE, OpenId(1), access, &mut |event: PageEvent| came.push(event));
+                    while turns.go_on(1, &mut |event| came.push(event)) {}
+                    at_once.apply(FILE, OpenId(1), access, &mut |event| expected.push(event));
+                    assert_eq!(came, expected, "{kernel:?} {readahead_pages} {access:?}");
+                }
+            }
+        }
     }
 
     #[test]
@@ -230,14 +290,18 @@ mod tests {
         let mut s = simulator(0);
         s.set_bulk_read(FILE, NodeRuns::new(vec![(0, 300)], 300));
         s.take_turns();
-        assert_eq!([0, 1, 2].map(|page| read(&mut s, 1, page)), [[0], [1], [2]]);
+        assert_eq!([0, 1].map(|page| whole(&mut s, 1, page)), [[0], [1]]);
+        assert_eq!(read(&mut s, 1, 2), [2]);
+        assert_eq!((go_on(&mut s, 1), s.next_of(1)), (vec![], Some(Next::There { file: FILE, page: 2 })));
+        go_on(&mut s, 1);
         assert_eq!(s.next_of(1), Some(Next::Fill { is_last: true }), "its nodes are on their way");
         // In a row, but not counted: `ui_mutex` is held.
-        assert_eq!([100, 101, 102].map(|page| read(&mut s, 2, page)), [[100], [101], [102]]);
+        assert_eq!([100, 101, 102].map(|page| whole(&mut s, 2, page)), [[100], [101], [102]]);
         assert_eq!((s.next_of(2), s.bulk_reads().reads), (None, 1));
-        assert_eq!(go_on(&mut s, 1), (3..34).collect::<Vec<_>>());
-        assert_eq!(read(&mut s, 2, 103), [103], "the row is the other's");
-        assert_eq!(read(&mut s, 1, 34), [34], "and now nobody's");
+        assert_eq!([go_on(&mut s, 1), go_on(&mut s, 1)], [[3], [4]], "a page at a time");
+        assert_eq!(finish(&mut s, 1), (5..34).collect::<Vec<_>>());
+        assert_eq!(whole(&mut s, 2, 103), [103], "the row is the other's");
+        assert_eq!(whole(&mut s, 1, 34), [34], "and now nobody's");
     }
 
     #[test]
@@ -246,11 +310,15 @@ mod tests {
         s.set_bulk_read(FILE, NodeRuns::new(vec![(0, 300)], 300));
         s.take_turns();
         assert_eq!(read(&mut s, 1, 0), (0..4).collect::<Vec<_>>());
-        assert_eq!(s.next_of(1), Some(Next::Read { file: FILE, page: 1 }));
-        read(&mut s, 2, 2);
-        // Page 3 and what the bulk read that began with page 2 makes of its nodes.
-        assert_ne!(s.next_of(1), Some(Next::Read { file: FILE, page: 1 }));
-        while s.go_on(1, &mut |_| {}) {}
+        assert_eq!(s.next_of(1), Some(Next::Read { file: FILE, page: 0 }));
+        assert_eq!(read(&mut s, 2, 2), []);
+        assert_eq!(s.next_of(2), Some(Next::Wait { file: FILE, page: 2 }));
+        assert!(s.is_coming(FILE, 2));
+        go_on(&mut s, 2);
+        assert!(!s.is_coming(FILE, 2) && s.is_coming(FILE, 3));
+        assert_eq!(s.next_of(1), Some(Next::Fill { is_last: false }), "page 2 was the third in a row");
+        finish(&mut s, 2);
+        assert_eq!(finish(&mut s, 1).first(), Some(&4), "what its last bulk read makes of its nodes");
         assert!(!s.go_on(7, &mut |_| {}), "nobody");
     }
 }

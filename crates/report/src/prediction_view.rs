@@ -43,14 +43,11 @@ pub fn settings(prediction: &Prediction) -> Rows {
                     + &orders.map_or_else(|| within(bar.map(|bar| bar.flash_worst_percent)), said)
             })),
         }
-        cells.push(
-            row.time_ns
-                .map_or(DASH.to_owned(), |ns| {
-                    let between = row.between.and_then(|between| between.time_ns);
-                    let orders = between.map(|ends| ends.map(|ns| duration(ns as u64)));
-                    duration(ns as u64) + &orders.map_or_else(|| within(bar.map(|bar| bar.time_worst_percent)), said)
-                }),
-        );
+        cells.push(row.time_ns.map_or(DASH.to_owned(), |ns| {
+            let between = row.between.and_then(|between| between.time_ns);
+            let orders = between.map(|ends| ends.map(|ns| duration(ns as u64)));
+            duration(ns as u64) + &orders.map_or_else(|| within(bar.map(|bar| bar.time_worst_percent)), said)
+        }));
         if prediction.power.is_some() {
             cells.push(row.energy_uj.map_or(DASH.to_owned(), |uj| format!("{} mJ", number(uj / 1e3, 2))));
         }

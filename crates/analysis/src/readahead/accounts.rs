@@ -112,7 +112,8 @@ impl<'p> Accounts<'p> {
                 self.known(step, event);
                 let in_fault = matches!(step.access, Access::Fault { .. });
                 let played = &mut self.played;
-                for tally in [played.by_file.entry(event.file).or_default(), played.by_task.entry(step.tid).or_default()]
+                for tally in
+                    [played.by_file.entry(event.file).or_default(), played.by_task.entry(step.tid).or_default()]
                 {
                     match cause {
                         Cause::Request => tally.pages_requested += 1,

@@ -148,4 +148,24 @@ mod tests {
         held.switched(5, Some(7), 7, 1);
         assert_eq!(held.before(3), 0);
     }
+
+    /// Task 1 reads; task 2 comes, ends its call and sleeps, and what task 3 does is no call.
+    #[test]
+    fn what_others_read_meanwhile_is_not_a_task_s_own_time() {
+        let mut ran = Ran::default();
+        ran.switched(0, false, 1);
+        ran.begins(10);
+        ran.switched(110, true, 2);
+        ran.begins(120);
+        ran.ended(150);
+        assert_eq!((ran.others_ns(1), ran.others_ns(2)), (30, 100));
+        ran.switched(160, false, 3);
+        ran.switched(1000, false, 1);
+        assert_eq!(ran.others_ns(1), 30);
+        ran.switched(1200, true, 2);
+        assert_eq!((ran.others_ns(1), ran.others_ns(2)), (30, 300));
+        // Times that go backwards, and what is nobody's.
+        ran.ended(0);
+        assert_eq!((ran.others_ns(2), ran.others_ns(9)), (300, 330));
+    }
 }

@@ -310,4 +310,20 @@ mod tests {
         costs.add(FILE, &call, Some(9000), false);
         assert_eq!((costs.of(FILE, 1), costs.not_kept), (None, 1), "too many");
     }
+
+    #[test]
+    fn what_a_page_of_a_bulk_read_takes_is_told_from_a_window_s() {
+        let mut costs = PageCosts::default();
+        let mut call = InCall::default();
+        // A window's pages come at once; behind a read of flash the others every 164 ns, one of them after an interrupt.
+        [0, 5, 10].into_iter().for_each(|at| call.page(at, at));
+        call.read(100);
+        [400, 564, 728, 1092, 1256].into_iter().for_each(|at| call.page(at, at));
+        costs.add(FILE, &call, None, false);
+        assert_eq!(costs.between_pages_ns(170.0), Some(164.0));
+        assert_eq!(costs.between_pages_ns(10_000.0), None);
+        call.clear();
+        costs.add(FILE, &call, None, false);
+        assert_eq!(costs.between_pages.len(), 6);
+    }
 }

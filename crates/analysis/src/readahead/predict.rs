@@ -3,9 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use flashscope_readahead::{
-    Access, BulkReads, FileId, Kernel, PAGE_BYTES, PageEvent, Settings, Simulator,
-};
+use flashscope_readahead::{Access, BulkReads, FileId, Kernel, PAGE_BYTES, PageEvent, Settings, Simulator};
 use serde::Serialize;
 
 use super::accounts::{Accounts, Played};
@@ -356,9 +354,8 @@ impl<'a> Predictor<'a> {
         if self.storage.squashfs.is_empty() && !self.workload.flash_read_at.is_empty() && race::overlap(self.workload) {
             let mean = self.flash_rates().map_or(0.0, |rates| rates[0]);
             let of_a_node = self.nodes.filter(|_| !self.workload.ran_at.is_empty()).map(NodeCost::of_a_node_ns);
-            let bulk_ns = of_a_node.map(|(read_ns, page_ns)| {
-                (read_ns, self.workload.costs.between_pages_ns(page_ns).unwrap_or(page_ns))
-            });
+            let bulk_ns = of_a_node
+                .map(|(read_ns, page_ns)| (read_ns, self.workload.costs.between_pages_ns(page_ns).unwrap_or(page_ns)));
             Turns::new(self.workload, simulator, mean, bulk_ns).play(&mut take);
             return pages;
         }
@@ -421,7 +418,7 @@ impl<'a> Predictor<'a> {
     }
 
     fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, made: Made) -> Row {
-        let orders = if self.is_race() { race::ORDERS } else { 1 };
+        let orders = if self.is_race() { race::orders(self.workload) } else { 1 };
         let mut rows: Vec<Row> = (0..orders).map(|order| self.row_in(readahead_kib, random, made, order)).collect();
         let between = Between::of(&rows);
         let key = |row: &Row| row.flash_reads.unwrap_or(row.tally.pages() as f64);
@@ -538,7 +535,9 @@ impl<'a> Predictor<'a> {
         if let Some(node) = self.nodes.filter(|_| !self.storage.bulk_read.is_empty()) {
             return node.parts_ns(done);
         }
-        let mean = (self.flash_rates().map_or(1.0, |rates| rates[0]), self.mean_page_ns);
+        let of_fit = self.cost.map_or(0.0, |cost| cost.page_ns);
+        let mean_ns = if self.mean_page_ns > 0.0 { self.mean_page_ns } else { of_fit };
+        let mean = (self.flash_rates().map_or(1.0, |rates| rates[0]), mean_ns);
         let known = self.workload.costs.of(file, page);
         let (reads, ns) = known.map_or(mean, |cost| (cost.flash_reads.into(), cost.ns.map_or(mean.1, f64::from)));
         let flash_ns = self.workload.costs.between_reads_ns().map_or(ns, |each| (reads * each).min(ns));

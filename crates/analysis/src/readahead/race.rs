@@ -33,6 +33,8 @@ const MAX_TASKS: usize = 256;
 /// In how many orders calls are played. What no recording shows decides who comes first where two come nearly at once: when the clock
 /// ticks, and how much longer a pause was than the last time.
 pub const ORDERS: u32 = 9;
+/// Calls that are played in all of them: more are played in the first.
+const MOST_CALLS: usize = 100_000;
 /// By how much pauses differ at most, of their length.
 const PAUSES_DIFFER: f64 = 0.01;
 
@@ -49,6 +51,11 @@ pub fn overlap(workload: &Workload) -> bool {
         }
     }
     overlaps && tasks.len() <= MAX_TASKS
+}
+
+/// In how many orders to play it.
+pub fn orders(workload: &Workload) -> u32 {
+    if workload.calls.len() <= MOST_CALLS { ORDERS } else { 1 }
 }
 
 /// A call, what was done before it since the task's last, and when it comes.
@@ -168,14 +175,9 @@ impl<'a, 's> Race<'a, 's> {
                 self.go_on(tid, is_random, accounts);
                 continue;
             }
-            let sleepers = self.tasks.values().filter_map(|task| match task.state {
-                State::Asleep(until_ns) => Some(until_ns),
-                _ => None,
-            });
-            if let Some(next_ns) = sleepers.min_by(f64::total_cmp) {
+            if let Some(next_ns) = self.next_sleeper_ns().min_by(f64::total_cmp) {
                 self.now_ns = self.now_ns.max(next_ns);
-                let passed = ((self.now_ns - self.next_tick_ns) / TICK_NS).floor() + 1.0;
-                self.next_tick_ns += TICK_NS * passed.max(0.0);
+                self.ticks_until_now();
             } else if !self.wake_one_of_all() {
                 return;
             }
@@ -191,7 +193,8 @@ impl<'a, 's> Race<'a, 's> {
 
     fn wake_sleepers(&mut self) {
         let now_ns = self.now_ns;
-        let due = |(&tid, task): (&u32, &Task)| matches!(task.state, State::Asleep(until) if until <= now_ns).then_some(tid);
+        let due =
+            |(&tid, task): (&u32, &Task)| matches!(task.state, State::Asleep(until) if until <= now_ns).then_some(tid);
         for tid in self.tasks.iter().filter_map(due).collect::<Vec<u32>>() {
             self.wake(tid);
         }
@@ -227,24 +230,35 @@ impl<'a, 's> Race<'a, 's> {
     fn pass(&mut self, tid: u32, ns: f64) {
         let end_ns = self.now_ns + ns;
         loop {
-            let sleepers = self.tasks.values().filter_map(|task| match task.state {
-                State::Asleep(until_ns) => Some(until_ns),
-                _ => None,
-            });
-            let next_ns = sleepers.fold(self.next_tick_ns, f64::min).max(self.now_ns).min(end_ns);
+            // A tick matters while another could run that was not chosen yet.
+            let tick_ns =
+                if !self.resched && self.ready().nth(1).is_some() { self.next_tick_ns } else { f64::INFINITY };
+            let next_ns = self.next_sleeper_ns().fold(tick_ns, f64::min).max(self.now_ns).min(end_ns);
             if let Some(task) = self.tasks.get_mut(&tid) {
                 task.vruntime += next_ns - self.now_ns;
             }
             self.now_ns = next_ns;
             self.wake_sleepers();
-            if self.now_ns >= self.next_tick_ns {
-                self.next_tick_ns += TICK_NS;
+            self.ticks_until_now();
+            if next_ns >= tick_ns {
                 self.tick(tid);
             }
             if next_ns >= end_ns {
                 return;
             }
         }
+    }
+
+    fn next_sleeper_ns(&self) -> impl Iterator<Item = f64> {
+        self.tasks.values().filter_map(|task| match task.state {
+            State::Asleep(until_ns) => Some(until_ns),
+            _ => None,
+        })
+    }
+
+    fn ticks_until_now(&mut self) {
+        let passed = ((self.now_ns - self.next_tick_ns) / TICK_NS).floor() + 1.0;
+        self.next_tick_ns += TICK_NS * passed.max(0.0);
     }
 
     /// `check_preempt_tick`
@@ -311,7 +325,9 @@ impl<'a, 's> Race<'a, 's> {
         if !matches!(step.access, Access::Read { .. }) {
             // It was done at once.
             let alone = (added.len() as u64).saturating_sub(bulk.pages) as usize;
-            work.extend(added.into_iter().take(alone).flat_map(|(file, page)| self.of_page(file, page, BulkReads::default())));
+            work.extend(
+                added.into_iter().take(alone).flat_map(|(file, page)| self.of_page(file, page, BulkReads::default())),
+            );
             work.extend(self.of_bulk(bulk).into_iter().flatten());
         }
         if let Some(task) = self.tasks.get_mut(&tid) {
@@ -434,7 +450,8 @@ fn plans(workload: &Workload) -> BTreeMap<u32, VecDeque<Planned<'_>>> {
     let mut last = None;
     for step in &workload.steps {
         let tid = if plans.contains_key(&step.tid) { Some(step.tid) } else { last };
-        let Some((tid, plan)) = tid.or(plans.keys().next().copied()).and_then(|tid| Some((tid, plans.get_mut(&tid)?))) else {
+        let Some((tid, plan)) = tid.or(plans.keys().next().copied()).and_then(|tid| Some((tid, plans.get_mut(&tid)?)))
+        else {
             continue;
         };
         let at = next.entry(tid).or_default();
@@ -453,7 +470,12 @@ fn ended(call: &Call) -> u64 {
 }
 
 /// Of one task's calls.
-fn pauses<'a>(tid: u32, calls: &[&Call], workload: &Workload, all: &BTreeMap<u32, Vec<&Call>>) -> VecDeque<Planned<'a>> {
+fn pauses<'a>(
+    tid: u32,
+    calls: &[&Call],
+    workload: &Workload,
+    all: &BTreeMap<u32, Vec<&Call>>,
+) -> VecDeque<Planned<'a>> {
     let Some(first) = calls.first() else { return VecDeque::new() };
     let others = || all.iter().filter(move |(other, _)| **other != tid);
     // What was over when it began.
@@ -464,8 +486,11 @@ fn pauses<'a>(tid: u32, calls: &[&Call], workload: &Workload, all: &BTreeMap<u32
     let planned = |pause_ns: u64, awaits| Planned { pause_ns: pause_ns as f64, awaits, steps: Vec::new() };
     let mut plan = VecDeque::new();
     plan.push_back(match before.max() {
-        Some((end, other, over)) => planned(first.began_ns - end, Some((other, over))),
-        None => planned(first.began_ns - workload.calls.first().map_or(first.began_ns, |call| call.began_ns), None),
+        Some((end, other, over)) => planned(first.began_ns.saturating_sub(end), Some((other, over))),
+        None => {
+            let begin = workload.calls.first().map_or(first.began_ns, |call| call.began_ns);
+            planned(first.began_ns.saturating_sub(begin), None)
+        }
     });
     let mut kept_waiting = Vec::new();
     let mut free = Vec::new();
@@ -476,15 +501,21 @@ fn pauses<'a>(tid: u32, calls: &[&Call], workload: &Workload, all: &BTreeMap<u32
             (first.began_ns >= from && last <= to).then_some((last, other, calls.len()))
         });
         if let Some((end, other, count)) = within.max() {
-            plan.push_back(planned(to - end, Some((other, count))));
+            plan.push_back(planned(to.saturating_sub(end), Some((other, count))));
             continue;
         }
         let pause = to.saturating_sub(from);
         let another = others().any(|(_, calls)| {
             let next = calls.partition_point(|call| call.began_ns < to);
-            next.checked_sub(1).and_then(|last| calls.get(last)).is_some_and(|call| ended(call) + JUST_BEFORE_NS >= to)
+            next.checked_sub(1)
+                .and_then(|last| calls.get(last))
+                .is_some_and(|call| ended(call).saturating_add(JUST_BEFORE_NS) >= to)
         });
-        if another { kept_waiting.push(plan.len()) } else { free.push(pause) }
+        if another {
+            kept_waiting.push(plan.len())
+        } else {
+            free.push(pause)
+        }
         plan.push_back(planned(pause, None));
     }
     let middle = free.len() / 2;
@@ -499,3 +530,122 @@ fn pauses<'a>(tid: u32, calls: &[&Call], workload: &Workload, all: &BTreeMap<u32
 
 /// A call that was over just before another's began kept that one waiting.
 const JUST_BEFORE_NS: u64 = 50_000;
+
+#[cfg(test)]
+mod tests {
+    use flashscope_readahead::{Kernel, OpenId, PAGE_BYTES};
+
+    use super::super::predict::Storage;
+    use super::*;
+
+    const FILE: FileId = FileId { device: Some(1), inode: 1 };
+    const MS: u64 = 1_000_000;
+
+    /// Reads of a task: the first page and how many, when it began, and for how long. A page that comes takes three reads of flash.
+    fn workload(reads: &[(u32, u64, u64, u64, u64)]) -> Workload {
+        let mut workload = Workload::default();
+        workload.sizes.insert(FILE, 300 * PAGE_BYTES);
+        for &(tid, page, pages, began_ns, duration_ns) in reads {
+            let call = workload.calls.len() as u32;
+            let (pages_added, flash_reads) = (pages as u32, 3 * pages as u32);
+            let came = Call { pages_added, flash_reads, ..Call::new(tid, FILE, false, began_ns) };
+            workload.calls.push(Call { duration_ns: Some(duration_ns), ..came });
+            let access = Access::Read { offset: page * PAGE_BYTES, length: pages * PAGE_BYTES };
+            workload.steps.push(Step { tid, file: FILE, open: OpenId(tid.into()), access, call: Some(call) });
+        }
+        workload.pages_added.insert(FILE, workload.calls.iter().map(|call| u64::from(call.pages_added)).sum());
+        workload
+    }
+
+    /// How many pages each task brings in without read-ahead.
+    fn pages(workload: &Workload) -> Vec<u64> {
+        let row = Predictor::new(workload, Storage::new(Kernel::V6_1)).row(0, &|_| false);
+        row.by_task.values().map(super::super::predict::Tally::pages).collect()
+    }
+
+    #[test]
+    fn calls_overlap_where_one_begins_while_another_s_goes_on() {
+        let second = |tid, began_ms| overlap(&workload(&[(1, 0, 1, 0, MS), (tid, 1, 1, began_ms * MS / 2, MS)]));
+        assert!(second(2, 1));
+        assert!(!second(2, 2) && !second(1, 1));
+    }
+
+    /// Task 1 reads for 20 ms; task 2 wants a page of that in the middle, and does not wait for its end.
+    #[test]
+    fn who_wakes_comes_before_who_has_read_long() {
+        let of = |began_ms| workload(&[(1, 0, 20, 0, 20 * MS), (2, 10, 1, began_ms * MS, MS), (2, 0, 1, 30 * MS, MS)]);
+        assert_eq!(pages(&of(5)), [19, 1]);
+        assert_eq!(pages(&of(15)), [20, 0]);
+    }
+
+    #[test]
+    fn what_a_window_brings_in_later_is_waited_for_and_not_read_twice() {
+        // With a window of 32 pages, task 2 asks for one that task 1's call has added and not read.
+        let reads = [(1, 0, 20, 0, 20 * MS), (2, 10, 1, 5 * MS, MS), (2, 50, 1, 30 * MS, MS)];
+        let workload = workload(&reads);
+        let row = Predictor::new(&workload, Storage::new(Kernel::V6_1)).row(128, &|_| false);
+        assert_eq!(row.by_task[&2].pages(), 1, "{row:?}");
+        assert!(row.between.is_none(), "{row:?}");
+    }
+
+    /// Both read the same pages, one at a time, with pauses of about the same length: who is first hinges on little.
+    #[test]
+    fn a_row_says_between_what_it_is() {
+        let mut reads = Vec::new();
+        for n in 0..40 {
+            reads.push((1, n * 3, 2, n * 4 * MS, 2 * MS));
+            reads.push((2, n * 3 + 1, 2, n * 4 * MS + MS, 3 * MS));
+        }
+        reads.sort_by_key(|read| read.3);
+        let row = Predictor::new(&workload(&reads), Storage::new(Kernel::V6_1)).row(16, &|_| false);
+        let between = row.between.expect("it hinges on who is first");
+        let [least, most] = between.pages;
+        assert!(least < most && (least..=most).contains(&row.tally.pages()), "{between:?} {}", row.tally.pages());
+        assert_eq!(between.plays, ORDERS);
+    }
+
+    #[test]
+    fn a_task_goes_on_after_a_child_that_it_waited_for() {
+        let ms = |reads: &[(u32, u64, u64, u64, u64)]| {
+            let reads: Vec<_> =
+                reads.iter().map(|&(tid, page, pages, at, for_)| (tid, page, pages, at * MS, for_ * MS)).collect();
+            workload(&reads)
+        };
+        // Task 2 lives within task 1's pause; task 3 begins when task 1's first call is over, and is read by both.
+        let workload = ms(&[(1, 0, 1, 0, 1), (2, 1, 1, 3, 1), (3, 2, 1, 5, 9), (2, 3, 1, 6, 1), (1, 4, 1, 9, 1)]);
+        let plans = plans(&workload);
+        let of =
+            |tid: u32| plans[&tid].iter().map(|planned| (planned.pause_ns / 1e6, planned.awaits)).collect::<Vec<_>>();
+        assert_eq!(of(1), [(0.0, None), (2.0, Some((2, 2)))]);
+        assert_eq!(of(2), [(2.0, Some((1, 1))), (2.0, None)]);
+        assert_eq!(of(3), [(1.0, Some((2, 1)))]);
+        assert_eq!(pages(&workload), [2, 2, 1]);
+    }
+
+    #[test]
+    fn a_pause_that_others_made_longer_is_the_median_of_those_they_did_not() {
+        let ms = MS;
+        let workload = workload(&[
+            (1, 0, 1, 0, ms),
+            (1, 1, 1, 2 * ms, ms),
+            (2, 100, 5, 3 * ms, 4 * ms),
+            (1, 2, 1, 6 * ms, 2 * ms),
+            (1, 3, 1, 9 * ms, ms),
+        ]);
+        let pauses: Vec<f64> = plans(&workload)[&1].iter().map(|planned| planned.pause_ns / 1e6).collect();
+        assert_eq!(pauses, [0.0, 1.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn what_does_not_come_is_not_waited_for_and_nothing_is_too_long() {
+        let most = u64::MAX;
+        let absurd = workload(&[
+            (1, 0, 5, 0, most),
+            (2, 1, 1, 1, most),
+            (3, 2, 1, most / 2, most / 2),
+            (1, 9, 1, most - 5, 5),
+            (2, 9, 1, most, most),
+        ]);
+        assert_eq!(pages(&absurd).iter().sum::<u64>(), 6);
+    }
+}

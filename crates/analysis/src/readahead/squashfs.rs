@@ -63,7 +63,7 @@ mod tests {
         workload.sizes.insert(FILE, 42 * PAGE_BYTES);
         let came = |pages: &[u64], reads: u64| {
             let mut call = InCall::default();
-            pages.iter().for_each(|&page| call.page(page));
+            pages.iter().for_each(|&page| call.page(page, 0));
             (0..reads).for_each(|time| call.read(time));
             call
         };

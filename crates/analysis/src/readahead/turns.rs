@@ -52,7 +52,9 @@ impl<'a> Turns<'a> {
                 let task = self.tasks.entry(tid).or_default();
                 match self.bulk_ns {
                     // It made a page of a node before: another read begins.
-                    Some((read_ns, page_ns)) if !task.has_read || task.ran_ns > read_ns + page_ns / 2.0 => task.seen = 1.0,
+                    Some((read_ns, page_ns)) if !task.has_read || task.ran_ns > read_ns + page_ns / 2.0 => {
+                        task.seen = 1.0
+                    }
                     Some(_) => task.seen = 0.0,
                     None => task.seen += 1.0,
                 }
@@ -149,9 +151,9 @@ impl<'a> Turns<'a> {
 
 #[cfg(test)]
 mod tests {
-    use flashscope_readahead::{FileId, Kernel, OpenId, Settings};
+    use flashscope_readahead::{Access, FileId, Kernel, NodeRuns, OpenId, PAGE_BYTES, Settings};
 
-    use super::super::workload::Call;
+    use super::super::workload::{Call, Step};
     use super::*;
 
     const FILE: FileId = FileId { device: Some(1), inode: 1 };
@@ -177,7 +179,7 @@ mod tests {
         simulator.set_size(FILE, 300 * PAGE_BYTES);
         simulator.preload(FILE, 10);
         let mut came = Vec::new();
-        Turns::new(workload, simulator, 3.0).play(false, &mut |event| {
+        Turns::new(workload, simulator, 3.0, None).play(&mut |event| {
             if event.is_read() {
                 came.push(event.page);
             }
@@ -187,7 +189,6 @@ mod tests {
 
     #[test]
     fn who_comes_before_a_window_s_next_run_finds_it_missing() {
-        assert!(overlap(&workload(1)) && !overlap(&workload(0)), "nothing is known of who read when");
         // Six pages of three reads each before the run behind page 10.
         let early = play(&workload(18));
         assert_eq!(early[4..12], [4, 5, 6, 7, 8, 9, 11, 12], "task 2's window");
@@ -196,19 +197,40 @@ mod tests {
         assert!(early.len() > late.len(), "{early:?} {late:?}");
     }
 
+    /// Task 1's bulk read begins with page 2: it has read flash and makes pages when task 2's call begins, for so long.
+    fn while_pages_are_made(made_ns: u64) -> Vec<u64> {
+        let mut workload = Workload::default();
+        workload.sizes.insert(FILE, 300 * PAGE_BYTES);
+        let calls = [(1, 0, 0, 50), (1, 1, 100, 50), (1, 2, 200, 100_000), (2, 7, 20_000, 100)];
+        for (tid, page, began_ns, duration_ns) in calls {
+            let call = workload.calls.len() as u32;
+            let new = Call { duration_ns: Some(duration_ns), ..Call::new(tid, FILE, false, began_ns) };
+            workload.calls.push(new);
+            let access = Access::Read { offset: page * PAGE_BYTES, length: PAGE_BYTES };
+            workload.steps.push(Step { tid, file: FILE, open: OpenId(tid.into()), access, call: Some(call) });
+        }
+        workload.flash_read_at = vec![(1, 1), (1, 101), (1, 201)];
+        // 300 ns of the last read, and pages of 100 ns each.
+        workload.ran_at = vec![(1, 0), (2, 201 + 300 + made_ns)];
+        let mut simulator = Simulator::new(Kernel::V6_1, Settings { readahead_pages: 0, ..Settings::default() });
+        simulator.set_size(FILE, 300 * PAGE_BYTES);
+        simulator.set_bulk_read(FILE, NodeRuns::new(vec![(0, 300)], 300));
+        let mut came = Vec::new();
+        Turns::new(&workload, simulator, 1.0, Some((300.0, 100.0))).play(&mut |event| {
+            if event.is_read() {
+                came.push(event.page);
+            }
+        });
+        came
+    }
+
     #[test]
-    fn a_read_is_taken_page_by_page() {
-        let step = |offset, length| Step { access: Access::Read { offset, length }, ..workload(0).steps[0] };
-        let pieces = |offset, length| {
-            let of = |step: Step| match step.access {
-                Access::Read { offset, length } => (offset, length),
-                _ => (0, 0),
-            };
-            by_pages(&step(offset, length)).into_iter().map(of).collect::<Vec<_>>()
-        };
-        assert_eq!(pieces(5000, 5000), [(5000, 3192), (8192, 1808)]);
-        assert_eq!([pieces(4096, 4096), pieces(4096, 0)], [[(4096, 4096)], [(4096, 0)]]);
-        let many = pieces(1, u64::MAX);
-        assert_eq!((many.len(), many.iter().map(|piece| piece.1).fold(1, u64::saturating_add)), (1 << 10, u64::MAX));
+    fn pages_of_a_bulk_read_come_one_after_the_other() {
+        for (made_ns, before) in [(0, 2), (105, 2), (160, 3), (305, 4), (405, 5)] {
+            let came = while_pages_are_made(made_ns);
+            let seven = came.iter().position(|&page| page == 7);
+            assert_eq!(seven, Some(before + 1), "{made_ns} ns: {came:?}");
+            assert_eq!(came.len(), 34, "{came:?}");
+        }
     }
 }
