@@ -35,7 +35,7 @@ pub struct Cell {
 pub struct Set {
     pub kernel: String,
     pub filesystem: String,
-    /// `reads`, `timed`, `exec`, `sizes`, `sqlite` or `postmark`.
+    /// `reads`, `timed`, `races`, `exec`, `sizes`, `sqlite` or `postmark`.
     pub what: String,
     /// Only so many of the cells: what every run of the suite has time for.
     pub bounded: bool,
@@ -101,7 +101,7 @@ impl Set {
             "sizes" => self.of_study("readahead-request-size", "request size"),
             "sqlite" => self.of_study("sqlite", "SQLite"),
             "postmark" => self.postmark(),
-            other => panic!("{other}: reads, timed, exec, sizes, sqlite or postmark"),
+            other => panic!("{other}: reads, timed, races, exec, sizes, sqlite or postmark"),
         };
         for (index, cell) in cells.iter_mut().enumerate() {
             cell.step = format!("cell-{index:05}");
@@ -215,7 +215,8 @@ impl Set {
     fn races(&self) -> Vec<Cell> {
         let two = self.own().into_iter().filter(|cell| cell.label.starts_with("two,"));
         let again = |cell: Cell| {
-            (1..=RACES).map(move |run| Cell { label: format!("{}, run {run}", cell.label), ..cell.clone() })
+            let run = move |run| Cell { study: "races", label: format!("{}, run {run}", cell.label), ..cell.clone() };
+            (1..=RACES).map(run)
         };
         two.flat_map(again).collect()
     }

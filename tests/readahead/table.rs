@@ -35,8 +35,8 @@ pub fn error_bars(rows: &[Value]) -> Vec<Value> {
     let mut groups: BTreeMap<[&str; 2], Vec<&Value>> = BTreeMap::new();
     for row in rows {
         let name = |name: &str| row[name].as_str().unwrap_or_default();
-        // Boots whose chip takes no time say nothing of time.
-        if row["timed"] == true {
+        // Boots whose chip takes no time say nothing of time; races are runs of cells that are among the others once.
+        if row["timed"] == true && row["study"] != RACES {
             groups.entry([name("kernel"), name("filesystem")]).or_default().push(row);
         }
     }
@@ -117,6 +117,74 @@ on YAFFS2 5, 25 and 50.
 | file system | SELECTs | rules of | cells | mean | most |
 |---|---|---|---:|---:|---:|
 ";
+
+/// The study whose cells are run again and again.
+pub const RACES: &str = "races";
+
+const RACE: &str = "
+## Two processes in one file, again and again
+
+`two` of the study `own`: one process reads on, another anywhere, 120 times each, and each sleeps for half a millisecond between two
+reads. Which call comes first hinges on microseconds, and so does what the next one finds. Runs of one boot, under the same window;
+\"apart\": the most reads of flash of any run against the least. Predicted: each run from the recording of another under another
+window, laid out. \"Within\": predictions that are as some run on the board was, give or take 1 %, or lie between two. What the board
+does not do again no prediction can tell nearer.
+
+| kernel | file system | workload | KiB | runs | pages | reads of flash | apart % | predicted reads of flash | within |
+|---|---|---|---:|---:|---:|---:|---:|---:|---:|
+";
+
+/// Least and most of what rows have.
+fn ends(rows: &[&Value], name: &str) -> Option<(f64, f64)> {
+    let values: Vec<f64> = rows.iter().map(|row| row[name].as_f64()).collect::<Option<_>>()?;
+    Some((values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?))
+}
+
+/// How many of a workload's runs are predicted as it may be on the board.
+pub fn within(runs: &[&Value]) -> Option<usize> {
+    let (least, most) = ends(runs, "flash")?;
+    let predicted = runs.iter().filter_map(|row| row[LEARNED[0]].as_f64());
+    Some(predicted.filter(|reads| (least * 0.99..=most * 1.01).contains(reads)).count())
+}
+
+/// Runs by what was run: kernel, file system, workload and window.
+pub fn races(rows: &[Value]) -> Vec<([String; 4], Vec<&Value>)> {
+    let mut all: Vec<([String; 4], Vec<&Value>)> = Vec::new();
+    for row in rows.iter().filter(|row| row["study"] == RACES) {
+        let [kernel, filesystem, _, run, kib] = key(row);
+        let workload = run.rsplit_once(", run ").map_or(run.clone(), |(workload, _)| workload.to_owned());
+        let key = [kernel, filesystem, workload, kib];
+        match all.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, runs)) => runs.push(row),
+            None => all.push((key, vec![row])),
+        }
+    }
+    all
+}
+
+fn races_lines(rows: &[Value]) -> String {
+    let mut text = String::new();
+    let span = |ends: Option<(f64, f64)>| match ends {
+        Some((least, most)) if least.round() == most.round() => format!("{least:.0}"),
+        Some((least, most)) => format!("{least:.0} to {most:.0}"),
+        None => "–".to_owned(),
+    };
+    for (key, runs) in races(rows) {
+        let apart = ends(&runs, "flash").map(|(least, most)| (most / least - 1.0) * 100.0);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} |",
+            key.join(" | "),
+            runs.len(),
+            span(ends(&runs, "pages")),
+            span(ends(&runs, "flash")),
+            apart.map_or("–".to_owned(), |apart| format!("{apart:.1}")),
+            span(ends(&runs, LEARNED[0])),
+            within(&runs).map_or("–".to_owned(), |count| count.to_string()),
+        );
+    }
+    text
+}
 
 /// What names a cell of the document.
 pub fn key(row: &Value) -> [String; 5] {
@@ -201,6 +269,11 @@ pub fn document(rows: &[Value], missing: &[&str], before: &str) -> String {
     if !lines.is_empty() {
         text += PAPER;
         lines.values().for_each(|line| text += &format!("{line}\n"));
+    }
+    let races = races_lines(rows);
+    if !races.is_empty() {
+        text += RACE;
+        text += &races;
     }
     text += "\n## Every cell\n";
     text += CELLS;
