@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use flashscope_readahead::{Access, BulkReads, Cause, FileId, PageEvent, PageStep, Simulator};
 
 use super::index::Index;
+use super::pages::PageCosts;
 use super::predict::{Made, Predictor, Tally};
 use super::queue::{Asked, Replay};
 use super::squashfs::BlockReads;
@@ -40,7 +41,23 @@ pub struct Accounts<'p> {
     rates: Option<[f64; 3]>,
     index: Index<'p>,
     replay: Option<Replay<'p>>,
+    times: Times,
     played: Played,
+}
+
+/// How often pages have come that came more than once when they were recorded.
+#[derive(Default)]
+struct Times(HashMap<(FileId, u64), usize>);
+
+impl Times {
+    fn next(&mut self, costs: &PageCosts, file: FileId, page: u64) -> usize {
+        if !costs.came_again(file, page) {
+            return 0;
+        }
+        let times = self.0.entry((file, page)).or_default();
+        *times += 1;
+        *times - 1
+    }
 }
 
 impl<'p> Accounts<'p> {
@@ -54,6 +71,7 @@ impl<'p> Accounts<'p> {
             rates: predictor.flash_rates(),
             index: predictor.workload().nodes.index(),
             replay: predictor.replay(),
+            times: Times::default(),
             played: Played {
                 tally: Tally::default(),
                 by_file: BTreeMap::new(),
@@ -149,10 +167,8 @@ impl<'p> Accounts<'p> {
         };
         let one_by_one = self.predictor.one_by_one();
         // On UBIFS what it takes of the index is this run's own matter.
-        let cost = match one_by_one {
-            Some(_) => workload.costs.recorded(file, page),
-            None => workload.costs.of(file, page),
-        };
+        let learned = if one_by_one.is_none() { workload.costs.learned(file, page) } else { None };
+        let cost = learned.or_else(|| workload.costs.nth(file, page, self.times.next(&workload.costs, file, page)));
         let known = &mut self.played.known;
         if let Some(cost) = cost {
             known.flash_reads += f64::from(cost.flash_reads) - mean;

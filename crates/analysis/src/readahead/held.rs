@@ -15,6 +15,11 @@ pub fn can_run(prev_state: i64) -> bool {
     prev_state == 0 || prev_state & PREEMPTED != 0
 }
 
+/// `TASK_UNINTERRUPTIBLE`, the same on all kernels.
+pub fn is_blocked(prev_state: i64) -> bool {
+    prev_state & 2 != 0
+}
+
 /// The clock.
 #[derive(Debug, Default)]
 pub struct Held {

@@ -76,10 +76,14 @@ struct Came {
     reads: u32,
 }
 
-/// What is known of pages; one that came more than once has its last cost.
+/// What is known of pages.
 #[derive(Debug, Default)]
 pub struct PageCosts {
+    /// What each cost when it came last.
     known: HashMap<(FileId, u64), PageCost>,
+    /// And the times before, in their order: another file may have had its number then.
+    earlier: HashMap<(FileId, u64), Vec<PageCost>>,
+    earlier_pages: usize,
     /// What another recording shows, of pages read one by one.
     learned: HashMap<(FileId, u64), PageCost>,
     /// What came in one call where pages come in blocks, by its first page.
@@ -94,7 +98,23 @@ pub struct PageCosts {
 
 impl PageCosts {
     pub fn of(&self, file: FileId, page: u64) -> Option<PageCost> {
-        self.learned.get(&(file, page)).copied().or_else(|| self.recorded(file, page))
+        self.learned(file, page).or_else(|| self.recorded(file, page))
+    }
+
+    /// When it came for the `nth` time, from 0: the last time's beyond.
+    pub fn nth(&self, file: FileId, page: u64, nth: usize) -> Option<PageCost> {
+        let earlier = self.earlier.get(&(file, page)).and_then(|earlier| earlier.get(nth)).copied();
+        earlier.or_else(|| self.recorded(file, page))
+    }
+
+    /// What another recording says.
+    pub fn learned(&self, file: FileId, page: u64) -> Option<PageCost> {
+        self.learned.get(&(file, page)).copied()
+    }
+
+    /// Whether it came more than once.
+    pub fn came_again(&self, file: FileId, page: u64) -> bool {
+        self.earlier.contains_key(&(file, page))
     }
 
     /// What this recording itself shows.
@@ -209,7 +229,11 @@ impl PageCosts {
 
     fn insert(&mut self, file: FileId, page: u64, cost: PageCost) {
         if self.known.len() < MOST_PAGES || self.known.contains_key(&(file, page)) {
-            self.known.insert((file, page), cost);
+            let before = self.known.insert((file, page), cost);
+            if let Some(before) = before.filter(|_| self.earlier_pages < MOST_PAGES) {
+                self.earlier.entry((file, page)).or_default().push(before);
+                self.earlier_pages += 1;
+            }
         } else {
             self.not_kept += 1;
         }

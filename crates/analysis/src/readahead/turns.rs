@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use flashscope_readahead::{Next, PageEvent, Simulator};
 
-use super::workload::{Step, Workload};
+use super::workload::{RanAt, Step, Workload};
 
 #[derive(Default)]
 struct Task {
@@ -30,7 +30,7 @@ pub struct Turns<'a> {
     /// What the last read of flash of a bulk read takes, and to make a page of a node, ns.
     bulk_ns: Option<(f64, f64)>,
     /// Who got the processor when, from now on, and who has it since when.
-    ran: std::slice::Iter<'a, (u32, u64)>,
+    ran: std::slice::Iter<'a, RanAt>,
     running: (u32, u64),
 }
 
@@ -76,9 +76,12 @@ impl<'a> Turns<'a> {
     fn run_until(&mut self, time_ns: u64, out: &mut dyn FnMut(PageEvent)) {
         let Some((read_ns, page_ns)) = self.bulk_ns else { return };
         loop {
-            let next = self.ran.as_slice().first().filter(|(_, since)| *since < time_ns);
+            let next = self.ran.as_slice().first().copied().filter(|next| next.time_ns < time_ns);
             let (tid, since) = self.running;
-            let until = next.map_or(time_ns, |(_, until)| *until);
+            let until = next.map_or(time_ns, |next| next.time_ns);
+            // One that waited for a lock, and not in a read: `fstat()` takes `ui_mutex` (`ubifs_getattr`), which the bulk read had until now.
+            let is_done =
+                next.is_some_and(|next| next.was_blocked && self.tasks.get(&next.tid).is_none_or(|task| task.is_over));
             if let Some(task) = self.tasks.get_mut(&tid) {
                 task.ran_ns += until.saturating_sub(since) as f64;
                 // The page that it read first, and those after it. A task leaves the processor between two of them, where the first is
@@ -92,13 +95,19 @@ impl<'a> Turns<'a> {
                     };
                     task.made += 1;
                 }
+                while is_done
+                    && pages > 0.9
+                    && matches!(self.simulator.next_of(tid), Some(Next::There { .. } | Next::Fill { .. }))
+                {
+                    self.simulator.go_on(tid, out);
+                }
                 if made > 0 && pages > pages.round() && self.simulator.next_of(tid) == Some(Next::Look) {
                     self.simulator.go_on(tid, out);
                 }
             }
             self.running = (tid, until);
             match next {
-                Some(&next) => self.running = next,
+                Some(next) => self.running = (next.tid, next.time_ns),
                 None => return,
             }
             self.ran.next();
@@ -211,7 +220,8 @@ mod tests {
         }
         workload.flash_read_at = vec![(1, 1), (1, 101), (1, 201)];
         // 300 ns of the last read, and pages of 100 ns each.
-        workload.ran_at = vec![(1, 0), (2, 201 + 300 + made_ns)];
+        let ran = |(tid, time_ns)| RanAt { tid, time_ns, was_blocked: false };
+        workload.ran_at = [(1, 0), (2, 201 + 300 + made_ns)].map(ran).to_vec();
         let mut simulator = Simulator::new(Kernel::V6_1, Settings { readahead_pages: 0, ..Settings::default() });
         simulator.set_size(FILE, 300 * PAGE_BYTES);
         simulator.set_bulk_read(FILE, NodeRuns::new(vec![(0, 300)], 300));

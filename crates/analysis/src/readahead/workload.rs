@@ -7,7 +7,7 @@ use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair, Record};
 
 use super::descriptors::{Descriptors, Meant, integer};
 use super::flash_time::{FlashTimes, ReadRun};
-use super::held::{Held, Ran, can_run};
+use super::held::{Held, Ran, can_run, is_blocked};
 use super::pages::{InCall, PageCosts};
 use super::queue::{Queued, Watch};
 use super::ubifs::{Nodes, Place, Places};
@@ -73,6 +73,15 @@ impl Call {
     }
 }
 
+/// A task got the processor.
+#[derive(Clone, Copy, Debug)]
+pub struct RanAt {
+    pub tid: u32,
+    pub time_ns: u64,
+    /// It had waited for a lock, or for storage (`TASK_UNINTERRUPTIBLE`).
+    pub was_blocked: bool,
+}
+
 /// What a trace says of file reads.
 #[derive(Debug, Default)]
 pub struct Workload {
@@ -95,7 +104,7 @@ pub struct Workload {
     /// Who read flash when, where pages are kept: how far each had come when another's call began.
     pub flash_read_at: Vec<(u32, u64)>,
     /// Who got the processor when, the same.
-    pub ran_at: Vec<(u32, u64)>,
+    pub ran_at: Vec<RanAt>,
     pub flash_reads: u64,
     pub faults: u64,
     /// Reads whose end the trace does not show.
@@ -222,6 +231,8 @@ pub struct Collector {
     queue: Watch,
     held: Held,
     ran: Ran,
+    /// Tasks that left the processor to wait for a lock, or for storage.
+    blocked: HashSet<u32>,
     /// Workers read for those who wait: who runs in a call's place may do so for it.
     served_by_others: bool,
 }
@@ -286,7 +297,11 @@ impl Collector {
             return;
         }
         if self.keep_pages && self.workload.ran_at.len() < MAX_STEPS {
-            self.workload.ran_at.push((next as u32, record.time.0));
+            let (tid, was_blocked) = (next as u32, self.blocked.remove(&(next as u32)));
+            self.workload.ran_at.push(RanAt { tid, time_ns: record.time.0, was_blocked });
+            if is_blocked(state) && self.blocked.len() < MAX_TASKS {
+                self.blocked.insert(prev as u32);
+            }
         }
         let prev = Some(prev as u32).filter(|prev| self.inside.contains_key(prev));
         self.ran.switched(record.time.0, prev.is_some(), next as u32);
