@@ -5,8 +5,9 @@
 //! - What it costs: `cost` (a call and a page where reads bring their pages in themselves), `pages` (single ones of them),
 //!   `flash_time` (pages of flash that are read whole, and in part), `index` (of UBIFS), `squashfs` (blocks), `queue` (the same in
 //!   virtual time, behind a block queue).
-//! - What is asked: `accuracy` (what was brought and used), `predict` (another window), `turns` (its own, where tasks' calls overlap), `search` and `clairvoyant` (the best policy,
-//!   and its bound), `advise` with `blocks` and `silent` (what is worth changing), `validated` (by how much predictions were off).
+//! - What is asked: `accuracy` (what was brought and used), `predict` with `accounts` (another window), `turns` (its own, where tasks'
+//!   calls overlap) and `race` (another, there), `search` and `clairvoyant` (the best policy, and its bound), `advise` with `blocks` and
+//!   `silent` (what is worth changing), `validated` (by how much predictions were off).
 
 mod accounts;
 mod accuracy;
