@@ -10,8 +10,9 @@ use flashscope_trace::Session;
 /// Windows that the workloads of our own are read with, KiB.
 pub const OWN_KIB: [u64; 6] = [0, 4, 16, 20, 128, 256];
 
-/// How often two processes in one file are run.
+/// How often cells are run that may not be the same twice: two processes in one file, and files that are made anew.
 const RACES: u64 = 8;
+const POSTMARKS: u64 = 4;
 
 /// One run on a board.
 #[derive(Clone)]
@@ -35,7 +36,7 @@ pub struct Cell {
 pub struct Set {
     pub kernel: String,
     pub filesystem: String,
-    /// `reads`, `timed`, `races`, `exec`, `sizes`, `sqlite` or `postmark`.
+    /// `reads`, `timed`, `races`, `exec`, `sizes`, `sqlite`, `postmark` or `postmarks`.
     pub what: String,
     /// Only so many of the cells: what every run of the suite has time for.
     pub bounded: bool,
@@ -95,13 +96,16 @@ impl Set {
                 cells.extend(self.own());
                 cells
             }
-            "races" => self.races(),
+            "races" => Set::again(self.own().into_iter().filter(|cell| cell.label.starts_with("two,")), RACES),
+            "postmarks" => {
+                Set::again(self.postmark().into_iter().filter(|cell| cell.label != self.filesystem), POSTMARKS)
+            }
             "exec" => self.mapped_programs(),
             "timed" => self.of_study("readahead-reads", "reads"),
             "sizes" => self.of_study("readahead-request-size", "request size"),
             "sqlite" => self.of_study("sqlite", "SQLite"),
             "postmark" => self.postmark(),
-            other => panic!("{other}: reads, timed, races, exec, sizes, sqlite or postmark"),
+            other => panic!("{other}: reads, timed, races, exec, sizes, sqlite, postmark or postmarks"),
         };
         for (index, cell) in cells.iter_mut().enumerate() {
             cell.step = format!("cell-{index:05}");
@@ -211,14 +215,13 @@ impl Set {
         cells
     }
 
-    /// Two processes in one file, again and again: what differs though nothing was changed no prediction can tell.
-    fn races(&self) -> Vec<Cell> {
-        let two = self.own().into_iter().filter(|cell| cell.label.starts_with("two,"));
+    /// Again and again: what differs though nothing was changed no prediction can tell.
+    fn again(cells: impl IntoIterator<Item = Cell>, runs: u64) -> Vec<Cell> {
         let again = |cell: Cell| {
-            let run = move |run| Cell { study: "races", label: format!("{}, run {run}", cell.label), ..cell.clone() };
-            (1..=RACES).map(run)
+            let run = move |run| Cell { study: "again", label: format!("{}, run {run}", cell.label), ..cell.clone() };
+            (1..=runs).map(run)
         };
-        two.flat_map(again).collect()
+        cells.into_iter().flat_map(again).collect()
     }
 
     /// Mappings with PROT_EXEC, and MADV_WILLNEED on others.

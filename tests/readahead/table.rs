@@ -35,8 +35,9 @@ pub fn error_bars(rows: &[Value]) -> Vec<Value> {
     let mut groups: BTreeMap<[&str; 2], Vec<&Value>> = BTreeMap::new();
     for row in rows {
         let name = |name: &str| row[name].as_str().unwrap_or_default();
-        // Boots whose chip takes no time say nothing of time; races are runs of cells that are among the others once.
-        if row["timed"] == true && row["study"] != RACES {
+        // Boots whose chip takes no time say nothing of time; what is run again is among the others once. Where processes race, a row
+        // of `predict` has the least and the most of several orders instead of a bar.
+        if row["timed"] == true && row["study"] != AGAIN && !name("workload").starts_with("two,") {
             groups.entry([name("kernel"), name("filesystem")]).or_default().push(row);
         }
     }
@@ -119,38 +120,44 @@ on YAFFS2 5, 25 and 50.
 ";
 
 /// The study whose cells are run again and again.
-pub const RACES: &str = "races";
+pub const AGAIN: &str = "again";
 
-const RACE: &str = "
-## Two processes in one file, again and again
+const RUNS: &str = "
+## Again and again
 
-`two` of the study `own`: one process reads on, another anywhere, 120 times each, and each sleeps for half a millisecond between two
-reads. Which call comes first hinges on microseconds, and so does what the next one finds. Runs of one boot, under the same window;
-\"apart\": the most reads of flash of any run against the least. Predicted: each run from the recording of another under another
-window, laid out. \"Within\": predictions that are as some run on the board was, give or take 1 %, or lie between two. What the board
-does not do again no prediction can tell nearer.
+Cells that are not the same twice on the board itself, several runs of one boot under the same window. `two`: one process reads on in
+a file, another anywhere, 120 times each, and each sleeps for half a millisecond between two reads; which call comes first hinges on
+microseconds, and so does what the next one finds. Postmark on JFFS2: each run makes its files, whose nodes come to lie anywhere.
+\"Apart\": the most reads of flash of any run against the least. Predicted: each run from the recording of another under another window
+(`two`: laid out). \"Within\": predictions that lie between two of the board's runs, give or take 1 %. What the board does not do again
+no prediction can tell nearer.
 
 | kernel | file system | workload | KiB | runs | pages | reads of flash | apart % | predicted reads of flash | within |
 |---|---|---|---:|---:|---:|---:|---:|---:|---:|
 ";
 
-/// Least and most of what rows have.
-fn ends(rows: &[&Value], name: &str) -> Option<(f64, f64)> {
-    let values: Vec<f64> = rows.iter().map(|row| row[name].as_f64()).collect::<Option<_>>()?;
+/// Least and most.
+fn ends(rows: &[&Value], of: impl Fn(&Value) -> Option<f64>) -> Option<(f64, f64)> {
+    let values: Vec<f64> = rows.iter().map(|row| of(row)).collect::<Option<_>>()?;
     Some((values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?))
+}
+
+/// Predicted reads of flash, laid out where there is a layout.
+fn predicted(row: &Value) -> Option<f64> {
+    row[LEARNED[0]].as_f64().or(row[PREDICTED[0]].as_f64())
 }
 
 /// How many of a workload's runs are predicted as it may be on the board.
 pub fn within(runs: &[&Value]) -> Option<usize> {
-    let (least, most) = ends(runs, "flash")?;
-    let predicted = runs.iter().filter_map(|row| row[LEARNED[0]].as_f64());
+    let (least, most) = ends(runs, |row| row["flash"].as_f64())?;
+    let predicted = runs.iter().filter_map(|row| predicted(row));
     Some(predicted.filter(|reads| (least * 0.99..=most * 1.01).contains(reads)).count())
 }
 
 /// Runs by what was run: kernel, file system, workload and window.
-pub fn races(rows: &[Value]) -> Vec<([String; 4], Vec<&Value>)> {
+pub fn runs(rows: &[Value]) -> Vec<([String; 4], Vec<&Value>)> {
     let mut all: Vec<([String; 4], Vec<&Value>)> = Vec::new();
-    for row in rows.iter().filter(|row| row["study"] == RACES) {
+    for row in rows.iter().filter(|row| row["study"] == AGAIN) {
         let [kernel, filesystem, _, run, kib] = key(row);
         let workload = run.rsplit_once(", run ").map_or(run.clone(), |(workload, _)| workload.to_owned());
         let key = [kernel, filesystem, workload, kib];
@@ -162,24 +169,24 @@ pub fn races(rows: &[Value]) -> Vec<([String; 4], Vec<&Value>)> {
     all
 }
 
-fn races_lines(rows: &[Value]) -> String {
+fn runs_lines(rows: &[Value]) -> String {
     let mut text = String::new();
     let span = |ends: Option<(f64, f64)>| match ends {
         Some((least, most)) if least.round() == most.round() => format!("{least:.0}"),
         Some((least, most)) => format!("{least:.0} to {most:.0}"),
         None => "–".to_owned(),
     };
-    for (key, runs) in races(rows) {
-        let apart = ends(&runs, "flash").map(|(least, most)| (most / least - 1.0) * 100.0);
+    for (key, runs) in runs(rows) {
+        let apart = ends(&runs, |row| row["flash"].as_f64()).map(|(least, most)| (most / least - 1.0) * 100.0);
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} |",
             key.join(" | "),
             runs.len(),
-            span(ends(&runs, "pages")),
-            span(ends(&runs, "flash")),
+            span(ends(&runs, |row| row["pages"].as_f64())),
+            span(ends(&runs, |row| row["flash"].as_f64())),
             apart.map_or("–".to_owned(), |apart| format!("{apart:.1}")),
-            span(ends(&runs, LEARNED[0])),
+            span(ends(&runs, predicted)),
             within(&runs).map_or("–".to_owned(), |count| count.to_string()),
         );
     }
@@ -270,10 +277,10 @@ pub fn document(rows: &[Value], missing: &[&str], before: &str) -> String {
         text += PAPER;
         lines.values().for_each(|line| text += &format!("{line}\n"));
     }
-    let races = races_lines(rows);
-    if !races.is_empty() {
-        text += RACE;
-        text += &races;
+    let runs = runs_lines(rows);
+    if !runs.is_empty() {
+        text += RUNS;
+        text += &runs;
     }
     text += "\n## Every cell\n";
     text += CELLS;

@@ -134,8 +134,8 @@ pub fn error_bar(bar: &ErrorBar, model: &str) -> String {
     };
     let layout = if bar.layout { ", with the files' layout," } else { "" };
     format!(
-        "± is the worst of {} predictions of {} on {}{layout} against a virtual board: flash reads {} %, time {} % (median {} %); \
-         docs/readahead-validation.md.{of}",
+        "± is the worst of {} predictions of {} on {}{layout} against a virtual board, in none of which two processes read one file at \
+         once: flash reads {} %, time {} % (median {} %); docs/readahead-validation.md.{of}",
         grouped(bar.cells),
         bar.kernel,
         bar.filesystem,
