@@ -156,7 +156,7 @@ impl Mapping<'_> {
             squashfs::add_range(self, squashfs, start, start.saturating_add(pages), marked);
             return;
         }
-        if self.turns.is_some() && self.bulk.is_none_or(|bulk| bulk.windows_locked) {
+        if self.turns.is_some() {
             turns::add_range(self, start, start.saturating_add(pages), marked);
             return;
         }

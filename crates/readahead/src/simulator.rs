@@ -227,7 +227,7 @@ impl Simulator {
         self.tells_blocks = true;
     }
 
-    /// What a call brings in beside what it asked for is left for later, so that tasks can take turns: see [`Simulator::turn`].
+    /// A read adds pages and leaves all else for later, so that tasks can take turns: see [`Simulator::turn`].
     pub fn take_turns(&mut self) {
         self.turns = Some(Turns::default());
     }

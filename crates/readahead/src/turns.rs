@@ -1,6 +1,7 @@
 //! Calls of several tasks by turns: a window is added run by run, up to each page that is there already, and each run is read page by
 //! page before the next is added (`page_cache_ra_unbounded` and `read_pages`, mm/readahead.c). Where reads bring their pages in
-//! themselves, others run meanwhile, and what they add is there when the next run is.
+//! themselves, others run meanwhile, and what they add is there when the next run is. A call goes on when all of its window is read
+//! ([`Reading`]); it waits for what another has yet to read. 2.6.37 adds each page when it is read.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -80,11 +81,12 @@ impl Turns {
     }
 }
 
-/// Adds a range up to the end of the first run of missing pages.
+/// Adds a range up to the end of the first run of missing pages; where pages are not locked window by window, the first of them.
 pub fn add_range(m: &mut Mapping, from: u64, end: u64, marked: Option<u64>) {
     let Some(first) = (from..end).find(|&page| !m.has(page)) else { return };
+    let most = if m.bulk.is_none_or(|bulk| bulk.windows_locked) { end } else { first + 1 };
     let mut at = first;
-    while at < end && !m.has(at) {
+    while at < most && !m.has(at) {
         m.add(at, marked == Some(at));
         m.cache.set_empty(m.file, at, true);
         at += 1;
@@ -263,11 +265,16 @@ mod tests {
     #[test]
     fn alone_a_task_reads_what_it_reads_at_once() {
         for kernel in Kernel::ALL {
-            for readahead_pages in [0, 1, 4, 5, 32, 64] {
+            for (readahead_pages, bulk_read) in
+                [0, 1, 4, 5, 32, 64].into_iter().flat_map(|pages| [(pages, false), (pages, true)])
+            {
                 let settings = Settings { readahead_pages, ..Settings::default() };
                 let [mut turns, mut at_once] = [settings; 2].map(|settings| Simulator::new(kernel, settings));
                 for s in [&mut turns, &mut at_once] {
                     s.set_size(FILE, 300 * 4096 - 100);
+                    if bulk_read {
+                        s.set_bulk_read(FILE, NodeRuns::new(vec![(0, 300)], 60));
+                    }
                 }
                 turns.take_turns();
                 let mut number = 7_u64;
@@ -279,8 +286,9 @@ mod tests {
                     turns.turn(1, FILE, OpenId(1), access, &mut |event: PageEvent| came.push(event));
                     while turns.go_on(1, &mut |event| came.push(event)) {}
                     at_once.apply(FILE, OpenId(1), access, &mut |event| expected.push(event));
-                    assert_eq!(came, expected, "{kernel:?} {readahead_pages} {access:?}");
+                    assert_eq!(came, expected, "{kernel:?} {readahead_pages} {bulk_read} {access:?}");
                 }
+                assert_eq!(turns.bulk_reads(), at_once.bulk_reads(), "{kernel:?} {readahead_pages}");
             }
         }
     }
