@@ -59,6 +59,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
             row.tally.pages_unused
         ));
     }
+    told.extend(predictor.overlap().map(predict::overlap_note));
     told.extend(predict::notes(&workload, &trace, kernel, exact));
     if args.json {
         let list: Vec<_> = advice

@@ -36,6 +36,13 @@ pub fn run(args: &PolicyArgs) -> Result<(), Failure> {
     if on_squashfs {
         notes.push("files on squashfs come by whole blocks: no policy reaches what perfect foresight gives".into());
     }
+    if let Some(overlap) = predictor.overlap() {
+        notes.push(format!(
+            "calls of {} tasks overlap: here they are played one after the other, as they began when they were recorded (`predict` \
+             plays them in virtual time)",
+            overlap.tasks
+        ));
+    }
     let wanted = Wanted {
         windows_kib: args.windows.clone(),
         stock_kib: args.now.unwrap_or(recorded.fits_readahead_kib),

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use flashscope_analysis::energy::{Activity, Work};
 use flashscope_analysis::readahead::{
-    Collector, ErrorBar, Made, PREDICTION_SCHEMA, Prediction, Predictor, Storage, TRIED_KIB, Workload, has_bulk_read,
-    request_bytes,
+    Collector, ErrorBar, Made, Overlap, PREDICTION_SCHEMA, Prediction, Predictor, Storage, TRIED_KIB, Workload,
+    has_bulk_read, request_bytes,
 };
 use flashscope_readahead::Kernel;
 use flashscope_target::board::Chip;
@@ -66,12 +66,14 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             here as f64 / 1e3
         ));
     }
-    if let Some(between) = rows.iter().find_map(|row| row.between) {
-        notes.push(format!(
-            "tasks read at once: what they bring in hinges on whose call comes first. Their pauses were varied by 1 % in {} plays; the              rows have the middle one, and (least to most) where they differ",
-            between.plays
-        ));
+    if rows.iter().any(|row| row.between.is_some()) {
+        notes.push(
+            "what overlapping calls bring in hinges on which comes first: the rows have the middle of those orders, and (least to \
+             most) where they differ"
+                .to_owned(),
+        );
     }
+    notes.extend(predictor.overlap().map(overlap_note));
     let timed = rows.iter().any(|row| row.time_ns.is_some());
     // The bars are of reads that bring their pages in themselves; with bulk_read it was validated apart (tests/readahead.rs).
     let validated = if predictor.on_ubifs() == Some(true) { "ubifs-bulk" } else { &filesystem };
@@ -114,6 +116,17 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         print!("{}", flashscope_report::terminal::prediction(&prediction, &file, &task, &style()));
     }
     Ok(())
+}
+
+/// How calls that overlap are played.
+pub fn overlap_note(Overlap { tasks, calls, orders }: Overlap) -> String {
+    let how = match orders {
+        0 => "one after the other, as they began when they were recorded (on squashfs, and of more than 256 tasks)"
+            .to_owned(),
+        1 => format!("in virtual time on one processor, {calls} of them in one order (up to 100,000 in nine)"),
+        _ => format!("in virtual time on one processor, in {orders} orders: pauses differ by up to 1 %"),
+    };
+    format!("calls of {tasks} tasks overlap: they are played {how}")
 }
 
 /// What is modelled behind a block queue; `lacking`: of some settings no time is told.

@@ -38,6 +38,7 @@ pub use clairvoyant::Clairvoyant;
 pub use cost::Cost;
 pub use predict::{Between, Made, PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Storage, TRIED_KIB, Tally};
 pub use queue::{Asked, DeviceCost, ProcessorCost, QueueCost, Queued, request_bytes};
+pub use race::Overlap;
 pub use search::{Best, Choice, Found, Owner, SEARCH_SCHEMA, Search, Spent, Wanted};
 pub use silent::{Seen, Silent, recorded_knob, silent};
 pub use ubifs::{Nodes, has_bulk_read};

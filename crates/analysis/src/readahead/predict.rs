@@ -10,7 +10,7 @@ use super::accounts::{Accounts, Played};
 use super::cost::{Busy, Cost, NodeCost};
 use super::index::DEPTH;
 use super::queue::{Asked, QueueCost, Replay};
-use super::race::{self, Race};
+use super::race::{self, Overlap, Race};
 use super::turns::Turns;
 use super::validated::ErrorBar;
 use super::workload::{Step, Workload};
@@ -188,6 +188,12 @@ pub struct Predictor<'a> {
     one_by_one: Option<NodeCost>,
     /// What a read of flash takes more than when it was recorded.
     more_a_read_ns: f64,
+    /// Calls of tasks overlap; `None` behind a block queue, whose replay has each task's pauses.
+    overlap: Option<Overlap>,
+    /// From one read of flash to the next.
+    between_reads_ns: Option<f64>,
+    /// What each page of a bulk read takes to be made, beside its first.
+    bulk_page_ns: Option<f64>,
     /// What the model does under the recording's own window.
     own: OnceCell<Own>,
 }
@@ -246,6 +252,12 @@ impl<'a> Predictor<'a> {
         // Where no node was read alone: what one touches that lies anywhere, a page of flash more than it is long.
         let nodes = workload.nodes.flash_pages.and_then(|pages| fit(alone.unwrap_or(pages + 1.0)));
         let (busy_ns, mean_page_ns) = (busy.total_ns, workload.costs.mean_ns());
+        let in_order =
+            |overlap: Overlap| if storage.squashfs.is_empty() { overlap } else { Overlap { orders: 0, ..overlap } };
+        let overlap = race::overlap(workload).filter(|_| queue.is_none()).map(in_order);
+        let bulk_page_ns = nodes
+            .map(NodeCost::of_a_node_ns)
+            .map(|(_, page_ns)| workload.costs.between_pages_ns(page_ns).unwrap_or(page_ns));
         Predictor {
             workload,
             storage,
@@ -258,6 +270,9 @@ impl<'a> Predictor<'a> {
             nodes,
             one_by_one,
             more_a_read_ns: 0.0,
+            overlap,
+            between_reads_ns: workload.costs.between_reads_ns(),
+            bulk_page_ns,
             own: OnceCell::new(),
         }
     }
@@ -279,6 +294,11 @@ impl<'a> Predictor<'a> {
             }
         }
         2 * follow > reads
+    }
+
+    /// Whether calls of tasks overlap, and what is done about it.
+    pub fn overlap(&self) -> Option<Overlap> {
+        self.overlap
     }
 
     pub fn cost(&self) -> Option<Cost> {
@@ -351,11 +371,10 @@ impl<'a> Predictor<'a> {
                 pages.push((event.file, event.page));
             }
         };
-        if self.storage.squashfs.is_empty() && !self.workload.flash_read_at.is_empty() && race::overlap(self.workload) {
+        if self.storage.squashfs.is_empty() && !self.workload.flash_read_at.is_empty() && self.overlap.is_some() {
             let mean = self.flash_rates().map_or(0.0, |rates| rates[0]);
             let of_a_node = self.nodes.filter(|_| !self.workload.ran_at.is_empty()).map(NodeCost::of_a_node_ns);
-            let bulk_ns = of_a_node
-                .map(|(read_ns, page_ns)| (read_ns, self.workload.costs.between_pages_ns(page_ns).unwrap_or(page_ns)));
+            let bulk_ns = of_a_node.zip(self.bulk_page_ns).map(|((read_ns, _), page_ns)| (read_ns, page_ns));
             Turns::new(self.workload, simulator, mean, bulk_ns).play(&mut take);
             return pages;
         }
@@ -397,7 +416,7 @@ impl<'a> Predictor<'a> {
         let mut accounts = Accounts::new(self, own, made);
         let mut opened = HashSet::new();
         let mut is_random = |step: &Step| random(step.file) && opened.insert((step.file, step.open));
-        if !own && self.is_race() {
+        if !own && self.overlap.is_some_and(|overlap| overlap.orders > 0) {
             Race::new(self, &mut simulator, order).run(&mut is_random, &mut accounts);
         } else {
             for step in &self.workload.steps {
@@ -412,13 +431,8 @@ impl<'a> Predictor<'a> {
         accounts.finish(&simulator)
     }
 
-    /// Calls of tasks overlap, in which the reader itself reads flash.
-    fn is_race(&self) -> bool {
-        self.queue.is_none() && self.storage.squashfs.is_empty() && race::overlap(self.workload)
-    }
-
     fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, made: Made) -> Row {
-        let orders = if self.is_race() { race::orders(self.workload) } else { 1 };
+        let orders = self.overlap.map_or(1, |overlap| overlap.orders.max(1));
         let mut rows: Vec<Row> = (0..orders).map(|order| self.row_in(readahead_kib, random, made, order)).collect();
         let between = Between::of(&rows);
         let key = |row: &Row| row.flash_reads.unwrap_or(row.tally.pages() as f64);
@@ -540,14 +554,14 @@ impl<'a> Predictor<'a> {
         let mean = (self.flash_rates().map_or(1.0, |rates| rates[0]), mean_ns);
         let known = self.workload.costs.of(file, page);
         let (reads, ns) = known.map_or(mean, |cost| (cost.flash_reads.into(), cost.ns.map_or(mean.1, f64::from)));
-        let flash_ns = self.workload.costs.between_reads_ns().map_or(ns, |each| (reads * each).min(ns));
+        let flash_ns = self.between_reads_ns.map_or(ns, |each| (reads * each).min(ns));
         (flash_ns, ns - flash_ns)
     }
 
     /// The same of a bulk read's first page, and how long each of the others is made.
     pub(super) fn bulk_takes(&self, bulk: BulkReads) -> Option<(f64, f64, f64)> {
         let (flash_ns, page_ns) = self.nodes?.parts_ns(bulk);
-        Some((flash_ns, page_ns, self.workload.costs.between_pages_ns(page_ns).unwrap_or(page_ns)))
+        Some((flash_ns, page_ns, self.bulk_page_ns.unwrap_or(page_ns)))
     }
 
     pub(super) fn mean_page_ns(&self) -> f64 {

@@ -11,7 +11,7 @@
 //! - the processor goes to whom the kernel gives it up to 6.5 (`place_entity`, `check_preempt_wakeup`, `check_preempt_tick`,
 //!   kernel/sched/fair.c of 6.1.192) with one processor's defaults. Later kernels choose by deadline (EEVDF), which is not modelled.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use flashscope_readahead::{Access, BulkReads, FileId, Next, Simulator};
 
@@ -38,10 +38,18 @@ const MOST_CALLS: usize = 100_000;
 /// By how much pauses differ at most, of their length.
 const PAUSES_DIFFER: f64 = 0.01;
 
-/// Whether a task's call begins while another's goes on.
-pub fn overlap(workload: &Workload) -> bool {
+/// Calls of several tasks, some of which begin while another's goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    pub tasks: usize,
+    pub calls: usize,
+    /// In how many orders they are played; 0: one call after the other, as they began when they were recorded.
+    pub orders: u32,
+}
+
+pub fn overlap(workload: &Workload) -> Option<Overlap> {
     let mut latest: Option<(u32, u64)> = None;
-    let mut tasks = std::collections::HashSet::new();
+    let mut tasks = HashSet::new();
     let mut overlaps = false;
     for call in &workload.calls {
         tasks.insert(call.tid);
@@ -50,12 +58,13 @@ pub fn overlap(workload: &Workload) -> bool {
             latest = Some((call.tid, end));
         }
     }
-    overlaps && tasks.len() <= MAX_TASKS
-}
-
-/// In how many orders to play it.
-pub fn orders(workload: &Workload) -> u32 {
-    if workload.calls.len() <= MOST_CALLS { ORDERS } else { 1 }
+    let (tasks, calls) = (tasks.len(), workload.calls.len());
+    let orders = match (tasks <= MAX_TASKS, calls <= MOST_CALLS) {
+        (false, _) => 0,
+        (true, false) => 1,
+        (true, true) => ORDERS,
+    };
+    overlaps.then_some(Overlap { tasks, calls, orders })
 }
 
 /// A call, what was done before it since the task's last, and when it comes.
@@ -566,8 +575,10 @@ mod tests {
     #[test]
     fn calls_overlap_where_one_begins_while_another_s_goes_on() {
         let second = |tid, began_ms| overlap(&workload(&[(1, 0, 1, 0, MS), (tid, 1, 1, began_ms * MS / 2, MS)]));
-        assert!(second(2, 1));
-        assert!(!second(2, 2) && !second(1, 1));
+        assert_eq!(second(2, 1), Some(Overlap { tasks: 2, calls: 2, orders: ORDERS }));
+        assert_eq!([second(2, 2), second(1, 1)], [None, None]);
+        let many: Vec<_> = (0..300).map(|tid| (tid, 0, 1, u64::from(tid), MS)).collect();
+        assert_eq!(overlap(&workload(&many)), Some(Overlap { tasks: 300, calls: 300, orders: 0 }));
     }
 
     /// Task 1 reads for 20 ms; task 2 wants a page of that in the middle, and does not wait for its end.
