@@ -147,7 +147,7 @@ fn the_models_add_the_pages_that_kernels_add_and_predict_what_they_cost() {
         println!("time: median {median:.1} %, worst {worst:.1} %");
         assert!(median <= 5.0 && worst <= 10.0, "time: median {median:.1} %, worst {worst:.1} %");
     }
-    // Two processes: where bulk reads are none of it, what is predicted is what one of the board's runs was.
+    // Two processes: where bulk reads are none of it, what is predicted lies between two of the board's runs.
     let again = table::runs(&rows);
     let two = again.iter().filter(|(key, _)| key[1] != "ubifs-bulk" && key[2].starts_with("two"));
     for (key, runs) in two {
