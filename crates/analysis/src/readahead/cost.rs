@@ -196,40 +196,85 @@ struct Line {
 }
 
 impl Line {
-    /// Where some calls were idle, their time is what a call costs, and all else is for what was done. Least squares else. `None`
-    /// where nothing was done.
+    /// Where some calls were idle, their time is what a call costs, and all else is for what was done. Least squares else, if what it
+    /// gives a call is more than chance ([`Sums::call_error_ns`]); all is for what was done where it is not. `None` where nothing was
+    /// done.
     fn through(stretches: &[&Stretch], done: impl Fn(&Stretch) -> f64) -> Option<Line> {
-        let (mut x, mut y, mut nn, mut nx, mut xx, mut ny, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+        let mut sums = Sums::default();
         for one in stretches {
-            let (calls, each) = (one.calls, done(one));
-            x += each;
-            y += one.ns;
-            nn += calls * calls;
-            nx += calls * each;
-            xx += each * each;
-            ny += calls * one.ns;
-            xy += each * one.ns;
+            sums.add(one.calls, done(one), one.ns);
         }
+        let Sums { calls, x, y, .. } = sums;
         if x == 0.0 || y == 0.0 {
             return None;
         }
-        let spread = nn * xx - nx * nx;
-        let (mut call_ns, mut each_ns) = (0.0, y / x);
-        let degenerate = spread <= f64::EPSILON * nn * xx;
-        let calls: f64 = stretches.iter().map(|one| one.calls).sum();
+        let fitted = sums.fitted();
         let left_ns = |idle_ns: &f64| y - idle_ns * calls;
-        if let Some(idle_ns) = idle_call_ns(stretches).filter(|idle_ns| left_ns(idle_ns) > 0.0) {
-            (call_ns, each_ns) = (idle_ns, left_ns(&idle_ns) / x);
-        } else if !degenerate {
-            each_ns = (nn * xy - nx * ny) / spread;
-            call_ns = (xx * ny - nx * xy) / spread;
-            // A negative cost is noise, or a page does not always cost the same (one behind a file's end costs nothing): all is the
-            // pages' then, each the mean, so that what was recorded comes to its own time.
-            if call_ns < 0.0 || each_ns < 0.0 {
-                (call_ns, each_ns) = (0.0, y / x);
-            }
+        let (call_ns, each_ns) = match idle_call_ns(stretches).filter(|idle_ns| left_ns(idle_ns) > 0.0) {
+            Some(idle_ns) => (idle_ns, left_ns(&idle_ns) / x),
+            // A negative cost is noise, or a page does not always cost the same (one behind a file's end costs nothing).
+            None => fitted
+                .filter(|&(call_ns, each_ns)| each_ns >= 0.0 && call_ns > SURE * sums.call_error_ns(call_ns, each_ns))
+                .unwrap_or((0.0, y / x)),
+        };
+        Some(Line { call_ns, each_ns, degenerate: fitted.is_none() })
+    }
+}
+
+/// Standard errors that what a call costs has to differ from nothing by.
+const SURE: f64 = 3.0;
+/// Stretches that a standard error can be told from.
+const ENOUGH: f64 = 8.0;
+
+/// Of calls `n`, of what they did `x`, of their time `y`.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    stretches: f64,
+    calls: f64,
+    x: f64,
+    y: f64,
+    nn: f64,
+    nx: f64,
+    xx: f64,
+    ny: f64,
+    xy: f64,
+    yy: f64,
+}
+
+impl Sums {
+    fn add(&mut self, n: f64, x: f64, y: f64) {
+        self.stretches += 1.0;
+        self.calls += n;
+        self.x += x;
+        self.y += y;
+        self.nn += n * n;
+        self.nx += n * x;
+        self.xx += x * x;
+        self.ny += n * y;
+        self.xy += x * y;
+        self.yy += y * y;
+    }
+
+    fn spread(&self) -> f64 {
+        self.nn * self.xx - self.nx * self.nx
+    }
+
+    /// A call and each of what it does, by least squares. `None`: all calls did as much.
+    fn fitted(&self) -> Option<(f64, f64)> {
+        let spread = self.spread();
+        let call_ns = (self.xx * self.ny - self.nx * self.xy) / spread;
+        let each_ns = (self.nn * self.xy - self.nx * self.ny) / spread;
+        (spread > f64::EPSILON * self.nn * self.xx).then_some((call_ns, each_ns))
+    }
+
+    /// The standard error of what a call costs. Through two stretches a line always goes, and one of them that was held up makes calls
+    /// dear and pages cheap: where there are few, nothing is sure.
+    fn call_error_ns(&self, call_ns: f64, each_ns: f64) -> f64 {
+        if self.stretches < ENOUGH {
+            return f64::INFINITY;
         }
-        Some(Line { call_ns, each_ns, degenerate })
+        let off = self.yy - call_ns * self.ny - each_ns * self.xy;
+        (off.max(0.0) / (self.stretches - 2.0) * self.xx / self.spread()).sqrt()
     }
 }
 
@@ -413,6 +458,28 @@ mod tests {
         let cost = fit(&calls).unwrap();
         assert_eq!(cost.call_ns, 0.0);
         assert!((cost.time_ns(8, 20) - 16_016.0).abs() < 1e-6, "{cost:?}");
+    }
+
+    /// Two reads, of four pages and of eight, at a millisecond a page; the first was held up for as long again. That read-ahead costs
+    /// time is seen all the same.
+    #[test]
+    fn two_calls_tell_nothing_of_what_a_call_costs() {
+        let cost = fit(&[call(0, 4, 12, 8_000_000), call(9_000_000, 8, 24, 8_000_000)]).unwrap();
+        assert_eq!(cost.call_ns, 0.0, "{cost:?}");
+        assert!((cost.time_ns(2, 12) - 16_000_000.0).abs() < 1e-3 && !cost.degenerate, "{cost:?}");
+    }
+
+    /// No call is idle: 2 ms a call and 1 ms a page, and a few microseconds of noise, which does not hide it. Beside noise that does,
+    /// it is the pages'.
+    #[test]
+    fn what_a_call_costs_is_told_where_it_is_sure() {
+        let calls = |noise_ns: i64| -> Vec<Call> {
+            let ns = |n: i64| 2_000_000 + (1 + n % 4) * 1_000_000 + (n * 7 % 5 - 2) * noise_ns;
+            (0..20).map(|n| call(n as u64 * 20_000_000, 1 + n as u32 % 4, 3, ns(n) as u64)).collect()
+        };
+        let cost = fit(&calls(5000)).unwrap();
+        assert!((cost.call_ns / 2e6 - 1.0).abs() < 0.01 && (cost.page_ns / 1e6 - 1.0).abs() < 0.01, "{cost:?}");
+        assert_eq!(fit(&calls(900_000)).unwrap().call_ns, 0.0);
     }
 
     /// Three calls that found all cached, and two of which one was held up: a call is no dearer for it.
