@@ -8,6 +8,11 @@
  *   random      request i begins at request × r, r uniform over the whole
  *               requests of the file, drawn with replacement: prng_below() of a
  *               generator seeded with seed XOR RANDOM_PATTERN_SEED
+ *   pages       each page of the file by itself, the last one first. On UBIFS
+ *               with --drop-caches all of them again, upwards: what the file
+ *               system reads of its index is how the nodes of it end, and then
+ *               how they begin. Pages 1, 0, 3, 2, …: two in a row begin a bulk
+ *               read
  *
  * Timed is read() alone (CLOCK_MONOTONIC before and after): not lseek(), not
  * the checksum, which is taken of each request's bytes between the reads, and
@@ -21,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,6 +41,7 @@
 #define MAX_COUNT UINT64_C(16777216)
 #define MAX_REQUEST UINT64_C(268435456)
 #define MAX_SIZE (UINT64_C(1) << 46)
+#define UBIFS_SUPER_MAGIC 0x24051905 /* fs/ubifs/ubifs.h */
 
 struct options {
 	const char *file, *contents, *pattern;
@@ -43,11 +50,11 @@ struct options {
 	bool create, drop_caches;
 	/* as meant */
 	enum contents_kind kind;
-	bool random;
+	bool random, pages;
 };
 
 struct measured {
-	uint64_t size;
+	uint64_t size, pages; /* pages: of --pattern pages */
 	uint64_t open_begin_ns, open_end_ns;
 	uint64_t begin_ns, end_ns;
 	uint64_t total_ns, bytes;
@@ -76,18 +83,20 @@ static int parse(int argc, char **argv, struct options *o, struct bench_readahea
 		return usage;
 	if (!o->file)
 		return fs_usage("bench read: --file PATH is missing");
-	if (!o->count || !o->request)
+	if (!o->pattern)
+		o->pattern = "sequential";
+	o->random = !strcmp(o->pattern, "random");
+	o->pages = !strcmp(o->pattern, "pages");
+	if (!o->random && !o->pages && strcmp(o->pattern, "sequential"))
+		return fs_usage("bench read: --pattern %s: it is sequential or random, or pages", o->pattern);
+	if (o->pages && (o->has_count || o->has_request))
+		return fs_usage("bench read: --pattern pages has no --count and --request: it reads each page of the file");
+	if (!o->pages && (!o->count || !o->request))
 		return fs_usage("bench read: --count and --request are wanted, and not 0");
 	if (o->create && (!o->has_size || !o->contents))
 		return fs_usage("bench read: --create wants --size and --contents of the file to make");
 	if (o->contents && contents_kind_parse(o->contents, &o->kind))
 		return fs_usage("bench read: --contents %s: it is compressible, printable, random or zero", o->contents);
-
-	if (!o->pattern)
-		o->pattern = "sequential";
-	o->random = !strcmp(o->pattern, "random");
-	if (!o->random && strcmp(o->pattern, "sequential"))
-		return fs_usage("bench read: --pattern %s: it is sequential or random", o->pattern);
 
 	return bench_readahead_parse(readahead, "read");
 }
@@ -103,8 +112,26 @@ static int create_file(const struct options *o)
 	return bench_part_end(o->file, part);
 }
 
+/* How many reads --pattern pages makes. 0, or an exit code. */
+static int count_pages(struct options *o, struct measured *m)
+{
+	struct statfs fs;
+
+	if (statfs(o->file, &fs))
+		return fs_fail("%s: %s", o->file, strerror(errno));
+	o->request = (uint64_t)sysconf(_SC_PAGESIZE);
+	m->pages = m->size / o->request + (m->size % o->request != 0);
+	o->count = m->pages;
+	if (o->drop_caches && fs.f_type == UBIFS_SUPER_MAGIC)
+		o->count *= 2;
+	if (!o->count || o->count > MAX_COUNT)
+		return fs_fail("%s: %llu pages: 1 to %llu can be read one by one", o->file,
+			       (unsigned long long)m->pages, (unsigned long long)MAX_COUNT / 2);
+	return 0;
+}
+
 /* Makes the file where it is missing, and learns its size. 0, or an exit code. */
-static int prepare_file(const struct options *o, struct measured *m)
+static int prepare_file(struct options *o, struct measured *m)
 {
 	uint64_t wanted, size;
 	struct stat st;
@@ -118,7 +145,7 @@ static int prepare_file(const struct options *o, struct measured *m)
 	if (!S_ISREG(st.st_mode))
 		return fs_fail("%s: not a regular file; name one file", o->file);
 	size = (uint64_t)st.st_size;
-	wanted = o->random ? o->request : o->count * o->request;
+	wanted = o->random ? o->request : o->pages ? 0 : o->count * o->request;
 	/* --size says how much of the file the reads may touch. */
 	m->size = o->has_size ? o->size : size;
 	if (o->has_size && size < o->size)
@@ -127,7 +154,7 @@ static int prepare_file(const struct options *o, struct measured *m)
 	if (m->size < wanted)
 		return fs_fail("%s: file is %llu bytes, the reads ask for %llu; fewer or smaller requests, or a larger file",
 			       o->file, (unsigned long long)m->size, (unsigned long long)wanted);
-	return 0;
+	return o->pages ? count_pages(o, m) : 0;
 }
 
 static void pause_us(uint64_t us)
@@ -137,69 +164,112 @@ static void pause_us(uint64_t us)
 	nanosleep(&t, NULL); /* ends early only where a signal ends the run */
 }
 
-/* One request, timed. 0, or an exit code. */
-static int read_one(const struct options *o, int fd, unsigned char *buffer, uint64_t i, struct measured *m)
+/* Where request i begins, of a pattern that seeks. */
+static uint64_t begin_of(const struct options *o, const struct measured *m, uint64_t i, struct prng *prng)
 {
+	uint64_t other;
+
+	if (o->random)
+		return prng_below(prng, m->size / o->request) * o->request;
+	if (i < m->pages)
+		return (m->pages - 1 - i) * o->request;
+	i -= m->pages;
+	other = i ^ 1;
+	return (other < m->pages ? other : i) * o->request;
+}
+
+/* One request, timed, from byte `at` on. 0, or an exit code. */
+static int read_one(const struct options *o, int fd, unsigned char *buffer, uint64_t i, uint64_t at, struct measured *m)
+{
+	uint64_t wanted = o->pages && m->size - at < o->request ? m->size - at : o->request;
 	uint64_t begin, end;
 	ssize_t n;
 
 	begin = fs_now_ns();
-	n = read(fd, buffer, (size_t)o->request);
+	n = read(fd, buffer, (size_t)wanted);
 	end = fs_now_ns();
 	if (n < 0)
 		return fs_fail("%s: request %llu: %s", o->file, (unsigned long long)i, strerror(errno));
-	if ((uint64_t)n != o->request)
+	if ((uint64_t)n != wanted)
 		return fs_fail("%s: request %llu: %zd of %llu bytes came; the file became shorter, or the run was interrupted",
-			       o->file, (unsigned long long)i, n, (unsigned long long)o->request);
+			       o->file, (unsigned long long)i, n, (unsigned long long)wanted);
 	m->latency_ns[i] = end - begin;
 	m->total_ns += end - begin;
-	m->bytes += (uint64_t)n;
+	m->bytes += wanted;
+	m->crc = fs_crc32(m->crc, buffer, (size_t)wanted);
 	m->end_ns = end;
 	if (!i)
 		m->begin_ns = begin;
 	return 0;
 }
 
+/* The file, with what was advised. A descriptor, or -1 with *failed. */
+static int open_file(const struct options *o, const struct bench_readahead *readahead, struct measured *m, int *failed)
+{
+	uint64_t begin = fs_now_ns();
+	int fd = open(o->file, O_RDONLY | O_CLOEXEC);
+
+	if (!m->open_end_ns) {
+		m->open_begin_ns = begin;
+		m->open_end_ns = fs_now_ns();
+	}
+	*failed = fd < 0 ? fs_fail("%s: %s", o->file, strerror(errno)) : bench_readahead_advise(readahead, fd, o->file);
+	return fd;
+}
+
+/* The requests. 0, or an exit code. */
+static int read_all(const struct options *o, const struct bench_readahead *readahead, unsigned char *buffer,
+		    struct measured *m)
+{
+	struct prng prng;
+	int failed, fd = open_file(o, readahead, m, &failed);
+
+	prng_seed(&prng, o->seed ^ RANDOM_PATTERN_SEED);
+	for (uint64_t i = 0; i < o->count && !failed; i++) {
+		uint64_t at = i * o->request;
+
+		if (bench_interrupted()) {
+			failed = fs_fail("bench read: interrupted after %llu of %llu requests", (unsigned long long)i,
+					 (unsigned long long)o->count);
+			break;
+		}
+		if (o->pages && i && i == m->pages) {
+			/* What of the index is in memory goes with the open file's inode. */
+			close(fd);
+			fd = -1;
+			failed = bench_drop_caches();
+			if (!failed)
+				fd = open_file(o, readahead, m, &failed);
+			if (failed)
+				break;
+		}
+		if (o->random || o->pages) {
+			at = begin_of(o, m, i, &prng);
+			if (lseek(fd, (off_t)at, SEEK_SET) < 0) {
+				failed = fs_fail("%s: seek: %s", o->file, strerror(errno));
+				break;
+			}
+		}
+		failed = read_one(o, fd, buffer, i, at, m);
+		if (!failed && o->interarrival_us && i + 1 < o->count)
+			pause_us(o->interarrival_us);
+	}
+	if (fd >= 0)
+		close(fd);
+	return failed;
+}
+
 static int measure(const struct options *o, const struct bench_readahead *readahead, struct measured *m)
 {
-	uint64_t slots = m->size / o->request;
 	unsigned char *buffer = fs_alloc((size_t)o->request);
-	struct prng prng;
-	int fd, failed = 0;
+	int failed;
 
 	/* Memory is touched before the clock runs: no page fault falls into a read. */
 	memset(buffer, 0xa5, (size_t)o->request);
 	m->latency_ns = fs_alloc((size_t)o->count * sizeof(*m->latency_ns));
 	memset(m->latency_ns, 0, (size_t)o->count * sizeof(*m->latency_ns));
 	m->crc = fs_crc32(0, buffer, 0);
-	prng_seed(&prng, o->seed ^ RANDOM_PATTERN_SEED);
-
-	m->open_begin_ns = fs_now_ns();
-	fd = open(o->file, O_RDONLY | O_CLOEXEC);
-	m->open_end_ns = fs_now_ns();
-	if (fd < 0) {
-		free(buffer);
-		return fs_fail("%s: %s", o->file, strerror(errno));
-	}
-	failed = bench_readahead_advise(readahead, fd, o->file);
-	for (uint64_t i = 0; i < o->count && !failed; i++) {
-		if (bench_interrupted()) {
-			failed = fs_fail("bench read: interrupted after %llu of %llu requests", (unsigned long long)i,
-					 (unsigned long long)o->count);
-			break;
-		}
-		if (o->random && lseek(fd, (off_t)(prng_below(&prng, slots) * o->request), SEEK_SET) < 0) {
-			failed = fs_fail("%s: seek: %s", o->file, strerror(errno));
-			break;
-		}
-		failed = read_one(o, fd, buffer, i, m);
-		if (failed)
-			break;
-		m->crc = fs_crc32(m->crc, buffer, (size_t)o->request);
-		if (o->interarrival_us && i + 1 < o->count)
-			pause_us(o->interarrival_us);
-	}
-	close(fd);
+	failed = read_all(o, readahead, buffer, m);
 	free(buffer);
 	return failed;
 }

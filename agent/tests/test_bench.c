@@ -93,7 +93,7 @@ static void refused(int (*bench)(int, char **), const char *options, int status,
 
 static void test_read(void)
 {
-	unsigned char bytes[40960];
+	unsigned char bytes[40960], last;
 	struct contents c;
 	struct prng prng;
 	struct ran ran;
@@ -138,6 +138,19 @@ static void test_read(void)
 	CHECK(value(ran.out, "seed") == 7);
 	ran_free(&ran);
 
+	/* pages: each of them by itself, the last one, of which the file has one byte, first */
+	snprintf(words, sizeof(words), "--file %s --pattern pages", file);
+	ran = run(bench_read, words);
+	CHECK(ran.status == 0);
+	contents_fill(&c, &last, 1);
+	crc = fs_crc32(fs_crc32(0, &last, 0), &last, 1);
+	for (int i = 9; i >= 0; i--)
+		crc = fs_crc32(crc, bytes + i * 4096, 4096);
+	CHECK(value(ran.out, "checksum") == crc);
+	CHECK(value(ran.out, "count") == 11 && value(ran.out, "request_bytes") == 4096);
+	CHECK(value(ran.out, "bytes_read") == 40961);
+	ran_free(&ran);
+
 	/* inter-arrival time passes between requests, and is none of their latency */
 	snprintf(words, sizeof(words), "--file %s --count 4 --request 512 --interarrival-us 20000", file);
 	ran = run(bench_read, words);
@@ -177,6 +190,9 @@ static void test_read_refusals(void)
 	REFUSED(2, "its value is missing", "--file %s --count", file);
 	REFUSED(2, "no such option", "--file %s --cuont 1", file);
 	REFUSED(2, "sequential or random", "--file %s --count 1 --request 1 --pattern zigzag", file);
+	REFUSED(2, "no --count and --request", "--file %s --request 4096 --pattern pages", file);
+	REFUSED(2, "no --count and --request", "--file %s --count 9 --pattern pages", file);
+	REFUSED(1, "0 pages: 1 to 8388608", "--file %s --size 0 --pattern pages", file);
 	REFUSED(2, "--readahead much", "--file %s --count 1 --request 1 --readahead much", file);
 	REFUSED(2, "--contents noise", "--file %s --count 1 --request 1 --contents noise", file);
 	REFUSED(2, "--create wants", "--file %s --create --count 1 --request 1", file);

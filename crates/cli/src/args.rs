@@ -261,7 +261,7 @@ Examples:
   flashscope predict app.dat --power omap3evm --html app.html
   flashscope predict app.dat --chip ./slower.toml --recorded-chip micron-slc-256m
   flashscope record --on ssh://root@board --events flash,cache,syscall -o data.dat -- flashscope-agent bench read \
-      --file /data/app.db --count 1280 --request 4096 --pattern sequential --readahead 0 --drop-caches
+      --file /data/app.db --pattern pages --readahead 0 --drop-caches
   flashscope predict app.dat --layout data.dat
 
 Times are predicted where reads bring their pages in themselves (MTD, UBI). Without the calls (--events …,syscall) each task is
