@@ -357,12 +357,13 @@ impl Set {
             _ => {}
         }
         lines.push("record-start --events flash,cache,syscall,sched:sched_switch --ring 8192".to_owned());
-        // Where a page lies no rule tells. Pages that are read one by one show it; backwards none is read ahead, or in bulk.
+        // Where a page lies no rule tells. Pages that are read one by one show it.
         let read =
             files.iter().map(|(name, ..)| format!("/mnt/{name}")).chain(databases.iter().map(|(_, at)| at.clone()));
         for (index, file) in read.enumerate() {
-            lines.push("write /proc/sys/vm/drop_caches 3".to_owned());
-            lines.push(format!("run layout-{index} /work pages {file}"));
+            lines.push(format!(
+                "run layout-{index} /flashscope/agent bench read --file {file} --pattern pages --readahead 0 --drop-caches"
+            ));
         }
         for cell in cells {
             lines.extend(cell.before.iter().cloned());

@@ -3,7 +3,7 @@
  * processes, mapped files. Each process opens each file once.
  *
  *   work odd|mixed|backward|strided|large|interleave|end|part|again|two|mmap|mmap-random|mmap-sequential|mmap-exec|mmap-willneed|
- *        willneed|fadvise|pages FILE
+ *        willneed|fadvise FILE
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -54,10 +54,6 @@ static void some_reads(int fd, off_t size, const char *what)
 		}
 	} else if (!strcmp(what, "backward")) {
 		for (at = 300 * 4096; at >= 0; at -= 4096)
-			get(fd, at, 4096);
-	} else if (!strcmp(what, "pages")) {
-		/* Each page by itself, the last one first. */
-		for (at = (size - 1) / 4096 * 4096; at >= 0; at -= 4096)
 			get(fd, at, 4096);
 	} else if (!strcmp(what, "strided")) {
 		for (at = 0; at < size / 2; at += 3 * 4096)

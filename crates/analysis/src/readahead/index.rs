@@ -4,7 +4,9 @@
 //! Where a recording shows no more, a file's pages are taken to be divided from its first one on, as appending fills nodes, and a
 //! node to lie on one page of flash. A recording in which a file was read page by page from its last one down shows how they are: a page
 //! for which the index is read is the last one of its node. It may have taken one read more because the node lies on two pages of
-//! flash, or because the one above it was read as well: that is so of the file's last one, and of each eighth.
+//! flash, or because the one above it was read as well: that is so of the file's last one, and of each eighth. Where it was read
+//! upwards as well, what is more in both directions is the node's own, what is more in one is that of the node above, which ends, or
+//! begins, there. Before it begins lies what came with the inode.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -21,19 +23,70 @@ pub const DEPTH: usize = 3;
 /// for each page.
 const MAX_ENTRIES: usize = 1 << 20;
 
-/// Reads of the index while a file is read page by page, from its last page down.
+/// Reads of the index while a file is read page by page: from its last page down, and then, with nothing in memory, up again.
 #[derive(Debug, Default)]
 pub struct Descent {
     highest: u64,
     lowest: Option<u64>,
     /// Pages for which it was read, and how many reads those were.
     reads: BTreeMap<u64, u32>,
+    up: Ascent,
+}
+
+/// Upwards, or each second page before the one below it: two in a row begin a bulk read.
+#[derive(Debug, Default)]
+struct Ascent {
+    /// The lowest page that is yet to come.
+    next: u64,
+    has_second: bool,
+    reads: BTreeMap<u64, u32>,
+}
+
+impl Ascent {
+    /// Whether this page is what comes next, up to the highest one.
+    fn page(&mut self, page: u64, reads: u32, highest: u64) -> bool {
+        let is_second = !self.has_second && page.checked_sub(1) == Some(self.next);
+        if page > highest || !(is_second || page == self.next) {
+            return false;
+        }
+        if is_second {
+            self.has_second = true;
+        } else {
+            self.next = self.next.saturating_add(if self.has_second { 2 } else { 1 });
+            self.has_second = false;
+        }
+        if reads > 0 {
+            self.reads.insert(page, reads);
+        }
+        true
+    }
+}
+
+/// A node as it was read on the way down and on the way up.
+#[derive(Clone, Copy)]
+struct Read {
+    first: u64,
+    end: u64,
+    /// Reads of flash for it, and for nodes above it.
+    down: u32,
+    up: u32,
+}
+
+impl Read {
+    /// One of which only the end is known.
+    fn until(end: u64, down: u32, pages_of_one: u64) -> Read {
+        Read { first: end.saturating_add(1).saturating_sub(pages_of_one), end, down, up: 0 }
+    }
 }
 
 impl Descent {
     pub fn page(&mut self, page: u64, reads: u32) {
+        if self.lowest == Some(0) && self.up.page(page, reads, self.highest) {
+            return;
+        }
         if page.checked_add(1) != self.lowest {
             self.reads.clear();
+            self.up = Ascent::default();
             self.highest = page;
         }
         self.lowest = Some(page);
@@ -47,64 +100,111 @@ impl Descent {
         if self.lowest != Some(0) || self.highest != last {
             return None;
         }
+        let both = self.up.next > self.highest;
         let mut levels = Vec::new();
-        let mut left: Vec<(u64, u32)> = self.reads.iter().rev().map(|(&page, &reads)| (page, reads)).collect();
         let mut pages_of_one = FANOUT;
+        let mut left: Vec<Read> =
+            self.reads.iter().rev().map(|(&page, &reads)| Read::until(page, reads, pages_of_one)).collect();
         complete(&mut left, self.highest, pages_of_one);
+        if both {
+            self.climb(&mut left);
+        }
         while !left.is_empty() && levels.len() < LEVELS {
-            // Of which of them the node above was read: each eighth, from one of the first eight on.
-            let more =
-                |phase: &usize| left.iter().skip(*phase).step_by(FANOUT as usize).filter(|one| one.1 > 1).count();
-            let phase = (0..FANOUT as usize).rev().max_by_key(more).unwrap_or(0);
-            let mut ends = BTreeMap::new();
-            let mut above = Vec::new();
-            for (at, &(page, reads)) in left.iter().enumerate() {
-                let is_above = (at == 0 || at % FANOUT as usize == phase) && reads > 1;
-                ends.insert(page, if is_above { 1 } else { reads });
-                if is_above {
-                    above.push((page, reads - 1));
-                }
-            }
-            levels.push(Level { ends, pages_of_one });
-            left = above;
+            let own = if both { of_both(&left) } else { of_eighths(&left) };
+            levels.push(Level(left.iter().zip(&own).map(|(one, &own)| (one.end, (one.first, own))).collect()));
             pages_of_one *= FANOUT;
-            if let Some(&(first, _)) = left.first() {
-                complete(&mut left, first, pages_of_one);
+            left = above(&left, &own, pages_of_one);
+            if let Some(&Read { end, .. }) = left.first() {
+                complete(&mut left, end, pages_of_one);
             }
         }
         Some(Levels(levels))
     }
+
+    /// What was read for these on the way up.
+    fn climb(&self, nodes: &mut [Read]) {
+        let below: Vec<Option<u64>> =
+            nodes.iter().skip(1).map(|below| Some(below.end.saturating_add(1))).chain([None]).collect();
+        for (one, below) in nodes.iter_mut().zip(below) {
+            let mut reads = self.up.reads.range(below.unwrap_or(0)..=one.end).peekable();
+            one.first = match (below, reads.peek()) {
+                (Some(below), _) => one.first.max(below),
+                // What is before came with the inode. Each second page was read before the one below it.
+                (None, Some(&(&begun, _))) if begun > one.first.saturating_add(1) => begun,
+                _ => one.first,
+            };
+            one.up = reads.map(|(_, reads)| reads).sum();
+        }
+    }
+}
+
+/// Reads for these nodes themselves, where they were read in both directions. Of one that is alone below its own the one above was read
+/// both times: it is behind the end of another, and before the begin of one, or of all.
+fn of_both(nodes: &[Read]) -> Vec<u32> {
+    let least = |one: &Read| one.down.min(one.up).max(1);
+    let is_alone = |at: usize| {
+        let lower_ends = nodes.get(at + 1).is_some_and(|lower| lower.down > least(lower));
+        let higher_begins = at.checked_sub(1).is_none_or(|higher| nodes[higher].up > least(&nodes[higher]));
+        lower_ends && higher_begins
+    };
+    let own = |(at, one): (usize, &Read)| least(one) - u32::from(least(one) > 1 && is_alone(at));
+    nodes.iter().enumerate().map(own).collect()
+}
+
+/// Where they were read downwards only: the node above was read for each eighth, from one of the first eight on.
+fn of_eighths(nodes: &[Read]) -> Vec<u32> {
+    let fanout = FANOUT as usize;
+    let more = |phase: &usize| nodes.iter().skip(*phase).step_by(fanout).filter(|one| one.down > 1).count();
+    let phase = (0..fanout).rev().max_by_key(more).unwrap_or(0);
+    let own = |(at, one): (usize, &Read)| if at == 0 || at % fanout == phase { 1 } else { one.down };
+    nodes.iter().enumerate().map(own).collect()
+}
+
+/// The nodes above these, from the highest down.
+fn above(nodes: &[Read], own: &[u32], pages_of_one: u64) -> Vec<Read> {
+    let mut above: Vec<Read> = Vec::new();
+    // Whether the last one of them is yet to begin.
+    let mut open = false;
+    for (one, own) in nodes.iter().zip(own) {
+        if one.down > *own {
+            if let Some(higher) = above.last_mut().filter(|_| open) {
+                higher.first = higher.first.max(one.end.saturating_add(1));
+            }
+            above.push(Read::until(one.end, one.down - own, pages_of_one));
+            open = true;
+        }
+        if let Some(higher) = above.last_mut().filter(|_| open && one.up > *own) {
+            (higher.first, higher.up) = (one.first, one.up - own);
+            open = false;
+        }
+    }
+    above
 }
 
 /// Nodes that were in memory when their pages were read: where ends lie farther apart than one reaches, and from the highest page on.
 /// The lowest one comes with the inode.
-fn complete(ends: &mut Vec<(u64, u32)>, highest: u64, pages_of_one: u64) {
+fn complete(nodes: &mut Vec<Read>, highest: u64, pages_of_one: u64) {
     let mut whole = Vec::new();
     let mut next = highest;
-    for &(end, reads) in ends.iter() {
-        while next > end {
-            whole.push((next, 1));
-            let Some(below) = next.checked_sub(pages_of_one).filter(|&below| below > end) else { break };
+    for &one in nodes.iter() {
+        while next > one.end {
+            whole.push(Read::until(next, 1, pages_of_one));
+            let Some(below) = next.checked_sub(pages_of_one).filter(|&below| below > one.end) else { break };
             next = below;
         }
-        whole.push((end, reads));
-        next = end.saturating_sub(pages_of_one);
+        whole.push(one);
+        next = one.first.saturating_sub(1);
     }
     while next >= pages_of_one {
-        whole.push((next, 1));
+        whole.push(Read::until(next, 1, pages_of_one));
         next -= pages_of_one;
     }
-    *ends = whole;
+    *nodes = whole;
 }
 
-/// Nodes of one level.
+/// Nodes of one level: the last page that each covers; the first one, and reads of flash for it.
 #[derive(Clone, Debug, PartialEq)]
-struct Level {
-    /// The last page that each covers, and reads of flash for it.
-    ends: BTreeMap<u64, u32>,
-    /// The most that one covers.
-    pages_of_one: u64,
-}
+struct Level(BTreeMap<u64, (u64, u32)>);
 
 /// A file's part of the index, from the lowest level up.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,8 +244,8 @@ impl<'a> Index<'a> {
         let mut all = 0;
         for (at, level) in levels.0.iter().enumerate() {
             // What covers the first pages came with the inode, whose key is the one before theirs.
-            let Some((&end, &reads)) = level.ends.range(page..).next() else { break };
-            if end - page >= level.pages_of_one || !self.is_new(file, at, end) {
+            let Some((&end, &(first, reads))) = level.0.range(page..).next() else { break };
+            if page < first || !self.is_new(file, at, end) {
                 break;
             }
             all += u64::from(reads);
@@ -204,7 +304,7 @@ mod tests {
             let mut index = Index::new(&shown);
             pages.iter().map(|&page| index.reads(FILE, page)).collect::<Vec<u64>>()
         };
-        assert_eq!(levels.0.iter().map(|level| level.ends.len()).collect::<Vec<_>>(), [17, 2]);
+        assert_eq!(levels.0.iter().map(|level| level.0.len()).collect::<Vec<_>>(), [17, 2]);
         assert_eq!(reads(&[3, 0, 11, 4, 12, 19]), [0, 0, 2, 0, 1, 0], "the first ones came with the inode");
         // Two pages of flash; below the node that came with another; its own.
         assert_eq!(reads(&[116, 123, 107, 106]), [2, 0, 2, 0]);
@@ -215,12 +315,65 @@ mod tests {
         assert_eq!(reads(&downwards).iter().sum::<u64>(), u64::from(all));
     }
 
+    /// Leaves of eight pages that end with 4, 12, 20 and so on to 60, the last one of four, at 64; 4 came with the inode, as did the
+    /// node above the first three. The next one above has five, and the one behind that the last leaf, and one more of what is above
+    /// both; the leaf that ends with 36 lies on two pages of flash.
+    fn down_and_up(up: &[u64]) -> Descent {
+        let leaf = |page: u64| if page > 60 { 64 } else { (page + 3) / 8 * 8 + 4 };
+        let mut known = HashSet::new();
+        let mut descent = Descent::default();
+        let mut read = |known: &mut HashSet<u64>, page: u64| {
+            let leaf = leaf(page);
+            let mut reads = u32::from(leaf > 4 && known.insert(leaf)) * if leaf == 36 { 2 } else { 1 };
+            if leaf > 20 {
+                reads += u32::from(known.insert(if leaf > 60 { 1000 } else { 1001 })) + u32::from(known.insert(1002));
+            }
+            descent.page(page, reads);
+        };
+        (0..65).rev().for_each(|page| read(&mut known, page));
+        known.clear();
+        up.iter().for_each(|&page| read(&mut known, page));
+        descent
+    }
+
+    #[test]
+    fn reading_upwards_as_well_shows_where_nodes_begin() {
+        let straight: Vec<u64> = (0..65).collect();
+        let in_pairs: Vec<u64> = (0..64).map(|page| page ^ 1).chain([64]).collect();
+        for up in [straight, in_pairs.clone()] {
+            let levels = down_and_up(&up).levels(64).unwrap();
+            let leaves = [
+                (12, (5, 1)),
+                (20, (13, 1)),
+                (28, (21, 1)),
+                (36, (29, 2)),
+                (44, (37, 1)),
+                (52, (45, 1)),
+                (60, (53, 1)),
+            ];
+            let leaves = Level(leaves.into_iter().chain([(64, (61, 1))]).collect());
+            assert_eq!(levels.0[..2], [leaves, Level(BTreeMap::from([(60, (21, 1)), (64, (61, 1))]))], "{levels:?}");
+            let shown = BTreeMap::from([(FILE, Arc::new(levels))]);
+            let reads = |pages: &[u64]| {
+                let mut index = Index::new(&shown);
+                pages.iter().map(|&page| index.reads(FILE, page)).collect::<Vec<u64>>()
+            };
+            // What is above the leaf came with the inode, or did not; a recording downwards would have it begin with page 0.
+            assert_eq!(reads(&[12, 20, 4, 28, 36, 64]), [1, 1, 0, 3, 2, 2]);
+        }
+        // Not up to the end: only downwards.
+        let levels = down_and_up(&in_pairs[..40]).levels(64).unwrap();
+        assert_eq!(levels, down_and_up(&[]).levels(64).unwrap());
+        assert_ne!(levels, down_and_up(&in_pairs).levels(64).unwrap());
+        assert_eq!(down_and_up(&[0, 2, 1, 5]).levels(64), None, "read in no order");
+    }
+
     #[test]
     fn nodes_that_were_in_memory_are_where_they_have_to_be() {
         let of = |ends: &[(u64, u32)], highest, pages_of_one| {
-            let mut ends = ends.to_vec();
-            complete(&mut ends, highest, pages_of_one);
-            ends
+            let mut nodes: Vec<Read> = ends.iter().map(|&(end, down)| Read::until(end, down, pages_of_one)).collect();
+            complete(&mut nodes, highest, pages_of_one);
+            nodes.iter().map(|one| (one.end, one.down)).collect::<Vec<_>>()
         };
         assert_eq!(of(&[(27, 2), (19, 1), (11, 1)], 27, 8), [(27, 2), (19, 1), (11, 1)]);
         assert_eq!(of(&[(27, 2), (22, 1)], 40, 8), [(40, 1), (32, 1), (27, 2), (22, 1), (14, 1)]);
