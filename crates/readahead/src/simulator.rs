@@ -260,9 +260,11 @@ impl Simulator {
             What::There { page } => Next::There { file: self.known[later.file as usize].file, page },
             What::Wait { page } => Next::Wait { file: self.known[later.file as usize].file, page },
             What::Add { .. } | What::GoOn(_) => Next::Look,
-            What::Fill { .. } => {
+            What::Fill { next, end } => {
                 let reads = |later: &Later| matches!(later.what, What::Add { .. } | What::Read { .. });
-                Next::Fill { is_last: !left.iter().any(reads) }
+                let mut flags = (next..end).map(|page| self.cache.flags(later.file, page));
+                let stop = flags.find(|flags| flags.is_none_or(|flags| flags.empty));
+                Next::Fill { is_last: !left.iter().any(reads), is_over: stop != Some(None) }
             }
         })
     }
@@ -532,9 +534,11 @@ pub enum Next {
         file: FileId,
         page: u64,
     },
-    /// The next of the nodes that a bulk read has read becomes a page; `is_last`: no page that was added is read after that.
+    /// The next of the nodes that a bulk read has read becomes a page; `is_last`: no page that was added is read after that; `is_over`:
+    /// none does, the bulk read is done.
     Fill {
         is_last: bool,
+        is_over: bool,
     },
 }
 

@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(read(&mut s, 1, 2), [2]);
         assert_eq!((go_on(&mut s, 1), s.next_of(1)), (vec![], Some(Next::There { file: FILE, page: 2 })));
         go_on(&mut s, 1);
-        assert_eq!(s.next_of(1), Some(Next::Fill { is_last: true }), "its nodes are on their way");
+        assert_eq!(s.next_of(1), Some(Next::Fill { is_last: true, is_over: false }), "its nodes are on their way");
         // In a row, but not counted: `ui_mutex` is held.
         assert_eq!([100, 101, 102].map(|page| whole(&mut s, 2, page)), [[100], [101], [102]]);
         assert_eq!((s.next_of(2), s.bulk_reads().reads), (None, 1));
@@ -324,7 +324,7 @@ mod tests {
         assert!(s.is_coming(FILE, 2));
         go_on(&mut s, 2);
         assert!(!s.is_coming(FILE, 2) && s.is_coming(FILE, 3));
-        assert_eq!(s.next_of(1), Some(Next::Fill { is_last: false }), "page 2 was the third in a row");
+        assert_eq!(s.next_of(1), Some(Next::Fill { is_last: false, is_over: true }), "page 2 was the third in a row");
         finish(&mut s, 2);
         assert_eq!(finish(&mut s, 1).first(), Some(&4), "what its last bulk read makes of its nodes");
         assert!(!s.go_on(7, &mut |_| {}), "nobody");
