@@ -100,7 +100,8 @@ impl Descent {
         if self.lowest != Some(0) || self.highest != last {
             return None;
         }
-        let both = self.up.next > self.highest;
+        // Where all of it was in memory on the way up, nothing is known of that direction.
+        let both = self.up.next > self.highest && (self.reads.is_empty() || !self.up.reads.is_empty());
         let mut levels = Vec::new();
         let mut pages_of_one = FANOUT;
         let mut left: Vec<Read> =
@@ -366,6 +367,14 @@ mod tests {
         assert_eq!(levels, down_and_up(&[]).levels(64).unwrap());
         assert_ne!(levels, down_and_up(&in_pairs).levels(64).unwrap());
         assert_eq!(down_and_up(&[0, 2, 1, 5]).levels(64), None, "read in no order");
+    }
+
+    #[test]
+    fn what_was_all_in_memory_on_the_way_up_shows_no_more() {
+        let mut descent = descent();
+        let downwards = descent.levels(139);
+        (0..140).for_each(|page| descent.page(page, 0));
+        assert_eq!(descent.levels(139), downwards);
     }
 
     #[test]
