@@ -16,6 +16,7 @@ mod blocks;
 mod clairvoyant;
 mod cost;
 mod descriptors;
+mod first_calls;
 mod flash_time;
 mod held;
 mod in_flight;

@@ -564,6 +564,12 @@ impl<'a> Predictor<'a> {
         Some((flash_ns, page_ns, self.bulk_page_ns.unwrap_or(page_ns)))
     }
 
+    /// A node of the index of a file on UBIFS, where what a page takes does not have those of the recording in it.
+    pub(super) fn index_takes(&self, file: FileId) -> Option<f64> {
+        let apart = !self.storage.bulk_read.is_empty() && self.workload.nodes.runs.contains_key(&file);
+        self.nodes.filter(|_| apart).map(|nodes| nodes.of_a_node_ns().0)
+    }
+
     pub(super) fn mean_page_ns(&self) -> f64 {
         self.mean_page_ns
     }

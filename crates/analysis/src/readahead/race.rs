@@ -5,7 +5,8 @@
 //! - between two calls a task sleeps as long as it did when it was recorded. Where others kept it from going on then, that is the
 //!   median of where they did not;
 //! - a task begins as long after the last call that was over by then, and goes on after one that lived within its pause (a child that
-//!   it waited for);
+//!   it waited for). Where the trace shows it (`sched_switch`), those that could run when the first call began are ready then, behind
+//!   whom had run less, and each runs before its first call as long as it did;
 //! - a page takes what it took when it was recorded, or the mean; others may run between reads of flash, and have the chip between
 //!   pages (`nand_get_device`, drivers/mtd/nand/raw/nand_base.c);
 //! - the processor goes to whom the kernel gives it up to 6.5 (`place_entity`, `check_preempt_wakeup`, `check_preempt_tick`,
@@ -16,6 +17,8 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use flashscope_readahead::{Access, BulkReads, FileId, Next, Simulator};
 
 use super::accounts::Accounts;
+use super::first_calls::Came;
+use super::index::Index;
 use super::predict::Predictor;
 use super::workload::{Call, Step, Workload};
 
@@ -74,6 +77,8 @@ struct Planned<'a> {
     pause_ns: f64,
     /// So many calls of a task.
     awaits: Option<(u32, usize)>,
+    /// Work before the call.
+    runs_ns: f64,
     steps: Vec<&'a Step>,
 }
 
@@ -113,6 +118,8 @@ enum Chip {
 struct Task<'a> {
     plan: VecDeque<Planned<'a>>,
     state: State,
+    /// It is made when it comes.
+    is_new: bool,
     vruntime: f64,
     done: usize,
     /// What is left of what it does.
@@ -135,24 +142,36 @@ pub struct Race<'a, 's> {
     resched: bool,
     least_vruntime: f64,
     chip: Option<u32>,
+    /// On UBIFS: what of it is in memory.
+    index: Index<'a>,
 }
 
 impl<'a, 's> Race<'a, 's> {
     /// `order`: of [`ORDERS`], in the first of which pauses are as they were recorded.
     pub fn new(predictor: &'a Predictor<'a>, simulator: &'s mut Simulator, order: u32) -> Race<'a, 's> {
         simulator.take_turns();
-        let tasks = plans(predictor.workload());
+        let workload = predictor.workload();
+        let tasks = plans(workload);
+        let began_ns = workload.calls.first().map_or(0, |call| call.began_ns);
         let tasks = tasks.into_iter().enumerate().map(|(at, (tid, mut plan))| {
             let longer = PAUSES_DIFFER * differs(order, at);
             plan.iter_mut().for_each(|planned| planned.pause_ns *= 1.0 + longer);
-            let state = match plan.front_mut() {
-                Some(first) => first.begins(0.0),
-                None => State::Over,
+            let came = workload.came.get(&tid);
+            let (state, vruntime) = match (plan.front_mut(), came) {
+                (Some(first), Some(came)) if came.since_ns <= began_ns => {
+                    first.runs_ns = came.ran_ns.saturating_sub(came.ran_before_all_ns) as f64;
+                    (State::Ready, came.ran_before_all_ns as f64 - if came.is_new { 0.0 } else { LATENCY_NS / 2.0 })
+                }
+                // It sleeps until then.
+                (Some(first), Some(_)) => (first.begins(0.0), f64::NEG_INFINITY),
+                (Some(first), None) => (first.begins(0.0), 0.0),
+                (None, _) => (State::Over, 0.0),
             };
             let task = Task {
                 plan,
                 state,
-                vruntime: 0.0,
+                is_new: state != State::Ready && came.is_some_and(|came| came.is_new),
+                vruntime,
                 done: 0,
                 steps: VecDeque::new(),
                 now: None,
@@ -162,17 +181,19 @@ impl<'a, 's> Race<'a, 's> {
             };
             (tid, task)
         });
+        let first = workload.calls.first().and_then(|call| Some((call.tid, workload.came.get(&call.tid)?)));
         Race {
             predictor,
             simulator,
             tasks: tasks.collect(),
             now_ns: 0.0,
             next_tick_ns: TICK_NS * f64::from(order + 1) / f64::from(ORDERS),
-            running: None,
-            picked_ns: 0.0,
+            running: first.map(|(tid, _)| tid),
+            picked_ns: first.map_or(0.0, |(_, came)| -(began_ns.saturating_sub(came.got_ns) as f64)),
             resched: false,
             least_vruntime: 0.0,
             chip: None,
+            index: workload.nodes.index(),
         }
     }
 
@@ -212,9 +233,13 @@ impl<'a, 's> Race<'a, 's> {
     /// `place_entity` and `check_preempt_wakeup`.
     fn wake(&mut self, tid: u32) {
         let running = self.running.and_then(|running| self.tasks.get(&running)).map(|task| task.vruntime);
+        let others = self.ready().count() as f64;
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         task.state = State::Ready;
-        task.vruntime = task.vruntime.max(self.least_vruntime - LATENCY_NS / 2.0);
+        task.vruntime = match std::mem::take(&mut task.is_new) {
+            true => self.least_vruntime + LATENCY_NS / (others + 1.0),
+            false => task.vruntime.max(self.least_vruntime - LATENCY_NS / 2.0),
+        };
         self.resched |= running.is_some_and(|running| running - task.vruntime > WAKE_UP_NS);
     }
 
@@ -365,8 +390,15 @@ impl<'a, 's> Race<'a, 's> {
         let bulk = self.simulator.bulk_reads().since(before);
         let mut work = VecDeque::new();
         match next {
-            Next::Read { file, page } if bulk.reads == 0 => work.extend(self.of_page(file, page, bulk)),
-            Next::Read { .. } => work.extend(self.of_bulk(bulk).into_iter().flatten()),
+            Next::Read { file, page } => {
+                // Where nodes lie is looked up before they are read, for all of a bulk read at once.
+                let nodes = page..page.saturating_add(bulk.nodes.max(1));
+                work.extend(nodes.flat_map(|page| self.of_index(file, page)));
+                match bulk.reads {
+                    0 => work.extend(self.of_page(file, page, bulk)),
+                    _ => work.extend(self.of_bulk(bulk).into_iter().flatten()),
+                }
+            }
             Next::There { file, page } => self.wake_those(|state| state == State::WaitsForPage(file, page)),
             Next::Fill { .. } if added > 0 => {
                 work.extend(self.predictor.bulk_takes(bulk).map(|(.., each_ns)| Work::of_processor(each_ns)));
@@ -387,6 +419,13 @@ impl<'a, 's> Race<'a, 's> {
             Work { ns: flash_ns, chip: if goes_on { Chip::Keeps } else { Chip::Has } },
             Work { ns: page_ns, chip: if goes_on { Chip::Has } else { Chip::None } },
         ]
+    }
+
+    /// Nodes of the index that are not in memory yet.
+    fn of_index(&mut self, file: FileId, page: u64) -> impl Iterator<Item = Work> + use<> {
+        let nodes = self.predictor.index_takes(file).map(|each_ns| (self.index.reads(file, page), each_ns));
+        let (count, ns) = nodes.unwrap_or_default();
+        (0..count).map(move |_| Work { ns, chip: Chip::Has })
     }
 
     fn of_bulk(&self, bulk: BulkReads) -> Option<[Work; 2]> {
@@ -415,6 +454,7 @@ impl<'a, 's> Race<'a, 's> {
             return;
         };
         task.in_call = true;
+        task.work.extend((planned.runs_ns > 0.0).then(|| Work::of_processor(planned.runs_ns)));
         task.steps.extend(planned.steps);
     }
 
@@ -486,21 +526,28 @@ fn pauses<'a>(
     all: &BTreeMap<u32, Vec<&Call>>,
 ) -> VecDeque<Planned<'a>> {
     let Some(first) = calls.first() else { return VecDeque::new() };
+    // Since when it could run, and how long it did before its first call.
+    let (came_ns, runs_ns) = match workload.came.get(&tid) {
+        Some(&Came { since_ns, ran_ns, .. }) => (since_ns.min(first.began_ns), ran_ns),
+        None => (first.began_ns, 0),
+    };
     let others = || all.iter().filter(move |(other, _)| **other != tid);
     // What was over when it began.
     let before = others().filter_map(|(&other, calls)| {
-        let over = calls.partition_point(|call| ended(call) <= first.began_ns);
+        let over = calls.partition_point(|call| ended(call) <= came_ns);
         Some((ended(calls.get(over.checked_sub(1)?)?), other, over))
     });
-    let planned = |pause_ns: u64, awaits| Planned { pause_ns: pause_ns as f64, awaits, steps: Vec::new() };
+    let planned =
+        |pause_ns: u64, awaits| Planned { pause_ns: pause_ns as f64, awaits, runs_ns: 0.0, steps: Vec::new() };
     let mut plan = VecDeque::new();
-    plan.push_back(match before.max() {
-        Some((end, other, over)) => planned(first.began_ns.saturating_sub(end), Some((other, over))),
+    let begins = match before.max() {
+        Some((end, other, over)) => planned(came_ns.saturating_sub(end), Some((other, over))),
         None => {
-            let begin = workload.calls.first().map_or(first.began_ns, |call| call.began_ns);
-            planned(first.began_ns.saturating_sub(begin), None)
+            let begin = workload.calls.first().map_or(came_ns, |call| call.began_ns);
+            planned(came_ns.saturating_sub(begin), None)
         }
-    });
+    };
+    plan.push_back(Planned { runs_ns: runs_ns as f64, ..begins });
     let mut kept_waiting = Vec::new();
     let mut free = Vec::new();
     for two in calls.windows(2) {
@@ -587,6 +634,56 @@ mod tests {
         let of = |began_ms| workload(&[(1, 0, 20, 0, 20 * MS), (2, 10, 1, began_ms * MS, MS), (2, 0, 1, 30 * MS, MS)]);
         assert_eq!(pages(&of(5)), [19, 1]);
         assert_eq!(pages(&of(15)), [20, 0]);
+    }
+
+    /// Task 2 could run when task 1's first call began, which had run for long by then; its call was recorded later.
+    #[test]
+    fn who_could_run_and_had_run_less_is_next() {
+        let mut of = workload(&[(1, 0, 20, 0, 20 * MS), (2, 10, 1, 15 * MS, MS)]);
+        assert_eq!(pages(&of), [20, 0]);
+        let came = |since_ns, is_new, ran_before_all_ns| Came {
+            since_ns,
+            is_new,
+            got_ns: since_ns,
+            ran_ns: ran_before_all_ns,
+            ran_before_all_ns,
+        };
+        of.came = BTreeMap::from([(1, came(0, true, 10 * MS)), (2, came(0, true, 0))]);
+        assert_eq!(pages(&of), [19, 1]);
+        of.came.insert(2, came(0, true, 20 * MS));
+        assert_eq!(pages(&of), [20, 0], "it had run more");
+        // One that slept until then comes before one that runs; one that is made is put behind it, and goes on with its own work first.
+        of.came = BTreeMap::from([(2, came(5 * MS, false, 0))]);
+        assert_eq!(pages(&of), [19, 1]);
+        of.came.insert(2, came(5 * MS, true, 0));
+        assert_eq!(pages(&of), [20, 0]);
+        of.came.insert(2, Came { ran_ns: 12 * MS, ..came(5 * MS, false, 0) });
+        assert_eq!(pages(&of), [20, 0]);
+    }
+
+    /// UBIFS with bulk reads: 100 us a read of flash, three for the node of a page, and as many before the file's first one.
+    #[test]
+    fn the_index_takes_its_time_too() {
+        let reads = |second_us: u64| {
+            let us = MS / 1000;
+            let mut workload = workload(&[
+                (2, 250, 1, 0, 5 * us),
+                (1, 8, 1, 10 * us, 600 * us),
+                (2, 200, 1, second_us * us, 300 * us),
+                (1, 200, 1, 1110 * us, 100 * us),
+            ]);
+            workload.cached_before = vec![(FILE, 250)];
+            for (call, flash_reads) in workload.calls.iter_mut().zip([0, 6, 3, 0]) {
+                (call.pages_added, call.flash_reads) = (flash_reads.min(1), flash_reads);
+            }
+            workload.nodes.runs.insert(FILE, flashscope_readahead::NodeRuns::new(vec![(0, 300)], 300));
+            workload.nodes.flash_pages = Some(2.0);
+            let storage = Storage { bulk_read: [1].into(), ..Storage::new(Kernel::V6_1) };
+            let row = Predictor::new(&workload, storage).row(0, &|_| false);
+            row.by_task.values().map(super::super::predict::Tally::pages).collect::<Vec<_>>()
+        };
+        assert_eq!(reads(1050), [1, 1], "task 1 reads the index first");
+        assert_eq!(reads(1250), [2, 0]);
     }
 
     #[test]

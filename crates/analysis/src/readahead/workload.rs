@@ -6,6 +6,7 @@ use flashscope_readahead::{Access, FileId, OpenId, PAGE_BYTES};
 use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair, Record};
 
 use super::descriptors::{Descriptors, Meant, integer};
+use super::first_calls::{Came, FirstCalls};
 use super::flash_time::{FlashTimes, ReadRun};
 use super::held::{Held, Ran, can_run, is_blocked};
 use super::pages::{InCall, PageCosts};
@@ -105,6 +106,8 @@ pub struct Workload {
     pub flash_read_at: Vec<(u32, u64)>,
     /// Who got the processor when, the same.
     pub ran_at: Vec<RanAt>,
+    /// What tasks did before their first calls, where the trace has `sched_switch`.
+    pub came: BTreeMap<u32, Came>,
     pub flash_reads: u64,
     pub faults: u64,
     /// Reads whose end the trace does not show.
@@ -231,6 +234,7 @@ pub struct Collector {
     queue: Watch,
     held: Held,
     ran: Ran,
+    first_calls: FirstCalls,
     /// Tasks that left the processor to wait for a lock, or for storage.
     blocked: HashSet<u32>,
     /// Workers read for those who wait: who runs in a call's place may do so for it.
@@ -280,6 +284,10 @@ impl Collector {
                 self.fault_over(record.tid(), record.time.0);
             } else if record.schema.name == "sched_switch" {
                 self.switched(record);
+            } else if record.schema.name == "task_newtask"
+                && let Some(tid) = record.get("pid").and_then(integer)
+            {
+                self.first_calls.made(record.time.0, tid as u32);
             }
         }
         if let Some(event) = pair.event {
@@ -303,6 +311,7 @@ impl Collector {
                 self.blocked.insert(prev as u32);
             }
         }
+        self.first_calls.switched(record.time.0, prev as u32, state, next as u32);
         let prev = Some(prev as u32).filter(|prev| self.inside.contains_key(prev));
         self.ran.switched(record.time.0, prev.is_some(), next as u32);
         self.held.switched(record.time.0, prev.filter(|_| can_run(state)), next as u32, self.inside.len());
@@ -478,6 +487,7 @@ impl Collector {
 
     fn begin(&mut self, event: &Event, call: u32, file: FileId, offset: u64, asked: u64, is_fault: bool) {
         let tid = event.tid;
+        self.first_calls.called(event.time.0, tid);
         let new = Call::new(tid, file, is_fault, event.time.0);
         self.workload.calls.push(new);
         let pages = (offset / PAGE_BYTES, offset.saturating_add(asked.max(1)).div_ceil(PAGE_BYTES));
@@ -658,6 +668,7 @@ impl Collector {
         let mut workload = self.workload;
         workload.queued = self.queue.finish();
         workload.held_ns = self.held.total_ns();
+        workload.came = self.first_calls.came;
         workload.descriptors = self.descriptors.any();
         // What was there before, or ends elsewhere than it was written to, was not made by what was seen.
         let mut written: HashMap<FileId, u64> = HashMap::new();
