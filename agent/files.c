@@ -32,6 +32,7 @@ static const char *const places[] = { "/proc/version", "/sys/kernel/uevent_seqnu
 #define POSITION 23456
 #define LENGTH 12345
 #define FILE_PAGES 128u
+#define SHORTER 12345 /* than so many pages: another size that the same file has, with that page */
 #define MAPPED_PAGE 71u /* of a hole: in the cache it would be mapped around, without a fault of its own */
 
 struct search {
@@ -214,6 +215,46 @@ static bool on_two_file_systems(const struct search *search)
 	return false;
 }
 
+static void read_memory(void *argument)
+{
+	char byte;
+
+	if (pread(*(int *)argument, &byte, 1, 0) < 0) {
+		/* as above */
+	}
+}
+
+/* i_size may lie behind what else is wanted of struct inode. */
+#define SIZE_WORDS 40
+
+/* i_size, as a file in memory has one size, and then another. What is true of both is no chance. */
+static void find_size(struct search *search, const char *symbol, int argument)
+{
+	const off_t whole = sysconf(_SC_PAGESIZE) * (off_t)FILE_PAGES;
+	const off_t sizes[] = { whole, whole - SHORTER };
+	char fetch[SIZE_WORDS][48], file[16];
+	bool right[SIZE_WORDS];
+
+	memset(right, true, sizeof(right));
+	fs_argument(search->machine, argument, file);
+	for (int i = 0; i < SIZE_WORDS; i++)
+		snprintf(fetch[i], sizeof(fetch[i]), "+%d(+%d(%s)):x64", words(search, i), search->layout->file_inode,
+			 file);
+	for (size_t k = 0; k < ARRAY_SIZE(sizes); k++) {
+		uint64_t values[SIZE_WORDS];
+
+		if (ftruncate(search->memory, sizes[k]) ||
+		    fs_tryout_ask(&search->tryout, symbol, fetch, SIZE_WORDS, read_memory, &search->memory, values,
+				  1) != 1)
+			return;
+		for (int i = 0; i < SIZE_WORDS; i++)
+			right[i] &= values[i] == (uint64_t)sizes[k];
+	}
+	for (int i = SIZE_WORDS - 1; i >= 0; i--)
+		if (right[i])
+			search->layout->inode_size = words(search, i);
+}
+
 static void find_file(struct search *search)
 {
 	/* fs/read_write.c: ssize_t vfs_read(struct file *, …), int rw_verify_area(int, struct file *, …) */
@@ -238,6 +279,8 @@ static void find_file(struct search *search)
 		if (search->memory >= 0 && fs_tryout_ask(&search->tryout, from[i].symbol, fetch, 1, read_files, search,
 							 pointers, KNOWN_FILES) == (int)search->count)
 			search->pointer = pointers[search->count - 1];
+		if (search->memory >= 0)
+			find_size(search, from[i].symbol, from[i].argument);
 		return;
 	}
 	missing(search, "device and inode of an open file");
@@ -385,6 +428,21 @@ bool fs_file_fetch(char *out, size_t size, const struct fs_machine *machine,
 	return true;
 }
 
+/* The same with the file's size, where its place is known. */
+static bool fetch_sized(char *out, size_t size, const struct fs_machine *machine, const struct fs_file_layout *layout,
+			const char *file)
+{
+	size_t length;
+
+	if (!fs_file_fetch(out, size, machine, layout, file))
+		return false;
+	length = strlen(out);
+	if (layout->inode_size >= 0)
+		snprintf(out + length, size - length, " size=+%d(+%d(%s)):u64", layout->inode_size, layout->file_inode,
+			 file);
+	return true;
+}
+
 static struct fs_probe *add(struct fs_probes *probes, const char *event, const char *symbol, long own)
 {
 	struct fs_probe *probe;
@@ -406,9 +464,9 @@ static struct fs_probe *add(struct fs_probes *probes, const char *event, const c
 
 static const char direct[] = "direct I/O passes by it";
 static const char around[] = "pages that are in the cache already are mapped around, without an event";
-static const char of_reads[] = "device, inode, offset and length of reads through the page cache";
+static const char of_reads[] = "device, inode, offset, length and file size of reads through the page cache";
 static const char of_writes[] = "device, inode, offset and length of writes through the page cache";
-static const char of_faults[] = "device, inode and page of faults that had to wait for a mapped file";
+static const char of_faults[] = "device, inode, page and file size of faults that had to wait for a mapped file";
 
 void fs_files_plan(const struct fs_machine *machine, const struct fs_file_layout *layout, const char *group,
 		   long own, struct fs_probes *probes, struct fs_events *events)
@@ -417,7 +475,7 @@ void fs_files_plan(const struct fs_machine *machine, const struct fs_file_layout
 	static const char *const names[] = { "filemap_read", "generic_file_buffered_read", "filemap_fault" };
 	bool found[ARRAY_SIZE(names)];
 	const char *reader;
-	char a[3][16], file[32], fetch[160];
+	char a[3][16], file[32], fetch[192];
 	struct fs_probe *probe;
 
 	fs_symbols(names, ARRAY_SIZE(names), found);
@@ -425,7 +483,7 @@ void fs_files_plan(const struct fs_machine *machine, const struct fs_file_layout
 	for (int i = 0; i < 3; i++)
 		fs_argument(machine, i, a[i]);
 	snprintf(file, sizeof(file), "+0(%s)", a[0]);
-	if (fs_file_fetch(fetch, sizeof(fetch), machine, layout, file) && layout->call_position >= 0 &&
+	if (fetch_sized(fetch, sizeof(fetch), machine, layout, file) && layout->call_position >= 0 &&
 	    layout->iter_count >= 0 && reader &&
 	    (probe = add(probes, "file_read", reader, own))) {
 		probe->loses = direct;
@@ -463,7 +521,7 @@ void fs_files_plan(const struct fs_machine *machine, const struct fs_file_layout
 
 	snprintf(file, sizeof(file), "+%d(+0(%s))", layout->area_file, a[0]);
 	if (layout->area_file >= 0 && layout->fault_page >= 0 && found[2] &&
-	    fs_file_fetch(fetch, sizeof(fetch), machine, layout, file) &&
+	    fetch_sized(fetch, sizeof(fetch), machine, layout, file) &&
 	    (probe = add(probes, "file_fault", "filemap_fault", own))) {
 		probe->loses = around;
 		snprintf(probe->definition, sizeof(probe->definition), "p:%s/file_fault filemap_fault%s page=+%d(%s):%s",
@@ -490,6 +548,7 @@ void fs_files_json(struct fs_json *json, const char *key, const struct fs_file_l
 	offset(json, "f_inode", layout->file_inode);
 	offset(json, "i_ino", layout->inode_number);
 	offset(json, "i_sb", layout->inode_super);
+	offset(json, "i_size", layout->inode_size);
 	offset(json, "s_dev", layout->super_device);
 	offset(json, "ki_pos", layout->call_position);
 	offset(json, "iov_iter_count", layout->iter_count);

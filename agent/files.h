@@ -20,6 +20,7 @@ struct fs_file_layout {
 	int file_inode;	  /* struct file: f_inode */
 	int inode_number; /* struct inode: i_ino */
 	int inode_super;  /* struct inode: i_sb */
+	int inode_size;	  /* struct inode: i_size; without it reads and faults do not say how long their file is */
 	int super_device; /* struct super_block: s_dev */
 	int call_position; /* struct kiocb: ki_pos */
 	int iter_count;	  /* struct iov_iter: count */

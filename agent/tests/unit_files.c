@@ -6,11 +6,11 @@
 
 /* As found on armmp 5.10 and 6.1, and on amd64 6.12. */
 static const struct fs_file_layout arm510 = { .file_inode = 16, .inode_number = 40, .inode_super = 28,
-					      .super_device = 8, .call_position = 8, .iter_count = 8,
+					      .inode_size = 56, .super_device = 8, .call_position = 8, .iter_count = 8,
 					      .write_by_file = true, .write_known = true, .fault_page = 12,
 					      .area_file = 80 };
 static const struct fs_file_layout amd612 = { .file_inode = 40, .inode_number = 64, .inode_super = 40,
-					      .super_device = 16, .call_position = 8, .iter_count = 24,
+					      .inode_size = -1, .super_device = 16, .call_position = 8, .iter_count = 24,
 					      .write_known = true, .fault_page = 16, .area_file = 112 };
 
 static const struct fs_probe *probe_of(const struct fs_probes *probes, const char *event)
@@ -45,20 +45,23 @@ static void planning(void)
 	CHECK_NUMBER(events.absent_count, 0);
 	CHECK_TEXT(probe_of(&probes, "file_read")->definition,
 		   "p:g/file_read generic_file_buffered_read dev=+8(+28(+16(+0(%r0)))):u32 ino=+40(+16(+0(%r0))):u32 "
-		   "pos=+8(%r0):u64 count=+8(%r1):u32");
+		   "size=+56(+16(+0(%r0))):u64 pos=+8(%r0):u64 count=+8(%r1):u32");
 	CHECK_TEXT(probe_of(&probes, "file_read")->filter, "common_pid != 7");
 	CHECK_TEXT(probe_of(&probes, "file_write")->definition,
 		   "p:g/file_write generic_perform_write dev=+8(+28(+16(%r0))):u32 ino=+40(+16(%r0)):u32 "
 		   "pos=%r2:u32 pos_high=%r3:u32 count=+8(%r1):u32");
 	CHECK_TEXT(probe_of(&probes, "file_fault")->definition,
 		   "p:g/file_fault filemap_fault dev=+8(+28(+16(+80(+0(%r0))))):u32 "
-		   "ino=+40(+16(+80(+0(%r0)))):u32 page=+12(%r0):u32");
+		   "ino=+40(+16(+80(+0(%r0)))):u32 size=+56(+16(+80(+0(%r0)))):u64 page=+12(%r0):u32");
 	CHECK_TEXT(probe_of(&probes, "file_fault_end")->definition, "r64:g/file_fault_end filemap_fault");
 	fs_probes_free(&probes);
 	fs_events_free(&events);
 
 	plan(&amd, &amd612, "f0 T filemap_read\nf1 T filemap_fault\n", &probes, &events);
 	CHECK_NUMBER(probes.count, 4);
+	CHECK_TEXT(probe_of(&probes, "file_read")->definition,
+		   "p:g/file_read filemap_read dev=+16(+40(+40(+0(%di)))):u32 ino=+64(+40(+0(%di))):u64 "
+		   "pos=+8(%di):u64 count=+24(%si):u64");
 	CHECK_TEXT(probe_of(&probes, "file_write")->definition,
 		   "p:g/file_write generic_perform_write dev=+16(+40(+40(+0(%di)))):u32 ino=+64(+40(+0(%di))):u64 "
 		   "pos=+8(%di):u64 count=+24(%si):u64");
