@@ -17,6 +17,8 @@ pub struct FileEvent {
     pub offset: u64,
     /// 0 where the event does not say it.
     pub bytes: u64,
+    /// Bytes that the file has; `None` where the event does not say it.
+    pub size: Option<u64>,
     /// Of [`FileStep::Extent`]: first block on the device, in blocks of the file system.
     pub block: u64,
 }
@@ -66,6 +68,7 @@ pub(crate) struct FilePlan {
     /// Upper half of the offset, where an argument came in two registers.
     offset_high: Option<Field>,
     bytes: Option<Field>,
+    size: Option<Field>,
     block: Option<Field>,
     /// The offset counts pages.
     pages: bool,
@@ -114,6 +117,8 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
         offset: if whole { None } else { field(&["lblk", "pos", "index", "page"]) },
         offset_high: if whole { None } else { field(&["pos_high"]) },
         bytes: if whole { None } else { field(&["len", "count"]) },
+        // Of others' events a field of that name is another thing.
+        size: if ours { field(&["size"]) } else { None },
         block: field(&["pblk"]),
         pages,
         order: field(&["order"]),
@@ -161,12 +166,16 @@ impl FilePlan {
             bytes = pages.saturating_mul(page_bytes);
             offset = offset.saturating_mul(page_bytes);
         }
+        let size = match &self.size {
+            Some(f) => Some(schema.uint(f, data)?),
+            None => None,
+        };
         let block = number(&self.block)? & BLOCK_BITS;
         if self.step == FileStep::Extent && (block == 0 || block == BLOCK_BITS || bytes == 0) {
             // A hole, or blocks that are still to be given out.
             return Some(None);
         }
-        Some(Some(FileEvent { step: self.step, device, inode, offset, bytes, block }))
+        Some(Some(FileEvent { step: self.step, device, inode, offset, bytes, size, block }))
     }
 }
 

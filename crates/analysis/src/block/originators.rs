@@ -553,7 +553,7 @@ mod tests {
     }
 
     fn file(step: FileStep, offset: u64, bytes: u64, block: u64) -> FileEvent {
-        FileEvent { step, device: Some(DISK), inode: 12, offset, bytes, block }
+        FileEvent { step, device: Some(DISK), inode: 12, offset, bytes, size: None, block }
     }
 
     fn bio(rwbs: &str, sector: u64, bytes: u64) -> BlockEvent {

@@ -485,7 +485,7 @@ mod tests {
     }
 
     fn step(time: u64, tid: u32, step: FileStep, device: Option<Device>, inode: u64, bytes: u64) -> Event {
-        event(time, tid, EventKind::File(FileEvent { step, device, inode, offset: 0, bytes, block: 0 }))
+        event(time, tid, EventKind::File(FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0 }))
     }
 
     fn exit(time: u64, tid: u32) -> Event {

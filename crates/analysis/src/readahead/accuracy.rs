@@ -404,6 +404,7 @@ mod tests {
                 inode: 5,
                 offset: page * PAGE_BYTES,
                 bytes: pages * PAGE_BYTES,
+                size: None,
                 block: 0,
             };
             let (time, kind) = (TimeNs(time as u64), EventKind::File(file));
@@ -461,7 +462,7 @@ mod tests {
         let device = Some(Device::new(8, 1));
         let file = |step, page: u64, pages: u64| {
             let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
-            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, block: 0 })
+            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, size: None, block: 0 })
         };
         let block = |action, page: u64, pages: u64| {
             let (device, sector, bytes) = (Device::new(8, 0), page * 8, pages * PAGE_BYTES);
@@ -494,7 +495,7 @@ mod tests {
         let device = Some(Device::new(31, 0));
         let file = |step, inode, page: u64| {
             let offset = page * PAGE_BYTES;
-            EventKind::File(FileEvent { step, device, inode, offset, bytes: PAGE_BYTES, block: 0 })
+            EventKind::File(FileEvent { step, device, inode, offset, bytes: PAGE_BYTES, size: None, block: 0 })
         };
         let call = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into() };
         use FileStep::{Cached, Read, Write};
@@ -522,7 +523,7 @@ mod tests {
         let file = |step, page: u64, pages: u64| {
             let device = Some(Device::new(31, 0));
             let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
-            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, block: 0 })
+            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, size: None, block: 0 })
         };
         let other = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into() };
         let mut accuracy = Accuracy::new();
