@@ -76,6 +76,10 @@ pub enum Access {
     },
     /// All pages of the file leave (`drop_caches`, unlinking).
     DropAll,
+    /// The file has so many bytes from now on, for a reason of its own (it was cut, or grew without a [`Access::Write`]).
+    Resized {
+        bytes: u64,
+    },
 }
 
 /// Why a page came.
@@ -395,6 +399,10 @@ impl Simulator {
                 }
                 return;
             }
+            Access::Resized { bytes } => {
+                *size = bytes;
+                return;
+            }
             Access::Write { offset, length } => *size = (*size).max(offset.saturating_add(length)),
             _ => {}
         }
@@ -626,6 +634,17 @@ mod tests {
             // Page 1 has the mark: eight more behind the window.
             assert_eq!(read(&mut s, 4096, 4096), (4..12).collect::<Vec<_>>(), "{kernel:?}");
             assert_eq!(read(&mut s, 8192, 4096), [], "{kernel:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_cut_is_not_read_behind_its_end() {
+        for kernel in Kernel::ALL {
+            let mut s = simulator(kernel, 32);
+            assert_eq!(pages(&mut s, Access::Resized { bytes: 2 * 4096 + 1 }), [], "{kernel:?}");
+            assert_eq!(read(&mut s, 0, 4096), [0, 1, 2], "{kernel:?}");
+            pages(&mut s, Access::Resized { bytes: 900 * 4096 });
+            assert_eq!(read(&mut s, 800 * 4096, 4096), [800], "{kernel:?}");
         }
     }
 

@@ -54,6 +54,10 @@ pub fn foresee(workload: &Workload, budget_pages: usize, costs: &[f64; 4]) -> Op
                 *size = (*size).max(offset.saturating_add(length));
                 (offset / PAGE_BYTES, offset.saturating_add(length).div_ceil(PAGE_BYTES), false)
             }
+            Access::Resized { bytes } => {
+                *size = bytes;
+                continue;
+            }
             Access::Brought { page } => (page, page.saturating_add(1), false),
             Access::Drop { page } => {
                 if let Some(&number) = numbers.get(&(step.file, page)) {

@@ -221,6 +221,8 @@ pub struct Collector {
     count: HashMap<FileId, u64>,
     before: HashSet<(FileId, u64)>,
     ended: HashSet<FileId>,
+    /// How long files are by now, where the trace says so.
+    told: HashMap<FileId, u64>,
     /// Files behind whose known size was nothing when it was read.
     read_up: HashSet<FileId>,
     /// Task that is writing: what comes is the write's.
@@ -363,6 +365,9 @@ impl Collector {
                 if step.device.is_some_and(|device| self.left_out.contains(&device.0)) {
                     return;
                 }
+                if let Some(bytes) = step.size {
+                    self.has_size(event.tid, file, bytes);
+                }
                 self.file(event, step.step, file, step.offset, step.bytes);
             }
             EventKind::Block(block) => {
@@ -412,6 +417,10 @@ impl Collector {
                     self.workload.created.insert(file);
                 }
                 self.grow(file, offset.saturating_add(bytes));
+                let known = self.workload.created.contains(&file).then_some(0);
+                if let Some(told) = self.told.get(&file).copied().or(known) {
+                    self.told.insert(file, told.max(offset.saturating_add(bytes)));
+                }
                 self.read_up.remove(&file);
                 let open = OpenId(u64::from(event.tid));
                 self.step(Step {
@@ -558,6 +567,21 @@ impl Collector {
         self.take_meant(tid);
     }
 
+    /// A read or a fault says how long its file is.
+    fn has_size(&mut self, tid: u32, file: FileId, bytes: u64) {
+        self.ended.insert(file);
+        match self.told.insert(file, bytes) {
+            // All that came before, advice and other pages, was of a file of that size.
+            None => {
+                self.workload.sizes.insert(file, bytes);
+            }
+            Some(before) if before != bytes => {
+                self.step(Step { tid, file, open: OpenId(0), access: Access::Resized { bytes }, call: None });
+            }
+            Some(_) => {}
+        }
+    }
+
     /// It ended before, as all who read up to the end find out: what is known of it is its size.
     fn nothing_at(&mut self, file: FileId, offset: u64) {
         if self.workload.sizes.get(&file).is_some_and(|&size| size <= offset) {
@@ -639,7 +663,7 @@ impl Collector {
         let end = inside.offset.saturating_add(got.unwrap_or(inside.asked));
         match got {
             // Short, but not empty: here the file ends.
-            Some(got) if 0 < got && got < inside.asked => {
+            Some(got) if 0 < got && got < inside.asked && !self.told.contains_key(&file) => {
                 self.workload.sizes.insert(file, end);
                 self.ended.insert(file);
             }
@@ -726,7 +750,7 @@ mod tests {
     const FILE: FileId = FileId { device: Some(25), inode: 5 };
 
     fn event(time: u64, step: FileStep, offset: u64, bytes: u64) -> Event {
-        let file = FileEvent { step, device: Some(Device(25)), inode: 5, offset, bytes, block: 0 };
+        let file = FileEvent { step, device: Some(Device(25)), inode: 5, offset, bytes, size: None, block: 0 };
         Event { time: TimeNs(time), cpu: 0, tid: 7, kind: EventKind::File(file) }
     }
 
@@ -839,6 +863,47 @@ mod tests {
         collector.event(&event(20, FileStep::Read, 40960, 4096));
         collector.event(&event(21, FileStep::Cached, 40960, 4096));
         assert!(!collector.finish().created.contains(&FILE));
+    }
+
+    /// Reads that say how long their file is.
+    #[test]
+    fn a_file_is_as_long_as_its_reads_say() {
+        let sized = |time: u64, step: FileStep, offset: u64, size: u64| {
+            let mut event = event(time, step, offset, 4096);
+            let EventKind::File(file) = &mut event.kind else { panic!() };
+            file.size = Some(size);
+            event
+        };
+        let resized = |workload: &Workload| {
+            let steps = workload.steps.iter();
+            let of = |step: &Step| match step.access {
+                Access::Resized { bytes } => Some(bytes),
+                _ => None,
+            };
+            steps.filter_map(of).collect::<Vec<_>>()
+        };
+        // Its end is known though no read met it. What is written makes it longer; what else does, and cuts, is a step of its own.
+        let mut collector = Collector::default();
+        collector.event(&sized(10, FileStep::Read, 0, 99_000));
+        collector.event(&event(11, FileStep::Cached, 0, 4096));
+        collector.returned(7, 12, Some(4096));
+        collector.event(&event(20, FileStep::Write, 98_000, 4096));
+        collector.returned(7, 21, Some(4096));
+        collector.event(&sized(30, FileStep::Fault, 4096, 102_096));
+        collector.event(&sized(40, FileStep::Read, 8192, 9000));
+        collector.returned(7, 41, Some(808));
+        collector.event(&sized(50, FileStep::Read, 0, 20_000));
+        let workload = collector.finish();
+        assert_eq!((workload.sizes[&FILE], workload.open_ended.len()), (99_000, 0));
+        assert_eq!(resized(&workload), [9000, 20_000]);
+        // One that is made in the trace.
+        let mut collector = Collector::default();
+        collector.event(&event(10, FileStep::Write, 0, 8192));
+        collector.returned(7, 11, Some(8192));
+        collector.event(&sized(20, FileStep::Read, 0, 8192));
+        collector.returned(7, 21, Some(4096));
+        let workload = collector.finish();
+        assert!(workload.created.contains(&FILE) && resized(&workload).is_empty(), "{workload:?}");
     }
 
     /// JFFS2 collects garbage: in a thread of its own, and in the call of a task that writes.
