@@ -82,13 +82,16 @@ struct Followed {
     folios: BTreeMap<u64, (u64, u64)>,
     /// Pages that left.
     gone: u64,
+    /// How long the file is, as reads and faults have it.
+    sizes: BTreeSet<Option<u64>>,
     device: Device,
     inode: u64,
 }
 
 impl Followed {
     fn new(trace: &Trace, inode: u64) -> Followed {
-        Followed { accuracy: Accuracy::new(), folios: BTreeMap::new(), gone: 0, device: device(trace), inode }
+        let (folios, sizes) = (BTreeMap::new(), BTreeSet::new());
+        Followed { accuracy: Accuracy::new(), folios, gone: 0, sizes, device: device(trace), inode }
     }
 
     fn follow(&mut self, trace: &Trace, (begin, end): (u64, u64)) {
@@ -105,6 +108,9 @@ impl Followed {
             match file.step {
                 FileStep::Cached => self.folios.extend((first..first + pages).map(|page| (page, (first, pages)))),
                 FileStep::Uncached => self.gone += pages,
+                FileStep::Read | FileStep::Fault => {
+                    self.sizes.insert(file.size);
+                }
                 _ => {}
             }
         });
@@ -129,6 +135,8 @@ fn disagreements(followed: &Followed, kernel: &Kernel) -> Vec<String> {
     let (cached, traced): (_, BTreeSet<u64>) = (kernel.cached(), there.keys().copied().collect());
     wrong.extend(cached.difference(&traced).map(|page| format!("{page} is cached, and not in the trace")));
     wrong.extend(traced.difference(&cached).map(|page| format!("{page} is in the trace, and not cached")));
+    let sizes = followed.sizes.iter().filter(|&&size| size != Some(FILE_BYTES));
+    wrong.extend(sizes.map(|size| format!("a read or a fault says that the file has {size:?} bytes")));
     for (page, &(accessed, flags)) in &kernel.pages {
         let Some(&(first, pages)) = followed.folios.get(page) else { continue };
         let folio =

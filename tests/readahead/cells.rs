@@ -24,8 +24,6 @@ pub struct Cell {
     pub kib: u64,
     /// Window of the recording that this one is predicted from.
     pub from_kib: u64,
-    /// Size of the data file in bytes; 0: as the trace has it (files that are made in it).
-    pub size: u64,
     /// Plan lines before it.
     before: Vec<String>,
     command: String,
@@ -151,7 +149,6 @@ impl Set {
                     label: what + &apart,
                     kib,
                     from_kib: if kib == 0 { 128 } else { 0 },
-                    size: if label == "SQLite" { 0 } else { group.file_size.0 },
                     before: Vec::new(),
                     command: apart_from_others(group.command(cell)),
                 });
@@ -202,7 +199,6 @@ impl Set {
                             (true, _) | (false, 128) => 0,
                             _ => 128,
                         },
-                        size,
                         before: vec![
                             format!("write {} {kib}", self.knob()),
                             "write /proc/sys/vm/drop_caches 3".to_owned(),
@@ -235,7 +231,6 @@ impl Set {
                     label: format!("{what}, 1500001 B"),
                     kib,
                     from_kib: if kib == 0 { 4 } else { 0 },
-                    size: 1_500_001,
                     before: vec![format!("write {} {kib}", self.knob()), "write /proc/sys/vm/drop_caches 3".to_owned()],
                     command: format!("/work {what} /mnt/odd"),
                 });
@@ -272,7 +267,6 @@ impl Set {
                         label: case.name.trim_end_matches(".ra0").trim_end_matches(".ra128").to_owned(),
                         kib,
                         from_kib: if kib == 0 { 128 } else { 0 },
-                        size: 0,
                         before: Vec::new(),
                         command,
                     });

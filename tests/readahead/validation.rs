@@ -1,6 +1,6 @@
 //! A set of cells, held against the models: page by page at its own window, and predicted from another one's recording.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 
 use flashscope_analysis::readahead::{Collector, Predictor, Storage, Workload, has_bulk_read};
@@ -71,34 +71,13 @@ fn workloads(session: &Session, trace: &Trace, cells: &[Cell]) -> (Vec<Workload>
     while workloads.len() < cells.len() {
         workloads.push(std::mem::replace(&mut collector, new()).finish());
     }
-    for (workload, cell) in workloads.iter_mut().zip(cells) {
+    for workload in &mut workloads {
         workload.steps.retain(|step| step.file.device == ours);
         workload.pages.retain(|(file, _)| file.device == ours);
         workload.pages_added.retain(|file, _| file.device == ours);
         workload.sizes.retain(|file, _| file.device == ours);
-        // A trace tells a file's end only where a read meets it; here it is known.
-        if cell.size > 0 {
-            workload.sizes.values_mut().for_each(|size| *size = cell.size);
-        }
     }
-    share_sizes(cells, &mut workloads);
     (workloads, before.finish())
-}
-
-/// What any SELECTs saw of the database's size holds for all.
-fn share_sizes(cells: &[Cell], workloads: &mut [Workload]) {
-    let mut sizes = BTreeMap::new();
-    for (workload, _) in workloads.iter().zip(cells).filter(|(_, cell)| cell.study == "SQLite") {
-        for (&file, &size) in &workload.sizes {
-            let known = sizes.entry(file).or_insert(0);
-            *known = size.max(*known);
-        }
-    }
-    for (workload, _) in workloads.iter_mut().zip(cells).filter(|(_, cell)| cell.study == "SQLite") {
-        for (file, size) in &mut workload.sizes {
-            *size = sizes[file];
-        }
-    }
 }
 
 fn step<'a>(session: &'a Session, cell: &Cell) -> &'a Step {
