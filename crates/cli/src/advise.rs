@@ -31,7 +31,9 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
         let as_well = |&said: &u64| said != fits && !predictor.recorded(&[fits, said]).fits_alone;
         recorded_knob(trace.facts(), &storage.knobs).map(|(_, kib)| kib).filter(as_well).unwrap_or(fits)
     });
-    let mut advice = advise(&predictor, now);
+    let filesystem = predict::mounted(&trace, &workload).unwrap_or_default();
+    let error = predict::error_bar(kernel, &predictor, &filesystem, &args.model);
+    let mut advice = advise(&predictor, now, error.as_ref().map(|bar| bar.time_worst_percent));
     let row = predictor.row(now, &|_| false);
     let cases = silent(&Seen {
         facts: trace.facts(),
@@ -67,7 +69,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
             .map(|one| json!({"advice": one, "lines": lines(one, &storage), "risk": risk(one, &storage)}))
             .collect();
         let all = json!({"schema": 1, "model": kernel.name(), "readahead_kib_now": now, "advice": list, "silent": cases,
-                         "notes": told});
+                         "error": error, "notes": told});
         println!("{}", serde_json::to_string_pretty(&all).expect("plain data serialises"));
         return Ok(());
     }
@@ -85,6 +87,10 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
         for line in lines(one, &storage) {
             println!("   {}", flashscope_report::visible(&line));
         }
+    }
+    let between = advice.iter().any(|one| one.gain_between_percent.is_some());
+    if let Some(bar) = error.as_ref().filter(|_| between) {
+        println!("\nFrom and to: what is predicted may be off by {}", flashscope_report::worst(bar, kernel.name()));
     }
     if !told.is_empty() {
         println!();
@@ -178,9 +184,11 @@ fn gain(advice: &Advice) -> String {
     let pages = format!("{} pages instead of {}", advice.pages_then, advice.pages_now);
     match (advice.time_now_ns, advice.time_then_ns) {
         (Some(now), Some(then)) => {
+            let between = advice.gain_between_percent.map(|[least, most]| format!(", {least:.1} to {most:.1} %"));
             format!(
-                "{:.1} % of the time in reads ({:.1} ms instead of {:.1}), {pages}",
+                "{:.1} % of the time in reads{} ({:.1} ms instead of {:.1}), {pages}",
                 advice.gain_percent,
+                between.unwrap_or_default(),
                 then / 1e6,
                 now / 1e6
             )
@@ -380,7 +388,7 @@ mod tests {
         workload.nodes.runs.insert(FILE, NodeRuns::new(vec![], 30));
         workload.nodes.flash_pages = Some(2.0);
         let predictor = Predictor::new(&workload, Below::new(Kernel::V6_1));
-        let advice = &advise(&predictor, 0)[0];
+        let advice = &advise(&predictor, 0, None)[0];
         let storage = Storage::of(&facts, [14].into_iter());
         let lines = lines(advice, &storage);
         let words = |line: &str| lines.iter().any(|one| one.ends_with(line));
@@ -394,7 +402,7 @@ mod tests {
     fn squashfs_comes_with_the_command_and_its_risk() {
         let workload = whole_file();
         let below = Below { squashfs: [(14, 8 << 10)].into(), ..Below::new(Kernel::V6_1) };
-        let advice = advise(&Predictor::new(&workload, below), 0);
+        let advice = advise(&Predictor::new(&workload, below), 0, None);
         let storage = Storage::of(&Value::Null, [14].into_iter());
         let one = advice.last().expect("larger blocks");
         assert!(lines(one, &storage)[0].starts_with("mksquashfs ROOT IMAGE -b 131072"), "{advice:?}");

@@ -75,10 +75,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     }
     notes.extend(predictor.overlap().map(overlap_note));
     let timed = rows.iter().any(|row| row.time_ns.is_some());
-    // The bars are of reads that bring their pages in themselves; with bulk_read it was validated apart (tests/readahead.rs).
-    let validated = if predictor.on_ubifs() == Some(true) { "ubifs-bulk" } else { &filesystem };
-    let error =
-        ErrorBar::of(kernel, validated, args.model.layout.is_some()).filter(|_| timed && predictor.queue().is_none());
+    let error = error_bar(kernel, &predictor, &filesystem, &args.model).filter(|_| timed);
     if predictor.queue().is_some() {
         notes.extend(queue_notes(&workload, rows.iter().any(|row| row.time_ns.is_none())));
     } else if timed && error.is_none() {
@@ -116,6 +113,13 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         print!("{}", flashscope_report::terminal::prediction(&prediction, &file, &task, &style()));
     }
     Ok(())
+}
+
+/// What times and flash reads may be off by. The bars are of reads that bring their pages in themselves; with bulk_read it was
+/// validated apart (tests/readahead.rs).
+pub fn error_bar(kernel: Kernel, predictor: &Predictor<'_>, filesystem: &str, model: &ModelArgs) -> Option<ErrorBar> {
+    let validated = if predictor.on_ubifs() == Some(true) { "ubifs-bulk" } else { filesystem };
+    ErrorBar::of(kernel, validated, model.layout.is_some()).filter(|_| predictor.queue().is_none())
 }
 
 /// How calls that overlap are played.
@@ -224,7 +228,7 @@ pub fn filesystem(said: &PowerArgs, trace: &Trace, workload: &Workload) -> Strin
 }
 
 /// What the file that is read most lies on, as the bars of validation name it: `squashfs-mtdblock` where it is not on MTD itself.
-fn mounted(trace: &Trace, workload: &Workload) -> Option<String> {
+pub fn mounted(trace: &Trace, workload: &Workload) -> Option<String> {
     let (most, _) = workload.pages_added.iter().max_by_key(|&(_, pages)| pages)?;
     let number = Device(most.device?).to_string();
     let mount = trace.facts()["mounts"].as_array()?.iter().find(|mount| mount["device"] == number.as_str())?;
@@ -367,7 +371,8 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
     }
     if workload.faults > 0 {
         notes.push(format!(
-            "{} faults of mapped files: what a fault maps around it leaves no event, and its pages' use is not known",
+            "{} faults of mapped files: what a fault maps around it leaves no event, and its pages' use is not known; 4096 in \
+             /sys/kernel/debug/fault_around_bytes while it is recorded shows each page that is touched",
             workload.faults
         ));
     }

@@ -21,6 +21,7 @@ mod text;
 mod view;
 mod wear_view;
 
+pub use prediction_view::worst;
 pub use text::visible;
 
 #[cfg(test)]

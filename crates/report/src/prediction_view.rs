@@ -127,6 +127,11 @@ pub fn queue_cost(queue: &QueueCost) -> String {
 
 /// What the bars stand for.
 pub fn error_bar(bar: &ErrorBar, model: &str) -> String {
+    format!("± is {}", worst(bar, model))
+}
+
+/// What predictions were off by at worst.
+pub fn worst(bar: &ErrorBar, model: &str) -> String {
     let of = if bar.exact {
         String::new()
     } else {
@@ -134,7 +139,7 @@ pub fn error_bar(bar: &ErrorBar, model: &str) -> String {
     };
     let layout = if bar.layout { ", with the files' layout," } else { "" };
     format!(
-        "± is the worst of {} predictions of {} on {}{layout} against a virtual board, in none of which two processes read one file at \
+        "the worst of {} predictions of {} on {}{layout} against a virtual board, in none of which two processes read one file at \
          once: flash reads {} %, time {} % (median {} %); docs/readahead-validation.md.{of}",
         grouped(bar.cells),
         bar.kernel,

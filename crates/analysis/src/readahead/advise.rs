@@ -47,6 +47,10 @@ pub struct Advice {
     pub bulk_then: BulkReads,
     /// Of time in reads, else of pages; of larger squashfs blocks, whose pages are as many: of blocks.
     pub gain_percent: f64,
+    /// Between what the gain in time is, as far as predictions were off where they were validated, in any order of overlapping calls,
+    /// and whatever was touched of the pages that faults brought in around theirs: those that are mapped leave no event. `None` where
+    /// the gain is no time, or times of such a change were not validated.
+    pub gain_between_percent: Option<[f64; 2]>,
     /// The file that wastes most.
     pub file: Option<FileId>,
     /// The task that brings in most of what goes unused; by pages brought ahead.
@@ -57,8 +61,18 @@ fn value(row: &Row) -> f64 {
     row.time_ns.unwrap_or(row.tally.pages() as f64)
 }
 
-/// Weighs settings against `now_kib`. Empty: nothing is worth changing.
-pub fn advise(predictor: &Predictor<'_>, now_kib: u64) -> Vec<Advice> {
+/// Between what times a setting takes, where predicted ones were off by up to so many per cent; `around`: pages that may come in
+/// addition, for touches that left no event.
+fn ends(row: &Row, off_percent: f64, around: u64, page_ns: f64) -> Option<[f64; 2]> {
+    let time_ns = row.time_ns?;
+    let [least, most] = row.between.and_then(|between| between.time_ns).unwrap_or([time_ns; 2]);
+    let off = off_percent / 100.0;
+    Some([least * (1.0 - off), most * (1.0 + off) + around as f64 * page_ns])
+}
+
+/// Weighs settings against `now_kib`. Empty: nothing is worth changing. `off_percent`: by how much times were off at most where they
+/// were validated, if they were.
+pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off_percent: Option<f64>) -> Vec<Advice> {
     let now = predictor.row(now_kib, &|_| false);
     let worst_file = |row: &Row| {
         let wasted = row.by_file.iter().filter(|(_, tally)| tally.pages_unused > 0);
@@ -90,6 +104,18 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64) -> Vec<Advice> {
         }
     }
     let mut advice = Vec::new();
+    let page_ns = predictor.costs().map_or(0.0, |[.., page_ns]| page_ns);
+    let between = |change: Change, from: &Row, then: &Row| {
+        // What is told is of the mount, and of the image, that was recorded.
+        let off_percent = off_percent.filter(|_| {
+            matches!(change, Change::SetReadahead { .. } | Change::AdviseRandom { .. }) && from.time_ns.is_some()
+        })?;
+        // The setting of now was recorded.
+        let off_from = if from.readahead_kib == now_kib && !from.random { 0.0 } else { off_percent };
+        let around = from.tally.pages_in_faults.saturating_sub(then.tally.pages_in_faults);
+        let [from, then] = [ends(from, off_from, 0, 0.0)?, ends(then, off_percent, around, page_ns)?];
+        Some([gain(then[1], from[0]), gain(then[0], from[1])])
+    };
     let one = |change: Change, from: &Row, then: &Row| Advice {
         change,
         unused_pages_now: from.tally.pages_unused,
@@ -102,6 +128,7 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64) -> Vec<Advice> {
         bulk_now: from.bulk,
         bulk_then: then.bulk,
         gain_percent: gain(value(then), value(from)),
+        gain_between_percent: between(change, from, then),
         file: worst_file(from),
         task: first_task(from),
     };
@@ -210,7 +237,7 @@ mod tests {
 
     fn changes(workload: &Workload, kernel: Kernel, now_kib: u64) -> Vec<Change> {
         let predictor = Predictor::new(workload, Storage::new(kernel));
-        advise(&predictor, now_kib).into_iter().map(|advice| advice.change).collect()
+        advise(&predictor, now_kib, None).into_iter().map(|advice| advice.change).collect()
     }
 
     const OFF: Change = Change::SetReadahead { kib: 0 };
@@ -268,7 +295,7 @@ mod tests {
     fn bulk_read_is_advised_where_it_saves_reads_of_flash() {
         let whole = on_ubifs(0..FILE_PAGES);
         let predictor = Predictor::new(&whole, Storage::new(Kernel::V6_1));
-        let advice = advise(&predictor, 0);
+        let advice = advise(&predictor, 0, Some(5.0));
         assert_eq!(advice.len(), 1);
         assert_eq!(advice[0].change, Change::BulkRead { on: true, kib: 0 });
         // Two pages of flash for a page instead of three, and one for the begin of each bulk read.
@@ -287,19 +314,19 @@ mod tests {
         // Three pages at each of many places.
         let threes = on_ubifs((0..FILE_PAGES / 40).flat_map(|n| [n * 40 + 5, n * 40 + 6, n * 40 + 7]));
         let mounted = || Storage { bulk_read: [1].into(), ..Storage::new(Kernel::V6_1) };
-        let advice = advise(&Predictor::new(&threes, mounted()), 0);
+        let advice = advise(&Predictor::new(&threes, mounted()), 0, None);
         assert_eq!(advice[0].change, Change::BulkRead { on: false, kib: 0 });
         assert!(advice[0].unused_pages_now > 300 && advice[0].gain_percent > 50.0, "{advice:?}");
         // With a window each page of it is a bulk read of its own: the window goes, or the mount.
         let whole = on_ubifs(0..FILE_PAGES);
-        let advice = advise(&Predictor::new(&whole, mounted()), 128);
+        let advice = advise(&Predictor::new(&whole, mounted()), 128, None);
         assert_eq!(advice[0].change, OFF, "{advice:?}");
         assert!(advice[0].bulk_now.nodes > 3 * advice[0].bulk_now.pages, "{advice:?}");
     }
 
     fn on_squashfs(workload: &Workload, block: u64, now_kib: u64) -> Vec<Advice> {
         let storage = Storage { squashfs: [(1, block)].into(), io_pages: 31, ..Storage::new(Kernel::V6_1) };
-        advise(&Predictor::new(workload, storage), now_kib)
+        advise(&Predictor::new(workload, storage), now_kib, None)
     }
 
     #[test]
@@ -330,6 +357,45 @@ mod tests {
         assert!(on_squashfs(&half, 16 << 10, 0).is_empty());
     }
 
+    /// The first eight pages of a file, of which 128 KiB brings in 32, a page at 1 ms and a call at 10 us.
+    #[test]
+    fn a_gain_lies_between_what_predictions_were_off_by() {
+        let head = workload((0..8).map(|n| page(A, n)));
+        let predictor = Predictor::new(&head, Storage::new(Kernel::V6_1));
+        let told = |off_percent| advise(&predictor, 128, off_percent)[0].clone();
+        assert_eq!(told(None).gain_between_percent, None);
+        let Advice { gain_percent, gain_between_percent, time_then_ns, time_now_ns, .. } = told(Some(10.0));
+        let [least, most] = gain_between_percent.unwrap();
+        let off = time_then_ns.unwrap() / time_now_ns.unwrap() * 10.0;
+        assert!(
+            (gain_percent - least - off).abs() < 1e-9 && (most - gain_percent - off).abs() < 1e-9,
+            "{least} {most}"
+        );
+        assert!((1.0..4.0).contains(&off), "{off}");
+    }
+
+    /// Faults that bring in what is around them: what of it was touched is not known.
+    #[test]
+    fn what_was_touched_without_an_event_is_no_sure_gain() {
+        let mut mapped = workload([]);
+        for page in scattered(20) {
+            let call = mapped.calls.len() as u32;
+            let access = Access::Fault { page, advice: MapAdvice::Normal };
+            mapped.steps.push(Step { tid: 7, file: A, open: OpenId(7), access, call: Some(call) });
+            mapped.calls.push(Call {
+                pages_added: 32,
+                flash_reads: 96,
+                duration_ns: Some(32_000_000),
+                ..Call::new(7, A, true, u64::from(call) * 100_000_000)
+            });
+        }
+        let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
+        let told = &advise(&predictor, 128, Some(10.0))[0];
+        assert_eq!(told.change, OFF);
+        let [least, most] = told.gain_between_percent.unwrap();
+        assert!(told.gain_percent > 90.0 && most > told.gain_percent && least < 1.0, "{told:?}");
+    }
+
     /// Without a cost, pages count: a mapping that is touched here and there reads around each fault.
     #[test]
     fn faults_that_read_around_are_weighed_in_pages() {
@@ -345,7 +411,7 @@ mod tests {
             .collect();
         assert_eq!(changes(&mapped, Kernel::V6_1, 128), [OFF]);
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
-        let advice = &advise(&predictor, 128)[0];
+        let advice = &advise(&predictor, 128, Some(5.0))[0];
         assert_eq!((advice.pages_then, advice.time_then_ns, advice.file, advice.task), (60, None, Some(A), Some(7)));
         assert!(advice.gain_percent > 50.0 && advice.unused_pages_now > 100);
     }
