@@ -297,3 +297,159 @@ fn advice_gains_what_it_says() {
 fn percent(gain: f64, of: f64) -> f64 {
     gain / of * 100.0
 }
+
+/// Another kind of storage, whose best answer is another mount, image or window.
+struct Other {
+    name: &'static str,
+    board: &'static str,
+    modules: &'static [&'static str],
+    /// Up to the file that is read. `{file}`: its creation.
+    mount: &'static [&'static str],
+    /// The same, as it is advised.
+    then: &'static [&'static str],
+    /// It is squashfs, with blocks of so many bytes before; else 0.
+    block_bytes: u64,
+    program: &'static str,
+    bytes: u64,
+    events: &'static str,
+    best: fn(&Value) -> bool,
+    /// The gain that is told may be off by so much: it is of a mount, an image or a device that no bar is of.
+    off_percent: f64,
+}
+
+const UBI: &str = "ubi-attach 0|device-wait /dev/ubi0 5000|ubi-mkvol 0 data all|device-wait /dev/ubi0_0 5000";
+const ON_FLASH: &str = "flash,cache,syscall,sched:sched_switch --ring 8192";
+/// Of squashfs workers read.
+const SQUASHFS: &str = "flash,cache,syscall --ring 8192";
+
+const OTHERS: [Other; 4] = [
+    Other {
+        name: "UBIFS, a whole file",
+        board: "armv7",
+        modules: &["ubi", "deflate", "lzo", "zstd", "ubifs"],
+        mount: &[UBI, "mount ubi0:data /mnt ubifs -", "{file}"],
+        then: &[UBI, "mount ubi0:data /mnt ubifs -", "{file}", "mount ubi0:data /mnt ubifs remount,bulk_read"],
+        block_bytes: 0,
+        program: "whole",
+        bytes: 1 << 20,
+        events: ON_FLASH,
+        best: |change| change["change"] == "bulk_read" && change["on"] == true && change["kib"] == 0,
+        off_percent: 3.0,
+    },
+    Other {
+        name: "UBIFS with bulk_read, three pages here and there",
+        board: "armv7",
+        modules: &["ubi", "deflate", "lzo", "zstd", "ubifs"],
+        mount: &[UBI, "mount ubi0:data /mnt ubifs -", "{file}", "mount ubi0:data /mnt ubifs remount,bulk_read"],
+        then: &[UBI, "mount ubi0:data /mnt ubifs -", "{file}"],
+        block_bytes: 0,
+        program: "threes",
+        bytes: 3 << 20,
+        events: ON_FLASH,
+        best: |change| change["change"] == "bulk_read" && change["on"] == false && change["kib"] == 0,
+        off_percent: 3.0,
+    },
+    Other {
+        name: "squashfs, pages here and there",
+        board: "armv7",
+        modules: &["mtdblock", "squashfs"],
+        mount: &[
+            "nand-write 0 /image",
+            "device-wait /dev/mtdblock0 5000",
+            "mount /dev/mtdblock0 /mnt squashfs ro",
+            "write /sys/block/mtdblock0/queue/read_ahead_kb 0",
+        ],
+        then: &[
+            "nand-write 0 /image",
+            "device-wait /dev/mtdblock0 5000",
+            "mount /dev/mtdblock0 /mnt squashfs ro",
+            "write /sys/block/mtdblock0/queue/read_ahead_kb 0",
+        ],
+        block_bytes: 128 << 10,
+        program: "random",
+        bytes: 3 << 20,
+        events: SQUASHFS,
+        best: |change| {
+            change["change"] == "squashfs_block" && change["bytes"].as_u64().is_some_and(|to| to <= 32 << 10)
+        },
+        off_percent: 10.0,
+    },
+    Other {
+        name: "ext4 behind a queue, a whole file in small windows",
+        board: "armv7-blk",
+        modules: &[],
+        mount: &["{file}", "sleep 3000", "write /sys/block/nullb0/queue/read_ahead_kb 16"],
+        then: &["{file}", "sleep 3000", "write /sys/block/nullb0/queue/read_ahead_kb {kib}"],
+        block_bytes: 0,
+        program: "whole",
+        bytes: 4 << 20,
+        // Read at the end: who drains it meanwhile takes the board's one processor.
+        events: "block,cache,syscall --mode ring --ring 8192",
+        best: |change| change["change"] == "set_readahead" && change["kib"].as_u64().is_some_and(|kib| kib >= 32),
+        off_percent: 10.0,
+    },
+];
+
+impl Other {
+    /// A boot of it, and its recording as a file.
+    fn record(&self, lines: &[&str], block_bytes: u64, kib: u64, path: &Path) {
+        let dir = TempDir::new("advice-other");
+        let mut plan = Plan::new(self.board, KERNEL);
+        plan.modules = self.modules;
+        plan.parts = if self.board == BOARD { &[256] } else { &[] };
+        if block_bytes > 0 {
+            let files = [("film", self.bytes, "printable", 1)];
+            let image = flashscope_study::squashfs_image(&files, block_bytes).expect("mksquashfs");
+            plan.files.push(("/image", 0o644, image));
+        }
+        let file = format!("create {FILM} {} printable 1", self.bytes);
+        plan.lines = if self.board == BOARD { vec!["mkdir /mnt".to_owned()] } else { Vec::new() };
+        let lines = lines.iter().flat_map(|line| line.split('|'));
+        plan.lines.extend(lines.map(|line| line.replace("{file}", &file).replace("{kib}", &kib.to_string())));
+        plan.lines.push(format!("record-start --events {}", self.events));
+        plan.lines.push("write /proc/sys/vm/drop_caches 3".to_owned());
+        plan.lines.push(format!("run read /situations {} normal {FILM}", self.program));
+        plan.lines.push("record-stop".to_owned());
+        plan.files.push(("/situations", 0o755, work(self.board, "readahead/situations.c", dir.path())));
+        let booted = plan.boot();
+        let step = booted.step("read");
+        assert_eq!(step.status, Some(0), "{}: {}", self.name, String::from_utf8_lossy(&step.stderr));
+        let trace = booted.recording(0);
+        assert_eq!(trace.losses().iter().map(|(_, count)| count).sum::<u64>(), 0, "{}: it is whole", self.name);
+        let span = step.begin_ns.expect("a begin")..=step.end_ns.expect("an end");
+        write_filtered(&trace, path, &|record| span.contains(&record.time.0)).expect("a trace.dat");
+    }
+}
+
+/// The time that a recording spent in reads and faults.
+fn time_ms(trace: &Path) -> f64 {
+    let prediction = json("predict", trace, &["--readahead", "0"]);
+    prediction["recorded"]["time_ns"].as_f64().expect("a time") / 1e6
+}
+
+#[test]
+fn advice_on_other_storage_gains_what_it_says() {
+    let dir = TempDir::new("advice-others");
+    let mut failed = Vec::new();
+    println!("gain in per cent of the time in reads: told, gained");
+    for other in &OTHERS {
+        let (before, after) = (dir.path().join("before.dat"), dir.path().join("after.dat"));
+        other.record(other.mount, other.block_bytes, 0, &before);
+        let said = json("advise", &before, &[]);
+        let list = said["advice"].as_array().expect("a list");
+        let change = list.first().map(|one| &one["advice"]).filter(|change| list.len() == 1 && (other.best)(change));
+        let Some(change) = change else {
+            failed.push(format!("{}: {said:#}", other.name));
+            continue;
+        };
+        let number = |name: &str| change[name].as_u64().unwrap_or_default();
+        other.record(other.then, number("bytes"), number("kib"), &after);
+        let (told, then, now) = (change["gain_percent"].as_f64().expect("a gain"), time_ms(&after), time_ms(&before));
+        let gained = percent(now - then, now);
+        println!("{:>50}: {told:.1}, {gained:.1} ({now:.2} ms, then {then:.2})", other.name);
+        if (told - gained).abs() > other.off_percent {
+            failed.push(format!("{}: told {told:.1} %, gained {gained:.1} %", other.name));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use flashscope_study::runs::{RunsStudy, postmark_commands};
-use flashscope_study::{Readahead, Study, groups, squashfs_image};
+use flashscope_study::{Readahead, SQUASHFS_BLOCK, Study, groups, squashfs_image};
 use flashscope_tests::{Booted, Plan, TempDir, top, work};
 use flashscope_trace::Session;
 
@@ -333,7 +333,7 @@ impl Set {
         let mut plan = Plan::new("armv7", &self.kernel);
         let dir = TempDir::new("readahead");
         if self.is_squashfs() {
-            plan.files.push(("/image", 0o644, squashfs_image(&files).expect("mksquashfs")));
+            plan.files.push(("/image", 0o644, squashfs_image(&files, SQUASHFS_BLOCK).expect("mksquashfs")));
         } else {
             lines.extend(
                 files.iter().map(|(name, size, what, seed)| format!("create /mnt/{name} {size} {what} {seed}")),

@@ -1,7 +1,7 @@
 /*
  * Programs whose best read-ahead is known. `random`: every file is read with POSIX_FADV_RANDOM; `random-second`: the second one.
  *
- *   situations whole|head|random|strided|database|mapped|willneed|two normal|random|random-second FILE…
+ *   situations whole|head|random|strided|threes|database|mapped|willneed|two normal|random|random-second FILE…
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -51,6 +51,11 @@ static void reads(const char *what, int fd, uint32_t pages)
 		/* As far apart as the first window is long: each read is where the last window ended. */
 		for (uint32_t i = 0; i < 100; i++)
 			page(fd, 4 * i);
+	} else if (!strcmp(what, "threes")) {
+		/* The third page in a row begins a bulk read of UBIFS. */
+		for (uint32_t i = 5; i + 2 < pages; i += 40)
+			for (uint32_t n = 0; n < 3; n++)
+				page(fd, i + n);
 	} else if (!strcmp(what, "database")) {
 		/* The root, an inner page of fifteen, a leaf. */
 		for (int i = 0; i < 80; i++) {

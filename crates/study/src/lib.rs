@@ -31,6 +31,6 @@ pub use not_measured::{NotMeasurable, NotMeasured};
 pub use plan::{CellSpec, GroupSpec, groups, modules};
 pub use power::load as load_power;
 pub use result::*;
-pub use run::{Options, RunError, Watch, run, squashfs_image};
+pub use run::{Options, RunError, SQUASHFS_BLOCK, Watch, run, squashfs_image};
 pub use size::Bytes;
 pub use statement::{Figures, How, Row, Statement, rows};

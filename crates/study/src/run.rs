@@ -271,12 +271,15 @@ fn disk_changes(spec: &GroupSpec, asked: &[(String, String)]) -> Vec<(String, St
 }
 
 fn squashfs(spec: &GroupSpec, file_seed: u64) -> Result<Vec<u8>, RunError> {
-    squashfs_image(&[("data", spec.file_size.0, &spec.contents, file_seed)])
+    squashfs_image(&[("data", spec.file_size.0, &spec.contents, file_seed)], SQUASHFS_BLOCK)
 }
 
-/// A squashfs image with data files (name, bytes, contents, seed), as mksquashfs makes it by default (gzip, 128 KiB blocks), byte
-/// for byte the same each time.
-pub fn squashfs_image(files: &[(&str, u64, &str, u64)]) -> Result<Vec<u8>, RunError> {
+/// What mksquashfs takes for a block by default, bytes.
+pub const SQUASHFS_BLOCK: u64 = 128 << 10;
+
+/// A squashfs image with data files (name, bytes, contents, seed), as mksquashfs makes it by default (gzip) with such blocks, byte for
+/// byte the same each time.
+pub fn squashfs_image(files: &[(&str, u64, &str, u64)], block_bytes: u64) -> Result<Vec<u8>, RunError> {
     let dir = flashscope_target::ScratchDir::new("squashfs")?;
     let root = dir.path().join("root");
     std::fs::create_dir(&root).map_err(|source| RunError::Store { path: root.clone(), source })?;
@@ -292,7 +295,7 @@ pub fn squashfs_image(files: &[(&str, u64, &str, u64)]) -> Result<Vec<u8>, RunEr
     }
     let image = dir.path().join("data.squashfs");
     let mut mksquashfs = Command::new("mksquashfs");
-    mksquashfs.arg(&root).arg(&image).args([
+    mksquashfs.arg(&root).arg(&image).args(["-b", &block_bytes.to_string()]).args([
         "-noappend",
         "-quiet",
         "-no-progress",
