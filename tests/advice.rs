@@ -386,7 +386,7 @@ const OTHERS: [Other; 4] = [
         // Read at the end: who drains it meanwhile takes the board's one processor.
         events: "block,cache,syscall --mode ring --ring 8192",
         best: |change| change["change"] == "set_readahead" && change["kib"].as_u64().is_some_and(|kib| kib >= 32),
-        off_percent: 10.0,
+        off_percent: 6.0,
     },
 ];
 

@@ -65,7 +65,7 @@ fn storage(trace: &Trace) -> Storage {
 }
 
 /// What was done in that time.
-fn workload(trace: &Trace, (begin, end): (u64, u64), file_bytes: u64) -> Workload {
+fn workload(trace: &Trace, (begin, end): (u64, u64)) -> Workload {
     let mut collector = Collector::new(trace.facts(), None);
     collector.keep_pages();
     let each = &mut |pair: flashscope_trace::Pair<'_>| {
@@ -78,8 +78,6 @@ fn workload(trace: &Trace, (begin, end): (u64, u64), file_bytes: u64) -> Workloa
     let ours = Some(device(trace).0);
     workload.steps.retain(|step| step.file.device == ours);
     workload.pages.retain(|(file, _)| file.device == ours);
-    // A trace tells a file's end only where a read meets it; here it is known.
-    workload.sizes.values_mut().for_each(|size| *size = file_bytes);
     workload
 }
 
@@ -113,7 +111,7 @@ fn time_behind_a_block_queue_is_predicted_from_another_window() {
     let mut all = Vec::new();
     let mut of_window = BTreeMap::new();
     for what in WORKLOADS {
-        let of = |kib: u64| workload(&trace, span(&session, &format!("{what}{kib}")), FILE_BYTES);
+        let of = |kib: u64| workload(&trace, span(&session, &format!("{what}{kib}")));
         let recorded: Vec<(u64, Workload)> = WINDOWS_KIB.into_iter().map(|kib| (kib, of(kib))).collect();
         for (kib, measured) in &recorded {
             let own = Predictor::new(measured, storage.clone());
@@ -156,7 +154,7 @@ fn time_behind_a_block_queue_is_predicted_from_another_window() {
     }
     // Twelve programs one after the other, each four of them with another window: under one window for all they take three times what
     // they took with it.
-    let whole = workload(&trace, (0, u64::MAX), FILE_BYTES);
+    let whole = workload(&trace, (0, u64::MAX));
     for (kib, time) in of_window {
         let row = Predictor::new(&whole, storage.clone()).row(kib, &|_| false);
         let (predicted, measured) = (row.time_ns.expect("a time"), (WINDOWS_KIB.len() as u64 * time) as f64);
@@ -192,7 +190,7 @@ fn a_file_in_pieces_is_asked_for_piece_by_piece() {
     let trace = session.recording(0).expect("a recording");
     assert_eq!(trace.losses().iter().map(|(_, count)| count).sum::<u64>(), 0, "the recording is whole");
     let storage = storage(&trace);
-    let of = |kib: u64| workload(&trace, span(&session, &format!("whole{kib}")), BYTES);
+    let of = |kib: u64| workload(&trace, span(&session, &format!("whole{kib}")));
     let recorded: Vec<(u64, Workload)> = WINDOWS_KIB.into_iter().map(|kib| (kib, of(kib))).collect();
     for (kib, measured) in &recorded {
         let own = Predictor::new(measured, storage.clone());

@@ -107,7 +107,7 @@ pub fn queue_cost(queue: &QueueCost) -> String {
     };
     format!(
         "device: {of_length}, {} at once, fitted to {} requests, which differ from it by {} % in the mean; processor: {} µs a call, \
-         {} µs a page brought in, {} µs a bio, {} µs a wait, {} µs a page read, {} µs a page in the driver, {} µs a bio and {} µs a \
+         {} µs a page brought in, {} µs a bio, {} µs a page in it, {} µs a wait, {} µs a page read, {} µs a page in the driver, {} µs a bio and {} µs a \
          page that come back, fitted to {} parts of calls (root mean square {} % of their mean)",
         device.depth,
         grouped(device.requests),
@@ -115,6 +115,7 @@ pub fn queue_cost(queue: &QueueCost) -> String {
         us(cpu.call_ns),
         us(cpu.added_ns),
         us(cpu.bio_ns),
+        us(cpu.bio_page_ns),
         us(cpu.wait_ns),
         us(cpu.page_ns),
         us(cpu.driver_page_ns),
@@ -138,8 +139,9 @@ pub fn worst(bar: &ErrorBar, model: &str) -> String {
         format!(" {model} on this file system was not validated: the bar is borrowed.")
     };
     let layout = if bar.layout { ", with the files' layout," } else { "" };
+    let chip = if bar.timed { "" } else { " whose chip took no time" };
     format!(
-        "the worst of {} predictions of {} on {}{layout} against a virtual board, in none of which two processes read one file at \
+        "the worst of {} predictions of {} on {}{layout} against a virtual board{chip}, in none of which two processes read one file at \
          once: flash reads {} %, time {} % (median {} %); docs/readahead-validation.md.{of}",
         grouped(bar.cells),
         bar.kernel,

@@ -9,6 +9,8 @@ pub struct ProcessorCost {
     /// A page that is made room for.
     pub added_ns: f64,
     pub bio_ns: f64,
+    /// A page that is put into a bio.
+    pub bio_page_ns: f64,
     /// To sleep and be woken.
     pub wait_ns: f64,
     /// A page that is given to the reader.
@@ -23,7 +25,7 @@ pub struct ProcessorCost {
     pub residual_percent: f64,
 }
 
-const PARTS: usize = 8;
+const PARTS: usize = 9;
 
 /// Sums of least squares: memory does not grow with the trace.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +90,7 @@ impl Sums {
             driver_page_ns: p[5],
             done_page_ns: p[6],
             done_ns: p[7],
+            bio_page_ns: p[8],
             calls: self.n as u64,
             residual_percent: off / (self.y / self.n) * 100.0,
         })
@@ -102,15 +105,15 @@ mod tests {
     fn parts_that_are_told_apart_are_found_and_none_is_negative() {
         let mut sums = Sums::default();
         for (added, bios) in [(0.0, 0.0), (1.0, 1.0), (4.0, 1.0), (8.0, 2.0)] {
-            sums.add([1.0, added, bios, 0.0, 0.0, 0.0, 0.0, 0.0], 5.0 + 3.0 * added + 7.0 * bios);
+            sums.add([1.0, added, bios, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 5.0 + 3.0 * added + 7.0 * bios);
         }
         let fit = sums.fit().unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-3;
         assert!(near(fit.call_ns, 5.0) && near(fit.added_ns, 3.0) && near(fit.bio_ns, 7.0), "{fit:?}");
         assert!(fit.residual_percent < 0.1 && fit.calls == 4);
         let mut sums = Sums::default();
-        sums.add([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 10.0);
-        sums.add([1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 4.0);
+        sums.add([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 10.0);
+        sums.add([1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 4.0);
         assert!(sums.fit().unwrap().added_ns == 0.0);
         assert!(Sums::default().fit().is_none());
     }

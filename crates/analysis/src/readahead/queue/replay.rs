@@ -158,7 +158,7 @@ impl Replay<'_> {
         let mut left = pages;
         while left > 0 {
             let in_bio = left.min(BIO_PAGES);
-            self.spend(self.cost.bio_ns);
+            self.spend(self.cost.bio_ns + self.cost.bio_page_ns * in_bio as f64);
             let mut bytes = in_bio * PAGE_BYTES;
             let mut done = self.now;
             while bytes > 0 {

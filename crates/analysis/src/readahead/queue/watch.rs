@@ -23,15 +23,52 @@ struct Inside {
     end: u64,
     is_fault: bool,
     added: u64,
-    first_added_ns: u64,
+    first_added: Moment,
+    /// `None` where the task did something else since.
+    last_added: Option<Moment>,
+    /// Pages that were added right after others, how long that took, and what was done meanwhile.
+    in_a_row: Stretch,
     bios: u64,
-    last_issue_ns: u64,
+    last_issue: Option<Moment>,
     /// The last that the task was seen to do in it.
     last_seen_ns: u64,
     waited: Option<Waited>,
     late: u64,
-    /// Bios and pages that were done in it.
-    done: (u64, u64),
+    /// That were done in it.
+    done: Done,
+}
+
+/// Bios and pages.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    bios: u64,
+    pages: u64,
+}
+
+impl Done {
+    fn since(self, before: Done) -> Done {
+        Done { bios: self.bios - before.bios, pages: self.pages - before.pages }
+    }
+}
+
+/// When something happened in a call, and what had been done in it by then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moment {
+    time_ns: u64,
+    done: Done,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    pages: u64,
+    ns: u64,
+    done: Done,
+}
+
+impl Inside {
+    fn now(&self, time_ns: u64) -> Moment {
+        Moment { time_ns, done: self.done }
+    }
 }
 
 /// The last bio of pages that a call asks for that came while it was under way.
@@ -93,13 +130,15 @@ impl Watch {
             end,
             is_fault,
             added: 0,
-            first_added_ns: time_ns,
+            first_added: Moment::default(),
+            last_added: None,
+            in_a_row: Stretch::default(),
             bios: 0,
-            last_issue_ns: 0,
+            last_issue: None,
             last_seen_ns: time_ns,
             waited: None,
             late: 0,
-            done: (0, 0),
+            done: Done::default(),
         };
         self.inside.insert(tid, new);
     }
@@ -107,8 +146,16 @@ impl Watch {
     /// Pages came into the cache.
     pub fn added(&mut self, tid: u32, time_ns: u64, file: FileId, first: u64, pages: u64) {
         if let Some(inside) = self.inside.get_mut(&tid) {
+            let now = inside.now(time_ns);
             if inside.added == 0 {
-                inside.first_added_ns = time_ns;
+                inside.first_added = now;
+            }
+            if let Some(before) = inside.last_added.replace(now) {
+                let done = now.done.since(before.done);
+                let row = &mut inside.in_a_row;
+                row.pages += pages;
+                row.ns = row.ns.saturating_add(time_ns.saturating_sub(before.time_ns));
+                (row.done.bios, row.done.pages) = (row.done.bios + done.bios, row.done.pages + done.pages);
             }
             inside.added += pages;
             inside.last_seen_ns = time_ns;
@@ -138,6 +185,10 @@ impl Watch {
         }
         if let Some(inside) = inside {
             inside.bios += 1;
+            // What comes after its first bio is no row of pages any more.
+            if inside.bios > 1 {
+                inside.last_added = None;
+            }
         }
     }
 
@@ -164,7 +215,7 @@ impl Watch {
         disk.issued.insert(event.sector, Issued { issued_ns: time_ns, bytes: event.bytes, alone });
         disk.most_at_once = disk.most_at_once.max(disk.issued.len());
         if let Some(inside) = self.inside.get_mut(&tid) {
-            inside.last_issue_ns = time_ns;
+            inside.last_issue = Some(inside.now(time_ns));
             inside.last_seen_ns = time_ns;
         }
     }
@@ -189,8 +240,8 @@ impl Watch {
 
     fn arrived(&mut self, time_ns: u64, bio: &Bio<Option<(u32, u64)>>) {
         for (&tid, inside) in &mut self.inside {
-            inside.done.0 += 1;
-            inside.done.1 += bio.pages.len() as u64;
+            inside.done.bios += 1;
+            inside.done.pages += bio.pages.len() as u64;
             if Some(inside.file) != bio.file {
                 continue;
             }
@@ -214,24 +265,47 @@ impl Watch {
         let ended_ns = ended_ns?;
         let number = |value: u64| value as f64;
         let since = |from: u64, to: u64| number(to.saturating_sub(from));
-        let (added, bios) = (number(inside.added), number(inside.bios));
         let asked = number(inside.end.saturating_sub(inside.first));
-        // Who went on to ask for more pages afterwards had not come to them, and found them there.
-        let Some(waited) = inside.waited.filter(|waited| waited.until_ns >= inside.last_seen_ns) else {
-            let done = (number(inside.done.0), number(inside.done.1));
-            let parts = [1.0, added, bios, 0.0, asked, added, done.1, done.0];
-            self.sums.add(parts, since(inside.began_ns, ended_ns));
-            return None;
-        };
-        // Where the reader slept, only what comes before and after is the processor's.
-        self.sums.add([0.0, 0.0, 0.0, 1.0, asked, 0.0, number(waited.pages), 0.0], since(waited.until_ns, ended_ns));
-        if waited.own && inside.bios == 1 && inside.last_issue_ns >= inside.first_added_ns {
-            let first = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
-            self.sums.add(first, since(inside.began_ns, inside.first_added_ns));
-            let rest = [0.0, added - 1.0, bios, 0.0, 0.0, 0.0, 0.0, 0.0];
-            self.sums.add(rest, since(inside.first_added_ns, inside.last_issue_ns));
+        let waited = inside.waited.filter(|waited| waited.until_ns >= inside.last_seen_ns);
+        // A call that asks once for pages: what lies between its events tells the parts apart, also where all bios are of one length.
+        let last = inside.last_issue.zip(inside.last_added).filter(|_| inside.bios == 1);
+        let begun = last.filter(|(issue, added)| issue.time_ns >= added.time_ns);
+        if let Some((issue, last_added)) = begun {
+            let first = inside.first_added;
+            self.stretch([1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0], since(inside.began_ns, first.time_ns), first.done);
+            let row = inside.in_a_row;
+            if row.pages > 0 {
+                self.stretch([0.0, number(row.pages), 0.0, 0.0, 0.0, 0.0, 0.0], number(row.ns), row.done);
+            }
+            let done = issue.done.since(last_added.done);
+            let to_issue = since(last_added.time_ns, issue.time_ns);
+            self.stretch([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, number(inside.added)], to_issue, done);
+        }
+        let added = number(inside.added);
+        match (waited, begun) {
+            // Where the reader slept, only what comes before and after is the processor's.
+            (Some(waited), _) => {
+                let done = Done { bios: 0, pages: waited.pages };
+                self.stretch([0.0, 0.0, 0.0, 1.0, asked, 0.0, 0.0], since(waited.until_ns, ended_ns), done);
+            }
+            (None, Some((issue, _))) => {
+                let done = inside.done.since(issue.done);
+                self.stretch([0.0, 0.0, 0.0, 0.0, asked, added, 0.0], since(issue.time_ns, ended_ns), done);
+            }
+            // Who went on to ask for more pages afterwards had not come to them, and found them there.
+            (None, None) => {
+                let parts = [1.0, added, number(inside.bios), 0.0, asked, added, added];
+                self.stretch(parts, since(inside.began_ns, ended_ns), inside.done);
+            }
         }
         None
+    }
+
+    /// Time of the processor, by its parts but what was done in it.
+    fn stretch(&mut self, parts: [f64; 7], ns: f64, done: Done) {
+        let [call, added, bios, waits, pages, driver, in_bios] = parts;
+        let (done_pages, done_bios) = (done.pages as f64, done.bios as f64);
+        self.sums.add([call, added, bios, waits, pages, driver, done_pages, done_bios, in_bios], ns);
     }
 
     pub fn finish(self) -> Queued {
@@ -295,6 +369,34 @@ mod tests {
         // 100 for 4 KiB, 200 for 8.
         assert!((device.kib_ns - 25.0).abs() < 1e-9 && device.request_ns.abs() < 1e-9, "{device:?}");
         assert_eq!((device.depth, device.requests, device.degenerate, device.largest_bytes), (1, 2, false, 8192));
+    }
+
+    /// A stream in windows of four pages: 10 for a call, 6 for a page that is made room for, 12 for a bio and 1 for each page in it, 5
+    /// for a page that is read, 7 for one in the driver.
+    #[test]
+    fn what_lies_between_events_tells_parts_apart_where_all_bios_are_alike() {
+        let mut watch = Watch::default();
+        for n in 0..50 {
+            let at = n * 10_000;
+            watch.begin(1, at, FILE, (4 * n, 4 * n + 1), false);
+            for page in 0..4 {
+                watch.added(1, at + 16 + 6 * page, FILE, 4 * n + page, 1);
+            }
+            watch.block(at + 40, 1, &block(BlockAction::Queue, 4 * n, 4));
+            watch.block(at + 50, 1, &block(BlockAction::Issue, 4 * n, 4));
+            watch.over(1, Some(at + 50 + 4 * 7 + 5));
+            watch.block(at + 1000, 0, &block(BlockAction::Complete, 4 * n, 4));
+            for page in 1..4 {
+                let at = at + 1000 * page + 500;
+                watch.begin(1, at, FILE, (4 * n + page, 4 * n + page + 1), false);
+                watch.over(1, Some(at + 15));
+            }
+        }
+        let cpu = watch.finish().cost.unwrap().processor;
+        let near = |a: f64, b: f64| (a - b).abs() < 0.01;
+        assert!(near(cpu.call_ns, 10.0) && near(cpu.added_ns, 6.0), "{cpu:?}");
+        assert!(near(cpu.page_ns, 5.0) && near(cpu.driver_page_ns, 7.0), "{cpu:?}");
+        assert!(near(cpu.bio_ns + 4.0 * cpu.bio_page_ns, 16.0) && cpu.residual_percent < 0.1, "{cpu:?}");
     }
 
     #[test]
