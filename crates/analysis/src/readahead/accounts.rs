@@ -98,7 +98,7 @@ impl<'p> Accounts<'p> {
         if let Some(replay) = &mut self.replay {
             match self.predictor.began_and_ended(step) {
                 Some((began, ended)) => replay.begin(step.tid, began, ended),
-                None => replay.beside(step.tid),
+                None => replay.beside(step.tid, matches!(step.access, Access::WillNeed { .. })),
             }
         }
     }

@@ -617,7 +617,7 @@ impl Collector {
         let Some(&inside) = self.inside.get(&tid) else { return };
         let call = inside.call_of(&mut self.workload);
         if call.is_fault {
-            self.queue.over(tid, None);
+            self.queue.over(tid, Some(time_ns));
             end(call, time_ns, clock_ns);
             call.flash_reads_in_part += inside.flash_in_a_row.in_part();
             let (file, began_ns) = (call.file, call.clock_began_ns());

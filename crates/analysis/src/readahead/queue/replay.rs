@@ -12,6 +12,8 @@ use super::{Asked, Extents, ProcessorCost, QueueCost};
 const BIO_PAGES: u64 = 256;
 /// `BLK_DEF_MAX_SECTORS` (include/linux/blkdev.h): what a queue's requests are bounded by unless its driver says less.
 const DEFAULT_REQUEST_BYTES: u64 = 2560 * 512;
+/// Stretches of calls that the processor's parts are fitted to, at least: nine parts of fewer are anything.
+const ENOUGH_STRETCHES: u64 = 18;
 /// Pages that are followed on their way.
 const MAX_COMING: usize = 1 << 16;
 
@@ -52,6 +54,7 @@ pub struct Replay<'a> {
     longest_bytes: u64,
     /// The device's fit holds for requests up to this length.
     known_bytes: u64,
+    /// In calls, and where pages are asked for beforehand.
     time_ns: f64,
 }
 
@@ -78,7 +81,7 @@ impl Replay<'_> {
             call: 0,
             asked: Asked::default(),
             longest_bytes: 0,
-            known_bytes: cost.device.known_bytes(),
+            known_bytes: if cost.processor.calls < ENOUGH_STRETCHES { 0 } else { cost.device.known_bytes() },
             time_ns: 0.0,
         }
     }
@@ -101,10 +104,13 @@ impl Replay<'_> {
     }
 
     /// What is no call (advice that reads): where its task is now.
-    pub fn beside(&mut self, tid: u32) {
+    pub fn beside(&mut self, tid: u32, asks_for_pages: bool) {
         self.call += 1;
         self.now = self.tasks.get(&tid).map_or(self.now, |clock| clock.virtual_ns);
         (self.task, self.began) = (tid, self.now);
+        if asks_for_pages {
+            self.spend(self.cost.call_ns);
+        }
     }
 
     /// The processor works for the task; what the device is done with meanwhile comes on top.
@@ -194,11 +200,11 @@ impl Replay<'_> {
         self.spend(self.cost.page_ns);
     }
 
-    /// The access is over; `timed`: it is a call whose time counts.
+    /// The access is over; `timed`: it is a call whose end was recorded.
     pub fn end(&mut self, timed: bool) {
         self.ask();
+        self.time_ns += self.now - self.began;
         if timed {
-            self.time_ns += self.now - self.began;
             if let Some(clock) = self.tasks.get_mut(&self.task) {
                 clock.virtual_ns = self.now;
                 if let Some(ended) = clock.recorded_ns {
@@ -240,6 +246,7 @@ mod tests {
             driver_page_ns: 1.0,
             done_page_ns: 4.0,
             done_ns: 6.0,
+            calls: ENOUGH_STRETCHES,
             ..ProcessorCost::default()
         };
         QueueCost { device, processor }
@@ -347,7 +354,7 @@ mod tests {
         (0..3).for_each(|page| replay.added(FILE, u64::MAX - page));
         replay.used(FILE, u64::MAX);
         replay.end(true);
-        replay.beside(9);
+        replay.beside(9, true);
         replay.end(false);
     }
 

@@ -76,8 +76,8 @@ impl Inside {
 struct Waited {
     until_ns: u64,
     pages: u64,
-    /// The call itself had asked for it.
-    own: bool,
+    /// The first of them that the call asks for.
+    from: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -245,11 +245,11 @@ impl Watch {
             if Some(inside.file) != bio.file {
                 continue;
             }
-            let asked = bio.pages.iter().filter(|&&page| (inside.first..inside.end).contains(&page)).count() as u64;
-            if asked > 0 {
+            let asked = || bio.pages.iter().copied().filter(|page| (inside.first..inside.end).contains(page));
+            if let Some(from) = asked().min() {
                 let own = bio.by == Some((tid, inside.began_ns));
-                inside.waited = Some(Waited { until_ns: time_ns, pages: bio.pages.len() as u64, own });
-                inside.late += if own { 0 } else { asked };
+                inside.late += if own { 0 } else { asked().count() as u64 };
+                inside.waited = Some(Waited { until_ns: time_ns, pages: bio.pages.len() as u64, from });
             }
         }
     }
@@ -259,13 +259,11 @@ impl Watch {
         let inside = self.inside.remove(&tid)?;
         self.in_flight.forget_pending(tid);
         self.found.pages_late += inside.late;
-        if inside.is_fault {
-            return inside.waited.map(|waited| waited.until_ns);
-        }
-        let ended_ns = ended_ns?;
+        let until = inside.waited.map(|waited| waited.until_ns).filter(|_| inside.is_fault);
+        let Some(ended_ns) = ended_ns else { return until };
         let number = |value: u64| value as f64;
         let since = |from: u64, to: u64| number(to.saturating_sub(from));
-        let asked = number(inside.end.saturating_sub(inside.first));
+        let asked = number(inside.end.saturating_sub(inside.first).max(1));
         let waited = inside.waited.filter(|waited| waited.until_ns >= inside.last_seen_ns);
         // A call that asks once for pages: what lies between its events tells the parts apart, also where all bios are of one length.
         let last = inside.last_issue.zip(inside.last_added).filter(|_| inside.bios == 1);
@@ -286,7 +284,8 @@ impl Watch {
             // Where the reader slept, only what comes before and after is the processor's.
             (Some(waited), _) => {
                 let done = Done { bios: 0, pages: waited.pages };
-                self.stretch([0.0, 0.0, 0.0, 1.0, asked, 0.0, 0.0], since(waited.until_ns, ended_ns), done);
+                let left = number(inside.end.saturating_sub(waited.from).max(1));
+                self.stretch([0.0, 0.0, 0.0, 1.0, left, 0.0, 0.0], since(waited.until_ns, ended_ns), done);
             }
             (None, Some((issue, _))) => {
                 let done = inside.done.since(issue.done);
@@ -298,7 +297,7 @@ impl Watch {
                 self.stretch(parts, since(inside.began_ns, ended_ns), inside.done);
             }
         }
-        None
+        until
     }
 
     /// Time of the processor, by its parts but what was done in it.
