@@ -115,11 +115,13 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What times and flash reads may be off by. The bars are of reads that bring their pages in themselves; with bulk_read it was
-/// validated apart (tests/readahead.rs).
+/// What times and flash reads, or requests, may be off by. With bulk_read it was validated apart (tests/readahead.rs).
 pub fn error_bar(kernel: Kernel, predictor: &Predictor<'_>, filesystem: &str, model: &ModelArgs) -> Option<ErrorBar> {
+    if predictor.queue().is_some() {
+        return ErrorBar::of_queue(kernel, filesystem);
+    }
     let validated = if predictor.on_ubifs() == Some(true) { "ubifs-bulk" } else { filesystem };
-    ErrorBar::of(kernel, validated, model.layout.is_some()).filter(|_| predictor.queue().is_none())
+    ErrorBar::of(kernel, validated, model.layout.is_some())
 }
 
 /// How calls that overlap are played.
@@ -167,7 +169,8 @@ pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
     if lacking {
         notes.push(
             "no time is told where requests are much longer than any that was recorded, or longer at all where those were of one \
-             length: what such a one costs is not known; record with a larger window"
+             length, or where only a few calls were recorded: what such a one costs is not known; record with a larger window, and \
+             longer"
                 .to_owned(),
         );
     }

@@ -34,7 +34,8 @@ pub fn settings(prediction: &Prediction) -> Rows {
         match row.queue {
             Some(asked) => {
                 cells.push(grouped(asked.pages_late));
-                cells.push(format!("{} ({})", grouped(asked.requests), bytes(asked.kib.saturating_mul(1024))));
+                let off = within(bar.map(|bar| bar.flash_worst_percent));
+                cells.push(format!("{}{off} ({})", grouped(asked.requests), bytes(asked.kib.saturating_mul(1024))));
             }
             None => cells.push(row.flash_reads.map_or(DASH.to_owned(), |reads| {
                 let between = row.between.and_then(|between| between.flash_reads);
@@ -139,10 +140,10 @@ pub fn worst(bar: &ErrorBar, model: &str) -> String {
         format!(" {model} on this file system was not validated: the bar is borrowed.")
     };
     let layout = if bar.layout { ", with the files' layout," } else { "" };
-    let chip = if bar.timed { "" } else { " whose chip took no time" };
+    let asked = if bar.is_of_queue() { "requests" } else { "flash reads" };
     format!(
-        "the worst of {} predictions of {} on {}{layout} against a virtual board{chip}, in none of which two processes read one file at \
-         once: flash reads {} %, time {} % (median {} %); docs/readahead-validation.md.{of}",
+        "the worst of {} predictions of {} on {}{layout} against a virtual board, in none of which two processes read one file at \
+         once: {asked} {} %, time {} % (median {} %); docs/readahead-validation.md.{of}",
         grouped(bar.cells),
         bar.kernel,
         bar.filesystem,

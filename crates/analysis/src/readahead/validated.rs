@@ -25,14 +25,28 @@ pub struct ErrorBar {
     pub exact: bool,
 }
 
+/// What was validated behind a block queue.
+const QUEUE: &str = "ext4";
+
 impl ErrorBar {
     /// The bar of a kernel's model on a file system, with the files' layout or without; where that was not validated, the widest of
     /// those that share its file system, else the widest of all. `None`: nothing was.
     pub fn of(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
         // A file of ours: a broken one is found by the test below.
-        let all: Vec<ErrorBar> = serde_json::from_str(VALIDATED).unwrap_or_default();
-        let all: Vec<ErrorBar> = all.into_iter().filter(|bar| bar.layout == layout).collect();
+        let mut all: Vec<ErrorBar> = serde_json::from_str(VALIDATED).unwrap_or_default();
+        all.retain(|bar| bar.layout == layout && !bar.is_of_queue());
         ErrorBar::among(&all, kernel.name(), filesystem)
+    }
+
+    /// The bar of a kernel's model where a file system lies behind a block queue; its flash reads are requests.
+    pub fn of_queue(kernel: Kernel, filesystem: &str) -> Option<ErrorBar> {
+        let mut all: Vec<ErrorBar> = serde_json::from_str(VALIDATED).unwrap_or_default();
+        all.retain(ErrorBar::is_of_queue);
+        ErrorBar::among(&all, kernel.name(), filesystem)
+    }
+
+    pub fn is_of_queue(&self) -> bool {
+        self.filesystem == QUEUE
     }
 
     fn among(all: &[ErrorBar], kernel: &str, filesystem: &str) -> Option<ErrorBar> {
