@@ -57,14 +57,19 @@ impl Set {
             "jffs2" => "/sys/class/bdi/mtd-0/read_ahead_kb",
             "ubifs" | "ubifs-bulk" => "/sys/class/bdi/ubifs_0_0/read_ahead_kb",
             "squashfs-ubiblock" => "/sys/block/ubiblock0_0/queue/read_ahead_kb",
+            "ext4" => "/sys/block/nullb0/queue/read_ahead_kb",
             _ => "/sys/block/mtdblock0/queue/read_ahead_kb",
         }
     }
 
-    /// Whether the chip takes its time. squashfs reads flash in pieces of 512 bytes through the block layer, most of which a
-    /// simulated chip takes for columns of their own: its boots would last an hour.
+    /// Whether the chip takes its time. What every run of the suite holds of squashfs is its pages.
     pub fn is_timed(&self) -> bool {
-        !self.is_squashfs() && (!self.bounded || ["timed", "races"].contains(&self.what.as_str()))
+        !self.bounded || ["timed", "races"].contains(&self.what.as_str())
+    }
+
+    /// A disk behind a block queue, on a board of its own.
+    pub fn is_queue(&self) -> bool {
+        self.filesystem == "ext4"
     }
 
     /// UBIFS mounted with `bulk_read`.
@@ -194,9 +199,12 @@ impl Set {
                         kib,
                         // A fault maps what is cached around it, and what is mapped leaves no trace: least is there with no
                         // window, next with the smallest.
-                        from_kib: match (mapped, kib) {
-                            (true, 0) => 4,
-                            (true, _) | (false, 128) => 0,
+                        from_kib: match (self.is_queue(), mapped, kib) {
+                            (_, true, 0) => 4,
+                            (false, true, _) | (false, false, 128) | (true, true, 4) => 0,
+                            // Requests of one length tell nothing of others.
+                            (true, true, 16) | (true, false, 128) => 20,
+                            (true, true, _) => 16,
                             _ => 128,
                         },
                         before: vec![
@@ -295,11 +303,14 @@ impl Set {
     /// Boots the board and runs every cell, recorded.
     fn boot(&self, cells: &[Cell]) -> Booted {
         let there = |path: &str| format!("device-wait {path} 5000");
-        let mut lines = vec![there("/dev/mtd0"), "mkdir /mnt".to_owned()];
+        // A disk is mounted as the board starts.
+        let board = if self.is_queue() { "armv7-blk" } else { "armv7" };
+        let mut lines = if self.is_queue() { Vec::new() } else { vec![there("/dev/mtd0"), "mkdir /mnt".to_owned()] };
         let volume =
             ["ubi-attach 0", "device-wait /dev/ubi0 5000", "ubi-mkvol 0 data all", "device-wait /dev/ubi0_0 5000"];
         let mount = |line: &str| vec![line.to_owned()];
         lines.extend(match self.filesystem.as_str() {
+            "ext4" => Vec::new(),
             "jffs2" => mount("mount mtd0 /mnt jffs2 -"),
             "yaffs2" => vec![there("/dev/mtdblock0"), "mount /dev/mtdblock0 /mnt yaffs2 -".to_owned()],
             "squashfs-mtdblock" => ["nand-write 0 /image".to_owned(), there("/dev/mtdblock0")]
@@ -330,7 +341,7 @@ impl Set {
             "sizes" => vec![("data", 32 << 20, "printable", 1)],
             _ => Vec::new(),
         };
-        let mut plan = Plan::new("armv7", &self.kernel);
+        let mut plan = Plan::new(board, &self.kernel);
         let dir = TempDir::new("readahead");
         if self.is_squashfs() {
             plan.files.push(("/image", 0o644, squashfs_image(&files, SQUASHFS_BLOCK).expect("mksquashfs")));
@@ -339,7 +350,7 @@ impl Set {
                 files.iter().map(|(name, size, what, seed)| format!("create /mnt/{name} {size} {what} {seed}")),
             );
         }
-        plan.files.push(("/work", 0o755, work("armv7", "readahead/work.c", dir.path())));
+        plan.files.push(("/work", 0o755, work(board, "readahead/work.c", dir.path())));
         if self.what == "sqlite" {
             let program = flashscope_target::companion_for("armhf", "flashscope-sqlite").expect("make sqlite");
             plan.files.push(("/flashscope/flashscope-sqlite", 0o755, std::fs::read(program).expect("a program")));
@@ -348,13 +359,18 @@ impl Set {
         match self.filesystem.as_str() {
             "jffs2" => lines.push("settle jffs2_gcd 200 600000".to_owned()),
             "yaffs2" => lines.push("settle yaffs2_gc 200 600000".to_owned()),
+            "ext4" => lines.push("sleep 3000".to_owned()),
             _ => {}
         }
-        lines.push("record-start --events flash,cache,syscall,sched:sched_switch --ring 8192".to_owned());
+        lines.push(match self.is_queue() {
+            // Read at the end: who drains it meanwhile takes the board's one processor, and that is no call's time.
+            true => "record-start --mode ring --events block,cache,syscall --ring 32768".to_owned(),
+            false => "record-start --events flash,cache,syscall,sched:sched_switch --ring 8192".to_owned(),
+        });
         // Where a page lies no rule tells. Pages that are read one by one show it.
         let read =
             files.iter().map(|(name, ..)| format!("/mnt/{name}")).chain(databases.iter().map(|(_, at)| at.clone()));
-        for (index, file) in read.enumerate() {
+        for (index, file) in read.enumerate().filter(|_| !self.is_queue()) {
             lines.push(format!(
                 "run layout-{index} /flashscope/agent bench read --file {file} --pattern pages --readahead 0 --drop-caches"
             ));
@@ -367,8 +383,13 @@ impl Set {
         if !self.is_timed() {
             plan.faults = "do_delays=0";
         }
-        plan.parts = if self.what == "sizes" { &[1536] } else { &[512] };
+        plan.parts = match self.what.as_str() {
+            _ if self.is_queue() => &[],
+            "sizes" => &[1536],
+            _ => &[512],
+        };
         plan.modules = match self.filesystem.as_str() {
+            "ext4" => &[],
             "jffs2" => &["jffs2"],
             "yaffs2" => &["mtdblock", "yaffs2"],
             "squashfs-mtdblock" => &["mtdblock", "squashfs"],

@@ -35,9 +35,9 @@ pub fn error_bars(rows: &[Value]) -> Vec<Value> {
     let mut groups: BTreeMap<[&str; 2], Vec<&Value>> = BTreeMap::new();
     for row in rows {
         let name = |name: &str| row[name].as_str().unwrap_or_default();
-        // Boots whose chip takes no time say nothing of time; what is run again is among the others once. Where processes race, a row
-        // of `predict` has the least and the most of several orders instead of a bar.
-        if row["timed"] == true && row["study"] != AGAIN && !name("workload").starts_with("two,") {
+        // What is run again is among the others once. Where processes race, a row of `predict` has the least and the most of several
+        // orders instead of a bar.
+        if row["study"] != AGAIN && !name("workload").starts_with("two,") {
             groups.entry([name("kernel"), name("filesystem")]).or_default().push(row);
         }
     }
@@ -129,11 +129,11 @@ Cells that are not the same twice on the board itself, several runs of one boot 
 a file, another anywhere, 120 times each, and each sleeps for half a millisecond between two reads; which call comes first hinges on
 microseconds, and so does what the next one finds. Postmark on JFFS2: each run makes its files, whose nodes come to lie anywhere.
 \"Apart\": the most reads of flash of any run against the least. Predicted: each run from the recording of another under another window
-(`two`: laid out). \"Within\": predictions that lie between two of the board's runs, give or take 1 %. What the board does not do again
-no prediction can tell nearer.
+(`two`: laid out). \"Within\": predictions that lie between two of the board's runs, give or take 1 %. \"The board\": of its own runs,
+those that lie so between two of its others. What the board does not do again no prediction can tell nearer.
 
-| kernel | file system | workload | KiB | runs | pages | reads of flash | apart % | predicted reads of flash | within |
-|---|---|---|---:|---:|---:|---:|---:|---:|---:|
+| kernel | file system | workload | KiB | runs | pages | reads of flash | apart % | predicted reads of flash | within | the board |
+|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|
 ";
 
 /// Least and most.
@@ -152,6 +152,17 @@ pub fn within(runs: &[&Value]) -> Option<usize> {
     let (least, most) = ends(runs, |row| row["flash"].as_f64())?;
     let predicted = runs.iter().filter_map(|row| predicted(row));
     Some(predicted.filter(|reads| (least * 0.99..=most * 1.01).contains(reads)).count())
+}
+
+/// How many of a workload's runs are as its others, by the same measure.
+pub fn as_others(runs: &[&Value]) -> Option<usize> {
+    let reads: Vec<f64> = runs.iter().map(|row| row["flash"].as_f64()).collect::<Option<_>>()?;
+    let as_others = |&(run, reads_of_run): &(usize, &f64)| {
+        let others = || reads.iter().enumerate().filter(|&(other, _)| other != run).map(|(_, &reads)| reads);
+        let ends = others().reduce(f64::min).zip(others().reduce(f64::max));
+        ends.is_some_and(|(least, most)| (least * 0.99..=most * 1.01).contains(reads_of_run))
+    };
+    Some(reads.iter().enumerate().filter(as_others).count())
 }
 
 /// Runs by what was run: kernel, file system, workload and window.
@@ -180,7 +191,7 @@ fn runs_lines(rows: &[Value]) -> String {
         let apart = ends(&runs, |row| row["flash"].as_f64()).map(|(least, most)| (most / least - 1.0) * 100.0);
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
             key.join(" | "),
             runs.len(),
             span(ends(&runs, |row| row["pages"].as_f64())),
@@ -188,6 +199,7 @@ fn runs_lines(rows: &[Value]) -> String {
             apart.map_or("–".to_owned(), |apart| format!("{apart:.1}")),
             span(ends(&runs, predicted)),
             within(&runs).map_or("–".to_owned(), |count| count.to_string()),
+            as_others(&runs).map_or("–".to_owned(), |count| count.to_string()),
         );
     }
     text

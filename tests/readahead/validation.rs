@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use flashscope_analysis::readahead::{Collector, Predictor, Storage, Workload, has_bulk_read};
+use flashscope_analysis::readahead::{Collector, Predictor, Row, Storage, Workload, has_bulk_read, request_bytes};
 use flashscope_readahead::{FileId, Kernel};
-use flashscope_trace::{Session, Step, Trace};
+use flashscope_trace::{Device, Session, Step, Trace};
 use serde_json::{Value, json};
 
 use super::cells::{Cell, Set};
@@ -80,6 +80,11 @@ fn workloads(session: &Session, trace: &Trace, cells: &[Cell]) -> (Vec<Workload>
     (workloads, before.finish())
 }
 
+/// Reads of flash, or requests of a queue.
+fn asked_of_device(row: &Row) -> Option<f64> {
+    row.queue.map(|asked| asked.requests as f64).or(row.flash_reads)
+}
+
 fn step<'a>(session: &'a Session, cell: &Cell) -> &'a Step {
     session.step(&cell.step).unwrap_or_else(|| panic!("no step {}", cell.step))
 }
@@ -99,6 +104,11 @@ pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Value> {
     }
     assert_eq!(bulk_read, set.filesystem == "ubifs-bulk", "{}: the mount is the set's", set.id());
     storage.bulk_read.extend(device.filter(|_| bulk_read));
+    if let Some(bytes) =
+        device.filter(|_| set.is_queue()).and_then(|device| request_bytes(trace.facts(), Device(device)))
+    {
+        (storage.request_bytes, storage.io_pages) = (bytes, bytes / 4096);
+    }
     // BLK_SAFE_MAX_SECTORS of a block device that sets no limit of its own.
     if set.filesystem == "yaffs2" || block.is_some() {
         storage.io_pages = 31;
@@ -129,7 +139,8 @@ pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Value> {
             "timed": set.is_timed(), "kib": cell.kib, "from_kib": cell.from_kib, "accesses": workload.calls.len(),
             "pages": came, "model_pages": modelled, "differ": differ, "examples": examples,
             "predicted_pages": predicted.tally.pages(),
-            "flash": workload.flash_reads, "predicted_flash": predicted.flash_reads,
+            "flash": if set.is_queue() { workload.queued.requests } else { workload.flash_reads },
+            "predicted_flash": asked_of_device(&predicted),
             "time_ns": time, "predicted_ns": predicted.time_ns, "paper": paper,
         }));
     }
