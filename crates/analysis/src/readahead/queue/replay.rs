@@ -204,12 +204,10 @@ impl Replay<'_> {
     pub fn end(&mut self, timed: bool) {
         self.ask();
         self.time_ns += self.now - self.began;
-        if timed {
-            if let Some(clock) = self.tasks.get_mut(&self.task) {
-                clock.virtual_ns = self.now;
-                if let Some(ended) = clock.recorded_ns {
-                    self.drift = self.now - ended as f64;
-                }
+        if timed && let Some(clock) = self.tasks.get_mut(&self.task) {
+            clock.virtual_ns = self.now;
+            if let Some(ended) = clock.recorded_ns {
+                self.drift = self.now - ended as f64;
             }
         }
     }
