@@ -222,8 +222,11 @@ pub struct Published {
     pub request_size: Option<Bytes>,
     pub readahead: Option<Readahead>,
     /// Not measured, but what these requests would have read under the read-ahead rules of this kernel (`2.6.37`): pages of the
-    /// page cache, of random requests the mean of twenty draws. A SELECT counts as one page of the database.
+    /// page cache, of random requests the mean of 200 draws. A SELECT counts as one page of the database.
     pub kernel_model: Option<String>,
+    /// Modelled random requests begin at any byte of the file, not at multiples of their size.
+    #[serde(default)]
+    pub at_any_byte: bool,
     pub fold: Fold,
     pub min: f64,
     pub max: f64,
@@ -380,7 +383,12 @@ fn check(definition: &Definition) -> Result<(), String> {
         return Err(format!("the matrix has more than {MOST_CELLS} cells: split the study"));
     }
     for published in &definition.published {
-        let Some(model) = &published.kernel_model else { continue };
+        let Some(model) = &published.kernel_model else {
+            if published.at_any_byte {
+                return Err(format!("published {}: at_any_byte is for a kernel_model", published.id));
+            }
+            continue;
+        };
         if published.quantity != Quantity::ReadsSavedPercent {
             return Err(format!("published {}: kernel_model is for reads_saved_percent", published.id));
         }

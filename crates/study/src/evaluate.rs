@@ -149,6 +149,7 @@ fn quantities(published: &Published, group: &Group) -> Vec<f64> {
                 request_bytes: pair.off.request_bytes,
                 count: pair.off.count,
                 pattern: published.pattern,
+                at_any_byte: published.at_any_byte,
             };
             requests.pages_saved_percent(choice.kernel, pair.on.readahead_kib)
         };
