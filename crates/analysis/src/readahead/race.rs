@@ -30,6 +30,9 @@ const WAKE_UP_NS: f64 = 1e6;
 const TICK_NS: f64 = 4e6;
 /// Nobody sleeps for less: the timer's slack (`timer_slack_ns` of a task).
 const LEAST_SLEEP_NS: f64 = 50e3;
+/// How finely a program's own work is played, and in how many pieces at most.
+const PIECE_NS: f64 = 100e3;
+const MOST_PIECES: f64 = 1000.0;
 /// Tasks that are followed: with more, calls are played one after the other.
 const MAX_TASKS: usize = 256;
 
@@ -103,6 +106,12 @@ struct Work {
 impl Work {
     fn of_processor(ns: f64) -> Work {
         Work { ns, chip: Chip::None }
+    }
+
+    /// A program's own work, which others may break anywhere.
+    fn of_program(ns: f64) -> impl Iterator<Item = Work> {
+        let pieces = (ns / PIECE_NS).ceil().clamp(0.0, MOST_PIECES);
+        (0..pieces as u32).map(move |_| Work::of_processor(ns / pieces))
     }
 }
 
@@ -454,7 +463,7 @@ impl<'a, 's> Race<'a, 's> {
             return;
         };
         task.in_call = true;
-        task.work.extend((planned.runs_ns > 0.0).then(|| Work::of_processor(planned.runs_ns)));
+        task.work.extend(Work::of_program(planned.runs_ns));
         task.steps.extend(planned.steps);
     }
 
