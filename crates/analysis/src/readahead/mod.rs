@@ -1,12 +1,13 @@
 //! Read-ahead: what it brought, what of that was used, and what another setting would have brought.
 //!
 //! - A trace taken apart: `workload` (reads, faults and advice), `descriptors` (which open file each is of), `held` (when others ran
-//!   instead), `ubifs` (where data nodes lie), `in_flight` (what a block device was asked for).
+//!   instead), `first_calls` (what tasks did before theirs), `ubifs` (where data nodes lie), `in_flight` (what a block device was
+//!   asked for).
 //! - What it costs: `cost` (a call and a page where reads bring their pages in themselves), `pages` (single ones of them),
 //!   `flash_time` (pages of flash that are read whole, and in part), `index` (of UBIFS), `squashfs` (blocks), `queue` (the same in
 //!   virtual time, behind a block queue).
 //! - What is asked: `accuracy` (what was brought and used), `predict` with `accounts` (another window), `turns` (its own, where tasks'
-//!   calls overlap) and `race` (another, there), `search` and `clairvoyant` (the best policy, and its bound), `advise` with `blocks` and
+//!   calls overlap) and `race` with `processor` (another, there), `search` and `clairvoyant` (the best policy, and its bound), `advise` with `blocks` and
 //!   `silent` (what is worth changing), `validated` (by how much predictions were off).
 
 mod accounts;
@@ -23,6 +24,7 @@ mod in_flight;
 mod index;
 mod pages;
 mod predict;
+mod processor;
 mod queue;
 mod race;
 mod search;

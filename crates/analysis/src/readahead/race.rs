@@ -2,15 +2,14 @@
 //! what tasks do is played in virtual time, on one processor and one chip that the reader itself waits for.
 //!
 //! What it rests on:
-//! - between two calls a task sleeps as long as it did when it was recorded. Where others kept it from going on then, that is the
-//!   median of where they did not;
+//! - between two calls a task sleeps as long as it did when it was recorded. Where others kept it from going on then (the recorder
+//!   among them), that is the median of where they did not;
 //! - a task begins as long after the last call that was over by then, and goes on after one that lived within its pause (a child that
 //!   it waited for). Where the trace shows it (`sched_switch`), those that could run when the first call began are ready then, behind
 //!   whom had run less, and each runs before its first call as long as it did;
 //! - a page takes what it took when it was recorded, or the mean; others may run between reads of flash, and have the chip between
 //!   pages (`nand_get_device`, drivers/mtd/nand/raw/nand_base.c);
-//! - the processor goes to whom the kernel gives it up to 6.5 (`place_entity`, `check_preempt_wakeup`, `check_preempt_tick`,
-//!   kernel/sched/fair.c of 6.1.192) with one processor's defaults. Later kernels choose by deadline (EEVDF), which is not modelled.
+//! - the processor goes to whom the kernel gives it (`processor.rs`).
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -20,14 +19,9 @@ use super::accounts::Accounts;
 use super::first_calls::Came;
 use super::index::Index;
 use super::predict::Predictor;
+use super::processor::{Comes, Processor, TICK_NS};
 use super::workload::{Call, Step, Workload};
 
-/// `sysctl_sched_latency`, `sysctl_sched_min_granularity` and `sysctl_sched_wakeup_granularity` of one processor, ns.
-const LATENCY_NS: f64 = 6e6;
-const LEAST_SLICE_NS: f64 = 0.75e6;
-const WAKE_UP_NS: f64 = 1e6;
-/// `CONFIG_HZ=250`.
-const TICK_NS: f64 = 4e6;
 /// Nobody sleeps for less: the timer's slack (`timer_slack_ns` of a task).
 const LEAST_SLEEP_NS: f64 = 50e3;
 /// How finely a program's own work is played, and in how many pieces at most.
@@ -127,9 +121,6 @@ enum Chip {
 struct Task<'a> {
     plan: VecDeque<Planned<'a>>,
     state: State,
-    /// It is made when it comes.
-    is_new: bool,
-    vruntime: f64,
     done: usize,
     /// What is left of what it does.
     steps: VecDeque<&'a Step>,
@@ -146,10 +137,7 @@ pub struct Race<'a, 's> {
     tasks: BTreeMap<u32, Task<'a>>,
     now_ns: f64,
     next_tick_ns: f64,
-    running: Option<u32>,
-    picked_ns: f64,
-    resched: bool,
-    least_vruntime: f64,
+    processor: Processor,
     chip: Option<u32>,
     /// On UBIFS: what of it is in memory.
     index: Index<'a>,
@@ -162,25 +150,24 @@ impl<'a, 's> Race<'a, 's> {
         let workload = predictor.workload();
         let tasks = plans(workload);
         let began_ns = workload.calls.first().map_or(0, |call| call.began_ns);
+        let mut processor = Processor::new(predictor.kernel());
         let tasks = tasks.into_iter().enumerate().map(|(at, (tid, mut plan))| {
             let longer = PAUSES_DIFFER * differs(order, at);
             plan.iter_mut().for_each(|planned| planned.pause_ns *= 1.0 + longer);
-            let came = workload.came.get(&tid);
-            let (state, vruntime) = match (plan.front_mut(), came) {
+            let (state, comes) = match (plan.front_mut(), workload.came.get(&tid)) {
                 (Some(first), Some(came)) if came.since_ns <= began_ns => {
                     first.runs_ns = came.ran_ns.saturating_sub(came.ran_before_all_ns) as f64;
-                    (State::Ready, came.ran_before_all_ns as f64 - if came.is_new { 0.0 } else { LATENCY_NS / 2.0 })
+                    let comes = Comes::Ready { ran_ns: came.ran_before_all_ns as f64, is_new: came.is_new };
+                    (State::Ready, comes)
                 }
-                // It sleeps until then.
-                (Some(first), Some(_)) => (first.begins(0.0), f64::NEG_INFINITY),
-                (Some(first), None) => (first.begins(0.0), 0.0),
-                (None, _) => (State::Over, 0.0),
+                (Some(first), Some(came)) => (first.begins(0.0), if came.is_new { Comes::Made } else { Comes::Wakes }),
+                (Some(first), None) => (first.begins(0.0), Comes::Later),
+                (None, _) => (State::Over, Comes::Later),
             };
+            processor.add(tid, comes);
             let task = Task {
                 plan,
                 state,
-                is_new: state != State::Ready && came.is_some_and(|came| came.is_new),
-                vruntime,
                 done: 0,
                 steps: VecDeque::new(),
                 now: None,
@@ -190,17 +177,16 @@ impl<'a, 's> Race<'a, 's> {
             };
             (tid, task)
         });
-        let first = workload.calls.first().and_then(|call| Some((call.tid, workload.came.get(&call.tid)?)));
+        let tasks: BTreeMap<u32, Task> = tasks.collect();
+        let first = workload.calls.first().and_then(|first| Some((first.tid, workload.came.get(&first.tid)?)));
+        processor.begin(first.map(|(tid, came)| (tid, -(began_ns.saturating_sub(came.got_ns) as f64))));
         Race {
             predictor,
             simulator,
-            tasks: tasks.collect(),
+            tasks,
             now_ns: 0.0,
             next_tick_ns: TICK_NS * f64::from(order + 1) / f64::from(ORDERS),
-            running: first.map(|(tid, _)| tid),
-            picked_ns: first.map_or(0.0, |(_, came)| -(began_ns.saturating_sub(came.got_ns) as f64)),
-            resched: false,
-            least_vruntime: 0.0,
+            processor,
             chip: None,
             index: workload.nodes.index(),
         }
@@ -210,7 +196,7 @@ impl<'a, 's> Race<'a, 's> {
     pub fn run(mut self, is_random: &mut dyn FnMut(&Step) -> bool, accounts: &mut Accounts) {
         loop {
             self.wake_sleepers();
-            if let Some(tid) = self.pick() {
+            if let Some(tid) = self.processor.pick(self.now_ns) {
                 self.go_on(tid, is_random, accounts);
                 continue;
             }
@@ -225,8 +211,8 @@ impl<'a, 's> Race<'a, 's> {
 
     /// Nobody sleeps, and all wait: what they wait for does not come as it did when it was recorded.
     fn wake_one_of_all(&mut self) -> bool {
-        let Some((_, task)) = self.tasks.iter_mut().find(|(_, task)| task.state != State::Over) else { return false };
-        task.state = State::Ready;
+        let Some((&tid, _)) = self.tasks.iter().find(|(_, task)| task.state != State::Over) else { return false };
+        self.wake(tid);
         true
     }
 
@@ -239,34 +225,18 @@ impl<'a, 's> Race<'a, 's> {
         }
     }
 
-    /// `place_entity` and `check_preempt_wakeup`.
     fn wake(&mut self, tid: u32) {
-        let running = self.running.and_then(|running| self.tasks.get(&running)).map(|task| task.vruntime);
-        let others = self.ready().count() as f64;
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         task.state = State::Ready;
-        task.vruntime = match std::mem::take(&mut task.is_new) {
-            true => self.least_vruntime + LATENCY_NS / (others + 1.0),
-            false => task.vruntime.max(self.least_vruntime - LATENCY_NS / 2.0),
-        };
-        self.resched |= running.is_some_and(|running| running - task.vruntime > WAKE_UP_NS);
+        self.processor.wake(tid);
     }
 
-    fn ready(&self) -> impl Iterator<Item = (u32, &Task<'a>)> {
-        self.tasks.iter().filter(|(_, task)| task.state == State::Ready).map(|(&tid, task)| (tid, task))
-    }
-
-    fn pick(&mut self) -> Option<u32> {
-        let first = self.ready().min_by(|(_, a), (_, b)| a.vruntime.total_cmp(&b.vruntime))?;
-        let (first, vruntime) = (first.0, first.1.vruntime);
-        self.least_vruntime = self.least_vruntime.max(vruntime);
-        let goes_on = |tid: &u32| !self.resched && self.tasks.get(tid).is_some_and(|task| task.state == State::Ready);
-        if self.running.filter(goes_on).is_none() {
-            self.picked_ns = self.now_ns;
-            self.running = Some(first);
+    /// It cannot run until then.
+    fn leave(&mut self, tid: u32, until: State) {
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.state = until;
+            self.processor.block(tid);
         }
-        self.resched = false;
-        self.running
     }
 
     /// The task that runs does so for so long.
@@ -274,17 +244,14 @@ impl<'a, 's> Race<'a, 's> {
         let end_ns = self.now_ns + ns;
         loop {
             // A tick matters while another could run that was not chosen yet.
-            let tick_ns =
-                if !self.resched && self.ready().nth(1).is_some() { self.next_tick_ns } else { f64::INFINITY };
+            let tick_ns = if self.processor.ticks_matter() { self.next_tick_ns } else { f64::INFINITY };
             let next_ns = self.next_sleeper_ns().fold(tick_ns, f64::min).max(self.now_ns).min(end_ns);
-            if let Some(task) = self.tasks.get_mut(&tid) {
-                task.vruntime += next_ns - self.now_ns;
-            }
+            self.processor.ran(tid, next_ns - self.now_ns);
             self.now_ns = next_ns;
             self.wake_sleepers();
             self.ticks_until_now();
             if next_ns >= tick_ns {
-                self.tick(tid);
+                self.processor.tick(self.now_ns);
             }
             if next_ns >= end_ns {
                 return;
@@ -304,23 +271,12 @@ impl<'a, 's> Race<'a, 's> {
         self.next_tick_ns += TICK_NS * passed.max(0.0);
     }
 
-    /// `check_preempt_tick`
-    fn tick(&mut self, tid: u32) {
-        let (count, least) = self.ready().fold((0, f64::INFINITY), |(count, least), (other, task)| {
-            (count + 1, if other == tid { least } else { least.min(task.vruntime) })
-        });
-        let Some(task) = self.tasks.get(&tid).filter(|_| count > 1) else { return };
-        let slice_ns = (LATENCY_NS / f64::from(count)).max(LEAST_SLICE_NS);
-        let ran_ns = self.now_ns - self.picked_ns;
-        self.resched |= ran_ns > slice_ns || ran_ns >= LEAST_SLICE_NS && task.vruntime - least > slice_ns;
-    }
-
     /// One thing that the task does.
     fn go_on(&mut self, tid: u32, is_random: &mut dyn FnMut(&Step) -> bool, accounts: &mut Accounts) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         if let Some(&work) = task.work.front() {
             if work.chip != Chip::None && self.chip.is_some_and(|owner| owner != tid) {
-                task.state = State::WaitsForChip;
+                self.leave(tid, State::WaitsForChip);
                 return;
             }
             if work.chip != Chip::None {
@@ -386,7 +342,7 @@ impl<'a, 's> Race<'a, 's> {
             && self.simulator.is_coming(file, page)
             && !std::mem::replace(&mut task.has_waited, true)
         {
-            task.state = State::WaitsForPage(file, page);
+            self.leave(tid, State::WaitsForPage(file, page));
             return;
         }
         task.has_waited = false;
@@ -453,13 +409,14 @@ impl<'a, 's> Race<'a, 's> {
             if let Some(next) = next.filter(|next| next.awaits.is_none() && next.pause_ns < LEAST_SLEEP_NS) {
                 task.work.push_back(Work::of_processor(next.pause_ns));
             } else {
-                task.state = task.plan.front_mut().map_or(State::Over, |next| next.begins(now_ns));
+                let until = task.plan.front_mut().map_or(State::Over, |next| next.begins(now_ns));
+                self.leave(tid, until);
             }
             self.see_who_awaits();
             return;
         }
         let Some(planned) = task.plan.pop_front() else {
-            task.state = State::Over;
+            self.leave(tid, State::Over);
             return;
         };
         task.in_call = true;
@@ -570,12 +527,13 @@ fn pauses<'a>(
             continue;
         }
         let pause = to.saturating_sub(from);
-        let another = others().any(|(_, calls)| {
-            let next = calls.partition_point(|call| call.began_ns < to);
-            next.checked_sub(1)
-                .and_then(|last| calls.get(last))
-                .is_some_and(|call| ended(call).saturating_add(JUST_BEFORE_NS) >= to)
-        });
+        let another = two[1].kept_waiting
+            || others().any(|(_, calls)| {
+                let next = calls.partition_point(|call| call.began_ns < to);
+                next.checked_sub(1)
+                    .and_then(|last| calls.get(last))
+                    .is_some_and(|call| ended(call).saturating_add(JUST_BEFORE_NS) >= to)
+            });
         if another {
             kept_waiting.push(plan.len())
         } else {
@@ -659,8 +617,6 @@ mod tests {
         };
         of.came = BTreeMap::from([(1, came(0, true, 10 * MS)), (2, came(0, true, 0))]);
         assert_eq!(pages(&of), [19, 1]);
-        of.came.insert(2, came(0, true, 20 * MS));
-        assert_eq!(pages(&of), [20, 0], "it had run more");
         // One that slept until then comes before one that runs; one that is made is put behind it, and goes on with its own work first.
         of.came = BTreeMap::from([(2, came(5 * MS, false, 0))]);
         assert_eq!(pages(&of), [19, 1]);
@@ -742,15 +698,26 @@ mod tests {
     #[test]
     fn a_pause_that_others_made_longer_is_the_median_of_those_they_did_not() {
         let ms = MS;
-        let workload = workload(&[
+        let mut workload = workload(&[
             (1, 0, 1, 0, ms),
             (1, 1, 1, 2 * ms, ms),
             (2, 100, 5, 3 * ms, 4 * ms),
             (1, 2, 1, 6 * ms, 2 * ms),
             (1, 3, 1, 9 * ms, ms),
         ]);
-        let pauses: Vec<f64> = plans(&workload)[&1].iter().map(|planned| planned.pause_ns / 1e6).collect();
-        assert_eq!(pauses, [0.0, 1.0, 1.0, 1.0]);
+        let pauses = |workload: &Workload| {
+            plans(workload)[&1].iter().map(|planned| planned.pause_ns / 1e6).collect::<Vec<f64>>()
+        };
+        assert_eq!(pauses(&workload), [0.0, 1.0, 1.0, 1.0]);
+        // Another had the processor that makes no calls.
+        let last = workload.calls.len() - 1;
+        for (at, pause_ns) in [(0, 0), (last, 4 * ms)] {
+            workload.calls.push(Call { began_ns: 20 * ms + pause_ns, ..workload.calls[at] });
+        }
+        let made = pauses(&workload).len();
+        workload.calls.last_mut().unwrap().kept_waiting = true;
+        let kept = pauses(&workload);
+        assert_eq!((kept.len(), kept[made - 1]), (made, 1.0), "{kept:?}");
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub struct Call {
     /// How long all calls had been held up when it began, and for how long they were while it lasted.
     pub held_before_ns: u64,
     pub held_ns: u64,
+    /// Since its task's last call another had the processor until the task got it: it may have waited for that, before it slept or
+    /// after, and not slept as long as it seems.
+    pub kept_waiting: bool,
 }
 
 impl Call {
@@ -60,6 +63,7 @@ impl Call {
             duration_ns: None,
             held_before_ns: 0,
             held_ns: 0,
+            kept_waiting: false,
         }
     }
 
@@ -237,6 +241,8 @@ pub struct Collector {
     held: Held,
     ran: Ran,
     first_calls: FirstCalls,
+    /// Tasks that got the processor from another since their last call.
+    after_another: HashSet<u32>,
     /// Tasks that left the processor to wait for a lock, or for storage.
     blocked: HashSet<u32>,
     /// Workers read for those who wait: who runs in a call's place may do so for it.
@@ -314,6 +320,10 @@ impl Collector {
             }
         }
         self.first_calls.switched(record.time.0, prev as u32, state, next as u32);
+        // 0 is nobody.
+        if prev != 0 && self.after_another.len() < MAX_TASKS {
+            self.after_another.insert(next as u32);
+        }
         let prev = Some(prev as u32).filter(|prev| self.inside.contains_key(prev));
         self.ran.switched(record.time.0, prev.is_some(), next as u32);
         self.held.switched(record.time.0, prev.filter(|_| can_run(state)), next as u32, self.inside.len());
@@ -497,7 +507,8 @@ impl Collector {
     fn begin(&mut self, event: &Event, call: u32, file: FileId, offset: u64, asked: u64, is_fault: bool) {
         let tid = event.tid;
         self.first_calls.called(event.time.0, tid);
-        let new = Call::new(tid, file, is_fault, event.time.0);
+        let kept_waiting = self.after_another.remove(&tid);
+        let new = Call { kept_waiting, ..Call::new(tid, file, is_fault, event.time.0) };
         self.workload.calls.push(new);
         let pages = (offset / PAGE_BYTES, offset.saturating_add(asked.max(1)).div_ceil(PAGE_BYTES));
         self.queue.begin(tid, event.time.0, file, pages, is_fault);
@@ -633,6 +644,7 @@ impl Collector {
     fn over(&mut self, tid: u32, ended_ns: Option<u64>, got: Option<u64>) {
         let waited_until = self.queue.over(tid, ended_ns);
         let Some(inside) = self.inside.remove(&tid) else { return };
+        self.after_another.remove(&tid);
         if let Some(ended_ns) = ended_ns {
             self.held.runs(ended_ns, tid, self.inside.len());
             self.ran.ended(ended_ns);

@@ -1,0 +1,383 @@
+//! Who has the one processor while calls are played. Of equal tasks, with one processor's defaults:
+//! - up to 6.5 who has had it least, with credit for who slept and a debit for who is made (`place_entity`, `check_preempt_wakeup`,
+//!   `check_preempt_tick`, kernel/sched/fair.c of 6.1.192);
+//! - from 6.6 on, of those that have had no more than the mean, whose slice ends first (`pick_eevdf`, `place_entity`, `update_deadline`,
+//!   `requeue_delayed_entity`, `check_preempt_wakeup_fair`, kernel/sched/fair.c of 6.12.107; `wakeup_preempt_fair` of 7.2.8).
+
+use std::collections::BTreeMap;
+
+use flashscope_readahead::Kernel;
+
+/// `sysctl_sched_latency`, `sysctl_sched_min_granularity` and `sysctl_sched_wakeup_granularity` of one processor, ns.
+const LATENCY_NS: f64 = 6e6;
+const LEAST_SLICE_NS: f64 = 0.75e6;
+const WAKE_UP_NS: f64 = 1e6;
+/// `sysctl_sched_base_slice` of one processor.
+const BASE_SLICE_NS: f64 = 0.7e6;
+/// `CONFIG_HZ=250`.
+pub const TICK_NS: f64 = 4e6;
+/// `update_entity_lag`: the longer of two slices and a tick.
+const MOST_LAG_NS: f64 = TICK_NS;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rules {
+    LeastRun,
+    Deadlines {
+        /// Who is made waits for the slice of who runs.
+        made_waits: bool,
+    },
+}
+
+/// How a task comes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Comes {
+    /// It can run from the begin on, and had run for so long by then.
+    Ready { ran_ns: f64, is_new: bool },
+    /// It is made later.
+    Made,
+    /// It wakes later, after it slept for long.
+    Wakes,
+    /// No more is known of it.
+    Later,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entity {
+    can_run: bool,
+    /// It has not run yet; it slept before it could run from the begin on.
+    is_new: bool,
+    had_slept: bool,
+    vruntime: f64,
+    /// By deadlines: when its slice is over, and what that was when it was picked.
+    deadline: f64,
+    picked_deadline: f64,
+    /// How much less than the mean it had when it slept.
+    lag: f64,
+    /// It sleeps and had more than the mean: it is among the others until it has not.
+    is_delayed: bool,
+}
+
+pub struct Processor {
+    rules: Rules,
+    entities: BTreeMap<u32, Entity>,
+    running: Option<u32>,
+    picked_ns: f64,
+    resched: bool,
+    least_vruntime: f64,
+}
+
+impl Processor {
+    pub fn new(kernel: Kernel) -> Processor {
+        Processor {
+            rules: match kernel {
+                Kernel::V6_12 | Kernel::V7_2 => Rules::Deadlines { made_waits: kernel == Kernel::V7_2 },
+                _ => Rules::LeastRun,
+            },
+            entities: BTreeMap::new(),
+            running: None,
+            picked_ns: 0.0,
+            resched: false,
+            least_vruntime: 0.0,
+        }
+    }
+
+    pub fn add(&mut self, tid: u32, comes: Comes) {
+        let vruntime = match comes {
+            Comes::Ready { ran_ns, .. } => ran_ns,
+            Comes::Wakes => f64::NEG_INFINITY,
+            Comes::Made | Comes::Later => 0.0,
+        };
+        let deadline = vruntime + BASE_SLICE_NS;
+        let entity = Entity {
+            can_run: matches!(comes, Comes::Ready { .. }),
+            is_new: comes == Comes::Made,
+            had_slept: matches!(comes, Comes::Ready { is_new: false, .. }),
+            vruntime,
+            deadline,
+            picked_deadline: deadline,
+            lag: 0.0,
+            is_delayed: false,
+        };
+        self.entities.insert(tid, entity);
+    }
+
+    /// All are added, and this one has it since then. Who had slept woke beside those who had run, however long; none is farther behind
+    /// than a latency, or it would have had its turn.
+    pub fn begin(&mut self, running: Option<(u32, f64)>) {
+        if let Some((tid, since_ns)) = running {
+            (self.running, self.picked_ns) = (Some(tid), since_ns);
+        }
+        let ready = || self.entities.values().filter(|entity| entity.can_run);
+        let Some(most) = ready().map(|entity| entity.vruntime).reduce(f64::max) else { return };
+        let credit = if self.rules == Rules::LeastRun { LATENCY_NS / 2.0 } else { 0.0 };
+        for entity in self.entities.values_mut().filter(|entity| entity.can_run) {
+            let beside = if entity.had_slept { entity.vruntime - credit } else { entity.vruntime - most };
+            entity.vruntime = beside.clamp(-LATENCY_NS, 0.0);
+            entity.deadline = entity.vruntime + BASE_SLICE_NS;
+            entity.picked_deadline = entity.deadline;
+        }
+        let ready = self.entities.values().filter(|entity| entity.can_run);
+        self.least_vruntime = ready.map(|entity| entity.vruntime).fold(0.0, f64::min);
+    }
+
+    fn running(&self) -> Option<&Entity> {
+        self.entities.get(&self.running?)
+    }
+
+    fn ready(&self) -> impl Iterator<Item = (u32, &Entity)> {
+        self.entities.iter().filter(|(_, entity)| entity.can_run).map(|(&tid, entity)| (tid, entity))
+    }
+
+    /// A tick may give it to another.
+    pub fn ticks_matter(&self) -> bool {
+        !self.resched && self.ready().nth(1).is_some()
+    }
+
+    /// The mean of those that are queued.
+    fn mean(&self) -> Option<f64> {
+        let queued = || self.entities.values().filter(|entity| entity.can_run || entity.is_delayed);
+        let count = queued().count();
+        (count > 0).then(|| queued().map(|entity| entity.vruntime).sum::<f64>() / count as f64)
+    }
+
+    /// The task that runs did so for so long.
+    pub fn ran(&mut self, tid: u32, ns: f64) {
+        if let Some(entity) = self.entities.get_mut(&tid) {
+            entity.vruntime += ns;
+        }
+    }
+
+    /// `update_deadline`, which the kernel comes to by ticks and by changes of tasks; whether a slice is over.
+    fn update(&mut self) -> bool {
+        let Some(running) = self.running.and_then(|tid| self.entities.get_mut(&tid)) else { return false };
+        let is_over = self.rules != Rules::LeastRun && running.can_run && running.vruntime >= running.deadline;
+        if is_over {
+            running.deadline = running.vruntime + BASE_SLICE_NS;
+        }
+        is_over
+    }
+
+    pub fn wake(&mut self, tid: u32) {
+        match self.rules {
+            Rules::LeastRun => self.wake_by_least_run(tid),
+            Rules::Deadlines { made_waits } => self.wake_by_deadline(tid, made_waits),
+        }
+    }
+
+    fn wake_by_least_run(&mut self, tid: u32) {
+        let running = self.running().map(|running| running.vruntime);
+        let others = self.ready().count() as f64;
+        let Some(entity) = self.entities.get_mut(&tid) else { return };
+        entity.can_run = true;
+        entity.vruntime = match std::mem::take(&mut entity.is_new) {
+            true => self.least_vruntime + LATENCY_NS / (others + 1.0),
+            false => entity.vruntime.max(self.least_vruntime - LATENCY_NS / 2.0),
+        };
+        self.resched |= running.is_some_and(|running| running - entity.vruntime > WAKE_UP_NS);
+    }
+
+    fn wake_by_deadline(&mut self, tid: u32, made_waits: bool) {
+        self.update();
+        let mean = self.mean();
+        let queued = self.entities.values().filter(|entity| entity.can_run || entity.is_delayed).count() as f64;
+        let least = self.least_vruntime;
+        let Some(entity) = self.entities.get_mut(&tid) else { return };
+        let was_delayed = std::mem::take(&mut entity.is_delayed);
+        let waits = made_waits && entity.is_new;
+        // Who is among the others still, and has more than the mean, stays where it is.
+        if !was_delayed || mean.is_some_and(|mean| mean > entity.vruntime) {
+            let is_new = std::mem::take(&mut entity.is_new);
+            let lag = if was_delayed { 0.0 } else { entity.lag };
+            // The mean moves as it comes.
+            entity.vruntime = mean.map_or(least, |mean| mean - lag * (queued + 1.0) / queued);
+            entity.deadline = entity.vruntime + if is_new { BASE_SLICE_NS / 2.0 } else { BASE_SLICE_NS };
+        }
+        entity.can_run = true;
+        self.resched |= !waits && self.running().is_some_and(|running| running.can_run) && self.best() == Some(tid);
+    }
+
+    /// It sleeps, waits or is over.
+    pub fn block(&mut self, tid: u32) {
+        self.update();
+        let mean = self.mean();
+        let by_deadline = self.rules != Rules::LeastRun;
+        let Some(entity) = self.entities.get_mut(&tid) else { return };
+        entity.can_run = false;
+        if let Some(mean) = mean.filter(|_| by_deadline) {
+            self.least_vruntime = self.least_vruntime.max(mean);
+            entity.lag = (mean - entity.vruntime).clamp(-MOST_LAG_NS, MOST_LAG_NS);
+            entity.is_delayed = entity.lag < 0.0;
+        }
+    }
+
+    /// `pick_eevdf`.
+    fn best(&self) -> Option<u32> {
+        let mean = self.mean()?;
+        // What is the mean itself must not be lost to rounding.
+        let is_eligible = |entity: &Entity| entity.vruntime <= mean + 1e-3;
+        let running = self.running.zip(self.running()).filter(|(_, entity)| entity.can_run && is_eligible(entity));
+        if let Some((tid, entity)) = running
+            && entity.deadline == entity.picked_deadline
+        {
+            return Some(tid);
+        }
+        let queued = self.entities.iter().filter(|(_, entity)| entity.can_run || entity.is_delayed);
+        let others = queued.filter(|&(&tid, entity)| Some(tid) != self.running && is_eligible(entity));
+        let other = others.min_by(|(_, a), (_, b)| a.deadline.total_cmp(&b.deadline));
+        match (running, other) {
+            (Some((tid, entity)), Some((_, other))) if entity.deadline < other.deadline => Some(tid),
+            (_, Some((&tid, _))) => Some(tid),
+            (running, None) => running.map(|(tid, _)| tid),
+        }
+    }
+
+    /// Who has it from now on.
+    pub fn pick(&mut self, now_ns: f64) -> Option<u32> {
+        self.ready().next()?;
+        let goes_on = !self.resched && self.running().is_some_and(|running| running.can_run);
+        self.resched = false;
+        let next = match self.rules {
+            Rules::LeastRun => {
+                let (tid, vruntime) =
+                    self.ready().map(|(tid, entity)| (tid, entity.vruntime)).min_by(|a, b| a.1.total_cmp(&b.1))?;
+                self.least_vruntime = self.least_vruntime.max(vruntime);
+                tid
+            }
+            _ if goes_on => self.running?,
+            Rules::Deadlines { .. } => loop {
+                let best = self.best().or_else(|| self.ready().next().map(|(tid, _)| tid))?;
+                let entity = self.entities.get_mut(&best)?;
+                entity.picked_deadline = entity.deadline;
+                // Its turn has come, and it sleeps: it is gone, and has lost nothing.
+                if !std::mem::take(&mut entity.is_delayed) {
+                    break best;
+                }
+                entity.lag = 0.0;
+            },
+        };
+        if !goes_on {
+            (self.running, self.picked_ns) = (Some(next), now_ns);
+        }
+        self.running
+    }
+
+    /// The clock ticks for the task that runs.
+    pub fn tick(&mut self, now_ns: f64) {
+        let Some(tid) = self.running else { return };
+        let (count, least) = self.ready().fold((0, f64::INFINITY), |(count, least), (other, entity)| {
+            (count + 1, if other == tid { least } else { least.min(entity.vruntime) })
+        });
+        match self.rules {
+            Rules::Deadlines { .. } => self.resched |= self.update() && count > 1,
+            Rules::LeastRun => {
+                let Some(running) = self.running().filter(|_| count > 1) else { return };
+                let slice_ns = (LATENCY_NS / f64::from(count)).max(LEAST_SLICE_NS);
+                let ran_ns = now_ns - self.picked_ns;
+                let far_ahead = ran_ns >= LEAST_SLICE_NS && running.vruntime - least > slice_ns;
+                self.resched |= ran_ns > slice_ns || far_ahead;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: f64 = 1e6;
+
+    fn processor(kernel: Kernel) -> Processor {
+        let mut processor = Processor::new(kernel);
+        processor.add(1, Comes::Later);
+        processor.add(2, Comes::Later);
+        processor.wake(1);
+        assert_eq!(processor.pick(0.0), Some(1));
+        processor
+    }
+
+    /// Who wakes has it when the other has run a millisecond more, or used up its slice.
+    #[test]
+    fn who_wakes_is_next_after_who_has_run() {
+        for (kernel, ran_ms, next) in [
+            (Kernel::V6_1, 0.9, 1),
+            (Kernel::V6_1, 1.1, 2),
+            (Kernel::V6_12, 0.6, 1),
+            (Kernel::V6_12, 0.8, 2),
+            (Kernel::V7_2, 0.8, 2),
+        ] {
+            let mut processor = processor(kernel);
+            processor.ran(1, ran_ms * MS);
+            processor.wake(2);
+            assert_eq!(processor.pick(ran_ms * MS), Some(next), "{kernel:?} {ran_ms}");
+        }
+    }
+
+    /// Both can run: a tick changes them after half of the latency, or after any slice.
+    #[test]
+    fn a_tick_changes_them_after_a_slice() {
+        for (kernel, ticks) in [(Kernel::V6_1, 4), (Kernel::V6_12, 4)] {
+            let mut processor = processor(kernel);
+            processor.wake(2);
+            let mut had = Vec::new();
+            for tick in 1..=ticks {
+                let tid = processor.pick(f64::from(tick - 1) * TICK_NS).unwrap();
+                processor.ran(tid, TICK_NS);
+                processor.tick(f64::from(tick) * TICK_NS);
+                had.push(tid);
+            }
+            had.sort_unstable();
+            assert_eq!(had, [1, 1, 2, 2], "{kernel:?}");
+        }
+    }
+
+    /// By deadlines, who slept with more than its part has no more when it wakes early, and no less when it wakes late.
+    #[test]
+    fn who_had_more_than_its_part_waits_for_the_others() {
+        let slept = |ran_ms: f64| {
+            let mut processor = processor(Kernel::V6_12);
+            processor.wake(2);
+            processor.ran(1, 2.0 * MS);
+            processor.block(1);
+            assert_eq!(processor.pick(2.0 * MS), Some(2));
+            processor.ran(2, ran_ms * MS);
+            processor.wake(1);
+            processor.pick((2.0 + ran_ms) * MS)
+        };
+        assert_eq!([slept(0.5), slept(1.5), slept(3.0)], [Some(2), Some(2), Some(1)]);
+    }
+
+    /// One ran for long before the begin, and the other woke just then, or was made with it.
+    #[test]
+    fn who_could_run_at_the_begin_is_behind_by_a_latency_at_most() {
+        for (kernel, is_new, until_ms) in [
+            (Kernel::V6_1, false, 3.0),
+            (Kernel::V6_1, true, 6.0),
+            (Kernel::V6_12, false, 0.0),
+            (Kernel::V6_12, true, 6.0),
+        ] {
+            let mut processor = Processor::new(kernel);
+            processor.add(1, Comes::Ready { ran_ns: 100.0 * MS, is_new: true });
+            processor.add(2, Comes::Ready { ran_ns: 0.0, is_new });
+            processor.begin(Some((1, -100.0 * MS)));
+            let [one, two] = [1, 2].map(|tid| processor.entities[&tid].vruntime);
+            assert_eq!((one, two), (0.0, -until_ms * MS), "{kernel:?} {is_new}");
+            assert_eq!((processor.least_vruntime, processor.running), (-until_ms * MS, Some(1)));
+        }
+    }
+
+    #[test]
+    fn nobody_is_no_panic() {
+        for kernel in Kernel::ALL {
+            let mut processor = Processor::new(kernel);
+            assert_eq!(processor.pick(0.0), None);
+            processor.wake(1);
+            processor.block(1);
+            processor.tick(0.0);
+            processor.add(1, Comes::Wakes);
+            processor.wake(1);
+            assert_eq!(processor.pick(1.0), Some(1), "{kernel:?}");
+            processor.block(1);
+            assert_eq!(processor.pick(2.0), None, "{kernel:?}");
+        }
+    }
+}
