@@ -88,7 +88,7 @@ fn random_reads_prefetched_on_the_papers_kernel_and_no_longer_do() {
         saved
     };
     between(of(Kernel::V2_6_37, From::APage), [(6.0, 12.0), (15.0, 22.0), (46.0, 52.0), (40.0, 46.0)]);
-    between(of(Kernel::V6_1, From::APage), [(0.0, 1.5), (0.0, 2.0), (2.0, 5.0), (16.0, 20.0)]);
+    between(of(Kernel::V6_1, From::APage), [(0.0, 1.0), (0.0, 1.0), (2.0, 5.0), (16.0, 20.0)]);
     between(of(Kernel::V2_6_37, From::AnyByte), [(15.0, 20.0), (27.0, 34.0), (50.0, 55.0), (17.0, 22.0)]);
     between(of(Kernel::V6_1, From::AnyByte), [(0.0, 4.0), (2.0, 6.0), (13.0, 18.0), (16.0, 20.0)]);
 }
