@@ -5,7 +5,7 @@ use crate::PAGE_BYTES;
 use crate::cache::{Flags, PageCache};
 use crate::policy::Initial;
 use crate::simulator::{Cause, PageStep};
-use crate::squashfs::{self, KeptBlock, Squashfs};
+use crate::squashfs::{self, Buffer, Squashfs};
 use crate::turns::{self, Turns};
 use crate::ubifs::{self, Bulk};
 
@@ -54,7 +54,7 @@ pub struct Mapping<'a> {
     pub tells_uses: bool,
     /// [`PageStep::Block`] is told.
     pub tells_blocks: bool,
-    pub kept_block: &'a mut KeptBlock,
+    pub buffer: &'a mut Buffer,
     /// Where tasks take turns.
     pub turns: Option<&'a mut Turns>,
     /// File, page, step.
@@ -96,6 +96,11 @@ impl Mapping<'_> {
         }
     }
 
+    /// Others may come between pages. `squashfs_readahead` has none of that.
+    fn takes_turns(&self) -> bool {
+        self.turns.is_some() && self.squashfs.is_none_or(Squashfs::by_page)
+    }
+
     /// Whether the task has to do something else before its call goes on.
     pub fn is_put_off(&self) -> bool {
         self.turns.as_ref().is_some_and(|turns| turns.has_left())
@@ -103,7 +108,7 @@ impl Mapping<'_> {
 
     /// A page that is used and was not read ahead: it is added where it is missing, and read in (`read_folio`).
     pub fn bring(&mut self, page: u64) {
-        if self.turns.is_some() {
+        if self.takes_turns() {
             turns::bring(self, page);
             return;
         }
@@ -152,12 +157,12 @@ impl Mapping<'_> {
     /// A range longer than the whole cache is cut: a kernel would run out of memory first.
     pub fn add_range(&mut self, start: u64, pages: u64, marked: Option<u64>) {
         let pages = pages.min(self.cache.budget() as u64);
-        if let Some(squashfs) = self.squashfs {
-            squashfs::add_range(self, squashfs, start, start.saturating_add(pages), marked);
+        if self.takes_turns() {
+            turns::add_range(self, start, start.saturating_add(pages), marked);
             return;
         }
-        if self.turns.is_some() {
-            turns::add_range(self, start, start.saturating_add(pages), marked);
+        if let Some(squashfs) = self.squashfs {
+            squashfs::add_range(self, squashfs, start, start.saturating_add(pages), marked);
             return;
         }
         if let Some(bulk) = self.bulk {

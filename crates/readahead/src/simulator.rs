@@ -6,7 +6,7 @@ use crate::hash::Map;
 use crate::kernel::{Kernel, Reading, Rules};
 use crate::mapping::{Mapping, Window};
 use crate::policy::Policy;
-use crate::squashfs::{KeptBlock, Squashfs};
+use crate::squashfs::{Buffer, Squashfs};
 use crate::turns::{self, Later, Turns, What};
 use crate::ubifs::{Bulk, BulkReads, InARow, NodeRuns};
 
@@ -176,8 +176,8 @@ pub struct Simulator {
     policies: Map<u32, Policy>,
     tells_uses: bool,
     tells_blocks: bool,
-    /// The block that squashfs keeps beside the page cache.
-    kept_block: KeptBlock,
+    /// What squashfs keeps beside the page cache.
+    buffer: Buffer,
     /// Where tasks take turns.
     turns: Option<Turns>,
     /// Files on a mount with `bulk_read`.
@@ -215,7 +215,7 @@ impl Simulator {
             policies: Map::default(),
             tells_uses: false,
             tells_blocks: false,
-            kept_block: None,
+            buffer: Buffer::default(),
             turns: None,
             bulk: Map::default(),
         }
@@ -260,6 +260,15 @@ impl Simulator {
         let left = self.turns.as_ref()?.left.get(&task)?;
         let later = left.front()?;
         Some(match later.what {
+            What::Read { page } if self.known[later.file as usize].squashfs.is_some() => {
+                Next::Lock { file: self.known[later.file as usize].file, page }
+            }
+            What::Block { first, kept } => {
+                let file = self.known[later.file as usize].file;
+                let has_buffer = self.turns.as_ref().is_some_and(|turns| turns.has_buffer.is_some());
+                Next::Block { file, first, waits: kept && has_buffer }
+            }
+            What::Unpacked => Next::Unpacked,
             What::Read { page } => Next::Read { file: self.known[later.file as usize].file, page },
             What::There { page } => Next::There { file: self.known[later.file as usize].file, page },
             What::Wait { page } => Next::Wait { file: self.known[later.file as usize].file, page },
@@ -324,6 +333,11 @@ impl Simulator {
             all.flash_reads_alone = all.flash_reads_alone.saturating_add(row.done.flash_reads_alone);
         }
         all
+    }
+
+    /// Pages of squashfs that found their block in the buffer that it keeps beside the page cache.
+    pub fn found_in_buffer(&self) -> u64 {
+        self.buffer.found
     }
 
     pub fn is_cached(&self, file: FileId, page: u64) -> bool {
@@ -446,7 +460,7 @@ impl Simulator {
             asked,
             tells_uses: self.tells_uses,
             tells_blocks: self.tells_blocks,
-            kept_block: &mut self.kept_block,
+            buffer: &mut self.buffer,
             // What is no read is done at once.
             turns: self.turns.as_mut().filter(|_| doing.is_read()),
             out: &mut emit,
@@ -537,6 +551,19 @@ pub enum Next {
         file: FileId,
         page: u64,
     },
+    /// What can be had of a page's block is locked for it, on squashfs up to 5.19.
+    Lock {
+        file: FileId,
+        page: u64,
+    },
+    /// A block of squashfs is read, or found in the buffer that squashfs keeps; `waits`: another fills that.
+    Block {
+        file: FileId,
+        first: u64,
+        waits: bool,
+    },
+    /// Its pages are there, and others may have the buffer.
+    Unpacked,
     /// A page that another task has yet to read is waited for: [`Simulator::go_on`] does what that one has to do before it is there.
     Wait {
         file: FileId,

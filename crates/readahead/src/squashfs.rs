@@ -17,6 +17,7 @@
 //! (`squashfs_max_decompressors`, decompressor_multi_percpu.c): here one, which the next page of the block finds.
 
 use crate::mapping::Mapping;
+use crate::turns::What;
 use crate::{Kernel, PAGE_BYTES};
 
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +42,21 @@ impl Squashfs {
     }
 }
 
-/// File and first page of the block in the buffer.
-pub type KeptBlock = Option<(u32, u64)>;
+impl Squashfs {
+    /// Pages are read one by one, so that others may come between them.
+    pub fn by_page(self) -> bool {
+        !self.by_readahead
+    }
+}
+
+/// What squashfs keeps beside the page cache.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Buffer {
+    /// File and first page of the block in it.
+    block: Option<(u32, u64)>,
+    /// Pages that found their block in it.
+    pub found: u64,
+}
 
 /// `page_cache_ra_unbounded`: runs of missing pages are added, then read.
 pub fn add_range(m: &mut Mapping, squashfs: Squashfs, start: u64, end: u64, marked: Option<u64>) {
@@ -95,11 +109,61 @@ pub fn read_folio(m: &mut Mapping, page: u64) {
         m.cache.set_empty(m.file, near, false);
     }
     let block = Some((m.file, first));
-    if all || *m.kept_block != block {
+    if all || m.buffer.block != block {
         m.reads_block(first);
+    } else {
+        m.buffer.found += 1;
     }
     if !all {
-        *m.kept_block = block;
+        m.buffer.block = block;
+    }
+}
+
+/// `squashfs_readpage_block` up to where it reads, where tasks take turns: it locks the page and what it can have of its block. What it
+/// does next.
+pub fn lock_block(m: &mut Mapping, page: u64) -> What {
+    let (Some(squashfs), Some(end)) = (m.squashfs, m.end_index().filter(|&end| page <= end)) else {
+        return What::There { page };
+    };
+    let first = page / squashfs.block_pages * squashfs.block_pages;
+    let (mut locked, mut all) = (vec![page], true);
+    for near in (first..=(first + squashfs.block_pages - 1).min(end)).filter(|&near| near != page) {
+        if m.has(near) {
+            all = false;
+        } else {
+            m.add(near, false);
+            m.cache.set_empty(m.file, near, true);
+            locked.push(near);
+        }
+    }
+    let file = m.file;
+    if let Some(turns) = &mut m.turns {
+        turns.lock(file, locked);
+    }
+    What::Block { first, kept: !all }
+}
+
+/// The block comes from the device, or from the buffer, which only one has at a time.
+pub fn get_block(m: &mut Mapping, first: u64, kept: bool) {
+    let Some(turns) = &mut m.turns else { return };
+    let block = Some((m.file, first));
+    let is_free = turns.has_buffer.is_none();
+    if kept && is_free && m.buffer.block == block {
+        m.buffer.found += 1;
+        return;
+    }
+    if kept && is_free {
+        turns.has_buffer = Some(turns.task);
+        m.buffer.block = block;
+    }
+    m.reads_block(first);
+}
+
+/// All that was locked for a block is there.
+pub fn unlock_block(m: &mut Mapping) {
+    let Some(turns) = &mut m.turns else { return };
+    for page in turns.unlock() {
+        m.cache.set_empty(m.file, page, false);
     }
 }
 

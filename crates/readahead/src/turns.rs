@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::kernel::Reading;
 use crate::mapping::Mapping;
-use crate::ubifs;
+use crate::{squashfs, ubifs};
 
 /// What is left to do of a call.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,13 @@ pub enum What {
         next: u64,
         end: u64,
     },
+    /// The block of squashfs that begins with this page, by way of the buffer that squashfs keeps (`kept`) or not.
+    Block {
+        first: u64,
+        kept: bool,
+    },
+    /// It is unpacked.
+    Unpacked,
     /// Another task has yet to read it.
     Wait {
         page: u64,
@@ -54,6 +61,10 @@ pub struct Turns {
     /// Whose turn it is, with which open file.
     pub task: u32,
     pub open: u64,
+    /// Pages that each task has locked for the block of squashfs that it reads.
+    locked: BTreeMap<u32, (u32, Vec<u64>)>,
+    /// Who fills the buffer that squashfs keeps.
+    pub has_buffer: Option<u32>,
 }
 
 impl Turns {
@@ -77,7 +88,19 @@ impl Turns {
         let reads = |later: &Later| {
             later.file == file && matches!(later.what, What::Read { page } | What::There { page } if page == wanted)
         };
-        self.left.iter().find(|(_, left)| left.iter().any(reads)).map(|(&task, _)| task)
+        let yet_to = self.left.iter().find(|(_, left)| left.iter().any(reads)).map(|(&task, _)| task);
+        let locks = |(_, (of, pages)): &(&u32, &(u32, Vec<u64>))| *of == file && pages.contains(&wanted);
+        yet_to.or_else(|| self.locked.iter().find(locks).map(|(&task, _)| task))
+    }
+
+    pub fn lock(&mut self, file: u32, pages: Vec<u64>) {
+        self.locked.insert(self.task, (file, pages));
+    }
+
+    /// What it has locked, and it has the buffer no longer.
+    pub fn unlock(&mut self) -> Vec<u64> {
+        self.has_buffer = self.has_buffer.filter(|&task| task != self.task);
+        self.locked.remove(&self.task).map_or(Vec::new(), |(_, pages)| pages)
     }
 }
 
@@ -147,6 +170,15 @@ pub fn go_on(m: &mut Mapping, task: u32, Later { asked, what, .. }: Later) {
     let own = std::mem::replace(&mut m.asked, asked);
     match what {
         What::Add { from, end, marked } => add_range(m, from, end, marked),
+        What::Read { page } if m.squashfs.is_some_and(|squashfs| squashfs.by_page()) => {
+            let next = squashfs::lock_block(m, page);
+            later(m, next);
+        }
+        What::Block { first, kept } => {
+            squashfs::get_block(m, first, kept);
+            later(m, What::Unpacked);
+        }
+        What::Unpacked => squashfs::unlock_block(m),
         What::Read { page } => {
             later(m, What::There { page });
             if m.bulk.is_some() {
@@ -265,16 +297,18 @@ mod tests {
     #[test]
     fn alone_a_task_reads_what_it_reads_at_once() {
         for kernel in Kernel::ALL {
-            for (readahead_pages, bulk_read) in
-                [0, 1, 4, 5, 32, 64].into_iter().flat_map(|pages| [(pages, false), (pages, true)])
-            {
+            let on = ["jffs2", "ubifs", "squashfs"];
+            for (readahead_pages, on) in [0, 1, 4, 5, 32, 64].into_iter().flat_map(|pages| on.map(|on| (pages, on))) {
                 let settings = Settings { readahead_pages, ..Settings::default() };
                 let [mut turns, mut at_once] = [settings; 2].map(|settings| Simulator::new(kernel, settings));
                 for s in [&mut turns, &mut at_once] {
                     s.set_size(FILE, 300 * 4096 - 100);
-                    if bulk_read {
-                        s.set_bulk_read(FILE, NodeRuns::new(vec![(0, 300)], 60));
+                    match on {
+                        "ubifs" => s.set_bulk_read(FILE, NodeRuns::new(vec![(0, 300)], 60)),
+                        "squashfs" => s.set_squashfs_block(FILE, 128 << 10),
+                        _ => {}
                     }
+                    s.tell_blocks();
                 }
                 turns.take_turns();
                 let mut number = 7_u64;
@@ -286,7 +320,7 @@ mod tests {
                     turns.turn(1, FILE, OpenId(1), access, &mut |event: PageEvent| came.push(event));
                     while turns.go_on(1, &mut |event| came.push(event)) {}
                     at_once.apply(FILE, OpenId(1), access, &mut |event| expected.push(event));
-                    assert_eq!(came, expected, "{kernel:?} {readahead_pages} {bulk_read} {access:?}");
+                    assert_eq!(came, expected, "{kernel:?} {readahead_pages} {on} {access:?}");
                 }
                 assert_eq!(turns.bulk_reads(), at_once.bulk_reads(), "{kernel:?} {readahead_pages}");
             }
@@ -328,5 +362,50 @@ mod tests {
         finish(&mut s, 2);
         assert_eq!(finish(&mut s, 1).first(), Some(&4), "what its last bulk read makes of its nodes");
         assert!(!s.go_on(7, &mut |_| {}), "nobody");
+    }
+
+    /// squashfs up to 5.19: each page of a window goes through the one buffer, which another's block may be in by then.
+    #[test]
+    fn a_block_that_another_s_took_the_place_of_is_read_again() {
+        let mut s = Simulator::new(Kernel::V5_10, Settings { readahead_pages: 4, ..Settings::default() });
+        s.set_size(FILE, 300 * 4096);
+        s.set_squashfs_block(FILE, 128 << 10);
+        s.tell_blocks();
+        s.take_turns();
+        let block = |first, waits| Some(Next::Block { file: FILE, first, waits });
+        let lock = |page| Some(Next::Lock { file: FILE, page });
+        let some = |s: &mut Simulator, task: u32, page: u64, pages: u64| {
+            let mut came = Vec::new();
+            let access = Access::Read { offset: page * 4096, length: pages * 4096 };
+            s.turn(task, FILE, OpenId(task.into()), access, &mut |event| came.push(event.page));
+            came
+        };
+        assert_eq!(some(&mut s, 1, 0, 4), [0, 1, 2, 3]);
+        assert_eq!((s.next_of(1), go_on(&mut s, 1)), (lock(0), (4..32).collect()), "what can be had of its block");
+        assert_eq!((s.next_of(1), go_on(&mut s, 1)), (block(0, false), vec![0]));
+        assert_eq!(some(&mut s, 2, 40, 1), [40]);
+        go_on(&mut s, 2);
+        assert_eq!(s.next_of(2), block(32, false), "all could be had: no buffer");
+        assert_eq!([go_on(&mut s, 2), go_on(&mut s, 2)], [vec![32], vec![]]);
+        finish(&mut s, 2);
+        // Another window: its block has to wait for the buffer, and a page of the first for that block.
+        assert_eq!(some(&mut s, 2, 70, 2), [70, 71]);
+        go_on(&mut s, 2);
+        assert_eq!(s.next_of(2), block(64, true));
+        assert_eq!(read(&mut s, 3, 20), []);
+        assert_eq!(s.next_of(3), Some(Next::Wait { file: FILE, page: 20 }));
+        assert!(s.is_coming(FILE, 20));
+        assert_eq!((s.next_of(1), go_on(&mut s, 1)), (Some(Next::Unpacked), vec![]));
+        assert!(!s.is_coming(FILE, 20) && s.is_coming(FILE, 1) && !s.is_coming(FILE, 0));
+        assert_eq!((s.next_of(2), go_on(&mut s, 2)), (block(64, false), vec![64]));
+        // The first's next page finds the other's block there.
+        assert_eq!((s.next_of(1), go_on(&mut s, 1)), (lock(1), vec![]));
+        assert_eq!(s.next_of(1), block(0, true));
+        go_on(&mut s, 2);
+        assert_eq!((s.next_of(1), go_on(&mut s, 1)), (block(0, false), vec![0]));
+        go_on(&mut s, 1);
+        assert_eq!(finish(&mut s, 2), [64], "and its second page the first's");
+        assert_eq!((finish(&mut s, 1), s.found_in_buffer()), (vec![0], 1), "page 2; page 3 finds it");
+        assert_eq!(finish(&mut s, 3), [], "it was there");
     }
 }
