@@ -108,6 +108,10 @@ impl Ran {
         *of = of.saturating_add(ran_ns);
     }
 
+    pub fn total_ns(&self) -> u64 {
+        self.total_ns
+    }
+
     /// For how long others than the task that runs now did so up to now.
     pub fn others_ns(&self, tid: u32) -> u64 {
         self.total_ns.saturating_sub(self.of.get(&tid).copied().unwrap_or(0))

@@ -33,6 +33,7 @@ mod squashfs;
 mod turns;
 mod ubifs;
 mod validated;
+mod worker;
 mod workload;
 
 pub use accuracy::{Accuracy, AccuracyFindings, Brought, FileBrought, PageThere, TaskBrought, Use};

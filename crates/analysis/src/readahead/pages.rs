@@ -20,6 +20,9 @@ const MOST_TIMES: usize = 1 << 16;
 pub struct InCall {
     pages: Vec<u64>,
     reads_ns: Vec<u64>,
+    /// Where a worker read flash for it last, and whether all before lay in a row.
+    place: Option<(u16, u64)>,
+    is_torn: bool,
     /// Pages that came, kept or not.
     came: u64,
     overflown: bool,
@@ -33,6 +36,8 @@ impl InCall {
     pub fn clear(&mut self) {
         self.pages.clear();
         self.reads_ns.clear();
+        self.place = None;
+        self.is_torn = false;
         self.came = 0;
         self.overflown = false;
         self.last_page_ns = None;
@@ -57,6 +62,12 @@ impl InCall {
         if !self.overflown {
             self.reads_ns.push(time_ns);
         }
+    }
+
+    /// Where that was, in pages of a chip, which may be read in parts.
+    pub fn read_at(&mut self, chip: u16, page: u64) {
+        let last = self.place.replace((chip, page));
+        self.is_torn |= last.is_some_and(|(of, last)| of != chip || page.wrapping_sub(last) > 1);
     }
 }
 
@@ -165,34 +176,35 @@ impl PageCosts {
     /// From one read of flash to the next in one call, ns: the median, which is that of reads of one page, one behind the other; `None`
     /// where no call read twice.
     pub fn between_reads_ns(&self) -> Option<f64> {
-        let mut times = self.between_reads.clone();
-        let middle = times.len() / 2;
-        (!times.is_empty()).then(|| f64::from(*times.select_nth_unstable(middle).1))
+        median(&mut self.between_reads.clone())
+    }
+
+    /// From one page to the next in one call, ns: the median, which is what it takes to add one where pages are added all at once.
+    pub fn to_add_ns(&self) -> Option<f64> {
+        median(&mut self.between_pages.clone())
     }
 
     /// From one page to the next where they are made of what was read before (`bulk_read`): the median of what is about as long as
     /// `guess_ns`, since a window's pages come all at once.
     pub fn between_pages_ns(&self, guess_ns: f64) -> Option<f64> {
         let about = |&&ns: &&u32| (0.5..1.5).contains(&(f64::from(ns) / guess_ns));
-        let mut times: Vec<u32> = self.between_pages.iter().filter(about).copied().collect();
-        let middle = times.len() / 2;
-        (!times.is_empty()).then(|| f64::from(*times.select_nth_unstable(middle).1))
+        median(&mut self.between_pages.iter().filter(about).copied().collect::<Vec<u32>>())
     }
 
     /// A call is over that brought these pages of one file in; with the time of its end, where nothing else was served meanwhile.
-    /// `in_blocks`: they were not read one by one.
-    pub fn add(&mut self, file: FileId, call: &InCall, ended_ns: Option<u64>, in_blocks: bool) {
+    /// `in_blocks`: they were not read one by one, but by a worker, and whether for no other call meanwhile.
+    pub fn add(&mut self, file: FileId, call: &InCall, ended_ns: Option<u64>, in_blocks: Option<bool>) {
         let (pages, reads) = (&call.pages, &call.reads_ns);
         if call.overflown {
             self.not_kept += call.came;
             return;
         }
-        let room = if in_blocks { 0 } else { MOST_TIMES - self.between_pages.len() };
+        let room = MOST_TIMES - self.between_pages.len();
         self.between_pages.extend(call.between_pages.iter().take(room));
-        let room = if in_blocks { 0 } else { MOST_TIMES - self.between_reads.len() };
+        let room = MOST_TIMES - self.between_reads.len();
         self.between_reads.extend(reads.windows(2).take(room).map(|two| to_u32(two[1].saturating_sub(two[0]))));
         let Some(&first) = reads.first() else {
-            if in_blocks {
+            if in_blocks.is_some() {
                 return;
             }
             // Holes, and pages behind a file's end.
@@ -203,9 +215,11 @@ impl PageCosts {
         if pages.is_empty() {
             return;
         }
-        if in_blocks {
-            // Who reads them is a worker of the kernel's, and what it takes is not their reader's time.
-            if let (Some(&first), Some(&last)) = (pages.iter().min(), pages.iter().max()) {
+        if let Some(alone) = in_blocks {
+            // Where several wait, what lies in a row is one's own, and was read once.
+            if let (Some(&first), Some(&last)) = (pages.iter().min(), pages.iter().max())
+                && (alone || !call.is_torn)
+            {
                 self.came((file, first), Came { last, pages: pages.len() as u32, reads: reads.len() as u32 });
             }
             return;
@@ -238,6 +252,11 @@ impl PageCosts {
             self.not_kept += 1;
         }
     }
+}
+
+fn median(times: &mut [u32]) -> Option<f64> {
+    let middle = times.len() / 2;
+    (!times.is_empty()).then(|| f64::from(*times.select_nth_unstable(middle).1))
 }
 
 fn to_u32(ns: u64) -> u32 {
@@ -277,7 +296,7 @@ mod tests {
         [7, 8, 9].into_iter().for_each(|page| call.page(page, 0));
         [100, 250, 400, 900, 1050, 1600, 1750].into_iter().for_each(|time| call.read(time));
         let mut costs = PageCosts::default();
-        costs.add(FILE, &call, Some(2200), false);
+        costs.add(FILE, &call, Some(2200), None);
         let cost = |flash_reads, ns| Some(PageCost { flash_reads, ns: Some(ns) });
         assert_eq!(
             [7, 8, 9, 10].map(|page| costs.of(FILE, page)),
@@ -287,7 +306,7 @@ mod tests {
         assert_eq!(costs.between_reads_ns(), Some(150.0), "of 150 150 500 150 550 150");
         assert_eq!(PageCosts::default().between_reads_ns(), None);
         let mut learned = PageCosts::default();
-        learned.add(FILE, &call, Some(2200), true);
+        learned.add(FILE, &call, Some(2200), Some(true));
         assert_eq!(learned.of(FILE, 7), None, "in one block");
         let mut of_blocks = PageCosts::default();
         assert_eq!(of_blocks.learn(&learned, |_| true), 3);
@@ -297,10 +316,10 @@ mod tests {
         assert_eq!(of_blocks.block(FILE, 4..8, 15), Some(7), "the file's last, and what lies behind it");
         assert_eq!((learned.learn(&costs, |file| file != FILE), learned.learn(&costs, |file| file == FILE)), (0, 3));
         assert_eq!((learned.of(FILE, 7), learned.mean_ns()), (cost(3.0, 800.0), 0.0));
-        costs.add(FILE, &call, None, false);
+        costs.add(FILE, &call, None, None);
         assert_eq!(costs.of(FILE, 9), Some(PageCost { flash_reads: 2.0, ns: None }));
         call.reads_ns.truncate(5);
-        learned.add(FILE, &call, None, true);
+        learned.add(FILE, &call, None, Some(true));
         assert_eq!(learned.block(FILE, 0..32, 31), Some(5));
     }
 
@@ -310,28 +329,28 @@ mod tests {
         [7, 8].into_iter().for_each(|page| call.page(page, 0));
         call.read(100);
         let mut costs = PageCosts::default();
-        costs.add(FILE, &call, Some(200), false);
-        costs.add(FILE, &InCall::default(), Some(200), false);
+        costs.add(FILE, &call, Some(200), None);
+        costs.add(FILE, &InCall::default(), Some(200), None);
         assert_eq!(costs.of(FILE, 7), Some(PageCost { flash_reads: 0.5, ns: Some(50.0) }));
         // A hole.
         call.clear();
         call.page(9, 0);
-        costs.add(FILE, &call, Some(200), false);
+        costs.add(FILE, &call, Some(200), None);
         assert_eq!(costs.of(FILE, 9), Some(PageCost { flash_reads: 0.0, ns: Some(0.0) }));
         // Flash was read, and no page came.
         call.clear();
         call.read(100);
-        costs.add(FILE, &call, Some(200), false);
+        costs.add(FILE, &call, Some(200), None);
         // Pauses alike.
         call.clear();
         [7, 8].into_iter().for_each(|page| call.page(page, 0));
         [100, 250, 402, 550].into_iter().for_each(|time| call.read(time));
-        costs.add(FILE, &call, Some(700), false);
+        costs.add(FILE, &call, Some(700), None);
         assert_eq!(costs.of(FILE, 8), Some(PageCost { flash_reads: 2.0, ns: Some(300.0) }));
         call.clear();
         (0..5000).for_each(|n| call.read(n));
         call.page(1, 0);
-        costs.add(FILE, &call, Some(9000), false);
+        costs.add(FILE, &call, Some(9000), None);
         assert_eq!((costs.of(FILE, 1), costs.not_kept), (None, 1), "too many");
     }
 
@@ -343,11 +362,11 @@ mod tests {
         [0, 5, 10].into_iter().for_each(|at| call.page(at, at));
         call.read(100);
         [400, 564, 728, 1092, 1256].into_iter().for_each(|at| call.page(at, at));
-        costs.add(FILE, &call, None, false);
+        costs.add(FILE, &call, None, None);
         assert_eq!(costs.between_pages_ns(170.0), Some(164.0));
         assert_eq!(costs.between_pages_ns(10_000.0), None);
         call.clear();
-        costs.add(FILE, &call, None, false);
+        costs.add(FILE, &call, None, None);
         assert_eq!(costs.between_pages.len(), 6);
     }
 }

@@ -11,6 +11,7 @@ use super::cost::{Busy, Cost, NodeCost};
 use super::index::DEPTH;
 use super::queue::{Asked, QueueCost, Replay};
 use super::race::{self, Overlap, Race};
+use super::squashfs::BlockReads;
 use super::turns::Turns;
 use super::validated::ErrorBar;
 use super::workload::{Step, Workload};
@@ -173,6 +174,10 @@ pub struct Prediction {
     pub notes: Vec<String>,
 }
 
+/// What it takes to look up a page of a block of squashfs that is there (`find_get_page` and a lock that is not to be had), of what it
+/// takes to add one with its event: on `board:armv7` 0.78 of 7.0 us.
+const LOOK_UP: f64 = 0.11;
+
 /// Runs settings over a workload.
 pub struct Predictor<'a> {
     workload: &'a Workload,
@@ -192,6 +197,7 @@ pub struct Predictor<'a> {
     overlap: Option<Overlap>,
     /// From one read of flash to the next.
     between_reads_ns: Option<f64>,
+
     /// What each page of a bulk read takes to be made, beside its first.
     bulk_page_ns: Option<f64>,
     /// What the model does under the recording's own window.
@@ -203,6 +209,8 @@ pub struct Predictor<'a> {
 struct Own {
     /// Reads of flash for a page of a block of squashfs that nothing is known of; `None` where not all that was read lies on squashfs.
     block_rate: Option<f64>,
+    /// For how long what a read of flash brought of a block is unpacked.
+    unpack_ns: f64,
     /// On UBIFS: for which pages the index was read, and how many reads those were.
     index: HashMap<(FileId, u64), u64>,
     /// Reads of flash that a recording with `bulk_read` has more than the model, below 0: nodes of the index that were in memory.
@@ -252,12 +260,14 @@ impl<'a> Predictor<'a> {
         // Where no node was read alone: what one touches that lies anywhere, a page of flash more than it is long.
         let nodes = workload.nodes.flash_pages.and_then(|pages| fit(alone.unwrap_or(pages + 1.0)));
         let (busy_ns, mean_page_ns) = (busy.total_ns, workload.costs.mean_ns());
-        let in_order =
-            |overlap: Overlap| if storage.squashfs.is_empty() { overlap } else { Overlap { orders: 0, ..overlap } };
+        // `squashfs_readahead` reads whole windows: which call comes first changes nothing that a page shows.
+        let by_pages = storage.squashfs.is_empty() || storage.kernel < Kernel::V6_1;
+        let in_order = |overlap: Overlap| if by_pages { overlap } else { Overlap { orders: 0, ..overlap } };
         let overlap = race::overlap(workload).filter(|_| queue.is_none()).map(in_order);
         let bulk_page_ns = nodes
             .map(NodeCost::of_a_node_ns)
             .map(|(_, page_ns)| workload.costs.between_pages_ns(page_ns).unwrap_or(page_ns));
+        let between_reads_ns = workload.costs.between_reads_ns();
         Predictor {
             workload,
             storage,
@@ -271,7 +281,7 @@ impl<'a> Predictor<'a> {
             one_by_one,
             more_a_read_ns: 0.0,
             overlap,
-            between_reads_ns: workload.costs.between_reads_ns(),
+            between_reads_ns,
             bulk_page_ns,
             own: OnceCell::new(),
         }
@@ -417,7 +427,7 @@ impl<'a> Predictor<'a> {
         let mut opened = HashSet::new();
         let mut is_random = |step: &Step| random(step.file) && opened.insert((step.file, step.open));
         if !own && self.overlap.is_some_and(|overlap| overlap.orders > 0) {
-            Race::new(self, &mut simulator, order).run(&mut is_random, &mut accounts);
+            Race::new(self, &mut simulator, made, order).run(&mut is_random, &mut accounts);
         } else {
             for step in &self.workload.steps {
                 if is_random(step) {
@@ -456,11 +466,13 @@ impl<'a> Predictor<'a> {
             None if bulk.reads > 0 => (None, None),
             None => {
                 let of_pages = self.flash_reads(&tally).map(|reads| (reads + known.flash_reads).max(0.0));
-                let flash_reads = match self.own().block_rate.filter(|_| of_pages.is_some()) {
-                    Some(rate) => Some(blocks.flash_reads(rate)),
-                    None => of_pages,
-                };
-                (flash_reads, self.time_ns(&tally).map(|ns| (ns + known.ns).max(0.0)))
+                match self.own().block_rate.filter(|_| of_pages.is_some()) {
+                    Some(rate) => {
+                        let flash_reads = blocks.flash_reads(rate);
+                        (Some(flash_reads), self.time_of_blocks_ns(&tally, flash_reads))
+                    }
+                    None => (of_pages, self.time_ns(&tally).map(|ns| (ns + known.ns).max(0.0))),
+                }
             }
         };
         if let Some((ns, reads)) = time_ns.as_mut().zip(flash_reads) {
@@ -505,13 +517,17 @@ impl<'a> Predictor<'a> {
             let on_squashfs = |&file: &FileId| self.block_bytes(file, Made::default()).is_some();
             let only_squashfs = !self.storage.squashfs.is_empty() && files.all(on_squashfs);
             let recorded = self.workload.flash_reads;
+            // Where one takes the other's block from the buffer it is read again, which this play, one call after the other, does not.
+            let again = self.overlap.is_some_and(|overlap| overlap.orders > 0);
+            let once = if again { self.workload.flash_reads_once } else { recorded };
             let of_bulk = self.nodes.filter(|_| !self.storage.bulk_read.is_empty());
             let more =
                 |nodes: NodeCost| recorded as f64 - nodes.flash_reads(own.tally.pages(), own.bulk, own.index_reads);
             // Those on the way to each file's inode, which opening it brought in.
             let most = (DEPTH * self.workload.pages_added.len()) as f64;
             Own {
-                block_rate: only_squashfs.then(|| own.blocks.rate(recorded)),
+                block_rate: only_squashfs.then(|| own.blocks.rate(once)),
+                unpack_ns: self.unpack_ns(&own),
                 index: own.index_of,
                 more_reads: of_bulk.map_or(0.0, more).clamp(-most, 0.0),
             }
@@ -558,6 +574,48 @@ impl<'a> Predictor<'a> {
         (flash_ns, ns - flash_ns)
     }
 
+    /// From one read of flash to the next, ns.
+    pub(super) fn between_reads_ns(&self) -> f64 {
+        self.between_reads_ns.unwrap_or(0.0)
+    }
+
+    /// Whether flash is read for those who wait.
+    pub(super) fn has_worker(&self) -> bool {
+        !self.storage.squashfs.is_empty()
+    }
+
+    /// What it takes to add a page to the cache, ns.
+    pub(super) fn to_add_ns(&self) -> f64 {
+        self.workload.costs.to_add_ns().unwrap_or(0.0)
+    }
+
+    /// What it takes to find a page's block in the buffer of squashfs, ns.
+    pub(super) fn to_find_ns(&self, file: FileId, made: Made) -> f64 {
+        let pages = self.block_bytes(file, made).map_or(0, |(bytes, _)| bytes / PAGE_BYTES);
+        pages as f64 * LOOK_UP * self.to_add_ns()
+    }
+
+    /// Of what tasks worked in calls, for a read of flash: what is none of the calls', nor of pages that were added or found.
+    fn unpack_ns(&self, own: &Played) -> f64 {
+        let find_ns = |&device: &u32| self.to_find_ns(FileId { device: Some(device), inode: 0 }, Made::default());
+        let find_ns = self.storage.squashfs.keys().map(find_ns).fold(0.0, f64::max);
+        let calls_ns = self.call_ns() * self.workload.calls.len() as f64;
+        let pages_ns = self.to_add_ns() * own.tally.pages() as f64 + find_ns * own.found_in_buffer as f64;
+        (self.workload.worked_ns as f64 - calls_ns - pages_ns).max(0.0) / self.workload.flash_reads.max(1) as f64
+    }
+
+    /// In how many reads of flash a block of squashfs is read by another, and for how long its reader unpacks it then, ns.
+    pub(super) fn block_takes(&self, file: FileId, first: u64, made: Made) -> (f64, f64) {
+        let own = self.own();
+        let rate = own.block_rate.or(self.flash_rates().map(|rates| rates[0])).unwrap_or(0.0);
+        let mut block = BlockReads::default();
+        if let Some((bytes, as_recorded)) = self.block_bytes(file, made) {
+            block.add(self.workload, file, first, bytes, as_recorded);
+        }
+        let reads = block.flash_reads(rate);
+        (reads, reads * own.unpack_ns)
+    }
+
     /// The same of a bulk read's first page, and how long each of the others is made.
     pub(super) fn bulk_takes(&self, bulk: BulkReads) -> Option<(f64, f64, f64)> {
         let (flash_ns, page_ns) = self.nodes?.parts_ns(bulk);
@@ -582,6 +640,14 @@ impl<'a> Predictor<'a> {
         let advice = self.advice_cost.unwrap_or(reads).page_ns * tally.pages_in_advice as f64;
         let calls = reads.time_ns(tally.calls, tally.pages_in_calls);
         Some(calls + faults.time_ns(tally.faults, tally.pages_in_faults) + advice)
+    }
+
+    /// On squashfs a block takes what was read for it, however many of its pages are kept.
+    fn time_of_blocks_ns(&self, tally: &Tally, flash_reads: f64) -> Option<f64> {
+        let calls_ns = |calls: usize| self.call_ns() * calls as f64;
+        let of_blocks_ns = self.busy_ns as f64 - calls_ns(self.workload.calls.len());
+        let each_ns = of_blocks_ns.max(0.0) / self.workload.flash_reads.max(1) as f64;
+        (self.workload.flash_reads > 0).then(|| calls_ns((tally.calls + tally.faults) as usize) + each_ns * flash_reads)
     }
 
     fn flash_reads(&self, tally: &Tally) -> Option<f64> {

@@ -16,12 +16,18 @@ const WAKE_UP_NS: f64 = 1e6;
 const BASE_SLICE_NS: f64 = 0.7e6;
 /// `CONFIG_HZ=250`.
 pub const TICK_NS: f64 = 4e6;
+/// `sched_prio_to_weight` (kernel/sched/core.c) of nice 0, and of -20, which workers of `kblockd` have.
+const WEIGHT: f64 = 1024.0;
+const WORKER_WEIGHT: f64 = 88761.0;
 /// `update_entity_lag`: the longer of two slices and a tick.
 const MOST_LAG_NS: f64 = TICK_NS;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rules {
-    LeastRun,
+    LeastRun {
+        /// A slice is never shorter than the least (`BASE_SLICE`, from 5.13 on).
+        has_least: bool,
+    },
     Deadlines {
         /// Who is made waits for the slice of who runs.
         made_waits: bool,
@@ -43,6 +49,7 @@ pub enum Comes {
 
 #[derive(Clone, Copy, Debug)]
 struct Entity {
+    weight: f64,
     can_run: bool,
     /// It has not run yet; it slept before it could run from the begin on.
     is_new: bool,
@@ -71,7 +78,7 @@ impl Processor {
         Processor {
             rules: match kernel {
                 Kernel::V6_12 | Kernel::V7_2 => Rules::Deadlines { made_waits: kernel == Kernel::V7_2 },
-                _ => Rules::LeastRun,
+                _ => Rules::LeastRun { has_least: kernel >= Kernel::V6_1 },
             },
             entities: BTreeMap::new(),
             running: None,
@@ -89,6 +96,7 @@ impl Processor {
         };
         let deadline = vruntime + BASE_SLICE_NS;
         let entity = Entity {
+            weight: WEIGHT,
             can_run: matches!(comes, Comes::Ready { .. }),
             is_new: comes == Comes::Made,
             had_slept: matches!(comes, Comes::Ready { is_new: false, .. }),
@@ -101,6 +109,14 @@ impl Processor {
         self.entities.insert(tid, entity);
     }
 
+    /// One that reads for the others, and has slept until now.
+    pub fn add_worker(&mut self, tid: u32) {
+        self.add(tid, Comes::Wakes);
+        if let Some(entity) = self.entities.get_mut(&tid) {
+            entity.weight = WORKER_WEIGHT;
+        }
+    }
+
     /// All are added, and this one has it since then. Who had slept woke beside those who had run, however long; none is farther behind
     /// than a latency, or it would have had its turn.
     pub fn begin(&mut self, running: Option<(u32, f64)>) {
@@ -109,7 +125,7 @@ impl Processor {
         }
         let ready = || self.entities.values().filter(|entity| entity.can_run);
         let Some(most) = ready().map(|entity| entity.vruntime).reduce(f64::max) else { return };
-        let credit = if self.rules == Rules::LeastRun { LATENCY_NS / 2.0 } else { 0.0 };
+        let credit = if self.by_least_run() { LATENCY_NS / 2.0 } else { 0.0 };
         for entity in self.entities.values_mut().filter(|entity| entity.can_run) {
             let beside = if entity.had_slept { entity.vruntime - credit } else { entity.vruntime - most };
             entity.vruntime = beside.clamp(-LATENCY_NS, 0.0);
@@ -118,6 +134,10 @@ impl Processor {
         }
         let ready = self.entities.values().filter(|entity| entity.can_run);
         self.least_vruntime = ready.map(|entity| entity.vruntime).fold(0.0, f64::min);
+    }
+
+    fn by_least_run(&self) -> bool {
+        matches!(self.rules, Rules::LeastRun { .. })
     }
 
     fn running(&self) -> Option<&Entity> {
@@ -143,14 +163,22 @@ impl Processor {
     /// The task that runs did so for so long.
     pub fn ran(&mut self, tid: u32, ns: f64) {
         if let Some(entity) = self.entities.get_mut(&tid) {
-            entity.vruntime += ns;
+            entity.vruntime += ns * WEIGHT / entity.weight;
+        }
+        if self.by_least_run() {
+            // update_min_vruntime
+            let least = self.ready().map(|(_, entity)| entity.vruntime).fold(f64::INFINITY, f64::min);
+            if least.is_finite() {
+                self.least_vruntime = self.least_vruntime.max(least);
+            }
         }
     }
 
     /// `update_deadline`, which the kernel comes to by ticks and by changes of tasks; whether a slice is over.
     fn update(&mut self) -> bool {
         let Some(running) = self.running.and_then(|tid| self.entities.get_mut(&tid)) else { return false };
-        let is_over = self.rules != Rules::LeastRun && running.can_run && running.vruntime >= running.deadline;
+        let by_deadline = !matches!(self.rules, Rules::LeastRun { .. });
+        let is_over = by_deadline && running.can_run && running.vruntime >= running.deadline;
         if is_over {
             running.deadline = running.vruntime + BASE_SLICE_NS;
         }
@@ -159,7 +187,7 @@ impl Processor {
 
     pub fn wake(&mut self, tid: u32) {
         match self.rules {
-            Rules::LeastRun => self.wake_by_least_run(tid),
+            Rules::LeastRun { .. } => self.wake_by_least_run(tid),
             Rules::Deadlines { made_waits } => self.wake_by_deadline(tid, made_waits),
         }
     }
@@ -173,7 +201,8 @@ impl Processor {
             true => self.least_vruntime + LATENCY_NS / (others + 1.0),
             false => entity.vruntime.max(self.least_vruntime - LATENCY_NS / 2.0),
         };
-        self.resched |= running.is_some_and(|running| running - entity.vruntime > WAKE_UP_NS);
+        let most_ns = WAKE_UP_NS * WEIGHT / entity.weight;
+        self.resched |= running.is_some_and(|running| running - entity.vruntime > most_ns);
     }
 
     fn wake_by_deadline(&mut self, tid: u32, made_waits: bool) {
@@ -200,7 +229,7 @@ impl Processor {
     pub fn block(&mut self, tid: u32) {
         self.update();
         let mean = self.mean();
-        let by_deadline = self.rules != Rules::LeastRun;
+        let by_deadline = !self.by_least_run();
         let Some(entity) = self.entities.get_mut(&tid) else { return };
         entity.can_run = false;
         if let Some(mean) = mean.filter(|_| by_deadline) {
@@ -237,7 +266,7 @@ impl Processor {
         let goes_on = !self.resched && self.running().is_some_and(|running| running.can_run);
         self.resched = false;
         let next = match self.rules {
-            Rules::LeastRun => {
+            Rules::LeastRun { .. } => {
                 let (tid, vruntime) =
                     self.ready().map(|(tid, entity)| (tid, entity.vruntime)).min_by(|a, b| a.1.total_cmp(&b.1))?;
                 self.least_vruntime = self.least_vruntime.max(vruntime);
@@ -264,14 +293,18 @@ impl Processor {
     /// The clock ticks for the task that runs.
     pub fn tick(&mut self, now_ns: f64) {
         let Some(tid) = self.running else { return };
-        let (count, least) = self.ready().fold((0, f64::INFINITY), |(count, least), (other, entity)| {
-            (count + 1, if other == tid { least } else { least.min(entity.vruntime) })
-        });
+        let (count, least, weight) =
+            self.ready().fold((0, f64::INFINITY, 0.0), |(count, least, weight), (other, entity)| {
+                let least = if other == tid { least } else { least.min(entity.vruntime) };
+                (count + 1, least, weight + entity.weight)
+            });
         match self.rules {
             Rules::Deadlines { .. } => self.resched |= self.update() && count > 1,
-            Rules::LeastRun => {
+            Rules::LeastRun { has_least } => {
                 let Some(running) = self.running().filter(|_| count > 1) else { return };
-                let slice_ns = (LATENCY_NS / f64::from(count)).max(LEAST_SLICE_NS);
+                let least_ns = if has_least { LEAST_SLICE_NS } else { 0.0 };
+                let period_ns = LATENCY_NS.max(f64::from(count) * LEAST_SLICE_NS);
+                let slice_ns = (period_ns * running.weight / weight).max(least_ns);
                 let ran_ns = now_ns - self.picked_ns;
                 let far_ahead = ran_ns >= LEAST_SLICE_NS && running.vruntime - least > slice_ns;
                 self.resched |= ran_ns > slice_ns || far_ahead;

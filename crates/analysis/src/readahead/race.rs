@@ -9,21 +9,26 @@
 //!   whom had run less, and each runs before its first call as long as it did;
 //! - a page takes what it took when it was recorded, or the mean; others may run between reads of flash, and have the chip between
 //!   pages (`nand_get_device`, drivers/mtd/nand/raw/nand_base.c);
+//! - on squashfs up to 5.19 a worker reads blocks for those who wait (`worker.rs`), and each unpacks its own, which others do not break
+//!   (kernels without preemption, as Debian's are); pages that find their block in the buffer of squashfs take the time to look it up;
+//! - timers come together within their slack;
 //! - the processor goes to whom the kernel gives it (`processor.rs`).
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use flashscope_readahead::{Access, BulkReads, FileId, Next, Simulator};
+use flashscope_readahead::{Access, BulkReads, FileId, Next, PageStep, Simulator};
 
 use super::accounts::Accounts;
 use super::first_calls::Came;
 use super::index::Index;
-use super::predict::Predictor;
+use super::predict::{Made, Predictor};
 use super::processor::{Comes, Processor, TICK_NS};
+use super::worker::Worker;
 use super::workload::{Call, Step, Workload};
 
-/// Nobody sleeps for less: the timer's slack (`timer_slack_ns` of a task).
-const LEAST_SLEEP_NS: f64 = 50e3;
+/// The timer's slack (`timer_slack_ns` of a task): nobody sleeps for less, and who would sleep for so much longer wakes with another
+/// (`__hrtimer_run_queues`, kernel/time/hrtimer.c).
+const SLACK_NS: f64 = 50e3;
 /// How finely a program's own work is played, and in how many pieces at most.
 const PIECE_NS: f64 = 100e3;
 const MOST_PIECES: f64 = 1000.0;
@@ -87,6 +92,9 @@ enum State {
     Awaits(u32, usize, f64),
     WaitsForChip,
     WaitsForPage(FileId, u64),
+    /// For the buffer that squashfs keeps, and for a block of it.
+    WaitsForBuffer,
+    WaitsForWorker,
     Over,
 }
 
@@ -141,11 +149,14 @@ pub struct Race<'a, 's> {
     chip: Option<u32>,
     /// On UBIFS: what of it is in memory.
     index: Index<'a>,
+    /// On squashfs.
+    worker: Option<Worker>,
+    made: Made,
 }
 
 impl<'a, 's> Race<'a, 's> {
     /// `order`: of [`ORDERS`], in the first of which pauses are as they were recorded.
-    pub fn new(predictor: &'a Predictor<'a>, simulator: &'s mut Simulator, order: u32) -> Race<'a, 's> {
+    pub fn new(predictor: &'a Predictor<'a>, simulator: &'s mut Simulator, made: Made, order: u32) -> Race<'a, 's> {
         simulator.take_turns();
         let workload = predictor.workload();
         let tasks = plans(workload);
@@ -178,6 +189,8 @@ impl<'a, 's> Race<'a, 's> {
             (tid, task)
         });
         let tasks: BTreeMap<u32, Task> = tasks.collect();
+        let worker = (0..).find(|tid| !tasks.contains_key(tid)).filter(|_| predictor.has_worker()).map(Worker::new);
+        worker.iter().for_each(|worker| processor.add_worker(worker.tid));
         let first = workload.calls.first().and_then(|first| Some((first.tid, workload.came.get(&first.tid)?)));
         processor.begin(first.map(|(tid, came)| (tid, -(began_ns.saturating_sub(came.got_ns) as f64))));
         Race {
@@ -189,6 +202,8 @@ impl<'a, 's> Race<'a, 's> {
             processor,
             chip: None,
             index: workload.nodes.index(),
+            worker,
+            made,
         }
     }
 
@@ -197,7 +212,10 @@ impl<'a, 's> Race<'a, 's> {
         loop {
             self.wake_sleepers();
             if let Some(tid) = self.processor.pick(self.now_ns) {
-                self.go_on(tid, is_random, accounts);
+                match self.worker.as_ref().is_some_and(|worker| worker.tid == tid) {
+                    true => self.serve(tid),
+                    false => self.go_on(tid, is_random, accounts),
+                }
                 continue;
             }
             if let Some(next_ns) = self.next_sleeper_ns().min_by(f64::total_cmp) {
@@ -216,10 +234,15 @@ impl<'a, 's> Race<'a, 's> {
         true
     }
 
+    /// Where a timer is due, those within its slack come with it.
     fn wake_sleepers(&mut self) {
+        if self.next_sleeper_ns().all(|until_ns| until_ns > self.now_ns) {
+            return;
+        }
         let now_ns = self.now_ns;
-        let due =
-            |(&tid, task): (&u32, &Task)| matches!(task.state, State::Asleep(until) if until <= now_ns).then_some(tid);
+        let due = |(&tid, task): (&u32, &Task)| {
+            matches!(task.state, State::Asleep(until_ns) if until_ns <= now_ns + SLACK_NS).then_some(tid)
+        };
         for tid in self.tasks.iter().filter_map(due).collect::<Vec<u32>>() {
             self.wake(tid);
         }
@@ -271,6 +294,27 @@ impl<'a, 's> Race<'a, 's> {
         self.next_tick_ns += TICK_NS * passed.max(0.0);
     }
 
+    /// One read of flash by the worker.
+    fn serve(&mut self, tid: u32) {
+        let Some((ns, over)) = self.worker.as_mut().and_then(Worker::next) else {
+            self.processor.block(tid);
+            return;
+        };
+        self.pass(tid, ns);
+        over.into_iter().for_each(|tid| self.wake(tid));
+    }
+
+    /// The task sleeps until the worker has read a block for it, which it unpacks then.
+    fn ask(&mut self, tid: u32, file: FileId, first: u64) {
+        let (reads, unpack_ns) = self.predictor.block_takes(file, first, self.made);
+        let (Some(task), Some(worker)) = (self.tasks.get_mut(&tid), &mut self.worker) else { return };
+        task.work.push_back(Work::of_processor(unpack_ns));
+        worker.ask(tid, reads, self.predictor.between_reads_ns());
+        let by = worker.tid;
+        self.leave(tid, State::WaitsForWorker);
+        self.processor.wake(by);
+    }
+
     /// One thing that the task does.
     fn go_on(&mut self, tid: u32, is_random: &mut dyn FnMut(&Step) -> bool, accounts: &mut Accounts) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
@@ -290,6 +334,9 @@ impl<'a, 's> Race<'a, 's> {
             }
         } else if let Some(next) = self.simulator.next_of(tid) {
             self.later(tid, next, accounts);
+        } else if task.now.take().is_some_and(|step| step.call.is_some()) {
+            // What was read is copied.
+            task.work.push_back(Work::of_processor(self.predictor.call_ns()));
         } else if let Some(step) = task.steps.pop_front() {
             if is_random(step) {
                 self.simulator.apply(step.file, step.open, Access::AdviseRandom, &mut |_| {});
@@ -297,6 +344,17 @@ impl<'a, 's> Race<'a, 's> {
             self.begin(tid, step, accounts);
         } else {
             self.next_call(tid);
+        }
+    }
+
+    fn see_what_is_unpacked(&mut self) {
+        let waiting = self.tasks.iter().filter_map(|(&tid, task)| match task.state {
+            State::WaitsForBuffer => Some(tid),
+            State::WaitsForPage(file, page) => (!self.simulator.is_coming(file, page)).then_some(tid),
+            _ => None,
+        });
+        for tid in waiting.collect::<Vec<u32>>() {
+            self.wake(tid);
         }
     }
 
@@ -318,10 +376,11 @@ impl<'a, 's> Race<'a, 's> {
         });
         let bulk = self.simulator.bulk_reads().since(before);
         let mut work = VecDeque::new();
-        if step.call.is_some() {
-            work.push_back(Work::of_processor(self.predictor.call_ns()));
-        }
-        if !matches!(step.access, Access::Read { .. }) {
+        if matches!(step.access, Access::Read { .. }) {
+            if self.predictor.block_bytes(step.file, self.made).is_some() {
+                work.extend(Work::of_program(added.len() as f64 * self.predictor.to_add_ns()));
+            }
+        } else {
             // It was done at once.
             let alone = (added.len() as u64).saturating_sub(bulk.pages) as usize;
             work.extend(
@@ -346,10 +405,15 @@ impl<'a, 's> Race<'a, 's> {
             return;
         }
         task.has_waited = false;
+        if let Next::Block { waits: true, .. } = next {
+            self.leave(tid, State::WaitsForBuffer);
+            return;
+        }
         let before = self.simulator.bulk_reads();
-        let mut added = 0;
+        let (mut added, mut of_blocks) = (0, false);
         self.simulator.go_on(tid, &mut |event| {
             added += u32::from(event.is_read());
+            of_blocks |= event.step == PageStep::Block;
             accounts.event(step, event);
         });
         let bulk = self.simulator.bulk_reads().since(before);
@@ -365,8 +429,19 @@ impl<'a, 's> Race<'a, 's> {
                 }
             }
             Next::There { file, page } => self.wake_those(|state| state == State::WaitsForPage(file, page)),
+            Next::Block { file, first, .. } if of_blocks => {
+                self.ask(tid, file, first);
+                return;
+            }
+            Next::Unpacked => self.see_what_is_unpacked(),
             Next::Fill { .. } if added > 0 => {
                 work.extend(self.predictor.bulk_takes(bulk).map(|(.., each_ns)| Work::of_processor(each_ns)));
+            }
+            Next::Lock { .. } => {
+                work.extend(Work::of_program(f64::from(added) * self.predictor.to_add_ns()));
+            }
+            Next::Block { file, .. } => {
+                work.push_back(Work::of_processor(self.predictor.to_find_ns(file, self.made)));
             }
             Next::Fill { .. } | Next::Look | Next::Wait { .. } => {}
         }
@@ -406,7 +481,7 @@ impl<'a, 's> Race<'a, 's> {
             task.in_call = false;
             task.done += 1;
             let next = task.plan.front_mut();
-            if let Some(next) = next.filter(|next| next.awaits.is_none() && next.pause_ns < LEAST_SLEEP_NS) {
+            if let Some(next) = next.filter(|next| next.awaits.is_none() && next.pause_ns < SLACK_NS) {
                 task.work.push_back(Work::of_processor(next.pause_ns));
             } else {
                 let until = task.plan.front_mut().map_or(State::Over, |next| next.begins(now_ns));
@@ -659,6 +734,37 @@ mod tests {
         let row = Predictor::new(&workload, Storage::new(Kernel::V6_1)).row(128, &|_| false);
         assert_eq!(row.by_task[&2].pages(), 1, "{row:?}");
         assert!(row.between.is_none(), "{row:?}");
+    }
+
+    /// squashfs on 5.10: 300 us a read of flash, two for a page of a block, which is unpacked for 8 ms.
+    fn on_squashfs(reads: &[(u32, u64, u64, u64, u64)], window_kib: u64) -> super::super::predict::Row {
+        let mut of = workload(reads);
+        let mut call = super::super::pages::InCall::default();
+        call.page(96, 0);
+        (0..64).for_each(|read| call.read(read * 300_000));
+        of.costs.add(FILE, &call, None, Some(true));
+        for call in &mut of.calls {
+            (call.pages_added, call.flash_reads) = (32, 64);
+        }
+        of.flash_reads = 64 * reads.len() as u64;
+        (of.flash_reads_once, of.worked_ns) = (of.flash_reads, 8 * MS * reads.len() as u64);
+        of.pages_added.insert(FILE, 32 * reads.len() as u64);
+        let storage = Storage { squashfs: [(1, 128 << 10)].into(), ..Storage::new(Kernel::V5_10) };
+        Predictor::new(&of, storage).row(window_kib, &|_| false)
+    }
+
+    #[test]
+    fn two_in_different_blocks_of_squashfs_take_the_buffer_from_each_other() {
+        let ms = MS;
+        let reads = |second_ms: u64| [(1, 0, 2, 0, 30 * ms), (2, 40, 2, second_ms * ms, 30 * ms)];
+        let blocks =
+            |second_ms, kib| on_squashfs(&reads(second_ms), kib).flash_reads.map(|reads| (reads / 64.0).round());
+        // Without a window a block is read past the buffer.
+        assert_eq!(blocks(5, 0), Some(2.0));
+        // One after the other: the second page of each finds its block.
+        assert_eq!(blocks(200, 16), Some(2.0));
+        // Who waits for the buffer gets it before the second page comes.
+        assert!(blocks(5, 16) > Some(2.0), "{:?}", blocks(5, 16));
     }
 
     /// Both read the same pages, one at a time, with pauses of about the same length: who is first hinges on little.

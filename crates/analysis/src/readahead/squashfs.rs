@@ -2,6 +2,8 @@
 //! none is calibrated: what the recording read, but for known blocks, over the pages of the others that the model reads under the
 //! recording's own window.
 
+use std::collections::HashSet;
+
 use flashscope_readahead::{FileId, PAGE_BYTES};
 
 use super::workload::Workload;
@@ -50,6 +52,54 @@ impl BlockReads {
     }
 }
 
+/// Pages of flash that are remembered; what comes beyond counts as new.
+const MOST_PLACES: usize = 1 << 22;
+
+/// Reads of flash of what was not read before. A page of flash may be read in several parts, and two blocks share the one in which the
+/// first ends: it counts with each.
+#[derive(Debug, Default)]
+pub struct ReadOnce {
+    seen: HashSet<(u16, u64)>,
+    last: Option<(u16, u64)>,
+    /// Reads of the page that is read now count; the one before it was new.
+    counts: bool,
+    is_new: bool,
+    /// Of the first page of a run that was read before: they count if the next one was not.
+    first: Option<u64>,
+    reads: u64,
+}
+
+impl ReadOnce {
+    pub fn read(&mut self, chip: u16, page: u64) {
+        let last = self.last.replace((chip, page));
+        if last == self.last {
+            self.count();
+            return;
+        }
+        let follows = last.is_some_and(|(of, last)| of == chip && last.checked_add(1) == Some(page));
+        let is_new = self.seen.len() >= MOST_PLACES || self.seen.insert((chip, page));
+        let before = std::mem::replace(&mut self.is_new, is_new);
+        let first = self.first.take();
+        if follows {
+            self.reads += first.filter(|_| is_new).unwrap_or(0);
+            self.counts = is_new || before;
+        } else {
+            self.counts = is_new;
+            self.first = (!is_new).then_some(0);
+        }
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.reads += u64::from(self.counts);
+        self.first = self.first.map(|reads| reads + 1);
+    }
+
+    pub fn reads(&self) -> u64 {
+        self.reads
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::pages::InCall;
@@ -67,7 +117,7 @@ mod tests {
             (0..reads).for_each(|time| call.read(time));
             call
         };
-        workload.costs.add(FILE, &came(&[3, 4, 5], 200), None, true);
+        workload.costs.add(FILE, &came(&[3, 4, 5], 200), None, Some(true));
         let blocks = |workload: &Workload, at: &[u64], as_recorded| {
             let mut blocks = BlockReads::default();
             at.iter().for_each(|&first| blocks.add(workload, FILE, first, 32 * PAGE_BYTES, as_recorded));
@@ -79,9 +129,26 @@ mod tests {
         assert_eq!(blocks(&workload, &[32, 32], true).flash_reads(5.0), 100.0);
         assert_eq!(blocks(&workload, &[0, 32], false), BlockReads { other_pages: 42, ..BlockReads::default() });
         // The last block, with pages behind the file's end.
-        workload.costs.add(FILE, &came(&[32, 41, 63, 64, 95], 60), None, true);
+        workload.costs.add(FILE, &came(&[32, 41, 63, 64, 95], 60), None, Some(true));
         assert_eq!(blocks(&workload, &[0, 32], true).flash_reads(5.0), 260.0);
         assert_eq!(blocks(&workload, &[0, 32], true).rate(1), 260.0 / 42.0);
         assert_eq!((BlockReads::default().rate(7), BlockReads::default().flash_reads(7.0)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn what_is_read_again_does_not_count() {
+        let once = |runs: &[(u64, u64)]| {
+            let mut once = ReadOnce::default();
+            for &(first, end) in runs {
+                (first..end).for_each(|page| (0..4).for_each(|_| once.read(0, page)));
+            }
+            once.reads()
+        };
+        assert_eq!(once(&[(10, 20), (30, 40), (10, 20), (30, 40)]), 80);
+        // Blocks that share a page, in either order, and one again.
+        assert_eq!([once(&[(10, 20), (19, 30)]), once(&[(19, 30), (10, 20)])], [84, 84]);
+        assert_eq!(once(&[(19, 30), (10, 20), (50, 60), (19, 30)]), 124);
+        // A page in as many parts as there may be.
+        assert_eq!(once(&[(u64::MAX - 1, u64::MAX), (0, 1), (0, 1)]), 12);
     }
 }

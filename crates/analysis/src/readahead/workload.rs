@@ -11,6 +11,7 @@ use super::flash_time::{FlashTimes, ReadRun};
 use super::held::{Held, Ran, can_run, is_blocked};
 use super::pages::{InCall, PageCosts};
 use super::queue::{Queued, Watch};
+use super::squashfs::ReadOnce;
 use super::ubifs::{Nodes, Place, Places};
 
 /// One access of one task.
@@ -113,6 +114,8 @@ pub struct Workload {
     /// What tasks did before their first calls, where the trace has `sched_switch`.
     pub came: BTreeMap<u32, Came>,
     pub flash_reads: u64,
+    /// Of those, the ones of what was not read before, where a file system reads through a block device.
+    pub flash_reads_once: u64,
     pub faults: u64,
     /// Reads whose end the trace does not show.
     pub without_end: u64,
@@ -126,6 +129,8 @@ pub struct Workload {
     pub costs: PageCosts,
     /// How long calls could not go on because others ran; 0 where the trace has no `sched_switch`.
     pub held_ns: u64,
+    /// How long tasks ran in calls, where others read flash for them (squashfs); 0 where the trace has no `sched_switch`.
+    pub worked_ns: u64,
     /// How the data nodes of files on UBIFS lie.
     pub nodes: Nodes,
     /// What reads of flash take.
@@ -240,6 +245,9 @@ pub struct Collector {
     queue: Watch,
     held: Held,
     ran: Ran,
+    /// Who ran in calls whose flash others read.
+    worked: Ran,
+    flash_once: ReadOnce,
     first_calls: FirstCalls,
     /// Tasks that got the processor from another since their last call.
     after_another: HashSet<u32>,
@@ -309,24 +317,28 @@ impl Collector {
         else {
             return;
         };
+        let time_ns = record.time.0;
+        self.first_calls.switched(time_ns, prev as u32, state, next as u32);
+        // 0 is nobody.
+        if prev != 0 && self.after_another.len() < MAX_TASKS {
+            self.after_another.insert(next as u32);
+        }
+        let prev_in_call = Some(prev as u32).filter(|prev| self.inside.contains_key(prev));
+        if self.through_block_layer {
+            self.worked.switched(time_ns, prev_in_call.is_some(), next as u32);
+        }
         if self.served_by_others {
             return;
         }
         if self.keep_pages && self.workload.ran_at.len() < MAX_STEPS {
             let (tid, was_blocked) = (next as u32, self.blocked.remove(&(next as u32)));
-            self.workload.ran_at.push(RanAt { tid, time_ns: record.time.0, was_blocked });
+            self.workload.ran_at.push(RanAt { tid, time_ns, was_blocked });
             if is_blocked(state) && self.blocked.len() < MAX_TASKS {
                 self.blocked.insert(prev as u32);
             }
         }
-        self.first_calls.switched(record.time.0, prev as u32, state, next as u32);
-        // 0 is nobody.
-        if prev != 0 && self.after_another.len() < MAX_TASKS {
-            self.after_another.insert(next as u32);
-        }
-        let prev = Some(prev as u32).filter(|prev| self.inside.contains_key(prev));
-        self.ran.switched(record.time.0, prev.is_some(), next as u32);
-        self.held.switched(record.time.0, prev.filter(|_| can_run(state)), next as u32, self.inside.len());
+        self.ran.switched(time_ns, prev_in_call.is_some(), next as u32);
+        self.held.switched(time_ns, prev_in_call.filter(|_| can_run(state)), next as u32, self.inside.len());
     }
 
     /// By the clock that stands while all calls are held up.
@@ -354,6 +366,9 @@ impl Collector {
                 };
                 if let Some(inside) = reader.and_then(|tid| self.inside.get_mut(&tid)) {
                     self.workload.flash_reads += 1;
+                    if self.through_block_layer {
+                        self.flash_once.read(access.chip, access.page);
+                    }
                     if self.keep_pages && self.workload.flash_read_at.len() < MAX_STEPS {
                         self.workload.flash_read_at.extend(reader.map(|reader| (reader, event.time.0)));
                     }
@@ -364,6 +379,9 @@ impl Collector {
                     call.flash_reads_in_part += in_part;
                     if let Some(came) = reader.and_then(|tid| self.came.get_mut(&tid)) {
                         came.read(clock_ns.saturating_sub(reader.map_or(0, |reader| self.ran.others_ns(reader))));
+                        if self.through_block_layer {
+                            came.read_at(access.chip, access.page);
+                        }
                     }
                     let first = inside.flash_ns.map_or(clock_ns, |(first, _)| first);
                     inside.flash_ns = Some((first, clock_ns));
@@ -524,6 +542,7 @@ impl Collector {
         self.inside.insert(tid, inside);
         self.held.runs(began_ns, tid, self.inside.len());
         self.ran.begins(began_ns);
+        self.worked.begins(began_ns);
         self.came.entry(tid).or_default().clear();
     }
 
@@ -534,7 +553,7 @@ impl Collector {
         self.last_end_ns = ended_ns.unwrap_or(self.last_end_ns).max(self.last_end_ns);
         if let Some(came) = self.came.get(&tid) {
             let ended_ns = ended_ns.filter(|_| alone).map(|ended| ended.saturating_sub(self.ran.others_ns(tid)));
-            self.workload.costs.add(file, came, ended_ns, self.through_block_layer);
+            self.workload.costs.add(file, came, ended_ns, self.through_block_layer.then_some(alone));
         }
         if self.came.len() > MAX_TASKS {
             self.came.clear();
@@ -636,6 +655,7 @@ impl Collector {
             self.inside.remove(&tid);
             self.held.runs(time_ns, tid, self.inside.len());
             self.ran.ended(time_ns);
+            self.worked.ended(time_ns);
             self.known(tid, file, began_ns, Some(clock_ns));
         }
     }
@@ -648,6 +668,7 @@ impl Collector {
         if let Some(ended_ns) = ended_ns {
             self.held.runs(ended_ns, tid, self.inside.len());
             self.ran.ended(ended_ns);
+            self.worked.ended(ended_ns);
         }
         let call = *inside.call_of(&mut self.workload);
         let ended = ended_ns.map(|ended| (ended, self.clock(ended)));
@@ -704,6 +725,8 @@ impl Collector {
         let mut workload = self.workload;
         workload.queued = self.queue.finish();
         workload.held_ns = self.held.total_ns();
+        workload.worked_ns = self.worked.total_ns();
+        workload.flash_reads_once = self.flash_once.reads();
         workload.came = self.first_calls.came;
         workload.descriptors = self.descriptors.any();
         // What was there before, or ends elsewhere than it was written to, was not made by what was seen.
