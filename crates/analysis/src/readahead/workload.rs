@@ -662,6 +662,9 @@ impl Collector {
 
     /// The task is no longer in the read that it was in.
     fn over(&mut self, tid: u32, ended_ns: Option<u64>, got: Option<u64>) {
+        if let (Some(got), Some(inside)) = (got, self.inside.get(&tid)) {
+            self.queue.got(tid, inside.offset.saturating_add(got).div_ceil(PAGE_BYTES));
+        }
         let waited_until = self.queue.over(tid, ended_ns);
         let Some(inside) = self.inside.remove(&tid) else { return };
         self.after_another.remove(&tid);

@@ -55,7 +55,46 @@ pub struct Replay<'a> {
     /// The device's fit holds for requests up to this length.
     known_bytes: u64,
     /// In calls, and where pages are asked for beforehand.
-    time_ns: f64,
+    busy: Busy,
+}
+
+/// Stretches of time that are kept apart until they are put together.
+const MOST_STRETCHES: usize = 1 << 16;
+
+/// Time in which any task is in a call.
+#[derive(Default)]
+struct Busy {
+    stretches: Vec<(f64, f64)>,
+    /// Of those that are no longer kept.
+    before_ns: f64,
+}
+
+impl Busy {
+    fn add(&mut self, from: f64, to: f64) {
+        self.stretches.push((from, to));
+        if self.stretches.len() >= MOST_STRETCHES {
+            self.put_together();
+            // Tasks are replayed in the order in which they were recorded: what comes is near the end.
+            let most = self.stretches.len().saturating_sub(MOST_STRETCHES / 2);
+            self.before_ns += self.stretches.drain(..most).map(|(from, to)| to - from).sum::<f64>();
+        }
+    }
+
+    fn put_together(&mut self) {
+        self.stretches.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        self.stretches.dedup_by(|next, last| {
+            let meets = next.0 <= last.1;
+            if meets {
+                last.1 = last.1.max(next.1);
+            }
+            meets
+        });
+    }
+
+    fn total_ns(mut self) -> f64 {
+        self.put_together();
+        self.before_ns + self.stretches.iter().map(|(from, to)| to - from).sum::<f64>()
+    }
 }
 
 impl Replay<'_> {
@@ -82,7 +121,7 @@ impl Replay<'_> {
             asked: Asked::default(),
             longest_bytes: 0,
             known_bytes: if cost.processor.calls < ENOUGH_STRETCHES { 0 } else { cost.device.known_bytes() },
-            time_ns: 0.0,
+            busy: Busy::default(),
         }
     }
 
@@ -203,7 +242,7 @@ impl Replay<'_> {
     /// The access is over; `timed`: it is a call whose end was recorded.
     pub fn end(&mut self, timed: bool) {
         self.ask();
-        self.time_ns += self.now - self.began;
+        self.busy.add(self.began, self.now);
         if timed && let Some(clock) = self.tasks.get_mut(&self.task) {
             clock.virtual_ns = self.now;
             if let Some(ended) = clock.recorded_ns {
@@ -214,7 +253,8 @@ impl Replay<'_> {
 
     /// Time in all calls, where the fit knows such requests, and what the device was asked for.
     pub fn finish(self) -> (Option<f64>, Asked) {
-        (Some(self.time_ns).filter(|_| self.longest_bytes <= self.known_bytes), self.asked)
+        let known = self.longest_bytes <= self.known_bytes;
+        (known.then(|| self.busy.total_ns()), self.asked)
     }
 }
 
@@ -354,6 +394,26 @@ mod tests {
         replay.end(true);
         replay.beside(9, true);
         replay.end(false);
+    }
+
+    /// Two tasks wait for the device at the same time.
+    #[test]
+    fn time_in_which_several_are_in_a_call_counts_once() {
+        let extents = Extents::default();
+        let mut replay = Replay::new(&cost(2), 0, &extents);
+        for (tid, page) in [(1, 0), (2, 9)] {
+            replay.begin(tid, 0, Some(100));
+            replay.added(FILE, page);
+            replay.used(FILE, page);
+            replay.end(true);
+            replay.drift = 0.0;
+        }
+        assert_eq!(replay.finish().0, Some(136.0));
+        let mut busy = Busy::default();
+        (0..200_000)
+            .for_each(|n| busy.add(f64::from(n) * 10.0, f64::from(n) * 10.0 + if n % 2 == 0 { 4.0 } else { 15.0 }));
+        // Each second one holds the next.
+        assert_eq!(busy.total_ns(), 4.0 + 100_000.0 * 15.0);
     }
 
     /// What lies elsewhere on the device is a bio of its own.

@@ -254,6 +254,13 @@ impl Watch {
         }
     }
 
+    /// A read came back with what lies before this page: its file may have ended there.
+    pub fn got(&mut self, tid: u32, behind: u64) {
+        if let Some(inside) = self.inside.get_mut(&tid).filter(|inside| !inside.is_fault) {
+            inside.end = inside.end.min(behind.max(inside.first));
+        }
+    }
+
     /// The task is no longer in its call. For a fault, whose end nothing tells: when it was, as far as a wait tells.
     pub fn over(&mut self, tid: u32, ended_ns: Option<u64>) -> Option<u64> {
         let inside = self.inside.remove(&tid)?;
@@ -263,7 +270,7 @@ impl Watch {
         let Some(ended_ns) = ended_ns else { return until };
         let number = |value: u64| value as f64;
         let since = |from: u64, to: u64| number(to.saturating_sub(from));
-        let asked = number(inside.end.saturating_sub(inside.first).max(1));
+        let asked = number(inside.end.saturating_sub(inside.first));
         let waited = inside.waited.filter(|waited| waited.until_ns >= inside.last_seen_ns);
         // A call that asks once for pages: what lies between its events tells the parts apart, also where all bios are of one length.
         let last = inside.last_issue.zip(inside.last_added).filter(|_| inside.bios == 1);
