@@ -23,8 +23,6 @@ mod cache;
 mod hash;
 mod kernel;
 mod mapping;
-#[cfg(test)]
-mod paper;
 mod policy;
 mod simulator;
 mod squashfs;
