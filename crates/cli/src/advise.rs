@@ -1,7 +1,7 @@
 //! `advise`: what of read-ahead is worth changing for a recorded workload, with evidence, gain, risk and the line to type.
 
 use flashscope_analysis::readahead::{
-    Advice, Change, Predictor, Seen, Silent, TRIED_KIB, advise, recorded_knob, silent,
+    Advice, Change, ErrorBar, Off, Predictor, Seen, Silent, TRIED_KIB, advise, recorded_knob, silent,
 };
 use flashscope_readahead::PAGE_BYTES;
 use flashscope_trace::{Device, Trace};
@@ -33,7 +33,9 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     });
     let filesystem = predict::mounted(&trace, &workload).unwrap_or_default();
     let error = predict::error_bar(kernel, &predictor, &filesystem, &args.model);
-    let mut advice = advise(&predictor, now, error.as_ref().map(|bar| bar.time_worst_percent));
+    let made = predict::error_bar_made(kernel, &predictor, &args.model);
+    let worst = |bar: &Option<ErrorBar>| bar.as_ref().map(|bar| bar.time_worst_percent);
+    let mut advice = advise(&predictor, now, Off { window: worst(&error), made: worst(&made) });
     let row = predictor.row(now, &|_| false);
     let cases = silent(&Seen {
         facts: trace.facts(),
@@ -388,7 +390,7 @@ mod tests {
         workload.nodes.runs.insert(FILE, NodeRuns::new(vec![], 30));
         workload.nodes.flash_pages = Some(2.0);
         let predictor = Predictor::new(&workload, Below::new(Kernel::V6_1));
-        let advice = &advise(&predictor, 0, None)[0];
+        let advice = &advise(&predictor, 0, Off::default())[0];
         let storage = Storage::of(&facts, [14].into_iter());
         let lines = lines(advice, &storage);
         let words = |line: &str| lines.iter().any(|one| one.ends_with(line));
@@ -402,7 +404,7 @@ mod tests {
     fn squashfs_comes_with_the_command_and_its_risk() {
         let workload = whole_file();
         let below = Below { squashfs: [(14, 8 << 10)].into(), ..Below::new(Kernel::V6_1) };
-        let advice = advise(&Predictor::new(&workload, below), 0, None);
+        let advice = advise(&Predictor::new(&workload, below), 0, Off::default());
         let storage = Storage::of(&Value::Null, [14].into_iter());
         let one = advice.last().expect("larger blocks");
         assert!(lines(one, &storage)[0].starts_with("mksquashfs ROOT IMAGE -b 131072"), "{advice:?}");

@@ -124,10 +124,20 @@ pub fn error_bar(kernel: Kernel, predictor: &Predictor<'_>, filesystem: &str, mo
     ErrorBar::of(kernel, validated, model.layout.is_some())
 }
 
+/// The same of UBIFS mounted otherwise than it was recorded, or of squashfs in other blocks.
+pub fn error_bar_made(kernel: Kernel, predictor: &Predictor<'_>, model: &ModelArgs) -> Option<ErrorBar> {
+    let made = match predictor.on_ubifs() {
+        Some(true) => "ubifs",
+        Some(false) => "ubifs-bulk",
+        None => predictor.squashfs_block().map(|_| "squashfs")?,
+    };
+    ErrorBar::of_made(kernel, made, model.layout.is_some())
+}
+
 /// How calls that overlap are played.
 pub fn overlap_note(Overlap { tasks, calls, orders }: Overlap) -> String {
     let how = match orders {
-        0 => "one after the other, as they began when they were recorded (on squashfs, and of more than 256 tasks)"
+        0 => "one after the other, as they began when they were recorded (on squashfs from 6.0 on, and of more than 256 tasks)"
             .to_owned(),
         1 => format!("in virtual time on one processor, {calls} of them in one order (up to 100,000 in nine)"),
         _ => format!("in virtual time on one processor, in {orders} orders: pauses differ by up to 1 %"),

@@ -70,9 +70,27 @@ fn ends(row: &Row, off_percent: f64, around: u64, page_ns: f64) -> Option<[f64; 
     Some([least * (1.0 - off), most * (1.0 + off) + around as f64 * page_ns])
 }
 
-/// Weighs settings against `now_kib`. Empty: nothing is worth changing. `off_percent`: by how much times were off at most where they
-/// were validated, if they were.
-pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off_percent: Option<f64>) -> Vec<Advice> {
+/// By how many per cent times were off at most where they were validated, if they were.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Off {
+    /// Under another window.
+    pub window: Option<f64>,
+    /// Of another mount, or another image.
+    pub made: Option<f64>,
+}
+
+impl Off {
+    fn of(self, change: Change) -> Option<f64> {
+        match change {
+            Change::SetReadahead { .. } | Change::AdviseRandom { .. } => self.window,
+            // Off by as much as there is, nothing is told.
+            Change::BulkRead { .. } | Change::SquashfsBlock { .. } => self.made.filter(|&percent| percent < 100.0),
+        }
+    }
+}
+
+/// Weighs settings against `now_kib`. Empty: nothing is worth changing.
+pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off: Off) -> Vec<Advice> {
     let now = predictor.row(now_kib, &|_| false);
     let worst_file = |row: &Row| {
         let wasted = row.by_file.iter().filter(|(_, tally)| tally.pages_unused > 0);
@@ -106,12 +124,9 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off_percent: Option<f64>)
     let mut advice = Vec::new();
     let page_ns = predictor.costs().map_or(0.0, |[.., page_ns]| page_ns);
     let between = |change: Change, from: &Row, then: &Row| {
-        // What is told is of the mount, and of the image, that was recorded.
-        let off_percent = off_percent.filter(|_| {
-            matches!(change, Change::SetReadahead { .. } | Change::AdviseRandom { .. }) && from.time_ns.is_some()
-        })?;
+        let off_percent = off.of(change).filter(|_| from.time_ns.is_some())?;
         // The setting of now was recorded.
-        let off_from = if from.readahead_kib == now_kib && !from.random { 0.0 } else { off_percent };
+        let off_from = if from.readahead_kib == now_kib && !from.random { 0.0 } else { off.window? };
         let around = from.tally.pages_in_faults.saturating_sub(then.tally.pages_in_faults);
         let [from, then] = [ends(from, off_from, 0, 0.0)?, ends(then, off_percent, around, page_ns)?];
         Some([gain(then[1], from[0]), gain(then[0], from[1])])
@@ -154,7 +169,7 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off_percent: Option<f64>)
         } else if let Some((bytes, row)) = blocks::larger(predictor, predictor.workload(), &base) {
             let gain_percent = (1.0 - from_bytes as f64 / bytes as f64) * 100.0;
             let change = Change::SquashfsBlock { from_bytes, bytes };
-            advice.push(Advice { gain_percent, ..one(change, &base, &row) });
+            advice.push(Advice { gain_percent, gain_between_percent: None, ..one(change, &base, &row) });
         }
     }
     // What the knob leaves: files that are better off with advice of their own, the worst first.
@@ -237,7 +252,11 @@ mod tests {
 
     fn changes(workload: &Workload, kernel: Kernel, now_kib: u64) -> Vec<Change> {
         let predictor = Predictor::new(workload, Storage::new(kernel));
-        advise(&predictor, now_kib, None).into_iter().map(|advice| advice.change).collect()
+        advise(&predictor, now_kib, Off::default()).into_iter().map(|advice| advice.change).collect()
+    }
+
+    fn off(percent: f64) -> Off {
+        Off { window: Some(percent), made: Some(percent) }
     }
 
     const OFF: Change = Change::SetReadahead { kib: 0 };
@@ -295,12 +314,16 @@ mod tests {
     fn bulk_read_is_advised_where_it_saves_reads_of_flash() {
         let whole = on_ubifs(0..FILE_PAGES);
         let predictor = Predictor::new(&whole, Storage::new(Kernel::V6_1));
-        let advice = advise(&predictor, 0, Some(5.0));
+        let advice = advise(&predictor, 0, off(5.0));
         assert_eq!(advice.len(), 1);
         assert_eq!(advice[0].change, Change::BulkRead { on: true, kib: 0 });
         // Two pages of flash for a page instead of three, and one for the begin of each bulk read.
         assert!((25.0..33.0).contains(&advice[0].gain_percent), "{advice:?}");
         assert_eq!((advice[0].bulk_now.reads, advice[0].bulk_then.pages), (0, FILE_PAGES - 2));
+        let [least, most] = advice[0].gain_between_percent.expect("from and to");
+        assert!(least < advice[0].gain_percent && advice[0].gain_percent < most && most - least < 10.0, "{advice:?}");
+        let unsure = advise(&predictor, 0, Off { made: Some(805.0), ..off(5.0) });
+        assert_eq!(unsure[0].gain_between_percent, None);
         // Scattered pages are never three in a row.
         assert_eq!(changes(&on_ubifs(scattered(100)), Kernel::V6_1, 0), []);
         // Where nodes lie unknown it has no time.
@@ -314,19 +337,19 @@ mod tests {
         // Three pages at each of many places.
         let threes = on_ubifs((0..FILE_PAGES / 40).flat_map(|n| [n * 40 + 5, n * 40 + 6, n * 40 + 7]));
         let mounted = || Storage { bulk_read: [1].into(), ..Storage::new(Kernel::V6_1) };
-        let advice = advise(&Predictor::new(&threes, mounted()), 0, None);
+        let advice = advise(&Predictor::new(&threes, mounted()), 0, Off::default());
         assert_eq!(advice[0].change, Change::BulkRead { on: false, kib: 0 });
         assert!(advice[0].unused_pages_now > 300 && advice[0].gain_percent > 50.0, "{advice:?}");
         // With a window each page of it is a bulk read of its own: the window goes, or the mount.
         let whole = on_ubifs(0..FILE_PAGES);
-        let advice = advise(&Predictor::new(&whole, mounted()), 128, None);
+        let advice = advise(&Predictor::new(&whole, mounted()), 128, Off::default());
         assert_eq!(advice[0].change, OFF, "{advice:?}");
         assert!(advice[0].bulk_now.nodes > 3 * advice[0].bulk_now.pages, "{advice:?}");
     }
 
     fn on_squashfs(workload: &Workload, block: u64, now_kib: u64) -> Vec<Advice> {
         let storage = Storage { squashfs: [(1, block)].into(), io_pages: 31, ..Storage::new(Kernel::V6_1) };
-        advise(&Predictor::new(workload, storage), now_kib, None)
+        advise(&Predictor::new(workload, storage), now_kib, Off::default())
     }
 
     #[test]
@@ -362,9 +385,9 @@ mod tests {
     fn a_gain_lies_between_what_predictions_were_off_by() {
         let head = workload((0..8).map(|n| page(A, n)));
         let predictor = Predictor::new(&head, Storage::new(Kernel::V6_1));
-        let told = |off_percent| advise(&predictor, 128, off_percent)[0].clone();
-        assert_eq!(told(None).gain_between_percent, None);
-        let Advice { gain_percent, gain_between_percent, time_then_ns, time_now_ns, .. } = told(Some(10.0));
+        let told = |off| advise(&predictor, 128, off)[0].clone();
+        assert_eq!(told(Off::default()).gain_between_percent, None);
+        let Advice { gain_percent, gain_between_percent, time_then_ns, time_now_ns, .. } = told(off(10.0));
         let [least, most] = gain_between_percent.unwrap();
         let off = time_then_ns.unwrap() / time_now_ns.unwrap() * 10.0;
         assert!(
@@ -390,7 +413,7 @@ mod tests {
             });
         }
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
-        let told = &advise(&predictor, 128, Some(10.0))[0];
+        let told = &advise(&predictor, 128, off(10.0))[0];
         assert_eq!(told.change, OFF);
         let [least, most] = told.gain_between_percent.unwrap();
         assert!(told.gain_percent > 90.0 && most > told.gain_percent && least < 1.0, "{told:?}");
@@ -411,7 +434,7 @@ mod tests {
             .collect();
         assert_eq!(changes(&mapped, Kernel::V6_1, 128), [OFF]);
         let predictor = Predictor::new(&mapped, Storage::new(Kernel::V6_1));
-        let advice = &advise(&predictor, 128, Some(5.0))[0];
+        let advice = &advise(&predictor, 128, off(5.0))[0];
         assert_eq!((advice.pages_then, advice.time_then_ns, advice.file, advice.task), (60, None, Some(A), Some(7)));
         assert!(advice.gain_percent > 50.0 && advice.unused_pages_now > 100);
     }

@@ -37,7 +37,7 @@ mod worker;
 mod workload;
 
 pub use accuracy::{Accuracy, AccuracyFindings, Brought, FileBrought, PageThere, TaskBrought, Use};
-pub use advise::{Advice, Change, MOST, advise};
+pub use advise::{Advice, Change, MOST, Off, advise};
 pub use clairvoyant::Clairvoyant;
 pub use cost::Cost;
 pub use predict::{Between, Made, PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Storage, TRIED_KIB, Tally};

@@ -15,6 +15,12 @@ pub struct ErrorBar {
     /// With another recording that shows how the files lie.
     #[serde(default)]
     pub layout: bool,
+    /// From a recording of another mount option, or of blocks of another size; without what was mapped, whose touches leave no event.
+    #[serde(default)]
+    pub made: bool,
+    /// Behind a block queue: what is called flash reads are its requests.
+    #[serde(default)]
+    pub queue: bool,
     /// Cells that were predicted in time.
     pub cells: u64,
     pub flash_worst_percent: f64,
@@ -25,28 +31,32 @@ pub struct ErrorBar {
     pub exact: bool,
 }
 
-/// What was validated behind a block queue.
-const QUEUE: &str = "ext4";
-
 impl ErrorBar {
     /// The bar of a kernel's model on a file system, with the files' layout or without; where that was not validated, the widest of
     /// those that share its file system, else the widest of all. `None`: nothing was.
     pub fn of(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
+        ErrorBar::where_they(|bar| bar.layout == layout && !bar.queue && !bar.made, kernel, filesystem)
+    }
+
+    /// The bar of a kernel's model where a file system lies behind a block queue.
+    pub fn of_queue(kernel: Kernel, filesystem: &str) -> Option<ErrorBar> {
+        ErrorBar::where_they(|bar| bar.queue, kernel, filesystem)
+    }
+
+    /// The bar of what is mounted otherwise than it was recorded (`ubifs`, `ubifs-bulk`), or made in other blocks (`squashfs`): the
+    /// widest of those.
+    pub fn of_made(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
+        let is_of = |bar: &ErrorBar| {
+            bar.filesystem == filesystem || filesystem == "squashfs" && bar.filesystem.starts_with(filesystem)
+        };
+        ErrorBar::where_they(|bar| bar.made && bar.layout == layout && is_of(bar), kernel, filesystem)
+    }
+
+    fn where_they(are: impl Fn(&ErrorBar) -> bool, kernel: Kernel, filesystem: &str) -> Option<ErrorBar> {
         // A file of ours: a broken one is found by the test below.
         let mut all: Vec<ErrorBar> = serde_json::from_str(VALIDATED).unwrap_or_default();
-        all.retain(|bar| bar.layout == layout && !bar.is_of_queue());
+        all.retain(are);
         ErrorBar::among(&all, kernel.name(), filesystem)
-    }
-
-    /// The bar of a kernel's model where a file system lies behind a block queue; its flash reads are requests.
-    pub fn of_queue(kernel: Kernel, filesystem: &str) -> Option<ErrorBar> {
-        let mut all: Vec<ErrorBar> = serde_json::from_str(VALIDATED).unwrap_or_default();
-        all.retain(ErrorBar::is_of_queue);
-        ErrorBar::among(&all, kernel.name(), filesystem)
-    }
-
-    pub fn is_of_queue(&self) -> bool {
-        self.filesystem == QUEUE
     }
 
     fn among(all: &[ErrorBar], kernel: &str, filesystem: &str) -> Option<ErrorBar> {
@@ -67,6 +77,13 @@ mod tests {
     fn what_was_validated_is_read() {
         let all: Vec<ErrorBar> = serde_json::from_str(VALIDATED).expect("validated.json");
         assert!(all.iter().all(|bar| bar.time_worst_percent >= bar.time_median_percent && bar.cells > 0), "{all:?}");
+        assert!(ErrorBar::of_queue(Kernel::V6_1, "f2fs").is_some_and(|bar| bar.queue && !bar.exact));
+        assert!(ErrorBar::of(Kernel::V6_1, "ext4", false).is_some_and(|bar| !bar.queue && !bar.exact));
+        for filesystem in ["ubifs", "ubifs-bulk", "squashfs"] {
+            let bar = ErrorBar::of_made(Kernel::V6_1, filesystem, true);
+            assert!(bar.is_some_and(|bar| bar.made && bar.filesystem.starts_with(filesystem)), "{filesystem}");
+        }
+        assert_eq!(ErrorBar::of_made(Kernel::V6_1, "jffs2", true), None);
     }
 
     #[test]
@@ -75,6 +92,8 @@ mod tests {
             kernel: kernel.into(),
             filesystem: filesystem.into(),
             layout: false,
+            made: false,
+            queue: false,
             cells: 8,
             flash_worst_percent: 1.0,
             time_median_percent: 0.1,
