@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use flashscope_analysis::readahead::Made;
 use flashscope_study::runs::{RunsStudy, postmark_commands};
 use flashscope_study::{Readahead, SQUASHFS_BLOCK, Study, groups, squashfs_image};
 use flashscope_tests::{Booted, Plan, TempDir, top, work};
@@ -12,7 +13,14 @@ pub const OWN_KIB: [u64; 6] = [0, 4, 16, 20, 128, 256];
 
 /// How often cells are run that may not be the same twice: two processes in one file, and files that are made anew.
 const RACES: u64 = 8;
+/// What is predicted from a recording of another mount or image.
+pub const OTHER: &str = "other mount";
 const POSTMARKS: u64 = 4;
+
+/// A disk behind a block queue, on a board of its own.
+pub fn is_behind_queue(filesystem: &str) -> bool {
+    filesystem == "ext4"
+}
 
 /// One run on a board.
 #[derive(Clone)]
@@ -34,7 +42,8 @@ pub struct Cell {
 pub struct Set {
     pub kernel: String,
     pub filesystem: String,
-    /// `reads`, `timed`, `races`, `exec`, `sizes`, `sqlite`, `postmark` or `postmarks`.
+    /// `reads`, `timed`, `races`, `turned` (races that begin with the other task), `exec`, `sizes`, `sqlite`, `postmark` or
+    /// `postmarks`; `other`: reads, predicted from those of another mount or image.
     pub what: String,
     /// Only so many of the cells: what every run of the suite has time for.
     pub bounded: bool,
@@ -64,12 +73,11 @@ impl Set {
 
     /// Whether the chip takes its time. What every run of the suite holds of squashfs is its pages.
     pub fn is_timed(&self) -> bool {
-        !self.bounded || ["timed", "races"].contains(&self.what.as_str())
+        !self.bounded || ["timed", "races", "turned"].contains(&self.what.as_str())
     }
 
-    /// A disk behind a block queue, on a board of its own.
     pub fn is_queue(&self) -> bool {
-        self.filesystem == "ext4"
+        is_behind_queue(&self.filesystem)
     }
 
     /// UBIFS mounted with `bulk_read`.
@@ -81,9 +89,38 @@ impl Set {
         self.filesystem.starts_with("squashfs")
     }
 
+    fn block_bytes(&self) -> u64 {
+        if self.filesystem == "squashfs-16k" { 16 << 10 } else { SQUASHFS_BLOCK }
+    }
+
+    /// Reads of the same files under the other mount option, or in blocks of another size.
+    pub fn counterpart(&self) -> Set {
+        let filesystem = match self.filesystem.as_str() {
+            "ubifs" => "ubifs-bulk",
+            "ubifs-bulk" => "ubifs",
+            "squashfs-16k" => "squashfs-mtdblock",
+            "squashfs-mtdblock" => "squashfs-16k",
+            other => panic!("{other}: ubifs, ubifs-bulk, squashfs-16k or squashfs-mtdblock"),
+        };
+        Set { filesystem: filesystem.to_owned(), ..self.reads() }
+    }
+
+    /// Whose recording a set of `other` is held against.
+    pub fn reads(&self) -> Set {
+        Set { what: "reads".to_owned(), ..self.clone() }
+    }
+
+    /// What is made otherwise than in the counterpart.
+    pub fn made(&self) -> Made {
+        match self.is_squashfs() {
+            true => Made { squashfs_block: Some(self.block_bytes()), ..Made::default() },
+            false => Made { bulk_read: Some(self.is_bulk()), ..Made::default() },
+        }
+    }
+
     fn squashfs_mount(&self) -> Option<String> {
         let device = match self.filesystem.as_str() {
-            "squashfs-mtdblock" => "mtdblock0",
+            "squashfs-mtdblock" | "squashfs-16k" => "mtdblock0",
             "squashfs-ubiblock" => "ubiblock0_0",
             _ => return None,
         };
@@ -91,6 +128,10 @@ impl Set {
     }
 
     pub fn cells(&self) -> Vec<Cell> {
+        if self.what == "other" {
+            let own = self.reads().cells().into_iter().filter(|cell| cell.study == "own");
+            return own.map(|cell| Cell { study: OTHER, from_kib: cell.kib, ..cell }).collect();
+        }
         let mut cells = match self.what.as_str() {
             "reads" if self.bounded && self.is_bulk() => self.own(),
             "reads" => {
@@ -100,6 +141,7 @@ impl Set {
                 cells
             }
             "races" => Set::again(self.own().into_iter().filter(|cell| cell.label.starts_with("two,")), RACES),
+            "turned" => Set::again(self.of(&["two-turned"]), RACES),
             "postmarks" => {
                 Set::again(self.postmark().into_iter().filter(|cell| cell.label != self.filesystem), POSTMARKS)
             }
@@ -108,7 +150,7 @@ impl Set {
             "sizes" => self.of_study("readahead-request-size", "request size"),
             "sqlite" => self.of_study("sqlite", "SQLite"),
             "postmark" => self.postmark(),
-            other => panic!("{other}: reads, timed, races, exec, sizes, sqlite, postmark or postmarks"),
+            other => panic!("{other}: reads, other, timed, races, turned, exec, sizes, sqlite, postmark or postmarks"),
         };
         for (index, cell) in cells.iter_mut().enumerate() {
             cell.step = format!("cell-{index:05}");
@@ -178,12 +220,17 @@ impl Set {
 
     fn own(&self) -> Vec<Cell> {
         let whole = ["odd", "mixed", "backward", "strided", "large", "interleave", "end", "two", "mmap", "mmap-random"];
+        self.of(&[&whole[..], &["mmap-sequential", "willneed", "fadvise"]].concat())
+    }
+
+    /// Of programs of tests/readahead/work.c.
+    fn of(&self, programs: &[&str]) -> Vec<Cell> {
         let mut cells = Vec::new();
         for kib in OWN_KIB {
             if self.bounded && ![0, 4, 128].contains(&kib) {
                 continue;
             }
-            for what in whole.into_iter().chain(["mmap-sequential", "willneed", "fadvise"]) {
+            for &what in programs {
                 for (file, size) in [("odd", 1_500_001), ("even", 1_228_800)] {
                     let mapped = what.starts_with("mmap");
                     if self.bounded && kib == 4 && !mapped {
@@ -313,7 +360,7 @@ impl Set {
             "ext4" => Vec::new(),
             "jffs2" => mount("mount mtd0 /mnt jffs2 -"),
             "yaffs2" => vec![there("/dev/mtdblock0"), "mount /dev/mtdblock0 /mnt yaffs2 -".to_owned()],
-            "squashfs-mtdblock" => ["nand-write 0 /image".to_owned(), there("/dev/mtdblock0")]
+            "squashfs-mtdblock" | "squashfs-16k" => ["nand-write 0 /image".to_owned(), there("/dev/mtdblock0")]
                 .into_iter()
                 .chain(self.squashfs_mount())
                 .collect(),
@@ -333,7 +380,7 @@ impl Set {
         let databases = if self.what == "sqlite" { self.databases() } else { Vec::new() };
         let files: Vec<(&str, u64, &str, u64)> = match self.what.as_str() {
             // An end in the middle of a page, and one at a page's end.
-            "reads" | "timed" | "exec" | "races" => vec![
+            "reads" | "timed" | "exec" | "races" | "turned" => vec![
                 ("data", 5 << 20, "printable", 1),
                 ("odd", 1_500_001, "printable", 2),
                 ("even", 1_228_800, "printable", 3),
@@ -344,7 +391,7 @@ impl Set {
         let mut plan = Plan::new(board, &self.kernel);
         let dir = TempDir::new("readahead");
         if self.is_squashfs() {
-            plan.files.push(("/image", 0o644, squashfs_image(&files, SQUASHFS_BLOCK).expect("mksquashfs")));
+            plan.files.push(("/image", 0o644, squashfs_image(&files, self.block_bytes()).expect("mksquashfs")));
         } else {
             lines.extend(
                 files.iter().map(|(name, size, what, seed)| format!("create /mnt/{name} {size} {what} {seed}")),
@@ -392,7 +439,7 @@ impl Set {
             "ext4" => &[],
             "jffs2" => &["jffs2"],
             "yaffs2" => &["mtdblock", "yaffs2"],
-            "squashfs-mtdblock" => &["mtdblock", "squashfs"],
+            "squashfs-mtdblock" | "squashfs-16k" => &["mtdblock", "squashfs"],
             "squashfs-ubiblock" => &["ubi", "squashfs"],
             _ => &["ubi", "deflate", "lzo", "zstd", "ubifs"],
         };

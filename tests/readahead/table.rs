@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::cells::{OTHER, is_behind_queue};
+
 /// Reads of flash and time: from a recording alone, and with another one that shows how its files lie.
 const PREDICTED: [&str; 2] = ["predicted_flash", "predicted_ns"];
 const LEARNED: [&str; 2] = ["learned_flash", "learned_ns"];
@@ -32,17 +34,19 @@ fn pair(value: Option<(f64, f64)>) -> String {
 
 /// What error bars are made of (crates/analysis/src/readahead/validated.rs).
 pub fn error_bars(rows: &[Value]) -> Vec<Value> {
-    let mut groups: BTreeMap<[&str; 2], Vec<&Value>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, &str, bool), Vec<&Value>> = BTreeMap::new();
     for row in rows {
         let name = |name: &str| row[name].as_str().unwrap_or_default();
         // What is run again is among the others once. Where processes race, a row of `predict` has the least and the most of several
         // orders instead of a bar.
-        if row["study"] != AGAIN && !name("workload").starts_with("two,") {
-            groups.entry([name("kernel"), name("filesystem")]).or_default().push(row);
+        // What a mapping touched leaves no event: of another mount or image it is not predicted, and `advise` says so.
+        let is_unseen = row["study"] == OTHER && name("workload").starts_with("mmap");
+        if row["study"] != AGAIN && !name("workload").starts_with("two,") && !is_unseen {
+            groups.entry((name("kernel"), name("filesystem"), row["study"] == OTHER)).or_default().push(row);
         }
     }
     let both = [false, true].into_iter().flat_map(|layout| groups.iter().map(move |group| (layout, group)));
-    let bars = both.filter_map(|(layout, (&[kernel, filesystem], rows))| {
+    let bars = both.filter_map(|(layout, (&(kernel, filesystem, made), rows))| {
         let [flash, ns] = if layout { LEARNED } else { PREDICTED };
         let (_, flash) = spread(rows, "flash", flash)?;
         let (median, worst) = spread(rows, "time_ns", ns)?;
@@ -50,8 +54,8 @@ pub fn error_bars(rows: &[Value]) -> Vec<Value> {
         let kernel = if kernel == "newest" { "7.2" } else { kernel };
         let round = |value: f64| (value * 100.0).round() / 100.0;
         Some(serde_json::json!({
-            "kernel": kernel, "filesystem": filesystem, "layout": layout, "cells": cells, "flash_worst_percent": round(flash),
-            "time_median_percent": round(median), "time_worst_percent": round(worst),
+            "kernel": kernel, "filesystem": filesystem, "layout": layout, "made": made, "queue": is_behind_queue(filesystem), "cells": cells,
+            "flash_worst_percent": round(flash), "time_median_percent": round(median), "time_worst_percent": round(worst),
         }))
     });
     bars.collect()
@@ -74,15 +78,16 @@ counted as often as it came, that came on the board and not in the model, or the
 accesses of the cell itself. \"Predicted\": from the recording of the same workload at another window; what pages, flash reads and
 time (in which any task is in a read, a fault or advice) are off by. \"Laid out\": flash reads and time predicted from that recording
 and one more, in which each page of the files was read by itself (`predict --layout`). A dash: nothing was read, the recording that
-it is predicted from read no flash, or there is no other (Postmark makes its files as it runs).
+it is predicted from read no flash, or there is no other (Postmark makes its files as it runs). \"Began\": which of several tasks came
+first, and which in the recording that the cell is predicted from.
 
 | kernel | file system | study | cells | equal | pages | pages that differ | predicted pages off %, median / worst | flash reads | time | laid out: flash reads | time |
 |---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 ";
 
 const CELLS: &str = "
-| kernel | file system | study | workload | KiB | accesses | pages | in the model | differ | predicted from KiB | pages % | flash reads | % | time ms | % | laid out: flash reads % | time % |
-|---|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+| kernel | file system | study | workload | KiB | accesses | pages | in the model | differ | predicted from KiB | pages % | flash reads | % | time ms | % | laid out: flash reads % | time % | began |
+|---|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|
 ";
 
 /// Figure 6 of the paper with the rules of its kernel.
@@ -129,8 +134,9 @@ Cells that are not the same twice on the board itself, several runs of one boot 
 a file, another anywhere, 120 times each, and each sleeps for half a millisecond between two reads; which call comes first hinges on
 microseconds, and so does what the next one finds. Postmark on JFFS2: each run makes its files, whose nodes come to lie anywhere.
 \"Apart\": the most reads of flash of any run against the least. Predicted: each run from the recording of another under another window
-(`two`: laid out). \"Within\": predictions that lie between two of the board's runs, give or take 1 %. \"The board\": of its own runs,
-those that lie so between two of its others. What the board does not do again no prediction can tell nearer.
+(`two`: laid out). \"Within\": predictions that lie between two of the board's runs, give or take 1 %; of so many, where a recording
+began with another task than all runs that it could be held against, and is predicted otherwise. \"The board\": of its own runs, those that lie so between two of
+its others. What the board does not do again no prediction can tell nearer.
 
 | kernel | file system | workload | KiB | runs | pages | reads of flash | apart % | predicted reads of flash | within | the board |
 |---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|
@@ -147,22 +153,37 @@ fn predicted(row: &Value) -> Option<f64> {
     row[LEARNED[0]].as_f64().or(row[PREDICTED[0]].as_f64())
 }
 
-/// How many of a workload's runs are predicted as it may be on the board.
-pub fn within(runs: &[&Value]) -> Option<usize> {
-    let (least, most) = ends(runs, |row| row["flash"].as_f64())?;
-    let predicted = runs.iter().filter_map(|row| predicted(row));
-    Some(predicted.filter(|reads| (least * 0.99..=most * 1.01).contains(reads)).count())
+/// How many of a workload's runs are predicted as it may be on the board, of how many: where a recording began with a task that no run
+/// of the board begins with, what it is predicted by can be another matter, and does not count then.
+pub fn within(runs: &[&Value]) -> Option<(usize, usize)> {
+    let of_all = ends(runs, |row| row["flash"].as_f64())?;
+    let predicted = runs.iter().filter_map(|row| {
+        let like: Vec<&Value> = runs.iter().copied().filter(|run| run["first"] == row["from_first"]).collect();
+        let reads = predicted(row)?;
+        match ends(&like, |row| row["flash"].as_f64()) {
+            Some(ends) => Some(is_between(reads, ends)),
+            None => is_between(reads, of_all).then_some(true),
+        }
+    });
+    let held: Vec<bool> = predicted.collect();
+    Some((held.iter().filter(|&&within| within).count(), held.len()))
+}
+
+/// Give or take 1 %.
+fn is_between(reads: f64, (least, most): (f64, f64)) -> bool {
+    (least * 0.99..=most * 1.01).contains(&reads)
 }
 
 /// How many of a workload's runs are as its others, by the same measure.
 pub fn as_others(runs: &[&Value]) -> Option<usize> {
-    let reads: Vec<f64> = runs.iter().map(|row| row["flash"].as_f64()).collect::<Option<_>>()?;
-    let as_others = |&(run, reads_of_run): &(usize, &f64)| {
-        let others = || reads.iter().enumerate().filter(|&(other, _)| other != run).map(|(_, &reads)| reads);
-        let ends = others().reduce(f64::min).zip(others().reduce(f64::max));
-        ends.is_some_and(|(least, most)| (least * 0.99..=most * 1.01).contains(reads_of_run))
+    ends(runs, |row| row["flash"].as_f64())?;
+    let as_others = |&(at, run): &(usize, &&Value)| {
+        let others = runs.iter().enumerate().filter(|&(other, row)| other != at && row["first"] == run["first"]);
+        let others: Vec<&Value> = others.map(|(_, row)| *row).collect();
+        let ends = ends(&others, |row| row["flash"].as_f64());
+        run["flash"].as_f64().zip(ends).is_some_and(|(reads, ends)| is_between(reads, ends))
     };
-    Some(reads.iter().enumerate().filter(as_others).count())
+    Some(runs.iter().enumerate().filter(as_others).count())
 }
 
 /// Runs by what was run: kernel, file system, workload and window.
@@ -198,7 +219,11 @@ fn runs_lines(rows: &[Value]) -> String {
             span(ends(&runs, |row| row["flash"].as_f64())),
             apart.map_or("–".to_owned(), |apart| format!("{apart:.1}")),
             span(ends(&runs, predicted)),
-            within(&runs).map_or("–".to_owned(), |count| count.to_string()),
+            match within(&runs) {
+                Some((within, held)) if held < runs.len() => format!("{within} of {held}"),
+                Some((within, _)) => within.to_string(),
+                None => "–".to_owned(),
+            },
             as_others(&runs).map_or("–".to_owned(), |count| count.to_string()),
         );
     }
@@ -235,11 +260,13 @@ pub fn cells(document: &str) -> Vec<Value> {
             of_time,
             learned_flash,
             learned_time,
+            began,
         ] = fields[..]
         else {
             return None;
         };
         let count = |text: &str| text.parse::<u64>().ok();
+        let (first, from_first) = began.split_once(" ← ").map_or((None, None), |(of, from)| (count(of), count(from)));
         let ns = ms.parse::<f64>().ok()? * 1e6;
         let predicted = |real: f64, percent: &str| Some(real * (1.0 + percent.parse::<f64>().ok()? / 100.0));
         Some(serde_json::json!({
@@ -248,6 +275,7 @@ pub fn cells(document: &str) -> Vec<Value> {
             "from_kib": count(from)?, "predicted_pages": predicted(pages.parse().ok()?, of_pages), "flash": count(flash)?,
             "predicted_flash": predicted(flash.parse().ok()?, of_flash), "time_ns": ns, "predicted_ns": predicted(ns, of_time),
             "learned_flash": predicted(flash.parse().ok()?, learned_flash), "learned_ns": predicted(ns, learned_time),
+            "first": first, "from_first": from_first,
         }))
     };
     document.lines().filter_map(of).collect()
@@ -314,9 +342,13 @@ pub fn document(rows: &[Value], missing: &[&str], before: &str) -> String {
             "from_kib",
         ]
         .map(text_of);
+        let began = match (row["first"].as_u64(), row["from_first"].as_u64()) {
+            (Some(first), Some(from)) => format!("{first} ← {from}"),
+            _ => "–".to_owned(),
+        };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {:.1} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {:.1} | {} | {} | {} | {began} |",
             cells.join(" | "),
             percent(off(row, "pages", "predicted_pages")),
             row["flash"],

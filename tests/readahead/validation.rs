@@ -1,6 +1,6 @@
 //! A set of cells, held against the models: page by page at its own window, and predicted from another one's recording.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use flashscope_analysis::readahead::{Collector, Predictor, Row, Storage, Workload, has_bulk_read, request_bytes};
@@ -89,68 +89,142 @@ fn step<'a>(session: &'a Session, cell: &Cell) -> &'a Step {
     session.step(&cell.step).unwrap_or_else(|| panic!("no step {}", cell.step))
 }
 
+/// A set's recording, and what it says.
+struct Recorded {
+    session: Session,
+    workloads: Vec<Workload>,
+    layout: Workload,
+    storage: Storage,
+}
+
+impl Recorded {
+    fn of(set: &Set, cells: &[Cell], kept: Option<&Path>) -> Recorded {
+        let session = set.session(cells, kept);
+        let trace = session.recording(0).expect("a recording");
+        assert_eq!(
+            trace.losses().iter().map(|(_, count)| count).sum::<u64>(),
+            0,
+            "{}: the recording is whole",
+            set.id()
+        );
+        let (mut workloads, layout) = workloads(&session, &trace, cells);
+        let mut storage = Storage::new(Kernel::nearest(&set.kernel).expect("a model").kernel);
+        let Mounted { device, block, bulk_read, .. } = mounted(&trace);
+        if let (Some(device), Some(block)) = (device, block) {
+            storage.squashfs.insert(device, block);
+        }
+        assert_eq!(bulk_read, set.filesystem == "ubifs-bulk", "{}: the mount is the set's", set.id());
+        storage.bulk_read.extend(device.filter(|_| bulk_read));
+        if let Some(bytes) =
+            device.filter(|_| set.is_queue()).and_then(|device| request_bytes(trace.facts(), Device(device)))
+        {
+            (storage.request_bytes, storage.io_pages) = (bytes, bytes / 4096);
+        }
+        // BLK_SAFE_MAX_SECTORS of a block device that sets no limit of its own.
+        if set.filesystem == "yaffs2" || block.is_some() {
+            storage.io_pages = 31;
+        }
+        // Where LEBs end no recording of a bulk read shows.
+        if bulk_read {
+            for workload in &mut workloads {
+                workload.learn(&layout);
+            }
+        }
+        Recorded { session, workloads, layout, storage }
+    }
+
+    fn predictor<'a>(&self, workload: &'a Workload) -> Predictor<'a> {
+        Predictor::new(workload, self.storage.clone())
+    }
+}
+
 /// Runs the set, or takes what was kept of it, and holds every cell of it: the rows of the table.
 pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Value> {
-    let cells = set.cells();
     let began = std::time::Instant::now();
-    let session = set.session(&cells, kept);
-    let trace = session.recording(0).expect("a recording");
-    assert_eq!(trace.losses().iter().map(|(_, count)| count).sum::<u64>(), 0, "{}: the recording is whole", set.id());
-    let (mut workloads, layout) = workloads(&session, &trace, &cells);
-    let mut storage = Storage::new(Kernel::nearest(&set.kernel).expect("a model").kernel);
-    let Mounted { device, block, bulk_read, .. } = mounted(&trace);
-    if let (Some(device), Some(block)) = (device, block) {
-        storage.squashfs.insert(device, block);
-    }
-    assert_eq!(bulk_read, set.filesystem == "ubifs-bulk", "{}: the mount is the set's", set.id());
-    storage.bulk_read.extend(device.filter(|_| bulk_read));
-    if let Some(bytes) =
-        device.filter(|_| set.is_queue()).and_then(|device| request_bytes(trace.facts(), Device(device)))
-    {
-        (storage.request_bytes, storage.io_pages) = (bytes, bytes / 4096);
-    }
-    // BLK_SAFE_MAX_SECTORS of a block device that sets no limit of its own.
-    if set.filesystem == "yaffs2" || block.is_some() {
-        storage.io_pages = 31;
-    }
+    let outcomes = if set.what == "other" { hold_other(set, kept) } else { hold_itself(set, kept) };
+    println!("{}: {} cells, {} s", set.id(), outcomes.len(), began.elapsed().as_secs());
+    outcomes
+}
+
+/// Which of several tasks came first, in the order in which they were made.
+fn who_began(workload: &Workload) -> Option<usize> {
+    let tasks: BTreeSet<u32> = workload.calls.iter().map(|call| call.tid).collect();
+    let first = workload.calls.first().filter(|_| tasks.len() > 1)?.tid;
+    tasks.iter().position(|&task| task == first).map(|at| at + 1)
+}
+
+/// What a cell did on the board, and in the model at its own window.
+fn outcome(set: &Set, cell: &Cell, recorded: &Recorded, [workload, from]: [&Workload; 2]) -> Value {
+    let mut board = workload.pages.clone();
+    let mut model = recorded.predictor(workload).pages(cell.kib);
+    let (came, modelled) = (board.len(), model.len());
+    board.sort_unstable();
+    model.sort_unstable();
+    let (differ, alone) = differing(&board, &model);
+    let time = recorded.predictor(workload).recorded(&[cell.kib]).time_ns;
+    let examples: Vec<String> = alone.iter().map(|(file, page)| format!("{}:{page}", file.inode)).collect();
+    json!({
+        "kernel": set.kernel, "filesystem": set.filesystem, "study": cell.study, "workload": cell.label,
+        "timed": set.is_timed(), "kib": cell.kib, "from_kib": cell.from_kib, "accesses": workload.calls.len(),
+        "pages": came, "model_pages": modelled, "differ": differ, "examples": examples,
+        "flash": if set.is_queue() { workload.queued.requests } else { workload.flash_reads }, "time_ns": time,
+        "first": who_began(workload), "from_first": who_began(from),
+    })
+}
+
+fn hold_itself(set: &Set, kept: Option<&Path>) -> Vec<Value> {
+    let cells = set.cells();
+    let mut recorded = Recorded::of(set, &cells, kept);
     let place: HashMap<(&str, &str, u64), usize> =
         cells.iter().enumerate().map(|(at, cell)| ((cell.study, cell.label.as_str(), cell.kib), at)).collect();
     let from = |cell: &Cell| place[&(cell.study, cell.label.as_str(), cell.from_kib)];
     let mut outcomes = Vec::new();
-    // Where LEBs end no recording of a bulk read shows.
-    if bulk_read {
-        for workload in &mut workloads {
-            workload.learn(&layout);
-        }
+    for (cell, workload) in cells.iter().zip(&recorded.workloads) {
+        let mut outcome = outcome(set, cell, &recorded, [workload, &recorded.workloads[from(cell)]]);
+        let predicted = recorded.predictor(&recorded.workloads[from(cell)]).row(cell.kib, &|_| false);
+        outcome["predicted_pages"] = json!(predicted.tally.pages());
+        outcome["predicted_flash"] = json!(asked_of_device(&predicted));
+        outcome["predicted_ns"] = json!(predicted.time_ns);
+        let paper = (cell.study == "SQLite" && cell.kib == 0).then(|| papers_kernel(&recorded.session, cell, workload));
+        outcome["paper"] = json!(paper);
+        outcomes.push(outcome);
     }
-    for (cell, workload) in cells.iter().zip(&workloads) {
-        let mut board = workload.pages.clone();
-        let mut model = Predictor::new(workload, storage.clone()).pages(cell.kib);
-        let (came, modelled) = (board.len(), model.len());
-        board.sort_unstable();
-        model.sort_unstable();
-        let (differ, first) = differing(&board, &model);
-        let predicted = Predictor::new(&workloads[from(cell)], storage.clone()).row(cell.kib, &|_| false);
-        let time = Predictor::new(workload, storage.clone()).recorded(&[cell.kib]).time_ns;
-        let paper = (cell.study == "SQLite" && cell.kib == 0).then(|| papers_kernel(&session, cell, workload));
-        let examples: Vec<String> = first.iter().map(|(file, page)| format!("{}:{page}", file.inode)).collect();
-        outcomes.push(json!({
-            "kernel": set.kernel, "filesystem": set.filesystem, "study": cell.study, "workload": cell.label,
-            "timed": set.is_timed(), "kib": cell.kib, "from_kib": cell.from_kib, "accesses": workload.calls.len(),
-            "pages": came, "model_pages": modelled, "differ": differ, "examples": examples,
-            "predicted_pages": predicted.tally.pages(),
-            "flash": if set.is_queue() { workload.queued.requests } else { workload.flash_reads },
-            "predicted_flash": asked_of_device(&predicted),
-            "time_ns": time, "predicted_ns": predicted.time_ns, "paper": paper,
-        }));
-    }
-    let learned: Vec<bool> = workloads.iter_mut().map(|workload| workload.learn(&layout) > 0).collect();
+    let layout = &recorded.layout;
+    let learned: Vec<bool> = recorded.workloads.iter_mut().map(|workload| workload.learn(layout) > 0).collect();
     for (cell, outcome) in cells.iter().zip(&mut outcomes).filter(|(cell, _)| learned[from(cell)]) {
-        let predicted = Predictor::new(&workloads[from(cell)], storage.clone()).row(cell.kib, &|_| false);
+        let predicted = recorded.predictor(&recorded.workloads[from(cell)]).row(cell.kib, &|_| false);
         outcome["learned_flash"] = json!(predicted.flash_reads);
         outcome["learned_ns"] = json!(predicted.time_ns);
     }
-    println!("{}: {} cells, {} s", set.id(), cells.len(), began.elapsed().as_secs());
+    outcomes
+}
+
+/// Predicted from the counterpart's recording at the same window.
+fn hold_other(set: &Set, kept: Option<&Path>) -> Vec<Value> {
+    let counterpart = set.counterpart();
+    let (all, others) = (set.reads().cells(), counterpart.cells());
+    let ours = Recorded::of(&set.reads(), &all, kept);
+    let mut theirs = Recorded::of(&counterpart, &others, kept);
+    let cells = set.cells();
+    let place = |of: &[Cell], cell: &Cell| {
+        let same = |one: &Cell| one.study == "own" && one.label == cell.label && one.kib == cell.kib;
+        of.iter().position(same).expect("a cell of both")
+    };
+    let mut outcomes = Vec::new();
+    for cell in &cells {
+        let at = place(&others, cell);
+        let mut outcome = outcome(set, cell, &ours, [&ours.workloads[place(&all, cell)], &theirs.workloads[at]]);
+        let predicted = theirs.predictor(&theirs.workloads[at]).row_made(cell.kib, set.made());
+        outcome["predicted_pages"] = json!(predicted.tally.pages());
+        outcome["predicted_flash"] = json!(predicted.flash_reads);
+        outcome["predicted_ns"] = json!(predicted.time_ns);
+        if theirs.workloads[at].learn(&theirs.layout) > 0 {
+            let predicted = theirs.predictor(&theirs.workloads[at]).row_made(cell.kib, set.made());
+            outcome["learned_flash"] = json!(predicted.flash_reads);
+            outcome["learned_ns"] = json!(predicted.time_ns);
+        }
+        outcomes.push(outcome);
+    }
     outcomes
 }
 
