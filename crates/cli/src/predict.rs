@@ -404,6 +404,12 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
             workload.held_ns as f64 / 1e6
         ));
     }
+    if workload.not_followed > 0 {
+        notes.push(format!(
+            "what tasks did before their first calls is not known where more than 4,096 of them could run at once ({} times one came              beyond): where calls overlap they are taken to begin with those",
+            workload.not_followed
+        ));
+    }
     if workload.pages_brought > 0 {
         notes.push(format!(
             "{} pages came for no read, fault, write or advice that is followed (garbage that a file system collects, a symlink's \

@@ -44,12 +44,19 @@ pub struct FirstCalls {
     ready: HashMap<u32, Ready>,
     has_begun: bool,
     pub came: BTreeMap<u32, Came>,
+    /// Times that a task came and was not followed, for want of room.
+    pub not_followed: u64,
 }
 
 impl FirstCalls {
     pub fn made(&mut self, time_ns: u64, tid: u32) {
-        if self.ready.len() < MAX_TASKS && !self.came.contains_key(&tid) {
+        if self.came.contains_key(&tid) {
+            return;
+        }
+        if self.ready.len() < MAX_TASKS {
             self.ready.insert(tid, Ready::at(time_ns, true));
+        } else {
+            self.not_followed += 1;
         }
     }
 
@@ -67,6 +74,8 @@ impl FirstCalls {
             let ready = self.ready.entry(next).or_insert_with(|| Ready::at(time_ns, false));
             ready.runs_since = Some(time_ns);
             ready.came.got_ns = time_ns;
+        } else {
+            self.not_followed += 1;
         }
     }
 
@@ -126,6 +135,6 @@ mod tests {
         calls.switched(30, 0, 0, 5);
         calls.called(40, 5);
         calls.called(50, 10);
-        assert_eq!(calls.came, BTreeMap::new());
+        assert_eq!((calls.came, calls.not_followed), (BTreeMap::new(), 1));
     }
 }

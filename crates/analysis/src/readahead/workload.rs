@@ -113,6 +113,8 @@ pub struct Workload {
     pub ran_at: Vec<RanAt>,
     /// What tasks did before their first calls, where the trace has `sched_switch`.
     pub came: BTreeMap<u32, Came>,
+    /// Times that a task came of which more were there than are followed: what it did before its first call is not known.
+    pub not_followed: u64,
     pub flash_reads: u64,
     /// Of those, the ones of what was not read before, where a file system reads through a block device.
     pub flash_reads_once: u64,
@@ -730,6 +732,7 @@ impl Collector {
         workload.held_ns = self.held.total_ns();
         workload.worked_ns = self.worked.total_ns();
         workload.flash_reads_once = self.flash_once.reads();
+        workload.not_followed = self.first_calls.not_followed;
         workload.came = self.first_calls.came;
         workload.descriptors = self.descriptors.any();
         // What was there before, or ends elsewhere than it was written to, was not made by what was seen.
