@@ -7,8 +7,8 @@
 //!   `flash_time` (pages of flash that are read whole, and in part), `index` (of UBIFS), `squashfs` (blocks), `queue` (the same in
 //!   virtual time, behind a block queue).
 //! - What is asked: `accuracy` (what was brought and used), `predict` with `accounts` (another window), `turns` (its own, where tasks'
-//!   calls overlap) and `race` with `processor` (another, there), `search` and `clairvoyant` (the best policy, and its bound), `advise` with `blocks` and
-//!   `silent` (what is worth changing), `validated` (by how much predictions were off).
+//!   calls overlap) and `race` with `processor` and `worker` (another, there), `search` and `clairvoyant` (the best policy, and its
+//!   bound), `advise` with `blocks` and `silent` (what is worth changing), `validated` (by how much predictions were off).
 
 mod accounts;
 mod accuracy;

@@ -601,7 +601,12 @@ impl<'a> Predictor<'a> {
         let find_ns = self.storage.squashfs.keys().map(find_ns).fold(0.0, f64::max);
         let calls_ns = self.call_ns() * self.workload.calls.len() as f64;
         let pages_ns = self.to_add_ns() * own.tally.pages() as f64 + find_ns * own.found_in_buffer as f64;
-        (self.workload.worked_ns as f64 - calls_ns - pages_ns).max(0.0) / self.workload.flash_reads.max(1) as f64
+        // Without `sched_switch` it is what is left of the time in calls when flash is read.
+        let worked_ns = match self.workload.worked_ns {
+            0 => self.busy_ns as f64 - self.between_reads_ns() * self.workload.flash_reads as f64,
+            ns => ns as f64,
+        };
+        (worked_ns - calls_ns - pages_ns).max(0.0) / self.workload.flash_reads.max(1) as f64
     }
 
     /// In how many reads of flash a block of squashfs is read by another, and for how long its reader unpacks it then, ns.
