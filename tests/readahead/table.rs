@@ -154,18 +154,15 @@ fn predicted(row: &Value) -> Option<f64> {
 }
 
 /// How many of a workload's runs are predicted as it may be on the board, of how many: where a recording began with a task that no run
-/// of the board begins with, what it is predicted by can be another matter, and does not count then.
+/// of the board begins with, what is predicted of it may be another matter, and does not count then.
 pub fn within(runs: &[&Value]) -> Option<(usize, usize)> {
-    let of_all = ends(runs, |row| row["flash"].as_f64())?;
-    let predicted = runs.iter().filter_map(|row| {
-        let like: Vec<&Value> = runs.iter().copied().filter(|run| run["first"] == row["from_first"]).collect();
-        let reads = predicted(row)?;
-        match ends(&like, |row| row["flash"].as_f64()) {
-            Some(ends) => Some(is_between(reads, ends)),
-            None => is_between(reads, of_all).then_some(true),
-        }
+    let ends = ends(runs, |row| row["flash"].as_f64())?;
+    let held = runs.iter().filter_map(|row| {
+        let is_within = is_between(predicted(row)?, ends);
+        let began_so = || runs.iter().any(|run| run["first"] == row["from_first"]);
+        (is_within || began_so()).then_some(is_within)
     });
-    let held: Vec<bool> = predicted.collect();
+    let held: Vec<bool> = held.collect();
     Some((held.iter().filter(|&&within| within).count(), held.len()))
 }
 
@@ -178,7 +175,7 @@ fn is_between(reads: f64, (least, most): (f64, f64)) -> bool {
 pub fn as_others(runs: &[&Value]) -> Option<usize> {
     ends(runs, |row| row["flash"].as_f64())?;
     let as_others = |&(at, run): &(usize, &&Value)| {
-        let others = runs.iter().enumerate().filter(|&(other, row)| other != at && row["first"] == run["first"]);
+        let others = runs.iter().enumerate().filter(|&(other, _)| other != at);
         let others: Vec<&Value> = others.map(|(_, row)| *row).collect();
         let ends = ends(&others, |row| row["flash"].as_f64());
         run["flash"].as_f64().zip(ends).is_some_and(|(reads, ends)| is_between(reads, ends))
