@@ -398,6 +398,31 @@ mod tests {
         }
     }
 
+    /// A worker of nice -20 has nearly all of a period, that is until the second tick, and what it runs counts for little.
+    #[test]
+    fn who_wakes_beside_a_worker_comes_at_the_second_tick() {
+        for kernel in [Kernel::V5_10, Kernel::V6_1] {
+            let mut processor = processor(kernel);
+            processor.ran(1, 10.0 * MS);
+            processor.add_worker(9);
+            processor.wake(9);
+            processor.block(1);
+            let mut had = Vec::new();
+            for tick in 0..3 {
+                let tid = processor.pick(f64::from(tick) * TICK_NS).unwrap();
+                had.push(tid);
+                if tick == 0 {
+                    processor.wake(2);
+                }
+                processor.ran(tid, TICK_NS);
+                processor.tick(f64::from(tick + 1) * TICK_NS);
+            }
+            assert_eq!(had, [9, 9, 2], "{kernel:?}");
+            let ran = processor.entities[&9].vruntime - 7.0 * MS;
+            assert!((0.09 * MS..0.1 * MS).contains(&ran), "{ran}");
+        }
+    }
+
     #[test]
     fn nobody_is_no_panic() {
         for kernel in Kernel::ALL {

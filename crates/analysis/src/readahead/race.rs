@@ -736,6 +736,25 @@ mod tests {
         assert!(row.between.is_none(), "{row:?}");
     }
 
+    #[test]
+    fn timers_come_together_within_their_slack() {
+        let workload = workload(&[(1, 0, 1, 0, MS), (2, 1, 1, 0, MS), (3, 2, 1, 0, MS)]);
+        let predictor = Predictor::new(&workload, Storage::new(Kernel::V6_1));
+        let mut simulator = predictor.simulator(0, false);
+        let mut race = Race::new(&predictor, &mut simulator, Made::default(), 0);
+        for (task, until_us) in race.tasks.values_mut().zip([100.0, 140.0, 160.0]) {
+            task.state = State::Asleep(until_us * 1e3);
+        }
+        let mut awake_at = |us: f64| {
+            race.now_ns = us * 1e3;
+            race.wake_sleepers();
+            race.tasks.values().map(|task| task.state == State::Ready).collect::<Vec<bool>>()
+        };
+        assert_eq!(awake_at(99.0), [false; 3]);
+        assert_eq!(awake_at(100.0), [true, true, false], "40 us early; 60 are too many");
+        assert_eq!(awake_at(160.0), [true; 3]);
+    }
+
     /// squashfs on 5.10: 300 us a read of flash, two for a page of a block, which is unpacked for 8 ms.
     fn on_squashfs(reads: &[(u32, u64, u64, u64, u64)], window_kib: u64) -> super::super::predict::Row {
         let mut of = workload(reads);
