@@ -92,6 +92,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         cost: predictor.cost(),
         queue: predictor.queue(),
         error,
+        error_made: error_bar_made(kernel, &predictor, &args.model).filter(|_| timed),
         power: args.energy.power.clone(),
         notes,
         rows,

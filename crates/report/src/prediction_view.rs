@@ -19,10 +19,8 @@ pub fn setting(row: &Row) -> String {
 
 /// The rows of all settings.
 pub fn settings(prediction: &Prediction) -> Rows {
-    let bar = prediction.error.as_ref();
     let of = |row: &Row| {
-        // The bar is of recordings whose mount was as it is here.
-        let bar = bar.filter(|_| row.made == Made::default());
+        let bar = bar_of(prediction, row);
         let within =
             |percent: Option<f64>| percent.map_or(String::new(), |percent| format!(" ± {} %", number(percent, 1)));
         let mut cells = vec![
@@ -127,9 +125,20 @@ pub fn queue_cost(queue: &QueueCost) -> String {
     )
 }
 
+/// What a row may be off by.
+pub fn bar_of<'a>(prediction: &'a Prediction, row: &Row) -> Option<&'a ErrorBar> {
+    if row.made == Made::default() { prediction.error.as_ref() } else { prediction.error_made.as_ref() }
+}
+
 /// What the bars stand for.
-pub fn error_bar(bar: &ErrorBar, model: &str) -> String {
-    format!("± is {}", worst(bar, model))
+pub fn error_bars(prediction: &Prediction) -> impl Iterator<Item = String> {
+    let is_made = prediction.rows.iter().any(|row| row.made != Made::default());
+    let made = prediction.error_made.as_ref().filter(|_| is_made);
+    let said = |bar: &ErrorBar| {
+        let of = if bar.made { " of another mount" } else { "" };
+        format!("±{of} is {}", worst(bar, prediction.model))
+    };
+    prediction.error.iter().chain(made).map(said)
 }
 
 /// What predictions were off by at worst.

@@ -167,6 +167,8 @@ pub struct Prediction {
     pub queue: Option<QueueCost>,
     /// What times and flash reads may be off by; `None` where none are predicted.
     pub error: Option<ErrorBar>,
+    /// The same of rows of another mount or image.
+    pub error_made: Option<ErrorBar>,
     /// Name of the power profile.
     pub power: Option<String>,
     pub rows: Vec<Row>,

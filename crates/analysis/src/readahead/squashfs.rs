@@ -53,7 +53,7 @@ impl BlockReads {
 }
 
 /// Pages of flash that are remembered; what comes beyond counts as new.
-const MOST_PLACES: usize = 1 << 22;
+const MOST_PLACES: usize = 1 << 20;
 
 /// Reads of flash of what was not read before. A page of flash may be read in several parts, and two blocks share the one in which the
 /// first ends: it counts with each.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 /// In how many pieces a block is read at most, between which others may run.
-const MOST_PIECES: f64 = 1000.0;
+const MOST_PIECES: f64 = 256.0;
 
 #[derive(Clone, Copy, Debug)]
 struct Asked {
@@ -66,7 +66,7 @@ mod tests {
         }
         let did: Vec<_> = std::iter::from_fn(|| worker.next()).collect();
         assert_eq!(did.iter().filter(|(_, over)| over.is_some()).count(), 4);
-        assert_eq!(did.len(), 1003);
+        assert_eq!(did.len(), 259);
         assert!(did.iter().all(|(ns, _)| *ns >= 0.0), "{did:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Predicted time, or pages where there is none, by window of read-ahead.
 
 use super::{Figure, WIDTH};
-use crate::prediction_view::{error_bar, setting};
+use crate::prediction_view::{bar_of, error_bars, setting};
 use crate::svg::{Anchor, Rect, Scale, Svg};
 use crate::text::{duration, grouped};
 use flashscope_analysis::readahead::{Prediction, Row};
@@ -18,8 +18,12 @@ pub fn figure(prediction: &Prediction) -> Option<Figure> {
         true => row.time_ns.unwrap_or_default() / 1e6,
         false => row.tally.pages() as f64,
     };
-    let off = prediction.error.as_ref().filter(|_| timed).map_or(0.0, |bar| bar.time_worst_percent / 100.0);
-    let most = rows.iter().map(|row| value(row) * (1.0 + off)).fold(0.0, f64::max);
+    // A whisker that reaches down to nothing says nothing: the caption has its length.
+    let off = |row: &Row| {
+        let worst = bar_of(prediction, row).filter(|_| timed).map(|bar| bar.time_worst_percent / 100.0);
+        worst.filter(|&off| off < 1.0).unwrap_or(0.0)
+    };
+    let most = rows.iter().map(|row| value(row) * (1.0 + off(row))).fold(0.0, f64::max);
     if rows.is_empty() || most <= 0.0 {
         return None;
     }
@@ -42,6 +46,7 @@ pub fn figure(prediction: &Prediction) -> Option<Figure> {
         let tip = format!("{}: {words}, {} of them unused", setting(row), grouped(row.tally.pages_unused));
         let bar = Rect { x: middle - width / 2.0, y: top, width, height: area.bottom() - top };
         svg.rect("f0", bar, Some(&tip));
+        let off = off(row);
         if off > 0.0 {
             let (low, high) = (y.at(value(row) * (1.0 - off)), y.at(value(row) * (1.0 + off)));
             svg.line("axis", middle, high, middle, low);
@@ -54,8 +59,8 @@ pub fn figure(prediction: &Prediction) -> Option<Figure> {
     svg.text(area.x + area.width / 2.0, area.bottom() + 40.0, "label", Anchor::Middle, "largest window of read-ahead");
     let title = format!("{what}, by read-ahead");
     let mut caption = format!("{what}, under the rules of Linux {}.", prediction.model);
-    if let Some(bar) = prediction.error.as_ref().filter(|_| timed) {
-        caption += &format!(" {}", error_bar(bar, prediction.model));
+    for bar in error_bars(prediction).filter(|_| timed) {
+        caption += &format!(" {bar}");
     }
     Some(Figure::new(svg, "prediction".to_owned(), prediction.model, title, caption))
 }

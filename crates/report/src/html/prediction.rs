@@ -3,7 +3,7 @@
 use super::page::{Header, Page};
 use super::{MAX_ROWS, facts, figure, rows};
 use crate::figures;
-use crate::prediction_view::{error_bar, files, queue_cost, setting, settings, tasks, widest};
+use crate::prediction_view::{error_bars, files, queue_cost, setting, settings, tasks, widest};
 use crate::text::{escape, grouped, number};
 use flashscope_analysis::readahead::Prediction;
 use flashscope_readahead::FileId;
@@ -61,9 +61,7 @@ pub fn prediction(
     if let Some(queue) = &prediction.queue {
         known.push(("cost behind the block queue", queue_cost(queue)));
     }
-    if let Some(bar) = &prediction.error {
-        known.push(("error bars", error_bar(bar, prediction.model)));
-    }
+    known.extend(error_bars(prediction).map(|bar| ("error bars", bar)));
     if let Some(power) = &prediction.power {
         known.push(("energy", format!("model: time by the mean powers of power profile {power}")));
     }

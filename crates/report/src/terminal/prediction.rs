@@ -5,7 +5,7 @@ use flashscope_readahead::FileId;
 
 use super::Style;
 use super::table::{Table, paragraph};
-use crate::prediction_view::{error_bar, files, queue_cost, setting, settings, tasks, widest};
+use crate::prediction_view::{error_bars, files, queue_cost, setting, settings, tasks, widest};
 use crate::rows::Rows;
 use crate::text::{duration, grouped, number, visible};
 
@@ -56,8 +56,8 @@ pub fn prediction(
     if let Some(queue) = &prediction.queue {
         out += &paragraph(&format!("Cost behind the block queue: {}.", queue_cost(queue)), width, 0, 0);
     }
-    if let Some(bar) = &prediction.error {
-        out += &paragraph(&error_bar(bar, prediction.model), width, 0, 0);
+    for bar in error_bars(prediction) {
+        out += &paragraph(&bar, width, 0, 0);
     }
     out += &style.heading("What other settings would have brought");
     out += &table(&settings(prediction), width);
