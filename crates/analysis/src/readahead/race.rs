@@ -856,5 +856,16 @@ mod tests {
             (2, 9, 1, most, most),
         ]);
         assert_eq!(pages(&absurd).iter().sum::<u64>(), 6);
+        let row = on_squashfs(
+            &[
+                (0, 0, 5, 0, most),
+                (2, 33, 9, 1, most),
+                (3, 200, 1, most / 2, most / 2),
+                (0, 250, 40, most - 5, 5),
+                (2, 0, 1, most, most),
+            ],
+            20,
+        );
+        assert!(row.flash_reads.is_some_and(f64::is_finite), "{row:?}");
     }
 }
