@@ -199,6 +199,8 @@ pub struct Predictor<'a> {
     overlap: Option<Overlap>,
     /// From one read of flash to the next.
     between_reads_ns: Option<f64>,
+    /// What it takes to add a page to the cache.
+    to_add_ns: f64,
 
     /// What each page of a bulk read takes to be made, beside its first.
     bulk_page_ns: Option<f64>,
@@ -284,6 +286,7 @@ impl<'a> Predictor<'a> {
             more_a_read_ns: 0.0,
             overlap,
             between_reads_ns,
+            to_add_ns: workload.costs.to_add_ns().unwrap_or(0.0),
             bulk_page_ns,
             own: OnceCell::new(),
         }
@@ -588,7 +591,7 @@ impl<'a> Predictor<'a> {
 
     /// What it takes to add a page to the cache, ns.
     pub(super) fn to_add_ns(&self) -> f64 {
-        self.workload.costs.to_add_ns().unwrap_or(0.0)
+        self.to_add_ns
     }
 
     /// What it takes to find a page's block in the buffer of squashfs, ns.

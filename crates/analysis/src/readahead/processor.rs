@@ -4,7 +4,7 @@
 //! - from 6.6 on, of those that have had no more than the mean, whose slice ends first (`pick_eevdf`, `place_entity`, `update_deadline`,
 //!   `requeue_delayed_entity`, `check_preempt_wakeup_fair`, kernel/sched/fair.c of 6.12.107; `wakeup_preempt_fair` of 7.2.8).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flashscope_readahead::Kernel;
 
@@ -67,6 +67,8 @@ struct Entity {
 pub struct Processor {
     rules: Rules,
     entities: BTreeMap<u32, Entity>,
+    /// Those that can run, and those that are delayed.
+    queued: BTreeSet<u32>,
     running: Option<u32>,
     picked_ns: f64,
     resched: bool,
@@ -81,6 +83,7 @@ impl Processor {
                 _ => Rules::LeastRun { has_least: kernel >= Kernel::V6_1 },
             },
             entities: BTreeMap::new(),
+            queued: BTreeSet::new(),
             running: None,
             picked_ns: 0.0,
             resched: false,
@@ -107,6 +110,19 @@ impl Processor {
             is_delayed: false,
         };
         self.entities.insert(tid, entity);
+        self.queue(tid);
+    }
+
+    /// It is among those that are queued, or no longer.
+    fn queue(&mut self, tid: u32) {
+        match self.entities.get(&tid).is_some_and(|entity| entity.can_run || entity.is_delayed) {
+            true => self.queued.insert(tid),
+            false => self.queued.remove(&tid),
+        };
+    }
+
+    fn queued(&self) -> impl Iterator<Item = (u32, &Entity)> {
+        self.queued.iter().filter_map(|&tid| Some((tid, self.entities.get(&tid)?)))
     }
 
     /// One that reads for the others, and has slept until now.
@@ -145,7 +161,7 @@ impl Processor {
     }
 
     fn ready(&self) -> impl Iterator<Item = (u32, &Entity)> {
-        self.entities.iter().filter(|(_, entity)| entity.can_run).map(|(&tid, entity)| (tid, entity))
+        self.queued().filter(|(_, entity)| entity.can_run)
     }
 
     /// A tick may give it to another.
@@ -155,9 +171,8 @@ impl Processor {
 
     /// The mean of those that are queued.
     fn mean(&self) -> Option<f64> {
-        let queued = || self.entities.values().filter(|entity| entity.can_run || entity.is_delayed);
-        let count = queued().count();
-        (count > 0).then(|| queued().map(|entity| entity.vruntime).sum::<f64>() / count as f64)
+        let count = self.queued.len();
+        (count > 0).then(|| self.queued().map(|(_, entity)| entity.vruntime).sum::<f64>() / count as f64)
     }
 
     /// The task that runs did so for so long.
@@ -203,12 +218,13 @@ impl Processor {
         };
         let most_ns = WAKE_UP_NS * WEIGHT / entity.weight;
         self.resched |= running.is_some_and(|running| running - entity.vruntime > most_ns);
+        self.queue(tid);
     }
 
     fn wake_by_deadline(&mut self, tid: u32, made_waits: bool) {
         self.update();
         let mean = self.mean();
-        let queued = self.entities.values().filter(|entity| entity.can_run || entity.is_delayed).count() as f64;
+        let queued = self.queued.len() as f64;
         let least = self.least_vruntime;
         let Some(entity) = self.entities.get_mut(&tid) else { return };
         let was_delayed = std::mem::take(&mut entity.is_delayed);
@@ -222,6 +238,7 @@ impl Processor {
             entity.deadline = entity.vruntime + if is_new { BASE_SLICE_NS / 2.0 } else { BASE_SLICE_NS };
         }
         entity.can_run = true;
+        self.queue(tid);
         self.resched |= !waits && self.running().is_some_and(|running| running.can_run) && self.best() == Some(tid);
     }
 
@@ -237,6 +254,7 @@ impl Processor {
             entity.lag = (mean - entity.vruntime).clamp(-MOST_LAG_NS, MOST_LAG_NS);
             entity.is_delayed = entity.lag < 0.0;
         }
+        self.queue(tid);
     }
 
     /// `pick_eevdf`.
@@ -250,12 +268,11 @@ impl Processor {
         {
             return Some(tid);
         }
-        let queued = self.entities.iter().filter(|(_, entity)| entity.can_run || entity.is_delayed);
-        let others = queued.filter(|&(&tid, entity)| Some(tid) != self.running && is_eligible(entity));
+        let others = self.queued().filter(|&(tid, entity)| Some(tid) != self.running && is_eligible(entity));
         let other = others.min_by(|(_, a), (_, b)| a.deadline.total_cmp(&b.deadline));
         match (running, other) {
             (Some((tid, entity)), Some((_, other))) if entity.deadline < other.deadline => Some(tid),
-            (_, Some((&tid, _))) => Some(tid),
+            (_, Some((tid, _))) => Some(tid),
             (running, None) => running.map(|(tid, _)| tid),
         }
     }
@@ -282,6 +299,7 @@ impl Processor {
                     break best;
                 }
                 entity.lag = 0.0;
+                self.queue(best);
             },
         };
         if !goes_on {

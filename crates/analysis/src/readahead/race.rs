@@ -14,7 +14,7 @@
 //! - timers come together within their slack;
 //! - the processor goes to whom the kernel gives it (`processor.rs`).
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use flashscope_readahead::{Access, BulkReads, FileId, Next, PageStep, Simulator};
 
@@ -143,6 +143,10 @@ pub struct Race<'a, 's> {
     predictor: &'a Predictor<'a>,
     simulator: &'s mut Simulator,
     tasks: BTreeMap<u32, Task<'a>>,
+    /// Those that sleep, by the bits of when their timer is due (bits of a number that is not negative order as it does), and those
+    /// that wait for something else.
+    sleepers: BTreeSet<(u64, u32)>,
+    waiters: BTreeSet<u32>,
     now_ns: f64,
     next_tick_ns: f64,
     processor: Processor,
@@ -193,10 +197,12 @@ impl<'a, 's> Race<'a, 's> {
         worker.iter().for_each(|worker| processor.add_worker(worker.tid));
         let first = workload.calls.first().and_then(|first| Some((first.tid, workload.came.get(&first.tid)?)));
         processor.begin(first.map(|(tid, came)| (tid, -(began_ns.saturating_sub(came.got_ns) as f64))));
-        Race {
+        let mut race = Race {
             predictor,
             simulator,
             tasks,
+            sleepers: BTreeSet::new(),
+            waiters: BTreeSet::new(),
             now_ns: 0.0,
             next_tick_ns: TICK_NS * f64::from(order + 1) / f64::from(ORDERS),
             processor,
@@ -204,7 +210,10 @@ impl<'a, 's> Race<'a, 's> {
             index: workload.nodes.index(),
             worker,
             made,
-        }
+        };
+        let states: Vec<(u32, State)> = race.tasks.iter().map(|(&tid, task)| (tid, task.state)).collect();
+        states.into_iter().for_each(|(tid, state)| race.set(tid, state));
+        race
     }
 
     /// `is_random`: its file is first read with `POSIX_FADV_RANDOM`.
@@ -218,7 +227,7 @@ impl<'a, 's> Race<'a, 's> {
                 }
                 continue;
             }
-            if let Some(next_ns) = self.next_sleeper_ns().min_by(f64::total_cmp) {
+            if let Some(next_ns) = self.next_sleeper_ns() {
                 self.now_ns = self.now_ns.max(next_ns);
                 self.ticks_until_now();
             } else if !self.wake_one_of_all() {
@@ -236,30 +245,37 @@ impl<'a, 's> Race<'a, 's> {
 
     /// Where a timer is due, those within its slack come with it.
     fn wake_sleepers(&mut self) {
-        if self.next_sleeper_ns().all(|until_ns| until_ns > self.now_ns) {
+        if self.next_sleeper_ns().is_none_or(|until_ns| until_ns > self.now_ns) {
             return;
         }
-        let now_ns = self.now_ns;
-        let due = |(&tid, task): (&u32, &Task)| {
-            matches!(task.state, State::Asleep(until_ns) if until_ns <= now_ns + SLACK_NS).then_some(tid)
-        };
-        for tid in self.tasks.iter().filter_map(due).collect::<Vec<u32>>() {
+        let until = ((self.now_ns + SLACK_NS).to_bits(), u32::MAX);
+        for (_, tid) in self.sleepers.range(..=until).copied().collect::<Vec<_>>() {
             self.wake(tid);
         }
     }
 
-    fn wake(&mut self, tid: u32) {
+    fn set(&mut self, tid: u32, state: State) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        task.state = State::Ready;
+        match std::mem::replace(&mut task.state, state) {
+            State::Asleep(until_ns) => self.sleepers.remove(&(until_ns.to_bits(), tid)),
+            _ => self.waiters.remove(&tid),
+        };
+        match state {
+            State::Asleep(until_ns) => self.sleepers.insert((until_ns.to_bits(), tid)),
+            State::Ready | State::Over => false,
+            _ => self.waiters.insert(tid),
+        };
+    }
+
+    fn wake(&mut self, tid: u32) {
+        self.set(tid, State::Ready);
         self.processor.wake(tid);
     }
 
     /// It cannot run until then.
     fn leave(&mut self, tid: u32, until: State) {
-        if let Some(task) = self.tasks.get_mut(&tid) {
-            task.state = until;
-            self.processor.block(tid);
-        }
+        self.set(tid, until);
+        self.processor.block(tid);
     }
 
     /// The task that runs does so for so long.
@@ -268,7 +284,8 @@ impl<'a, 's> Race<'a, 's> {
         loop {
             // A tick matters while another could run that was not chosen yet.
             let tick_ns = if self.processor.ticks_matter() { self.next_tick_ns } else { f64::INFINITY };
-            let next_ns = self.next_sleeper_ns().fold(tick_ns, f64::min).max(self.now_ns).min(end_ns);
+            let next_ns = self.next_sleeper_ns().map_or(tick_ns, |until_ns| until_ns.min(tick_ns));
+            let next_ns = next_ns.max(self.now_ns).min(end_ns);
             self.processor.ran(tid, next_ns - self.now_ns);
             self.now_ns = next_ns;
             self.wake_sleepers();
@@ -282,11 +299,8 @@ impl<'a, 's> Race<'a, 's> {
         }
     }
 
-    fn next_sleeper_ns(&self) -> impl Iterator<Item = f64> {
-        self.tasks.values().filter_map(|task| match task.state {
-            State::Asleep(until_ns) => Some(until_ns),
-            _ => None,
-        })
+    fn next_sleeper_ns(&self) -> Option<f64> {
+        self.sleepers.first().map(|&(until, _)| f64::from_bits(until))
     }
 
     fn ticks_until_now(&mut self) {
@@ -348,21 +362,22 @@ impl<'a, 's> Race<'a, 's> {
     }
 
     fn see_what_is_unpacked(&mut self) {
-        let waiting = self.tasks.iter().filter_map(|(&tid, task)| match task.state {
-            State::WaitsForBuffer => Some(tid),
-            State::WaitsForPage(file, page) => (!self.simulator.is_coming(file, page)).then_some(tid),
-            _ => None,
+        let simulator = &*self.simulator;
+        let waiting = self.waiting(|state| match state {
+            State::WaitsForBuffer => true,
+            State::WaitsForPage(file, page) => !simulator.is_coming(file, page),
+            _ => false,
         });
-        for tid in waiting.collect::<Vec<u32>>() {
-            self.wake(tid);
-        }
+        waiting.into_iter().for_each(|tid| self.wake(tid));
     }
 
     fn wake_those(&mut self, waits: impl Fn(State) -> bool) {
-        let waiting = |(&tid, task): (&u32, &Task)| waits(task.state).then_some(tid);
-        for tid in self.tasks.iter().filter_map(waiting).collect::<Vec<u32>>() {
-            self.wake(tid);
-        }
+        self.waiting(waits).into_iter().for_each(|tid| self.wake(tid));
+    }
+
+    fn waiting(&self, waits: impl Fn(State) -> bool) -> Vec<u32> {
+        let so = |tid: &u32| self.tasks.get(tid).is_some_and(|task| waits(task.state));
+        self.waiters.iter().copied().filter(so).collect()
     }
 
     /// An access up to where others may come.
@@ -500,13 +515,13 @@ impl<'a, 's> Race<'a, 's> {
     }
 
     fn see_who_awaits(&mut self) {
-        let done: BTreeMap<u32, usize> = self.tasks.iter().map(|(&tid, task)| (tid, task.done)).collect();
-        for task in self.tasks.values_mut() {
-            if let State::Awaits(of, calls, pause_ns) = task.state
-                && done.get(&of).is_none_or(|&done| done >= calls)
-            {
-                task.state = State::Asleep(self.now_ns + pause_ns);
-            }
+        let begins = |&tid: &u32| {
+            let State::Awaits(of, calls, pause_ns) = self.tasks.get(&tid)?.state else { return None };
+            let is_done = self.tasks.get(&of).is_none_or(|of| of.done >= calls);
+            is_done.then_some((tid, State::Asleep(self.now_ns + pause_ns)))
+        };
+        for (tid, state) in self.waiters.iter().filter_map(begins).collect::<Vec<_>>() {
+            self.set(tid, state);
         }
     }
 }
@@ -742,8 +757,8 @@ mod tests {
         let predictor = Predictor::new(&workload, Storage::new(Kernel::V6_1));
         let mut simulator = predictor.simulator(0, false);
         let mut race = Race::new(&predictor, &mut simulator, Made::default(), 0);
-        for (task, until_us) in race.tasks.values_mut().zip([100.0, 140.0, 160.0]) {
-            task.state = State::Asleep(until_us * 1e3);
+        for (tid, until_us) in [(1, 100.0), (2, 140.0), (3, 160.0)] {
+            race.set(tid, State::Asleep(until_us * 1e3));
         }
         let mut awake_at = |us: f64| {
             race.now_ns = us * 1e3;
