@@ -40,9 +40,7 @@ impl Squashfs {
     fn block_bytes(self) -> u64 {
         self.block_pages * PAGE_BYTES
     }
-}
 
-impl Squashfs {
     /// Pages are read one by one, so that others may come between them.
     pub fn by_page(self) -> bool {
         !self.by_readahead

@@ -55,7 +55,7 @@ pub struct Replay<'a> {
     /// The device's fit holds for requests up to this length.
     known_bytes: u64,
     /// In calls, and where pages are asked for beforehand.
-    busy: Busy,
+    in_calls: Stretches,
 }
 
 /// Stretches of time that are kept apart until they are put together.
@@ -63,26 +63,26 @@ const MOST_STRETCHES: usize = 1 << 16;
 
 /// Time in which any task is in a call.
 #[derive(Default)]
-struct Busy {
-    stretches: Vec<(f64, f64)>,
+struct Stretches {
+    kept: Vec<(f64, f64)>,
     /// Of those that are no longer kept.
     before_ns: f64,
 }
 
-impl Busy {
+impl Stretches {
     fn add(&mut self, from: f64, to: f64) {
-        self.stretches.push((from, to));
-        if self.stretches.len() >= MOST_STRETCHES {
+        self.kept.push((from, to));
+        if self.kept.len() >= MOST_STRETCHES {
             self.put_together();
             // Tasks are replayed in the order in which they were recorded: what comes is near the end.
-            let most = self.stretches.len().saturating_sub(MOST_STRETCHES / 2);
-            self.before_ns += self.stretches.drain(..most).map(|(from, to)| to - from).sum::<f64>();
+            let most = self.kept.len().saturating_sub(MOST_STRETCHES / 2);
+            self.before_ns += self.kept.drain(..most).map(|(from, to)| to - from).sum::<f64>();
         }
     }
 
     fn put_together(&mut self) {
-        self.stretches.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        self.stretches.dedup_by(|next, last| {
+        self.kept.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        self.kept.dedup_by(|next, last| {
             let meets = next.0 <= last.1;
             if meets {
                 last.1 = last.1.max(next.1);
@@ -93,7 +93,7 @@ impl Busy {
 
     fn total_ns(mut self) -> f64 {
         self.put_together();
-        self.before_ns + self.stretches.iter().map(|(from, to)| to - from).sum::<f64>()
+        self.before_ns + self.kept.iter().map(|(from, to)| to - from).sum::<f64>()
     }
 }
 
@@ -121,7 +121,7 @@ impl Replay<'_> {
             asked: Asked::default(),
             longest_bytes: 0,
             known_bytes: if cost.processor.calls < ENOUGH_STRETCHES { 0 } else { cost.device.known_bytes() },
-            busy: Busy::default(),
+            in_calls: Stretches::default(),
         }
     }
 
@@ -242,7 +242,7 @@ impl Replay<'_> {
     /// The access is over; `timed`: it is a call whose end was recorded.
     pub fn end(&mut self, timed: bool) {
         self.ask();
-        self.busy.add(self.began, self.now);
+        self.in_calls.add(self.began, self.now);
         if timed && let Some(clock) = self.tasks.get_mut(&self.task) {
             clock.virtual_ns = self.now;
             if let Some(ended) = clock.recorded_ns {
@@ -254,7 +254,7 @@ impl Replay<'_> {
     /// Time in all calls, where the fit knows such requests, and what the device was asked for.
     pub fn finish(self) -> (Option<f64>, Asked) {
         let known = self.longest_bytes <= self.known_bytes;
-        (known.then(|| self.busy.total_ns()), self.asked)
+        (known.then(|| self.in_calls.total_ns()), self.asked)
     }
 }
 
@@ -409,11 +409,11 @@ mod tests {
             replay.drift = 0.0;
         }
         assert_eq!(replay.finish().0, Some(136.0));
-        let mut busy = Busy::default();
+        let mut in_calls = Stretches::default();
         (0..200_000)
-            .for_each(|n| busy.add(f64::from(n) * 10.0, f64::from(n) * 10.0 + if n % 2 == 0 { 4.0 } else { 15.0 }));
+            .for_each(|n| in_calls.add(f64::from(n) * 10.0, f64::from(n) * 10.0 + if n % 2 == 0 { 4.0 } else { 15.0 }));
         // Each second one holds the next.
-        assert_eq!(busy.total_ns(), 4.0 + 100_000.0 * 15.0);
+        assert_eq!(in_calls.total_ns(), 4.0 + 100_000.0 * 15.0);
     }
 
     /// What lies elsewhere on the device is a bio of its own.
