@@ -149,9 +149,10 @@ pub fn worst(bar: &ErrorBar, model: &str) -> String {
         format!(" {model} on this file system was not validated: the bar is borrowed.")
     };
     let layout = if bar.layout { ", with the files' layout," } else { "" };
+    let from = if bar.made { " from recordings of another mount or image" } else { "" };
     let asked = if bar.queue { "requests" } else { "flash reads" };
     format!(
-        "the worst of {} predictions of {} on {}{layout} against a virtual board, in none of which two processes read one file at \
+        "the worst of {} predictions of {} on {}{from}{layout} against a virtual board, in none of which two processes read one file at \
          once: {asked} {} %, time {} % (median {} %); docs/readahead-validation.md.{of}",
         grouped(bar.cells),
         bar.kernel,

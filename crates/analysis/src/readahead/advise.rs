@@ -28,6 +28,13 @@ pub enum Change {
     AdviseRandom { file: FileId },
 }
 
+impl Change {
+    /// Another mount, or another image.
+    pub fn is_made(self) -> bool {
+        matches!(self, Change::BulkRead { .. } | Change::SquashfsBlock { .. })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
     #[serde(flatten)]
@@ -81,11 +88,8 @@ pub struct Off {
 
 impl Off {
     fn of(self, change: Change) -> Option<f64> {
-        match change {
-            Change::SetReadahead { .. } | Change::AdviseRandom { .. } => self.window,
-            // Off by as much as there is, nothing is told.
-            Change::BulkRead { .. } | Change::SquashfsBlock { .. } => self.made.filter(|&percent| percent < 100.0),
-        }
+        // Off by as much as there is, nothing is told.
+        if change.is_made() { self.made.filter(|&percent| percent < 100.0) } else { self.window }
     }
 }
 

@@ -43,13 +43,19 @@ impl ErrorBar {
         ErrorBar::where_they(|bar| bar.queue, kernel, filesystem)
     }
 
-    /// The bar of what is mounted otherwise than it was recorded (`ubifs`, `ubifs-bulk`), or made in other blocks (`squashfs`): the
-    /// widest of those.
+    /// The bar of what is mounted otherwise than it was recorded (`ubifs`, `ubifs-bulk`), or made in other blocks (`squashfs`, the widest
+    /// of those).
     pub fn of_made(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
         let is_of = |bar: &ErrorBar| {
             bar.filesystem == filesystem || filesystem == "squashfs" && bar.filesystem.starts_with(filesystem)
         };
-        ErrorBar::where_they(|bar| bar.made && bar.layout == layout && is_of(bar), kernel, filesystem)
+        let widest = |of_kernel: bool| {
+            let is_so = |bar: &ErrorBar| {
+                bar.made && bar.layout == layout && is_of(bar) && (bar.kernel == kernel.name()) == of_kernel
+            };
+            Some(ErrorBar { exact: of_kernel, ..ErrorBar::where_they(is_so, kernel, filesystem)? })
+        };
+        widest(true).or_else(|| widest(false))
     }
 
     fn where_they(are: impl Fn(&ErrorBar) -> bool, kernel: Kernel, filesystem: &str) -> Option<ErrorBar> {
@@ -81,7 +87,12 @@ mod tests {
         assert!(ErrorBar::of(Kernel::V6_1, "ext4", false).is_some_and(|bar| !bar.queue && !bar.exact));
         for filesystem in ["ubifs", "ubifs-bulk", "squashfs"] {
             let bar = ErrorBar::of_made(Kernel::V6_1, filesystem, true);
-            assert!(bar.is_some_and(|bar| bar.made && bar.filesystem.starts_with(filesystem)), "{filesystem}");
+            assert!(
+                bar.is_some_and(|bar| bar.made && bar.exact && bar.filesystem.starts_with(filesystem)),
+                "{filesystem}"
+            );
+            let borrowed = ErrorBar::of_made(Kernel::V5_10, filesystem, true);
+            assert!(borrowed.is_some_and(|bar| bar.made && !bar.exact), "{filesystem}");
         }
         assert_eq!(ErrorBar::of_made(Kernel::V6_1, "jffs2", true), None);
     }
