@@ -63,7 +63,19 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
             row.tally.pages_unused
         ));
     }
+    let unsure =
+        |one: &&Advice| one.change.is_made() && one.time_then_ns.is_some() && one.gain_between_percent.is_none();
+    if let Some(bar) =
+        made.as_ref().filter(|bar| bar.time_worst_percent >= 100.0 && advice.iter().any(|one| unsure(&one)))
+    {
+        told.push(format!(
+            "no from and to of another mount: times were up to {:.0} % off where nobody knew how the files lie (--layout, a recording \
+             that read them page by page, tells it)",
+            bar.time_worst_percent
+        ));
+    }
     told.extend(predictor.overlap().map(predict::overlap_note));
+    told.extend(predict::unpacking_note(&predictor, &workload));
     told.extend(predict::notes(&workload, &trace, kernel, exact));
     if args.json {
         let list: Vec<_> = advice
@@ -71,7 +83,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
             .map(|one| json!({"advice": one, "lines": lines(one, &storage), "risk": risk(one, &storage)}))
             .collect();
         let all = json!({"schema": 1, "model": kernel.name(), "readahead_kib_now": now, "advice": list, "silent": cases,
-                         "error": error, "notes": told});
+                         "error": error, "error_made": made, "notes": told});
         println!("{}", serde_json::to_string_pretty(&all).expect("plain data serialises"));
         return Ok(());
     }
@@ -90,9 +102,12 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
             println!("   {}", flashscope_report::visible(&line));
         }
     }
-    let between = advice.iter().any(|one| one.gain_between_percent.is_some());
-    if let Some(bar) = error.as_ref().filter(|_| between) {
-        println!("\nFrom and to: what is predicted may be off by {}", flashscope_report::worst(bar, kernel.name()));
+    // Each bar where a gain lies between its ends.
+    let between = || advice.iter().filter(|one| one.gain_between_percent.is_some());
+    for (bar, is_made) in [(&error, false), (&made, true)] {
+        if let Some(bar) = bar.as_ref().filter(|_| between().any(|one| one.change.is_made() == is_made)) {
+            println!("\nFrom and to: what is predicted may be off by {}", flashscope_report::worst(bar, kernel.name()));
+        }
     }
     if !told.is_empty() {
         println!();

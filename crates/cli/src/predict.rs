@@ -74,6 +74,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         );
     }
     notes.extend(predictor.overlap().map(overlap_note));
+    notes.extend(unpacking_note(&predictor, &workload));
     let timed = rows.iter().any(|row| row.time_ns.is_some());
     let error = error_bar(kernel, &predictor, &filesystem, &args.model).filter(|_| timed);
     if predictor.queue().is_some() {
@@ -144,6 +145,16 @@ pub fn overlap_note(Overlap { tasks, calls, orders }: Overlap) -> String {
         _ => format!("in virtual time on one processor, in {orders} orders: pauses differ by up to 1 %"),
     };
     format!("calls of {tasks} tasks overlap: they are played {how}")
+}
+
+/// Where tasks race for blocks of squashfs, and nothing says for how long each worked.
+pub fn unpacking_note(predictor: &Predictor<'_>, workload: &Workload) -> Option<String> {
+    let races = predictor.squashfs_block().is_some() && predictor.overlap().is_some_and(|overlap| overlap.orders > 0);
+    (races && workload.worked_ns == 0).then(|| {
+        "how long a block of squashfs is unpacked is what is left of the time in calls when flash is read: record with \
+         sched:sched_switch to know it"
+            .to_owned()
+    })
 }
 
 /// What is modelled behind a block queue; `lacking`: of some settings no time is told.
@@ -407,8 +418,15 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
     }
     if workload.not_followed > 0 {
         notes.push(format!(
-            "what tasks did before their first calls is not known where more than 4,096 of them could run at once ({} times one came              beyond): where calls overlap they are taken to begin with those",
+            "what tasks did before their first calls is not known where more than 4,096 of them could run at once ({} times one came \
+             beyond): where calls overlap they are taken to begin with those",
             workload.not_followed
+        ));
+    }
+    if workload.flash_not_remembered > 0 {
+        notes.push(format!(
+            "{} pages of flash beyond the first 1,048,576 may have been read more than once: they count as read once where tasks race",
+            workload.flash_not_remembered
         ));
     }
     if workload.pages_brought > 0 {

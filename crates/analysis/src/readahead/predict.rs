@@ -199,9 +199,8 @@ pub struct Predictor<'a> {
     overlap: Option<Overlap>,
     /// From one read of flash to the next.
     between_reads_ns: Option<f64>,
-    /// What it takes to add a page to the cache.
+    /// What it takes to add a page to the cache, on squashfs.
     to_add_ns: f64,
-
     /// What each page of a bulk read takes to be made, beside its first.
     bulk_page_ns: Option<f64>,
     /// What the model does under the recording's own window.
@@ -271,7 +270,7 @@ impl<'a> Predictor<'a> {
         let bulk_page_ns = nodes
             .map(NodeCost::of_a_node_ns)
             .map(|(_, page_ns)| workload.costs.between_pages_ns(page_ns).unwrap_or(page_ns));
-        let between_reads_ns = workload.costs.between_reads_ns();
+        let to_add_ns = (!storage.squashfs.is_empty()).then(|| workload.costs.to_add_ns()).flatten().unwrap_or(0.0);
         Predictor {
             workload,
             storage,
@@ -285,8 +284,8 @@ impl<'a> Predictor<'a> {
             one_by_one,
             more_a_read_ns: 0.0,
             overlap,
-            between_reads_ns,
-            to_add_ns: workload.costs.to_add_ns().unwrap_or(0.0),
+            between_reads_ns: workload.costs.between_reads_ns(),
+            to_add_ns,
             bulk_page_ns,
             own: OnceCell::new(),
         }

@@ -52,7 +52,7 @@ impl BlockReads {
     }
 }
 
-/// Pages of flash that are remembered; what comes beyond counts as new.
+/// Pages of flash that are remembered; what comes beyond counts as new, and is counted.
 const MOST_PLACES: usize = 1 << 20;
 
 /// Reads of flash of what was not read before. A page of flash may be read in several parts, and two blocks share the one in which the
@@ -67,6 +67,8 @@ pub struct ReadOnce {
     /// Of the first page of a run that was read before: they count if the next one was not.
     first: Option<u64>,
     reads: u64,
+    /// Pages of flash beyond those that are remembered.
+    pub not_remembered: u64,
 }
 
 impl ReadOnce {
@@ -77,7 +79,9 @@ impl ReadOnce {
             return;
         }
         let follows = last.is_some_and(|(of, last)| of == chip && last.checked_add(1) == Some(page));
-        let is_new = self.seen.len() >= MOST_PLACES || self.seen.insert((chip, page));
+        let is_full = self.seen.len() >= MOST_PLACES;
+        let is_new = if is_full { !self.seen.contains(&(chip, page)) } else { self.seen.insert((chip, page)) };
+        self.not_remembered += u64::from(is_new && is_full);
         let before = std::mem::replace(&mut self.is_new, is_new);
         let first = self.first.take();
         if follows {

@@ -118,6 +118,8 @@ pub struct Workload {
     pub flash_reads: u64,
     /// Of those, the ones of what was not read before, where a file system reads through a block device.
     pub flash_reads_once: u64,
+    /// Pages of flash that are too many to know whether they are read again.
+    pub flash_not_remembered: u64,
     pub faults: u64,
     /// Reads whose end the trace does not show.
     pub without_end: u64,
@@ -731,7 +733,8 @@ impl Collector {
         workload.queued = self.queue.finish();
         workload.held_ns = self.held.total_ns();
         workload.worked_ns = self.worked.total_ns();
-        workload.flash_reads_once = self.flash_once.reads();
+        (workload.flash_reads_once, workload.flash_not_remembered) =
+            (self.flash_once.reads(), self.flash_once.not_remembered);
         workload.not_followed = self.first_calls.not_followed;
         workload.came = self.first_calls.came;
         workload.descriptors = self.descriptors.any();
