@@ -17,6 +17,12 @@ const RACES: u64 = 8;
 pub const OTHER: &str = "other mount";
 const POSTMARKS: u64 = 4;
 
+/// By how much later than usual the cells are to begin: guest time is exact, and a boot that is as the last one records the same.
+pub fn later_ms() -> Option<u64> {
+    let ms = std::env::var("FLASHSCOPE_READAHEAD_LATER").ok().filter(|ms| !ms.is_empty())?;
+    Some(ms.parse().expect("FLASHSCOPE_READAHEAD_LATER: milliseconds"))
+}
+
 /// A disk behind a block queue, on a board of its own.
 pub fn is_behind_queue(filesystem: &str) -> bool {
     filesystem == "ext4"
@@ -422,6 +428,7 @@ impl Set {
                 "run layout-{index} /flashscope/agent bench read --file {file} --pattern pages --readahead 0 --drop-caches"
             ));
         }
+        lines.extend(later_ms().map(|ms| format!("sleep {ms}")));
         for cell in cells {
             lines.extend(cell.before.iter().cloned());
             lines.push(format!("run {} {}", cell.step, cell.command));

@@ -134,8 +134,8 @@ Cells that are not the same twice on the board itself, several runs of one boot 
 a file, another anywhere, 120 times each, and each sleeps for half a millisecond between two reads; which call comes first hinges on
 microseconds, and so does what the next one finds. Postmark on JFFS2: each run makes its files, whose nodes come to lie anywhere.
 \"Apart\": the most reads of flash of any run against the least. Predicted: each run from the recording of another under another window
-(`two`: laid out). \"Within\": predictions that lie between two of the board's runs, give or take 1 %; of so many, where a recording
-began with another task than all runs that it could be held against, and is predicted otherwise. \"The board\": of its own runs, those that lie so between two of
+(`two`: laid out). \"Within\": predictions that lie between two of the board's runs, give or take 1 %; what is predicted of a recording
+that began with another task than all runs of its cell, between two of those of `two-turned` that began so. \"The board\": of its own runs, those that lie so between two of
 its others. What the board does not do again no prediction can tell nearer.
 
 | kernel | file system | workload | KiB | runs | pages | reads of flash | apart % | predicted reads of flash | within | the board |
@@ -153,17 +153,21 @@ fn predicted(row: &Value) -> Option<f64> {
     row[LEARNED[0]].as_f64().or(row[PREDICTED[0]].as_f64())
 }
 
-/// How many of a workload's runs are predicted as it may be on the board, of how many: where a recording began with a task that no run
-/// of the board begins with, what is predicted of it may be another matter, and does not count then.
-pub fn within(runs: &[&Value]) -> Option<(usize, usize)> {
-    let ends = ends(runs, |row| row["flash"].as_f64())?;
-    let held = runs.iter().filter_map(|row| {
-        let is_within = is_between(predicted(row)?, ends);
-        let began_so = || runs.iter().any(|run| run["first"] == row["from_first"]);
-        (is_within || began_so()).then_some(is_within)
-    });
-    let held: Vec<bool> = held.collect();
-    Some((held.iter().filter(|&&within| within).count(), held.len()))
+/// How many of a workload's runs are predicted as it may be on the board. `turned`: runs of the same that were made to begin with the
+/// other task. A recording that began as no run of its cell did is held against those of them that did.
+pub fn within(runs: &[&Value], turned: &[&Value]) -> Option<usize> {
+    let flash = |row: &Value| row["flash"].as_f64();
+    let of_cell = ends(runs, flash)?;
+    let is_within = |row: &&&Value| {
+        let began_so = |run: &&Value| run["first"] == row["from_first"];
+        let of_turned = || {
+            let like: Vec<&Value> = turned.iter().copied().filter(began_so).collect();
+            ends(&like, flash).filter(|_| !runs.iter().any(|run| began_so(&run)))
+        };
+        predicted(row)
+            .is_some_and(|reads| is_between(reads, of_cell) || of_turned().is_some_and(|ends| is_between(reads, ends)))
+    };
+    Some(runs.iter().filter(is_within).count())
 }
 
 /// Give or take 1 %.
@@ -198,6 +202,15 @@ pub fn runs(rows: &[Value]) -> Vec<([String; 4], Vec<&Value>)> {
     all
 }
 
+/// Of all runs those of a cell that were made to begin with the other task; none where it is such a cell itself.
+pub fn turned<'a>(all: &[([String; 4], Vec<&'a Value>)], key: &[String; 4]) -> Vec<&'a Value> {
+    let [kernel, filesystem, workload, kib] = key;
+    let turned = workload.replacen("two,", "two-turned,", 1);
+    let other = [kernel.clone(), filesystem.clone(), turned, kib.clone()];
+    let of = all.iter().find(|(known, _)| *known == other && known != key);
+    of.map_or(Vec::new(), |(_, runs)| runs.clone())
+}
+
 fn runs_lines(rows: &[Value]) -> String {
     let mut text = String::new();
     let span = |ends: Option<(f64, f64)>| match ends {
@@ -205,23 +218,20 @@ fn runs_lines(rows: &[Value]) -> String {
         Some((least, most)) => format!("{least:.0} to {most:.0}"),
         None => "–".to_owned(),
     };
-    for (key, runs) in runs(rows) {
-        let apart = ends(&runs, |row| row["flash"].as_f64()).map(|(least, most)| (most / least - 1.0) * 100.0);
+    let all = runs(rows);
+    for (key, runs) in &all {
+        let apart = ends(runs, |row| row["flash"].as_f64()).map(|(least, most)| (most / least - 1.0) * 100.0);
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} | {} |",
             key.join(" | "),
             runs.len(),
-            span(ends(&runs, |row| row["pages"].as_f64())),
-            span(ends(&runs, |row| row["flash"].as_f64())),
+            span(ends(runs, |row| row["pages"].as_f64())),
+            span(ends(runs, |row| row["flash"].as_f64())),
             apart.map_or("–".to_owned(), |apart| format!("{apart:.1}")),
-            span(ends(&runs, predicted)),
-            match within(&runs) {
-                Some((within, held)) if held < runs.len() => format!("{within} of {held}"),
-                Some((within, _)) => within.to_string(),
-                None => "–".to_owned(),
-            },
-            as_others(&runs).map_or("–".to_owned(), |count| count.to_string()),
+            span(ends(runs, predicted)),
+            within(runs, &turned(&all, key)).map_or("–".to_owned(), |count| count.to_string()),
+            as_others(runs).map_or("–".to_owned(), |count| count.to_string()),
         );
     }
     text
