@@ -463,6 +463,11 @@ fn advice_on_other_storage_gains_what_it_says() {
         other.record(other.then, number("bytes"), number("kib"), &after, &after_layout);
         let (told, then, now) = (change["gain_percent"].as_f64().expect("a gain"), time_ms(&after), time_ms(&before));
         let gained = percent(now - then, now);
+        // Its ends are those of the bar that is of such a change.
+        let is_made = change["change"] != "set_readahead";
+        if is_made && said["error_made"]["made"] != true {
+            failed.push(format!("{}: no bar of another mount or image: {}", other.name, said["error_made"]));
+        }
         let [least, most] = [0, 1].map(|end| change["gain_between_percent"][end].as_f64().expect("between what"));
         println!("{:>50}: {told:.1} ({least:.1} to {most:.1}), {gained:.1} ({now:.2} ms, then {then:.2})", other.name);
         if (told - gained).abs() > other.off_percent || !(least..=most).contains(&gained) {

@@ -162,7 +162,7 @@ pub fn within(runs: &[&Value], turned: &[&Value]) -> Option<usize> {
         let began_so = |run: &&Value| run["first"] == row["from_first"];
         let of_turned = || {
             let like: Vec<&Value> = turned.iter().copied().filter(began_so).collect();
-            ends(&like, flash).filter(|_| !runs.iter().any(|run| began_so(&run)))
+            ends(&like, flash).filter(|_| !runs.iter().any(began_so))
         };
         predicted(row)
             .is_some_and(|reads| is_between(reads, of_cell) || of_turned().is_some_and(|ends| is_between(reads, ends)))

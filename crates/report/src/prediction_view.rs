@@ -162,3 +162,33 @@ pub fn worst(bar: &ErrorBar, model: &str) -> String {
         number(bar.time_median_percent, 1),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_says_what_it_is_of() {
+        let bar = |made, layout, exact| ErrorBar {
+            kernel: "6.1".into(),
+            filesystem: "ubifs-bulk".into(),
+            layout,
+            made,
+            queue: false,
+            cells: 108,
+            flash_worst_percent: 0.1,
+            time_median_percent: 0.4,
+            time_worst_percent: 1.8,
+            exact,
+        };
+        let told = worst(&bar(true, true, true), "6.1");
+        let begins = "the worst of 108 predictions of 6.1 on ubifs-bulk from recordings of another mount or image, with the files' layout,";
+        assert!(told.starts_with(begins) && told.contains("time 1.8 %") && !told.contains("borrowed"), "{told}");
+        let told = worst(&bar(false, false, false), "5.10");
+        assert!(
+            told.starts_with("the worst of 108 predictions of 6.1 on ubifs-bulk against")
+                && told.contains("5.10 on this file system was not validated"),
+            "{told}"
+        );
+    }
+}
