@@ -3,6 +3,7 @@
 pub mod block;
 mod clip;
 pub mod energy;
+mod evidence;
 pub mod flash;
 mod flash_report;
 mod kernel_threads;
@@ -13,6 +14,7 @@ pub mod readahead;
 #[cfg(test)]
 mod testing;
 
+pub use evidence::{Evidence, Unknown};
 pub use flash_report::*;
 pub use latency::{LatencyHistogram, LatencyNs, LatencyRange};
 pub use own_wear::OwnWear;
