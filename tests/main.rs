@@ -9,6 +9,7 @@ mod blktrace;
 mod block_io;
 mod block_record;
 mod boot;
+mod bounds;
 mod cost;
 mod counts;
 mod energy;

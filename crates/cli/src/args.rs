@@ -44,8 +44,12 @@ pub enum Command {
     Advise(AdviseArgs),
     /// Say what a recorded workload would have read with other settings of read-ahead.
     Predict(PredictArgs),
-    /// Search the read-ahead policy that would have cost a recorded workload least.
-    Policy(PolicyArgs),
+    /// Removed in 0.2.0.
+    #[command(hide = true, disable_help_flag = true)]
+    Policy {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
     /// Run a matrix of settings and hold it against published values.
     Study(StudyArgs),
     /// Run one benchmark under the tracer.
@@ -226,7 +230,7 @@ pub struct ReportArgs {
     pub by: Option<ReportBy>,
 }
 
-/// Energy of predicted times; `policy` looks for the least of it, instead of least time.
+/// Energy of predicted times.
 #[derive(Debug, Args)]
 pub struct PowerArgs {
     /// Energy as well: predicted time by the mean powers of a board (power/NAME.toml, or a path with a slash).
@@ -295,40 +299,6 @@ pub struct PredictArgs {
     /// Write a page with table and figure.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Print one JSON object.
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  flashscope record --on ssh://root@board --events flash,cache,syscall -o app.dat -- ./app
-  flashscope policy app.dat
-  flashscope policy app.dat --latency-ms 2 --power omap3evm
-
-Windows can be set (a device's read_ahead_kb, POSIX_FADV_RANDOM for a file); first sizes and the context rule cannot, on any
-kernel: those rows say what a change of the kernel would be worth. Nothing is changed.")]
-pub struct PolicyArgs {
-    /// A trace with file reads and pages of the cache (record --events flash,cache,syscall).
-    #[arg(value_name = "TRACE")]
-    pub trace: PathBuf,
-    /// Windows to try, KiB.
-    #[arg(long, value_name = "KIB", value_delimiter = ',', default_value = "0,8,16,32,64,128,256,512")]
-    pub windows: Vec<u64>,
-    /// No read or fault may take longer (default: than the longest under the setting that was recorded).
-    #[arg(long, value_name = "MS")]
-    pub latency_ms: Option<f64>,
-    #[command(flatten)]
-    pub energy: PowerArgs,
-    /// Read-ahead that the recording was made with, KiB (default: the one that explains its pages best).
-    #[arg(long, value_name = "KIB")]
-    pub now: Option<u64>,
-    #[command(flatten)]
-    pub model: ModelArgs,
-    /// Room of the page cache, MiB.
-    #[arg(long, value_name = "MIB", default_value = "1024")]
-    pub cache_mib: u64,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -12,7 +12,6 @@ mod export;
 mod failure;
 mod inputs;
 mod manual;
-mod policy;
 mod predict;
 mod progress;
 mod record;
@@ -51,7 +50,10 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Ctl(args) => ctl::run(args, cli.quiet),
         Command::Report(args) => report::run(args),
         Command::Advise(args) => advise::run(args, cli.quiet),
-        Command::Policy(args) => policy::run(args),
+        Command::Policy { .. } => Err(Failure::usage(
+            "policy was removed in 0.2.0: where a read brings its pages in itself, no window beats none; type `flashscope \
+             advise TRACE` for what is worth changing, or `flashscope predict TRACE --readahead 0,32,128` to compare windows",
+        )),
         Command::Predict(args) => predict::run(args),
         Command::Study(args) => study::run(args, cli.quiet),
         Command::Bench(args) => bench::run(args, cli.quiet),

@@ -23,14 +23,12 @@ mod cache;
 mod hash;
 mod kernel;
 mod mapping;
-mod policy;
 mod simulator;
 mod squashfs;
 mod turns;
 mod ubifs;
 
 pub use kernel::{Choice, Kernel};
-pub use policy::{Initial, Policy};
 pub use simulator::{Access, Cause, FileId, MapAdvice, Next, OpenId, PageEvent, PageStep, Settings, Simulator};
 pub use ubifs::{BulkReads, NodePlaces, NodeRuns};
 

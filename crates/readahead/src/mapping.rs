@@ -3,7 +3,6 @@
 
 use crate::PAGE_BYTES;
 use crate::cache::{Flags, PageCache};
-use crate::policy::Initial;
 use crate::simulator::{Cause, PageStep};
 use crate::squashfs::{self, Buffer, Squashfs};
 use crate::turns::{self, Turns};
@@ -24,9 +23,6 @@ pub struct Window {
     /// Byte behind the last read (which byte exactly is a matter of the kernel); `None` before the first.
     pub prev_pos: Option<u64>,
     pub random: bool,
-    pub initial: Initial,
-    /// Pages in the cache before a read make it a stream's.
-    pub context: bool,
 }
 
 /// Pages of one fault-around: `fault_around_bytes`, 64 KiB since Linux 3.15 (mm/memory.c).
@@ -227,17 +223,6 @@ impl Mapping<'_> {
                 self.ra.mmap_miss = self.ra.mmap_miss.saturating_sub(1);
                 self.cache.set_mapped(self.file, near);
             }
-        }
-    }
-}
-
-impl Window {
-    /// The first window for a request of `size` pages.
-    pub fn initial_size(&self, size: u64, max: u64) -> u64 {
-        match self.initial {
-            Initial::Kernel => initial_size(size, max),
-            Initial::Twice => size.max(1).saturating_mul(2).min(max),
-            Initial::Whole => max,
         }
     }
 }

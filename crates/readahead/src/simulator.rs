@@ -5,7 +5,6 @@ use crate::cache::PageCache;
 use crate::hash::Map;
 use crate::kernel::{Kernel, Reading, Rules};
 use crate::mapping::{Mapping, Window};
-use crate::policy::Policy;
 use crate::squashfs::{Buffer, Squashfs};
 use crate::turns::{self, Later, Turns, What};
 use crate::ubifs::{Bulk, BulkReads, InARow, NodeRuns};
@@ -173,7 +172,6 @@ pub struct Simulator {
     files: Map<FileKey, u32>,
     known: Vec<Known>,
     open: Map<(u32, u64), Window>,
-    policies: Map<u32, Policy>,
     tells_uses: bool,
     tells_blocks: bool,
     /// What squashfs keeps beside the page cache.
@@ -212,7 +210,6 @@ impl Simulator {
             files: Map::default(),
             known: Vec::new(),
             open: Map::default(),
-            policies: Map::default(),
             tells_uses: false,
             tells_blocks: false,
             buffer: Buffer::default(),
@@ -361,24 +358,6 @@ impl Simulator {
         unused
     }
 
-    /// How a file is read ahead of from its next opening on, instead of by the knob.
-    pub fn set_policy(&mut self, file: FileId, policy: Policy) {
-        let number = self.number(file);
-        self.policies.insert(number, bounded(policy));
-    }
-
-    /// The same of one opening, at once.
-    pub fn set_open_policy(&mut self, file: FileId, open: OpenId, policy: Policy) {
-        let number = self.number(file);
-        self.make_room(number, open);
-        self.open.insert((number, open.0), fresh(bounded(policy)));
-    }
-
-    fn policy(&self, file: u32) -> Policy {
-        let policy = if self.policies.is_empty() { None } else { self.policies.get(&file) };
-        policy.copied().unwrap_or(Policy::of_kernel(self.settings.readahead_pages))
-    }
-
     fn make_room(&mut self, file: u32, open: OpenId) {
         if self.open.len() >= MAX_OPEN && !self.open.contains_key(&(file, open.0)) {
             self.open.clear();
@@ -427,7 +406,7 @@ impl Simulator {
         let number = self.number(file);
         let Known { size, squashfs, .. } = self.known[number as usize];
         self.make_room(number, open);
-        let fresh = fresh(self.policy(number));
+        let fresh = fresh(self.settings.readahead_pages);
         let ra = self.open.entry((number, open.0)).or_insert(fresh);
         let asked = match doing {
             Doing::Access(Access::Read { offset, length }) => {
@@ -598,23 +577,9 @@ fn go_on_reading(rules: &dyn Rules, m: &mut Mapping, read: Reading) {
     }
 }
 
-fn bounded(policy: Policy) -> Policy {
-    Policy { window_pages: policy.window_pages.min(MAX_WINDOW), ..policy }
-}
-
-fn fresh(policy: Policy) -> Window {
-    Window {
-        start: 0,
-        size: 0,
-        async_size: 0,
-        ra_pages: policy.window_pages,
-        mmap_miss: 0,
-        faulted: None,
-        prev_pos: None,
-        random: false,
-        initial: policy.initial,
-        context: policy.context,
-    }
+/// The window of a file that was just opened.
+fn fresh(ra_pages: u64) -> Window {
+    Window { start: 0, size: 0, async_size: 0, ra_pages, mmap_miss: 0, faulted: None, prev_pos: None, random: false }
 }
 
 #[cfg(test)]

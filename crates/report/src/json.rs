@@ -32,10 +32,6 @@ pub fn layers(report: &LayersReport) -> String {
 }
 
 /// What other settings of read-ahead would have brought.
-pub fn policies(found: &flashscope_analysis::readahead::Found) -> String {
-    pretty(found)
-}
-
 pub fn prediction(prediction: &Prediction) -> String {
     pretty(prediction)
 }

@@ -7,14 +7,12 @@
 //!   `flash_time` (pages of flash that are read whole, and in part), `index` (of UBIFS), `squashfs` (blocks), `queue` (the same in
 //!   virtual time, behind a block queue).
 //! - What is asked: `accuracy` (what was brought and used), `predict` with `accounts` (another window), `turns` (its own, where tasks'
-//!   calls overlap) and `race` with `processor` and `worker` (another, there), `search` and `clairvoyant` (the best policy, and its
-//!   bound), `advise` with `blocks` and `silent` (what is worth changing), `validated` (by how much predictions were off).
+//!   calls overlap) and `race` with `processor` and `worker` (another, there), `advise` with `blocks` and `silent` (what is worth changing), `validated` (by how much predictions were off).
 
 mod accounts;
 mod accuracy;
 mod advise;
 mod blocks;
-mod clairvoyant;
 mod cost;
 mod descriptors;
 mod first_calls;
@@ -27,7 +25,6 @@ mod predict;
 mod processor;
 mod queue;
 mod race;
-mod search;
 mod silent;
 mod squashfs;
 mod turns;
@@ -38,12 +35,10 @@ mod workload;
 
 pub use accuracy::{Accuracy, AccuracyFindings, Brought, FileBrought, PageThere, TaskBrought, Use};
 pub use advise::{Advice, Change, MOST, Off, advise};
-pub use clairvoyant::Clairvoyant;
 pub use cost::Cost;
 pub use predict::{Between, Made, PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Storage, TRIED_KIB, Tally};
 pub use queue::{Asked, DeviceCost, ProcessorCost, QueueCost, Queued, request_bytes};
 pub use race::Overlap;
-pub use search::{Best, Choice, Found, Owner, SEARCH_SCHEMA, Search, Spent, Wanted};
 pub use silent::{Seen, Silent, recorded_knob, silent};
 pub use ubifs::{Nodes, has_bulk_read};
 pub use validated::ErrorBar;

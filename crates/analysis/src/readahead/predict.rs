@@ -339,10 +339,6 @@ impl<'a> Predictor<'a> {
         self.storage.kernel
     }
 
-    pub(super) fn budget_pages(&self) -> usize {
-        self.storage.budget_pages
-    }
-
     /// `own`: the window is the one of the recording, and every fault of it happens.
     pub(super) fn simulator(&self, readahead_kib: u64, own: bool) -> Simulator {
         self.simulator_of(readahead_kib, own, Made::default())

@@ -112,7 +112,7 @@ fn ondemand(m: &mut Mapping, hit_mark: bool, index: u64, pages: u64) {
         initial(m, index, pages, max);
     } else {
         let mut history = m.history(index, max);
-        if history == 0 || !m.ra.context {
+        if history == 0 {
             m.add_within(index, pages, 0);
             return;
         }
@@ -133,6 +133,6 @@ fn ondemand(m: &mut Mapping, hit_mark: bool, index: u64, pages: u64) {
 
 fn initial(m: &mut Mapping, index: u64, pages: u64, max: u64) {
     m.ra.start = index;
-    m.ra.size = m.ra.initial_size(pages, max);
+    m.ra.size = initial_size(pages, max);
     m.ra.async_size = if m.ra.size > pages { m.ra.size - pages } else { m.ra.size };
 }

@@ -3,7 +3,7 @@
 //! `filemap_fault`, `page_cache_prev_miss`, `page_cache_next_miss` (mm/filemap.c), `generic_fadvise` (mm/fadvise.c).
 
 use super::{PreviousMoves, Reading, Rules, read_in_batches};
-use crate::mapping::{Mapping, next_size};
+use crate::mapping::{Mapping, initial_size, next_size};
 
 pub const SOURCE: &str = "mm/readahead.c, mm/filemap.c of Linux 6.1.176 (Debian 6.1.176-1)";
 
@@ -66,7 +66,7 @@ fn ondemand(m: &mut Mapping, hit_mark: bool, index: u64, pages: u64) {
         m.ra.async_size = m.ra.size;
     } else if pages > max || m.follows(index) {
         initial(m, index, pages, max);
-    } else if !m.ra.context || !context(m, index, pages, max) {
+    } else if !context(m, index, pages, max) {
         // A small read on its own: just what was asked for, and the window is left as it is.
         m.add_within(index, pages, 0);
         return;
@@ -76,7 +76,7 @@ fn ondemand(m: &mut Mapping, hit_mark: bool, index: u64, pages: u64) {
 
 fn initial(m: &mut Mapping, index: u64, pages: u64, max: u64) {
     m.ra.start = index;
-    m.ra.size = m.ra.initial_size(pages, max);
+    m.ra.size = initial_size(pages, max);
     m.ra.async_size = if m.ra.size > pages { m.ra.size - pages } else { m.ra.size };
 }
 

@@ -4,7 +4,7 @@
 //! advances a window; a miss at its end is a sequential miss like others.
 
 use super::{PreviousMoves, Reading, Rules, read_in_batches};
-use crate::mapping::{Mapping, next_size};
+use crate::mapping::{Mapping, initial_size, next_size};
 
 pub const SOURCE: &str = "mm/readahead.c, mm/filemap.c of Linux 6.12.117 (Debian 6.12.117-1~deb12u1)";
 
@@ -50,7 +50,7 @@ pub fn sync_window(m: &mut Mapping, index: u64, pages: u64, whole_history: bool)
     let max = max_pages(m, pages);
     if index == 0 || pages > max || m.follows(index) {
         m.ra.start = index;
-        m.ra.size = m.ra.initial_size(pages, max);
+        m.ra.size = initial_size(pages, max);
         m.ra.async_size = if m.ra.size > pages { m.ra.size - pages } else { m.ra.size / 2 };
         return Some((m.ra.size, m.ra.async_size));
     }
@@ -58,7 +58,7 @@ pub fn sync_window(m: &mut Mapping, index: u64, pages: u64, whole_history: bool)
     if history == max && !whole_history {
         history -= 1;
     }
-    if !m.ra.context || history <= pages {
+    if history <= pages {
         m.add_within(index, pages, 0);
         return None;
     }
