@@ -1,6 +1,6 @@
 //! What happens to files, page by page: who reads and dirties them, what of them is cached, where they lie.
 //!
-//! Sources (Linux 5.10, 6.1, 6.12 and 7.2): `include/trace/events/filemap.h`, `writeback.h`, `ext4.h`; and the agent's own
+//! Sources (Linux 5.10, 6.1, 6.12 and 7.2): `include/trace/events/filemap.h`, `writeback.h`, `ext4.h`, `f2fs.h`; and the agent's own
 //! `file_read` (`docs/protocol.md`).
 
 use crate::block::Device;
@@ -78,10 +78,15 @@ pub(crate) struct FilePlan {
     last: Option<Field>,
     /// Only where this is not 0.
     only: Option<Field>,
+    /// f2fs: only pages of files, `DATA` (0) of `enum page_type` (fs/f2fs/f2fs.h), a word that ends in it in text.
+    page_type: Option<Field>,
 }
 
 /// Bits above `pblk` say what an extent is (`EXTENT_STATUS_*`, fs/ext4/extents_status.h).
 const BLOCK_BITS: u64 = (1 << 48) - 1;
+
+/// `COMPRESS_ADDR` and `NEW_ADDR` (include/linux/f2fs_fs.h): no block yet.
+const F2FS_NO_BLOCK: u64 = 0xffff_fffe;
 
 pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
     let ours = schema.system == "flashscope" || schema.system.starts_with("flashscope_");
@@ -105,6 +110,10 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
             | "ext4_ext_map_blocks_exit"
             | "ext4_ind_map_blocks_exit",
         ) => (FileStep::Extent, false),
+        ("f2fs", "f2fs_write_begin") => (FileStep::Write, false),
+        // f2fs gives a page its block when it submits it.
+        ("f2fs", "f2fs_map_blocks" | "f2fs_submit_page_write" | "f2fs_submit_folio_write") => (FileStep::Extent, false),
+        ("f2fs", "f2fs_submit_page_bio" | "f2fs_submit_folio_bio") => (FileStep::Extent, false),
         _ => return None,
     };
     let field = |names: &[&str]| names.iter().find_map(|name| schema.field(name)).cloned();
@@ -114,16 +123,17 @@ pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
         device: field(&["dev", "s_dev"]),
         bdi: field(&["name"]),
         inode: field(&["ino", "i_ino"])?,
-        offset: if whole { None } else { field(&["lblk", "pos", "index", "page"]) },
+        offset: if whole { None } else { field(&["lblk", "m_lblk", "pos", "index", "page"]) },
         offset_high: if whole { None } else { field(&["pos_high"]) },
-        bytes: if whole { None } else { field(&["len", "count"]) },
+        bytes: if whole { None } else { field(&["len", "m_len", "count"]) },
         // Of others' events a field of that name is another thing.
         size: if ours { field(&["size"]) } else { None },
-        block: field(&["pblk"]),
+        block: field(&["pblk", "m_pblk", "new_blkaddr"]),
         pages,
         order: field(&["order"]),
         last: field(&["last_index"]),
         only: if step == FileStep::Extent { field(&["found"]) } else { None },
+        page_type: if schema.system == "f2fs" { field(&["type"]) } else { None },
     };
     // An extent that does not say where it lies is none.
     (step != FileStep::Extent || plan.block.is_some()).then_some(plan)
@@ -143,6 +153,14 @@ impl FilePlan {
         };
         if self.only.is_some() && number(&self.only)? & 0xff == 0 {
             return Some(None);
+        }
+        if let Some(page_type) = &self.page_type {
+            match schema.value(page_type, data)? {
+                Value::Text(text) if text.ends_with(b"DATA") => {}
+                Value::Text(_) => return Some(None),
+                _ if schema.uint(page_type, data)? != 0 => return Some(None),
+                _ => {}
+            }
         }
         let device = match (&self.device, &self.bdi) {
             (Some(f), _) => Some(Device(schema.uint(f, data)? as u32)),
@@ -171,6 +189,12 @@ impl FilePlan {
             None => None,
         };
         let block = number(&self.block)? & BLOCK_BITS;
+        if self.page_type.is_some() && self.bytes.is_none() && self.step == FileStep::Extent {
+            bytes = 1;
+        }
+        if schema.system == "f2fs" && block >= F2FS_NO_BLOCK {
+            return Some(None);
+        }
         if self.step == FileStep::Extent && (block == 0 || block == BLOCK_BITS || bytes == 0) {
             // A hole, or blocks that are still to be given out.
             return Some(None);

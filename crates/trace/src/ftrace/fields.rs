@@ -1,7 +1,7 @@
 //! What an event's text says, as fields. Best effort: the whole text is always a field of its own (`text`).
 //!
-//! Most events print `key=value`; those that do not and matter here (block, syscalls, the function tracer, marks) are read
-//! by the forms of `include/trace/events/block.h`, `syscalls.h` and `kernel/trace/trace_output.c` (Linux 6.1).
+//! Most events print `key=value`; those that do not and matter here (block, syscalls, the function tracer, marks; files' in
+//! [`super::files`]) are read by the forms of `include/trace/events/block.h`, `syscalls.h` and `kernel/trace/trace_output.c` (Linux 6.1).
 
 /// Fields that are taken from one line.
 const MAX_FIELDS: usize = 48;
@@ -69,7 +69,12 @@ fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
         }
         "sys_enter" | "sys_exit" => syscall(out, rest),
         _ if out.system == "block" => block(out, rest),
-        _ => pairs(out, rest),
+        _ => {
+            if !super::files::read(out, rest) {
+                out.fields.clear();
+                pairs(out, rest);
+            }
+        }
     }
 }
 
@@ -84,7 +89,7 @@ fn system(name: &str) -> &'static str {
         Some(("task", _)) => "task",
         Some(("tracing", "mark_write")) => "ftrace",
         Some(("sys", "enter" | "exit")) => "raw_syscalls",
-        _ => "text",
+        _ => super::files::system(name).unwrap_or("text"),
     }
 }
 
@@ -92,7 +97,7 @@ fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|w| w == what)
 }
 
-fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&b| b == b' ').filter(|w| !w.is_empty())
 }
 
@@ -159,7 +164,7 @@ fn block<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
 }
 
 /// `8,0` as the kernel numbers devices.
-fn device(word: &[u8]) -> Option<u64> {
+pub(super) fn device(word: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(word).ok()?;
     let (major, minor) = text.split_once(',')?;
     let (major, minor): (u64, u64) = (major.parse().ok()?, minor.parse().ok()?);
@@ -167,7 +172,7 @@ fn device(word: &[u8]) -> Option<u64> {
 }
 
 /// `key=value key=value`: a value goes up to the next word that has an equals sign behind a name.
-fn pairs<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
+pub(super) fn pairs<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
     let mut open: Option<(&str, usize)> = None;
     let mut at = 0;
     let mut last = 0;
@@ -193,23 +198,27 @@ fn key(word: &[u8]) -> Option<&str> {
     let key = std::str::from_utf8(&word[..equals]).ok()?;
     let begins = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let name = begins && key.len() <= 64 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    // Names of ours are not the text's to give.
-    (name && !key.starts_with("common_") && !matches!(key, "text" | "flags")).then_some(key)
+    name.then_some(key)
 }
 
-fn push<'a>(out: &mut Parsed<'a>, key: &'a str, value: &'a [u8]) {
-    if out.fields.len() < MAX_FIELDS && out.fields.iter().all(|(k, _)| *k != key) {
-        // sched_switch has an arrow between the two tasks.
-        let value = value.trim_ascii();
-        let value = value.strip_suffix(b"==>").unwrap_or(value).trim_ascii();
-        // A task's name is text whatever it looks like.
-        let value = if key.ends_with("comm") { Value::Text(value) } else { value_of(value) };
+pub(super) fn push<'a>(out: &mut Parsed<'a>, key: &'a str, value: &'a [u8]) {
+    // sched_switch has an arrow between the two tasks.
+    let value = value.trim_ascii();
+    let value = value.strip_suffix(b"==>").unwrap_or(value).trim_ascii();
+    // A task's name is text whatever it looks like.
+    add(out, key, if key.ends_with("comm") { Value::Text(value) } else { value_of(value) });
+}
+
+/// Adds a field unless there is one of that name; `text` and `flags` are the record's own.
+pub(super) fn add<'a>(out: &mut Parsed<'a>, key: &'a str, value: Value<'a>) {
+    let ours = key.starts_with("common_") || matches!(key, "text" | "flags");
+    if !ours && out.fields.len() < MAX_FIELDS && out.fields.iter().all(|(k, _)| *k != key) {
         out.fields.push((key, value));
     }
 }
 
 /// A number where the text is one, decimal or with 0x.
-fn value_of(text: &[u8]) -> Value<'_> {
+pub(super) fn value_of(text: &[u8]) -> Value<'_> {
     let number = || {
         let text = std::str::from_utf8(text).ok()?;
         if let Some(hex) = text.strip_prefix("0x") {
@@ -281,6 +290,59 @@ mod tests {
             ),
             ("block_plug: [cat]", "block:block_plug"),
             ("x: a=1 a=2 text=3 9b=4 c=", "text:x a=1u c=''"),
+            (
+                "writeback_dirty_folio: bdi 7:3: ino=22 index=8",
+                "writeback:writeback_dirty_folio name='7:3' ino=22u index=8u",
+            ),
+            (
+                "writeback_dirty_page: bdi mtd-0: ino=2 index=0",
+                "writeback:writeback_dirty_page name='mtd-0' ino=2u index=0u",
+            ),
+            (
+                "ext4_da_write_begin: dev 7,3 ino 22 pos 0 len 120",
+                "ext4:ext4_da_write_begin dev=7340035u ino=22u pos=0u len=120u",
+            ),
+            (
+                "ext4_es_lookup_extent_exit: dev 7,3 ino 22 found 1 [4/32) 9029 UR",
+                "ext4:ext4_es_lookup_extent_exit dev=7340035u ino=22u found=1u lblk=4u len=32u pblk=9029u",
+            ),
+            (
+                "ext4_es_insert_extent: dev 7,3 ino 22 es [0/4) mapped 9025 status W",
+                "ext4:ext4_es_insert_extent dev=7340035u ino=22u lblk=0u len=4u pblk=9025u",
+            ),
+            // No flags: nothing stands between their name and the next one.
+            (
+                "ext4_ext_map_blocks_exit: dev 7,3 ino 22 flags  lblk 4 pblk 9029 len 32 mflags NM ret -5",
+                "ext4:ext4_ext_map_blocks_exit dev=7340035u ino=22u lblk=4u pblk=9029u len=32u ret=-5",
+            ),
+            (
+                "mm_filemap_add_to_page_cache: dev 7:3 ino 1f pfn=0x12a ofs=8192 order=2",
+                "filemap:mm_filemap_add_to_page_cache s_dev=7340035u i_ino=31u pfn=298u index=2u order=2u",
+            ),
+            (
+                "mm_filemap_get_pages: dev=7:3 ino=1f ofs=4096-12287",
+                "filemap:mm_filemap_get_pages s_dev=7340035u i_ino=31u index=1u last_index=2u",
+            ),
+            ("mm_filemap_fault: dev=7:3 ino=10 ofs=4096", "filemap:mm_filemap_fault s_dev=7340035u i_ino=16u index=1u"),
+            (
+                "page_cache_sync_ra: dev=7:3 ino=10 index=0 req_count=1",
+                "readahead:page_cache_sync_ra s_dev=7340035u i_ino=16u index=0u req_count=1u",
+            ),
+            (
+                "f2fs_write_begin: dev = (254,0), ino = 5, pos = 4096, len = 100",
+                "f2fs:f2fs_write_begin dev=266338304u ino=5u pos=4096u len=100u",
+            ),
+            (
+                "f2fs_map_blocks: dev = (254,0), ino = 5, file offset = 3, start blkaddr = 0x1000, len = 0x10, flags = 2, err = 0",
+                "f2fs:f2fs_map_blocks dev=266338304u ino=5u m_lblk=3u m_pblk=4096u m_len=16u ret=0u",
+            ),
+            (
+                "f2fs_submit_page_write: dev = (254,0), ino = 5, page_index = 0x3, oldaddr = 0xffffffff, newaddr = 0x1201, rw = WRITE(), type = WARM_DATA",
+                "f2fs:f2fs_submit_page_write dev=266338304u ino=5u index=3u old_blkaddr=4294967295u new_blkaddr=4609u rw='WRITE()' type='WARM_DATA'",
+            ),
+            // Not of the kernel's form.
+            ("ext4_mark: a=1", "ext4:ext4_mark a=1u"),
+            ("mm_filemap_fault: dev=x ino=zz ofs=1", "filemap:mm_filemap_fault dev='x' ino='zz' ofs=1u"),
             ("<stack trace>", "none"),
             ("=> sym", "none"),
             ("", "none"),

@@ -5,6 +5,7 @@
 //! format.
 
 mod fields;
+mod files;
 mod line;
 
 use crate::bytes::Endian;
