@@ -40,7 +40,7 @@ struct wanted {
 };
 
 /*
- * include/trace/events/{block,mmc,filemap,readahead,writeback,ext4,jbd2,irq}.h
+ * include/trace/events/{block,mmc,filemap,readahead,writeback,ext4,f2fs,jbd2,irq}.h
  * of 5.10, 6.1, 6.12, 6.18 and 7.2.
  */
 static const struct wanted wanted[] = {
@@ -105,6 +105,9 @@ static const struct wanted wanted[] = {
 	{ CACHE, "ext4", "ext4_es_insert_extent|ext4_es_cache_extent|ext4_es_lookup_extent_exit", false,
 	  "where ext4's files lie: whose a write is follows from the file that is written back" },
 	{ CACHE, "ext4", "ext4_ext_map_blocks_exit|ext4_ind_map_blocks_exit", false, "where ext4 puts new blocks" },
+	{ CACHE, "f2fs", "f2fs_write_begin", true, "who wrote to which pages of f2fs's files" },
+	{ CACHE, "f2fs", "f2fs_submit_page_write|f2fs_submit_folio_write|f2fs_submit_page_bio|f2fs_submit_folio_bio", false,
+	  "where f2fs puts the pages of its files" },
 	{ CACHE, "jbd2", "jbd2_start_commit", false, "when ext4's journal was written" },
 	{ CACHE, "jbd2", "jbd2_end_commit", false, "when ext4's journal was written" },
 

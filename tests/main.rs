@@ -10,6 +10,7 @@ mod block_io;
 mod block_record;
 mod boot;
 mod bounds;
+mod cases;
 mod cost;
 mod counts;
 mod energy;

@@ -406,7 +406,15 @@ where
         let end = begin.saturating_add(block.bytes);
         while at < end {
             let (piece, bytes) = match self.at(block.device.0, at) {
-                None => (self.unmapped(block, tid, carrier, is_carrier), page - at % page),
+                None => {
+                    let bytes = page - at % page;
+                    if is_carrier
+                        && let Some(&file) = self.writing.get(&tid).filter(|file| self.files.contains_key(file))
+                    {
+                        self.count_file(file, bytes.min(end - at));
+                    }
+                    (self.unmapped(block, tid, carrier, is_carrier), bytes)
+                }
                 Some((device, inode, byte, left)) => {
                     let bytes = (page - byte % page).min(left);
                     let key = (device, inode, byte / page);

@@ -1,0 +1,12 @@
+//! Traces like those that people post, each with the right answer: `cases/NAME` has the input, and where it is from.
+
+mod owners;
+
+use flashscope_tests::{flashscope, stdout, top};
+
+/// The report of a case, or of another file, as JSON.
+fn report(path: &str) -> serde_json::Value {
+    let path = if path.starts_with('/') { path.into() } else { top().join("tests/cases").join(path).join("input") };
+    let json = stdout(flashscope().args(["report", "--json"]).arg(path));
+    serde_json::from_str(&json).expect("JSON")
+}

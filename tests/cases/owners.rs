@@ -1,0 +1,78 @@
+//! Whose a write is.
+
+use std::process::Command;
+
+use super::report;
+use flashscope_tests::{TempDir, flashscope, output, skip, stdout};
+use serde_json::Value;
+
+/// Owners with their written bytes, most first.
+fn written(report: &Value) -> Vec<(String, u64)> {
+    let owners = report["findings"]["originators"]["originators"].as_array().expect("originators");
+    let of = |owner: &Value| Some((owner["name"].as_str()?.to_owned(), owner["written_bytes"].as_u64()?));
+    owners.iter().map(|owner| of(owner).expect("an owner")).filter(|(_, bytes)| *bytes > 0).collect()
+}
+
+fn owners(all: &[(&str, u64)]) -> Vec<(String, u64)> {
+    all.iter().map(|&(name, bytes)| (name.to_owned(), bytes)).collect()
+}
+
+#[test]
+fn lines_of_files_lead_from_a_write_to_its_owner() {
+    let of = |case| {
+        let report = report(case);
+        let files = report["findings"]["originators"]["files"].as_array().expect("files");
+        let files = files.iter().map(|file| (file["inode"].as_u64(), file["written_bytes"].as_u64())).collect();
+        (written(&report), files)
+    };
+    let (who, files): (_, Vec<_>) = of("text-buffered-writer");
+    assert_eq!(who, owners(&[("logd (23293)", 36 << 10)]));
+    assert_eq!(files, [(Some(22), Some(36 << 10))]);
+    let (who, files) = of("text-f2fs-writer");
+    assert_eq!(who, owners(&[("camera (812)", 8 << 10), ("(metadata)", 4 << 10), ("logd (300)", 4 << 10)]));
+    assert_eq!(files, [(Some(7), Some(8 << 10)), (Some(9), Some(4 << 10))]);
+    let (who, files) = of("text-two-writers");
+    assert_eq!(who, owners(&[("(shared page)", 4 << 10), ("logger (701)", 4 << 10)]));
+    assert_eq!(files, [(Some(31), Some(8 << 10))]);
+}
+
+/// The same recording, as trace.dat and as trace-cmd prints it: the same owners, files and carriers.
+#[test]
+fn text_of_a_recording_gives_the_owners_of_the_recording() {
+    if Command::new("trace-cmd").arg("--version").output().is_err() {
+        return skip("trace-cmd is not installed");
+    }
+    let dir = TempDir::new("owners-text");
+    for (file_system, kernel) in [("ext4", "6.1"), ("ext4", "newest"), ("f2fs", "6.1"), ("f2fs", "6.12")] {
+        let dat = dir.path().join(format!("{file_system}-{kernel}.dat"));
+        let script = "mkdir /mnt/d; /bin/busybox dd if=/dev/urandom of=/mnt/d/a bs=5000 count=20; \
+                      (/bin/busybox dd if=/dev/urandom of=/mnt/d/b bs=4096 count=9); sync; \
+                      echo 3 > /proc/sys/vm/drop_caches; /bin/busybox cat /mnt/d/a > /mnt/c; sync";
+        let mut record = flashscope();
+        record.args(["-q", "record", "--on", "board:armv7-blk", "--kernel", kernel, "--events", "block,cache"]);
+        record.args(["--disk", &format!("filesystem={file_system}"), "--packages", "busybox-static", "-o"]).arg(&dat);
+        stdout(record.args(["--", "/bin/busybox", "sh", "-c", script]));
+        let printed = output(Command::new("trace-cmd").args(["report", "-t"]).arg(&dat));
+        let text = dir.path().join("text");
+        std::fs::write(&text, printed.stdout).expect("a file");
+        let findings = |path: &std::path::Path| report(path.to_str().expect("UTF-8"))["findings"].clone();
+        let (binary, text) = (findings(&dat), findings(&text));
+        assert!(binary["originators"]["files"].as_array().is_some_and(|files| files.len() >= 3), "{binary}");
+        for part in
+            ["written_one_bytes", "written_shared_bytes", "written_kernel_bytes", "written_unknown_bytes", "files"]
+        {
+            assert_eq!(binary["originators"][part], text["originators"][part], "{file_system} {kernel} {part}");
+        }
+        assert_eq!(moved(&binary), moved(&text), "{file_system} {kernel}");
+    }
+}
+
+/// Bytes read and written by thread and kind: trace-cmd's text has one name for a thread, whatever it executed meanwhile.
+fn moved(findings: &Value) -> Vec<(u64, String, u64, u64)> {
+    let owners = findings["originators"]["originators"].as_array().expect("originators");
+    let number = |owner: &Value, name: &str| owner[name].as_u64().expect("a number");
+    let of = |o: &Value| (number(o, "tid"), o["kind"].to_string(), number(o, "read_bytes"), number(o, "written_bytes"));
+    let mut moved: Vec<_> = owners.iter().map(of).collect();
+    moved.sort();
+    moved
+}
