@@ -119,7 +119,8 @@ fn parse_time(text: &[u8]) -> Option<u64> {
         Some(decimals) if decimals.len() <= 9 => parse_number(decimals)? * 10u64.pow(9 - decimals.len() as u32),
         Some(_) => return None,
     };
-    seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+    let time = seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)?;
+    TimeNs(time).is_possible().then_some(time)
 }
 
 /// What a file of text is, by its first lines.

@@ -92,6 +92,8 @@ losses! {
         "blktrace records that are not there, by the numbers of those around them; what blktrace dropped has no number";
     TimesBackwards => "times_backwards", Data,
         "events older than the one before them on the same CPU";
+    TimesImpossible => "times_impossible", Data,
+        "events whose time is 2^63 ns (292 years) or more, which no kernel clock gives: damaged; left out";
     TimesMissing => "times_missing", Data,
         "events whose text has no time: they stand in the file's order, at 0";
     ProgramsNotSeen => "programs_not_seen", Data,

@@ -58,12 +58,12 @@ pub struct Source {
 impl Source {
     /// A time of this trace on the clock of the first.
     pub fn time(&self, time: TimeNs) -> TimeNs {
-        TimeNs(time.0.saturating_add_signed(self.offset_ns))
+        time.shifted(self.offset_ns)
     }
 
     /// A time on the clock of the first on this trace's own.
     pub fn own_time(&self, time: TimeNs) -> TimeNs {
-        TimeNs(time.0.saturating_add_signed(self.offset_ns.saturating_neg()))
+        time.shifted(self.offset_ns.saturating_neg())
     }
 }
 

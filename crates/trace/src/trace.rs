@@ -546,7 +546,8 @@ impl Trace {
                 }
             }
         }
-        let mut reader = Reader { ring, unknown: Schema::unknown(ring.layout.endian), without_format: 0, short: 0 };
+        let mut reader =
+            Reader { ring, unknown: Schema::unknown(ring.layout.endian), without_format: 0, short: 0, odd_times: 0 };
         // Two closures, not one for both: each is then compiled into its own merge.
         match self.ahead(ring, only) {
             Some((threads, batch)) => {
@@ -559,6 +560,7 @@ impl Trace {
         let mut losses = Losses::new();
         losses.add(Loss::RecordsOfUnknownType, reader.without_format);
         losses.add(Loss::RecordsMalformed, reader.short);
+        losses.add(Loss::TimesImpossible, reader.odd_times);
         let read = events_read(&self.stats);
         for lane in &lanes {
             let LaneCounts { records, damaged, backwards, missed_events, gaps_of_unknown_size } = lane.counts;
@@ -588,12 +590,19 @@ struct Reader<'r> {
     unknown: Schema,
     without_format: u64,
     short: u64,
+    /// Records whose time no clock gives.
+    odd_times: u64,
 }
 
 impl Reader<'_> {
     #[inline(always)]
     fn hand(&mut self, raw: Raw<'_>, f: &mut impl FnMut(&Record<'_>)) {
         let ring = self.ring;
+        let time = TimeNs(raw.time.wrapping_add_signed(ring.time_offset));
+        if !time.is_possible() {
+            self.odd_times += 1;
+            return;
+        }
         let id = ring.layout.endian.u16(raw.data, 0).unwrap_or(0);
         let schema = match ring.schemas.get(id) {
             Some(schema) => &**schema,
@@ -606,7 +615,7 @@ impl Reader<'_> {
             self.short += 1;
         }
         f(&Record {
-            time: TimeNs(raw.time.wrapping_add_signed(ring.time_offset)),
+            time,
             cpu: raw.cpu,
             buffer: &ring.buffers[usize::from(raw.buffer)].name,
             missed: raw.missed,

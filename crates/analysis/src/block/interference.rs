@@ -509,7 +509,7 @@ impl Interference {
             }
             for ((victim, stage, other), b) in behind {
                 let (served_ns, handover_ns) = (b.served.round() as u64, b.handover.round() as u64);
-                if served_ns + handover_ns > 0 {
+                if served_ns.saturating_add(handover_ns) > 0 {
                     let (victim, behind) = (name(victim), name(other));
                     found.pairs.push(WaitBehind {
                         device: device.clone(),
@@ -527,7 +527,7 @@ impl Interference {
             total(b).cmp(&total(a)).then_with(|| (&a.device, &a.owner).cmp(&(&b.device, &b.owner)))
         });
         found.pairs.sort_by(|a, b| {
-            let key = |w: &WaitBehind| w.served_ns + w.handover_ns;
+            let key = |w: &WaitBehind| w.served_ns.saturating_add(w.handover_ns);
             key(b).cmp(&key(a)).then_with(|| {
                 (&a.device, &a.victim, &a.behind, a.stage).cmp(&(&b.device, &b.victim, &b.behind, b.stage))
             })

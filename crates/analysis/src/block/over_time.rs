@@ -111,6 +111,12 @@ impl OverTime {
         at
     }
 
+    /// Begin of the window behind one; the last moment there is, where the clock ends before that.
+    fn end_of(&self, at: usize) -> u64 {
+        let next = self.first.saturating_add(at as u64 + 1);
+        if next > u64::MAX >> self.shift { u64::MAX } else { next << self.shift }
+    }
+
     /// Accounts for the time up to now; the window of now.
     fn at(&mut self, now: u64) -> &mut Sum {
         if self.last == NEVER {
@@ -122,7 +128,7 @@ impl OverTime {
         let here = self.index(now);
         let mut at = self.index(self.last);
         while self.last < now {
-            let end = ((self.first + at as u64 + 1) << self.shift).min(now);
+            let end = self.end_of(at).min(now);
             let lasted = u128::from(end - self.last);
             let sum = &mut self.sums[at];
             sum.in_flight += lasted * u128::from(self.flying);
@@ -150,7 +156,7 @@ impl OverTime {
             .enumerate()
             .map(|(i, sum)| {
                 let begin = begin_ns + ((i as u64) << self.shift);
-                let lasted = u128::from((begin + (1 << self.shift)).min(self.end).saturating_sub(begin).max(1));
+                let lasted = u128::from(self.end_of(i).min(self.end).saturating_sub(begin).max(1));
                 BlockWindow {
                     in_flight_milli: (sum.in_flight * 1000 / lasted) as u64,
                     in_device_milli: (sum.in_device * 1000 / lasted) as u64,

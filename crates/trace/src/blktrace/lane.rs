@@ -2,6 +2,7 @@
 
 use super::record::{HEADER_MAX, HEADER_MIN, Header, Raw, kind};
 use crate::bytes::Endian;
+use crate::event::TimeNs;
 use crate::input::Input;
 use std::io;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub(super) struct Counts {
     /// Numbers of records that never came.
     pub missing: u64,
     pub backwards: u64,
+    /// Records whose time no clock gives: they are left out.
+    pub odd_times: u64,
     /// Records whose PDU reaches into the next one.
     pub malformed: u64,
     /// Bytes between records that belong to none.
@@ -111,7 +114,8 @@ impl Lane {
         self.retry = 0;
         let found = self.settle()?;
         if let Some(first) = Header::read(self.endian, &self.buffer[self.at..self.filled], &mut [0; HEADER_MIN]) {
-            self.time = first.time();
+            // An impossible one is left out, and holds nothing up before that.
+            self.time = Some(first.time()).filter(|&time| TimeNs(time).is_possible()).unwrap_or(0);
         }
         Ok(found)
     }
@@ -154,6 +158,11 @@ impl Lane {
             && let Some((bytes, behind)) = rest.split_at_checked(header.total())
         {
             let time = header.time();
+            if !TimeNs(time).is_possible() {
+                self.counts.odd_times += 1;
+                (pdu_len, rest) = (header.pdu_len(), behind);
+                continue;
+            }
             if time < last {
                 self.counts.backwards += 1;
             }

@@ -113,9 +113,10 @@ impl<F: FnMut(&Event) + ?Sized> Sink for Events<'_, F> {
 }
 
 fn count_losses(losses: &mut Losses, counts: Counts) {
-    let Counts { missing, backwards, malformed, skipped, cut } = counts;
+    let Counts { missing, backwards, odd_times, malformed, skipped, cut } = counts;
     losses.add(Loss::RecordsMissing, missing);
     losses.add(Loss::TimesBackwards, backwards);
+    losses.add(Loss::TimesImpossible, odd_times);
     losses.add(Loss::RecordsMalformed, malformed);
     losses.add(Loss::BytesSkipped, skipped);
     losses.add(Loss::DataCut, cut);

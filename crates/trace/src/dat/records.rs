@@ -5,7 +5,6 @@
 
 use super::write::{Partial, Place, header, own_section, put_places, write_error};
 use crate::error::Error;
-use crate::event::TimeNs;
 use crate::format::{Layout, Schemas};
 use crate::losses::{Loss, Losses};
 use crate::merged::MergedTrace;
@@ -232,7 +231,7 @@ fn pass(
                 _ => Missed::Unknown,
             };
             let mut shifted = *record;
-            shifted.time = TimeNs(record.time.0.saturating_add_signed(source.offset_ns));
+            shifted.time = record.time.shifted(source.offset_ns);
             if record.buffer != TASKS_BUFFER && !keep(index, &shifted) {
                 written.left_out += 1;
                 return;

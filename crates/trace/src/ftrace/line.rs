@@ -4,6 +4,8 @@
 //! (`print_func_help_header_irq`, `print_trace_line` for lost events), `kernel/trace/trace_functions_graph.c`; what
 //! `trace-cmd report` prints is close to it.
 
+use crate::event::TimeNs;
+
 /// Longest name of a task: `TASK_COMM_LEN` and then some, because pids are printed beside it.
 const MAX_COMM: usize = 64;
 
@@ -133,7 +135,8 @@ fn time(text: &[u8]) -> Option<u64> {
     if !rest.is_empty() || decimals.len() > 9 {
         return None;
     }
-    seconds.checked_mul(1_000_000_000)?.checked_add(fraction * 10u64.pow(9 - decimals.len() as u32))
+    let time = seconds.checked_mul(1_000_000_000)?.checked_add(fraction * 10u64.pow(9 - decimals.len() as u32))?;
+    TimeNs(time).is_possible().then_some(time)
 }
 
 /// `COMM-TID`: a name may hold spaces, dashes and digits.
