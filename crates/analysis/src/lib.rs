@@ -1,6 +1,7 @@
 //! Answers: pure folds over events.
 
 pub mod block;
+mod bounded;
 mod clip;
 pub mod energy;
 mod evidence;

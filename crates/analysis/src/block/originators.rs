@@ -11,13 +11,15 @@
 //! The unit is the page. A bio of several originators is counted with each by its bytes.
 
 use super::sizes::Sizes;
+use crate::bounded::{BoundedMap, Full, MOST_PIECES, Ranges};
 use crate::kernel_threads::{is_carrier, role};
 use flashscope_trace::{BlockEvent, Device, FileEvent, FileStep, RequestFlags, RequestKind, TimeNs};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
-/// Dirty pages, and extents, that are remembered.
-const MAX_PAGES: usize = 1 << 20;
+/// Runs of dirty pages of one owner, and extents, that are remembered; of more the oldest are forgotten.
+const MAX_RUNS: usize = 1 << 18;
 const MAX_EXTENTS: usize = 1 << 18;
 /// Owners with names of their own.
 const MAX_OWNERS: usize = 4096;
@@ -25,8 +27,10 @@ const MAX_OWNERS: usize = 4096;
 const MAX_FILES: usize = 1 << 16;
 /// Carriers that write files back at one time.
 const MAX_CARRIERS: usize = 1024;
-/// Partitions whose begin is remembered.
+/// Partitions whose begin is remembered, and those before a sector of which one may hold it: devices above partitions begin close
+/// to one another.
 const MAX_PARTITIONS: usize = 1024;
+const NEAR_PARTITIONS: usize = 4;
 /// Pairs of an originator and a carrier whose bytes are told apart.
 const MAX_PAIRS: usize = 1 << 16;
 /// Threads whose last answer is kept.
@@ -92,15 +96,17 @@ pub struct OriginatorsFound {
     pub mixed_bios: u64,
     /// Written back from the page cache, most bytes first; at most 256.
     pub files: Vec<FileBytes>,
-    /// Dirty pages and extents that were not remembered: too many.
+    /// Dirty pages that were forgotten before they were written, or lie in too many pieces of one write, and extents that
+    /// were forgotten: too many.
     pub pages_given_up: u64,
     pub extents_given_up: u64,
-    /// Dirtied files, files being written back, written files and partitions that were not remembered: too many.
+    /// Dirtied files, files being read or written back, written files and partitions that were not remembered: too many.
     pub files_given_up: u64,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Dirty {
+    /// 0 where it is shared.
     owner: u32,
     shared: bool,
     /// On its way to the device, or some of it: whoever dirties it from now on begins anew.
@@ -115,10 +121,44 @@ struct Extent {
     logical: u64,
 }
 
+impl Dirty {
+    fn by(owner: u32) -> Dirty {
+        Dirty { owner, shared: false, written: false }
+    }
+
+    /// Another write to it; the page of a write becomes dirty at its end, which is no second dirtier.
+    fn again(self, owner: u32) -> Dirty {
+        if self.shared || self.owner != owner { Dirty { owner: 0, shared: true, ..self } } else { self }
+    }
+}
+
+/// What lies at a byte of a device.
+enum At {
+    /// A file's bytes: device of its file system, inode, byte of the file, and how many more bytes of it follow there.
+    File(u32, u64, u64, u64),
+    /// No file that is known, for so many bytes.
+    Unknown(u64),
+}
+
 struct Owner {
     name: String,
     kind: OwnerKind,
     tid: u32,
+}
+
+/// What one write is of, by owner.
+#[derive(Default)]
+struct Told {
+    bytes: BTreeMap<u32, u64>,
+    pieces: usize,
+}
+
+impl Told {
+    fn add(&mut self, owner: u32, bytes: u64) {
+        self.pieces += 1;
+        let sum = self.bytes.entry(owner).or_default();
+        *sum = sum.saturating_add(bytes);
+    }
 }
 
 /// Follows files' pages from whoever dirties them to whoever writes them.
@@ -128,21 +168,22 @@ pub(super) struct Originators<L> {
     ids: HashMap<(u32, String), u32>,
     /// The last answer for each thread: asked at every bio.
     recent: HashMap<u32, u32>,
-    dirty: HashMap<(u32, u64, u64), Dirty>,
-    /// Of each device, by first block.
-    extents: HashMap<u32, BTreeMap<u64, Extent>>,
-    extent_count: usize,
+    /// Of each file, by page.
+    dirty: Ranges<(u32, u64), Dirty>,
+    /// By device and first block.
+    extents: BoundedMap<(u32, u64), Extent>,
     /// Dirtiers of a whole file since it was last written back: one, or several.
-    files: HashMap<(u32, u64), Dirty>,
+    files: BoundedMap<(u32, u64), Dirty>,
     /// The file that a carrier writes back.
-    writing: HashMap<u32, (u32, u64)>,
+    writing: BoundedMap<u32, (u32, u64)>,
     /// The file whose pages a thread reads; empty where the trace has no files.
-    reading: HashMap<u32, (u32, u64)>,
-    /// First sectors of partitions.
-    partitions: HashMap<u32, (u32, u64)>,
+    reading: BoundedMap<u32, (u32, u64)>,
+    /// First sectors of partitions, and partitions by whole device and first sector.
+    partitions: BoundedMap<u32, (u32, u64)>,
+    by_sector: BTreeSet<(u32, u64, u32)>,
     sizes: Sizes,
     bytes: BTreeMap<(u32, u32), (u64, u64)>,
-    file_bytes: BTreeMap<(u32, u64), u64>,
+    file_bytes: BoundedMap<(u32, u64), u64>,
     found: OriginatorsFound,
 }
 
@@ -158,16 +199,16 @@ where
             owners: Vec::new(),
             ids: HashMap::new(),
             recent: HashMap::new(),
-            dirty: HashMap::new(),
-            extents: HashMap::new(),
-            extent_count: 0,
-            files: HashMap::new(),
-            writing: HashMap::new(),
-            reading: HashMap::new(),
-            partitions: HashMap::new(),
+            dirty: Ranges::new(MAX_RUNS, Full::ForgetOldest),
+            extents: BoundedMap::new(MAX_EXTENTS, Full::ForgetOldest),
+            files: BoundedMap::new(MAX_FILES, Full::Refuse),
+            writing: BoundedMap::new(MAX_CARRIERS, Full::Refuse),
+            reading: BoundedMap::new(MAX_RECENT, Full::ForgetOldest),
+            partitions: BoundedMap::new(MAX_PARTITIONS, Full::Refuse),
+            by_sector: BTreeSet::new(),
             sizes,
             bytes: BTreeMap::new(),
-            file_bytes: BTreeMap::new(),
+            file_bytes: BoundedMap::new(MAX_FILES, Full::Refuse),
             found: OriginatorsFound::default(),
         }
     }
@@ -256,24 +297,13 @@ where
                 }
                 let first = event.offset / self.sizes.page();
                 let last = event.offset.saturating_add(event.bytes.max(1) - 1) / self.sizes.page();
-                for page in first..=last.min(first.saturating_add(MAX_PAGES as u64)) {
-                    self.dirtied((device, event.inode, page), owner, mmap);
-                }
-                let (key, room) = ((device, event.inode), self.files.len() < MAX_FILES);
-                match self.files.get_mut(&key) {
-                    Some(file) => file.shared |= file.owner != owner,
-                    None if room => {
-                        self.files.insert(key, Dirty { owner, shared: false, written: false });
-                    }
-                    None => self.found.files_given_up += 1,
+                self.dirtied((device, event.inode), first..last.saturating_add(1), owner, mmap);
+                if let Some(file) = self.files.entry((device, event.inode), || Dirty::by(owner)) {
+                    *file = file.again(owner);
                 }
             }
             FileStep::WritebackBegin => {
-                if self.writing.len() < MAX_CARRIERS || self.writing.contains_key(&tid) {
-                    self.writing.insert(tid, (device, event.inode));
-                } else {
-                    self.found.files_given_up += 1;
-                }
+                self.writing.insert(tid, (device, event.inode));
             }
             FileStep::WritebackEnd => {
                 // ext4's own bracket stands within the kernel's: the outer one is closed last.
@@ -281,102 +311,109 @@ where
             }
             FileStep::Extent => self.extent(device, event),
             FileStep::Read | FileStep::Fault | FileStep::Cached => {
-                if self.reading.len() >= MAX_RECENT {
-                    self.reading.clear();
-                }
                 self.reading.insert(tid, (device, event.inode));
             }
             FileStep::Uncached => {}
         }
     }
 
-    fn dirtied(&mut self, key: (u32, u64, u64), owner: u32, mmap: bool) {
-        if let Some(dirty) = self.dirty.get_mut(&key) {
-            if dirty.written {
-                *dirty = Dirty { owner, shared: false, written: false };
-            } else {
-                // The page of a write becomes dirty at its end: that is no second dirtier.
-                dirty.shared |= dirty.owner != owner && !mmap;
-            }
-            return;
-        }
-        if self.dirty.len() >= MAX_PAGES {
-            self.dirty.retain(|_, dirty| !dirty.written);
-        }
-        if self.dirty.len() < MAX_PAGES {
-            self.dirty.insert(key, Dirty { owner, shared: false, written: false });
-        } else {
-            self.found.pages_given_up += 1;
-        }
+    fn dirtied(&mut self, file: (u32, u64), pages: Range<u64>, owner: u32, mmap: bool) {
+        let given_up = &mut self.found.pages_given_up;
+        let change = |_: Range<u64>, there: Option<Dirty>| match there {
+            Some(dirty) if dirty.written => Some(Dirty::by(owner)),
+            Some(dirty) if mmap => Some(dirty),
+            Some(dirty) => Some(dirty.again(owner)),
+            None => Some(Dirty::by(owner)),
+        };
+        let end = pages.end;
+        let mut forgotten = 0_u64;
+        let reached = self.dirty.update(file, pages, change, |pages, dirty| {
+            forgotten = forgotten.saturating_add(if dirty.written { 0 } else { pages.end - pages.start });
+        });
+        *given_up = given_up.saturating_add(forgotten).saturating_add(end - reached);
     }
 
     fn extent(&mut self, device: u32, event: &FileEvent) {
-        let map = self.extents.entry(device).or_default();
         let (begin, end) = (event.block, event.block.saturating_add(event.bytes));
+        if end == begin {
+            return;
+        }
         // What lay there before lies there no more.
-        let mut stale: Vec<u64> = map.range(begin..end).map(|(at, _)| *at).collect();
-        if let Some((at, before)) = map.range(..begin).next_back()
-            && at + before.blocks > begin
-        {
-            stale.push(*at);
-        }
-        for at in stale {
-            let Some(old) = map.remove(&at) else { continue };
-            self.extent_count -= 1;
+        let before = self.extents.range((device, 0)..(device, begin)).next_back();
+        let before = before.filter(|((_, at), extent)| at.saturating_add(extent.blocks) > begin);
+        let within = self.extents.range((device, begin)..(device, end));
+        let stale: Vec<((u32, u64), Extent)> = before.into_iter().chain(within).map(|(&at, &old)| (at, old)).collect();
+        for ((_, at), old) in stale {
+            self.extents.remove(&(device, at));
             if at < begin {
-                map.insert(at, Extent { blocks: begin - at, ..old });
-                self.extent_count += 1;
+                self.extents.insert((device, at), Extent { blocks: begin - at, ..old });
             }
-            if at + old.blocks > end {
+            if at.saturating_add(old.blocks) > end {
                 let cut = end - at;
-                map.insert(end, Extent { blocks: old.blocks - cut, logical: old.logical + cut, ..old });
-                self.extent_count += 1;
+                let logical = old.logical.saturating_add(cut);
+                self.extents.insert((device, end), Extent { blocks: old.blocks - cut, logical, ..old });
             }
         }
-        if self.extent_count < MAX_EXTENTS {
-            map.insert(begin, Extent { blocks: event.bytes, inode: event.inode, logical: event.offset });
-            self.extent_count += 1;
-        } else {
-            self.found.extents_given_up += 1;
-        }
+        self.extents.insert((device, begin), Extent { blocks: end - begin, inode: event.inode, logical: event.offset });
     }
 
     /// Where a partition begins, as its bios' way down shows.
     pub fn remapped(&mut self, device: Device, from: Device, sector: u64, from_sector: u64) {
         let Some(begin) = sector.checked_sub(from_sector) else { return };
-        if self.partitions.len() < MAX_PARTITIONS || self.partitions.contains_key(&from.0) {
-            self.partitions.insert(from.0, (device.0, begin));
-        } else {
-            self.found.files_given_up += 1;
+        let old = self.partitions.get(&from.0).copied();
+        if old == Some((device.0, begin)) || self.partitions.insert(from.0, (device.0, begin)).is_some() {
+            return;
         }
+        if let Some((device, begin)) = old {
+            self.by_sector.remove(&(device, begin, from.0));
+        }
+        self.by_sector.insert((device.0, begin, from.0));
     }
 
-    /// The file that lies at a byte of a device: device of its file system, inode, byte of the file, and how many more
-    /// bytes of it follow there.
-    fn at(&self, device: u32, byte: u64) -> Option<(u32, u64, u64, u64)> {
-        let look = |fs: u32, byte: u64| {
-            let unit = self.sizes.block(Device(fs));
-            let (first, extent) = self.extents.get(&fs)?.range(..=byte / unit).next_back()?;
-            let into = byte - first * unit;
-            let whole = extent.blocks * unit;
-            (into < whole).then(|| (fs, extent.inode, extent.logical * unit + into, whole - into))
-        };
-        look(device, byte).or_else(|| {
-            // The file system may lie on a partition of this device.
-            self.partitions
-                .iter()
-                .filter(|(_, (whole, _))| *whole == device)
-                .find_map(|(part, (_, begin))| look(*part, byte.checked_sub(begin * 512)?))
-        })
+    /// What lies at a byte of a device.
+    fn at(&self, device: u32, byte: u64) -> At {
+        let own = self.on_file_system(device, byte);
+        let At::Unknown(mut nothing) = own else { return own };
+        // The file system may lie on a partition of this device.
+        let sector = byte / 512;
+        let before = self.by_sector.range((device, 0, 0)..=(device, sector, u32::MAX)).rev();
+        for &(_, begin, part) in before.take(NEAR_PARTITIONS) {
+            match self.on_file_system(part, byte.saturating_sub(begin.saturating_mul(512))) {
+                At::Unknown(bytes) => nothing = nothing.min(bytes),
+                file @ At::File(..) => return file,
+            }
+        }
+        let next = self.by_sector.range((device, sector.saturating_add(1), 0)..=(device, u64::MAX, u32::MAX)).next();
+        At::Unknown(next.map_or(nothing, |&(_, begin, _)| nothing.min(begin.saturating_mul(512) - byte)))
+    }
+
+    /// The same of the file system on a device, or partition.
+    fn on_file_system(&self, device: u32, byte: u64) -> At {
+        let unit = self.sizes.block(Device(device));
+        let block = byte / unit;
+        if let Some((&(_, first), extent)) = self.extents.range((device, 0)..=(device, block)).next_back() {
+            let into = byte - first.saturating_mul(unit).min(byte);
+            let whole = extent.blocks.saturating_mul(unit);
+            if into < whole {
+                return At::File(
+                    device,
+                    extent.inode,
+                    extent.logical.saturating_mul(unit).saturating_add(into),
+                    whole - into,
+                );
+            }
+        }
+        let next = self.extents.range((device, block.saturating_add(1))..=(device, u64::MAX)).next();
+        At::Unknown(next.map_or(u64::MAX, |(&(_, first), _)| first.saturating_mul(unit).saturating_sub(byte).max(1)))
     }
 
     /// The file of a bio that this thread queues, as far as the trace tells: what the file system's extents say of its first
     /// byte; else, of data, what the thread reads or writes back of this device.
     pub fn file_of(&self, block: &BlockEvent, tid: u32) -> Option<(u32, u64)> {
-        if self.extent_count == 0 && self.reading.is_empty() && self.writing.is_empty() {
+        if self.extents.is_empty() && self.reading.is_empty() && self.writing.is_empty() {
             return None;
         }
-        if let Some((device, inode, ..)) = self.at(block.device.0, block.sector.saturating_mul(512)) {
+        if let At::File(device, inode, ..) = self.at(block.device.0, block.sector.saturating_mul(512)) {
             return Some((device, inode));
         }
         if block.flags.has(RequestFlags::META) {
@@ -398,52 +435,81 @@ where
             self.count(carrier, carrier, block.bytes, false);
             return carrier;
         }
-        let page = self.sizes.page();
-        let mut owner = None;
-        let mut mixed = false;
+        let mut told = Told::default();
         let begin = block.sector.saturating_mul(512);
         let mut at = begin;
         let end = begin.saturating_add(block.bytes);
         while at < end {
-            let (piece, bytes) = match self.at(block.device.0, at) {
-                None => {
-                    let bytes = page - at % page;
+            let bytes = match self.at(block.device.0, at) {
+                At::Unknown(bytes) => {
+                    let (owner, bytes) = (self.unmapped(block, tid, carrier, is_carrier), bytes.min(end - at));
+                    told.add(owner, bytes);
                     if is_carrier
                         && let Some(&file) = self.writing.get(&tid).filter(|file| self.files.contains_key(file))
                     {
-                        self.count_file(file, bytes.min(end - at));
+                        self.count_file(file, bytes);
                     }
-                    (self.unmapped(block, tid, carrier, is_carrier), bytes)
+                    bytes
                 }
-                Some((device, inode, byte, left)) => {
-                    let bytes = (page - byte % page).min(left);
-                    let key = (device, inode, byte / page);
-                    let dirty = self.dirty.get_mut(&key).map(|dirty| {
-                        dirty.written = true;
-                        *dirty
-                    });
-                    let piece = match dirty {
-                        Some(Dirty { shared: true, .. }) => self.shared(),
-                        Some(Dirty { owner, .. }) => owner,
-                        None => carrier,
-                    };
-                    if dirty.is_some() {
-                        self.count_file((device, inode), bytes.min(end - at));
-                    }
-                    (piece, bytes)
+                At::File(device, inode, byte, left) => {
+                    let bytes = left.min(end - at);
+                    self.written((device, inode), byte, bytes, carrier, &mut told);
+                    bytes
                 }
             };
-            let bytes = bytes.min(end - at).max(1);
-            self.count(piece, carrier, bytes, true);
-            mixed |= owner.is_some_and(|known| known != piece);
-            owner.get_or_insert(piece);
-            at += bytes;
+            at = at.saturating_add(bytes.max(1));
+            if told.pieces > MOST_PIECES && at < end {
+                self.found.pages_given_up += (end - at).div_ceil(self.sizes.page());
+                told.add(self.id(NOBODY, "(in too many pieces)", OwnerKind::Unknown), end - at);
+                break;
+            }
         }
-        if mixed {
+        for (&owner, &bytes) in &told.bytes {
+            self.count(owner, carrier, bytes, true);
+        }
+        if told.bytes.len() > 1 {
             self.found.mixed_bios += 1;
             return self.id(u32::MAX - 1, "(several)", OwnerKind::Shared);
         }
-        owner.unwrap_or(carrier)
+        told.bytes.into_keys().next().unwrap_or(carrier)
+    }
+
+    /// Bytes of a file that are on their way to the device: who dirtied them.
+    fn written(&mut self, file: (u32, u64), byte: u64, bytes: u64, carrier: u32, told: &mut Told) {
+        let shared = self.shared();
+        let page = self.sizes.page();
+        let end = byte.saturating_add(bytes);
+        let pages = byte / page..end.div_ceil(page);
+        // As much of a run of pages as is of these bytes.
+        let of = |run: &Range<u64>| {
+            run.end.saturating_mul(page).min(end).saturating_sub(run.start.saturating_mul(page).max(byte))
+        };
+        let mut dirty_bytes = 0_u64;
+        let change = |run: Range<u64>, there: Option<Dirty>| {
+            let owner = match there {
+                Some(Dirty { shared: true, .. }) => shared,
+                Some(Dirty { owner, .. }) => owner,
+                None => carrier,
+            };
+            told.add(owner, of(&run));
+            there.map(|dirty| {
+                dirty_bytes = dirty_bytes.saturating_add(of(&run));
+                Dirty { written: true, ..dirty }
+            })
+        };
+        let mut forgotten = 0_u64;
+        let reached = self.dirty.update(file, pages.clone(), change, |pages, dirty| {
+            forgotten = forgotten.saturating_add(if dirty.written { 0 } else { pages.end - pages.start });
+        });
+        if reached < pages.end {
+            let owner = self.id(NOBODY, "(in too many pieces)", OwnerKind::Unknown);
+            told.add(owner, of(&(reached..pages.end)));
+        }
+        let given_up = &mut self.found.pages_given_up;
+        *given_up = given_up.saturating_add(forgotten).saturating_add(pages.end - reached);
+        if dirty_bytes > 0 {
+            self.count_file(file, dirty_bytes);
+        }
     }
 
     /// A part of a write that no extent explains.
@@ -464,13 +530,8 @@ where
     }
 
     fn count_file(&mut self, file: (u32, u64), bytes: u64) {
-        let room = self.file_bytes.len() < MAX_FILES;
-        match self.file_bytes.get_mut(&file) {
-            Some(known) => *known += bytes,
-            None if room => {
-                self.file_bytes.insert(file, bytes);
-            }
-            None => self.found.files_given_up += 1,
+        if let Some(known) = self.file_bytes.entry(file, || 0) {
+            *known = known.saturating_add(bytes);
         }
     }
 
@@ -478,24 +539,31 @@ where
         // Of more pairs, each originator's bytes go to one carrier that stands for the rest.
         let known = self.bytes.len() < MAX_PAIRS || self.bytes.contains_key(&(owner, carrier));
         let entry = self.bytes.entry((owner, if known { carrier } else { OTHER_CARRIERS })).or_default();
+        let sum = if write { &mut entry.1 } else { &mut entry.0 };
+        *sum = sum.saturating_add(bytes);
         if !write {
-            entry.0 += bytes;
             return;
         }
-        entry.1 += bytes;
         let kind = self.owners.get(owner as usize).map_or(OwnerKind::Unknown, |owner| owner.kind);
         let found = &mut self.found;
-        match kind {
-            OwnerKind::Task if owner == carrier => found.written_direct_bytes += bytes,
-            OwnerKind::Task => found.written_one_bytes += bytes,
-            OwnerKind::Shared => found.written_shared_bytes += bytes,
-            OwnerKind::Kernel => found.written_kernel_bytes += bytes,
-            OwnerKind::Unknown => found.written_unknown_bytes += bytes,
-        }
+        let sum = match kind {
+            OwnerKind::Task if owner == carrier => &mut found.written_direct_bytes,
+            OwnerKind::Task => &mut found.written_one_bytes,
+            OwnerKind::Shared => &mut found.written_shared_bytes,
+            OwnerKind::Kernel => &mut found.written_kernel_bytes,
+            OwnerKind::Unknown => &mut found.written_unknown_bytes,
+        };
+        *sum = sum.saturating_add(bytes);
     }
 
     pub fn finish(&self) -> OriginatorsFound {
         let mut found = self.found.clone();
+        found.extents_given_up = self.extents.lost();
+        found.files_given_up = self.files.lost()
+            + self.writing.lost()
+            + self.reading.lost()
+            + self.partitions.lost()
+            + self.file_bytes.lost();
         let mut by_owner: BTreeMap<u32, Originator> = BTreeMap::new();
         for (&(owner, carrier), &(read_bytes, written_bytes)) in &self.bytes {
             let (kind, tid) = self.owners.get(owner as usize).map_or((OwnerKind::Unknown, 0), |o| (o.kind, o.tid));
@@ -508,8 +576,8 @@ where
                 written_bytes: 0,
                 carriers: Vec::new(),
             });
-            entry.read_bytes += read_bytes;
-            entry.written_bytes += written_bytes;
+            entry.read_bytes = entry.read_bytes.saturating_add(read_bytes);
+            entry.written_bytes = entry.written_bytes.saturating_add(written_bytes);
             entry.carriers.push(CarriedBytes { carrier: self.name(carrier), read_bytes, written_bytes });
         }
         found.originators = by_owner.into_values().collect();
@@ -655,7 +723,10 @@ mod tests {
         let t = TimeNs(0);
         fold.file(&file(FileStep::Extent, 0, 16, 100), 7, t);
         fold.file(&FileEvent { inode: 99, ..file(FileStep::Extent, 0, 4, 104) }, 7, t);
-        let at = |block: u64| fold.at(DISK.0, block * 1024).map(|(_, inode, byte, left)| (inode, byte, left));
+        let at = |block: u64| match fold.at(DISK.0, block * 1024) {
+            At::File(_, inode, byte, left) => Some((inode, byte, left)),
+            At::Unknown(_) => None,
+        };
         assert_eq!((at(100), at(104), at(108)), (Some((12, 0, 4096)), Some((99, 0, 4096)), Some((12, 8192, 8192))));
         assert_eq!((at(99), at(116)), (None, None));
     }
@@ -677,6 +748,53 @@ mod tests {
         assert_eq!(fold.finish().files_given_up, 18);
     }
 
+    /// Ranges, not their pages, are what is worked on and remembered: this would take for ever.
+    #[test]
+    fn ranges_of_any_length_are_one_piece() {
+        let mut fold = fold();
+        let t = TimeNs(0);
+        for tid in 0..1000 {
+            fold.file(&file(FileStep::Write, 0, u64::MAX, 0), 20 + tid, t);
+            fold.file(&file(FileStep::Extent, 0, u64::MAX, u64::from(tid)), 7, t);
+            let unmapped = bio("W", 1 << 40, u64::MAX / 2);
+            fold.queue(&BlockEvent { device: Device(3), ..unmapped }, 7, t);
+            fold.queue(&unmapped, 7, t);
+        }
+        let found = fold.finish();
+        // What is on its way is dirtied anew by the next one.
+        assert_eq!((found.written_one_bytes, found.pages_given_up), (u64::MAX, 0));
+    }
+
+    #[test]
+    fn a_write_in_too_many_pieces_is_unknown_beyond_them() {
+        let mut fold = fold();
+        let t = TimeNs(0);
+        fold.file(&file(FileStep::Extent, 0, 1 << 20, 0), 7, t);
+        for page in 0..4000 {
+            fold.file(&file(FileStep::Write, page * 8192, 4096, 0), 1, t);
+        }
+        let owner = fold.queue(&bio("W", 0, 4000 * 8192), 7, t);
+        assert_eq!(fold.name(owner), "(several)");
+        let found = fold.finish();
+        // A run and the gap before the next one are 2 pages.
+        let followed = MOST_PIECES as u64;
+        assert_eq!(found.written_one_bytes, followed * 4096);
+        assert_eq!(found.pages_given_up, 8000 - (2 * followed - 1));
+    }
+
+    /// Dirty pages whose writing was not seen: the oldest are forgotten, one by one.
+    #[test]
+    fn the_oldest_dirty_pages_make_room() {
+        let mut fold = fold();
+        let t = TimeNs(0);
+        for page in 0..MAX_RUNS as u64 + 100 {
+            fold.file(&file(FileStep::Dirtied, page * 8192, 4096, 0), 1, t);
+        }
+        fold.file(&file(FileStep::Extent, 0, 1 << 40, 0), 7, t);
+        let newest = fold.queue(&bio("W", (MAX_RUNS as u64 + 99) * 16, 4096), 7, t);
+        assert_eq!((fold.name(newest).as_str(), fold.finish().pages_given_up), ("app (1)", 100));
+    }
+
     #[test]
     fn a_partition_is_found_by_its_bios_way_down() {
         let mut fold = fold();
@@ -684,6 +802,6 @@ mod tests {
         let on_part = FileEvent { device: Some(part), ..file(FileStep::Extent, 0, 4, 10) };
         fold.file(&on_part, 7, TimeNs(0));
         fold.remapped(DISK, part, 2048 + 80, 80);
-        assert_eq!(fold.at(DISK.0, (2048 * 512) + 10 * 4096).map(|f| f.1), Some(12));
+        assert!(matches!(fold.at(DISK.0, (2048 * 512) + 10 * 4096), At::File(_, 12, ..)));
     }
 }
