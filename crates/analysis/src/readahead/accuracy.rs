@@ -17,6 +17,7 @@
 //! still on its way as the read or fault begins that asks for it. On MTD the reader brings in pages itself, and none can be late.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 use flashscope_readahead::{FileId, PAGE_BYTES};
 use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileEvent, FileStep};
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::in_flight::{InFlight, is_read};
 use crate::Analysis;
+use crate::bounded::{Full, Ranges};
 
 /// Counts of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,17 +52,17 @@ impl Brought {
     }
 
     pub fn ahead_unused(&self) -> u64 {
-        self.ahead_evicted_unused + self.ahead_left_unused
+        self.ahead_evicted_unused.saturating_add(self.ahead_left_unused)
     }
 
     fn add(&mut self, other: &Brought) {
-        self.requested += other.requested;
-        self.ahead += other.ahead;
-        self.ahead_used += other.ahead_used;
-        self.ahead_late = self.ahead_late.zip(other.ahead_late).map(|(ours, theirs)| ours + theirs);
-        self.ahead_evicted_unused += other.ahead_evicted_unused;
-        self.ahead_left_unused += other.ahead_left_unused;
-        self.mapped += other.mapped;
+        self.requested = self.requested.saturating_add(other.requested);
+        self.ahead = self.ahead.saturating_add(other.ahead);
+        self.ahead_used = self.ahead_used.saturating_add(other.ahead_used);
+        self.ahead_late = self.ahead_late.zip(other.ahead_late).map(|(ours, theirs)| ours.saturating_add(theirs));
+        self.ahead_evicted_unused = self.ahead_evicted_unused.saturating_add(other.ahead_evicted_unused);
+        self.ahead_left_unused = self.ahead_left_unused.saturating_add(other.ahead_left_unused);
+        self.mapped = self.mapped.saturating_add(other.mapped);
     }
 }
 
@@ -99,8 +101,8 @@ pub struct AccuracyFindings {
     pub folded: bool,
 }
 
-/// Pages, files and tasks that are followed at once.
-const MAX_PAGES: usize = 1 << 20;
+/// Runs of pages of one kind that are followed at once: of more the oldest are forgotten. Files and tasks that have a name.
+const MAX_RUNS: usize = 1 << 18;
 const MAX_NAMED: usize = 1 << 14;
 
 type Key = (Option<Device>, u64);
@@ -130,9 +132,20 @@ impl Asking {
         let holds = |asked: Asked| asked.file == file && (asked.first..asked.end).contains(&page);
         self.read.is_some_and(holds) || self.fault.is_some_and(holds)
     }
+
+    /// A range of pages in pieces, each with whether they are asked for.
+    fn pieces(&self, file: Key, pages: Range<u64>) -> impl Iterator<Item = (Range<u64>, bool)> {
+        let asked = [self.read, self.fault].into_iter().flatten().filter(|asked| asked.file == file);
+        let ends = asked.flat_map(|asked| [asked.first, asked.end]).filter(|at| pages.contains(at));
+        let mut cuts: Vec<u64> = ends.chain([pages.start, pages.end]).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let pieces: Vec<_> = cuts.windows(2).map(|two| (two[0]..two[1], self.is_for(file, two[0]))).collect();
+        pieces.into_iter()
+    }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Page {
     /// Who brought it in.
     tid: u32,
@@ -166,9 +179,8 @@ struct File {
 }
 
 /// Follows the pages of a trace.
-#[derive(Default)]
 pub struct Accuracy {
-    pages: HashMap<(Key, u64), Page>,
+    pages: Ranges<Key, Page>,
     /// What a task asked for last.
     asking: HashMap<u32, Asking>,
     writing: HashMap<u32, Key>,
@@ -185,19 +197,35 @@ pub struct Accuracy {
     folded: bool,
 }
 
+impl Default for Accuracy {
+    fn default() -> Accuracy {
+        Accuracy::new()
+    }
+}
+
 impl Accuracy {
     pub fn new() -> Accuracy {
-        Accuracy::default()
+        Accuracy {
+            pages: Ranges::new(MAX_RUNS, Full::ForgetOldest),
+            asking: HashMap::new(),
+            writing: HashMap::new(),
+            in_flight: InFlight::default(),
+            sees_device: false,
+            files: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            in_call: HashSet::new(),
+            sees_calls: false,
+            file_systems_own: 0,
+            not_followed: 0,
+            folded: false,
+        }
     }
 
     /// What is there now, in no order.
     pub fn pages(&self) -> impl Iterator<Item = PageThere> + '_ {
-        self.pages.iter().map(|(&(key, page), known)| PageThere {
-            device: key.0,
-            inode: key.1,
-            page,
-            ahead: known.ahead,
-            used: self.use_of(key, known),
+        self.pages.iter().flat_map(|(key, pages, known)| {
+            let used = self.use_of(key, &known);
+            pages.map(move |page| PageThere { device: key.0, inode: key.1, page, ahead: known.ahead, used })
         })
     }
 
@@ -231,13 +259,41 @@ impl Accuracy {
         self.asking.entry(tid).or_default()
     }
 
-    fn touch(&mut self, key: Key, page: u64) {
-        let Some(known) = self.pages.get_mut(&(key, page)) else { return };
-        if !std::mem::replace(&mut known.used, true) && known.ahead {
-            let tid = known.tid;
-            let late = u64::from(self.in_flight.is_coming(file_id(key), page));
+    /// Pages of a file become others. What had no room for that is in no count from then on.
+    fn update(
+        &mut self,
+        key: Key,
+        pages: Range<u64>,
+        mut change: impl FnMut(Range<u64>, Option<Page>) -> Option<Page>,
+    ) {
+        let mut forgotten: Vec<(Page, u64)> = Vec::new();
+        let end = pages.end;
+        let reached = self.pages.update(key, pages, &mut change, |run, page| {
+            forgotten.push((page, run.end - run.start));
+        });
+        self.not_followed = self.not_followed.saturating_add(end - reached);
+        for (page, count) in forgotten.into_iter().filter(|(page, _)| page.ahead && !page.used) {
+            self.not_followed = self.not_followed.saturating_add(count);
+            for brought in self.of(key, page.tid) {
+                brought.ahead = brought.ahead.saturating_sub(count);
+            }
+        }
+    }
+
+    fn touch(&mut self, key: Key, pages: Range<u64>) {
+        let mut touched: Vec<(u32, Range<u64>)> = Vec::new();
+        self.update(key, pages, |run, there| {
+            there.map(|page| {
+                if page.ahead && !page.used {
+                    touched.push((page.tid, run));
+                }
+                Page { used: true, ..page }
+            })
+        });
+        for (tid, run) in touched {
+            let (count, late) = (run.end - run.start, self.in_flight.coming_of(file_id(key), run));
             for brought in self.of(key, tid) {
-                brought.ahead_used += 1;
+                brought.ahead_used = brought.ahead_used.saturating_add(count);
                 *brought.ahead_late.get_or_insert(0) += late;
             }
         }
@@ -247,28 +303,27 @@ impl Accuracy {
         let key = (event.device, event.inode);
         let first = event.offset / PAGE_BYTES;
         let end = event.offset.saturating_add(event.bytes).div_ceil(PAGE_BYTES);
-        // No more pages can be there than are followed.
-        let pages = first..end.min(first.saturating_add(MAX_PAGES as u64));
+        let pages = first..end.max(first);
         match event.step {
             FileStep::Read => {
                 *self.asking(tid) = Asking { read: Some(Asked { file: key, first, end }), fault: None };
-                pages.for_each(|page| self.touch(key, page));
+                self.touch(key, pages);
             }
             FileStep::Fault => {
                 self.asking(tid).fault = Some(Asked { file: key, first, end: first.saturating_add(1) });
                 let key_of_file = self.named(key);
                 self.files.entry(key_of_file).or_default().mapped = true;
-                self.touch(key, first);
+                self.touch(key, first..first.saturating_add(1));
             }
             FileStep::Write => {
                 if self.writing.len() >= MAX_NAMED {
                     self.writing.clear();
                 }
                 self.writing.insert(tid, key);
-                pages.for_each(|page| self.touch(key, page));
+                self.touch(key, pages);
             }
-            FileStep::Cached => pages.for_each(|page| self.cached(tid, key, page)),
-            FileStep::Uncached => pages.for_each(|page| self.uncached(key, page)),
+            FileStep::Cached => self.cached(tid, key, pages),
+            FileStep::Uncached => self.uncached(key, pages),
             _ => {}
         }
     }
@@ -281,48 +336,51 @@ impl Accuracy {
         }
     }
 
-    fn cached(&mut self, tid: u32, key: Key, page: u64) {
+    fn cached(&mut self, tid: u32, key: Key, pages: Range<u64>) {
         // What a write brings in is the write's.
         if self.writing.get(&tid) == Some(&key) {
             return;
         }
         // That it left was lost.
-        self.uncached(key, page);
-        let asks = self.asking.get(&tid).is_some_and(|asking| asking.read.is_some() || asking.fault.is_some());
+        self.uncached(key, pages.clone());
+        let count = pages.end - pages.start;
+        let asking = self.asking.get(&tid).copied().unwrap_or_default();
+        let asks = asking.read.is_some() || asking.fault.is_some();
         if !asks && (self.writing.contains_key(&tid) || self.sees_calls && !self.in_call.contains(&tid)) {
-            self.file_systems_own += 1;
+            self.file_systems_own = self.file_systems_own.saturating_add(count);
             return;
         }
-        self.in_flight.added(tid, file_id(key), page, 1);
-        if self.pages.len() >= MAX_PAGES {
-            self.not_followed += 1;
-            return;
-        }
-        let requested = self.asking.get(&tid).is_some_and(|asking| asking.is_for(key, page));
-        self.pages.insert((key, page), Page { tid, ahead: !requested, used: requested });
-        for brought in self.of(key, tid) {
-            match requested {
-                true => brought.requested += 1,
-                false => brought.ahead += 1,
+        self.in_flight.added(tid, file_id(key), pages.start, count);
+        for (piece, requested) in asking.pieces(key, pages) {
+            let count = piece.end - piece.start;
+            for brought in self.of(key, tid) {
+                let sum = if requested { &mut brought.requested } else { &mut brought.ahead };
+                *sum = sum.saturating_add(count);
             }
+            self.update(key, piece, |_, _| Some(Page { tid, ahead: !requested, used: requested }));
         }
     }
 
-    fn uncached(&mut self, key: Key, page: u64) {
-        self.in_flight.gone(file_id(key), page);
-        if let Some(gone) = self.pages.remove(&(key, page)).filter(|gone| gone.ahead) {
-            self.count(key, &gone, |brought| &mut brought.ahead_evicted_unused);
+    fn uncached(&mut self, key: Key, pages: Range<u64>) {
+        self.in_flight.gone(file_id(key), pages.clone());
+        let mut gone: Vec<(Page, u64)> = Vec::new();
+        self.update(key, pages, |run, there| {
+            gone.extend(there.map(|page| (page, run.end - run.start)));
+            None
+        });
+        for (page, count) in gone.into_iter().filter(|(page, _)| page.ahead) {
+            self.count(key, &page, count, |brought| &mut brought.ahead_evicted_unused);
         }
     }
 
     /// What became of a page that came ahead: where it was not used, in the count that says when that was clear.
-    fn count(&mut self, key: Key, page: &Page, unused: fn(&mut Brought) -> &mut u64) {
+    fn count(&mut self, key: Key, page: &Page, pages: u64, unused: fn(&mut Brought) -> &mut u64) {
         let known = self.use_of(key, page);
         for brought in self.of(key, page.tid) {
             match known {
                 Use::Used => {}
-                Use::Unused => *unused(brought) += 1,
-                Use::Unknown => brought.mapped += 1,
+                Use::Unused => *unused(brought) = unused(brought).saturating_add(pages),
+                Use::Unknown => brought.mapped = brought.mapped.saturating_add(pages),
             }
         }
     }
@@ -358,10 +416,9 @@ impl Analysis for Accuracy {
     }
 
     fn finish(mut self) -> AccuracyFindings {
-        let left: Vec<(Key, Page)> =
-            self.pages.iter().filter(|(_, page)| page.ahead).map(|(&(key, _), &page)| (key, page)).collect();
-        for (key, page) in left {
-            self.count(key, &page, |brought| &mut brought.ahead_left_unused);
+        let left = std::mem::replace(&mut self.pages, Ranges::new(0, Full::Refuse));
+        for (key, run, page) in left.iter().filter(|(.., page)| page.ahead) {
+            self.count(key, &page, run.end - run.start, |brought| &mut brought.ahead_left_unused);
         }
         for brought in self.files.values_mut().map(|file| &mut file.brought).chain(self.tasks.values_mut()) {
             brought.ahead_late = self.sees_device.then_some(brought.ahead_late.unwrap_or(0));
@@ -411,6 +468,30 @@ mod tests {
             accuracy.event(&Event { time, cpu: 0, tid, kind });
         }
         accuracy.finish()
+    }
+
+    /// Ranges, not their pages, are what is worked on and remembered: this would take for ever.
+    #[test]
+    fn ranges_of_any_length_are_one_piece() {
+        use FileStep::{Cached, Read, Uncached};
+        let most = u64::MAX / PAGE_BYTES;
+        let mut steps = Vec::new();
+        for tid in 0..1000 {
+            steps.extend([(tid, Read, 0, 1), (tid, Cached, 0, most), (tid, Read, 10, most), (tid, Uncached, 0, most)]);
+        }
+        let found = run(&steps);
+        assert_eq!((found.total.requested, found.not_followed), (1000, 0));
+        assert_eq!(found.total.ahead, 1000 * (most - 1));
+        assert_eq!((found.total.ahead_used, found.total.ahead_evicted_unused), (1000 * (most - 10), 9000));
+    }
+
+    /// Every second page of a file: the oldest make room, and are in no count.
+    #[test]
+    fn what_was_forgotten_is_in_no_count() {
+        let steps: Vec<_> = (0..MAX_RUNS as u64 + 50).map(|page| (1, FileStep::Cached, 2 * page, 1)).collect();
+        let found = run(&steps);
+        assert_eq!((found.total.ahead, found.not_followed), (MAX_RUNS as u64, 50));
+        assert_eq!(found.total.ahead_left_unused, MAX_RUNS as u64);
     }
 
     #[test]

@@ -3,13 +3,16 @@
 //! No event names the page of a bio. A task that makes room for pages asks for them next, in the same order, so that a bio that it
 //! queues is of the pages that it added last and has not asked for yet.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 
 use flashscope_readahead::{FileId, PAGE_BYTES};
 use flashscope_trace::{BlockAction, BlockEvent, RequestFlags, RequestKind};
 
 /// Tasks, bios and pages of a task that are followed at once.
 pub const MAX_FOLLOWED: usize = 1 << 10;
+/// Pages on their way that are followed at once: as many as the bios have where each is as large as most are.
+const MAX_COMING: usize = 1 << 16;
 /// The longest bio in sectors, with room: how far before a request's first sector its bio may begin.
 const BIO_SECTORS: u64 = 1 << 13;
 
@@ -27,16 +30,24 @@ pub struct Bio<By> {
 pub struct InFlight<By> {
     /// Pages that a task has made room for and not asked the device for yet.
     pending: HashMap<u32, VecDeque<(FileId, u64)>>,
+    /// How many those are of all tasks.
+    pending_pages: usize,
     /// By major number and first sector: a bio names its partition, a request its disk.
     bios: BTreeMap<(u32, u64), Bio<By>>,
-    coming: HashSet<(FileId, u64)>,
+    coming: BTreeSet<(FileId, u64)>,
     /// Pages of bios that were given up: their completion was lost, or more are on their way than are followed.
     pub pages_given_up: u64,
 }
 
 impl<By> Default for InFlight<By> {
     fn default() -> InFlight<By> {
-        InFlight { pending: HashMap::new(), bios: BTreeMap::new(), coming: HashSet::new(), pages_given_up: 0 }
+        InFlight {
+            pending: HashMap::new(),
+            pending_pages: 0,
+            bios: BTreeMap::new(),
+            coming: BTreeSet::new(),
+            pages_given_up: 0,
+        }
     }
 }
 
@@ -48,18 +59,22 @@ pub fn is_read(event: &BlockEvent) -> bool {
 impl<By> InFlight<By> {
     /// What a task had made room for before its call began or ended is of no bio that comes then.
     pub fn forget_pending(&mut self, tid: u32) {
-        self.pending.remove(&tid);
+        self.pending_pages -= self.pending.remove(&tid).map_or(0, |pending| pending.len());
     }
 
     /// Pages came into the cache.
     pub fn added(&mut self, tid: u32, file: FileId, first: u64, pages: u64) {
-        if self.pending.len() >= MAX_FOLLOWED && !self.pending.contains_key(&tid) {
+        if self.pending.len() >= MAX_FOLLOWED && !self.pending.contains_key(&tid) || self.pending_pages > MAX_COMING {
             self.pending.clear();
+            self.pending_pages = 0;
         }
         let pending = self.pending.entry(tid).or_default();
-        for page in first..first.saturating_add(pages) {
-            if pending.len() >= MAX_FOLLOWED {
-                pending.pop_front();
+        // The last ones are those that are kept.
+        let end = first.saturating_add(pages);
+        for page in first.max(end.saturating_sub(MAX_FOLLOWED as u64))..end {
+            match pending.len() >= MAX_FOLLOWED {
+                true => drop(pending.pop_front()),
+                false => self.pending_pages += 1,
             }
             pending.push_back((file, page));
         }
@@ -75,8 +90,9 @@ impl<By> InFlight<By> {
         let pending = self.pending.get_mut(&tid)?;
         let count = (event.bytes / PAGE_BYTES).min(pending.len() as u64) as usize;
         let of: Vec<(FileId, u64)> = pending.drain(..count).collect();
+        self.pending_pages -= count;
         // What is lost on its way would be in the way for ever.
-        if self.bios.len() >= MAX_FOLLOWED {
+        if self.bios.len() >= MAX_FOLLOWED || self.coming.len() + of.len() > MAX_COMING {
             self.pages_given_up += self.coming.len() as u64;
             self.bios.clear();
             self.coming.clear();
@@ -138,13 +154,22 @@ impl<By> InFlight<By> {
     }
 
     /// The device was asked for it and has not given it back.
-    pub fn is_coming(&self, file: FileId, page: u64) -> bool {
+    #[cfg(test)]
+    fn is_coming(&self, file: FileId, page: u64) -> bool {
         self.coming.contains(&(file, page))
     }
 
-    /// It left the cache, whatever the device does with it.
-    pub fn gone(&mut self, file: FileId, page: u64) {
-        self.coming.remove(&(file, page));
+    /// Of these pages, how many it was asked for and has not given back.
+    pub fn coming_of(&self, file: FileId, pages: Range<u64>) -> u64 {
+        self.coming.range((file, pages.start)..(file, pages.end)).count() as u64
+    }
+
+    /// They left the cache, whatever the device does with them.
+    pub fn gone(&mut self, file: FileId, pages: Range<u64>) {
+        let coming: Vec<_> = self.coming.range((file, pages.start)..(file, pages.end)).copied().collect();
+        for page in coming {
+            self.coming.remove(&page);
+        }
     }
 }
 

@@ -239,16 +239,19 @@ impl Watch {
     }
 
     fn arrived(&mut self, time_ns: u64, bio: &Bio<Option<(u32, u64)>>) {
+        let mut pages = bio.pages.clone();
+        pages.sort_unstable();
         for (&tid, inside) in &mut self.inside {
             inside.done.bios += 1;
             inside.done.pages += bio.pages.len() as u64;
             if Some(inside.file) != bio.file {
                 continue;
             }
-            let asked = || bio.pages.iter().copied().filter(|page| (inside.first..inside.end).contains(page));
-            if let Some(from) = asked().min() {
+            let asked = &pages[pages.partition_point(|&page| page < inside.first)..];
+            let asked = &asked[..asked.partition_point(|&page| page < inside.end)];
+            if let Some(&from) = asked.first() {
                 let own = bio.by == Some((tid, inside.began_ns));
-                inside.late += if own { 0 } else { asked().count() as u64 };
+                inside.late += if own { 0 } else { asked.len() as u64 };
                 inside.waited = Some(Waited { until_ns: time_ns, pages: bio.pages.len() as u64, from });
             }
         }
