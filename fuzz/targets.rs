@@ -46,7 +46,7 @@ fn most_records(kind: TraceKind, input: usize) -> usize {
         TraceKind::Blktrace => input / 48,
         // `0;R;0` and `0)|}` are the shortest lines; the last needs no end.
         TraceKind::FlashmonLog => (input + 1) / 6,
-        TraceKind::FtraceText => (input + 1) / 5,
+        TraceKind::FtraceText | TraceKind::BlkparseText | TraceKind::PerfScript => (input + 1) / 5,
         // A record takes at least its head; a zlib stream unpacks to at most 1032 times its size (zlib's technical
         // details), a zstd block of one repeated byte (four bytes of it) to 128 KiB (RFC 8878, 3.1.1.2.3).
         TraceKind::AgentStream | TraceKind::TraceDat => (input + 1) << 15,

@@ -189,7 +189,7 @@ pub enum CtlAction {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = with_formats("\
 Examples:
   flashscope report trace.dat
   flashscope report trace.dat --html report.html --process sqlite3
@@ -199,9 +199,9 @@ Examples:
 
 Times of several traces are those of the first. Recordings of one boot have one clock; others need
 a marker that begins with flashscope-sync, once in each (echo flashscope-sync-1 into trace_marker),
-or --offset.")]
+or --offset.\n\nFormats that are read (docs/formats.md says more):\n"))]
 pub struct ReportArgs {
-    /// A trace.dat, an agent's stream, or a Flashmon log; several are taken together, in order of time.
+    /// A trace of any format below; several are taken together, in order of time.
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
     #[command(flatten)]
@@ -228,6 +228,11 @@ pub struct ReportArgs {
     /// function_graph with block and syscall events).
     #[arg(long, value_name = "WHAT")]
     pub by: Option<ReportBy>,
+}
+
+/// A help text with the formats that are read behind it.
+fn with_formats(text: &str) -> String {
+    text.to_owned() + &flashscope_trace::formats_help()
 }
 
 /// Energy of predicted times.
@@ -699,6 +704,20 @@ pub enum BoardAction {
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+
+    #[test]
+    fn report_help_lists_the_formats_that_are_read() {
+        let help = Cli::command().find_subcommand_mut("report").expect("report").render_help().to_string();
+        let list: Vec<&str> =
+            help.lines().skip_while(|line| !line.starts_with("Formats that are read")).skip(1).collect();
+        let read = flashscope_trace::FORMATS.iter().filter(|format| format.read != "no");
+        // Long lines are wrapped: the words in their order are what counts.
+        let words = |text: &str| text.replace('`', "").split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let want: Vec<String> = read
+            .flat_map(|f| words(&if f.read == "yes" { f.name.to_owned() } else { format!("{} ({})", f.name, f.read) }))
+            .collect();
+        assert_eq!(words(&list.join(" ")), want);
+    }
 
     #[test]
     fn every_command_is_sound_and_what_the_docs_show_is_taken() {

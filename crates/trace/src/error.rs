@@ -9,7 +9,8 @@ pub enum Error {
     #[error("{}: cannot {action}: {source}", path.display())]
     Io { path: PathBuf, action: &'static str, source: io::Error },
     #[error(
-        "{}: not a trace that flashscope reads (an agent's stream, a trace.dat, blktrace, ftrace's text, a Flashmon log); {hint}",
+        "{}: not a trace that flashscope reads: {hint} (a trace.dat, blktrace's or Perfetto's files, the text of ftrace, blkparse or \
+         perf script and more are read: `flashscope report --help` lists them)",
         path.display()
     )]
     Unrecognised { path: PathBuf, hint: &'static str },

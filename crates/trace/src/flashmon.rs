@@ -219,7 +219,7 @@ impl Log {
 
     fn lines(&self, mut f: impl FnMut(Option<Line<'_>>)) -> io::Result<()> {
         // Read at positions of its own: two passes over one open file do not disturb each other.
-        let mut reader = BufReader::with_capacity(64 << 10, Positioned { file: &self.file, at: 0 });
+        let mut reader = BufReader::with_capacity(64 << 10, self.file.reader());
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -344,20 +344,6 @@ impl Ends {
     fn before(&mut self, time_ns: u64, f: &mut dyn FnMut(&Event)) {
         let due = self.0.partition_point(|end| end.time.0 <= time_ns).max(self.0.len().saturating_sub(Self::MOST));
         self.0.drain(..due).for_each(|end| f(&end));
-    }
-}
-
-/// A file that is read at a position of its own.
-struct Positioned<'a> {
-    file: &'a Input,
-    at: u64,
-}
-
-impl io::Read for Positioned<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let n = self.file.read_at(into, self.at)?;
-        self.at += n as u64;
-        Ok(n)
     }
 }
 

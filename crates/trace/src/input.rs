@@ -17,6 +17,11 @@ impl Input {
         File::open(path).map(Input::File)
     }
 
+    /// Reads from the beginning.
+    pub fn reader(&self) -> Positioned<'_> {
+        Positioned { input: self, at: 0 }
+    }
+
     /// Bytes that there are; 0 where a device does not say.
     pub fn size(&self) -> io::Result<u64> {
         match self {
@@ -60,6 +65,20 @@ impl Input {
             }
         }
         Ok(filled)
+    }
+}
+
+/// Bytes one after the other, at a position of its own: two passes over one input do not disturb each other.
+pub(crate) struct Positioned<'a> {
+    input: &'a Input,
+    at: u64,
+}
+
+impl io::Read for Positioned<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = self.input.read_at(into, self.at)?;
+        self.at += n as u64;
+        Ok(n)
     }
 }
 

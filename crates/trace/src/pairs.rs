@@ -59,7 +59,7 @@ impl Trace {
             Body::Blktrace(log) => log
                 .for_each_pair(&mut |record, event| f(Pair { record: Some(record), event }))
                 .map_err(|e| Error::io(&self.path, "read", e))?,
-            Body::Ftrace(log) => {
+            Body::Made(log) => {
                 let mut typer = Typer::new(Geometry::default());
                 typer.declare(log.schemas().iter());
                 log.for_each_record(&mut |record| {

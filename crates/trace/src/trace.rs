@@ -6,7 +6,10 @@ use crate::error::Error;
 use crate::event::{Event, EventKind, TimeNs};
 use crate::flashmon::{self, Looks};
 use crate::format::{Layout, Schema, Schemas};
-use crate::ftrace;
+use crate::formats::made::{self, Source};
+use crate::formats::packed::{self, Packing};
+use crate::formats::text::Text;
+use crate::formats::{self, Chosen, Head};
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::merge::{Lane, LaneCounts, Raw, merge};
@@ -52,8 +55,12 @@ pub enum TraceKind {
     FlashmonLog,
     /// blktrace's records: files of each CPU, or a stream.
     Blktrace,
-    /// Text that ftrace or trace-cmd printed: best effort.
+    /// Text that ftrace, trace-cmd or systrace printed: best effort.
     FtraceText,
+    /// Text that blkparse printed.
+    BlkparseText,
+    /// Text that perf script printed of trace points: best effort.
+    PerfScript,
 }
 
 #[derive(Debug)]
@@ -61,7 +68,7 @@ pub(crate) enum Body {
     Ring(Ring),
     Flashmon(flashmon::Log),
     Blktrace(blktrace::Log),
-    Ftrace(ftrace::Log),
+    Made(made::Log),
 }
 
 /// Ring buffers in a file.
@@ -143,10 +150,42 @@ impl Trace {
     }
 
     fn of(path: &Path, input: Input) -> Result<Trace, Error> {
-        let mut head = [0; 4096];
-        let n = input.fill_at(&mut head, 0).map_err(|e| Error::io(path, "read", e))?;
-        let head = &head[..n];
-        if looks_like_stream(head) {
+        let head = Head::read(&input).map_err(|e| Error::io(path, "read", e))?;
+        let Some(packing) = Packing::of(head.bytes()) else { return Trace::of_plain(path, input, &head) };
+        let unpacked = packed::unpack(path, &input, packing, |head| Trace::is_known(path, head))?;
+        let head = Head::read(&unpacked.input).map_err(|e| Error::io(path, "read", e))?;
+        let mut trace = Trace::of_plain(path, unpacked.input, &head)?;
+        if unpacked.cut {
+            trace.base_losses.add(Loss::DataCut, 1);
+        }
+        Ok(trace)
+    }
+
+    /// Whether what begins so is a trace, or is refused for what it is.
+    fn is_known(path: &Path, head: &Head) -> Result<(), Error> {
+        let bytes = head.bytes();
+        let binary = looks_like_stream(bytes) || crate::dat::looks_like_dat(bytes) || looks_like_blktrace(bytes);
+        if binary || flashmon::looks_like(bytes) == Looks::Log || !matches!(formats::choose(head), Chosen::None) {
+            return Ok(());
+        }
+        Err(Trace::unknown(path, head))
+    }
+
+    fn unknown(path: &Path, head: &Head) -> Error {
+        let path = path.to_path_buf();
+        match (Packing::of(head.bytes()), formats::refusal(head)) {
+            (Some(packing), _) => {
+                let what = format!("is packed twice, with {} inside; unpack it once", packing.name());
+                Error::Unsupported { path, what }
+            }
+            (None, Some(what)) => Error::Unsupported { path, what },
+            (None, None) => Error::Unrecognised { path, hint: "its beginning looks like none of them" },
+        }
+    }
+
+    fn of_plain(path: &Path, input: Input, head: &Head) -> Result<Trace, Error> {
+        let bytes = head.bytes();
+        if looks_like_stream(bytes) {
             let session = Session::of(path, input, SessionOptions::default())?;
             return match session.recordings.len() {
                 0 => Err(Error::NoRecording { path: path.to_path_buf() }),
@@ -154,36 +193,25 @@ impl Trace {
                 count => Err(Error::SeveralRecordings { path: path.to_path_buf(), count }),
             };
         }
-        if crate::dat::looks_like_dat(head) {
+        if crate::dat::looks_like_dat(bytes) {
             return crate::dat::open(path, input);
         }
-        if looks_like_blktrace(head) {
+        if looks_like_blktrace(bytes) {
             return Trace::of_blktrace(path, blktrace::of_input(path, input)?);
         }
-        match flashmon::looks_like(head) {
-            Looks::Log => return Trace::of_flashmon(path, input, None),
-            Looks::Spatial => {
-                return Err(Error::Unsupported {
-                    path: path.to_path_buf(),
-                    what: "is Flashmon's spatial view: counts of each block, not events; give its temporal log"
-                        .to_string(),
-                });
-            }
-            Looks::Neither => {}
+        if flashmon::looks_like(bytes) == Looks::Log {
+            return Trace::of_flashmon(path, input, None);
         }
-        match ftrace::looks_like(head, n < 4096) {
-            ftrace::Looks::Text => return Trace::of_ftrace(path, input),
-            ftrace::Looks::Latency => {
-                return Err(Error::Unsupported {
-                    path: path.to_path_buf(),
-                    what: "is the text of a latency tracer, whose times count from its own beginning; record with \
-                           trace-cmd or flashscope"
-                        .to_string(),
-                });
-            }
-            ftrace::Looks::Neither => {}
+        match formats::choose(head) {
+            Chosen::Dialect(dialect) => Trace::of_made(path, Box::new(Text { input: Arc::new(input), dialect })),
+            Chosen::Latency => Err(Error::Unsupported {
+                path: path.to_path_buf(),
+                what: "is the text of a latency tracer, whose times count from its own beginning; record with \
+                       trace-cmd or flashscope"
+                    .to_string(),
+            }),
+            Chosen::None => Err(Trace::unknown(path, head)),
         }
-        Err(Error::Unrecognised { path: path.to_path_buf(), hint: "its first bytes belong to none of them" })
     }
 
     pub(crate) fn from_stream(
@@ -309,15 +337,16 @@ impl Trace {
         })
     }
 
-    fn of_ftrace(path: &Path, input: Input) -> Result<Trace, Error> {
-        let opened = ftrace::Log::open(path, input)?;
+    /// A trace of a format whose events become records of made-up formats.
+    fn of_made(path: &Path, source: Box<dyn Source>) -> Result<Trace, Error> {
+        let opened = made::Log::open(path, source)?;
         Ok(Trace {
             path: path.to_path_buf(),
-            kind: TraceKind::FtraceText,
+            kind: opened.log.kind(),
             facts: opened.facts,
             stats: Value::Null,
             phases: Phases::default(),
-            body: Body::Ftrace(opened.log),
+            body: Body::Made(opened.log),
             base_losses: opened.losses,
             losses: OnceLock::new(),
             names: OnceLock::new(),
@@ -370,7 +399,7 @@ impl Trace {
             Body::Ring(ring) => &ring.clock,
             Body::Flashmon(_) => "flashmon",
             Body::Blktrace(log) => log.clock,
-            Body::Ftrace(_) => "unknown",
+            Body::Made(log) => log.clock(),
         }
     }
 
@@ -380,7 +409,7 @@ impl Trace {
             Body::Ring(ring) => ring.cpus,
             Body::Flashmon(log) => u32::from(log.cpus),
             Body::Blktrace(log) => log.cpus,
-            Body::Ftrace(log) => log.cpus,
+            Body::Made(log) => log.cpus,
         }
     }
 
@@ -390,7 +419,7 @@ impl Trace {
             Body::Ring(ring) => (Some(ring.schemas.iter()), &[][..]),
             Body::Flashmon(log) => (None, std::slice::from_ref(log.schema())),
             Body::Blktrace(log) => (None, log.schemas()),
-            Body::Ftrace(log) => (None, log.schemas()),
+            Body::Made(log) => (None, log.schemas()),
         };
         ring.into_iter().flatten().chain(log)
     }
@@ -454,7 +483,7 @@ impl Trace {
                 Losses::new()
             }
             Body::Blktrace(log) => log.for_each(f).map_err(|e| Error::io(&self.path, "read", e))?,
-            Body::Ftrace(log) => {
+            Body::Made(log) => {
                 let mut typer = Typer::new(Geometry::default());
                 typer.declare(log.schemas().iter());
                 log.for_each_record(&mut |record| {
@@ -486,7 +515,7 @@ impl Trace {
             Body::Blktrace(log) => {
                 log.for_each_pair(&mut |record, _| f(record)).map_err(|e| Error::io(&self.path, "read", e)).map(drop)
             }
-            Body::Ftrace(log) => log.for_each_record(f).map_err(|e| Error::io(&self.path, "read", e)),
+            Body::Made(log) => log.for_each_record(f).map_err(|e| Error::io(&self.path, "read", e)),
         }
     }
 
@@ -500,7 +529,7 @@ impl Trace {
         self.names.get_or_init(|| {
             let mut names = self.initial_names.clone();
             match &self.body {
-                Body::Flashmon(_) | Body::Ftrace(_) => {}
+                Body::Flashmon(_) | Body::Made(_) => {}
                 Body::Blktrace(log) => log.names(&mut names),
                 Body::Ring(ring) => {
                     let mut reader = TaskReader::new(&ring.schemas);

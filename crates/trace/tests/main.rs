@@ -7,6 +7,7 @@ mod common;
 mod dat_records;
 mod export;
 mod flashmon;
+mod formats;
 mod ftrace_text;
 mod full_disk;
 mod fuzz;

@@ -5,12 +5,13 @@ use super::record::{Raw, kind};
 use super::{Log, scan, typed, version_of};
 use crate::bytes::Endian;
 use crate::error::Error;
+use crate::formats::packed::nameless;
 use crate::input::Input;
 use crate::losses::Losses;
 use serde_json::{Value, json};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -108,18 +109,7 @@ fn parts_in(dir: &Path, name: Option<&str>) -> Result<Vec<PathBuf>, Error> {
 
 /// Reads a pipe into a file that only this process has.
 fn spool(path: &Path, mut from: impl io::Read) -> Result<Input, Error> {
-    let dir = std::env::temp_dir();
-    let (name, mut file) = (0..100)
-        .find_map(|n| {
-            let name = dir.join(format!(".flashscope-pipe-{}-{n}", std::process::id()));
-            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&name).ok()?;
-            Some((name, file))
-        })
-        .ok_or_else(|| Error::Unsupported {
-            path: path.to_path_buf(),
-            what: format!("a pipe is kept in a file in {}, where none can be made; set TMPDIR", dir.display()),
-        })?;
-    fs::remove_file(&name).map_err(|e| Error::io(&name, "remove", e))?;
+    let mut file = nameless(path)?;
     io::copy(&mut from, &mut file).map_err(|e| Error::io(path, "keep what came through the pipe of", e))?;
     Ok(Input::File(file))
 }

@@ -3,27 +3,16 @@
 //! Most events print `key=value`; those that do not and matter here (block, syscalls, the function tracer, marks; files' in
 //! [`super::files`]) are read by the forms of `include/trace/events/block.h`, `syscalls.h` and `kernel/trace/trace_output.c` (Linux 6.1).
 
+use crate::formats::made::{Parsed, Value};
+
 /// Fields that are taken from one line.
 const MAX_FIELDS: usize = 48;
 
-/// A field's value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Value<'a> {
-    Signed(i64),
-    Unsigned(u64),
-    Text(&'a [u8]),
-}
-
-/// One event's name and fields.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Parsed<'a> {
-    pub system: &'static str,
-    pub name: String,
-    pub fields: Vec<(&'a str, Value<'a>)>,
-}
-
 /// Reads what stands behind the time. `None` where there is no event's name.
 pub(super) fn parse(text: &[u8]) -> Option<Parsed<'_>> {
+    if let Some(event) = super::blk::line(text) {
+        return Some(event);
+    }
     let end =
         text.iter().position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))).unwrap_or(text.len());
     let name = std::str::from_utf8(&text[..end]).ok().filter(|n| !n.is_empty() && n.len() <= 128)?;
@@ -57,6 +46,14 @@ pub(super) fn parse(text: &[u8]) -> Option<Parsed<'_>> {
         }
     }
     None
+}
+
+/// An event whose system the text says, and what stands behind its name.
+pub(crate) fn of_event<'a>(system: &'a str, name: &str, rest: &'a [u8]) -> Parsed<'a> {
+    let mut out = Parsed { system, name: name.to_string(), fields: Vec::new() };
+    event(&mut out, rest);
+    out.system = system;
+    out
 }
 
 fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {

@@ -3,7 +3,8 @@
 //! Their text names values in other ways than their formats do, so that the same event in a `trace.dat` and in text becomes the same
 //! [`crate::FileEvent`]. Sources: `include/trace/events/{ext4,f2fs,writeback,filemap,readahead}.h` (Linux 5.10, 6.1, 6.12 and 6.18).
 
-use super::fields::{Parsed, Value, add, device, pairs, push, value_of, words};
+use super::fields::{add, device, pairs, push, value_of, words};
+use crate::formats::made::{Parsed, Value};
 
 /// Bits of a page where the text counts bytes: `PAGE_SHIFT` of most machines, which the text does not say.
 const PAGE_SHIFT: u32 = 12;

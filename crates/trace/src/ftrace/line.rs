@@ -91,7 +91,7 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
     if let Some(graph) = graph(line) {
         return graph;
     }
-    match head(line) {
+    match head(line).or_else(|| super::latency::head(line)) {
         Some((head, rest)) => Line::Event(head, rest),
         None => Line::Unknown,
     }
@@ -121,14 +121,14 @@ fn about_cpu<'a>(rest: &[u8]) -> Option<Line<'a>> {
 }
 
 /// Digits at the beginning, and what follows.
-fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let digits = std::str::from_utf8(&text[..end]).ok()?;
     Some((digits.parse().ok()?, &text[end..]))
 }
 
 /// Seconds with a fraction of up to nine digits.
-fn time(text: &[u8]) -> Option<u64> {
+pub(crate) fn time(text: &[u8]) -> Option<u64> {
     let (seconds, rest) = number(text)?;
     let decimals = rest.strip_prefix(b".")?;
     let (fraction, rest) = number(decimals)?;
@@ -140,7 +140,7 @@ fn time(text: &[u8]) -> Option<u64> {
 }
 
 /// `COMM-TID`: a name may hold spaces, dashes and digits.
-fn task(text: &[u8]) -> Option<(u32, &[u8])> {
+pub(super) fn task(text: &[u8]) -> Option<(u32, &[u8])> {
     let text = text.trim_ascii();
     let dash = text.iter().rposition(|&b| b == b'-')?;
     let (tid, rest) = number(&text[dash + 1..])?;

@@ -1,0 +1,368 @@
+//! Records made of what a format says of its events: lines of text, messages of a protobuf.
+//!
+//! An event becomes a record whose format is made up: `text` (all that stands behind the time), `flags`, and a field for
+//! each value that was found. Two events with the same name and the same names and kinds of values have one format.
+
+use crate::bytes::Endian;
+use crate::error::Error;
+use crate::event::TimeNs;
+use crate::format::{MAX_FORMATS_MEMORY, Schema};
+use crate::losses::{Loss, Losses};
+use crate::names::Names;
+use crate::record::Record;
+use crate::ring::Missed;
+use crate::trace::TraceKind;
+use serde_json::json;
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Formats that are made up; an event beyond, or beyond [`MAX_FORMATS_MEMORY`], has its text only.
+const MAX_SCHEMAS: usize = 4096;
+/// CPUs that are told apart.
+pub(crate) const MAX_CPUS: usize = 8192;
+
+/// A field's value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value<'a> {
+    Signed(i64),
+    Unsigned(u64),
+    Text(&'a [u8]),
+}
+
+/// One event's name and fields.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Parsed<'a> {
+    pub system: &'a str,
+    pub name: String,
+    pub fields: Vec<(&'a str, Value<'a>)>,
+}
+
+/// What a pass over a source meets.
+pub(crate) enum Item<'a> {
+    Event {
+        cpu: u16,
+        /// `None`: the format has none for it.
+        time: Option<u64>,
+        tid: u32,
+        flags: &'a [u8],
+        text: &'a [u8],
+        parsed: &'a Parsed<'a>,
+    },
+    Task {
+        tid: u32,
+        comm: &'a [u8],
+        time: u64,
+    },
+    /// Events are missing on this CPU before its next one; `None`: how many is not said.
+    Lost {
+        cpu: u16,
+        events: Option<u64>,
+    },
+    /// Another loss that the format tells of.
+    Loss(Loss, u64),
+    /// A line or message that was not understood.
+    Malformed(&'a [u8]),
+}
+
+/// One input format whose events become records of made-up formats. A new one implements this, and has a line in
+/// `formats::TABLE`.
+pub(crate) trait Source: Debug + Send + Sync {
+    fn kind(&self) -> TraceKind;
+    /// The kernel's name of the clock; `unknown` where the format does not say it.
+    fn clock(&self) -> &str;
+    /// The key of its facts.
+    fn key(&self) -> &'static str;
+    /// As messages call it: "ftrace's text".
+    fn title(&self) -> &'static str;
+    /// Hands everything over, in the order in which it is to be read.
+    fn walk(&self, f: &mut dyn FnMut(Item<'_>)) -> io::Result<()>;
+    /// More facts of its own.
+    fn facts(&self, _into: &mut serde_json::Value) {}
+}
+
+/// A trace of such a format.
+#[derive(Debug)]
+pub(crate) struct Log {
+    source: Box<dyn Source>,
+    schemas: Vec<Arc<Schema>>,
+    by_signature: HashMap<Vec<u8>, usize>,
+    pub cpus: u32,
+}
+
+/// What opening has found.
+pub(crate) struct Opened {
+    pub log: Log,
+    pub names: Names,
+    pub losses: Losses,
+    pub facts: serde_json::Value,
+}
+
+/// The format of events beyond [`MAX_SCHEMAS`].
+const REST: usize = 0;
+/// Characters of a line that was not understood, in a message.
+const SHOWN: usize = 60;
+
+/// What the first pass finds out.
+struct Survey {
+    schemas: Vec<Arc<Schema>>,
+    by_signature: HashMap<Vec<u8>, usize>,
+    /// Left for formats, bytes.
+    memory: usize,
+    names: Names,
+    losses: Losses,
+    /// The last time of each CPU.
+    last: Vec<u64>,
+    with_time: u64,
+    without_time: u64,
+    /// Nanoseconds: 1, or 1000 where no time has a fraction of a microsecond.
+    finest: u64,
+    highest_cpu: u16,
+    malformed: u64,
+    first_malformed: Option<String>,
+    scratch: Vec<u8>,
+}
+
+impl Survey {
+    fn new() -> Survey {
+        let mut scratch = Vec::new();
+        let rest = Parsed { system: "text", name: "text".to_string(), fields: Vec::new() };
+        Survey {
+            by_signature: HashMap::from([(signature(&rest, &mut scratch).to_vec(), REST)]),
+            schemas: vec![made_up(&rest, REST)],
+            memory: MAX_FORMATS_MEMORY,
+            names: Names::default(),
+            losses: Losses::new(),
+            last: vec![0],
+            with_time: 0,
+            without_time: 0,
+            finest: 1000,
+            highest_cpu: 0,
+            malformed: 0,
+            first_malformed: None,
+            scratch,
+        }
+    }
+
+    fn take(&mut self, item: Item<'_>) {
+        match item {
+            Item::Malformed(line) => {
+                self.malformed += 1;
+                if self.first_malformed.is_none() {
+                    let shown = line.trim_ascii();
+                    self.first_malformed = Some(shown[..shown.len().min(SHOWN)].escape_ascii().to_string());
+                }
+            }
+            Item::Lost { events: Some(n), .. } => self.losses.add(Loss::EventsMissedAtGaps, n),
+            Item::Lost { events: None, .. } => self.losses.add(Loss::GapsOfUnknownSize, 1),
+            Item::Loss(loss, count) => self.losses.add(loss, count),
+            Item::Task { tid, comm, time } => {
+                if comm != b"<...>" && tid != 0 {
+                    let time = if self.names.knows(tid) { time } else { 0 };
+                    self.names.set(tid, time, comm);
+                }
+            }
+            Item::Event { cpu, time, parsed, .. } => self.event(cpu, time, parsed),
+        }
+    }
+
+    fn event(&mut self, cpu: u16, time: Option<u64>, parsed: &Parsed<'_>) {
+        self.highest_cpu = self.highest_cpu.max(cpu);
+        match time {
+            None => self.without_time += 1,
+            Some(time) => {
+                self.with_time += 1;
+                if time % 1000 != 0 {
+                    self.finest = 1;
+                }
+                let at = usize::from(cpu).min(MAX_CPUS - 1);
+                if self.last.len() <= at {
+                    self.last.resize(at + 1, 0);
+                }
+                if time < self.last[at] {
+                    self.losses.add(Loss::TimesBackwards, 1);
+                }
+                self.last[at] = time;
+            }
+        }
+        let signature = signature(parsed, &mut self.scratch);
+        if self.by_signature.contains_key(signature) {
+            return;
+        }
+        let known = self.schemas.len();
+        let schema = (self.memory > 0 && known < MAX_SCHEMAS).then(|| made_up(parsed, known));
+        let left = schema.as_ref().and_then(|s| self.memory.checked_sub(s.memory() + signature.len() + 64));
+        if let (Some(schema), Some(left)) = (schema, left) {
+            self.memory = left;
+            self.by_signature.insert(signature.to_vec(), known);
+            self.schemas.push(schema);
+        } else {
+            self.memory = 0;
+            self.losses.add(Loss::FieldsNotRead, 1);
+        }
+    }
+
+    /// Why there is nothing to report; `None`: there are events.
+    fn nothing(&self, title: &str) -> Option<String> {
+        if self.with_time + self.without_time > 0 {
+            return None;
+        }
+        Some(match &self.first_malformed {
+            Some(line) => format!(
+                "looks like {title}, but none of its {} lines is an event that flashscope understands (the first: \"{line}\"); \
+                 `flashscope report --help` lists what is read",
+                self.malformed
+            ),
+            None => format!(
+                "is {title} without an event: nothing was recorded, or its events were not switched on; record again"
+            ),
+        })
+    }
+}
+
+impl Log {
+    /// Reads everything once: formats, names of tasks, losses. A file without one event that is understood is refused.
+    pub fn open(path: &Path, source: Box<dyn Source>) -> Result<Opened, Error> {
+        let mut survey = Survey::new();
+        source.walk(&mut |item| survey.take(item)).map_err(|e| Error::io(path, "read", e))?;
+        if let Some(what) = survey.nothing(source.title()) {
+            return Err(Error::Unsupported { path: path.to_path_buf(), what });
+        }
+        let Survey { schemas, by_signature, names, mut losses, .. } = survey;
+        losses.add(Loss::LinesMalformed, survey.malformed);
+        losses.add(Loss::TimesMissing, survey.without_time);
+        losses.add(Loss::NamesDropped, names.dropped);
+        let times = match (survey.with_time, survey.without_time) {
+            (0, 1..) => "none: events are in the file's order; record with the option funcgraph-abstime".to_string(),
+            _ if source.clock() == "unknown" => {
+                format!("to {} ns; which clock it was the text does not say", survey.finest)
+            }
+            _ => format!("to {} ns", survey.finest),
+        };
+        let mut own = json!({"best_effort": true, "times": times});
+        source.facts(&mut own);
+        let facts = json!({source.key(): own});
+        let cpus = u32::from(survey.highest_cpu) + 1;
+        Ok(Opened { log: Log { source, schemas, by_signature, cpus }, names, losses, facts })
+    }
+
+    pub fn kind(&self) -> TraceKind {
+        self.source.kind()
+    }
+
+    pub fn clock(&self) -> &str {
+        self.source.clock()
+    }
+
+    pub fn schemas(&self) -> &[Arc<Schema>] {
+        &self.schemas
+    }
+
+    /// Hands every event to `f`, in the source's order.
+    pub fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<()> {
+        let (mut scratch, mut data) = (Vec::new(), Vec::new());
+        let mut missed: HashMap<u16, Missed> = HashMap::new();
+        self.source.walk(&mut |item| match item {
+            Item::Lost { cpu, events } => {
+                missed.insert(cpu, events.map_or(Missed::Unknown, Missed::Events));
+            }
+            Item::Event { cpu, time, tid, flags, text, parsed } => {
+                let at = self.by_signature.get(signature(parsed, &mut scratch)).copied().unwrap_or(REST);
+                let schema = &self.schemas[at];
+                let fields = if at == REST { &[][..] } else { &parsed.fields[..] };
+                encode(&mut data, schema.id, tid, text, flags, fields);
+                f(&Record {
+                    time: TimeNs(time.unwrap_or(0)),
+                    cpu,
+                    buffer: "",
+                    missed: missed.remove(&cpu).unwrap_or_default(),
+                    schema,
+                    data: &data,
+                });
+            }
+            _ => {}
+        })
+    }
+}
+
+/// System, name, and the names and kinds of the fields.
+fn signature<'s>(parsed: &Parsed<'_>, scratch: &'s mut Vec<u8>) -> &'s [u8] {
+    scratch.clear();
+    scratch.extend_from_slice(parsed.system.as_bytes());
+    scratch.push(b':');
+    scratch.extend_from_slice(parsed.name.as_bytes());
+    for (key, value) in &parsed.fields {
+        scratch.push(match value {
+            Value::Signed(_) => b'-',
+            Value::Unsigned(_) => b'+',
+            Value::Text(_) => b'"',
+        });
+        scratch.extend_from_slice(key.as_bytes());
+    }
+    scratch
+}
+
+/// The format that a kernel would have printed for such lines.
+fn format_text(parsed: &Parsed<'_>, id: u16) -> String {
+    let mut out = format!(
+        "name: {}\nID: {id}\nformat:\n\
+         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+         \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+         \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+         \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+         \tfield:__data_loc char[] text;\toffset:8;\tsize:4;\tsigned:0;\n\
+         \tfield:__data_loc char[] flags;\toffset:12;\tsize:4;\tsigned:0;\n",
+        parsed.name
+    );
+    let mut at = 16;
+    for (key, value) in &parsed.fields {
+        let (kind, size, signed) = match value {
+            Value::Signed(_) => ("s64", 8, 1),
+            Value::Unsigned(_) => ("u64", 8, 0),
+            Value::Text(_) => ("__data_loc char[]", 4, 0),
+        };
+        out += &format!("\tfield:{kind} {key};\toffset:{at};\tsize:{size};\tsigned:{signed};\n");
+        at += size;
+    }
+    out += "\nprint fmt: \"%s\", __get_str(text)\n";
+    out
+}
+
+/// That format, at this place among all of them.
+fn made_up(parsed: &Parsed<'_>, at: usize) -> Arc<Schema> {
+    let text = format_text(parsed, at as u16 + 1);
+    // What is made up here can be read; its place is kept if not: the numbers of those behind it count on it.
+    Arc::new(Schema::parse(parsed.system, &text, Endian::Little, 8).unwrap_or(Schema::unknown(Endian::Little)))
+}
+
+/// A record of that format.
+fn encode(out: &mut Vec<u8>, id: u16, tid: u32, text: &[u8], flags: &[u8], fields: &[(&str, Value<'_>)]) {
+    let fixed: usize = 16 + fields.iter().map(|(_, v)| if matches!(v, Value::Text(_)) { 4 } else { 8 }).sum::<usize>();
+    out.clear();
+    out.extend_from_slice(&id.to_le_bytes());
+    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(&tid.to_le_bytes());
+    let mut dynamic = fixed;
+    let mut place = |out: &mut Vec<u8>, text: &[u8]| {
+        out.extend_from_slice(&((text.len() as u32) << 16 | dynamic as u32).to_le_bytes());
+        dynamic += text.len();
+    };
+    place(out, text);
+    place(out, flags);
+    for (_, value) in fields {
+        match value {
+            Value::Signed(n) => out.extend_from_slice(&n.to_le_bytes()),
+            Value::Unsigned(n) => out.extend_from_slice(&n.to_le_bytes()),
+            Value::Text(text) => place(out, text),
+        }
+    }
+    out.extend_from_slice(text);
+    out.extend_from_slice(flags);
+    for (_, value) in fields {
+        if let Value::Text(text) = value {
+            out.extend_from_slice(text);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! gzip, xz and zstd around a trace: unpacked once, into a file that has no name, in bounded memory.
+//!
+//! The beginning is unpacked first, and what is no trace ends there. A trace of storage packs to a tenth, a repetitive text
+//! to a fiftieth: what grows far beyond that is made to fill a disk.
+
+use super::Head;
+use crate::error::Error;
+use crate::input::Input;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Unpacked bytes that are kept in memory; more go into a file.
+const IN_MEMORY: usize = 1 << 20;
+/// Unpacked bytes that are never too many.
+const ALWAYS: u64 = 256 << 20;
+/// How many times its packed size a trace may have beyond that.
+const MOST_TIMES: u64 = 200;
+/// Memory that xz may take, KiB: its highest level has a dictionary of 64 MiB.
+const XZ_MEMORY_KIB: u32 = 80 << 10;
+
+/// What a file is packed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    Gzip,
+    Xz,
+    Zstd,
+}
+
+impl Packing {
+    pub fn of(head: &[u8]) -> Option<Packing> {
+        match head {
+            [0x1f, 0x8b, 8, ..] => Some(Packing::Gzip),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Packing::Xz),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Packing::Zstd),
+            _ => None,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Packing::Gzip => "gzip",
+            Packing::Xz => "xz",
+            Packing::Zstd => "zstd",
+        }
+    }
+
+    fn reader<'a>(self, packed: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+        let packed = io::BufReader::with_capacity(64 << 10, packed);
+        Ok(match self {
+            Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
+            Packing::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(packed, true, XZ_MEMORY_KIB)),
+            Packing::Zstd => Box::new(Frames { packed, frame: None }),
+        })
+    }
+}
+
+/// The frames of a zstd file, one after the other.
+struct Frames<R: io::BufRead> {
+    packed: R,
+    frame: Option<Box<ruzstd::decoding::FrameDecoder>>,
+}
+
+impl<R: io::BufRead> Read for Frames<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+        let damaged = |e: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
+        loop {
+            let Some(frame) = &mut self.frame else {
+                if self.packed.fill_buf()?.is_empty() {
+                    return Ok(0);
+                }
+                let mut next = Box::new(FrameDecoder::new());
+                next.init(&mut self.packed).map_err(|e| damaged(&e))?;
+                self.frame = Some(next);
+                continue;
+            };
+            if !frame.is_finished() && frame.can_collect() < into.len() {
+                frame
+                    .decode_blocks(&mut self.packed, BlockDecodingStrategy::UptoBytes(into.len()))
+                    .map_err(|e| damaged(&e))?;
+            }
+            let n = frame.read(into)?;
+            if n > 0 || into.is_empty() {
+                return Ok(n);
+            }
+            if frame.is_finished() {
+                self.frame = None;
+            }
+        }
+    }
+}
+
+/// What came out.
+pub(crate) struct Unpacked {
+    pub input: Input,
+    /// The packed file is cut or damaged: this is what comes before that.
+    pub cut: bool,
+}
+
+/// Unpacks a file. `wanted` says of its beginning whether it is to be unpacked at all.
+pub(crate) fn unpack(
+    path: &Path,
+    input: &Input,
+    packing: Packing,
+    wanted: impl FnOnce(&Head) -> Result<(), Error>,
+) -> Result<Unpacked, Error> {
+    let size = input.size().map_err(|e| Error::io(path, "read", e))?;
+    let most = ALWAYS.max(size.saturating_mul(MOST_TIMES));
+    let mut reader = packing.reader(input.reader()).map_err(|e| Error::io(path, "read", e))?;
+    let (mut begin, mut cut) = (Vec::new(), false);
+    fill(path, packing, &mut reader, &mut begin, IN_MEMORY, &mut cut)?;
+    if begin.is_empty() {
+        let what =
+            format!("is packed with {}, and nothing is in it, or it is damaged from its beginning", packing.name());
+        return Err(Error::Unsupported { path: path.to_path_buf(), what });
+    }
+    let whole = Input::Memory(begin.into());
+    wanted(&Head::read(&whole).map_err(|e| Error::io(path, "read", e))?)?;
+    let Input::Memory(mut piece) = whole else { return Ok(Unpacked { input: whole, cut }) };
+    if piece.len() < IN_MEMORY || cut {
+        return Ok(Unpacked { input: Input::Memory(piece), cut });
+    }
+    let mut file = nameless(path)?;
+    let mut written = 0;
+    while !piece.is_empty() {
+        written += piece.len() as u64;
+        if written > most {
+            let what = format!(
+                "unpacks to more than {MOST_TIMES} times its size, and to more than {} MiB: no trace does; unpack it with {} \
+                 and look at it",
+                most >> 20,
+                packing.name()
+            );
+            return Err(Error::Unsupported { path: path.to_path_buf(), what });
+        }
+        file.write_all(&piece).map_err(|e| Error::io(path, "keep what is unpacked of", e))?;
+        let mut next = Vec::new();
+        if !cut {
+            fill(path, packing, &mut reader, &mut next, IN_MEMORY, &mut cut)?;
+        }
+        piece = next.into();
+    }
+    Ok(Unpacked { input: Input::File(file), cut })
+}
+
+/// Reads so many bytes, or up to the end or to where the packed data stops making sense.
+fn fill(
+    path: &Path,
+    packing: Packing,
+    reader: &mut dyn Read,
+    into: &mut Vec<u8>,
+    wanted: usize,
+    cut: &mut bool,
+) -> Result<(), Error> {
+    into.resize(wanted, 0);
+    let mut filled = 0;
+    while filled < wanted {
+        match reader.read(&mut into[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::OutOfMemory => {
+                let what = format!(
+                    "needs more than {} MiB of memory to unpack; unpack it with {}, and give what comes out",
+                    XZ_MEMORY_KIB >> 10,
+                    packing.name()
+                );
+                return Err(Error::Unsupported { path: path.to_path_buf(), what });
+            }
+            Err(_cut_or_damaged) => {
+                *cut = true;
+                break;
+            }
+        }
+    }
+    into.truncate(filled);
+    Ok(())
+}
+
+/// A file that only this process has, in the directory for temporary files. `path` is what is to be kept in it.
+pub(crate) fn nameless(path: &Path) -> Result<File, Error> {
+    let dir = std::env::temp_dir();
+    let (name, file) = (0..100)
+        .find_map(|n| {
+            let name = dir.join(format!(".flashscope-pipe-{}-{n}", std::process::id()));
+            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&name).ok()?;
+            Some((name, file))
+        })
+        .ok_or_else(|| Error::Unsupported {
+            path: path.to_path_buf(),
+            what: format!("is kept in a file in {}, where none can be made; set TMPDIR", dir.display()),
+        })?;
+    fs::remove_file(&name).map_err(|e| Error::io(&name, "remove", e))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        out.write_all(bytes).unwrap();
+        out.finish().unwrap()
+    }
+
+    fn zstd(bytes: &[u8]) -> Vec<u8> {
+        ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+    }
+
+    fn all(packed: Vec<u8>) -> Result<(Vec<u8>, bool), Error> {
+        let packing = Packing::of(&packed).unwrap();
+        let out = unpack(Path::new("x"), &Input::Memory(packed.into()), packing, |_| Ok(()))?;
+        let mut bytes = vec![0; out.input.size().unwrap() as usize];
+        out.input.read_exact_at(&mut bytes, 0).unwrap();
+        Ok((bytes, out.cut))
+    }
+
+    #[test]
+    fn one_member_and_two_come_back_and_a_cut_one_as_far_as_it_goes() {
+        let mut text = Vec::new();
+        (0..200_000u32)
+            .for_each(|n| text.extend_from_slice(format!("{n} {}\n", n.wrapping_mul(2_654_435_761)).as_bytes()));
+        for pack in [gzip as fn(&[u8]) -> Vec<u8>, zstd] {
+            let packed = pack(&text);
+            assert!(all(packed.clone()).unwrap() == (text.clone(), false));
+            let two = [pack(&text[..70_000]), pack(&text[70_000..])].concat();
+            assert!(all(two).unwrap() == (text.clone(), false));
+            let (begin, cut) = all(packed[..packed.len() / 2].to_vec()).unwrap();
+            assert!(cut && begin.len() > text.len() / 8 && text.starts_with(&begin));
+            assert!(all(packed[..12].to_vec()).is_err());
+        }
+    }
+
+    #[test]
+    fn what_grows_without_end_ends_with_a_message() {
+        let packed = gzip(&vec![0; 300 << 20]);
+        let error = all(packed).unwrap_err().to_string();
+        assert!(error.contains("200 times its size"), "{error}");
+    }
+}

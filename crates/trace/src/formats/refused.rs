@@ -1,0 +1,326 @@
+//! What is no trace that is read, by what it is: each with what it lacks and what to do instead.
+
+use super::{Head, blkparse};
+use crate::bytes::Endian;
+
+/// What a file is or looks like, and how that is told.
+struct Refused {
+    /// Behind "looks like".
+    what: &'static str,
+    /// What is missing, and what to type.
+    why: &'static str,
+    is: fn(&Head, &[&[u8]]) -> bool,
+}
+
+const RECORD: &str = "record with `flashscope record --events block,syscall,cache -- COMMAND` or `blktrace -d DEVICE`";
+
+/// The line of an error about a file that is not read; `None`: nobody knows what it is.
+pub(crate) fn refusal(head: &Head) -> Option<String> {
+    let lines: Vec<&[u8]> = head.lines().into_iter().map(<[u8]>::trim_ascii).filter(|l| !l.is_empty()).collect();
+    if head.bytes().is_empty() {
+        return Some("is empty".to_string());
+    }
+    let found = ALL.iter().find(|refused| (refused.is)(head, &lines))?;
+    Some(format!("looks like {}: {}", found.what, found.why.replace("RECORD", RECORD)))
+}
+
+/// Magic numbers first, then tables by their heads, then what only looks so.
+const ALL: &[Refused] = &[
+    Refused {
+        what: "perf.data",
+        why: "perf's binary file is not read; print it with `perf script -i FILE -F comm,pid,tid,cpu,time,event,trace > FILE.txt`, and read that",
+        is: |head, _| starts(head, &[b"PERFILE2", b"2ELIFREP", b"PERFFILE"]),
+    },
+    Refused {
+        what: "a CTF trace of LTTng or babeltrace",
+        why: "CTF is not read; RECORD",
+        is: |head, _| {
+            starts(
+                head,
+                &[b"\xc1\x1f\xfc\xc1", b"\xc1\xfc\x1f\xc1", b"/* CTF 1.", b"\x75\xd1\x1d\x57", b"\x57\x1d\xd1\x75"],
+            )
+        },
+    },
+    Refused {
+        what: "a capture of packets (pcap)",
+        why: "it has no events of storage; RECORD",
+        is: |head, _| {
+            starts(
+                head,
+                &[
+                    b"\xa1\xb2\xc3\xd4",
+                    b"\xd4\xc3\xb2\xa1",
+                    b"\xa1\xb2\x3c\x4d",
+                    b"\x4d\x3c\xb2\xa1",
+                    b"\x0a\x0d\x0d\x0a",
+                ],
+            )
+        },
+    },
+    Refused {
+        what: "a Windows event trace (ETL)",
+        why: "flashscope reads traces of Linux; RECORD",
+        is: |head, _| is_etl(head.bytes()),
+    },
+    Refused {
+        what: "a program or a library (ELF)",
+        why: "a trace is needed; to record what a program does: `flashscope record --events block,syscall,cache -- PROGRAM`",
+        is: |head, _| starts(head, &[b"\x7fELF"]),
+    },
+    Refused {
+        what: "an image",
+        why: "it has no events; give the trace that it was drawn of",
+        is: |head, _| starts(head, &[b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"<svg", b"<?xml", b"%PDF"]),
+    },
+    Refused {
+        what: "an archive or a packed file of another kind",
+        why: "gzip, xz and zstd around one trace are read; unpack it, and name the trace in it",
+        is: |head, _| {
+            starts(
+                head,
+                &[b"PK\x03\x04", b"BZh", b"\x04\x22\x4d\x18", b"7z\xbc\xaf", b"Rar!", b"LZIP", b"\x5d\x00\x00"],
+            ) || head.bytes().get(257..262) == Some(b"ustar")
+        },
+    },
+    Refused {
+        what: "atrace's packed output (`atrace -z`)",
+        why: "its text is read; record without -z, or unpack what stands behind TRACE: with zlib",
+        is: |head, _| find(head.bytes(), b"TRACE:\n\x78").is_some(),
+    },
+    Refused {
+        what: "a database of SQLite",
+        why: "it has no events; RECORD",
+        is: |head, _| starts(head, &[b"SQLite format 3"]),
+    },
+    Refused {
+        what: "a Parquet table",
+        why: "flashscope writes these and does not read them; give the trace that it was made of",
+        is: |head, _| starts(head, &[b"PAR1"]),
+    },
+    Refused {
+        what: "fio's output in JSON",
+        why: "it has sums of a benchmark and no requests; run fio under `flashscope record --events block,syscall -- fio JOB`",
+        is: |head, lines| begins_json(lines) && find(head.bytes(), b"\"fio version\"").is_some(),
+    },
+    Refused {
+        what: "flashscope's own JSON",
+        why: "reports and exports are written and not read; give the trace that it was made of",
+        is: |head, lines| {
+            begins_json(lines)
+                && (find(head.bytes(), b"\"schema\":").is_some() || find(head.bytes(), b"\"time_ns\":").is_some())
+        },
+    },
+    Refused {
+        what: "JSON",
+        why: "no trace in JSON is read (of Perfetto its protobuf is, of Chrome's tracing none); RECORD",
+        is: |_, lines| begins_json(lines),
+    },
+    Refused {
+        what: "flashscope's own CSV",
+        why: "exports are written and not read; give the trace that it was made of",
+        is: |_, lines| first(lines, |l| l.starts_with(b"time_ns,cpu,") || l.starts_with(b"source,time_ns,")),
+    },
+    Refused {
+        what: "biosnoop's table",
+        why: "it has no queueing events, and one line an I/O when it ended; RECORD",
+        is: |_, lines| any(lines, |l| all_in(l, &[b"TIME", b"COMM", b"DISK", b"SECTOR", b"LAT"])),
+    },
+    Refused {
+        what: "iosnoop's table (perf-tools)",
+        why: "it has no queueing events, and one line an I/O when it ended; RECORD",
+        is: |_, lines| any(lines, |l| all_in(l, &[b"COMM", b"PID", b"TYPE", b"DEV", b"BLOCK", b"BYTES"])),
+    },
+    Refused {
+        what: "a table of slow file operations (ext4slower, fileslower and their kin)",
+        why: "it has no requests, and only operations above a limit; RECORD",
+        is: |_, lines| {
+            any(lines, |l| all_in(l, &[b"TIME", b"COMM", b"LAT(ms)", b"FILENAME"]))
+                || any(lines, |l| l.starts_with(b"Tracing ") && find(l, b" slower than ").is_some())
+        },
+    },
+    Refused {
+        what: "a histogram (biolatency, bitesize, bpftrace)",
+        why: "it has counts and no requests; RECORD",
+        is: |_, lines| {
+            any(lines, |l| all_in(l, &[b": count", b"distribution"]))
+                || any(lines, |l| l.ends_with(b"|") && l.contains(&b'@') && find(l, b"|").is_some())
+                || first(lines, |l| l.starts_with(b"Attaching ") && find(l, b" probe").is_some())
+        },
+    },
+    Refused {
+        what: "biotop's or iotop's table",
+        why: "it has sums of an interval and no requests; RECORD",
+        is: |_, lines| {
+            any(lines, |l| all_in(l, &[b"PID", b"COMM", b"DISK", b"Kbytes"]))
+                || any(lines, |l| all_in(l, &[b"TID", b"PRIO", b"DISK READ", b"COMMAND"]))
+        },
+    },
+    Refused {
+        what: "btt's output",
+        why: "it has sums and no requests; give the blktrace files that it was made of (NAME.blktrace.0 and so on)",
+        is: |_, lines| {
+            any(lines, |l| {
+                find(l, b"==== All Devices ====").is_some() || l.starts_with(b"Q2C ") || l.starts_with(b"D2C ")
+            })
+        },
+    },
+    Refused {
+        what: "blkparse's summary",
+        why: "the lines of its steps are missing; run `blkparse -i NAME` without -q and -s, or give the blktrace files",
+        is: |_, lines| any(lines, |l| l.starts_with(b"Reads Queued:")),
+    },
+    Refused {
+        what: "iostat's output",
+        why: "it has means of an interval and no requests; RECORD",
+        is: |_, lines| {
+            any(lines, |l| {
+                l.starts_with(b"Device") && (find(l, b"tps").is_some() || find(l, b"r/s").is_some())
+                    || l.starts_with(b"avg-cpu:")
+            })
+        },
+    },
+    Refused {
+        what: "vmstat's output",
+        why: "it has means of an interval and no requests; RECORD",
+        is: |_, lines| first(lines, |l| l.starts_with(b"procs ---")),
+    },
+    Refused {
+        what: "/proc/diskstats or a device's stat file",
+        why: "it has sums since boot and no requests; RECORD",
+        is: |_, lines| most(lines, is_diskstats),
+    },
+    Refused {
+        what: "a log of fio's (latency, bandwidth or IOPS)",
+        why: "it says when fio saw an I/O end and not what the kernel did; run fio under `flashscope record --events block,syscall -- fio JOB`",
+        is: |_, lines| most(lines, is_fio_log) || first(lines, |l| l.starts_with(b"fio version ") && l.len() < 40),
+    },
+    Refused {
+        what: "fio's output",
+        why: "it has sums of a benchmark and no requests; run fio under `flashscope record --events block,syscall -- fio JOB`",
+        is: |_, lines| any(lines, |l| find(l, b"rw=").is_some() && find(l, b"ioengine=").is_some()),
+    },
+    Refused {
+        what: "strace's output",
+        why: "it has system calls and no requests; RECORD",
+        is: |_, lines| most(lines, is_strace),
+    },
+    Refused {
+        what: "the kernel's log (dmesg)",
+        why: "it has no events of storage; RECORD",
+        is: |_, lines| most(lines, is_dmesg),
+    },
+    Refused {
+        what: "blkparse's output in a format of its own (`-f`)",
+        why: "its columns are not known; run `blkparse -i NAME` without -f, or give the blktrace files",
+        is: |_, lines| blkparse::of_another_format(lines),
+    },
+    Refused {
+        what: "perf script's text without what it takes",
+        why: "each line needs a name, a pid, a time and an event; print it with `perf script -F comm,pid,tid,cpu,time,event,trace`",
+        is: |_, lines| {
+            most(lines, |l| {
+                [&b"block:block_"[..], b"syscalls:sys_", b"ext4:ext4_"].iter().any(|e| find(l, e).is_some())
+            })
+        },
+    },
+    Refused {
+        what: "three numbers a line",
+        why: "that is Flashmon's spatial view (counts of each block, not events), or blocks with their sizes and times; neither says \
+              who asked, whether it was read or written, or when it ended; of Flashmon give its temporal log, else RECORD",
+        is: |_, lines| most(lines, |l| count_numbers(l, b" ;\t") == Some(3)),
+    },
+    Refused {
+        what: "a table of numbers (addresses, sizes, times?)",
+        why: "it does not say which number is what, who asked, or when it ended; RECORD",
+        is: |_, lines| most(lines, |l| count_numbers(l, b" ,;\t").is_some_and(|n| n > 1)),
+    },
+];
+
+fn starts(head: &Head, with: &[&[u8]]) -> bool {
+    with.iter().any(|bytes| head.bytes().starts_with(bytes))
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|w| w == what)
+}
+
+fn all_in(line: &[u8], words: &[&[u8]]) -> bool {
+    words.iter().all(|word| find(line, word).is_some())
+}
+
+fn first(lines: &[&[u8]], is: impl Fn(&[u8]) -> bool) -> bool {
+    lines.first().is_some_and(|line| is(line))
+}
+
+/// One of the first lines: tables have titles and rulers before their heads.
+fn any(lines: &[&[u8]], is: impl Fn(&[u8]) -> bool) -> bool {
+    lines.iter().take(40).any(|line| is(line))
+}
+
+/// Most of the first lines.
+fn most(lines: &[&[u8]], is: impl Fn(&[u8]) -> bool) -> bool {
+    let first = &lines[..lines.len().min(40)];
+    let like = first.iter().filter(|line| is(line)).count();
+    like > 0 && like * 3 >= first.len() * 2
+}
+
+fn begins_json(lines: &[&[u8]]) -> bool {
+    first(lines, |l| matches!(l, [b'{'] | [b'['] | [b'[', b'{' | b'"' | b']', ..] | [b'{', b'"' | b' ' | b'}', ..]))
+}
+
+/// `WMI_BUFFER_HEADER`, then `SYSTEM_TRACE_HEADER`: a size, and a marker of version 2 with the flags 0xc0.
+fn is_etl(head: &[u8]) -> bool {
+    let le = Endian::Little;
+    let size = le.u32(head, 0).unwrap_or(0);
+    let marker = head.get(0x48..0x4c);
+    size.is_power_of_two() && size >= 1024 && marker.is_some_and(|m| matches!(m, [2, 0, 1 | 2, 0xc0]))
+}
+
+/// How many numbers a line is made of; `None`: there is something else in it.
+fn count_numbers(line: &[u8], separators: &[u8]) -> Option<usize> {
+    let mut count = 0;
+    let line = line.strip_prefix(b"[").and_then(|l| l.strip_suffix(b"]")).unwrap_or(line);
+    for word in line.split(|b| separators.contains(b)).filter(|w| !w.is_empty()) {
+        let digits = word.iter().filter(|b| b.is_ascii_digit()).count();
+        if digits == 0 || !word.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-')) {
+            return None;
+        }
+        count += 1;
+    }
+    (count > 0).then_some(count)
+}
+
+/// `TIME, VALUE, DIRECTION, SIZE[, OFFSET[, PRIORITY]]`: the direction is 0, 1 or 2.
+fn is_fio_log(line: &[u8]) -> bool {
+    let parts: Vec<&[u8]> = line.split(|&b| b == b',').map(<[u8]>::trim_ascii).collect();
+    let number = |p: &&[u8]| !p.is_empty() && p.iter().all(|b| b.is_ascii_hexdigit() || *b == b'x');
+    let size = |p: &[u8]| std::str::from_utf8(p).ok()?.parse::<u64>().ok();
+    let fits = (4..=8).contains(&parts.len()) && parts.iter().all(number) && matches!(parts[2], b"0" | b"1" | b"2");
+    fits && size(parts[3]).is_some_and(|bytes| bytes % 512 == 0)
+}
+
+/// `8 0 sda 1234 …`: eleven sums behind a name, or eleven alone.
+fn is_diskstats(line: &[u8]) -> bool {
+    let words: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).collect();
+    let number = |w: &&[u8]| w.iter().all(u8::is_ascii_digit);
+    let of_all = words.len() >= 14 && number(&words[0]) && number(&words[1]) && !number(&words[2]);
+    of_all && words[3..].iter().all(number) || matches!(words.len(), 11 | 15 | 17) && words.iter().all(number)
+}
+
+/// `openat(AT_FDCWD, "x", O_RDONLY) = 3`, perhaps behind a pid and a time.
+fn is_strace(line: &[u8]) -> bool {
+    let Some(open) = line.iter().position(|&b| b == b'(') else {
+        return line.starts_with(b"+++ ") || line.starts_with(b"--- SIG");
+    };
+    let name = line[..open].rsplit(|&b| b == b' ').next().unwrap_or_default();
+    let called = !name.is_empty() && name.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_');
+    called && (find(line, b") = ").is_some() || find(line, b")  ").is_some() || line.ends_with(b"<unfinished ...>"))
+}
+
+/// `[    1.234567] text`
+fn is_dmesg(line: &[u8]) -> bool {
+    let Some(rest) = line.strip_prefix(b"[") else { return false };
+    let Some(end) = rest.iter().position(|&b| b == b']') else { return false };
+    let time = rest[..end].trim_ascii();
+    time.contains(&b'.') && time.iter().all(|b| b.is_ascii_digit() || *b == b'.')
+}

@@ -1,0 +1,92 @@
+//! Lines of text: read in bounded memory, each handed to a dialect, which says what it is.
+
+use super::made::{Item, Source};
+use crate::input::Input;
+use crate::trace::TraceKind;
+use std::fmt;
+use std::io::{self, BufRead, BufReader};
+use std::sync::Arc;
+
+/// Longest line that is read; the kernel's own are below 8 KiB (`TRACE_SEQ_BUFFER_SIZE`, a page before 6.9).
+pub(crate) const MAX_LINE: usize = 16 << 10;
+
+/// One way of printing a trace. A new one implements [`Lines`], and has a line in `formats::TABLE`.
+#[derive(Clone, Copy)]
+pub(crate) struct Dialect {
+    pub kind: TraceKind,
+    /// The key of its facts.
+    pub key: &'static str,
+    /// As messages call it.
+    pub title: &'static str,
+    /// The kernel's name of the clock, `unknown` where the text does not say it.
+    pub clock: &'static str,
+    /// A reader for one pass.
+    pub lines: fn() -> Box<dyn Lines>,
+}
+
+impl fmt::Debug for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.title)
+    }
+}
+
+/// Reads lines in the order of the text.
+pub(crate) trait Lines {
+    /// One line without its end. Says nothing of one that carries nothing (a comment, a ruler).
+    fn line(&mut self, line: &[u8], f: &mut dyn FnMut(Item<'_>));
+
+    /// The beginning of a line beyond [`MAX_LINE`].
+    fn too_long(&mut self, begin: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+        f(Item::Malformed(begin));
+    }
+}
+
+/// A text in one dialect.
+#[derive(Debug)]
+pub(crate) struct Text {
+    pub input: Arc<Input>,
+    pub dialect: Dialect,
+}
+
+impl Source for Text {
+    fn kind(&self) -> TraceKind {
+        self.dialect.kind
+    }
+
+    fn clock(&self) -> &str {
+        self.dialect.clock
+    }
+
+    fn key(&self) -> &'static str {
+        self.dialect.key
+    }
+
+    fn title(&self) -> &'static str {
+        self.dialect.title
+    }
+
+    fn walk(&self, f: &mut dyn FnMut(Item<'_>)) -> io::Result<()> {
+        let mut lines = (self.dialect.lines)();
+        let mut reader = BufReader::with_capacity(64 << 10, self.input.reader());
+        let mut buffer = Vec::new();
+        loop {
+            buffer.clear();
+            let n = io::Read::take(&mut reader, MAX_LINE as u64).read_until(b'\n', &mut buffer)?;
+            if n == 0 {
+                return Ok(());
+            }
+            if n == MAX_LINE && buffer.last() != Some(&b'\n') {
+                reader.skip_until(b'\n')?;
+                lines.too_long(&buffer, f);
+                continue;
+            }
+            lines.line(without_end(&buffer), f);
+        }
+    }
+}
+
+/// A line without what ends it.
+pub(crate) fn without_end(line: &[u8]) -> &[u8] {
+    let text = line.strip_suffix(b"\n").unwrap_or(line);
+    text.strip_suffix(b"\r").unwrap_or(text)
+}

@@ -1,0 +1,249 @@
+//! One table of formats, in code and in docs; what is refused, by its name; packed traces.
+
+use flashscope_trace::{EventKind, FORMATS, Loss, Trace, TraceKind};
+
+#[test]
+fn docs_list_what_is_read_and_written() {
+    let docs = include_str!("../../../docs/formats.md");
+    let rows: Vec<&str> =
+        docs.lines().skip_while(|l| !l.starts_with("| format |")).skip(2).take_while(|l| l.starts_with('|')).collect();
+    let row = |f: &flashscope_trace::Format| format!("| {} | {} | {} | {} |", f.name, f.read, f.written, f.told_by);
+    let want: Vec<String> = FORMATS.iter().map(row).map(|r| r.replace("|  |", "| |")).collect();
+    assert_eq!(rows, want, "docs/formats.md is to have:\n{}", want.join("\n"));
+}
+
+fn of(bytes: &[u8]) -> Result<Trace, String> {
+    Trace::from_bytes("given".as_ref(), bytes.into()).map_err(|e| e.to_string())
+}
+
+/// What each kind of file is called that is no trace, and what it is said to lack.
+#[test]
+fn what_is_refused_is_called_by_its_name() {
+    let etl = {
+        let mut bytes = vec![0u8; 200];
+        bytes[..4].copy_from_slice(&0x1_0000u32.to_le_bytes());
+        bytes[0x48..0x4c].copy_from_slice(&[2, 0, 2, 0xc0]);
+        bytes
+    };
+    let tar = {
+        let mut bytes = vec![0u8; 512];
+        bytes[..8].copy_from_slice(b"sda.dump");
+        bytes[257..262].copy_from_slice(b"ustar");
+        bytes
+    };
+    let cases: &[(&[u8], &[&str])] = &[
+        (b"", &["is empty"]),
+        (b"PERFILE2\x68\0\0\0", &["perf.data", "perf script -i FILE -F"]),
+        (b"\xc1\x1f\xfc\xc1rest", &["CTF"]),
+        (b"\xd4\xc3\xb2\xa1\x02\0\x04\0", &["pcap"]),
+        (&etl, &["Windows", "ETL"]),
+        (&tar, &["archive"]),
+        (b"PK\x03\x04\x14\0", &["archive", "unpack"]),
+        (b"\x7fELF\x02\x01\x01", &["ELF", "-- PROGRAM"]),
+        (b"\x89PNG\r\n\x1a\n", &["image"]),
+        (b"TRACE:\n\x78\x9c\x01\x02", &["atrace -z", "without -z"]),
+        (b"{\n  \"fio version\" : \"fio-3.33\",\n", &["fio's output in JSON", "-- fio JOB"]),
+        (b"{\"schema\": 3, \"title\": \"x\"}", &["flashscope's own JSON"]),
+        (b"{\"traceEvents\": []}", &["JSON", "protobuf"]),
+        (b"[\n{\"a\": 1}]", &["JSON"]),
+        (b"time_ns,cpu,tid,comm,kind\n1,0,1,a,b\n", &["flashscope's own CSV"]),
+        (
+            b"TIME(s)     COMM           PID     DISK    T SECTOR     BYTES  LAT(ms)\n0.000000    jbd2/sda-8     297     sda     W 12345      4096      0.33\n",
+            &["biosnoop's table", "no queueing events", "flashscope record"],
+        ),
+        (
+            b"Tracing block I/O. Ctrl-C to end.\nCOMM         PID    TYPE DEV      BLOCK        BYTES     LATms\nsupervise    1809   W    202,1    17039968     4096       1.32\n",
+            &["iosnoop's table", "no queueing events"],
+        ),
+        (
+            b"Tracing ext4 operations slower than 10 ms\nTIME     COMM           PID    T BYTES   OFF_KB   LAT(ms) FILENAME\n06:35:01 cron           16464  R 1249    0          16.05 common-auth\n",
+            &["ext4slower", "no requests"],
+        ),
+        (
+            b"Tracing block device I/O... Hit Ctrl-C to end.\n     usecs           : count     distribution\n         0 -> 1      : 0        |      |\n",
+            &["histogram", "biolatency"],
+        ),
+        (b"Attaching 2 probes...\n\n@usecs: \n[64, 128)     3 |@@@@|\n", &["bpftrace"]),
+        (b"==================== All Devices ====================\n\n            ALL           MIN\n", &["btt's output", "NAME.blktrace.0"]),
+        (b"CPU0 (8,0):\n Reads Queued:           5,       20KiB\n", &["blkparse's summary", "blktrace files"]),
+        (b"Linux 6.1.0 (host)  01/01/24  _x86_64_ (4 CPU)\n\navg-cpu:  %user   %nice\n", &["iostat"]),
+        (b"Device            r/s     rkB/s   rrqm/s\nsda              1.00      4.00     0.00\n", &["iostat"]),
+        (b"   8       0 sda 1 2 3 4 5 6 7 8 9 10 11 0 0 0 0\n", &["/proc/diskstats"]),
+        (b"0, 95, 0, 4096, 0\n1, 83, 0, 4096, 4096\n2, 87, 1, 4096, 8192\n", &["fio's (latency", "-- fio JOB"]),
+        (b"seq: (g=0): rw=read, bs=(R) 4096B-4096B, ioengine=psync, iodepth=1\n", &["fio's output"]),
+        (
+            b"execve(\"/bin/cat\", [\"cat\"], 0x7ffd /* 20 vars */) = 0\nopenat(AT_FDCWD, \"/etc/services\", O_RDONLY) = 3\n",
+            &["strace's output", "no requests"],
+        ),
+        (b"1234 10:20:30.5 read(3, \"x\"..., 4096) = 4096\n", &["strace's output"]),
+        (b"[    0.000000] Linux version 6.1\n[    0.100000] sda: ok\n", &["dmesg"]),
+        (b"8,0 1 0.000001 Q W 1000\n8,0 1 0.000009 D W 1000\n", &["`-f`", "blkparse -i NAME"]),
+        (b"0.000001;8,16;C;R;1000;8\n", &["`-f`"]),
+        (b"cat block:block_rq_issue: 8,0 R 4096 () 0 + 8 [cat]\n", &["perf script", "-F comm,pid"]),
+        (b"2048, 8, 0\n4096, 16, 120\n1048576, 256, 431\n", &["table of numbers", "who asked"]),
+        (b"[2048, 8, 0]\n[4096, 16, 120]\n", &["table of numbers"]),
+        (b"LBA,SIZE,TIME\n2048,8,0.5\n4096,16,120.25\n1,2,3\n", &["table of numbers"]),
+        (b"64 0 3\n1 2 0\n", &["three numbers a line", "spatial view", "blocks with their sizes and times"]),
+        (b"Dear reader, this is no trace.\n", &["not a trace that flashscope reads", "report --help"]),
+        (b"\xfe\xfd\x00\x01\x02", &["not a trace that flashscope reads"]),
+    ];
+    for (bytes, words) in cases {
+        let error = of(bytes).expect_err(&bytes.escape_ascii().to_string());
+        for word in *words {
+            assert!(error.contains(word), "{word:?} is not in: {error}");
+        }
+        assert!(!error.contains('\n') && !error.contains("RECORD"), "{error}");
+        // The same inside of a packed file.
+        if !bytes.is_empty() {
+            let packed = of(&gzip(bytes)).expect_err("packed");
+            assert_eq!(packed, error);
+        }
+    }
+}
+
+/// Gzip without a compressor: stored blocks.
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    let pieces = bytes.chunks(60_000).count();
+    for (n, piece) in bytes.chunks(60_000).enumerate() {
+        out.push(u8::from(n + 1 == pieces));
+        out.extend((piece.len() as u16).to_le_bytes());
+        out.extend((!(piece.len() as u16)).to_le_bytes());
+        out.extend(piece);
+    }
+    let crc = bytes.iter().fold(!0u32, |crc, &b| {
+        (0..8).fold(crc ^ u32::from(b), |c, _| if c & 1 == 1 { c >> 1 ^ 0xedb8_8320 } else { c >> 1 })
+    });
+    out.extend((!crc).to_le_bytes());
+    out.extend((bytes.len() as u32).to_le_bytes());
+    out
+}
+
+/// Every block event as one line.
+fn blocks(trace: &Trace) -> Vec<String> {
+    let mut out = vec![];
+    trace
+        .for_each(&mut |e: &flashscope_trace::Event| {
+            if let EventKind::Block(b) = &e.kind {
+                let name = trace.comm(e.tid, e.time).unwrap_or("?");
+                out.push(format!(
+                    "{} {} {} {} {} {}+{} {name} {}",
+                    e.time.0,
+                    e.cpu,
+                    b.action.letters(),
+                    b.device,
+                    b.flags,
+                    b.sector,
+                    b.bytes / 512,
+                    b.error
+                ));
+            }
+        })
+        .unwrap();
+    out
+}
+
+#[test]
+fn blkparse_prints_steps_messages_and_sums() {
+    let text = b"Input file sda.blktrace.0 added\n\
+        \x20 8,16   1        1     0.000000000  5529  Q  WS 274432 + 8 [my fio]\n\
+        \x20 8,16   1        3     0.000008102  5529  P   N [my fio]\n\
+        \x20 8,16   1        0     0.000008500     0  m   N bfq put_queue\n\
+        \x20 8,16   1        6     0.000010951  5529  D  WS 274432 + 8 [my fio]\n\
+        \x20 8,16   0        1     0.000110951     0  C  WS 274432 + 8 [65531]\n\
+        this is no step\n\
+        CPU0 (8,16):\n Reads Queued:           0,        0KiB\t Writes Queued:           0,        0KiB\n\
+        Events (8,16): 4 entries\nSkips: 0 forward (0 -   0.0%)\n";
+    let trace = of(text).unwrap();
+    assert_eq!((trace.kind(), trace.clock(), trace.cpus()), (TraceKind::BlkparseText, "blkparse", 2));
+    assert_eq!(
+        blocks(&trace),
+        [
+            "0 1 Q 8:16 WS 274432+8 my fio 0",
+            "8102 1 P 8:16 N 0+0 my fio 0",
+            "10951 1 D 8:16 WS 274432+8 my fio 0",
+            "110951 0 C 8:16 WS 274432+8 <idle> -5",
+        ]
+    );
+    // Number 2, and 4 and 5.
+    let lost: Vec<_> = trace.losses().iter().filter(|&(_, n)| n > 0).collect();
+    assert_eq!(lost, [(Loss::RecordsMissing, 3), (Loss::LinesMalformed, 1)]);
+    // The classic form of the kernel's tracer has no numbers.
+    let classic = b"# tracer: blk\n#\n  7,4   0  1229.632769000  7164  Q  RM 15942 + 2 [dd]\n  7,4   0  1229.635190000    14  C  RM 15942 + 2 [0]\n";
+    let trace = of(classic).unwrap();
+    assert_eq!(blocks(&trace)[0], "1229632769000 0 Q 7:4 RM 15942+2 dd 0");
+    assert_eq!(trace.losses().get(Loss::LinesMalformed), 0);
+    // A paste of a terminal: what stands around the steps is counted.
+    let paste =
+        b"root@board:~# blkparse -i sda\n\nHello,\nhere it is:\n  8,0   0   1  0.000000001  7  Q  R 0 + 8 [cat]\n";
+    assert_eq!(of(paste).unwrap().losses().get(Loss::LinesMalformed), 3);
+}
+
+#[test]
+fn perf_script_with_chains_periods_and_commas_in_calls() {
+    let text = b"# ========\n# captured on: today\n#\n\
+        my prog 2  12/13 [001] 5120.859875:          1      block:block_bio_queue: 8,32 WFS 8208 + 4 [my prog 2]\n\
+        \tffffffff811c248d submit_bio+0x1d ([kernel.kallsyms])\n\
+        \tffffffff811c2400 ext4_io_submit+0x4 ([kernel.kallsyms])\n\n\
+        swapper     0 [000] 5120.862053:          1    block:block_rq_complete: 8,32 WS () 8208 + 4 [0]\n\
+        cat    77 [000] 5120.900000: raw_syscalls:sys_enter: NR 0 (3, 7f, 1000)\n\
+        nonsense between\n";
+    let trace = of(text).unwrap();
+    assert_eq!(trace.kind(), TraceKind::PerfScript);
+    assert_eq!(
+        blocks(&trace),
+        ["5120859875000 1 Q 8:32 WFS 8208+4 my prog 2 0", "5120862053000 0 C 8:32 WS 8208+4 <idle> 0"]
+    );
+    let lost: Vec<_> = trace.losses().iter().filter(|&(_, n)| n > 0).collect();
+    assert_eq!(lost, [(Loss::LinesMalformed, 1)]);
+    let mut calls = 0;
+    trace
+        .for_each_record(&mut |r| calls += u32::from(r.schema.system == "raw_syscalls" && r.get("id").is_some()))
+        .unwrap();
+    assert_eq!(calls, 1);
+}
+
+#[test]
+fn pages_of_systrace_old_and_new() {
+    let lines = " com.app-3001  ( 3001) [001] .... 100.010000: block_rq_issue: 179,0 R 4096 () 5000 + 8 [com.app]\n\
+        \x20         <idle>-0     (-----) [000] d.h2 100.010300: block_rq_complete: 179,0 R () 5000 + 8 [0]\n";
+    let want = ["100010000000 1 D 179:0 R 5000+8 com.app 0", "100010300000 0 C 179:0 R 5000+8 <idle> 0"];
+    let script = "x".repeat(100_000);
+    let new = format!(
+        "<!DOCTYPE html>\n<html><head><script>{script}\n var trace_data = 1;</script></head><body>\n<!-- BEGIN TRACE -->\n  \
+         <script class=\"trace-data\" type=\"application/text\">\n# tracer: nop\n#\n{lines}  </script>\n  \
+         <script class=\"trace-data\" type=\"application/text\">\nPROCESS DUMP\nUSER PID PPID\nroot 1 0\n  </script>\n</body></html>\n"
+    );
+    let old = format!(
+        "<!DOCTYPE HTML>\n<html><body>\n<script>\n  var linuxPerfData = \"\\\n# tracer: nop\\n\\\n{}\";\n</script></body></html>\n",
+        lines.replace('\n', "\\n\\\n")
+    );
+    for page in [new, old, format!("capturing trace... done\nTRACE:\n# tracer: nop\n{lines}")] {
+        let trace = of(page.as_bytes()).unwrap();
+        assert_eq!(blocks(&trace), want, "{}", &page[..80]);
+        assert_eq!(trace.kind(), TraceKind::FtraceText);
+        assert!(trace.losses().get(Loss::LinesMalformed) <= 2);
+    }
+    let error = of(b"<html><body>hello</body></html>").unwrap_err();
+    assert!(error.contains("systrace's page"), "{error}");
+}
+
+#[test]
+fn latency_format_and_a_text_without_an_event() {
+    let text =
+        b"# tracer: nop\n#\n# nop latency trace v1.1.5 on 6.18\n# latency: 0 us, #2/2, CPU#0\n#    -----------------\n\
+        #  cmd     pid     |||||| time  |   caller\n\
+        kworker/-10979     1...1. 1734315018us : block_rq_issue: 254,0 WS 4096 () 324490400 + 8 be,0,4 [kworker/u8:2]\n\
+        flashsco-16370     1..s.. 1734315099us+: block_rq_complete: 254,0 WS () 324490400 + 8 be,0,4 [0]\n";
+    let trace = of(text).unwrap();
+    assert_eq!(blocks(&trace).len(), 2);
+    assert_eq!(blocks(&trace)[0], "1734315018000 1 D 254:0 WS 324490400+8 kworker/ 0");
+    assert_eq!(trace.losses().get(Loss::LinesMalformed), 0);
+    for (text, words) in [
+        (&b"# tracer: nop\n#\n# entries-in-buffer/entries-written: 0/0   #P:1\n#\n"[..], "without an event"),
+        (b"# tracer: nop\n#\nthis is\nnot one\n", "none of its 2 lines"),
+    ] {
+        let error = of(text).unwrap_err();
+        assert!(error.contains(words), "{error}");
+    }
+}
