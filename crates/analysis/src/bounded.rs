@@ -176,7 +176,7 @@ impl<K: Ord + Copy, V: Copy + PartialEq> Ranges<K, V> {
         of: K,
         range: Range<u64>,
         mut change: impl FnMut(Range<u64>, Option<V>) -> Option<V>,
-        mut lost: impl FnMut(Range<u64>, V),
+        mut lost: impl FnMut(K, Range<u64>, V),
     ) -> u64 {
         if range.is_empty() {
             return range.end;
@@ -218,7 +218,7 @@ impl<K: Ord + Copy, V: Copy + PartialEq> Ranges<K, V> {
         there: &[(u64, u64, V)],
         range: Range<u64>,
         parts: &[(Range<u64>, Option<V>)],
-        lost: &mut impl FnMut(Range<u64>, V),
+        lost: &mut impl FnMut(K, Range<u64>, V),
     ) {
         let mut runs: Vec<(Range<u64>, V)> = Vec::new();
         let mut add = |run: Range<u64>, value: V| match runs.last_mut() {
@@ -248,8 +248,8 @@ impl<K: Ord + Copy, V: Copy + PartialEq> Ranges<K, V> {
             self.runs.remove(&(of, begin));
         }
         for (run, value) in runs {
-            if let Some(((_, begin), (end, value))) = self.runs.insert((of, run.start), (run.end, value)) {
-                lost(begin..end, value);
+            if let Some(((of, begin), (end, value))) = self.runs.insert((of, run.start), (run.end, value)) {
+                lost(of, begin..end, value);
             }
         }
     }
@@ -308,7 +308,7 @@ mod tests {
                 (_, Some(old)) if only_gaps => Some(old),
                 (value, _) => Some(value),
             };
-            assert_eq!(ranges.update(7, begin..end, change, |_, _| panic!("there is room")), end);
+            assert_eq!(ranges.update(7, begin..end, change, |_, _, _| panic!("there is room")), end);
             for old in &mut single[begin as usize..end as usize] {
                 *old = change(0..0, *old);
             }
@@ -324,17 +324,17 @@ mod tests {
     fn a_range_of_any_length_is_one_run_and_too_many_pieces_are_left() {
         let mut ranges: Ranges<u8, u8> = Ranges::new(1 << 12, Full::ForgetOldest);
         let set = |value: u8| move |_: Range<u64>, _: Option<u8>| Some(value);
-        assert_eq!(ranges.update(0, 0..u64::MAX, set(1), |_, _| {}), u64::MAX);
-        assert_eq!(ranges.update(0, 10..20, set(2), |_, _| {}), 20);
+        assert_eq!(ranges.update(0, 0..u64::MAX, set(1), |_, _, _| {}), u64::MAX);
+        assert_eq!(ranges.update(0, 10..20, set(2), |_, _, _| {}), 20);
         assert_eq!((ranges.run(0, 15), ranges.run(0, u64::MAX - 1)), (Some((10..20, 2)), Some((20..u64::MAX, 1))));
-        ranges.update(0, 0..u64::MAX, set(1), |_, _| {});
+        ranges.update(0, 0..u64::MAX, set(1), |_, _, _| {});
         assert_eq!(ranges.runs.len(), 1);
         // Every second number is of its own.
         let end = 4 * MOST_PIECES as u64;
         for at in (0..end).step_by(2) {
-            ranges.update(1, at..at + 1, set(2), |_, _| {});
+            ranges.update(1, at..at + 1, set(2), |_, _, _| {});
         }
-        let reached = ranges.update(1, 0..end, set(3), |_, _| {});
+        let reached = ranges.update(1, 0..end, set(3), |_, _, _| {});
         assert_eq!(reached, 2 * MOST_PIECES as u64 - 1);
         assert_eq!(
             (ranges.get(1, reached - 1), ranges.get(1, reached), ranges.get(1, reached + 1)),
@@ -342,7 +342,7 @@ mod tests {
         );
         let mut gone = 0;
         for at in (0..3 * end).step_by(2) {
-            ranges.update(2, at..at + 1, set(4), |_, _| gone += 1);
+            ranges.update(2, at..at + 1, set(4), |_, _, _| gone += 1);
         }
         assert!(gone > 0 && ranges.lost() > 0 && ranges.runs.len() == 1 << 12);
     }

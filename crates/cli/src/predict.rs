@@ -139,9 +139,10 @@ pub fn error_bar_made(kernel: Kernel, predictor: &Predictor<'_>, model: &ModelAr
 /// How calls that overlap are played.
 pub fn overlap_note(Overlap { tasks, calls, orders }: Overlap) -> String {
     let how = match orders {
-        0 => "one after the other, as they began when they were recorded (on squashfs from 6.0 on, and of more than 256 tasks)"
+        0 => "one after the other, as they began when they were recorded (on squashfs from 6.0 on, and of more than 256 tasks or \
+              1,048,576 pages)"
             .to_owned(),
-        1 => format!("in virtual time on one processor, {calls} of them in one order (up to 100,000 in nine)"),
+        1 => format!("in virtual time on one processor, {calls} of them in one order (up to 100,000, of 131,072 pages, in nine)"),
         _ => format!("in virtual time on one processor, in {orders} orders: pauses differ by up to 1 %"),
     };
     format!("calls of {tasks} tasks overlap: they are played {how}")
@@ -402,11 +403,12 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
         ));
     }
     if !workload.cached_before.is_empty() {
-        notes.push(format!("{} pages were cached before the recording began", workload.cached_before.len()));
+        let pages: u64 = workload.cached_before.iter().map(|(_, pages)| pages.end - pages.start).sum();
+        notes.push(format!("{pages} pages were cached before the recording began"));
     }
     if workload.costs.not_kept > 0 {
         notes.push(format!(
-            "{} pages cost the mean: of calls that bring in or read more than 4,096, or beyond the first 1,048,576 whose cost is kept",
+            "{} pages cost the mean: of calls that bring in or read more than 4,096, or beyond the first 262,144 whose cost is kept",
             workload.costs.not_kept
         ));
     }
@@ -444,7 +446,22 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
         ));
     }
     if workload.left_out > 0 {
-        notes.push(format!("WARNING: {} accesses beyond the first 4,000,000 are left out", workload.left_out));
+        notes.push(format!(
+            "WARNING: {} accesses are left out: beyond the first 4,000,000, or beyond 2,097,152 pages asked for and 64 more an event",
+            workload.left_out
+        ));
+    }
+    if workload.of_further_files > 0 {
+        notes.push(format!(
+            "WARNING: {} events of files beyond the first 131,072 are left out",
+            workload.of_further_files
+        ));
+    }
+    if workload.pages_forgotten > 0 {
+        notes.push(format!(
+            "of {} pages it is not known whether they were in the cache: they lay in too many pieces, or were too many",
+            workload.pages_forgotten
+        ));
     }
     let losses: u64 = trace.losses().iter().map(|(_, n)| n).sum();
     if losses > 0 {

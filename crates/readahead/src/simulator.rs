@@ -55,10 +55,11 @@ pub enum Access {
         offset: u64,
         length: u64,
     },
-    /// A page comes for no read, fault or advice: the file system brings it in for itself (JFFS2's garbage collection,
+    /// Pages come for no read, fault or advice: the file system brings them in for itself (JFFS2's garbage collection,
     /// `jffs2_gc_fetch_page`, fs/jffs2/fs.c; a symlink's target, `page_get_link`, fs/namei.c; both of 6.1).
     Brought {
         page: u64,
+        pages: u64,
     },
     /// `POSIX_FADV_NORMAL`, `_RANDOM`, `_SEQUENTIAL`.
     AdviseNormal,
@@ -69,9 +70,10 @@ pub enum Access {
         offset: u64,
         length: u64,
     },
-    /// A page leaves for a reason of its own (truncation, `POSIX_FADV_DONTNEED`).
+    /// Pages leave for a reason of their own (truncation, `POSIX_FADV_DONTNEED`).
     Drop {
         page: u64,
+        pages: u64,
     },
     /// All pages of the file leave (`drop_caches`, unlinking).
     DropAll,
@@ -374,9 +376,11 @@ impl Simulator {
         let number = self.number(file);
         let size = &mut self.known[number as usize].size;
         match access {
-            Access::Drop { page } => {
-                if let Some(gone) = self.cache.remove(number, page) {
-                    out(PageEvent { file, page, step: PageStep::Dropped { used: gone.used } });
+            Access::Drop { page, pages } => {
+                for page in page..page.saturating_add(pages) {
+                    if let Some(gone) = self.cache.remove(number, page) {
+                        out(PageEvent { file, page, step: PageStep::Dropped { used: gone.used } });
+                    }
                 }
                 return;
             }
@@ -484,11 +488,13 @@ impl Simulator {
                     m.touch(page);
                 }
             }
-            Some(Access::Brought { page }) => {
-                if !m.has(page) {
-                    m.add_for(page, false, Cause::Write);
+            Some(Access::Brought { page, pages }) => {
+                for page in page..page.saturating_add(pages) {
+                    if !m.has(page) {
+                        m.add_for(page, false, Cause::Write);
+                    }
+                    m.touch(page);
                 }
-                m.touch(page);
             }
             // generic_fadvise
             Some(Access::AdviseNormal) => {
@@ -737,7 +743,7 @@ mod tests {
                     pages(&mut s, Access::Fault { page: offset, advice: MapAdvice::Sequential });
                     let mapped = MapAdvice::Executable { first: length, end: offset };
                     pages(&mut s, Access::Fault { page: offset, advice: mapped });
-                    pages(&mut s, Access::Drop { page: offset });
+                    pages(&mut s, Access::Drop { page: offset, pages: 3 });
                 }
             }
             pages(&mut s, Access::AdviseSequential);

@@ -263,10 +263,10 @@ mod tests {
             assert_eq!(blocks(&mut s, 41, 1), [], "{kernel:?}");
             // Two pages of it left: what comes for one goes through the buffer, where it is read alone, and so does the next.
             for page in [50, 60] {
-                s.apply(FILE, OpenId(1), Access::Drop { page }, &mut |_| {});
+                s.apply(FILE, OpenId(1), Access::Drop { page, pages: 1 }, &mut |_| {});
             }
             assert_eq!(blocks(&mut s, 50, 1), [32], "{kernel:?}");
-            s.apply(FILE, OpenId(1), Access::Drop { page: 50 }, &mut |_| {});
+            s.apply(FILE, OpenId(1), Access::Drop { page: 50, pages: 1 }, &mut |_| {});
             let again: &[u64] = if kernel < Kernel::V6_1 { &[] } else { &[32] };
             assert_eq!(blocks(&mut s, 50, 1), again, "{kernel:?}");
         }

@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(read(&mut s, 0, 3).len(), 10);
         assert_eq!(s.bulk_reads().reads, 1);
         let mut last = Vec::new();
-        s.apply(FILE, OpenId(1), Access::Drop { page: 9 }, &mut |_| {});
+        s.apply(FILE, OpenId(1), Access::Drop { page: 9, pages: 1 }, &mut |_| {});
         s.apply(FILE, OpenId(1), Access::Fault { page: 9, advice: Default::default() }, &mut |e| last.push(e.page));
         assert_eq!((last, s.bulk_reads().reads), (vec![9], 1));
     }

@@ -327,7 +327,7 @@ where
         };
         let end = pages.end;
         let mut forgotten = 0_u64;
-        let reached = self.dirty.update(file, pages, change, |pages, dirty| {
+        let reached = self.dirty.update(file, pages, change, |_, pages, dirty| {
             forgotten = forgotten.saturating_add(if dirty.written { 0 } else { pages.end - pages.start });
         });
         *given_up = given_up.saturating_add(forgotten).saturating_add(end - reached);
@@ -498,7 +498,7 @@ where
             })
         };
         let mut forgotten = 0_u64;
-        let reached = self.dirty.update(file, pages.clone(), change, |pages, dirty| {
+        let reached = self.dirty.update(file, pages.clone(), change, |_, pages, dirty| {
             forgotten = forgotten.saturating_add(if dirty.written { 0 } else { pages.end - pages.start });
         });
         if reached < pages.end {

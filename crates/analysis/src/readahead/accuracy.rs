@@ -266,13 +266,13 @@ impl Accuracy {
         pages: Range<u64>,
         mut change: impl FnMut(Range<u64>, Option<Page>) -> Option<Page>,
     ) {
-        let mut forgotten: Vec<(Page, u64)> = Vec::new();
+        let mut forgotten: Vec<(Key, Page, u64)> = Vec::new();
         let end = pages.end;
-        let reached = self.pages.update(key, pages, &mut change, |run, page| {
-            forgotten.push((page, run.end - run.start));
+        let reached = self.pages.update(key, pages, &mut change, |of, run, page| {
+            forgotten.push((of, page, run.end - run.start));
         });
         self.not_followed = self.not_followed.saturating_add(end - reached);
-        for (page, count) in forgotten.into_iter().filter(|(page, _)| page.ahead && !page.used) {
+        for (key, page, count) in forgotten.into_iter().filter(|(_, page, _)| page.ahead && !page.used) {
             self.not_followed = self.not_followed.saturating_add(count);
             for brought in self.of(key, page.tid) {
                 brought.ahead = brought.ahead.saturating_sub(count);

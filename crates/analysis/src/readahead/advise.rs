@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(changes(&dense, Kernel::V2_6_37, 128), [OFF]);
         // 7: all of it was cached.
         let mut cached = workload((0..8).map(|n| page(A, n)));
-        cached.cached_before = (0..64).map(|page| (A, page)).collect();
+        cached.cached_before = vec![(A, 0..64)];
         assert_eq!(changes(&cached, Kernel::V6_1, 128), []);
         // 8: the heads of two files.
         let two = workload((0..8).flat_map(|n| [page(A, n), page(B, n)]));

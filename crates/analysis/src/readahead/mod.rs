@@ -1,7 +1,7 @@
 //! Read-ahead: what it brought, what of that was used, and what another setting would have brought.
 //!
 //! - A trace taken apart: `workload` (reads, faults and advice), `descriptors` (which open file each is of), `held` (when others ran
-//!   instead), `first_calls` (what tasks did before theirs), `ubifs` (where data nodes lie), `in_flight` (what a block device was
+//!   instead), `cached` (which pages are there), `first_calls` (what tasks did before theirs), `ubifs` (where data nodes lie), `in_flight` (what a block device was
 //!   asked for).
 //! - What it costs: `cost` (a call and a page where reads bring their pages in themselves), `pages` (single ones of them),
 //!   `flash_time` (pages of flash that are read whole, and in part), `index` (of UBIFS), `squashfs` (blocks), `queue` (the same in
@@ -13,6 +13,7 @@ mod accounts;
 mod accuracy;
 mod advise;
 mod blocks;
+mod cached;
 mod cost;
 mod descriptors;
 mod first_calls;

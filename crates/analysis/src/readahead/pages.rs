@@ -11,7 +11,7 @@ use flashscope_readahead::FileId;
 
 /// Pages and reads of one call that are followed, and pages whose costs are known.
 const MOST_IN_A_CALL: usize = 4096;
-const MOST_PAGES: usize = 1 << 20;
+const MOST_PAGES: usize = 1 << 18;
 /// Times between reads that are kept for their median: the first ones.
 const MOST_TIMES: usize = 1 << 16;
 
@@ -54,6 +54,14 @@ impl InCall {
         if !self.overflown {
             self.pages.push(page);
         }
+    }
+
+    /// Several pages that come at once.
+    pub fn pages(&mut self, pages: std::ops::Range<u64>, time_ns: u64) {
+        // More than are followed of a call are only counted.
+        let followed = pages.start.saturating_add(MOST_IN_A_CALL as u64 + 1).min(pages.end);
+        (pages.start..followed).for_each(|page| self.page(page, time_ns));
+        self.came = self.came.saturating_add(pages.end - followed);
     }
 
     pub fn read(&mut self, time_ns: u64) {

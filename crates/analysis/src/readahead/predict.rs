@@ -366,8 +366,8 @@ impl<'a> Predictor<'a> {
                 simulator.set_bulk_read(file, runs);
             }
         }
-        for &(file, page) in &self.workload.cached_before {
-            simulator.preload(file, page);
+        for (file, pages) in &self.workload.cached_before {
+            pages.clone().for_each(|page| simulator.preload(*file, page));
         }
         simulator
     }

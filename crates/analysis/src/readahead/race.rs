@@ -40,6 +40,9 @@ const MAX_TASKS: usize = 256;
 pub const ORDERS: u32 = 9;
 /// Calls that are played in all of them: more are played in the first.
 const MOST_CALLS: usize = 100_000;
+/// Pages that are played in one order, and the part of them that are in all of them.
+const MOST_PAGES: u64 = 1 << 20;
+const ORDER_PAGES: u64 = 8;
 /// By how much pauses differ at most, of their length.
 const PAUSES_DIFFER: f64 = 0.01;
 
@@ -64,11 +67,13 @@ pub fn overlap(workload: &Workload) -> Option<Overlap> {
         }
     }
     let (tasks, calls) = (tasks.len(), workload.calls.len());
-    let orders = match (tasks <= MAX_TASKS, calls <= MOST_CALLS) {
-        (false, _) => 0,
-        (true, false) => 1,
-        (true, true) => ORDERS,
-    };
+    let pages = workload.pages_asked;
+    let orders =
+        match (tasks <= MAX_TASKS && pages <= MOST_PAGES, calls <= MOST_CALLS && pages <= MOST_PAGES / ORDER_PAGES) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => ORDERS,
+        };
     overlaps.then_some(Overlap { tasks, calls, orders })
 }
 
@@ -727,7 +732,7 @@ mod tests {
                 (2, 200, 1, second_us * us, 300 * us),
                 (1, 200, 1, 1110 * us, 100 * us),
             ]);
-            workload.cached_before = vec![(FILE, 250)];
+            workload.cached_before = vec![(FILE, 250..251)];
             for (call, flash_reads) in workload.calls.iter_mut().zip([0, 6, 3, 0]) {
                 (call.pages_added, call.flash_reads) = (flash_reads.min(1), flash_reads);
             }

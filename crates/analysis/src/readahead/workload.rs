@@ -1,10 +1,12 @@
 //! The accesses of a trace, in order, as a read-ahead model takes them; and what really happened during each.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 
 use flashscope_readahead::{Access, FileId, OpenId, PAGE_BYTES};
 use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair, Record};
 
+use super::cached::Cached;
 use super::descriptors::{Descriptors, Meant, integer};
 use super::first_calls::{Came, FirstCalls};
 use super::flash_time::{FlashTimes, ReadRun};
@@ -102,7 +104,13 @@ pub struct Workload {
     /// Files whose end no read met: read-ahead beyond what the trace shows is not predicted for them.
     pub open_ended: BTreeSet<FileId>,
     /// Pages that were read and never came: they were cached before the recording began.
-    pub cached_before: Vec<(FileId, u64)>,
+    pub cached_before: Vec<(FileId, Range<u64>)>,
+    /// Pages of which it was forgotten that they are in the cache, or were before: too many.
+    pub pages_forgotten: u64,
+    /// Pages that the accesses ask for, or that come for none.
+    pub pages_asked: u64,
+    /// Events of files beyond the most that are followed.
+    pub of_further_files: u64,
     /// Pages that came into the cache of files that were read or faulted on, but by writes.
     pub pages_added: BTreeMap<FileId, u64>,
     /// Pages that came for no read, fault, write of their file or advice: the file system's own ([`Access::Brought`]).
@@ -174,6 +182,13 @@ impl Workload {
 
 /// Accesses that are kept (48 bytes each and 48 for a call).
 const MAX_STEPS: usize = 4_000_000;
+/// Pages that a call moves at most: 2 GiB (MAX_RW_COUNT, include/linux/fs.h).
+const MOST_OF_A_CALL: u64 = 1 << 19;
+/// Files that are followed.
+const MAX_FILES: usize = 1 << 17;
+/// Pages that accesses ask for: so many, and so many more for each event that was read. Each is played under each setting.
+const MOST_PAGES: u64 = 1 << 21;
+const PAGES_AN_EVENT: u64 = 64;
 /// Pages of one event of the cache: more than any folio has.
 const MOST_OF_A_FOLIO: u64 = 1 << 14;
 const MAX_TASKS: usize = 1 << 16;
@@ -230,9 +245,11 @@ pub struct Collector {
     /// When the last call of any task was over.
     last_end_ns: u64,
     /// Pages that are cached, as far as the trace shows.
-    present: HashSet<(FileId, u64)>,
-    count: HashMap<FileId, u64>,
-    before: HashSet<(FileId, u64)>,
+    cached: Cached,
+    /// Files that are followed.
+    files: HashSet<FileId>,
+    /// Pages that may be asked for beyond [`MOST_PAGES`].
+    most_pages: u64,
     ended: HashSet<FileId>,
     /// How long files are by now, where the trace says so.
     told: HashMap<FileId, u64>,
@@ -266,7 +283,8 @@ impl Collector {
     pub fn new(facts: &serde_json::Value, in_ram: impl IntoIterator<Item = u32>) -> Collector {
         let descriptors = Descriptors::new(facts);
         let places = Places::new(facts);
-        Collector { left_out: in_ram.into_iter().collect(), descriptors, places, ..Collector::default() }
+        let left_out = in_ram.into_iter().collect();
+        Collector { left_out, descriptors, places, ..Collector::default() }
     }
 
     /// Lists the pages that came one by one.
@@ -357,6 +375,7 @@ impl Collector {
     }
 
     pub fn event(&mut self, event: &Event) {
+        self.most_pages = self.most_pages.saturating_add(PAGES_AN_EVENT);
         let clock_ns = self.clock(event.time.0);
         match &event.kind {
             EventKind::Flash(access) if access.op == FlashOp::Read => {
@@ -395,6 +414,12 @@ impl Collector {
             EventKind::File(step) => {
                 let file = FileId { device: step.device.map(|device| device.0), inode: step.inode };
                 if step.device.is_some_and(|device| self.left_out.contains(&device.0)) {
+                    return;
+                }
+                if self.files.len() < MAX_FILES {
+                    self.files.insert(file);
+                } else if !self.files.contains(&file) {
+                    self.workload.of_further_files += 1;
                     return;
                 }
                 if let Some(bytes) = step.size {
@@ -445,7 +470,7 @@ impl Collector {
                     self.writing.clear();
                 }
                 self.writing.insert(event.tid, file);
-                if offset == 0 && !self.workload.sizes.contains_key(&file) && !self.count.contains_key(&file) {
+                if offset == 0 && !self.workload.sizes.contains_key(&file) && !self.cached.knows(file) {
                     self.workload.created.insert(file);
                 }
                 self.grow(file, offset.saturating_add(bytes));
@@ -467,21 +492,17 @@ impl Collector {
                 self.workload.cache_seen = true;
                 let first = offset / PAGE_BYTES;
                 let pages = bytes.div_ceil(PAGE_BYTES).min(MOST_OF_A_FOLIO);
-                for page in first..first.saturating_add(pages) {
-                    if self.present.insert((file, page)) {
-                        *self.count.entry(file).or_default() += 1;
-                    }
-                }
+                let end = first.saturating_add(pages);
+                self.cached.came(file, first..end);
                 self.grow(file, offset.saturating_add(bytes));
                 if self.writing.get(&event.tid) == Some(&file) {
                     return;
                 }
                 if !self.inside.contains_key(&event.tid) {
                     self.workload.pages_brought += pages;
-                    for page in first..first.saturating_add(pages) {
-                        let (tid, open, access) = (event.tid, OpenId(0), Access::Brought { page });
-                        self.step(Step { tid, file, open, access, call: None });
-                    }
+                    let (tid, open, access) =
+                        (event.tid, OpenId(0), Access::Brought { page: first, pages: end - first });
+                    self.step(Step { tid, file, open, access, call: None });
                     return;
                 }
                 self.came_for_advice(event.tid, file);
@@ -498,7 +519,7 @@ impl Collector {
                         call.pages_added += pages as u32;
                         let clock_ns = self.clock(event.time.0).saturating_sub(self.ran.others_ns(event.tid));
                         if let Some(came) = self.came.get_mut(&event.tid) {
-                            (first..first.saturating_add(pages)).for_each(|page| came.page(page, clock_ns));
+                            came.pages(first..end, clock_ns);
                         }
                     }
                 }
@@ -509,16 +530,10 @@ impl Collector {
                 // does so on its own.
                 let inside = self.inside.get(&event.tid).map(|inside| inside.call_of(&mut self.workload).file);
                 let taken_back = inside == Some(file);
-                for page in first..first.saturating_add(bytes.div_ceil(PAGE_BYTES).min(MOST_OF_A_FOLIO)) {
-                    if !self.present.remove(&(file, page)) || taken_back {
-                        continue;
-                    }
-                    let left = self.count.entry(file).or_default();
-                    *left = left.saturating_sub(1);
-                    let access = if *left == 0 { Access::DropAll } else { Access::Drop { page } };
-                    if *left == 0 {
-                        self.count.remove(&file);
-                    }
+                let end = first.saturating_add(bytes.div_ceil(PAGE_BYTES).min(MOST_OF_A_FOLIO));
+                for (run, is_last) in self.cached.left(file, first..end, taken_back) {
+                    let one = Access::Drop { page: run.start, pages: run.end - run.start };
+                    let access = if is_last { Access::DropAll } else { one };
                     self.step(Step { tid: event.tid, file, open: OpenId(0), access, call: None });
                 }
             }
@@ -630,10 +645,30 @@ impl Collector {
         }
     }
 
+    /// How many pages the model goes over for an access, whatever the window.
+    fn pages_of(&self, step: &Step) -> u64 {
+        let told = self.told.get(&step.file).copied().unwrap_or(u64::MAX);
+        let within = |offset: u64, length: u64, size: u64| {
+            let end = offset.saturating_add(length).min(size).div_ceil(PAGE_BYTES);
+            end.saturating_sub(offset / PAGE_BYTES).min(MOST_OF_A_CALL)
+        };
+        match step.access {
+            Access::Read { offset, length } => within(offset, length, told),
+            Access::Write { offset, length } => within(offset, length, u64::MAX),
+            Access::WillNeed { offset, length } => within(offset, if length == 0 { u64::MAX } else { length }, told),
+            Access::Brought { pages, .. } | Access::Drop { pages, .. } => pages,
+            _ => 1,
+        }
+    }
+
     fn step(&mut self, step: Step) -> bool {
-        let room = self.workload.steps.len() < MAX_STEPS;
+        let asked = self.workload.pages_asked.saturating_add(self.pages_of(&step));
+        let room = self.workload.steps.len() < MAX_STEPS && asked <= self.most_pages.saturating_add(MOST_PAGES);
         match room {
-            true => self.workload.steps.push(step),
+            true => {
+                self.workload.pages_asked = asked;
+                self.workload.steps.push(step);
+            }
             false => self.workload.left_out += 1,
         }
         room
@@ -712,15 +747,8 @@ impl Collector {
             None => {}
         }
         if got.is_some_and(|got| got > 0) {
-            // A call moves no more than 2 GiB (MAX_RW_COUNT, include/linux/fs.h).
             let first = inside.offset / PAGE_BYTES;
-            for page in first..end.div_ceil(PAGE_BYTES).min(first.saturating_add(1 << 19)) {
-                if !self.present.contains(&(file, page)) && self.before.len() < MAX_STEPS {
-                    self.before.insert((file, page));
-                    self.present.insert((file, page));
-                    *self.count.entry(file).or_default() += 1;
-                }
-            }
+            self.cached.found(file, first..end.div_ceil(PAGE_BYTES).min(first.saturating_add(MOST_OF_A_CALL)));
         }
     }
 
@@ -773,8 +801,8 @@ impl Collector {
         workload.nodes = self.places.nodes(workload.sizes.keys().copied());
         let is_open = |file: &FileId| !self.ended.contains(file) && !self.read_up.contains(file);
         workload.open_ended = workload.sizes.keys().copied().filter(is_open).collect();
-        workload.cached_before = self.before.into_iter().collect();
-        workload.cached_before.sort_unstable();
+        workload.cached_before = self.cached.before();
+        workload.pages_forgotten = self.cached.forgotten;
         workload
     }
 }
@@ -815,11 +843,11 @@ mod tests {
         assert_eq!(workload.calls.len(), 2);
         assert_eq!((workload.calls[0].pages_added, workload.calls[0].duration_ns), (1, Some(50)));
         assert_eq!((workload.calls[1].duration_ns, workload.without_end), (None, 1));
-        assert_eq!(workload.cached_before, [(FILE, 1)]);
+        assert_eq!(workload.cached_before, [(FILE, 1..2)]);
         assert_eq!(workload.pages_added[&FILE], 1, "what is written is no read");
         assert_eq!((workload.sizes[&FILE], workload.open_ended.len()), (5000, 0));
         let accesses: Vec<Access> = workload.steps.iter().map(|step| step.access).collect();
-        assert_eq!(accesses[1..3], [Access::Drop { page: 0 }, Access::DropAll]);
+        assert_eq!(accesses[1..3], [Access::Drop { page: 0, pages: 1 }, Access::DropAll]);
     }
 
     /// Its task was preempted after 20 of 100 ns, and another ran for 50.

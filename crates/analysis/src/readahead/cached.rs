@@ -1,0 +1,158 @@
+//! Which pages of files are in the cache, as far as a trace shows: runs of them, in bounded memory.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use flashscope_readahead::FileId;
+
+use crate::bounded::{Full, Ranges};
+
+/// Runs of pages that are followed; of more the oldest are forgotten.
+const MAX_RUNS: usize = 1 << 18;
+/// Pages that were there before the recording began: more than most caches hold.
+const MOST_BEFORE: u64 = 1 << 20;
+
+/// Pages that came and did not leave yet, and those that a read found without that they came.
+#[derive(Debug)]
+pub struct Cached {
+    there: Ranges<FileId, ()>,
+    before: Ranges<FileId, ()>,
+    before_pages: u64,
+    /// Pages of each file that are there.
+    counts: HashMap<FileId, u64>,
+    /// Pages of which it was forgotten that they are there, or were before.
+    pub forgotten: u64,
+}
+
+impl Default for Cached {
+    fn default() -> Cached {
+        let runs = || Ranges::new(MAX_RUNS, Full::ForgetOldest);
+        Cached { there: runs(), before: runs(), before_pages: 0, counts: HashMap::new(), forgotten: 0 }
+    }
+}
+
+impl Cached {
+    /// Whether a page of this file is there.
+    pub fn knows(&self, file: FileId) -> bool {
+        self.counts.contains_key(&file)
+    }
+
+    /// Pages are there from now on. Returns those that were not.
+    pub fn came(&mut self, file: FileId, pages: Range<u64>) -> Vec<Range<u64>> {
+        let (mut new, mut lost) = (Vec::new(), 0_u64);
+        let end = pages.end;
+        let change = |run: Range<u64>, there: Option<()>| {
+            if there.is_none() {
+                new.push(run);
+            }
+            Some(())
+        };
+        let mut gone: Vec<(FileId, u64)> = Vec::new();
+        let reached = self.there.update(file, pages, change, |of, run, ()| gone.push((of, run.end - run.start)));
+        let count: u64 = new.iter().map(|run| run.end - run.start).sum();
+        if count > 0 {
+            *self.counts.entry(file).or_default() += count;
+        }
+        for (of, pages) in gone {
+            lost = lost.saturating_add(pages);
+            self.fewer(of, pages);
+        }
+        self.forgotten = self.forgotten.saturating_add(lost).saturating_add(end - reached);
+        new
+    }
+
+    /// Pages leave. Returns those that were there, run by run, each with whether none of the file is left behind it.
+    /// `taken_back`: by who brought them in, as part of that.
+    pub fn left(&mut self, file: FileId, pages: Range<u64>, taken_back: bool) -> Vec<(Range<u64>, bool)> {
+        let mut runs = Vec::new();
+        let end = pages.end;
+        let mut gone: Vec<(FileId, u64)> = Vec::new();
+        let change = |run: Range<u64>, there: Option<()>| {
+            runs.extend(there.map(|()| run));
+            None
+        };
+        let reached = self.there.update(file, pages, change, |of, run, ()| gone.push((of, run.end - run.start)));
+        self.forgotten = self.forgotten.saturating_add(end - reached);
+        for (of, pages) in gone {
+            self.forgotten = self.forgotten.saturating_add(pages);
+            self.fewer(of, pages);
+        }
+        if taken_back {
+            return Vec::new();
+        }
+        runs.into_iter()
+            .map(|run| {
+                self.fewer(file, run.end - run.start);
+                let is_last = !self.knows(file);
+                (run, is_last)
+            })
+            .collect()
+    }
+
+    /// A read found these pages: those that never came were there before.
+    pub fn found(&mut self, file: FileId, pages: Range<u64>) {
+        let room = MOST_BEFORE - self.before_pages;
+        let end = pages.start.saturating_add(room).min(pages.end);
+        self.forgotten = self.forgotten.saturating_add(pages.end.saturating_sub(end));
+        if end <= pages.start {
+            return;
+        }
+        for run in self.came(file, pages.start..end) {
+            self.before_pages += run.end - run.start;
+            let mut lost = 0_u64;
+            self.before.update(
+                file,
+                run,
+                |_, _| Some(()),
+                |_, run, ()| lost = lost.saturating_add(run.end - run.start),
+            );
+            self.forgotten = self.forgotten.saturating_add(lost);
+        }
+    }
+
+    fn fewer(&mut self, file: FileId, pages: u64) {
+        if let Some(left) = self.counts.get_mut(&file) {
+            *left = left.saturating_sub(pages);
+            if *left == 0 {
+                self.counts.remove(&file);
+            }
+        }
+    }
+
+    /// What was there before, in order.
+    pub fn before(&self) -> Vec<(FileId, Range<u64>)> {
+        self.before.iter().map(|(file, run, ())| (file, run)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId { device: None, inode: 1 };
+
+    #[test]
+    fn what_came_leaves_run_by_run() {
+        let mut cached = Cached::default();
+        let new = [cached.came(FILE, 0..10), cached.came(FILE, 5..12)];
+        assert_eq!(new.concat(), [0..10, 10..12]);
+        cached.came(FILE, 20..30);
+        assert_eq!(cached.left(FILE, 8..25, false), [(8..12, false), (20..25, false)]);
+        assert_eq!(cached.left(FILE, 0..u64::MAX, false), [(0..8, false), (25..30, true)]);
+        assert!(!cached.knows(FILE) && cached.left(FILE, 0..9, false).is_empty());
+        cached.found(FILE, 3..5);
+        assert_eq!((cached.before(), cached.forgotten), (vec![(FILE, 3..5)], 0));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_forgotten_is_counted() {
+        let mut cached = Cached::default();
+        cached.found(FILE, 0..u64::MAX);
+        assert_eq!(cached.forgotten, u64::MAX - MOST_BEFORE);
+        let mut cached = Cached::default();
+        for inode in 0..MAX_RUNS as u64 + 7 {
+            cached.came(FileId { inode, ..FILE }, 0..3);
+        }
+        assert_eq!((cached.forgotten, cached.counts.len()), (21, MAX_RUNS));
+    }
+}
