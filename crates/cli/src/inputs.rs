@@ -45,8 +45,12 @@ impl Inputs {
                 }
             }
         }
-        let traces: Result<Vec<_>, flashscope_trace::Error> =
-            paths.iter().zip(alignments).map(|(path, alignment)| Ok((Trace::open(path)?, alignment))).collect();
+        let open = |set: Vec<usize>| {
+            let names: Vec<PathBuf> = set.iter().map(|&i| paths[i].clone()).collect();
+            let given = set.iter().map(|&i| alignments[i].clone()).find(|alignment| *alignment != Alignment::Auto);
+            Ok((Trace::open_set(&names)?, given.unwrap_or(Alignment::Auto)))
+        };
+        let traces: Result<Vec<_>, flashscope_trace::Error> = Trace::sets(paths).into_iter().map(open).collect();
         Ok(Inputs::of(MergedTrace::new(traces?)?))
     }
 

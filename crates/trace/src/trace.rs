@@ -139,6 +139,23 @@ impl Trace {
         Trace::of(path, Input::open(path).map_err(|e| Error::io(path, "open", e))?)
     }
 
+    /// Which of these names are of one trace, by their places: blktrace's files of each CPU named one by one, and its sets of
+    /// several devices in one directory. Everything else is a trace of its own.
+    pub fn sets(paths: &[PathBuf]) -> Vec<Vec<usize>> {
+        blktrace::sets(paths)
+    }
+
+    /// Opens what names of one trace stand for ([`Trace::sets`]).
+    pub fn open_set(paths: &[PathBuf]) -> Result<Trace, Error> {
+        match paths {
+            [one] => Trace::open(one),
+            several => {
+                let (name, parts) = blktrace::find_all(several)?;
+                Trace::of_blktrace(&name, blktrace::of_parts(&name, &parts)?)
+            }
+        }
+    }
+
     /// Reads a trace that is in memory. Messages name it `path`, which need not exist.
     pub fn from_bytes(path: &Path, bytes: Arc<[u8]>) -> Result<Trace, Error> {
         Trace::of(path, Input::Memory(bytes))

@@ -247,3 +247,116 @@ fn latency_format_and_a_text_without_an_event() {
         assert!(error.contains(words), "{error}");
     }
 }
+
+/// One record of blktrace, version 7: a step, or a note of a name.
+fn step(number: u32, time: u64, sector: u64, action: u32, pid: u32, (device, cpu): (u32, u32), pdu: &[u8]) -> Vec<u8> {
+    let mut b = vec![];
+    b.extend(0x6561_7407u32.to_le_bytes());
+    b.extend(number.to_le_bytes());
+    b.extend(time.to_le_bytes());
+    b.extend(sector.to_le_bytes());
+    let bytes = if action & 0xff == 9 || !pdu.is_empty() { 0u32 } else { 4096 };
+    [bytes, action, pid, device, cpu].into_iter().for_each(|n| b.extend(n.to_le_bytes()));
+    b.extend(0u16.to_le_bytes());
+    b.extend((pdu.len() as u16).to_le_bytes());
+    b.extend(pdu);
+    b
+}
+
+const NOTE: u32 = 1 << 26;
+const READ: u32 = 1 << 16;
+
+/// Q, P, D and C of ten reads on two CPUs, each with the name of its process before it. `-d` counts times from the first
+/// step, but not those of the names.
+fn two_cpus(device: u32, begin: u64, notes: u64) -> [Vec<u8>; 2] {
+    let mut files = [vec![], vec![]];
+    let mut numbers = [0, 0];
+    for n in 0..10u64 {
+        let cpu = (n % 2) as usize;
+        let (pid, at) = (100 + n as u32, begin + n * 1_000_000);
+        let mut push = |file: usize, time, action, pid| {
+            numbers[file] += 1;
+            files[file].extend(step(numbers[file], time, n * 8, action | READ, pid, (device, file as u32), &[]));
+        };
+        push(cpu, at, 1, pid);
+        push(cpu, at + 500, 9, pid);
+        push(cpu, at + 1000, 7, pid);
+        push(1 - cpu, at + 101_000, 8, 0);
+        let name = format!("reader{n}\0\0\0\0\0\0\0\0\0");
+        let note = step(0, notes + n * 1_000_000, 0, NOTE, pid, (0, cpu as u32), &name.as_bytes()[..16]);
+        let end = files[cpu].len() - 48 * if cpu == 0 { 3 } else { 3 };
+        files[cpu].splice(end..end, note);
+    }
+    files
+}
+
+#[test]
+fn a_dump_of_blkparse_counts_names_from_elsewhere() {
+    let absolute = 14_788_116_130;
+    let whole = blocks(
+        &Trace::from_blktrace_parts("x".as_ref(), &two_cpus(8 << 20, absolute, absolute).map(Into::into)).unwrap(),
+    );
+    assert_eq!(whole.len(), 40);
+    assert_eq!(whole[1], format!("{} 0 P 8:0 N 0+0 reader0 0", absolute + 500));
+    // As blkparse -d writes it: one stream in order of the steps' times, which begin at 0.
+    let [a, b] = two_cpus(8 << 20, 0, absolute);
+    for dump in [
+        // The CPUs' files one after the other: to be sorted.
+        [a.clone(), b.clone()].concat(),
+        sorted(&[a, b].concat()),
+    ] {
+        let trace = of(&dump).unwrap();
+        assert_eq!(trace.clock(), "blkparse");
+        assert_eq!(trace.losses().iter().filter(|&(_, n)| n > 0).collect::<Vec<_>>(), []);
+        let times_off = |line: &String| {
+            let (time, rest) = line.split_once(' ').unwrap();
+            format!("{} {rest}", time.parse::<u64>().unwrap() - absolute)
+        };
+        assert_eq!(blocks(&trace), whole.iter().map(times_off).collect::<Vec<_>>());
+    }
+}
+
+/// Steps in order of time, each behind the note before it.
+fn sorted(stream: &[u8]) -> Vec<u8> {
+    let (mut at, mut notes, mut steps) = (0, vec![], vec![]);
+    while at < stream.len() {
+        let u = |from: usize| u64::from_le_bytes(stream[at + from..at + from + 8].try_into().unwrap());
+        let total = 48 + usize::from(u16::from_le_bytes([stream[at + 46], stream[at + 47]]));
+        let record = stream[at..at + total].to_vec();
+        match u(28) as u32 & NOTE {
+            0 => steps.push((u(8), std::mem::take(&mut notes), record)),
+            _ => notes.extend(record),
+        }
+        at += total;
+    }
+    steps.sort_by_key(|(time, ..)| *time);
+    steps.into_iter().flat_map(|(_, notes, step)| [notes, step].concat()).collect()
+}
+
+#[test]
+fn files_of_one_run_named_one_by_one() {
+    let dir = crate::common::TempDir::new("one-by-one");
+    let write = |name: &str, bytes: &[u8]| {
+        dir.file(name, bytes);
+        dir.0.join(name)
+    };
+    let [a, b] = two_cpus(8 << 20, 1000, 1000);
+    let [c, d] = two_cpus(8 << 20 | 16, 1000, 1000);
+    let [e, _] = two_cpus(8 << 20, 1000, 1000);
+    let sda = [write("sda.blktrace.0", &a), write("sda.blktrace.1", &b)];
+    let sdb = [write("sdb.blktrace.0.gz", &gzip(&c)), write("sdb.blktrace.1.gz", &gzip(&d))];
+    let again = write("again.blktrace.0", &e);
+    let text = write("t.txt", b"  8,0   0   1  0.000000001  7  Q  R 0 + 8 [cat]\n");
+    assert_eq!(Trace::sets(&sda), [vec![0, 1]]);
+    let all = [&sda[..], &sdb].concat();
+    assert_eq!(Trace::sets(&all), [vec![0, 1, 2, 3]]);
+    // The same device once more is another run; a text is a trace of its own.
+    let more = [&[text][..], &all, &[again]].concat();
+    assert_eq!(Trace::sets(&more), [vec![0], vec![1, 2, 3, 4], vec![5]]);
+    let one = Trace::open_set(&sda).unwrap();
+    assert_eq!(blocks(&one), blocks(&Trace::open(&sda[0]).unwrap()));
+    assert_eq!(one.path(), dir.0.join("sda"));
+    let both = Trace::open_set(&all).unwrap();
+    assert_eq!((blocks(&both).len(), both.path()), (80, &*dir.0));
+    assert_eq!(blocks(&Trace::open(&sdb[1]).unwrap()).len(), 40);
+}

@@ -23,6 +23,9 @@ pub(super) struct Source {
     pub endian: Endian,
     /// Parts in order; none: the whole file.
     pub runs: Option<Arc<[Run]>>,
+    /// `blkparse -d` wrote it: times count from the first step, those of notes were left as the kernel had them. A note
+    /// then has the time of what stands before it.
+    pub rebased: bool,
 }
 
 /// Whole records of one CPU, side by side.
@@ -64,6 +67,7 @@ pub(super) struct Lane {
     input: Arc<Input>,
     endian: Endian,
     runs: Option<Arc<[Run]>>,
+    rebased: bool,
     next_run: usize,
     /// Bytes of the file from `base` on; what was handed out ends at `at`.
     buffer: Vec<u8>,
@@ -92,6 +96,7 @@ impl Lane {
             input: Arc::clone(&source.input),
             endian: source.endian,
             runs: source.runs.clone(),
+            rebased: source.rebased,
             next_run: 0,
             buffer: vec![0; size],
             base: 0,
@@ -114,8 +119,9 @@ impl Lane {
         self.retry = 0;
         let found = self.settle()?;
         if let Some(first) = Header::read(self.endian, &self.buffer[self.at..self.filled], &mut [0; HEADER_MIN]) {
-            // An impossible one is left out, and holds nothing up before that.
-            self.time = Some(first.time()).filter(|&time| TimeNs(time).is_possible()).unwrap_or(0);
+            // An impossible one is left out, and holds nothing up before that; nor does one that counts from elsewhere.
+            let elsewhere = self.rebased && first.is_notify();
+            self.time = Some(first.time()).filter(|&time| TimeNs(time).is_possible() && !elsewhere).unwrap_or(0);
         }
         Ok(found)
     }
@@ -124,7 +130,8 @@ impl Lane {
     #[inline(always)]
     pub fn hand_out(&mut self, mut goes_on: impl FnMut(u64) -> bool, sink: &mut impl Sink) -> io::Result<bool> {
         loop {
-            let plain = self.endian == Endian::Little && Header::plain(&self.buffer[self.at..self.filled]).is_some();
+            let little = self.endian == Endian::Little && !self.rebased;
+            let plain = little && Header::plain(&self.buffer[self.at..self.filled]).is_some();
             let stopped = match plain {
                 true => self.hand_out_buffer::<true>(&mut goes_on, sink),
                 false => self.hand_out_other(&mut goes_on, sink),
@@ -153,10 +160,14 @@ impl Lane {
     ) -> bool {
         let (mut last, mut pdu_len) = (self.time, 0);
         let mut rest = &self.buffer[self.at..self.filled];
-        let mut anew = [0; HEADER_MIN];
+        let (mut anew, mut moved) = ([0; HEADER_MIN], [0; HEADER_MIN]);
         while let Some(header) = if PLAIN { Header::plain(rest) } else { Header::read(self.endian, rest, &mut anew) }
             && let Some((bytes, behind)) = rest.split_at_checked(header.total())
         {
+            let header = match header {
+                note if !PLAIN && self.rebased && note.is_notify() => note.at(last, &mut moved),
+                other => other,
+            };
             let time = header.time();
             if !TimeNs(time).is_possible() {
                 self.counts.odd_times += 1;

@@ -11,7 +11,7 @@ mod record;
 mod scan;
 mod typed;
 
-pub(crate) use open::{Found, Opened, find, looks_like_blktrace, of_input, of_memory, of_parts};
+pub(crate) use open::{Found, Opened, find, find_all, looks_like_blktrace, of_input, of_memory, of_parts, sets};
 
 use crate::event::{Event, TimeNs};
 use crate::format::Schema;

@@ -5,7 +5,7 @@ use super::record::{Raw, kind};
 use super::{Log, scan, typed, version_of};
 use crate::bytes::Endian;
 use crate::error::Error;
-use crate::formats::packed::nameless;
+use crate::formats::packed::{self, Packing, nameless};
 use crate::input::Input;
 use crate::losses::Losses;
 use serde_json::{Value, json};
@@ -70,7 +70,8 @@ fn split_name(path: &Path) -> Option<(PathBuf, u32)> {
     let name = path.file_name()?.to_str()?;
     let (base, number) = name.rsplit_once(".blktrace.")?;
     (!base.is_empty()).then_some(())?;
-    Some((path.with_file_name(base), number.parse().ok()?))
+    let plain = [".gz", ".xz", ".zst"].iter().find_map(|packed| number.strip_suffix(packed)).unwrap_or(number);
+    Some((path.with_file_name(base), plain.parse().ok()?))
 }
 
 fn parts_of(base: &Path) -> Result<Vec<PathBuf>, Error> {
@@ -107,6 +108,92 @@ fn parts_in(dir: &Path, name: Option<&str>) -> Result<Vec<PathBuf>, Error> {
     Ok(found.into_iter().map(|(_, _, path)| path).collect())
 }
 
+/// Which of these names are files of one run of blktrace: those of one set (`sda.blktrace.0 sda.blktrace.1`, as the shell's
+/// `*` gives them), and sets of other devices in the same directory. Everything else is alone.
+pub(crate) fn sets(paths: &[PathBuf]) -> Vec<Vec<usize>> {
+    /// A run so far: its directory, and each set of it with the device of its first record.
+    struct Run {
+        directory: PathBuf,
+        sets: Vec<(PathBuf, Option<u32>)>,
+        members: Vec<usize>,
+    }
+    let mut runs: Vec<Run> = Vec::new();
+    let mut alone = Vec::new();
+    for (at, path) in paths.iter().enumerate() {
+        let base = split_name(path).map(|(base, _)| base).filter(|_| path.is_file());
+        let Some(base) =
+            base.or_else(|| (!path.exists() && parts_of(path).is_ok_and(|p| !p.is_empty())).then(|| path.clone()))
+        else {
+            alone.push(vec![at]);
+            continue;
+        };
+        let directory = base.parent().map(Path::to_path_buf).unwrap_or_default();
+        let same = runs.iter_mut().find(|run| run.sets.iter().any(|(known, _)| *known == base));
+        if let Some(run) = same {
+            run.members.push(at);
+            continue;
+        }
+        // Two sets of one device are two runs: their times may be of two boots.
+        let device = first_device(&base);
+        let other = |run: &&mut Run| run.directory == directory && run.sets.iter().all(|(_, known)| *known != device);
+        match runs.iter_mut().find(other) {
+            Some(run) => {
+                run.sets.push((base, device));
+                run.members.push(at);
+            }
+            None => runs.push(Run { directory, sets: vec![(base, device)], members: vec![at] }),
+        }
+    }
+    let mut all: Vec<Vec<usize>> = runs.into_iter().map(|run| run.members).chain(alone).collect();
+    all.sort();
+    all
+}
+
+/// The device of a set's first step; `None` where it has none. Notes name no device.
+fn first_device(base: &Path) -> Option<u32> {
+    /// Notes come before the steps that they are of.
+    const RECORDS: u32 = 4096;
+    parts_of(base).ok()?.iter().find_map(|part| {
+        let input = opened(part).ok()?;
+        let mut head = [0; 4];
+        let n = input.fill_at(&mut head, 0).ok()?;
+        let (endian, _) = kind(&head[..n])?;
+        let mut lane = super::Lane::new(&Source { input: Arc::new(input), endian, runs: None, rebased: false }, 64);
+        let (mut device, mut left) = (None, RECORDS);
+        lane.start().ok()?;
+        let mut step = |raw: &Raw<'_>| {
+            if !raw.is_notify() {
+                device.get_or_insert(raw.header.device());
+            }
+        };
+        lane.hand_out(
+            |_| {
+                left -= 1;
+                left > 0
+            },
+            &mut step,
+        )
+        .ok()?;
+        device
+    })
+}
+
+/// All files of the sets that these names belong to, and what they are called together.
+pub(crate) fn find_all(paths: &[PathBuf]) -> Result<(PathBuf, Vec<PathBuf>), Error> {
+    let mut bases: Vec<PathBuf> =
+        paths.iter().map(|p| split_name(p).map_or_else(|| p.clone(), |(base, _)| base)).collect();
+    bases.sort();
+    bases.dedup();
+    let mut parts = Vec::new();
+    for base in &bases {
+        parts.extend(parts_of(base)?);
+    }
+    match &bases[..] {
+        [one] => Ok((one.clone(), parts)),
+        several => Ok((several.first().and_then(|base| base.parent()).unwrap_or(Path::new("")).to_path_buf(), parts)),
+    }
+}
+
 /// Reads a pipe into a file that only this process has.
 fn spool(path: &Path, mut from: impl io::Read) -> Result<Input, Error> {
     let mut file = nameless(path)?;
@@ -126,10 +213,10 @@ pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
     let mut head = [0; 4];
     let n = input.fill_at(&mut head, 0).map_err(|e| Error::io(path, "read", e))?;
     let (endian, version) = kind(&head[..n]).ok_or_else(|| not_blktrace(path))?;
-    let source = Source { input: Arc::new(input), endian, runs: None };
+    let source = Source { input: Arc::new(input), endian, runs: None, rebased: false };
     let (scanned, losses) = scan::scan(&source).map_err(|e| Error::io(path, "read", e))?;
-    // blkparse -d counts from the first record; the kernel from the machine's start.
-    let clock = if scanned.first_time == Some(0) { "blkparse" } else { "mono" };
+    // blkparse -d counts from the first step; the kernel from the machine's start.
+    let clock = if scanned.rebased { "blkparse" } else { "mono" };
     let log = Log {
         sources: scanned.sources,
         schemas: typed::schemas_or(path, endian)?,
@@ -141,10 +228,20 @@ pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
 
 /// Per-CPU files.
 pub(crate) fn of_parts(path: &Path, parts: &[PathBuf]) -> Result<Opened, Error> {
-    let inputs =
-        parts.iter().map(|part| Ok((part.as_path(), Input::open(part).map_err(|e| Error::io(part, "open", e))?)));
+    let inputs = parts.iter().map(|part| Ok((part.as_path(), opened(part)?)));
     let highest = parts.iter().filter_map(|p| split_name(p)).map(|(_, n)| n).max().unwrap_or(0);
     of_inputs(path, inputs, highest)
+}
+
+/// A file of one CPU, which may be packed.
+fn opened(part: &Path) -> Result<Input, Error> {
+    let input = Input::open(part).map_err(|e| Error::io(part, "open", e))?;
+    let mut head = [0; 8];
+    let n = input.fill_at(&mut head, 0).map_err(|e| Error::io(part, "read", e))?;
+    match Packing::of(&head[..n]) {
+        Some(packing) => Ok(packed::unpack(part, &input, packing, |_| Ok(()))?.input),
+        None => Ok(input),
+    }
 }
 
 /// What per-CPU files hold, in memory: CPU 0's first.
@@ -174,7 +271,7 @@ fn of_inputs<'a>(
                     return Err(Error::malformed(part, 0, "the byte order of the files beside it", "the other"));
                 }
                 first = Some((said, v.max(version)));
-                sources.push(Source { input: Arc::new(input), endian, runs: None });
+                sources.push(Source { input: Arc::new(input), endian, runs: None, rebased: false });
             }
         }
     }
@@ -204,6 +301,10 @@ fn finish(log: Log, endian: Endian, version: u8, files: usize, losses: Losses) -
 
 /// The kernel's first note of the wall clock: at which time of the trace it was what.
 fn wall_clock(log: &Log) -> Value {
+    if log.sources.iter().any(|source| source.rebased) {
+        // The note says it of a time that no other record counts from.
+        return Value::Null;
+    }
     /// Notes come when tracing begins: among the first records of their file.
     const RECORDS: i32 = 64;
     let mut found: Option<(u64, u64)> = None;

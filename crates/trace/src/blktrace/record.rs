@@ -113,6 +113,13 @@ impl<'a> Header<'a> {
     pub fn is_notify(&self) -> bool {
         self.action_low() & NOTIFY != 0
     }
+
+    /// The same at another time, written to `anew`.
+    pub fn at<'b>(&self, time: u64, anew: &'b mut Plain) -> Header<'b> {
+        *anew = *self.plain;
+        anew[8..16].copy_from_slice(&time.to_le_bytes());
+        Header { plain: anew, action_high: self.action_high, size: self.size }
+    }
 }
 
 /// The upper half of its action and its size.

@@ -16,7 +16,8 @@ const MAX_RUNS: usize = 1 << 21;
 pub(super) struct Scanned {
     pub sources: Vec<Source>,
     pub highest_cpu: u32,
-    pub first_time: Option<u64>,
+    /// Times count from the first step; those of notes do not.
+    pub rebased: bool,
 }
 
 /// One source where the whole file is in order; else one for each device and CPU. A file in such small pieces that they
@@ -25,16 +26,22 @@ pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
     let mut lane = Lane::new(source, 1);
     let mut runs: HashMap<(u32, u32), Vec<Run>> = HashMap::new();
     let mut order = Vec::new();
-    let (mut pieces, mut sorted, mut last, mut fits) = (0, true, 0, true);
-    let (mut highest_cpu, mut first_time) = (0, None);
+    let (mut pieces, mut fits, mut highest_cpu) = (0, true, 0);
+    // In order of time: all records, and without notes.
+    let (mut sorted, mut steps_sorted, mut last, mut last_step) = (true, true, 0, 0);
+    let mut first_step = u64::MAX;
     let mut open: Option<((u32, u32), Run)> = None;
     lane.start()?;
     lane.hand_out(|_| true, &mut |raw: &Raw<'_>| {
         let head = &raw.header;
-        first_time.get_or_insert(head.time());
         highest_cpu = highest_cpu.max(head.cpu());
         sorted &= head.time() >= last;
         last = head.time();
+        if !head.is_notify() {
+            steps_sorted &= head.time() >= last_step;
+            last_step = head.time();
+            first_step = first_step.min(head.time());
+        }
         let (begin, length) = (raw.position, head.total() as u64);
         let key = (head.device(), head.cpu());
         match &mut open {
@@ -51,7 +58,9 @@ pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
         fits &= keep(&mut runs, &mut order, k, run, pieces + 1);
     }
     let mut losses = Losses::new();
-    let mut sources = vec![source.clone()];
+    let rebased = first_step == 0;
+    sorted |= rebased && steps_sorted;
+    let mut sources = vec![Source { rebased, ..source.clone() }];
     if !sorted && fits && order.len() > 1 {
         // What lies between the pieces is read by no lane: it is counted here.
         super::count_losses(
@@ -63,11 +72,12 @@ pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
             .map(|key| Source {
                 runs: Some(runs.remove(key).unwrap_or_default().into()),
                 input: Arc::clone(&source.input),
-                ..*source
+                endian: source.endian,
+                rebased,
             })
             .collect();
     }
-    Ok((Scanned { sources, highest_cpu, first_time }, losses))
+    Ok((Scanned { sources, highest_cpu, rebased }, losses))
 }
 
 /// False: there are too many of them.

@@ -70,7 +70,7 @@ impl Typer {
         let block = BlockEvent {
             action,
             device: Device(h.device()),
-            flags: RequestFlags::from_categories(h.action() >> 16),
+            flags: flags(h.action() >> 16, h.bytes()),
             sector: h.sector(),
             bytes: u64::from(h.bytes()),
             // The kernel's negative number, cut to 16 bits.
@@ -108,6 +108,17 @@ impl Typer {
         let name = String::from_utf8_lossy(until_nul(text)).trim_end_matches('\n').to_string();
         self.event = Event { time, cpu, tid, kind: EventKind::Mark { name } };
         Some(&self.event)
+    }
+}
+
+/// What a request is. What moves nothing and writes nothing is no read, whatever its category says (a plug, an empty flush):
+/// blkparse prints such as `N` (`fill_rwbs`).
+#[inline(always)]
+fn flags(categories: u64, bytes: u32) -> RequestFlags {
+    let flags = RequestFlags::from_categories(categories);
+    match bytes {
+        0 if !flags.has(RequestFlags::WRITE) => RequestFlags(flags.0 & !RequestFlags::READ.0),
+        _ => flags,
     }
 }
 
