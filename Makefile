@@ -1,20 +1,25 @@
 # flashscope: `make demo` shows what it does, `make test` runs every test as CI does.
 
-ARCHS := x86_64 aarch64 armhf armel
 PREFIX ?= /usr/local
 CARGO := tools/cargo
 FLASHSCOPE := target/release/flashscope
 
-.PHONY: all build agent agents sqlite demo test check bench install clean packages-demo packages-check packages-test packages-bench
+# The directory whose agents the command carries (crates/target/build.rs).
+EMBED := FLASHSCOPE_EMBED_AGENTS=$(CURDIR)/agent/build/embed
 
-all: build agents
+.PHONY: all build agent agents embed sqlite demo test check bench install clean packages-demo packages-check packages-test packages-bench
 
-## The product: the command and the agents of every architecture.
-build:
-	$(CARGO) build --release --locked -p flashscope
+all: build
+
+## The product: the command, with the agents of every architecture that this machine has a compiler for.
+build: embed
+	$(EMBED) $(CARGO) build --release --locked -p flashscope
 
 agents:
 	$(MAKE) --no-print-directory -C agent all
+
+embed:
+	@$(MAKE) --no-print-directory -C agent embed
 
 ## One agent: make agent CROSS=mips-linux-gnu- [ARCH=mips]
 agent:
@@ -39,10 +44,9 @@ packages-bench:
 ## The main job: boots the boards, prints the verdict, writes out/demo/report.html.
 demo: packages-demo
 	@echo "Building the agents (armhf for the board, x86_64 for this host)"
-	@$(MAKE) --no-print-directory -s -C agent one ARCH=armhf
-	@$(MAKE) --no-print-directory -s -C agent one ARCH=x86_64
+	@$(MAKE) --no-print-directory -s -C agent embed ARCHS="armhf x86_64" STRICT=1
 	@echo "Building flashscope"
-	@$(CARGO) build --release --locked -p flashscope
+	@$(EMBED) $(CARGO) build --release --locked -p flashscope
 	@$(FLASHSCOPE) demo --output out/demo
 
 ## Format, lint, unit tests: two minutes.
@@ -57,15 +61,24 @@ test: packages-test
 	@tools/run-tests
 
 ## Figures of cost, as ratios; raw results go to bench/runs/.
-bench: packages-bench build agents
+bench: packages-bench build
 	@bench/run
 	@bench/trace-decode/run
 	@bench/trace-decode/threads
 	@bench/readahead/run
 
-install: build agents
+## Installs what is built, and builds it where this is a first install. Says which agents it carries.
+install:
+	@[ -x $(FLASHSCOPE) ] || $(MAKE) --no-print-directory build
 	install -D -m 755 $(FLASHSCOPE) $(DESTDIR)$(PREFIX)/bin/flashscope
-	$(MAKE) --no-print-directory -C agent install DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)
+	@$(FLASHSCOPE) man $(DESTDIR)$(PREFIX)/share/man/man1
+	@mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	@$(FLASHSCOPE) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/flashscope
+	@$(FLASHSCOPE) completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_flashscope
+	@$(FLASHSCOPE) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/flashscope.fish
+	@echo "Installed in $(DESTDIR)$(PREFIX):"
+	@$(FLASHSCOPE) --version
 
 clean:
 	$(CARGO) clean

@@ -16,6 +16,7 @@ mod counts;
 mod energy;
 mod exports;
 mod flashmon;
+mod hostile_directory;
 mod kernelshark;
 mod kills;
 mod laid_out;

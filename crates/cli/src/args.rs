@@ -11,6 +11,7 @@ use flashscope_study::{Bytes, Pattern, Readahead};
 #[command(
     name = "flashscope",
     version,
+    long_version = crate::version::text(),
     max_term_width = 100,
     after_help = "\
 TARGET is `local` (default), `ssh://user@host[:port]` or `board:NAME`, a virtual board.
@@ -28,6 +29,10 @@ pub struct Cli {
     /// Say less: no progress on standard error.
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Run this agent on the target instead of the one that flashscope carries: a flashscope-agent, or a directory with
+    /// ARCH/flashscope-agent. FLASHSCOPE_AGENTS names such a directory too.
+    #[arg(long, global = true, value_name = "PATH")]
+    pub agent: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -360,14 +365,15 @@ pub struct ClockArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  flashscope study studies/readahead-reads.toml --output out/reads
-  flashscope study studies/readahead-reads.toml --json | jq .verdicts
+  flashscope study readahead-reads --output out/reads
+  flashscope study ./mine.toml --json | jq .verdicts
   flashscope study --all --report docs/reproduction.md
 A run that was interrupted goes on where it stopped: what is finished is not measured again (--fresh measures all).")]
 pub struct StudyArgs {
-    #[arg(required_unless_present = "all", value_name = "FILE")]
+    /// Study files; a bare name (readahead-reads) is a study that comes with flashscope.
+    #[arg(required_unless_present = "all", value_name = "FILE|NAME")]
     pub files: Vec<PathBuf>,
-    /// Run every study in studies/.
+    /// Run every study that comes with flashscope.
     #[arg(long, conflicts_with = "files")]
     pub all: bool,
     /// Write every published value beside ours, and the figures, as a Markdown page with its figures in a directory beside it.

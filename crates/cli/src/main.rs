@@ -21,6 +21,7 @@ mod report;
 mod stop;
 mod study;
 mod target;
+mod version;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,10 @@ use failure::Failure;
 fn main() -> ExitCode {
     // clap itself exits with 2 for a usage error, as promised.
     let cli = Cli::parse();
+    if let Some(Err(error)) = cli.agent.as_deref().map(flashscope_target::use_agents) {
+        eprintln!("flashscope: {error}");
+        return Failure::from(error).exit_code();
+    }
     // First what earlier runs left, if they were killed: promise 2 of docs/architecture.md.
     recover::recover(cli.quiet);
     match run(&cli) {

@@ -8,7 +8,7 @@ use flashscope_report::reproduction::{self, Chapter};
 use flashscope_study::boot::BootResult;
 use flashscope_study::layers::LayersResult;
 use flashscope_study::runs::RunsResult;
-use flashscope_study::{Boards, Inputs, NotMeasurable, Options, Row, Study, StudyFile, StudyResult};
+use flashscope_study::{Boards, DefinitionError, Inputs, NotMeasurable, Options, Row, Study, StudyFile, StudyResult};
 
 use crate::args::{BoardOptions, StudyArgs};
 use crate::failure::Failure;
@@ -18,16 +18,17 @@ use crate::stop;
 /// Host time for one board: ten times what the largest shipped study takes on a slow machine.
 const BOARD_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Where `--all` finds the studies.
-const STUDIES: &str = "studies";
-
 pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
-    let files = if args.all { all_studies()? } else { args.files.clone() };
+    // All are read before the first runs: hours later is no time for a syntax error.
+    let (files, studies): (Vec<PathBuf>, Vec<StudyFile>) = if args.all {
+        let parsed = |(name, text): &(&str, &str)| Ok((PathBuf::from(name), StudyFile::parse(name, text)?));
+        flashscope_study::SHIPPED.iter().map(parsed).collect::<Result<_, DefinitionError>>()?
+    } else {
+        args.files.iter().map(|file| study_of(file)).collect::<Result<_, DefinitionError>>()?
+    };
     if args.output.is_some() && files.len() > 1 {
         return Err(Failure::usage("--output takes the results of one study: name one file, or leave --output out"));
     }
-    // All are read before the first runs: hours later is no time for a syntax error.
-    let studies = files.iter().map(|file| StudyFile::read(file)).collect::<Result<Vec<_>, _>>()?;
     let options = options(args.jobs, args.fresh, &args.board)?;
     let terminal = Terminal::new(quiet);
     let several = studies.len() > 1;
@@ -106,21 +107,14 @@ fn not_measured(study: &StudyFile) -> &[NotMeasurable] {
     }
 }
 
-fn all_studies() -> Result<Vec<PathBuf>, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new(format!(
-            "{STUDIES}: {error}; --all runs what lies there: change to the directory above it, or name files"
-        ))
-    };
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(STUDIES).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
-            files.push(path);
-        }
+/// A study of the user's, by its path, or one that is built in, by its name: `readahead-reads`.
+fn study_of(file: &Path) -> Result<(PathBuf, StudyFile), DefinitionError> {
+    let name = file.to_str().filter(|name| !name.contains(['/', '.'])).map(|name| format!("studies/{name}.toml"));
+    let shipped = flashscope_study::SHIPPED.iter().find(|(path, _)| Some(*path) == name.as_deref());
+    match shipped {
+        Some((path, text)) => Ok((PathBuf::from(path), StudyFile::parse(path, text)?)),
+        None => Ok((file.to_owned(), StudyFile::read(file)?)),
     }
-    files.sort();
-    Ok(files)
 }
 
 /// A study that ran, as everything that is made of it.

@@ -1,4 +1,4 @@
-//! A study file of any kind.
+//! A study file of any kind, and those that are built in.
 
 use std::path::Path;
 
@@ -23,19 +23,47 @@ pub enum StudyFile {
     Boot(Box<BootStudy>),
 }
 
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        &[$((
+            concat!("studies/", $name, ".toml"),
+            include_str!(concat!("../../../studies/", $name, ".toml")),
+        )),*]
+    };
+}
+
+/// The studies that come with flashscope: their paths in the source tree, and their texts, sorted by path.
+pub const SHIPPED: &[(&str, &str)] = shipped!(
+    "boot",
+    "layers",
+    "not-measured",
+    "postmark-partial-reads",
+    "postmark",
+    "readahead-interarrival",
+    "readahead-reads",
+    "readahead-request-size",
+    "readahead-today",
+    "sqlite",
+    "tracer-cost",
+);
+
 impl StudyFile {
     pub fn read(path: &Path) -> Result<StudyFile, DefinitionError> {
         let text =
             std::fs::read_to_string(path).map_err(|source| DefinitionError::Read { path: path.to_owned(), source })?;
-        let name = path.display().to_string();
-        let table: toml::Table = toml::from_str(&text).map_err(|error| syntax(&name, &text, &error))?;
+        StudyFile::parse(&path.display().to_string(), &text)
+    }
+
+    /// Of this text; `name` is what errors call it.
+    pub fn parse(name: &str, text: &str) -> Result<StudyFile, DefinitionError> {
+        let table: toml::Table = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
         let is = |kind: &str| table.contains_key(kind);
         Ok(match () {
-            () if is("layers") => StudyFile::Layers(LayersStudy::parse(&name, &text)?),
-            () if is("runs") => StudyFile::Runs(Box::new(RunsStudy::parse(&name, &text)?)),
-            () if is("boot") => StudyFile::Boot(Box::new(BootStudy::parse(&name, &text)?)),
-            () if is("not_measured") => StudyFile::NotMeasured(NotMeasured::parse(&name, &text)?),
-            () => StudyFile::Matrix(Box::new(Study::parse(&name, &text)?)),
+            () if is("layers") => StudyFile::Layers(LayersStudy::parse(name, text)?),
+            () if is("runs") => StudyFile::Runs(Box::new(RunsStudy::parse(name, text)?)),
+            () if is("boot") => StudyFile::Boot(Box::new(BootStudy::parse(name, text)?)),
+            () if is("not_measured") => StudyFile::NotMeasured(NotMeasured::parse(name, text)?),
+            () => StudyFile::Matrix(Box::new(Study::parse(name, text)?)),
         })
     }
 
@@ -46,6 +74,26 @@ impl StudyFile {
             StudyFile::Runs(study) => &study.definition.name,
             StudyFile::NotMeasured(file) => &file.name,
             StudyFile::Boot(study) => &study.definition.name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_study_of_the_source_tree_is_built_in() {
+        let mut files: Vec<String> = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies"))
+            .unwrap()
+            .map(|entry| format!("studies/{}", entry.unwrap().file_name().into_string().unwrap()))
+            .filter(|name| name.ends_with(".toml"))
+            .collect();
+        files.sort();
+        let shipped: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+        assert_eq!(shipped, files);
+        for (name, text) in SHIPPED {
+            StudyFile::parse(name, text).unwrap();
         }
     }
 }

@@ -24,7 +24,7 @@ pub use definition::{
     Definition, DefinitionError, Filesystem, Fold, Matrix, Pattern, Published, Quantity, Readahead, Study, Workload,
 };
 pub use evaluate::{compare, gains, verdict};
-pub use file::StudyFile;
+pub use file::{SHIPPED, StudyFile};
 pub use lab::{KeepError, on_nand};
 pub use modelled::random_slots;
 pub use not_measured::{NotMeasurable, NotMeasured};

@@ -14,8 +14,24 @@ pub enum Error {
     Cache { path: PathBuf, source: std::io::Error },
     #[error("no home directory: set XDG_CACHE_HOME or FLASHSCOPE_CACHE to an absolute path")]
     NoCacheDir,
-    #[error("no agent for {arch} (looked at {}); build it with: make -C agent one ARCH={arch}", paths(.tried))]
-    AgentMissing { arch: String, tried: Vec<PathBuf> },
+    #[error(
+        "no {name} for {arch}: {path} is not there; build it with make -C agent one ARCH={arch}, or leave out --agent and FLASHSCOPE_AGENTS to use the one that flashscope carries"
+    )]
+    AgentMissing { arch: String, name: String, path: PathBuf },
+    #[error("this flashscope carries no {name} for {arch} ({}); name one of your own with --agent PATH, or build flashscope with it: make agents build", carries(.carried))]
+    AgentNotCarried { arch: String, name: String, carried: Vec<&'static str> },
+    #[error("the {name} for {arch} in this flashscope is damaged: install flashscope again")]
+    AgentDamaged { arch: String, name: String },
+    #[error("{path}: not an ELF program; --agent takes a flashscope-agent, or a directory with ARCH/flashscope-agent")]
+    NoAgentFile { path: PathBuf },
+    #[error(
+        "{path}: it is for {machine}, the target is {arch}; name its directory with --agent DIR (DIR/{arch}/flashscope-agent), or leave --agent out"
+    )]
+    AgentOfAnother { path: PathBuf, arch: String, machine: String },
+    #[error(
+        "{place}: the agent is not unpacked there: other users can write to {path}; name a directory of your own in FLASHSCOPE_CACHE"
+    )]
+    AgentPlace { place: PathBuf, path: PathBuf },
     #[error("{program}: not found; install the Debian package {package}")]
     ProgramMissing { program: String, package: String },
     #[error("{program}: {problem}; run the same command again, or {program} by hand to see why")]
@@ -50,7 +66,7 @@ pub enum Error {
     #[error("{target}: the far side did not answer as a POSIX shell: {problem}")]
     RemoteShell { target: String, problem: String },
     #[error(
-        "{target}: no agent for its machine {machine:?}; build one with: make agent CROSS=…, and name its directory in FLASHSCOPE_AGENTS"
+        "{target}: no agent for its machine {machine:?}; build one with: make agent CROSS=…, and name it with --agent PATH"
     )]
     UnknownMachine { target: String, machine: String },
 
@@ -124,6 +140,8 @@ impl Error {
                 | Error::Toml { .. }
                 | Error::UnknownKernel { .. }
                 | Error::OwnKernel { .. }
+                | Error::NoAgentFile { .. }
+                | Error::AgentOfAnother { .. }
         )
     }
 
@@ -136,6 +154,9 @@ impl Error {
     }
 }
 
-fn paths(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+fn carries(architectures: &[&str]) -> String {
+    match architectures {
+        [] => "it was built without any".to_owned(),
+        some => format!("it has {}", some.join(", ")),
+    }
 }

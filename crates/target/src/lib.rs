@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub use agents::{agent_for, companion_for, host_agent};
+pub use agents::{CARRIED_BY_DESIGN, agent_for, carried, companion_for, host_agent, use_agents};
 pub use error::Error;
 pub use job::{Job, JobOutcome, PutFile, PutSource, Target};
 pub use progress::{NoProgress, Progress};

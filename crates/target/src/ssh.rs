@@ -66,7 +66,7 @@ fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Finds a directory that takes programs, removes what dead holders left, says `flashscope MACHINE DIR PID_START`, and waits
+/// Finds a directory that takes programs, removes what dead holders left, says `flashscope ok MACHINE ELF PID_START DIR`, and waits
 /// for the end of its input to remove what this job put. No backslash and no newline: login shells differ there.
 ///
 /// `set -C` makes `>` refuse a file that exists, links included; the list names what was put elsewhere.
@@ -89,7 +89,9 @@ const HOLDER: &str = concat!(
     "o=${f##*/flashscope_}; o=${o%_*}; q=${o%_*}; ",
     "case $o in *[!0-9_]*|_*|*_) continue;; esac; ",
     "[ \"$(start $q)\" = \"${o#*_}\" ] || clear \"$d/flashscope_$o\"; done; ",
-    "echo flashscope ok \"$(uname -m)\" \"$me\" \"$d\"; ",
+    // Said as they are: the 5th and 6th byte of an ELF program, its class and its byte order, 1 or 2 each.
+    "e=$(dd if=/proc/$$/exe bs=1 skip=4 count=2 2>/dev/null); ",
+    "echo flashscope ok \"$(uname -m)\" \"${e:--}\" \"$me\" \"$d\"; ",
     "cat >/dev/null; clear \"$p\"",
 );
 
@@ -101,6 +103,8 @@ struct Holder {
     child: Child,
     stdin: Option<ChildStdin>,
     machine: String,
+    /// The bytes `EI_CLASS` and `EI_DATA` of its shell; "-" where it cannot say.
+    shell: String,
     /// `DIR/flashscope_PID_START`: what belongs to this job begins so.
     prefix: String,
 }
@@ -170,12 +174,12 @@ impl Ssh {
             }
         };
         let answered = |answer: &str| {
-            let mut words = answer.strip_prefix("ok ")?.splitn(3, ' ');
-            Some((words.next()?.to_owned(), words.next()?.to_owned(), words.next()?.to_owned()))
+            let mut words = answer.strip_prefix("ok ")?.splitn(4, ' ').map(str::to_owned);
+            Some((words.next()?, words.next()?, words.next()?, words.next()?))
         };
         match answer.as_deref().map(|answer| (answer, answered(answer))) {
-            Some((_, Some((machine, owner, dir)))) => {
-                Ok(Holder { child, stdin, machine, prefix: format!("{dir}/flashscope_{owner}") })
+            Some((_, Some((machine, shell, owner, dir)))) => {
+                Ok(Holder { child, stdin, machine, shell, prefix: format!("{dir}/flashscope_{owner}") })
             }
             Some(("nodir", _)) => {
                 child.wait().ok();
@@ -274,13 +278,14 @@ impl Target for Ssh {
 
     fn run(&self, job: &Job, out: &mut dyn Write) -> Result<JobOutcome, Error> {
         let holder = self.hold()?;
-        let arch = agents::arch_of_machine(&holder.machine).unwrap_or(&holder.machine);
-        let path = agents::agent_for(arch).map_err(|error| match agents::arch_of_machine(&holder.machine) {
-            Some(_) => error,
-            None => Error::UnknownMachine { target: self.name.clone(), machine: holder.machine.clone() },
-        })?;
+        let known = agents::arch_of_remote(&holder.machine, &holder.shell);
         // Sent anew each time: an agent that lies there may be of another version.
-        let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, e))?;
+        let bytes = agents::agent_bytes(known.unwrap_or(&holder.machine)).map_err(|error| match (known, error) {
+            (None, Error::AgentMissing { .. } | Error::AgentNotCarried { .. }) => {
+                Error::UnknownMachine { target: self.name.clone(), machine: holder.machine.clone() }
+            }
+            (_, error) => error,
+        })?;
         let agent = format!("{}_agent", holder.prefix);
         self.put(&agent, 0o700, &bytes, None)?;
         for file in &job.put {

@@ -1,4 +1,6 @@
-//! Boards, chips and disks as files: built in, and overridden by a directory of one's own.
+//! Boards, chips and disks as files: built in, and overridden by a directory that the user names.
+//!
+//! The working directory has no say: a board's file chooses the program that runs as QEMU.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +10,9 @@ use crate::error::Error;
 
 /// A folder of TOML files with what is built in.
 pub(super) struct Folder {
-    /// Directory to look in before what is built in: `$env`, else `dir` under the working directory.
+    /// Variable that names a directory to look in before what is built in.
     env: &'static str,
+    /// Where it lies in the source tree: its name in messages.
     dir: &'static str,
     built_in: &'static [(&'static str, &'static str)],
 }
@@ -141,14 +144,15 @@ pub(super) struct File {
 }
 
 impl Folder {
-    fn directory(&self) -> PathBuf {
-        std::env::var_os(self.env).map(PathBuf::from).unwrap_or_else(|| PathBuf::from(self.dir))
+    fn directory(&self) -> Option<PathBuf> {
+        std::env::var_os(self.env).filter(|dir| !dir.is_empty()).map(PathBuf::from)
     }
 
     /// Names of all files, sorted.
     pub(super) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.built_in.iter().map(|(name, _)| (*name).to_owned()).collect();
-        for entry in std::fs::read_dir(self.directory()).into_iter().flatten().flatten() {
+        let entries = self.directory().and_then(|dir| std::fs::read_dir(dir).ok());
+        for entry in entries.into_iter().flatten().flatten() {
             let path = entry.path();
             if path.extension().is_some_and(|extension| extension == "toml") {
                 names.extend(path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned));
@@ -165,8 +169,8 @@ impl Folder {
             return read(Path::new(name));
         }
         let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-        let own = self.directory().join(format!("{name}.toml"));
-        if plain && own.is_file() {
+        let own = self.directory().map(|dir| dir.join(format!("{name}.toml")));
+        if let Some(own) = own.filter(|own| plain && own.is_file()) {
             return read(&own);
         }
         match self.built_in.iter().find(|(built_in, _)| *built_in == name) {

@@ -79,8 +79,7 @@ const APPLETS: &str = "[ ash awk base64 basename cat chgrp chmod chown clear cmp
 impl ImageBuilder {
     /// An image with the agent of the board's architecture and no plan yet.
     pub fn new(board: &Board) -> Result<ImageBuilder, Error> {
-        let path = agents::agent_for(&board.agent)?;
-        let agent = std::fs::read(&path).map_err(|e| Error::io(&path, e))?;
+        let agent = agents::agent_bytes(&board.agent)?;
         let mut builder = ImageBuilder {
             entries: BTreeMap::new(),
             loaded: BTreeSet::new(),

@@ -133,8 +133,8 @@ pub fn list() -> Vec<Result<Board, Error>> {
     files::BOARDS.names().iter().map(|name| load(name)).collect()
 }
 
-/// Loads a board by name, or from a file where the name holds a slash. Files in `$FLASHSCOPE_BOARDS` (else `boards/`)
-/// come before what is built in.
+/// Loads a board by name, or from a file where the name holds a slash. Files in `$FLASHSCOPE_BOARDS` come before
+/// what is built in.
 pub fn load(name: &str) -> Result<Board, Error> {
     load_inheriting(name, 0)
 }

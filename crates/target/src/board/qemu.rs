@@ -179,8 +179,12 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
     if let Some(disk) = &run.image.disk {
         disk.contents.write(&dir.path().join(DISK))?;
     }
-    let mut command = process::dies_with_us("KILL", qemu.as_os_str());
-    command.args(arguments(run, &unpacked::boot_file(run.board, run.kernel, progress)?, dir.path()));
+    let absolute = |path: &Path| std::path::absolute(path).map_err(|e| Error::io(path, e));
+    let kernel = absolute(&unpacked::boot_file(run.board, run.kernel, progress)?)?;
+    let mut command = process::dies_with_us("KILL", absolute(&qemu)?.as_os_str());
+    command.args(arguments(run, &kernel, dir.path()));
+    // QEMU looks for its firmware in the working directory first (qemu_find_file): there has to be nothing of others there.
+    command.current_dir(dir.path());
     if run.interactive {
         command.stdin(Stdio::inherit()).stdout(Stdio::inherit());
     } else {

@@ -1,0 +1,145 @@
+//! A carried program as a file: in a directory that nobody but this user and root can change, under its hash.
+
+use std::fs::{DirBuilder, Metadata};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::carried::Carried;
+use crate::board::hex;
+use crate::error::Error;
+use crate::scratch::cache_dir;
+
+/// Where a carried program is, ready to run. Its bytes are compared with its hash each time.
+pub(super) fn unpacked(carried: &Carried) -> Result<PathBuf, Error> {
+    let mut problem = None;
+    for place in places() {
+        match unpacked_in(&place, carried) {
+            Ok(path) => return Ok(path),
+            Err(error) => problem = problem.or(Some(error)),
+        }
+    }
+    Err(problem.unwrap_or(Error::NoCacheDir))
+}
+
+/// The cache; where that belongs to somebody else (`sudo` that keeps HOME), a directory of the system's.
+fn places() -> Vec<PathBuf> {
+    let mut places: Vec<PathBuf> = cache_dir().into_iter().map(|dir| dir.join("agents")).collect();
+    let user = user();
+    if user == Some(0) {
+        places.push(PathBuf::from("/var/cache/flashscope/agents"));
+    }
+    if let Some(user) = user {
+        places.push(std::env::temp_dir().join(format!("flashscope-agents-{user}")));
+    }
+    places
+}
+
+/// The user that this process is: the owner of its own entry in /proc.
+fn user() -> Option<u32> {
+    std::fs::metadata("/proc/self").ok().map(|meta| meta.uid())
+}
+
+fn unpacked_in(place: &Path, carried: &Carried) -> Result<PathBuf, Error> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Error::Cache { path, source }
+    };
+    let dir = place.join(&carried.sha256[..16]);
+    DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed(&dir))?;
+    if let Some(path) = changeable(&dir).map_err(failed(&dir))? {
+        return Err(Error::AgentPlace { place: place.to_owned(), path });
+    }
+    let path = dir.join(carried.name);
+    if std::fs::read(&path).is_ok_and(|found| hex(&Sha256::digest(&found)) == carried.sha256) {
+        return Ok(path);
+    }
+    // Moved into place whole: another process may be running it, or unpacking it too.
+    let partial = dir.join(format!("{}.{}", carried.name, std::process::id()));
+    std::fs::remove_file(&partial).ok();
+    let bytes = carried.bytes()?;
+    let written = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o700)
+        .open(&partial)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, &bytes))
+        .and_then(|()| std::fs::rename(&partial, &path));
+    if written.is_err() {
+        std::fs::remove_file(&partial).ok();
+    }
+    written.map_err(failed(&path))?;
+    Ok(path)
+}
+
+/// The first directory on the way to `dir` in which others than this user and root can replace what lies there.
+fn changeable(dir: &Path) -> std::io::Result<Option<PathBuf>> {
+    let dir = dir.canonicalize()?;
+    let user = user();
+    let safe = |meta: &Metadata| {
+        let ours = meta.uid() == 0 || Some(meta.uid()) == user;
+        // In a sticky directory others cannot rename or remove what is ours.
+        ours && (meta.mode() & 0o022 == 0 || meta.mode() & 0o1000 != 0)
+    };
+    for above in dir.ancestors() {
+        if !safe(&std::fs::metadata(above)?) {
+            return Ok(Some(above.to_owned()));
+        }
+    }
+    // The directory itself is ours alone, also below a sticky one.
+    let own = std::fs::metadata(&dir)?;
+    Ok((Some(own.uid()) != user || own.mode() & 0o022 != 0).then_some(dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn carried() -> Carried {
+        Carried {
+            arch: "x86_64",
+            name: "flashscope-agent",
+            size: 5,
+            sha256: "d4f0bc5a29de06b510f9aa428f1eedba926012b591fef7a518e776a7c9bd1824",
+            deflated: miniz_oxide::deflate::compress_to_vec(b"agent", 9).leak(),
+        }
+    }
+
+    #[test]
+    fn an_agent_is_unpacked_once_and_again_where_it_was_changed() {
+        let dir = crate::ScratchDir::new("unpack").unwrap();
+        let path = unpacked_in(dir.path(), &carried()).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"agent");
+        let first = std::fs::metadata(&path).unwrap();
+        assert_eq!(first.mode() & 0o777, 0o700);
+        assert_eq!(unpacked_in(dir.path(), &carried()).unwrap(), path);
+        assert_eq!(std::fs::metadata(&path).unwrap().ino(), first.ino(), "it is not written anew");
+        std::fs::write(&path, "evil").unwrap();
+        assert_eq!(std::fs::read(unpacked_in(dir.path(), &carried()).unwrap()).unwrap(), b"agent");
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn nothing_is_unpacked_where_others_can_write() {
+        let dir = crate::ScratchDir::new("unpack-open").unwrap();
+        let open = dir.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        for (mode, refused) in [(0o777, true), (0o775, true), (0o1777, false), (0o755, false)] {
+            std::fs::set_permissions(&open, std::fs::Permissions::from_mode(mode)).unwrap();
+            let unpacked = unpacked_in(&open.join(format!("{mode:o}")), &carried());
+            assert_eq!(matches!(unpacked, Err(Error::AgentPlace { .. })), refused, "{mode:o}: {unpacked:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_does_not_lead_past_the_check() {
+        let dir = crate::ScratchDir::new("unpack-link").unwrap();
+        let (open, link) = (dir.path().join("open"), dir.path().join("link"));
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+        std::os::unix::fs::symlink(&open, &link).unwrap();
+        assert!(matches!(unpacked_in(&link, &carried()), Err(Error::AgentPlace { .. })));
+    }
+}
