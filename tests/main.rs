@@ -22,6 +22,7 @@ mod kills;
 mod laid_out;
 mod layers;
 mod other_chip;
+mod outputs;
 mod overrun;
 mod perfetto;
 mod readahead;

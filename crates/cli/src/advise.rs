@@ -84,36 +84,36 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
             .collect();
         let all = json!({"schema": 1, "model": kernel.name(), "readahead_kib_now": now, "advice": list, "silent": cases,
                          "error": error, "error_made": made, "notes": told});
-        println!("{}", serde_json::to_string_pretty(&all).expect("plain data serialises"));
+        outln!("{}", serde_json::to_string_pretty(&all).expect("plain data serialises"));
         return Ok(());
     }
-    println!("Read-ahead now: {now} KiB, as the pages tell. Rules of Linux {}.", kernel.name());
+    outln!("Read-ahead now: {now} KiB, as the pages tell. Rules of Linux {}.", kernel.name());
     if advice.is_empty() {
         let why =
             if storage.weighed { ": no setting of read-ahead gains more than 3 %" } else { ", as far as is weighed" };
-        println!("Nothing is worth changing{why}.");
+        outln!("Nothing is worth changing{why}.");
     }
     for (n, one) in advice.iter().enumerate() {
-        println!("\n{}. {}", n + 1, what(one));
-        println!("   Evidence: {}", evidence(one, &trace));
-        println!("   Gain: {}", gain(one));
-        println!("   Risk: {}", risk(one, &storage));
+        outln!("\n{}. {}", n + 1, what(one));
+        outln!("   Evidence: {}", evidence(one, &trace));
+        outln!("   Gain: {}", gain(one));
+        outln!("   Risk: {}", risk(one, &storage));
         for line in lines(one, &storage) {
-            println!("   {}", flashscope_report::visible(&line));
+            outln!("   {}", flashscope_report::visible(&line));
         }
     }
     // Each bar where a gain lies between its ends.
     let between = || advice.iter().filter(|one| one.gain_between_percent.is_some());
     for (bar, is_made) in [(&error, false), (&made, true)] {
         if let Some(bar) = bar.as_ref().filter(|_| between().any(|one| one.change.is_made() == is_made)) {
-            println!("\nFrom and to: what is predicted may be off by {}", flashscope_report::worst(bar, kernel.name()));
+            outln!("\nFrom and to: what is predicted may be off by {}", flashscope_report::worst(bar, kernel.name()));
         }
     }
     if !told.is_empty() {
-        println!();
+        outln!();
     }
     for note in &told {
-        println!("{}", flashscope_report::visible(note));
+        outln!("{}", flashscope_report::visible(note));
     }
     if args.apply {
         let knob = advice.iter().find_map(|one| match one.change {

@@ -382,6 +382,9 @@ pub struct StudyArgs {
     /// Directory for report.html, results.json and results.csv (default: out/NAME).
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+    /// In results.csv, leave text as it is that a spreadsheet would take for a formula.
+    #[arg(long)]
+    pub csv_raw: bool,
     /// Print the results as JSON.
     #[arg(long)]
     pub json: bool,
@@ -627,6 +630,10 @@ pub struct ExportArgs {
     /// view goes to FILE.blocks.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
+    /// Csv: leave text as it is. Without it, text that a spreadsheet would take for a formula (it begins with =, +, - or @ and is no
+    /// number) has an apostrophe before it.
+    #[arg(long)]
+    pub csv_raw: bool,
     /// Which recording of a stream that holds several, from 0.
     #[arg(long, value_name = "N")]
     pub recording: Option<usize>,

@@ -28,9 +28,9 @@ pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failure> {
         None => on_real_board(args, &terminal)?,
     };
     if args.json {
-        println!("{}", serde_json::to_string(&result).expect("plain data serialises"));
+        outln!("{}", serde_json::to_string(&result).expect("plain data serialises"));
     } else {
-        print!("{}", table(&result));
+        out!("{}", table(&result));
     }
     Ok(())
 }

@@ -122,11 +122,15 @@ pub fn replay(args: &BenchReplayArgs, quiet: bool) -> Result<(), Failure> {
     let script = script(args, &Terminal::new(quiet))?;
     if let Some(to) = &args.script {
         if to.as_os_str() == "-" {
-            print!("{script}");
+            out!("{script}");
             return Ok(());
         }
-        return std::fs::write(to, script)
-            .map_err(|error| Failure::new(format!("{}: {error}; name another file with --script", to.display())));
+        return crate::output::write(
+            to,
+            script.as_bytes(),
+            &crate::output::inputs(std::slice::from_ref(&args.trace)),
+            "--script",
+        );
     }
     // Beside the agent's own files on a virtual board, in the directory for what is temporary elsewhere.
     let virtual_board = args.place.target.target.starts_with("board:");
@@ -156,7 +160,7 @@ fn script(args: &BenchReplayArgs, terminal: &Terminal) -> Result<String, Failure
     let mut file = std::fs::File::open(&args.trace).map_err(failed)?;
     let mut head = vec![0; replay::MAGIC.len()];
     if file.read_exact(&mut head).is_ok() && head == replay::MAGIC.as_bytes() {
-        return std::fs::read_to_string(&args.trace).map_err(failed);
+        return flashscope_target::read_text(&args.trace, replay::MAX_SCRIPT_BYTES as u64).map_err(failed);
     }
     let trace = Trace::open(&args.trace)?;
     let wanted =
@@ -432,12 +436,12 @@ fn parts(result: &Value) -> Vec<Operations> {
 
 fn finish(place: &BenchPlaceArgs, done: &Done, table: fn(&Done) -> String) -> Result<(), Failure> {
     if place.json {
-        println!("{}", serde_json::to_string(done).expect("plain data serialises"));
+        outln!("{}", serde_json::to_string(done).expect("plain data serialises"));
         return Ok(());
     }
-    print!("{}", table(done));
+    out!("{}", table(done));
     for loss in done.losses.iter().filter(|loss| loss.count > 0) {
-        println!("  lost        {} {}: {}", loss.name, loss.count, loss.meaning);
+        outln!("  lost        {} {}: {}", loss.name, loss.count, loss.meaning);
     }
     Ok(())
 }

@@ -46,19 +46,19 @@ fn list(as_json: bool) -> Result<(), Failure> {
                 })
             })
             .collect();
-        println!("{:#}", json!(boards));
+        outln!("{:#}", json!(boards));
         return Ok(());
     }
     for board in boards {
         let default = if board.default { " (default)" } else { "" };
-        println!("{}{default}: {}", board.name, board.description);
+        outln!("{}{default}: {}", board.name, board.description);
         for line in &board.kernels {
             let cached = match board.cached_release(line) {
                 Some(release) => format!("cached: {release}"),
                 None => format!("not fetched: flashscope board fetch {} --kernel {}", board.name, line.name),
             };
             let default = if line.default { " (default)" } else { "" };
-            println!("  kernel {}{default}: {} of {}; {cached}", line.name, line.package, line.suites.join(", "));
+            outln!("  kernel {}{default}: {} of {}; {cached}", line.name, line.package, line.suites.join(", "));
         }
     }
     Ok(())
@@ -85,7 +85,7 @@ fn fetch(
         if !options.packages.is_empty() {
             board.fetch_packages(&kernel, &options.packages, terminal.as_ref())?;
         }
-        println!("{}: kernel {} is {} {}", board.name, kernel.name, kernel.package, kernel.version);
+        outln!("{}: kernel {} is {} {}", board.name, kernel.name, kernel.package, kernel.version);
     }
     Ok(())
 }
@@ -132,8 +132,7 @@ fn boot(name: &str, options: &BoardOptions, command: &[String], terminal: &Arc<T
     let Some(step) = session.step("command") else {
         return Err(Failure::new("the board said nothing of the command; see what it can do: flashscope board shell"));
     };
-    // What a closed pipe misses is the reader's own choice.
-    std::io::stdout().write_all(&step.stdout).ok();
+    flashscope_output::print_bytes(&step.stdout)?;
     std::io::stderr().write_all(&step.stderr).ok();
     terminal.step(&format!("the board ran for {:.1} s of host time", outcome.wall.as_secs_f64()));
     match step.status {

@@ -20,7 +20,7 @@ pub fn run(args: &DemoArgs, quiet: bool) -> Result<(), Failure> {
     let options = study::options(args.jobs, !args.resume, &BoardOptions::default())?;
     let result = study::measure(&parsed, &options, &StudyLines::new(&terminal, None))?;
     let page = study::write(&result, &args.output)?;
-    print!("{}", flashscope_report::terminal::study(&result, &study::style()));
-    println!("\nReport: {}", page.display());
+    out!("{}", flashscope_report::terminal::study(&result, &study::style()));
+    outln!("\nReport: {}", page.display());
     Ok(())
 }

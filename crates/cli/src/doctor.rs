@@ -15,9 +15,9 @@ pub fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failure> {
     let terminal = Arc::new(Terminal::new(quiet));
     let facts = target::facts(&args.target, &["probe", "--trial"], &terminal)?;
     if args.json {
-        println!("{facts:#}");
+        outln!("{facts:#}");
     } else {
-        print!("{}", advice(&facts));
+        out!("{}", advice(&facts));
     }
     Ok(())
 }

@@ -1,14 +1,15 @@
 //! `export`: a trace in another format.
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use flashscope_output::{Output, Rules, StdoutError, note};
 use flashscope_trace::{Error, Session, Trace, dat, export, flashmon};
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::failure::Failure;
 use crate::inputs::Inputs;
+use crate::output::{self, Noted};
 
 pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
     if args.to == ExportFormat::Parquet && !cfg!(feature = "parquet") {
@@ -29,12 +30,14 @@ pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
     let trace = open(args)?;
     let said = match args.to {
         ExportFormat::TraceDat => {
-            let _note = crate::recover::note_partial(&args.output)?;
-            let written = dat::write(&trace, &args.output)?;
+            let _note = output::note(&args.output);
+            let inputs = output::inputs(&args.traces);
+            let (written, _) =
+                dat::write_as(&trace, &args.output, Rules { inputs: &inputs, ..Rules::default() }).map_err(named)?;
             format!("{} bytes", written.bytes)
         }
         ExportFormat::Flashmon => return to_flashmon(&trace, args, quiet),
-        _ => return written(args, to_stdout, quiet, |out| write(&trace, args.to, out)),
+        _ => return written(args, to_stdout, quiet, |out| write(&trace, args, out)),
     };
     tell(args, quiet, &said);
     Ok(())
@@ -48,22 +51,28 @@ fn written(
     write: impl FnOnce(&mut (dyn Write + Send)) -> Result<String, Error>,
 ) -> Result<(), Failure> {
     if to_stdout {
-        return match write(&mut BufWriter::new(std::io::stdout())) {
-            // Whoever reads has had enough.
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            written => Ok(written.map(drop)?),
+        let mut out = BufWriter::new(std::io::stdout());
+        return match write(&mut out) {
+            // What went wrong with standard output is told as everywhere.
+            Err(Error::Io { action: "write the export of", source, .. }) => Err(StdoutError::from(source).into()),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(out.flush().map_err(StdoutError::from)?),
         };
     }
-    let mut file = Partial::create(&args.output)?;
-    let said = write(&mut file.out)?;
-    file.publish()?;
+    let inputs = output::inputs(&args.traces);
+    let mut noted = Noted::create(&args.output, &inputs, OPTION)?;
+    let mut out = BufWriter::new(&mut noted.file);
+    let said = write(&mut out)?;
+    out.flush().map_err(|error| cannot(&args.output, &error))?;
+    drop(out);
+    noted.publish()?;
     tell(args, quiet, &said);
     Ok(())
 }
 
 fn tell(args: &ExportArgs, quiet: bool, said: &str) {
     if !quiet {
-        eprintln!("flashscope: wrote {}: {said}", args.output.display());
+        note(&format!("wrote {}: {said}", args.output.display()));
     }
 }
 
@@ -80,8 +89,8 @@ fn merged(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failure
     let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
     let traces = inputs.merged();
     if args.to == ExportFormat::TraceDat {
-        let _note = crate::recover::note_partial(&args.output)?;
-        let written = dat::write_merged(traces, &args.output, &|_, _| true)?;
+        let _note = output::note(&args.output);
+        let written = dat::write_merged(traces, &args.output, &|_, _| true).map_err(named)?;
         let mut said = format!("{} records, {} bytes, of {}", written.records, written.bytes, inputs.title());
         if written.too_large > 0 {
             said += &format!("; {} records too large for its sub-buffers are not in it", written.too_large);
@@ -91,7 +100,9 @@ fn merged(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failure
     }
     written(args, to_stdout, quiet, |out| {
         Ok(match args.to {
-            ExportFormat::Csv => format!("{} events of {}", export::csv_merged(traces, out)?, inputs.title()),
+            ExportFormat::Csv => {
+                format!("{} events of {}", export::csv_merged_as(traces, args.csv_raw, out)?, inputs.title())
+            }
             ExportFormat::Json => format!("{} records of {}", export::json_lines_merged(traces, out)?, inputs.title()),
             _ => format!("{} records of {}", export::text_merged(traces, out)?, inputs.title()),
         })
@@ -114,9 +125,9 @@ fn open(args: &ExportArgs) -> Result<Trace, Failure> {
 }
 
 /// Writes a format that is one stream of bytes; says what it was.
-fn write(trace: &Trace, to: ExportFormat, out: &mut (dyn Write + Send)) -> Result<String, Error> {
-    Ok(match to {
-        ExportFormat::Csv => format!("{} events", export::csv(trace, out)?),
+fn write(trace: &Trace, args: &ExportArgs, out: &mut (dyn Write + Send)) -> Result<String, Error> {
+    Ok(match args.to {
+        ExportFormat::Csv => format!("{} events", export::csv_as(trace, args.csv_raw, out)?),
         ExportFormat::Json => format!("{} records", export::json_lines(trace, out)?),
         ExportFormat::Text => format!("{} records", export::text(trace, out)?),
         ExportFormat::Perfetto => {
@@ -145,61 +156,43 @@ fn to_flashmon(trace: &Trace, args: &ExportArgs, quiet: bool) -> Result<(), Fail
     let mut blocks = args.output.clone().into_os_string();
     blocks.push(".blocks");
     let blocks = PathBuf::from(blocks);
-    let (mut log, mut view) = (Partial::create(&args.output)?, Partial::create(&blocks)?);
-    flashmon::write_log(trace, args.chip, &mut log.out)?;
-    let counted = flashmon::write_spatial(trace, args.chip, &mut view.out)?;
+    if Output::is_through(&args.output) {
+        return Err(Failure::usage(
+            "--to flashmon: two files are written, which no device and no pipe can take; name a file",
+        ));
+    }
+    let inputs = output::inputs(&args.traces);
+    let (mut log, mut view) = (Noted::create(&args.output, &inputs, OPTION)?, Noted::create(&blocks, &inputs, OPTION)?);
+    let mut out = BufWriter::new(&mut log.file);
+    flashmon::write_log(trace, args.chip, &mut out)?;
+    out.flush().map_err(|error| cannot(&args.output, &error))?;
+    drop(out);
+    let mut out = BufWriter::new(&mut view.file);
+    let counted = flashmon::write_spatial(trace, args.chip, &mut out)?;
+    out.flush().map_err(|error| cannot(&blocks, &error))?;
+    drop(out);
     log.publish()?;
     view.publish()?;
     if !quiet {
-        eprintln!("flashscope: wrote {} and {}", args.output.display(), blocks.display());
+        note(&format!("wrote {} and {}", args.output.display(), blocks.display()));
         if counted.other_chips > 0 {
-            eprintln!("flashscope: {} operations of other chips are not in them (--chip)", counted.other_chips);
+            note(&format!("{} operations of other chips are not in them (--chip)", counted.other_chips));
         }
         if counted.beyond > 0 {
-            eprintln!(
-                "flashscope: {} operations of blocks from 1048576 on are not in {}",
-                counted.beyond,
-                blocks.display()
-            );
+            note(&format!("{} operations of blocks from 1048576 on are not in {}", counted.beyond, blocks.display()));
         }
     }
     Ok(())
 }
 
-/// A file under a name of its own until it is whole: what was there before stays until then.
-struct Partial {
-    out: BufWriter<File>,
-    partial: PathBuf,
-    target: PathBuf,
-    published: bool,
-    /// Removes the half, should this process be killed.
-    _note: flashscope_target::ScratchDir,
-}
+/// The option that names the file.
+const OPTION: &str = "--output";
 
-impl Partial {
-    fn create(target: &Path) -> Result<Partial, Failure> {
-        let note = crate::recover::note_partial(target)?;
-        let mut name = std::ffi::OsString::from(".");
-        name.push(target.file_name().unwrap_or_default());
-        name.push(format!(".partial-{}", std::process::id()));
-        let partial = target.with_file_name(name);
-        let file = File::create(&partial).map_err(|e| cannot(target, &e))?;
-        Ok(Partial { out: BufWriter::new(file), partial, target: target.to_owned(), published: false, _note: note })
-    }
-
-    fn publish(mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(|e| cannot(&self.target, &e))?;
-        std::fs::rename(&self.partial, &self.target).map_err(|e| cannot(&self.target, &e))?;
-        self.published = true;
-        Ok(())
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if !self.published {
-            std::fs::remove_file(&self.partial).ok();
-        }
+/// An error of a trace that is written, with the option to name another file by.
+fn named(error: Error) -> Failure {
+    match error {
+        Error::Output(error) => output::with(OPTION)(error),
+        error => error.into(),
     }
 }
 

@@ -7,20 +7,44 @@ use std::process::ExitCode;
 #[derive(Debug)]
 pub struct Failure {
     message: String,
-    usage: bool,
+    status: u8,
+    /// Nothing more is to be said.
+    told: bool,
 }
 
 impl Failure {
     pub fn usage(message: impl Into<String>) -> Self {
-        Failure { message: message.into(), usage: true }
+        Failure { message: message.into(), status: 2, told: false }
     }
 
     pub fn new(message: impl Into<String>) -> Self {
-        Failure { message: message.into(), usage: false }
+        Failure { message: message.into(), status: 1, told: false }
+    }
+
+    /// The end of a command that has said what there is to say.
+    pub fn told(status: u8) -> Self {
+        Failure { message: String::new(), status, told: true }
+    }
+
+    /// One line on standard error, in which nothing acts on a terminal.
+    pub fn tell(&self) {
+        if !self.told {
+            flashscope_output::note(&self.message);
+        }
     }
 
     pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(if self.usage { 2 } else { 1 })
+        ExitCode::from(self.status)
+    }
+}
+
+impl From<flashscope_output::StdoutError> for Failure {
+    fn from(error: flashscope_output::StdoutError) -> Self {
+        match error {
+            // Whoever reads has had enough: `report t | head -1` is no failure.
+            flashscope_output::StdoutError::Closed => Failure::told(0),
+            error => Failure::new(error.to_string()),
+        }
     }
 }
 
@@ -40,39 +64,39 @@ macro_rules! from_error {
     };
 }
 
-from_error!(flashscope_trace::Error);
+from_error!(flashscope_trace::Error, flashscope_output::OutputError);
 
 impl From<flashscope_target::Error> for Failure {
     fn from(error: flashscope_target::Error) -> Self {
-        Failure { usage: error.is_usage(), message: error.to_string() }
+        Failure { status: if error.is_usage() { 2 } else { 1 }, ..Failure::new(error.to_string()) }
     }
 }
 
 impl From<flashscope_study::RunError> for Failure {
     fn from(error: flashscope_study::RunError) -> Self {
         let usage = matches!(&error, flashscope_study::RunError::Target(error) if error.is_usage());
-        Failure { usage, message: error.to_string() }
+        Failure { status: if usage { 2 } else { 1 }, ..Failure::new(error.to_string()) }
     }
 }
 
 impl From<flashscope_study::layers::LayersError> for Failure {
     fn from(error: flashscope_study::layers::LayersError) -> Self {
         let usage = matches!(&error, flashscope_study::layers::LayersError::Target(error) if error.is_usage());
-        Failure { usage, message: error.to_string() }
+        Failure { status: if usage { 2 } else { 1 }, ..Failure::new(error.to_string()) }
     }
 }
 
 impl From<flashscope_study::runs::RunsError> for Failure {
     fn from(error: flashscope_study::runs::RunsError) -> Self {
         let usage = matches!(&error, flashscope_study::runs::RunsError::Target(error) if error.is_usage());
-        Failure { usage, message: error.to_string() }
+        Failure { status: if usage { 2 } else { 1 }, ..Failure::new(error.to_string()) }
     }
 }
 
 impl From<flashscope_study::boot::BootError> for Failure {
     fn from(error: flashscope_study::boot::BootError) -> Self {
         let usage = matches!(&error, flashscope_study::boot::BootError::Target(error) if error.is_usage());
-        Failure { usage, message: error.to_string() }
+        Failure { status: if usage { 2 } else { 1 }, ..Failure::new(error.to_string()) }
     }
 }
 

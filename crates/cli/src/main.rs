@@ -1,4 +1,17 @@
 //! flashscope: what storage really does under embedded Linux.
+// Standard output has one writer, which knows a reader that has gone from a full disk: `out!` and `outln!`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+/// As `print!`, in a function whose error is a [`failure::Failure`].
+macro_rules! out {
+    ($($text:tt)*) => { flashscope_output::print(format_args!($($text)*))? };
+}
+
+/// As `println!`, in a function whose error is a [`failure::Failure`].
+macro_rules! outln {
+    () => { out!("\n") };
+    ($($text:tt)+) => { out!("{}\n", format_args!($($text)+)) };
+}
 
 mod advise;
 mod args;
@@ -12,6 +25,7 @@ mod export;
 mod failure;
 mod inputs;
 mod manual;
+mod output;
 mod predict;
 mod progress;
 mod record;
@@ -31,20 +45,48 @@ use args::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    // clap itself exits with 2 for a usage error, as promised.
-    let cli = Cli::parse();
-    if let Some(Err(error)) = cli.agent.as_deref().map(flashscope_target::use_agents) {
-        eprintln!("flashscope: {error}");
-        return Failure::from(error).exit_code();
-    }
-    // First what earlier runs left, if they were killed: promise 2 of docs/architecture.md.
-    recover::recover(cli.quiet);
-    match run(&cli) {
+    let ended = Cli::try_parse().map_err(usage).and_then(|cli| {
+        cli.agent.as_deref().map(flashscope_target::use_agents).transpose()?;
+        // First what earlier runs left, if they were killed: promise 2 of docs/architecture.md.
+        recover::recover(cli.quiet);
+        run(&cli)
+    });
+    match ended.and_then(|()| Ok(flashscope_output::flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("flashscope: {failure}");
+            failure.tell();
             failure.exit_code()
         }
+    }
+}
+
+/// What clap has to say: help, on standard output, or what is wrong with the arguments.
+fn usage(error: clap::Error) -> Failure {
+    use std::io::IsTerminal as _;
+    let text = error.render();
+    let text = |colour: bool| if colour { text.ansi().to_string() } else { text.to_string() };
+    let colour = std::env::var_os("NO_COLOR").is_none();
+    if error.use_stderr() {
+        // An argument is quoted in it, and a file's name may have been chosen by somebody else.
+        let acting: Vec<String> = std::env::args_os()
+            .map(|word| word.to_string_lossy().into_owned())
+            .filter(|word| word.chars().any(flashscope_output::acts))
+            .collect();
+        let mut text = text(colour && acting.is_empty() && std::io::stderr().is_terminal());
+        for word in &acting {
+            text = text.replace(word.as_str(), &flashscope_output::visible(word));
+        }
+        if !acting.is_empty() {
+            // What is quoted in part only.
+            let lines = text.lines().map(flashscope_output::visible);
+            text = lines.collect::<Vec<_>>().join("\n") + "\n";
+        }
+        flashscope_output::print_error(format_args!("{text}"));
+        return Failure::told(2);
+    }
+    match flashscope_output::print(format_args!("{}", text(colour && std::io::stdout().is_terminal()))) {
+        Ok(()) => Failure::told(0),
+        Err(error) => error.into(),
     }
 }
 
@@ -65,10 +107,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Export(args) => export::run(args, cli.quiet),
         Command::Doctor(args) => doctor::run(args, cli.quiet),
         Command::Board(args) => board::run(args, cli.quiet),
-        Command::Completions { shell } => {
-            manual::completions(*shell);
-            Ok(())
-        }
+        Command::Completions { shell } => manual::completions(*shell),
         Command::Man { directory } => manual::man_pages(directory),
     }
 }

@@ -13,6 +13,7 @@ use flashscope_trace::{Device, Trace};
 
 use crate::args::{ModelArgs, PowerArgs, PredictArgs};
 use crate::failure::Failure;
+use crate::output;
 use crate::study::style;
 
 pub fn run(args: &PredictArgs) -> Result<(), Failure> {
@@ -106,13 +107,13 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     if let Some(path) = &args.html {
         let title = args.trace.file_name().unwrap_or_default().to_string_lossy();
         let page = flashscope_report::html::prediction(&prediction, &title, &file, &task);
-        std::fs::write(path, page)
-            .map_err(|error| Failure::new(format!("{}: {error}; name another file with --html", path.display())))?;
+        let inputs: Vec<_> = args.model.layout.iter().chain([&args.trace]).cloned().collect();
+        output::write(path, page.as_bytes(), &output::inputs(&inputs), "--html")?;
     }
     if args.json {
-        print!("{}", flashscope_report::json::prediction(&prediction));
+        out!("{}", flashscope_report::json::prediction(&prediction));
     } else {
-        print!("{}", flashscope_report::terminal::prediction(&prediction, &file, &task, &style()));
+        out!("{}", flashscope_report::terminal::prediction(&prediction, &file, &task, &style()));
     }
     Ok(())
 }

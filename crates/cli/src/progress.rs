@@ -44,6 +44,8 @@ impl Terminal {
             // The terminal may be gone; progress is not worth failing for.
             let _ = write!(err, "\r{:clear$}\r", "");
         }
+        // A step may name a file or quote a board.
+        let text = flashscope_output::visible(text);
         let _ = writeln!(err, "[{:>5.1} s] {text}", self.began.elapsed().as_secs_f64());
     }
 
@@ -57,7 +59,7 @@ impl Terminal {
             return;
         }
         state.last_live = Some(now);
-        let text = format!("[{:>5.1} s] {text}", self.began.elapsed().as_secs_f64());
+        let text = format!("[{:>5.1} s] {}", self.began.elapsed().as_secs_f64(), flashscope_output::visible(text));
         let columns = text.chars().count();
         let before = std::mem::replace(&mut state.live_columns, columns);
         let mut err = std::io::stderr().lock();

@@ -5,13 +5,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use flashscope_output::quote::shell_path;
+use flashscope_output::{Existing, Output, Rules};
 use flashscope_target::{Job, OpenOptions};
 use flashscope_trace::{Session, Severity, Trace};
 
 use crate::args::{Mode, RecordArgs, Source};
 use crate::failure::Failure;
 use crate::progress::Terminal;
-use crate::recover::Pending;
+use crate::recover::{Finished, Pending};
 use crate::target;
 
 pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
@@ -39,14 +41,18 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     match ran {
         Ok(outcome) if outcome.status == 0 => {
             let finished = end?;
-            finished.says.iter().for_each(|line| eprintln!("flashscope: {line}"));
+            finished.says.iter().for_each(|line| flashscope_output::note(line));
             summarise(&finished.path, &terminal)?;
             Ok(())
         }
         // The recorder has failed, or the command under it: what was recorded is kept, and the reason passed on.
         Ok(outcome) => {
-            if let Ok(finished) = end {
-                summarise(&finished.path, &terminal)?;
+            match end {
+                Ok(finished) => {
+                    finished.says.iter().for_each(|line| flashscope_output::note(line));
+                    summarise(&finished.path, &terminal)?;
+                }
+                Err(failure) => failure.tell(),
             }
             Err(target::agent_failure(&outcome.stderr, outcome.status))
         }
@@ -90,10 +96,18 @@ pub fn argv(args: &RecordArgs) -> Vec<String> {
 
 /// What was recorded, in one line, and one more for each thing that is missing from it.
 fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
+    if Output::is_through(path) {
+        // It is gone, or another has it.
+        return Ok(());
+    }
     let trace = Trace::open(path)?;
     let mut events = 0u64;
     trace.for_each_record(&mut |record| events += u64::from(record.buffer.is_empty()))?;
-    terminal.line(&format!("{}: {events} events; see them with: flashscope report {0}", path.display()));
+    terminal.line(&format!(
+        "{}: {events} events; see them with: flashscope report {}",
+        path.display(),
+        shell_path(path)
+    ));
     for (loss, count) in trace.losses().iter() {
         if count > 0 && loss.severity() == Severity::Data {
             terminal.line(&format!("lost: {} {count}: {}", loss.name(), loss.meaning()));
@@ -102,18 +116,30 @@ fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Turns a stream into what the user asked for, and returns what the agent says. The stream is left alone where that fails.
-pub fn convert(stream: &Path, output: &Path) -> Result<Vec<String>, Failure> {
+/// Turns a stream into what the user asked for. The stream is left alone where that fails. A file that has the name already is
+/// kept as `NAME.old`, as perf does; what was cut short never takes the place of one.
+pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>) -> Result<Finished, Failure> {
     let session = Session::open(stream)?;
     let says = session.logs.iter().filter(|line| line.level <= 1);
-    let says = says.map(|line| format!("the agent says: {}", flashscope_report::visible(&line.text))).collect();
+    let mut says: Vec<String> = says.map(|line| format!("the agent says: {}", line.text)).collect();
     let trace = match session.recordings.len() {
         1 => session.recording(0)?,
         0 => return Err(Failure::new("the agent recorded nothing")),
         count => return Err(Failure::new(format!("{} holds {count} recordings, not one", stream.display()))),
     };
-    flashscope_trace::dat::write(&trace, output)?;
-    Ok(says)
+    let existing = if session.complete { Existing::KeepAsOld } else { Existing::Stays("incomplete") };
+    let there = std::fs::metadata(output).is_ok_and(|meta| meta.is_file());
+    let (_, path) = flashscope_trace::dat::write_as(&trace, output, Rules { existing, ..rules })?;
+    match (there, session.complete) {
+        (true, true) => says.push(format!("the earlier {0} is kept as {0}.old", output.display())),
+        (true, false) => says.push(format!(
+            "the recording was cut short: {} stays as it was, and what was recorded is in {}",
+            output.display(),
+            path.display()
+        )),
+        (false, _) => {}
+    }
+    Ok(Finished { path, says })
 }
 
 /// A writer that flushes nothing late: each write of the agent is on its way to the disk when the next one comes.

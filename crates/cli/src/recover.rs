@@ -1,9 +1,10 @@
 //! What a killed run left: found and put right by whichever command runs next.
 
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use flashscope_output::quote::shell_path;
+use flashscope_output::{Output, Rules};
 use flashscope_target::ScratchDir;
 
 use crate::failure::Failure;
@@ -24,11 +25,21 @@ impl Pending {
     pub fn begin(output: &Path) -> Result<Pending, Failure> {
         let absolute = std::path::absolute(output)
             .map_err(|error| Failure::usage(format!("{}: {error}; name a file with --output", output.display())))?;
+        // Before anything is recorded: whether it can be written at all.
+        if !Output::is_through(&absolute) {
+            drop(Output::create(&absolute, rules()).map_err(crate::output::with("--output"))?);
+        }
         let note = ScratchDir::new(LABEL)?;
-        let tag = note.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut name = absolute.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{tag}.stream"));
-        let stream = absolute.with_file_name(name);
+        let random = flashscope_output::random().map_err(|error| Failure::new(format!("random numbers: {error}")))?;
+        let stream = match Output::is_through(&absolute) {
+            // A directory of devices is no place for a recording.
+            true => std::env::temp_dir().join(format!("flashscope-{random}.stream")),
+            false => {
+                let mut name = absolute.file_name().unwrap_or_default().to_os_string();
+                name.push(format!(".{random}.stream"));
+                absolute.with_file_name(name)
+            }
+        };
         let (Some(stream_text), Some(output_text)) = (stream.to_str(), absolute.to_str()) else {
             return Err(Failure::usage(format!("{}: the path is not UTF-8: name another", output.display())));
         };
@@ -38,7 +49,7 @@ impl Pending {
     }
 
     pub fn writer(&mut self) -> Result<impl Write + use<>, Failure> {
-        File::create_new(&self.stream).map_err(|error| {
+        flashscope_output::create_new(&self.stream, flashscope_output::is_root()).map_err(|error| {
             Failure::new(format!("{}: {error}; name another file with --output", self.output.display()))
         })
     }
@@ -52,6 +63,11 @@ impl Pending {
     }
 }
 
+/// What root records, root reads: it shows what every user of the machine does.
+fn rules() -> Rules<'static> {
+    Rules { private: flashscope_output::is_root(), ..Rules::default() }
+}
+
 /// Notes that a trace.dat is being written, so that half of one is removed should this process be killed.
 pub fn note_partial(output: &Path) -> Result<ScratchDir, Failure> {
     let absolute = std::path::absolute(output)
@@ -62,45 +78,34 @@ pub fn note_partial(output: &Path) -> Result<ScratchDir, Failure> {
     Ok(note)
 }
 
-/// Removes halves of a trace.dat that killed processes left: `.NAME.partial-PID` (crates/trace, `dat::write`).
-fn remove_partials(output: &Path) {
-    let (Some(dir), Some(name)) = (output.parent(), output.file_name()) else { return };
-    let begins = format!(".{}.partial-", name.to_string_lossy());
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(&begins)?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            std::fs::remove_file(entry.path()).ok();
-        }
-    }
-}
-
 /// A recording that is a trace.dat now.
 pub struct Finished {
     pub path: PathBuf,
-    /// What the agent wanted people to know, one line each.
+    /// What the agent wanted people to know, and what became of an earlier file of that name, one line each.
     pub says: Vec<String>,
 }
 
 fn finish(stream: &Path, output: &Path) -> Result<Finished, Failure> {
-    let empty = std::fs::metadata(stream).map_or(true, |meta| meta.len() == 0);
+    let empty = std::fs::symlink_metadata(stream).map_or(true, |meta| meta.len() == 0);
     if empty {
         std::fs::remove_file(stream).ok();
         return Err(Failure::new("nothing was recorded"));
     }
-    match record::convert(stream, output) {
-        Ok(says) => {
+    match record::convert(stream, output, rules()) {
+        Ok(finished) => {
             std::fs::remove_file(stream).ok();
-            Ok(Finished { path: output.to_owned(), says })
+            Ok(finished)
         }
         Err(error) => {
-            let mut kept = output.as_os_str().to_owned();
-            kept.push(".stream");
-            let kept = PathBuf::from(kept);
-            let kept = if std::fs::rename(stream, &kept).is_ok() { kept } else { stream.to_owned() };
+            // Beside the output, unless that is a device. One that was kept before stays.
+            let kept = if stream.parent() == output.parent() {
+                flashscope_output::set_aside(stream, output, "stream").unwrap_or_else(|_| stream.to_owned())
+            } else {
+                stream.to_owned()
+            };
             // By the name that it has from now on.
             let error = error.to_string().replace(&stream.display().to_string(), &kept.display().to_string());
-            Err(Failure::new(format!("{error}; the recording itself is kept: flashscope report {}", kept.display())))
+            Err(Failure::new(format!("{error}; the recording itself is kept: flashscope report {}", shell_path(&kept))))
         }
     }
 }
@@ -109,15 +114,16 @@ fn finish(stream: &Path, output: &Path) -> Result<Finished, Failure> {
 pub fn recover(quiet: bool) {
     let say = |text: &str| {
         if !quiet {
-            eprintln!("flashscope: {text}");
+            flashscope_output::note(text);
         }
     };
     for dir in flashscope_target::abandoned(LABEL) {
-        let Ok(note) = std::fs::read_to_string(dir.join(NOTE)) else { continue };
+        let Ok(note) = flashscope_output::read_own(&dir.join(NOTE)) else { continue };
         let Some((stream, output)) = note.split_once('\n') else { continue };
         let (stream, output) = (Path::new(stream), Path::new(output));
-        remove_partials(output);
-        if !stream.exists() {
+        flashscope_output::remove_leftovers(output);
+        // Who can write to its directory could have put anything there.
+        if !flashscope_output::is_own(stream) {
             continue;
         }
         match finish(stream, output) {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 pub const MAGIC: &str = "flashscope-replay 1";
 
 /// What the agent takes (agent/bench_replay.c).
-const MAX_SCRIPT_BYTES: usize = 16 << 20;
+pub const MAX_SCRIPT_BYTES: usize = 16 << 20;
 const MAX_TASKS: usize = 256;
 const MAX_READ_BYTES: u64 = 256 << 20;
 const MAX_READS: usize = 1_000_000;

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::path::Path;
 
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, MissingEvent, Sizes};
 use flashscope_analysis::flash::{Health, UbiRegion, life};
@@ -18,6 +17,7 @@ use serde_json::Value;
 use crate::args::{ReportArgs, ReportBy};
 use crate::failure::Failure;
 use crate::inputs::Inputs;
+use crate::output;
 use crate::study::style;
 
 pub fn run(args: &ReportArgs) -> Result<(), Failure> {
@@ -30,12 +30,17 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     if args.by == Some(ReportBy::Layer) {
         let report = layers_report(&inputs, args)?;
         if let Some(page) = &args.html {
-            write_page(page, &flashscope_report::html::layers(&report))?;
+            output::write(
+                page,
+                flashscope_report::html::layers(&report).as_bytes(),
+                &output::inputs(&args.traces),
+                "--html",
+            )?;
         }
         if args.json {
-            print!("{}", flashscope_report::json::layers(&report));
+            out!("{}", flashscope_report::json::layers(&report));
         } else {
-            print!("{}", flashscope_report::terminal::layers(&report, &style()));
+            out!("{}", flashscope_report::terminal::layers(&report, &style()));
         }
         return Ok(());
     }
@@ -48,23 +53,33 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     if of_block_io > 0 {
         let report = block_report(&inputs, args)?;
         if let Some(page) = &args.html {
-            write_page(page, &flashscope_report::html::block(&report))?;
+            output::write(
+                page,
+                flashscope_report::html::block(&report).as_bytes(),
+                &output::inputs(&args.traces),
+                "--html",
+            )?;
         }
         if args.json {
-            print!("{}", flashscope_report::json::block(&report));
+            out!("{}", flashscope_report::json::block(&report));
         } else {
-            print!("{}", flashscope_report::terminal::block(&report, &style()));
+            out!("{}", flashscope_report::terminal::block(&report, &style()));
         }
         return Ok(());
     }
     let report = flash_report(&inputs, args)?;
     if let Some(page) = &args.html {
-        write_page(page, &flashscope_report::html::flash(&report))?;
+        output::write(
+            page,
+            flashscope_report::html::flash(&report).as_bytes(),
+            &output::inputs(&args.traces),
+            "--html",
+        )?;
     }
     if args.json {
-        print!("{}", flashscope_report::json::flash(&report));
+        out!("{}", flashscope_report::json::flash(&report));
     } else {
-        print!("{}", flashscope_report::terminal::flash(&report, &style()));
+        out!("{}", flashscope_report::terminal::flash(&report, &style()));
     }
     Ok(())
 }
@@ -104,11 +119,6 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
     let mut losses = inputs.losses();
     losses.extend(findings.losses());
     Ok(LayersReport { schema: LAYERS_REPORT_SCHEMA, title: inputs.title(), system: system(inputs), losses, findings })
-}
-
-fn write_page(path: &Path, page: &str) -> Result<(), Failure> {
-    std::fs::write(path, page)
-        .map_err(|error| Failure::new(format!("{}: {error}; name another file with --html", path.display())))
 }
 
 /// What traces of block I/O hold. Of several, each is of devices of its own, or of the same boot: who is called a thread

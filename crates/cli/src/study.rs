@@ -12,6 +12,7 @@ use flashscope_study::{Boards, DefinitionError, Inputs, NotMeasurable, Options, 
 
 use crate::args::{BoardOptions, StudyArgs};
 use crate::failure::Failure;
+use crate::output;
 use crate::progress::{StudyLines, Terminal};
 use crate::stop;
 
@@ -35,7 +36,7 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
     let run_one = |(file, study): (&PathBuf, &StudyFile)| -> Option<Result<(Finished, PathBuf), Failure>> {
         let lines = StudyLines::new(&terminal, several.then(|| study.name()));
         let output = args.output.clone().unwrap_or_else(|| Path::new("out").join(study.name()));
-        let ended = one(study, &file.to_string_lossy(), &options, &lines)?.and_then(|finished| {
+        let ended = one(study, &file.to_string_lossy(), args.csv_raw, &options, &lines)?.and_then(|finished| {
             let page = write_files(&finished.files, &output)?;
             Ok((finished, page))
         });
@@ -65,10 +66,10 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
             }
         };
         if args.json {
-            print!("{}", finished.json());
+            out!("{}", finished.json());
         } else {
-            print!("{}", finished.text);
-            println!("\nReport: {}", page.display());
+            out!("{}", finished.text);
+            outln!("\nReport: {}", page.display());
         }
         chapters.push(finished.chapter);
     }
@@ -83,9 +84,15 @@ pub fn run(args: &StudyArgs, quiet: bool) -> Result<(), Failure> {
 }
 
 /// Runs a study and makes of it whatever is written; a file of statements that cannot be measured has nothing to run.
-fn one(study: &StudyFile, file: &str, options: &Options, lines: &StudyLines) -> Option<Result<Finished, Failure>> {
+fn one(
+    study: &StudyFile,
+    file: &str,
+    csv_raw: bool,
+    options: &Options,
+    lines: &StudyLines,
+) -> Option<Result<Finished, Failure>> {
     let finished = match study {
-        StudyFile::Matrix(study) => measure(study, options, lines).map(|result| of_matrix(&result, file)),
+        StudyFile::Matrix(study) => measure(study, options, lines).map(|result| of_matrix(&result, file, csv_raw)),
         StudyFile::Layers(study) => flashscope_study::layers::run(study, options, lines)
             .map(|result| of_layers(&result, file))
             .map_err(Failure::from),
@@ -152,13 +159,13 @@ fn chapter<'a>(
     }
 }
 
-fn of_matrix(result: &StudyResult, file: &str) -> Finished {
+fn of_matrix(result: &StudyResult, file: &str, csv_raw: bool) -> Finished {
     let head = [&result.study, &result.title, &result.question, &result.clock];
     let inputs = result.groups.iter().map(|group| &group.inputs);
     let rows = result.comparisons.iter().map(Row::from).collect();
     let chapter = chapter(head, inputs, file, rows, figures::study(result));
     Finished {
-        files: matrix_files(result),
+        files: matrix_files(result, csv_raw),
         text: flashscope_report::terminal::study(result, &style()),
         chapter: Chapter { more: reproduction::verdicts(result), ..chapter },
     }
@@ -220,7 +227,7 @@ fn reproduce(
     let text = reproduction::page(chapters, not_measured, name, &command);
     let file = page.file_name().and_then(|name| name.to_str()).unwrap_or("reproduction.md").to_owned();
     let written = write_files(&[(file, text)], parent)?;
-    eprintln!("Published values and ours: {}", written.display());
+    flashscope_output::note(&format!("published values and ours: {}", written.display()));
     Ok(())
 }
 
@@ -243,13 +250,13 @@ pub fn measure(study: &Study, options: &Options, lines: &StudyLines) -> Result<S
 
 /// Writes results.json, results.csv and report.html; returns the page's path.
 pub fn write(result: &StudyResult, directory: &Path) -> Result<PathBuf, Failure> {
-    write_files(&matrix_files(result), directory)
+    write_files(&matrix_files(result, false), directory)
 }
 
-fn matrix_files(result: &StudyResult) -> Vec<(String, String)> {
+fn matrix_files(result: &StudyResult, csv_raw: bool) -> Vec<(String, String)> {
     [
         ("results.json", flashscope_report::json::study(result)),
-        ("results.csv", flashscope_report::csv::study(result)),
+        ("results.csv", flashscope_report::csv::study(result, csv_raw)),
         ("report.html", flashscope_report::html::study(result)),
     ]
     .map(|(name, text)| (name.to_owned(), text))
@@ -268,7 +275,7 @@ fn write_files(files: &[(String, String)], directory: &Path) -> Result<PathBuf, 
     let mut last = directory.to_owned();
     for (name, text) in files {
         last = directory.join(name);
-        std::fs::write(&last, text).map_err(|error| failed(&last, error))?;
+        output::write(&last, text.as_bytes(), &[], "")?;
     }
     Ok(last)
 }

@@ -10,8 +10,10 @@ const STUDY_COLUMNS: &str = "study,group,board,kernel_release,filesystem,content
 pattern,count,request_bytes,readahead,readahead_kib,interarrival_us,seed,total_ns,latency_n,latency_min_ns,latency_mean_ns,\
 latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_max_ns,read_bytes,crc32,flash_reads,flash_reads_open,open_ns,energy_basis,energy_uj,losses";
 
-/// One row per cell. `losses` is the sum over the cell's whole group.
-pub fn study(result: &StudyResult) -> String {
+/// One row per cell. `losses` is the sum over the cell's whole group. `raw`: text that a spreadsheet would take for a formula
+/// is written as it is.
+pub fn study(result: &StudyResult, raw: bool) -> String {
+    let field = |text: &str| field(text, raw);
     let mut out = format!("{STUDY_COLUMNS}\n");
     for group in &result.groups {
         let losses: u64 = group.losses.iter().fold(0, |sum, loss| sum.saturating_add(loss.count));
@@ -66,13 +68,13 @@ fn basis(basis: Basis) -> &'static str {
 }
 
 /// One row per total, task, phase and block: `scope` says which, `name` of which.
-pub fn flash(report: &FlashReport) -> String {
+pub fn flash(report: &FlashReport, raw: bool) -> String {
     let mut out = "scope,name,begin_ns,end_ns,reads,programs,erases\n".to_owned();
     let found = &report.findings;
     let mut add = |scope: &str, name: &str, begin: String, end: String, c: &OpCounts| {
         let fields = [c.reads, c.programs, c.erases].map(|n| n.to_string());
         let [reads, programs, erases] = fields;
-        row(&mut out, &[scope.to_owned(), field(name), begin, end, reads, programs, erases]);
+        row(&mut out, &[scope.to_owned(), field(name, raw), begin, end, reads, programs, erases]);
     };
     add("total", "", found.begin_ns.to_string(), found.end_ns.to_string(), &found.counts.total);
     for task in &found.by_task {
@@ -93,14 +95,9 @@ fn row(out: &mut String, fields: &[String]) {
     out.push('\n');
 }
 
-/// Text in a field. A first character that a spreadsheet takes for a formula is put behind an apostrophe.
-fn field(text: &str) -> String {
-    let text = visible(text);
-    let formula = text.starts_with(['=', '+', '-', '@']);
-    if !formula && !text.contains([',', '"']) {
-        return text.into_owned();
-    }
-    format!("\"{}{}\"", if formula { "'" } else { "" }, text.replace('"', "\"\""))
+/// Text in a field: what would act on a terminal is shown escaped, and no formula unless `raw`.
+fn field(text: &str, raw: bool) -> String {
+    flashscope_output::cell(&visible(text), raw).into_owned()
 }
 
 #[cfg(test)]
@@ -111,7 +108,7 @@ mod tests {
     #[test]
     fn one_row_per_cell_with_as_many_fields_as_columns() {
         let result = synthetic::study();
-        let csv = study(&result);
+        let csv = study(&result, false);
         let mut lines = csv.lines();
         let columns = lines.next().unwrap().split(',').count();
         let cells: usize = result.groups.iter().map(|g| g.cells.len()).sum();
@@ -124,14 +121,16 @@ mod tests {
 
     #[test]
     fn names_are_quoted_and_are_no_formulas() {
-        assert_eq!(field("a,\"b\""), "\"a,\"\"b\"\"\"");
-        assert_eq!(field("=cmd()"), "\"'=cmd()\"");
-        assert_eq!(field("a\nb\u{1b}"), "a\\nb\\x1b");
+        assert_eq!(field("a,\"b\"", false), "\"a,\"\"b\"\"\"");
+        assert_eq!(field("=cmd()", false), "\"'=cmd()\"");
+        assert_eq!(field("=cmd()", true), "=cmd()");
+        assert_eq!(field("-5", false), "-5");
+        assert_eq!(field("a\nb\u{1b}", false), "a\\nb\\x1b");
     }
 
     #[test]
     fn a_traces_rows() {
-        let csv = flash(&synthetic::flash());
+        let csv = flash(&synthetic::flash(), false);
         let scopes: Vec<&str> = csv.lines().skip(1).filter_map(|l| l.split(',').next()).collect();
         for scope in ["total", "task", "phase", "block"] {
             assert!(scopes.contains(&scope), "{scope}");

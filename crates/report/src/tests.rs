@@ -51,8 +51,8 @@ fn all_outputs(study: &StudyResult, flash: &FlashReport, block: &BlockReport) ->
         ("study.json".to_owned(), json::study(study)),
         ("flash.json".to_owned(), json::flash(flash)),
         ("block.json".to_owned(), json::block(block)),
-        ("study.csv".to_owned(), csv::study(study)),
-        ("flash.csv".to_owned(), csv::flash(flash)),
+        ("study.csv".to_owned(), csv::study(study, false)),
+        ("flash.csv".to_owned(), csv::flash(flash, false)),
     ];
     for width in [0, 40, 80, 200] {
         let style = terminal::Style { width, colour: false };

@@ -321,8 +321,8 @@ pub enum DefinitionError {
 
 impl Study {
     pub fn read(path: &Path) -> Result<Study, DefinitionError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| DefinitionError::Read { path: path.to_owned(), source })?;
+        let text = flashscope_target::read_text(path, flashscope_target::DEFINITION_BYTES)
+            .map_err(|source| DefinitionError::Read { path: path.to_owned(), source })?;
         Study::parse(&path.display().to_string(), &text)
     }
 

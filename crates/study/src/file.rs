@@ -49,8 +49,8 @@ pub const SHIPPED: &[(&str, &str)] = shipped!(
 
 impl StudyFile {
     pub fn read(path: &Path) -> Result<StudyFile, DefinitionError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| DefinitionError::Read { path: path.to_owned(), source })?;
+        let text = flashscope_target::read_text(path, flashscope_target::DEFINITION_BYTES)
+            .map_err(|source| DefinitionError::Read { path: path.to_owned(), source })?;
         StudyFile::parse(&path.display().to_string(), &text)
     }
 

@@ -25,7 +25,7 @@ pub use agents::{CARRIED_BY_DESIGN, agent_for, carried, companion_for, host_agen
 pub use error::Error;
 pub use job::{Job, JobOutcome, PutFile, PutSource, Target};
 pub use progress::{NoProgress, Progress};
-pub use scratch::{ScratchDir, abandoned, cache_dir, sweep};
+pub use scratch::{DEFINITION_BYTES, ScratchDir, abandoned, cache_dir, read_text, sweep};
 
 /// How to reach a target. `Default` is right for most.
 #[derive(Clone, Default)]

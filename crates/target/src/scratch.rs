@@ -91,6 +91,23 @@ pub(crate) fn remove_tree(path: &Path) {
     std::fs::remove_dir_all(path).ok();
 }
 
+/// Reads a text file that a user named, `most` bytes of it at most: a device may have no end.
+///
+/// # Errors
+/// Where it cannot be read, is no UTF-8, or has more.
+pub fn read_text(path: &Path, most: u64) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    let read = std::fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    if read as u64 > most {
+        return Err(std::io::Error::other(format!("more than {most} bytes, which no such file has")));
+    }
+    Ok(text)
+}
+
+/// Most bytes of a definition that a person wrote: a study, a board, a chip.
+pub const DEFINITION_BYTES: u64 = 1 << 20;
+
 /// Field 22 of /proc/pid/stat: with the pid, it names a process for good.
 pub(crate) fn start_time(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -117,12 +134,19 @@ pub fn abandoned(label: &str) -> Vec<PathBuf> {
         .filter(|entry| {
             let name = entry.file_name();
             let name = name.to_str().unwrap_or_default();
-            name.splitn(4, '_').nth(3) == Some(label) && owner_lives(name) == Some(false)
+            name.splitn(4, '_').nth(3) == Some(label) && owner_lives(name) == Some(false) && is_own(&entry.path())
         })
         .map(|entry| entry.path())
         .collect();
     found.sort();
     found
+}
+
+/// Whether a directory was made by this user: root trusts no note of somebody else, whose cache it may have been given.
+fn is_own(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let me = std::fs::metadata("/proc/self").map(|meta| meta.uid());
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && me.is_ok_and(|me| meta.uid() == me))
 }
 
 /// How long an unused boot image is kept.

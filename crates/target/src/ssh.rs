@@ -256,7 +256,7 @@ impl Ssh {
     }
 
     fn get(&self, path: &str, to: &std::path::Path) -> Result<(), Error> {
-        let mut file = std::fs::File::create(to).map_err(|e| Error::io(to, e))?;
+        let mut file = std::fs::File::create_new(to).map_err(|e| Error::io(to, e))?;
         let child = self.spawn(&format!("exec cat <{}", quote(path)))?;
         let pumped = process::pump(child, &mut file, None, None, |_| {})?;
         match self.connection_error(&pumped) {

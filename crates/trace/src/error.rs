@@ -42,6 +42,8 @@ pub enum Error {
     NoSpace { path: PathBuf, source_path: PathBuf },
     #[error("{}: {what}", path.display())]
     Unsupported { path: PathBuf, what: String },
+    #[error(transparent)]
+    Output(#[from] flashscope_output::OutputError),
 }
 
 impl Error {

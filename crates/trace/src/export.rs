@@ -81,8 +81,14 @@ pub fn json_lines_merged(merged: &MergedTrace, out: &mut dyn Write) -> Result<u6
 
 /// Writes the typed events as CSV (RFC 4180, lines end with a line feed): a head of [`CSV_COLUMNS`], then a line for each.
 /// `kind` is flash, flash_done, mtd, block, phase_begin, phase_end, mark or other; `operation` read, program or erase; `name` the
-/// phase's name, or system and name of another event. Returns the number of lines without the head.
+/// phase's name, or system and name of another event. Text that a spreadsheet would take for a formula has an apostrophe
+/// before it ([`flashscope_output::cell`]). Returns the number of lines without the head.
 pub fn csv(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
+    csv_as(trace, false, out)
+}
+
+/// As [`csv`]; with `raw`, text that a spreadsheet would take for a formula is written as it is.
+pub fn csv_as(trace: &Trace, raw: bool, out: &mut dyn Write) -> Result<u64, Error> {
     let mut sink = Sink { out, failed: None, lines: 0 };
     let mut line = CSV_COLUMNS.join(",").into_bytes();
     sink.line(&line);
@@ -90,7 +96,7 @@ pub fn csv(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
     trace.for_each(&mut |event| {
         if sink.failed.is_none() {
             line.clear();
-            csv_event(&mut line, event, trace.comm(event.tid, event.time));
+            csv_event(&mut line, raw, event, trace.comm(event.tid, event.time));
             sink.line(&line);
         }
     })?;
@@ -99,10 +105,15 @@ pub fn csv(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
 
 /// As [`csv`], of several traces in one order of time, with one more column: `source`, the path of the event's trace.
 pub fn csv_merged(merged: &MergedTrace, out: &mut dyn Write) -> Result<u64, Error> {
+    csv_merged_as(merged, false, out)
+}
+
+/// As [`csv_merged`], `raw` as in [`csv_as`].
+pub fn csv_merged_as(merged: &MergedTrace, raw: bool, out: &mut dyn Write) -> Result<u64, Error> {
     let ends: Vec<Vec<u8>> = paths(merged)
         .map(|path| {
             let mut end = b",".to_vec();
-            csv_text(&mut end, &path);
+            csv_text(&mut end, raw, &path);
             end
         })
         .collect();
@@ -113,7 +124,7 @@ pub fn csv_merged(merged: &MergedTrace, out: &mut dyn Write) -> Result<u64, Erro
     merged.for_each(&mut |source, event| {
         if sink.failed.is_none() {
             line.clear();
-            csv_event(&mut line, event, merged.comm(source, event.tid, event.time));
+            csv_event(&mut line, raw, event, merged.comm(source, event.tid, event.time));
             line.extend_from_slice(&ends[source]);
             sink.line(&line);
         }
@@ -225,10 +236,10 @@ fn json_list<'a>(out: &mut Vec<u8>, values: impl Iterator<Item = Value<'a>>) {
     out.push(b']');
 }
 
-fn csv_event(out: &mut Vec<u8>, event: &Event, comm: Option<&str>) {
+fn csv_event(out: &mut Vec<u8>, raw: bool, event: &Event, comm: Option<&str>) {
     let TimeNs(time) = event.time;
     let _ = write!(out, "{time},{},{},", event.cpu, event.tid);
-    csv_text(out, comm.unwrap_or(""));
+    csv_text(out, raw, comm.unwrap_or(""));
     out.push(b',');
     let operation = |op: &FlashOp| operation_name(*op);
     let or_empty = |v: Option<u32>| v.map_or(String::new(), |v| v.to_string());
@@ -246,19 +257,19 @@ fn csv_event(out: &mut Vec<u8>, event: &Event, comm: Option<&str>) {
         EventKind::Block(b) => {
             let address = b.sector.saturating_mul(512);
             put(out, format_args!("block,{},,,{},,{address},,", b.action.name(), b.bytes));
-            csv_text(out, &format!("{} {}", b.device, b.flags));
+            csv_text(out, raw, &format!("{} {}", b.device, b.flags));
         }
         EventKind::File(e) => {
             put(out, format_args!("file,{},,,{},,{},,", e.step.name(), e.bytes, e.offset));
             let device = e.device.map_or_else(|| "-".to_owned(), |device| device.to_string());
-            csv_text(out, &format!("{device} inode {}", e.inode));
+            csv_text(out, raw, &format!("{device} inode {}", e.inode));
         }
-        EventKind::PhaseBegin { name } => csv_named(out, "phase_begin", name),
-        EventKind::PhaseEnd { name } => csv_named(out, "phase_end", name),
-        EventKind::Mark { name } => csv_named(out, "mark", name),
+        EventKind::PhaseBegin { name } => csv_named(out, raw, "phase_begin", name),
+        EventKind::PhaseEnd { name } => csv_named(out, raw, "phase_end", name),
+        EventKind::Mark { name } => csv_named(out, raw, "mark", name),
         EventKind::Other { system, name } => {
             out.extend_from_slice(b"other,,,,,,,,");
-            csv_text(out, &format!("{system}:{name}"));
+            csv_text(out, raw, &format!("{system}:{name}"));
         }
     }
 }
@@ -272,29 +283,23 @@ fn operation_name(op: FlashOp) -> &'static str {
     }
 }
 
-fn csv_named(out: &mut Vec<u8>, kind: &str, name: &str) {
+fn csv_named(out: &mut Vec<u8>, raw: bool, kind: &str, name: &str) {
     put(out, format_args!("{kind},,,,,,,,"));
-    csv_text(out, name);
+    csv_text(out, raw, name);
 }
 
-/// A text field: quoted where it must be, control characters as `\u{…}`.
-fn csv_text(out: &mut Vec<u8>, text: &str) {
-    let clean: std::borrow::Cow<'_, str> = if text.chars().any(char::is_control) {
-        text.chars()
-            .flat_map(|c| {
-                let escaped = c.is_control().then(|| c.escape_unicode());
-                escaped.into_iter().flatten().chain((!c.is_control()).then_some(c))
-            })
-            .collect::<String>()
-            .into()
-    } else {
-        text.into()
-    };
-    if clean.contains([',', '"']) {
-        let _ = write!(out, "\"{}\"", clean.replace('"', "\"\""));
-    } else {
-        out.extend_from_slice(clean.as_bytes());
+/// A text field: quoted where it must be, what would act on a terminal as `\u{…}`, and no formula unless `raw`.
+fn csv_text(out: &mut Vec<u8>, raw: bool, text: &str) {
+    use flashscope_output::{acts, cell};
+    if !text.chars().any(acts) {
+        out.extend_from_slice(cell(text, raw).as_bytes());
+        return;
     }
+    let mut clean = String::new();
+    for c in text.chars() {
+        if acts(c) { clean.extend(c.escape_unicode()) } else { clean.push(c) }
+    }
+    out.extend_from_slice(cell(&clean, raw).as_bytes());
 }
 
 #[cfg(test)]
@@ -308,10 +313,13 @@ mod tests {
             ("a,b", "\"a,b\""),
             ("say \"x\"", "\"say \"\"x\"\"\""),
             ("a\nb\x1b[2J", "a\\u{a}b\\u{1b}[2J"),
+            ("txt\u{202e}gpj", "txt\\u{202e}gpj"),
+            ("=1+1", "\"'=1+1\""),
+            ("-5", "-5"),
             ("", ""),
         ] {
             let mut out = vec![];
-            csv_text(&mut out, text);
+            csv_text(&mut out, false, text);
             assert_eq!(String::from_utf8(out).unwrap(), want);
         }
     }
@@ -334,7 +342,7 @@ mod tests {
             (EventKind::Other { system: "block".into(), name: "x".into() }, "7,1,2,c,other,,,,,,,,block:x"),
         ] {
             let mut out = vec![];
-            csv_event(&mut out, &Event { time: TimeNs(7), cpu: 1, tid: 2, kind }, Some("c"));
+            csv_event(&mut out, false, &Event { time: TimeNs(7), cpu: 1, tid: 2, kind }, Some("c"));
             let line = String::from_utf8(out).unwrap();
             assert_eq!(line, want);
             assert_eq!(line.replace("\"a, b\"", "").matches(',').count(), CSV_COLUMNS.len() - 1, "{line}");

@@ -60,6 +60,7 @@ mod trace;
 mod typed;
 mod typed_block;
 
+pub use blktrace::files_of;
 pub use block::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
 pub use bytes::Endian;
 pub use error::Error;

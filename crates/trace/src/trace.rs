@@ -178,6 +178,12 @@ impl Trace {
         Ok(trace)
     }
 
+    /// Whether it is worth reading on in what begins so: a trace, or a packed file that may hold one.
+    pub(crate) fn begins_as_known(path: &Path, head: Head) -> Result<(), Error> {
+        let spatial = flashmon::looks_like(head.bytes()) == Looks::Spatial;
+        if spatial || Packing::of(head.bytes()).is_some() { Ok(()) } else { Trace::is_known(path, &head) }
+    }
+
     /// Whether what begins so is a trace, or is refused for what it is.
     fn is_known(path: &Path, head: &Head) -> Result<(), Error> {
         let bytes = head.bytes();

@@ -25,9 +25,9 @@ fn knob(args: &AdviseArgs, quiet: bool, words: Vec<String>) -> Result<serde_json
 /// Sets the knobs (names of /sys/class/bdi) to what is recommended, having asked.
 pub fn apply(args: &AdviseArgs, quiet: bool, kib: Option<u64>, knobs: &[String]) -> Result<(), Failure> {
     let on = &args.target.target;
-    println!();
+    outln!();
     let Some(kib) = kib else {
-        println!("Nothing to apply: no run-time knob is recommended.");
+        outln!("Nothing to apply: no run-time knob is recommended.");
         return Ok(());
     };
     if knobs.is_empty() {
@@ -35,21 +35,19 @@ pub fn apply(args: &AdviseArgs, quiet: bool, kib: Option<u64>, knobs: &[String])
     }
     let paths: Vec<String> = knobs.iter().map(|name| format!("/sys/class/bdi/{name}/read_ahead_kb")).collect();
     for path in &paths {
-        println!("To be set on {}: {} to {kib}", flashscope_report::visible(on), flashscope_report::visible(path));
+        outln!("To be set on {}: {} to {kib}", flashscope_report::visible(on), flashscope_report::visible(path));
     }
     if !args.yes && !agreed()? {
-        println!("Nothing is changed.");
+        outln!("Nothing is changed.");
         return Ok(());
     }
     let pairs = paths.into_iter().flat_map(|path| [path, kib.to_string()]);
     let said = knob(args, quiet, std::iter::once("set".to_owned()).chain(pairs).collect())?;
     for one in said["knobs"].as_array().into_iter().flatten() {
         let text = |name: &str| flashscope_report::visible(one[name].as_str().unwrap_or("?")).into_owned();
-        println!("{}: {} KiB, was {}", text("path"), text("now"), text("before"));
+        outln!("{}: {} KiB, was {}", text("path"), text("now"), text("before"));
     }
-    println!(
-        "Files that are open keep their window: start the program again. Undo: flashscope advise --undo --on {on}"
-    );
+    outln!("Files that are open keep their window: start the program again. Undo: flashscope advise --undo --on {on}");
     Ok(())
 }
 
@@ -59,7 +57,7 @@ fn agreed() -> Result<bool, Failure> {
     if !stdin.is_terminal() {
         return Err(Failure::usage("--apply asks before it changes anything, and there is no terminal: add --yes"));
     }
-    print!("Set it? [y/N] ");
+    out!("Set it? [y/N] ");
     std::io::stdout().flush().ok();
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer).map_err(|error| Failure::new(format!("the answer cannot be read: {error}")))?;
@@ -69,8 +67,8 @@ fn agreed() -> Result<bool, Failure> {
 pub fn undo(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     let said = knob(args, quiet, vec!["undo".to_owned()])?;
     match said["undone"].as_u64() {
-        Some(0) => println!("Nothing was applied: no knob is put back."),
-        Some(knobs) => println!("Knobs put back: {knobs}"),
+        Some(0) => outln!("Nothing was applied: no knob is put back."),
+        Some(knobs) => outln!("Knobs put back: {knobs}"),
         None => return Err(Failure::new("the agent does not say what it put back")),
     }
     Ok(())

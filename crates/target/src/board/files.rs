@@ -184,7 +184,7 @@ impl Folder {
 }
 
 fn read(path: &Path) -> Result<File, Error> {
-    let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
+    let text = crate::read_text(path, crate::DEFINITION_BYTES).map_err(|e| Error::io(path, e))?;
     Ok(File { path: path.display().to_string(), text })
 }
 

@@ -180,7 +180,13 @@ impl BoardTarget {
         };
         let Some((to, offset, bytes)) = piece() else { return Ok(()) };
         let failed = |e| Error::io(to, e);
-        let mut file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(to).map_err(failed)?;
+        // In a directory of this process, by a name of ours: the first piece makes it, the others find it.
+        let mut file = match std::fs::File::create_new(to) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                std::fs::OpenOptions::new().write(true).open(to).map_err(failed)?
+            }
+            made => made.map_err(failed)?,
+        };
         file.seek(SeekFrom::Start(offset)).and_then(|_| file.write_all(bytes)).map_err(failed)
     }
 }

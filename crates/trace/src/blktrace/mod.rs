@@ -11,6 +11,7 @@ mod record;
 mod scan;
 mod typed;
 
+pub use open::files_of;
 pub(crate) use open::{Found, Opened, find, find_all, looks_like_blktrace, of_input, of_memory, of_parts, sets};
 
 use crate::event::{Event, TimeNs};

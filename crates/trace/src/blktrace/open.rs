@@ -5,12 +5,13 @@ use super::record::{Raw, kind};
 use super::{Log, scan, typed, version_of};
 use crate::bytes::Endian;
 use crate::error::Error;
+use crate::formats::Head;
 use crate::formats::packed::{self, Packing, nameless};
 use crate::input::Input;
 use crate::losses::Losses;
 use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -194,10 +195,45 @@ pub(crate) fn find_all(paths: &[PathBuf]) -> Result<(PathBuf, Vec<PathBuf>), Err
     }
 }
 
-/// Reads a pipe into a file that only this process has.
+/// The files that a trace of that name is read from: links are followed, standard input is what it was opened from.
+pub fn files_of(path: &Path) -> Vec<PathBuf> {
+    if path == Path::new("-") {
+        return vec![PathBuf::from("/dev/stdin")];
+    }
+    let parts = match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => parts_in(path, None),
+        Ok(_) => split_name(path).map_or(Ok(Vec::new()), |(base, _)| parts_of(&base)),
+        Err(_) => parts_of(path),
+    };
+    let mut files = parts.unwrap_or_default();
+    files.push(path.to_path_buf());
+    files
+}
+
+/// Most bytes that are kept of a pipe.
+const PIPE_BYTES: u64 = 8 << 30;
+
+/// Reads a pipe into a file that only this process has. What begins as no trace does is not read on, and neither is what
+/// takes more than half of the space that is free: a device or a pipe may have no end.
 fn spool(path: &Path, mut from: impl io::Read) -> Result<Input, Error> {
+    let failed = |e: io::Error| Error::io(path, "keep what came through the pipe of", e);
+    let mut head = Vec::with_capacity(Head::SIZE);
+    from.by_ref().take(Head::SIZE as u64).read_to_end(&mut head).map_err(failed)?;
+    crate::Trace::begins_as_known(path, Head::of(head.clone()))?;
     let mut file = nameless(path)?;
-    io::copy(&mut from, &mut file).map_err(|e| Error::io(path, "keep what came through the pipe of", e))?;
+    let limit = flashscope_output::free_bytes_of(&file).map_or(PIPE_BYTES, |free| (free / 2).min(PIPE_BYTES));
+    file.write_all(&head).map_err(failed)?;
+    let kept = io::copy(&mut from.by_ref().take(limit), &mut file).map_err(failed)?;
+    if kept == limit && from.read(&mut [0]).map_err(failed)? > 0 {
+        return Err(Error::Unsupported {
+            path: path.to_path_buf(),
+            what: format!(
+                "more than {limit} bytes came through the pipe, which is half of the free space of {} or 8 GiB: write them \
+                 to a file and name that, or set TMPDIR to a larger disk",
+                std::env::temp_dir().display()
+            ),
+        });
+    }
     Ok(Input::File(file))
 }
 

@@ -16,7 +16,7 @@ mod write;
 pub(crate) use read::{looks_like_dat, open};
 pub use records::{RecordsWritten, write_filtered, write_merged};
 pub(crate) use write::carried;
-pub use write::{Written, write};
+pub use write::{Written, write, write_as};
 
 /// The first ten bytes.
 const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";

@@ -3,7 +3,7 @@
 //! The sub-buffers are made anew. The records are gone through twice: once to know how large each CPU's data is, because
 //! the header says it, and once to write; in between only one sub-buffer of each CPU is in memory.
 
-use super::write::{Partial, Place, header, own_section, put_places, write_error};
+use super::write::{Place, header, inputs_of, own_section, publish_error, put_places, write_error};
 use crate::error::Error;
 use crate::format::{Layout, Schemas};
 use crate::losses::{Loss, Losses};
@@ -13,6 +13,7 @@ use crate::phase::{Mark, Phase, Phases};
 use crate::record::Record;
 use crate::ring::{Encoder, Missed};
 use crate::trace::{Body, Ring, RingBuffer, TASKS_BUFFER, Trace, TraceKind};
+use flashscope_output::{Output, Rules};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -145,8 +146,11 @@ fn write_from(
         }
     }
 
-    let partial = Partial::create(path)?;
-    let file = &partial.file;
+    let traces: Vec<&Trace> = sources.iter().map(|&(trace, _)| trace).collect();
+    let inputs = inputs_of(&traces, &[]);
+    let private = flashscope_output::is_root();
+    let output = Output::create(path, Rules { inputs: &inputs, positions: true, private, ..Rules::default() })?;
+    let file = output.file();
     let mut begin = header(&head, ring, &names, &places, &tables).map_err(failed)?;
     begin.extend_from_slice(&own);
     file.write_all_at(&begin, 0).map_err(failed)?;
@@ -168,8 +172,7 @@ fn write_from(
     })?;
     // The last sub-buffer is whole, and so is the file.
     file.set_len(at).map_err(failed)?;
-    file.sync_all().map_err(failed)?;
-    partial.publish(path)?;
+    output.publish().map_err(|e| publish_error(first.trace, e))?;
     written.bytes = at;
     Ok(written)
 }

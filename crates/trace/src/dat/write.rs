@@ -10,7 +10,7 @@ use crate::losses::Loss;
 use crate::pages::PageSource;
 use crate::ring::{Step, Walker};
 use crate::trace::{Blob, Body, Ring, Trace, stats_by_cpu};
-use std::fs::{self, File};
+use flashscope_output::{FileId, Output, OutputError, Rules};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,23 +27,54 @@ const MAX_CARRIED: u64 = 24 << 20;
 
 /// Writes a trace as `path`, which `trace-cmd report` and KernelShark open. The file appears under its name when it is
 /// complete; until then it has a name of its own in the same directory, which is removed where anything fails. The
-/// trace's own file is only read.
+/// trace's own file is only read: it is refused as `path`.
+///
+/// # Errors
+/// A trace of text, a path that cannot be written, a full disk.
 pub fn write(trace: &Trace, path: &Path) -> Result<Written, Error> {
+    write_as(trace, path, Rules::default()).map(|(written, _)| written)
+}
+
+/// As [`write`], by rules of the caller's; returns the name of the file as well. What the trace is read from is an input
+/// beside those of `rules`.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_as(trace: &Trace, path: &Path, rules: Rules<'_>) -> Result<(Written, PathBuf), Error> {
     let Body::Ring(ring) = &trace.body else {
         return Err(Error::Unsupported {
             path: trace.path().to_path_buf(),
             what: "holds text, not the ring-buffer data that a trace.dat is made of".to_string(),
         });
     };
-    let partial = Partial::create(path)?;
+    let inputs = inputs_of(&[trace], rules.inputs);
+    // What root recorded shows what every user of the machine does.
+    let private = rules.private || flashscope_output::is_root();
+    let output = Output::create(path, Rules { inputs: &inputs, private, ..rules })?;
     let failed = |e: io::Error| write_error(trace, path, e);
-    let mut out = BufWriter::with_capacity(256 << 10, &partial.file);
+    let mut out = BufWriter::with_capacity(256 << 10, output.file());
     let written = write_all(trace, ring, &mut out).map_err(failed)?;
     out.flush().map_err(failed)?;
     drop(out);
-    partial.file.sync_all().map_err(failed)?;
-    partial.publish(path)?;
-    Ok(written)
+    let named = output.publish().map_err(|e| publish_error(trace, e))?;
+    Ok((written, named))
+}
+
+/// The files that traces are read from, and more.
+pub(super) fn inputs_of(traces: &[&Trace], more: &[FileId]) -> Vec<FileId> {
+    let files = traces.iter().flat_map(|trace| crate::files_of(trace.path()));
+    files.filter_map(|file| FileId::of(&file)).chain(more.iter().copied()).collect()
+}
+
+pub(super) fn publish_error(trace: &Trace, e: OutputError) -> Error {
+    match e {
+        OutputError::Io { path, source, .. }
+            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+        {
+            write_error(trace, &path, source)
+        }
+        e => e.into(),
+    }
 }
 
 pub(super) fn write_error(trace: &Trace, path: &Path, e: io::Error) -> Error {
@@ -52,39 +83,6 @@ pub(super) fn write_error(trace: &Trace, path: &Path, e: io::Error) -> Error {
             Error::NoSpace { path: path.to_path_buf(), source_path: trace.path().to_path_buf() }
         }
         _ => Error::io(path, "write", e),
-    }
-}
-
-/// A file under a name of its own, removed unless it is published.
-pub(super) struct Partial {
-    pub file: File,
-    path: PathBuf,
-    published: bool,
-}
-
-impl Partial {
-    pub fn create(target: &Path) -> Result<Partial, Error> {
-        let mut name = std::ffi::OsString::from(".");
-        name.push(target.file_name().unwrap_or_default());
-        name.push(format!(".partial-{}", std::process::id()));
-        let path = target.with_file_name(name);
-        let file = File::create(&path).map_err(|e| Error::io(target, "create", e))?;
-        Ok(Partial { file, path, published: false })
-    }
-
-    pub fn publish(mut self, target: &Path) -> Result<(), Error> {
-        fs::rename(&self.path, target).map_err(|e| Error::io(target, "rename the finished file to", e))?;
-        self.published = true;
-        Ok(())
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if !self.published {
-            // Nothing can be done about a file that cannot be removed.
-            let _ = fs::remove_file(&self.path);
-        }
     }
 }
 

@@ -120,13 +120,18 @@ pub(crate) struct Head {
 
 impl Head {
     /// Bytes by which formats are told apart.
-    const SIZE: usize = 64 << 10;
+    pub const SIZE: usize = 64 << 10;
+
+    /// The first bytes of something: `SIZE` of them, or all.
+    pub fn of(bytes: Vec<u8>) -> Head {
+        Head { whole: bytes.len() < Head::SIZE, bytes }
+    }
 
     pub fn read(input: &Input) -> io::Result<Head> {
         let mut bytes = vec![0; Head::SIZE];
         let n = input.fill_at(&mut bytes, 0)?;
         bytes.truncate(n);
-        Ok(Head { whole: n < Head::SIZE, bytes })
+        Ok(Head::of(bytes))
     }
 
     pub fn bytes(&self) -> &[u8] {

@@ -6,9 +6,8 @@
 use super::Head;
 use crate::error::Error;
 use crate::input::Input;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Unpacked bytes that are kept in memory; more go into a file.
@@ -182,18 +181,10 @@ fn fill(
 /// A file that only this process has, in the directory for temporary files. `path` is what is to be kept in it.
 pub(crate) fn nameless(path: &Path) -> Result<File, Error> {
     let dir = std::env::temp_dir();
-    let (name, file) = (0..100)
-        .find_map(|n| {
-            let name = dir.join(format!(".flashscope-pipe-{}-{n}", std::process::id()));
-            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&name).ok()?;
-            Some((name, file))
-        })
-        .ok_or_else(|| Error::Unsupported {
-            path: path.to_path_buf(),
-            what: format!("is kept in a file in {}, where none can be made; set TMPDIR", dir.display()),
-        })?;
-    fs::remove_file(&name).map_err(|e| Error::io(&name, "remove", e))?;
-    Ok(file)
+    flashscope_output::temporary(&dir).map_err(|e| Error::Unsupported {
+        path: path.to_path_buf(),
+        what: format!("is kept in a file in {}, where none can be made ({e}); set TMPDIR", dir.display()),
+    })
 }
 
 #[cfg(test)]

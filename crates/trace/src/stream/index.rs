@@ -1,10 +1,9 @@
 //! Where a lane's sub-buffers lie in a stream file, in a few bytes each; beyond a budget, in a temporary file.
 
 use crate::input::Input;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Byte ranges of a file that hold nothing but data frames of one lane, in file order.
 #[derive(Debug, Default)]
@@ -131,12 +130,7 @@ pub(crate) struct Spill {
 
 impl Spill {
     pub fn create() -> io::Result<Spill> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("flashscope-index-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-        std::fs::remove_file(&path)?;
-        Ok(Spill { file, at: 0 })
+        Ok(Spill { file: flashscope_output::temporary(&std::env::temp_dir())?, at: 0 })
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -1,0 +1,57 @@
+//! The files that a command writes, all by the rules of `flashscope_output`. A note in the cache leads the next command to
+//! what is left of one that is killed meanwhile.
+
+use std::path::{Path, PathBuf};
+
+use flashscope_output::{FileId, Output, OutputError, Rules};
+use flashscope_target::ScratchDir;
+
+use crate::failure::Failure;
+use crate::recover;
+
+/// A file that is being written, and the note about it.
+pub struct Noted<'a> {
+    pub file: Output<'a>,
+    _note: Option<ScratchDir>,
+}
+
+impl<'a> Noted<'a> {
+    /// Opens `path`, which must be none of `inputs`; `option` is the one that named it.
+    pub fn create(path: &Path, inputs: &'a [FileId], option: &str) -> Result<Noted<'a>, Failure> {
+        let note = note(path);
+        let file = Output::create(path, Rules { inputs, ..Rules::default() }).map_err(with(option))?;
+        Ok(Noted { file, _note: note })
+    }
+
+    /// Makes the file appear, whole.
+    pub fn publish(self) -> Result<PathBuf, Failure> {
+        Ok(self.file.publish()?)
+    }
+}
+
+/// The note about a file that is being written. Without a cache there is none: a leftover is then removed by the next command
+/// that writes the same file.
+pub fn note(path: &Path) -> Option<ScratchDir> {
+    if Output::is_through(path) { None } else { recover::note_partial(path).ok() }
+}
+
+/// The next step has the option that names another file; empty: an argument does.
+pub fn with(option: &str) -> impl Fn(OutputError) -> Failure {
+    move |error| Failure::new(if option.is_empty() { error.to_string() } else { format!("{error} with {option}") })
+}
+
+/// What the inputs of a command are, whatever they are called: the files that traces of these names are read from.
+pub fn inputs(paths: &[PathBuf]) -> Vec<FileId> {
+    paths.iter().flat_map(|path| flashscope_trace::files_of(path)).filter_map(|file| FileId::of(&file)).collect()
+}
+
+/// Writes a page or a table: it is there whole, or as it was before.
+pub fn write(path: &Path, bytes: &[u8], inputs: &[FileId], option: &str) -> Result<(), Failure> {
+    use std::io::Write as _;
+    let mut noted = Noted::create(path, inputs, option)?;
+    noted
+        .file
+        .write_all(bytes)
+        .map_err(|error| Failure::new(format!("{}: {error}; free some space or name another file", path.display())))?;
+    noted.publish().map(drop)
+}

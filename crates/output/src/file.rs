@@ -1,0 +1,471 @@
+//! A file that is whole under its name, or not there.
+//!
+//! What is written lies beside the file, under an unpredictable name, until it is whole; then it is renamed. What is no
+//! regular file (a device, a FIFO, a pipe) is written through instead, because a rename would replace it. An input is never
+//! an output. Limits: where others can write to a directory, they can also replace the finished file there.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, linkat, openat, renameat,
+    renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::place::{self, Found, Place, kind};
+use crate::temporary::{random, temporary};
+
+/// Why something cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    #[error("{}: cannot {action}: {source}; name another file", path.display())]
+    Io { path: PathBuf, action: &'static str, source: io::Error },
+    #[error("{}: it is an input of this command, and writing would destroy it; name another file", path.display())]
+    Input { path: PathBuf },
+    #[error(
+        "{}: {} is a symbolic link in a directory that others can write to, and it is not followed; name the file itself, or \
+         another directory",
+        path.display(),
+        Path::new(name).display()
+    )]
+    ForeignLink { path: PathBuf, name: OsString },
+    #[error(
+        "{}: somebody else put this {kind} into a directory that others can write to; name another file",
+        path.display()
+    )]
+    ForeignNode { path: PathBuf, kind: &'static str },
+    #[error("{}: this is a {kind}; name a file", path.display())]
+    NoFile { path: PathBuf, kind: &'static str },
+    #[error("{}: the path names no file; name one", path.display())]
+    NoName { path: PathBuf },
+    #[error("{}: somebody replaced the file while it was written; name a file in a directory of your own", path.display())]
+    Replaced { path: PathBuf },
+}
+
+impl OutputError {
+    pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> OutputError {
+        OutputError::Io { path: path.to_owned(), action, source }
+    }
+
+    /// What the system said, where it said something.
+    pub fn kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            OutputError::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+}
+
+/// A file by what it is, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// The file that a path leads to, links followed. `None`: there is none.
+    pub fn of(path: &Path) -> Option<FileId> {
+        std::fs::metadata(path).ok().map(|meta| FileId { device: meta.dev(), inode: meta.ino() })
+    }
+
+    fn of_stat(stat: &Stat) -> FileId {
+        FileId { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+/// What becomes of a file that has the name already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// It is replaced.
+    #[default]
+    Replace,
+    /// It is kept as `NAME.old`, in place of an earlier one.
+    KeepAsOld,
+    /// It stays, and the new file is called `NAME.SUFFIX`, or `NAME.SUFFIX.2` and so on.
+    Stays(&'static str),
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules<'a> {
+    /// What the command reads.
+    pub inputs: &'a [FileId],
+    /// Only its owner may read it.
+    pub private: bool,
+    /// It is written at positions, which a pipe cannot take: it becomes one then when it is whole.
+    pub positions: bool,
+    pub existing: Existing,
+}
+
+/// Where the bytes are until the file is whole.
+enum Way {
+    /// Under a name of its own beside the file.
+    Beside { place: Box<Place>, temporary: String },
+    /// In the file itself, which is none that a rename could replace.
+    Through,
+    /// In a file without a name, because they come in any order.
+    Spooled(File),
+}
+
+/// A file that is being written. Dropped before [`Output::publish`], it leaves nothing.
+pub struct Output<'a> {
+    path: PathBuf,
+    file: File,
+    way: Way,
+    rules: Rules<'a>,
+}
+
+impl<'a> Output<'a> {
+    /// Opens `path` for writing, as `rules` say.
+    ///
+    /// # Errors
+    /// As [`OutputError`] says; then nothing has been made or changed.
+    pub fn create(path: &Path, rules: Rules<'a>) -> Result<Output<'a>, OutputError> {
+        let place = place::find(path)?;
+        let old = match &place.found {
+            Found::Nothing => None,
+            Found::Magic => return Output::through(path, place, rules),
+            Found::There(stat) if rules.inputs.contains(&FileId::of_stat(stat)) => {
+                return Err(OutputError::Input { path: path.to_owned() });
+            }
+            Found::There(stat) => match kind(stat) {
+                FileType::RegularFile => Some(stat.st_mode & 0o666),
+                FileType::Directory => return Err(OutputError::NoFile { path: path.to_owned(), kind: "directory" }),
+                FileType::Socket => return Err(OutputError::NoFile { path: path.to_owned(), kind: "socket" }),
+                _ => return Output::through(path, place, rules),
+            },
+        };
+        // What was not readable to others does not become so by being written anew.
+        let mode = if rules.private { 0o600 } else { old.unwrap_or(0o666) | 0o600 };
+        leftovers(&place.dir, &place.name);
+        let (file, temporary) =
+            beside(&place.dir, &place.name, mode).map_err(|e| OutputError::io(path, "create", e.into()))?;
+        Ok(Output { path: path.to_owned(), file, way: Way::Beside { place: Box::new(place), temporary }, rules })
+    }
+
+    fn through(path: &Path, place: Place, rules: Rules<'a>) -> Result<Output<'a>, OutputError> {
+        let failed = |errno: Errno| OutputError::io(path, "open", errno.into());
+        let mut flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+        if let Found::There(stat) = &place.found {
+            flags |= OFlags::NOFOLLOW;
+            let (me, owner) = (rustix::process::geteuid().as_raw(), stat.st_uid);
+            let what = match kind(stat) {
+                FileType::Fifo => "FIFO",
+                _ => "device",
+            };
+            if place.shared && owner != me && (owner != 0 || what == "FIFO") {
+                return Err(OutputError::ForeignNode { path: path.to_owned(), kind: what });
+            }
+            if kind(stat) == FileType::BlockDevice {
+                // The kernel refuses one that is mounted or otherwise in use (block/bdev.c, bd_prepare_to_claim).
+                flags |= OFlags::EXCL;
+            }
+        } else {
+            // `> FILE` and `>> FILE` of the shell that opened it: what is there stays.
+            flags |= OFlags::APPEND;
+        }
+        let file: File = openat(&place.dir, &place.name, flags, Mode::empty()).map_err(failed)?.into();
+        let now = fstat(&file).map_err(failed)?;
+        if rules.inputs.contains(&FileId::of_stat(&now)) && kind(&now) == FileType::RegularFile {
+            return Err(OutputError::Input { path: path.to_owned() });
+        }
+        if let Found::There(stat) = &place.found
+            && (FileId::of_stat(stat) != FileId::of_stat(&now) || kind(stat) != kind(&now))
+        {
+            return Err(OutputError::Replaced { path: path.to_owned() });
+        }
+        if !rules.positions {
+            return Ok(Output { path: path.to_owned(), file, way: Way::Through, rules });
+        }
+        let spool = temporary(&std::env::temp_dir()).map_err(|e| OutputError::io(path, "keep a copy of", e))?;
+        Ok(Output { path: path.to_owned(), file: spool, way: Way::Spooled(file), rules })
+    }
+
+    /// Where the bytes go: for what writes at positions.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// As it was named.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the file is a device, a FIFO or a pipe, which a rename would replace.
+    pub fn is_through(path: &Path) -> bool {
+        match place::find(path).map(|place| place.found) {
+            Ok(Found::Magic) => true,
+            Ok(Found::There(stat)) => !matches!(kind(&stat), FileType::RegularFile | FileType::Directory),
+            Ok(Found::Nothing) | Err(_) => false,
+        }
+    }
+
+    /// Makes the file appear under its name, whole; returns the name that it has.
+    ///
+    /// # Errors
+    /// Where its last bytes do not fit, or the name is now something else; what was there before is there still.
+    pub fn publish(mut self) -> Result<PathBuf, OutputError> {
+        let path = std::mem::take(&mut self.path);
+        let failed = |action: &'static str, error: io::Error| OutputError::io(&path, action, error);
+        match &mut self.way {
+            Way::Through => self.file.flush().map_err(|e| failed("write", e))?,
+            Way::Spooled(to) => {
+                self.file.rewind().map_err(|e| failed("write", e))?;
+                io::copy(&mut self.file, to).map_err(|e| failed("write", e))?;
+            }
+            Way::Beside { place, temporary } => {
+                self.file.sync_all().map_err(|e| failed("write", e))?;
+                let name = appear(&path, place, temporary, &self.file, &self.rules)?;
+                if name != place.name {
+                    // A link may have led elsewhere.
+                    let dir = std::fs::read_link(format!("/proc/self/fd/{}", place.dir.as_raw_fd()));
+                    return Ok(dir.map_or_else(|_| path.with_file_name(&name), |dir| dir.join(&name)));
+                }
+            }
+        }
+        Ok(path)
+    }
+
+    /// Writes a whole file at once.
+    ///
+    /// # Errors
+    /// As [`Output::create`] and [`Output::publish`].
+    pub fn write_whole(path: &Path, bytes: &[u8], rules: Rules<'a>) -> Result<PathBuf, OutputError> {
+        let mut output = Output::create(path, rules)?;
+        output.file.write_all(bytes).map_err(|e| OutputError::io(path, "write", e))?;
+        output.publish()
+    }
+}
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        if let Way::Beside { place, temporary } = &self.way
+            && is_file(&place.dir, OsStr::new(temporary), &self.file)
+        {
+            // Nothing can be done about a file that cannot be removed. Once it is published it has another name.
+            let _ = unlinkat(&place.dir, temporary.as_str(), AtFlags::empty());
+        }
+    }
+}
+
+/// Whether a name is that of an open file.
+fn is_file(dir: &OwnedFd, name: &OsStr, file: &File) -> bool {
+    match (statat(dir, name, AtFlags::SYMLINK_NOFOLLOW), fstat(file)) {
+        (Ok(named), Ok(open)) => FileId::of_stat(&named) == FileId::of_stat(&open),
+        _ => false,
+    }
+}
+
+/// What a file that is not whole yet is called: `.NAME.flashscope-RANDOM`. Long names are cut: a name has 255 bytes.
+fn unfinished(name: &OsStr) -> OsString {
+    use std::os::unix::ffi::OsStrExt as _;
+    let bytes = name.as_bytes();
+    let mut begin = OsString::from(".");
+    begin.push(OsStr::from_bytes(&bytes[..bytes.len().min(200)]));
+    begin.push(".flashscope-");
+    begin
+}
+
+/// Makes the file of that name, and holds a lock on it for as long as it is open: so a later command knows it is in use.
+fn beside(dir: &OwnedFd, name: &OsStr, mode: u32) -> rustix::io::Result<(File, String)> {
+    let begin = unfinished(name);
+    let Some(begin) = begin.to_str() else { return beside(dir, OsStr::new("output"), mode) };
+    for _ in 0..100 {
+        let temporary = format!("{begin}{}", random().map_err(|_| Errno::IO)?);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file: File = match openat(dir, temporary.as_str(), flags, Mode::from_raw_mode(mode)) {
+            Ok(file) => file.into(),
+            Err(Errno::EXIST) => continue,
+            Err(errno) => return Err(errno),
+        };
+        // Not every file system has locks; a leftover there is then taken for one that is in use.
+        let _ = flock(&file, FlockOperation::LockExclusive);
+        // Who removes leftovers may have been quicker than the lock.
+        if is_file(dir, OsStr::new(&temporary), &file) {
+            return Ok((file, temporary));
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+/// Gives the finished file its name, and returns it.
+fn appear(
+    path: &Path,
+    place: &Place,
+    temporary: &str,
+    file: &File,
+    rules: &Rules<'_>,
+) -> Result<OsString, OutputError> {
+    let Place { dir, name, .. } = place;
+    let failed = |errno: Errno| OutputError::io(path, "rename the finished file to", errno.into());
+    let replaced = || OutputError::Replaced { path: path.to_owned() };
+    if !is_file(dir, OsStr::new(temporary), file) {
+        return Err(replaced());
+    }
+    let there = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => false,
+        Err(errno) => return Err(failed(errno)),
+        Ok(stat) if rules.inputs.contains(&FileId::of_stat(&stat)) => {
+            return Err(OutputError::Input { path: path.to_owned() });
+        }
+        Ok(stat) if kind(&stat) == FileType::RegularFile => true,
+        Ok(_) => return Err(replaced()),
+    };
+    let called = match rules.existing {
+        Existing::Stays(suffix) if there => {
+            let mut base = name.clone();
+            base.push(format!(".{suffix}"));
+            aside(dir, OsStr::new(temporary), &base).map_err(failed)?
+        }
+        existing => {
+            if there && existing == Existing::KeepAsOld {
+                keep_as_old(dir, name)
+                    .map_err(|e| OutputError::io(path, "keep the earlier file as .old of", e.into()))?;
+            }
+            renameat(dir, temporary, dir, name).map_err(failed)?;
+            name.clone()
+        }
+    };
+    if is_file(dir, &called, file) { Ok(called) } else { Err(replaced()) }
+}
+
+/// The old file gets a second name before it loses the first: it is never without one.
+fn keep_as_old(dir: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
+    let mut old = name.to_owned();
+    old.push(".old");
+    match statat(dir, &old, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno),
+        Ok(stat) if kind(&stat) == FileType::RegularFile => unlinkat(dir, &old, AtFlags::empty())?,
+        Ok(_) => return Err(Errno::EXIST),
+    }
+    match linkat(dir, name, dir, &old, AtFlags::empty()) {
+        // File systems without hard links.
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => renameat(dir, name, dir, &old),
+        done => done,
+    }
+}
+
+/// Renames to `base`, or to `base.2` and so on where that name is taken: nothing is ever replaced.
+fn aside(dir: &OwnedFd, from: &OsStr, base: &OsStr) -> rustix::io::Result<OsString> {
+    for n in 1..10_000 {
+        let mut name = base.to_owned();
+        if n > 1 {
+            name.push(format!(".{n}"));
+        }
+        let renamed = match renameat_with(dir, from, dir, &name, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                linkat(dir, from, dir, &name, AtFlags::empty()).and_then(|()| unlinkat(dir, from, AtFlags::empty()))
+            }
+            done => done,
+        };
+        match renamed {
+            Err(Errno::EXIST) => {}
+            done => return done.map(|()| name),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+/// Renames a file to `PATH.SUFFIX` in the same directory, or to `PATH.SUFFIX.2` and so on; returns the new name.
+///
+/// # Errors
+/// Where `from` is not there or the directory cannot be written.
+pub fn set_aside(from: &Path, path: &Path, suffix: &str) -> Result<PathBuf, OutputError> {
+    let place = place::find(from)?;
+    let mut base = path.file_name().unwrap_or_default().to_owned();
+    base.push(format!(".{suffix}"));
+    let name = aside(&place.dir, &place.name, &base).map_err(|e| OutputError::io(from, "rename", e.into()))?;
+    Ok(from.with_file_name(name))
+}
+
+/// Removes what killed processes left of writing `path`. Only what is ours: a regular file of our user with one name, of the
+/// form that we give, which no process holds.
+pub fn remove_leftovers(path: &Path) {
+    if let Ok(place) = place::find(path) {
+        leftovers(&place.dir, &place.name);
+    }
+}
+
+fn leftovers(dir: &OwnedFd, name: &OsStr) {
+    use std::os::unix::ffi::OsStrExt as _;
+    let begin = unfinished(name);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(listed) = openat(dir, ".", flags, Mode::empty()) else { return };
+    let Ok(entries) = rustix::fs::Dir::new(listed) else { return };
+    for entry in entries.flatten() {
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let random = name.as_bytes().strip_prefix(begin.as_bytes());
+        if random.is_some_and(|random| random.len() == 32 && random.iter().all(u8::is_ascii_hexdigit)) {
+            remove_leftover(dir, name);
+        }
+    }
+}
+
+fn remove_leftover(dir: impl AsFd, name: &OsStr) {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = openat(&dir, name, flags, Mode::empty()) else { return };
+    if fstat(&file).is_ok_and(|stat| is_ours(&stat)) && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        let _ = unlinkat(&dir, name, AtFlags::empty());
+    }
+}
+
+/// Makes a file where there is none; no link is followed. `private`: only its owner may read it.
+///
+/// # Errors
+/// Where something has the name, or a directory of the path is a link that is not followed.
+pub fn create_new(path: &Path, private: bool) -> Result<File, OutputError> {
+    let place = place::find(path)?;
+    let mode = Mode::from_raw_mode(if private { 0o600 } else { 0o666 });
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(&place.dir, &place.name, flags, mode).map_err(|e| OutputError::io(path, "create", e.into()))?;
+    Ok(file.into())
+}
+
+fn is_ours(stat: &Stat) -> bool {
+    let me = rustix::process::geteuid().as_raw();
+    kind(stat) == FileType::RegularFile && stat.st_nlink == 1 && stat.st_uid == me
+}
+
+/// Whether there is a file of ours: a regular one of our user, with one name, to which no link of somebody else leads.
+pub fn is_own(path: &Path) -> bool {
+    match place::find(path).map(|place| place.found) {
+        Ok(Found::There(stat)) => is_ours(&stat),
+        _ => false,
+    }
+}
+
+/// Reads a text of ours that a killed process left; refuses what [`is_own`] does not hold of.
+///
+/// # Errors
+/// Where it is not there or not ours.
+pub fn read_own(path: &Path) -> io::Result<String> {
+    let place = place::find(path).map_err(|e| io::Error::other(e.to_string()))?;
+    let file = openat(&place.dir, &place.name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if !is_ours(&fstat(&file)?) {
+        return Err(io::Error::other("not a file of ours"));
+    }
+    let mut text = String::new();
+    File::from(file).take(1 << 20).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

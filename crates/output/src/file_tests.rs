@@ -1,0 +1,176 @@
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+
+use super::*;
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(label: &str) -> Dir {
+        let path = std::env::temp_dir().join(format!("flashscope-output-{}-{label}", std::process::id()));
+        std::fs::remove_dir_all(&path).ok();
+        std::fs::create_dir(&path).unwrap();
+        // Whatever the umask of this process is.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Dir(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(&self.0)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_file_is_whole_or_as_it_was() {
+    let dir = Dir::new("whole");
+    let path = dir.path("t");
+    std::fs::write(&path, "old").unwrap();
+    let mut output = Output::create(&path, Rules::default()).unwrap();
+    output.write_all(b"ne").unwrap();
+    assert_eq!(read(&path), "old");
+    drop(output);
+    assert_eq!((read(&path).as_str(), dir.names()), ("old", vec!["t".to_owned()]));
+    Output::write_whole(&path, b"new", Rules::default()).unwrap();
+    assert_eq!((read(&path).as_str(), dir.names()), ("new", vec!["t".to_owned()]));
+}
+
+#[test]
+fn an_input_is_no_output_by_any_of_its_names() {
+    let dir = Dir::new("input");
+    let path = dir.path("t");
+    std::fs::write(&path, "in").unwrap();
+    std::fs::hard_link(&path, dir.path("hard")).unwrap();
+    symlink("t", dir.path("soft")).unwrap();
+    let inputs = [FileId::of(&path).unwrap()];
+    let rules = Rules { inputs: &inputs, ..Rules::default() };
+    for name in ["t", "hard", "soft"] {
+        let error = Output::write_whole(&dir.path(name), b"out", rules).unwrap_err();
+        assert!(matches!(error, OutputError::Input { .. }), "{name}: {error}");
+    }
+    assert_eq!(read(&path), "in");
+    // It became an input's name while it was written.
+    let mut output = Output::create(&dir.path("late"), rules).unwrap();
+    output.write_all(b"out").unwrap();
+    std::fs::hard_link(&path, dir.path("late")).unwrap();
+    assert!(matches!(output.publish().unwrap_err(), OutputError::Input { .. }));
+    assert_eq!(read(&path), "in");
+}
+
+#[test]
+fn links_of_ours_are_followed_and_those_in_shared_directories_are_not() {
+    let dir = Dir::new("links");
+    symlink("sub/real", dir.path("soft")).unwrap();
+    std::fs::create_dir(dir.path("sub")).unwrap();
+    Output::write_whole(&dir.path("soft"), b"1", Rules::default()).unwrap();
+    assert_eq!(read(&dir.path("sub/real")), "1");
+    assert!(dir.path("soft").is_symlink());
+    symlink("sub", dir.path("way")).unwrap();
+    Output::write_whole(&dir.path("way/more"), b"2", Rules::default()).unwrap();
+    assert_eq!(read(&dir.path("sub/more")), "2");
+    for mode in [0o777, 0o1777] {
+        std::fs::set_permissions(&dir.0, std::fs::Permissions::from_mode(mode)).unwrap();
+        for name in ["soft", "way/more"] {
+            let error = Output::write_whole(&dir.path(name), b"3", Rules::default()).unwrap_err();
+            assert!(matches!(error, OutputError::ForeignLink { .. }), "{name}: {error}");
+        }
+        Output::write_whole(&dir.path("plain"), b"4", Rules::default()).unwrap();
+    }
+    assert_eq!((read(&dir.path("sub/real")), read(&dir.path("sub/more"))), ("1".to_owned(), "2".to_owned()));
+}
+
+#[test]
+fn a_fifo_is_written_through() {
+    for positions in [false, true] {
+        let dir = Dir::new(if positions { "spooled" } else { "fifo" });
+        let path = dir.path("p");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let reader = {
+            let path = path.clone();
+            std::thread::spawn(move || read(&path))
+        };
+        let rules = Rules { positions, ..Rules::default() };
+        Output::write_whole(&path, b"through", rules).unwrap();
+        assert_eq!(reader.join().unwrap(), "through");
+        assert!(std::fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
+        assert_eq!(dir.names(), ["p"]);
+    }
+    assert!(Output::is_through(Path::new("/dev/null")) && !Output::is_through(Path::new("/dev")));
+}
+
+#[test]
+fn what_others_could_not_read_they_cannot_read_afterwards() {
+    let dir = Dir::new("mode");
+    let mode = |name: &str| std::fs::metadata(dir.path(name)).unwrap().permissions().mode() & 0o777;
+    std::fs::write(dir.path("by-umask"), "").unwrap();
+    let by_umask = mode("by-umask");
+    Output::write_whole(&dir.path("new"), b"", Rules::default()).unwrap();
+    assert_eq!(mode("new"), by_umask);
+    Output::write_whole(&dir.path("private"), b"", Rules { private: true, ..Rules::default() }).unwrap();
+    assert_eq!(mode("private"), 0o600);
+    Output::write_whole(&dir.path("private"), b"again", Rules::default()).unwrap();
+    assert_eq!(mode("private"), 0o600);
+}
+
+#[test]
+fn earlier_files_are_kept() {
+    let dir = Dir::new("kept");
+    let path = dir.path("t");
+    let keep = Rules { existing: Existing::KeepAsOld, ..Rules::default() };
+    for text in ["1", "2", "3"] {
+        assert_eq!(Output::write_whole(&path, text.as_bytes(), keep).unwrap(), path);
+    }
+    assert_eq!((read(&path), read(&dir.path("t.old"))), ("3".to_owned(), "2".to_owned()));
+    let stays = Rules { existing: Existing::Stays("part"), ..Rules::default() };
+    for name in ["t.part", "t.part.2", "t.part.3"] {
+        assert_eq!(Output::write_whole(&path, name.as_bytes(), stays).unwrap(), dir.path(name));
+    }
+    assert_eq!((read(&path), read(&dir.path("t.part.2"))), ("3".to_owned(), "t.part.2".to_owned()));
+    std::fs::write(dir.path("s"), "stream").unwrap();
+    assert_eq!(set_aside(&dir.path("s"), &path, "part").unwrap(), dir.path("t.part.4"));
+    // What is no file is not replaced by the old one.
+    std::fs::remove_file(dir.path("t.old")).unwrap();
+    std::fs::create_dir(dir.path("t.old")).unwrap();
+    assert!(Output::write_whole(&path, b"4", keep).is_err());
+    assert_eq!(read(&path), "3");
+}
+
+#[test]
+fn only_leftovers_of_ours_that_nobody_holds_are_removed() {
+    let dir = Dir::new("leftovers");
+    let path = dir.path("t");
+    let hex = |digit: &str| format!(".t.flashscope-{}", digit.repeat(32));
+    let living = Output::create(&path, Rules::default()).unwrap();
+    let held = dir.names();
+    std::fs::write(dir.path(&hex("a")), "half").unwrap();
+    std::fs::write(dir.path(&hex("b")), "two names").unwrap();
+    std::fs::hard_link(dir.path(&hex("b")), dir.path("other")).unwrap();
+    symlink("other", dir.path(&hex("c"))).unwrap();
+    std::fs::write(dir.path(".t.flashscope-notes"), "mine").unwrap();
+    std::fs::write(dir.path(".u.flashscope-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"), "of another").unwrap();
+    remove_leftovers(&path);
+    let names = dir.names();
+    assert!(!names.contains(&hex("a")), "{names:?}");
+    for kept in held.iter().chain(&[hex("b"), hex("c"), ".t.flashscope-notes".to_owned(), "other".to_owned()]) {
+        assert!(names.contains(kept), "{kept}: {names:?}");
+    }
+    assert_eq!(names.len(), 6, "{names:?}");
+    drop(living);
+}

@@ -1,0 +1,47 @@
+//! Everything that leaves the command: files, standard output and error, and names made harmless for where they go.
+//!
+//! It is a crate of its own because `trace`, `target` and `report` all write, and none of them may use another: one set of
+//! rules for files needs a place below all three. Limits: it knows no format and no option of the command line.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod cell;
+mod file;
+mod place;
+pub mod quote;
+mod standard;
+mod temporary;
+mod text;
+
+pub use cell::cell;
+pub use file::{
+    Existing, FileId, Output, OutputError, Rules, create_new, is_own, read_own, remove_leftovers, set_aside,
+};
+pub use standard::{StdoutError, flush, note, print, print_bytes, print_error};
+pub use temporary::{random, temporary};
+pub use text::{acts, visible};
+
+/// Whether this process has root's rights over files.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Bytes that an unprivileged process may still write to the file system of `path` (`f_bavail`; with root's rights
+/// `f_bfree`).
+///
+/// # Errors
+/// Where `path` cannot be looked at.
+pub fn free_bytes(path: &std::path::Path) -> std::io::Result<u64> {
+    let all = rustix::fs::statvfs(path)?;
+    let blocks = if is_root() { all.f_bfree } else { all.f_bavail };
+    Ok(blocks.saturating_mul(all.f_frsize))
+}
+
+/// As [`free_bytes`], of the file system of an open file.
+///
+/// # Errors
+/// Where it cannot be looked at.
+pub fn free_bytes_of(file: &std::fs::File) -> std::io::Result<u64> {
+    let all = rustix::fs::fstatvfs(file)?;
+    let blocks = if is_root() { all.f_bfree } else { all.f_bavail };
+    Ok(blocks.saturating_mul(all.f_frsize))
+}

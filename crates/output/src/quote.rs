@@ -1,0 +1,92 @@
+//! Names for lines that people type or paste: a shell's command, fstab, a udev rule, tmpfiles.d.
+//!
+//! A name comes from a trace, so anybody can have chosen it. `None` means that it cannot be written there so that the line
+//! still means what it seems to: the line is then not offered.
+
+use crate::acts;
+
+/// Letters, digits and what no reader of such lines takes for anything but itself.
+fn plain(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"_./:-".contains(&c))
+}
+
+/// A word of a POSIX shell: as it is where it is plain, else in single quotes, in which nothing is special but the quote.
+pub fn shell(word: &str) -> Option<String> {
+    let more = |c: u8| c.is_ascii_alphanumeric() || b"_./:-@%+,".contains(&c);
+    if word.is_empty() || word.chars().any(acts) {
+        return None;
+    }
+    if word.bytes().all(more) && !word.starts_with('-') {
+        return Some(word.to_owned());
+    }
+    // A name that begins with a dash would be an option; a path that begins with ./ is the same file.
+    let dash = if word.starts_with('-') { "./" } else { "" };
+    Some(format!("'{dash}{}'", word.replace('\'', r"'\''")))
+}
+
+/// A file of this machine, as a word of a shell; where that cannot be, its name as it can be shown, in quotes that say so.
+pub fn shell_path(path: &std::path::Path) -> String {
+    let text = path.to_str().and_then(shell);
+    text.unwrap_or_else(|| format!("FILE (its name cannot be typed: \"{}\")", crate::visible(&path.to_string_lossy())))
+}
+
+/// A field of fstab: blanks and backslashes as octal numbers, as getmntent(3) reads them.
+pub fn fstab(field: &str) -> Option<String> {
+    if field.is_empty() || field.chars().any(acts) {
+        return None;
+    }
+    let mut out = String::new();
+    for c in field.chars() {
+        match c {
+            ' ' | '\\' | '#' | '"' | '\'' => out.push_str(&format!("\\{:03o}", u32::from(c))),
+            c if c.is_whitespace() => return None,
+            c => out.push(c),
+        }
+    }
+    Some(out)
+}
+
+/// The name of a directory below /sys/class: a part of paths, of a udev match (where `*?[|` and quotes have a meaning that no
+/// escape takes away) and of tmpfiles.d (where `%` has one). Only what is plain in all of them.
+pub fn sysfs(name: &str) -> Option<&str> {
+    (plain(name) && !name.contains('/') && !name.starts_with(['.', '-'])).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_gives_words_back_or_there_are_none() {
+        for word in ["plain", "a b", "it's", "; curl x | sh", "$(id)", "`id`", "a\\b", "\"", "*", "~", "é", "!x", "#"]
+        {
+            let quoted = shell(word).expect(word);
+            let script = format!("printf %s {quoted}");
+            let said = std::process::Command::new("/bin/sh").arg("-c").arg(script).output().expect("a shell");
+            assert_eq!(String::from_utf8_lossy(&said.stdout), word);
+        }
+        assert_eq!(shell("-rf").as_deref(), Some("'./-rf'"));
+        assert_eq!(shell("runs/t.dat").as_deref(), Some("runs/t.dat"));
+        for bad in ["", "a\nb", "a\u{1b}[31m", "a\u{202e}b", "\u{61c}"] {
+            assert_eq!(shell(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn fstab_has_octal_numbers() {
+        assert_eq!(fstab("/mnt/my disk").as_deref(), Some("/mnt/my\\040disk"));
+        assert_eq!(fstab("a\\b#").as_deref(), Some("a\\134b\\043"));
+        assert_eq!(fstab("a\nb 0 0"), None);
+        assert_eq!(fstab("a\u{3000}b"), None);
+    }
+
+    #[test]
+    fn a_name_below_sys_is_plain() {
+        for good in ["mtd-0", "ubifs_0_0", "254:0", "btrfs-1", "8:16"] {
+            assert_eq!(sysfs(good), Some(good));
+        }
+        for bad in ["", "..", ".", "-x", "../../etc", "a b", "; curl x | sh", "*", "a\"", "a%i", "a\nb", "é"] {
+            assert_eq!(sysfs(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Names and sentences that others chose, made visible.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Shown characters of an untrusted name or sentence at most.
+const MAX_CHARS: usize = 2000;
+
+/// Characters that act instead of being seen: controls (C0, DEL, C1), and format characters that hide or reorder text
+/// (Unicode 15, general category Cf in the blocks that a name could plausibly abuse).
+pub fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// One line of text that a terminal or a page may show: what would act is written out (`\x1b`, `\u{202e}`), and what is
+/// longer than any name ends in "…".
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_CHARS && !text.chars().any(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    for (i, c) in text.chars().enumerate() {
+        if i == MAX_CHARS {
+            out.push('…');
+            break;
+        }
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if acts(c) && u32::from(c) < 0x100 => _ = write!(out, "\\x{:02x}", u32::from(c)),
+            c if acts(c) => _ = write!(out, "\\u{{{:x}}}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_is_written_out() {
+        assert_eq!(visible("plain é 漢"), "plain é 漢");
+        assert_eq!(visible("\u{1b}[31mred\u{7}"), "\\x1b[31mred\\x07");
+        assert_eq!(visible("a\r\nb\tc"), "a\\x0d\\nb\\tc");
+        assert_eq!(visible("\u{9b}2J\u{7f}"), "\\x9b2J\\x7f");
+        assert_eq!(visible("txt\u{202e}gpj"), "txt\\u{202e}gpj");
+        assert_eq!(visible("a\u{200b}b\u{feff}"), "a\\u{200b}b\\u{feff}");
+    }
+
+    #[test]
+    fn endless_text_ends() {
+        let shown = visible(&"x".repeat(1 << 20)).into_owned();
+        assert_eq!(shown.chars().count(), 2001);
+        assert!(shown.ends_with('…'));
+    }
+}

@@ -1,0 +1,456 @@
+//! What the command writes: no device, no input and no file of somebody else's is harmed, a file is whole or as it was, and
+//! standard output that ends or is full ends the command in good order.
+
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout};
+use flashscope_trace::Trace;
+
+/// The user that plants links: nobody, in no group of root's.
+const OTHER: &str = "65534";
+
+/// A directory of the test's own, with a cache for the command.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new(label: &str) -> Place {
+        let place = Place { dir: TempDir::new(label) };
+        std::fs::set_permissions(place.dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
+        place
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A trace of flash reads by a task of that name, as ftrace prints it.
+    fn trace(&self, name: &str, task: &str) -> PathBuf {
+        let mut text = String::from("# tracer: nop\n");
+        for i in 0..200 {
+            text += &format!("         {task}-7       [000] .....     {}.000000: nand_read: page={i}\n", 10 + i);
+        }
+        let path = self.at(name);
+        std::fs::write(&path, text).expect("a trace");
+        path
+    }
+
+    fn command(&self, argv: &[&str]) -> Command {
+        let mut command = flashscope();
+        command.env("FLASHSCOPE_CACHE", self.at("cache")).env("TMPDIR", self.dir.path()).args(argv);
+        command
+    }
+
+    fn run(&self, argv: &[&str]) -> Output {
+        output(self.command(argv).stdin(Stdio::null()))
+    }
+
+    /// A shell of the other user.
+    fn other(&self, script: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", OTHER, "--regid", OTHER, "--clear-groups", "/bin/sh", "-c", script]);
+        command.current_dir(self.dir.path());
+        command
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// One line that names the thing, exit status 1 or 2, no panic.
+fn refused(what: &str, output: &Output, words: &str) {
+    let said = said(output);
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{what}: {:?}\n{said}", output.status);
+    assert_eq!(said.lines().count(), 1, "{what}: {said}");
+    assert!(said.starts_with("flashscope: ") && said.contains(words), "{what}: {words:?} is not in: {said}");
+}
+
+#[test]
+fn an_input_is_never_an_output() {
+    let place = Place::new("outputs-input");
+    let trace = place.trace("t", "cat");
+    let before = std::fs::read(&trace).expect("the trace");
+    std::fs::hard_link(&trace, place.at("hard")).expect("a link");
+    symlink("t", place.at("soft")).expect("a link");
+    let t = text(&trace);
+    for name in ["t", "hard", "soft"] {
+        let out = text(&place.at(name));
+        for argv in [
+            &["export", &t, "--to", "csv", "-o", &out][..],
+            &["export", &t, "--to", "json", "-o", &out],
+            &["export", &t, "--to", "perfetto", "-o", &out],
+            &["export", &t, "--to", "flashmon", "-o", &out],
+            &["report", &t, "--html", &out],
+            &["export", &out, &t, "--offset", &format!("{t}=0"), "--to", "csv", "-o", &out],
+        ] {
+            let ran = place.run(argv);
+            assert_ne!(ran.status.code(), Some(0), "{argv:?}");
+            assert_eq!(std::fs::read(&trace).expect("the trace"), before, "{argv:?}: {}", said(&ran));
+        }
+        refused(name, &place.run(&["export", &t, "--to", "csv", "-o", &out]), "it is an input of this command");
+        refused(name, &place.run(&["report", &t, "--html", &out]), "it is an input of this command");
+    }
+    assert!(place.at("soft").is_symlink(), "links stay links");
+    // blktrace's files are inputs of the command that names one of them.
+    let data = flashscope_tests::top().join("crates/trace/tests/data/blktrace/x86_64-6.1");
+    let golden = std::fs::read_dir(data).expect("golden files").flatten().map(|entry| entry.path());
+    let golden = golden.filter(|path| text(path).contains(".blktrace.")).min().expect("one of blktrace's files");
+    let parts: Vec<PathBuf> = (0..2).map(|n| place.at(&format!("d.blktrace.{n}"))).collect();
+    parts.iter().for_each(|part| _ = std::fs::copy(&golden, part).expect("a copy"));
+    let other = text(&parts[1]);
+    refused("a part", &place.run(&["report", &text(&parts[0]), "--html", &other]), "it is an input");
+}
+
+#[test]
+fn links_are_followed_and_fifos_written_through() {
+    let place = Place::new("outputs-through");
+    let t = text(&place.trace("t", "cat"));
+    symlink("real", place.at("soft")).expect("a link");
+    let csv = stdout(&mut place.command(&["export", &t, "--to", "csv", "-o", "-"]));
+    assert_eq!(csv.lines().count(), 201);
+    assert!(place.run(&["export", &t, "--to", "csv", "-o", &text(&place.at("soft"))]).status.success());
+    assert!(place.at("soft").is_symlink());
+    assert_eq!(std::fs::read_to_string(place.at("real")).expect("the link's target"), csv);
+
+    let fifo = place.at("fifo");
+    stdout(Command::new("mkfifo").arg(&fifo));
+    let reader = Command::new("cat").arg(&fifo).stdout(Stdio::piped()).spawn().expect("cat");
+    assert!(place.run(&["export", &t, "--to", "csv", "-o", &text(&fifo)]).status.success());
+    let read = reader.wait_with_output().expect("cat ends");
+    assert_eq!(String::from_utf8_lossy(&read.stdout), csv);
+    assert!(std::fs::symlink_metadata(&fifo).expect("the FIFO").file_type().is_fifo());
+    // What the shell has opened, as it was opened.
+    let through = stdout(&mut place.command(&["export", &t, "--to", "csv", "-o", "/dev/stdout"]));
+    assert_eq!(through, csv);
+}
+
+#[test]
+fn devices_stay_devices() {
+    if !is_root() {
+        return skip("needs root, to make a device node in a mount namespace of its own");
+    }
+    let place = Place::new("outputs-devices");
+    let t = text(&place.trace("t", "cat"));
+    let stream = text(&flashscope_tests::top().join("crates/trace/tests/data/stream/armv7-6.1.port"));
+    let scratch = place.at("dev");
+    std::fs::create_dir(&scratch).expect("a directory");
+    // Each command writes to the node; then it has to be one still, and the only thing there.
+    let script = "mount -t tmpfs none \"$1\"; mknod \"$1/null\" c 1 3; mknod \"$1/full\" c 1 7; dir=$1; shift; \
+                  \"$@\"; status=$?; [ -c \"$dir/null\" ] || echo REPLACED; ls -A \"$dir\"; exit $status";
+    let null = text(&scratch.join("null"));
+    let full = text(&scratch.join("full"));
+    let dat = ["export", &stream, "--recording", "0", "--to", "trace.dat", "-o", &null];
+    let mut cases: Vec<(Vec<&str>, i32)> = vec![
+        (vec!["export", &t, "--to", "csv", "-o", &null], 0),
+        (vec!["export", &t, "--to", "perfetto", "-o", &null], 0),
+        (vec!["report", &t, "--html", &null], 0),
+        (dat.to_vec(), 0),
+        (vec!["export", &t, "--to", "flashmon", "-o", &null], 2),
+        (vec!["export", &t, "--to", "csv", "-o", &full], 1),
+    ];
+    if Path::new("/sys/kernel/tracing/instances").exists() {
+        cases.push((vec!["record", "--events", "task:task_newtask", "-o", &null, "--", "true"], 0));
+    }
+    for (argv, status) in cases {
+        let inner = place.command(&argv);
+        let mut command = Command::new("unshare");
+        command.args(["-m", "/bin/sh", "-c", script, "sh"]).arg(&scratch);
+        command.arg(inner.get_program()).args(inner.get_args()).current_dir(flashscope_tests::top());
+        inner.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
+        let ran = output(&mut command);
+        let listed = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(!listed.contains("REPLACED"), "{argv:?}: the device became a file\n{}", said(&ran));
+        let there: Vec<&str> = listed.lines().rev().take(2).collect();
+        assert_eq!(there, ["null", "full"], "{argv:?}: {listed}{}", said(&ran));
+        assert_eq!(ran.status.code(), Some(status), "{argv:?}: {}", said(&ran));
+    }
+}
+
+/// A child of the other user's that is ended with the value.
+struct Racing(Child);
+
+impl Drop for Racing {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn a_directory_that_another_user_writes_to() {
+    if !is_root() {
+        return skip("needs root, to run as two users");
+    }
+    for mode in [0o777, 0o1777] {
+        let place = Place::new(&format!("outputs-hostile-{mode:o}"));
+        let t = text(&place.trace("t", "cat"));
+        let csv = stdout(&mut place.command(&["export", &t, "--to", "csv", "-o", "-"]));
+        let victim = place.at("victim");
+        std::fs::write(&victim, "root's own").expect("a file");
+        std::fs::create_dir(place.at("private")).expect("a directory");
+        let shared = place.at("shared");
+        std::fs::create_dir(&shared).expect("a directory");
+        std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(mode)).expect("permissions");
+        let unharmed = |what: &str| {
+            assert_eq!(std::fs::read_to_string(&victim).expect("the file"), "root's own", "{mode:o}: {what}");
+            let private = std::fs::read_dir(place.at("private")).expect("a directory").count();
+            assert_eq!(private, 0, "{mode:o}: {what}: a link to a directory was followed");
+        };
+
+        stdout(&mut place.other("ln -s ../victim shared/link; ln -s ../private shared/way; mkfifo shared/fifo"));
+        for (name, words) in [
+            ("link", "symbolic link in a directory that others can write to"),
+            ("way/out", "symbolic link in a directory that others can write to"),
+            ("fifo", "somebody else put this FIFO"),
+        ] {
+            let out = text(&shared.join(name));
+            refused(name, &place.run(&["export", &t, "--to", "csv", "-o", &out]), words);
+            refused(name, &place.run(&["report", &t, "--html", &out]), words);
+            unharmed(name);
+        }
+
+        // Names that could be foreseen: those of the processes that come next.
+        let plant = "i=$(($1 - 50)); while [ $i -lt $(($1 + 2000)) ]; do ln -s ../victim shared/.out.partial-$i; \
+                     i=$((i + 1)); done";
+        let mut planting = place.other(plant);
+        stdout(planting.arg("sh").arg(std::process::id().to_string()));
+        for _ in 0..5 {
+            let out = shared.join("out");
+            assert!(place.run(&["export", &t, "--to", "csv", "-o", &text(&out)]).status.success());
+            unharmed("a foreseen name");
+            assert_eq!(std::fs::read_to_string(&out).expect("the file"), csv);
+            assert_eq!(out.metadata().expect("the file").uid(), 0);
+        }
+
+        // The name is now a link, now a file, now nothing, as fast as a shell can.
+        let race = "while :; do ln -sfn ../victim shared/race; rm -f shared/race; : >shared/race; rm -f shared/race; \
+                    for f in shared/.race.*; do [ -e \"$f\" ] && ln -sfn ../victim \"$f\"; done; done 2>/dev/null";
+        let racing = Racing(place.other(race).stderr(Stdio::null()).spawn().expect("a shell"));
+        std::thread::sleep(Duration::from_millis(100));
+        let out = text(&shared.join("race"));
+        for _ in 0..40 {
+            let ran = place.run(&["export", &t, "--to", "csv", "-o", &out]);
+            assert!(matches!(ran.status.code(), Some(0 | 1)), "{:?}\n{}", ran.status, said(&ran));
+            unharmed("a race");
+        }
+        drop(racing);
+        unharmed("a race");
+    }
+}
+
+/// A command that runs under a tracer of this host, where there is one.
+fn record(place: &Place, more: &[&str], out: &Path) -> Output {
+    let out = text(out);
+    let mut argv = vec!["record", "--events", "task:task_newtask", "-o", &out];
+    argv.extend(more);
+    argv.extend(["--", "true"]);
+    place.run(&argv)
+}
+
+fn cannot_record() -> Option<&'static str> {
+    match () {
+        () if !is_root() => Some("needs root, to record on this host"),
+        () if !Path::new("/sys/kernel/tracing/instances").exists() => {
+            Some("needs tracefs: mount -t tracefs nodev /sys/kernel/tracing")
+        }
+        () => None,
+    }
+}
+
+#[test]
+fn a_good_recording_is_kept_when_another_takes_its_name() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("outputs-record");
+    let out = place.at("t.dat");
+    std::fs::write(&out, "the first").expect("a file");
+    let ran = record(&place, &[], &out);
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert!(said(&ran).contains("t.dat.old"), "{}", said(&ran));
+    assert_eq!(std::fs::read_to_string(place.at("t.dat.old")).expect("the old file"), "the first");
+    Trace::open(&out).expect("a trace");
+    let mode = out.metadata().expect("the trace").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600, "root's traces are root's to read");
+    let names: Vec<_> = std::fs::read_dir(place.dir.path()).expect("a directory").flatten().collect();
+    assert_eq!(names.len(), 3, "the trace, the old one and the cache: {names:?}");
+}
+
+#[test]
+fn a_killed_recording_takes_no_good_one_s_place() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("outputs-killed");
+    let out = place.at("t.dat");
+    std::fs::write(&out, "good").expect("a file");
+    for round in ["t.dat.incomplete", "t.dat.incomplete.2"] {
+        let path = text(&out);
+        let argv = ["record", "--events", "task:task_newtask", "-o", &path, "--", "sleep", "60"];
+        let mut child = place.command(&argv).stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("a recorder");
+        let streams = || {
+            let entries = std::fs::read_dir(place.dir.path()).expect("a directory").flatten();
+            entries.map(|entry| entry.path()).find(|path| text(path).ends_with(".stream"))
+        };
+        let begun = || streams().is_some_and(|path| path.metadata().is_ok_and(|meta| meta.len() > 0));
+        let waited = std::time::Instant::now();
+        while !begun() {
+            assert!(waited.elapsed() < Duration::from_secs(60), "nothing is recorded");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let stream = streams().expect("a stream");
+        assert_eq!(stream.metadata().expect("it").permissions().mode() & 0o777, 0o600);
+        child.kill().expect("kill");
+        child.wait().expect("it ended");
+        let next = place.run(&["board", "list"]);
+        assert!(said(&next).contains(round), "{}", said(&next));
+        assert_eq!(std::fs::read_to_string(&out).expect("the good file"), "good");
+        Trace::open(&place.at(round)).expect("what was recorded");
+        assert!(streams().is_none(), "the stream became a trace");
+    }
+}
+
+/// Commands that print; each has something to say to the trace.
+fn printing(place: &Place) -> Vec<Vec<String>> {
+    let t = text(&place.trace("t", "cat"));
+    let reads = text(&flashscope_tests::top().join("tests/outputs/reads.stream"));
+    [
+        "report T",
+        "report T --json",
+        "predict READS",
+        "advise READS",
+        "export T --to csv -o -",
+        "export T --to json -o -",
+        "export T --to text -o -",
+        "export T --to perfetto -o -",
+        "doctor",
+        "doctor --json",
+        "board list",
+        "board list --json",
+        "completions bash",
+        "completions zsh",
+        "--help",
+        "--version",
+        "help record",
+        "report --help",
+    ]
+    .iter()
+    .map(|line| line.split(' ').map(|word| word.replace("READS", &reads)).collect::<Vec<_>>())
+    .map(|line| line.into_iter().map(|word| if word == "T" { t.clone() } else { word }).collect())
+    .collect()
+}
+
+#[test]
+fn a_reader_that_goes_and_a_disk_that_is_full() {
+    let place = Place::new("outputs-stdout");
+    for argv in printing(&place) {
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let ran = output(place.command(&argv).stdin(Stdio::null()).stdout(writer));
+        assert_eq!((ran.status.code(), said(&ran).as_str()), (Some(0), ""), "{argv:?} into a pipe without a reader");
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let ran = output(place.command(&argv).stdin(Stdio::null()).stdout(full));
+        assert_eq!(ran.status.code(), Some(1), "{argv:?} > /dev/full: {}", said(&ran));
+        refused(&format!("{argv:?}"), &ran, "standard output: No space left on device");
+        if argv[1..].iter().any(|word| word.ends_with("reads.stream")) {
+            // It has much to work out, and its progress is like the others'.
+            continue;
+        }
+        // Nobody can be told; still no crash.
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let ran = output(place.command(&argv).stdin(Stdio::null()).stdout(Stdio::null()).stderr(full));
+        assert_eq!(ran.status.code(), Some(0), "{argv:?} 2> /dev/full");
+    }
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let ran = output(place.command(&["report", "nosuch"]).stderr(full));
+    assert_eq!(ran.status.code(), Some(1), "an error that cannot be told is an error");
+}
+
+#[test]
+fn names_of_others_act_nowhere() {
+    let place = Place::new("outputs-names");
+    let t = text(&place.trace("t", "=cmd\u{202e}\u{1b}[31m"));
+    let csv = stdout(&mut place.command(&["export", &t, "--to", "csv", "-o", "-"]));
+    assert!(csv.contains(",\"'=cmd\\u{202e}\\u{1b}[31m\","), "{}", csv.lines().nth(1).unwrap_or_default());
+    let raw = stdout(&mut place.command(&["export", &t, "--to", "csv", "--csv-raw", "-o", "-"]));
+    assert!(raw.contains(",=cmd\\u{202e}"), "{}", raw.lines().nth(1).unwrap_or_default());
+    let page = place.at("page.html");
+    let shown = stdout(&mut place.command(&["report", &t, "--html", &text(&page)]));
+    let html = std::fs::read_to_string(&page).expect("the page");
+    for (what, text) in [("csv", &csv), ("terminal", &shown), ("page", &html)] {
+        assert!(!text.chars().any(|c| c != '\n' && flashscope_output::acts(c)), "{what}");
+    }
+    // Names of files, in errors, in progress and in clap's own.
+    let evil = "a\u{202e}\u{2066}\u{200f}\u{61c}\u{1b}[2J\u{9b}b\nflashscope: all is well";
+    let out = text(&place.at(evil));
+    for argv in [
+        &["report", evil][..],
+        &["export", evil, "--to", "csv", "-o", "-"],
+        &["export", &t, "--to", "csv", "-o", &out],
+        &["report", &t, evil],
+        &["study", evil],
+        &["bench", "read", "--on", evil],
+        &["doctor", "--on", evil],
+        &["report", &format!("--{evil}")],
+        &[evil],
+    ] {
+        let ran = place.run(argv);
+        let said = said(&ran);
+        assert!(!said.is_empty(), "{argv:?}");
+        assert!(!said.chars().any(|c| c != '\n' && flashscope_output::acts(c)), "{argv:?}: {said:?}");
+        assert!(!said.lines().any(|line| line == "flashscope: all is well"), "{argv:?}: {said}");
+    }
+}
+
+#[test]
+fn what_has_no_end_is_not_read_to_its_end() {
+    let place = Place::new("outputs-endless");
+    let run = |argv: &[&str], stdin: Stdio| {
+        let inner = place.command(argv);
+        let mut command = Command::new("timeout");
+        command.args(["-k", "1", "20"]).arg(inner.get_program()).args(inner.get_args()).stdin(stdin);
+        inner.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
+        output(command.current_dir(flashscope_tests::top()))
+    };
+    for argv in [
+        &["report", "/dev/zero"][..],
+        &["export", "/dev/zero", "--to", "csv", "-o", "-"],
+        &["export", "/dev/zero", "--recording", "0", "--to", "csv", "-o", "-"],
+        &["predict", "/dev/zero"],
+        &["advise", "/dev/zero"],
+        &["bench", "replay", "/dev/zero", "--script", "-"],
+        &["study", "/dev/zero"],
+        &["board", "boot", "/dev/zero"],
+    ] {
+        let ran = run(argv, Stdio::null());
+        refused(&format!("{argv:?}"), &ran, "/dev/zero");
+    }
+    let zero = std::fs::File::open("/dev/zero").expect("/dev/zero");
+    refused("zeros on standard input", &run(&["report", "-"], zero.into()), "-: not a trace");
+    if !is_root() {
+        return skip("needs root, to mount a small file system for what a pipe brings");
+    }
+    // Lines of a trace for ever, into a small disk.
+    let small = place.at("small");
+    std::fs::create_dir(&small).expect("a directory");
+    let script = "mount -t tmpfs -o size=16m none \"$1\"; export TMPDIR=$1; shift; \
+                  { echo '# tracer: nop'; yes '         cat-7       [000] .....     1.000000: nand_read: page=1'; } | \
+                  timeout -k 1 60 \"$@\"";
+    let inner = place.command(&["report", "-"]);
+    let mut command = Command::new("unshare");
+    command.args(["-m", "/bin/sh", "-c", script, "sh"]).arg(&small);
+    command.arg(inner.get_program()).args(inner.get_args()).current_dir(flashscope_tests::top());
+    inner.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
+    let ran = output(&mut command);
+    refused("an endless pipe", &ran, "bytes came through the pipe");
+}
