@@ -36,6 +36,41 @@ fn lines_of_files_lead_from_a_write_to_its_owner() {
     assert_eq!(files, [(Some(31), Some(8 << 10))]);
 }
 
+/// Written bytes by what the report knows of them: the task that asked, one that dirtied the page, the kernel's own, nobody known.
+fn shares(case: &str) -> [u64; 4] {
+    let found = &report(case)["findings"]["originators"];
+    ["direct", "one", "kernel", "unknown"]
+        .map(|kind| found[format!("written_{kind}_bytes")].as_u64().expect("bytes") >> 10)
+}
+
+#[test]
+fn kernel_threads_are_never_who_asked() {
+    assert_eq!(shares("kernel-carriers"), [0, 0, 12, 24]);
+    let mut own: Vec<String> = written(&report("kernel-carriers")).into_iter().map(|(name, _)| name).collect();
+    own.retain(|name| name.contains('['));
+    assert_eq!(
+        own,
+        ["XFS log writeback [xfsaild/vda1]", "ZFS transaction group [txg_sync]", "btrfs transaction [btrfs-transacti]"]
+    );
+    assert_eq!(shares("kernel-carriers-older"), [0, 0, 24, 40]);
+}
+
+#[test]
+fn a_program_with_the_name_of_a_kernel_thread_asked_for_itself() {
+    assert_eq!(shares("user-named-like-a-thread"), [20, 0, 4, 4]);
+    assert_eq!(
+        written(&report("user-named-like-a-thread")),
+        owners(&[
+            ("md0_raid1 (701)", 8 << 10),
+            ("ZFS transaction group [txg_sync]", 4 << 10),
+            ("loop0 (700)", 4 << 10),
+            ("loop0 (702)", 4 << 10),
+            ("loop0 (710)", 4 << 10),
+            ("txg_sync (703)", 4 << 10),
+        ])
+    );
+}
+
 /// The same recording, as trace.dat and as trace-cmd prints it: the same owners, files and carriers.
 #[test]
 fn text_of_a_recording_gives_the_owners_of_the_recording() {
@@ -75,4 +110,48 @@ fn moved(findings: &Value) -> Vec<(u64, String, u64, u64)> {
     let mut moved: Vec<_> = owners.iter().map(of).collect();
     moved.sort();
     moved
+}
+
+/// UBI is formatted, attached and scrubbed on a board without any YAFFS2; then a YAFFS2 is mounted there.
+#[test]
+fn a_yaffs2_is_told_only_where_one_is_mounted() {
+    let dir = TempDir::new("owners-ubi");
+    let run = |name: &str, modules: &str, script: &str| {
+        let dat = dir.path().join(name);
+        let mut record = flashscope();
+        record.args(["-q", "record", "--on", "board:armv7", "--modules", modules, "--packages", "busybox-static"]);
+        record.args(["--packages", "mtd-utils", "-o"]).arg(&dat);
+        stdout(record.args(["--", "/bin/busybox", "sh", "-c", script]));
+        let json = report(dat.to_str().expect("UTF-8"));
+        (json["findings"].clone(), stdout(flashscope().arg("report").arg(&dat)))
+    };
+    let reads = |findings: &Value, task: &str| -> u64 {
+        let tasks = findings["by_task"].as_array().expect("tasks");
+        let of = tasks.iter().filter(|of| of["task"] == task).filter_map(|of| of["counts"]["reads"].as_u64());
+        of.sum()
+    };
+    let (found, text) = run(
+        "ubi.dat",
+        "ubi",
+        "/usr/sbin/ubiformat /dev/mtd0 -y -q; /usr/sbin/ubiattach -m 0; /usr/sbin/ubimkvol /dev/ubi0 -N data -s 20MiB; \
+         /usr/sbin/ubihealthd -d /dev/ubi0 -i 1 -f & H=$!; sleep 6; kill $H",
+    );
+    assert!(found.get("yaffs2").is_none() && !text.contains("YAFFS2"), "{text}");
+    let scrubbed = reads(&found, "ubihealthd");
+    assert!(scrubbed > 0 && scrubbed.is_multiple_of(64), "{scrubbed} reads of whole blocks");
+    let (found, text) = run(
+        "raw.dat",
+        "ubi",
+        "/usr/sbin/flash_erase -q /dev/mtd0 0 40; /bin/busybox dd if=/dev/zero of=/f bs=2048 count=70; \
+         /usr/sbin/nandwrite -q /dev/mtd0 /f; /usr/sbin/nanddump -q -l 262144 -f /g /dev/mtd0; \
+         /usr/sbin/flash_erase -q /dev/mtd0 0 2",
+    );
+    assert!(found.get("yaffs2").is_none() && !text.contains("YAFFS2"), "{text}");
+    let (found, text) = run(
+        "yaffs2.dat",
+        "mtdblock,yaffs2",
+        "mkdir -p /m; mount -t yaffs2 /dev/mtdblock0 /m; /bin/busybox dd if=/dev/urandom of=/m/f bs=2048 count=300; \
+         umount /m; mount -t yaffs2 /dev/mtdblock0 /m; /bin/busybox rm /m/f; umount /m",
+    );
+    assert!(found.get("yaffs2").is_some() && text.contains("YAFFS2's own operations"), "{text}");
 }

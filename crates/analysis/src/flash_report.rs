@@ -163,6 +163,12 @@ where
             durations: Default::default(),
         }
     }
+
+    /// These of the partitions have a YAFFS2, as the recording says.
+    pub fn with_yaffs2_on(mut self, partitions: &[(u16, u64, u64)]) -> Self {
+        self.yaffs2 = self.yaffs2.mounted(partitions);
+        self
+    }
 }
 
 impl<L, N> Analysis for FlashAnalysis<L>

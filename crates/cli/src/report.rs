@@ -128,7 +128,8 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
     let at = Cell::new(0);
     let lookup = |tid, time| inputs.comm(at.get(), tid, time);
     let sizes = Sizes::of_facts(inputs.traces().map(|trace| trace.facts()));
-    let mut analysis = BlockAnalysis::new(lookup, sizes).only(args.process.as_deref());
+    let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
+    let mut analysis = BlockAnalysis::new(lookup, sizes).users(users).only(args.process.as_deref());
     let mut accuracy = Accuracy::new();
     let mut first = None;
     let mut owners: HashMap<Device, usize> = HashMap::new();
@@ -204,7 +205,8 @@ fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failu
         .zip(&first_chips)
         .flat_map(|(trace, first)| UbiRegion::of_facts(trace.facts(), *first))
         .collect();
-    let mut analysis = FlashAnalysis::new(&shapes, &partitions, &ubi, |tid, time| task(inputs, at.get(), tid, time));
+    let mut analysis = FlashAnalysis::new(&shapes, &partitions, &ubi, |tid, time| task(inputs, at.get(), tid, time))
+        .with_yaffs2_on(&yaffs2_partitions(inputs, &first_chips));
     let mut first = None;
     let mut accuracy = Accuracy::new();
     inputs.for_each(&mut |source, event| {
@@ -324,19 +326,39 @@ fn all_chips(inputs: &Inputs) -> (Vec<ChipShape>, Vec<u16>) {
 
 /// Chip, first erase block and number of blocks of every MTD partition that says where it lies.
 fn all_partitions(inputs: &Inputs, first_chips: &[u16]) -> Vec<(u16, u64, u64)> {
+    let each = inputs.traces().zip(first_chips);
+    each.flat_map(|(trace, first)| trace_partitions(trace.facts(), *first).map(|(_, place)| place)).collect()
+}
+
+/// Of these the ones with a YAFFS2: it was mounted when a recording began, or its thread lives during it.
+fn yaffs2_partitions(inputs: &Inputs, first_chips: &[u16]) -> Vec<(u16, u64, u64)> {
     let mut all = Vec::new();
     for (trace, first) in inputs.traces().zip(first_chips) {
-        for mtd in trace.facts()["mtd"].as_array().into_iter().flatten() {
-            let number = |field: &str| mtd[field].as_u64();
-            let (Some(offset), Some(size)) = (number("offset"), number("size")) else { continue };
-            let block = number("erasesize").filter(|&bytes| bytes > 0);
-            let chip = number("chip").and_then(|chip| u16::try_from(chip).ok());
-            if let (Some(block), Some(chip)) = (block, chip) {
-                all.push((chip.saturating_add(*first), offset / block, size / block));
-            }
-        }
+        let facts = trace.facts();
+        let tasks = trace.tasks();
+        let is_mounted = |index: u64| {
+            let text = |mount: &Value, field: &str| mount[field].as_str().unwrap_or_default().to_owned();
+            let of = |mount: &Value| {
+                let source = text(mount, "source");
+                let here = source == format!("mtd{index}") || source.ends_with(&format!("/mtdblock{index}"));
+                matches!(&*text(mount, "type"), "yaffs" | "yaffs2") && here
+            };
+            let thread = format!("yaffs2_gc_mtd{index}");
+            facts["mounts"].as_array().into_iter().flatten().any(of) || tasks.iter().any(|(_, name)| *name == thread)
+        };
+        all.extend(trace_partitions(facts, *first).filter(|(index, _)| is_mounted(*index)).map(|(_, place)| place));
     }
     all
+}
+
+/// Number of each MTD device of a trace that says where it lies; chip, first erase block, and how many.
+fn trace_partitions(facts: &Value, first_chip: u16) -> impl Iterator<Item = (u64, (u16, u64, u64))> + '_ {
+    facts["mtd"].as_array().into_iter().flatten().filter_map(move |mtd| {
+        let number = |field: &str| mtd[field].as_u64();
+        let block = number("erasesize").filter(|&bytes| bytes > 0)?;
+        let chip = u16::try_from(number("chip")?).ok()?.saturating_add(first_chip);
+        Some((number("index").unwrap_or(u64::MAX), (chip, number("offset")? / block, number("size")? / block)))
+    })
 }
 
 /// A trace of block events, and of no flash.

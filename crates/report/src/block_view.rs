@@ -100,7 +100,7 @@ pub fn written(found: &BlockFound) -> String {
     let o = &found.originators;
     format!(
         "Written: {} by the task that asked, {} for one task that dirtied the page, {} of pages that several dirtied, {} of the \
-         file systems' own (journal, metadata, garbage collection), {} by carriers for nobody known; {} bios had several originators.",
+         kernel's own (journals, metadata, garbage collection, resync, swap), {} by carriers for nobody known; {} bios had several originators.",
         size(o.written_direct_bytes),
         size(o.written_one_bytes),
         size(o.written_shared_bytes),

@@ -1,6 +1,6 @@
 //! Which task a thread id was at which time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Entries kept in all; a busy build forks some hundred tasks a second.
 const MAX_ENTRIES: usize = 200_000;
@@ -8,6 +8,10 @@ const MAX_ENTRIES: usize = 200_000;
 const MAX_NAMES: usize = 100_000;
 /// Longest name that is kept, in bytes: the kernel's own have 15, its workers' shown ones 64.
 const MAX_NAME: usize = 64;
+/// Tasks that are known to be users'.
+const MAX_USERS: usize = 1 << 16;
+/// The task that makes all kernel threads (`kthreadd`, `rest_init()` of init/main.c, 6.1).
+const KTHREADD: u32 = 2;
 
 /// Names of tasks over time.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +22,7 @@ pub(crate) struct Names {
     /// Names of unknown time.
     saved: HashMap<u32, u32>,
     entries: usize,
+    users: HashSet<u32>,
     pub dropped: u64,
 }
 
@@ -41,6 +46,26 @@ impl Names {
                 self.entries += 1;
             }
         }
+    }
+
+    /// A task was made by another: only kthreadd makes kernel threads.
+    pub fn made(&mut self, tid: u32, by: u32) {
+        match by {
+            KTHREADD => drop(self.users.remove(&tid)),
+            _ => self.executed(tid),
+        }
+    }
+
+    /// A task executed a program: it is no kernel thread.
+    pub fn executed(&mut self, tid: u32) {
+        if tid != 0 && self.users.len() < MAX_USERS {
+            self.users.insert(tid);
+        }
+    }
+
+    /// Tasks that are no kernel threads, as far as the trace tells.
+    pub fn users(&self) -> &HashSet<u32> {
+        &self.users
     }
 
     /// What a tracer noted of `tid` at its end (`saved_cmdlines`): holds where nothing says when it was called what.

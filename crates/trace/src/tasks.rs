@@ -13,10 +13,24 @@ use crate::record::tid;
 const COMM: usize = 15;
 
 enum Plan {
-    New { pid: Field, comm: Field },
-    Rename { pid: Option<Field>, old: Option<Field>, new: Field },
-    Exec { pid: Option<Field>, filename: Field },
-    Switch { pairs: Vec<(Field, Field)> },
+    New {
+        pid: Field,
+        comm: Field,
+    },
+    Rename {
+        pid: Option<Field>,
+        old: Option<Field>,
+        new: Field,
+    },
+    /// The name is of use where renames are not recorded.
+    Exec {
+        pid: Option<Field>,
+        filename: Field,
+        names: bool,
+    },
+    Switch {
+        pairs: Vec<(Field, Field)>,
+    },
 }
 
 pub(crate) struct TaskReader {
@@ -53,6 +67,7 @@ impl TaskReader {
             Plan::New { pid, comm } => {
                 if let (Some(pid), Some(comm)) = (number(pid), text(comm)) {
                     names.set(pid, time, comm);
+                    names.made(pid, tid(schema, data));
                 }
             }
             Plan::Rename { pid, old, new } => {
@@ -65,8 +80,12 @@ impl TaskReader {
                     names.set(pid, time, new);
                 }
             }
-            Plan::Exec { pid, filename } => {
+            Plan::Exec { pid, filename, names: is_named } => {
                 if let (Some(pid), Some(path)) = (about(pid), text(filename)) {
+                    names.executed(pid);
+                    if !is_named {
+                        return;
+                    }
                     let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
                     names.set(pid, time, &name[..name.len().min(COMM)]);
                 }
@@ -89,7 +108,7 @@ fn plan(s: &Schema, renames: bool) -> Option<Plan> {
         (_, "task_newtask") => Plan::New { pid: field("pid")?, comm: field("comm")? },
         (_, "sched_process_fork") => Plan::New { pid: field("child_pid")?, comm: field("child_comm")? },
         (_, "task_rename") => Plan::Rename { pid: field("pid"), old: field("oldcomm"), new: field("newcomm")? },
-        (_, "sched_process_exec") if !renames => Plan::Exec { pid: field("pid"), filename: field("filename")? },
+        (_, "sched_process_exec") => Plan::Exec { pid: field("pid"), filename: field("filename")?, names: !renames },
         ("sched", "sched_switch") => Plan::Switch {
             pairs: vec![(field("prev_pid")?, field("prev_comm")?), (field("next_pid")?, field("next_comm")?)],
         },

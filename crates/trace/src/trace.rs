@@ -265,8 +265,12 @@ impl Trace {
         let highest = source.lanes.keys().map(|&(_, cpu)| u32::from(cpu) + 1).max();
         let said = source.hello.map_or(0, |h| h.cpus.min(8192));
         let mut names = Names::default();
-        for (pid, _tgid, comm) in &source.tasks {
+        for (pid, tgid, comm) in &source.tasks {
             names.set(*pid, 0, crate::bytes::until_nul(comm));
+            // A kernel thread is its own process.
+            if tgid != pid {
+                names.executed(*pid);
+            }
         }
         let clock = facts["recording"]["clock"].as_str().unwrap_or("mono").to_string();
         let ring = Ring {
@@ -546,6 +550,16 @@ impl Trace {
     /// it. For a trace without flashscope's own task events the first call reads the whole trace once.
     pub fn comm(&self, tid: u32, time: TimeNs) -> Option<&str> {
         self.names().get(tid, time.0)
+    }
+
+    /// Every thread that the trace names, with its last name, by number.
+    pub fn tasks(&self) -> Vec<(u32, &str)> {
+        self.names().last()
+    }
+
+    /// Threads that are no kernel threads, because the trace has their clone or their `exec`.
+    pub fn user_tasks(&self) -> &std::collections::HashSet<u32> {
+        self.names().users()
     }
 
     pub(crate) fn names(&self) -> &Names {

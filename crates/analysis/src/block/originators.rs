@@ -15,7 +15,7 @@ use crate::bounded::{BoundedMap, Full, MOST_PIECES, Ranges};
 use crate::kernel_threads::{is_carrier, role};
 use flashscope_trace::{BlockEvent, Device, FileEvent, FileStep, RequestFlags, RequestKind, TimeNs};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 /// Runs of dirty pages of one owner, and extents, that are remembered; of more the oldest are forgotten.
@@ -164,6 +164,8 @@ impl Told {
 /// Follows files' pages from whoever dirties them to whoever writes them.
 pub(super) struct Originators<L> {
     lookup: L,
+    /// Tasks that are no kernel threads, whatever their names.
+    users: HashSet<u32>,
     owners: Vec<Owner>,
     ids: HashMap<(u32, String), u32>,
     /// The last answer for each thread: asked at every bio.
@@ -196,6 +198,7 @@ where
     pub fn new(lookup: L, sizes: Sizes) -> Self {
         Originators {
             lookup,
+            users: HashSet::new(),
             owners: Vec::new(),
             ids: HashMap::new(),
             recent: HashMap::new(),
@@ -243,6 +246,13 @@ where
         id
     }
 
+    /// This task is a user's: it made a call, or the trace has its clone or its `exec`.
+    pub fn is_user(&mut self, tid: u32) {
+        if self.users.len() < MAX_RECENT {
+            self.users.insert(tid);
+        }
+    }
+
     fn task(&mut self, tid: u32, time: TimeNs) -> (u32, bool) {
         let name = (self.lookup)(tid, time);
         let name = match &name {
@@ -252,8 +262,17 @@ where
             None => "",
         };
         let name = if name.is_empty() { format!("tid {tid}") } else { super::clip(name).to_owned() };
-        let carrier = is_carrier(&name);
-        let kind = match role(&name) {
+        // io_uring/io-wq.c, io_wq_worker() and sqpoll.c, io_sq_thread() (6.1): a worker has the number of the task that it works for.
+        let submitter = name.strip_prefix("iou-wrk-").or(name.strip_prefix("iou-sqp-")).and_then(|of| of.parse().ok());
+        if let Some(submitter) = submitter.filter(|&of| of != tid && of != 0) {
+            if (self.lookup)(submitter, time).is_some_and(|name| !name.as_ref().starts_with("iou-")) {
+                return self.task(submitter, time);
+            }
+            return (self.id(tid, &name, OwnerKind::Unknown), true);
+        }
+        let is_user = self.users.contains(&tid);
+        let carrier = !is_user && is_carrier(&name);
+        let kind = match role(&name).filter(|_| !is_user) {
             Some(_) => OwnerKind::Kernel,
             None if carrier => OwnerKind::Unknown,
             None => OwnerKind::Task,
@@ -266,7 +285,7 @@ where
         match self.owners.get(owner as usize) {
             None if owner == OTHER_CARRIERS => "(further carriers)".to_owned(),
             None => "(nobody)".to_owned(),
-            Some(owner) => match (role(&owner.name), owner.kind) {
+            Some(owner) => match (role(&owner.name).filter(|_| owner.kind == OwnerKind::Kernel), owner.kind) {
                 (Some(role), _) => format!("{role} [{}]", owner.name),
                 (None, OwnerKind::Shared) => owner.name.clone(),
                 (None, _) if owner.tid == 0 || owner.tid >= NOBODY => owner.name.clone(),

@@ -47,6 +47,12 @@ where
         BlockAnalysis { matching: Matching::new(watches), originators: Originators::new(lookup, sizes), only: None }
     }
 
+    /// Tasks that are no kernel threads, though they may carry such a name ([`flashscope_trace::Trace::user_tasks`]).
+    pub fn users(mut self, tids: impl IntoIterator<Item = u32>) -> Self {
+        tids.into_iter().for_each(|tid| self.originators.is_user(tid));
+        self
+    }
+
     /// Statistics of the bios of one process alone, by its name: the rest of their requests' way is theirs, whoever
     /// carried it (Hasegawa et al., equation 1).
     pub fn only(mut self, process: Option<&str>) -> Self {
@@ -79,6 +85,8 @@ where
                 }
                 self.matching.block(block, owner, event.time.0);
             }
+            // A kernel thread makes no system calls.
+            EventKind::Other { name, .. } if name.starts_with("sys_enter") => self.originators.is_user(event.tid),
             _ => {}
         }
     }

@@ -14,7 +14,8 @@
 //! - **Collection** by a writer: reads of one block, in order, each followed by a program elsewhere, five to a step or fewer up to
 //!   the block's erase; and that erase.
 //!
-//! A partition has a YAFFS2 where its thread does something, a checkpoint is read, or the recording says so.
+//! A partition has a YAFFS2 where its thread does something, or the recording says that one is mounted there ([`Yaffs2Fold::mounted`]).
+//! The pattern alone is none: UBI's attach looks at first pages twice as well, and a format erases what was written last.
 
 use super::activity::{Op, Stretch};
 use super::{Activities, ActivityKind, OpCounts};
@@ -35,7 +36,12 @@ const MAX_KEPT: usize = 1000;
 /// Operations of a partition's steps that wait for their block's erase, and tasks that may be mounting it.
 const MAX_WAITING: usize = 1 << 16;
 const MAX_MOUNTING: usize = 1000;
-const THREAD: &str = "yaffs2_gc_mtd";
+/// Of our module, with its MTD device's number behind it; and of Aleph One's own glue (yaffs_vfs.c), which counts mounts.
+const THREADS: [&str; 2] = ["yaffs2_gc_mtd", "yaffs-bg"];
+
+fn is_thread(task: &str) -> bool {
+    THREADS.iter().any(|head| task.starts_with(head))
+}
 
 /// One operation that waits to be told.
 #[derive(Clone, Debug)]
@@ -126,6 +132,16 @@ where
         }
     }
 
+    /// These of the partitions have a YAFFS2.
+    pub fn mounted(mut self, partitions: &[(u16, u64, u64)]) -> Self {
+        for (at, place) in self.places.iter().enumerate() {
+            if partitions.contains(place) {
+                self.partitions.entry(at).or_default().is_yaffs2 = true;
+            }
+        }
+        self
+    }
+
     fn access(&mut self, time_ns: u64, tid: u32, access: &FlashAccess) {
         let Some(&shape) = self.shapes.get(&access.chip) else { return };
         let pages = u64::from(shape.pages_per_block);
@@ -151,7 +167,7 @@ where
         };
         let summary = pages.saturating_sub(summary_pages(shape));
         let partition = self.partitions.entry(at).or_default();
-        partition.is_yaffs2 |= task.starts_with(THREAD);
+        partition.is_yaffs2 |= is_thread(task);
         match access.op {
             FlashOp::Read => partition.read(tid, &op, first, summary),
             FlashOp::Program => partition.program(tid, &op, summary),
@@ -195,7 +211,7 @@ impl Partition {
     }
 
     fn read(&mut self, tid: u32, op: &Op, first: u64, summary: u64) {
-        if op.task.starts_with(THREAD) {
+        if is_thread(op.task) {
             return self.tell(ActivityKind::CollectionByThread, op.chip, &Waiting::of(op));
         }
         if !self.mount(tid, op, first, summary) {
@@ -210,7 +226,6 @@ impl Partition {
         let next = match self.mounting.remove(&tid) {
             Some(Mounting::Looking { block }) if op.index == 0 && op.block == block => {
                 // Its first page again, with its data: a checkpoint begins.
-                self.is_yaffs2 = true;
                 if self.candidate.as_ref().is_some_and(|one| one.blocks.contains(&block)) {
                     self.confirm(op.chip);
                 }
@@ -322,7 +337,7 @@ impl Partition {
         }
         let before = self.writing;
         let begins = op.index == 0 && before.is_none_or(|(block, next)| block != op.block && next < op.pages_per_block);
-        if begins && !op.task.starts_with(THREAD) {
+        if begins && !is_thread(op.task) {
             self.candidate =
                 Some(Candidate { sure: before.is_some(), blocks: vec![op.block], ops: vec![Waiting::of(op)] });
             return;
@@ -337,7 +352,7 @@ impl Partition {
         if op.index >= summary {
             return self.tell(ActivityKind::SummaryWrite, op.chip, &now);
         }
-        if op.task.starts_with(THREAD) {
+        if is_thread(op.task) {
             return self.tell(ActivityKind::CollectionByThread, op.chip, &now);
         }
         match self.group.as_mut() {
@@ -380,7 +395,7 @@ impl Partition {
         let last = self.group.take().filter(|group| group.tid == tid && group.block == op.block && group.moved > 0);
         let steps = self.steps.remove(&op.block).unwrap_or_default();
         self.waiting -= steps.len();
-        if op.task.starts_with(THREAD) {
+        if is_thread(op.task) {
             self.tell(ActivityKind::CollectionByThread, op.chip, &now);
         } else {
             self.tell(ActivityKind::CollectionByWriter, op.chip, &now);

@@ -107,7 +107,7 @@ fn tasks_and_phases(report: &FlashReport) -> String {
     out += &more(found.by_task.len(), "tasks");
     let did = activities(&found.activities, found.begin_ns, None);
     out += &super::rows(
-        "What the file systems did, told from the operations",
+        "What file systems and UBI did, inferred from the operations",
         &did,
         "No flash operation on a chip of known shape.",
     );

@@ -75,7 +75,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
     if let Some(readahead) = &report.readahead {
         out += &super::readahead(readahead, &style, MAX_ROWS);
     }
-    out += &style.heading("What the file systems did, told from the operations");
+    out += &style.heading("What file systems and UBI did, inferred from the operations");
     out += &rows(
         &activities(&found.activities, found.begin_ns, None),
         width,

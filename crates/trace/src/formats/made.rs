@@ -56,6 +56,10 @@ pub(crate) enum Item<'a> {
         comm: &'a [u8],
         time: u64,
     },
+    /// This thread is a user's: it is of another's process.
+    UserTask {
+        tid: u32,
+    },
     /// Events are missing on this CPU before its next one; `None`: how many is not said.
     Lost {
         cpu: u16,
@@ -164,7 +168,11 @@ impl Survey {
                     self.names.set(tid, time, comm);
                 }
             }
-            Item::Event { cpu, time, parsed, .. } => self.event(cpu, time, parsed),
+            Item::UserTask { tid } => self.names.executed(tid),
+            Item::Event { cpu, time, parsed, tid, .. } => {
+                note_users(&mut self.names, parsed, tid);
+                self.event(cpu, time, parsed);
+            }
         }
     }
 
@@ -219,6 +227,20 @@ impl Survey {
                 "is {title} without an event: nothing was recorded, or its events were not switched on; record again"
             ),
         })
+    }
+}
+
+/// Whose clone or `exec` an event is, as `crate::tasks` takes it from records.
+fn note_users(names: &mut Names, parsed: &Parsed<'_>, by: u32) {
+    let number = |name: &str| match parsed.fields.iter().find(|(key, _)| *key == name)?.1 {
+        Value::Unsigned(n) => u32::try_from(n).ok(),
+        _ => None,
+    };
+    match parsed.name.as_str() {
+        "task_newtask" => number("pid").into_iter().for_each(|tid| names.made(tid, by)),
+        "sched_process_fork" => number("child_pid").into_iter().for_each(|tid| names.made(tid, by)),
+        "sched_process_exec" => number("pid").into_iter().for_each(|tid| names.executed(tid)),
+        _ => {}
     }
 }
 

@@ -25,7 +25,7 @@ fn head_at(line: &[u8], dash: usize) -> Option<(Head<'_>, &[u8])> {
     }
     let colon = rest.iter().position(|&b| b == b':')?;
     let time_ns = time(&rest[..colon]).or_else(|| microseconds(&rest[..colon]))?;
-    let head = Head { comm, tid, cpu: u16::try_from(cpu).ok()?, flags, time_ns };
+    let head = Head { comm, tid, tgid: None, cpu: u16::try_from(cpu).ok()?, flags, time_ns };
     Some((head, rest[colon + 1..].trim_ascii()))
 }
 

@@ -41,6 +41,8 @@ pub(super) enum Line<'a> {
 pub(super) struct Head<'a> {
     pub comm: &'a [u8],
     pub tid: u32,
+    /// Its process, where the text has it.
+    pub tgid: Option<u32>,
     pub cpu: u16,
     /// Empty where the text has none.
     pub flags: &'a [u8],
@@ -171,9 +173,12 @@ fn head_at(line: &[u8], at: usize) -> Option<(Head<'_>, &[u8])> {
     let (cpu, rest) = number(&line[at + 1..])?;
     let rest = rest.strip_prefix(b"]")?.trim_ascii_start();
     let mut before = line[..at].trim_ascii();
+    let mut tgid = None;
     if before.ends_with(b")") {
         // With the option record-tgid.
-        before = &before[..before.iter().rposition(|&b| b == b'(')?];
+        let open = before.iter().rposition(|&b| b == b'(')?;
+        tgid = number(before[open + 1..].trim_ascii_start()).and_then(|(tgid, _)| u32::try_from(tgid).ok());
+        before = &before[..open];
     }
     let (tid, comm) = task(before)?;
     let colon = |text: &[u8]| text.iter().position(|&b| b == b':');
@@ -187,7 +192,7 @@ fn head_at(line: &[u8], at: usize) -> Option<(Head<'_>, &[u8])> {
         }
     }
     let time_ns = time(&rest[..end])?;
-    let head = Head { comm, tid, cpu: u16::try_from(cpu).ok()?, flags, time_ns };
+    let head = Head { comm, tid, tgid, cpu: u16::try_from(cpu).ok()?, flags, time_ns };
     Some((head, rest[end + 1..].trim_ascii()))
 }
 

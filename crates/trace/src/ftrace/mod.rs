@@ -82,8 +82,12 @@ impl Lines for Reader {
                 }
                 f(Item::Task { tid, comm, time: 0 });
             }
-            Line::Event(Head { comm, tid, cpu, flags, time_ns }, rest) => match fields::parse(rest) {
+            Line::Event(Head { comm, tid, tgid, cpu, flags, time_ns }, rest) => match fields::parse(rest) {
                 Some(parsed) => {
+                    // A kernel thread is its own process.
+                    if tgid.is_some_and(|tgid| tgid != tid) {
+                        f(Item::UserTask { tid });
+                    }
                     f(Item::Task { tid, comm, time: time_ns });
                     f(Item::Event { cpu, time: Some(time_ns), tid, flags, text: rest, parsed: &parsed });
                 }
