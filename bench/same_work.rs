@@ -321,8 +321,8 @@ fn done(booted: &Booted, name: &str, who: &str, page_bytes: u64) -> Done {
             EventKind::Block(block) if block.action == BlockAction::Issue && block.bytes > 0 => {
                 let op = match block.flags.kind() {
                     RequestKind::Read => FlashOp::Read,
-                    RequestKind::Write => FlashOp::Program,
-                    RequestKind::Discard => FlashOp::Erase,
+                    RequestKind::Discard | RequestKind::SecureErase => FlashOp::Erase,
+                    _ => FlashOp::Program,
                 };
                 (op, block.bytes)
             }

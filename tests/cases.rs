@@ -1,5 +1,6 @@
 //! Traces like those that people post, each with the right answer: `cases/NAME` has the input, and where it is from.
 
+mod block;
 mod owners;
 
 use flashscope_tests::{flashscope, stdout, top};

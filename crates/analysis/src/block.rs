@@ -1,6 +1,8 @@
 //! Block I/O: where the time of a request goes. One file per question.
 
+mod completing;
 mod files;
+mod flushes;
 mod groups;
 mod in_flight;
 mod interference;
@@ -13,17 +15,19 @@ mod service;
 mod sizes;
 mod stages;
 mod whole;
+mod wholes;
 
 pub use flashscope_trace::RequestKind;
+pub use flushes::FlushesFound;
 pub use groups::{Distribution, Group, GroupBy, StageTimes};
 pub use interference::{InterferenceFound, OwnWork, OwnerLoad, WaitBehind, WaitStage};
-pub use matching::{MAX_IN_FLIGHT, UnmatchedSteps};
+pub use matching::{GivenUp, MAX_IN_FLIGHT, UnmatchedSteps};
 pub use missing::MissingEvent;
 pub use originators::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind};
 pub use over_time::{BlockWindow, LoadOverTime};
 pub use points::{IoPoint, IoPoints};
 pub use sizes::Sizes;
-pub use stages::{DeviceStages, Stage, StageStats, Stages, StagesFound};
+pub use stages::{DeviceStages, KindStages, Stage, StageStats, Stages, StagesFound, Unit};
 pub use whole::{BlockAnalysis, BlockFound};
 
 use crate::clip::clip;
@@ -32,7 +36,7 @@ use crate::{LossCount, SystemFacts};
 use serde::{Deserialize, Serialize};
 
 /// Version of [`BlockReport`].
-pub const BLOCK_REPORT_SCHEMA: u32 = 2;
+pub const BLOCK_REPORT_SCHEMA: u32 = 3;
 
 /// What a trace of block I/O holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

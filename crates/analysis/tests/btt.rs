@@ -112,6 +112,8 @@ fn plain_io(path: &Path, dir: &Dir) -> PathBuf {
                     let range = (b.sector, b.end());
                     !unclear.iter().any(|u| meet(u, &range)) && bios.iter().any(|bio| meet(bio, &range))
                 }
+                // btt passes over flushes; here they are bios.
+                Some(EventKind::Block(_)) => false,
                 _ => true,
             };
             assert!(matches!(record.get("magic"), Some(Value::Unsigned(_))));
@@ -161,8 +163,8 @@ fn where_stages_of_all_io_differ_btt_is_wrong() {
         let found = stages(&recorded(name));
         let ours = |stage: Stage| found.all[stage as usize];
         assert_eq!(found.bios_queued, found.bios_completed, "{name}");
-        // Every bio, and every part of one, was on the device once, and no shorter than the device takes.
-        assert_eq!(ours(Stage::D2c).n, found.bios_queued + found.parts, "{name}");
+        // Every bio was on the device once, and no shorter than the device takes.
+        assert_eq!(ours(Stage::D2c).n, found.bios_queued, "{name}");
         assert!(ours(Stage::D2c).min_ns >= SERVICE_NS, "{name}: {:?}", ours(Stage::D2c));
         let Some(theirs) = btt(&recorded(name)) else { return };
         for stage in [Stage::Q2q, Stage::Q2m, Stage::M2d] {
@@ -171,7 +173,8 @@ fn where_stages_of_all_io_differ_btt_is_wrong() {
         }
         for stage in [Stage::Q2g, Stage::G2i, Stage::I2d, Stage::D2c, Stage::Q2c] {
             let theirs = theirs[stage.name()];
-            assert!(theirs.3 <= ours(stage).n, "{name} {}: btt has more", stage.name());
+            // btt has a time for each part of a split bio whose sectors happen to fit; here a bio has one.
+            assert!(theirs.3 <= ours(stage).n + found.parts, "{name} {}: btt has more", stage.name());
         }
         let (shortest, n) = (theirs["D2C"].0, theirs["D2C"].3);
         println!(

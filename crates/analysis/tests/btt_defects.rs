@@ -166,8 +166,13 @@ fn what_is_split() {
     let parts = done.bytes / (16 << 10) - 1;
     assert_eq!((ours.stages.bios_queued, ours.stages.parts), (done.calls, done.calls * parts));
     assert_eq!(ours.stages.bios_completed, done.calls);
-    assert_eq!(stage(&ours, Stage::D2c).n, done.calls * (parts + 1));
+    // A bio that is split is one bio, from its first issue to its last completion; its parts have a table of their own.
+    assert_eq!((stage(&ours, Stage::D2c).n, stage(&ours, Stage::Q2c).n), (done.calls, done.calls));
     assert!(stage(&ours, Stage::D2c).min_ns >= SERVICE_NS);
+    let of_parts = group(&ours, GroupBy::Parts, "parts of split bios");
+    assert_eq!((of_parts.bios, of_parts.bytes), (done.calls * (parts + 1), done.calls * done.bytes));
+    let d2c = of_parts.stages.iter().find(|stage| stage.stage == "D2C").unwrap();
+    assert!(d2c.ns.n == of_parts.bios && d2c.ns.min >= SERVICE_NS, "{d2c:?}");
     assert_eq!(group(&ours, GroupBy::All, "all").bytes, done.calls * done.bytes);
 
     let Some(btt) = crate::common::btt(&recorded("split")) else { return };

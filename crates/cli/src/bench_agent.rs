@@ -388,8 +388,8 @@ impl Work<'_> {
                 EventKind::Block(block) if block.action == BlockAction::Issue && block.bytes > 0 => {
                     match block.flags.kind() {
                         RequestKind::Read => |part| part.reads += 1,
-                        RequestKind::Write => |part| part.writes += 1,
-                        RequestKind::Discard => |part| part.erases += 1,
+                        RequestKind::Discard | RequestKind::SecureErase => |part| part.erases += 1,
+                        _ => |part| part.writes += 1,
                     }
                 }
                 _ => return,

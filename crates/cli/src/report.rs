@@ -130,6 +130,9 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
     let sizes = Sizes::of_facts(inputs.traces().map(|trace| trace.facts()));
     let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
     let mut analysis = BlockAnalysis::new(lookup, sizes).users(users).only(args.process.as_deref());
+    if inputs.traces().any(Trace::may_miss_events) {
+        analysis.events_are_missing();
+    }
     let mut accuracy = Accuracy::new();
     let mut first = None;
     let mut owners: HashMap<Device, usize> = HashMap::new();
@@ -147,6 +150,9 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
             }
         }
         if in_time(event, begin, args) {
+            if inputs.merged().sources()[source].trace.met_gap() {
+                analysis.events_are_missing();
+            }
             analysis.event(event);
             // What the device does is nobody's own.
             let is_block = matches!(event.kind, EventKind::Block(_));

@@ -281,9 +281,14 @@ pub fn wait_notes(found: &BlockFound) -> Vec<String> {
 pub fn unmatched(found: &BlockFound) -> Rows {
     let (s, u) = (&found.stages, &found.stages.unmatched);
     let rows: Vec<(&str, u64)> = [
-        ("bios without data (flushes)", s.without_data),
+        ("commands of a driver's own", s.without_data),
         ("bios on their way when the trace ended", s.unfinished),
-        ("bios given up: too many on their way", s.given_up),
+        ("completion lost: the same sectors came again", s.given_up.completion_lost),
+        ("issue and completion lost: the same sectors came again", s.given_up.issue_lost),
+        ("completed before they were queued or issued: clocks of two CPUs differ", s.given_up.time_backwards),
+        ("of the same sectors as others, fewer completions than bios", s.given_up.ambiguous),
+        ("bios given up: too many on their way", s.given_up.too_many),
+        ("bios completed without an issue (D2C unknown)", s.without_issue),
         ("requests got without their bio", u.got),
         ("merges without their bio", u.merged),
         ("inserts without their bios", u.inserted),

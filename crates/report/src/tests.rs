@@ -9,8 +9,8 @@ use serde_json::Value;
 pub(crate) const NASTY: &str =
     "</title><script>alert(1)</script><img src=x onerror=y>\"' & ]]> \u{1b}[31m\u{9b}2J\r\n\u{202e}\u{7}";
 
-/// Names that are ours: of operations, groups, directions, stages, kinds of owners, sources of figures, workloads, layers.
-const OURS: [&str; 8] = ["how", "op", "by", "kind", "stage", "basis", "workload", "layer"];
+/// Names that are ours: of operations, groups, directions, stages, kinds of owners, sources of figures, workloads, layers, units.
+const OURS: [&str; 9] = ["how", "op", "by", "kind", "stage", "basis", "workload", "layer", "unit"];
 
 /// Every string and every integer of a document, changed; [`OURS`] stay.
 pub(crate) fn changed(value: &mut Value, text: &dyn Fn(&str) -> String, number: Option<u64>) {

@@ -27,6 +27,12 @@ impl BlockEvent {
     pub fn end(&self) -> u64 {
         self.sector.saturating_add(self.bytes.div_ceil(512))
     }
+
+    /// What is asked of the device; a request to flush that moves no data is a flush, whichever way it points.
+    #[inline]
+    pub fn kind(&self) -> RequestKind {
+        if self.bytes == 0 && self.flags.has(RequestFlags::FLUSH) { RequestKind::Flush } else { self.flags.kind() }
+    }
 }
 
 /// What an action says beyond its range.
@@ -170,6 +176,11 @@ impl RequestFlags {
     /// It is done when it is on the medium.
     pub const FUA: RequestFlags = RequestFlags(1 << 15);
     pub const ZONE_APPEND: RequestFlags = RequestFlags(1 << 16);
+    pub const ZONE_RESET: RequestFlags = RequestFlags(1 << 17);
+    pub const ZONE_RESET_ALL: RequestFlags = RequestFlags(1 << 18);
+    pub const ZONE_FINISH: RequestFlags = RequestFlags(1 << 19);
+    pub const ZONE_OPEN: RequestFlags = RequestFlags(1 << 20);
+    pub const ZONE_CLOSE: RequestFlags = RequestFlags(1 << 21);
     /// Reset, finish, open or close of zones.
     pub const ZONE: RequestFlags = RequestFlags(0x3e << 16);
     pub const WRITE_ZEROES: RequestFlags = RequestFlags(1 << 22);
@@ -195,7 +206,8 @@ impl RequestFlags {
         RequestFlags(categories as u32 & Self::OF_CATEGORIES)
     }
 
-    /// Of the letters that trace events have in `rwbs`; letters that are not known are passed over.
+    /// Of the letters that trace events have in `rwbs`; letters that are not known are passed over. Kernels before 6.18 write
+    /// `N` for operations on zones and for write zeroes: those have no direction here.
     pub fn from_letters(rwbs: &[u8]) -> RequestFlags {
         let mut flags = RequestFlags::default();
         let mut rest = rwbs;
@@ -206,15 +218,24 @@ impl RequestFlags {
         // The operation comes first; what follows says how.
         match rest.first() {
             Some(b'R') => flags.0 |= Self::READ.0,
+            Some(b'W') if rest.get(1) == Some(&b'Z') => {
+                flags.0 |= Self::WRITE.0 | Self::WRITE_ZEROES.0;
+                rest = &rest[1..];
+            }
             Some(b'W') => flags.0 |= Self::WRITE.0,
             Some(b'D') => flags.0 |= Self::WRITE.0 | Self::DISCARD.0,
             Some(b'Z') => {
-                flags.0 |= Self::WRITE.0;
-                flags.0 |= match rest.get(1) {
-                    Some(b'A') => Self::ZONE_APPEND.0,
-                    _ => Self::ZONE.0,
+                let (operation, letters) = match rest.get(1..) {
+                    Some([b'A', ..]) => (Self::ZONE_APPEND, 1),
+                    Some([b'R', b'A', ..]) => (Self::ZONE_RESET_ALL, 2),
+                    Some([b'R', ..]) => (Self::ZONE_RESET, 1),
+                    Some([b'F', ..]) => (Self::ZONE_FINISH, 1),
+                    Some([b'O', ..]) => (Self::ZONE_OPEN, 1),
+                    Some([b'C', ..]) => (Self::ZONE_CLOSE, 1),
+                    _ => (Self::default(), 0),
                 };
-                rest = &rest[1..];
+                flags.0 |= Self::WRITE.0 | operation.0;
+                rest = &rest[letters..];
             }
             _ => {}
         }
@@ -232,16 +253,39 @@ impl RequestFlags {
         flags
     }
 
-    /// The direction and kind that parts of one piece of I/O share.
+    /// The operation that all steps of one piece of I/O share; without its bytes a flush is not told from a write.
     #[inline]
     pub fn kind(self) -> RequestKind {
-        if self.has(Self::DISCARD) {
-            RequestKind::Discard
-        } else if self.has(Self::WRITE) || self.0 & (Self::ZONE.0 | Self::ZONE_APPEND.0 | Self::WRITE_ZEROES.0) != 0 {
-            RequestKind::Write
-        } else {
-            RequestKind::Read
+        const RARE: u32 =
+            RequestFlags::DISCARD.0 | RequestFlags::ZONE.0 | RequestFlags::ZONE_APPEND.0 | RequestFlags::WRITE_ZEROES.0;
+        if self.0 & RARE != 0 {
+            return self.rare_kind();
         }
+        match self.0 & (Self::READ.0 | Self::WRITE.0) {
+            0 if self.has(Self::FLUSH) => RequestKind::Flush,
+            0 => RequestKind::Other,
+            bits if bits & Self::WRITE.0 != 0 => RequestKind::Write,
+            _ => RequestKind::Read,
+        }
+    }
+
+    #[cold]
+    fn rare_kind(self) -> RequestKind {
+        for (flag, kind) in [
+            (Self::ZONE_APPEND, RequestKind::ZoneAppend),
+            (Self::ZONE_RESET, RequestKind::ZoneReset),
+            (Self::ZONE_RESET_ALL, RequestKind::ZoneResetAll),
+            (Self::ZONE_FINISH, RequestKind::ZoneFinish),
+            (Self::ZONE_OPEN, RequestKind::ZoneOpen),
+            (Self::ZONE_CLOSE, RequestKind::ZoneClose),
+            (Self::WRITE_ZEROES, RequestKind::WriteZeroes),
+            (Self::SECURE, RequestKind::SecureErase),
+        ] {
+            if self.0 & flag.0 != 0 {
+                return kind;
+            }
+        }
+        RequestKind::Discard
     }
 }
 
@@ -251,11 +295,18 @@ impl fmt::Display for RequestFlags {
         if self.has(Self::FLUSH) {
             f.write_str("F")?;
         }
-        f.write_str(match self {
-            _ if self.has(Self::DISCARD) => "D",
-            _ if self.has(Self::WRITE) => "W",
-            _ if self.has(Self::READ) => "R",
-            _ => "N",
+        f.write_str(match self.kind() {
+            RequestKind::Discard | RequestKind::SecureErase => "D",
+            RequestKind::ZoneAppend => "ZA",
+            RequestKind::ZoneReset => "ZR",
+            RequestKind::ZoneResetAll => "ZRA",
+            RequestKind::ZoneFinish => "ZF",
+            RequestKind::ZoneOpen => "ZO",
+            RequestKind::ZoneClose => "ZC",
+            RequestKind::WriteZeroes => "WZ",
+            RequestKind::Write => "W",
+            RequestKind::Read => "R",
+            RequestKind::Flush | RequestKind::Other => "N",
         })?;
         for (flag, letter) in
             [(Self::FUA, "F"), (Self::AHEAD, "A"), (Self::SYNC, "S"), (Self::META, "M"), (Self::SECURE, "E")]
@@ -274,13 +325,55 @@ impl fmt::Debug for RequestFlags {
     }
 }
 
-/// Which way the data goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RequestKind {
-    Read,
-    Write,
-    Discard,
+macro_rules! kinds {
+    ($( $(#[$doc:meta])* $variant:ident = $name:literal; )*) => {
+        /// What a request asks of the device.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum RequestKind { $( $(#[$doc])* $variant, )* }
+
+        impl RequestKind {
+            pub const ALL: &'static [RequestKind] = &[ $( RequestKind::$variant, )* ];
+            pub const COUNT: usize = RequestKind::ALL.len();
+
+            /// As tables call several of them: "zone resets".
+            pub fn plural(self) -> &'static str {
+                match self { $( RequestKind::$variant => $name, )* }
+            }
+        }
+    };
+}
+
+kinds! {
+    Read = "reads";
+    Write = "writes";
+    Discard = "discards";
+    /// What the device holds in its cache is to reach the medium; no data of its own.
+    Flush = "flushes";
+    SecureErase = "secure erases";
+    WriteZeroes = "writes of zeroes";
+    /// The device chooses the sector in the zone, and names it when it is done.
+    ZoneAppend = "zone appends";
+    ZoneReset = "zone resets";
+    ZoneResetAll = "resets of all zones";
+    ZoneFinish = "zone finishes";
+    ZoneOpen = "zone opens";
+    ZoneClose = "zone closes";
+    /// Commands of a driver's own, and operations that the kernel has no letter for (`N`).
+    Other = "other operations";
+}
+
+impl RequestKind {
+    /// Data goes to the device.
+    pub fn writes_data(self) -> bool {
+        matches!(self, RequestKind::Write | RequestKind::ZoneAppend)
+    }
+
+    /// It names a zone, and no sectors.
+    pub fn manages_zones(self) -> bool {
+        use RequestKind::*;
+        matches!(self, ZoneReset | ZoneResetAll | ZoneFinish | ZoneOpen | ZoneClose)
+    }
 }
 
 #[cfg(test)]
@@ -308,6 +401,40 @@ mod tests {
         assert_eq!(RequestFlags::from_letters(b"DE").to_string(), "DE");
         assert_eq!(RequestFlags::from_letters(b"").to_string(), "N");
         assert!(RequestFlags::from_letters(b"ZR").has(RequestFlags::ZONE));
+        for (letters, kind) in [
+            ("ZAS", RequestKind::ZoneAppend),
+            ("ZRS", RequestKind::ZoneReset),
+            ("ZRAS", RequestKind::ZoneResetAll),
+            ("ZFS", RequestKind::ZoneFinish),
+            ("ZOS", RequestKind::ZoneOpen),
+            ("ZCS", RequestKind::ZoneClose),
+            ("WZS", RequestKind::WriteZeroes),
+            ("DE", RequestKind::SecureErase),
+            ("DS", RequestKind::Discard),
+            ("FF", RequestKind::Flush),
+            ("F", RequestKind::Flush),
+            ("N", RequestKind::Other),
+            ("RA", RequestKind::Read),
+            ("FWFSM", RequestKind::Write),
+        ] {
+            let flags = RequestFlags::from_letters(letters.as_bytes());
+            assert_eq!(flags.kind(), kind, "{letters}");
+            if kind != RequestKind::Flush {
+                assert_eq!(flags.to_string(), letters);
+            }
+        }
+        // Numbers of `enum blktrace_cat` (include/uapi/linux/blktrace_api.h, 6.18), behind a write's.
+        for (bit, kind) in [
+            (16, RequestKind::ZoneAppend),
+            (17, RequestKind::ZoneReset),
+            (18, RequestKind::ZoneResetAll),
+            (19, RequestKind::ZoneFinish),
+            (20, RequestKind::ZoneOpen),
+            (21, RequestKind::ZoneClose),
+            (22, RequestKind::WriteZeroes),
+        ] {
+            assert_eq!(RequestFlags::from_categories(1 << bit | 2).kind(), kind, "{bit}");
+        }
         // What happened is no part of what it is.
         assert_eq!(RequestFlags::from_categories(0x5f0), RequestFlags::default());
     }

@@ -11,7 +11,7 @@ use crate::formats::packed::{self, Packing};
 use crate::formats::text::Text;
 use crate::formats::{self, Chosen, Head};
 use crate::input::Input;
-use crate::losses::{Loss, Losses};
+use crate::losses::{Loss, Losses, Severity};
 use crate::merge::{Lane, LaneCounts, Raw, merge};
 use crate::names::Names;
 use crate::pages::PageSource;
@@ -23,6 +23,7 @@ use crate::typed::{Geometry, Typer};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 /// A trace that can be read as often as one likes, in bounded memory.
@@ -460,6 +461,21 @@ impl Trace {
             }
             _ => None,
         }
+    }
+
+    /// Whether events are missing, as far as is known before the trace is read; a text says nothing of lines that somebody
+    /// left out.
+    pub fn may_miss_events(&self) -> bool {
+        let losses = self.losses.get().unwrap_or(&self.base_losses);
+        let data = |loss: &Loss| loss.severity() == Severity::Data && losses.get(*loss) > 0;
+        let counted = matches!(self.body, Body::Ring(_) | Body::Blktrace(_));
+        !counted || self.met_gap() || Loss::ALL.iter().any(data)
+    }
+
+    /// Whether a pass that reads the trace has met a record behind others that are missing (blktrace counts its records).
+    #[inline]
+    pub fn met_gap(&self) -> bool {
+        matches!(&self.body, Body::Blktrace(log) if log.gap.load(Ordering::Relaxed))
     }
 
     /// Everything that is known to be missing, zero counts included. Reads the whole trace once, unless `for_each` did.

@@ -62,12 +62,6 @@ impl Watch for Files {
         self.times(number).queued(bio, now);
     }
 
-    fn split(&mut self, from: u32, to: u32) {
-        if let Some(&number) = self.on_the_way.get(&from) {
-            self.on_the_way.insert(to, number);
-        }
-    }
-
     fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
         if self.on_the_way.is_empty() {
             return;
@@ -85,19 +79,19 @@ mod tests {
     use flashscope_trace::RequestFlags;
 
     fn bio(sectors: u32) -> Bio {
-        InFlight::bio(0, RequestFlags::from_letters(b"R"), 0, sectors, 0, 100)
+        InFlight::plain(0, RequestFlags::from_letters(b"R"), 0, sectors, 0, 100)
     }
 
     #[test]
-    fn a_bio_and_its_parts_are_their_files() {
+    fn a_bio_is_its_files() {
         let mut files = Files::default();
         let disk = Device::new(8, 1).0;
         files.queued(7, &bio(8), 100);
         files.next = Some((disk, 12));
         files.queued(3, &bio(64), 100);
-        files.split(3, 4);
-        files.gone(3, &bio(32), 150);
-        files.gone(4, &bio(32), 250);
+        // However many parts it had.
+        files.part_gone(3, &bio(32), 150);
+        files.gone(3, &bio(64), 250);
         files.gone(7, &bio(8), 200);
         // The name is another bio's now.
         files.queued(3, &bio(8), 300);
@@ -107,7 +101,7 @@ mod tests {
         assert_eq!(groups.len(), 1);
         let (group, q2c) = (&groups[0], groups[0].stages.iter().find(|stage| stage.stage == "Q2C").unwrap());
         assert_eq!((group.name.as_str(), group.bios, group.bytes), ("8:1 inode 12", 1, 64 * 512));
-        assert_eq!((q2c.ns.n, q2c.total_ns), (2, 200));
+        assert_eq!((q2c.ns.n, q2c.total_ns), (1, 150));
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use super::in_flight::Bio;
 use super::matching::Watch;
-use super::stages::{Stage, each_stage};
+use super::stages::{Stage, Unit, each_stage};
 use crate::latency::{LatencyHistogram, LatencyNs, LatencyRange};
-use flashscope_trace::{Device, RequestFlags};
+use flashscope_trace::{Device, RequestFlags, RequestKind};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -38,6 +38,8 @@ pub enum GroupBy {
     Owner,
     /// Inode and device of its file system, as far as the file is known.
     File,
+    /// Parts of bios that were split, each from the bio's queueing to its own completion.
+    Parts,
 }
 
 /// Times of one stage.
@@ -63,7 +65,7 @@ pub struct Distribution {
 pub struct Group {
     pub by: GroupBy,
     pub name: String,
-    /// Queued, parts of splits not counted.
+    /// Queued, parts of splits not counted; requests where the trace does not show what was queued.
     pub bios: u64,
     pub bytes: u64,
     /// Those that were seen, in the order of [`Stage::ALL`].
@@ -85,6 +87,9 @@ impl Times {
     pub fn queued(&mut self, bio: &Bio, now: u64) {
         self.bios += 1;
         self.bytes += u64::from(bio.sectors) * 512;
+        if bio.is_request() || bio.kind == RequestKind::Flush {
+            return;
+        }
         if let Some(last) = self.last_queue.replace(now) {
             self.stages[Stage::Q2q as usize].add(now.saturating_sub(last));
         }
@@ -131,12 +136,13 @@ pub(super) fn percent(part: u64, whole: u64) -> f64 {
 #[derive(Default)]
 pub(super) struct Groups {
     all: Times,
-    devices: Vec<[Times; 3]>,
+    devices: Vec<[Times; RequestKind::COUNT]>,
     further_devices: Times,
     flags: [Times; FLAGS.len() + 1],
     sizes: [Times; SIZES],
     owners: HashMap<u32, Times>,
     others: Times,
+    parts: Times,
 }
 
 pub(super) fn size_class(sectors: u32) -> usize {
@@ -178,8 +184,8 @@ impl Groups {
     pub fn finish(&self, devices: &[Device], owner: impl Fn(u32) -> String) -> Vec<Group> {
         let mut groups = vec![self.all.finish(GroupBy::All, "all".to_owned())];
         for (kinds, device) in self.devices.iter().zip(devices) {
-            for (times, kind) in kinds.iter().zip(["reads", "writes", "discards"]) {
-                groups.push(times.finish(GroupBy::Device, format!("{device} {kind}")));
+            for (times, kind) in kinds.iter().zip(RequestKind::ALL) {
+                groups.push(times.finish(GroupBy::Device, format!("{device} {}", kind.plural())));
             }
         }
         groups.push(self.further_devices.finish(GroupBy::Device, "(further devices)".to_owned()));
@@ -196,6 +202,7 @@ impl Groups {
         owners.sort_by_key(|(id, times)| (std::cmp::Reverse(times.bytes), **id));
         groups.extend(owners.into_iter().map(|(id, times)| times.finish(GroupBy::Owner, owner(*id))));
         groups.push(self.others.finish(GroupBy::Owner, "(further owners)".to_owned()));
+        groups.push(self.parts.finish(GroupBy::Parts, "parts of split bios".to_owned()));
         groups.retain(|group| group.bios > 0 || group.by == GroupBy::All);
         groups
     }
@@ -206,8 +213,47 @@ impl Watch for Groups {
         self.each(bio, |times| times.queued(bio, now));
     }
 
+    fn part_gone(&mut self, _at: u32, part: &Bio, completed: u64) {
+        self.parts.bios += 1;
+        self.parts.bytes += u64::from(part.sectors) * 512;
+        self.parts.gone(part, completed);
+    }
+
     fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
         self.each(bio, |times| times.gone(bio, completed));
+    }
+}
+
+/// Bios, and requests whose bios' queueing is not in the trace, apart.
+#[derive(Default)]
+pub(super) struct GroupsByUnit {
+    bios: Groups,
+    requests: Groups,
+}
+
+impl GroupsByUnit {
+    pub fn finish(&self, unit: Unit, devices: &[Device], owner: impl Fn(u32) -> String) -> Vec<Group> {
+        let groups = if unit == Unit::Request { &self.requests } else { &self.bios };
+        groups.finish(devices, owner)
+    }
+}
+
+impl Watch for GroupsByUnit {
+    fn queued(&mut self, at: u32, bio: &Bio, now: u64) {
+        self.bios.queued(at, bio, now);
+    }
+
+    fn requested(&mut self, at: u32, bio: &Bio, now: u64) {
+        self.requests.queued(at, bio, now);
+    }
+
+    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
+        self.bios.part_gone(at, part, completed);
+    }
+
+    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+        let groups = if bio.is_request() { &mut self.requests } else { &mut self.bios };
+        groups.gone(at, bio, completed);
     }
 }
 
@@ -225,7 +271,7 @@ mod tests {
         let mut groups = Groups::default();
         for (owner, letters, sectors) in [(1, "RS", 8), (2, "WSM", 64), (1, "R", 8)] {
             let flags = RequestFlags::from_letters(letters.as_bytes());
-            let bio = super::super::in_flight::InFlight::bio(0, flags, 0, sectors, owner, 100 * u64::from(owner));
+            let bio = super::super::in_flight::InFlight::plain(0, flags, 0, sectors, owner, 100 * u64::from(owner));
             groups.queued(0, &bio, bio.queued);
             groups.gone(0, &bio, bio.queued + 50);
         }
@@ -250,7 +296,7 @@ mod tests {
     fn every_bio_is_in_a_group_by_device_however_many_there_are() {
         let mut groups = Groups::default();
         for device in 0..100 {
-            let bio = super::super::in_flight::InFlight::bio(device, RequestFlags::READ, 0, 8, 1, 100);
+            let bio = super::super::in_flight::InFlight::plain(device, RequestFlags::READ, 0, 8, 1, 100);
             groups.queued(0, &bio, 100);
             groups.gone(0, &bio, 150);
         }

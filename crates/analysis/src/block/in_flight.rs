@@ -7,18 +7,31 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// No bio.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Device and direction in one number.
+/// Device and kind in one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u32);
 
 impl Place {
+    /// Empty flushes have no sectors: they lie apart, where no range leads to them.
+    const OF_EMPTY_FLUSHES: u32 = RequestKind::COUNT as u32;
+
     #[inline(always)]
     pub fn new(device: u16, kind: RequestKind) -> Place {
         Place(u32::from(device) | (kind as u32) << 16)
     }
+
+    #[inline(always)]
+    pub fn kind(self) -> usize {
+        (self.0 >> 16) as usize
+    }
+
+    pub fn of_empty_flushes(device: u16) -> Place {
+        Place(u32::from(device) | Self::OF_EMPTY_FLUSHES << 16)
+    }
 }
 
-/// A bio, or a part of one that was split, between its queueing and its completion.
+/// A bio, or a part of one that was split, between its queueing and its completion; or a request whose bios' queueing is
+/// not in the trace (`queued` is `NEVER`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bio {
     pub sector: u64,
@@ -32,13 +45,25 @@ pub(super) struct Bio {
     pub(super) place: Place,
     /// Whose it is: a number of the caller's.
     pub owner: u32,
-    /// A part behind another one's: its bio is counted there.
-    pub part: bool,
+    /// The thread that queued it.
+    pub tid: u32,
     pub queued: u64,
     pub got: u64,
     pub inserted: u64,
     pub merged: u64,
     pub issued: u64,
+    /// A completion that may be its own or another's at this sector: later events decide.
+    pub held: u64,
+    /// Of its completion; 0: none.
+    pub error: i32,
+    /// The split bio that it is a part of.
+    pub whole: u32,
+    /// It flushes the device's cache before or after its data, or does nothing else.
+    pub flush: bool,
+    /// Its data is written; what flushes the cache after it is not done.
+    pub data_done: bool,
+    /// The same sectors were queued again after it.
+    pub superseded: bool,
     /// The next one with this key; a free one's successor.
     pub(super) next: u32,
     /// On its way; else the entry is free.
@@ -49,6 +74,12 @@ impl Bio {
     #[inline]
     pub fn kind(&self) -> RequestKind {
         self.kind
+    }
+
+    /// A request whose bios' queueing is not in the trace.
+    #[inline]
+    pub fn is_request(&self) -> bool {
+        self.queued == NEVER
     }
 
     pub fn end(&self) -> u64 {
@@ -111,10 +142,10 @@ impl InFlight {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// Where there are as many as may be, one of the oldest goes, and is given back.
+    /// Where there are as many as may be, one of the oldest, which has to go.
     #[inline]
-    pub fn make_room(&mut self) -> Option<(u32, Bio)> {
-        if self.live == self.max { self.evict() } else { None }
+    pub fn too_many(&mut self) -> Option<u32> {
+        if self.live == self.max { self.oldest() } else { None }
     }
 
     /// Takes a bio in; its name until it is removed.
@@ -159,16 +190,14 @@ impl InFlight {
         }
     }
 
-    /// Drops one of the oldest: the clock's hand passes over the entries in the order in which they were made.
+    /// One of the oldest: the clock's hand passes over the entries in the order in which they were made.
     #[cold]
-    fn evict(&mut self) -> Option<(u32, Bio)> {
+    fn oldest(&mut self) -> Option<u32> {
         for _ in 0..self.bios.len() {
             let index = self.clock;
             self.clock = (self.clock + 1) % self.bios.len() as u32;
-            let bio = self.bios[index as usize];
-            if bio.live {
-                self.remove(index);
-                return Some((index, bio));
+            if self.bios[index as usize].live {
+                return Some(index);
             }
         }
         None
@@ -230,18 +259,34 @@ impl InFlight {
     }
 
     #[inline(always)]
+    pub fn see(&self, index: u32) -> &Bio {
+        &self.bios[index as usize]
+    }
+
+    #[inline(always)]
     pub fn get(&mut self, index: u32) -> &mut Bio {
         &mut self.bios[index as usize]
     }
 
     #[inline(always)]
     pub fn remove(&mut self, index: u32) {
+        self.hide(index);
+        self.release(index);
+    }
+
+    /// No event finds it any more; its name stays taken.
+    #[inline(always)]
+    pub fn hide(&mut self, index: u32) {
         self.unlink(index);
-        let entry = &mut self.bios[index as usize];
-        entry.live = false;
-        entry.next = self.free;
-        self.free = index;
+        self.bios[index as usize].live = false;
         self.live -= 1;
+    }
+
+    /// The name of a hidden one may be given to another.
+    #[inline(always)]
+    pub fn release(&mut self, index: u32) {
+        self.bios[index as usize].next = self.free;
+        self.free = index;
     }
 
     /// Cuts off the first sectors of a bio.
@@ -275,14 +320,79 @@ impl InFlight {
         }
     }
 
+    /// Whether any bio begins here.
+    #[inline(always)]
+    pub fn any_at(&self, place: Place, sector: u64) -> bool {
+        let mut at = self.buckets[self.bucket(place, sector)];
+        while let Some(bio) = self.bios.get(at as usize) {
+            if bio.sector == sector && bio.place == place {
+                return true;
+            }
+            at = bio.next;
+        }
+        false
+    }
+
+    /// Whether another bio begins where this one does.
+    #[inline(always)]
+    pub fn is_contested(&self, index: u32) -> bool {
+        let bio = &self.bios[index as usize];
+        let first = self.buckets[self.bucket(bio.place, bio.sector)];
+        // Almost always it is alone in its bucket.
+        (first != index || bio.next != NONE) && self.others(first, index)
+    }
+
+    #[inline(never)]
+    fn others(&self, first: u32, index: u32) -> bool {
+        let (place, sector) = (self.bios[index as usize].place, self.bios[index as usize].sector);
+        let mut at = first;
+        while let Some(bio) = self.bios.get(at as usize) {
+            if at != index && bio.sector == sector && bio.place == place {
+                return true;
+            }
+            at = bio.next;
+        }
+        false
+    }
+
+    /// All that begin here, oldest first.
+    pub fn group(&self, place: Place, sector: u64, into: &mut Vec<u32>) {
+        into.clear();
+        let mut at = self.buckets[self.bucket(place, sector)];
+        while let Some(bio) = self.bios.get(at as usize) {
+            if bio.sector == sector && bio.place == place {
+                into.push(at);
+            }
+            at = bio.next;
+        }
+    }
+
+    /// The first sector from `from` on and before `end` at which a bio begins that `fits` and ends by `end`.
+    #[cold]
+    pub fn next_start(&mut self, place: Place, from: u64, end: u64, fits: impl Fn(&Bio) -> u8) -> Option<u64> {
+        if end.saturating_sub(from) <= self.bios.len() as u64 {
+            return (from..end)
+                .find(|&sector| self.find(Wanted { place, sector, most: end - sector }, &fits).is_some());
+        }
+        let there =
+            |bio: &&Bio| bio.live && bio.place == place && bio.sector >= from && bio.end() <= end && fits(bio) > 0;
+        self.bios.iter().filter(there).map(|bio| bio.sector).min()
+    }
+
     /// Those that are still on their way.
     pub fn rest(&self) -> impl Iterator<Item = (u32, &Bio)> {
         self.bios.iter().enumerate().filter(|(_, bio)| bio.live).map(|(at, bio)| (at as u32, bio))
     }
 
     #[inline(always)]
-    pub fn bio(device: u16, flags: RequestFlags, sector: u64, sectors: u32, owner: u32, queued: u64) -> Bio {
-        let kind = flags.kind();
+    pub fn bio(
+        device: u16,
+        (flags, kind): (RequestFlags, RequestKind),
+        sector: u64,
+        sectors: u32,
+        (owner, tid): (u32, u32),
+        queued: u64,
+    ) -> Bio {
         Bio {
             sector,
             sectors,
@@ -292,14 +402,26 @@ impl InFlight {
             kind,
             place: Place::new(device, kind),
             owner,
-            part: false,
+            tid,
             queued,
             got: NEVER,
             inserted: NEVER,
             merged: NEVER,
             issued: NEVER,
+            held: NEVER,
+            error: 0,
+            whole: NONE,
+            flush: false,
+            data_done: false,
+            superseded: false,
             next: NONE,
             live: true,
         }
+    }
+
+    /// A bio of a test.
+    #[cfg(test)]
+    pub fn plain(device: u16, flags: RequestFlags, sector: u64, sectors: u32, owner: u32, queued: u64) -> Bio {
+        Self::bio(device, (flags, flags.kind()), sector, sectors, (owner, owner), queued)
     }
 }

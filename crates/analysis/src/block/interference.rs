@@ -13,10 +13,10 @@
 //! request it is unknown.
 
 use super::groups::size_class;
-use super::in_flight::{Bio, NEVER};
+use super::in_flight::{Bio, NEVER, NONE};
 use super::matching::{Step, Watch};
 use crate::latency::LatencyHistogram;
-use flashscope_trace::{BlockAction, BlockEvent};
+use flashscope_trace::{BlockAction, BlockEvent, RequestKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ pub const MAX_OWNERS: usize = 64;
 const MAX_WAITING: usize = 1 << 14;
 /// Devices.
 const MAX_DEVICES: usize = 64;
-/// Size classes times directions.
-const CLASSES: usize = 30;
+/// Size classes times kinds.
+const CLASSES: usize = 10 * RequestKind::COUNT;
 
 /// Where a bio waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -613,12 +613,22 @@ impl Watch for Interference {
         if let Some(one) = self.devices.get_mut(usize::from(wait.device)) {
             one.waiting += 1;
         }
-        self.tracked += 1;
         self.waits[slot] = wait;
     }
 
+    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
+        let now = if completed == NEVER { part.queued } else { completed };
+        self.leave(at, now);
+        let Some(device) = self.wait(at).map(|wait| wait.device) else { return };
+        if let Some(one) = self.devices.get_mut(usize::from(device))
+            && part.issued == NEVER
+        {
+            one.waiting = one.waiting.saturating_sub(1);
+        }
+    }
+
     fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
-        if self.wait(at).is_none() {
+        if bio.is_request() || self.wait(at).is_none() {
             return;
         }
         let now = if completed == NEVER { bio.queued } else { completed };
@@ -627,7 +637,7 @@ impl Watch for Interference {
         self.tracked -= 1;
         let owner = wait.owner;
         let Some(one) = self.devices.get_mut(usize::from(wait.device)) else { return };
-        if bio.issued == NEVER {
+        if bio.issued == NEVER && bio.whole == NONE {
             one.waiting = one.waiting.saturating_sub(1);
         }
         if completed == NEVER {
@@ -639,7 +649,7 @@ impl Watch for Interference {
         load.longest_q2c = load.longest_q2c.max(q2c);
         load.longest_behind = load.longest_behind.max(wait.behind);
         if bio.issued != NEVER {
-            let class = (size_class(bio.whole_sectors) * 3 + bio.kind() as usize).min(CLASSES - 1);
+            let class = (size_class(bio.whole_sectors) * RequestKind::COUNT + bio.kind() as usize).min(CLASSES - 1);
             let d2c = now.saturating_sub(bio.issued);
             if load.d2c.is_empty() {
                 load.d2c = vec![(0, 0.0); CLASSES];
@@ -673,9 +683,9 @@ mod tests {
                 cgroup: 0,
                 detail: BlockDetail::None,
             };
-            matching.block(&block, owner, time);
+            matching.block(&block, (owner, owner), time, || owner);
         }
-        let (interference, devices, _) = matching.finish();
+        let (interference, devices, ..) = matching.finish();
         interference.finish(&devices, |owner| format!("task {owner}"))
     }
 

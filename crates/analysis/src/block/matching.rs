@@ -1,26 +1,50 @@
 //! Which bios a step belongs to.
 //!
 //! Unit: the bio, as it was queued. A request holds the bios whose sectors it covers; each step of a request is a step of
-//! each of its bios. Matching is by device, direction and sectors: bios side by side, from the request's first sector to its
-//! last. Where several bios begin at one sector, a step takes the one that has not had it yet, of those the longest that
-//! the request still has room for, then the oldest.
+//! each of its bios. Matching is by device, kind and sectors: bios side by side, from the request's first sector to its
+//! last. A stretch of a request that no known bio covers is passed over, so that one lost queueing costs no neighbour.
 //!
-//! - A bio that was split (`X`) is two parts from then on, each with the times of its own requests; it is one bio for Q2Q,
-//!   and its parts count in every other stage.
+//! Which of several bios at one sector a step takes, and what follows from lost events:
+//!
+//! - Two bios of the same sectors may be on their way at once (direct I/O, reads by two tasks). Where the trace's own counts
+//!   say that nothing is missing, a step takes the oldest bio that has not had it: the block layer keeps their order.
+//! - Else (the counts say so, or cannot say, or a step came that belongs to no bio) an older bio that is still on its way
+//!   when the same sectors are queued or issued again is *superseded*: the page cache never has two requests for one page,
+//!   and a device is not given a request twice without a requeue. Steps take the newest bio then. A completion is held until
+//!   the next event at that sector decides whose it was (`completing.rs`).
+//! - A thread's requests are made by the thread that queued the bio (`blk_mq_submit_bio`): of several bios, G and M take
+//!   one of the same thread.
+//! - An issue without a bio is a request whose queueing is not in the trace: it waits for its completion alone, so that no
+//!   other bio takes that.
+//! - A completion that comes up to [`SKEW_NS`] before its own queueing or issue was stamped by another CPU's clock.
+//! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`wholes.rs`).
 //! - A request that the driver gave back (`R`) is issued anew: I2D ends, and D2C begins, with the last issue.
 //! - A completion of a part of a request completes the bios in that part, and shortens the bio that it ends in.
-//! - Bios without data (flushes) have no sectors to match by: they are counted, no more.
+//! - Flushes, and bios that flush before or after their data: `flushes.rs`.
+//! - A zone append is completed at the sector that the device chose: in the zone that begins at or before it, the oldest of
+//!   its size.
 //!
 //! What comes of it is up to a [`Watch`]: statistics, distributions, interference.
 
+use super::completing::Cause;
+use super::flushes::Flushes;
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags};
+use super::stages::Unit;
+use super::wholes::Wholes;
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Bios on their way that are remembered; beyond it the oldest is given up, and counted.
 pub const MAX_IN_FLIGHT: usize = 1 << 18;
 /// Devices that are told apart; the events of more are counted.
 const MAX_DEVICES: usize = 1024;
+/// Bios of one sector that wait at a time where events are missing: of more, the oldest is given up.
+const MAX_SUPERSEDED: usize = 8;
+/// Zones whose begin is remembered.
+const MAX_ZONES: usize = 1 << 16;
+/// Clocks of CPUs differ by microseconds in virtual machines; a completion that is earlier by more is another's.
+pub(super) const SKEW_NS: u64 = 1_000_000;
 
 /// What a bio has just had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +62,14 @@ pub(super) trait Watch {
     /// Any event that has a device and data, before its bios have had their step.
     fn event(&mut self, _device: u16, _block: &BlockEvent, _now: u64) {}
     fn queued(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
+    /// A request was issued whose queueing is not in the trace: `gone` is told of it too.
+    fn requested(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
     /// Its times are those before the step.
     fn step(&mut self, _at: u32, _bio: &Bio, _step: Step, _now: u64) {}
     /// A second part has the name `to`; both are what they have become.
     fn split(&mut self, _from: u32, _to: u32) {}
+    /// The way of a part of a split bio is over, at `completed`, or as far as the trace goes (`NEVER`).
+    fn part_gone(&mut self, _at: u32, _part: &Bio, _completed: u64) {}
     /// Its way is over, at `completed`, or as far as the trace goes (`NEVER`).
     fn gone(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
 }
@@ -57,6 +85,11 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
         self.1.queued(at, bio, now);
     }
 
+    fn requested(&mut self, at: u32, bio: &Bio, now: u64) {
+        self.0.requested(at, bio, now);
+        self.1.requested(at, bio, now);
+    }
+
     fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
         self.0.step(at, bio, step, now);
         self.1.step(at, bio, step, now);
@@ -65,6 +98,11 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
     fn split(&mut self, from: u32, to: u32) {
         self.0.split(from, to);
         self.1.split(from, to);
+    }
+
+    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
+        self.0.part_gone(at, part, completed);
+        self.1.part_gone(at, part, completed);
     }
 
     fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
@@ -91,6 +129,27 @@ impl UnmatchedSteps {
     }
 }
 
+/// Bios whose way was not followed to its end, by what was lost: their later stages are unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// Issued, never completed, and the same sectors came again.
+    pub completion_lost: u64,
+    /// Neither issued nor completed, and the same sectors came again.
+    pub issue_lost: u64,
+    /// Completed before they were queued or issued, by the trace's times: the clocks of two CPUs differ.
+    pub time_backwards: u64,
+    /// Of the same sectors as another one, with fewer completions than bios: whose they are cannot be told.
+    pub ambiguous: u64,
+    /// Too many on their way at one time.
+    pub too_many: u64,
+}
+
+impl GivenUp {
+    pub fn sum(&self) -> u64 {
+        self.completion_lost + self.issue_lost + self.time_backwards + self.ambiguous + self.too_many
+    }
+}
+
 /// What was counted beside the bios' ways.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MatchCounts {
@@ -99,14 +158,34 @@ pub(super) struct MatchCounts {
     pub end_ns: u64,
     pub queued: u64,
     pub completed: u64,
+    /// Requests whose queueing is not in the trace, and those of them that were completed.
+    pub requests: u64,
+    pub requests_completed: u64,
     pub parts: u64,
     pub requeues: u64,
     pub without_data: u64,
     pub unfinished: u64,
-    pub given_up: u64,
+    /// Completed, on a device that issues requests, without an issue.
+    pub without_issue: u64,
+    pub given_up: GivenUp,
     /// Events of devices beyond those that are told apart.
     pub of_further_devices: u64,
     pub unmatched: UnmatchedSteps,
+}
+
+impl MatchCounts {
+    /// What figures are of: a trace without any queueing shows requests alone.
+    pub fn unit(&self) -> Unit {
+        if self.queued == 0 && self.requests > 0 { Unit::Request } else { Unit::Bio }
+    }
+}
+
+/// A completion that belongs to no bio, for a bio that is queued a moment later.
+#[derive(Clone, Copy)]
+pub(super) struct Stray {
+    pub place: Place,
+    pub sector: u64,
+    pub time: u64,
 }
 
 /// Puts steps and bios together; reads block events in order of time.
@@ -114,27 +193,75 @@ pub(super) struct Matching<W> {
     pub watch: W,
     devices: Vec<Device>,
     last: usize,
-    bios: InFlight,
-    counts: MatchCounts,
+    pub(super) bios: InFlight,
+    pub(super) counts: MatchCounts,
+    /// Nothing has said yet that events are missing.
+    pub(super) whole_trace: bool,
+    /// By device: it has been issued a request (device mapper and md never are).
+    pub(super) issues: Vec<bool>,
+    pub(super) wholes: Wholes,
+    pub(super) flushes: Flushes,
+    /// Completions without an issue, which may be on its way from a CPU whose clock is late.
+    pub(super) early: VecDeque<(u32, u64)>,
+    pub(super) strays: VecDeque<Stray>,
+    /// Begins of zones that were appended to, by device.
+    zones: BTreeSet<(u16, u64)>,
+    /// What bios that were alone at their sector took in the device, number and sum of nanoseconds by device and kind.
+    pub(super) usual: Vec<[(u64, u64); RequestKind::COUNT]>,
+    pub(super) group: Vec<u32>,
+    gaps: Vec<(u64, u64)>,
 }
 
-/// Any bio at an event's first sector.
-#[inline(always)]
-fn wanted(device: u16, block: &BlockEvent) -> Wanted {
-    Wanted { place: Place::new(device, block.flags.kind()), sector: block.sector, most: u64::MAX }
+/// Sectors that a step is of.
+#[derive(Clone, Copy)]
+pub(super) struct Range {
+    pub place: Place,
+    pub sector: u64,
+    pub end: u64,
 }
 
-/// What a walk over a request's bios found.
-struct Walk {
-    /// First sector that no bio covers; the request's end where all are there.
-    reached: u64,
-    found: bool,
+impl Range {
+    #[inline(always)]
+    fn of(device: u16, block: &BlockEvent) -> Range {
+        let kind = block.kind();
+        // An operation on a zone has no bytes.
+        let end = if block.bytes == 0 { block.sector.saturating_add(1) } else { block.end() };
+        Range { place: Place::new(device, kind), sector: block.sector, end }
+    }
+
+    #[inline(always)]
+    pub fn from(self, sector: u64) -> Wanted {
+        Wanted { place: self.place, sector, most: self.end - sector }
+    }
+}
+
+/// Whether a walk over a request's sectors found a bio for each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Walk {
+    Whole,
+    Gaps,
 }
 
 impl<W: Watch> Matching<W> {
     pub fn new(watch: W) -> Self {
         let counts = MatchCounts { begin_ns: u64::MAX, ..MatchCounts::default() };
-        Matching { watch, devices: Vec::new(), last: 0, bios: InFlight::new(MAX_IN_FLIGHT), counts }
+        Matching {
+            watch,
+            devices: Vec::new(),
+            last: 0,
+            bios: InFlight::new(MAX_IN_FLIGHT),
+            counts,
+            whole_trace: true,
+            issues: Vec::new(),
+            wholes: Wholes::default(),
+            flushes: Flushes::default(),
+            early: VecDeque::new(),
+            strays: VecDeque::new(),
+            zones: BTreeSet::new(),
+            usual: Vec::new(),
+            group: Vec::new(),
+            gaps: Vec::new(),
+        }
     }
 
     #[inline]
@@ -151,6 +278,8 @@ impl<W: Watch> Matching<W> {
             None if self.devices.len() == MAX_DEVICES => return None,
             None => {
                 self.devices.push(device);
+                self.issues.push(false);
+                self.usual.push([(0, 0); RequestKind::COUNT]);
                 self.devices.len() - 1
             }
         };
@@ -158,89 +287,131 @@ impl<W: Watch> Matching<W> {
     }
 
     /// Hands the bios of a request to `step`, in order of their sectors: of those at one sector the one that `fits` likes
-    /// best.
+    /// best. Stretches without a bio are in `gaps`.
     #[inline(always)]
-    fn walk(
-        &mut self,
-        device: u16,
-        block: &BlockEvent,
-        fits: impl Fn(&Bio) -> u8,
-        mut step: impl FnMut(&mut W, u32, &mut Bio),
-    ) -> Walk {
-        let end = block.end();
-        let mut wanted = wanted(device, block);
-        let mut found = false;
-        while wanted.sector < end {
-            wanted.most = end - wanted.sector;
-            let Some((at, bio)) = self.bios.find(wanted, &fits) else { break };
-            wanted.sector = bio.end();
-            found = true;
-            step(&mut self.watch, at, bio);
+    fn walk(&mut self, range: Range, fits: impl Fn(&Bio) -> u8, mut step: impl FnMut(&mut W, u32, &mut Bio)) -> Walk {
+        let mut sector = range.sector;
+        let mut walk = Walk::Whole;
+        while sector < range.end {
+            if let Some((at, bio)) = self.bios.find(range.from(sector), &fits) {
+                sector = bio.end().max(sector + 1);
+                step(&mut self.watch, at, bio);
+                continue;
+            }
+            if walk == Walk::Whole {
+                self.gaps.clear();
+                walk = Walk::Gaps;
+            }
+            // Without any bio there is none behind the gap.
+            let next = match self.counts.queued {
+                0 => None,
+                _ => self.bios.next_start(range.place, sector + 1, range.end, &fits),
+            };
+            let next = next.unwrap_or(range.end);
+            self.gaps.push((sector, next));
+            sector = next;
         }
-        Walk { found, reached: wanted.sector }
+        walk
     }
 
     #[inline(always)]
-    fn add(&mut self, bio: Bio) -> u32 {
-        if let Some((at, gone)) = self.bios.make_room() {
-            self.counts.given_up += 1;
-            self.watch.gone(at, &gone, NEVER);
+    pub(super) fn add(&mut self, bio: Bio) -> u32 {
+        if let Some(at) = self.bios.too_many() {
+            self.counts.given_up.too_many += 1;
+            self.drop_bio(at);
         }
         self.bios.add(bio)
     }
 
-    fn queue(&mut self, device: u16, block: &BlockEvent, owner: u32, now: u64) {
+    fn queue(&mut self, device: u16, block: &BlockEvent, (owner, tid): (u32, u32), now: u64) {
         self.counts.queued += 1;
+        let range = Range::of(device, block);
         let sectors = u32::try_from(block.bytes.div_ceil(512)).unwrap_or(u32::MAX);
-        let at = self.add(InFlight::bio(device, block.flags, block.sector, sectors, owner, now));
+        let kind = block.kind();
+        if kind == RequestKind::ZoneAppend {
+            if self.zones.len() < MAX_ZONES {
+                self.zones.insert((device, block.sector));
+            }
+        } else if self.bios.any_at(range.place, range.sector) {
+            self.again(range, tid);
+        }
+        let mut bio = InFlight::bio(device, (block.flags, kind), block.sector, sectors, (owner, tid), now);
+        bio.flush = block.flags.0 & (RequestFlags::FLUSH.0 | RequestFlags::FUA.0) != 0;
+        let at = self.add(bio);
         self.watch.queued(at, self.bios.get(at), now);
+        if bio.flush {
+            self.flush_queued(at, false);
+        }
     }
 
-    fn complete(&mut self, device: u16, block: &BlockEvent, now: u64) {
-        let end = block.end();
-        let mut wanted = wanted(device, block);
-        // A device above others (device mapper, md) completes bios that it never issued.
-        let fits = |bio: &Bio| 1 + u8::from(bio.issued != NEVER);
-        while wanted.sector < end {
-            wanted.most = end - wanted.sector;
-            if let Some((at, bio)) = self.bios.find(wanted, fits) {
-                wanted.sector = bio.end();
-                self.counts.completed += u64::from(!bio.part);
-                self.watch.gone(at, bio, now);
-                self.bios.remove(at);
-            } else if let Some((at, _)) = self.bios.find(Wanted { most: u64::MAX, ..wanted }, fits) {
-                // The rest of it comes with another completion.
-                self.bios.shorten(at, wanted.most as u32);
-                wanted.sector = end;
-            } else {
-                self.counts.unmatched.completed += 1;
-                break;
-            }
+    /// The same sectors are queued or issued anew while bios of them are on their way.
+    #[cold]
+    fn again(&mut self, range: Range, tid: u32) {
+        self.settle(range.place, range.sector, Cause::Again { tid });
+        if self.whole_trace {
+            return;
         }
+        let mut group = std::mem::take(&mut self.group);
+        self.bios.group(range.place, range.sector, &mut group);
+        for &at in &group {
+            self.bios.get(at).superseded = true;
+        }
+        if group.len() >= MAX_SUPERSEDED {
+            self.give_up(group[0]);
+        }
+        self.group = group;
+    }
+
+    /// A request whose bios' queueing is not in the trace.
+    fn request(&mut self, device: u16, block: &BlockEvent, (begin, end): (u64, u64), by: (u32, u32), now: u64) {
+        let kind = block.kind();
+        let range = Range { sector: begin, end, ..Range::of(device, block) };
+        if kind == RequestKind::ZoneAppend {
+            if self.zones.len() < MAX_ZONES {
+                self.zones.insert((device, begin));
+            }
+        } else if self.bios.any_at(range.place, begin) {
+            self.again(range, by.1);
+        }
+        let sectors = if block.bytes == 0 { 0 } else { u32::try_from(end - begin).unwrap_or(u32::MAX) };
+        let mut bio = InFlight::bio(device, (block.flags, kind), begin, sectors, by, NEVER);
+        bio.issued = now;
+        let at = self.add(bio);
+        self.counts.requests += 1;
+        self.watch.requested(at, self.bios.get(at), now);
     }
 
     fn split(&mut self, device: u16, block: &BlockEvent) {
-        let fresh = |bio: &Bio| u8::from(bio.issued == NEVER && u64::from(bio.sectors) * 512 > block.bytes);
-        let Some((at, bio)) = self.bios.find(wanted(device, block), fresh) else {
+        let wanted = Wanted { most: u64::MAX, ..Range::of(device, block).from(block.sector) };
+        let fresh = |bio: &Bio| {
+            let fits = bio.issued == NEVER && !bio.is_request() && u64::from(bio.sectors) * 512 > block.bytes;
+            u8::from(fits) * (1 + u8::from(!bio.superseded))
+        };
+        let BlockDetail::Split { sector } = block.detail else { return };
+        let found = self.bios.find(wanted, fresh);
+        let Some((at, bio)) = found.filter(|(_, bio)| sector > bio.sector && sector < bio.end()) else {
             self.counts.unmatched.split += 1;
             return;
         };
-        let BlockDetail::Split { sector } = block.detail else { return };
-        if sector <= bio.sector || sector >= bio.end() {
-            self.counts.unmatched.split += 1;
-            return;
+        if bio.flush {
+            self.flush_forgotten(at);
         }
+        let bio = self.bios.get(at);
+        bio.flush = false;
+        let whole = self.wholes.split(at, bio);
+        bio.whole = whole;
         let first = (sector - bio.sector) as u32;
-        let second = Bio { sector, sectors: bio.sectors - first, part: true, next: NONE, ..*bio };
+        let second = Bio { sector, sectors: bio.sectors - first, next: NONE, ..*bio };
         bio.sectors = first;
         self.counts.parts += 1;
         let second = self.add(second);
         self.watch.split(at, second);
     }
 
-    /// One block event. A bio that it queues belongs to `owner`.
+    /// One block event. A bio that it queues belongs to `owner`, and was queued by the thread `tid`; `issuer` names whose a
+    /// request is that nobody queued in this trace.
     #[inline]
-    pub fn block(&mut self, block: &BlockEvent, owner: u32, now: u64) {
+    pub fn block(&mut self, block: &BlockEvent, (owner, tid): (u32, u32), now: u64, issuer: impl FnOnce() -> u32) {
         let counts = &mut self.counts;
         counts.events += 1;
         if now < counts.begin_ns {
@@ -249,100 +420,232 @@ impl<W: Watch> Matching<W> {
         if now > counts.end_ns {
             counts.end_ns = now;
         }
-        // A command of its own kind has no sectors that could be matched.
-        if block.bytes == 0 || block.flags.has(RequestFlags::PASSTHROUGH) {
-            counts.without_data += u64::from(block.action == BlockAction::Queue);
-            return;
-        }
         let Some(device) = self.device(block.device) else {
             self.counts.of_further_devices += 1;
             return;
         };
+        if block.bytes == 0 || block.flags.has(RequestFlags::PASSTHROUGH) {
+            self.without_bytes(device, block, (owner, tid), now, issuer);
+            return;
+        }
         self.watch.event(device, block, now);
-        let unmatched = |walk: Walk| u64::from(!walk.found || walk.reached < block.end());
+        self.with_sectors(device, block, (owner, tid), now, issuer);
+    }
+
+    #[inline(always)]
+    fn with_sectors(
+        &mut self,
+        device: u16,
+        block: &BlockEvent,
+        (owner, tid): (u32, u32),
+        now: u64,
+        issuer: impl FnOnce() -> u32,
+    ) {
         match block.action {
-            BlockAction::Queue => self.queue(device, block, owner, now),
-            BlockAction::GetRq => {
-                let walk = self.walk(
-                    device,
-                    block,
-                    |bio| if bio.got == NEVER && bio.merged == NEVER { 2 } else { 0 },
-                    |watch, at, bio| {
-                        watch.step(at, bio, Step::Got, now);
-                        bio.got = now;
-                    },
-                );
-                self.counts.unmatched.got += unmatched(walk);
+            BlockAction::Queue => self.queue(device, block, (owner, tid), now),
+            BlockAction::GetRq => self.got(Range::of(device, block), tid, now),
+            BlockAction::Insert => self.inserted(Range::of(device, block), tid, now),
+            BlockAction::BackMerge | BlockAction::FrontMerge => self.merged(Range::of(device, block), tid, now),
+            BlockAction::Issue => self.issued(device, block, tid, now, issuer),
+            BlockAction::Requeue => self.requeued(Range::of(device, block), now),
+            BlockAction::Complete => {
+                let mut range = Range::of(device, block);
+                if block.kind() == RequestKind::ZoneAppend {
+                    range = self.in_zone(device, range);
+                }
+                self.complete(range, block.error, now);
             }
-            BlockAction::Insert => {
-                let walk = self.walk(
-                    device,
-                    block,
-                    |bio| u8::from(bio.issued == NEVER) * (1 + u8::from(bio.inserted == NEVER)),
-                    |watch, at, bio| {
-                        // A merged bio waits from its merge on, as in btt.
-                        if bio.inserted == NEVER && bio.merged == NEVER {
-                            watch.step(at, bio, Step::Inserted, now);
-                            bio.inserted = now;
-                        }
-                    },
-                );
-                self.counts.unmatched.inserted += unmatched(walk);
-            }
-            BlockAction::BackMerge | BlockAction::FrontMerge => {
-                // The range of a request that is merged into another is that of bios which have had their step.
-                let walk = self.walk(
-                    device,
-                    block,
-                    |bio| u8::from(bio.issued == NEVER) * (1 + u8::from(bio.got == NEVER && bio.merged == NEVER)),
-                    |watch, at, bio| {
-                        if bio.got == NEVER && bio.merged == NEVER {
-                            watch.step(at, bio, Step::Merged, now);
-                            bio.merged = now;
-                        }
-                    },
-                );
-                self.counts.unmatched.merged += unmatched(walk);
-            }
-            BlockAction::Issue => {
-                let fits = |bio: &Bio| {
-                    u8::from(bio.issued == NEVER)
-                        * (1 + u8::from(bio.got != NEVER || bio.merged != NEVER) + u8::from(bio.inserted != NEVER))
-                };
-                let walk = self.walk(device, block, fits, |watch, at, bio| {
-                    watch.step(at, bio, Step::Issued, now);
-                    bio.issued = now;
-                });
-                self.counts.unmatched.issued += unmatched(walk);
-            }
-            BlockAction::Requeue => {
-                self.counts.requeues += 1;
-                let walk = self.walk(
-                    device,
-                    block,
-                    |bio| 1 + u8::from(bio.issued != NEVER),
-                    |watch, at, bio| {
-                        watch.step(at, bio, Step::Requeued, now);
-                        bio.issued = NEVER;
-                    },
-                );
-                self.counts.unmatched.requeued += unmatched(walk);
-            }
-            BlockAction::Complete => self.complete(device, block, now),
             BlockAction::Split => self.split(device, block),
             _ => {}
         }
     }
 
+    /// A zone append's completion, as its queueing named the sectors.
+    fn in_zone(&self, device: u16, range: Range) -> Range {
+        match self.zones.range((device, 0)..=(device, range.sector)).next_back() {
+            Some(&(_, begin)) => Range { sector: begin, end: begin + (range.end - range.sector), ..range },
+            None => range,
+        }
+    }
+
+    #[inline(always)]
+    fn got(&mut self, range: Range, tid: u32, now: u64) {
+        let walk = self.walk(
+            range,
+            |bio| {
+                let fits = bio.got == NEVER && bio.merged == NEVER && bio.issued == NEVER;
+                u8::from(fits) * (1 + 2 * u8::from(bio.tid == tid) + u8::from(!bio.superseded))
+            },
+            |watch, at, bio| {
+                watch.step(at, bio, Step::Got, now);
+                bio.got = now;
+            },
+        );
+        if walk == Walk::Gaps {
+            self.counts.unmatched.got += 1;
+            self.whole_trace = false;
+        }
+    }
+
+    #[inline(always)]
+    fn inserted(&mut self, range: Range, tid: u32, now: u64) {
+        let walk = self.walk(
+            range,
+            |bio| {
+                let new = 8 * u8::from(bio.inserted == NEVER);
+                let requested = 4 * u8::from(bio.got != NEVER || bio.merged != NEVER);
+                u8::from(bio.issued == NEVER)
+                    * (1 + new + requested + 2 * u8::from(bio.tid == tid) + u8::from(!bio.superseded))
+            },
+            |watch, at, bio| {
+                // A merged bio waits from its merge on, as in btt.
+                if bio.inserted == NEVER && bio.merged == NEVER {
+                    watch.step(at, bio, Step::Inserted, now);
+                    bio.inserted = now;
+                }
+            },
+        );
+        if walk == Walk::Gaps {
+            self.counts.unmatched.inserted += 1;
+            self.whole_trace = false;
+        }
+    }
+
+    #[inline(always)]
+    fn merged(&mut self, range: Range, tid: u32, now: u64) {
+        // The range of a request that is merged into another is that of bios which have had their step.
+        let walk = self.walk(
+            range,
+            |bio| {
+                let new = 4 * u8::from(bio.got == NEVER && bio.merged == NEVER);
+                u8::from(bio.issued == NEVER) * (1 + new + 2 * u8::from(bio.tid == tid) + u8::from(!bio.superseded))
+            },
+            |watch, at, bio| {
+                if bio.got == NEVER && bio.merged == NEVER {
+                    watch.step(at, bio, Step::Merged, now);
+                    bio.merged = now;
+                }
+            },
+        );
+        if walk == Walk::Gaps {
+            self.counts.unmatched.merged += 1;
+            self.whole_trace = false;
+        }
+    }
+
+    #[inline(always)]
+    fn issued(&mut self, device: u16, block: &BlockEvent, tid: u32, now: u64, issuer: impl FnOnce() -> u32) {
+        self.issues[usize::from(device)] = true;
+        let fits = |bio: &Bio| {
+            let requested = bio.got != NEVER || bio.merged != NEVER;
+            u8::from(bio.issued == NEVER)
+                * (1 + 4 * u8::from(!bio.superseded) + u8::from(requested) + u8::from(bio.inserted != NEVER))
+        };
+        let range = Range::of(device, block);
+        let mut early = false;
+        let (mut flush, keeps_fua) = (false, block.flags.has(RequestFlags::FUA));
+        let walk = self.walk(range, fits, |watch, at, bio| {
+            watch.step(at, bio, Step::Issued, now);
+            bio.issued = now;
+            early |= bio.held != NEVER;
+            flush |= bio.flush;
+        });
+        if early {
+            self.completed_before_issue(range);
+        }
+        if flush {
+            self.flush_data_issued(range, keeps_fua, now);
+        }
+        if walk == Walk::Gaps {
+            // Commands of a driver's own are never queued.
+            if block.kind() != RequestKind::Other {
+                self.counts.unmatched.issued += 1;
+                self.whole_trace = false;
+            }
+            let gaps = std::mem::take(&mut self.gaps);
+            let by = (issuer(), tid);
+            for &gap in &gaps {
+                self.request(device, block, gap, by, now);
+            }
+            self.gaps = gaps;
+        }
+    }
+
+    fn requeued(&mut self, range: Range, now: u64) {
+        self.counts.requeues += 1;
+        let walk = self.walk(
+            range,
+            |bio| u8::from(bio.issued != NEVER) * (1 + u8::from(!bio.superseded)),
+            |watch, at, bio| {
+                watch.step(at, bio, Step::Requeued, now);
+                bio.issued = NEVER;
+            },
+        );
+        if walk == Walk::Gaps {
+            self.counts.unmatched.requeued += 1;
+            self.whole_trace = false;
+        }
+    }
+
+    /// Flushes, operations on zones, and commands without sectors.
+    #[cold]
+    fn without_bytes(
+        &mut self,
+        device: u16,
+        block: &BlockEvent,
+        (owner, tid): (u32, u32),
+        now: u64,
+        issuer: impl FnOnce() -> u32,
+    ) {
+        let kind = block.kind();
+        if block.flags.has(RequestFlags::PASSTHROUGH) {
+            self.counts.without_data += u64::from(block.action == BlockAction::Issue);
+        } else if kind.manages_zones() {
+            self.watch.event(device, block, now);
+            self.with_sectors(device, block, (owner, tid), now, issuer);
+        } else if kind == RequestKind::Flush {
+            self.watch.event(device, block, now);
+            match block.action {
+                BlockAction::Queue => self.flush_queue(device, block, (owner, tid), now),
+                BlockAction::GetRq => self.flush_got(device, tid, now),
+                BlockAction::Issue => {
+                    self.issues[usize::from(device)] = true;
+                    if !self.flush_issue(device, block, now) {
+                        let at = (0, 1);
+                        self.request(device, &BlockEvent { sector: 0, ..*block }, at, (issuer(), tid), now);
+                        self.flush_request_issued(device, now);
+                    }
+                }
+                BlockAction::Complete => self.flush_complete(device, block, now),
+                _ => {}
+            }
+        } else if block.action == BlockAction::Complete {
+            self.flush_ended(device, block, now);
+        } else {
+            self.counts.without_data += u64::from(block.action == BlockAction::Queue);
+        }
+    }
+
     /// What is still on its way is handed over, and all that was found.
-    pub fn finish(mut self) -> (W, Vec<Device>, MatchCounts) {
-        self.counts.unfinished = self.bios.len() as u64;
-        for (at, bio) in self.bios.rest() {
-            self.watch.gone(at, bio, NEVER);
+    pub fn finish(mut self) -> (W, Vec<Device>, MatchCounts, Flushes) {
+        self.settle_all();
+        let rest: Vec<u32> = self.bios.rest().map(|(at, _)| at).collect();
+        for at in rest {
+            let bio = *self.bios.get(at);
+            let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
+            if self.drop_bio(at) && !bio.is_request() {
+                let given_up = &mut self.counts.given_up;
+                *match (backwards, bio.superseded, bio.issued) {
+                    (true, ..) => &mut given_up.time_backwards,
+                    (_, false, _) => &mut self.counts.unfinished,
+                    (_, true, NEVER) => &mut given_up.issue_lost,
+                    (_, true, _) => &mut given_up.completion_lost,
+                } += 1;
+            }
         }
         if self.counts.events == 0 {
             self.counts.begin_ns = 0;
         }
-        (self.watch, self.devices, self.counts)
+        (self.watch, self.devices, self.counts, self.flushes)
     }
 }

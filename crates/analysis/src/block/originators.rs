@@ -280,6 +280,11 @@ where
         (self.id(tid, &name, kind), carrier)
     }
 
+    /// The thread that issues a request which nobody queued in this trace.
+    pub fn issuer(&mut self, tid: u32, time: TimeNs) -> u32 {
+        self.task(tid, time).0
+    }
+
     /// Names an owner for a report: a role's own name, a task with its number.
     pub fn name(&self, owner: u32) -> String {
         match self.owners.get(owner as usize) {

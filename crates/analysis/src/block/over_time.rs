@@ -181,6 +181,9 @@ impl Watch for OverTime {
         match block.action {
             BlockAction::Issue => {
                 self.service.issue();
+                if block.bytes == 0 {
+                    return;
+                }
                 let device = usize::from(device);
                 if self.heads.len() <= device {
                     self.heads.resize(device + 1, NEVER);
@@ -210,26 +213,32 @@ impl Watch for OverTime {
         self.serve(change, now);
     }
 
-    fn split(&mut self, _from: u32, _to: u32) {
-        self.flying += 1;
+    fn requested(&mut self, at: u32, _bio: &Bio, now: u64) {
+        let change = self.service.step(at, Step::Issued);
+        self.serve(change, now);
+    }
+
+    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
+        let now = if completed == NEVER { self.last } else { completed };
+        let change = self.service.gone(at, part);
+        self.serve(change, now);
     }
 
     fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
         let now = if completed == NEVER { self.last } else { completed };
         let change = self.service.gone(at, bio);
         self.serve(change, now);
-        if completed == NEVER {
-            self.flying -= 1;
-            return;
+        let flying = u64::from(!bio.is_request());
+        if completed != NEVER {
+            let sum = self.at(now);
+            sum.window.completed += 1;
+            let bytes = u64::from(bio.whole_sectors) * 512;
+            match bio.kind() {
+                RequestKind::Read => sum.window.read_bytes += bytes,
+                kind if kind.writes_data() => sum.window.written_bytes += bytes,
+                _ => {}
+            }
         }
-        let sum = self.at(now);
-        sum.window.completed += u64::from(!bio.part);
-        let bytes = u64::from(bio.sectors) * 512;
-        match bio.kind() {
-            RequestKind::Read => sum.window.read_bytes += bytes,
-            RequestKind::Write => sum.window.written_bytes += bytes,
-            RequestKind::Discard => {}
-        }
-        self.flying -= 1;
+        self.flying -= flying;
     }
 }

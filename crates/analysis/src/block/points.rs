@@ -216,7 +216,7 @@ fn add(bins: &mut HashMap<Bin, (u32, u64)>, bin: Bin, bios: u32, bytes: u64) {
 
 impl Watch for Points {
     fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
-        if completed == NEVER {
+        if completed == NEVER || bio.whole_sectors == 0 {
             return;
         }
         if bio.device >= MAX_DEVICES {
@@ -238,7 +238,7 @@ impl Watch for Points {
             kind: bio.kind(),
             owner: self.owner(bio.owner),
         };
-        add(&mut self.bins, bin, 1, u64::from(bio.sectors) * 512);
+        add(&mut self.bins, bin, 1, u64::from(bio.whole_sectors) * 512);
         if self.bins.len() > MAX_POINTS {
             self.coarsen();
         }
@@ -256,7 +256,7 @@ mod tests {
         let mut points = Points::new();
         for i in 0..1_000_000u64 {
             let flags = if i % 3 == 0 { RequestFlags::READ } else { RequestFlags::WRITE };
-            let bio = InFlight::bio(0, flags, i * 7919 % 1_000_003, 8, (i % 40) as u32, i * 1000);
+            let bio = InFlight::plain(0, flags, i * 7919 % 1_000_003, 8, (i % 40) as u32, i * 1000);
             points.gone(0, &bio, i * 1000 + 500);
         }
         let found = points.finish(&[Device::new(8, 0)], |owner| owner.to_string());
@@ -271,7 +271,7 @@ mod tests {
         let mut points = Points::new();
         for i in 0..20_000u64 {
             let (device, sectors) = if i % 2 == 0 { (0, 1 << 40) } else { (1, 1 << 10) };
-            let bio = InFlight::bio(device, RequestFlags::READ, i * 7_368_787 % sectors, 8, 1, i * 1000);
+            let bio = InFlight::plain(device, RequestFlags::READ, i * 7_368_787 % sectors, 8, 1, i * 1000);
             points.gone(0, &bio, i * 1000 + 1);
         }
         let found = points.finish(&[Device::new(8, 0), Device::new(8, 16)], |owner| owner.to_string());
@@ -287,7 +287,7 @@ mod tests {
     fn who_has_most_is_told_however_late_and_however_many_others_there_are() {
         let mut points = Points::new();
         let mut bio = |owner: u32, at: u64| {
-            let bio = InFlight::bio(0, RequestFlags::READ, at * 8, 8, owner, at);
+            let bio = InFlight::plain(0, RequestFlags::READ, at * 8, 8, owner, at);
             points.gone(0, &bio, at + 1);
         };
         let mut at = 0..;
@@ -305,7 +305,7 @@ mod tests {
     fn bios_of_too_many_devices_are_counted() {
         let mut points = Points::new();
         for device in 0..100 {
-            points.gone(0, &InFlight::bio(device, RequestFlags::READ, 8, 8, 1, 100), 150);
+            points.gone(0, &InFlight::plain(device, RequestFlags::READ, 8, 8, 1, 100), 150);
         }
         let devices: Vec<Device> = (0..100).map(|minor| Device::new(8, minor)).collect();
         let found = points.finish(&devices, |owner| owner.to_string());

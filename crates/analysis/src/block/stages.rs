@@ -1,7 +1,7 @@
 //! Where the time of block I/O goes: what `btt` prints, and reads and writes apart.
 
 use super::in_flight::{Bio, NEVER};
-use super::matching::{MatchCounts, Matching, UnmatchedSteps, Watch};
+use super::matching::{GivenUp, MatchCounts, Matching, UnmatchedSteps, Watch};
 use crate::Analysis;
 use flashscope_trace::{Device, Event, EventKind, RequestKind};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Between two bios that were queued on one device.
+    /// Between two bios that were queued on one device; flushes without data aside, as in btt.
     Q2q,
     Q2g,
     G2i,
@@ -88,6 +88,12 @@ type Sums = [Sum; 9];
 #[inline(always)]
 pub(super) fn each_stage(bio: &Bio, completed: u64, mut add: impl FnMut(Stage, u64)) {
     let mut add = |stage: Stage, from: u64, to: u64| add(stage, to.saturating_sub(from));
+    if bio.is_request() {
+        if completed != NEVER {
+            add(Stage::D2c, bio.issued, completed);
+        }
+        return;
+    }
     if bio.got != NEVER {
         add(Stage::Q2g, bio.queued, bio.got);
         if bio.inserted != NEVER {
@@ -113,7 +119,7 @@ pub(super) fn each_stage(bio: &Bio, completed: u64, mut add: impl FnMut(Stage, u
     }
 }
 
-/// Stages of one device; reads, writes and discards apart. The stages are in the order of [`Stage::ALL`].
+/// Stages of one device, by what was asked of it. The stages are in the order of [`Stage::ALL`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceStages {
     pub device: String,
@@ -121,6 +127,26 @@ pub struct DeviceStages {
     pub reads: Vec<StageStats>,
     pub writes: Vec<StageStats>,
     pub discards: Vec<StageStats>,
+    /// All other kinds that there were.
+    pub others: Vec<KindStages>,
+}
+
+/// Stages of one kind of operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindStages {
+    pub kind: RequestKind,
+    pub stages: Vec<StageStats>,
+}
+
+/// What is counted and timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// As it was queued.
+    #[default]
+    Bio,
+    /// As it was issued: the trace does not show what was queued.
+    Request,
 }
 
 /// What one pass finds.
@@ -132,19 +158,27 @@ pub struct StagesFound {
     pub events: u64,
     pub begin_ns: u64,
     pub end_ns: u64,
+    /// What all figures of this report count.
+    pub unit: Unit,
     /// All devices together.
     pub all: Vec<StageStats>,
     pub devices: Vec<DeviceStages>,
     pub bios_queued: u64,
     pub bios_completed: u64,
+    /// Requests whose queueing is not in the trace, and those of them that were completed.
+    pub requests: u64,
+    pub requests_completed: u64,
     /// Parts that splits added to the bios.
     pub parts: u64,
     pub requeues: u64,
-    /// Queued bios without data, which are in no stage.
+    /// Commands of a driver's own without data, which are in no stage.
     pub without_data: u64,
-    /// Bios that were still on their way at the end, or given up because there were too many of them.
+    /// Bios that were still on their way at the end.
     pub unfinished: u64,
-    pub given_up: u64,
+    /// Completed bios whose issue is not in the trace: their Q2C is known, their D2C is not.
+    pub without_issue: u64,
+    /// Bios whose end is not known, by what was lost.
+    pub given_up: GivenUp,
     /// Events of devices beyond those that are told apart; their bios are in no stage.
     #[serde(default)]
     pub of_further_devices: u64,
@@ -154,12 +188,21 @@ pub struct StagesFound {
 #[derive(Clone)]
 struct OneDevice {
     last_queue: u64,
-    q2q: [Sum; 3],
-    sums: [Sums; 3],
+    q2q: [Sum; KINDS],
+    sums: [Sums; KINDS],
+    /// Of requests whose queueing is not in the trace.
+    requests: [Sums; KINDS],
 }
 
+const KINDS: usize = RequestKind::COUNT;
+
 impl OneDevice {
-    const NOTHING: OneDevice = OneDevice { last_queue: NEVER, q2q: [Sum::NOTHING; 3], sums: [[Sum::NOTHING; 9]; 3] };
+    const NOTHING: OneDevice = OneDevice {
+        last_queue: NEVER,
+        q2q: [Sum::NOTHING; KINDS],
+        sums: [[Sum::NOTHING; 9]; KINDS],
+        requests: [[Sum::NOTHING; 9]; KINDS],
+    };
 }
 
 /// Sums by device.
@@ -173,16 +216,24 @@ impl StageSums {
     pub fn new() -> StageSums {
         StageSums { devices: Vec::new(), last_queue: NEVER, q2q: Sum::NOTHING }
     }
+
+    #[inline]
+    fn device(&mut self, device: u16) -> &mut OneDevice {
+        let device = usize::from(device);
+        if self.devices.len() <= device {
+            self.devices.resize(device + 1, OneDevice::NOTHING);
+        }
+        &mut self.devices[device]
+    }
 }
 
 impl Watch for StageSums {
     #[inline]
     fn queued(&mut self, _at: u32, bio: &Bio, now: u64) {
-        let device = usize::from(bio.device);
-        if self.devices.len() <= device {
-            self.devices.resize(device + 1, OneDevice::NOTHING);
+        if bio.kind == RequestKind::Flush {
+            return;
         }
-        let one = &mut self.devices[device];
+        let one = self.device(bio.device);
         if one.last_queue != NEVER {
             one.q2q[bio.kind() as usize].add(now.saturating_sub(one.last_queue));
         }
@@ -195,7 +246,9 @@ impl Watch for StageSums {
 
     #[inline]
     fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
-        let sums = &mut self.devices[usize::from(bio.device)].sums[bio.kind() as usize];
+        let one = self.device(bio.device);
+        let sums = if bio.is_request() { &mut one.requests } else { &mut one.sums };
+        let sums = &mut sums[bio.kind() as usize];
         each_stage(bio, completed, |stage, time| sums[stage as usize].add(time));
     }
 }
@@ -221,18 +274,19 @@ impl Analysis for Stages {
     #[inline]
     fn event(&mut self, event: &Event) {
         if let EventKind::Block(block) = &event.kind {
-            self.0.block(block, event.tid, event.time.0);
+            self.0.block(block, (event.tid, event.tid), event.time.0, || event.tid);
         }
     }
 
     fn finish(self) -> StagesFound {
-        let (sums, devices, counts) = self.0.finish();
+        let (sums, devices, counts, _) = self.0.finish();
         stages_found(sums, &devices, &counts)
     }
 }
 
 pub(super) fn stages_found(mut sums: StageSums, devices: &[Device], counts: &MatchCounts) -> StagesFound {
     let mut all = [Sum::NOTHING; 9];
+    let unit = counts.unit();
     sums.devices.resize(devices.len(), OneDevice::NOTHING);
     let devices = sums
         .devices
@@ -240,6 +294,9 @@ pub(super) fn stages_found(mut sums: StageSums, devices: &[Device], counts: &Mat
         .zip(devices)
         .map(|(one, device)| {
             let mut both = [Sum::NOTHING; 9];
+            if unit == Unit::Request {
+                one.sums = one.requests;
+            }
             for (sums, q2q) in one.sums.iter_mut().zip(&one.q2q) {
                 sums[Stage::Q2q as usize] = *q2q;
                 for (to, from) in both.iter_mut().zip(sums.iter()) {
@@ -249,13 +306,17 @@ pub(super) fn stages_found(mut sums: StageSums, devices: &[Device], counts: &Mat
             for (to, from) in all.iter_mut().zip(&both) {
                 to.merge(from);
             }
-            let list = |sums: &Sums| sums.iter().map(Sum::finish).collect();
+            let list = |sums: &Sums| -> Vec<StageStats> { sums.iter().map(Sum::finish).collect() };
+            let common = [RequestKind::Read, RequestKind::Write, RequestKind::Discard];
+            let others = RequestKind::ALL.iter().filter(|kind| !common.contains(kind));
+            let others = others.map(|&kind| KindStages { kind, stages: list(&one.sums[kind as usize]) });
             DeviceStages {
                 device: device.to_string(),
                 all: list(&both),
                 reads: list(&one.sums[RequestKind::Read as usize]),
                 writes: list(&one.sums[RequestKind::Write as usize]),
                 discards: list(&one.sums[RequestKind::Discard as usize]),
+                others: others.filter(|one| one.stages.iter().any(|stage| stage.n > 0)).collect(),
             }
         })
         .collect();
@@ -266,17 +327,25 @@ pub(super) fn stages_found(mut sums: StageSums, devices: &[Device], counts: &Mat
         events: counts.events,
         begin_ns: counts.begin_ns,
         end_ns: counts.end_ns,
+        unit,
         all: all.iter().map(Sum::finish).collect(),
         devices,
         bios_queued: counts.queued,
         bios_completed: counts.completed,
+        requests: counts.requests,
+        requests_completed: counts.requests_completed,
         parts: counts.parts,
         requeues: counts.requeues,
         without_data: counts.without_data,
         unfinished: counts.unfinished,
+        without_issue: counts.without_issue,
         given_up: counts.given_up,
         of_further_devices: counts.of_further_devices,
-        unmatched: counts.unmatched,
+        unmatched: match unit {
+            // No issue has a bio there: that is no loss.
+            Unit::Request => UnmatchedSteps { issued: 0, ..counts.unmatched },
+            Unit::Bio => counts.unmatched,
+        },
     }
 }
 
@@ -394,8 +463,9 @@ mod tests {
             (40, Complete, "R", 16, 8, NO),
         ]);
         assert_eq!((found.parts, found.requeues, found.bios_queued, found.bios_completed), (1, 1, 1, 1));
-        assert_eq!(of(&found, Stage::D2c), (2, 8, 27));
-        assert_eq!(of(&found, Stage::Q2c), (2, 20, 40));
+        // One bio: from its first issue (the last one of a request that came back) to its last part's completion.
+        assert_eq!(of(&found, Stage::D2c), (1, 28, 28));
+        assert_eq!(of(&found, Stage::Q2c), (1, 40, 40));
         assert_eq!((found.unmatched.sum(), found.unfinished), (0, 0));
     }
 
@@ -410,8 +480,11 @@ mod tests {
             (6, Requeue, "W", 0, 8, NO),
         ]);
         let u = found.unmatched;
-        assert_eq!((u.issued, u.completed, u.got, u.split, u.requeued), (1, 1, 1, 1, 1));
-        assert_eq!((found.without_data, found.bios_queued), (1, 0));
+        // The issue is a request's whose queueing is not there, and the completion is that request's.
+        assert_eq!((u.issued, u.completed, u.got, u.split, u.requeued), (1, 0, 1, 1, 1));
+        assert_eq!((found.requests, found.requests_completed), (1, 1));
+        // A flush is a bio.
+        assert_eq!((found.without_data, found.bios_queued, found.unfinished), (0, 1, 1));
     }
 
     #[test]
@@ -454,6 +527,6 @@ mod tests {
             stages.event(&event(i, 1, EventKind::Block(block(i * 8))));
         }
         let found = stages.finish();
-        assert_eq!((found.unfinished, found.given_up), (MAX_IN_FLIGHT as u64, 1000));
+        assert_eq!((found.unfinished, found.given_up.too_many), (MAX_IN_FLIGHT as u64, 1000));
     }
 }

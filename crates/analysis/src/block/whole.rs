@@ -1,7 +1,8 @@
 //! All that a trace of block I/O tells, in one pass.
 
 use super::files::Files;
-use super::groups::{Group, Groups};
+use super::flushes::{FlushRequests, FlushesFound};
+use super::groups::{Group, GroupsByUnit};
 use super::interference::{Interference, InterferenceFound};
 use super::matching::Matching;
 use super::originators::{Originators, OriginatorsFound};
@@ -23,9 +24,10 @@ pub struct BlockFound {
     pub points: IoPoints,
     pub originators: OriginatorsFound,
     pub interference: InterferenceFound,
+    pub flushes: FlushesFound,
 }
 
-type Watches = (((StageSums, Groups), Files), ((OverTime, Points), Interference));
+type Watches = (((StageSums, GroupsByUnit), Files), (((OverTime, Points), FlushRequests), Interference));
 
 /// Folds the events of a trace with block I/O; reads them in order of time.
 pub struct BlockAnalysis<L> {
@@ -42,8 +44,8 @@ where
 {
     /// `lookup` says what a thread was called at a time.
     pub fn new(lookup: L, sizes: Sizes) -> Self {
-        let stages = ((StageSums::new(), Groups::default()), Files::default());
-        let watches = (stages, ((OverTime::new(), Points::new()), Interference::new()));
+        let stages = ((StageSums::new(), GroupsByUnit::default()), Files::default());
+        let watches = (stages, (((OverTime::new(), Points::new()), FlushRequests::default()), Interference::new()));
         BlockAnalysis { matching: Matching::new(watches), originators: Originators::new(lookup, sizes), only: None }
     }
 
@@ -51,6 +53,13 @@ where
     pub fn users(mut self, tids: impl IntoIterator<Item = u32>) -> Self {
         tids.into_iter().for_each(|tid| self.originators.is_user(tid));
         self
+    }
+
+    /// Events are missing, or the trace cannot say whether any are: what of it is whose is decided more carefully from now
+    /// on.
+    #[inline]
+    pub fn events_are_missing(&mut self) {
+        self.matching.whole_trace = false;
     }
 
     /// Statistics of the bios of one process alone, by its name: the rest of their requests' way is theirs, whoever
@@ -76,14 +85,15 @@ where
                     self.originators.remapped(block.device, device, block.sector, sector);
                 }
                 let mut owner = 0;
-                if block.action == BlockAction::Queue && block.bytes > 0 {
+                if block.action == BlockAction::Queue {
                     owner = self.originators.queue(block, event.tid, event.time);
                     if self.only.as_ref().is_some_and(|only| !self.originators.is_called(owner, only)) {
                         return;
                     }
                     self.matching.watch.0.1.next = self.originators.file_of(block, event.tid);
                 }
-                self.matching.block(block, owner, event.time.0);
+                let (tid, time) = (event.tid, event.time);
+                self.matching.block(block, (owner, tid), time.0, || self.originators.issuer(tid, time));
             }
             // A kernel thread makes no system calls.
             EventKind::Other { name, .. } if name.starts_with("sys_enter") => self.originators.is_user(event.tid),
@@ -92,9 +102,10 @@ where
     }
 
     fn finish(self) -> BlockFound {
-        let ((((sums, groups), files), ((over_time, points), interference)), devices, counts) = self.matching.finish();
+        let (watches, devices, counts, flushes) = self.matching.finish();
+        let (((sums, groups), files), (((over_time, points), flush_requests), interference)) = watches;
         let name = |owner| self.originators.name(owner);
-        let mut groups = groups.finish(&devices, name);
+        let mut groups = groups.finish(counts.unit(), &devices, name);
         groups.extend(files.finish());
         BlockFound {
             stages: stages_found(sums, &devices, &counts),
@@ -102,6 +113,7 @@ where
             over_time: over_time.finish(),
             points: points.finish(&devices, name),
             interference: interference.finish(&devices, name),
+            flushes: flushes.finish(&flush_requests),
             originators: self.originators.finish(),
         }
     }

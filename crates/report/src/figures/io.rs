@@ -11,8 +11,15 @@ use flashscope_analysis::block::{BlockReport, IoPoint, RequestKind};
 const MAX_MARKS: usize = 16_000;
 /// So few marks each say what they are, on hovering.
 const FEW: usize = 400;
-const KINDS: [(RequestKind, &str); 3] =
-    [(RequestKind::Read, "reads"), (RequestKind::Write, "writes"), (RequestKind::Discard, "discards")];
+/// Kinds that have sectors; there are few of all but the first two.
+const KINDS: [(RequestKind, &str); 6] = [
+    (RequestKind::Read, "reads"),
+    (RequestKind::Write, "writes"),
+    (RequestKind::Discard, "discards"),
+    (RequestKind::ZoneAppend, "zone appends"),
+    (RequestKind::WriteZeroes, "writes of zeroes"),
+    (RequestKind::SecureErase, "secure erases"),
+];
 
 /// One figure a device, those with most bios first.
 pub fn figures(report: &BlockReport) -> Vec<Figure> {
@@ -94,7 +101,7 @@ const BYTES_HEIGHT: f64 = 84.0;
 
 /// Of a kind's panels: there are few discards.
 fn height(kind: usize) -> f64 {
-    if KINDS[kind].0 == RequestKind::Discard { 0.55 } else { 1.0 }
+    if matches!(KINDS[kind].0, RequestKind::Read | RequestKind::Write) { 1.0 } else { 0.55 }
 }
 
 fn bin_sectors(report: &BlockReport, device: u16) -> u64 {

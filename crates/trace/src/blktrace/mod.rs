@@ -24,6 +24,7 @@ use lane::{Counts, Lane, Sink, Source};
 use record::{Raw, V8};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use typed::Typer;
 
 /// An opened trace: where its lanes lie.
@@ -35,6 +36,8 @@ pub(crate) struct Log {
     pub cpus: u32,
     /// The kernel's name of the clock; `blkparse` where a stream's times count from its beginning.
     pub clock: &'static str,
+    /// A pass has met a record behind others that are missing.
+    pub gap: AtomicBool,
 }
 
 impl Log {
@@ -54,7 +57,7 @@ impl Log {
     }
 
     pub fn for_each<F: FnMut(&Event) + ?Sized>(&self, f: &mut F) -> io::Result<Losses> {
-        let mut events = Events { typer: Typer::new(), f };
+        let mut events = Events { typer: Typer::new(), f, gap: &self.gap };
         let mut losses = self.run(&mut events)?;
         events.typer.count(&mut losses);
         Ok(losses)
@@ -88,6 +91,9 @@ impl Log {
     pub fn names(&self, names: &mut Names) {
         // An error leaves the names that were read before it.
         let _ = self.run(&mut |raw: &Raw<'_>| {
+            if raw.missing > 0 {
+                self.gap.store(true, Ordering::Relaxed);
+            }
             if let Some(name) = typed::process(raw) {
                 let pid = raw.header.pid();
                 // Another CPU may have had its events before.
@@ -102,11 +108,15 @@ impl Log {
 struct Events<'f, F: ?Sized> {
     typer: Typer,
     f: &'f mut F,
+    gap: &'f AtomicBool,
 }
 
 impl<F: FnMut(&Event) + ?Sized> Sink for Events<'_, F> {
     #[inline(always)]
     fn record(&mut self, raw: &Raw<'_>) {
+        if raw.missing > 0 {
+            self.gap.store(true, Ordering::Relaxed);
+        }
         if let Some(event) = self.typer.event(raw) {
             (self.f)(event);
         }

@@ -15,6 +15,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Per-CPU files of one trace, those of several devices counted together.
 const MAX_FILES: usize = 1024;
@@ -258,6 +259,7 @@ pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
         schemas: typed::schemas_or(path, endian)?,
         cpus: scanned.highest_cpu.saturating_add(1).min(1 << 16),
         clock,
+        gap: AtomicBool::default(),
     };
     Ok(finish(log, endian, version, 1, losses))
 }
@@ -317,6 +319,7 @@ fn of_inputs<'a>(
         schemas: typed::schemas_or(path, endian)?,
         cpus: highest.saturating_add(1).min(1 << 16),
         clock: "mono",
+        gap: AtomicBool::default(),
     };
     Ok(finish(log, endian, version, files, Losses::new()))
 }

@@ -1,0 +1,367 @@
+//! The end of a bio's way: which completion is whose, and what is given up because its completion cannot come any more.
+//!
+//! A completion at a sector at which several bios wait, in a trace that may have lost events, is *held* on the newest of them.
+//! What comes next at that sector says whose it was:
+//!
+//! - Another completion: both were on their way, and the first completion was the oldest one's.
+//! - The same sectors again, by a thread that waits for one of the two: a thread that does synchronous I/O has what it asked
+//!   for before it asks anew, so the completion was that thread's.
+//! - The same sectors again, and the threads do not tell: the completion is whose it makes look more like the device. From
+//!   the older one's issue and from the newer one's, which is nearer to what the device usually takes? Where it is the newer
+//!   one's, the older one has lost its completion: it has been in the device for far too long. Where nothing is known of the
+//!   device yet, it is the newer one's.
+//! - The end of the trace: it is told in the same way.
+
+use super::in_flight::{Bio, NEVER, NONE, Place, Wanted};
+use super::matching::{Matching, Range, SKEW_NS, Stray, Watch};
+
+/// Completions without a bio that are remembered for bios that are queued a moment later.
+const MAX_STRAYS: usize = 64;
+
+/// What decides whose a held completion was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The same sectors are queued or issued again, by this thread.
+    Again { tid: u32 },
+    /// Another completion came.
+    Complete,
+    /// The trace ends.
+    End,
+}
+
+/// How much nearer to the device's usual time the newer bio's has to be, as a factor: of bios that were issued together both
+/// are near.
+const NEARER: f64 = 1.3;
+/// How many times longer than usual a bio is in the device until its completion is taken for lost, once a newer one of the
+/// same sectors was completed.
+const OVERDUE: u64 = 4;
+
+/// What was found of a held completion's group.
+struct Held {
+    /// The newest bio, on which it is held.
+    on: u32,
+    time: u64,
+    error: i32,
+}
+
+impl<W: Watch> Matching<W> {
+    /// Of equals the oldest; one that was issued comes first. A device above others (device mapper, md) completes bios that
+    /// it never issued.
+    #[inline(always)]
+    fn completes(bio: &Bio) -> u8 {
+        u8::from(!bio.data_done) * (1 + u8::from(bio.issued != NEVER))
+    }
+
+    /// A completion of these sectors.
+    #[inline(always)]
+    pub(super) fn complete(&mut self, range: Range, error: i32, now: u64) {
+        let mut sector = range.sector;
+        while sector < range.end {
+            if let Some((at, bio)) = self.bios.find(range.from(sector), Self::completes) {
+                let begin = sector;
+                sector = bio.end().max(sector + 1);
+                let (device, issued) = (bio.device, bio.issued);
+                if self.bios.is_contested(at) {
+                    self.contested(range.from(begin), error, now);
+                } else if issued == NEVER && self.issues[usize::from(device)] {
+                    self.complete_early(at, error, now);
+                } else {
+                    if issued != NEVER {
+                        let usual = &mut self.usual[usize::from(device)][range.place.kind()];
+                        (usual.0, usual.1) = (usual.0 + 1, usual.1 + now.saturating_sub(issued));
+                    }
+                    self.take(at, now, error);
+                }
+            } else {
+                sector = self.complete_rest(range, sector, error, now);
+            }
+        }
+    }
+
+    /// No bio of this sector ends within the range: where the next one begins.
+    #[cold]
+    fn complete_rest(&mut self, range: Range, sector: u64, error: i32, now: u64) -> u64 {
+        let wanted = Wanted { most: u64::MAX, ..range.from(sector) };
+        if let Some((at, bio)) = self.bios.find(wanted, Self::completes)
+            && u64::from(bio.sectors) > range.end - sector
+        {
+            // The rest of it comes with another completion.
+            bio.error = if bio.error == 0 { error } else { bio.error };
+            self.bios.shorten(at, (range.end - sector) as u32);
+            return range.end;
+        }
+        let next = match self.bios.len() {
+            0 => None,
+            _ => self.bios.next_start(range.place, sector + 1, range.end, Self::completes),
+        };
+        self.counts.unmatched.completed += 1;
+        self.stray(range.place, sector, now);
+        next.unwrap_or(range.end)
+    }
+
+    pub(super) fn stray(&mut self, place: Place, sector: u64, time: u64) {
+        self.whole_trace = false;
+        if self.strays.len() == MAX_STRAYS {
+            self.strays.pop_front();
+        }
+        self.strays.push_back(Stray { place, sector, time });
+    }
+
+    /// Whether a completion without a bio came just before this bio was queued or issued: it was its own.
+    pub(super) fn take_stray(&mut self, place: Place, sector: u64, queued: u64, issued: u64) -> bool {
+        let last = if issued == NEVER { queued } else { issued };
+        let near = |s: &Stray| {
+            s.place == place && s.sector == sector && s.time <= last && s.time.saturating_add(SKEW_NS) >= queued
+        };
+        let Some(at) = self.strays.iter().rposition(near) else { return false };
+        self.strays.remove(at);
+        self.counts.unmatched.completed -= 1;
+        true
+    }
+
+    /// A completion at a sector at which several bios wait.
+    #[cold]
+    fn contested(&mut self, wanted: Wanted, error: i32, now: u64) {
+        if !self.whole_trace {
+            self.settle(wanted.place, wanted.sector, Cause::Complete);
+        }
+        let Some((at, _)) = self.bios.find(wanted, Self::completes) else {
+            self.counts.unmatched.completed += 1;
+            return;
+        };
+        if self.whole_trace || !self.bios.is_contested(at) {
+            self.take(at, now, error);
+            return;
+        }
+        let mut group = std::mem::take(&mut self.group);
+        self.bios.group(wanted.place, wanted.sector, &mut group);
+        let newest = group.iter().rev().copied().find(|&at| {
+            let bio = self.bios.get(at);
+            u64::from(bio.sectors) <= wanted.most && !bio.data_done
+        });
+        self.group = group;
+        let bio = self.bios.get(newest.unwrap_or(at));
+        (bio.held, bio.error) = (now, error);
+    }
+
+    /// A completion of a bio that was not issued: the issue was lost, or another CPU stamps it a moment later.
+    #[cold]
+    fn complete_early(&mut self, at: u32, error: i32, now: u64) {
+        self.whole_trace = false;
+        let bio = self.bios.get(at);
+        if bio.held != NEVER {
+            self.counts.unmatched.completed += 1;
+            return;
+        }
+        (bio.held, bio.error) = (now, error);
+        self.early.push_back((at, now));
+        while let Some(&(at, time)) = self.early.front()
+            && time.saturating_add(SKEW_NS) < now
+        {
+            self.early.pop_front();
+            let bio = self.bios.get(at);
+            if bio.live && bio.held == time && bio.issued == NEVER && !self.bios.is_contested(at) {
+                self.take_held(at);
+            }
+        }
+    }
+
+    fn take_held(&mut self, at: u32) {
+        let bio = self.bios.get(at);
+        let (time, error) = (bio.held, bio.error);
+        bio.held = NEVER;
+        self.counts.without_issue += u64::from(bio.issued == NEVER && self.issues[usize::from(bio.device)]);
+        self.take(at, time, error);
+    }
+
+    /// Bios of a request that is issued after they were completed: two clocks differ, and no time of theirs is right.
+    #[cold]
+    pub(super) fn completed_before_issue(&mut self, range: Range) {
+        let mut sector = range.sector;
+        let fits = |bio: &Bio| u8::from(bio.held != NEVER && bio.issued != NEVER);
+        while sector < range.end {
+            let Some((at, bio)) = self.bios.find(range.from(sector), fits) else {
+                sector = self.bios.next_start(range.place, sector + 1, range.end, fits).unwrap_or(range.end);
+                continue;
+            };
+            let (begin, end) = (sector, bio.end().max(sector + 1));
+            sector = end;
+            if self.bios.is_contested(at) {
+                self.settle(range.place, begin, Cause::Complete);
+            } else {
+                self.counts.given_up.time_backwards += u64::from(self.drop_bio(at));
+            }
+        }
+    }
+
+    /// Decides whose a held completion was, where there is one.
+    #[cold]
+    pub(super) fn settle(&mut self, place: Place, sector: u64, cause: Cause) {
+        let mut group = std::mem::take(&mut self.group);
+        self.bios.group(place, sector, &mut group);
+        if let Some(&on) = group.iter().find(|&&at| self.bios.get(at).held != NEVER) {
+            if group.len() == 1 {
+                self.take_held(on);
+            } else {
+                let bio = self.bios.get(on);
+                let held = Held { on, time: bio.held, error: bio.error };
+                (bio.held, bio.error) = (NEVER, 0);
+                self.decide(&group, &held, cause);
+            }
+        }
+        self.group = group;
+    }
+
+    fn decide(&mut self, group: &[u32], held: &Held, cause: Cause) {
+        let time = held.time;
+        let issued = |bio: &Bio| bio.issued != NEVER && bio.issued <= time;
+        let older: Vec<u32> = group.iter().copied().filter(|&at| at != held.on).collect();
+        let oldest =
+            older.iter().copied().filter(|&at| issued(self.bios.see(at))).min_by_key(|&at| self.bios.see(at).issued);
+        let newest = *self.bios.see(held.on);
+        // Issued after the completion, it cannot be its own.
+        let possible = newest.issued == NEVER || newest.issued <= time;
+        let mut lost = Vec::new();
+        let whose = match (oldest, cause) {
+            (Some(oldest), Cause::Complete) => oldest,
+            (Some(oldest), _) if !possible => oldest,
+            (Some(oldest), Cause::Again { tid }) => {
+                let own = older.iter().copied().find(|&at| self.bios.see(at).tid == tid && issued(self.bios.see(at)));
+                let newer = self.looks_like_the_newer(oldest, &newest, time);
+                // Who issues a request is not who waits for it.
+                let told = !newest.is_request();
+                match (own, newest.tid == tid) {
+                    _ if newer == Some(true) => held.on,
+                    // The older one may still be on its way.
+                    (None, true) if told => held.on,
+                    (Some(own), false) if told => own,
+                    _ if newer.is_none() => held.on,
+                    _ => oldest,
+                }
+            }
+            (Some(oldest), Cause::End) if self.looks_like_the_newer(oldest, &newest, time) == Some(false) => oldest,
+            _ => held.on,
+        };
+        if whose == held.on {
+            lost.extend(older.iter().copied().filter(|&at| self.is_overdue(at, time)));
+        }
+        let issued = self.bios.see(whose).issued;
+        self.counts.without_issue += u64::from(issued == NEVER);
+        if issued <= time {
+            let usual = &mut self.usual[usize::from(newest.device)][newest.kind as usize];
+            (usual.0, usual.1) = (usual.0 + 1, usual.1 + (time - issued));
+        }
+        self.take(whose, time, held.error);
+        for at in lost {
+            self.give_up(at);
+        }
+    }
+
+    /// Whether a bio has been in the device far longer than others are: its completion was lost.
+    fn is_overdue(&self, at: u32, time: u64) -> bool {
+        let bio = self.bios.see(at);
+        let (n, total) = self.usual[usize::from(bio.device)][bio.kind as usize];
+        bio.issued != NEVER && (n == 0 || time.saturating_sub(bio.issued) > OVERDUE * (total / n))
+    }
+
+    /// Whether a completion is nearer to the device's usual time from the newer one's issue than from the older one's; `None`
+    /// where nothing is known of the device yet.
+    fn looks_like_the_newer(&self, older: u32, newest: &Bio, time: u64) -> Option<bool> {
+        let (n, total) = self.usual[usize::from(newest.device)][newest.kind as usize];
+        let since = if newest.issued == NEVER { newest.queued } else { newest.issued };
+        if n == 0 || since == NEVER {
+            return None;
+        }
+        let usual = total as f64 / n as f64;
+        let off = |from: u64| {
+            let ratio = time.saturating_sub(from).max(1) as f64 / usual.max(1.0);
+            ratio.max(1.0 / ratio)
+        };
+        Some(off(since) * NEARER < off(self.bios.see(older).issued))
+    }
+
+    /// What is held when the trace ends.
+    pub(super) fn settle_all(&mut self) {
+        let held: Vec<(Place, u64)> =
+            self.bios.rest().filter(|(_, bio)| bio.held != NEVER).map(|(_, bio)| (bio.place, bio.sector)).collect();
+        for (place, sector) in held {
+            self.settle(place, sector, Cause::End);
+        }
+    }
+
+    /// A completion is this bio's.
+    #[inline(always)]
+    fn take(&mut self, at: u32, time: u64, error: i32) {
+        let bio = self.bios.get(at);
+        if error != 0 && bio.error == 0 {
+            bio.error = error;
+        }
+        if bio.flush && self.flush_data_done(at, time) {
+            return;
+        }
+        self.done(at, time);
+    }
+
+    /// Its way is over.
+    #[inline(always)]
+    pub(super) fn done(&mut self, at: u32, time: u64) {
+        let bio = self.bios.get(at);
+        if bio.whole != NONE {
+            self.part_done(at, time);
+            return;
+        }
+        if bio.is_request() {
+            self.counts.requests_completed += 1;
+        } else {
+            self.counts.completed += 1;
+        }
+        self.watch.gone(at, bio, time);
+        self.bios.remove(at);
+    }
+
+    /// A part's way is over; true where it was the last one's of its bio.
+    #[cold]
+    fn part_done(&mut self, at: u32, time: u64) -> bool {
+        let part = *self.bios.get(at);
+        self.watch.part_gone(at, &part, time);
+        self.bios.hide(at);
+        let root = self.wholes.root(part.whole);
+        if at != root {
+            self.bios.release(at);
+        }
+        let Some((bio, completed)) = self.wholes.part_done(&part, at, time) else { return false };
+        self.counts.completed += u64::from(completed != NEVER);
+        self.watch.gone(root, &bio, completed);
+        self.bios.release(root);
+        true
+    }
+
+    /// Its completion cannot come any more: it is counted by what was lost.
+    pub(super) fn give_up(&mut self, at: u32) {
+        let bio = *self.bios.get(at);
+        let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
+        if self.drop_bio(at) {
+            let given_up = &mut self.counts.given_up;
+            *match (backwards, bio.issued) {
+                (true, _) => &mut given_up.time_backwards,
+                (_, NEVER) => &mut given_up.issue_lost,
+                _ => &mut given_up.completion_lost,
+            } += 1;
+        }
+    }
+
+    /// It is forgotten, as far as it was followed; true where that ends a bio's way.
+    pub(super) fn drop_bio(&mut self, at: u32) -> bool {
+        let bio = self.bios.get(at);
+        if bio.flush {
+            self.flush_forgotten(at);
+        }
+        let bio = self.bios.get(at);
+        if bio.whole != NONE {
+            return self.part_done(at, NEVER);
+        }
+        self.watch.gone(at, bio, NEVER);
+        self.bios.remove(at);
+        true
+    }
+}

@@ -1,0 +1,350 @@
+//! Flushes of a device's cache, and bios that flush before or after their data.
+//!
+//! A bio with `REQ_PREFLUSH` or `REQ_FUA` goes through the flush machinery (block/blk-flush.c): a flush before its data, the
+//! data, and, where the device does not know FUA, a flush after it. The flushes are requests of the machinery's own (`FF`,
+//! `FN`), which serve all bios that wait for one. The data's completion does not end the bio: a last completion of no
+//! sectors does (`WS () 8208 + 0`; before 6.6 its sector is the one behind the data). A bio that flushes and has no data (`FWS
+//! 0 + 0`) ends with such a completion too.
+//!
+//! Whether a last completion is to come: the bio asked for FUA and its data was issued without (then the kernel flushes after
+//! it), or a flush was issued for it before its data. A device with FUA of its own completes it once.
+
+use super::in_flight::{Bio, InFlight, NEVER, Place};
+use super::matching::{Matching, Range, SKEW_NS, Step, Watch};
+use crate::latency::{LatencyHistogram, LatencyNs};
+use flashscope_trace::{BlockEvent, RequestFlags, RequestKind};
+use serde::{Deserialize, Serialize};
+
+/// Bios in the flush machinery that are followed at a time; of more the oldest is given up.
+const MAX_WAITING: usize = 1 << 12;
+
+/// What was flushed, and how long it took; times in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlushesFound {
+    /// The flush machinery's requests to devices: from issue to completion.
+    pub requests: LatencyNs,
+    /// All of them together: how long the devices were busy with flushes.
+    pub requests_total_ns: u64,
+    /// Bios that only flush, and bios with data that flush before it or after it.
+    pub empty_bios: u64,
+    pub data_bios: u64,
+    /// The steps of bios with data, as far as the trace shows them: flush before the data, the data, flush after it.
+    pub before_data: LatencyNs,
+    pub data: LatencyNs,
+    pub after_data: LatencyNs,
+}
+
+/// The flush machinery's own requests.
+#[derive(Default)]
+pub(super) struct FlushRequests(LatencyHistogram);
+
+impl Watch for FlushRequests {
+    #[inline(always)]
+    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
+        if bio.kind == RequestKind::Flush && bio.is_request() && completed != NEVER {
+            self.0.add(completed.saturating_sub(bio.issued));
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    FlushBefore,
+    Data,
+    FlushAfter,
+    End,
+}
+
+/// A span whose begin or end may not be known.
+#[derive(Clone, Copy)]
+struct Span {
+    from: u64,
+    to: u64,
+}
+
+impl Span {
+    const UNKNOWN: Span = Span { from: NEVER, to: NEVER };
+
+    fn count(self, times: &mut LatencyHistogram) {
+        if self.from != NEVER && self.to != NEVER {
+            times.add(self.to.saturating_sub(self.from));
+        }
+    }
+}
+
+/// A bio in the flush machinery.
+struct Waiting {
+    at: u32,
+    device: u16,
+    kind: RequestKind,
+    flags: RequestFlags,
+    sector: u64,
+    end: u64,
+    empty: bool,
+    /// It was issued itself, under its own flags.
+    own: bool,
+    needs: Needs,
+    /// Whether its data was issued with FUA, as far as that was seen.
+    keeps_fua: Option<bool>,
+    /// When the flush that it waits for was issued.
+    pending: u64,
+    served: u64,
+    before: Span,
+    data: Span,
+    after: Span,
+}
+
+#[derive(Default)]
+pub(super) struct Flushes {
+    waiting: Vec<Waiting>,
+    /// Last completions that were seen.
+    ends: u64,
+    empty: u64,
+    with_data: u64,
+    before: LatencyHistogram,
+    data: LatencyHistogram,
+    after: LatencyHistogram,
+}
+
+impl Flushes {
+    pub fn finish(&self, requests: &FlushRequests) -> FlushesFound {
+        FlushesFound {
+            requests: requests.0.finish(),
+            requests_total_ns: requests.0.total_ns(),
+            empty_bios: self.empty,
+            data_bios: self.with_data,
+            before_data: self.before.finish(),
+            data: self.data.finish(),
+            after_data: self.after.finish(),
+        }
+    }
+
+    fn count(&mut self, waiting: &Waiting) {
+        if !waiting.empty {
+            waiting.before.count(&mut self.before);
+            waiting.data.count(&mut self.data);
+            waiting.after.count(&mut self.after);
+        }
+    }
+
+    fn find(&self, device: u16, fits: impl Fn(&Waiting) -> bool) -> Option<usize> {
+        self.waiting.iter().position(|one| one.device == device && fits(one))
+    }
+}
+
+impl<W: Watch> Matching<W> {
+    /// A bio that flushes came.
+    #[cold]
+    pub(super) fn flush_queued(&mut self, at: u32, empty: bool) {
+        if self.flushes.waiting.len() == MAX_WAITING {
+            let oldest = self.flushes.waiting[0].at;
+            self.give_up(oldest);
+        }
+        let bio = *self.bios.get(at);
+        let (flushes, before) = (&mut self.flushes, bio.flags.has(RequestFlags::FLUSH));
+        *if empty { &mut flushes.empty } else { &mut flushes.with_data } += 1;
+        flushes.waiting.push(Waiting {
+            at,
+            device: bio.device,
+            kind: bio.kind,
+            flags: bio.flags,
+            sector: bio.sector,
+            end: bio.end(),
+            empty,
+            own: false,
+            needs: if before { Needs::FlushBefore } else { Needs::Data },
+            keeps_fua: None,
+            pending: NEVER,
+            served: NEVER,
+            before: Span::UNKNOWN,
+            data: Span::UNKNOWN,
+            after: Span::UNKNOWN,
+        });
+    }
+
+    /// A bio without data that flushes came.
+    pub(super) fn flush_queue(&mut self, device: u16, block: &BlockEvent, by: (u32, u32), now: u64) {
+        self.counts.queued += 1;
+        // No range leads to it: its number keeps it apart from others.
+        let number = self.counts.queued;
+        let mut bio = InFlight::bio(device, (block.flags, RequestKind::Flush), number, 0, by, now);
+        (bio.place, bio.flush) = (Place::of_empty_flushes(device), true);
+        let at = self.add(bio);
+        self.watch.queued(at, self.bios.get(at), now);
+        self.flush_queued(at, true);
+    }
+
+    pub(super) fn flush_got(&mut self, device: u16, tid: u32, now: u64) {
+        let waiting = self.flushes.waiting.iter().rev().filter(|one| one.device == device && one.empty);
+        let at = waiting.map(|one| one.at).find(|&at| {
+            let bio = self.bios.get(at);
+            bio.got == NEVER && bio.issued == NEVER && bio.tid == tid
+        });
+        let Some(at) = at else {
+            self.counts.unmatched.got += 1;
+            return;
+        };
+        let bio = self.bios.get(at);
+        self.watch.step(at, bio, Step::Got, now);
+        bio.got = now;
+    }
+
+    /// A flush is issued: true where it is a waiting bio's own request, not the machinery's.
+    pub(super) fn flush_issue(&mut self, device: u16, block: &BlockEvent, now: u64) -> bool {
+        let bios = &mut self.bios;
+        let waiting = self.flushes.waiting.iter_mut();
+        let mut own = waiting.filter(|one| one.device == device && one.empty && one.flags == block.flags);
+        let Some(one) = own.find(|one| bios.get(one.at).issued == NEVER && one.pending == NEVER) else { return false };
+        one.own = true;
+        let bio = bios.get(one.at);
+        self.watch.step(one.at, bio, Step::Issued, now);
+        bio.issued = now;
+        true
+    }
+
+    /// The machinery issued a flush: it serves all that wait for one.
+    pub(super) fn flush_request_issued(&mut self, device: u16, now: u64) {
+        for one in self.flushes.waiting.iter_mut().filter(|one| one.device == device && one.pending == NEVER) {
+            match one.needs {
+                Needs::FlushBefore => {
+                    one.before.from = now;
+                    let bio = self.bios.get(one.at);
+                    self.watch.step(one.at, bio, Step::Issued, now);
+                    if one.empty {
+                        bio.issued = now;
+                    }
+                }
+                Needs::FlushAfter => one.after.from = now,
+                Needs::Data | Needs::End => continue,
+            }
+            one.pending = now;
+        }
+    }
+
+    /// The data of bios that flush is issued.
+    #[cold]
+    pub(super) fn flush_data_issued(&mut self, range: Range, keeps_fua: bool, now: u64) {
+        for one in &mut self.flushes.waiting {
+            let bio = self.bios.get(one.at);
+            let in_range = bio.place == range.place && bio.sector >= range.sector && bio.end() <= range.end;
+            if in_range && bio.issued == now && !one.empty {
+                one.data.from = now;
+                one.keeps_fua = Some(keeps_fua);
+                if one.needs == Needs::FlushBefore {
+                    one.needs = Needs::Data;
+                }
+            }
+        }
+    }
+
+    /// The data of a bio that flushes is written: true where that does not end it.
+    #[cold]
+    pub(super) fn flush_data_done(&mut self, at: u32, time: u64) -> bool {
+        let Some(index) = self.flushes.waiting.iter().position(|one| one.at == at) else { return false };
+        let one = &mut self.flushes.waiting[index];
+        one.data.to = time;
+        let flush_after = one.flags.has(RequestFlags::FUA) && one.keeps_fua == Some(false);
+        let goes_on = flush_after || one.before.from != NEVER || one.keeps_fua.is_none() && self.flushes.ends > 0;
+        if !goes_on {
+            self.flush_over(index);
+            return false;
+        }
+        one.needs = if one.flags.has(RequestFlags::FUA) && one.keeps_fua != Some(true) {
+            Needs::FlushAfter
+        } else {
+            Needs::End
+        };
+        (one.pending, one.served) = (NEVER, time);
+        self.bios.get(at).data_done = true;
+        true
+    }
+
+    /// What is known of its steps is counted, and its way ends where its first flush was issued before its data.
+    fn flush_over(&mut self, index: usize) {
+        let one = self.flushes.waiting.remove(index);
+        self.flushes.count(&one);
+        let bio = self.bios.get(one.at);
+        bio.issued = bio.issued.min(one.before.from);
+    }
+
+    fn flush_end(&mut self, index: usize, error: i32, now: u64) {
+        let at = self.flushes.waiting[index].at;
+        self.flush_over(index);
+        let bio = self.bios.get(at);
+        if bio.error == 0 {
+            bio.error = error;
+        }
+        self.done(at, now);
+    }
+
+    /// A flush of no sectors, with the letter of a flush, is done.
+    pub(super) fn flush_complete(&mut self, device: u16, block: &BlockEvent, now: u64) {
+        let range = Range { place: Place::new(device, RequestKind::Flush), sector: 0, end: 1 };
+        let issued = self.bios.any_at(range.place, 0);
+        let write = block.flags.has(RequestFlags::WRITE);
+        let own = |one: &Waiting| one.empty && one.flags == block.flags && (one.own || !issued);
+        let found = self.flushes.find(device, own);
+        let found = found.or_else(|| if write { self.flushes.find(device, |one| one.empty) } else { None });
+        if let Some(index) = found {
+            self.flush_end(index, block.error, now);
+            return;
+        }
+        // The last completions follow their flush at once: who still waits for one has lost it.
+        let late = |one: &Waiting| {
+            let ended = one.device == device && one.needs == Needs::End && one.served != NEVER;
+            ended && one.served.saturating_add(SKEW_NS) < now
+        };
+        let lost: Vec<u32> = self.flushes.waiting.iter().filter(|one| late(one)).map(|one| one.at).collect();
+        for at in lost {
+            self.give_up(at);
+        }
+        let of_device = self.flushes.waiting.iter_mut().filter(|one| one.device == device);
+        let first = of_device.map(|one| one.pending).min().unwrap_or(NEVER);
+        let served = self.flushes.waiting.iter_mut().filter(|one| one.device == device && one.pending == first);
+        for one in served.filter(|one| one.pending != NEVER) {
+            (one.pending, one.served) = (NEVER, now);
+            if one.needs == Needs::FlushAfter {
+                one.after.to = now;
+                one.needs = Needs::End;
+            } else {
+                one.before.to = now;
+                one.needs = if one.empty { Needs::End } else { Needs::Data };
+            }
+        }
+        self.complete(range, block.error, now);
+    }
+
+    /// A completion of no sectors, without a flush's letter: the end of a bio's way through the machinery.
+    pub(super) fn flush_ended(&mut self, device: u16, block: &BlockEvent, now: u64) {
+        let kind = block.flags.kind();
+        let here =
+            |one: &Waiting| !one.empty && one.kind == kind && (one.sector == block.sector || one.end == block.sector);
+        let nowhere = block.sector == 0 || block.sector == u64::MAX;
+        let found = self.flushes.find(device, |one| here(one) && one.data.to != NEVER);
+        let found = found.or_else(|| {
+            let empty = |ready: bool| move |one: &Waiting| one.empty && (!ready || one.needs == Needs::End);
+            let flushed = if nowhere { self.flushes.find(device, empty(true)) } else { None };
+            flushed.or_else(|| if nowhere { self.flushes.find(device, empty(false)) } else { None })
+        });
+        let found = found.or_else(|| self.flushes.find(device, here));
+        match found {
+            Some(index) => {
+                self.flushes.ends += 1;
+                self.flush_end(index, block.error, now);
+            }
+            None => {
+                self.counts.unmatched.completed += 1;
+                self.stray(Place::new(device, kind), block.sector, now);
+            }
+        }
+    }
+
+    /// A bio leaves the machinery without an end.
+    #[cold]
+    pub(super) fn flush_forgotten(&mut self, at: u32) {
+        if let Some(index) = self.flushes.waiting.iter().position(|one| one.at == at) {
+            let one = self.flushes.waiting.remove(index);
+            self.flushes.count(&one);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Times of bios and requests: what was lost, flushes, operations of other kinds, failures.
+
+use super::report;
+use flashscope_tests::top;
+use serde_json::Value;
+
+/// Number, minimum, mean and maximum of a stage, of the group with this heading and name.
+fn stage(report: &Value, by: &str, name: &str, stage: &str) -> [u64; 4] {
+    let groups = report["findings"]["groups"].as_array().expect("groups");
+    let group = groups.iter().find(|group| group["by"] == by && group["name"] == name);
+    let group = group.unwrap_or_else(|| panic!("no {name}: {groups:?}"));
+    let times = group["stages"].as_array().expect("stages").iter().find(|one| one["stage"] == stage);
+    let ns = times.map_or(&Value::Null, |times| &times["ns"]);
+    ["n", "min", "mean", "max"].map(|figure| ns[figure].as_u64().unwrap_or(0))
+}
+
+fn all(report: &Value, of: &str) -> [u64; 4] {
+    stage(report, "all", "all", of)
+}
+
+/// Loss marks by kind: completion lost, issue lost, time backwards, ambiguous.
+fn given_up(report: &Value) -> [u64; 4] {
+    let given_up = &report["findings"]["stages"]["given_up"];
+    ["completion_lost", "issue_lost", "time_backwards", "ambiguous"].map(|kind| given_up[kind].as_u64().expect(kind))
+}
+
+fn count(report: &Value, what: &str) -> u64 {
+    report["findings"]["stages"][what].as_u64().unwrap_or_else(|| panic!("no {what}"))
+}
+
+#[test]
+fn a_lost_completion_costs_one_bio_and_no_later_one() {
+    for (path, bios, lost, d2c, q2c) in [
+        ("lost-completion", 20, 1, 1_000_000, 1_010_000),
+        ("lost-completion-blktrace", 20, 1, 40_000, 50_000),
+        ("lost-completion-unmarked", 40, 2, 200_000, 202_000),
+    ] {
+        let path = match path {
+            "lost-completion-blktrace" => top().join("tests/cases").join(path).join("input").display().to_string(),
+            path => path.to_owned(),
+        };
+        let report = report(&path);
+        let n = bios - lost;
+        assert_eq!(all(&report, "D2C"), [n, d2c, d2c, d2c], "{path}");
+        assert_eq!(all(&report, "Q2C"), [n, q2c, q2c, q2c], "{path}");
+        assert_eq!(given_up(&report), [lost, 0, 0, 0], "{path}");
+        assert_eq!((count(&report, "bios_queued"), count(&report, "unfinished")), (bios, 0), "{path}");
+    }
+}
+
+#[test]
+fn a_completion_before_its_queueing_costs_one_bio() {
+    for path in ["early-completion", "early-completion-after-queue"] {
+        let report = report(path);
+        assert_eq!(all(&report, "D2C"), [19, 1_000_000, 1_000_000, 1_000_000], "{path}");
+        assert_eq!(all(&report, "Q2C"), [19, 1_010_000, 1_010_000, 1_010_000], "{path}");
+        assert_eq!(given_up(&report), [0, 0, 1, 0], "{path}");
+        assert_eq!(report["findings"]["stages"]["unmatched"]["completed"], 0, "{path}");
+    }
+}
+
+#[test]
+fn a_lost_issue_leaves_the_time_from_the_queueing() {
+    let report = report("lost-issue");
+    assert_eq!(all(&report, "Q2C"), [30, 202_000, 202_000, 202_000]);
+    assert_eq!(all(&report, "D2C"), [29, 200_000, 200_000, 200_000]);
+    assert_eq!((count(&report, "without_issue"), given_up(&report)), (1, [0; 4]));
+}
+
+#[test]
+fn bios_of_one_sector_at_once_are_all_timed() {
+    let report_of = report("two-direct-writers");
+    assert_eq!(all(&report_of, "D2C"), [100, 200_000, 200_000, 200_000]);
+    assert_eq!((given_up(&report_of), count(&report_of, "bios_completed")), ([0; 4], 100));
+    // Four threads with ten direct reads each of one page (crates/trace/tests/data/blktrace/ORIGIN.md).
+    let recorded = top().join("crates/trace/tests/data/blktrace/armv7-6.1/cgroup");
+    let report = report(recorded.to_str().expect("UTF-8"));
+    assert_eq!((given_up(&report), count(&report, "bios_completed")), ([0; 4], 40));
+}
+
+#[test]
+fn a_bio_that_flushes_lives_until_its_last_step() {
+    let report_of = report("flush-fua-q2c");
+    assert_eq!(stage(&report_of, "owner", "ext4 journal [jbd2/loop3-8]", "Q2C"), [1, 1_765_049, 1_765_049, 1_765_049]);
+    assert_eq!(stage(&report_of, "device", "7:3 flushes", "Q2C"), [1, 1_817_432, 1_817_432, 1_817_432]);
+    assert_eq!(stage(&report_of, "owner", "dbd (23294)", "Q2C"), [2, 106_658, 962_045, 1_817_432]);
+    let flushes = &report_of["findings"]["flushes"];
+    assert_eq!((&flushes["requests_total_ns"], &flushes["requests"]["n"]), (&3_526_105.into(), &3.into()));
+    let steps = ["before_data", "data", "after_data"].map(|step| flushes[step]["max"].as_u64().expect(step));
+    assert_eq!(steps, [818_556, 19_329, 899_241]);
+}
+
+#[test]
+fn other_operations_are_kinds_of_their_own() {
+    let report = report("zone-append");
+    for (kind, n, q2c) in [
+        ("zone appends", 2, 105_000),
+        ("zone resets", 1, 3_105_000),
+        ("discards", 1, 5_005_000),
+        ("flushes", 1, 12_006_000),
+    ] {
+        assert_eq!(stage(&report, "device", &format!("8:0 {kind}"), "Q2C"), [n, q2c, q2c, q2c], "{kind}");
+    }
+    assert_eq!((count(&report, "bios_completed"), given_up(&report)), (5, [0; 4]));
+}
+
+#[test]
+fn issues_and_completions_alone_give_requests() {
+    let report = report("issue-complete-only");
+    assert_eq!(all(&report, "D2C"), [4, 300_000, 1_900_000, 5_000_000]);
+    assert_eq!(report["findings"]["stages"]["unit"], "request");
+    assert_eq!((count(&report, "bios_queued"), count(&report, "requests_completed")), (0, 4));
+    for (issuer, n, d2c) in [
+        ("Binder:640_4 (2066)", 1, 2_000_000),
+        ("com.app.gallery (3001)", 2, 300_000),
+        ("ext4 journal [jbd2/mmcblk0p9]", 1, 5_000_000),
+    ] {
+        assert_eq!(stage(&report, "owner", issuer, "D2C"), [n, d2c, d2c, d2c], "{issuer}");
+        // What was not recorded is no time of 0.
+        assert_eq!(stage(&report, "owner", issuer, "Q2C"), [0; 4], "{issuer}");
+    }
+}
