@@ -1,11 +1,13 @@
 //! A boot: QEMU as a child that ends with us, its console in a file, the results' port in another.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Board, Image, Kernel, unpacked};
@@ -166,6 +168,24 @@ pub(super) fn version(board: &Board) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&output).lines().next().unwrap_or_default().trim().to_owned())
 }
 
+/// What a guest that breaks out of QEMU finds closed: starting programs, other users' rights, schedulers and limits.
+const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+
+/// Whether this QEMU has the system call filter, asked once a program; `Err` is what QEMU says. It is in Debian's builds.
+fn sandbox(qemu: &Path) -> Result<(), String> {
+    static ASKED: Mutex<BTreeMap<PathBuf, Result<(), String>>> = Mutex::new(BTreeMap::new());
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let answer = asked.entry(qemu.to_owned()).or_insert_with(|| {
+        // The filter is set before the list of machines is printed.
+        let mut command = Command::new(qemu);
+        process::checked(command.args(["-sandbox", SANDBOX, "-M", "help"]), "").map(|_| ()).map_err(|e| match e {
+            Error::ProgramFailed { problem, .. } => clean(&problem),
+            other => other.to_string(),
+        })
+    });
+    answer.clone()
+}
+
 /// Boots and waits for the end of the plan. QEMU ends with the calling thread at the latest.
 pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
     scratch::sweep()?;
@@ -181,7 +201,12 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
     }
     let absolute = |path: &Path| std::path::absolute(path).map_err(|e| Error::io(path, e));
     let kernel = absolute(&unpacked::boot_file(run.board, run.kernel, progress)?)?;
-    let mut command = process::dies_with_us("KILL", absolute(&qemu)?.as_os_str());
+    let qemu = absolute(&qemu)?;
+    let mut command = process::dies_with_us("KILL", qemu.as_os_str());
+    match sandbox(&qemu) {
+        Ok(()) => _ = command.args(["-sandbox", SANDBOX]),
+        Err(why) => progress.step(&format!("{} runs without a sandbox: {why}", run.board.qemu.binary)),
+    }
     command.args(arguments(run, &kernel, dir.path()));
     // QEMU looks for its firmware in the working directory first (qemu_find_file): there has to be nothing of others there.
     command.current_dir(dir.path());
@@ -201,7 +226,7 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
     let mut child = command.spawn().map_err(|e| process::spawn_error(&command, "util-linux", e))?;
 
     let mut console = Follow::new(dir.path().join(CONSOLE));
-    let mut steps = super::frames::Steps::follow(dir.path().join(PORT));
+    let mut steps = crate::frames::Steps::follow(dir.path().join(PORT));
     let mut timed_out = false;
     let mut stopped = false;
     let status = loop {
@@ -426,6 +451,25 @@ mod tests {
         let console: String = (0..40).map(|n| format!("line {n}\n")).collect();
         assert_eq!(tail(&console).len(), TAIL_LINES);
         assert_eq!(tail(&console).last().unwrap(), "line 39");
+    }
+
+    #[test]
+    fn a_qemu_without_the_filter_is_told_from_one_with_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = std::env::temp_dir().join(format!("flashscope-sandbox-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let fake = |name: &str, script: &str| {
+            let path = dir.join(name);
+            std::fs::write(&path, script).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        };
+        let with = fake("with", "#!/bin/sh\n[ \"$1\" = -sandbox ] && [ \"${2%%,*}\" = on ]\n");
+        let without =
+            fake("without", "#!/bin/sh\necho '-sandbox support is not enabled in this QEMU binary' >&2; exit 1\n");
+        assert_eq!(sandbox(&with), Ok(()));
+        assert_eq!(sandbox(&without), Err("-sandbox support is not enabled in this QEMU binary".to_owned()));
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
