@@ -12,6 +12,7 @@
 
 #include "cmds.h"
 #include "json.h"
+#include "notes.h"
 #include "state.h"
 #include "sweep.h"
 #include "util.h"
@@ -44,11 +45,11 @@ static const char *own_path(char *out, size_t size)
 
 int fs_state_write(const char *name, const char *state, const char *instance)
 {
-	char path[FS_PATH_MAX], text[256];
+	char path[FS_PATH_MAX], text[320];
 
 	if (!own_path(path, sizeof(path)))
 		return -1;
-	snprintf(text, sizeof(text), "%s\n%s\n%s\n", name, state, instance);
+	snprintf(text, sizeof(text), "%s\n%s\n%s\nboot %s\n", name, state, instance, fs_boot_id());
 	return fs_write_text_flags(path, text, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
 }
 
@@ -62,7 +63,6 @@ void fs_state_remove(void)
 
 static bool read_state(const char *dir, const char *file, struct fs_recorder_state *state)
 {
-	char path[FS_PATH_MAX + 258];
 	char *text, *line, *save = NULL;
 	char *const fields[] = { state->name, state->state, state->instance };
 	const size_t sizes[] = { sizeof(state->name), sizeof(state->state),
@@ -72,10 +72,9 @@ static bool read_state(const char *dir, const char *file, struct fs_recorder_sta
 	memset(state, 0, sizeof(*state));
 	if (strncmp(file, PREFIX "_", sizeof(PREFIX)) ||
 	    !fs_owner_of(file, &state->pid, &state->starttime) ||
-	    !fs_owner_alive(state->pid, state->starttime))
+	    fs_owner_state(file) != FS_OWNER_ALIVE)
 		return false;
-	snprintf(path, sizeof(path), "%s/%s", dir, file);
-	text = fs_read_text(path, NULL);
+	text = fs_note_read(dir, file, NULL);
 	for (line = text ? strtok_r(text, "\n", &save) : NULL; line && i < ARRAY_SIZE(fields);
 	     line = strtok_r(NULL, "\n", &save), i++)
 		snprintf(fields[i], sizes[i], "%s", line);

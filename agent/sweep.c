@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sweep.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,62 +12,25 @@
 #include <unistd.h>
 
 #include "cmds.h"
+#include "notes.h"
 #include "tracefs.h"
 #include "util.h"
 
 #define PREFIX "flashscope_"
 
-bool fs_owner_of(const char *name, pid_t *pid, uint64_t *starttime)
-{
-	size_t length = strcspn(name, ".");
-	const char *second = NULL, *first = NULL;
-	char *end;
-	unsigned long long start;
-	long number;
-
-	for (const char *c = name + length; c > name && !first;) {
-		c--;
-		if (*c == '_' && !second)
-			second = c;
-		else if (*c == '_')
-			first = c;
-	}
-	if (!first || !isdigit((unsigned char)first[1]) || !isdigit((unsigned char)second[1]))
-		return false;
-	errno = 0;
-	number = strtol(first + 1, &end, 10);
-	if (end != second || number < 1 || number > 0x7fffffff)
-		return false;
-	start = strtoull(second + 1, &end, 10);
-	if (end != name + length || errno)
-		return false;
-	*pid = (pid_t)number;
-	*starttime = start;
-	return true;
-}
-
-bool fs_owner_alive(pid_t pid, uint64_t starttime)
-{
-	uint64_t now = fs_starttime(pid);
-
-	return now && now == starttime;
-}
-
-const char *fs_own_name(char *out, size_t size, const char *prefix)
-{
-	pid_t pid = getpid();
-
-	snprintf(out, size, "%s_%d_%" PRIu64, prefix, (int)pid, fs_starttime(pid));
-	return out;
-}
-
 /* A folder for root's notes must be root's own: others could have us write knobs. */
 static bool private_dir(const char *path)
 {
+	char parent[FS_PATH_MAX];
 	struct stat st;
 
 	if (fs_mkdirs(path, 0755))
 		return false;
+	snprintf(parent, sizeof(parent), "%.*s/", (int)(strrchr(path, '/') - path), path);
+	if (!fs_dir_is_safe(parent)) {
+		errno = EPERM;
+		return false;
+	}
 	if (lstat(path, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
 	    (st.st_mode & 022)) {
 		errno = EPERM;
@@ -96,30 +57,23 @@ const char *fs_run_dir(void)
 	return NULL;
 }
 
-/* Where this process keeps what it changed. */
-static const char *note_path(char *out, size_t size)
+#define ADVICE "advice" /* what advice has set is nobody's that lives: it stays until it is undone */
+#define KNOBS "knobs"
+
+static int append_note(const char *name, const char *kind, const char *path, const char *value)
 {
 	const char *dir = fs_run_dir();
-	char name[96];
-
-	if (!dir)
-		return NULL;
-	snprintf(out, size, "%.300s/%s", dir, fs_own_name(name, sizeof(name), "knobs"));
-	return out;
-}
-
-static int append_note(const char *file, const char *kind, const char *path, const char *value)
-{
 	struct fs_buf line = { 0 };
 	int result, saved;
 
+	if (!dir)
+		return -1;
 	if (strpbrk(path, " \n") || strchr(value, '\n')) {
 		errno = EINVAL;
 		return -1;
 	}
 	fs_buf_printf(&line, "%s %s %s\n", kind, path, value);
-	result = fs_write_text_flags(file, line.data,
-				     O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
+	result = fs_note_append(dir, name, line.data);
 	saved = errno;
 	fs_buf_free(&line);
 	errno = saved;
@@ -128,28 +82,15 @@ static int append_note(const char *file, const char *kind, const char *path, con
 
 static int note(const char *kind, const char *path, const char *value)
 {
-	char file[FS_PATH_MAX];
+	char own[96];
 
-	return note_path(file, sizeof(file)) ? append_note(file, kind, path, value) : -1;
-}
-
-/* What advice has set is nobody's that lives: it stays until it is undone. */
-static const char *advice_path(char *out, size_t size)
-{
-	const char *dir = fs_run_dir();
-
-	if (!dir)
-		return NULL;
-	snprintf(out, size, "%.300s/advice", dir);
-	return out;
+	return append_note(fs_own_name(own, sizeof(own), KNOBS), kind, path, value);
 }
 
 int fs_advice_set(const char *path, const char *value, char **before)
 {
-	char file[FS_PATH_MAX];
-
 	*before = fs_read_value(path);
-	if (!*before || !advice_path(file, sizeof(file)) || append_note(file, "knob", path, *before))
+	if (!*before || append_note(ADVICE, "knob", path, *before))
 		return -1;
 	return fs_write_text(path, value);
 }
@@ -192,82 +133,69 @@ int fs_temp_dir(const char *dir, char *out, size_t size)
 	return mkdir(out, 0700);
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
 int fs_temp_dir_remove(const char *path)
 {
-	const char *name = strrchr(path, '/');
-	uint64_t starttime;
-	pid_t pid;
+	char own[96];
 
-	/* Whatever a note says: nothing is removed with all it holds that an agent has not named. */
-	if (!name || strncmp(name + 1, PREFIX, strlen(PREFIX)) || !fs_owner_of(name + 1, &pid, &starttime)) {
-		errno = EINVAL;
-		return -1;
-	}
-	return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) ? -1 : 0;
+	return fs_remove_own(path, fs_own_name(own, sizeof(own), "flashscope"));
 }
 
-static bool may_write_knob(const char *path)
+/* Knobs of read-ahead are all that is ever noted. */
+static bool may_write_knob(const char *path, const char *value)
 {
-	char sys[FS_PATH_MAX], proc[FS_PATH_MAX];
+	const char *name = strrchr(path, '/');
+	char sys[FS_PATH_MAX];
 
 	fs_path(sys, sizeof(sys), "/sys/");
-	fs_path(proc, sizeof(proc), "/proc/sys/");
-	return (!strncmp(path, sys, strlen(sys)) || !strncmp(path, proc, strlen(proc))) &&
-	       !strstr(path, "..");
+	return name && !strcmp(name, "/read_ahead_kb") && !strncmp(path, sys, strlen(sys)) &&
+	       !strstr(path, "..") && *value && !value[strspn(value, "0123456789")];
 }
 
-/* Undoes one line of a note. True where nothing is left to do. */
-static bool undo(char *line, unsigned int *knobs, unsigned int *files)
+/* Undoes one line of a note whose owner's things end with `own`. True where nothing is left to do. */
+static bool undo(char *line, const char *own, bool this_boot, struct fs_swept *swept)
 {
 	char *path = strchr(line, ' ');
 	char *value = path ? strchr(path + 1, ' ') : NULL;
-	struct stat st;
 
 	if (!value) /* cut by a full disk: what it would have said was not done yet */
 		return true;
 	*path++ = '\0';
 	*value++ = '\0';
 	if (!strcmp(line, "knob")) {
-		if (!may_write_knob(path))
+		/* A boot has put them back already. */
+		if (!this_boot || !may_write_knob(path, value))
 			return true;
 		if (fs_write_text(path, value))
 			return errno == ENOENT; /* the device has gone, and its knob */
-		(*knobs)++;
-		return true;
-	}
-	if (!strcmp(line, "temp")) {
-		if (lstat(path, &st) || st.st_uid != geteuid())
-			return true;
-		if (S_ISDIR(st.st_mode)) {
-			if (fs_temp_dir_remove(path))
-				return errno == ENOENT || errno == EINVAL;
-		} else if (!S_ISREG(st.st_mode)) {
-			return true;
-		} else if (unlink(path)) {
-			return errno == ENOENT;
-		}
-		(*files)++;
+		swept->knobs++;
+	} else if (!strcmp(line, "temp")) {
+		if (fs_remove_own(path, own))
+			return errno == ENOENT || errno == EPERM;
+		swept->files++;
 	}
 	return true;
 }
 
 /* Last change first, so that a knob changed twice gets its first value. */
-static int undo_note(const char *file, unsigned int *knobs, unsigned int *files)
+static int undo_note(const char *name, struct fs_swept *swept)
 {
+	const char *dir = fs_run_dir();
+	char own[300], file[FS_PATH_MAX + 258];
 	size_t length;
-	char *text = fs_read_text(file, &length);
+	char *text;
+	bool this_boot;
 	int failed = 0;
 
+	if (!dir)
+		return 0;
+	snprintf(file, sizeof(file), "%s/%s", dir, name);
+	text = fs_note_read(dir, name, &length);
+	if (!text && errno == EPERM)
+		fs_warn("%s: not believed: it is not this user's alone; look at it, then remove it", file);
 	if (!text)
 		return errno == ENOENT ? 0 : 1;
+	snprintf(own, sizeof(own), "flashscope%.280s", name + strcspn(name, "_"));
+	this_boot = fs_note_of_this_boot(text);
 	while (length) {
 		char *line;
 
@@ -275,7 +203,7 @@ static int undo_note(const char *file, unsigned int *knobs, unsigned int *files)
 			text[--length] = '\0';
 		line = memrchr(text, '\n', length);
 		line = line ? line + 1 : text;
-		if (*line && !undo(line, knobs, files)) {
+		if (*line && !undo(line, own, this_boot, swept)) {
 			fs_warn("%s: not put back: %s; write it by hand", strchr(line, '\0') + 1,
 				strerror(errno));
 			failed++;
@@ -290,31 +218,28 @@ static int undo_note(const char *file, unsigned int *knobs, unsigned int *files)
 
 int fs_knobs_restore(void)
 {
-	char file[FS_PATH_MAX];
-	unsigned int knobs = 0, files = 0;
+	struct fs_swept swept = { 0 };
+	char own[96];
 
-	if (!note_path(file, sizeof(file)))
-		return 0;
-	return undo_note(file, &knobs, &files) ? -1 : 0;
+	return undo_note(fs_own_name(own, sizeof(own), KNOBS), &swept) ? -1 : 0;
 }
 
 int fs_advice_undo(unsigned int *knobs)
 {
-	char file[FS_PATH_MAX];
-	unsigned int files = 0;
+	struct fs_swept swept = { 0 };
+	int failed = fs_run_dir() ? undo_note(ADVICE, &swept) : -1;
 
-	*knobs = 0;
-	if (!advice_path(file, sizeof(file)))
-		return -1;
-	return undo_note(file, knobs, &files) ? -1 : 0;
+	*knobs = swept.knobs;
+	return failed ? -1 : 0;
 }
 
-static bool dead(const char *name)
+/* What is of another PID namespace is counted. */
+static bool dead(const char *name, struct fs_swept *swept)
 {
-	uint64_t starttime;
-	pid_t pid;
+	enum fs_owner owner = fs_owner_state(name);
 
-	return fs_owner_of(name, &pid, &starttime) && !fs_owner_alive(pid, starttime);
+	swept->elsewhere += owner == FS_OWNER_ELSEWHERE;
+	return owner == FS_OWNER_DEAD;
 }
 
 static void sweep_instances(const struct fs_tracefs *tracefs, struct fs_swept *swept)
@@ -326,11 +251,13 @@ static void sweep_instances(const struct fs_tracefs *tracefs, struct fs_swept *s
 	if (!dir)
 		return;
 	while ((entry = readdir(dir))) {
-		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) || !dead(entry->d_name))
+		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) || !dead(entry->d_name, swept))
 			continue;
 		fs_tracefs_path(tracefs, path, sizeof(path), "instances/%s", entry->d_name);
 		if (!rmdir(path)) {
 			swept->instances++;
+		} else if (geteuid() && (errno == EACCES || errno == EPERM)) {
+			continue; /* root's, and so for root to remove */
 		} else if (errno != ENOENT) {
 			fs_warn("%s: not removed: %s; close what reads it, then run sweep", path,
 				strerror(errno));
@@ -354,12 +281,22 @@ static void sweep_probes(const struct fs_tracefs *tracefs, struct fs_swept *swep
 		if (!end || end - ++group >= (ptrdiff_t)sizeof(last))
 			continue;
 		*end = '\0';
-		if (strncmp(group, PREFIX, strlen(PREFIX)) || !strcmp(group, last) || !dead(group))
+		if (strncmp(group, PREFIX, strlen(PREFIX)) || !strcmp(group, last) || !dead(group, swept))
 			continue;
 		strcpy(last, group);
 		swept->probes += fs_kprobe_remove_group(tracefs, group, &swept->failed);
 	}
 	free(text);
+}
+
+/* A note that outlived a boot belongs to nobody. */
+static bool of_an_earlier_boot(const char *dir, const char *name)
+{
+	char *text = fs_owner_state(name) == FS_OWNER_NONE ? NULL : fs_note_read(dir, name, NULL);
+	bool earlier = text && !fs_note_of_this_boot(text);
+
+	free(text);
+	return earlier;
 }
 
 static void sweep_notes(struct fs_swept *swept)
@@ -373,11 +310,11 @@ static void sweep_notes(struct fs_swept *swept)
 	while ((entry = readdir(open))) {
 		char path[FS_PATH_MAX + 258];
 
-		if (!dead(entry->d_name))
+		if (!of_an_earlier_boot(dir, entry->d_name) && !dead(entry->d_name, swept))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
-		if (!strncmp(entry->d_name, "knobs_", 6))
-			swept->failed += (unsigned int)undo_note(path, &swept->knobs, &swept->files);
+		if (!strncmp(entry->d_name, KNOBS "_", sizeof(KNOBS)))
+			swept->failed += (unsigned int)undo_note(entry->d_name, swept);
 		else if (!unlink(path))
 			swept->files++;
 		else if (errno != ENOENT)
@@ -409,5 +346,7 @@ int cmd_sweep(int argc, char **argv)
 	fs_sweep(&swept);
 	printf("removed: %u instances, %u probes, %u files; knobs put back: %u; failed: %u\n",
 	       swept.instances, swept.probes, swept.files, swept.knobs, swept.failed);
+	if (swept.elsewhere)
+		printf("left alone: %u of other PID namespaces (containers); run sweep there\n", swept.elsewhere);
 	return swept.failed ? FS_EXIT_FAILURE : 0;
 }

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What a run leaves, and how the next one finds it. Everything that an agent
- * creates outside its own memory is called <something>_<pid>_<starttime>.
- */
+/* What a run leaves, and how the next one finds and undoes it. */
 #ifndef FLASHSCOPE_SWEEP_H
 #define FLASHSCOPE_SWEEP_H
 
@@ -11,30 +8,26 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "owner.h"
+
 struct fs_swept {
 	unsigned int instances;
 	unsigned int probes;
 	unsigned int knobs;
 	unsigned int files;
 	unsigned int failed; /* found, dead, and could not be undone */
+	unsigned int elsewhere; /* of other PID namespaces: left alone */
 };
 
 /* Undoes what dead owners left. Never fails: what it cannot undo is counted and warned of. */
 void fs_sweep(struct fs_swept *swept);
-
-/* True where name ends in _<pid>_<starttime>[.suffix]; which then are stored. */
-bool fs_owner_of(const char *name, pid_t *pid, uint64_t *starttime);
-bool fs_owner_alive(pid_t pid, uint64_t starttime);
-
-/* "<prefix>_<pid>_<starttime>" of this process. */
-const char *fs_own_name(char *out, size_t size, const char *prefix);
 
 /* Folder of notes (/run/flashscope, else one under /tmp), created; NULL with errno where there is none. */
 const char *fs_run_dir(void);
 
 /*
  * Writes a knob (a file under /sys or /proc) after noting its old value in
- * /run/flashscope/knobs_<pid>_<starttime>. 0, or -1 with errno.
+ * /run/flashscope/knobs_<namespace>_<pid>_<starttime>. 0, or -1 with errno.
  */
 int fs_knob_set(const char *path, const char *value);
 /*
@@ -45,10 +38,14 @@ int fs_knob_set(const char *path, const char *value);
 int fs_advice_set(const char *path, const char *value, char **before);
 /* Puts back all that fs_advice_set() has set, of whichever process. 0, or -1 with errno. */
 int fs_advice_undo(unsigned int *knobs);
-/* Notes a temporary file that the next run may unlink should this one be killed. */
+/*
+ * Notes a temporary file that the next run may unlink should this one be killed.
+ * Its name is, or ends with a dot and, fs_own_name(…, "flashscope"): nothing else
+ * is removed.
+ */
 int fs_temp_note(const char *path);
 /*
- * Makes DIR/flashscope_<pid>_<starttime> for files of this run; its absolute path
+ * Makes DIR/flashscope_<namespace>_<pid>_<starttime> for files of this run; its absolute path
  * goes into `out`. The next run removes it with all it holds should this one be
  * killed. 0, or -1 with errno.
  */

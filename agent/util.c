@@ -146,15 +146,12 @@ const char *fs_path(char *out, size_t size, const char *format, ...)
 	return out;
 }
 
-char *fs_read_text(const char *path, size_t *length)
+char *fs_read_fd(int fd, size_t *length)
 {
 	const size_t limit = 16u << 20;
 	struct fs_buf buf = { 0 };
 	char chunk[4096];
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 
-	if (fd < 0)
-		return NULL;
 	for (;;) {
 		ssize_t got = read(fd, chunk, sizeof(chunk));
 
@@ -163,7 +160,6 @@ char *fs_read_text(const char *path, size_t *length)
 		if (got < 0 || buf.length + (size_t)got > limit) {
 			int saved = got < 0 ? errno : EFBIG;
 
-			close(fd);
 			fs_buf_free(&buf);
 			errno = saved;
 			return NULL;
@@ -172,10 +168,24 @@ char *fs_read_text(const char *path, size_t *length)
 		if (!got)
 			break;
 	}
-	close(fd);
 	if (length)
 		*length = buf.length;
 	return buf.data;
+}
+
+char *fs_read_text(const char *path, size_t *length)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	char *text;
+	int saved;
+
+	if (fd < 0)
+		return NULL;
+	text = fs_read_fd(fd, length);
+	saved = errno;
+	close(fd);
+	errno = saved;
+	return text;
 }
 
 char *fs_read_value(const char *path)
@@ -292,10 +302,15 @@ uint64_t fs_starttime(pid_t pid)
 {
 	char path[FS_PATH_MAX];
 	unsigned long long start = 0;
-	char *text = fs_read_text(fs_path(path, sizeof(path), "/proc/%d/stat", (int)pid), NULL);
+	char *text;
 	char *after;
 	char state;
 
+	if (pid)
+		fs_path(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	else
+		fs_path(path, sizeof(path), "/proc/self/stat");
+	text = fs_read_text(path, NULL);
 	if (!text)
 		return 0;
 	/* The name, in brackets, may hold anything: the last bracket ends it (proc(5)). */

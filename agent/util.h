@@ -54,7 +54,9 @@ const char *fs_path(char *out, size_t size, const char *format, ...)
  * set. length may be NULL. No fs_path() is applied.
  */
 char *fs_read_text(const char *path, size_t *length);
-/* The same without trailing newlines and blanks; for one-value sysfs files. */
+/* The same of what is still to be read of a descriptor, which stays open. */
+char *fs_read_fd(int fd, size_t *length);
+/* fs_read_text() without trailing newlines and blanks; for one-value sysfs files. */
 char *fs_read_value(const char *path);
 /* First unsigned number of a file; false where there is none. */
 bool fs_read_u64(const char *path, uint64_t *value);
@@ -70,7 +72,7 @@ bool fs_parse_u64(const char *text, uint64_t max, uint64_t *value);
 uint64_t fs_now_ns(void); /* CLOCK_MONOTONIC */
 void fs_sleep_ms(unsigned int ms);
 
-/* Field 22 of /proc/PID/stat; 0 where there is no such process (or a zombie). */
+/* Field 22 of /proc/PID/stat (pid 0: this process's); 0 where there is no such process (or a zombie). */
 uint64_t fs_starttime(pid_t pid);
 
 int fs_cpus_possible(void);

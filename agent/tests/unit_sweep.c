@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <inttypes.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "state.h"
@@ -41,7 +42,7 @@ static void stat_of(int pid, uint64_t start)
  */
 static void remains(const char *root)
 {
-	char note[600];
+	char note[900];
 
 	stat_of(500, 50);
 	test_root_file("/proc/self/mounts", "nodev /sys/kernel/tracing tracefs rw 0 0\n");
@@ -61,19 +62,23 @@ static void remains(const char *root)
 	test_root_file("/sys/block/b/queue/read_ahead_kb", "64\n");
 	test_root_file("/etc/passwd", "untouched\n");
 	test_root_file("/run/temporary", "x");
+	test_root_file("/run/data.flashscope_600_7", "x");
 	test_root_file("/data/flashscope_600_7/s1/2", "x");
 	test_root_file("/data/kept_600_7/s1/2", "x");
+	test_root_file("/data/flashscope_500_50/s1", "x");
 	snprintf(note, sizeof(note),
 		 "knob %s/sys/class/bdi/mtd-0/read_ahead_kb 0\n"
 		 "knob %s/sys/class/bdi/mtd-0/read_ahead_kb 16\n" /* changed twice: the first value counts */
 		 "knob %s/etc/passwd root\n"
 		 "knob %s/sys/../etc/passwd root\n"
 		 "knob %s/sys/gone/read_ahead_kb 1\n"
-		 "temp %s/run/temporary -\n"
+		 "temp %s/run/temporary -\n" /* no name that an agent gives */
+		 "temp %s/run/data.flashscope_600_7 -\n"
+		 "temp %s/data/flashscope_500_50 -\n" /* another's */
 		 "temp %s/data/flashscope_600_7 -\n"
 		 "temp %s/data/kept_600_7 -\n" /* no name that an agent gives */
 		 "knob cut",
-		 root, root, root, root, root, root, root, root);
+		 root, root, root, root, root, root, root, root, root, root);
 	test_root_file("/run/flashscope/knobs_600_7", note);
 	snprintf(note, sizeof(note), "knob %s/sys/block/b/queue/read_ahead_kb 1\n", root);
 	test_root_file("/run/flashscope/knobs_500_50", note); /* its owner lives */
@@ -121,7 +126,9 @@ static void sweeping(void)
 	text = test_root_read("/etc/passwd");
 	CHECK_TEXT(text, "untouched\n");
 	free(text);
-	CHECK(!test_root_has("/run/temporary"));
+	CHECK(test_root_has("/run/temporary"));
+	CHECK(!test_root_has("/run/data.flashscope_600_7"));
+	CHECK(test_root_has("/data/flashscope_500_50/s1"));
 	CHECK(!test_root_has("/data/flashscope_600_7"));
 	CHECK(test_root_has("/data/kept_600_7/s1/2"));
 	CHECK(!test_root_has("/run/flashscope/knobs_600_7"));
@@ -134,14 +141,15 @@ static void sweeping(void)
 static void knobs(void)
 {
 	const char *root = test_root_begin();
-	char knob[128], temporary[128];
+	char knob[128], temporary[228], own[96];
 	char *text;
 
 	stat_of(getpid(), 1234);
 	test_root_file("/sys/class/bdi/mtd-0/read_ahead_kb", "0\n");
-	test_root_file("/var/data", "x");
+	fs_own_name(own, sizeof(own), "/var/data.flashscope");
+	test_root_file(own, "x");
 	snprintf(knob, sizeof(knob), "%s/sys/class/bdi/mtd-0/read_ahead_kb", root);
-	snprintf(temporary, sizeof(temporary), "%s/var/data", root);
+	snprintf(temporary, sizeof(temporary), "%s%s", root, own);
 	CHECK(!fs_knob_set(knob, "128"));
 	CHECK(!fs_knob_set(knob, "32\n"));
 	CHECK(!fs_temp_note(temporary));
@@ -152,11 +160,168 @@ static void knobs(void)
 	text = test_root_read("/sys/class/bdi/mtd-0/read_ahead_kb");
 	CHECK(!strncmp(text, "0", 1));
 	free(text);
-	CHECK(!test_root_has("/var/data"));
+	CHECK(!test_root_has(own));
 	CHECK(!fs_knobs_restore()); /* nothing left to do */
 	snprintf(knob, sizeof(knob), "%s/sys/nothing", root);
 	CHECK(fs_knob_set(knob, "1") == -1);
 	CHECK(fs_temp_note("/with blank") == -1);
+	test_root_end();
+}
+
+#define FIRST "4026531836"
+#define OTHER "4026532999"
+
+/* A /proc of the namespace with that number, in which process 500 of it lives and 700 of another one. */
+static void namespaces(const char *here, bool other_lives)
+{
+	char link[32];
+
+	stat_of(500, 50);
+	snprintf(link, sizeof(link), "pid:[%s]", here);
+	test_root_link("/proc/self/ns/pid", link);
+	test_root_link("/proc/500/ns/pid", link);
+	if (other_lives)
+		test_root_link("/proc/700/ns/pid", "pid:[" OTHER "]");
+	test_root_file("/run/flashscope/recorder_" FIRST "_500_50", "first\nrecording\ni\n");
+	test_root_file("/run/flashscope/recorder_" FIRST "_600_7", "dead\nrecording\ni\n");
+	test_root_file("/run/flashscope/recorder_" OTHER "_500_50", "other\nrecording\ni\n");
+	test_root_file("/run/flashscope/recorder_" OTHER "_600_7", "unseen\nrecording\ni\n");
+}
+
+static void other_namespaces(void)
+{
+	struct fs_recorder_state *states;
+	struct fs_swept swept;
+
+	CHECK_NUMBER(fs_owner_namespace("flashscope_" FIRST "_12_345"), UINT64_C(4026531836));
+	CHECK_NUMBER(fs_owner_namespace("flashscope_" FIRST "_12_345.tasks"), UINT64_C(4026531836));
+	CHECK_NUMBER(fs_owner_namespace("flashscope_12_345"), 0);
+	CHECK_NUMBER(fs_owner_namespace("a_flashscope_x1_12_345"), 0);
+
+	/* From the first namespace: the other one's stay as long as a process of it lives. */
+	test_root_begin();
+	namespaces(FIRST, true);
+	CHECK_NUMBER(fs_state_list(&states), 1);
+	CHECK_TEXT(states[0].name, "first");
+	free(states);
+	fs_sweep(&swept);
+	CHECK_NUMBER(swept.files, 1);
+	CHECK_NUMBER(swept.elsewhere, 2);
+	CHECK(test_root_has("/run/flashscope/recorder_" FIRST "_500_50"));
+	CHECK(test_root_has("/run/flashscope/recorder_" OTHER "_500_50"));
+	CHECK(test_root_has("/run/flashscope/recorder_" OTHER "_600_7"));
+	test_root_end();
+
+	test_root_begin();
+	namespaces(FIRST, false);
+	fs_sweep(&swept);
+	CHECK_NUMBER(swept.files, 3);
+	CHECK(!test_root_has("/run/flashscope/recorder_" OTHER "_500_50"));
+	test_root_end();
+
+	/* From a container: nothing is known of the first one, however it looks. */
+	test_root_begin();
+	namespaces(OTHER, false);
+	CHECK_NUMBER(fs_state_list(&states), 1);
+	CHECK_TEXT(states[0].name, "other");
+	free(states);
+	fs_sweep(&swept);
+	CHECK_NUMBER(swept.files, 1);
+	CHECK_NUMBER(swept.elsewhere, 2);
+	CHECK(test_root_has("/run/flashscope/recorder_" FIRST "_600_7"));
+	CHECK(!test_root_has("/run/flashscope/recorder_" OTHER "_600_7"));
+	test_root_end();
+}
+
+/* Notes that somebody else could have written are not acted upon. */
+static void planted(void)
+{
+	char target[160], from[160], to[160];
+	struct fs_swept swept;
+	const char *root = test_root_begin();
+
+	test_root_file("/data/flashscope_600_7/precious", "x");
+	snprintf(target, sizeof(target), "temp %s/data/flashscope_600_7 -\n", root);
+	test_quiet(true);
+
+	/* A hard link to a file of ours. */
+	test_root_file("/elsewhere", target);
+	test_root_dir("/run/flashscope");
+	snprintf(from, sizeof(from), "%s/elsewhere", root);
+	snprintf(to, sizeof(to), "%s/run/flashscope/knobs_600_7", root);
+	CHECK(!link(from, to));
+	fs_sweep(&swept);
+	CHECK_NUMBER(swept.failed, 1);
+	CHECK(test_root_has("/data/flashscope_600_7/precious"));
+	unlink(to);
+
+	/* A symbolic one. */
+	CHECK(!symlink(from, to));
+	fs_sweep(&swept);
+	CHECK_NUMBER(swept.failed, 1);
+	CHECK(test_root_has("/data/flashscope_600_7/precious"));
+	unlink(to);
+
+	/* Written by others too, or another's. */
+	test_root_file("/run/flashscope/knobs_600_7", target);
+	CHECK(!chmod(to, 0666));
+	fs_sweep(&swept);
+	CHECK_NUMBER(swept.failed, 1);
+	CHECK(test_root_has("/data/flashscope_600_7/precious"));
+	CHECK(!chmod(to, 0600));
+	if (!geteuid()) {
+		CHECK(!chown(to, 65534, 65534));
+		fs_sweep(&swept);
+		CHECK_NUMBER(swept.failed, 1);
+		CHECK(test_root_has("/data/flashscope_600_7/precious"));
+		CHECK(!chown(to, 0, 0));
+	}
+
+	/* The folder of notes is not ours alone: another one is taken, and these are not read. */
+	snprintf(from, sizeof(from), "%s/run/flashscope", root);
+	CHECK(!chmod(from, 0777));
+	fs_sweep(&swept);
+	CHECK(test_root_has("/data/flashscope_600_7/precious"));
+	CHECK(!chmod(from, 0755));
+
+	/* A link in the tree leads nowhere. */
+	test_root_file("/outside/kept", "x");
+	snprintf(from, sizeof(from), "%s/outside", root);
+	snprintf(to, sizeof(to), "%s/data/flashscope_600_7/link", root);
+	CHECK(!symlink(from, to));
+	fs_sweep(&swept);
+	test_quiet(false);
+	CHECK_NUMBER(swept.failed, 0);
+	CHECK(!test_root_has("/data/flashscope_600_7"));
+	CHECK(test_root_has("/outside/kept"));
+	test_root_end();
+}
+
+/* What a reboot has put back is not put back again; files are still there. */
+static void after_a_boot(void)
+{
+	const char *root = test_root_begin();
+	struct fs_swept swept;
+	char note[500];
+	char *text;
+
+	stat_of(500, 50);
+	test_root_file("/proc/sys/kernel/random/boot_id", "second\n");
+	test_root_file("/sys/block/b/queue/read_ahead_kb", "64\n");
+	test_root_file("/data/flashscope_500_50/s1", "x");
+	snprintf(note, sizeof(note), "boot first\nknob %s/sys/block/b/queue/read_ahead_kb 1\ntemp %s/data/flashscope_500_50 -\n",
+		 root, root);
+	test_root_file("/run/flashscope/knobs_500_50", note); /* of a process before; another has its numbers */
+	test_root_file("/run/flashscope/recorder_500_50", "b\npaused\ni\nboot second\n");
+	fs_sweep(&swept);
+	CHECK_NUMBER(swept.knobs, 0);
+	CHECK_NUMBER(swept.files, 1);
+	CHECK(!test_root_has("/data/flashscope_500_50"));
+	CHECK(!test_root_has("/run/flashscope/knobs_500_50"));
+	CHECK(test_root_has("/run/flashscope/recorder_500_50"));
+	text = test_root_read("/sys/block/b/queue/read_ahead_kb");
+	CHECK_TEXT(text, "64\n");
+	free(text);
 	test_root_end();
 }
 
@@ -165,4 +330,7 @@ void test_sweep(void)
 	owners();
 	sweeping();
 	knobs();
+	other_namespaces();
+	planted();
+	after_a_boot();
 }
