@@ -20,6 +20,7 @@ int cmd_sweep(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_knob(int argc, char **argv);
 int cmd_energy(int argc, char **argv);
+int cmd_exec(int argc, char **argv);
 int cmd_init(int argc, char **argv);
 
 #endif

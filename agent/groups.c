@@ -176,7 +176,7 @@ static bool has(const struct fs_tracefs *tracefs, const char *system, const char
 {
 	char path[FS_PATH_MAX];
 
-	return !access(fs_tracefs_path(tracefs, path, sizeof(path), "events/%s/%s/enable", system, event), W_OK);
+	return !access(fs_tracefs_path(tracefs, path, sizeof(path), "events/%s/%s/enable", system, event), F_OK);
 }
 
 /* Systems whose events come with a module, on most kernels. */

@@ -25,6 +25,7 @@ static const struct command {
 	{ "bench", cmd_bench, "a benchmark: read, raw, postmark, sqlite, replay; its result as JSON" },
 	{ "knob", cmd_knob, "set knobs of read-ahead until they are undone: set PATH VALUE, undo" },
 	{ "energy", cmd_energy, "a command's energy by this machine's sensors, as JSON" },
+	{ "exec", cmd_exec, "run a command as another user" },
 	{ "init", cmd_init, "PID 1 of a virtual board" },
 };
 

@@ -94,6 +94,28 @@ static int add_mtd(struct fs_record_options *options, const char *text)
 	return 0;
 }
 
+/* Three, and none of 0 to 2: they are the agent's own. */
+static int three_descriptors(struct fs_record_options *options, const char *list)
+{
+	char *copy = fs_strdup(list);
+	char *rest = copy, *word;
+	size_t count = 0;
+	bool good = true;
+
+	while ((word = strsep(&rest, ","))) {
+		uint64_t fd;
+
+		good = good && count < 3 && fs_parse_u64(word, 1023, &fd) && fd > 2;
+		if (good)
+			options->stdio[count++] = (int)fd;
+	}
+	free(copy);
+	if (good && count == 3 && options->stdio[0] != options->stdio[1] && options->stdio[1] != options->stdio[2] &&
+	    options->stdio[0] != options->stdio[2])
+		return 0;
+	return fs_usage("--stdio %s: is not accepted; give three different descriptors from 3 to 1023", list);
+}
+
 static int with_value(struct fs_record_options *options, const char *option, const char *value,
 		      bool *events_given)
 {
@@ -135,6 +157,12 @@ static int with_value(struct fs_record_options *options, const char *option, con
 			options->ready_fd = (int)fd;
 		return result;
 	}
+	if (!strcmp(option, "--user")) {
+		options->user = value;
+		return *value ? 0 : fs_usage("--user: no name; give a user's name or number");
+	}
+	if (!strcmp(option, "--stdio"))
+		return three_descriptors(options, value);
 	if (!strcmp(option, "-o")) {
 		options->output = value;
 		return 0;
@@ -150,7 +178,7 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 {
 	static const char *const valued[] = { "--name", "--events",	 "--detail", "--mtd",	   "--ring",
 					      "--mode", "--interval-ms", "--source", "--ready-fd", "-o",
-					      "--from" };
+					      "--from", "--user",	 "--stdio" };
 	bool events_given = false;
 
 	memset(options, 0, sizeof(*options));
@@ -158,6 +186,8 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 	options->ring_kib = 4096;
 	options->interval_ms = 100;
 	options->ready_fd = -1;
+	for (size_t i = 0; i < ARRAY_SIZE(options->stdio); i++)
+		options->stdio[i] = -1;
 	for (int i = 1; i < argc; i++) {
 		size_t k = 0;
 		int result;
@@ -188,6 +218,10 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 	}
 	if (options->capture && !options->command)
 		return fs_usage("--capture: keeps a command's output; name the command behind --");
+	if (!options->command && (options->user || options->stdio[0] >= 0))
+		return fs_usage("--user, --stdio: are of a command; name the command behind --");
+	if (options->capture && options->stdio[0] >= 0)
+		return fs_usage("--capture and --stdio: exclude each other; leave one out");
 	if (!options->flash && (options->mtd_count || options->details.offset ||
 				options->details.duration || options->details.chip))
 		return fs_usage("--mtd, --detail: belong to flash events; add flash to --events");

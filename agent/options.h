@@ -27,6 +27,8 @@ struct fs_record_options {
 	uint64_t source;
 	int ready_fd; /* -1: none */
 	const char *output; /* NULL: stdout */
+	const char *user;   /* whom the command runs as; NULL: as the recorder */
+	int stdio[3];	    /* the command's stdin, stdout, stderr; -1: the recorder's */
 	char **command; /* NULL: none */
 };
 

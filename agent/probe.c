@@ -13,6 +13,7 @@
 
 #include "cmds.h"
 #include "facts.h"
+#include "rights.h"
 #include "files.h"
 #include "groups.h"
 #include "layers.h"
@@ -441,6 +442,7 @@ int cmd_probe(int argc, char **argv)
 	if (!result) {
 		fs_json_object(&json, NULL);
 		fs_facts_json(&json, &facts, false);
+		fs_rights_json(&json, &facts.tracefs);
 		groups_json(&json, &facts, trial);
 		fs_json_object_end(&json);
 		fs_buf_puts(&json.out, "\n");

@@ -17,12 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cmds.h"
+#include "command.h"
 #include "crosscheck.h"
 #include "facts.h"
 #include "files.h"
@@ -32,6 +31,7 @@
 #include "monitor.h"
 #include "options.h"
 #include "patience.h"
+#include "rights.h"
 #include "ring.h"
 #include "state.h"
 #include "sweep.h"
@@ -46,13 +46,15 @@
 #define WARM_MS 500
 /* A reader that takes nothing for so long after a stop has gone. */
 #define STALLED_S 5
-#define COMMAND_GRACE_MS 2000
+/* A second request to stop so much later is a person's: nothing is waited for any more. */
+#define IMPATIENT_NS UINT64_C(1000000000)
 
-static volatile sig_atomic_t asked_stop, asked_pause, asked_resume, child_changed, give_up;
+static volatile sig_atomic_t asked_stop, interrupted, asked_pause, asked_resume, child_changed, give_up;
 static int wake[2] = { -1, -1 };
 /* Frames written, for the alarm to see whether the reader still takes some. */
 static const volatile uint32_t *written;
 static uint32_t written_at_alarm;
+static uint64_t asked_at;
 
 static void on_signal(int number)
 {
@@ -70,8 +72,13 @@ static void on_signal(int number)
 	} else if (number == SIGCHLD) {
 		child_changed = 1;
 	} else {
-		if (asked_stop)
+		/* Ctrl-C reaches the whole group, and then who started us asks once more. */
+		if (asked_stop && fs_now_ns() - asked_at > IMPATIENT_NS)
 			give_up = 1;
+		if (!asked_stop) {
+			asked_at = fs_now_ns();
+			interrupted = number == SIGINT;
+		}
 		asked_stop = 1;
 		written_at_alarm = written ? *written : 0;
 		alarm(STALLED_S);
@@ -123,12 +130,7 @@ struct recorder {
 	uint64_t hits[ARRAY_SIZE(((struct fs_probes *)0)->items)];
 	uint64_t misses[ARRAY_SIZE(((struct fs_probes *)0)->items)];
 
-	pid_t command; /* 0: none, or ended */
-	int command_gate; /* a byte lets it run; -1 */
-	int captured;	  /* memory that holds the command's stdout; -1 */
-	int command_failed; /* reads the errno of a failed exec; -1 */
-	uint64_t command_begin;
-	int command_status; /* as FS_EXIT; -1: no command has ended */
+	struct fs_command command;
 	bool paused;
 };
 
@@ -183,7 +185,8 @@ static bool has_event(struct recorder *recorder, const char *system, const char 
 
 	fs_tracefs_path(&recorder->facts.tracefs, path, sizeof(path), "events/%s%s%s/enable", system,
 			event ? "/" : "", event ? event : "");
-	return !access(path, W_OK);
+	/* Not whether it is ours to write: it is enabled in an instance. */
+	return !access(path, F_OK);
 }
 
 /* What is to be enabled: events that were named one by one have to be there, those of a group need not. */
@@ -726,142 +729,6 @@ static int describe(struct recorder *recorder)
 	return send_tasks(recorder);
 }
 
-/* --- the command ------------------------------------------------------- */
-
-/* Of a captured output; a bench's result takes some 10 bytes a request. */
-#define CAPTURE_MAX (16u << 20)
-#define CAPTURE_CHUNK 16384
-
-/* The agent's own commands, whatever the agent's file is called here. */
-#define SELF "flashscope-agent"
-
-static int start_command(struct recorder *recorder)
-{
-	int gate[2], failed[2];
-	pid_t parent = getpid(), pid;
-
-	if (pipe2(gate, O_CLOEXEC) || pipe2(failed, O_CLOEXEC))
-		return broken(recorder, "command: pipe: %s", strerror(errno));
-	if (recorder->options.capture) {
-		/* In memory: what the command prints must not cost it a frame, nor touch a disk. */
-		recorder->captured = memfd_create("output", MFD_CLOEXEC);
-		if (recorder->captured < 0)
-			return broken(recorder, "command: memory for its output: %s", strerror(errno));
-	}
-	pid = fork();
-	if (pid < 0)
-		return broken(recorder, "command: fork: %s", strerror(errno));
-	if (!pid) {
-		char byte;
-		int error;
-
-		for (int number = 1; number < 32; number++)
-			signal(number, SIG_DFL);
-		/* Should the recorder be killed, no process of its making stays. */
-		prctl(PR_SET_PDEATHSIG, SIGTERM);
-		if (getppid() != parent)
-			_exit(FS_EXIT_FAILURE);
-		close(gate[1]);
-		close(failed[0]);
-		if (recorder->options.ready_fd >= 0)
-			close(recorder->options.ready_fd);
-		if (recorder->captured >= 0)
-			dup2(recorder->captured, STDOUT_FILENO);
-		else if (!recorder->options.output)
-			dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is the stream's */
-		if (read(gate[0], &byte, 1) != 1)
-			_exit(FS_EXIT_FAILURE);
-		if (!strcmp(recorder->options.command[0], SELF))
-			execv("/proc/self/exe", recorder->options.command);
-		else
-			execvp(recorder->options.command[0], recorder->options.command);
-		error = errno;
-		if (write(failed[1], &error, sizeof(error)) < 0)
-			_exit(126);
-		_exit(127);
-	}
-	close(gate[0]);
-	close(failed[1]);
-	recorder->command = pid;
-	recorder->command_gate = gate[1];
-	recorder->command_failed = failed[0];
-	return 0;
-}
-
-static int release_command(struct recorder *recorder)
-{
-	int error;
-
-	recorder->command_begin = fs_now_ns();
-	if (fs_frame_phase(&recorder->stream, recorder->command_begin, FS_PHASE_BEGIN,
-			   (uint32_t)recorder->command, "command"))
-		return stream_broken(recorder);
-	if (write(recorder->command_gate, "", 1) != 1)
-		return broken(recorder, "command: cannot be started: %s", strerror(errno));
-	close(recorder->command_gate);
-	recorder->command_gate = -1;
-	if (read(recorder->command_failed, &error, sizeof(error)) == sizeof(error))
-		fs_warn("%s: cannot be run: %s; name a program of this machine",
-			recorder->options.command[0], strerror(error));
-	close(recorder->command_failed);
-	recorder->command_failed = -1;
-	return 0;
-}
-
-/* What the command printed, as frames; errors of the stream show at the next frame. */
-static void send_captured(struct recorder *recorder)
-{
-	char chunk[CAPTURE_CHUNK];
-	off_t at = 0;
-	ssize_t got;
-
-	if (recorder->captured < 0)
-		return;
-	while (at < (off_t)CAPTURE_MAX &&
-	       (got = pread(recorder->captured, chunk, sizeof(chunk), at)) > 0) {
-		if (fs_frame_output(&recorder->stream, STDOUT_FILENO, chunk, (size_t)got))
-			break;
-		at += got;
-	}
-	if (lseek(recorder->captured, 0, SEEK_END) > (off_t)CAPTURE_MAX)
-		fs_warn("command: only the first %u MiB of its output are kept", CAPTURE_MAX >> 20);
-	close(recorder->captured);
-	recorder->captured = -1;
-}
-
-/* True once it has ended (and its frames are written). */
-static bool command_ended(struct recorder *recorder, int flags)
-{
-	uint32_t pid = (uint32_t)recorder->command;
-	uint64_t end;
-	int status;
-
-	if (!recorder->command || waitpid(recorder->command, &status, flags) != recorder->command)
-		return false;
-	end = fs_now_ns();
-	recorder->command = 0;
-	recorder->command_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) :
-							 WEXITSTATUS(status);
-	fs_frame_phase(&recorder->stream, end, FS_PHASE_END, pid, "command");
-	send_captured(recorder);
-	fs_frame_exit(&recorder->stream, recorder->command_begin, end, recorder->command_status);
-	return true;
-}
-
-static void end_command(struct recorder *recorder)
-{
-	if (!recorder->command)
-		return;
-	kill(recorder->command, SIGTERM);
-	for (int waited = 0; waited < COMMAND_GRACE_MS; waited += 20) {
-		if (command_ended(recorder, WNOHANG))
-			return;
-		fs_sleep_ms(20);
-	}
-	kill(recorder->command, SIGKILL);
-	command_ended(recorder, 0);
-}
-
 /* --- recording --------------------------------------------------------- */
 
 static int set_paused(struct recorder *recorder, bool paused, const char *mark)
@@ -936,7 +803,7 @@ static int loop(struct recorder *recorder)
 			return 0;
 		if (child_changed) {
 			child_changed = 0;
-			if (command_ended(recorder, WNOHANG))
+			if (fs_command_ended(&recorder->command, &recorder->stream, WNOHANG))
 				return 0;
 		}
 		now = fs_now_ns();
@@ -1046,7 +913,8 @@ static int record(struct recorder *recorder)
 {
 	const struct fs_record_options *options = &recorder->options;
 
-	if ((!options->monitor && (check_tracefs(recorder) || check_events(recorder))) || check_name(recorder))
+	if (fs_command_check(&recorder->command, recorder->error, sizeof(recorder->error)) ||
+	    (!options->monitor && (check_tracefs(recorder) || check_events(recorder))) || check_name(recorder))
 		return -1;
 	if (fs_state_write(recorder->name, "arming", recorder->group))
 		fs_warn("ctl: will not find this recorder: no folder for notes: %s", strerror(errno));
@@ -1055,8 +923,11 @@ static int record(struct recorder *recorder)
 		return -1;
 	if (open_output(recorder) || (options->monitor ? arm_monitor(recorder) : arm(recorder)) || describe(recorder))
 		return -1;
-	if (options->command && start_command(recorder))
+	if (options->command && fs_command_start(&recorder->command, recorder->error, sizeof(recorder->error)))
 		return -1;
+	/* The command has been forked: it keeps what it was started with. */
+	if (fs_rights_drop(&recorder->facts.tracefs, options->user != NULL))
+		fs_warn("capabilities: not given up: %s", strerror(errno));
 	if (!options->monitor)
 		read_profile(recorder, recorder->hits, recorder->misses);
 	if (set_paused(recorder, options->paused, NULL))
@@ -1066,8 +937,9 @@ static int record(struct recorder *recorder)
 			fs_warn("--ready-fd %d: %s", options->ready_fd, strerror(errno));
 		close(options->ready_fd);
 	}
-	if (options->command && release_command(recorder))
-		return -1;
+	if (options->command &&
+	    fs_command_release(&recorder->command, &recorder->stream, recorder->error, sizeof(recorder->error)))
+		return *recorder->error ? -1 : stream_broken(recorder);
 	return loop(recorder);
 }
 
@@ -1085,7 +957,7 @@ static int finish(struct recorder *recorder, int failed)
 		if (recorder->options.monitor)
 			fs_monitor_tracing(&recorder->monitor, false);
 		if (!failed || asked_stop)
-			end_command(recorder);
+			fs_command_end(&recorder->command, &recorder->stream, interrupted);
 		if (recorder->tasks.name[0])
 			fs_ring_tracing(&recorder->tasks, false);
 		if (!recorder->stream.error && drain(recorder, true))
@@ -1125,21 +997,23 @@ static int finish(struct recorder *recorder, int failed)
  */
 static void wait_for_command(struct recorder *recorder)
 {
-	if (!recorder->command)
+	struct fs_command *command = &recorder->command;
+
+	if (!command->pid)
 		return;
-	if (recorder->command_gate >= 0) { /* never let run: end of file ends it */
-		close(recorder->command_gate);
-		recorder->command_gate = -1;
+	if (command->gate >= 0) { /* never let run: end of file ends it */
+		close(command->gate);
+		command->gate = -1;
 	}
-	while (recorder->command && !asked_stop) {
+	while (command->pid && !asked_stop) {
 		int status;
 
-		if (waitpid(recorder->command, &status, 0) == recorder->command)
-			recorder->command = 0;
+		if (waitpid(command->pid, &status, 0) == command->pid)
+			command->pid = 0;
 		else if (errno != EINTR)
 			break;
 	}
-	end_command(recorder);
+	fs_command_end(command, &recorder->stream, interrupted);
 }
 
 static int undo(struct recorder *recorder)
@@ -1165,15 +1039,26 @@ static int undo(struct recorder *recorder)
 	return failed;
 }
 
+/* How a command under trace ends is told by the exit status, so our own failures have one that few commands use. */
+static int exit_code(const struct recorder *recorder, int result)
+{
+	const struct fs_command *command = &recorder->command;
+
+	if (!recorder->options.command || recorder->options.capture)
+		return result || command->status <= 0 ? result : FS_EXIT_FAILURE;
+	if (result)
+		return FS_EXIT_OWN_FAILURE;
+	return command->status > 0 ? command->status : 0;
+}
+
 int cmd_record(int argc, char **argv)
 {
 	struct recorder *recorder = fs_alloc(sizeof(*recorder));
 	struct fs_swept swept;
 	int result;
 
-	recorder->command_gate = recorder->command_failed = recorder->captured = -1;
+	fs_command_init(&recorder->command, &recorder->options);
 	recorder->monitor.fd = -1;
-	recorder->command_status = -1;
 	result = fs_record_options(argc, argv, &recorder->options);
 	if (result)
 		goto out;
@@ -1201,15 +1086,17 @@ int cmd_record(int argc, char **argv)
 	if (recorder->close_output && close(recorder->stream.fd) && !result)
 		result = fs_fail("%s: %s; the end of the stream may be missing",
 				 recorder->options.output, strerror(errno));
-	if (!result && recorder->command_status > 0)
-		result = fs_fail("%s: ended with status %d; its events are recorded",
-				 recorder->options.command[0], recorder->command_status);
+	if (!result && recorder->command.status > 0)
+		fs_fail("%s: ended with status %d; its events are recorded", recorder->options.command[0],
+			recorder->command.status);
 	fs_stream_free(&recorder->stream);
 	fs_buf_free(&recorder->events);
 	fs_events_free(&recorder->wanted);
 	fs_probes_free(&recorder->probes);
 	fs_facts_free(&recorder->facts);
+	fs_command_free(&recorder->command);
 out:
+	result = exit_code(recorder, result);
 	fs_record_options_free(&recorder->options);
 	free(recorder);
 	return result;

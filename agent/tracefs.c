@@ -14,9 +14,19 @@
 #define USUAL "/sys/kernel/tracing"
 #define OLD "/sys/kernel/debug/tracing" /* before 4.1, and automounted since */
 
+/* What a recorder needs that is not root: instances of its own, whose files are then its own, and the formats. */
+static bool lent(const char *place)
+{
+	char instances[FS_PATH_MAX], header[FS_PATH_MAX];
+
+	fs_path(instances, sizeof(instances), "%s/instances", place);
+	fs_path(header, sizeof(header), "%s/events/header_page", place);
+	return !access(instances, R_OK | W_OK | X_OK) && !access(header, R_OK);
+}
+
 /*
- * Usable: trace_clock can be opened for writing. Mount points that are
- * there but empty (nothing mounted) give ENOENT.
+ * Usable: trace_clock can be opened for writing, or an administrator has lent
+ * the rest. Mount points that are there but empty (nothing mounted) give ENOENT.
  */
 static int try_place(struct fs_tracefs *tracefs, const char *place)
 {
@@ -25,9 +35,12 @@ static int try_place(struct fs_tracefs *tracefs, const char *place)
 
 	fs_path(path, sizeof(path), "%s/trace_clock", place);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (fd >= 0)
+		close(fd);
+	else if (errno != EACCES)
 		return errno;
-	close(fd);
+	else if (!lent(place))
+		return EACCES;
 	snprintf(tracefs->path, sizeof(tracefs->path), "%s", place);
 	return 0;
 }
@@ -87,7 +100,8 @@ bool fs_tracefs_find(struct fs_tracefs *tracefs, bool do_mount)
 	if (!tracefs->path[0]) {
 		if (error == EACCES || error == EPERM)
 			snprintf(tracefs->error, sizeof(tracefs->error),
-				 geteuid() ? "%s: permission denied; run as root" :
+				 geteuid() ? "%s: permission denied; run as root, or let an administrator lend it "
+					     "(docs/how-to/record-without-root.md)" :
 					     "%s: permission denied even to root; is the kernel locked down, "
 					     "or this a container without CAP_SYS_ADMIN?",
 				 where[0] ? where : USUAL);

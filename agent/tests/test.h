@@ -67,5 +67,6 @@ void test_mtd(void);
 void test_crosscheck(void);
 void test_sweep(void);
 void test_sensors(void);
+void test_user(void);
 
 #endif

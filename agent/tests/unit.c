@@ -133,6 +133,7 @@ int main(void)
 	test_crosscheck();
 	test_sweep();
 	test_sensors();
+	test_user();
 	printf("unit: %u checks, %u failed\n", test_checks, test_failures);
 	return test_failures ? 1 : 0;
 }
