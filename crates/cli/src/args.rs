@@ -124,6 +124,7 @@ Examples:
   flashscope record --on ssh://root@board -o boot.dat --mtd 3 --name cam     stop with: flashscope ctl stop cam
   flashscope record --detail offset,duration -- sqlite3 contacts.db 'select * from people'
   flashscope record --events block,syscall,cache -- tar cf /data/backup.tar /etc       who waits for which file's blocks
+  flashscope record --user media --events block -- sh -c 'wc -l' <list.txt               as another user, with stdin
   flashscope record --on ssh://root@board --source flashmon -- sync     on a board without tracefs, with flashmon.ko loaded
 
 The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it.")]
@@ -157,7 +158,11 @@ pub struct RecordArgs {
     /// Armed, but not tracing until `flashscope ctl start`.
     #[arg(long)]
     pub paused: bool,
-    /// Command to run under the trace; without one, until stopped.
+    /// Run the command as this user (a name of the target's /etc/passwd, or a number); needs root there.
+    #[arg(long, value_name = "NAME", requires = "command")]
+    pub user: Option<String>,
+    /// Command to run under the trace; without one, until stopped. It has this command's stdin, stdout and stderr, and its exit
+    /// status becomes this command's (125: flashscope failed, 126: CMD cannot be run, 127: CMD is not there).
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
 }

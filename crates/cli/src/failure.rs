@@ -12,6 +12,9 @@ pub struct Failure {
     told: bool,
 }
 
+/// flashscope's own failure where the exit status is a command's (`record -- CMD`), as of `timeout` and `env`.
+pub const OWN_FAILURE: u8 = 125;
+
 impl Failure {
     pub fn usage(message: impl Into<String>) -> Self {
         Failure { message: message.into(), status: 2, told: false }
@@ -24,6 +27,17 @@ impl Failure {
     /// The end of a command that has said what there is to say.
     pub fn told(status: u8) -> Self {
         Failure { message: String::new(), status, told: true }
+    }
+
+    /// The command under trace has ended with a status other than 0, and has said why.
+    pub fn of_command(status: i32) -> Self {
+        Failure::told(u8::try_from(status).unwrap_or(OWN_FAILURE))
+    }
+
+    /// The same failure where 1 and 2 are a command's.
+    pub fn beside_a_command(self) -> Self {
+        let status = if self.told { self.status } else { OWN_FAILURE };
+        Failure { status, ..self }
     }
 
     /// One line on standard error, in which nothing acts on a terminal.

@@ -42,14 +42,12 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
-use failure::Failure;
+use failure::{Failure, OWN_FAILURE};
 
 fn main() -> ExitCode {
     let ended = Cli::try_parse().map_err(usage).and_then(|cli| {
-        cli.agent.as_deref().map(flashscope_target::use_agents).transpose()?;
-        // First what earlier runs left, if they were killed: promise 2 of docs/architecture.md.
-        recover::recover(cli.quiet);
-        run(&cli)
+        let ended = begin(&cli);
+        if runs_a_command(&cli) { ended.map_err(Failure::beside_a_command) } else { ended }
     });
     match ended.and_then(|()| Ok(flashscope_output::flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -58,6 +56,13 @@ fn main() -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+fn begin(cli: &Cli) -> Result<(), Failure> {
+    cli.agent.as_deref().map(flashscope_target::use_agents).transpose()?;
+    // First what earlier runs left, if they were killed: promise 2 of docs/architecture.md.
+    recover::recover(cli.quiet);
+    run(cli)
 }
 
 /// What clap has to say: help, on standard output, or what is wrong with the arguments.
@@ -82,12 +87,23 @@ fn usage(error: clap::Error) -> Failure {
             text = lines.collect::<Vec<_>>().join("\n") + "\n";
         }
         flashscope_output::print_error(format_args!("{text}"));
-        return Failure::told(2);
+        return Failure::told(if would_run_a_command() { OWN_FAILURE } else { 2 });
     }
     match flashscope_output::print(format_args!("{}", text(colour && std::io::stdout().is_terminal()))) {
         Ok(()) => Failure::told(0),
         Err(error) => error.into(),
     }
+}
+
+/// Whether the exit status is a command's.
+fn runs_a_command(cli: &Cli) -> bool {
+    matches!(&cli.command, Command::Record(args) if !args.command.is_empty())
+}
+
+/// The same of arguments that cannot be understood.
+fn would_run_a_command() -> bool {
+    let words: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
+    words.len() + 1 < std::env::args_os().len() && words.iter().any(|word| word == "record")
 }
 
 fn run(cli: &Cli) -> Result<(), Failure> {

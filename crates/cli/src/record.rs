@@ -29,7 +29,10 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     }
     let target = target::open_with(&args.target, &terminal, options)?;
     let mut pending = Pending::begin(&args.output)?;
-    let job = Job { argv: argv(args), ..Job::default() };
+    let job = Job { argv: argv(args), pass_stdio: !args.command.is_empty(), ..Job::default() };
+    if job.pass_stdio && args.target.target.starts_with("board:") && stdin_holds_something() {
+        terminal.line(&format!("{}: nothing enters a virtual board: the command's stdin is empty", args.target.target));
+    }
     if args.command.is_empty() {
         terminal.line("recording; Ctrl-C (or `flashscope ctl stop`) ends it");
     }
@@ -42,8 +45,14 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         Ok(outcome) if outcome.status == 0 => {
             let finished = end?;
             finished.says.iter().for_each(|line| flashscope_output::note(line));
+            if let Some(line) = outcome.stderr.lines().find(|line| line.contains(CANNOT_BE_RUN)) {
+                flashscope_output::note(line.trim_start_matches("flashscope-agent: "));
+            }
             summarise(&finished.path, &terminal)?;
-            Ok(())
+            match outcome.command {
+                None | Some(0) => Ok(()),
+                Some(status) => Err(Failure::of_command(status)),
+            }
         }
         // The recorder has failed, or the command under it: what was recorded is kept, and the reason passed on.
         Ok(outcome) => {
@@ -66,6 +75,16 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     }
 }
 
+/// What the agent says of a command that it cannot start.
+const CANNOT_BE_RUN: &str = ": cannot be run: ";
+
+/// Whether stdin is a file or a pipe: a terminal and /dev/null lose nothing where it is not read.
+fn stdin_holds_something() -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    std::fs::metadata("/proc/self/fd/0")
+        .is_ok_and(|meta| meta.is_file() && meta.len() > 0 || meta.file_type().is_fifo())
+}
+
 /// The agent's own options; it checks what they mean.
 pub fn argv(args: &RecordArgs) -> Vec<String> {
     let mut argv = vec!["record".to_owned(), "--events".to_owned(), args.events.join(",")];
@@ -86,6 +105,9 @@ pub fn argv(args: &RecordArgs) -> Vec<String> {
     }
     if args.paused {
         argv.push("--paused".to_owned());
+    }
+    if let Some(user) = &args.user {
+        argv.extend(["--user".to_owned(), user.clone()]);
     }
     if !args.command.is_empty() {
         argv.push("--".to_owned());

@@ -5,35 +5,36 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 /// FS_MAGIC, "FSC1".
-const MAGIC: u32 = 0x3143_5346;
-const HEADER: usize = 20;
+pub(crate) const MAGIC: u32 = 0x3143_5346;
+pub(crate) const HEADER: usize = 20;
 const MAX_FRAME: u32 = 1 << 20;
 
-pub(super) const FS_OUTPUT: u16 = 10;
-pub(super) const FS_EXIT: u16 = 11;
-pub(super) const FS_LOG: u16 = 12;
-pub(super) const FS_FILE: u16 = 13;
+pub(crate) const FS_OUTPUT: u16 = 10;
+pub(crate) const FS_EXIT: u16 = 11;
+pub(crate) const FS_LOG: u16 = 12;
+pub(crate) const FS_FILE: u16 = 13;
 const FS_STEP: u16 = 14;
+pub(crate) const FS_END: u16 = 15;
 const FS_DATA_FOLDED: u16 = 16;
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     pub kind: u16,
     pub source: u16,
     pub payload: Vec<u8>,
 }
 
 /// Little-endian fields of a payload; what is short gives none.
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
 /// The next frame. `None`: the stream ends here, cut or not. A frame that is none is an error.
-pub(super) fn next(input: &mut dyn Read) -> io::Result<Option<Frame>> {
+pub(crate) fn next(input: &mut dyn Read) -> io::Result<Option<Frame>> {
     let mut header = [0; HEADER];
     if !fill(input, &mut header)? {
         return Ok(None);
@@ -64,7 +65,7 @@ fn fill(input: &mut dyn Read, buffer: &mut [u8]) -> io::Result<bool> {
 }
 
 /// Names of steps in a port file that still grows. For progress only: what makes no sense ends it silently.
-pub(super) struct Steps {
+pub(crate) struct Steps {
     path: PathBuf,
     position: u64,
 }

@@ -17,6 +17,9 @@ pub struct Job {
     pub get: Vec<String>,
     /// Wall time after which the command is stopped.
     pub timeout: Option<Duration>,
+    /// Of `record … -- CMD`: CMD reads this process's stdin and writes to its stdout and stderr. On a board stdin is empty,
+    /// and the output comes after power-off.
+    pub pass_stdio: bool,
 }
 
 /// A file to put on the target.
@@ -47,8 +50,10 @@ impl PutFile {
 /// What a job left.
 #[derive(Debug)]
 pub struct JobOutcome {
-    /// Exit status of the agent; 128 + n where signal n ended it.
+    /// Exit status of the agent; 128 + n where signal n ended it. With `Job::pass_stdio`: 0 where the recording is whole.
     pub status: i32,
+    /// With `Job::pass_stdio`: how CMD ended. `None`: it was not run to its end.
+    pub command: Option<i32>,
     /// What it said on stderr, at most 64 KiB of it.
     pub stderr: String,
     /// `Job::get` in its order, as files on this host that live as long as this value.

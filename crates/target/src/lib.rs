@@ -10,12 +10,14 @@
 mod agents;
 pub mod board;
 mod error;
+mod frames;
 mod job;
 mod local;
 mod process;
 mod progress;
 mod scratch;
 mod ssh;
+mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

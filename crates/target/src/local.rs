@@ -2,12 +2,15 @@
 
 use std::fs::OpenOptions as FileOptions;
 use std::io::Write;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::job::{Job, JobOutcome, Target};
 use crate::scratch::ScratchDir;
+use crate::watch::Watch;
 use crate::{Error, OpenOptions, agents, process};
 
 pub(crate) struct Local {
@@ -30,6 +33,26 @@ impl Drop for Put {
             std::fs::remove_file(path).ok();
         }
     }
+}
+
+/// Copies of this process's stdin, stdout and stderr that a child inherits: none has close-on-exec.
+fn inheritable_stdio() -> Result<[OwnedFd; 3], Error> {
+    let failed = |e: rustix::io::Errno| Error::ProgramFailed { program: "dup".to_owned(), problem: e.to_string() };
+    Ok([
+        rustix::io::dup(std::io::stdin()).map_err(failed)?,
+        rustix::io::dup(std::io::stdout()).map_err(failed)?,
+        rustix::io::dup(std::io::stderr()).map_err(failed)?,
+    ])
+}
+
+/// The agent's arguments, and `--stdio` after the first.
+fn with_stdio(argv: &[String], stdio: Option<&[OwnedFd; 3]>) -> Vec<String> {
+    let mut argv = argv.to_vec();
+    if let (Some([input, output, errors]), 1..) = (stdio, argv.len()) {
+        let three = format!("{},{},{}", input.as_raw_fd(), output.as_raw_fd(), errors.as_raw_fd());
+        argv.splice(1..1, ["--stdio".to_owned(), three]);
+    }
+    argv
 }
 
 impl Target for Local {
@@ -60,12 +83,20 @@ impl Target for Local {
         }
 
         let mut command = process::dies_with_us("TERM", self.agent.as_os_str());
-        command.args(&job.argv).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|e| process::spawn_error(&command, "util-linux", e))?;
+        // The agent's own three stay its own: the command's are three more, open in this block alone.
+        let child = {
+            let stdio = if job.pass_stdio { Some(inheritable_stdio()?) } else { None };
+            command.args(with_stdio(&job.argv, stdio.as_ref()));
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().map_err(|e| process::spawn_error(&command, "util-linux", e))?
+        };
         let timeout = job.timeout.or(self.options.timeout);
-        let pumped = process::pump(child, out, timeout, self.options.stop.as_deref(), |child| {
+        let ended = AtomicBool::new(false);
+        let mut watch = Watch::new(out, &ended);
+        let pumped = process::pump(child, &mut watch, timeout, self.options.stop.as_deref(), |child| {
             process::signal(child, "TERM");
         })?;
+        let command = watch.status.filter(|_| job.pass_stdio);
         if pumped.timed_out {
             let seconds = timeout.unwrap_or_default().as_secs();
             return Err(Error::JobTimeout { target: "local".to_owned(), seconds });
@@ -82,6 +113,9 @@ impl Target for Local {
             })?;
             files.push((path.clone(), to));
         }
-        Ok(JobOutcome { status: pumped.status, stderr: pumped.stderr, files, _files_dir: Some(dir) })
+        // The agent ends as its command does where the recording is whole.
+        let whole = job.pass_stdio && pumped.status == command.unwrap_or(0) && ended.load(Ordering::Relaxed);
+        let status = if whole { 0 } else { pumped.status };
+        Ok(JobOutcome { status, command, stderr: pumped.stderr, files, _files_dir: Some(dir) })
     }
 }

@@ -6,13 +6,16 @@
 //! when its input ends. So nothing stays on the far side, however this side ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use crate::job::{Job, JobOutcome, Target};
 use crate::process::{self, Pumped};
 use crate::scratch::ScratchDir;
 use crate::{Error, OpenOptions, agents};
+
+/// `record -- CMD` with CMD's own stdin, stdout and stderr.
+mod session;
 
 pub(crate) struct Ssh {
     /// As it was given.
@@ -66,62 +69,111 @@ fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Finds a directory that takes programs, removes what dead holders left, says `flashscope ok MACHINE ELF PID_START DIR`, and waits
-/// for the end of its input to remove what this job put. No backslash and no newline: login shells differ there.
+/// Finds a directory in which nobody else can change what we put, makes one of our own there, removes what dead holders left,
+/// says `flashscope ok MACHINE ELF DIR`, and waits for the end of its input to remove what this job put. No backslash and no
+/// newline: login shells differ there. `@RANDOM@` is to be replaced by hexadecimal digits that nobody can know.
 ///
-/// `set -C` makes `>` refuse a file that exists, links included; the list names what was put elsewhere.
+/// A directory is called `flashscope_PID_START_NAMESPACE_BOOT_RANDOM`. Its owner is dead where the boot is another one, or
+/// where this PID namespace has no such process; what is of another namespace is left alone. In it:
+/// `agent`, `list` (files that were put elsewhere), `stream` (a FIFO), `messages`, `pid` (of the agent).
+///
+/// `set -C` makes `>` refuse a file that exists, links included.
 const HOLDER: &str = concat!(
     "trap '' HUP TERM INT PIPE; umask 077; set -C; ",
     "start() { read -r s </proc/$1/stat || return 1; s=${s##*) }; set -- $s; shift 19; echo $1; } 2>/dev/null; ",
+    // Nobody but root and us may rename in it, or in a directory above it.
+    "safe() { w=$1; while :; do set -- $(ls -ldn \"$w\"); ",
+    "case $1 in d????????[tT]*) ;; d????w*|d???????w*) return 1;; d*) ;; *) return 1;; esac; ",
+    "[ \"$3\" = 0 ] || [ -O \"$w\" ] || return 1; ",
+    "[ \"$w\" = / ] && return 0; w=${w%/*}; w=${w:-/}; done; }; ",
+    "ours() { [ -d \"$1\" ] && [ ! -L \"$1\" ] && [ -O \"$1\" ] || return 1; ",
+    "case $(ls -ldn \"$1\") in drwx------*) ;; *) return 1;; esac; }; ",
     // A list that is not ours could name anything for removal.
-    "clear() { [ -f \"$1_list\" ] && [ -O \"$1_list\" ] && [ ! -L \"$1_list\" ] && ",
-    "while IFS= read -r f; do rm -f \"$f\"; done <\"$1_list\"; rm -f \"$1_agent\" \"$1_list\" \"$1_try\"; }; ",
-    "me=$$_$(start $$); ok=; ",
-    "for d in \"$TMPDIR\" /tmp /run /dev/shm /var/tmp; do ",
-    "[ -n \"$d\" ] && [ -d \"$d\" ] && [ -w \"$d\" ] || continue; ",
-    "p=$d/flashscope_$me; ",
-    "{ : >\"$p\"_list && echo 'exit 0' >\"$p\"_try && chmod 700 \"$p\"_try && \"$p\"_try && ok=1; } 2>/dev/null; ",
-    "[ -n \"$ok\" ] && break; rm -f \"$p\"_list \"$p\"_try; ",
-    "done; ",
+    "clear() { if [ -f \"$1/list\" ] && [ ! -L \"$1/list\" ] && [ -O \"$1/list\" ]; then ",
+    "set -- \"$1\" $(ls -ldn \"$1/list\"); case $2$3 in -rw-------*1) ",
+    "while IFS= read -r g; do rm -f \"$g\"; done <\"$1/list\";; esac; fi; ",
+    "for g in agent companion list try stream messages pid flashscope-sqlite; do rm -f \"$1/$g\"; done; rmdir \"$1\"; }; ",
+    "n=$(ls -l /proc/$$/ns/pid 2>/dev/null); n=${n##*[}; n=${n%]}; case $n in ''|*[!0-9]*) n=0;; esac; ",
+    "b=0; read -r b </proc/sys/kernel/random/boot_id; b=${b%%-*}; ",
+    "ok=; for d in \"$TMPDIR\" /tmp /run /dev/shm /var/tmp; do ",
+    "[ -n \"$d\" ] && d=$(cd \"$d\" && pwd -P) && [ -w \"$d\" ] && safe \"$d\" || continue; ",
+    "p=$d/flashscope_$$_$(start $$)_${n}_${b}_@RANDOM@; ",
+    "mkdir -m 700 \"$p\" && ours \"$p\" || continue; ",
+    "echo 'exit 0' >\"$p/try\" && chmod 700 \"$p/try\" && \"$p/try\" && : >\"$p/list\" && ok=1; ",
+    "rm -f \"$p/try\"; [ -n \"$ok\" ] && break; rm -f \"$p/list\"; rmdir \"$p\"; ",
+    "done 2>/dev/null; ",
     "[ -n \"$ok\" ] || { echo flashscope nodir; exit 0; }; ",
-    "rm -f \"$p\"_try; ",
-    "for f in \"$d\"/flashscope_*_*_*; do ",
-    "o=${f##*/flashscope_}; o=${o%_*}; q=${o%_*}; ",
-    "case $o in *[!0-9_]*|_*|*_) continue;; esac; ",
-    "[ \"$(start $q)\" = \"${o#*_}\" ] || clear \"$d/flashscope_$o\"; done; ",
+    "for f in \"$d\"/flashscope_*_*_*_*_*; do ",
+    "IFS=_; set -- ${f##*/}; unset IFS; ",
+    "[ $# = 6 ] && ours \"$f\" || continue; case $2$3$4 in *[!0-9]*) continue;; esac; ",
+    "if [ \"$5\" = \"$b\" ]; then [ \"$4\" = \"$n\" ] || continue; [ \"$(start $2)\" = \"$3\" ] && continue; fi; ",
+    "clear \"$f\"; done; ",
     // Said as they are: the 5th and 6th byte of an ELF program, its class and its byte order, 1 or 2 each.
     "e=$(dd if=/proc/$$/exe bs=1 skip=4 count=2 2>/dev/null); ",
-    "echo flashscope ok \"$(uname -m)\" \"${e:--}\" \"$me\" \"$d\"; ",
-    "cat >/dev/null; clear \"$p\"",
+    "echo flashscope ok \"$(uname -m)\" \"${e:--}\" \"$p\"; ",
+    // Told so, it carries the stream: on its own connection, so that the command has the other one for itself.
+    "c=; while read -r w; do [ \"$w\" = stream ] || continue; ",
+    "if mkfifo \"$p/stream\"; then echo flashscope stream; { cat <\"$p/stream\"; cat <\"$p/messages\" >&2; } & c=$!; ",
+    "else echo flashscope nofifo; fi; done; ",
+    "alive() { read -r q s <\"$p/pid\" && [ \"$(start $q)\" = \"$s\" ]; } 2>/dev/null; ",
+    "i=0; alive && kill -TERM $q; while alive && [ $i -lt 150 ]; do sleep 0.1 2>/dev/null || { sleep 1; i=$((i+9)); }; ",
+    "i=$((i+1)); done; alive && kill -KILL $q; ",
+    // Opened for reading and writing a FIFO never blocks, and a reader that waited for a writer goes on to its end.
+    "if [ -n \"$c\" ]; then : <>\"$p/stream\"; wait $c; fi; ",
+    "clear \"$p\"",
 );
+
+/// Digits that nobody can know beforehand.
+fn random() -> Result<String, Error> {
+    let path = std::path::Path::new("/dev/urandom");
+    let mut bytes = [0; 12];
+    std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).map_err(|e| Error::io(path, e))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
 
 /// How much of what a far shell says (a banner, say) is read before its answer has to come.
 const BANNER_LIMIT: u64 = 64 * 1024;
 
 /// The connection that owns what is on the far side. Its end is the end of that.
 struct Holder {
-    child: Child,
+    /// `None`: its stream has been read to the end, and it has ended.
+    child: Option<Child>,
     stdin: Option<ChildStdin>,
+    stdout: Option<BufReader<ChildStdout>>,
     machine: String,
     /// The bytes `EI_CLASS` and `EI_DATA` of its shell; "-" where it cannot say.
     shell: String,
-    /// `DIR/flashscope_PID_START`: what belongs to this job begins so.
-    prefix: String,
+    /// The job's own directory.
+    dir: String,
 }
 
 impl Drop for Holder {
     fn drop(&mut self) {
         drop(self.stdin.take());
+        let Some(child) = &mut self.child else { return };
         // The far side removes its files, then the connection ends. A line that is dead ends by ssh's own keep-alive.
         for _ in 0..500 {
-            if !matches!(self.child.try_wait(), Ok(None)) {
+            if !matches!(child.try_wait(), Ok(None)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        self.child.kill().ok();
-        self.child.wait().ok();
+        child.kill().ok();
+        child.wait().ok();
     }
+}
+
+/// The next line that is the holder's; a login script may print something first.
+fn answer(stdout: &mut BufReader<ChildStdout>) -> Option<String> {
+    let mut stdout = stdout.take(BANNER_LIMIT);
+    let mut line = String::new();
+    while let Ok(1..) = stdout.read_line(&mut line) {
+        if let Some(answer) = line.trim_end().strip_prefix("flashscope ") {
+            return Some(answer.to_owned());
+        }
+        line.clear();
+    }
+    None
 }
 
 impl Ssh {
@@ -157,29 +209,17 @@ impl Ssh {
     }
 
     fn hold(&self) -> Result<Holder, Error> {
-        let mut child = self.spawn(HOLDER)?;
+        let mut child = self.spawn(&HOLDER.replace("@RANDOM@", &random()?))?;
         let stdin = child.stdin.take();
-        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped").take(BANNER_LIMIT));
-        let mut line = String::new();
-        // A login script may print something first.
-        let answer = loop {
-            line.clear();
-            match stdout.read_line(&mut line) {
-                Ok(1..) => {
-                    if let Some(answer) = line.trim_end().strip_prefix("flashscope ") {
-                        break Some(answer.to_owned());
-                    }
-                }
-                _ => break None,
-            }
-        };
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let answer = answer(&mut stdout);
         let answered = |answer: &str| {
-            let mut words = answer.strip_prefix("ok ")?.splitn(4, ' ').map(str::to_owned);
-            Some((words.next()?, words.next()?, words.next()?, words.next()?))
+            let mut words = answer.strip_prefix("ok ")?.splitn(3, ' ').map(str::to_owned);
+            Some((words.next()?, words.next()?, words.next()?))
         };
         match answer.as_deref().map(|answer| (answer, answered(answer))) {
-            Some((_, Some((machine, shell, owner, dir)))) => {
-                Ok(Holder { child, stdin, machine, shell, prefix: format!("{dir}/flashscope_{owner}") })
+            Some((_, Some((machine, shell, dir)))) => {
+                Ok(Holder { child: Some(child), stdin, stdout: Some(stdout), machine, shell, dir })
             }
             Some(("nodir", _)) => {
                 child.wait().ok();
@@ -239,7 +279,7 @@ impl Ssh {
         let word = quote(path);
         // Noted for removal once it is there: what was there before is not ours to remove.
         let note = match list {
-            Some(holder) => format!(r"printf '%s\n' {word} >>{} &&", quote(&format!("{}_list", holder.prefix))),
+            Some(holder) => format!(r"printf '%s\n' {word} >>{} &&", quote(&format!("{}/list", holder.dir))),
             None => String::new(),
         };
         let script = format!(
@@ -286,12 +326,15 @@ impl Target for Ssh {
             }
             (_, error) => error,
         })?;
-        let agent = format!("{}_agent", holder.prefix);
+        let agent = format!("{}/agent", holder.dir);
         self.put(&agent, 0o700, &bytes, None)?;
         for file in &job.put {
             self.put(&file.path, file.mode, &file.bytes()?, Some(&holder))?;
         }
 
+        if job.pass_stdio {
+            return self.run_passing_stdio(holder, &agent, job, out);
+        }
         // The agent's input is not ours; ours stays open while the agent is wanted, and a watcher asks it to end when that
         // ends. It looks first whether the process is still the agent.
         let argv: Vec<String> = job.argv.iter().map(|word| quote(word)).collect();
@@ -327,7 +370,8 @@ impl Target for Ssh {
             self.get(path, &to)?;
             files.push((path.clone(), to));
         }
-        Ok(JobOutcome { status: pumped.status, stderr: pumped.stderr, files, _files_dir: Some(dir) })
+        let stderr = pumped.stderr;
+        Ok(JobOutcome { status: pumped.status, command: None, stderr, files, _files_dir: Some(dir) })
     }
 }
 

@@ -7,7 +7,6 @@ mod delay;
 mod disk;
 mod external;
 mod files;
-mod frames;
 mod image;
 mod kernel;
 mod modules;

@@ -4,8 +4,8 @@ use std::io::{BufReader, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::frames::{self, FS_EXIT, FS_FILE, FS_LOG, FS_OUTPUT, u32_at, u64_at};
 use super::{Board, BootOutcome, ImageBuilder, Run};
+use crate::frames::{self, FS_EXIT, FS_FILE, FS_LOG, FS_OUTPUT, u32_at, u64_at};
 use crate::job::{Job, JobOutcome, Target};
 use crate::scratch::ScratchDir;
 use crate::{Error, OpenOptions};
@@ -51,10 +51,15 @@ impl BoardTarget {
         if options.iter().any(|option| option == "-o") {
             return Err(self.plan_error("the stream leaves by the port: leave out -o"));
         }
+        let (user, options) = without_user(options);
         let start =
-            if options.is_empty() { "record-start".to_owned() } else { format!("record-start {}", words(options)?) };
+            if options.is_empty() { "record-start".to_owned() } else { format!("record-start {}", words(&options)?) };
+        let command = match user {
+            Some(user) => [&["flashscope-agent", "exec", "--user", user, "--"].map(str::to_owned), command].concat(),
+            None => command.to_vec(),
+        };
         // The dash: a command that fails is an outcome, and its recording is still completed.
-        Ok((vec![start, format!("-run command {}", words(command)?), "record-stop".to_owned()], 1))
+        Ok((vec![start, format!("-run command {}", words(&command)?), "record-stop".to_owned()], 1))
     }
 }
 
@@ -137,13 +142,16 @@ impl BoardTarget {
             let payload = &frame.payload;
             match frame.kind {
                 FS_OUTPUT if ours => match (u32_at(payload, 0), payload.get(4..)) {
+                    // A reader that has gone takes no more; the recording is whole all the same.
+                    (Some(1), Some(text)) if job.pass_stdio => _ = std::io::stdout().write_all(text),
+                    (Some(2), Some(text)) if job.pass_stdio => _ = std::io::stderr().write_all(text),
                     (Some(1), Some(text)) if !recording => out.write_all(text).map_err(Error::Output)?,
                     (Some(2), Some(text)) => stderr.extend_from_slice(text),
                     _ => {}
                 },
                 FS_EXIT if ours => status = u32_at(payload, 16).map(|bits| bits as i32),
                 // Anyone's errors are worth reading beside the command's own.
-                FS_LOG if u32_at(payload, 0) == Some(0) => {
+                FS_LOG if !job.pass_stdio && u32_at(payload, 0) == Some(0) => {
                     stderr.extend_from_slice(payload.get(4..).unwrap_or_default());
                     stderr.push(b'\n');
                 }
@@ -165,7 +173,11 @@ impl BoardTarget {
             return Err(self.plan_error("the stream ends before the command's exit status; run it again"));
         };
         let stderr = String::from_utf8_lossy(&stderr).into_owned();
-        Ok(JobOutcome { status, stderr, files, _files_dir: Some(dir) })
+        let (status, command) = if job.pass_stdio { (0, Some(status)) } else { (status, None) };
+        if job.pass_stdio {
+            std::io::stdout().flush().ok();
+        }
+        Ok(JobOutcome { status, command, stderr, files, _files_dir: Some(dir) })
     }
 
     /// Puts a piece of a file where it belongs. FS_FILE: offset, mode, length of the path, path NUL, bytes.
@@ -189,6 +201,13 @@ impl BoardTarget {
         };
         file.seek(SeekFrom::Start(offset)).and_then(|_| file.write_all(bytes)).map_err(failed)
     }
+}
+
+/// The recorder's options but `--user NAME`, and that name: on a board the command is a step of its own.
+fn without_user(options: &[String]) -> (Option<&str>, Vec<String>) {
+    let Some(at) = options.iter().position(|option| option == "--user") else { return (None, options.to_vec()) };
+    let rest = options.iter().enumerate().filter(|(n, _)| *n != at && *n != at + 1).map(|(_, word)| word.clone());
+    (options.get(at + 1).map(String::as_str), rest.collect())
 }
 
 /// A word of a plan; none for the empty one, which a plan cannot say.
@@ -218,6 +237,9 @@ mod tests {
         let (record, step) = lines(&["record", "--events", "flash", "--", "dd", "if=/a b%"]).unwrap();
         assert_eq!(record, ["record-start --events flash", "-run command dd if=/a%20b%25", "record-stop"]);
         assert_eq!(step, 1);
+        let (record, _) = lines(&["record", "--user", "media", "--ring", "8", "--", "id"]).unwrap();
+        let run = "-run command /flashscope/agent exec --user media -- id";
+        assert_eq!(record, ["record-start --ring 8", run, "record-stop"]);
     }
 
     #[test]

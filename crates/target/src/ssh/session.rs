@@ -1,0 +1,197 @@
+//! `record -- CMD` over ssh with CMD's own stdin, stdout and stderr: CMD has a connection for itself, and the stream comes by
+//! the holder's, through a FIFO. So neither waits for the other, and what CMD prints never passes through the recorder.
+
+use std::io::{Read, Write};
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::{Holder, Ssh, answer, quote};
+use crate::Error;
+use crate::job::{Job, JobOutcome};
+use crate::process::{self, Pumped};
+use crate::watch::Watch;
+use std::sync::Arc;
+
+const TICK: Duration = Duration::from_millis(20);
+/// What CMD has started may keep its output open. So long after the recording's end, and after the last byte, it is left.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// Copies what CMD prints as it comes, and keeps the first of it.
+struct Relay {
+    began: Instant,
+    /// Milliseconds after `began` of the last byte that was passed on; `BUSY` while one is.
+    moved: Arc<AtomicU64>,
+    thread: JoinHandle<String>,
+}
+
+const BUSY: u64 = u64::MAX;
+const KEPT: usize = 64 * 1024;
+
+impl Relay {
+    fn new(mut from: impl Read + Send + 'static, mut to: impl Write + Send + 'static) -> Relay {
+        let began = Instant::now();
+        let moved = Arc::new(AtomicU64::new(0));
+        let shared = Arc::clone(&moved);
+        let thread = std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            let mut buffer = vec![0; 64 * 1024];
+            while let Ok(n @ 1..) = from.read(&mut buffer) {
+                shared.store(BUSY, Ordering::Relaxed);
+                kept.extend_from_slice(&buffer[..n.min(KEPT - kept.len())]);
+                let passed = to.write_all(&buffer[..n]).and_then(|()| to.flush());
+                shared.store(u64::try_from(began.elapsed().as_millis()).unwrap_or(0), Ordering::Relaxed);
+                if passed.is_err() {
+                    // Closing our end tells CMD, as a pipe would.
+                    break;
+                }
+            }
+            String::from_utf8_lossy(&kept).into_owned()
+        });
+        Relay { began, moved, thread }
+    }
+
+    fn idle(&self) -> bool {
+        let moved = self.moved.load(Ordering::Relaxed);
+        moved != BUSY && self.began.elapsed().saturating_sub(Duration::from_millis(moved)) > IDLE
+    }
+
+    fn said(self) -> String {
+        if self.thread.is_finished() { self.thread.join().unwrap_or_default() } else { String::new() }
+    }
+}
+
+/// CMD's connection: the client, and what it passes on.
+struct Session {
+    client: Child,
+    relays: [Relay; 2],
+    stopped: bool,
+}
+
+impl Session {
+    /// Waits until the client ends, the user wants an end, or nothing more is to come; then the holder may end.
+    fn watch(&mut self, ended: &AtomicBool, stop: Option<&AtomicBool>, finish: &AtomicBool, done: &AtomicBool) {
+        let mut over: Option<Instant> = None;
+        loop {
+            if !matches!(self.client.try_wait(), Ok(None)) {
+                break;
+            }
+            if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                // The holder asks the agent to end; the stream and the client end by themselves then.
+                self.stopped = true;
+                finish.store(true, Ordering::Relaxed);
+            }
+            if ended.load(Ordering::Relaxed) || done.load(Ordering::Relaxed) {
+                let since = *over.get_or_insert_with(Instant::now);
+                if since.elapsed() > IDLE && self.relays.iter().all(Relay::idle) {
+                    process::signal(&self.client, "TERM");
+                    break;
+                }
+            }
+            std::thread::sleep(TICK);
+        }
+        finish.store(true, Ordering::Relaxed);
+    }
+
+    fn end(mut self) -> Result<(ExitStatus, String), Error> {
+        let status = self
+            .client
+            .wait()
+            .map_err(|e| Error::ProgramFailed { program: "wait".to_owned(), problem: e.to_string() })?;
+        // What is in the pipes is CMD's last words.
+        let began = Instant::now();
+        while !self.relays.iter().all(|relay| relay.thread.is_finished() || relay.idle())
+            && began.elapsed() < IDLE * 100
+        {
+            std::thread::sleep(TICK);
+        }
+        let [_, errors] = self.relays;
+        Ok((status, errors.said()))
+    }
+}
+
+impl Ssh {
+    /// Has the holder make the FIFO, and read it.
+    fn begin_stream(&self, holder: &mut Holder) -> Result<(), Error> {
+        let problem = |problem: &str| Error::RemoteShell { target: self.name.clone(), problem: problem.to_owned() };
+        let asked = holder.stdin.as_mut().map(|stdin| stdin.write_all(b"stream\n").and_then(|()| stdin.flush()));
+        let said = holder.stdout.as_mut().filter(|_| matches!(asked, Some(Ok(())))).and_then(answer);
+        match said.as_deref() {
+            Some("stream") => Ok(()),
+            Some(_) => Err(problem("it cannot make a FIFO: put mkfifo there (BusyBox has it)")),
+            None => Err(problem("the connection ended before the recording began")),
+        }
+    }
+
+    fn session(&self, holder: &Holder, agent: &str, job: &Job) -> Result<Session, Error> {
+        let dir = quote(&holder.dir);
+        let mut words = job.argv.iter().map(|word| quote(word));
+        let first = words.next().unwrap_or_default();
+        let rest: Vec<String> = words.collect();
+        // The pid stays when the shell becomes the agent.
+        let script = format!(
+            "start() {{ read -r s </proc/$1/stat || return 1; s=${{s##*) }}; set -- $s; shift 19; echo $1; }}; \
+             (umask 077; echo $$ $(start $$) >{dir}/pid) && \
+             exec {} {first} --stdio 3,4,5 {} 3<&0 4>&1 5>&2 </dev/null >{dir}/stream 2>{dir}/messages",
+            quote(agent),
+            rest.join(" ")
+        );
+        let mut command = self.command(&script);
+        command.stdin(Stdio::inherit());
+        let mut client = command.spawn().map_err(|e| process::spawn_error(&command, "util-linux", e))?;
+        let relays = [
+            Relay::new(client.stdout.take().expect("stdout is piped"), std::io::stdout()),
+            Relay::new(client.stderr.take().expect("stderr is piped"), std::io::stderr()),
+        ];
+        Ok(Session { client, relays, stopped: false })
+    }
+
+    pub(super) fn run_passing_stdio(
+        &self,
+        mut holder: Holder,
+        agent: &str,
+        job: &Job,
+        out: &mut dyn Write,
+    ) -> Result<JobOutcome, Error> {
+        self.begin_stream(&mut holder)?;
+        let mut session = self.session(&holder, agent, job)?;
+        let (ended, finish, done) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
+        let mut watch = Watch::new(out, &ended);
+        let mut child = holder.child.take().expect("the holder is held");
+        child.stdout = holder.stdout.take().map(std::io::BufReader::into_inner);
+        let mut stdin = holder.stdin.take();
+        let timeout = job.timeout.or(self.options.timeout);
+        let stop = self.options.stop.as_deref();
+        let pumped = std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| session.watch(&ended, stop, &finish, &done));
+            let pumped = process::pump(child, &mut watch, timeout, Some(&finish), |_| drop(stdin.take()));
+            done.store(true, Ordering::Relaxed);
+            watcher.join().ok();
+            pumped
+        });
+        let command = watch.status;
+        let pumped = pumped?;
+        let stopped = session.stopped;
+        let (status, said) = session.end()?;
+        self.judge(&pumped, process::exit_code(status), &said, command, stopped || ended.load(Ordering::Relaxed))?;
+        if pumped.timed_out {
+            let seconds = timeout.unwrap_or_default().as_secs();
+            return Err(Error::JobTimeout { target: self.name.clone(), seconds });
+        }
+        let whole = ended.load(Ordering::Relaxed) && pumped.status == 0;
+        let status = if whole { 0 } else { process::exit_code(status).max(1) };
+        Ok(JobOutcome { status, command, stderr: pumped.stderr, files: Vec::new(), _files_dir: None })
+    }
+
+    /// ssh's own failures: of the stream's connection, or of CMD's before the recording had ended.
+    fn judge(&self, stream: &Pumped, status: i32, said: &str, command: Option<i32>, over: bool) -> Result<(), Error> {
+        if let Some(error) = self.connection_error(stream).filter(|_| !over) {
+            return Err(error);
+        }
+        if status == 255 && !over && command != Some(255) {
+            return Err(super::classify(&self.name, said, stream.bytes));
+        }
+        Ok(())
+    }
+}
