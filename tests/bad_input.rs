@@ -211,7 +211,7 @@ fn names_and_files_that_are_wrong() {
         case(
             "output that cannot be written",
             &mut run(&["record", "-o", "/nosuch/t.dat", "--", "true"]),
-            1,
+            125,
             &["/nosuch/t.dat", "--output"],
         ),
     ] {
@@ -427,7 +427,7 @@ fn a_full_disk_under_the_trace() {
         let files: Vec<PathBuf> = std::fs::read_dir(&kept).expect("a directory").flatten().map(|e| e.path()).collect();
         let error = one_error(what, &stderr);
         println!("{what} ({kib} of {whole} KiB): {error} [{:?}]", ran.status.code());
-        assert_eq!(ran.status.code(), Some(1), "{what}: {stderr}");
+        assert_eq!(ran.status.code(), Some(125), "{what}: {stderr}");
         assert!(error.to_lowercase().contains("no space left"), "{what}: {error}");
         assert_eq!(files.len(), 1, "{what}: {files:?}: {error}");
         let name = files[0].file_name().expect("a name").to_string_lossy().into_owned();
@@ -497,7 +497,7 @@ fn an_agent_of_another_version() {
 }
 
 /// A private sshd on loopback, and an `ssh` in a directory of its own that knows the key to it.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     port: u16,
     dir: TempDir,
@@ -511,7 +511,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    fn start() -> Option<Server> {
+    pub(crate) fn start() -> Option<Server> {
         for program in ["/usr/sbin/sshd", "/usr/bin/ssh", "/usr/bin/ssh-keygen"] {
             if !Path::new(program).exists() {
                 skip(&format!("{program} is missing; install openssh-server and openssh-client"));
@@ -564,11 +564,11 @@ impl Server {
         Some(server)
     }
 
-    fn spec(&self) -> String {
+    pub(crate) fn spec(&self) -> String {
         format!("ssh://127.0.0.1:{}", self.port)
     }
 
-    fn command(&self, cache: &PrivateCache, key: &str, argv: &[&str]) -> Command {
+    pub(crate) fn command(&self, cache: &PrivateCache, key: &str, argv: &[&str]) -> Command {
         let mut command = command(cache, argv);
         let bin = self.dir.path().join(format!("bin-{key}"));
         command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default()));
@@ -677,7 +677,7 @@ fn what_is_wrong_on_a_board() {
         ("no-nand", 1, &["NAND", "load its driver", "--events"] as &[&str]),
         ("small-file", 1, &["/garbage", "65536", "409600", "fewer or smaller"]),
         ("no-device", 1, &["mtd0"]),
-        ("full-disk", 1, &["/small/t", "No space left", "readable", "free space"]),
+        ("full-disk", 125, &["/small/t", "No space left", "readable", "free space"]),
     ] {
         let step = session.step(name).unwrap_or_else(|| panic!("no step {name}"));
         let stderr = String::from_utf8_lossy(&step.stderr);

@@ -11,6 +11,7 @@ mod block_record;
 mod boot;
 mod bounds;
 mod cases;
+mod command;
 mod cost;
 mod counts;
 mod energy;

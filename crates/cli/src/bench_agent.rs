@@ -8,7 +8,7 @@ use std::sync::Arc;
 use flashscope_analysis::LossCount;
 use flashscope_study::Filesystem;
 use flashscope_target::board::{self, MOUNT_POINT};
-use flashscope_target::{Job, OpenOptions, PutFile, PutSource};
+use flashscope_target::{BESIDE_AGENT, Job, OpenOptions, PutFile, PutSource};
 use flashscope_trace::{BlockAction, EventKind, FlashOp, RequestKind, Session, Trace};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -20,8 +20,6 @@ use crate::progress::Terminal;
 use crate::{replay, target};
 
 const SQLITE: &str = "flashscope-sqlite";
-/// Where a boot image has what comes beside the agent.
-const BESIDE_AGENT: &str = "/flashscope";
 /// Events of 20 bytes that fit: half a million.
 const RING_KIB: &str = "12288";
 
@@ -132,12 +130,7 @@ pub fn replay(args: &BenchReplayArgs, quiet: bool) -> Result<(), Failure> {
             "--script",
         );
     }
-    // Beside the agent's own files on a virtual board, in the directory for what is temporary elsewhere.
-    let virtual_board = args.place.target.target.starts_with("board:");
-    let path = match virtual_board {
-        true => format!("{BESIDE_AGENT}/replay"),
-        false => format!("/tmp/flashscope-replay-{}", std::process::id()),
-    };
+    let path = format!("{BESIDE_AGENT}replay");
     let timing = if args.timing == Timing::Recorded { "recorded" } else { "asap" };
     let options = words(&[
         ("--script", path.clone()),
@@ -249,7 +242,7 @@ impl Work<'_> {
         };
         if self.name == "sqlite" {
             let program = flashscope_target::companion_for(&board.agent, SQLITE).map_err(no_sqlite)?;
-            let path = format!("{BESIDE_AGENT}/{SQLITE}");
+            let path = format!("{BESIDE_AGENT}{SQLITE}");
             self.put.push(PutFile { path, mode: 0o755, source: PutSource::Path(program) });
         }
         let watched = if on_disk { Watched::Disk } else { Watched::Flash };
@@ -275,7 +268,7 @@ impl Work<'_> {
             let machine = facts["kernel"]["machine"].as_str().unwrap_or_default();
             let source = flashscope_target::companion_for(machine, SQLITE).map_err(no_sqlite)?;
             // Its name begins with flashscope: what ends the agent when the line is cut looks for that.
-            let path = format!("/tmp/{SQLITE}-{}", std::process::id());
+            let path = format!("{BESIDE_AGENT}{SQLITE}");
             self.put.push(PutFile { path: path.clone(), mode: 0o755, source: PutSource::Path(source) });
             program = Some(path);
         }

@@ -6,6 +6,18 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::scratch::ScratchDir;
 
+/// A path of [`Job::put`] that begins so, and the same word of [`Job::argv`], lies in a directory that is this job's alone:
+/// `@agent/replay`. What root is to run or to believe there, nobody else can have changed.
+pub const BESIDE_AGENT: &str = "@agent/";
+
+/// A path with that directory in its place.
+pub(crate) fn placed(path: &str, directory: &str) -> String {
+    match path.strip_prefix(BESIDE_AGENT) {
+        Some(name) => format!("{}/{name}", directory.trim_end_matches('/')),
+        None => path.to_owned(),
+    }
+}
+
 /// An agent command with what it needs and leaves.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
@@ -22,10 +34,18 @@ pub struct Job {
     pub pass_stdio: bool,
 }
 
+impl Job {
+    /// The arguments, with the paths of files that lie beside the agent as they are there.
+    pub(crate) fn argv_beside(&self, directory: &str) -> Vec<String> {
+        let put = |word: &String| self.put.iter().any(|file| file.path == *word);
+        self.argv.iter().map(|word| if put(word) { placed(word, directory) } else { word.clone() }).collect()
+    }
+}
+
 /// A file to put on the target.
 #[derive(Clone, Debug)]
 pub struct PutFile {
-    /// Absolute path on the target.
+    /// Absolute path on the target, or one that begins with [`BESIDE_AGENT`].
     pub path: String,
     /// Permission bits.
     pub mode: u32,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::job::{Job, JobOutcome, Target};
+use crate::job::{Job, JobOutcome, Target, placed};
 use crate::scratch::ScratchDir;
 use crate::watch::Watch;
 use crate::{Error, OpenOptions, agents, process};
@@ -61,32 +61,36 @@ impl Target for Local {
     }
 
     fn run(&self, job: &Job, out: &mut dyn Write) -> Result<JobOutcome, Error> {
+        let directory = ScratchDir::new("put")?;
+        let beside = directory.path().to_string_lossy().into_owned();
         let mut put = Put(Vec::new());
         for file in &job.put {
+            let path = placed(&file.path, &beside);
             let bytes = file.bytes()?;
             let failed = |e: std::io::Error| Error::Put {
                 target: "local".to_owned(),
-                path: file.path.clone(),
+                path: path.clone(),
                 problem: e.to_string(),
             };
             let mut created =
-                FileOptions::new().write(true).create_new(true).mode(file.mode).open(&file.path).map_err(
-                    |e| match e.kind() {
+                FileOptions::new().write(true).create_new(true).mode(file.mode).open(&path).map_err(|e| {
+                    match e.kind() {
                         std::io::ErrorKind::AlreadyExists => {
-                            Error::PutExists { target: "local".to_owned(), path: file.path.clone() }
+                            Error::PutExists { target: "local".to_owned(), path: path.clone() }
                         }
                         _ => failed(e),
-                    },
-                )?;
-            put.0.push(file.path.clone());
+                    }
+                })?;
+            put.0.push(path.clone());
             created.write_all(&bytes).map_err(failed)?;
         }
 
         let mut command = process::dies_with_us("TERM", self.agent.as_os_str());
+        let argv = job.argv_beside(&beside);
         // The agent's own three stay its own: the command's are three more, open in this block alone.
         let child = {
             let stdio = if job.pass_stdio { Some(inheritable_stdio()?) } else { None };
-            command.args(with_stdio(&job.argv, stdio.as_ref()));
+            command.args(with_stdio(&argv, stdio.as_ref()));
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             command.spawn().map_err(|e| process::spawn_error(&command, "util-linux", e))?
         };

@@ -2,8 +2,10 @@
 //!
 //! What is unfinished lives under `tmp/<pid>_<starttime>_<n>` or `run/<pid>_<starttime>_<n>` (field 22 of /proc/pid/stat),
 //! and is moved into place by one rename. So a killed process leaves nothing half-done in the cache, and the next one
-//! knows what to remove.
+//! knows what to remove. `<n>` is a number, the inode of the PID namespace and the begin of the boot's id, with dashes between:
+//! a home directory may be shared with containers, where a pid means another process, and outlives a boot.
 
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -45,8 +47,12 @@ impl ScratchDir {
         let pid = std::process::id();
         let start = start_time(pid).unwrap_or(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("{pid}_{start}_{n}_{label}"));
-        std::fs::create_dir(&path).map_err(|source| Error::Cache { path: path.clone(), source })?;
+        let path = parent.join(format!("{pid}_{start}_{n}-{}-{}_{label}", pid_namespace(), boot()));
+        // Nobody else's to read or to plant anything in.
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|source| Error::Cache { path: path.clone(), source })?;
         Ok(ScratchDir { path, keep: false })
     }
 
@@ -115,13 +121,44 @@ pub(crate) fn start_time(pid: u32) -> Option<u64> {
     stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }
 
-/// Whether the owner in a name `<pid>_<starttime>_…` still lives. `None`: no such name.
+/// The inode number of this process's PID namespace; 0 where it is not told.
+fn pid_namespace() -> u64 {
+    let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let number = link.to_str().and_then(|text| text.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok());
+    number.unwrap_or(0)
+}
+
+/// The first eight digits of the boot's id; 0 where it is not told.
+fn boot() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let first: String = id.chars().take_while(char::is_ascii_hexdigit).collect();
+    if first.is_empty() { "0".to_owned() } else { first }
+}
+
+/// Whether the owner in a name `<pid>_<starttime>_…` still lives. `None`: no such name, or an owner that cannot be seen from
+/// this PID namespace.
 fn owner_lives(name: &str) -> Option<bool> {
-    let mut parts = name.splitn(3, '_');
+    let mut parts = name.splitn(4, '_');
     let pid: u32 = parts.next()?.parse().ok()?;
     let start: u64 = parts.next()?.parse().ok()?;
-    parts.next()?;
+    let mut third = parts.next()?.split('-').skip(1);
+    if let (Some(namespace), Some(booted)) = (third.next(), third.next()) {
+        if booted != boot() {
+            return Some(false);
+        }
+        if namespace.parse() != Ok(pid_namespace()) {
+            return None;
+        }
+    }
     Some(start_time(pid) == Some(start))
+}
+
+/// Whether a directory is this user's alone to write: root acts on no note of somebody else, whose cache it may have been given.
+fn is_ours(path: &Path) -> bool {
+    let us = std::fs::metadata("/proc/self").map(|meta| meta.uid());
+    let ours =
+        |meta: std::fs::Metadata| meta.is_dir() && us.is_ok_and(|us| us == meta.uid()) && meta.mode() & 0o022 == 0;
+    std::fs::symlink_metadata(path).is_ok_and(ours)
 }
 
 /// Scratch directories of a label whose owner has died: for who can still make something of them, before [`sweep`].
@@ -134,19 +171,12 @@ pub fn abandoned(label: &str) -> Vec<PathBuf> {
         .filter(|entry| {
             let name = entry.file_name();
             let name = name.to_str().unwrap_or_default();
-            name.splitn(4, '_').nth(3) == Some(label) && owner_lives(name) == Some(false) && is_own(&entry.path())
+            name.splitn(4, '_').nth(3) == Some(label) && owner_lives(name) == Some(false) && is_ours(&entry.path())
         })
         .map(|entry| entry.path())
         .collect();
     found.sort();
     found
-}
-
-/// Whether a directory was made by this user: root trusts no note of somebody else, whose cache it may have been given.
-fn is_own(path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let me = std::fs::metadata("/proc/self").map(|meta| meta.uid());
-    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && me.is_ok_and(|me| meta.uid() == me))
 }
 
 /// How long an unused boot image is kept.
@@ -190,5 +220,27 @@ mod tests {
         assert_eq!(owner_lives(&format!("{pid}_{}_0_x", start + 1)), Some(false));
         assert_eq!(owner_lives("README"), None);
         assert_eq!(owner_lives(&format!("{pid}_{start}")), None);
+        let (here, now) = (pid_namespace(), boot());
+        assert_eq!(owner_lives(&format!("{pid}_{start}_0-{here}-{now}_x")), Some(true));
+        assert_eq!(owner_lives(&format!("{pid}_{}_0-{here}-{now}_x", start + 1)), Some(false));
+        assert_eq!(owner_lives(&format!("{pid}_{start}_0-{here}-ffff_x")), Some(false), "of an earlier boot");
+        assert_eq!(owner_lives(&format!("{pid}_{}_0-{}-{now}_x", start + 1, here + 1)), None, "of a container");
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_says_nothing() {
+        let dir = std::env::temp_dir().join(format!("flashscope-ours-{}", std::process::id()));
+        let mode = |mode| std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        std::fs::create_dir(&dir).unwrap();
+        for (bits, ours) in [(0o700, true), (0o755, true), (0o775, false), (0o777, false)] {
+            mode(bits);
+            assert_eq!(is_ours(&dir), ours, "{bits:o}");
+        }
+        let link = dir.with_extension("link");
+        std::os::unix::fs::symlink(&dir, &link).unwrap();
+        mode(0o700);
+        assert!(!is_ours(&link));
+        std::fs::remove_file(&link).unwrap();
+        std::fs::remove_dir(&dir).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use crate::job::{Job, JobOutcome, Target};
+use crate::job::{Job, JobOutcome, Target, placed};
 use crate::process::{self, Pumped};
 use crate::scratch::ScratchDir;
 use crate::{Error, OpenOptions, agents};
@@ -75,7 +75,7 @@ fn quote(word: &str) -> String {
 ///
 /// A directory is called `flashscope_PID_START_NAMESPACE_BOOT_RANDOM`. Its owner is dead where the boot is another one, or
 /// where this PID namespace has no such process; what is of another namespace is left alone. In it:
-/// `agent`, `list` (files that were put elsewhere), `stream` (a FIFO), `messages`, `pid` (of the agent).
+/// `flashscope-agent`, `list` (files that were put elsewhere), `stream` (a FIFO), `messages`, `pid` (of the agent).
 ///
 /// `set -C` makes `>` refuse a file that exists, links included.
 const HOLDER: &str = concat!(
@@ -92,7 +92,7 @@ const HOLDER: &str = concat!(
     "clear() { if [ -f \"$1/list\" ] && [ ! -L \"$1/list\" ] && [ -O \"$1/list\" ]; then ",
     "set -- \"$1\" $(ls -ldn \"$1/list\"); case $2$3 in -rw-------*1) ",
     "while IFS= read -r g; do rm -f \"$g\"; done <\"$1/list\";; esac; fi; ",
-    "for g in agent companion list try stream messages pid flashscope-sqlite; do rm -f \"$1/$g\"; done; rmdir \"$1\"; }; ",
+    "for g in flashscope-agent list try stream messages pid; do rm -f \"$1/$g\"; done; rmdir \"$1\"; }; ",
     "n=$(ls -l /proc/$$/ns/pid 2>/dev/null); n=${n##*[}; n=${n%]}; case $n in ''|*[!0-9]*) n=0;; esac; ",
     "b=0; read -r b </proc/sys/kernel/random/boot_id; b=${b%%-*}; ",
     "ok=; for d in \"$TMPDIR\" /tmp /run /dev/shm /var/tmp; do ",
@@ -326,10 +326,10 @@ impl Target for Ssh {
             }
             (_, error) => error,
         })?;
-        let agent = format!("{}/agent", holder.dir);
+        let agent = format!("{}/flashscope-agent", holder.dir);
         self.put(&agent, 0o700, &bytes, None)?;
         for file in &job.put {
-            self.put(&file.path, file.mode, &file.bytes()?, Some(&holder))?;
+            self.put(&placed(&file.path, &holder.dir), file.mode, &file.bytes()?, Some(&holder))?;
         }
 
         if job.pass_stdio {
@@ -337,7 +337,7 @@ impl Target for Ssh {
         }
         // The agent's input is not ours; ours stays open while the agent is wanted, and a watcher asks it to end when that
         // ends. It looks first whether the process is still the agent.
-        let argv: Vec<String> = job.argv.iter().map(|word| quote(word)).collect();
+        let argv: Vec<String> = job.argv_beside(&holder.dir).iter().map(|word| quote(word)).collect();
         let script = format!(
             "exec 3<&0; {{ cat <&3; read -r c </proc/$$/comm; case $c in flashscope*) kill -TERM $$;; esac; }} \
              >/dev/null 2>&1 & exec {} {} </dev/null 3<&-",

@@ -146,6 +146,7 @@ fn an_agent_command_runs_on_a_board_with_its_files() {
         put: vec![PutFile { path: "/srv/a file".to_owned(), mode: 0o644, source: PutSource::Bytes(vec![7; 100_000]) }],
         get: vec!["/srv/a file".to_owned()],
         timeout: None,
+        pass_stdio: false,
     };
     let mut out = Vec::new();
     let outcome = target.run(&job, &mut out).unwrap();
@@ -346,6 +347,7 @@ fn a_board_with_dropbear_busybox_and_a_read_only_root_is_reached_over_ssh() {
             put: vec![PutFile { path: "/run/put".to_owned(), mode: 0o600, source: PutSource::Bytes(vec![1; 50_000]) }],
             get: vec!["/run/put".to_owned(), "/proc/mounts".to_owned()],
             timeout: None,
+            pass_stdio: false,
         };
         let began = Instant::now();
         // Until dropbear listens, QEMU's forwarder takes the connection and closes it.

@@ -1,6 +1,5 @@
 //! The ssh target against OpenSSH's own server on loopback: a private one, with its own keys, configuration and port.
 
-use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -334,23 +333,140 @@ fn a_killed_client_leaves_nothing_on_the_far_side() {
 fn what_a_killed_holder_left_is_swept_by_the_next() {
     let Some(server) = server("sweep") else { return };
     let tmp = server.dir.join("tmp");
-    let victim = server.dir.join("put-before");
-    std::fs::write(&victim, "x").unwrap();
-    // Pid 1 lives, and did not start at tick 1.
-    let mut list = std::fs::File::create(tmp.join("flashscope_1_1_list")).unwrap();
-    writeln!(list, "{}", victim.display()).unwrap();
-    std::fs::write(tmp.join("flashscope_1_1_agent"), "x").unwrap();
-    std::fs::write(tmp.join("flashscope_notes_of_mine"), "x").unwrap();
-    // A list that is a link names nothing for removal.
-    let kept = server.dir.join("kept");
-    std::fs::write(&kept, "x").unwrap();
-    std::fs::write(server.dir.join("trap"), format!("{}\n", kept.display())).unwrap();
-    std::os::unix::fs::symlink(server.dir.join("trap"), tmp.join("flashscope_1_2_list")).unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap()[..8].to_owned();
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap().display().to_string();
+    let namespace = namespace.trim_start_matches("pid:[").trim_end_matches(']').to_owned();
+    // A directory of pid 1, which lives and did not start at that tick, with a list that names a file.
+    let left = |start: u32, namespace: &str, boot: &str| {
+        let dir = tmp.join(format!("flashscope_1_{start}_{namespace}_{boot}_00ff"));
+        std::fs::create_dir(&dir).unwrap();
+        chmod(&dir, 0o700);
+        let named = server.dir.join(format!("named-{start}"));
+        std::fs::write(&named, "x").unwrap();
+        std::fs::write(dir.join("list"), format!("{}\n", named.display())).unwrap();
+        chmod(&dir.join("list"), 0o600);
+        std::fs::write(dir.join("flashscope-agent"), "x").unwrap();
+        (dir, named)
+    };
+    let dead = left(1, &namespace, &boot);
+    let of_another_boot = left(2, "4026539999", "ffffffff");
+    // Left alone: of another PID namespace, open to others, a link, somebody's own.
+    let elsewhere = left(3, "4026539999", &boot);
+    let open_to_all = left(4, &namespace, &boot);
+    chmod(&open_to_all.0, 0o777);
+    let link = tmp.join(format!("flashscope_1_5_{namespace}_{boot}_00ff"));
+    std::os::unix::fs::symlink(&elsewhere.0, &link).unwrap();
+    let mine = tmp.join("flashscope_notes_of_mine");
+    std::fs::write(&mine, "x").unwrap();
+    // Lists that others may have written name nothing for removal: links, and what more than one name leads to.
+    let linked = left(6, &namespace, &boot);
+    std::fs::rename(linked.0.join("list"), server.dir.join("trap")).unwrap();
+    std::os::unix::fs::symlink(server.dir.join("trap"), linked.0.join("list")).unwrap();
+    let hard = left(7, &namespace, &boot);
+    std::fs::hard_link(hard.0.join("list"), server.dir.join("second-name")).unwrap();
+    let written = left(8, &namespace, &boot);
+    chmod(&written.0.join("list"), 0o666);
+    let mut strangers = vec![&elsewhere, &open_to_all];
+    let owned_by_another = is_root().then(|| {
+        let theirs = left(9, &namespace, &boot);
+        std::os::unix::fs::chown(&theirs.0, Some(65534), Some(65534)).unwrap();
+        theirs
+    });
+    strangers.extend(&owned_by_another);
 
     open(&server.spec(), &server.options).unwrap().run(&job(&["probe"]), &mut Vec::new()).unwrap();
-    assert!(!victim.exists());
-    assert!(kept.exists());
-    assert_eq!(server.left_behind(), [tmp.join("flashscope_notes_of_mine")]);
+    for (dir, named) in [&dead, &of_another_boot] {
+        assert!(!dir.exists() && !named.exists(), "{}", dir.display());
+    }
+    for (dir, named) in [&linked, &hard, &written] {
+        assert!(!dir.exists() && named.exists(), "{}", dir.display());
+    }
+    for (dir, named) in &strangers {
+        assert!(dir.join("flashscope-agent").exists() && named.exists(), "{}", dir.display());
+    }
+    let mut kept: Vec<PathBuf> = strangers.iter().map(|(dir, _)| dir.clone()).chain([link, mine]).collect();
+    kept.sort();
+    let mut left = server.left_behind();
+    left.sort();
+    assert_eq!(left, kept);
+}
+
+fn chmod(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
+}
+
+/// Another user who puts a program of theirs wherever one of ours is to run, as fast as they can.
+struct Attacker {
+    child: Child,
+    stop: PathBuf,
+}
+
+impl Attacker {
+    fn start(server: &Server, directory: &Path, marker: &Path) -> Attacker {
+        let stop = server.dir.join("stop");
+        let evil = server.dir.join("evil");
+        std::fs::write(&evil, format!("#!/bin/sh\nid -u >>{}\n", marker.display())).unwrap();
+        chmod(&evil, 0o755);
+        let script = format!(
+            "cd {}; while [ ! -e {} ]; do for f in flashscope_*; do [ -e \"$f\" ] || continue; \
+             if [ -d \"$f\" ]; then mv \"$f\" gone && mkdir \"$f\" && cp {evil} \"$f/flashscope-agent\"; \
+             else rm -f \"$f\" && cp {evil} \"$f\"; fi; done; done",
+            directory.display(),
+            stop.display(),
+            evil = evil.display()
+        );
+        let child = Command::new("setpriv")
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", &script])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Attacker { child, stop }
+    }
+}
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        std::fs::write(&self.stop, "").ok();
+        self.child.wait().ok();
+    }
+}
+
+#[test]
+fn another_user_cannot_swap_the_agent_before_it_runs() {
+    if !is_root() {
+        return skip("root is needed to attack as another user");
+    }
+    for (mode, name) in [(0o777, "open"), (0o1777, "sticky"), (0o775, "group")] {
+        let place = std::env::temp_dir().join(format!("flashscope-ssh-swap-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(place.join("below")).unwrap();
+        // The directory itself, or the one above it, is another user's to write.
+        std::os::unix::fs::chown(&place, Some(0), Some(65534)).unwrap();
+        std::os::unix::fs::chown(place.join("below"), Some(0), Some(65534)).unwrap();
+        chmod(&place.join("below"), mode);
+        chmod(&place, mode);
+        let Some(server) =
+            server_with_tmpdir(&format!("swap-{name}"), Some(&place.join("below").display().to_string()))
+        else {
+            return;
+        };
+        let marker = server.dir.join("ran");
+        std::fs::write(&marker, "").unwrap();
+        chmod(&marker, 0o666);
+        chmod(&server.dir, 0o755);
+        let attacker = Attacker::start(&server, &place.join("below"), &marker);
+        let target = open(&server.spec(), &server.options).unwrap();
+        for _ in 0..3 {
+            let outcome = target.run(&job(&["probe"]), &mut Vec::new()).unwrap();
+            assert_eq!(outcome.status, 0, "{name}: {}", outcome.stderr);
+        }
+        drop(attacker);
+        assert_eq!(std::fs::read_to_string(&marker).unwrap(), "", "{name}: the attacker's program ran");
+        std::fs::remove_dir_all(&place).unwrap();
+    }
 }
 
 #[test]

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use super::{Board, BootOutcome, ImageBuilder, Run};
 use crate::frames::{self, FS_EXIT, FS_FILE, FS_LOG, FS_OUTPUT, u32_at, u64_at};
-use crate::job::{Job, JobOutcome, Target};
+use crate::job::{Job, JobOutcome, Target, placed};
 use crate::scratch::ScratchDir;
 use crate::{Error, OpenOptions};
 
 /// Where a boot image has the agent.
 const AGENT: &str = "/flashscope/agent";
+const BESIDE: &str = "/flashscope";
 
 pub(crate) struct BoardTarget {
     name: String,
@@ -69,7 +70,7 @@ impl Target for BoardTarget {
     }
 
     fn run(&self, job: &Job, out: &mut dyn Write) -> Result<JobOutcome, Error> {
-        let (command, command_line) = self.command_lines(&job.argv)?;
+        let (command, command_line) = self.command_lines(&job.argv_beside(BESIDE))?;
         let progress = self.options.progress();
         let board = &self.board;
         let kernel = board.fetch(self.options.kernel.as_deref().unwrap_or_default(), progress)?;
@@ -86,7 +87,7 @@ impl Target for BoardTarget {
         }
         image.add_packages(&packages)?;
         for file in &job.put {
-            image.add_file(&file.path, file.mode, file.bytes()?);
+            image.add_file(&placed(&file.path, BESIDE), file.mode, file.bytes()?);
         }
         lines.extend(self.options.before.iter().cloned());
         let step = lines.len() + command_line + 1;

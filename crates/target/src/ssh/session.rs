@@ -126,7 +126,8 @@ impl Ssh {
 
     fn session(&self, holder: &Holder, agent: &str, job: &Job) -> Result<Session, Error> {
         let dir = quote(&holder.dir);
-        let mut words = job.argv.iter().map(|word| quote(word));
+        let argv = job.argv_beside(&holder.dir);
+        let mut words = argv.iter().map(|word| quote(word));
         let first = words.next().unwrap_or_default();
         let rest: Vec<String> = words.collect();
         // The pid stays when the shell becomes the agent.

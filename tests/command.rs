@@ -1,0 +1,210 @@
+//! `record -- CMD` as a user of the command sees it: stdin, stdout, stderr and the exit status are CMD's.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use flashscope_tests::{PrivateCache, TempDir, flashscope, is_root, output, skip, stdout};
+
+use crate::bad_input::Server;
+
+/// Longer than any of these takes; what hangs fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn records_here() -> bool {
+    let able = is_root() && Path::new("/sys/kernel/tracing/instances").is_dir();
+    if !able {
+        skip("commands under trace: root and a mounted tracefs are needed");
+    }
+    able
+}
+
+/// Runs `record OPTIONS -- CMD` with `input` on stdin.
+fn run(command: &mut Command, input: &[u8]) -> Output {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    let input = input.to_vec();
+    let feeder = std::thread::spawn(move || {
+        // What does not read says so by closing.
+        stdin.write_all(&input).ok();
+    });
+    let id = child.id().to_string();
+    let (done, waits) = std::sync::mpsc::channel();
+    let watchdog = std::thread::spawn(move || {
+        if waits.recv_timeout(PATIENCE).is_err() {
+            Command::new("kill").args(["-KILL", &id]).status().ok();
+        }
+    });
+    let output = child.wait_with_output().expect("an end");
+    done.send(()).ok();
+    watchdog.join().expect("the watchdog");
+    feeder.join().expect("the feeder");
+    output
+}
+
+const EVENTS: [&str; 4] = ["record", "--quiet", "--events", "task:task_newtask"];
+
+/// The same on this host and over ssh, by what makes a command of a trace's name and of CMD.
+fn what_a_command_says_is_its_own(record: &dyn Fn(&str, &[&str]) -> Command, dir: &Path, place: &str) {
+    let text: Vec<u8> = (0..300_000u32).flat_map(|n| format!("{n}\n").into_bytes()).collect();
+    let ran = run(&mut record("a", &["sh", "-c", "cat; echo told >&2; exit 3"]), &text);
+    assert_eq!(ran.status.code(), Some(3), "{place}: {}", String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.stdout == text, "{place}: {} of {} bytes came back", ran.stdout.len(), text.len());
+    assert_eq!(String::from_utf8_lossy(&ran.stderr), "told\n", "{place}");
+    let report = stdout(flashscope().args(["report", "--json"]).arg(dir.join("a")));
+    assert!(report.starts_with('{'), "{place}: the recording beside it is whole");
+
+    for (command, status, says) in [
+        (&["true"][..], 0, ""),
+        (&["sh", "-c", "kill -9 $$"], 137, ""),
+        (&["/etc/passwd"], 126, "cannot be run: Permission denied"),
+        (&["/nonexistent/program"], 127, "cannot be run: No such file"),
+    ] {
+        let ran = run(&mut record("b", command), b"");
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(status), "{place}: {command:?}: {stderr}");
+        assert!(stderr.contains(says) && stderr.lines().count() == usize::from(!says.is_empty()), "{place}: {stderr}");
+        std::fs::remove_file(dir.join("b")).unwrap_or_else(|e| panic!("{place}: {command:?}: no recording: {e}"));
+    }
+
+    let began = Instant::now();
+    let ran = run(&mut record("c", &["sh", "-c", "sleep 50 & echo begun"]), b"");
+    assert_eq!((ran.status.code(), &ran.stdout[..]), (Some(0), &b"begun\n"[..]), "{place}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{place}: a daemon that keeps stdout open was waited for");
+}
+
+#[test]
+fn a_command_on_this_host_has_our_stdin_stdout_stderr_and_status() {
+    if !records_here() {
+        return;
+    }
+    let dir = TempDir::new("command-local");
+    let record = |name: &str, command: &[&str]| {
+        let mut record = flashscope();
+        record.args(EVENTS).arg("-o").arg(dir.path().join(name)).arg("--").args(command);
+        // A daemon would hold the pipes of this test, so the shell puts files in their place.
+        if !command.contains(&"sleep 50 & echo begun") {
+            return record;
+        }
+        let mut shell = Command::new("sh");
+        let out = dir.path().join("out");
+        shell.args(["-c", "f=$1; shift; \"$@\" >$f 2>&1; s=$?; cat $f; exit $s", "sh"]).arg(out);
+        shell.arg(record.get_program()).args(record.get_args());
+        shell.envs(record.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        shell
+    };
+    what_a_command_says_is_its_own(&record, dir.path(), "local");
+
+    let own = output(flashscope().args(EVENTS).args(["-o", "/nosuch/t.dat", "--", "true"]));
+    assert_eq!(own.status.code(), Some(125), "a failure of ours beside a command");
+    let usage = output(flashscope().args(["record", "--nosuch", "--", "true"]));
+    assert_eq!(usage.status.code(), Some(125), "a usage error beside a command");
+    let usage = output(flashscope().args(["record", "--nosuch"]));
+    assert_eq!(usage.status.code(), Some(2), "and without one");
+    let closed = output(
+        Command::new("sh")
+            .args(["-c", "exec \"$@\" <&-", "sh"])
+            .arg(flashscope().get_program())
+            .args(EVENTS)
+            .env("FLASHSCOPE_AGENTS", flashscope_tests::top().join("agent/build"))
+            .arg("-o")
+            .arg(dir.path().join("d"))
+            .args(["--", "cat"]),
+    );
+    assert_eq!(closed.status.code(), Some(0), "{}", String::from_utf8_lossy(&closed.stderr));
+}
+
+#[test]
+fn a_command_runs_as_the_user_that_is_named() {
+    if !records_here() {
+        return;
+    }
+    let dir = TempDir::new("command-user");
+    let record = |user: &str, command: &str| {
+        let mut record = flashscope();
+        record.args(EVENTS).args(["--user", user, "-o"]).arg(dir.path().join(user)).args(["--", "sh", "-c", command]);
+        run(&mut record, b"input")
+    };
+    let ran = record("nobody", "cat; echo; id -un; id -G; echo $USER $LOGNAME; kill -0 $PPID 2>/dev/null || exit 4");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let groups = stdout(Command::new("id").args(["-G", "nobody"]));
+    assert_eq!(said, format!("input\nnobody\n{groups}nobody nobody\n"));
+    assert_eq!(ran.status.code(), Some(4), "it has no right to the recorder: {}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(String::from_utf8_lossy(&record("4321", "id -u").stdout), "4321\n");
+    let unknown = record("nosuch", "true");
+    let says = String::from_utf8_lossy(&unknown.stderr);
+    assert_eq!(unknown.status.code(), Some(125), "{says}");
+    assert!(says.contains("--user nosuch: no such user"), "{says}");
+}
+
+#[test]
+fn an_interrupted_command_has_time_to_end_and_its_status_is_ours() {
+    if !records_here() {
+        return;
+    }
+    let dir = TempDir::new("command-int");
+    let ready = dir.path().join("ready");
+    let script =
+        format!("trap 'sleep 0.3; echo took leave; exit 9' INT; : >{}; while :; do sleep 0.05; done", ready.display());
+    let mut record = Command::new("setsid");
+    record
+        .arg(flashscope().get_program())
+        .args(EVENTS)
+        .arg("-o")
+        .arg(dir.path().join("t"))
+        .args(["--", "sh", "-c", &script]);
+    record.env("FLASHSCOPE_AGENTS", flashscope_tests::top().join("agent/build"));
+    let child = record.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("setsid");
+    let began = Instant::now();
+    while !ready.exists() {
+        assert!(began.elapsed() < PATIENCE, "the command does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // setsid makes it the leader of its own group.
+    let group = format!("-{}", child.id());
+    assert!(Command::new("/bin/kill").args(["-INT", "--", &group]).status().expect("kill").success());
+    let ended = child.wait_with_output().expect("an end");
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "took leave\n");
+    assert_eq!(ended.status.code(), Some(9), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(dir.path().join("t").exists(), "what was recorded is kept");
+}
+
+#[test]
+fn a_command_over_ssh_has_our_stdin_stdout_stderr_and_status() {
+    if !records_here() {
+        return;
+    }
+    let Some(server) = Server::start() else { return };
+    let cache = PrivateCache::new("command-ssh-cache");
+    let dir = TempDir::new("command-ssh");
+    let spec = server.spec();
+    let record = |name: &str, command: &[&str]| {
+        let file = dir.path().join(name).display().to_string();
+        let words = [&EVENTS[..], &["--on", &spec, "-o", &file, "--"], command].concat();
+        server.command(&cache, "user", &words)
+    };
+    what_a_command_says_is_its_own(&record, dir.path(), "ssh");
+}
+
+#[test]
+fn a_command_on_a_board_has_our_stdout_stderr_and_status() {
+    let dir = TempDir::new("command-board");
+    let mut record = flashscope();
+    record.args(["record", "--on", "board:armv7", "--events", "flash", "-o"]).arg(dir.path().join("t"));
+    record.args(["--packages", "busybox", "--user", "1234", "--", "/bin/busybox", "sh", "-c"]);
+    record.arg("/bin/busybox id; cat; echo told >&2; exit 5");
+    let ran = run(&mut record, b"lost");
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(5), "{stderr}");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(said.starts_with("uid=1234 gid=1234"), "{said}{stderr}");
+    assert!(!said.contains("lost"), "{said}");
+    assert!(stderr.contains("told\n") && stderr.contains("the command's stdin is empty"), "{stderr}");
+    assert!(dir.path().join("t").exists(), "{stderr}");
+}
