@@ -34,6 +34,12 @@ pub fn sentences(report: &FlashReport) -> Vec<String> {
             out.push(format!("{} {what}.", grouped(pages)));
         }
     }
+    if wear.erases_of_further_blocks > 0 {
+        out.push(format!(
+            "{} erases are of blocks that were too many to be kept apart: they are in no spread.",
+            grouped(wear.erases_of_further_blocks)
+        ));
+    }
     for spread in wear.spread.iter().filter(|spread| spread.erases > 0) {
         let blocks = if spread.blocks > 0 { format!(" of {}", grouped(spread.blocks.into())) } else { String::new() };
         out.push(format!(

@@ -285,8 +285,14 @@ impl Typer {
                 };
                 let (page_bytes, block_bytes) = self.geometry.of_mtd(mtd.as_ref().and_then(read));
                 match op {
-                    FlashOp::Program => self.counts.programs_expected += spanned(address, length, page_bytes),
-                    FlashOp::Erase => self.counts.erases_expected += spanned(address, length, block_bytes),
+                    FlashOp::Program => {
+                        let spanned = spanned(address, length, page_bytes);
+                        self.counts.programs_expected = self.counts.programs_expected.saturating_add(spanned);
+                    }
+                    FlashOp::Erase => {
+                        let spanned = spanned(address, length, block_bytes);
+                        self.counts.erases_expected = self.counts.erases_expected.saturating_add(spanned);
+                    }
                     FlashOp::Read => {}
                 }
                 event.kind = EventKind::Mtd { op: *op, address, length_bytes: length };

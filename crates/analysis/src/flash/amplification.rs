@@ -115,7 +115,8 @@ where
                 let mut moves =
                     || (self.lookup)(event.tid, event.time).is_some_and(|n| clip(n.as_ref()).starts_with("ubi_bgt"));
                 if header || moves() {
-                    self.ubi_bytes += self.page_bytes.get(&access.chip).copied().unwrap_or(0);
+                    let bytes = self.page_bytes.get(&access.chip).copied().unwrap_or(0);
+                    self.ubi_bytes = self.ubi_bytes.saturating_add(bytes);
                 }
             }
             _ => {}

@@ -6,8 +6,8 @@ use flashscope_trace::{Event, EventKind, FlashAccess};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Distinct blocks that are kept apart: 32 chips of 2 GiB with 128 KiB blocks have half of them.
-pub const MAX_BLOCKS: usize = 1 << 20;
+/// Distinct blocks that are kept apart: 32 GiB of flash with 128 KiB blocks have so many.
+pub const MAX_BLOCKS: usize = 1 << 18;
 
 /// Operations of one erase block; blocks without any are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -89,6 +89,9 @@ pub struct Wear {
     pub written_elsewhere_bytes: u64,
     /// Steps of threads beyond a bound, whose pages then count as of no file.
     pub threads_not_followed: u64,
+    /// Erases of blocks beyond those that are told apart: in no spread.
+    #[serde(default)]
+    pub erases_of_further_blocks: u64,
     pub spread: Vec<EraseSpread>,
     pub span_ns: u64,
 }
@@ -164,7 +167,7 @@ impl OfTask {
             Some(at) => self.written[at].1 = self.written[at].1.saturating_add(bytes),
             None if self.written.len() < MAX_DEVICES => self.written.push((device, bytes)),
             // Of more devices than that, the rest together.
-            None => self.written[MAX_DEVICES - 1].1 += bytes,
+            None => self.written[MAX_DEVICES - 1].1 = self.written[MAX_DEVICES - 1].1.saturating_add(bytes),
         }
     }
 }
@@ -184,6 +187,8 @@ pub struct WearFold<L> {
     /// What a thread wrote to last.
     wrote: HashMap<u32, File>,
     erases: BTreeMap<u16, HashMap<u64, u64>>,
+    /// Blocks in that, of all chips.
+    blocks_told: usize,
     pages: BTreeMap<u16, u64>,
     writes_seen: bool,
     time: Option<(u64, u64)>,
@@ -208,6 +213,7 @@ where
             doing: HashMap::new(),
             wrote: HashMap::new(),
             erases: BTreeMap::new(),
+            blocks_told: 0,
             pages: BTreeMap::new(),
             writes_seen: false,
             time: None,
@@ -280,7 +286,8 @@ where
     fn dirtied(&mut self, file: File, task: usize, bytes: u64) {
         if !self.files.contains_key(&file) {
             if self.files.len() >= MAX_FILES {
-                self.found.written_to_further_files_bytes += bytes;
+                let sum = &mut self.found.written_to_further_files_bytes;
+                *sum = sum.saturating_add(bytes);
                 return;
             }
             self.files.insert(file, OfFile { writer: Some(task), ..OfFile::default() });
@@ -290,7 +297,7 @@ where
             }
         }
         if let Some(of) = self.files.get_mut(&file) {
-            of.written += bytes;
+            of.written = of.written.saturating_add(bytes);
             if of.writer != Some(task) {
                 of.writer = None;
             }
@@ -360,9 +367,14 @@ where
                 let task = self.task(event.tid, event.time);
                 self.tasks[task].1.erases += 1;
                 let per_block = self.chips.get(&access.chip).map_or(1, |(shape, _)| shape.pages_per_block.max(1));
+                let block = access.page / u64::from(per_block);
                 let blocks = self.erases.entry(access.chip).or_default();
-                if blocks.len() < super::MAX_BLOCKS || blocks.contains_key(&(access.page / u64::from(per_block))) {
-                    *blocks.entry(access.page / u64::from(per_block)).or_default() += 1;
+                if self.blocks_told < super::MAX_BLOCKS || blocks.contains_key(&block) {
+                    let erases = blocks.entry(block).or_insert(0);
+                    self.blocks_told += usize::from(*erases == 0);
+                    *erases += 1;
+                } else {
+                    self.found.erases_of_further_blocks += 1;
                 }
                 self.found.erased_blocks += 1;
             }
@@ -383,9 +395,14 @@ where
         let mut wear = self.found;
         let on_flash = |device: &Option<Device>| device.is_none_or(|device| self.on_flash.contains(&device));
         let written = |all: &[(Option<Device>, u64)], here: bool| {
-            all.iter().filter(|(device, _)| on_flash(device) == here).map(|(_, bytes)| bytes).sum::<u64>()
+            all.iter()
+                .filter(|(device, _)| on_flash(device) == here)
+                .fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes))
         };
-        let of_all = |here: bool| self.tasks.iter().map(|(_, of)| written(&of.written, here)).sum();
+        let of_all = |here: bool| {
+            let tasks = self.tasks.iter().map(|(_, of)| written(&of.written, here));
+            tasks.fold(0, u64::saturating_add)
+        };
         wear.written_bytes = self.writes_seen.then(|| of_all(true));
         wear.written_elsewhere_bytes = of_all(false);
         wear.span_ns = self.time.map_or(0, |(low, high)| high - low);
@@ -411,7 +428,7 @@ where
                 programmed_pages: of.pages,
                 erased_blocks: of.erases,
             })
-            .filter(|of| of.written_bytes + of.programmed_pages + of.erased_blocks > 0)
+            .filter(|of| of.written_bytes > 0 || of.programmed_pages > 0 || of.erased_blocks > 0)
             .collect();
         wear.by_task.sort_by(|a, b| {
             let key = |t: &TaskWear| std::cmp::Reverse((t.programmed_pages, t.written_bytes, t.erased_blocks));
@@ -573,6 +590,36 @@ mod tests {
         let wear = fold.finish();
         assert_eq!((wear.written_bytes, wear.programmed_bytes, wear.program_amplification), (None, None, None));
         assert!(wear.spread.is_empty() && life(&wear, 0, 1000, 0).is_none());
+    }
+
+    #[test]
+    fn erases_of_too_many_blocks_are_counted() {
+        let mut fold = WearFold::new(&[], |_, _| None::<&str>);
+        for block in 0..super::super::MAX_BLOCKS as u64 + 5 {
+            fold.event(&flash(block, 1, access(Erase, block)));
+            fold.event(&flash(block, 1, access(Erase, 0)));
+        }
+        let wear = fold.finish();
+        assert_eq!((wear.erases_of_further_blocks, wear.spread[0].erased_blocks), (5, super::super::MAX_BLOCKS as u64));
+    }
+
+    /// Two writes of nearly all bytes that there are numbers for.
+    #[test]
+    fn sums_of_bytes_do_not_overflow() {
+        let mut fold = WearFold::new(&[], |_, _| None::<&str>);
+        for (tid, device) in [(1, 1), (1, 1), (2, 2)] {
+            let file = FileEvent {
+                step: FileStep::Write,
+                device: Some(Device(device)),
+                inode: 5,
+                offset: 0,
+                bytes: u64::MAX - 1,
+                size: None,
+                block: 0,
+            };
+            fold.event(&event(0, tid, EventKind::File(file)));
+        }
+        assert_eq!(fold.finish().written_elsewhere_bytes, u64::MAX);
     }
 
     #[test]

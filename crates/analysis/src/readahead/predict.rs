@@ -673,7 +673,7 @@ impl<'a> Predictor<'a> {
         let recorded = &self.workload.pages_added;
         let off = |played: &Played| -> u64 {
             let model = |file: &FileId| played.by_file.get(file).map_or(0, Tally::pages);
-            recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).sum()
+            recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).fold(0, u64::saturating_add)
         };
         let rows = settings.iter().map(|&kib| {
             let played = self.play(kib, &|_| false, true, Made::default(), 0);
@@ -684,7 +684,7 @@ impl<'a> Predictor<'a> {
         let fits_alone = rows.iter().filter(|&&(off, ..)| off == least).count() == 1;
         let calls = self.workload.calls.iter().chain(&self.workload.advice);
         Recorded {
-            pages: recorded.values().sum(),
+            pages: recorded.values().copied().fold(0, u64::saturating_add),
             flash_reads: self.workload.flash_reads,
             time_ns: self.busy_ns,
             timed_calls: calls.filter(|call| call.duration_ns.is_some()).count() as u64,

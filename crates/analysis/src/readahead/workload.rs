@@ -187,8 +187,8 @@ const MOST_OF_A_CALL: u64 = 1 << 19;
 /// Files that are followed.
 const MAX_FILES: usize = 1 << 17;
 /// Pages that accesses ask for: so many, and so many more for each event that was read. Each is played under each setting.
-const MOST_PAGES: u64 = 1 << 21;
-const PAGES_AN_EVENT: u64 = 64;
+const MOST_PAGES: u64 = 1 << 19;
+const PAGES_AN_EVENT: u64 = 128;
 /// Pages of one event of the cache: more than any folio has.
 const MOST_OF_A_FOLIO: u64 = 1 << 14;
 const MAX_TASKS: usize = 1 << 16;
@@ -248,8 +248,9 @@ pub struct Collector {
     cached: Cached,
     /// Files that are followed.
     files: HashSet<FileId>,
-    /// Pages that may be asked for beyond [`MOST_PAGES`].
-    most_pages: u64,
+    /// Pages that may be asked for: at first (`None`: [`MOST_PAGES`]), and by the events so far.
+    first_pages: Option<u64>,
+    more_pages: u64,
     ended: HashSet<FileId>,
     /// How long files are by now, where the trace says so.
     told: HashMap<FileId, u64>,
@@ -285,6 +286,11 @@ impl Collector {
         let places = Places::new(facts);
         let left_out = in_ram.into_iter().collect();
         Collector { left_out, descriptors, places, ..Collector::default() }
+    }
+
+    /// Accesses may ask for so many pages, and [`PAGES_AN_EVENT`] more for each event: what is played takes time by them.
+    pub fn limit_pages(&mut self, most: u64) {
+        self.first_pages = Some(most);
     }
 
     /// Lists the pages that came one by one.
@@ -375,7 +381,7 @@ impl Collector {
     }
 
     pub fn event(&mut self, event: &Event) {
-        self.most_pages = self.most_pages.saturating_add(PAGES_AN_EVENT);
+        self.more_pages = self.more_pages.saturating_add(PAGES_AN_EVENT);
         let clock_ns = self.clock(event.time.0);
         match &event.kind {
             EventKind::Flash(access) if access.op == FlashOp::Read => {
@@ -663,7 +669,8 @@ impl Collector {
 
     fn step(&mut self, step: Step) -> bool {
         let asked = self.workload.pages_asked.saturating_add(self.pages_of(&step));
-        let room = self.workload.steps.len() < MAX_STEPS && asked <= self.most_pages.saturating_add(MOST_PAGES);
+        let room = self.workload.steps.len() < MAX_STEPS
+            && asked <= self.first_pages.unwrap_or(MOST_PAGES).saturating_add(self.more_pages);
         match room {
             true => {
                 self.workload.pages_asked = asked;
@@ -748,7 +755,9 @@ impl Collector {
         }
         if got.is_some_and(|got| got > 0) {
             let first = inside.offset / PAGE_BYTES;
-            self.cached.found(file, first..end.div_ceil(PAGE_BYTES).min(first.saturating_add(MOST_OF_A_CALL)));
+            // No call brings more than it asked for, whatever its event says.
+            let end = end.min(inside.offset.saturating_add(inside.asked)).div_ceil(PAGE_BYTES);
+            self.cached.found(file, first..end.clamp(first, first.saturating_add(MOST_OF_A_CALL)));
         }
     }
 

@@ -322,7 +322,7 @@ impl Watch {
         let read: Vec<&Disk> = self.disks.values().filter(|disk| disk.read_by_calls).collect();
         found.requests = read.iter().map(|disk| disk.requests).sum();
         found.metadata_requests = read.iter().map(|disk| disk.metadata_requests).sum();
-        found.kib = read.iter().map(|disk| disk.bytes).sum::<u64>() / 1024;
+        found.kib = read.iter().fold(0, |sum: u64, disk| sum.saturating_add(disk.bytes)) / 1024;
         found.pages_given_up = self.in_flight.pages_given_up;
         // Of several disks, the one that was read most.
         let most = read.into_iter().max_by_key(|disk| disk.requests);
