@@ -1,0 +1,255 @@
+//! One body for each command that reads a trace, on traces of arbitrary events ([`super::structured`]): what the command analyses,
+//! and every form that it prints. No panic, no overflow.
+//!
+//! The libFuzzer targets in `fuzz_targets/` and the bounded run of CI (`crates/report/tests/fuzz.rs`) call the same bodies.
+
+use super::structured;
+use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, Sizes};
+use flashscope_analysis::flash::UbiRegion;
+use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
+use flashscope_analysis::readahead::{
+    Accuracy, Collector, Made, Off, PREDICTION_SCHEMA, Prediction, Predictor, Seen, Storage, Workload, advise, silent,
+};
+use flashscope_analysis::{Analysis, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, OwnWear, SystemFacts};
+use flashscope_readahead::{FileId, Kernel};
+use flashscope_report::{html, json, terminal};
+use flashscope_trace::{Crossings, EventKind, Trace, export, flashmon};
+use std::hint::black_box;
+use std::path::Path;
+
+pub type Body = fn(&[u8]);
+
+pub const ALL: [(&str, Body); 10] = [
+    ("report", report),
+    ("report_layers", report_layers),
+    ("predict", predict),
+    ("advise", advise_on),
+    ("export_csv", export_csv),
+    ("export_json", export_json),
+    ("export_text", export_text),
+    ("export_perfetto", export_perfetto),
+    ("export_flashmon", export_flashmon),
+    ("export_trace_dat", export_trace_dat),
+];
+
+/// Windows that a recording is compared with, KiB.
+const SETTINGS: [u64; 3] = [0, 16, 128];
+
+fn trace(bytes: &[u8]) -> Option<Trace> {
+    Trace::from_bytes(Path::new("fuzz"), structured::stream(bytes).into()).ok()
+}
+
+/// `report`, of block I/O or of flash, in all its forms.
+pub fn report(bytes: &[u8]) {
+    let Some(trace) = trace(bytes) else { return };
+    let has_flash = trace.schemas().any(|schema| schema.name.starts_with("nand_"));
+    let mut accuracy = Accuracy::new();
+    if has_flash {
+        let facts = trace.facts();
+        let number = |mtd: &serde_json::Value, field: &str| mtd[field].as_u64().unwrap_or(0);
+        let mtd = || facts["mtd"].as_array().into_iter().flatten();
+        let partitions: Vec<(u16, u64, u64)> = mtd()
+            .filter(|mtd| number(mtd, "erasesize") > 0)
+            .map(|mtd| {
+                let block = number(mtd, "erasesize");
+                (number(mtd, "chip") as u16, number(mtd, "offset") / block, number(mtd, "size") / block)
+            })
+            .collect();
+        let ubi: Vec<UbiRegion> = UbiRegion::of_facts(facts, 0);
+        let mut analysis = FlashAnalysis::new(&[], &partitions, &ubi, |tid, time| trace.comm(tid, time));
+        let _ = trace.for_each(&mut |event| {
+            accuracy.event(event);
+            analysis.event(event);
+        });
+        let findings = analysis.finish();
+        let report = FlashReport {
+            schema: FLASH_REPORT_SCHEMA,
+            title: "fuzz".into(),
+            system: system(&trace),
+            chips: Vec::new(),
+            life: Vec::new(),
+            probes: Vec::new(),
+            health: Vec::new(),
+            losses: Vec::new(),
+            readahead: Some(accuracy.finish()),
+            findings,
+        };
+        black_box((terminal::flash(&report, &terminal::Style::default()), json::flash(&report), html::flash(&report)));
+        return;
+    }
+    let sizes = Sizes::of_facts([trace.facts()]);
+    let mut analysis = BlockAnalysis::new(|tid, time| trace.comm(tid, time), sizes);
+    let _ = trace.for_each(&mut |event| {
+        analysis.event(event);
+        if matches!(event.kind, EventKind::Block(_) | EventKind::File(_) | EventKind::Other { .. }) {
+            accuracy.event(event);
+        }
+    });
+    let report = BlockReport {
+        schema: BLOCK_REPORT_SCHEMA,
+        title: "fuzz".into(),
+        system: system(&trace),
+        losses: Vec::new(),
+        missing: Vec::new(),
+        readahead: Some(accuracy.finish()),
+        findings: analysis.finish(),
+    };
+    black_box((terminal::block(&report, &terminal::Style::default()), json::block(&report), html::block(&report)));
+}
+
+fn system(trace: &Trace) -> SystemFacts {
+    SystemFacts {
+        kernel_release: String::new(),
+        machine: String::new(),
+        cpus: trace.cpus(),
+        agent_version: String::new(),
+        clock: trace.clock().to_owned(),
+        mounts: Vec::new(),
+        wear: OwnWear::of_facts(trace.facts()),
+    }
+}
+
+/// `report --by layer`.
+pub fn report_layers(bytes: &[u8]) {
+    let Some(trace) = trace(bytes) else { return };
+    let crossings = Crossings::new(&trace);
+    let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.tell_sleep());
+    let _ = trace.for_each_pair(&mut |pair| {
+        if let Some(event) = pair.event {
+            layers.event(event);
+        }
+        if let Some(record) = pair.record {
+            crossings.read(record, &mut |tid, crossing| layers.crossing(crossing, tid, record.time));
+        }
+    });
+    let findings = layers.finish();
+    let losses = findings.losses();
+    let report =
+        LayersReport { schema: LAYERS_REPORT_SCHEMA, title: "fuzz".into(), system: system(&trace), losses, findings };
+    black_box((terminal::layers(&report, &terminal::Style::default()), json::layers(&report), html::layers(&report)));
+}
+
+/// What a trace says of file reads, and how it was stored.
+fn workload(trace: &Trace) -> Option<(Workload, Storage)> {
+    let mut collector = Collector::new(trace.facts(), []);
+    // What takes time in proportion to that is no finding.
+    collector.limit_pages(1 << 12);
+    let kind = trace.facts()["mounts"][0]["type"].as_str().unwrap_or_default().to_owned();
+    if kind == "squashfs" {
+        collector.through_block_layer();
+    }
+    trace.for_each_pair(&mut |pair| collector.pair(&pair)).ok()?;
+    let workload = collector.finish();
+    if workload.calls.is_empty() && workload.faults == 0 || !workload.cache_seen {
+        return None;
+    }
+    let release = trace.facts()["kernel"]["release"].as_str().unwrap_or_default();
+    let mut storage = Storage::new(Kernel::nearest(release).map_or(Kernel::V6_1, |choice| choice.kernel));
+    if kind == "squashfs" {
+        storage.squashfs = [(8 << 20, 128 << 10)].into();
+    }
+    Some((workload, storage))
+}
+
+/// `predict`, in all its forms.
+pub fn predict(bytes: &[u8]) {
+    let Some(trace) = trace(bytes) else { return };
+    let Some((workload, storage)) = workload(&trace) else { return };
+    let model = storage.kernel;
+    let predictor = Predictor::new(&workload, storage);
+    let mut rows: Vec<_> = [0, 16, 128].map(|kib| predictor.row(kib, &|_| false)).into();
+    rows.push(predictor.row(128, &|_| true));
+    if let Some(mounted) = predictor.on_ubifs() {
+        rows.push(predictor.row_made(16, Made { bulk_read: Some(!mounted), ..Made::default() }));
+    }
+    let prediction = Prediction {
+        schema: PREDICTION_SCHEMA,
+        model: model.name(),
+        model_source: model.source(),
+        model_exact: true,
+        recorded: predictor.recorded(&SETTINGS),
+        cost: predictor.cost(),
+        queue: predictor.queue(),
+        error: None,
+        error_made: None,
+        power: None,
+        notes: Vec::new(),
+        rows,
+    };
+    let file = |file: FileId| file.inode.to_string();
+    let task = |tid: u32| tid.to_string();
+    black_box((
+        terminal::prediction(&prediction, &file, &task, &terminal::Style::default()),
+        json::prediction(&prediction),
+        html::prediction(&prediction, "fuzz", &file, &task),
+    ));
+}
+
+/// `advise`.
+pub fn advise_on(bytes: &[u8]) {
+    let Some(trace) = trace(bytes) else { return };
+    let Some((workload, storage)) = workload(&trace) else { return };
+    let (kernel, io_pages) = (storage.kernel, storage.io_pages);
+    let predictor = Predictor::new(&workload, storage);
+    let recorded = predictor.recorded(&SETTINGS);
+    let now = recorded.fits_readahead_kib;
+    let off = Off { window: Some(5.0), made: Some(20.0) };
+    let row = predictor.row(now, &|_| false);
+    black_box(advise(&predictor, now, off));
+    black_box(silent(&Seen {
+        facts: trace.facts(),
+        workload: &workload,
+        kernel,
+        io_pages,
+        now: &row,
+        recorded,
+        page_ns: predictor.cost().map(|cost| cost.page_ns),
+        knobs: &["8:0".to_owned(), "mtd-0".to_owned()],
+        synchronous: true,
+    }));
+}
+
+fn exported<T>(bytes: &[u8], write: impl FnOnce(&Trace, &mut Vec<u8>) -> T) {
+    if let Some(trace) = trace(bytes) {
+        let mut out = Vec::new();
+        black_box(write(&trace, &mut out));
+        black_box(out);
+    }
+}
+
+pub fn export_csv(bytes: &[u8]) {
+    exported(bytes, |trace, out| export::csv(trace, out).is_ok());
+}
+
+pub fn export_json(bytes: &[u8]) {
+    exported(bytes, |trace, out| export::json_lines(trace, out).is_ok());
+}
+
+pub fn export_text(bytes: &[u8]) {
+    exported(bytes, |trace, out| export::text(trace, out).is_ok());
+}
+
+pub fn export_perfetto(bytes: &[u8]) {
+    exported(bytes, |trace, out| export::perfetto(trace, out).is_ok());
+}
+
+pub fn export_flashmon(bytes: &[u8]) {
+    exported(bytes, |trace, out| {
+        flashmon::write_log(trace, 0, out).is_ok() | flashmon::write_spatial(trace, 0, out).is_ok()
+    });
+}
+
+/// Written into a file in memory where there is one, and read again: the same records.
+pub fn export_trace_dat(bytes: &[u8]) {
+    let Some(trace) = trace(bytes) else { return };
+    let dir = if Path::new("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
+    let path = dir.join(format!("flashscope-fuzz-{}-{:?}.dat", std::process::id(), std::thread::current().id()));
+    let mut records = [0, 0];
+    let _ = trace.for_each_record(&mut |_| records[0] += 1);
+    if flashscope_trace::dat::write(&trace, &path).is_ok() {
+        let back = Trace::open(&path).expect("what was written can be read");
+        back.for_each_record(&mut |_| records[1] += 1).expect("all of it");
+        assert_eq!(records[0], records[1], "a trace.dat holds every record");
+    }
+    let _ = std::fs::remove_file(&path);
+}
