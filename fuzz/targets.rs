@@ -10,13 +10,16 @@ use std::sync::Arc;
 
 pub type Body = fn(&[u8]);
 
-pub const ALL: [(&str, Body); 6] = [
+pub const ALL: [(&str, Body); 9] = [
     ("stream", stream),
     ("trace_dat", trace_dat),
     ("format", format),
     ("flashmon", flashmon),
     ("blktrace", blktrace),
     ("ftrace", ftrace),
+    ("text", text),
+    ("perfetto", perfetto),
+    ("packed", packed),
 ];
 
 /// Takes everything out of a trace that can be taken out.
@@ -50,6 +53,8 @@ fn most_records(kind: TraceKind, input: usize) -> usize {
         // A record takes at least its head; a zlib stream unpacks to at most 1032 times its size (zlib's technical
         // details), a zstd block of one repeated byte (four bytes of it) to 128 KiB (RFC 8878, 3.1.1.2.3).
         TraceKind::AgentStream | TraceKind::TraceDat => (input + 1) << 15,
+        // A column of a compact bundle has a byte for each event; deflate packs 1032 of them into one.
+        TraceKind::Perfetto => input * 1100,
     }
 }
 
@@ -177,6 +182,36 @@ pub fn blktrace(bytes: &[u8]) {
     }
     if let Ok(trace) = Trace::from_blktrace_parts(Path::new("fuzz"), &parts) {
         drain(&trace, bytes.len());
+    }
+}
+
+/// Text that blkparse, perf script and systrace print, and what is refused for what it is.
+pub fn text(bytes: &[u8]) {
+    match Trace::from_bytes(Path::new("fuzz"), bytes.into()) {
+        Ok(trace)
+            if matches!(trace.kind(), TraceKind::BlkparseText | TraceKind::PerfScript | TraceKind::FtraceText) =>
+        {
+            drain(&trace, bytes.len());
+        }
+        Ok(_) => {}
+        Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+    }
+}
+
+/// Perfetto's protobuf.
+pub fn perfetto(bytes: &[u8]) {
+    if let Ok(trace) = Trace::from_bytes(Path::new("fuzz"), bytes.into())
+        && trace.kind() == TraceKind::Perfetto
+    {
+        drain(&trace, bytes.len());
+    }
+}
+
+/// gzip, xz and zstd around a text.
+pub fn packed(bytes: &[u8]) {
+    // What unpacks far is a trace of as many lines as it has.
+    if let Ok(trace) = Trace::from_bytes(Path::new("fuzz"), bytes.into()) {
+        drain(&trace, (bytes.len() + 1) << 15);
     }
 }
 

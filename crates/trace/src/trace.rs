@@ -9,7 +9,7 @@ use crate::format::{Layout, Schema, Schemas};
 use crate::formats::made::{self, Source};
 use crate::formats::packed::{self, Packing};
 use crate::formats::text::Text;
-use crate::formats::{self, Chosen, Head};
+use crate::formats::{self, Chosen, Head, perfetto};
 use crate::input::Input;
 use crate::losses::{Loss, Losses, Severity};
 use crate::merge::{Lane, LaneCounts, Raw, merge};
@@ -62,6 +62,8 @@ pub enum TraceKind {
     BlkparseText,
     /// Text that perf script printed of trace points: best effort.
     PerfScript,
+    /// Perfetto's protobuf.
+    Perfetto,
 }
 
 #[derive(Debug)]
@@ -188,7 +190,10 @@ impl Trace {
     /// Whether what begins so is a trace, or is refused for what it is.
     fn is_known(path: &Path, head: &Head) -> Result<(), Error> {
         let bytes = head.bytes();
-        let binary = looks_like_stream(bytes) || crate::dat::looks_like_dat(bytes) || looks_like_blktrace(bytes);
+        let binary = looks_like_stream(bytes)
+            || crate::dat::looks_like_dat(bytes)
+            || looks_like_blktrace(bytes)
+            || perfetto::looks_like(bytes);
         if binary || flashmon::looks_like(bytes) == Looks::Log || !matches!(formats::choose(head), Chosen::None) {
             return Ok(());
         }
@@ -222,6 +227,9 @@ impl Trace {
         }
         if looks_like_blktrace(bytes) {
             return Trace::of_blktrace(path, blktrace::of_input(path, input)?);
+        }
+        if perfetto::looks_like(bytes) {
+            return Trace::of_made(path, Box::new(perfetto::open(path, input)?));
         }
         if flashmon::looks_like(bytes) == Looks::Log {
             return Trace::of_flashmon(path, input, None);

@@ -284,7 +284,7 @@ fn two_cpus(device: u32, begin: u64, notes: u64) -> [Vec<u8>; 2] {
         push(1 - cpu, at + 101_000, 8, 0);
         let name = format!("reader{n}\0\0\0\0\0\0\0\0\0");
         let note = step(0, notes + n * 1_000_000, 0, NOTE, pid, (0, cpu as u32), &name.as_bytes()[..16]);
-        let end = files[cpu].len() - 48 * if cpu == 0 { 3 } else { 3 };
+        let end = files[cpu].len() - 48 * 3;
         files[cpu].splice(end..end, note);
     }
     files
@@ -359,4 +359,23 @@ fn files_of_one_run_named_one_by_one() {
     let both = Trace::open_set(&all).unwrap();
     assert_eq!((blocks(&both).len(), both.path()), (80, &*dir.0));
     assert_eq!(blocks(&Trace::open(&sdb[1]).unwrap()).len(), 40);
+}
+
+#[test]
+fn a_packed_trace_reads_as_what_is_in_it() {
+    let plain = Trace::open(&crate::common::data("text/blkparse.txt")).unwrap();
+    for ending in ["gz", "xz", "zst"] {
+        let bytes = std::fs::read(crate::common::data(&format!("text/blkparse.{ending}"))).unwrap();
+        let packed = of(&bytes).unwrap();
+        assert_eq!(blocks(&packed), blocks(&plain), "{ending}");
+        assert_eq!(packed.losses(), plain.losses());
+        // Twice is once too often; half of it is as much as comes out.
+        let error = of(&gzip(&bytes)).unwrap_err();
+        assert!(error.contains("packed twice"), "{error}");
+        if let Ok(cut) = of(&bytes[..bytes.len() - 20]) {
+            assert_eq!(cut.losses().get(Loss::DataCut), 1, "{ending}");
+        }
+    }
+    let gz = std::fs::read(crate::common::data("text/blkparse.gz")).unwrap();
+    assert!(of(&gz[..gz.len() - 20]).is_ok());
 }

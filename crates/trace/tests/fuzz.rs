@@ -125,3 +125,18 @@ fn blktrace() {
 fn ftrace() {
     run("ftrace");
 }
+
+#[test]
+fn text() {
+    run("text");
+}
+
+#[test]
+fn perfetto() {
+    run("perfetto");
+}
+
+#[test]
+fn packed() {
+    run("packed");
+}

@@ -14,6 +14,7 @@ mod fuzz;
 mod memory;
 mod merged;
 mod perfetto;
+mod perfetto_read;
 mod stream;
 mod text;
 mod trace_cmd;

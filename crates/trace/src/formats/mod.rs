@@ -5,6 +5,7 @@ mod blkparse;
 pub(crate) mod made;
 pub(crate) mod packed;
 mod perf_script;
+pub(crate) mod perfetto;
 mod refused;
 pub(crate) mod systrace;
 pub(crate) mod text;
@@ -91,13 +92,18 @@ pub const TABLE: &[Format] = &[
         told_by: "a first line of three numbers",
     },
     Format {
+        name: "Perfetto's traces of Android and Linux (protobuf): kernel events, names of tasks",
+        read: "yes",
+        written: "yes",
+        told_by: "packets of TracePacket one behind the other",
+    },
+    Format {
         name: "any of them packed with gzip, xz or zstd",
         read: "yes",
         written: "no",
         told_by: "`1f 8b`, `fd \"7zXZ\"`, `28 b5 2f fd`",
     },
     Format { name: "JSON lines, CSV", read: "no", written: "yes", told_by: "" },
-    Format { name: "Perfetto (protobuf)", read: "no", written: "yes", told_by: "" },
     Format { name: "Parquet (feature `parquet`)", read: "no", written: "yes", told_by: "" },
 ];
 

@@ -76,7 +76,7 @@ fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
 }
 
 /// The system that an event's name belongs to: the text does not say it.
-fn system(name: &str) -> &'static str {
+pub(crate) fn system(name: &str) -> &'static str {
     let flash =
         |rest: &str| matches!(rest.strip_suffix("_done").unwrap_or(rest), "read" | "program" | "write" | "erase");
     match name.split_once('_') {

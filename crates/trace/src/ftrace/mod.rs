@@ -7,7 +7,7 @@ mod latency;
 mod line;
 
 pub(crate) use blk::event as blk_event;
-pub(crate) use fields::of_event;
+pub(crate) use fields::{of_event, system as system_of};
 pub(crate) use line::time;
 
 use crate::formats::made::{Item, MAX_CPUS, Parsed, Value};

@@ -6,7 +6,8 @@ use super::{PROGRAM, READ, Stream, data, example, format, nand_facts};
 use flashscope_trace::{Encoder, Endian, Layout, Trace};
 
 /// Names of the formats that have a seed corpus and a body in `fuzz/targets.rs`.
-pub const FORMATS: [&str; 6] = ["stream", "trace_dat", "format", "flashmon", "blktrace", "ftrace"];
+pub const FORMATS: [&str; 9] =
+    ["stream", "trace_dat", "format", "flashmon", "blktrace", "ftrace", "text", "perfetto", "packed"];
 
 /// The seeds of a format: name and bytes.
 pub fn seeds(of: &str) -> Vec<(String, Vec<u8>)> {
@@ -17,6 +18,9 @@ pub fn seeds(of: &str) -> Vec<(String, Vec<u8>)> {
         "flashmon" => files("flashmon", "log"),
         "blktrace" => blktraces(),
         "ftrace" => texts(),
+        "text" => files("text", "txt"),
+        "perfetto" => files("perfetto", "pftrace"),
+        "packed" => packed(),
         _ => panic!("no seeds of {of}"),
     }
 }
@@ -212,6 +216,19 @@ fn big_endian(record: &[u8]) -> Vec<u8> {
 }
 
 /// ftrace's and trace-cmd's texts, and a few lines of each.
+/// A few lines, packed in each way.
+fn packed() -> Vec<(String, Vec<u8>)> {
+    let plain: Vec<_> = files("text", "txt");
+    let mut out = files("text", "gz");
+    out.extend(files("text", "xz"));
+    out.extend(files("text", "zst"));
+    out.extend(plain.into_iter().map(|(name, bytes)| {
+        let packed = ruzstd::encoding::compress_to_vec(&bytes[..], ruzstd::encoding::CompressionLevel::Fastest);
+        (format!("{name}.zst"), packed)
+    }));
+    out
+}
+
 fn texts() -> Vec<(String, Vec<u8>)> {
     let mut out = files("ftrace", "txt");
     out.extend(files("trace_dat", "txt"));

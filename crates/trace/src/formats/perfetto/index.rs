@@ -1,0 +1,367 @@
+//! One pass over a trace's packets: where each CPU's bundles of events lie, and what stands once in a trace.
+
+use super::events::{Kind, Kinds};
+use super::wire::{Fields, Wire, is_message, numbers};
+use crate::error::Error;
+use crate::formats::packed::nameless;
+use crate::input::Input;
+use crate::losses::{Loss, Losses};
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+
+/// Fields of TracePacket (`trace_packet.proto`).
+const FTRACE_EVENTS: u32 = 1;
+const PROCESS_TREE: u32 = 2;
+const FTRACE_STATS: u32 = 34;
+const TRACE_STATS: u32 = 35;
+const COMPRESSED: u32 = 50;
+/// The highest number that TracePacket has had so far, and then some.
+const HIGHEST: u32 = 2000;
+
+/// Largest packet that is looked into; Perfetto's own are below 1 MiB.
+const MAX_PACKET: u64 = 16 << 20;
+/// What compressed packets may unpack to: Perfetto packs some hundred KiB together.
+const MAX_UNPACKED: u64 = 16 << 20;
+/// Unpacked bytes of a whole trace: so many times the file's size, as of any packed file, beyond what is never too much.
+const ALWAYS: u64 = 256 << 20;
+const MOST_TIMES: u64 = 200;
+/// Bundles that are remembered: 48 MiB.
+const MAX_BUNDLES: usize = 1 << 21;
+/// CPUs whose bundles are told apart.
+const MAX_CPUS: usize = 512;
+/// Largest bundle of events, and what those of all CPUs take together.
+const SMALLEST_BOUND: u64 = 512 << 10;
+const ALL_BUNDLES: u64 = 64 << 20;
+/// Names of tasks out of the process tree.
+const MAX_NAMES: usize = 100_000;
+
+/// Where a bundle lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bundle {
+    pub offset: u64,
+    pub length: u32,
+}
+
+/// What one pass has found.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// In the file's order, by CPU.
+    pub lanes: Vec<(u16, Vec<Bundle>)>,
+    pub names: Vec<(u32, Vec<u8>)>,
+    pub kinds: Kinds,
+    pub losses: Losses,
+    /// As the first bundle says it (`FtraceClock`).
+    pub clock: u64,
+    pub packets: u64,
+}
+
+/// Whether bytes begin as a trace: packets one behind the other, whose fields are those of a packet.
+pub(crate) fn looks_like(head: &[u8]) -> bool {
+    let mut at = 0;
+    let mut packets = 0;
+    while packets < 4 && head.get(at) == Some(&0x0a) {
+        let Some((length, size)) = varint(&head[at + 1..]) else { break };
+        let begin = at + 1 + size;
+        let Some(end) = usize::try_from(length).ok().and_then(|n| begin.checked_add(n)) else { return false };
+        if end > head.len() {
+            // A packet beyond the head: its first field has to be one.
+            let first = Fields::new(&head[begin.min(head.len())..]).next();
+            return packets > 0 || first.is_some_and(|(n, _)| n == FTRACE_EVENTS || n == COMPRESSED);
+        }
+        if !is_message(&head[begin..end], |number| number < HIGHEST) {
+            return false;
+        }
+        packets += 1;
+        at = end;
+    }
+    packets > 1 || packets == 1 && at == head.len()
+}
+
+/// A number of a protobuf and the bytes that it takes.
+fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0u64;
+    for (n, &byte) in bytes.iter().take(10).enumerate() {
+        value |= u64::from(byte & 0x7f).checked_shl(7 * n as u32)?;
+        if byte & 0x80 == 0 {
+            return Some((value, n + 1));
+        }
+    }
+    None
+}
+
+/// Hands every packet to `f`: where it begins, and its bytes. False: the file ends inside of one. Packets that are too large
+/// are counted.
+fn packets(input: &Input, skipped: &mut u64, mut f: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<bool> {
+    let mut reader = BufReader::with_capacity(256 << 10, input.reader());
+    let (mut at, mut buffer) = (0u64, Vec::new());
+    loop {
+        let Some((tag, size)) = read_varint(&mut reader)? else { return Ok(size_left(&mut reader)? == 0) };
+        at += size;
+        // What is no packet's beginning has no length by which to go on.
+        if tag & 7 != 2 {
+            return Ok(false);
+        }
+        let Some((length, size)) = read_varint(&mut reader)? else { return Ok(false) };
+        at += size;
+        if length > MAX_PACKET || tag != 0x0a {
+            let passed = io::copy(&mut (&mut reader).take(length), &mut io::sink())?;
+            *skipped += passed;
+            if passed < length {
+                return Ok(false);
+            }
+        } else {
+            buffer.clear();
+            (&mut reader).take(length).read_to_end(&mut buffer)?;
+            if (buffer.len() as u64) < length {
+                return Ok(false);
+            }
+            f(at, &buffer)?;
+        }
+        at += length;
+    }
+}
+
+fn size_left(reader: &mut impl BufRead) -> io::Result<usize> {
+    Ok(reader.fill_buf()?.len())
+}
+
+/// A number, and the bytes that it took; `None` at the end and where there is none.
+fn read_varint(reader: &mut impl BufRead) -> io::Result<Option<(u64, u64)>> {
+    let (mut value, mut byte) = (0u64, [0]);
+    for n in 0..10 {
+        if reader.read(&mut byte)? == 0 {
+            return Ok(None);
+        }
+        value |= u64::from(byte[0] & 0x7f).wrapping_shl(7 * n);
+        if byte[0] & 0x80 == 0 {
+            return Ok(Some((value, u64::from(n) + 1)));
+        }
+    }
+    Ok(None)
+}
+
+/// The same trace with its packed packets unpacked, in a file without a name; `None` where none is packed.
+pub(super) fn unpacked(path: &Path, input: &Input) -> Result<Option<Input>, Error> {
+    let reading = |e| Error::io(path, "read", e);
+    let mut any = false;
+    let inside = |packet: &[u8]| Fields::new(packet).any(|(number, _)| number == COMPRESSED);
+    packets(input, &mut 0, |_, packet| {
+        any |= inside(packet);
+        Ok(())
+    })
+    .map_err(reading)?;
+    if !any {
+        return Ok(None);
+    }
+    let most = ALWAYS.max(input.size().map_err(reading)?.saturating_mul(MOST_TIMES));
+    let mut file = io::BufWriter::with_capacity(256 << 10, nameless(path)?);
+    let mut written = 0u64;
+    let bomb = || io::Error::other("it unpacks to more than 200 times its size: no trace does");
+    packets(input, &mut 0, |_, packet| {
+        for (number, value) in Fields::new(packet) {
+            if let (COMPRESSED, Wire::Bytes(packed)) = (number, value) {
+                // Cut or damaged: what came before that is kept, and its last packet is found to be cut.
+                written += io::copy(&mut flate2::bufread::ZlibDecoder::new(packed).take(MAX_UNPACKED), &mut file)
+                    .unwrap_or_default();
+            }
+        }
+        if !inside(packet) {
+            file.write_all(&[0x0a])?;
+            let mut length = packet.len();
+            while length >= 0x80 {
+                file.write_all(&[length as u8 | 0x80])?;
+                length >>= 7;
+            }
+            file.write_all(&[length as u8])?;
+            file.write_all(packet)?;
+            written += packet.len() as u64 + 4;
+        }
+        if written > most { Err(bomb()) } else { Ok(()) }
+    })
+    .map_err(reading)?;
+    file.into_inner().map(|file| Some(Input::File(file))).map_err(|e| Error::io(path, "unpack", e.into_error()))
+}
+
+/// Goes through all packets once.
+pub(super) fn index(input: &Input) -> io::Result<Index> {
+    let mut index = Index { kinds: Kinds::shipped(), ..Index::default() };
+    let mut by_cpu: HashMap<u16, usize> = HashMap::new();
+    let (mut skipped, mut bundles, mut stats, mut overwritten) = (0, 0usize, HashMap::new(), 0);
+    let whole = packets(input, &mut skipped, |at, packet| {
+        index.packets += 1;
+        let mut fields = Fields::new(packet);
+        for (number, value) in fields.by_ref() {
+            match (number, value) {
+                (FTRACE_EVENTS, Wire::Bytes(bytes)) => {
+                    let cpu = index.bundle(bytes);
+                    // Where its bytes lie in the file: they are a part of the packet's.
+                    let inside = bytes.as_ptr() as usize - packet.as_ptr() as usize;
+                    let bundle = Bundle { offset: at + inside as u64, length: bytes.len() as u32 };
+                    let full = by_cpu.len() == MAX_CPUS && !by_cpu.contains_key(&cpu);
+                    if full || bundles == MAX_BUNDLES {
+                        index.losses.add(Loss::BytesSkipped, bytes.len() as u64);
+                        continue;
+                    }
+                    bundles += 1;
+                    let lane = *by_cpu.entry(cpu).or_insert(index.lanes.len());
+                    if lane == index.lanes.len() {
+                        index.lanes.push((cpu, Vec::new()));
+                    }
+                    index.lanes[lane].1.push(bundle);
+                }
+                (PROCESS_TREE, Wire::Bytes(bytes)) => index.tree(bytes),
+                (TRACE_STATS, Wire::Bytes(bytes)) => overwritten = overwritten_chunks(bytes),
+                (FTRACE_STATS, Wire::Bytes(bytes)) => statistics(bytes, &mut stats),
+                _ => {}
+            }
+        }
+        if fields.damaged {
+            index.losses.add(Loss::RecordsMalformed, 1);
+        }
+        Ok(())
+    })?;
+    index.losses.add(Loss::BytesSkipped, skipped);
+    index.losses.add(Loss::DataCut, u64::from(!whole));
+    index.losses.add(Loss::GapsOfUnknownSize, overwritten);
+    for (begin, end) in stats.into_values() {
+        let over = |n: usize| end.get(n).zip(begin.get(n)).map_or(0, |(e, b): (&u64, &u64)| e.saturating_sub(*b));
+        index.losses.add(Loss::EventsOverwritten, over(0));
+        index.losses.add(Loss::CommitOverruns, over(1));
+        index.losses.add(Loss::EventsDropped, over(2));
+    }
+    // A bundle beyond this is not read.
+    let most = SMALLEST_BOUND.max(ALL_BUNDLES / index.lanes.len().max(1) as u64);
+    for (_, lane) in &mut index.lanes {
+        let too_large: u64 = lane.iter().map(|b| u64::from(b.length)).filter(|&n| n > most).sum();
+        index.losses.add(Loss::BytesSkipped, too_large);
+        lane.retain(|bundle| u64::from(bundle.length) <= most);
+    }
+    index.lanes.sort_by_key(|(cpu, _)| *cpu);
+    Ok(index)
+}
+
+impl Index {
+    /// What stands in a bundle beside its events; its CPU.
+    fn bundle(&mut self, bytes: &[u8]) -> u16 {
+        let mut cpu = 0;
+        for (number, value) in Fields::new(bytes) {
+            match (number, value) {
+                (1, Wire::Number(n)) => cpu = u16::try_from(n).unwrap_or(u16::MAX),
+                (5, Wire::Number(clock)) => self.clock = clock,
+                (8, Wire::Bytes(_)) => self.losses.add(Loss::SubBuffersDamaged, 1),
+                (11, Wire::Bytes(descriptor)) => self.kinds.declare(descriptor),
+                _ => {}
+            }
+        }
+        cpu
+    }
+
+    /// `ProcessTree`: names of processes and of their threads.
+    fn tree(&mut self, bytes: &[u8]) {
+        for (number, value) in Fields::new(bytes) {
+            let (Wire::Bytes(one), 1 | 2) = (value, number) else { continue };
+            let (mut id, mut name) = (0, None);
+            for (field, value) in Fields::new(one) {
+                match (number, field, value) {
+                    (_, 1, Wire::Number(n)) => id = n as u32,
+                    (2, 2, Wire::Bytes(text)) => name = Some(text),
+                    // The first word of the command line.
+                    (1, 3, Wire::Bytes(text)) if name.is_none() => name = Some(comm(text)),
+                    _ => {}
+                }
+            }
+            if let Some(name) = name.filter(|name| !name.is_empty())
+                && self.names.len() < MAX_NAMES
+            {
+                self.names.push((id, name[..name.len().min(64)].to_vec()));
+            }
+        }
+    }
+}
+
+/// The name that a process with this command has at first: its file's, 15 bytes of it (`TASK_COMM_LEN`). Kernel threads have
+/// slashes in theirs.
+fn comm(command: &[u8]) -> &[u8] {
+    let kernel_thread = !command.starts_with(b"/") && !command.starts_with(b".");
+    let name = if kernel_thread { command } else { command.rsplit(|&b| b == b'/').next().unwrap_or(command) };
+    &name[..name.len().min(if kernel_thread { 64 } else { 15 })]
+}
+
+/// `TraceStats`: chunks that Perfetto's own buffers lost because newer ones needed their place.
+fn overwritten_chunks(bytes: &[u8]) -> u64 {
+    let buffers = Fields::new(bytes).filter_map(|(number, value)| value.bytes().filter(|_| number == 1));
+    let counts = buffers.map(|buffer| Fields::new(buffer).find(|(n, _)| *n == 3).and_then(|(_, v)| v.number()));
+    counts.map(Option::unwrap_or_default).fold(0, u64::saturating_add)
+}
+
+/// `FtraceStats`: what each CPU's ring had lost at the beginning and at the end.
+fn statistics(bytes: &[u8], into: &mut HashMap<u64, ([u64; 3], [u64; 3])>) {
+    let (mut at_end, mut cpus) = (false, Vec::new());
+    for (number, value) in Fields::new(bytes) {
+        match (number, value) {
+            (1, Wire::Number(phase)) => at_end = phase == 2,
+            (2, Wire::Bytes(cpu)) => {
+                let mut lost = [0; 3];
+                let mut id = 0;
+                for (field, value) in Fields::new(cpu) {
+                    match (field, value.number()) {
+                        (1, Some(n)) => id = n,
+                        (3, Some(n)) => lost[0] = n,
+                        (4, Some(n)) => lost[1] = n,
+                        (8, Some(n)) => lost[2] = n,
+                        _ => {}
+                    }
+                }
+                cpus.push((id, lost));
+            }
+            _ => {}
+        }
+    }
+    for (cpu, lost) in cpus {
+        if into.len() < MAX_CPUS || into.contains_key(&cpu) {
+            let (begin, end) = into.entry(cpu).or_default();
+            *(if at_end { end } else { begin }) = lost;
+        }
+    }
+}
+
+/// `GenericEventDescriptor`: a kind of event that Perfetto does not know, as a descriptor of a message.
+impl Kinds {
+    fn declare(&mut self, bytes: &[u8]) {
+        let (mut id, mut group, mut descriptor) = (0, &b""[..], &b""[..]);
+        for (number, value) in Fields::new(bytes) {
+            match (number, value) {
+                (1, Wire::Number(n)) => id = n as u32,
+                (2, Wire::Bytes(b)) => descriptor = b,
+                (3, Wire::Bytes(b)) => group = b,
+                _ => {}
+            }
+        }
+        let (mut name, mut fields) = (&b""[..], Vec::new());
+        // DescriptorProto: name 1, field 2; FieldDescriptorProto: name 1, number 3, type 5.
+        for (number, value) in Fields::new(descriptor) {
+            match (number, value) {
+                (1, Wire::Bytes(b)) => name = b,
+                (2, Wire::Bytes(field)) if fields.len() < 64 => {
+                    let (mut called, mut number, mut kind) = (&b""[..], vec![], vec![]);
+                    for (part, value) in Fields::new(field) {
+                        match part {
+                            1 => called = value.bytes().unwrap_or_default(),
+                            3 => numbers(value, &mut number),
+                            5 => numbers(value, &mut kind),
+                            _ => {}
+                        }
+                    }
+                    // int64, int32, sfixed32, sfixed64, sint32, sint64 (`FieldDescriptorProto.Type`).
+                    let signed = matches!(kind.first(), Some(3 | 5 | 15..=18));
+                    fields.push((number.first().copied().unwrap_or(0) as u32, called, signed));
+                }
+                _ => {}
+            }
+        }
+        if let Some(kind) = Kind::told(group, name, &fields) {
+            self.add(id, kind);
+        }
+    }
+}

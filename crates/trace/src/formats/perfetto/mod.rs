@@ -1,0 +1,126 @@
+//! Perfetto's traces: the protobuf that `perfetto` and `tracebox` write on Android and Linux. Of what they can hold, the
+//! kernel's events are read (`FtraceEventBundle`), the names of tasks, and what was lost.
+//!
+//! Sources: `protos/perfetto/trace/trace_packet.proto`, `ftrace/ftrace_event_bundle.proto`, `ftrace/ftrace_event.proto`
+//! of Perfetto 59.1. Bundles of all CPUs lie in the file as they came; one pass finds them, later ones merge them by time
+//! and hold one bundle a CPU.
+
+mod events;
+mod index;
+mod wire;
+
+pub(crate) use index::looks_like;
+
+use super::made::{Item, Source};
+use crate::error::Error;
+use crate::input::Input;
+use crate::trace::TraceKind;
+use events::{Bundle, Running};
+use index::Index;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::path::Path;
+
+/// An indexed trace.
+#[derive(Debug)]
+pub(crate) struct Perfetto {
+    input: Input,
+    index: Index,
+}
+
+/// Finds the bundles of a trace.
+pub(crate) fn open(path: &Path, input: Input) -> Result<Perfetto, Error> {
+    let input = index::unpacked(path, &input)?.unwrap_or(input);
+    let index = index::index(&input).map_err(|e| Error::io(path, "read", e))?;
+    if index.lanes.is_empty() {
+        return Err(Error::Unsupported {
+            path: path.to_path_buf(),
+            what: format!(
+                "is a Perfetto trace of {} packets, none of which has kernel events; record with the data source \
+                 linux.ftrace and ftrace_events: \"block/*\"",
+                index.packets
+            ),
+        });
+    }
+    Ok(Perfetto { input, index })
+}
+
+/// One CPU's bundles.
+struct Lane<'p> {
+    cpu: u16,
+    bundles: std::slice::Iter<'p, index::Bundle>,
+    open: Option<Bundle>,
+    running: Running,
+}
+
+impl Lane<'_> {
+    /// The time of its next event; opens bundles as they are needed.
+    fn next_time(&mut self, input: &Input) -> io::Result<Option<u64>> {
+        loop {
+            if let Some(time) = self.open.as_ref().and_then(Bundle::next_time) {
+                return Ok(Some(time));
+            }
+            let Some(next) = self.bundles.next() else { return Ok(None) };
+            let mut bytes = vec![0; next.length as usize];
+            input.read_exact_at(&mut bytes, next.offset)?;
+            self.open = Some(Bundle::new(bytes));
+        }
+    }
+}
+
+impl Source for Perfetto {
+    fn kind(&self) -> TraceKind {
+        TraceKind::Perfetto
+    }
+
+    /// `FtraceClock`: nothing is said where it is the usual one.
+    fn clock(&self) -> &str {
+        match self.index.clock {
+            0 => "boot",
+            2 => "global",
+            3 => "local",
+            4 => "mono_raw",
+            _ => "unknown",
+        }
+    }
+
+    fn key(&self) -> &'static str {
+        "perfetto"
+    }
+
+    fn title(&self) -> &'static str {
+        "a Perfetto trace"
+    }
+
+    fn facts(&self, into: &mut serde_json::Value) {
+        into["packets"] = self.index.packets.into();
+    }
+
+    fn walk(&self, f: &mut dyn FnMut(Item<'_>)) -> io::Result<()> {
+        for (loss, count) in self.index.losses.iter().filter(|(_, count)| *count > 0) {
+            f(Item::Loss(loss, count));
+        }
+        for (tid, comm) in &self.index.names {
+            f(Item::Task { tid: *tid, comm, time: 0 });
+        }
+        let mut lanes: Vec<Lane<'_>> = self
+            .index
+            .lanes
+            .iter()
+            .map(|(cpu, bundles)| Lane { cpu: *cpu, bundles: bundles.iter(), open: None, running: Running::default() })
+            .collect();
+        let mut heads = BinaryHeap::with_capacity(lanes.len());
+        for (i, lane) in lanes.iter_mut().enumerate() {
+            heads.extend(lane.next_time(&self.input)?.map(|time| Reverse((time, i))));
+        }
+        while let Some(Reverse((_, i))) = heads.pop() {
+            let lane = &mut lanes[i];
+            if let Some(bundle) = &mut lane.open {
+                bundle.hand(lane.cpu, &self.index.kinds, &mut lane.running, f);
+            }
+            heads.extend(lane.next_time(&self.input)?.map(|time| Reverse((time, i))));
+        }
+        Ok(())
+    }
+}
