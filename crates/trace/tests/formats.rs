@@ -379,3 +379,35 @@ fn a_packed_trace_reads_as_what_is_in_it() {
     let gz = std::fs::read(crate::common::data("text/blkparse.gz")).unwrap();
     assert!(of(&gz[..gz.len() - 20]).is_ok());
 }
+
+/// A trace.dat that was cut anywhere gives the events before the cut, and says that it was; in front of its first event it
+/// says that nothing is left.
+#[test]
+fn a_trace_dat_cut_anywhere_gives_what_came_before() {
+    let records = |trace: &Trace| {
+        let mut out = vec![];
+        trace.for_each_record(&mut |r| out.push((r.time.0, r.tid(), r.schema.name.clone()))).unwrap();
+        out
+    };
+    for name in ["armv7-6.1-v6", "armv7-6.1-v7-none", "armv7-6.1-v7-zstd", "armv7-7.2-v7-zlib", "x86_64-6.1-io"] {
+        let whole = std::fs::read(crate::common::data(&format!("trace_dat/{name}.dat"))).unwrap();
+        let all: std::collections::HashSet<_> = records(&of(&whole).unwrap()).into_iter().collect();
+        let (mut read, mut refused) = (0, 0);
+        for cut in (1..60).map(|n| whole.len() * n / 60) {
+            match of(&whole[..cut]) {
+                Ok(trace) => {
+                    let some = records(&trace);
+                    assert!(some.iter().all(|r| all.contains(r)), "{name} {cut}: an event that was not recorded");
+                    let said = trace.losses().get(Loss::DataCut) + trace.losses().get(Loss::SubBuffersDamaged);
+                    assert!(said > 0 || some.len() == all.len(), "{name} {cut}: {} of {}", some.len(), all.len());
+                    read += usize::from(!some.is_empty());
+                }
+                Err(error) => {
+                    assert!(error.contains("cut"), "{name} {cut}: {error}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(read > 3 && refused > 3, "{name}: {read} read, {refused} refused");
+    }
+}

@@ -9,6 +9,7 @@ mod own;
 mod parts;
 mod read;
 mod records;
+mod recover;
 mod v6;
 mod v7;
 mod write;

@@ -5,6 +5,7 @@ use super::option;
 use super::parts::{
     Formats, Header, MAX_BUFFERS, MAX_CPUS, MAX_LANES, MAX_OPTIONS, Options, header_info, is_needed, long_text, place,
 };
+use super::recover;
 use crate::codec::{Codec, MAX_UNPACKED};
 use crate::error::Error;
 use crate::format::{Layout, MAX_SUBBUF};
@@ -54,8 +55,27 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
     c.string("the version of the compression")?;
     let packing = Packing { codec: Codec::named(&name), name };
     let first = c.u64("the offset of the first options")?;
+    let sections = c.at;
     let mut options = Options::default();
-    let places = read_options(c, file, &packing, first, &mut options)?;
+    let (mut places, whole) = read_options(c, file, &packing, first, &mut options)?;
+    if !whole {
+        losses.add(Loss::DataCut, 1);
+    }
+    if !whole && places.buffers.is_empty() {
+        let found = recover::data(c, file, sections, page_size).map_err(|e| Error::io(c.path(), "read", e))?;
+        let of_main = |found: recover::Found| {
+            let (name, clock) = (String::new(), String::new());
+            Buffer { offset: found.offset, name, clock, page: Some(page_size), cpus: found.cpus }
+        };
+        places.buffers.extend(found.map(of_main));
+        if places.buffers.is_empty() {
+            return Err(Error::Unsupported {
+                path: c.path().to_path_buf(),
+                what: "was cut before its first event: its descriptions are there, and none of what was recorded; copy it again"
+                    .to_string(),
+            });
+        }
+    }
     if places.buffers.is_empty() {
         return Err(Error::Unsupported { path: c.path().to_path_buf(), what: "holds no ring-buffer data".to_string() });
     }
@@ -221,20 +241,24 @@ fn carried(
     Ok(Some(Blob::Packed { offset, packed, unpacked, codec }))
 }
 
-/// Follows the chain of option sections.
+/// Follows the chain of option sections; false: the file ends before the next of them.
 fn read_options(
     c: &Cursor<'_>,
     file: &Input,
     packing: &Packing,
     first: u64,
     options: &mut Options,
-) -> Result<Places, Error> {
+) -> Result<(Places, bool), Error> {
     let mut places = Places::default();
     let mut at = first;
     let mut left = MAX_OPTIONS;
     for _ in 0..MAX_OPTION_SECTIONS {
         if at == 0 {
-            return Ok(places);
+            return Ok((places, true));
+        }
+        // Cut before them: what the options in front of them say is kept.
+        if at != first && at.saturating_add(SECTION_HEADER) > c.size {
+            return Ok((places, false));
         }
         at = in_section(c, file, packing, at, option::DONE, |s| {
             // An options section's size is not always filled in: its last option ends it.
