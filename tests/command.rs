@@ -1,6 +1,7 @@
 //! `record -- CMD` as a user of the command sees it: stdin, stdout, stderr and the exit status are CMD's.
 
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -207,4 +208,79 @@ fn a_command_on_a_board_has_our_stdout_stderr_and_status() {
     assert!(!said.contains("lost"), "{said}");
     assert!(stderr.contains("told\n") && stderr.contains("the command's stdin is empty"), "{stderr}");
     assert!(dir.path().join("t").exists(), "{stderr}");
+}
+
+/// tracefs as docs/how-to/record-without-root.md lends it, to a user that nobody else is.
+struct Lent;
+
+const BORROWER: u32 = 43_210;
+
+impl Lent {
+    fn lend() -> Lent {
+        Lent::set(&format!("gid={BORROWER},mode=750"), &format!("{BORROWER}:0"), "770");
+        Lent
+    }
+
+    fn set(options: &str, owner: &str, mode: &str) {
+        let tracing = "/sys/kernel/tracing";
+        let instances = "/sys/kernel/tracing/instances";
+        stdout(Command::new("mount").args(["-o", &format!("remount,{options}"), tracing]));
+        stdout(Command::new("chown").args([owner, instances]));
+        stdout(Command::new("chmod").args([mode, instances]));
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        Lent::set("gid=0,mode=700", "0:0", "750");
+    }
+}
+
+#[test]
+fn a_user_to_whom_tracefs_is_lent_records_without_root() {
+    if !records_here() {
+        return;
+    }
+    let dir = TempDir::new("command-lent");
+    let theirs = dir.path().join("theirs");
+    std::fs::create_dir(&theirs).expect("a directory");
+    std::os::unix::fs::chown(&theirs, Some(BORROWER), Some(BORROWER)).expect("chown");
+    // The checkout may lie where that user cannot look.
+    let program = dir.path().join("flashscope");
+    std::fs::copy(flashscope().get_program(), &program).expect("a copy");
+    let agents = dir.path().join("agents");
+    stdout(Command::new("cp").arg("-r").arg(flashscope_tests::top().join("agent/build")).arg(&agents));
+    let as_them = |words: &[&str]| {
+        let id = BORROWER.to_string();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).arg(&program).args(words);
+        command.env("FLASHSCOPE_AGENTS", &agents).env("FLASHSCOPE_CACHE", theirs.join("cache")).current_dir(&theirs);
+        command
+    };
+    let trace = theirs.join("t.dat").display().to_string();
+    let record = ["record", "--events", "block,task:task_newtask", "-o", &trace, "--", "sh"];
+    let script = "grep CapEff /proc/$PPID/status; /bin/true; exit 6";
+    let refused = output(&mut as_them(&[&record[..], &["-c", script]].concat()));
+    let says = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(125), "{says}");
+    assert!(says.contains("permission denied; run as root, or let an administrator lend it"), "{says}");
+
+    let lent = Lent::lend();
+    let ran = output(&mut as_them(&[&record[..], &["-c", script]].concat()));
+    let doctor = stdout(&mut as_them(&["doctor"]));
+    drop(lent);
+    let says = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(6), "{says}");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "CapEff:\t0000000000000000\n", "no capability is needed");
+    assert!(doctor.contains("Access (user id 43210, no capabilities)"), "{doctor}");
+    assert!(doctor.contains("  yes  record: make an instance in tracefs"), "{doctor}");
+    let left: Vec<_> = std::fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten().collect();
+    let theirs: Vec<_> = left.iter().filter(|e| e.metadata().is_ok_and(|m| m.uid() == BORROWER)).collect();
+    assert!(theirs.is_empty(), "{theirs:?}");
+    let report = stdout(flashscope().args(["report", "--json", &trace]));
+    assert!(report.starts_with('{'), "root reads it, too");
+    // What belongs to another is read as well where its mode allows.
+    std::fs::set_permissions(&trace, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("chmod");
+    std::os::unix::fs::chown(&trace, Some(0), Some(0)).expect("chown");
+    assert!(stdout(&mut as_them(&["report", "--json", &trace])).starts_with('{'));
 }

@@ -102,6 +102,29 @@ pub fn advice(facts: &Value) -> String {
             }
         }
     }
+    out.push_str(&access(facts));
+    out
+}
+
+/// What each part of a recording needs of rights, and whether this user has it.
+fn access(facts: &Value) -> String {
+    let access = &facts["access"];
+    let Some(needs) = access["needs"].as_array() else { return String::new() };
+    let held = access["capabilities"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut out = format!("\nAccess (user id {}, ", access["uid"]);
+    let _ = match held.len() {
+        0 => writeln!(out, "no capabilities)"),
+        1..=8 => writeln!(out, "{})", held.iter().map(text).collect::<Vec<_>>().join(", ")),
+        count => writeln!(out, "{count} capabilities)"),
+    };
+    for need in needs {
+        let there = if need["there"] == true { "yes" } else { "no" };
+        let _ = writeln!(out, "  {there:<4} {}: {}", text(&need["what"]), text(&need["by"]));
+    }
+    let _ = writeln!(
+        out,
+        "  Once armed, the recorder keeps CAP_SYS_NICE alone. CAP_PERFMON, CAP_BPF and CAP_SYSLOG are not used.\n  Without root: docs/how-to/record-without-root.md"
+    );
     out
 }
 
@@ -233,6 +256,26 @@ mod tests {
         assert!(advice.contains("no   flash operations of raw NAND (--events flash): no tracefs (not mounted)"));
         assert!(advice.contains("mount -t tracefs"));
         assert!(!advice.contains('\u{1b}'), "a kernel's text must not reach the terminal raw");
+    }
+
+    #[test]
+    fn access_is_listed_with_what_is_there() {
+        let mut facts = json!({
+            "agent": {"version": "0.1.0"}, "kernel": {"release": "6.1", "machine": "armv7l"},
+            "tracefs": {"path": null, "error": "permission denied", "instances": false, "kprobe_events": false},
+            "probe_points": [], "mtd": [], "block": [], "bdi": [], "mounts": [],
+            "access": {"uid": 1000, "capabilities": [], "needs": [
+                {"what": "drain in idle time", "by": "CAP_SYS_NICE", "there": false},
+                {"what": "record", "by": "root", "there": true}
+            ]}
+        });
+        let said = advice(&facts);
+        assert!(said.contains("Access (user id 1000, no capabilities)\n"), "{said}");
+        assert!(said.contains("  no   drain in idle time: CAP_SYS_NICE\n  yes  record: root\n"), "{said}");
+        facts["access"]["capabilities"] = json!(["cap_sys_nice"]);
+        assert!(advice(&facts).contains("Access (user id 1000, cap_sys_nice)\n"));
+        facts["access"] = Value::Null;
+        assert!(!advice(&facts).contains("Access"), "an older agent does not tell");
     }
 
     #[test]
