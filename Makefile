@@ -7,7 +7,7 @@ FLASHSCOPE := target/release/flashscope
 # The directory whose agents the command carries (crates/target/build.rs).
 EMBED := FLASHSCOPE_EMBED_AGENTS=$(CURDIR)/agent/build/embed
 
-.PHONY: all build agent agents embed sqlite demo test check bench install clean packages-demo packages-check packages-test packages-bench
+.PHONY: all build agent agents embed sqlite demo test check bench install dist deb dist-check deb-check clean packages-demo packages-check packages-test packages-bench packages-dist
 
 all: build
 
@@ -40,6 +40,9 @@ packages-test:
 
 packages-bench:
 	@tools/ensure-packages bench
+
+packages-dist:
+	@tools/ensure-packages dist
 
 ## The main job: boots the boards, prints the verdict, writes out/demo/report.html.
 demo: packages-demo
@@ -79,6 +82,24 @@ install:
 	@$(FLASHSCOPE) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/flashscope.fish
 	@echo "Installed in $(DESTDIR)$(PREFIX):"
 	@$(FLASHSCOPE) --version
+
+## The release for this machine's architecture in out/dist: a static program with pages, completions, licence and SBOM as a
+## tarball, its SHA-256, and the Debian packages. ARCH=aarch64 for another (FLASHSCOPE_DIST_HOST: a flashscope that runs here).
+ARCH ?= $(shell uname -m)
+dist: packages-dist embed
+	@binary=$$(tools/dist build $(ARCH)) && tools/dist pack $$binary $(ARCH) out/dist && tools/dist deb $$binary $(ARCH) out/dist
+	@tools/dist agent-debs out/dist
+
+## The Debian packages alone: flashscope for this architecture, flashscope-agent for every one.
+deb: packages-dist embed
+	@binary=$$(tools/dist build $(ARCH)) && tools/dist deb $$binary $(ARCH) out/dist
+	@tools/dist agent-debs out/dist
+
+## Builds the last commit twice, in two directories, and compares the files; installs the packages in clean Debian chroots.
+dist-check: packages-dist
+	@tools/dist check
+deb-check: deb
+	@tests/deb-install out/dist
 
 clean:
 	$(CARGO) clean
