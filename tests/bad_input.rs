@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use flashscope_target::board::{self, BootFailureKind, ImageBuilder, Run};
@@ -520,7 +521,9 @@ impl Server {
         }
         // Where sshd as root separates its privileges.
         std::fs::create_dir_all("/run/sshd").ok();
-        let dir = TempDir::new("bad-ssh");
+        // Several tests have one, each a directory of its own.
+        static SERVERS: AtomicUsize = AtomicUsize::new(0);
+        let dir = TempDir::new(&format!("sshd-{}", SERVERS.fetch_add(1, Ordering::Relaxed)));
         let at = |name: &str| dir.path().join(name).display().to_string();
         for key in ["host", "user", "stranger"] {
             let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &at(key)]).status();

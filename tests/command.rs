@@ -284,3 +284,34 @@ fn a_user_to_whom_tracefs_is_lent_records_without_root() {
     std::os::unix::fs::chown(&trace, Some(0), Some(0)).expect("chown");
     assert!(stdout(&mut as_them(&["report", "--json", &trace])).starts_with('{'));
 }
+
+#[test]
+fn a_recording_over_ssh_that_is_stopped_ends_its_command_and_leaves_nothing() {
+    if !records_here() {
+        return;
+    }
+    let Some(server) = Server::start() else { return };
+    let cache = PrivateCache::new("command-stop-cache");
+    let dir = TempDir::new("command-stop");
+    let (spec, file) = (server.spec(), dir.path().join("t").display().to_string());
+    let ready = dir.path().join("ready");
+    let script = format!("echo $$ >{}; echo begun; exec sleep 300", ready.display());
+    let words = [&EVENTS[..], &["--on", &spec, "-o", &file, "--", "sh", "-c", &script]].concat();
+    let mut record = server.command(&cache, "user", &words);
+    let child =
+        record.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("flashscope starts");
+    let began = Instant::now();
+    while std::fs::read_to_string(&ready).unwrap_or_default().is_empty() {
+        assert!(began.elapsed() < PATIENCE, "the command does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = std::fs::read_to_string(&ready).expect("a pid").trim().to_owned();
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill").success());
+    let stopped = Instant::now();
+    let ended = child.wait_with_output().expect("an end");
+    let says = String::from_utf8_lossy(&ended.stderr);
+    assert!(stopped.elapsed() < Duration::from_secs(15), "it took {:?}: {says}", stopped.elapsed());
+    assert_eq!((ended.status.code(), &ended.stdout[..]), (Some(143), &b"begun\n"[..]), "{says}");
+    assert!(!Path::new("/proc").join(&pid).exists(), "the command still runs");
+    assert!(stdout(flashscope().args(["report", "--json", &file])).starts_with('{'));
+}
