@@ -52,6 +52,6 @@ pub struct BlockReport {
     pub missing: Vec<MissingEvent>,
     /// What read-ahead brought in; `None` where the trace has no file reads with the cache's events.
     #[serde(default)]
-    pub readahead: Option<AccuracyFindings>,
+    pub readahead: Option<crate::Evidence<AccuracyFindings>>,
     pub findings: BlockFound,
 }

@@ -31,7 +31,7 @@ pub struct FlashReport {
     pub losses: Vec<LossCount>,
     /// What read-ahead brought in; where the trace has file reads and the page cache's events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub readahead: Option<crate::readahead::AccuracyFindings>,
+    pub readahead: Option<crate::Evidence<crate::readahead::AccuracyFindings>>,
     #[serde(flatten)]
     pub findings: FlashFindings,
 }

@@ -295,12 +295,14 @@ fn recorded(trace: &Trace) -> Result<Workload, Failure> {
     if mounts.is_some_and(|mounts| mounts.iter().any(|mount| mount["type"] == "squashfs")) {
         collector.through_block_layer();
     }
-    trace.for_each_pair(&mut |pair| collector.pair(&pair))?;
+    trace.for_each_access(&mut |pair| collector.pair(&pair))?;
     let workload = collector.finish();
     let path = trace.path().display();
     if workload.calls.is_empty() && workload.faults == 0 {
         return Err(Failure::new(format!(
-            "{path}: it holds no file reads with device, inode, offset and length; record with --events flash,cache,syscall"
+            "{path}: this trace does not say which part of which file was read: it has neither flashscope:file_read (our probe) nor \
+             filemap:mm_filemap_get_pages (Linux 6.12 and later, where there are no kprobe_events). Record again with `flashscope \
+             record --events block,cache,syscall` (flash,cache,syscall on raw NAND)"
         )));
     }
     if !workload.cache_seen {

@@ -63,7 +63,7 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
     // The end of the last page of a file that came into the cache.
     let mut cached: HashMap<FileId, u64> = HashMap::new();
     let mut too_many = false;
-    trace.for_each_pair(&mut |pair| {
+    trace.for_each_access(&mut |pair| {
         if let Some(record) = pair.record
             && record.schema.name.starts_with("sys_")
         {

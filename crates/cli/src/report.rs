@@ -9,7 +9,7 @@ use flashscope_analysis::flash::{Health, UbiRegion, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::readahead::{Accuracy, AccuracyFindings};
 use flashscope_analysis::{
-    Analysis, ChipShape, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, OwnWear, ProbeFacts, SystemFacts,
+    Analysis, ChipShape, Evidence, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, OwnWear, ProbeFacts, SystemFacts,
 };
 use flashscope_trace::{Crossings, Device, Event, EventKind, FlashAccess, TimeNs, Trace, TraceKind};
 use serde_json::Value;
@@ -194,7 +194,7 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
         system: system(inputs),
         losses: inputs.losses(),
         missing,
-        readahead: readahead(accuracy),
+        readahead: readahead(accuracy, inputs),
         findings,
     })
 }
@@ -257,13 +257,22 @@ fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failu
         probes: probes_of_all,
         health: inputs.traces().flat_map(|trace| Health::of_recording(trace.facts(), trace.stats())).collect(),
         losses: inputs.losses(),
-        readahead: readahead(accuracy),
+        readahead: readahead(accuracy, inputs),
         findings,
     })
 }
 
-fn readahead(followed: Accuracy) -> Option<AccuracyFindings> {
-    Some(followed.finish()).filter(|found| !found.total.is_empty())
+/// What read-ahead brought in; unknown where no trace shows what is read of it.
+fn readahead(followed: Accuracy, inputs: &Inputs) -> Option<Evidence<AccuracyFindings>> {
+    let found = Some(followed.finish()).filter(|found| !found.total.is_empty())?;
+    Some(match inputs.traces().any(Trace::shows_reads) {
+        true => found.into(),
+        false => Evidence::unknown(
+            "the trace has pages that came into the page cache and no event that shows reads (flashscope:file_read, or \
+             filemap:mm_filemap_get_pages of Linux 6.12 and later): which of them were read ahead and used is unknown",
+            "record with `flashscope record --events block,cache,syscall` on a kernel with kprobe_events, or of 6.12 or later",
+        ),
+    })
 }
 
 /// Erases that a block stands: a number, or the chip that says it.

@@ -1,5 +1,6 @@
 //! What read-ahead brought in and what of it was used, as terminal and page show it.
 
+use flashscope_analysis::Unknown;
 use flashscope_analysis::readahead::{AccuracyFindings, Brought};
 
 use crate::rows::Rows;
@@ -44,6 +45,14 @@ pub fn files(found: &AccuracyFindings, most: usize) -> Rows {
 /// Pages by the task that brought them in.
 pub fn tasks(found: &AccuracyFindings, most: usize) -> Rows {
     Rows::new("tnnnnnnn", HEADS, found.tasks.iter(), most, |task| row(format!("tid {}", task.tid), &task.pages))
+}
+
+/// Why use is not known, and what to do.
+pub fn unknown(why: &Unknown) -> String {
+    match why.next.as_str() {
+        "" => format!("Use of read-ahead is unknown: {}.", why.missing),
+        next => format!("Use of read-ahead is unknown: {}; {next}.", why.missing),
+    }
 }
 
 /// What the counts do not hold.

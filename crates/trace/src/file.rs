@@ -42,6 +42,8 @@ steps! {
     Read = "read";
     /// A task touches a page of a mapped file that is not mapped yet.
     Fault = "fault";
+    /// Cached pages of a mapped file were mapped around a fault: what is touched of them is not told.
+    Mapped = "mapped";
     /// A task is about to put bytes into the page cache.
     Write = "write";
     /// A clean page became dirty.

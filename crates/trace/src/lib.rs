@@ -52,6 +52,7 @@ mod names;
 mod pages;
 mod pairs;
 mod phase;
+mod reads;
 mod record;
 mod ring;
 mod stream;

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::event::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
 use crate::format::{Schema, Value};
 use crate::losses::Losses;
+use crate::reads::Reads;
 use crate::record::Record;
 use crate::trace::{Body, PhaseEvents, Trace};
 use crate::typed::{ASSUMED_PAGES_PER_BLOCK, Geometry, Typer};
@@ -35,6 +36,16 @@ impl Trace {
     /// Hands every record with its event to `f`, oldest first, and phases among them. What it borrows is valid during the
     /// call only.
     pub fn for_each_pair(&self, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
+        self.pairs(&Reads::default(), f)
+    }
+
+    /// As [`Trace::for_each_pair`], and reads of files beside them that only `mm_filemap_get_pages` shows, as events without a record.
+    pub fn for_each_access(&self, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
+        self.pairs(self.reads(), f)
+    }
+
+    fn pairs(&self, reads: &Reads, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
+        let mut reads = reads.cursor();
         let mut phases = PhaseEvents::new(&self.phases);
         let decoded = match &self.body {
             Body::Ring(ring) => {
@@ -42,8 +53,13 @@ impl Trace {
                 typer.declare(ring.schemas.iter());
                 let mut losses = self.run(ring, |record| {
                     phases.before(record.time, &mut |event| f(Pair { record: None, event: Some(event) }));
-                    let event = typer.event(record.time.0, record.cpu, record.schema, record.data);
-                    f(Pair { record: Some(record), event });
+                    reads.around(record, &mut |read| match read {
+                        Some(_) => f(Pair { record: None, event: read }),
+                        None => {
+                            let event = typer.event(record.time.0, record.cpu, record.schema, record.data);
+                            f(Pair { record: Some(record), event });
+                        }
+                    });
                 })?;
                 losses.merge(&typer.finish());
                 losses
@@ -63,8 +79,13 @@ impl Trace {
                 let mut typer = Typer::new(Geometry::default());
                 typer.declare(log.schemas().iter());
                 log.for_each_record(&mut |record| {
-                    let event = typer.event(record.time.0, record.cpu, record.schema, record.data);
-                    f(Pair { record: Some(record), event });
+                    reads.around(record, &mut |read| match read {
+                        Some(_) => f(Pair { record: None, event: read }),
+                        None => {
+                            let event = typer.event(record.time.0, record.cpu, record.schema, record.data);
+                            f(Pair { record: Some(record), event });
+                        }
+                    });
                 })
                 .map_err(|e| Error::io(&self.path, "read", e))?;
                 typer.finish()

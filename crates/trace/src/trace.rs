@@ -16,6 +16,7 @@ use crate::merge::{Lane, LaneCounts, Raw, merge};
 use crate::names::Names;
 use crate::pages::PageSource;
 use crate::phase::{Mark, Phase, Phases};
+use crate::reads::{self, Reads};
 use crate::record::Record;
 use crate::stream::{Session, SessionOptions, SourceState, looks_like_stream};
 use crate::tasks::TaskReader;
@@ -40,6 +41,7 @@ pub struct Trace {
     /// All of it, once a pass has been made.
     losses: OnceLock<Losses>,
     pub(crate) names: OnceLock<Names>,
+    reads: OnceLock<Reads>,
     pub(crate) initial_names: Names,
     /// Threads that read ahead; `None`: as many as pay.
     threads: Option<usize>,
@@ -325,6 +327,7 @@ impl Trace {
             base_losses,
             losses: OnceLock::new(),
             names: OnceLock::new(),
+            reads: OnceLock::new(),
             initial_names,
             threads: None,
         };
@@ -352,6 +355,7 @@ impl Trace {
             base_losses: losses,
             losses: OnceLock::new(),
             names: OnceLock::new(),
+            reads: OnceLock::new(),
             initial_names: names,
             threads: None,
         })
@@ -368,6 +372,7 @@ impl Trace {
             base_losses: opened.losses,
             losses: OnceLock::new(),
             names: OnceLock::new(),
+            reads: OnceLock::new(),
             initial_names: Names::default(),
             threads: None,
         })
@@ -386,6 +391,7 @@ impl Trace {
             base_losses: opened.losses,
             losses: OnceLock::new(),
             names: OnceLock::new(),
+            reads: OnceLock::new(),
             initial_names: opened.names,
             threads: None,
         })
@@ -520,11 +526,18 @@ impl Trace {
             Body::Ring(ring) => {
                 let mut typer = Typer::new(Geometry::from_facts(&self.facts));
                 typer.declare(ring.schemas.iter());
+                let mut reads = self.reads().cursor();
                 let mut losses = self.run(ring, |record| {
                     phases.before(record.time, f);
-                    if let Some(event) = typer.event(record.time.0, record.cpu, record.schema, record.data) {
-                        f(event);
-                    }
+                    reads.around(record, &mut |read| match read {
+                        Some(read) => f(read),
+                        None => {
+                            typer
+                                .event(record.time.0, record.cpu, record.schema, record.data)
+                                .into_iter()
+                                .for_each(&mut *f);
+                        }
+                    });
                 })?;
                 losses.merge(&typer.finish());
                 losses
@@ -537,10 +550,17 @@ impl Trace {
             Body::Made(log) => {
                 let mut typer = Typer::new(Geometry::default());
                 typer.declare(log.schemas().iter());
+                let mut reads = self.reads().cursor();
                 log.for_each_record(&mut |record| {
-                    if let Some(event) = typer.event(record.time.0, record.cpu, record.schema, record.data) {
-                        f(event);
-                    }
+                    reads.around(record, &mut |read| match read {
+                        Some(read) => f(read),
+                        None => {
+                            typer
+                                .event(record.time.0, record.cpu, record.schema, record.data)
+                                .into_iter()
+                                .for_each(&mut *f);
+                        }
+                    });
                 })
                 .map_err(|e| Error::io(&self.path, "read", e))?;
                 typer.finish()
@@ -549,6 +569,25 @@ impl Trace {
         phases.rest(f);
         self.set_losses(&decoded);
         Ok(())
+    }
+
+    /// Whether the trace shows what is used of files: reads, by our own probes or by the kernel's events of 6.12 and later.
+    pub fn shows_reads(&self) -> bool {
+        self.schemas().any(|schema| matches!(schema.name.as_str(), "file_read" | "mm_filemap_get_pages"))
+    }
+
+    /// Reads that are known by the kernel's own event alone; the first call reads the whole trace once.
+    pub(crate) fn reads(&self) -> &Reads {
+        self.reads.get_or_init(|| {
+            if !reads::are_needed(self.schemas()) {
+                return Reads::default();
+            }
+            let page = Geometry::from_facts(&self.facts).page_size.unwrap_or(4096);
+            let mut finder = reads::Finder::new(page);
+            // An error leaves the reads that were found before it.
+            let _ = self.for_each_record(&mut |record| finder.record(record));
+            finder.finish()
+        })
     }
 
     /// Keeps what a whole pass has found.

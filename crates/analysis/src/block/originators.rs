@@ -337,7 +337,7 @@ where
             FileStep::Read | FileStep::Fault | FileStep::Cached => {
                 self.reading.insert(tid, (device, event.inode));
             }
-            FileStep::Uncached => {}
+            FileStep::Uncached | FileStep::Mapped => {}
         }
     }
 

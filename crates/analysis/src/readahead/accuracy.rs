@@ -191,6 +191,8 @@ pub struct Accuracy {
     tasks: BTreeMap<u32, Brought>,
     /// Tasks in a call, where the trace has calls.
     in_call: HashSet<u32>,
+    /// Of these the ones in a call that writes.
+    in_write: HashSet<u32>,
     sees_calls: bool,
     file_systems_own: u64,
     not_followed: u64,
@@ -214,6 +216,7 @@ impl Accuracy {
             files: BTreeMap::new(),
             tasks: BTreeMap::new(),
             in_call: HashSet::new(),
+            in_write: HashSet::new(),
             sees_calls: false,
             file_systems_own: 0,
             not_followed: 0,
@@ -315,6 +318,10 @@ impl Accuracy {
                 self.files.entry(key_of_file).or_default().mapped = true;
                 self.touch(key, first..first.saturating_add(1));
             }
+            FileStep::Mapped => {
+                let key = self.named(key);
+                self.files.entry(key).or_default().mapped = true;
+            }
             FileStep::Write => {
                 if self.writing.len() >= MAX_NAMED {
                     self.writing.clear();
@@ -346,6 +353,9 @@ impl Accuracy {
         let count = pages.end - pages.start;
         let asking = self.asking.get(&tid).copied().unwrap_or_default();
         let asks = asking.read.is_some() || asking.fault.is_some();
+        if !asks && self.in_write.contains(&tid) && !self.writing.contains_key(&tid) {
+            return;
+        }
         if !asks && (self.writing.contains_key(&tid) || self.sees_calls && !self.in_call.contains(&tid)) {
             self.file_systems_own = self.file_systems_own.saturating_add(count);
             return;
@@ -398,13 +408,22 @@ impl Analysis for Accuracy {
                 self.asking.remove(&event.tid);
                 self.writing.remove(&event.tid);
                 self.in_call.remove(&event.tid);
+                self.in_write.remove(&event.tid);
             }
             EventKind::Other { name, .. } if name.starts_with("sys_enter") => {
                 self.sees_calls = true;
                 if self.in_call.len() >= MAX_NAMED {
                     self.in_call.clear();
+                    self.in_write.clear();
                 }
                 self.in_call.insert(event.tid);
+                // What comes in it is the write's, also where no event of the file system shows the write.
+                if name
+                    .strip_prefix("sys_enter_")
+                    .is_some_and(|call| call.starts_with("write") || call.starts_with("pwrite"))
+                {
+                    self.in_write.insert(event.tid);
+                }
             }
             EventKind::Other { name, .. } if name == "file_fault_end" => {
                 if let Some(asking) = self.asking.get_mut(&event.tid) {

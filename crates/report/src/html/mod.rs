@@ -23,6 +23,7 @@ use crate::figures::Figure;
 use crate::readahead_view;
 use crate::rows::Rows;
 use crate::text::{escape, grouped};
+use flashscope_analysis::Evidence;
 use flashscope_analysis::flash::OpCounts;
 use flashscope_analysis::readahead::AccuracyFindings;
 use flashscope_analysis::{OwnWear, SystemFacts};
@@ -138,7 +139,11 @@ fn summary(numbers: &[(String, &str)]) -> String {
 }
 
 /// What read-ahead brought in.
-fn readahead(found: &AccuracyFindings) -> String {
+fn readahead(found: &Evidence<AccuracyFindings>) -> String {
+    let found = match found {
+        Evidence::Known(found) => found,
+        Evidence::Unknown(why) => return format!("<p>{}</p>\n", escape(&readahead_view::unknown(why))),
+    };
     rows("By file", &readahead_view::files(found, MAX_ROWS), "")
         + &rows("By task", &readahead_view::tasks(found, MAX_ROWS), "")
         + &format!("<p>{}</p>\n", escape(&readahead_view::notes(found)))

@@ -13,6 +13,7 @@ mod table;
 use crate::readahead_view;
 use crate::rows::Rows;
 use crate::text::{grouped, visible};
+use flashscope_analysis::Evidence;
 use flashscope_analysis::readahead::AccuracyFindings;
 
 pub use block::block;
@@ -78,8 +79,14 @@ fn rows(rows: &Rows, width: usize, nothing: &str) -> String {
 }
 
 /// What read-ahead brought in.
-fn readahead(found: &AccuracyFindings, style: &Style, most: usize) -> String {
+fn readahead(found: &Evidence<AccuracyFindings>, style: &Style, most: usize) -> String {
     let width = style.width();
+    let found = match found {
+        Evidence::Known(found) => found,
+        Evidence::Unknown(why) => {
+            return style.heading("Read-ahead") + &table::paragraph(&readahead_view::unknown(why), width, 2, 2);
+        }
+    };
     let mut out = style.heading("Read-ahead: what it brought in, by file");
     out += &rows(&readahead_view::files(found, most), width, "");
     out += &style.heading("Read-ahead: what it brought in, by task");
