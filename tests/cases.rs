@@ -2,6 +2,7 @@
 
 mod block;
 mod owners;
+mod readahead;
 
 use flashscope_tests::{flashscope, stdout, top};
 

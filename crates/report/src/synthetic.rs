@@ -365,7 +365,7 @@ pub fn flash() -> FlashReport {
         }],
         health: vec![Health { mtd: 0, corrected_bits: 4, ecc_failures: 1, blocks_gone_bad: 1, bad_blocks: 3 }],
         losses: losses(),
-        readahead: Some(readahead(None)),
+        readahead: Some(readahead(None).into()),
         findings: FlashFindings {
             events: counts.total.sum() + 6,
             begin_ns: 0,
@@ -491,7 +491,7 @@ fn block_report(events: Vec<Event>) -> BlockReport {
         system: flash().system,
         losses: vec![LossCount { name: "data_cut".into(), count: 1, meaning: "the file ends inside a record".into() }],
         missing: Vec::new(),
-        readahead: Some(readahead(Some(3))),
+        readahead: Some(readahead(Some(3)).into()),
         findings: analysis.finish(),
     }
 }

@@ -72,8 +72,8 @@ struct Read {
 /// What a task is in.
 #[derive(Default)]
 struct Task {
-    /// Where its next read begins.
-    begin: Option<At>,
+    /// Where its next read begins: at its call, or where the first page of this file came.
+    begin: Option<(At, Option<(Device, u64)>)>,
     call: Option<Call>,
     current: Option<Read>,
     /// Of the call's read, its place among all and its offset.
@@ -140,13 +140,18 @@ impl Finder {
                 // 32-bit kernels show half of it (agent/groups.c).
                 pos: number(record, "pos").filter(|_| call == "pread64" && wide),
             });
-            let begin = by_descriptor.then_some(at);
+            let begin = by_descriptor.then_some((at, None));
             self.tasks.insert(at.tid, Task { begin, call, current: None, read: None });
         } else if name.starts_with("sys_exit_") {
             self.returned(at.tid, record);
         } else if name == "mm_filemap_add_to_page_cache" {
-            let task = self.tasks.entry(at.tid).or_default();
-            task.begin.get_or_insert(at);
+            let (Some(device), Some(inode)) = (number(record, "s_dev"), number(record, "i_ino")) else { return };
+            let file = Some((Device(device as u32), inode));
+            let begin = &mut self.tasks.entry(at.tid).or_default().begin;
+            // What a copy's target takes in is not the read's.
+            if begin.is_none_or(|(_, of)| of.is_some() && of != file) {
+                *begin = Some((at, file));
+            }
         } else if name == "mm_filemap_get_pages" {
             self.got_pages(at, record);
         } else if name == "mm_filemap_fault" {
@@ -177,7 +182,7 @@ impl Finder {
         };
         let file = (Device(device as u32), inode);
         let task = self.tasks.entry(at.tid).or_default();
-        let begin = task.begin.take();
+        let begin = task.begin.take().filter(|(_, of)| of.is_none_or(|of| of == file)).map(|(at, _)| at);
         let goes_on = |read: &Read| read.file == file && read.last == last && first > read.first;
         if task.current.as_ref().is_some_and(goes_on) || first > last || self.reads.len() >= MAX_READS {
             return;

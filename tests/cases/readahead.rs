@@ -1,0 +1,66 @@
+//! What of read-ahead is used: where the kernel has kprobes, and where it has its own events alone.
+
+use super::report;
+use flashscope_tests::{TempDir, flashscope, output, stdout};
+use serde_json::Value;
+
+/// Reads of one file, in order and not, whole pages and parts of them; a file that is copied, and read once more.
+const WORK: &str = "cd /mnt; /bin/busybox dd if=/dev/urandom of=f bs=4096 count=200; sync; echo 3 > /proc/sys/vm/drop_caches; \
+    /bin/busybox dd if=f of=/dev/shm/x bs=4096 count=9; /bin/busybox dd if=f of=/dev/shm/x bs=1000 skip=300 count=40; \
+    /bin/busybox dd if=f of=/dev/shm/x bs=4096 skip=150 count=1; /bin/busybox cp f g; /bin/busybox dd if=g of=/dev/shm/x bs=8192";
+
+/// Events of the group `cache`, by name: so no probe of ours is made.
+const KERNELS: &str = "filemap:mm_filemap_add_to_page_cache,filemap:mm_filemap_delete_from_page_cache,\
+    filemap:mm_filemap_get_pages,filemap:mm_filemap_fault,filemap:mm_filemap_map_pages,ext4:ext4_da_write_begin";
+
+fn recorded(dir: &TempDir, kernel: &str, events: &str) -> String {
+    let dat = dir.path().join(format!("{kernel}-{}.dat", events.len()));
+    let mut record = flashscope();
+    record.args(["-q", "record", "--on", "board:armv7-blk", "--kernel", kernel, "--events", events]);
+    record.args(["--packages", "busybox-static", "-o"]).arg(&dat);
+    stdout(record.args(["--", "/bin/busybox", "sh", "-c", &format!("mkdir -p /dev/shm; {WORK}")]));
+    dat.to_str().expect("UTF-8").to_owned()
+}
+
+/// Of each file below /mnt: asked for, ahead, used.
+fn used(report: &Value) -> Vec<[u64; 4]> {
+    let files = report["readahead"]["files"].as_array().unwrap_or_else(|| panic!("{}", report["readahead"]));
+    let number = |file: &Value, name: &str| file[name].as_u64().expect("a number");
+    let of = |f: &Value| [number(f, "inode"), number(f, "requested"), number(f, "ahead"), number(f, "ahead_used")];
+    let mut all: Vec<_> = files.iter().map(of).filter(|file| file[1] + file[2] >= 50).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn the_kernels_own_event_tells_what_our_probe_tells() {
+    let dir = TempDir::new("readahead-use");
+    for kernel in ["6.12", "newest"] {
+        let probes = recorded(&dir, kernel, "block,cache,syscall");
+        let alone = recorded(&dir, kernel, &format!("block,syscall,{KERNELS}"));
+        let (with, without) = (used(&report(&probes)), used(&report(&alone)));
+        println!("{kernel}: with probes {with:?}, without {without:?}");
+        assert!(!with.is_empty());
+        assert_eq!(with, without, "{kernel}");
+        let predicted = |trace: &str| stdout(flashscope().args(["predict", "--json", "--readahead", "0,128", trace]));
+        for trace in [&probes, &alone] {
+            let json: Value = serde_json::from_str(&predicted(trace)).expect("JSON");
+            assert!(json.is_object());
+        }
+    }
+}
+
+#[test]
+fn without_an_event_that_shows_reads_use_is_unknown() {
+    let dir = TempDir::new("readahead-unknown");
+    let events = "block,filemap:mm_filemap_add_to_page_cache,filemap:mm_filemap_delete_from_page_cache";
+    let trace = recorded(&dir, "6.1", events);
+    let json = report(&trace);
+    assert!(json["readahead"]["unknown"].as_str().is_some_and(|why| why.contains("mm_filemap_get_pages")), "{json}");
+    let text = stdout(flashscope().arg("report").arg(&trace));
+    assert!(text.contains("Use of read-ahead is unknown"), "{text}");
+    let refused = output(flashscope().args(["predict", &trace]));
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("does not say which part of which file was read"));
+    assert!(refused.stdout.is_empty());
+}
