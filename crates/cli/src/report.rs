@@ -91,11 +91,20 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
         return Err(Failure::usage("--by layer: takes one trace"));
     };
     let crossings = Crossings::new(trace);
+    let has = |name: &str| trace.schemas().any(|schema| schema.name.starts_with(name));
     if !crossings.are_there() {
+        let wanted = [
+            ("sys_enter_read", "entry and return of calls (syscalls:sys_enter_read, sys_exit_read, …)"),
+            ("enter_", "boundaries of layers (flashscope:enter_…, or funcgraph_entry of the function_graph tracer)"),
+            ("block_rq_issue", "block:block_rq_issue and block_rq_complete"),
+            ("sched_switch", "sched:sched_switch"),
+        ];
+        let missing: Vec<&str> = wanted.iter().filter(|(name, _)| !has(name)).map(|(_, what)| *what).collect();
         return Err(Failure::new(format!(
-            "{}: has no boundaries of layers; record them with --events layers, or with trace-cmd record -p function_graph \
-             -e syscalls -e block",
-            trace.path().display()
+            "{}: has no boundaries of layers: --by layer needs calls, and what they enter. Missing: {}. Record them with \
+             `flashscope record --events layers`, or with trace-cmd record -p function_graph -e syscalls -e block -e sched:sched_switch",
+            trace.path().display(),
+            missing.join("; ")
         )));
     }
     let lookup = |tid, time| trace.comm(tid, time);

@@ -39,7 +39,7 @@ pub fn layers(report: &LayersReport) -> String {
     if !found.sleep_is_recorded {
         page.add(
             "how waits are told",
-            "<p class=\"note\">The trace does not say when tasks sleep: waits follow from what the device does.</p>\n",
+            "<p class=\"note\">Sleep is unknown: the trace has no sched:sched_switch, and waits are inferred from what the device does. Record again with --events layers,sched:sched_switch.</p>\n",
         );
     }
     page.heading("recorded-on", "Recorded on");

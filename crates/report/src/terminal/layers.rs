@@ -49,9 +49,10 @@ pub fn layers(report: &LayersReport, style: &Style) -> String {
     out += &longest(&found.calls, width);
     let mut notes = Vec::new();
     if !found.sleep_is_recorded {
-        notes.push("the trace does not say when tasks sleep: waits follow from what the device does".to_owned());
+        notes.push("sleep is unknown: the trace has no sched:sched_switch, and waits are inferred from what the device does; record again with --events layers,sched:sched_switch".to_owned());
     }
     for (n, what) in [
+        (found.calls_without_storage, "calls touched no storage (pipes, sockets, /proc): they are in no sum"),
         (found.calls_cut, "calls had begun before the trace, or had not ended"),
         (found.boundaries_unmatched, "boundaries were left or entered without the other side"),
     ] {

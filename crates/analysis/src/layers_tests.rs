@@ -1,0 +1,299 @@
+use super::*;
+use crate::testing::event;
+use CallKind::{Read, Sync, Write};
+use Crossing::{Call, Enter, Leave, Returned, Sleeps, Wakes};
+use Layer::{Driver, FileSystem, Interrupt, PageCache, Vfs};
+use flashscope_trace::{BlockDetail, RequestFlags};
+
+fn block(time: u64, tid: u32, action: BlockAction) -> Step {
+    let block = BlockEvent {
+        action,
+        device: flashscope_trace::Device::new(8, 0),
+        flags: RequestFlags::READ,
+        sector: 0,
+        bytes: 4096,
+        error: 0,
+        cgroup: 0,
+        detail: BlockDetail::None,
+    };
+    Step::Block(event(time, tid, EventKind::Block(block)))
+}
+
+enum Step {
+    Block(Event),
+    Crossing(u64, Crossing),
+}
+
+fn run(sleeps: bool, events: &[Step]) -> LayersFound {
+    let mut layers = Layers::new(
+        |tid, _| match tid {
+            1 => Some("app"),
+            9 => Some("kworker/0:1H"),
+            _ => None,
+        },
+        sleeps,
+    );
+    for step in events {
+        match step {
+            Step::Block(event) => layers.event(event),
+            Step::Crossing(time, crossing) => layers.crossing(*crossing, 1, TimeNs(*time)),
+        }
+    }
+    layers.finish()
+}
+
+fn at(time: u64, crossing: Crossing) -> Step {
+    Step::Crossing(time, crossing)
+}
+
+/// A cold read, from the call down to the device and back; every nanosecond is somebody's.
+#[test]
+fn a_cold_read_by_hand() {
+    let found = run(
+        true,
+        &[
+            at(100, Call(Read, None)),
+            at(101, Enter(Vfs)),
+            at(110, Enter(PageCache)),
+            at(130, Enter(FileSystem)),
+            at(150, Enter(Layer::Block)),
+            block(155, 1, BlockAction::Queue),
+            at(165, Enter(Driver)),
+            block(166, 1, BlockAction::Issue),
+            at(170, Leave(Driver)),
+            at(175, Leave(Layer::Block)),
+            at(180, Leave(FileSystem)),
+            at(190, Sleeps { runnable: false }),
+            block(266, 0, BlockAction::Complete),
+            at(280, Wakes),
+            at(300, Leave(PageCache)),
+            at(309, Leave(Vfs)),
+            at(310, Returned(Read, 4096)),
+        ],
+    );
+    let call = &found.calls[0];
+    let of = |layer| call.layers.iter().find(|t| t.layer == layer).map_or(0, |t| t.ns);
+    assert_eq!((call.total_ns, call.unattributed_ns, call.result, call.task.as_str()), (210, 0, 4096, "app"));
+    assert_eq!(
+        [Layer::Call, Vfs, PageCache, FileSystem, Layer::Block, Driver, Layer::Device, Interrupt].map(of),
+        [2, 18, 50, 25, 20, 5, 76, 14]
+    );
+    // From the issue to its sleep the task and the device both worked.
+    assert_eq!(call.overlap_ns, 24);
+    assert_eq!(call.layers.iter().map(|t| t.ns).sum::<u64>() + call.unattributed_ns, call.total_ns);
+    assert_eq!((found.calls_cut, found.boundaries_unmatched, found.sleep_is_recorded), (0, 0, true));
+}
+
+#[test]
+fn without_the_schedulers_events_a_wait_is_what_the_device_says() {
+    let found = run(
+        false,
+        &[
+            at(0, Call(Read, None)),
+            at(0, Enter(PageCache)),
+            block(10, 1, BlockAction::Queue),
+            block(20, 9, BlockAction::Issue),
+            block(120, 0, BlockAction::Complete),
+            at(130, Leave(PageCache)),
+            at(130, Returned(Read, 1)),
+        ],
+    );
+    let times: Vec<(Layer, u64)> = found.calls[0].layers.iter().map(|t| (t.layer, t.ns)).collect();
+    assert_eq!(times, [(PageCache, 10), (Layer::Block, 10), (Layer::Device, 100), (Interrupt, 10)]);
+    assert!(!found.sleep_is_recorded);
+}
+
+/// A kworker that takes the CPU to do the driver's work.
+#[test]
+fn who_runs_in_a_tasks_place_works_for_it() {
+    let lookup = |tid, _| Some(["", "app", "", "", "", "other", "", "", "", "kworker/0:1H"][tid as usize]);
+    let mut layers = Layers::new(lookup, true);
+    for (time, tid, crossing) in [
+        (0, 1, Call(Read, None)),
+        (10, 1, Enter(PageCache)),
+        (20, 1, Sleeps { runnable: true }),
+        (20, 9, Wakes),
+        (30, 9, Enter(Driver)),
+        (70, 9, Leave(Driver)),
+        (75, 9, Sleeps { runnable: false }),
+        (75, 1, Wakes),
+        (80, 1, Leave(PageCache)),
+        // And one that does something else.
+        (82, 1, Sleeps { runnable: true }),
+        (82, 5, Wakes),
+        (86, 5, Sleeps { runnable: false }),
+        (86, 1, Wakes),
+        (94, 1, Returned(Read, 1)),
+    ] {
+        layers.crossing(crossing, tid, TimeNs(time));
+    }
+    let found = layers.finish();
+    let times: Vec<(Layer, u64)> = found.calls[0].layers.iter().map(|t| (t.layer, t.ns)).collect();
+    // The kworker outside of every layer is a task like others.
+    assert_eq!(times, [(Layer::Call, 20), (PageCache, 15), (Driver, 40), (Layer::OtherTasks, 19)]);
+}
+
+/// The journal's thread runs for whoever syncs, also before and after what is probed of it; asleep it does nothing.
+#[test]
+fn a_thread_of_the_file_system_works_there() {
+    let lookup = |tid, _| Some(if tid == 1 { "app" } else { "jbd2/nullb0-8" });
+    let mut layers = Layers::new(lookup, true);
+    for (time, tid, crossing) in [
+        (0, 9, Sleeps { runnable: false }),
+        (100, 1, Call(Sync, Some(3))),
+        (110, 1, Sleeps { runnable: false }),
+        (130, 9, Wakes),
+        (140, 9, Enter(FileSystem)),
+        (150, 9, Leave(FileSystem)),
+        (155, 9, Sleeps { runnable: false }),
+        (170, 1, Wakes),
+        (180, 1, Returned(Sync, 0)),
+    ] {
+        layers.crossing(crossing, tid, TimeNs(time));
+    }
+    let found = layers.finish();
+    let times: Vec<(Layer, u64)> = found.calls[0].layers.iter().map(|t| (t.layer, t.ns)).collect();
+    assert_eq!((times, found.calls[0].unattributed_ns), (vec![(Layer::Call, 20), (FileSystem, 25)], 35));
+}
+
+#[test]
+fn what_is_missing_is_counted() {
+    let found = run(
+        false,
+        &[
+            at(0, Returned(Read, 0)),
+            at(1, Call(Read, None)),
+            at(2, Leave(Vfs)),
+            at(3, Enter(PageCache)),
+            at(4, Returned(Read, 0)),
+            at(5, Call(Read, None)),
+        ],
+    );
+    assert_eq!((found.calls_cut, found.boundaries_unmatched, found.calls.len()), (2, 2, 1));
+}
+
+#[test]
+fn endless_calls_stay_bounded() {
+    let mut layers = Layers::new(|_, _| None::<&str>, true);
+    for i in 0..40_000u32 {
+        layers.crossing(Enter(Vfs), i, TimeNs(u64::from(i)));
+        layers.crossing(Leave(Vfs), i, TimeNs(u64::from(i)));
+    }
+    assert!(layers.tasks.len() <= MAX_TASKS);
+    assert_eq!(layers.finish().events_not_followed, 0);
+}
+
+/// Tasks that stay in their calls, and bios that never end.
+#[test]
+fn what_is_given_up_is_counted() {
+    let mut layers = Layers::new(|_, _| None::<&str>, true);
+    for i in 0..20_000u32 {
+        layers.crossing(Call(Read, None), i, TimeNs(u64::from(i)));
+    }
+    assert!(layers.tasks.len() <= MAX_TASKS);
+    let found = layers.finish();
+    assert_eq!(found.events_not_followed, 20_000 - MAX_TASKS as u64);
+
+    let mut layers = Layers::new(|_, _| None::<&str>, true);
+    for i in 0..20_000 {
+        let Step::Block(mut event) = block(i, 1, BlockAction::Queue) else { unreachable!() };
+        if let EventKind::Block(block) = &mut event.kind {
+            block.sector = i * 8;
+        }
+        layers.event(&event);
+    }
+    assert_eq!((layers.bios.len(), layers.places.len()), (MAX_BIOS, MAX_BIOS));
+    assert_eq!(layers.tasks[&1].queued, MAX_BIOS);
+    let found = layers.finish();
+    let losses: Vec<u64> = found.losses().iter().map(|loss| loss.count).collect();
+    assert_eq!(losses, [0, 20_000 - MAX_BIOS as u64, 0]);
+}
+
+#[test]
+fn a_write_and_its_sync_are_one_operation() {
+    let write = |at: u64, fd: u32| {
+        [
+            Step::Crossing(at, Call(Write, Some(fd))),
+            Step::Crossing(at + 1, Enter(Vfs)),
+            Step::Crossing(at + 4, Leave(Vfs)),
+            Step::Crossing(at + 5, Returned(Write, 4096)),
+        ]
+    };
+    let sync = |at: u64, fd: u32| {
+        [at, at + 100].map(|time| match time == at {
+            true => Step::Crossing(time, Call(Sync, Some(fd))),
+            false => Step::Crossing(time, Returned(Sync, 0)),
+        })
+    };
+    let mut steps: Vec<Step> = Vec::new();
+    steps.extend(write(0, 3));
+    steps.extend(write(10, 3));
+    steps.extend(sync(20, 3));
+    // Another file's sync, and none.
+    steps.extend(write(200, 3));
+    steps.extend(sync(210, 4));
+    let found = run(true, &steps);
+    let all: Vec<(Operation, u32, u64, u64, i64)> =
+        found.calls.iter().map(|c| (c.call, c.calls, c.begin_ns, c.total_ns, c.result)).collect();
+    assert_eq!(
+        all,
+        [
+            (Operation::WriteSync, 3, 0, 110, 8192),
+            (Operation::Write, 1, 200, 5, 4096),
+            (Operation::Sync, 1, 210, 100, 0)
+        ]
+    );
+    let times: Vec<(Layer, u64, u64)> = found.calls[0].layers.iter().map(|t| (t.layer, t.ns, t.stretches)).collect();
+    assert_eq!(times, [(Layer::Call, 104, 5), (Vfs, 6, 2)]);
+    assert_eq!(found.calls[0].slices.len(), 7);
+    assert_eq!(
+        found.sums.iter().map(|sum| (sum.call, sum.n)).collect::<Vec<_>>(),
+        [(Operation::Write, 1), (Operation::Sync, 1), (Operation::WriteSync, 1)]
+    );
+}
+
+/// Also of more operations than are listed.
+#[test]
+fn one_process_alone_is_summed_up_whole() {
+    let name = |tid, _| Some(if tid == 1 { "app" } else { "other" });
+    let mut layers = Layers::new(name, true).only(Some("app"));
+    let n = MAX_CALLS as u64 + 10;
+    for i in 0..2 * n {
+        let tid = 1 + (i % 2) as u32;
+        layers.crossing(Call(Read, None), tid, TimeNs(10 * i));
+        layers.crossing(Enter(PageCache), tid, TimeNs(10 * i + 1));
+        layers.crossing(Leave(PageCache), tid, TimeNs(10 * i + 2));
+        layers.crossing(Returned(Read, 1), tid, TimeNs(10 * i + 5));
+    }
+    let found = layers.finish();
+    assert_eq!((found.sums[0].n, found.sums[0].total_ns, found.calls.len()), (n, 5 * n, MAX_CALLS));
+    assert_eq!(found.calls_not_listed, 10);
+    assert!(found.calls.iter().all(|call| call.task == "app"));
+}
+
+/// A pipe's read waits for whoever writes into it, and touches no storage; the next one does.
+#[test]
+fn only_calls_that_touched_storage_count() {
+    let found = run(
+        true,
+        &[
+            at(0, Call(Read, None)),
+            at(1, Enter(Vfs)),
+            at(2, Sleeps { runnable: false }),
+            at(900, Wakes),
+            at(901, Leave(Vfs)),
+            at(902, Returned(Read, 10)),
+            at(1000, Call(Read, None)),
+            at(1001, Enter(PageCache)),
+            at(1005, Leave(PageCache)),
+            at(1006, Returned(Read, 10)),
+            at(2000, Call(Read, None)),
+            block(2001, 1, BlockAction::Queue),
+            at(2009, Returned(Read, 10)),
+        ],
+    );
+    assert_eq!((found.calls.len(), found.calls_without_storage, found.sums[0].total_ns), (2, 1, 6 + 9));
+    // Where the trace has no boundaries of the page cache, of a write alone nothing is known.
+    let found = run(true, &[at(0, Call(Write, None)), at(5, Returned(Write, 10))]);
+    assert_eq!((found.calls.len(), found.calls_without_storage), (1, 0));
+}
