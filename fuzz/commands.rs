@@ -71,7 +71,7 @@ pub fn report(bytes: &[u8]) {
             probes: Vec::new(),
             health: Vec::new(),
             losses: Vec::new(),
-            readahead: Some(accuracy.finish()),
+            readahead: Some(accuracy.finish().into()),
             findings,
         };
         black_box((terminal::flash(&report, &terminal::Style::default()), json::flash(&report), html::flash(&report)));
@@ -91,7 +91,7 @@ pub fn report(bytes: &[u8]) {
         system: system(&trace),
         losses: Vec::new(),
         missing: Vec::new(),
-        readahead: Some(accuracy.finish()),
+        readahead: Some(accuracy.finish().into()),
         findings: analysis.finish(),
     };
     black_box((terminal::block(&report, &terminal::Style::default()), json::block(&report), html::block(&report)));
