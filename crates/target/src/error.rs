@@ -113,6 +113,11 @@ pub enum Error {
     )]
     ModuleBuild { module: String, kernel: String, problem: String },
     #[error(
+        "{module}: the source of {package} ({suite}) is not a version that it was tested with: {problem}; known: {}. Update flashscope, or add the version (kernel/{module}/README.md, \"Another version of the core\")",
+        .known.join(", ")
+    )]
+    SourceNotPinned { module: String, package: String, suite: String, problem: String, known: Vec<String> },
+    #[error(
         "{package} {version}: not in {suite} any more; fetch the board's kernel anew: flashscope board fetch --refresh"
     )]
     NoHeaders { package: String, version: String, suite: String },

@@ -1,8 +1,9 @@
 //! Kernel modules of ours (`kernel/NAME/`), built for a board's kernel from Debian's own headers.
 //!
 //! Cache: `headers/ARCH/RELEASE_VERSION/root` holds a kernel's headers and its kbuild tools with the libraries that these
-//! run on, so that a kernel newer than the host builds; `sources/MODULE/` what a module takes from a Debian source package;
-//! `modules/ARCH/RELEASE/NAME-HASH/NAME.ko` what was built, by a hash of everything that went in.
+//! run on, so that a kernel newer than the host builds; `sources/MODULE/` what a module takes from a Debian source package
+//! (`source.rs`); `modules/ARCH/RELEASE/NAME-HASH/NAME.ko` what was built, by a hash of everything that went in, with its own
+//! SHA-256 beside it: a module that has another one is built again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,6 +12,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::files;
+use super::source::Source;
 use super::{Kernel, apt, hex};
 use crate::error::Error;
 use crate::process;
@@ -25,19 +27,6 @@ struct Manifest {
     /// Modules of the kernel that come first.
     needs: Vec<String>,
     source: Option<Source>,
-}
-
-/// Files that are taken from a Debian source package.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Source {
-    package: String,
-    /// Tried in order.
-    suites: Vec<String>,
-    /// Where they lie in the package's upstream archive, and where the build wants them.
-    folder: String,
-    into: String,
-    files: Vec<String>,
 }
 
 /// A module that was built.
@@ -90,11 +79,12 @@ pub(super) fn build(
 
     let mut sources = own.files;
     if let Some(source) = &manifest.source {
-        sources.extend(fetch_source(&manifest.name, source, progress)?);
+        sources.extend(source.fetch(&manifest.name, progress)?);
     }
     sources.sort();
     let mut hash = Sha256::new();
-    for text in [arch, &kernel.release, &kernel.version, &compiler] {
+    let flags = format!("{} {}", compile_flags(Path::new("")), BUILD_FLAGS.join(" "));
+    for text in [arch, &kernel.release, &kernel.version, &compiler, &flags] {
         hash.update(text);
         hash.update([0]);
     }
@@ -106,8 +96,12 @@ pub(super) fn build(
     let key = &hex(&hash.finalize())[..24];
     let dir = cache_dir()?.join("modules").join(arch).join(&kernel.release).join(format!("{name}-{key}"));
     let module = ExternalModule { name: name.to_owned(), path: dir.join(format!("{name}.ko")), needs: manifest.needs };
-    if module.path.is_file() {
+    if is_as_built(&module.path) {
         return Ok(module);
+    }
+    // A module that was changed since, or one of a flashscope that kept no hash.
+    if dir.is_dir() {
+        std::fs::remove_dir_all(&dir).map_err(|e| Error::io(&dir, e))?;
     }
 
     let headers = fetch_headers(board, arch, kernel, suite, progress)?;
@@ -127,8 +121,32 @@ pub(super) fn build(
     let mut command = Command::new(strip);
     command.arg("--strip-debug").arg("-o").arg(&stripped).arg(built);
     process::checked(&mut command, tools.package)?;
+    let bytes = std::fs::read(&stripped).map_err(|e| Error::io(&stripped, e))?;
+    let beside = hash_path(&stripped);
+    std::fs::write(&beside, hex(&Sha256::digest(&bytes))).map_err(|e| Error::io(&beside, e))?;
     apt::publish(out, &dir)?;
     Ok(module)
+}
+
+/// Where a built module's SHA-256 is kept.
+fn hash_path(module: &Path) -> PathBuf {
+    module.with_extension("ko.sha256")
+}
+
+/// Whether a module is there, and is what was built.
+fn is_as_built(module: &Path) -> bool {
+    let (Ok(bytes), Ok(hash)) = (std::fs::read(module), std::fs::read_to_string(hash_path(module))) else {
+        return false;
+    };
+    hex(&Sha256::digest(&bytes)) == hash.trim()
+}
+
+/// Neither debug information nor type information: that wants pahole, and the kernel's image.
+const BUILD_FLAGS: [&str; 2] = ["CONFIG_DEBUG_INFO=", "CONFIG_DEBUG_INFO_BTF_MODULES="];
+
+/// Where the tree lies is no part of the module. Headers of 7.x use an attribute that GCC before 15 does not have.
+fn compile_flags(tree: &Path) -> String {
+    format!("KCFLAGS=-ffile-prefix-map={}/= -Wno-attributes", tree.display())
 }
 
 /// What the compiler says of itself: a part of what a module is made of.
@@ -147,10 +165,7 @@ fn make(headers: &Headers, tree: &Path, tools: &Toolchain, name: &str) -> Result
     command.arg(format!("ARCH={}", tools.kbuild)).arg(format!("CROSS_COMPILE={}", tools.prefix));
     // The headers name the compiler that the kernel was built with; the host's is another version.
     command.arg(format!("CC={gcc}"));
-    // Where the tree lies is no part of the module. Headers of 7.x use an attribute that GCC before 15 does not have.
-    command.arg(format!("KCFLAGS=-ffile-prefix-map={}/= -Wno-attributes", tree.display()));
-    // Neither debug information nor type information: that wants pahole, and the kernel's image.
-    command.args(["CONFIG_DEBUG_INFO=", "CONFIG_DEBUG_INFO_BTF_MODULES="]);
+    command.arg(compile_flags(tree)).args(BUILD_FLAGS);
     // An option of GCC 14 that the kernel's configuration takes for granted; without it kbuild takes -falign-functions.
     let known = Command::new(&gcc).args(["-fmin-function-alignment=16", "-E", "-x", "c", "/dev/null"]).output();
     if !known.is_ok_and(|output| output.status.success()) {
@@ -225,7 +240,7 @@ fn fetch_headers(
 }
 
 /// Debian's name of this host's architecture.
-fn host_arch() -> Result<String, Error> {
+pub(super) fn host_arch() -> Result<String, Error> {
     let text = process::checked(Command::new("dpkg").arg("--print-architecture"), "dpkg")?;
     Ok(String::from_utf8_lossy(&text).trim().to_owned())
 }
@@ -334,51 +349,6 @@ fn is_program(path: &Path) -> std::io::Result<bool> {
     Ok(n == 4 && magic == *b"\x7fELF")
 }
 
-/// A module's files from a Debian source package, as `(path, bytes)`.
-fn fetch_source(module: &str, source: &Source, progress: &dyn Progress) -> Result<Vec<OwnFile>, Error> {
-    let cached = cache_dir()?.join("sources").join(module);
-    let read = |dir: &Path| -> Result<Vec<OwnFile>, Error> {
-        source
-            .files
-            .iter()
-            .map(|name| {
-                let path = dir.join(name);
-                let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, e))?;
-                Ok((format!("{}/{name}", source.into), bytes))
-            })
-            .collect()
-    };
-    if let Ok(files) = read(&cached) {
-        return Ok(files);
-    }
-    let mut problem = None;
-    for suite in &source.suites {
-        match download_source(suite, source, &cached, progress) {
-            Ok(()) => return read(&cached),
-            Err(error) => problem = problem.or(Some(error)),
-        }
-    }
-    Err(problem
-        .unwrap_or_else(|| Error::NoSuchPackage { package: source.package.clone(), suite: "no suite".to_owned() }))
-}
-
-type OwnFile = (String, Vec<u8>);
-
-fn download_source(suite: &str, source: &Source, to: &Path, progress: &dyn Progress) -> Result<(), Error> {
-    progress.step(&format!("fetching the source of {} ({suite})", source.package));
-    let apt = apt::Apt::open_sources(suite, &host_arch()?, progress)?;
-    let dir = ScratchDir::new("source")?;
-    let archive = apt.download_source(&source.package, dir.path(), progress)?;
-    let files = ScratchDir::new("files")?;
-    let mut command = Command::new("tar");
-    command.arg("-xf").arg(&archive).arg("-C").arg(files.path());
-    // The archive has one top directory, whatever its name.
-    command.args(["--strip-components", &(source.folder.split('/').count() + 1).to_string(), "--wildcards"]);
-    command.args(source.files.iter().map(|name| format!("*/{}/{name}", source.folder)));
-    process::checked(&mut command, "tar")?;
-    apt::publish(files, to)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -409,6 +379,19 @@ mod tests {
                 found.push(name);
             }
         }
+    }
+
+    #[test]
+    fn a_module_that_was_changed_is_built_again() {
+        let dir = ScratchDir::new("as-built").unwrap();
+        let path = dir.path().join("m.ko");
+        assert!(!is_as_built(&path));
+        std::fs::write(&path, "module").unwrap();
+        assert!(!is_as_built(&path), "without a hash");
+        std::fs::write(hash_path(&path), hex(&Sha256::digest("module"))).unwrap();
+        assert!(is_as_built(&path));
+        std::fs::write(&path, "modulo").unwrap();
+        assert!(!is_as_built(&path), "changed");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod kernel;
 mod modules;
 mod packages;
 mod qemu;
+mod source;
 mod stanza;
 mod target;
 mod unpacked;
