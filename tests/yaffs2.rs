@@ -243,12 +243,17 @@ fn images_are_exchanged(board: &str, checkpoint: bool, dir: &TempDir) {
     sleuthkit_reads(dir, &image, &String::from_utf8(file("/sums")).expect("UTF-8"));
 }
 
-/// The core that the module's build fetches, with a glue over an image in a file.
-fn core_on_host(board: &str, dir: &TempDir) -> PathBuf {
+/// The YAFFS2 core's files, which the module's build fetches.
+fn core_files(board: &str) -> PathBuf {
     let board = board::load(board).expect("the board");
     let kernel = board.fetch("6.1", &NoProgress).expect("the kernel");
     board.prepare_modules(&kernel, &["yaffs2"], &NoProgress).expect("yaffs2");
-    let sources = flashscope_target::cache_dir().expect("a cache").join("sources/yaffs2");
+    flashscope_target::cache_dir().expect("a cache").join("sources/yaffs2")
+}
+
+/// The core with a glue over an image in a file.
+fn core_on_host(board: &str, dir: &TempDir) -> PathBuf {
+    let sources = core_files(board);
     let here = top().join("tests/yaffs2");
     let binary = dir.path().join("core");
     let entries = std::fs::read_dir(&sources).expect("the core's files");
@@ -285,6 +290,33 @@ fn sleuthkit_reads(dir: &TempDir, image: &Path, sums: &str) {
     }
     assert_eq!(read, 205, "{sums}");
     println!("{read} files, each with the bytes that the module gave");
+}
+
+#[test]
+fn a_link_whose_file_is_lost_is_an_error_and_can_be_removed() {
+    let text = said(&boot("armv7", "6.1", &[36], &["busybox"], &["/lost"], "lost.sh"), "a lost file");
+    println!("{text}");
+    assert!(text.contains("all as it has to be") && !text.contains("FAILED"), "{text}");
+}
+
+#[test]
+fn hostile_images_are_errors_and_no_oopses() {
+    if !cfg!(target_arch = "x86_64") {
+        return skip("User-mode Linux is built for x86_64 hosts");
+    }
+    // Each image is made of its number alone: FLASHSCOPE_TEST_SEED is the first.
+    let (first, count) = (number("FLASHSCOPE_TEST_SEED", 1), number("FLASHSCOPE_TEST_IMAGES", 200));
+    let mut command = Command::new(top().join("tests/yaffs2/hostile/run"));
+    command.env("CORE", core_files("armv7")).args([first.to_string(), count.to_string()]);
+    let text = stdout(&mut command);
+    println!("{text}");
+    assert!(text.ends_with(&format!("all {count} images\n")), "{text}");
+    // Mutations that no mount survives would test nothing behind it.
+    let mounted = text.lines().find_map(|line| line.strip_prefix("mounted ")?.split(' ').next()?.parse::<u64>().ok());
+    assert!(mounted.is_some_and(|mounted| mounted * 10 > count * 9), "{text}");
+    for error in ["EIO", "EUCLEAN"] {
+        assert!(text.contains(error), "no image gave {error}: {text}");
+    }
 }
 
 #[test]

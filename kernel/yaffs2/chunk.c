@@ -29,6 +29,12 @@ static loff_t address_of(struct yaffs_dev *dev, int chunk)
 	return (loff_t)chunk * dev->param.total_bytes_per_chunk;
 }
 
+/* Numbers of chunks come from the flash, too. */
+static bool is_chunk(const struct yaffs_dev *dev, int chunk)
+{
+	return chunk >= 0 && chunk / dev->param.chunks_per_block <= dev->param.end_block;
+}
+
 size_t yaffs2_tags_bytes(const struct yaffs_dev *dev)
 {
 	return dev->param.no_tags_ecc ? sizeof(struct yaffs_packed_tags2_tags_only) : sizeof(struct yaffs_packed_tags2);
@@ -120,7 +126,7 @@ int yaffs2_write_chunk(struct yaffs_dev *dev, int chunk, const u8 *data, const s
 	/* Nothing that a read-only mount leaves out matters: it is found again by the next scan. */
 	if (dev->read_only)
 		return YAFFS_OK;
-	if (ys->dead)
+	if (ys->dead || !is_chunk(dev, chunk))
 		return YAFFS_FAIL;
 	ys->checkpoint_written += tags->seq_number == YAFFS_SEQUENCE_CHECKPOINT_DATA;
 	ys->summary_written += tags->obj_id == YAFFS_OBJECTID_SUMMARY;
@@ -271,6 +277,10 @@ int yaffs2_read_chunk(struct yaffs_dev *dev, int chunk, u8 *data, struct yaffs_e
 	int error;
 
 	memset(&packed, 0xff, sizeof(packed));
+	if (!is_chunk(dev, chunk)) {
+		memset(tags, 0, sizeof(*tags));
+		return YAFFS_FAIL;
+	}
 	if (inband && !page)
 		page = yaffs_get_temp_buffer(dev);
 	if (page) {
@@ -290,6 +300,7 @@ int yaffs2_read_chunk(struct yaffs_dev *dev, int chunk, u8 *data, struct yaffs_e
 	if (inband && !data)
 		yaffs_release_temp_buffer(dev, page);
 	lost = unpack(ys, tags, &packed, !inband && !dev->param.no_tags_ecc);
+	yaffs2_check_page(ys, tags, data);
 	if (data && tags->seq_number == YAFFS_SEQUENCE_CHECKPOINT_DATA) {
 		if (tags->chunk_id)
 			ys->checkpoint_read++;

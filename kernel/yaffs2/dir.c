@@ -82,8 +82,10 @@ static int iterate(struct file *file, struct dir_context *ctx)
 		obj = yaffs_find_by_number(&ys->dev, number);
 		if (obj && obj->parent == dir) {
 			length = yaffs_get_obj_name(obj, name, YAFFS_MAX_NAME_LENGTH + 1);
-			type = yaffs_get_obj_type(obj);
-			number = yaffs_get_obj_inode(obj);
+			if (!yaffs2_is_lost(obj)) {
+				type = yaffs_get_obj_type(obj);
+				number = yaffs_get_obj_inode(obj);
+			}
 		}
 		yaffs2_unlock(ys);
 		/* Not under the lock: the name goes to user memory, which may lie in a file of ours. */

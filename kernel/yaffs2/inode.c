@@ -2,6 +2,38 @@
 /* Inodes and attributes. An inode's number is its object's; an object that has an inode outlives it. */
 #include "yaffs2.h"
 
+static int open_lost(struct inode *inode, struct file *file)
+{
+	return -EIO;
+}
+
+static int setattr_lost(IDMAP_PARAM struct dentry *dentry, struct iattr *attr)
+{
+	return -EIO;
+}
+
+static const struct file_operations lost_operations = {
+	.open = open_lost,
+};
+
+static const struct inode_operations lost_inode_operations = {
+	.setattr = setattr_lost,
+};
+
+/* What a name stands for whose file is lost: it can be removed and renamed; all else is EIO. */
+static void fill_lost(struct inode *inode, struct yaffs_obj *obj)
+{
+	inode->i_private = obj;
+	inode->i_mode = S_IFREG;
+	i_uid_write(inode, 0);
+	i_gid_write(inode, 0);
+	yaffs2_set_times(inode, obj->yst_atime, obj->yst_mtime, obj->yst_ctime);
+	set_nlink(inode, yaffs_get_obj_link_count(obj));
+	inode->i_op = &lost_inode_operations;
+	inode->i_fop = &lost_operations;
+	obj->my_inode = inode;
+}
+
 static int fill(struct inode *inode, struct yaffs_obj *obj)
 {
 	umode_t type = obj->yst_mode & S_IFMT;
@@ -25,6 +57,10 @@ static int fill(struct inode *inode, struct yaffs_obj *obj)
 		if (type != S_IFCHR && type != S_IFBLK && type != S_IFIFO && type != S_IFSOCK)
 			return -EUCLEAN;
 		break;
+	case YAFFS_OBJECT_TYPE_HARDLINK:
+		/* Of its attributes nothing is known. */
+		fill_lost(inode, obj);
+		return 0;
 	default:
 		return -EUCLEAN;
 	}
@@ -128,7 +164,7 @@ int yaffs2_write_inode(struct inode *inode, struct writeback_control *wbc)
 	int error = 0;
 
 	/* Of what has no name any more nothing is kept. */
-	if (!obj || inode->i_nlink == 0)
+	if (!obj || inode->i_nlink == 0 || yaffs2_is_lost(obj))
 		return 0;
 	yaffs2_lock(ys);
 	take_over(obj, inode);
@@ -163,8 +199,10 @@ void yaffs2_evict_inode(struct inode *inode)
 	obj->my_inode = NULL;
 	if (obj->defered_free)
 		yaffs_handle_defered_free(obj);
-	else if (obj->unlinked)
+	else if (obj->unlinked) {
+		yaffs2_trim(obj, 0);
 		yaffs_del_obj(obj);
+	}
 	yaffs2_unlock(ys);
 }
 
@@ -206,6 +244,7 @@ static int resize(struct inode *inode, loff_t size)
 		truncate_setsize(inode, size);
 	}
 	yaffs2_lock(ys);
+	yaffs2_trim(obj, size);
 	yaffs_resize_file(obj, size);
 	error = obj->variant.file_variant.file_size == size ? 0 : -ENOSPC;
 	yaffs2_unlock(ys);

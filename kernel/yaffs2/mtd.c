@@ -3,6 +3,7 @@
 #include <linux/mtd/mtd.h>
 
 #include "yaffs2.h"
+#include "yaffs_getblockinfo.h"
 #include "yaffs_packedtags2.h"
 
 /* The core counts a block's pages in 10 bits, one of them the sign. */
@@ -54,6 +55,7 @@ static int mark_bad(struct yaffs_dev *dev, int block)
 static int query_block(struct yaffs_dev *dev, int block, enum yaffs_block_state *state, u32 *sequence)
 {
 	struct yaffs2_sb *ys = yaffs2_of(dev);
+	unsigned int ignored = ys->ignored;
 	struct yaffs_ext_tags tags;
 	int bad = mtd_block_isbad(ys->mtd, (loff_t)block * ys->mtd->erasesize);
 
@@ -65,6 +67,8 @@ static int query_block(struct yaffs_dev *dev, int block, enum yaffs_block_state 
 		return YAFFS_OK;
 	}
 	yaffs2_read_chunk(dev, block * dev->param.chunks_per_block, NULL, &tags);
+	/* It is read again. */
+	ys->ignored = ignored;
 	if (tags.chunk_used) {
 		*sequence = tags.seq_number;
 		*state = YAFFS_BLOCK_STATE_NEEDS_SCAN;
@@ -137,14 +141,28 @@ void yaffs2_mtd_release(struct yaffs2_sb *ys)
 	kfree(ys->oob);
 }
 
+/* The core took the block for erased. */
+static void give_up(struct yaffs_dev *dev, int block)
+{
+	struct yaffs_block_info *info = yaffs_get_block_info(dev, block);
+
+	if (info->block_state != YAFFS_BLOCK_STATE_EMPTY)
+		return;
+	info->block_state = YAFFS_BLOCK_STATE_DEAD;
+	dev->n_erased_blocks--;
+	dev->n_free_chunks -= dev->param.chunks_per_block;
+}
+
 static void erase_postponed(struct yaffs2_sb *ys)
 {
 	struct yaffs_dev *dev = &ys->dev;
 	unsigned int block;
 
 	for_each_set_bit(block, ys->postponed_erases, dev->param.end_block + 1) {
-		if (erase_block(dev, block) != YAFFS_OK)
+		if (erase_block(dev, block) != YAFFS_OK) {
 			mark_bad(dev, block);
+			give_up(dev, block + dev->block_offset);
+		}
 		__clear_bit(block, ys->postponed_erases);
 	}
 }
@@ -209,6 +227,7 @@ int yaffs2_mtd_mounted(struct yaffs2_sb *ys, struct fs_context *fc)
 		return -EINVAL;
 	}
 	ys->mounting = false;
+	ys->dev.read_only = sb_rdonly(ys->sb);
 	if (!ys->dev.read_only)
 		erase_postponed(ys);
 	return 0;

@@ -17,7 +17,9 @@ static struct dentry *lookup(struct inode *dir, struct dentry *dentry, unsigned 
 		return ERR_PTR(-ENAMETOOLONG);
 	yaffs2_lock(ys);
 	unreadable = ys->unreadable;
-	obj = yaffs_get_equivalent_obj(yaffs_find_by_name(yaffs2_obj(dir), dentry->d_name.name));
+	obj = yaffs_find_by_name(yaffs2_obj(dir), dentry->d_name.name);
+	if (obj && !yaffs2_is_lost(obj))
+		obj = yaffs_get_equivalent_obj(obj);
 	if (obj)
 		number = obj->obj_id;
 	/* A name may be among those that could not be read. */
@@ -125,6 +127,8 @@ static int link(struct dentry *old, struct inode *dir, struct dentry *dentry)
 	struct yaffs2_sb *ys = yaffs2_sb(dir->i_sb);
 	struct yaffs_obj *obj = NULL;
 
+	if (yaffs2_is_lost(yaffs2_obj(inode)))
+		return -EIO;
 	yaffs2_lock(ys);
 	if (yaffs2_free_chunks(ys) >= CHUNKS_FOR_A_NAME && yaffs2_can_change(ys))
 		obj = yaffs_link_obj(yaffs2_obj(dir), dentry->d_name.name, yaffs2_obj(inode));

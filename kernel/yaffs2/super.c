@@ -150,6 +150,11 @@ static void settle(struct yaffs2_sb *ys)
 	yaffs2_gc_stop(ys);
 	yaffs2_lock(ys);
 	flush(ys);
+	/*
+	 * Where there is no room for a checkpoint the core closes what it did not open, and writes what its buffer holds: it has
+	 * none, but knows how far the last one was read.
+	 */
+	ys->dev.checkpt_byte_offs = 0;
 	if (!ys->dev.param.skip_checkpt_wr && !ys->dead)
 		yaffs_checkpoint_save(&ys->dev);
 	yaffs2_unlock(ys);
@@ -251,7 +256,6 @@ static void set_parameters(struct yaffs2_sb *ys)
 	param->inband_tags = options->inband_tags;
 	param->no_tags_ecc = !options->tags_ecc;
 	param->disable_lazy_load = !options->lazy_loading;
-	param->empty_lost_n_found = options->empty_lost_and_found;
 	param->disable_summary = options->disable_summary;
 	param->skip_checkpt_rd = options->skip_checkpoint_read;
 	param->skip_checkpt_wr = options->skip_checkpoint_write;
@@ -315,10 +319,15 @@ static int fill_super(struct super_block *sb, struct fs_context *fc)
 			       (loff_t)YAFFS_MAX_CHUNK_ID * (ys->mtd->writesize - 16));
 
 	yaffs2_lock(ys);
-	ys->dev.read_only = sb_rdonly(sb);
+	/* Until it is known what is there, and that it makes sense, nothing is changed. */
+	ys->dev.read_only = 1;
 	ys->mounting = true;
 	error = yaffs_guts_initialise(&ys->dev) == YAFFS_OK ? 0 : -EIO;
+	bitmap_free(ys->taken);
+	ys->taken = NULL;
 	refused = error ? 0 : yaffs2_mtd_mounted(ys, fc);
+	if (!error && !refused)
+		refused = yaffs2_check_tree(ys);
 	if (refused)
 		yaffs_deinitialise(&ys->dev);
 	/* The oldest block is moved once in a period, and not at every mount as well. */

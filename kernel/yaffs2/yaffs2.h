@@ -56,6 +56,14 @@ struct yaffs2_sb {
 	struct yaffs2_damaged damaged;
 	/* The core is finding out what is there; tags were found that are this file system's. */
 	bool mounting, ours;
+	/* What is read is the core's scan's (check.c): a summary, or the page of the object of this number. */
+	bool scanning, in_summary;
+	u32 scanned;
+	/* Pages that made no sense, and hard links without a file. */
+	unsigned int ignored, lost_targets;
+	/* A checkpoint while it is read (checkpoint.c): pages that are some object's; the next record is a file's tnode. */
+	unsigned long *taken;
+	bool in_tnodes;
 	/* A read failed otherwise than by ECC. From then on nothing is written. */
 	bool dead;
 	/* Blocks that the core wanted erased while the file system was mounted read-only. */
@@ -99,6 +107,12 @@ static inline struct yaffs_obj *yaffs2_obj(const struct inode *inode)
 	return inode->i_private;
 }
 
+/* A hard link whose file is lost. */
+static inline bool yaffs2_is_lost(const struct yaffs_obj *obj)
+{
+	return obj->variant_type == YAFFS_OBJECT_TYPE_HARDLINK && !obj->variant.hardlink_variant.equiv_obj;
+}
+
 /* super.c */
 void yaffs2_lock(struct yaffs2_sb *ys);
 void yaffs2_unlock(struct yaffs2_sb *ys);
@@ -140,6 +154,19 @@ size_t yaffs2_tags_bytes(const struct yaffs_dev *dev);
 int yaffs2_read_chunk(struct yaffs_dev *dev, int chunk, u8 *data, struct yaffs_ext_tags *tags);
 int yaffs2_write_chunk(struct yaffs_dev *dev, int chunk, const u8 *data, const struct yaffs_ext_tags *tags);
 void yaffs2_died(struct yaffs2_sb *ys, int error);
+
+/* check.c */
+struct yaffs_summary_tags;
+void yaffs2_check_page(struct yaffs2_sb *ys, struct yaffs_ext_tags *tags, u8 *data);
+int yaffs2_check_tree(struct yaffs2_sb *ys);
+void yaffs2_trim(struct yaffs_obj *obj, loff_t size);
+int yaffs2_scan(struct yaffs_dev *dev);
+int yaffs2_summary_read(struct yaffs_dev *dev, struct yaffs_summary_tags *tags, int block);
+int yaffs2_summary_fetch(struct yaffs_dev *dev, struct yaffs_ext_tags *tags, int chunk);
+void yaffs2_link_fixup(struct yaffs_dev *dev, struct list_head *links);
+
+/* checkpoint.c */
+int yaffs2_checkpoint_read(struct yaffs_dev *dev, void *data, int bytes);
 
 /* mtd.c */
 int yaffs2_mtd_setup(struct yaffs2_sb *ys, struct fs_context *fc);

@@ -106,6 +106,8 @@ const OWN_MODULES: [BuiltIn; 2] = [
             "compat.h",
             "dir.c",
             "file.c",
+            "check.c",
+            "checkpoint.c",
             "chunk.c",
             "gc.c",
             "include/dm/devres.h",
