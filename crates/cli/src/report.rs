@@ -45,7 +45,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let of_block_io = inputs.traces().filter(|trace| is_of_block_io(trace)).count();
-    if of_block_io > 0 && of_block_io < args.traces.len() {
+    if of_block_io > 0 && of_block_io < inputs.traces().count() {
         return Err(Failure::usage(
             "these are traces of block I/O and of flash, which have reports of their own; give those of one kind",
         ));

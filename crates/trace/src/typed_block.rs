@@ -39,6 +39,8 @@ pub(crate) fn plan(schema: &Schema) -> Option<BlockPlan> {
         "block_rq_complete" | "block_bio_complete" => BlockAction::Complete,
         "block_plug" => BlockAction::Plug,
         "block_unplug" => BlockAction::Unplug,
+        // Of blktrace's text; the kernel has no such event.
+        "block_unplug_timer" => BlockAction::UnplugTimer,
         "block_rq_insert" => BlockAction::Insert,
         "block_split" => BlockAction::Split,
         "block_bio_bounce" => BlockAction::Bounce,
@@ -62,7 +64,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<BlockPlan> {
     };
     // Only plugs have no place.
     let placed = plan.dev.is_some() && plan.sector.is_some();
-    (placed || matches!(action, BlockAction::Plug | BlockAction::Unplug)).then_some(plan)
+    (placed || matches!(action, BlockAction::Plug | BlockAction::Unplug | BlockAction::UnplugTimer)).then_some(plan)
 }
 
 impl BlockPlan {
@@ -87,7 +89,7 @@ impl BlockPlan {
                 BlockDetail::Remap { device: Device(number(&self.old_dev)? as u32), sector: number(&self.old_sector)? }
             }
             BlockAction::Split => BlockDetail::Split { sector: number(&self.new_sector)? },
-            BlockAction::Unplug => BlockDetail::Unplug { requests: number(&self.requests)? },
+            BlockAction::Unplug | BlockAction::UnplugTimer => BlockDetail::Unplug { requests: number(&self.requests)? },
             _ => BlockDetail::None,
         };
         // A split's event has the whole bio's sectors nowhere: its first part ends where the second begins.

@@ -18,7 +18,8 @@ fn name(action: &[u8]) -> Option<&'static str> {
         b"D" => "block_rq_issue",
         b"C" => "block_rq_complete",
         b"P" => "block_plug",
-        b"U" | b"UT" => "block_unplug",
+        b"U" => "block_unplug",
+        b"UT" => "block_unplug_timer",
         b"I" => "block_rq_insert",
         b"X" => "block_split",
         b"B" => "block_bio_bounce",
@@ -125,7 +126,7 @@ mod tests {
             ),
             ("7,4    P   N [dd]", "block_plug dev=7340036u rwbs='N' comm='dd'"),
             ("7,4    U   N [my dd] 3", "block_unplug dev=7340036u rwbs='N' nr_rq=3u comm='my dd'"),
-            ("8,0   UT   N [swapper/0] 1", "block_unplug dev=8388608u rwbs='N' nr_rq=1u comm='swapper/0'"),
+            ("8,0   UT   N [swapper/0] 1", "block_unplug_timer dev=8388608u rwbs='N' nr_rq=1u comm='swapper/0'"),
             (
                 "8,0    C  WS 274432 + 8 [0]",
                 "block_rq_complete dev=8388608u rwbs='WS' sector=274432u nr_sector=8u error=0",

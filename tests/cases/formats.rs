@@ -1,0 +1,164 @@
+//! Traces in the forms that people have: each with the figures that it holds, and what is no trace by its name.
+
+use super::report;
+use flashscope_tests::{TempDir, flashscope, output, stdout, top};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Number, least and most of a stage, of all I/O.
+fn stage(report: &Value, name: &str) -> [u64; 3] {
+    let groups = report["findings"]["groups"].as_array().expect("groups");
+    let all = groups.iter().find(|group| group["by"] == "all").expect("a group of all");
+    let times = all["stages"].as_array().expect("stages").iter().find(|one| one["stage"] == name);
+    let ns = times.map_or(&Value::Null, |times| &times["ns"]);
+    ["n", "min", "max"].map(|figure| ns[figure].as_u64().unwrap_or(0))
+}
+
+fn mean(report: &Value, name: &str) -> Option<String> {
+    let groups = report["findings"]["groups"].as_array().expect("groups");
+    let stages = groups.iter().find(|group| group["by"] == "all")?["stages"].as_array()?;
+    Some(stages.iter().find(|one| one["stage"] == name)?["ns"]["mean"].to_string())
+}
+
+fn bios(report: &Value) -> [u64; 2] {
+    ["bios_queued", "bios_completed"].map(|what| report["findings"]["stages"][what].as_u64().expect("a count"))
+}
+
+fn lost(report: &Value) -> Vec<String> {
+    let losses = report["losses"].as_array().expect("losses").iter().filter(|loss| loss["count"] != 0);
+    losses.map(|loss| format!("{} {}", loss["name"].as_str().expect("a name"), loss["count"])).collect()
+}
+
+fn originators(report: &Value) -> Vec<&str> {
+    let all = report["findings"]["originators"]["originators"].as_array().expect("originators");
+    all.iter().map(|one| one["name"].as_str().expect("a name")).collect()
+}
+
+#[test]
+fn texts_of_blkparse_perf_and_the_kernels_own_forms() {
+    for (case, counts, d2c, q2c, name) in [
+        ("blkparse-text", [2, 2], [2, 80_000, 100_000], [2, 83_000, 110_951], "fio (5529)"),
+        ("perf-script-text", [2, 2], [2, 11_266_000, 11_524_000], [2, 11_272_000, 11_529_000], "dmcrypt_write (4711)"),
+        ("blk-tracer-text", [7, 2], [2, 32_000, 2_236_000], [2, 44_000, 2_421_000], "dd (7164)"),
+        ("latency-format", [3, 2], [2, 43_000, 79_000], [2, 46_000, 86_000], "fio (16353)"),
+    ] {
+        let report = report(case);
+        assert_eq!(bios(&report), counts, "{case}");
+        assert_eq!((stage(&report, "D2C"), stage(&report, "Q2C")), (d2c, q2c), "{case}");
+        assert_eq!(lost(&report), Vec::<String>::new(), "{case}");
+        assert!(originators(&report).contains(&name), "{case}: {:?}", originators(&report));
+    }
+}
+
+/// Android's category disk has no queueing: one request with its time in the device, and who issued it.
+#[test]
+fn a_page_of_systrace() {
+    let report = report("systrace-html");
+    assert_eq!(stage(&report, "D2C"), [1, 300_000, 300_000]);
+    assert_eq!(report["findings"]["stages"]["requests"], 1);
+    let groups = report["findings"]["groups"].as_array().expect("groups");
+    let by = groups.iter().find(|g| g["by"] == "owner").expect("a group by owner");
+    assert_eq!(by["name"], "com.app.gallery (3001)");
+    assert_eq!(by["bytes"], 4096);
+}
+
+#[test]
+fn packed_cut_and_pasted_ones_hold_the_same() {
+    let dir = TempDir::new("formats-packed");
+    let input = top().join("tests/cases/blkparse-text/input");
+    let whole = stdout(flashscope().args(["report", "--json"]).arg(&input));
+    for (packer, argv) in [("gzip", &["-c"][..]), ("xz", &["-c"]), ("zstd", &["-qc"])] {
+        let Ok(packed) = Command::new(packer).args(argv).arg(&input).output() else {
+            println!("skipped: {packer} is not here");
+            continue;
+        };
+        let path = dir.path().join("input");
+        std::fs::write(&path, packed.stdout).expect("a file");
+        assert_eq!(stdout(flashscope().args(["report", "--json"]).arg(&path)), whole, "{packer}");
+    }
+    // Three lines of a terminal stand around it.
+    let paste = format!("$ blkparse -i sdb\nhello,\n{}\nbye\n", std::fs::read_to_string(&input).expect("the input"));
+    let path = dir.path().join("paste");
+    std::fs::write(&path, paste).expect("a file");
+    let report = report(path.to_str().expect("a name"));
+    assert_eq!((bios(&report), lost(&report)), ([2, 2], vec!["lines_malformed 2".to_owned()]));
+}
+
+/// blkparse itself writes dumps and text of a recorded set; the set's own files say what is right.
+#[test]
+fn one_recording_as_files_as_a_dump_and_as_text() {
+    let dir = TempDir::new("formats-ways");
+    let data = top().join("crates/trace/tests/data/blktrace");
+    for board in ["x86_64-6.1", "armv7-6.1", "x86_64-6.12"] {
+        let set = data.join(board).join("main");
+        let (dump, text) = (dir.path().join("dump"), dir.path().join("text"));
+        let Ok(printed) = Command::new("blkparse").args(["-q", "-i"]).arg(&set).arg("-d").arg(&dump).output() else {
+            println!("skipped: blkparse is not here");
+            return;
+        };
+        std::fs::write(&text, printed.stdout).expect("a file");
+        let [of_files, of_dump, of_text] = [&set, &dump, &text].map(|path| report(path.to_str().expect("a name")));
+        for (way, other) in [("-d", &of_dump), ("text", &of_text)] {
+            assert_eq!(bios(other), bios(&of_files), "{board} {way}");
+            for name in ["Q2G", "D2C", "Q2C", "Q2D"] {
+                // Of requests for one sector at one time the files' control groups say whose completion it was; text has
+                // none of them: the sum is the same, and not always who had the least.
+                let [n, least, most] = stage(other, name);
+                let [of_n, of_least, of_most] = stage(&of_files, name);
+                assert_eq!(
+                    (n, mean(other, name), most),
+                    (of_n, mean(&of_files, name), of_most),
+                    "{board} {way} {name}"
+                );
+                assert!(way == "text" || least == of_least, "{board} {way} {name}");
+            }
+            assert_eq!(originators(other), originators(&of_files), "{board} {way}");
+        }
+        assert!(bios(&of_files)[1] > 20, "{board}");
+    }
+}
+
+/// As the shell's `*` names them.
+#[test]
+fn files_of_one_run_named_one_by_one() {
+    let data = top().join("crates/trace/tests/data/blktrace/x86_64-6.1");
+    let files = |names: &[&str]| -> Vec<PathBuf> { names.iter().map(|name| data.join(name)).collect() };
+    let json = |files: &[PathBuf]| -> Value {
+        serde_json::from_str(&stdout(flashscope().args(["report", "--json"]).args(files))).expect("JSON")
+    };
+    let one = json(&files(&["main"]));
+    let each = json(&files(&["main.blktrace.0", "main.blktrace.1"]));
+    assert_eq!(each["findings"], one["findings"]);
+    assert_eq!(each["title"], one["title"]);
+}
+
+#[test]
+fn what_is_no_trace_is_called_by_its_name_and_writes_nothing() {
+    let dir = TempDir::new("formats-refused");
+    let lba = top().join("tests/cases/lba-size-time/input");
+    let mut cases = vec![(lba, "table of numbers")];
+    for (name, text, says) in [
+        (
+            "snoop",
+            "TIME(s)     COMM           PID    DISK    T SECTOR     BYTES  LAT(ms)\n0.0 a 1 sda R 1 4096 0.1\n",
+            "biosnoop's table",
+        ),
+        ("fio", "1, 4096, 0, 4096, 0, 0\n2, 4096, 1, 4096, 0, 0\n", "log of fio's"),
+        ("custom", "8,0 1 0.5 C R 1000 8\n8,0 1 0.6 C R 1000 8\n", "`-f`"),
+        ("empty", "# tracer: nop\n#\n", "without an event"),
+        ("none", "# tracer: nop\n#\nno line is one\n", "none of its 1 lines"),
+    ] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        cases.push((path, says));
+    }
+    for (path, says) in cases {
+        let page = dir.path().join("page.html");
+        let output = output(flashscope().arg("report").arg(&path).arg("--html").arg(&page));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(says) && stderr.lines().count() == 1, "{says:?} is not in: {stderr}");
+        assert!(output.stdout.is_empty() && !page.exists(), "{}: something was written", path.display());
+    }
+}
