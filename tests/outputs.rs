@@ -319,6 +319,91 @@ fn a_killed_recording_takes_no_good_one_s_place() {
     }
 }
 
+/// A command that makes events for as long as it is let.
+const BUSY: [&str; 4] = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1"];
+
+fn events(path: &Path) -> u64 {
+    let trace = Trace::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut events = 0;
+    trace.for_each_record(&mut |_| events += 1).expect("a readable trace");
+    events
+}
+
+#[test]
+fn a_recording_ends_at_its_size() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("outputs-size");
+    for more in [&[][..], &["--no-convert"]] {
+        let out = place.at("t.dat");
+        let path = text(&out);
+        let mut argv =
+            vec!["record", "--events", "raw_syscalls:sys_enter", "--max-size", "2M", "--ring", "256K", "-o", &path];
+        argv.extend(more);
+        argv.push("--");
+        argv.extend(BUSY);
+        let inner = place.command(&argv);
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", "60"]).arg(inner.get_program()).args(inner.get_args());
+        inner.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
+        let ran = output(command.current_dir(flashscope_tests::top()).stdin(Stdio::null()));
+        assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
+        assert!(said(&ran).contains("has reached --max-size"), "{}", said(&ran));
+        let size = out.metadata().expect("the recording").len();
+        assert!((2 << 20..16 << 20).contains(&size), "{size} bytes for 2 MiB and the rings");
+        assert!(events(&out) > 10_000);
+        let stream = std::fs::read(&out).expect("the recording").starts_with(b"\x17\x08\x44tracing");
+        assert_eq!(stream, more.is_empty(), "a trace.dat, or the agent's stream");
+        let extra: Vec<String> = std::fs::read_dir(place.dir.path())
+            .expect("a directory")
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| name.ends_with(".stream"))
+            .collect();
+        assert!(extra.is_empty(), "{extra:?}");
+    }
+}
+
+#[test]
+fn a_recording_ends_before_its_disk_is_full() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("outputs-disk");
+    let (small, kept) = (place.at("small"), place.at("kept"));
+    for dir in [&small, &kept] {
+        std::fs::create_dir(dir).expect("a directory");
+    }
+    for (more, least) in [(&[][..], 6 << 20), (&["--no-convert"], 12 << 20)] {
+        let path = text(&small.join("t.dat"));
+        let mut argv = vec!["record", "--events", "raw_syscalls:sys_enter", "--ring", "64K", "-o", &path];
+        argv.extend(more);
+        argv.push("--");
+        argv.extend(BUSY);
+        let inner = place.command(&argv);
+        // The mount goes with the namespace: what is on it is copied out by the same shell.
+        let script = format!(
+            "mount -t tmpfs -o size=32m none {0}; status=0; timeout -k 5 100 \"$@\" || status=$?; cp -a {0}/. {1}; exit $status",
+            small.display(),
+            kept.display()
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "/bin/sh", "-c", &script, "sh"]).arg(inner.get_program()).args(inner.get_args());
+        inner.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
+        let ran = output(command.current_dir(flashscope_tests::top()).stdin(Stdio::null()));
+        // flashscope's own failure, where the status is else the command's.
+        assert_eq!(ran.status.code(), Some(125), "{}", said(&ran));
+        assert!(said(&ran).contains("there is no space left for a longer recording"), "{}", said(&ran));
+        let names: Vec<_> = std::fs::read_dir(&kept).expect("a directory").flatten().collect();
+        assert_eq!(names.len(), 1, "only the recording: {names:?}");
+        let size = kept.join("t.dat").metadata().expect("the recording").len();
+        assert!(size > least, "{size} bytes of a disk of 32 MiB");
+        assert!(events(&kept.join("t.dat")) > 10_000);
+        std::fs::remove_file(kept.join("t.dat")).expect("the recording");
+    }
+}
+
 /// Commands that print; each has something to say to the trace.
 fn printing(place: &Place) -> Vec<Vec<String>> {
     let t = text(&place.trace("t", "cat"));

@@ -127,13 +127,22 @@ Examples:
   flashscope record --user media --events block -- sh -c 'wc -l' <list.txt               as another user, with stdin
   flashscope record --on ssh://root@board --source flashmon -- sync     on a board without tracefs, with flashmon.ko loaded
 
-The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it.")]
+The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it. A file that has its name
+already is kept as FILE.old. A recording that was cut short never replaces a file: it is called FILE.incomplete.
+Before the disk is full a recording is ended in good order: what was recorded is kept, and the exit status is 1
+(125 where a command was recorded).")]
 pub struct RecordArgs {
     #[command(flatten)]
     pub target: TargetArgs,
     /// Trace file to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.dat")]
     pub output: PathBuf,
+    /// End when so much has been recorded; what the rings still hold is added. A bare number is bytes.
+    #[arg(long, value_name = "SIZE")]
+    pub max_size: Option<Bytes>,
+    /// Keep the agent's stream as it is. Without it a trace.dat is made at the end, for which as much disk again has to be free.
+    #[arg(long)]
+    pub no_convert: bool,
     /// Event groups: flash, block, syscall, cache, layers, or SYSTEM:EVENT.
     #[arg(long, value_name = "GROUP", value_delimiter = ',', default_value = "flash")]
     pub events: Vec<String>,

@@ -24,6 +24,7 @@ mod doctor;
 mod export;
 mod failure;
 mod inputs;
+mod limits;
 mod manual;
 mod output;
 mod predict;

@@ -12,14 +12,20 @@ use flashscope_trace::{Session, Severity, Trace};
 
 use crate::args::{Mode, RecordArgs, Source};
 use crate::failure::Failure;
+use crate::limits::{Limited, Reached};
 use crate::progress::Terminal;
 use crate::recover::{Finished, Pending};
-use crate::target;
+use crate::{stop, target};
 
 pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     if args.target.target.starts_with("board:") && args.command.is_empty() {
         let target = &args.target.target;
         return Err(Failure::usage(format!("{target}: a recording on a board needs an end: give a command after --")));
+    }
+    if args.target.target.starts_with("board:") && args.max_size.is_some() {
+        return Err(Failure::usage(
+            "--max-size: a virtual board's recording comes when the board has ended; leave it out",
+        ));
     }
     let terminal = Arc::new(Terminal::new(quiet));
     // A machine's own modules are its owner's; a virtual board has none but those that it is given.
@@ -36,12 +42,15 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     if args.command.is_empty() {
         terminal.line("recording; Ctrl-C (or `flashscope ctl stop`) ends it");
     }
-    let ran = {
-        let mut stream = pending.writer()?;
-        target.run(&job, &mut stream)
+    let convert = !args.no_convert;
+    let (ran, reached) = {
+        let mut stream = Limited::new(pending.writer()?, args.max_size.map(|size| size.0), convert, stop::flag()?);
+        (target.run(&job, &mut stream), stream.reached())
     };
-    let end = pending.finish();
+    let end = pending.finish(convert);
     match ran {
+        // It was asked to end, and so was the command under it.
+        Ok(_) if reached.is_some() => ended_early(reached, end?, &terminal),
         Ok(outcome) if outcome.status == 0 => {
             let finished = end?;
             finished.says.iter().for_each(|line| flashscope_output::note(line));
@@ -83,6 +92,24 @@ fn stdin_holds_something() -> bool {
     use std::os::unix::fs::FileTypeExt as _;
     std::fs::metadata("/proc/self/fd/0")
         .is_ok_and(|meta| meta.is_file() && meta.len() > 0 || meta.file_type().is_fifo())
+}
+
+/// A recording that a limit ended. At its size it is what was asked for; before a full disk it is shorter than that.
+fn ended_early(reached: Option<Reached>, finished: Finished, terminal: &Terminal) -> Result<(), Failure> {
+    finished.says.iter().for_each(|line| flashscope_output::note(line));
+    summarise(&finished.path, terminal)?;
+    match reached {
+        Some(Reached::Disk(free)) => Err(Failure::new(format!(
+            "there is no space left for a longer recording ({} KiB were free): it was ended, and what was recorded is whole; free \
+             some space, or record less (--events, --no-convert): {}",
+            free >> 10,
+            finished.path.display()
+        ))),
+        _ => {
+            terminal.line("the recording has reached --max-size and was ended");
+            Ok(())
+        }
+    }
 }
 
 /// The agent's own options; it checks what they mean.
@@ -140,7 +167,9 @@ fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
 
 /// Turns a stream into what the user asked for. The stream is left alone where that fails. A file that has the name already is
 /// kept as `NAME.old`, as perf does; what was cut short never takes the place of one.
-pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>) -> Result<Finished, Failure> {
+///
+/// Without `convert` the stream itself takes the name: no second copy is made.
+pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, convert: bool) -> Result<Finished, Failure> {
     let session = Session::open(stream)?;
     let says = session.logs.iter().filter(|line| line.level <= 1);
     let mut says: Vec<String> = says.map(|line| format!("the agent says: {}", line.text)).collect();
@@ -151,7 +180,12 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>) -> Result<Finishe
     };
     let existing = if session.complete { Existing::KeepAsOld } else { Existing::Stays("incomplete") };
     let there = std::fs::metadata(output).is_ok_and(|meta| meta.is_file());
-    let (_, path) = flashscope_trace::dat::write_as(&trace, output, Rules { existing, ..rules })?;
+    let rules = Rules { existing, ..rules };
+    let path = if convert || Output::is_through(output) {
+        flashscope_trace::dat::write_as(&trace, output, rules)?.1
+    } else {
+        flashscope_output::adopt(stream, output, rules)?
+    };
     match (there, session.complete) {
         (true, true) => says.push(format!("the earlier {0} is kept as {0}.old", output.display())),
         (true, false) => says.push(format!(

@@ -1,6 +1,6 @@
 //! What a killed run left: found and put right by whichever command runs next.
 
-use std::io::Write;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use flashscope_output::quote::shell_path;
@@ -48,7 +48,7 @@ impl Pending {
         Ok(Pending { note: Some(note), stream, output: absolute })
     }
 
-    pub fn writer(&mut self) -> Result<impl Write + use<>, Failure> {
+    pub fn writer(&mut self) -> Result<File, Failure> {
         flashscope_output::create_new(&self.stream, flashscope_output::is_root()).map_err(|error| {
             Failure::new(format!("{}: {error}; name another file with --output", self.output.display()))
         })
@@ -56,8 +56,9 @@ impl Pending {
 
     /// Makes the trace.dat and removes the stream. Where that fails (a full disk, say) the stream is kept under a name
     /// of its own, and the error says so.
-    pub fn finish(mut self) -> Result<Finished, Failure> {
-        let result = finish(&self.stream, &self.output);
+    /// Without `convert` the stream itself is what was asked for.
+    pub fn finish(mut self, convert: bool) -> Result<Finished, Failure> {
+        let result = finish(&self.stream, &self.output, convert);
         drop(self.note.take());
         result
     }
@@ -85,13 +86,13 @@ pub struct Finished {
     pub says: Vec<String>,
 }
 
-fn finish(stream: &Path, output: &Path) -> Result<Finished, Failure> {
+fn finish(stream: &Path, output: &Path, convert: bool) -> Result<Finished, Failure> {
     let empty = std::fs::symlink_metadata(stream).map_or(true, |meta| meta.len() == 0);
     if empty {
         std::fs::remove_file(stream).ok();
         return Err(Failure::new("nothing was recorded"));
     }
-    match record::convert(stream, output, rules()) {
+    match record::convert(stream, output, rules(), convert) {
         Ok(finished) => {
             std::fs::remove_file(stream).ok();
             Ok(finished)
@@ -126,7 +127,7 @@ pub fn recover(quiet: bool) {
         if !flashscope_output::is_own(stream) {
             continue;
         }
-        match finish(stream, output) {
+        match finish(stream, output, true) {
             Ok(finished) => {
                 finished.says.iter().for_each(|line| say(line));
                 say(&format!("an earlier recording was killed: what it had is in {}", finished.path.display()));

@@ -426,6 +426,23 @@ fn remove_leftover(dir: impl AsFd, name: &OsStr) {
     }
 }
 
+/// Gives a finished file in the directory of `to` that name, by the same rules as one that was written there; returns the name
+/// that it has.
+///
+/// # Errors
+/// As [`Output::publish`]; then it is where it was.
+pub fn adopt(from: &Path, to: &Path, rules: Rules<'_>) -> Result<PathBuf, OutputError> {
+    let mut rules = rules;
+    rules.positions = false;
+    let (own, place) = (place::find(from)?, place::find(to)?);
+    let failed = |errno: Errno| OutputError::io(to, "rename the finished file to", errno.into());
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file: File = openat(&own.dir, &own.name, flags, Mode::empty()).map_err(failed)?.into();
+    let named = own.name.to_string_lossy().into_owned();
+    let name = appear(to, &place, &named, &file, &rules)?;
+    Ok(if name == place.name { to.to_owned() } else { to.with_file_name(name) })
+}
+
 /// Makes a file where there is none; no link is followed. `private`: only its owner may read it.
 ///
 /// # Errors

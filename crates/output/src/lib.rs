@@ -14,7 +14,7 @@ mod text;
 
 pub use cell::cell;
 pub use file::{
-    Existing, FileId, Output, OutputError, Rules, create_new, is_own, read_own, remove_leftovers, set_aside,
+    Existing, FileId, Output, OutputError, Rules, adopt, create_new, is_own, read_own, remove_leftovers, set_aside,
 };
 pub use standard::{StdoutError, flush, note, print, print_bytes, print_error};
 pub use temporary::{random, temporary};
@@ -25,18 +25,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Bytes that an unprivileged process may still write to the file system of `path` (`f_bavail`; with root's rights
-/// `f_bfree`).
-///
-/// # Errors
-/// Where `path` cannot be looked at.
-pub fn free_bytes(path: &std::path::Path) -> std::io::Result<u64> {
-    let all = rustix::fs::statvfs(path)?;
-    let blocks = if is_root() { all.f_bfree } else { all.f_bavail };
-    Ok(blocks.saturating_mul(all.f_frsize))
-}
-
-/// As [`free_bytes`], of the file system of an open file.
+/// Bytes that this process may still write to the file system of an open file (`f_bavail`; with root's rights `f_bfree`).
 ///
 /// # Errors
 /// Where it cannot be looked at.
@@ -44,4 +33,13 @@ pub fn free_bytes_of(file: &std::fs::File) -> std::io::Result<u64> {
     let all = rustix::fs::fstatvfs(file)?;
     let blocks = if is_root() { all.f_bfree } else { all.f_bavail };
     Ok(blocks.saturating_mul(all.f_frsize))
+}
+
+/// Bytes that the file system of an open file has.
+///
+/// # Errors
+/// Where it cannot be looked at.
+pub fn total_bytes_of(file: &std::fs::File) -> std::io::Result<u64> {
+    let all = rustix::fs::fstatvfs(file)?;
+    Ok(all.f_blocks.saturating_mul(all.f_frsize))
 }

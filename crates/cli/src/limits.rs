@@ -1,0 +1,92 @@
+//! When a recording ends by itself: at `--max-size`, and before its disk is full.
+//!
+//! The recorder is asked to end, as by Ctrl-C; what its rings still hold comes after that, and is kept too.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Space that is left free, where the disk has 16 times as much.
+const MARGIN: u64 = 64 << 20;
+
+/// Why a recording was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    MaxSize,
+    /// So many bytes were free.
+    Disk(u64),
+}
+
+/// The stream's file, which asks the recorder to end when a limit is reached.
+pub struct Limited {
+    file: File,
+    bytes: u64,
+    max: Option<u64>,
+    /// A trace.dat is made of it. Its sub-buffers have their whole size: it is some 7 % larger than the stream.
+    convert: bool,
+    margin: u64,
+    stop: Arc<AtomicBool>,
+    reached: Option<Reached>,
+}
+
+impl Limited {
+    pub fn new(file: File, max: Option<u64>, convert: bool, stop: Arc<AtomicBool>) -> Limited {
+        let margin = flashscope_output::total_bytes_of(&file).map_or(MARGIN, |total| MARGIN.min(total / 16));
+        Limited { file, bytes: 0, max, convert, margin, stop, reached: None }
+    }
+
+    pub fn reached(&self) -> Option<Reached> {
+        self.reached
+    }
+
+    fn look(&mut self) {
+        if self.reached.is_some() {
+            return;
+        }
+        let copy = if self.convert { self.bytes.saturating_add(self.bytes / 8) } else { 0 };
+        let needed = copy.saturating_add(self.margin);
+        // A file system that does not say is not guarded; a full one is an error then.
+        let free = flashscope_output::free_bytes_of(&self.file).unwrap_or(u64::MAX);
+        if self.max.is_some_and(|max| self.bytes >= max) {
+            self.reached = Some(Reached::MaxSize);
+        } else if free < needed {
+            self.reached = Some(Reached::Disk(free));
+        }
+        if self.reached.is_some() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.file.write(bytes)?;
+        self.bytes += n as u64;
+        self.look();
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_asks_once_and_keeps_what_comes_after() {
+        let file = flashscope_output::temporary(&std::env::temp_dir()).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut limited = Limited::new(file, Some(10), true, Arc::clone(&stop));
+        limited.write_all(b"123456789").unwrap();
+        assert!(!stop.load(Ordering::Relaxed) && limited.reached().is_none());
+        limited.write_all(b"0").unwrap();
+        assert!(stop.load(Ordering::Relaxed));
+        assert_eq!(limited.reached(), Some(Reached::MaxSize));
+        limited.write_all(b"the rings' rest").unwrap();
+        assert_eq!((limited.bytes, limited.reached()), (25, Some(Reached::MaxSize)));
+    }
+}
