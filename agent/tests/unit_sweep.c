@@ -180,8 +180,10 @@ static void namespaces(const char *here, bool other_lives)
 	snprintf(link, sizeof(link), "pid:[%s]", here);
 	test_root_link("/proc/self/ns/pid", link);
 	test_root_link("/proc/500/ns/pid", link);
-	if (other_lives)
+	if (other_lives) {
 		test_root_link("/proc/700/ns/pid", "pid:[" OTHER "]");
+		stat_of(700, 9);
+	}
 	test_root_file("/run/flashscope/recorder_" FIRST "_500_50", "first\nrecording\ni\n");
 	test_root_file("/run/flashscope/recorder_" FIRST "_600_7", "dead\nrecording\ni\n");
 	test_root_file("/run/flashscope/recorder_" OTHER "_500_50", "other\nrecording\ni\n");
