@@ -2,6 +2,8 @@
 //!
 //! Every output is a function of its input alone: no clock, no paths, no environment. Names in the input are untrusted;
 //! each renderer writes out what could act on a terminal, a page or a spreadsheet.
+// A figure is text that the command prints; only crates/output writes to standard output.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod block_view;
 mod boot_view;
