@@ -450,7 +450,7 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
     }
     if workload.left_out > 0 {
         notes.push(format!(
-            "WARNING: {} accesses are left out: beyond the first 4,000,000, or beyond 524,288 pages asked for and 128 more an event",
+            "WARNING: {} accesses are left out: beyond the first 4,000,000, or beyond 262,144 pages asked for and 16 more an event",
             workload.left_out
         ));
     }

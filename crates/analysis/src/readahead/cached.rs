@@ -9,8 +9,8 @@ use crate::bounded::{Full, Ranges};
 
 /// Runs of pages that are followed; of more the oldest are forgotten.
 const MAX_RUNS: usize = 1 << 18;
-/// Pages that were there before the recording began: more than most caches hold.
-const MOST_BEFORE: u64 = 1 << 20;
+/// Pages that were there before the recording began: as many as a cache of 1 GiB holds.
+const MOST_BEFORE: u64 = 1 << 18;
 
 /// Pages that came and did not leave yet, and those that a read found without that they came.
 #[derive(Debug)]

@@ -187,8 +187,8 @@ const MOST_OF_A_CALL: u64 = 1 << 19;
 /// Files that are followed.
 const MAX_FILES: usize = 1 << 17;
 /// Pages that accesses ask for: so many, and so many more for each event that was read. Each is played under each setting.
-const MOST_PAGES: u64 = 1 << 19;
-const PAGES_AN_EVENT: u64 = 128;
+const MOST_PAGES: u64 = 1 << 18;
+const PAGES_AN_EVENT: u64 = 16;
 /// Pages of one event of the cache: more than any folio has.
 const MOST_OF_A_FOLIO: u64 = 1 << 14;
 const MAX_TASKS: usize = 1 << 16;
