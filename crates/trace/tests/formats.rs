@@ -237,7 +237,7 @@ fn latency_format_and_a_text_without_an_event() {
         flashsco-16370     1..s.. 1734315099us+: block_rq_complete: 254,0 WS () 324490400 + 8 be,0,4 [0]\n";
     let trace = of(text).unwrap();
     assert_eq!(blocks(&trace).len(), 2);
-    assert_eq!(blocks(&trace)[0], "1734315018000 1 D 254:0 WS 324490400+8 kworker/ 0");
+    assert_eq!(blocks(&trace)[0], "1734315018000 1 D 254:0 WS 324490400+8 kworker/u8:2 0");
     assert_eq!(trace.losses().get(Loss::LinesMalformed), 0);
     for (text, words) in [
         (&b"# tracer: nop\n#\n# entries-in-buffer/entries-written: 0/0   #P:1\n#\n"[..], "without an event"),
@@ -409,5 +409,37 @@ fn a_trace_dat_cut_anywhere_gives_what_came_before() {
             }
         }
         assert!(read > 3 && refused > 3, "{name}: {read} read, {refused} refused");
+    }
+}
+
+/// `trace-cmd report` prints one trace in its forms: the same steps, tasks, CPUs and values in each.
+#[test]
+fn every_form_of_trace_cmds_report() {
+    let file = crate::common::data("trace_dat/x86_64-6.1-io.dat");
+    let want = blocks(&Trace::open(&file).unwrap());
+    // Text has microseconds without -t. With -l a name is cut to eight bytes, but in a step's own text.
+    let known = |line: &String| line.split(' ').skip(1).map(str::to_owned).collect::<Vec<_>>();
+    for options in [&[][..], &["-t"], &["-l"], &["-l", "-t"], &["-R"], &["-R", "-t"]] {
+        let output = std::process::Command::new("trace-cmd").arg("report").args(options).arg("-i").arg(&file).output();
+        let Ok(output) = output else {
+            println!("skipped: trace-cmd is not here");
+            return;
+        };
+        let trace = of(&output.stdout).unwrap();
+        let got = blocks(&trace);
+        assert_eq!(
+            got.iter().map(known).collect::<Vec<_>>(),
+            want.iter().map(known).collect::<Vec<_>>(),
+            "{options:?}"
+        );
+        if options.contains(&"-t") {
+            assert_eq!(got, want, "{options:?}");
+        }
+        assert_eq!(trace.losses().get(Loss::LinesMalformed), 0, "{options:?}");
+        let mut returns = 0;
+        trace
+            .for_each_record(&mut |r| returns += u32::from(r.schema.system == "syscalls" && r.get("ret").is_some()))
+            .unwrap();
+        assert!(returns > 20, "{options:?}: {returns} returns of calls");
     }
 }

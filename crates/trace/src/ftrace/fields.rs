@@ -58,6 +58,15 @@ pub(crate) fn of_event<'a>(system: &'a str, name: &str, rest: &'a [u8]) -> Parse
 
 fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
     out.system = system(&out.name);
+    // The forms of trace-cmd and perf.
+    let of_tools = match out.system {
+        "syscalls" => super::tools::call(out, rest),
+        "sched" if out.name == "sched_switch" => super::tools::switch(out, rest),
+        _ => false,
+    };
+    if of_tools {
+        return;
+    }
     match out.name.as_str() {
         // A text that somebody wrote is nothing to take apart.
         "tracing_mark_write" => {
@@ -86,6 +95,7 @@ pub(crate) fn system(name: &str) -> &'static str {
         Some(("task", _)) => "task",
         Some(("tracing", "mark_write")) => "ftrace",
         Some(("sys", "enter" | "exit")) => "raw_syscalls",
+        Some(("sys", rest)) if rest.starts_with("enter_") || rest.starts_with("exit_") => "syscalls",
         _ => super::files::system(name).unwrap_or("text"),
     }
 }

@@ -5,6 +5,7 @@ mod fields;
 mod files;
 mod latency;
 mod line;
+mod tools;
 
 pub(crate) use blk::event as blk_event;
 pub(crate) use fields::{of_event, system as system_of};
@@ -88,7 +89,14 @@ impl Lines for Reader {
                     if tgid.is_some_and(|tgid| tgid != tid) {
                         f(Item::UserTask { tid });
                     }
-                    f(Item::Task { tid, comm, time: time_ns });
+                    // With the flags behind the CPU a name is cut to eight bytes; a step of the block layer says all of it.
+                    let told = parsed.fields.iter().find_map(|(key, value)| match value {
+                        Value::Text(whole) if *key == "comm" && comm.len() == 8 && whole.starts_with(comm) => {
+                            Some(*whole)
+                        }
+                        _ => None,
+                    });
+                    f(Item::Task { tid, comm: told.unwrap_or(comm), time: time_ns });
                     f(Item::Event { cpu, time: Some(time_ns), tid, flags, text: rest, parsed: &parsed });
                 }
                 None => f(Item::Malformed(text)),
