@@ -120,3 +120,59 @@ fn issues_and_completions_alone_give_requests() {
         assert_eq!(stage(&report, "owner", issuer, "Q2C"), [0; 4], "{issuer}");
     }
 }
+
+#[test]
+fn failures_have_a_place_an_error_an_owner_and_their_attempt() {
+    let report = report("io-errors");
+    let errors = &report["findings"]["errors"];
+    assert_eq!((&errors["failed"], &errors["retries"], &errors["recovered"]), (&2.into(), &1.into(), &0.into()));
+    let failures = errors["failures"].as_array().expect("failures");
+    for (attempt, failure) in failures.iter().enumerate() {
+        let text = |name: &str| failure[name].as_str().unwrap_or_default().to_owned();
+        assert_eq!([text("device"), text("error"), text("owner")], ["179:0", "EIO", "cat (901)"]);
+        let number = |name: &str| failure[name].as_i64().expect("a number");
+        assert_eq!([number("errno"), number("sector"), number("took_ns")], [-5, 4104, 900_010_000]);
+        assert_eq!(number("attempt"), attempt as i64 + 1);
+    }
+    assert_eq!((count(&report, "bios_completed"), failures.len()), (3, 2));
+}
+
+#[test]
+fn a_call_of_fsync_shows_what_it_waited_for() {
+    let report = report("emmc-fsync-spike");
+    let syncs = &report["findings"]["syncs"];
+    assert_eq!(syncs["durations"]["n"], 12);
+    let calls = syncs["calls"].as_array().expect("calls");
+    let worst = &calls[0];
+    let of = |call: &Value| (call["number"].as_u64().expect("a number"), call["duration_ns"].as_u64().expect("a time"));
+    assert_eq!(of(worst), (9, 273_840_000));
+    // Of 274 ms, 270 are the device's, for the journal's block.
+    let waits = &worst["waits"];
+    let longest = &waits["longest"];
+    assert_eq!((longest["how"].as_str(), longest["d2c_ns"].as_u64()), (Some("journal"), Some(269_700_000)));
+    assert_eq!((longest["bytes"].as_u64(), longest["flags"].as_str()), (Some(4096), Some("FWFS")));
+    assert_eq!(waits["journal_ns"].as_u64().expect("a time"), 269_750_000 + 1_560_000);
+    assert_eq!(waits["data_ns"].as_u64().expect("a time"), 2_046_000);
+    // The others: 5.5 ms.
+    assert!(calls[1..].iter().all(|call| of(call).1 == 5_540_000), "{calls:?}");
+}
+
+#[test]
+fn an_io_through_a_stack_is_counted_once() {
+    let report = report("dm-double-count");
+    assert_eq!((count(&report, "bios_queued"), count(&report, "bios_completed")), (10, 10));
+    assert_eq!(count(&report, "bios_below"), 10);
+    let owners = report["findings"]["originators"]["originators"].as_array().expect("originators");
+    let read: Vec<_> = owners.iter().map(|one| (one["name"].as_str(), one["read_bytes"].as_u64())).collect();
+    assert_eq!(read, [(Some("sqlite3 (500)"), Some(40 << 10))]);
+    assert_eq!(all(&report, "D2C"), [10, 200_000, 200_000, 200_000]);
+    assert_eq!(all(&report, "Q2C"), [10, 212_000, 212_000, 212_000]);
+    // The disk's own figures are there as well, once.
+    assert_eq!(stage(&report, "device", "8:0 reads", "Q2C"), [10, 206_000, 206_000, 206_000]);
+    let stack = report["findings"]["stack"].as_array().expect("levels");
+    let level = &stack[0];
+    assert_eq!((stack.len(), level["upper"].as_str(), level["lower"].as_str()), (1, Some("253:0"), Some("8:0")));
+    let number = |name: &str| level[name].as_u64().expect("a number");
+    assert_eq!([number("upper_bytes"), number("lower_bytes")], [40 << 10, 40 << 10]);
+    assert_eq!([number("mean_down_ns"), number("mean_below_ns"), number("mean_up_ns")], [4_000, 206_000, 2_000]);
+}

@@ -1,11 +1,14 @@
 //! Block I/O: where the time of a request goes. One file per question.
 
 mod completing;
+mod errors;
 mod files;
 mod flushes;
 mod groups;
 mod in_flight;
 mod interference;
+#[cfg(test)]
+mod loss_tests;
 mod matching;
 mod missing;
 mod originators;
@@ -13,10 +16,13 @@ mod over_time;
 mod points;
 mod service;
 mod sizes;
+mod stack;
 mod stages;
+mod syncs;
 mod whole;
 mod wholes;
 
+pub use errors::{ErrorsFound, Failure};
 pub use flashscope_trace::RequestKind;
 pub use flushes::FlushesFound;
 pub use groups::{Distribution, Group, GroupBy, StageTimes};
@@ -27,7 +33,9 @@ pub use originators::{CarriedBytes, FileBytes, Originator, OriginatorsFound, Own
 pub use over_time::{BlockWindow, LoadOverTime};
 pub use points::{IoPoint, IoPoints};
 pub use sizes::Sizes;
+pub use stack::StackLevel;
 pub use stages::{DeviceStages, KindStages, Stage, StageStats, Stages, StagesFound, Unit};
+pub use syncs::{LongestWait, SyncCall, SyncTimes, SyncWait, SyncsFound};
 pub use whole::{BlockAnalysis, BlockFound};
 
 use crate::clip::clip;

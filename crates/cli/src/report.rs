@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, MissingEvent, Sizes};
+use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, MissingEvent, Sizes, Unit};
 use flashscope_analysis::flash::{Health, UbiRegion, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::readahead::{Accuracy, AccuracyFindings};
@@ -182,6 +182,7 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
     let findings = analysis.finish();
     if let Some(process) = &args.process
         && findings.stages.bios_queued == 0
+        && findings.stages.unit == Unit::Bio
     {
         let mut names: Vec<&str> = findings.originators.originators.iter().map(|one| one.name.as_str()).collect();
         names.truncate(10);
@@ -197,6 +198,7 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
             missing.push(one);
         }
     }
+    missing.extend(MissingEvent::of_findings(&findings));
     Ok(BlockReport {
         schema: BLOCK_REPORT_SCHEMA,
         title: inputs.title(),

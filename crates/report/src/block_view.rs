@@ -3,7 +3,8 @@
 use crate::rows::Rows;
 use crate::text::{bios, counted, duration, grouped, percent, size};
 use flashscope_analysis::block::{
-    BlockFound, BlockReport, Group, GroupBy, Originator, OwnerKind, OwnerLoad, StageTimes, WaitBehind, WaitStage,
+    BlockFound, BlockReport, Group, GroupBy, LongestWait, Originator, OwnerKind, OwnerLoad, StageTimes, SyncTimes,
+    SyncWait, Unit, WaitBehind, WaitStage,
 };
 
 /// Sentences at most.
@@ -20,6 +21,174 @@ pub fn wait_stage(stage: WaitStage) -> &'static str {
 /// All that was waited.
 pub fn waited(w: &WaitBehind) -> u64 {
     w.served_ns.saturating_add(w.handover_ns)
+}
+
+/// What the trace is of where it does not show what was queued; none where it does.
+pub fn unit_note(found: &BlockFound) -> Option<String> {
+    let stages = &found.stages;
+    (stages.unit == Unit::Request).then(|| {
+        format!(
+            "The trace shows {} being issued and completed, and no bio being queued (block_bio_queue, blktrace's Q): times in \
+             the device (D2C), bytes and issuers are known; how long anything waited before, and for whom a request was made, \
+             is not. Record queueing too.",
+            counted(stages.requests, "request")
+        )
+    })
+}
+
+/// How many failed, in one line; none where nothing did.
+pub fn failed(found: &BlockFound) -> Option<String> {
+    let e = &found.errors;
+    let first = e.failures.first()?;
+    let mut line = format!(
+        "{} ended with an error ({} {}), the first at {} sector {} for {}",
+        counted(e.failed, if found.stages.unit == Unit::Bio { "bio" } else { "request" }),
+        first.errno,
+        first.error,
+        first.device,
+        first.sector,
+        first.owner
+    );
+    for (n, what) in [(e.retries, "were retries of what had failed"), (e.recovered, "succeeded when tried again")] {
+        if n > 0 {
+            line += &format!("; {} {what}", grouped(n));
+        }
+    }
+    Some(line + ".")
+}
+
+/// What failed, one row each.
+pub fn failures(found: &BlockFound, most: usize) -> Rows {
+    let heads = &["device", "sector", "what", "bytes", "error", "for", "at", "took", "attempt"];
+    let begin = found.stages.begin_ns;
+    Rows::new("tntnttnnn", heads, found.errors.failures.iter(), most, |one| {
+        vec![
+            one.device.clone(),
+            one.sector.to_string(),
+            one.kind.plural().to_owned(),
+            size(one.bytes),
+            format!("{} {}", one.errno, one.error),
+            one.owner.clone(),
+            format!("+{}", duration(one.begin_ns.saturating_sub(begin))),
+            duration(one.took_ns),
+            grouped(one.attempt),
+        ]
+    })
+}
+
+/// What flushes of the device's cache took.
+pub fn flushes(found: &BlockFound) -> Vec<String> {
+    let f = &found.flushes;
+    let mut lines = Vec::new();
+    if f.requests.n > 0 {
+        lines.push(format!(
+            "The devices had {} for {} in all: {} on average, {} at most.",
+            counted(f.requests.n, "flush request"),
+            duration(f.requests_total_ns),
+            duration(f.requests.mean),
+            duration(f.requests.max)
+        ));
+    }
+    if f.empty_bios + f.data_bios > 0 {
+        lines.push(format!(
+            "Bios that only flush: {}; bios with data that flush before or after it: {}.",
+            grouped(f.empty_bios),
+            grouped(f.data_bios)
+        ));
+    }
+    let steps = [("flush before", f.before_data), ("data", f.data), ("flush after", f.after_data)];
+    let steps: Vec<String> = steps
+        .iter()
+        .filter(|(_, times)| times.n > 0)
+        .map(|(name, times)| format!("{name} {} (n {})", duration(times.mean), grouped(times.n)))
+        .collect();
+    if !steps.is_empty() {
+        lines.push(format!("Steps of bios with data, on average: {}.", steps.join(", ")));
+    }
+    lines
+}
+
+/// What calls of fsync and its kin waited for, in one line; none where there were no calls.
+pub fn syncs_line(found: &BlockFound) -> Option<String> {
+    let s = &found.syncs;
+    (s.durations.n > 0).then(|| {
+        let known = s.calls.iter().any(|call| call.waits.known().is_some());
+        let waited = format!(
+            " They waited {} for their own data, {} for the journal, {} for flushes of the device; {} were for no bio.",
+            duration(s.data_ns),
+            duration(s.journal_ns),
+            s.flush_ns.known().map_or("an unknown part of that".to_owned(), |&ns| duration(ns)),
+            duration(s.rest_ns)
+        );
+        let longest = s.calls.first().and_then(|call| {
+            let wait = longest_wait(call.waits.known()?.longest.as_ref()?);
+            Some(format!(" The longest is {} {}: it waited longest for {wait}.", call.call, grouped(call.number)))
+        });
+        let why = s.calls.iter().find_map(|call| call.waits.why());
+        format!(
+            "{} took {} on average, {} in the median, {} at most.{}",
+            counted(s.durations.n, "call"),
+            duration(s.durations.mean),
+            duration(s.durations.p50),
+            duration(s.durations.max),
+            if known {
+                waited + &longest.unwrap_or_default()
+            } else {
+                why.map_or(String::new(), |why| format!(" {}; {}.", why.missing, why.next))
+            }
+        )
+    })
+}
+
+fn longest_wait(w: &LongestWait) -> String {
+    let how = match w.how {
+        SyncWait::Data => "its data",
+        SyncWait::Journal => "the journal",
+        SyncWait::Flush => "a flush",
+    };
+    let in_device = w.d2c_ns.map_or("unknown".to_owned(), duration);
+    format!(
+        "{how}, {} of {} at {} sector {}: {}, of which {in_device} in the device",
+        w.flags,
+        size(w.bytes),
+        w.device,
+        w.sector,
+        duration(w.q2c_ns)
+    )
+}
+
+/// The longest calls of fsync and its kin.
+pub fn syncs(found: &BlockFound, most: usize) -> Rows {
+    let heads = &["call", "of", "begins", "took", "data", "journal", "flush", "rest"];
+    let begin = found.stages.begin_ns;
+    let unknown = || "unknown".to_owned();
+    Rows::new("ttnnnnnn", heads, found.syncs.calls.iter(), most, |one| {
+        let known = one.waits.known();
+        let time = |of: fn(&SyncTimes) -> u64| known.map_or_else(unknown, |times| duration(of(times)));
+        let flush = known.and_then(|times| times.flush_ns.known());
+        vec![
+            format!("{} {}", one.call, grouped(one.number)),
+            one.task.clone(),
+            format!("+{}", duration(one.begin_ns.saturating_sub(begin))),
+            duration(one.duration_ns),
+            time(|times| times.data_ns),
+            time(|times| times.journal_ns),
+            flush.map_or_else(unknown, |&ns| duration(ns)),
+            time(|times| times.rest_ns),
+        ]
+    })
+}
+
+/// Devices above devices, and what each adds.
+pub fn stack(found: &BlockFound, most: usize) -> Rows {
+    let heads =
+        &["device", "on", "bios", "bytes", "bios\nbelow", "bytes\nbelow", "way\ndown", "below", "way\nback", "Q2C"];
+    Rows::new("ttnnnnnnnn", heads, found.stack.iter(), most, |one| {
+        let mut row = vec![one.upper.clone(), one.lower.clone(), grouped(one.upper_bios), size(one.upper_bytes)];
+        row.extend([grouped(one.lower_bios), size(one.lower_bytes)]);
+        row.extend([one.mean_down_ns, one.mean_below_ns, one.mean_up_ns, one.mean_q2c_ns].map(duration));
+        row
+    })
 }
 
 /// Who slows whom down, worst first; one sentence where nobody does. Names are as recorded: whoever prints them escapes.
@@ -55,6 +224,11 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
             stage.unwrap_or("somewhere"),
             alone(o)
         ));
+    }
+    if out.is_empty()
+        && let Some(note) = unit_note(found)
+    {
+        return vec![note];
     }
     if out.is_empty() {
         let issued = found.groups.iter().flat_map(|g| &g.stages).any(|s| s.stage == "D2C");
@@ -137,7 +311,7 @@ pub fn load(found: &BlockFound) -> Vec<String> {
 }
 
 /// What the stages' names mean.
-pub const STAGE_NAMES: &str = "Q queued, G request got, M merged, I inserted, D issued to the driver, C completed; n counts bios, as btt does; share is of Q2C.";
+pub const STAGE_NAMES: &str = "Q queued, G request got, M merged, I inserted, D issued to the driver, C completed; n counts bios, as btt does: one that was split is one, from its first step to its last completion; share is of Q2C.";
 
 pub fn stages(stages: &[StageTimes]) -> Rows {
     let heads = &["stage", "n", "min", "mean", "p50", "p90", "p99", "p99.9", "max", "share"];
@@ -150,12 +324,13 @@ pub fn stages(stages: &[StageTimes]) -> Rows {
 }
 
 /// What groups have headings.
-pub const GROUPS: [(GroupBy, &str); 5] = [
-    (GroupBy::Device, "By device and direction"),
+pub const GROUPS: [(GroupBy, &str); 6] = [
+    (GroupBy::Device, "By device and operation"),
     (GroupBy::Flag, "By flag"),
     (GroupBy::Size, "By size"),
     (GroupBy::Owner, "By originator"),
     (GroupBy::File, "By file"),
+    (GroupBy::Parts, "Parts of split bios"),
 ];
 
 pub fn groups(found: &BlockFound, by: GroupBy, most: usize) -> Rows {

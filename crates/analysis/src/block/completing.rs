@@ -3,7 +3,8 @@
 //! A completion at a sector at which several bios wait, in a trace that may have lost events, is *held* on the newest of them.
 //! What comes next at that sector says whose it was:
 //!
-//! - Another completion: both were on their way, and the first completion was the oldest one's.
+//! - Another completion: both were on their way, and the first completion was the oldest one's, if that has not been in the
+//!   device for far too long.
 //! - The same sectors again, by a thread that waits for one of the two: a thread that does synchronous I/O has what it asked
 //!   for before it asks anew, so the completion was that thread's.
 //! - The same sectors again, and the threads do not tell: the completion is whose it makes look more like the device. From
@@ -36,6 +37,29 @@ const NEARER: f64 = 1.3;
 /// same sectors was completed.
 const OVERDUE: u64 = 4;
 
+/// What a device usually takes: a running median, which one time that is far off moves as little as one that is near.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Usual {
+    n: u64,
+    ns: u64,
+}
+
+impl Usual {
+    /// By how much it moves at least, as a power of two.
+    const STEP: u32 = 4;
+
+    #[inline(always)]
+    fn add(&mut self, ns: u64) {
+        self.n += 1;
+        let step = if self.n < 1 << Self::STEP { self.ns / self.n } else { self.ns >> Self::STEP };
+        self.ns = match ns {
+            _ if self.n == 1 => ns,
+            _ if ns > self.ns => self.ns.saturating_add(step + 1).min(ns),
+            _ => self.ns.saturating_sub(step).max(ns),
+        };
+    }
+}
+
 /// What was found of a held completion's group.
 struct Held {
     /// The newest bio, on which it is held.
@@ -45,11 +69,11 @@ struct Held {
 }
 
 impl<W: Watch> Matching<W> {
-    /// Of equals the oldest; one that was issued comes first. A device above others (device mapper, md) completes bios that
+    /// Of equals the longest, then the oldest; one that is not superseded comes first, then one that was issued. A device above others (device mapper, md) completes bios that
     /// it never issued.
     #[inline(always)]
     fn completes(bio: &Bio) -> u8 {
-        u8::from(!bio.data_done) * (1 + u8::from(bio.issued != NEVER))
+        u8::from(!bio.data_done) * (1 + u8::from(bio.issued != NEVER) + 2 * u8::from(!bio.superseded))
     }
 
     /// A completion of these sectors.
@@ -60,6 +84,11 @@ impl<W: Watch> Matching<W> {
             if let Some((at, bio)) = self.bios.find(range.from(sector), Self::completes) {
                 let begin = sector;
                 sector = bio.end().max(sector + 1);
+                if !self.whole_trace && self.bios.covers_newer(at) {
+                    sector = self.passed_over(range, begin, at);
+                    continue;
+                }
+                let bio = self.bios.see(at);
                 let (device, issued) = (bio.device, bio.issued);
                 if self.bios.is_contested(at) {
                     self.contested(range.from(begin), error, now);
@@ -67,8 +96,7 @@ impl<W: Watch> Matching<W> {
                     self.complete_early(at, error, now);
                 } else {
                     if issued != NEVER {
-                        let usual = &mut self.usual[usize::from(device)][range.place.kind()];
-                        (usual.0, usual.1) = (usual.0 + 1, usual.1 + now.saturating_sub(issued));
+                        self.usual[usize::from(device)][range.place.kind()].add(now.saturating_sub(issued));
                     }
                     self.take(at, now, error);
                 }
@@ -97,6 +125,14 @@ impl<W: Watch> Matching<W> {
         self.counts.unmatched.completed += 1;
         self.stray(range.place, sector, now);
         next.unwrap_or(range.end)
+    }
+
+    /// Bios of one request lie side by side: one that a newer one begins in is of another request, and has lost its end.
+    #[cold]
+    fn passed_over(&mut self, range: Range, sector: u64, at: u32) -> u64 {
+        self.bios.get(at).superseded = true;
+        self.counts.unmatched.completed += 1;
+        self.bios.next_start(range.place, sector + 1, range.end, Self::completes).unwrap_or(range.end)
     }
 
     pub(super) fn stray(&mut self, place: Place, sector: u64, time: u64) {
@@ -223,7 +259,7 @@ impl<W: Watch> Matching<W> {
         let possible = newest.issued == NEVER || newest.issued <= time;
         let mut lost = Vec::new();
         let whose = match (oldest, cause) {
-            (Some(oldest), Cause::Complete) => oldest,
+            (Some(oldest), Cause::Complete) if self.looks_like_the_newer(oldest, &newest, time) != Some(true) => oldest,
             (Some(oldest), _) if !possible => oldest,
             (Some(oldest), Cause::Again { tid }) => {
                 let own = older.iter().copied().find(|&at| self.bios.see(at).tid == tid && issued(self.bios.see(at)));
@@ -248,8 +284,7 @@ impl<W: Watch> Matching<W> {
         let issued = self.bios.see(whose).issued;
         self.counts.without_issue += u64::from(issued == NEVER);
         if issued <= time {
-            let usual = &mut self.usual[usize::from(newest.device)][newest.kind as usize];
-            (usual.0, usual.1) = (usual.0 + 1, usual.1 + (time - issued));
+            self.usual[usize::from(newest.device)][newest.kind as usize].add(time - issued);
         }
         self.take(whose, time, held.error);
         for at in lost {
@@ -257,22 +292,29 @@ impl<W: Watch> Matching<W> {
         }
     }
 
+    /// What its device usually takes for its kind, or, where there was none of it yet, for the kind that it has had most.
+    fn usual_of(&self, bio: &Bio) -> Option<u64> {
+        let of_device = &self.usual[usize::from(bio.device)];
+        let own = &of_device[bio.kind as usize];
+        let most = if own.n > 0 { Some(own) } else { of_device.iter().max_by_key(|usual| usual.n) };
+        most.filter(|usual| usual.n > 0).map(|usual| usual.ns)
+    }
+
     /// Whether a bio has been in the device far longer than others are: its completion was lost.
     fn is_overdue(&self, at: u32, time: u64) -> bool {
         let bio = self.bios.see(at);
-        let (n, total) = self.usual[usize::from(bio.device)][bio.kind as usize];
-        bio.issued != NEVER && (n == 0 || time.saturating_sub(bio.issued) > OVERDUE * (total / n))
+        let usual = self.usual_of(bio).unwrap_or(0);
+        bio.issued != NEVER && time.saturating_sub(bio.issued) > OVERDUE * usual
     }
 
     /// Whether a completion is nearer to the device's usual time from the newer one's issue than from the older one's; `None`
     /// where nothing is known of the device yet.
     fn looks_like_the_newer(&self, older: u32, newest: &Bio, time: u64) -> Option<bool> {
-        let (n, total) = self.usual[usize::from(newest.device)][newest.kind as usize];
+        let usual = self.usual_of(newest)? as f64;
         let since = if newest.issued == NEVER { newest.queued } else { newest.issued };
-        if n == 0 || since == NEVER {
+        if since == NEVER {
             return None;
         }
-        let usual = total as f64 / n as f64;
         let off = |from: u64| {
             let ratio = time.saturating_sub(from).max(1) as f64 / usual.max(1.0);
             ratio.max(1.0 / ratio)
@@ -313,7 +355,10 @@ impl<W: Watch> Matching<W> {
         if bio.is_request() {
             self.counts.requests_completed += 1;
         } else {
-            self.counts.completed += 1;
+            self.counts.completed += u64::from(!bio.below);
+        }
+        if !self.stack.is_empty() {
+            self.stack.over(at, bio, time);
         }
         self.watch.gone(at, bio, time);
         self.bios.remove(at);
@@ -329,8 +374,9 @@ impl<W: Watch> Matching<W> {
         if at != root {
             self.bios.release(at);
         }
-        let Some((bio, completed)) = self.wholes.part_done(&part, at, time) else { return false };
-        self.counts.completed += u64::from(completed != NEVER);
+        let Some((mut bio, completed)) = self.wholes.part_done(&part, at, time) else { return false };
+        self.counts.completed += u64::from(completed != NEVER && !bio.below);
+        self.stack.over(root, &mut bio, completed);
         self.watch.gone(root, &bio, completed);
         self.bios.release(root);
         true
@@ -360,6 +406,7 @@ impl<W: Watch> Matching<W> {
         if bio.whole != NONE {
             return self.part_done(at, NEVER);
         }
+        self.stack.over(at, bio, NEVER);
         self.watch.gone(at, bio, NEVER);
         self.bios.remove(at);
         true

@@ -152,7 +152,9 @@ pub(super) fn size_class(sectors: u32) -> usize {
 
 impl Groups {
     fn each(&mut self, bio: &Bio, mut f: impl FnMut(&mut Times)) {
-        f(&mut self.all);
+        if !bio.below {
+            f(&mut self.all);
+        }
         let device = usize::from(bio.device);
         if device < MAX_DEVICES {
             if self.devices.len() <= device {
@@ -161,6 +163,10 @@ impl Groups {
             f(&mut self.devices[device][bio.kind() as usize]);
         } else {
             f(&mut self.further_devices);
+        }
+        // What does another bio's work is its device's alone.
+        if bio.below {
+            return;
         }
         let mut plain = true;
         for (times, (flag, _)) in self.flags.iter_mut().zip(FLAGS) {

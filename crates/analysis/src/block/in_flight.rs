@@ -54,6 +54,10 @@ pub(super) struct Bio {
     pub issued: u64,
     /// A completion that may be its own or another's at this sector: later events decide.
     pub held: u64,
+    /// The last completion below it, where it is a stack's; else its own.
+    pub device_done: u64,
+    /// Another bio, of a higher device, is done by it.
+    pub below: bool,
     /// Of its completion; 0: none.
     pub error: i32,
     /// The split bio that it is a part of.
@@ -355,6 +359,19 @@ impl InFlight {
         false
     }
 
+    /// The newest one that begins here.
+    pub fn newest_at(&self, place: Place, sector: u64) -> Option<u32> {
+        let mut found = None;
+        let mut at = self.buckets[self.bucket(place, sector)];
+        while let Some(bio) = self.bios.get(at as usize) {
+            if bio.sector == sector && bio.place == place {
+                found = Some(at);
+            }
+            at = bio.next;
+        }
+        found
+    }
+
     /// All that begin here, oldest first.
     pub fn group(&self, place: Place, sector: u64, into: &mut Vec<u32>) {
         into.clear();
@@ -377,6 +394,17 @@ impl InFlight {
         let there =
             |bio: &&Bio| bio.live && bio.place == place && bio.sector >= from && bio.end() <= end && fits(bio) > 0;
         self.bios.iter().filter(there).map(|bio| bio.sector).min()
+    }
+
+    /// Whether a bio that was queued later begins within this one.
+    #[cold]
+    pub fn covers_newer(&mut self, index: u32) -> bool {
+        let bio = self.bios[index as usize];
+        let newer = |other: &Bio| u8::from(!other.is_request() && other.queued > bio.queued && !bio.is_request());
+        bio.sectors > 1
+            && self
+                .next_start(bio.place, bio.sector + 1, bio.end().saturating_add(u64::from(bio.sectors)), newer)
+                .is_some_and(|sector| sector < bio.end())
     }
 
     /// Those that are still on their way.
@@ -409,6 +437,8 @@ impl InFlight {
             merged: NEVER,
             issued: NEVER,
             held: NEVER,
+            device_done: NEVER,
+            below: false,
             error: 0,
             whole: NONE,
             flush: false,

@@ -26,9 +26,10 @@
 //!
 //! What comes of it is up to a [`Watch`]: statistics, distributions, interference.
 
-use super::completing::Cause;
+use super::completing::{Cause, Usual};
 use super::flushes::Flushes;
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
+use super::stack::{Stack, upper};
 use super::stages::Unit;
 use super::wholes::Wholes;
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
@@ -158,6 +159,8 @@ pub(super) struct MatchCounts {
     pub end_ns: u64,
     pub queued: u64,
     pub completed: u64,
+    /// Queued below another device's bio: not among `queued` and `completed`.
+    pub below: u64,
     /// Requests whose queueing is not in the trace, and those of them that were completed.
     pub requests: u64,
     pub requests_completed: u64,
@@ -176,7 +179,7 @@ pub(super) struct MatchCounts {
 impl MatchCounts {
     /// What figures are of: a trace without any queueing shows requests alone.
     pub fn unit(&self) -> Unit {
-        if self.queued == 0 && self.requests > 0 { Unit::Request } else { Unit::Bio }
+        if self.queued + self.below == 0 && self.requests > 0 { Unit::Request } else { Unit::Bio }
     }
 }
 
@@ -206,8 +209,13 @@ pub(super) struct Matching<W> {
     pub(super) strays: VecDeque<Stray>,
     /// Begins of zones that were appended to, by device.
     zones: BTreeSet<(u16, u64)>,
-    /// What bios that were alone at their sector took in the device, number and sum of nanoseconds by device and kind.
-    pub(super) usual: Vec<[(u64, u64); RequestKind::COUNT]>,
+    /// What bios that were alone at their sector took in the device, by device and kind.
+    pub(super) usual: Vec<[Usual; RequestKind::COUNT]>,
+    pub(super) stack: Stack,
+    /// The trace has events of requests that were got.
+    gets: bool,
+    /// The next bio that is queued is below this one.
+    next_upper: Option<(u32, u64)>,
     pub(super) group: Vec<u32>,
     gaps: Vec<(u64, u64)>,
 }
@@ -259,6 +267,9 @@ impl<W: Watch> Matching<W> {
             strays: VecDeque::new(),
             zones: BTreeSet::new(),
             usual: Vec::new(),
+            stack: Stack::default(),
+            gets: false,
+            next_upper: None,
             group: Vec::new(),
             gaps: Vec::new(),
         }
@@ -279,7 +290,7 @@ impl<W: Watch> Matching<W> {
             None => {
                 self.devices.push(device);
                 self.issues.push(false);
-                self.usual.push([(0, 0); RequestKind::COUNT]);
+                self.usual.push([Usual::default(); RequestKind::COUNT]);
                 self.devices.len() - 1
             }
         };
@@ -293,10 +304,15 @@ impl<W: Watch> Matching<W> {
         let mut sector = range.sector;
         let mut walk = Walk::Whole;
         while sector < range.end {
-            if let Some((at, bio)) = self.bios.find(range.from(sector), &fits) {
-                sector = bio.end().max(sector + 1);
-                step(&mut self.watch, at, bio);
-                continue;
+            if let Some((at, _)) = self.bios.find(range.from(sector), &fits) {
+                if self.whole_trace || !self.bios.covers_newer(at) {
+                    let bio = self.bios.get(at);
+                    sector = bio.end().max(sector + 1);
+                    step(&mut self.watch, at, bio);
+                    continue;
+                }
+                // Bios of one request lie side by side: this one is of another, and has lost its end.
+                self.bios.get(at).superseded = true;
             }
             if walk == Walk::Whole {
                 self.gaps.clear();
@@ -337,7 +353,16 @@ impl<W: Watch> Matching<W> {
         }
         let mut bio = InFlight::bio(device, (block.flags, kind), block.sector, sectors, (owner, tid), now);
         bio.flush = block.flags.0 & (RequestFlags::FLUSH.0 | RequestFlags::FUA.0) != 0;
+        let upper = self.next_upper.take();
+        if upper.is_some() {
+            bio.below = true;
+            self.counts.queued -= 1;
+            self.counts.below += 1;
+        }
         let at = self.add(bio);
+        if let Some(upper) = upper {
+            self.stack.add(upper, at, &bio);
+        }
         self.watch.queued(at, self.bios.get(at), now);
         if bio.flush {
             self.flush_queued(at, false);
@@ -360,6 +385,28 @@ impl<W: Watch> Matching<W> {
             self.give_up(group[0]);
         }
         self.group = group;
+    }
+
+    /// A bio is remapped to a lower device, or a part of one.
+    pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64)) {
+        let queues = self.devices.contains(&from.0);
+        self.stack.remapped(to, from, queues);
+    }
+
+    /// Whose bio the one that is about to be queued does the work of, if it does another's: its owner.
+    pub fn is_below(&mut self, block: &BlockEvent) -> Option<u32> {
+        let (device, sector) = self.stack.origin((block.device, block.sector))?;
+        let device = self.devices.iter().position(|&known| known == device)? as u16;
+        let place = Place::new(device, block.kind());
+        let at = match self.bios.newest_at(place, sector) {
+            Some(at) => at,
+            None => upper(&self.bios, device, block.kind(), sector)?,
+        };
+        let bio = self.bios.see(at);
+        // A part's name is its bio's.
+        let name = if bio.whole == NONE { at } else { self.wholes.root(bio.whole) };
+        self.next_upper = Some((name, bio.queued));
+        Some(bio.owner)
     }
 
     /// A request whose bios' queueing is not in the trace.
@@ -404,6 +451,9 @@ impl<W: Watch> Matching<W> {
         let second = Bio { sector, sectors: bio.sectors - first, next: NONE, ..*bio };
         bio.sectors = first;
         self.counts.parts += 1;
+        if self.bios.any_at(second.place, sector) {
+            self.again(Range { place: second.place, sector, end: second.end() }, second.tid);
+        }
         let second = self.add(second);
         self.watch.split(at, second);
     }
@@ -470,6 +520,7 @@ impl<W: Watch> Matching<W> {
 
     #[inline(always)]
     fn got(&mut self, range: Range, tid: u32, now: u64) {
+        self.gets = true;
         let walk = self.walk(
             range,
             |bio| {
@@ -489,6 +540,7 @@ impl<W: Watch> Matching<W> {
 
     #[inline(always)]
     fn inserted(&mut self, range: Range, tid: u32, now: u64) {
+        let gets = self.gets;
         let walk = self.walk(
             range,
             |bio| {
@@ -498,8 +550,8 @@ impl<W: Watch> Matching<W> {
                     * (1 + new + requested + 2 * u8::from(bio.tid == tid) + u8::from(!bio.superseded))
             },
             |watch, at, bio| {
-                // A merged bio waits from its merge on, as in btt.
-                if bio.inserted == NEVER && bio.merged == NEVER {
+                // A merged bio waits from its merge on, as in btt; without either step it may be one whose merge was lost.
+                if bio.inserted == NEVER && bio.merged == NEVER && (bio.got != NEVER || !gets) {
                     watch.step(at, bio, Step::Inserted, now);
                     bio.inserted = now;
                 }
@@ -627,13 +679,13 @@ impl<W: Watch> Matching<W> {
     }
 
     /// What is still on its way is handed over, and all that was found.
-    pub fn finish(mut self) -> (W, Vec<Device>, MatchCounts, Flushes) {
+    pub fn finish(mut self) -> (W, Vec<Device>, MatchCounts, Flushes, Stack) {
         self.settle_all();
         let rest: Vec<u32> = self.bios.rest().map(|(at, _)| at).collect();
         for at in rest {
             let bio = *self.bios.get(at);
             let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
-            if self.drop_bio(at) && !bio.is_request() {
+            if self.drop_bio(at) && !bio.is_request() && !bio.below {
                 let given_up = &mut self.counts.given_up;
                 *match (backwards, bio.superseded, bio.issued) {
                     (true, ..) => &mut given_up.time_backwards,
@@ -646,6 +698,6 @@ impl<W: Watch> Matching<W> {
         if self.counts.events == 0 {
             self.counts.begin_ns = 0;
         }
-        (self.watch, self.devices, self.counts, self.flushes)
+        (self.watch, self.devices, self.counts, self.flushes, self.stack)
     }
 }

@@ -1,5 +1,7 @@
 //! What a recording could not hold, because its kernel lacks the events.
 
+use super::stages::Unit;
+use super::whole::BlockFound;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,6 +28,19 @@ impl MissingEvent {
             .map(|one| MissingEvent { event: text(&one["event"]), why: text(&one["why"]), loses: text(&one["loses"]) })
             .take(MAX_MISSING)
             .collect()
+    }
+}
+
+impl MissingEvent {
+    /// Events without which the trace leaves figures unknown, as its own events show.
+    pub fn of_findings(found: &BlockFound) -> Option<MissingEvent> {
+        (found.stages.unit == Unit::Request).then(|| MissingEvent {
+            event: "block:block_bio_queue".to_owned(),
+            why:
+                "the trace has issues and completions only; record queueing too (blktrace without -a issue -a complete)"
+                    .to_owned(),
+            loses: "queueing: every time before the issue, Q2C, and for whom a carrier's requests were made".to_owned(),
+        })
     }
 }
 

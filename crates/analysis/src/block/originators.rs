@@ -285,6 +285,11 @@ where
         self.task(tid, time).0
     }
 
+    /// Whether an owner is a kernel thread with work of its own, such as a journal.
+    pub fn is_kernels_own(&self, owner: u32) -> bool {
+        self.owners.get(owner as usize).is_some_and(|owner| owner.kind == OwnerKind::Kernel)
+    }
+
     /// Names an owner for a report: a role's own name, a task with its number.
     pub fn name(&self, owner: u32) -> String {
         match self.owners.get(owner as usize) {

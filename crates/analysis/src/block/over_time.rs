@@ -203,7 +203,10 @@ impl Watch for OverTime {
         }
     }
 
-    fn queued(&mut self, _at: u32, _bio: &Bio, now: u64) {
+    fn queued(&mut self, _at: u32, bio: &Bio, now: u64) {
+        if bio.below {
+            return;
+        }
         self.at(now).window.queued += 1;
         self.flying += 1;
     }
@@ -228,6 +231,9 @@ impl Watch for OverTime {
         let now = if completed == NEVER { self.last } else { completed };
         let change = self.service.gone(at, bio);
         self.serve(change, now);
+        if bio.below {
+            return;
+        }
         let flying = u64::from(!bio.is_request());
         if completed != NEVER {
             let sum = self.at(now);

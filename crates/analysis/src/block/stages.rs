@@ -114,7 +114,7 @@ pub(super) fn each_stage(bio: &Bio, completed: u64, mut add: impl FnMut(Stage, u
     if completed != NEVER {
         add(Stage::Q2c, bio.queued, completed);
         if bio.issued != NEVER {
-            add(Stage::D2c, bio.issued, completed);
+            add(Stage::D2c, bio.issued, bio.device_done.min(completed));
         }
     }
 }
@@ -165,6 +165,8 @@ pub struct StagesFound {
     pub devices: Vec<DeviceStages>,
     pub bios_queued: u64,
     pub bios_completed: u64,
+    /// Bios of lower devices that did the work of those, and are not among them.
+    pub bios_below: u64,
     /// Requests whose queueing is not in the trace, and those of them that were completed.
     pub requests: u64,
     pub requests_completed: u64,
@@ -192,6 +194,8 @@ struct OneDevice {
     sums: [Sums; KINDS],
     /// Of requests whose queueing is not in the trace.
     requests: [Sums; KINDS],
+    /// Of bios below others: no other device's, and no program's.
+    below: [Sums; KINDS],
 }
 
 const KINDS: usize = RequestKind::COUNT;
@@ -202,6 +206,7 @@ impl OneDevice {
         q2q: [Sum::NOTHING; KINDS],
         sums: [[Sum::NOTHING; 9]; KINDS],
         requests: [[Sum::NOTHING; 9]; KINDS],
+        below: [[Sum::NOTHING; 9]; KINDS],
     };
 }
 
@@ -238,6 +243,9 @@ impl Watch for StageSums {
             one.q2q[bio.kind() as usize].add(now.saturating_sub(one.last_queue));
         }
         one.last_queue = now;
+        if bio.below {
+            return;
+        }
         if self.last_queue != NEVER {
             self.q2q.add(now.saturating_sub(self.last_queue));
         }
@@ -247,7 +255,11 @@ impl Watch for StageSums {
     #[inline]
     fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
         let one = self.device(bio.device);
-        let sums = if bio.is_request() { &mut one.requests } else { &mut one.sums };
+        let sums = match (bio.is_request(), bio.below) {
+            (true, _) => &mut one.requests,
+            (_, true) => &mut one.below,
+            _ => &mut one.sums,
+        };
         let sums = &mut sums[bio.kind() as usize];
         each_stage(bio, completed, |stage, time| sums[stage as usize].add(time));
     }
@@ -279,7 +291,7 @@ impl Analysis for Stages {
     }
 
     fn finish(self) -> StagesFound {
-        let (sums, devices, counts, _) = self.0.finish();
+        let (sums, devices, counts, ..) = self.0.finish();
         stages_found(sums, &devices, &counts)
     }
 }
@@ -305,6 +317,12 @@ pub(super) fn stages_found(mut sums: StageSums, devices: &[Device], counts: &Mat
             }
             for (to, from) in all.iter_mut().zip(&both) {
                 to.merge(from);
+            }
+            for (sums, below) in one.sums.iter_mut().zip(&one.below) {
+                for ((to, all), from) in sums.iter_mut().zip(both.iter_mut()).zip(below) {
+                    to.merge(from);
+                    all.merge(from);
+                }
             }
             let list = |sums: &Sums| -> Vec<StageStats> { sums.iter().map(Sum::finish).collect() };
             let common = [RequestKind::Read, RequestKind::Write, RequestKind::Discard];
@@ -332,6 +350,7 @@ pub(super) fn stages_found(mut sums: StageSums, devices: &[Device], counts: &Mat
         devices,
         bios_queued: counts.queued,
         bios_completed: counts.completed,
+        bios_below: counts.below,
         requests: counts.requests,
         requests_completed: counts.requests_completed,
         parts: counts.parts,

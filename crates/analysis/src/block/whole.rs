@@ -1,5 +1,6 @@
 //! All that a trace of block I/O tells, in one pass.
 
+use super::errors::{Errors, ErrorsFound};
 use super::files::Files;
 use super::flushes::{FlushRequests, FlushesFound};
 use super::groups::{Group, GroupsByUnit};
@@ -9,7 +10,9 @@ use super::originators::{Originators, OriginatorsFound};
 use super::over_time::{LoadOverTime, OverTime};
 use super::points::{IoPoints, Points};
 use super::sizes::Sizes;
+use super::stack::StackLevel;
 use super::stages::{StageSums, StagesFound, stages_found};
+use super::syncs::{Syncs, SyncsFound};
 use crate::Analysis;
 use flashscope_trace::{BlockAction, BlockDetail, Event, EventKind, TimeNs};
 use serde::{Deserialize, Serialize};
@@ -25,9 +28,14 @@ pub struct BlockFound {
     pub originators: OriginatorsFound,
     pub interference: InterferenceFound,
     pub flushes: FlushesFound,
+    pub errors: ErrorsFound,
+    pub syncs: SyncsFound,
+    /// Devices above devices, and what each adds; empty where there are none.
+    pub stack: Vec<StackLevel>,
 }
 
-type Watches = (((StageSums, GroupsByUnit), Files), (((OverTime, Points), FlushRequests), Interference));
+type Rare = ((FlushRequests, Errors), Syncs);
+type Watches = (((StageSums, GroupsByUnit), Files), (((OverTime, Points), Rare), Interference));
 
 /// Folds the events of a trace with block I/O; reads them in order of time.
 pub struct BlockAnalysis<L> {
@@ -45,7 +53,7 @@ where
     /// `lookup` says what a thread was called at a time.
     pub fn new(lookup: L, sizes: Sizes) -> Self {
         let stages = ((StageSums::new(), GroupsByUnit::default()), Files::default());
-        let watches = (stages, (((OverTime::new(), Points::new()), FlushRequests::default()), Interference::new()));
+        let watches = (stages, (((OverTime::new(), Points::new()), Rare::default()), Interference::new()));
         BlockAnalysis { matching: Matching::new(watches), originators: Originators::new(lookup, sizes), only: None }
     }
 
@@ -83,27 +91,45 @@ where
             EventKind::Block(block) => {
                 if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {
                     self.originators.remapped(block.device, device, block.sector, sector);
+                    self.matching.remapped((block.device, block.sector), (device, sector));
                 }
                 let mut owner = 0;
                 if block.action == BlockAction::Queue {
-                    owner = self.originators.queue(block, event.tid, event.time);
+                    let above = self.matching.is_below(block);
+                    owner = match above {
+                        Some(owner) => owner,
+                        None => self.originators.queue(block, event.tid, event.time),
+                    };
+                    let syncs = &mut self.matching.watch.1.0.1.1;
+                    if syncs.any_open() && self.originators.is_kernels_own(owner) {
+                        syncs.is_journal(event.tid);
+                    }
                     if self.only.as_ref().is_some_and(|only| !self.originators.is_called(owner, only)) {
                         return;
                     }
-                    self.matching.watch.0.1.next = self.originators.file_of(block, event.tid);
+                    let file = if above.is_none() { self.originators.file_of(block, event.tid) } else { None };
+                    self.matching.watch.0.1.next = file;
                 }
                 let (tid, time) = (event.tid, event.time);
                 self.matching.block(block, (owner, tid), time.0, || self.originators.issuer(tid, time));
             }
             // A kernel thread makes no system calls.
-            EventKind::Other { name, .. } if name.starts_with("sys_enter") => self.originators.is_user(event.tid),
+            EventKind::Other { name, .. } => {
+                let (tid, time) = (event.tid, event.time);
+                if name.starts_with("sys_enter") {
+                    self.originators.is_user(tid);
+                }
+                let owner = || self.originators.issuer(tid, time);
+                self.matching.watch.1.0.1.1.event(name, tid, time.0, owner);
+            }
             _ => {}
         }
     }
 
     fn finish(self) -> BlockFound {
-        let (watches, devices, counts, flushes) = self.matching.finish();
-        let (((sums, groups), files), (((over_time, points), flush_requests), interference)) = watches;
+        let (watches, devices, counts, flushes, stack) = self.matching.finish();
+        let (((sums, groups), files), (((over_time, points), rare), interference)) = watches;
+        let ((flush_requests, errors), syncs) = rare;
         let name = |owner| self.originators.name(owner);
         let mut groups = groups.finish(counts.unit(), &devices, name);
         groups.extend(files.finish());
@@ -114,6 +140,9 @@ where
             points: points.finish(&devices, name),
             interference: interference.finish(&devices, name),
             flushes: flushes.finish(&flush_requests),
+            errors: errors.finish(&devices, name),
+            syncs: syncs.finish(counts.unit(), &devices, name),
+            stack: stack.finish(&devices),
             originators: self.originators.finish(),
         }
     }

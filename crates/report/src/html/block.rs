@@ -5,7 +5,7 @@ use super::{facts, figure, losses, readahead, rows, summary, system};
 use crate::block_view;
 use crate::figures;
 use crate::text::{duration, escape, grouped, size};
-use flashscope_analysis::block::{BlockReport, GroupBy};
+use flashscope_analysis::block::{BlockReport, GroupBy, Unit};
 use std::fmt::Write;
 
 /// Rows of one table at most: what fits on a sheet of paper.
@@ -39,6 +39,9 @@ pub fn block(report: &BlockReport) -> String {
     page.heading("verdict", "Who slows whom down");
     page.add("who slows whom down", &verdict(report));
     page.add("the summary", &numbers(report));
+    if let Some(line) = block_view::failed(found) {
+        page.add("what failed", &format!("<p class=\"lost\">{}</p>\n", escape(&line)));
+    }
     page.heading("figures", "Where, when, how long");
     for drawn in figures::block(report) {
         page.add(&drawn.title, &figure(&drawn));
@@ -51,8 +54,12 @@ pub fn block(report: &BlockReport) -> String {
         page.add(&format!("stages of {name}"), &rows(name, &block_view::stages(&group.stages), "No stage was seen."));
     }
     for (by, heading) in block_view::GROUPS {
+        if by == GroupBy::Parts && found.stages.parts == 0 {
+            continue;
+        }
         page.add(heading, &rows(heading, &block_view::groups(found, by, MAX_ROWS), "None."));
     }
+    special(&mut page, report);
     page.add("what is not in the stages", &not_in_stages(report));
     page.heading("originators", "Originators and carriers");
     page.add("what was written for whom", &format!("<p>{}</p>\n", escape(&block_view::written(found))));
@@ -83,6 +90,22 @@ pub fn block(report: &BlockReport) -> String {
     page.finish(&format!("Written by flashscope; report schema {}.", report.schema))
 }
 
+/// What only some traces have: stacks of devices, flushes, calls of fsync, failures.
+fn special(page: &mut Page, report: &BlockReport) {
+    let found = &report.findings;
+    let mut table = |heading: &str, of: crate::rows::Rows| {
+        if !of.rows.is_empty() {
+            page.add(heading, &rows(heading, &of, ""));
+        }
+    };
+    table("Devices above devices", block_view::stack(found, MAX_ROWS));
+    table("Failures", block_view::failures(found, MAX_ROWS));
+    table("What fsync and its kin waited for", block_view::syncs(found, MAX_ROWS));
+    for line in block_view::syncs_line(found).into_iter().chain(block_view::flushes(found)) {
+        page.add("syncs and flushes", &format!("<p>{}</p>\n", escape(&line)));
+    }
+}
+
 fn verdict(report: &BlockReport) -> String {
     let mut out = "<section class=\"verdict\">\n".to_owned();
     for sentence in block_view::interference(&report.findings) {
@@ -110,10 +133,17 @@ fn numbers(report: &BlockReport) -> String {
     let sum = |of: fn(&flashscope_analysis::block::BlockWindow) -> u64| {
         size(found.over_time.windows.iter().fold(0u64, |sum, w| sum.saturating_add(of(w))))
     };
+    let stages = &found.stages;
+    let (begun, done) = match stages.unit {
+        Unit::Bio => ((grouped(stages.bios_queued), "bios queued"), (grouped(stages.bios_completed), "bios completed")),
+        Unit::Request => {
+            ((grouped(stages.requests), "requests issued"), (grouped(stages.requests_completed), "requests completed"))
+        }
+    };
     let time = |ns: Option<u64>| ns.map_or("–".to_owned(), duration);
     summary(&[
-        (grouped(found.stages.bios_queued), "bios queued"),
-        (grouped(found.stages.bios_completed), "bios completed"),
+        begun,
+        done,
         (sum(|w| w.read_bytes), "read"),
         (sum(|w| w.written_bytes), "written"),
         (time(q2c.map(|s| s.ns.mean)), "mean Q2C"),

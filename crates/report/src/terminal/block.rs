@@ -4,7 +4,7 @@ use super::table::paragraph;
 use super::{Style, rows};
 use crate::block_view;
 use crate::text::{duration, grouped, visible};
-use flashscope_analysis::block::{BlockFound, BlockReport};
+use flashscope_analysis::block::{BlockFound, BlockReport, GroupBy, Unit};
 
 /// Rows of a list; the JSON has all.
 const MAX_ROWS: usize = 12;
@@ -16,14 +16,21 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     let found = &report.findings;
     let stages = &found.stages;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
+    let (what, begun, done) = match stages.unit {
+        Unit::Bio => ("bios queued", stages.bios_queued, stages.bios_completed),
+        Unit::Request => ("requests issued", stages.requests, stages.requests_completed),
+    };
     let line = format!(
-        "{} bios queued, {} completed; {} block events in {}",
-        grouped(stages.bios_queued),
-        grouped(stages.bios_completed),
+        "{} {what}, {} completed; {} block events in {}",
+        grouped(begun),
+        grouped(done),
         grouped(stages.events),
         duration(stages.end_ns.saturating_sub(stages.begin_ns))
     );
     out += &paragraph(&line, width, 0, 0);
+    if let Some(line) = block_view::failed(found) {
+        out += &paragraph(&visible(&line), width, 0, 2);
+    }
     for said in &report.system.wear {
         out += &paragraph(&visible(&said.sentence()), width, 0, 2);
     }
@@ -36,9 +43,13 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     out += &rows(&block_view::stages(all), width, "no stage was seen");
     out += &paragraph(block_view::STAGE_NAMES, width, 2, 2);
     for (by, heading) in block_view::GROUPS {
-        out += &style.heading(heading);
-        out += &rows(&block_view::groups(found, by, MAX_ROWS), width, "none");
+        let groups = block_view::groups(found, by, MAX_ROWS);
+        if by != GroupBy::Parts || !groups.rows.is_empty() {
+            out += &style.heading(heading);
+            out += &rows(&groups, width, "none");
+        }
     }
+    out += &special(found, &style, width);
     out += &style.heading("Originators and carriers");
     out += &rows(&block_view::originators(found, MAX_ROWS), width, "no bio was queued");
     out += &paragraph(&block_view::written(found), width, 2, 2);
@@ -61,6 +72,32 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     }
     out += &style.heading("Losses");
     out + &super::losses(report.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str())), width)
+}
+
+/// What only some traces have: stacks of devices, flushes, calls of fsync, failures.
+fn special(found: &BlockFound, style: &Style, width: usize) -> String {
+    let mut out = String::new();
+    if !found.stack.is_empty() {
+        out += &style.heading("Devices above devices");
+        out += &rows(&block_view::stack(found, MAX_ROWS), width, "");
+    }
+    let flushes = block_view::flushes(found);
+    if !flushes.is_empty() {
+        out += &style.heading("Flushes");
+        for line in flushes {
+            out += &paragraph(&line, width, 2, 4);
+        }
+    }
+    if let Some(line) = block_view::syncs_line(found) {
+        out += &style.heading("What fsync and its kin waited for");
+        out += &paragraph(&visible(&line), width, 2, 4);
+        out += &rows(&block_view::syncs(found, MAX_ROWS), width, "");
+    }
+    if found.errors.failed > 0 {
+        out += &style.heading("Failures");
+        out += &rows(&block_view::failures(found, MAX_ROWS), width, "");
+    }
+    out
 }
 
 fn waits(found: &BlockFound, width: usize) -> String {

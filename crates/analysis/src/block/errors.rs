@@ -1,0 +1,177 @@
+//! I/O that failed: where, with which error, whose, and whether it was tried again.
+
+use super::in_flight::{Bio, NEVER};
+use super::matching::Watch;
+use flashscope_trace::{Device, RequestKind};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// Failures that are listed; of more there is a count.
+const MAX_FAILURES: usize = 256;
+/// Sectors that failed and whose next I/O is waited for.
+const MAX_SECTORS: usize = 1 << 14;
+
+/// One bio (or request, where the trace shows no bios) that ended with an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub device: String,
+    pub sector: u64,
+    pub bytes: u64,
+    pub kind: RequestKind,
+    /// The kernel's negative number, and its name in errno.h.
+    pub errno: i32,
+    pub error: String,
+    pub owner: String,
+    /// When it was queued, or issued where no queueing was recorded.
+    pub begin_ns: u64,
+    /// From there to its completion.
+    pub took_ns: u64,
+    /// 1; 2 where the same operation on the same sector had failed once before; and so on.
+    pub attempt: u64,
+}
+
+/// What failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorsFound {
+    /// All of them; their times are in the stages.
+    pub failed: u64,
+    /// Failures of a sector at which the same operation had failed before.
+    pub retries: u64,
+    /// I/O that succeeded where the same operation had failed before.
+    pub recovered: u64,
+    /// The first ones, in order of completion.
+    pub failures: Vec<Failure>,
+}
+
+struct Failed {
+    bio: Bio,
+    completed: u64,
+    attempt: u64,
+}
+
+/// Watches for errors. It costs nothing where there are none.
+#[derive(Default)]
+pub(super) struct Errors {
+    failed: u64,
+    retries: u64,
+    recovered: u64,
+    failures: Vec<Failed>,
+    /// Attempts that failed, by device, kind and sector.
+    sectors: HashMap<(u16, RequestKind, u64), u64>,
+}
+
+impl Watch for Errors {
+    #[inline(always)]
+    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
+        if completed != NEVER && (bio.error != 0 || !self.sectors.is_empty()) {
+            self.ended(bio, completed);
+        }
+    }
+}
+
+impl Errors {
+    #[cold]
+    fn ended(&mut self, bio: &Bio, completed: u64) {
+        let key = (bio.device, bio.kind, bio.sector);
+        // Of a stack's levels only the highest counts: it is what the program got.
+        if bio.error == 0 {
+            self.recovered += u64::from(self.sectors.remove(&key).is_some());
+            return;
+        }
+        let attempt = self.sectors.get(&key).copied().unwrap_or(0) + 1;
+        if attempt > 1 || self.sectors.len() < MAX_SECTORS {
+            self.sectors.insert(key, attempt);
+        }
+        self.failed += 1;
+        self.retries += u64::from(attempt > 1);
+        if self.failures.len() < MAX_FAILURES {
+            self.failures.push(Failed { bio: *bio, completed, attempt });
+        }
+    }
+
+    /// `owner` names an owner.
+    pub fn finish(&self, devices: &[Device], owner: impl Fn(u32) -> String) -> ErrorsFound {
+        let failure = |one: &Failed| {
+            let begin_ns = if one.bio.is_request() { one.bio.issued } else { one.bio.queued };
+            Failure {
+                device: devices[usize::from(one.bio.device)].to_string(),
+                sector: one.bio.sector,
+                bytes: u64::from(one.bio.whole_sectors) * 512,
+                kind: one.bio.kind,
+                errno: one.bio.error,
+                error: errno_name(one.bio.error).to_owned(),
+                owner: owner(one.bio.owner),
+                begin_ns,
+                took_ns: one.completed.saturating_sub(begin_ns),
+                attempt: one.attempt,
+            }
+        };
+        ErrorsFound {
+            failed: self.failed,
+            retries: self.retries,
+            recovered: self.recovered,
+            failures: self.failures.iter().map(failure).collect(),
+        }
+    }
+}
+
+/// Errors that a block device's requests end with (`blk_errors` in block/blk-core.c), and what drivers and older kernels give
+/// beside them; numbers of include/uapi/asm-generic/errno.h.
+const NAMES: [(i32, &str); 24] = [
+    (1, "EPERM"),
+    (5, "EIO"),
+    (6, "ENXIO"),
+    (11, "EAGAIN"),
+    (12, "ENOMEM"),
+    (16, "EBUSY"),
+    (19, "ENODEV"),
+    (22, "EINVAL"),
+    (27, "EFBIG"),
+    (28, "ENOSPC"),
+    (30, "EROFS"),
+    (52, "EBADE"),
+    (61, "ENODATA"),
+    (62, "ETIME"),
+    (67, "ENOLINK"),
+    (74, "EBADMSG"),
+    (75, "EOVERFLOW"),
+    (84, "EILSEQ"),
+    (95, "EOPNOTSUPP"),
+    (108, "ESHUTDOWN"),
+    (110, "ETIMEDOUT"),
+    (112, "EHOSTDOWN"),
+    (117, "EUCLEAN"),
+    (121, "EREMOTEIO"),
+];
+
+fn errno_name(error: i32) -> &'static str {
+    NAMES.iter().find(|(number, _)| *number == error.saturating_neg()).map_or("unknown error", |(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::in_flight::InFlight;
+    use super::*;
+    use flashscope_trace::RequestFlags;
+
+    #[test]
+    fn a_retry_is_told_from_a_first_failure_and_from_a_success() {
+        let mut errors = Errors::default();
+        let mut end = |sector: u64, error: i32, at: u64| {
+            let bio = Bio { error, ..InFlight::plain(0, RequestFlags::READ, sector, 8, 3, at) };
+            errors.gone(0, &bio, at + 50);
+        };
+        for (sector, error, at) in
+            [(8, 0, 0), (16, -5, 100), (16, -5, 200), (24, -110, 300), (16, 0, 400), (16, -5, 500)]
+        {
+            end(sector, error, at);
+        }
+        let found = errors.finish(&[Device::new(8, 0)], |owner| format!("task {owner}"));
+        assert_eq!((found.failed, found.retries, found.recovered), (4, 1, 1));
+        let attempts: Vec<u64> = found.failures.iter().map(|one| one.attempt).collect();
+        assert_eq!(attempts, [1, 2, 1, 1]);
+        let second = &found.failures[1];
+        assert_eq!((second.error.as_str(), second.sector, second.took_ns), ("EIO", 16, 50));
+        assert_eq!((found.failures[2].error.as_str(), errno_name(-4095)), ("ETIMEDOUT", "unknown error"));
+    }
+}

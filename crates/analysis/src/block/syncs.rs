@@ -1,0 +1,327 @@
+//! What `fsync` and its kin waited for: the task's own data, the journal, the device's flushes.
+//!
+//! A call begins and ends with its system call's events, or with the file system's own (`ext4_sync_file_enter`). Each moment
+//! of it belongs to a flush that is in the device, else to a bio of the journal, else to a bio that the task itself queued;
+//! what is left is the processor's, locks' and other threads'. Bios count that were completed before the call returned.
+
+use super::in_flight::{Bio, NEVER};
+use super::matching::Watch;
+use super::stages::Unit;
+use crate::evidence::Evidence;
+use crate::latency::{LatencyHistogram, LatencyNs};
+use flashscope_trace::{Device, RequestFlags, RequestKind};
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+
+/// Calls that are listed, the longest ones.
+const MAX_LISTED: usize = 64;
+/// Calls on their way at one time, threads of journals, and bios of one call, that are followed.
+const MAX_OPEN: usize = 4096;
+const MAX_WAITS: usize = 4096;
+
+/// What a call waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncWait {
+    Data,
+    Journal,
+    Flush,
+}
+
+/// The bio that a call waited longest for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LongestWait {
+    pub how: SyncWait,
+    pub device: String,
+    pub sector: u64,
+    pub bytes: u64,
+    /// Letters of RWBS.
+    pub flags: String,
+    pub queued_ns: u64,
+    pub q2c_ns: u64,
+    /// In the device; `null` where its issue is not in the trace.
+    pub d2c_ns: Option<u64>,
+}
+
+/// Nanoseconds of a call, or of all calls, by what they were waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncTimes {
+    pub data_ns: u64,
+    /// Flushes that the trace does not show apart are in the bios that asked for them.
+    pub journal_ns: u64,
+    pub flush_ns: Evidence<u64>,
+    pub rest_ns: u64,
+    pub longest: Option<LongestWait>,
+}
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncCall {
+    /// `fsync`, `ext4_sync_file`, …
+    pub call: String,
+    /// Which one of all in the trace, from 1, in order of their begin.
+    pub number: u64,
+    pub task: String,
+    pub begin_ns: u64,
+    pub duration_ns: u64,
+    pub waits: Evidence<SyncTimes>,
+}
+
+/// All calls that began and ended in the trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncsFound {
+    pub durations: LatencyNs,
+    /// Of all calls together.
+    pub data_ns: u64,
+    pub journal_ns: u64,
+    pub flush_ns: Evidence<u64>,
+    pub rest_ns: u64,
+    /// The longest first.
+    pub calls: Vec<SyncCall>,
+}
+
+#[derive(Clone, Copy)]
+struct Span {
+    from: u64,
+    to: u64,
+    how: SyncWait,
+}
+
+struct Open {
+    name: String,
+    number: u64,
+    owner: u32,
+    begin: u64,
+    spans: Vec<Span>,
+    longest: Option<(SyncWait, Bio, u64)>,
+}
+
+struct Closed {
+    open: Open,
+    duration: u64,
+    /// Data, journal, flush.
+    times: [u64; 3],
+}
+
+#[derive(Default)]
+pub(super) struct Syncs {
+    open: HashMap<u32, Open>,
+    journals: HashSet<u32>,
+    begun: u64,
+    /// Flushes were seen; bios that ask for one were.
+    flushes: bool,
+    asked: bool,
+    durations: LatencyHistogram,
+    times: [u64; 3],
+    closed: Vec<Closed>,
+}
+
+/// A call by its event's name, and whether the event is its begin.
+fn call(name: &str) -> Option<(&str, bool)> {
+    if let Some(call) = name.strip_prefix("sys_enter_") {
+        return is_sync(call).then_some((call, true));
+    }
+    if let Some(call) = name.strip_prefix("sys_exit_") {
+        return is_sync(call).then_some((call, false));
+    }
+    match name.strip_suffix("_enter") {
+        Some(call) => call.ends_with("_sync_file").then_some((call, true)),
+        None => name.strip_suffix("_exit").filter(|call| call.ends_with("_sync_file")).map(|call| (call, false)),
+    }
+}
+
+fn is_sync(call: &str) -> bool {
+    matches!(call, "fsync" | "fdatasync" | "sync" | "syncfs" | "msync" | "sync_file_range")
+}
+
+impl Syncs {
+    /// Whether anybody waits, so that whose bios are a journal's is worth knowing.
+    pub fn any_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// This thread's bios are the file system's own.
+    pub fn is_journal(&mut self, tid: u32) {
+        if self.journals.len() < MAX_OPEN {
+            self.journals.insert(tid);
+        }
+    }
+
+    /// An event of any name; `owner` numbers the task that it is of.
+    pub fn event(&mut self, name: &str, tid: u32, now: u64, owner: impl FnOnce() -> u32) {
+        let Some((call, begins)) = call(name) else { return };
+        if begins {
+            // The file system's own call is within the system call.
+            if self.open.len() < MAX_OPEN && !self.open.contains_key(&tid) {
+                self.begun += 1;
+                let name = call.to_owned();
+                let open =
+                    Open { name, number: self.begun, owner: owner(), begin: now, spans: Vec::new(), longest: None };
+                self.open.insert(tid, open);
+            }
+        } else if self.open.get(&tid).is_some_and(|open| open.name == call)
+            && let Some(open) = self.open.remove(&tid)
+        {
+            self.close(open, now);
+        }
+    }
+
+    fn close(&mut self, open: Open, now: u64) {
+        let duration = now.saturating_sub(open.begin);
+        self.durations.add(duration);
+        let times = shares(&open.spans);
+        for (sum, time) in self.times.iter_mut().zip(times) {
+            *sum += time;
+        }
+        self.closed.push(Closed { open, duration, times });
+        if self.closed.len() > 2 * MAX_LISTED {
+            self.keep_longest();
+        }
+    }
+
+    fn keep_longest(&mut self) {
+        self.closed.sort_by_key(|one| (std::cmp::Reverse(one.duration), one.open.number));
+        self.closed.truncate(MAX_LISTED);
+    }
+
+    /// Where bios ask for flushes and the trace shows none, their time is not known apart.
+    fn flush_time(&self, ns: u64) -> Evidence<u64> {
+        if self.flushes || !self.asked {
+            return ns.into();
+        }
+        Evidence::unknown(
+            "the trace shows no flush request: flushes are in the times of the bios that asked for them",
+            "record all events of the block group, on a kernel that traces flushes",
+        )
+    }
+
+    pub fn finish(mut self, unit: Unit, devices: &[Device], owner: impl Fn(u32) -> String) -> SyncsFound {
+        self.keep_longest();
+        let calls = self.closed.iter().map(|one| SyncCall {
+            call: one.open.name.clone(),
+            number: one.open.number,
+            task: owner(one.open.owner),
+            begin_ns: one.open.begin,
+            duration_ns: one.duration,
+            waits: match unit {
+                Unit::Bio => Evidence::Known(one.waits(devices, |ns| self.flush_time(ns))),
+                Unit::Request => Evidence::unknown(
+                    "the trace does not show who queued what (block_bio_queue): which requests a call waited for is unknown",
+                    "record block:block_bio_queue too",
+                ),
+            },
+        });
+        let [data_ns, journal_ns, flush_ns] = self.times;
+        let durations = self.durations.finish();
+        let all = self.durations.total_ns();
+        SyncsFound {
+            durations,
+            data_ns,
+            journal_ns,
+            flush_ns: self.flush_time(flush_ns),
+            rest_ns: all.saturating_sub(data_ns + journal_ns + flush_ns),
+            calls: calls.collect(),
+        }
+    }
+}
+
+impl Closed {
+    fn waits(&self, devices: &[Device], flush_time: impl Fn(u64) -> Evidence<u64>) -> SyncTimes {
+        let [data_ns, journal_ns, flush_ns] = self.times;
+        let longest = self.open.longest.as_ref().map(|(how, bio, completed)| LongestWait {
+            how: *how,
+            device: devices[usize::from(bio.device)].to_string(),
+            sector: if bio.kind == RequestKind::Flush { 0 } else { bio.sector },
+            bytes: u64::from(bio.whole_sectors) * 512,
+            flags: bio.flags.to_string(),
+            queued_ns: bio.queued,
+            q2c_ns: completed.saturating_sub(bio.queued),
+            d2c_ns: (bio.issued != NEVER).then(|| completed.saturating_sub(bio.issued)),
+        });
+        let rest_ns = self.duration.saturating_sub(data_ns + journal_ns + flush_ns);
+        SyncTimes { data_ns, journal_ns, flush_ns: flush_time(flush_ns), rest_ns, longest }
+    }
+}
+
+/// Time under each kind of wait, none of it twice: a flush before the journal before data.
+fn shares(spans: &[Span]) -> [u64; 3] {
+    let mut edges: Vec<u64> = spans.iter().flat_map(|span| [span.from, span.to]).collect();
+    edges.sort_unstable();
+    edges.dedup();
+    let mut sums = [0; 3];
+    let mut last: Vec<Span> = spans.to_vec();
+    last.sort_by_key(|span| span.from);
+    let (mut next, mut here): (usize, Vec<Span>) = (0, Vec::new());
+    for pair in edges.windows(2) {
+        here.retain(|span| span.to > pair[0]);
+        while let Some(span) = last.get(next).filter(|span| span.from <= pair[0]) {
+            here.push(*span);
+            next += 1;
+        }
+        if let Some(how) = here.iter().filter(|span| span.to > pair[0]).map(|span| span.how).max() {
+            sums[how as usize] += pair[1] - pair[0];
+        }
+    }
+    sums
+}
+
+impl Watch for Syncs {
+    #[inline(always)]
+    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
+        if !self.open.is_empty() && completed != NEVER {
+            self.waited(bio, completed);
+        }
+    }
+}
+
+impl Syncs {
+    #[cold]
+    fn waited(&mut self, bio: &Bio, completed: u64) {
+        let from = if bio.is_request() { bio.issued } else { bio.queued };
+        let journal = self.journals.contains(&bio.tid);
+        self.flushes |= bio.kind == RequestKind::Flush;
+        self.asked |= bio.flags.0 & (RequestFlags::FLUSH.0 | RequestFlags::FUA.0) != 0;
+        for (tid, open) in &mut self.open {
+            let how = match bio.kind {
+                RequestKind::Flush => SyncWait::Flush,
+                _ if bio.is_request() => continue,
+                _ if bio.tid == *tid => SyncWait::Data,
+                _ if journal => SyncWait::Journal,
+                _ => continue,
+            };
+            if open.spans.len() >= MAX_WAITS || completed <= open.begin {
+                continue;
+            }
+            let from = from.max(open.begin);
+            open.spans.push(Span { from, to: completed, how });
+            let longest = open.longest.as_ref().map_or(0, |(_, bio, completed)| completed - bio.queued.max(open.begin));
+            if !bio.is_request() && completed - from > longest {
+                open.longest = Some((how, *bio, completed));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_moment_is_waited_twice() {
+        let span = |from, to, how| Span { from, to, how };
+        use SyncWait::*;
+        assert_eq!(shares(&[]), [0; 3]);
+        let spans =
+            [span(0, 10, Data), span(5, 30, Journal), span(8, 12, Flush), span(8, 9, Flush), span(40, 50, Data)];
+        assert_eq!(shares(&spans), [15, 21, 4]);
+    }
+
+    #[test]
+    fn calls_by_their_events() {
+        assert_eq!(call("sys_enter_fdatasync"), Some(("fdatasync", true)));
+        assert_eq!(call("sys_exit_fsync"), Some(("fsync", false)));
+        assert_eq!(call("ext4_sync_file_enter"), Some(("ext4_sync_file", true)));
+        assert_eq!(call("f2fs_sync_file_exit"), Some(("f2fs_sync_file", false)));
+        assert_eq!([call("sys_enter_read"), call("ext4_da_write_enter"), call("")], [None; 3]);
+    }
+}
