@@ -3,8 +3,8 @@
 //! A completion at a sector at which several bios wait, in a trace that may have lost events, is *held* on the newest of them.
 //! What comes next at that sector says whose it was:
 //!
-//! - Another completion: both were on their way, and the first completion was the oldest one's, if that has not been in the
-//!   device for far too long.
+//! - Another completion: both were on their way, and the first completion was the oldest one's; but where the trace's counts do
+//!   not say that it is whole, not if that one has been in the device for far too long.
 //! - The same sectors again, by a thread that waits for one of the two: a thread that does synchronous I/O has what it asked
 //!   for before it asks anew, so the completion was that thread's.
 //! - The same sectors again, and the threads do not tell: the completion is whose it makes look more like the device. From
@@ -73,7 +73,7 @@ impl<W: Watch> Matching<W> {
     /// it never issued.
     #[inline(always)]
     fn completes(bio: &Bio) -> u8 {
-        u8::from(!bio.data_done) * (1 + u8::from(bio.issued != NEVER) + 2 * u8::from(!bio.superseded))
+        u8::from(!bio.data_done) * (1 + 2 * u8::from(bio.issued != NEVER) + u8::from(!bio.superseded))
     }
 
     /// A completion of these sectors.
@@ -84,7 +84,7 @@ impl<W: Watch> Matching<W> {
             if let Some((at, bio)) = self.bios.find(range.from(sector), Self::completes) {
                 let begin = sector;
                 sector = bio.end().max(sector + 1);
-                if !self.whole_trace && self.bios.covers_newer(at) {
+                if !self.whole_trace && self.bios.covers_newer(at, range.end) {
                     sector = self.passed_over(range, begin, at);
                     continue;
                 }
@@ -259,7 +259,11 @@ impl<W: Watch> Matching<W> {
         let possible = newest.issued == NEVER || newest.issued <= time;
         let mut lost = Vec::new();
         let whose = match (oldest, cause) {
-            (Some(oldest), Cause::Complete) if self.looks_like_the_newer(oldest, &newest, time) != Some(true) => oldest,
+            (Some(oldest), Cause::Complete)
+                if !self.missing || self.looks_like_the_newer(oldest, &newest, time) != Some(true) =>
+            {
+                oldest
+            }
             (Some(oldest), _) if !possible => oldest,
             (Some(oldest), Cause::Again { tid }) => {
                 let own = older.iter().copied().find(|&at| self.bios.see(at).tid == tid && issued(self.bios.see(at)));

@@ -396,15 +396,14 @@ impl InFlight {
         self.bios.iter().filter(there).map(|bio| bio.sector).min()
     }
 
-    /// Whether a bio that was queued later begins within this one.
+    /// Whether a bio that was queued later, and merged into a request that began before it, begins within this one and ends
+    /// by `end`.
     #[cold]
-    pub fn covers_newer(&mut self, index: u32) -> bool {
+    pub fn covers_newer(&mut self, index: u32, end: u64) -> bool {
         let bio = self.bios[index as usize];
-        let newer = |other: &Bio| u8::from(!other.is_request() && other.queued > bio.queued && !bio.is_request());
-        bio.sectors > 1
-            && self
-                .next_start(bio.place, bio.sector + 1, bio.end().saturating_add(u64::from(bio.sectors)), newer)
-                .is_some_and(|sector| sector < bio.end())
+        let newer = |other: &Bio| u8::from(other.merged != NEVER && other.queued > bio.queued);
+        let within = |sector: u64| sector < bio.end();
+        bio.sectors > 1 && self.next_start(bio.place, bio.sector + 1, end, newer).is_some_and(within)
     }
 
     /// Those that are still on their way.

@@ -122,7 +122,7 @@ impl Watch for Ways {
 
 fn ways<'a>(events: impl Iterator<Item = &'a Recorded>, missing: bool) -> HashMap<u64, Times> {
     let mut matching = Matching::new(Ways::default());
-    matching.whole_trace = !missing;
+    (matching.whole_trace, matching.missing) = (!missing, missing);
     for event in events {
         matching.block(&event.block, (event.tid, event.tid), event.time, || event.tid);
     }

@@ -200,6 +200,8 @@ pub(super) struct Matching<W> {
     pub(super) counts: MatchCounts,
     /// Nothing has said yet that events are missing.
     pub(super) whole_trace: bool,
+    /// The trace's own counts say that events are missing, or it has none.
+    pub(super) missing: bool,
     /// By device: it has been issued a request (device mapper and md never are).
     pub(super) issues: Vec<bool>,
     pub(super) wholes: Wholes,
@@ -260,6 +262,7 @@ impl<W: Watch> Matching<W> {
             bios: InFlight::new(MAX_IN_FLIGHT),
             counts,
             whole_trace: true,
+            missing: false,
             issues: Vec::new(),
             wholes: Wholes::default(),
             flushes: Flushes::default(),
@@ -305,7 +308,7 @@ impl<W: Watch> Matching<W> {
         let mut walk = Walk::Whole;
         while sector < range.end {
             if let Some((at, _)) = self.bios.find(range.from(sector), &fits) {
-                if self.whole_trace || !self.bios.covers_newer(at) {
+                if self.whole_trace || !self.bios.covers_newer(at, range.end) {
                     let bio = self.bios.get(at);
                     sector = bio.end().max(sector + 1);
                     step(&mut self.watch, at, bio);

@@ -67,7 +67,7 @@ where
     /// on.
     #[inline]
     pub fn events_are_missing(&mut self) {
-        self.matching.whole_trace = false;
+        (self.matching.whole_trace, self.matching.missing) = (false, true);
     }
 
     /// Statistics of the bios of one process alone, by its name: the rest of their requests' way is theirs, whoever
