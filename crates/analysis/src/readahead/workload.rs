@@ -1078,6 +1078,15 @@ mod tests {
         assert_eq!((workload.calls.len(), workload.calls[0].pages_added), (1, 0));
     }
 
+    /// A damaged result says that far more was read than was asked for.
+    #[test]
+    fn a_read_brings_no_more_than_it_asked_for() {
+        let mut collector = Collector::default();
+        collector.event(&event(10, FileStep::Read, 0, 8192));
+        collector.returned(7, 20, Some(1 << 40));
+        assert_eq!(collector.finish().cached_before, vec![(FILE, 0..2)]);
+    }
+
     #[test]
     fn nonsense_is_no_panic() {
         let mut collector = Collector::new(&serde_json::Value::Null, [31]);
