@@ -1,6 +1,25 @@
 //! Input that asks for more than there is: whole commands stay within their memory and time, and do not panic.
 
+#[path = "../fuzz/structured.rs"]
+#[allow(dead_code, reason = "the fuzz targets make whole streams of bytes")]
+mod structured;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
 use flashscope_tests::{TempDir, flashscope, output, stdout};
+use structured::Writer;
+
+/// What a command may take for a trace of up to a mebibyte: memory, beside 1 KiB for each event, and time.
+const MEMORY: u64 = 64 << 20;
+const TIME: Duration = Duration::from_secs(10);
+const MEBIBYTE: usize = 1 << 20;
+/// Without optimisation everything takes many times as long: an eighth of that, and a minute of processor time.
+const MOST: usize = if cfg!(debug_assertions) { MEBIBYTE / 8 } else { MEBIBYTE };
+
+const DISK: u64 = 8 << 20;
+const SECOND: u64 = 1_000_000_000;
 
 #[test]
 fn the_removed_command_names_what_is_there_instead() {
@@ -45,4 +64,216 @@ fn times_that_no_clock_gives_are_counted() {
     let report: serde_json::Value =
         serde_json::from_str(&stdout(flashscope().arg("report").arg("--json").arg(&path))).unwrap();
     assert_eq!(report["findings"]["stages"]["bios_queued"], 2);
+}
+
+/// Facts of an ext4 on the disk that the events are of, or of a chip.
+fn facts() -> serde_json::Value {
+    serde_json::json!({
+        "kernel": {"release": "6.1.0-50-armmp", "machine": "armv7l", "page_size": 4096},
+        "mtd": [{"index": 0, "type": "nand", "size": 1_u64 << 40, "erasesize": 131_072, "writesize": 2048, "offset": 0, "chip": 0}],
+        "mounts": [{"source": "/dev/a", "target": "/a", "type": "ext4", "device": "8:0", "block_bytes": 4096}],
+        "recording": {"name": "bounds", "clock": "mono"},
+    })
+}
+
+fn of_block_io(_: &str, name: &str) -> bool {
+    !name.starts_with("nand_")
+}
+
+/// Writes events until the trace is as large as it may be, or there are no more.
+fn fill(with: fn(&str, &str) -> bool, mut event: impl FnMut(&mut Writer, u64) -> bool) -> (Vec<u8>, u64) {
+    let mut writer = Writer::new(&facts(), with);
+    let mut events = 0;
+    while writer.bytes.len() < MOST - 8192 && event(&mut writer, events) {
+        events += 1;
+    }
+    (writer.finish(), events)
+}
+
+/// Each takes a table, or a loop, to its worst.
+fn hostile() -> Vec<(&'static str, (Vec<u8>, u64))> {
+    let read = |w: &mut Writer, tid: u32, t: u64, inode: u64, size: u64, pos: u64, count: u64| {
+        w.event("file_read", tid, t, &[DISK, inode, size, pos, count]);
+    };
+    let folio = |w: &mut Writer, tid: u32, t: u64, inode: u64, page: u64, order: u64| {
+        w.event("mm_filemap_add_to_page_cache", tid, t, &[1, inode, page, DISK, order]);
+    };
+    vec![
+        (
+            "folios of 2^18 pages",
+            fill(of_block_io, |w, n| {
+                match n {
+                    0 => read(w, 1, SECOND, 5, MEBIBYTE as u64, 0, 4096),
+                    _ => folio(w, 1, SECOND + n, 5, n << 20, 18),
+                }
+                true
+            }),
+        ),
+        (
+            "reads of 2 GiB",
+            fill(of_block_io, |w, n| {
+                match n % 3 {
+                    0 => read(w, 1, SECOND + n, 5, 1 << 45, n << 31, 2 << 30),
+                    1 => folio(w, 1, SECOND + n, 5, n << 20, 9),
+                    _ => w.event("sys_exit_read", 1, SECOND + n, &[3, 2 << 30]),
+                }
+                true
+            }),
+        ),
+        (
+            "two writes of 4 GiB",
+            fill(of_block_io, |w, n| {
+                match n {
+                    0 | 1 => w.event("file_write", 1, SECOND + n, &[DISK, 5, n << 32, 4 << 30]),
+                    2 => {
+                        w.event("ext4_ext_map_blocks_exit", 1, SECOND + n, &[DISK, 5, 0, 0, u64::from(u32::MAX), 1, 1])
+                    }
+                    _ => w.event_rwbs("block_bio_queue", 7, SECOND + n, &[DISK, 0, u64::from(u32::MAX)], "W"),
+                }
+                n < 200
+            }),
+        ),
+        (
+            "bios of 2 TiB on no file",
+            fill(of_block_io, |w, n| {
+                w.event_rwbs("block_bio_queue", 7, SECOND + n, &[DISK, n * 8, u64::from(u32::MAX)], "W");
+                true
+            }),
+        ),
+        (
+            "every second page dirty, then all",
+            fill(of_block_io, |w, n| {
+                match n < 1000 {
+                    true => w.event("file_write", (n % 4) as u32, SECOND + n, &[DISK, 5, n * 8192, 4096]),
+                    false => w.event("file_write", (n % 5) as u32, SECOND + n, &[DISK, 5, 0, 1000 * 8192]),
+                }
+                true
+            }),
+        ),
+        (
+            "a file for each event",
+            fill(of_block_io, |w, n| {
+                match n % 2 {
+                    0 => read(w, 1, SECOND + n, n, 4096, 0, 4096),
+                    _ => folio(w, 1, SECOND + n, n - 1, 0, 0),
+                }
+                true
+            }),
+        ),
+        (
+            "a task for each bio, for years",
+            fill(of_block_io, |w, n| {
+                let (bio, step) = (n / 4, n % 4);
+                let names = ["block_bio_queue", "block_getrq", "block_rq_issue", "block_rq_complete"];
+                // Times of any order of magnitude, and three years later at least.
+                let time = SECOND + n * (1 << 40) + (1 << (bio % 40)) * step;
+                w.event(names[step as usize], (bio % 3000) as u32, time, &[DISK + bio % 100, bio * 8, 8]);
+                true
+            }),
+        ),
+        (
+            "all tasks in a call, bios of many pages",
+            fill(of_block_io, |w, n| {
+                match n {
+                    0..1000 => read(w, n as u32, SECOND + n, 5, 1 << 40, 0, 1 << 30),
+                    _ => {
+                        let (tid, sector) = ((n / 3 % 1000) as u32, n / 3 * 8192);
+                        match n % 3 {
+                            0 => folio(w, tid, SECOND + n, 5, n * 1024, 10),
+                            1 => w.event("block_bio_queue", tid, SECOND + n, &[DISK, sector, 8192]),
+                            _ => w.event("block_rq_complete", 0, SECOND + n, &[DISK, sector, 8192, 0]),
+                        }
+                    }
+                }
+                true
+            }),
+        ),
+        (
+            "a block for each erase",
+            fill(
+                |_, _| true,
+                |w, n| {
+                    w.event("nand_erase", 1, SECOND + n, &[n, 0]);
+                    true
+                },
+            ),
+        ),
+        (
+            "pages and files on flash",
+            fill(
+                |_, _| true,
+                |w, n| {
+                    match n % 4 {
+                        0 => w.event("file_write", n as u32, SECOND + n, &[DISK, n, 0, 4 << 30]),
+                        1 => w.event("nand_program", n as u32 - 1, SECOND + n, &[n * 64, 0]),
+                        2 => read(w, n as u32, SECOND + n, n, 1 << 40, 0, 1 << 31),
+                        _ => w.event("nand_read", n as u32 - 1, SECOND + n, &[n * 640, 0, 2048, 0]),
+                    }
+                    true
+                },
+            ),
+        ),
+    ]
+}
+
+/// Runs a command that the kernel gives so much private memory at most. Returns its peak and its processor time, as far as they were seen.
+fn limited(arguments: &[&str], path: &Path, memory: u64) -> (u64, Duration, std::process::ExitStatus, String) {
+    let command = flashscope();
+    let mut limited = Command::new("/bin/sh");
+    limited.args(["-c", "ulimit -d \"$1\" && shift && exec \"$@\"", "sh", &(memory >> 10).to_string()]);
+    limited.arg(command.get_program()).arg(arguments[0]).arg(path).args(&arguments[1..]);
+    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let begin = Instant::now();
+    let mut child = limited.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("a shell");
+    let (mut peak, mut took) = (0, Duration::ZERO);
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
+        let said = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let line = said.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        peak = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(peak);
+        // Processor time, in hundredths of seconds, in user and in kernel mode: others use the machine too.
+        let said = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+        let behind_name = said.rsplit_once(')').map_or("", |(_, behind)| behind);
+        let ticks =
+            behind_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>();
+        took = took.max(Duration::from_millis(10 * ticks));
+        if took > 12 * TIME || begin.elapsed() > 60 * TIME {
+            child.kill().expect("a child");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let mut stderr = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().expect("a pipe"), &mut stderr).expect("text");
+    (peak << 10, took, status, stderr)
+}
+
+/// Whole commands, on the worst that a mebibyte can hold: the memory is what the kernel grants them.
+#[test]
+fn whole_commands_stay_within_their_memory_and_time() {
+    let dir = TempDir::new("bounds");
+    let most = if cfg!(debug_assertions) { 6 * TIME } else { TIME };
+    for (name, (bytes, events)) in hostile() {
+        assert!(bytes.len() <= MEBIBYTE && events > 100, "{name}: {events} events, {} bytes", bytes.len());
+        let path = dir.path().join("hostile.stream");
+        std::fs::write(&path, bytes).unwrap();
+        let memory = MEMORY + (events << 10);
+        for command in [
+            &["report"][..],
+            &["advise"],
+            &["predict"],
+            &["export", "--to", "csv", "-o", "-"],
+            &["export", "--to", "json", "-o", "-"],
+            &["export", "--to", "text", "-o", "-"],
+            &["export", "--to", "perfetto", "-o", "-"],
+        ] {
+            let (peak, took, status, stderr) = limited(command, &path, memory);
+            println!("{name}, {events} events: {}: {} MiB, {:.1} s", command.join(" "), peak >> 20, took.as_secs_f64());
+            // Some hold nothing that can be advised on: one line says so.
+            let refused = status.code() == Some(1) && stderr.lines().count() == 1 && stderr.starts_with("flashscope: ");
+            assert!(status.success() || refused, "{name}, {command:?}: {status}\n{stderr}");
+            assert!(took < most, "{name}, {command:?}: {took:?}");
+        }
+    }
 }
