@@ -5,6 +5,8 @@
  *   measure grow BASE OUT EVENTS   BASE.blktrace.0 and .1 again and again, times, sectors and numbers going on, until there
  *                                  are EVENTS records in OUT.blktrace.0 and .1; the device becomes 8:0, because btt takes
  *                                  a null block device's number for device mapper's
+ *   measure flight OUT EVENTS N    eight processes keep N bios of 4 KiB in flight at random sectors of 8:0, each queued, given a
+ *                                  request, inserted, issued and completed; completions come in any order
  *   measure time CMD...            runs it, its output thrown away; one JSON object: wall, CPU seconds, peak KiB
  */
 #define _GNU_SOURCE
@@ -120,6 +122,85 @@ static int grow(const char *base, const char *to, uint64_t events)
 	return 0;
 }
 
+#define TASKS 8
+#define PROCESS_NOTE 0
+/* enum blktrace_act and enum blktrace_cat, include/uapi/linux/blktrace_api.h (Linux 7.2) */
+#define QUEUE 1
+#define GET_RQ 4
+#define ISSUE 7
+#define COMPLETE 8
+#define INSERT 12
+#define READ_CATEGORY 1u
+#define MAX_FLIGHT 4096
+
+static uint64_t state = 88172645463325252ull;
+
+/* xorshift64 (Marsaglia, Journal of Statistical Software 8/14, 2003) */
+static uint64_t next_random(void)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state;
+}
+
+static uint64_t put(FILE *out, uint32_t action, uint32_t pid, uint64_t sector, uint64_t time)
+{
+	static uint32_t sequence;
+	struct record r = { .magic = 0x65617407, .sequence = ++sequence, .time = time, .sector = sector, .bytes = 4096,
+			    .action = action | READ_CATEGORY << 16, .pid = pid, .device = 8 << 20 };
+
+	if (fwrite(&r, sizeof(r), 1, out) != 1)
+		die("write");
+	return 1;
+}
+
+static void name(FILE *out, uint32_t pid)
+{
+	char comm[16] = "";
+	struct record r = { .magic = 0x65617407, .action = NOTIFY | PROCESS_NOTE, .pid = pid, .device = 0, .pdu_len = sizeof(comm) };
+
+	snprintf(comm, sizeof(comm), "task-%u", pid);
+	if (fwrite(&r, sizeof(r), 1, out) != 1 || fwrite(comm, sizeof(comm), 1, out) != 1)
+		die("write");
+}
+
+static int flight(const char *to, uint64_t events, unsigned int depth)
+{
+	static struct {
+		uint64_t sector;
+		uint32_t pid;
+	} flying[MAX_FLIGHT];
+	static const uint32_t steps[] = { QUEUE, GET_RQ, INSERT, ISSUE };
+	uint64_t written = 0, time = 1000000;
+	char path[4096];
+	FILE *out;
+
+	if (!depth || depth > MAX_FLIGHT)
+		return 2;
+	snprintf(path, sizeof(path), "%s.blktrace.0", to);
+	out = fopen(path, "wb");
+	if (!out)
+		die(path);
+	for (uint32_t pid = 1; pid <= TASKS; pid++)
+		name(out, 1000 + pid);
+	for (unsigned int n = 0; written < events; n++) {
+		unsigned int at = n < depth ? n : (unsigned int)(next_random() % depth);
+
+		if (n >= depth)
+			written += put(out, COMPLETE, 0, flying[at].sector, time += 2000);
+		/* No two of one sector are in flight at one time: the place is part of it. */
+		flying[at].sector = (next_random() % (1 << 20) * MAX_FLIGHT + at) * 8;
+		flying[at].pid = 1001 + (uint32_t)(next_random() % TASKS);
+		for (size_t step = 0; step < sizeof(steps) / sizeof(*steps); step++)
+			written += put(out, steps[step], flying[at].pid, flying[at].sector, time += 1000);
+	}
+	if (fclose(out))
+		die(path);
+	printf("{\"records\": %llu, \"in_flight\": %u}\n", (unsigned long long)written, depth);
+	return 0;
+}
+
 static double seconds(struct timeval t)
 {
 	return (double)t.tv_sec + (double)t.tv_usec / 1e6;
@@ -156,6 +237,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 5 && !strcmp(argv[1], "grow"))
 		return grow(argv[2], argv[3], strtoull(argv[4], NULL, 10));
+	if (argc == 5 && !strcmp(argv[1], "flight"))
+		return flight(argv[2], strtoull(argv[3], NULL, 10), (unsigned int)atoi(argv[4]));
 	if (argc > 2 && !strcmp(argv[1], "time"))
 		return timed(argv + 2);
 	return 2;
