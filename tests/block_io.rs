@@ -72,9 +72,9 @@ fn what_a_writer_costs_another_is_what_it_gains_alone() {
         assert_eq!(a.mean_behind_ns, 0, "nobody else was there: {a:?}");
         println!("longest alone {} ns, beside the other {} ns", a.longest_q2c_ns, b.longest_q2c_ns);
         let measured = b.mean_q2c_ns as f64 - a.mean_q2c_ns as f64;
-        let predicted = b.mean_behind_ns as f64 + b.mean_device_excess_ns.unwrap_or(0) as f64;
+        let predicted = b.mean_behind_ns as f64 + b.mean_device_excess_ns.known().copied().unwrap_or(0) as f64;
         println!(
-            "{board} {kernel} {scheduler}: alone {} ns, beside the other {} ns: measured delay {measured} ns, predicted {predicted} ns ({:.2} %); it would take {} alone",
+            "{board} {kernel} {scheduler}: alone {} ns, beside the other {} ns: measured delay {measured} ns, predicted {predicted} ns ({:.2} %); it would take {:?} alone",
             a.mean_q2c_ns,
             b.mean_q2c_ns,
             (predicted / measured - 1.0) * 100.0,

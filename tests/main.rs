@@ -18,6 +18,7 @@ mod energy;
 mod exports;
 mod flashmon;
 mod hostile_directory;
+mod interference;
 mod kernelshark;
 mod kills;
 mod laid_out;

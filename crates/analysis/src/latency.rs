@@ -106,15 +106,19 @@ fn lower_bound(bucket: usize) -> u64 {
 
 impl LatencyHistogram {
     pub fn add(&mut self, time_ns: u64) {
-        let at = bucket(time_ns);
-        let chunk = at / CHUNK;
-        let known = self.chunks.get(chunk).copied().unwrap_or(0);
-        let known = if known == 0 { self.chunk(chunk) } else { known };
-        self.counts[usize::from(known) - 1][at % CHUNK] += 1;
+        self.count(bucket(time_ns), 1);
         self.n += 1;
         self.sum += u128::from(time_ns);
         self.min = self.min.min(time_ns);
         self.max = self.max.max(time_ns);
+    }
+
+    #[inline]
+    fn count(&mut self, bucket: usize, n: u64) {
+        let chunk = bucket / CHUNK;
+        let known = self.chunks.get(chunk).copied().unwrap_or(0);
+        let known = if known == 0 { self.chunk(chunk) } else { known };
+        self.counts[usize::from(known) - 1][bucket % CHUNK] += n;
     }
 
     /// Makes room for the first time of a chunk.
@@ -136,6 +140,17 @@ impl LatencyHistogram {
             let counts = self.counts[usize::from(known) - 1].iter().enumerate();
             counts.filter(|(_, n)| **n > 0).map(move |(at, &n)| (chunk * CHUNK + at, n))
         })
+    }
+
+    /// Takes in all times of another.
+    pub fn merge(&mut self, other: &LatencyHistogram) {
+        for (bucket, n) in other.buckets() {
+            self.count(bucket, n);
+        }
+        self.n += other.n;
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
     }
 
     /// All times together.

@@ -2,6 +2,7 @@
 
 use crate::rows::Rows;
 use crate::text::{bios, counted, duration, grouped, percent, size};
+use flashscope_analysis::Evidence;
 use flashscope_analysis::block::{
     BlockFound, BlockReport, Group, GroupBy, LongestWait, Originator, OwnerKind, OwnerLoad, StageTimes, SyncTimes,
     SyncWait, Unit, WaitBehind, WaitStage,
@@ -249,14 +250,22 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
 
 /// What an originator's bios would take without the others.
 fn alone(o: &OwnerLoad) -> String {
-    let alone = duration(o.mean_alone_ns);
-    match o.mean_device_excess_ns {
-        None => format!("Without that it would take {alone}; what the device itself took longer is not known."),
-        Some(0) => format!("Alone it would take {alone}."),
-        Some(ns) => format!(
+    let alone = match &o.mean_alone_ns {
+        Evidence::Known(ns) => duration(*ns),
+        Evidence::Unknown(why) => return format!("What it would take alone is unknown: {}.", why.missing),
+    };
+    match &o.mean_device_excess_ns {
+        Evidence::Unknown(why) => {
+            format!(
+                "Without that it would take {alone}; whether the device itself took longer is unknown: {}.",
+                why.missing
+            )
+        }
+        Evidence::Known(0) => format!("Alone it would take {alone}."),
+        Evidence::Known(ns) => format!(
             "In the device it took {} {} than with nobody else there: alone it would take {alone}.",
             duration(ns.unsigned_abs()),
-            if ns > 0 { "longer" } else { "less" }
+            if *ns > 0 { "longer" } else { "less" }
         ),
     }
 }
@@ -391,9 +400,11 @@ pub fn files(found: &BlockFound, most: usize) -> Rows {
 pub fn owner_loads(found: &BlockFound, most: usize) -> Rows {
     let heads = &["device", "originator", "bios", "Q2C\nmean", "behind\nothers", "device\nexcess", "alone"];
     Rows::new("ttnnnnn", heads, found.interference.owners.iter(), most, |o| {
-        let excess = o.mean_device_excess_ns.map_or("unknown".to_owned(), |ns| {
-            format!("{}{}", if ns < 0 { "-" } else { "" }, duration(ns.unsigned_abs()))
-        });
+        let unknown = || "unknown".to_owned();
+        let excess = o
+            .mean_device_excess_ns
+            .known()
+            .map_or_else(unknown, |ns| format!("{}{}", if *ns < 0 { "-" } else { "" }, duration(ns.unsigned_abs())));
         vec![
             o.device.clone(),
             o.owner.clone(),
@@ -401,7 +412,7 @@ pub fn owner_loads(found: &BlockFound, most: usize) -> Rows {
             duration(o.mean_q2c_ns),
             duration(o.mean_behind_ns),
             excess,
-            duration(o.mean_alone_ns),
+            o.mean_alone_ns.known().map_or_else(unknown, |ns| duration(*ns)),
         ]
     })
 }
@@ -433,7 +444,11 @@ pub fn wait_notes(found: &BlockFound) -> Vec<String> {
     let i = &found.interference;
     let counted = [
         (i.shared_requests, "requests had bios of several originators."),
-        (i.not_measured, "bios whose wait was not measured: too many at one time."),
+        (i.not_measured, "bios whose wait was not measured: there are too many originators."),
+        (
+            i.further_owners,
+            "originators have no row of their own in who waits behind whom; their totals are in the load table.",
+        ),
     ]
     .into_iter()
     .filter(|(n, _)| *n > 0)

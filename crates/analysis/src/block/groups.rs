@@ -145,6 +145,13 @@ pub(super) struct Groups {
     parts: Times,
 }
 
+pub(super) fn size_name(class: usize) -> String {
+    match class {
+        c if c == SIZES - 1 => "over 1 MiB".to_owned(),
+        c => format!("to {} KiB", 4 << c),
+    }
+}
+
 pub(super) fn size_class(sectors: u32) -> usize {
     // 8 sectors are 4 KiB.
     (sectors.div_ceil(8).max(1).next_power_of_two().trailing_zeros() as usize).min(SIZES - 1)
@@ -198,11 +205,7 @@ impl Groups {
         let names = FLAGS.iter().map(|(_, name)| *name).chain(["none"]);
         groups.extend(self.flags.iter().zip(names).map(|(t, name)| t.finish(GroupBy::Flag, name.to_owned())));
         for (class, times) in self.sizes.iter().enumerate() {
-            let name = match class {
-                c if c == SIZES - 1 => "over 1 MiB".to_owned(),
-                c => format!("to {} KiB", 4 << c),
-            };
-            groups.push(times.finish(GroupBy::Size, name));
+            groups.push(times.finish(GroupBy::Size, size_name(class)));
         }
         let mut owners: Vec<(&u32, &Times)> = self.owners.iter().collect();
         owners.sort_by_key(|(id, times)| (std::cmp::Reverse(times.bytes), **id));

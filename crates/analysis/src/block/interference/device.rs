@@ -1,0 +1,342 @@
+//! What a device does with its time: which originators it serves, and who waits meanwhile.
+//!
+//! Input: requests that enter and leave the device, bios that begin and end to wait. Output: for any stretch of time how long the
+//! device served, how long each originator, and how long each one was served while another waited. Each costs constant time, or a
+//! few additions for each originator that waits; none depends on how much is in flight.
+
+use super::FURTHER;
+use crate::latency::LatencyHistogram;
+
+/// Where a bio is: before its request, in the scheduler, merged into a request, or not waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    BeforeRequest,
+    Scheduler,
+    Merged,
+    InDevice,
+}
+
+impl Place {
+    /// Those in which bios wait.
+    pub const ALL: [Place; WAITING] = [Place::BeforeRequest, Place::Scheduler, Place::Merged];
+
+    pub fn waits(self) -> bool {
+        self != Place::InDevice
+    }
+}
+
+const WAITING: usize = 3;
+
+/// Sectors of each originator in a request; of more than four the last takes the rest.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Request {
+    owners: [(u32, u32); 4],
+    count: u8,
+    bios: u32,
+}
+
+impl Request {
+    /// Whether its originators, or their shares, have changed.
+    fn add(&mut self, owner: u32, sectors: u32) -> bool {
+        self.bios += 1;
+        let count = usize::from(self.count);
+        if let Some((_, of)) = self.owners[..count].iter_mut().find(|(known, _)| *known == owner) {
+            *of = of.saturating_add(sectors);
+            return count > 1;
+        }
+        match self.owners.get_mut(count) {
+            Some(free) => {
+                *free = (owner, sectors);
+                self.count += 1;
+            }
+            None => self.owners[3].1 = self.owners[3].1.saturating_add(sectors),
+        }
+        true
+    }
+
+    fn owners(&self) -> &[(u32, u32)] {
+        &self.owners[..usize::from(self.count)]
+    }
+
+    fn share(&self, sectors: u32) -> f64 {
+        if self.count == 1 {
+            return 1.0;
+        }
+        let whole: f64 = self.owners().iter().map(|(_, sectors)| f64::from(*sectors)).sum();
+        f64::from(sectors) / whole.max(1.0)
+    }
+}
+
+/// Bios of one originator that wait in one place: how many, and the integral of that over the device's virtual time.
+#[derive(Clone, Copy, Default)]
+struct Waiting {
+    now: f64,
+    integral: f64,
+    at: f64,
+}
+
+impl Waiting {
+    fn integral(&self, virtual_ns: f64) -> f64 {
+        self.integral + self.now * (virtual_ns - self.at)
+    }
+
+    fn change(&mut self, by: f64, virtual_ns: f64) {
+        self.integral = self.integral(virtual_ns);
+        self.at = virtual_ns;
+        self.now = (self.now + by).max(0.0);
+    }
+}
+
+/// Waits of one originator: in one step of the way, or of bios of one size that were split. Of each, the time in which the device
+/// served the originator itself is not counted.
+#[derive(Clone, Default)]
+pub(super) struct Waits {
+    /// While the device served no others: what it takes anyway.
+    pub unhindered: LatencyHistogram,
+    pub shortest: Option<u64>,
+    /// While it served others: how many, and their sum.
+    pub hindered: u64,
+    pub hindered_ns: f64,
+    /// Of split bios: what lies behind others, where the originator's part of a wait is in proportion to its part of the device.
+    pub in_proportion_ns: f64,
+}
+
+impl Waits {
+    /// `others`: the device served others meanwhile. What others' rows share is kept in `shared`, where it is given.
+    pub fn add(&mut self, ns: u64, others: bool, shared: Option<&mut LatencyHistogram>) {
+        self.shortest = Some(self.shortest.map_or(ns, |known| known.min(ns)));
+        if others {
+            self.hindered += 1;
+            self.hindered_ns += ns as f64;
+        } else {
+            shared.unwrap_or(&mut self.unhindered).add(ns);
+        }
+    }
+
+    /// What all of them waited behind others, where each takes `own` nanoseconds anyway.
+    pub fn behind(&self, own: u64) -> f64 {
+        (self.hindered_ns - own as f64 * self.hindered as f64).max(0.0)
+    }
+}
+
+/// Size classes with waits of their own.
+pub(super) const SIZES: usize = 10;
+
+/// An originator on this device.
+#[derive(Default)]
+pub(super) struct OwnerHere {
+    /// Sum of its shares of the requests in the device.
+    weight: f64,
+    /// Time of the device that it was given, up to the virtual time beside it.
+    given: f64,
+    given_at: f64,
+    requests: u32,
+    entries: u64,
+    /// Row of the matrix; `None` until it waits or is served.
+    row: Option<usize>,
+    /// Of bios that were not split, by step.
+    pub steps: [Waits; 5],
+    /// Of bios that were split, by size; empty where there are none. What of their waits lies in each stage, nanoseconds.
+    pub split: Vec<Waits>,
+    pub split_stages: [f64; 3],
+    pub load: super::Load,
+}
+
+impl OwnerHere {
+    pub fn is_further(&self) -> bool {
+        self.row == Some(FURTHER)
+    }
+}
+
+/// One device.
+#[derive(Default)]
+pub(super) struct OneDevice {
+    last: u64,
+    /// Requests in the device, each originator of one counted.
+    parts: u64,
+    active: u32,
+    each: f64,
+    /// Time with any request in the device, nanoseconds.
+    busy: u64,
+    /// Grows by 1/k a nanosecond while k requests are in the device.
+    virtual_ns: f64,
+    requests: Vec<Request>,
+    free: Vec<u32>,
+    pub owners: Vec<OwnerHere>,
+    pub entries: u64,
+    /// Originators by row.
+    pub rows: Vec<u32>,
+    weights: Vec<f64>,
+    waiting: Vec<[Waiting; WAITING]>,
+    /// By row of whom is served: for each that waits, and where, how long; and the integral up to which that is known.
+    served: Vec<Vec<[(f64, f64); WAITING]>>,
+    /// D2C with nobody else in the device, by class.
+    pub alone: Vec<super::Mean>,
+    /// Steps of originators that share a row.
+    pub unhindered: [LatencyHistogram; 5],
+}
+
+impl OneDevice {
+    /// Accounts for the time up to now. Clocks of CPUs may differ: time never goes back.
+    pub fn pass(&mut self, now: u64) {
+        if self.owners.is_empty() {
+            self.last = now;
+            return;
+        }
+        if now > self.last {
+            let lasted = now - self.last;
+            if self.active > 0 {
+                self.busy += lasted;
+                self.virtual_ns += lasted as f64 * self.each;
+            }
+            self.last = now;
+        }
+    }
+
+    pub fn owner(&mut self, owner: u32) -> &mut OwnerHere {
+        let at = owner as usize;
+        if self.owners.len() <= at {
+            self.owners.resize_with(at + 1, OwnerHere::default);
+        }
+        &mut self.owners[at]
+    }
+
+    pub fn busy(&self) -> u64 {
+        self.busy
+    }
+
+    /// Time of the device that an originator was given so far.
+    pub fn given(&self, owner: u32) -> f64 {
+        self.owners.get(owner as usize).map_or(0.0, |o| o.given + o.weight * (self.virtual_ns - o.given_at))
+    }
+
+    fn row(&mut self, owner: u32) -> usize {
+        if let Some(row) = self.owner(owner).row {
+            return row;
+        }
+        let row = self.rows.len().min(FURTHER);
+        if row < FURTHER {
+            self.rows.push(owner);
+        }
+        if self.weights.len() == row {
+            self.weights.push(0.0);
+            self.waiting.push(Default::default());
+            self.served.push(Vec::new());
+        }
+        self.owner(owner).row = Some(row);
+        row
+    }
+
+    pub fn row_of(&self, owner: u32) -> Option<usize> {
+        self.owners.get(owner as usize).and_then(|owner| owner.row)
+    }
+
+    /// A bio, or a part of one, is in another place.
+    pub fn moves(&mut self, owner: u32, from: Place, to: Place) {
+        if from == to {
+            return;
+        }
+        let (row, virtual_ns) = (self.row(owner), self.virtual_ns);
+        for (place, by) in [(from, -1.0), (to, 1.0)] {
+            if place.waits() {
+                self.waiting[row][place as usize].change(by, virtual_ns);
+            }
+        }
+    }
+
+    /// Hands an originator what it was served since its weight changed last, in the sight of each that waited.
+    fn settle_served(&mut self, row: usize) {
+        let (weight, served) = (self.weights[row], &mut self.served[row]);
+        served.resize(self.waiting.len(), Default::default());
+        for (of, waiting) in served.iter_mut().zip(&self.waiting) {
+            for ((sum, known), waiting) in of.iter_mut().zip(waiting) {
+                let integral = waiting.integral(self.virtual_ns);
+                *sum += weight * (integral - *known);
+                *known = integral;
+            }
+        }
+    }
+
+    fn weigh(&mut self, owner: u32, by: f64, requests: i32) {
+        let row = self.row(owner);
+        self.settle_served(row);
+        let virtual_ns = self.virtual_ns;
+        let one = self.owner(owner);
+        one.given += one.weight * (virtual_ns - one.given_at);
+        one.given_at = virtual_ns;
+        one.requests = one.requests.saturating_add_signed(requests);
+        let weight = if one.requests == 0 { 0.0 } else { one.weight + by };
+        let change = weight - std::mem::replace(&mut one.weight, weight);
+        // Originators beyond the matrix share a row: its weight is that of all of them.
+        self.weights[row] = if row < FURTHER { weight } else { (self.weights[row] + change).max(0.0) };
+    }
+
+    fn set_active(&mut self, active: u32) {
+        self.active = active;
+        self.each = if active > 0 { 1.0 / f64::from(active) } else { 0.0 };
+    }
+
+    /// A bio enters the device, in a new request or one that is being issued. The request's number, and whether the
+    /// request has become one of several originators.
+    pub fn enter(&mut self, request: Option<u32>, owner: u32, sectors: u32) -> (u32, bool) {
+        let number = request.unwrap_or_else(|| {
+            self.set_active(self.active + 1);
+            self.free.pop().unwrap_or_else(|| {
+                self.requests.push(Request::default());
+                (self.requests.len() - 1) as u32
+            })
+        });
+        if request.is_none() {
+            self.requests[number as usize] = Request::default();
+        }
+        let before = self.requests[number as usize];
+        let mut after = before;
+        if after.add(owner, sectors) {
+            for &(owner, sectors) in before.owners() {
+                self.weigh(owner, -before.share(sectors), 0);
+            }
+            for (at, &(owner, sectors)) in after.owners().iter().enumerate() {
+                let new = at >= usize::from(before.count);
+                self.weigh(owner, after.share(sectors), i32::from(new));
+                if new {
+                    self.parts += 1;
+                    self.entries += 1;
+                    self.owner(owner).entries += 1;
+                }
+            }
+        }
+        self.requests[number as usize] = after;
+        (number, before.count == 1 && after.count == 2)
+    }
+
+    /// A bio of a request leaves the device; with the last one the request does.
+    pub fn leave(&mut self, number: u32) {
+        let request = &mut self.requests[number as usize];
+        request.bios = request.bios.saturating_sub(1);
+        if request.bios > 0 {
+            return;
+        }
+        let request = *request;
+        for &(owner, sectors) in request.owners() {
+            self.weigh(owner, -request.share(sectors), -1);
+        }
+        self.parts -= u64::from(request.count);
+        self.set_active(self.active.saturating_sub(1));
+        self.free.push(number);
+    }
+
+    /// Entries of others' requests so far.
+    pub fn others_entered(&self, owner: u32) -> u64 {
+        self.entries - self.owners.get(owner as usize).map_or(0, |owner| owner.entries)
+    }
+
+    pub fn others_in_device(&self, owner: u32) -> bool {
+        self.parts > self.owners.get(owner as usize).map_or(0, |owner| u64::from(owner.requests))
+    }
+
+    /// How long each row was served while a row's bios waited in any of these places.
+    pub fn served_beside(&mut self, row: usize, places: &[Place]) -> Vec<f64> {
+        (0..self.served.len()).for_each(|of| self.settle_served(of));
+        self.served.iter().map(|of| places.iter().map(|place| of[row][*place as usize].0).sum()).collect()
+    }
+}
