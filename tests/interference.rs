@@ -14,9 +14,10 @@ const PERCENT: f64 = 5.0;
 const NANOSECONDS: f64 = 20_000.0;
 /// The same of reads that are split: what five parts take anyway is not known as well as what one step takes.
 const PERCENT_SPLIT: f64 = 9.0;
+type Cell = (&'static str, &'static str, u32, u64, (&'static str, u64));
 /// Cells that are further off: kernel, scheduler, queue depth, bytes read, writer. Their reads are split into five parts that overlap
 /// with the writer's requests, and what the parts take anyway differs from read to read.
-const KNOWN_TO_BE_OFF: [(&str, &str, u32, u64, (&str, u64)); 3] = [
+const KNOWN_TO_BE_OFF: [Cell; 3] = [
     ("6.1", "mq-deadline", 64, 512 << 10, ("direct", 1 << 20)),
     ("6.1", "bfq", 64, 512 << 10, ("synced", 64 << 10)),
     ("newest", "none", 1, 512 << 10, ("synced", 64 << 10)),

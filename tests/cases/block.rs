@@ -1,7 +1,7 @@
 //! Times of bios and requests: what was lost, flushes, operations of other kinds, failures.
 
 use super::report;
-use flashscope_tests::top;
+use flashscope_tests::{flashscope, stdout, top};
 use serde_json::Value;
 
 /// Number, minimum, mean and maximum of a stage, of the group with this heading and name.
@@ -175,4 +175,44 @@ fn an_io_through_a_stack_is_counted_once() {
     let number = |name: &str| level[name].as_u64().expect("a number");
     assert_eq!([number("upper_bytes"), number("lower_bytes")], [40 << 10, 40 << 10]);
     assert_eq!([number("mean_down_ns"), number("mean_below_ns"), number("mean_up_ns")], [4_000, 206_000, 2_000]);
+}
+
+/// The filters choose what is shown. Who waits for whom, and when a bio ends, does not depend on them.
+#[test]
+fn filters_show_a_part_of_what_all_bios_tell() {
+    let input = top().join("tests/cases/waits-behind-another/input");
+    let shown = |filters: &[&str]| -> Value {
+        let json = stdout(flashscope().args(["report", "--json"]).args(filters).arg(&input));
+        serde_json::from_str(&json).expect("JSON")
+    };
+    let waited = |report: &Value| -> Vec<(String, String, u64)> {
+        let pairs = report["findings"]["interference"]["pairs"].as_array().expect("pairs");
+        let text = |pair: &Value, side: &str| pair[side].as_str().expect("an owner").to_owned();
+        let ns =
+            |pair: &Value| pair["served_ns"].as_u64().expect("a time") + pair["handover_ns"].as_u64().expect("one");
+        pairs.iter().map(|pair| (text(pair, "victim"), text(pair, "behind"), ns(pair))).collect()
+    };
+    let behind = |ns| vec![("dd (901)".to_owned(), "fio (900)".to_owned(), ns)];
+    let owners = |report: &Value| -> Vec<(String, u64)> {
+        let owners = report["findings"]["interference"]["owners"].as_array().expect("owners");
+        let one = |o: &Value| {
+            (o["owner"].as_str().expect("a name").to_owned(), o["mean_behind_ns"].as_u64().expect("a time"))
+        };
+        owners.iter().map(one).collect()
+    };
+    let dd = shown(&["--process", "dd"]);
+    assert_eq!((waited(&dd), owners(&dd)), (behind(5_952_000), vec![("dd (901)".to_owned(), 496_000)]));
+    assert_eq!(all(&dd, "Q2C"), [12, 202_000, 698_000, 1_194_000]);
+    // What is left out was lost to nobody.
+    assert_eq!(dd["findings"]["stages"]["unmatched"], shown(&[])["findings"]["stages"]["unmatched"]);
+    let fio = shown(&["--process", "fio"]);
+    assert_eq!((waited(&fio), owners(&fio)), (behind(5_952_000), vec![("fio (900)".to_owned(), 0)]));
+    assert_eq!(all(&fio, "Q2C"), [6, 1_002_000, 1_002_000, 1_002_000]);
+    let early = shown(&["--process", "dd", "--to", "0.0101"]);
+    assert_eq!((waited(&early), owners(&early)), (behind(1_984_000), vec![("dd (901)".to_owned(), 661_333)]));
+    assert_eq!(all(&early, "Q2C"), [3, 202_000, 863_333, 1_194_000]);
+    assert_eq!((count(&early, "bios_queued"), count(&early, "unfinished"), count(&early, "events")), (3, 0, 17));
+    // From the middle of dd's second wait on: what a step takes anyway is still known from before.
+    let late = shown(&["--from", "0.0505", "--process", "dd"]);
+    assert_eq!((waited(&late), all(&late, "Q2C")), (vec![], [1, 202_000, 202_000, 202_000]));
 }

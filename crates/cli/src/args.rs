@@ -231,13 +231,13 @@ pub struct ReportArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Only from this time on, seconds after the first event.
+    /// Show only what began at this time or later, seconds after the first event.
     #[arg(long, value_name = "SECONDS")]
     pub from: Option<f64>,
-    /// Only up to this time, seconds after the first event.
+    /// Show only what began up to this time, seconds after the first event.
     #[arg(long, value_name = "SECONDS")]
     pub to: Option<f64>,
-    /// Only this process (its name).
+    /// Show only this process (its name).
     #[arg(long, value_name = "NAME")]
     pub process: Option<String>,
     /// Erases that a block stands, or a chip whose file says it (chips/*.toml): adds the years that are left.

@@ -158,16 +158,17 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
                 twice.get_or_insert((block.device, owner, source));
             }
         }
-        if in_time(event, begin, args) {
-            if inputs.merged().sources()[source].trace.met_gap() {
-                analysis.events_are_missing();
-            }
-            analysis.event(event);
-            // What the device does is nobody's own.
-            let is_block = matches!(event.kind, EventKind::Block(_));
-            if inputs.machine(source) == 0 && (is_block || wanted(event, source, begin, inputs, args)) {
-                accuracy.event(event);
-            }
+        let shown = in_time(event, begin, args);
+        if inputs.merged().sources()[source].trace.met_gap() {
+            analysis.events_are_missing();
+        }
+        // What is not shown is followed all the same: others wait for it.
+        analysis.in_range(shown);
+        analysis.event(event);
+        // What the device does is nobody's own.
+        let is_block = matches!(event.kind, EventKind::Block(_));
+        if shown && inputs.machine(source) == 0 && (is_block || wanted(event, source, begin, inputs, args)) {
+            accuracy.event(event);
         }
     })?;
     if let Some((device, a, b)) = twice {
@@ -180,16 +181,24 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
         )));
     }
     let findings = analysis.finish();
+    let shown = match findings.stages.unit {
+        Unit::Bio => findings.stages.bios_queued,
+        Unit::Request => findings.stages.requests,
+    };
     if let Some(process) = &args.process
-        && findings.stages.bios_queued == 0
-        && findings.stages.unit == Unit::Bio
+        && shown == 0
     {
         let mut names: Vec<&str> = findings.originators.originators.iter().map(|one| one.name.as_str()).collect();
         names.truncate(10);
         return Err(Failure::new(format!(
-            "--process {}: no bio of a task with that name; there are bios of: {}",
+            "--process {}: no {} of a task with that name{}{}",
             flashscope_report::visible(process),
-            flashscope_report::visible(&names.join(", "))
+            if findings.stages.unit == Unit::Bio { "bio" } else { "request" },
+            if args.from.is_some() || args.to.is_some() { " in this time" } else { "" },
+            match names.is_empty() {
+                true => String::new(),
+                false => format!("; there are bios of: {}", flashscope_report::visible(&names.join(", "))),
+            }
         )));
     }
     let mut missing: Vec<MissingEvent> = Vec::new();

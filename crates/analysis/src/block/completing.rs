@@ -140,7 +140,7 @@ impl<W: Watch> Matching<W> {
         if self.strays.len() == MAX_STRAYS {
             self.strays.pop_front();
         }
-        self.strays.push_back(Stray { place, sector, time });
+        self.strays.push_back(Stray { place, sector, time, counted: self.in_range });
     }
 
     /// Whether a completion without a bio came just before this bio was queued or issued: it was its own.
@@ -150,8 +150,8 @@ impl<W: Watch> Matching<W> {
             s.place == place && s.sector == sector && s.time <= last && s.time.saturating_add(SKEW_NS) >= queued
         };
         let Some(at) = self.strays.iter().rposition(near) else { return false };
-        self.strays.remove(at);
-        self.counts.unmatched.completed -= 1;
+        let counted = self.strays.remove(at).is_some_and(|stray| stray.counted);
+        self.counts.unmatched.completed -= u64::from(counted);
         true
     }
 
@@ -206,7 +206,8 @@ impl<W: Watch> Matching<W> {
         let bio = self.bios.get(at);
         let (time, error) = (bio.held, bio.error);
         bio.held = NEVER;
-        self.counts.without_issue += u64::from(bio.issued == NEVER && self.issues[usize::from(bio.device)]);
+        self.counts.without_issue +=
+            u64::from(bio.shown && bio.issued == NEVER && self.issues[usize::from(bio.device)]);
         self.take(at, time, error);
     }
 
@@ -225,7 +226,8 @@ impl<W: Watch> Matching<W> {
             if self.bios.is_contested(at) {
                 self.settle(range.place, begin, Cause::Complete);
             } else {
-                self.counts.given_up.time_backwards += u64::from(self.drop_bio(at));
+                let shown = self.bios.see(at).shown;
+                self.counts.given_up.time_backwards += u64::from(self.drop_bio(at) && shown);
             }
         }
     }
@@ -285,8 +287,8 @@ impl<W: Watch> Matching<W> {
         if whose == held.on {
             lost.extend(older.iter().copied().filter(|&at| self.is_overdue(at, time)));
         }
-        let issued = self.bios.see(whose).issued;
-        self.counts.without_issue += u64::from(issued == NEVER);
+        let Bio { issued, shown, .. } = *self.bios.see(whose);
+        self.counts.without_issue += u64::from(shown && issued == NEVER);
         if issued <= time {
             self.usual[usize::from(newest.device)][newest.kind as usize].add(time - issued);
         }
@@ -357,9 +359,9 @@ impl<W: Watch> Matching<W> {
             return;
         }
         if bio.is_request() {
-            self.counts.requests_completed += 1;
+            self.counts.requests_completed += u64::from(bio.shown);
         } else {
-            self.counts.completed += u64::from(!bio.below);
+            self.counts.completed += u64::from(bio.shown && !bio.below);
         }
         if !self.stack.is_empty() {
             self.stack.over(at, bio, time);
@@ -379,7 +381,7 @@ impl<W: Watch> Matching<W> {
             self.bios.release(at);
         }
         let Some((mut bio, completed)) = self.wholes.part_done(&part, at, time) else { return false };
-        self.counts.completed += u64::from(completed != NEVER && !bio.below);
+        self.counts.completed += u64::from(bio.shown && completed != NEVER && !bio.below);
         self.stack.over(root, &mut bio, completed);
         self.watch.gone(root, &bio, completed);
         self.bios.release(root);
@@ -390,7 +392,7 @@ impl<W: Watch> Matching<W> {
     pub(super) fn give_up(&mut self, at: u32) {
         let bio = *self.bios.get(at);
         let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
-        if self.drop_bio(at) {
+        if self.drop_bio(at) && bio.shown {
             let given_up = &mut self.counts.given_up;
             *match (backwards, bio.issued) {
                 (true, _) => &mut given_up.time_backwards,

@@ -75,12 +75,15 @@ impl Errors {
         let key = (bio.device, bio.kind, bio.sector);
         // Of a stack's levels only the highest counts: it is what the program got.
         if bio.error == 0 {
-            self.recovered += u64::from(self.sectors.remove(&key).is_some());
+            self.recovered += u64::from(self.sectors.remove(&key).is_some() && bio.shown);
             return;
         }
         let attempt = self.sectors.get(&key).copied().unwrap_or(0) + 1;
         if attempt > 1 || self.sectors.len() < MAX_SECTORS {
             self.sectors.insert(key, attempt);
+        }
+        if !bio.shown {
+            return;
         }
         self.failed += 1;
         self.retries += u64::from(attempt > 1);

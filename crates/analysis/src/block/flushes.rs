@@ -81,6 +81,7 @@ struct Waiting {
     sector: u64,
     end: u64,
     empty: bool,
+    shown: bool,
     /// It was issued itself, under its own flags.
     own: bool,
     needs: Needs,
@@ -120,7 +121,7 @@ impl Flushes {
     }
 
     fn count(&mut self, waiting: &Waiting) {
-        if !waiting.empty {
+        if !waiting.empty && waiting.shown {
             waiting.before.count(&mut self.before);
             waiting.data.count(&mut self.data);
             waiting.after.count(&mut self.after);
@@ -142,7 +143,7 @@ impl<W: Watch> Matching<W> {
         }
         let bio = *self.bios.get(at);
         let (flushes, before) = (&mut self.flushes, bio.flags.has(RequestFlags::FLUSH));
-        *if empty { &mut flushes.empty } else { &mut flushes.with_data } += 1;
+        *if empty { &mut flushes.empty } else { &mut flushes.with_data } += u64::from(bio.shown);
         flushes.waiting.push(Waiting {
             at,
             device: bio.device,
@@ -151,6 +152,7 @@ impl<W: Watch> Matching<W> {
             sector: bio.sector,
             end: bio.end(),
             empty,
+            shown: bio.shown,
             own: false,
             needs: if before { Needs::FlushBefore } else { Needs::Data },
             keeps_fua: None,
@@ -164,11 +166,13 @@ impl<W: Watch> Matching<W> {
 
     /// A bio without data that flushes came.
     pub(super) fn flush_queue(&mut self, device: u16, block: &BlockEvent, by: (u32, u32), now: u64) {
-        self.counts.queued += 1;
+        self.counts.all_queued += 1;
         // No range leads to it: its number keeps it apart from others.
-        let number = self.counts.queued;
+        let number = self.counts.all_queued;
         let mut bio = InFlight::bio(device, (block.flags, RequestKind::Flush), number, 0, by, now);
         (bio.place, bio.flush) = (Place::of_empty_flushes(device), true);
+        (bio.in_range, bio.shown) = self.show();
+        self.counts.queued += u64::from(bio.shown);
         let at = self.add(bio);
         self.watch.queued(at, self.bios.get(at), now);
         self.flush_queued(at, true);
@@ -200,6 +204,12 @@ impl<W: Watch> Matching<W> {
         self.watch.step(one.at, bio, Step::Issued, now);
         bio.issued = now;
         true
+    }
+
+    /// Whether a flush that is issued now serves any bio that is shown.
+    pub(super) fn flushes_for_shown(&self, device: u16) -> bool {
+        let waits = |one: &Waiting| matches!(one.needs, Needs::FlushBefore | Needs::FlushAfter) && one.pending == NEVER;
+        self.flushes.waiting.iter().any(|one| one.device == device && one.shown && waits(one))
     }
 
     /// The machinery issued a flush: it serves all that wait for one.

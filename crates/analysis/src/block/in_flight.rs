@@ -68,6 +68,10 @@ pub(super) struct Bio {
     pub data_done: bool,
     /// The same sectors were queued again after it.
     pub superseded: bool,
+    /// It was queued in the time that is reported.
+    pub in_range: bool,
+    /// And its owner is one that is reported.
+    pub shown: bool,
     /// The next one with this key; a free one's successor.
     pub(super) next: u32,
     /// On its way; else the entry is free.
@@ -443,6 +447,8 @@ impl InFlight {
             flush: false,
             data_done: false,
             superseded: false,
+            in_range: true,
+            shown: true,
             next: NONE,
             live: true,
         }

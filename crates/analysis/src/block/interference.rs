@@ -189,6 +189,8 @@ struct Load {
 #[derive(Clone, Copy)]
 struct Wait {
     known: bool,
+    /// What it waits is shown; else only what it takes anyway is learned from it.
+    in_range: bool,
     device: u16,
     place: Place,
     owner: u32,
@@ -217,6 +219,7 @@ struct Wait {
 impl Wait {
     const NONE: Wait = Wait {
         known: false,
+        in_range: false,
         device: 0,
         place: Place::BeforeRequest,
         owner: 0,
@@ -235,7 +238,7 @@ impl Wait {
         others: 0,
     };
 
-    fn from_now(&mut self, one: &OneDevice, now: u64) {
+    fn begin_step(&mut self, one: &OneDevice, now: u64) {
         (self.since, self.busy, self.given) = (now, one.busy(), one.given(self.owner));
     }
 }
@@ -285,9 +288,9 @@ impl Interference {
         if bio.waiting > 0 {
             waited(one, &mut bio, part, now);
         }
-        one.moves(wait.owner, wait.place, place);
+        one.moves(wait.owner, wait.place, place, wait.in_range);
         bio.waiting = (bio.waiting + u32::from(place.waits())).saturating_sub(u32::from(wait.place.waits()));
-        bio.from_now(one, now);
+        bio.begin_step(one, now);
         self.waits[wait.root as usize] = bio;
         self.waits[at as usize].place = place;
     }
@@ -316,7 +319,7 @@ impl Interference {
     fn end(&mut self, at: u32, now: u64) -> Option<Wait> {
         self.leave(at, now);
         let wait = self.known(at)?;
-        self.devices[usize::from(wait.device)].moves(wait.owner, wait.place, Place::InDevice);
+        self.devices[usize::from(wait.device)].moves(wait.owner, wait.place, Place::InDevice, wait.in_range);
         self.waits[at as usize].place = Place::InDevice;
         if wait.place.waits() {
             let bio = &mut self.waits[wait.root as usize];
@@ -325,7 +328,13 @@ impl Interference {
         Some(wait)
     }
 
-    pub fn finish(mut self, devices: &[flashscope_trace::Device], name: impl Fn(u32) -> String) -> InterferenceFound {
+    /// `name` names an owner, and `shown` says whether rows of it are shown: those in which it waits, or is waited behind.
+    pub fn finish(
+        mut self,
+        devices: &[flashscope_trace::Device],
+        name: impl Fn(u32) -> String,
+        shown: impl Fn(u32) -> bool,
+    ) -> InterferenceFound {
         let mut found = InterferenceFound {
             not_measured: self.not_measured,
             shared_requests: self.shared,
@@ -334,20 +343,31 @@ impl Interference {
         for (one, device) in self.devices.iter_mut().zip(devices) {
             let device = device.to_string();
             let work = WorkOfDevice::of(one);
-            found.own_work.extend(work.found(&device));
+            let here = |owner: &usize| one.owners[*owner].load.q2c.n > 0 && shown(*owner as u32);
+            if (0..one.owners.len()).any(|owner| here(&owner)) {
+                found.own_work.extend(work.found(&device));
+            }
             let mut pairs: BTreeMap<(usize, WaitStage, usize), (f64, f64)> = BTreeMap::new();
             for owner in 0..one.owners.len() {
                 if one.owners[owner].load.q2c.n == 0 {
                     continue;
                 }
                 let behind = Behind::of(&one.owners[owner], &work);
-                found.owners.push(load_found(one, owner as u32, &behind, &device, name(owner as u32)));
+                if shown(owner as u32) {
+                    found.owners.push(load_found(one, owner as u32, &behind, &device, name(owner as u32)));
+                }
                 behind.divide(one, owner as u32, &mut pairs);
             }
             let of_row = |row: usize| match one.rows.get(row) {
                 Some(&owner) => name(owner),
                 None => "(further owners)".to_owned(),
             };
+            let further = |owner: usize| one.owners[owner].is_further() && shown(owner as u32);
+            let shows = |row: usize| match one.rows.get(row) {
+                Some(&owner) => shown(owner),
+                None => (0..one.owners.len()).any(further),
+            };
+            pairs.retain(|&(victim, _, other), _| shows(victim) || shows(other));
             found.further_owners += one.owners.iter().filter(|owner| owner.is_further()).count() as u64;
             for ((victim, stage, other), (served, handover)) in pairs {
                 let (served_ns, handover_ns) = (served.round() as u64, handover.round() as u64);
@@ -527,7 +547,7 @@ fn load_found(one: &OneDevice, owner: u32, behind: &Behind, device: &str, name: 
 }
 
 impl Watch for Interference {
-    fn event(&mut self, _device: u16, block: &BlockEvent, _now: u64) {
+    fn event(&mut self, _device: u16, block: &BlockEvent, _now: u64, _shown: bool) {
         if block.action == BlockAction::Issue {
             self.issuing = None;
         }
@@ -542,9 +562,10 @@ impl Watch for Interference {
         let (device, owner) = (bio.device, bio.owner);
         let one = self.device(device);
         one.pass(now);
-        one.moves(owner, Place::InDevice, Place::BeforeRequest);
-        let mut wait = Wait { known: true, device, owner, root: at, waiting: 1, ..Wait::NONE };
-        wait.from_now(one, now);
+        let in_range = bio.in_range;
+        one.moves(owner, Place::InDevice, Place::BeforeRequest, in_range);
+        let mut wait = Wait { known: true, in_range, device, owner, root: at, waiting: 1, ..Wait::NONE };
+        wait.begin_step(one, now);
         self.put(at, wait);
     }
 
@@ -568,7 +589,7 @@ impl Watch for Interference {
 
     fn split(&mut self, from: u32, to: u32) {
         let Some(wait) = self.known(from) else { return };
-        self.devices[usize::from(wait.device)].moves(wait.owner, Place::InDevice, wait.place);
+        self.devices[usize::from(wait.device)].moves(wait.owner, Place::InDevice, wait.place, wait.in_range);
         self.put(to, Wait { request: None, ..wait });
         let bio = &mut self.waits[wait.root as usize];
         bio.split = true;
@@ -600,9 +621,11 @@ impl Watch for Interference {
         }
         let load = &mut here.load;
         let q2c = now.saturating_sub(bio.queued);
-        load.q2c.add(q2c);
-        load.longest_q2c = load.longest_q2c.max(q2c);
-        load.longest_behind = load.longest_behind.max(wait.behind);
+        if bio.in_range {
+            load.q2c.add(q2c);
+            load.longest_q2c = load.longest_q2c.max(q2c);
+            load.longest_behind = load.longest_behind.max(wait.behind);
+        }
         if bio.issued != NEVER {
             let class = (size_class(bio.whole_sectors) * RequestKind::COUNT + bio.kind() as usize).min(CLASSES - 1);
             // Since its last part was issued.
@@ -610,8 +633,10 @@ impl Watch for Interference {
             if load.in_device.is_empty() {
                 load.in_device = vec![(0, 0.0); CLASSES];
             }
-            load.in_device[class].0 += 1;
-            load.in_device[class].1 += in_device as f64;
+            if bio.in_range {
+                load.in_device[class].0 += 1;
+                load.in_device[class].1 += in_device as f64;
+            }
             if wait.alone && others == wait.others {
                 if one.alone.is_empty() {
                     one.alone = vec![Mean::default(); CLASSES];
@@ -645,7 +670,8 @@ fn waited(one: &mut OneDevice, bio: &mut Wait, part: Part, now: u64) {
     }
     let has_row = one.row_of(bio.owner) != Some(FURTHER);
     let mut step = std::mem::take(&mut one.owner(bio.owner).steps[part as usize]);
-    step.add(waited.round() as u64, others, (!has_row).then_some(&mut one.unhindered[part as usize]));
+    let hindered = others.then_some(bio.in_range);
+    step.add(waited.round() as u64, hindered, (!has_row).then_some(&mut one.unhindered[part as usize]));
     one.owner(bio.owner).steps[part as usize] = step;
 }
 
@@ -655,7 +681,10 @@ fn waited_split(here: &mut OwnerHere, bio: &Wait, size: usize) {
         here.split = vec![Waits::default(); SIZES];
     }
     let others = bio.beside_others.iter().any(|&ns| ns > 0.0);
-    here.split[size].add(bio.waited.round() as u64, others, None);
+    here.split[size].add(bio.waited.round() as u64, others.then_some(bio.in_range), None);
+    if !bio.in_range {
+        return;
+    }
     here.split[size].in_proportion_ns += bio.in_proportion;
     for (sum, ns) in here.split_stages.iter_mut().zip(bio.beside_others) {
         *sum += ns;
@@ -685,7 +714,7 @@ mod tests {
             matching.block(&block, (owner, owner), time, || owner);
         }
         let (interference, devices, ..) = matching.finish();
-        interference.finish(&devices, |owner| format!("task {owner}"))
+        interference.finish(&devices, |owner| format!("task {owner}"), |_| true)
     }
 
     /// One request at a time, 100 each; whoever comes second waits for the rest of the first and for the hand-over.

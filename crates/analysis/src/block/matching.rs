@@ -61,7 +61,7 @@ pub(super) enum Step {
 /// Sees every bio's way. `at` names the bio from `queued` to `gone`, then it may name another one.
 pub(super) trait Watch {
     /// Any event that has a device and data, before its bios have had their step.
-    fn event(&mut self, _device: u16, _block: &BlockEvent, _now: u64) {}
+    fn event(&mut self, _device: u16, _block: &BlockEvent, _now: u64, _shown: bool) {}
     fn queued(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
     /// A request was issued whose queueing is not in the trace: `gone` is told of it too.
     fn requested(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
@@ -76,9 +76,9 @@ pub(super) trait Watch {
 }
 
 impl<A: Watch, B: Watch> Watch for (A, B) {
-    fn event(&mut self, device: u16, block: &BlockEvent, now: u64) {
-        self.0.event(device, block, now);
-        self.1.event(device, block, now);
+    fn event(&mut self, device: u16, block: &BlockEvent, now: u64, shown: bool) {
+        self.0.event(device, block, now, shown);
+        self.1.event(device, block, now, shown);
     }
 
     fn queued(&mut self, at: u32, bio: &Bio, now: u64) {
@@ -109,6 +109,51 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
     fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
         self.0.gone(at, bio, completed);
         self.1.gone(at, bio, completed);
+    }
+}
+
+/// Sees the ways of those bios and requests alone that are shown, and every event.
+pub(super) struct Shown<W>(pub W);
+
+impl<W: Watch> Watch for Shown<W> {
+    #[inline(always)]
+    fn event(&mut self, device: u16, block: &BlockEvent, now: u64, shown: bool) {
+        self.0.event(device, block, now, shown);
+    }
+
+    #[inline(always)]
+    fn queued(&mut self, at: u32, bio: &Bio, now: u64) {
+        if bio.shown {
+            self.0.queued(at, bio, now);
+        }
+    }
+
+    #[inline(always)]
+    fn requested(&mut self, at: u32, bio: &Bio, now: u64) {
+        if bio.shown {
+            self.0.requested(at, bio, now);
+        }
+    }
+
+    #[inline(always)]
+    fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
+        if bio.shown {
+            self.0.step(at, bio, step, now);
+        }
+    }
+
+    #[inline(always)]
+    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
+        if part.shown {
+            self.0.part_gone(at, part, completed);
+        }
+    }
+
+    #[inline(always)]
+    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+        if bio.shown {
+            self.0.gone(at, bio, completed);
+        }
     }
 }
 
@@ -157,6 +202,9 @@ pub(super) struct MatchCounts {
     pub events: u64,
     pub begin_ns: u64,
     pub end_ns: u64,
+    /// Of these counts all others are of what is shown.
+    pub all_queued: u64,
+    pub all_requests: u64,
     pub queued: u64,
     pub completed: u64,
     /// Queued below another device's bio: not among `queued` and `completed`.
@@ -179,9 +227,12 @@ pub(super) struct MatchCounts {
 impl MatchCounts {
     /// What figures are of: a trace without any queueing shows requests alone.
     pub fn unit(&self) -> Unit {
-        if self.queued + self.below == 0 && self.requests > 0 { Unit::Request } else { Unit::Bio }
+        if self.all_queued == 0 && self.all_requests > 0 { Unit::Request } else { Unit::Bio }
     }
 }
+
+/// Whether a bio is in the time that is reported, and whether it is shown.
+type Show = (bool, bool);
 
 /// A completion that belongs to no bio, for a bio that is queued a moment later.
 #[derive(Clone, Copy)]
@@ -189,6 +240,8 @@ pub(super) struct Stray {
     pub place: Place,
     pub sector: u64,
     pub time: u64,
+    /// It is among the unmatched steps.
+    pub counted: bool,
 }
 
 /// Puts steps and bios together; reads block events in order of time.
@@ -202,6 +255,10 @@ pub(super) struct Matching<W> {
     pub(super) whole_trace: bool,
     /// The trace's own counts say that events are missing, or it has none.
     pub(super) missing: bool,
+    /// Whether the event that comes next is in the time that is reported, and whether a bio or a request that it begins has
+    /// an owner that is reported.
+    pub(super) in_range: bool,
+    pub(super) own: bool,
     /// By device: it has been issued a request (device mapper and md never are).
     pub(super) issues: Vec<bool>,
     pub(super) wholes: Wholes,
@@ -216,8 +273,8 @@ pub(super) struct Matching<W> {
     pub(super) stack: Stack,
     /// The trace has events of requests that were got.
     gets: bool,
-    /// The next bio that is queued is below this one.
-    next_upper: Option<(u32, u64)>,
+    /// The next bio that is queued is below this one, and is shown as it is.
+    next_upper: Option<((u32, u64), Show)>,
     pub(super) group: Vec<u32>,
     gaps: Vec<(u64, u64)>,
 }
@@ -263,6 +320,8 @@ impl<W: Watch> Matching<W> {
             counts,
             whole_trace: true,
             missing: false,
+            in_range: true,
+            own: true,
             issues: Vec::new(),
             wholes: Wholes::default(),
             flushes: Flushes::default(),
@@ -322,7 +381,7 @@ impl<W: Watch> Matching<W> {
                 walk = Walk::Gaps;
             }
             // Without any bio there is none behind the gap.
-            let next = match self.counts.queued {
+            let next = match self.counts.all_queued {
                 0 => None,
                 _ => self.bios.next_start(range.place, sector + 1, range.end, &fits),
             };
@@ -336,14 +395,19 @@ impl<W: Watch> Matching<W> {
     #[inline(always)]
     pub(super) fn add(&mut self, bio: Bio) -> u32 {
         if let Some(at) = self.bios.too_many() {
-            self.counts.given_up.too_many += 1;
+            self.counts.given_up.too_many += u64::from(self.bios.see(at).shown);
             self.drop_bio(at);
         }
         self.bios.add(bio)
     }
 
+    /// What is true of a bio that the current event begins.
+    pub(super) fn show(&self) -> Show {
+        (self.in_range, self.in_range && self.own)
+    }
+
     fn queue(&mut self, device: u16, block: &BlockEvent, (owner, tid): (u32, u32), now: u64) {
-        self.counts.queued += 1;
+        self.counts.all_queued += 1;
         let range = Range::of(device, block);
         let sectors = u32::try_from(block.bytes.div_ceil(512)).unwrap_or(u32::MAX);
         let kind = block.kind();
@@ -357,13 +421,11 @@ impl<W: Watch> Matching<W> {
         let mut bio = InFlight::bio(device, (block.flags, kind), block.sector, sectors, (owner, tid), now);
         bio.flush = block.flags.0 & (RequestFlags::FLUSH.0 | RequestFlags::FUA.0) != 0;
         let upper = self.next_upper.take();
-        if upper.is_some() {
-            bio.below = true;
-            self.counts.queued -= 1;
-            self.counts.below += 1;
-        }
+        (bio.in_range, bio.shown) = upper.map_or(self.show(), |(_, show)| show);
+        bio.below = upper.is_some();
+        *if bio.below { &mut self.counts.below } else { &mut self.counts.queued } += u64::from(bio.shown);
         let at = self.add(bio);
-        if let Some(upper) = upper {
+        if let Some((upper, _)) = upper {
             self.stack.add(upper, at, &bio);
         }
         self.watch.queued(at, self.bios.get(at), now);
@@ -408,7 +470,7 @@ impl<W: Watch> Matching<W> {
         let bio = self.bios.see(at);
         // A part's name is its bio's.
         let name = if bio.whole == NONE { at } else { self.wholes.root(bio.whole) };
-        self.next_upper = Some((name, bio.queued));
+        self.next_upper = Some(((name, bio.queued), (bio.in_range, bio.shown)));
         Some(bio.owner)
     }
 
@@ -426,8 +488,10 @@ impl<W: Watch> Matching<W> {
         let sectors = if block.bytes == 0 { 0 } else { u32::try_from(end - begin).unwrap_or(u32::MAX) };
         let mut bio = InFlight::bio(device, (block.flags, kind), begin, sectors, by, NEVER);
         bio.issued = now;
+        (bio.in_range, bio.shown) = self.show();
         let at = self.add(bio);
-        self.counts.requests += 1;
+        self.counts.all_requests += 1;
+        self.counts.requests += u64::from(bio.shown);
         self.watch.requested(at, self.bios.get(at), now);
     }
 
@@ -453,7 +517,7 @@ impl<W: Watch> Matching<W> {
         let first = (sector - bio.sector) as u32;
         let second = Bio { sector, sectors: bio.sectors - first, next: NONE, ..*bio };
         bio.sectors = first;
-        self.counts.parts += 1;
+        self.counts.parts += u64::from(second.shown);
         if self.bios.any_at(second.place, sector) {
             self.again(Range { place: second.place, sector, end: second.end() }, second.tid);
         }
@@ -465,6 +529,12 @@ impl<W: Watch> Matching<W> {
     /// request is that nobody queued in this trace.
     #[inline]
     pub fn block(&mut self, block: &BlockEvent, (owner, tid): (u32, u32), now: u64, issuer: impl FnOnce() -> u32) {
+        if !self.in_range {
+            let unmatched = self.counts.unmatched;
+            self.follow(block, (owner, tid), now, issuer);
+            self.counts.unmatched = unmatched;
+            return;
+        }
         let counts = &mut self.counts;
         counts.events += 1;
         if now < counts.begin_ns {
@@ -473,15 +543,20 @@ impl<W: Watch> Matching<W> {
         if now > counts.end_ns {
             counts.end_ns = now;
         }
+        self.follow(block, (owner, tid), now, issuer);
+    }
+
+    #[inline(always)]
+    fn follow(&mut self, block: &BlockEvent, (owner, tid): (u32, u32), now: u64, issuer: impl FnOnce() -> u32) {
         let Some(device) = self.device(block.device) else {
-            self.counts.of_further_devices += 1;
+            self.counts.of_further_devices += u64::from(self.in_range);
             return;
         };
         if block.bytes == 0 || block.flags.has(RequestFlags::PASSTHROUGH) {
             self.without_bytes(device, block, (owner, tid), now, issuer);
             return;
         }
-        self.watch.event(device, block, now);
+        self.watch.event(device, block, now, self.in_range && self.own);
         self.with_sectors(device, block, (owner, tid), now, issuer);
     }
 
@@ -627,15 +702,17 @@ impl<W: Watch> Matching<W> {
     }
 
     fn requeued(&mut self, range: Range, now: u64) {
-        self.counts.requeues += 1;
+        let mut shown = self.in_range && self.own;
         let walk = self.walk(
             range,
             |bio| u8::from(bio.issued != NEVER) * (1 + u8::from(!bio.superseded)),
             |watch, at, bio| {
                 watch.step(at, bio, Step::Requeued, now);
                 bio.issued = NEVER;
+                shown |= bio.shown;
             },
         );
+        self.counts.requeues += u64::from(shown);
         if walk == Walk::Gaps {
             self.counts.unmatched.requeued += 1;
             self.whole_trace = false;
@@ -654,12 +731,12 @@ impl<W: Watch> Matching<W> {
     ) {
         let kind = block.kind();
         if block.flags.has(RequestFlags::PASSTHROUGH) {
-            self.counts.without_data += u64::from(block.action == BlockAction::Issue);
+            self.counts.without_data += u64::from(block.action == BlockAction::Issue && self.in_range && self.own);
         } else if kind.manages_zones() {
-            self.watch.event(device, block, now);
+            self.watch.event(device, block, now, self.in_range && self.own);
             self.with_sectors(device, block, (owner, tid), now, issuer);
         } else if kind == RequestKind::Flush {
-            self.watch.event(device, block, now);
+            self.watch.event(device, block, now, self.in_range && self.own);
             match block.action {
                 BlockAction::Queue => self.flush_queue(device, block, (owner, tid), now),
                 BlockAction::GetRq => self.flush_got(device, tid, now),
@@ -667,6 +744,8 @@ impl<W: Watch> Matching<W> {
                     self.issues[usize::from(device)] = true;
                     if !self.flush_issue(device, block, now) {
                         let at = (0, 1);
+                        // Whoever issues it, it is theirs who wait for it.
+                        self.own |= self.flushes_for_shown(device);
                         self.request(device, &BlockEvent { sector: 0, ..*block }, at, (issuer(), tid), now);
                         self.flush_request_issued(device, now);
                     }
@@ -677,7 +756,7 @@ impl<W: Watch> Matching<W> {
         } else if block.action == BlockAction::Complete {
             self.flush_ended(device, block, now);
         } else {
-            self.counts.without_data += u64::from(block.action == BlockAction::Queue);
+            self.counts.without_data += u64::from(block.action == BlockAction::Queue && self.in_range && self.own);
         }
     }
 
@@ -688,7 +767,7 @@ impl<W: Watch> Matching<W> {
         for at in rest {
             let bio = *self.bios.get(at);
             let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
-            if self.drop_bio(at) && !bio.is_request() && !bio.below {
+            if self.drop_bio(at) && !bio.is_request() && !bio.below && bio.shown {
                 let given_up = &mut self.counts.given_up;
                 *match (backwards, bio.superseded, bio.issued) {
                     (true, ..) => &mut given_up.time_backwards,

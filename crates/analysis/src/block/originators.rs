@@ -186,6 +186,8 @@ pub(super) struct Originators<L> {
     sizes: Sizes,
     bytes: BTreeMap<(u32, u32), (u64, u64)>,
     file_bytes: BoundedMap<(u32, u64), u64>,
+    /// Whether bytes that are queued now are counted.
+    pub counts: bool,
     found: OriginatorsFound,
 }
 
@@ -212,6 +214,7 @@ where
             sizes,
             bytes: BTreeMap::new(),
             file_bytes: BoundedMap::new(MAX_FILES, Full::Refuse),
+            counts: true,
             found: OriginatorsFound::default(),
         }
     }
@@ -497,7 +500,7 @@ where
             self.count(owner, carrier, bytes, true);
         }
         if told.bytes.len() > 1 {
-            self.found.mixed_bios += 1;
+            self.found.mixed_bios += u64::from(self.counts);
             return self.id(u32::MAX - 1, "(several)", OwnerKind::Shared);
         }
         told.bytes.into_keys().next().unwrap_or(carrier)
@@ -559,12 +562,17 @@ where
     }
 
     fn count_file(&mut self, file: (u32, u64), bytes: u64) {
-        if let Some(known) = self.file_bytes.entry(file, || 0) {
+        if self.counts
+            && let Some(known) = self.file_bytes.entry(file, || 0)
+        {
             *known = known.saturating_add(bytes);
         }
     }
 
     fn count(&mut self, owner: u32, carrier: u32, bytes: u64, write: bool) {
+        if !self.counts {
+            return;
+        }
         // Of more pairs, each originator's bytes go to one carrier that stands for the rest.
         let known = self.bytes.len() < MAX_PAIRS || self.bytes.contains_key(&(owner, carrier));
         let entry = self.bytes.entry((owner, if known { carrier } else { OTHER_CARRIERS })).or_default();

@@ -83,6 +83,8 @@ pub(super) struct OverTime {
     /// The last sector, by device: there are no more of them than matching tells apart.
     heads: Vec<u64>,
     sequential: u64,
+    /// How far the device moves for the request that is being issued.
+    moved: Option<u64>,
     seeks: LatencyHistogram,
 }
 
@@ -141,6 +143,19 @@ impl OverTime {
         &mut self.sums[here]
     }
 
+    /// The request that is being issued has a bio that is shown.
+    #[inline]
+    fn moves(&mut self, now: u64) {
+        match self.moved.take() {
+            None => {}
+            Some(0) => self.sequential += 1,
+            Some(sectors) => {
+                self.seeks.add(sectors);
+                self.at(now).window.seeks += 1;
+            }
+        }
+    }
+
     fn serve(&mut self, change: i32, now: u64) {
         if change != 0 {
             self.at(now);
@@ -177,10 +192,11 @@ impl OverTime {
 }
 
 impl Watch for OverTime {
-    fn event(&mut self, device: u16, block: &BlockEvent, now: u64) {
+    fn event(&mut self, device: u16, block: &BlockEvent, now: u64, shown: bool) {
         match block.action {
             BlockAction::Issue => {
                 self.service.issue();
+                self.moved = None;
                 if block.bytes == 0 {
                     return;
                 }
@@ -189,16 +205,9 @@ impl Watch for OverTime {
                     self.heads.resize(device + 1, NEVER);
                 }
                 let head = std::mem::replace(&mut self.heads[device], block.end());
-                match head {
-                    NEVER => {}
-                    head if head == block.sector => self.sequential += 1,
-                    head => {
-                        self.seeks.add(head.abs_diff(block.sector));
-                        self.at(now).window.seeks += 1;
-                    }
-                }
+                self.moved = (head != NEVER).then(|| head.abs_diff(block.sector));
             }
-            BlockAction::BackMerge | BlockAction::FrontMerge => self.at(now).window.merges += 1,
+            BlockAction::BackMerge | BlockAction::FrontMerge if shown => self.at(now).window.merges += 1,
             _ => {}
         }
     }
@@ -212,11 +221,15 @@ impl Watch for OverTime {
     }
 
     fn step(&mut self, at: u32, _bio: &Bio, step: Step, now: u64) {
+        if step == Step::Issued {
+            self.moves(now);
+        }
         let change = self.service.step(at, step);
         self.serve(change, now);
     }
 
     fn requested(&mut self, at: u32, _bio: &Bio, now: u64) {
+        self.moves(now);
         let change = self.service.step(at, Step::Issued);
         self.serve(change, now);
     }

@@ -138,7 +138,7 @@ impl Stack {
     }
 
     fn count(&mut self, bio: &Bio, above: &Above, completed: u64) {
-        if completed == NEVER || !above.all_completed || self.levels.len() >= MAX_LEVELS {
+        if completed == NEVER || !bio.shown || !above.all_completed || self.levels.len() >= MAX_LEVELS {
             return;
         }
         let sums = self.levels.entry((bio.device, above.lower)).or_default();

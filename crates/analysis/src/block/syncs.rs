@@ -147,16 +147,16 @@ impl Syncs {
         }
     }
 
-    /// An event of any name; `owner` numbers the task that it is of.
-    pub fn event(&mut self, name: &str, tid: u32, now: u64, owner: impl FnOnce() -> u32) {
+    /// An event of any name; `owner` numbers the task that it is of, where its calls are shown.
+    pub fn event(&mut self, name: &str, tid: u32, now: u64, owner: impl FnOnce() -> Option<u32>) {
         let Some((call, begins)) = call(name) else { return };
         if begins {
             // The file system's own call is within the system call.
             if self.open.len() < MAX_OPEN && !self.open.contains_key(&tid) {
                 self.begun += 1;
+                let Some(owner) = owner() else { return };
                 let name = call.to_owned();
-                let open =
-                    Open { name, number: self.begun, owner: owner(), begin: now, spans: Vec::new(), longest: None };
+                let open = Open { name, number: self.begun, owner, begin: now, spans: Vec::new(), longest: None };
                 self.open.insert(tid, open);
             }
         } else if self.open.get(&tid).is_some_and(|open| open.name == call)

@@ -5,7 +5,7 @@ use super::files::Files;
 use super::flushes::{FlushRequests, FlushesFound};
 use super::groups::{Group, GroupsByUnit};
 use super::interference::{Interference, InterferenceFound};
-use super::matching::Matching;
+use super::matching::{Matching, Shown};
 use super::originators::{Originators, OriginatorsFound};
 use super::over_time::{LoadOverTime, OverTime};
 use super::points::{IoPoints, Points};
@@ -14,7 +14,7 @@ use super::stack::StackLevel;
 use super::stages::{StageSums, StagesFound, stages_found};
 use super::syncs::{Syncs, SyncsFound};
 use crate::Analysis;
-use flashscope_trace::{BlockAction, BlockDetail, Event, EventKind, TimeNs};
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Event, EventKind, TimeNs};
 use serde::{Deserialize, Serialize};
 
 /// What one pass finds.
@@ -34,14 +34,15 @@ pub struct BlockFound {
     pub stack: Vec<StackLevel>,
 }
 
-type Rare = ((FlushRequests, Errors), Syncs);
-type Watches = (((StageSums, GroupsByUnit), Files), (((OverTime, Points), Rare), Interference));
+/// What sees only what is shown, and what sees all.
+type Parts = (((StageSums, GroupsByUnit), Files), ((OverTime, Points), FlushRequests));
+type Watches = (Shown<Parts>, ((Errors, Syncs), Interference));
 
 /// Folds the events of a trace with block I/O; reads them in order of time.
 pub struct BlockAnalysis<L> {
     matching: Matching<Watches>,
     originators: Originators<L>,
-    /// Only bios of owners with this name.
+    /// Only what belongs to owners with this name is shown.
     only: Option<String>,
 }
 
@@ -53,7 +54,8 @@ where
     /// `lookup` says what a thread was called at a time.
     pub fn new(lookup: L, sizes: Sizes) -> Self {
         let stages = ((StageSums::new(), GroupsByUnit::default()), Files::default());
-        let watches = (stages, (((OverTime::new(), Points::new()), Rare::default()), Interference::new()));
+        let parts = (stages, ((OverTime::new(), Points::new()), FlushRequests::default()));
+        let watches = (Shown(parts), (<(Errors, Syncs)>::default(), Interference::new()));
         BlockAnalysis { matching: Matching::new(watches), originators: Originators::new(lookup, sizes), only: None }
     }
 
@@ -70,11 +72,31 @@ where
         (self.matching.whole_trace, self.matching.missing) = (false, true);
     }
 
-    /// Statistics of the bios of one process alone, by its name: the rest of their requests' way is theirs, whoever
-    /// carried it (Hasegawa et al., equation 1).
+    /// Shows the bios and calls of one process alone, by its name: the rest of their requests' way is theirs, whoever carried
+    /// it (Hasegawa et al., equation 1). Others' bios are followed all the same: the process may wait for them.
     pub fn only(mut self, process: Option<&str>) -> Self {
         self.only = process.map(str::to_owned);
         self
+    }
+
+    /// Whether what begins with the events that follow is shown. What is not is followed all the same.
+    #[inline]
+    pub fn in_range(&mut self, shown: bool) {
+        self.matching.in_range = shown;
+        self.originators.counts = shown;
+    }
+
+    /// Whether a bio or a request that this event begins is of a process that is shown.
+    fn is_own(&mut self, block: &BlockEvent, owner: u32, tid: u32, time: TimeNs) -> bool {
+        let Some(only) = &self.only else { return true };
+        match block.action {
+            BlockAction::Queue => self.originators.is_called(owner, only),
+            BlockAction::Issue | BlockAction::BackMerge | BlockAction::FrontMerge => {
+                let issuer = self.originators.issuer(tid, time);
+                self.originators.is_called(issuer, only)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -100,17 +122,15 @@ where
                         Some(owner) => owner,
                         None => self.originators.queue(block, event.tid, event.time),
                     };
-                    let syncs = &mut self.matching.watch.1.0.1.1;
+                    let syncs = &mut self.matching.watch.1.0.1;
                     if syncs.any_open() && self.originators.is_kernels_own(owner) {
                         syncs.is_journal(event.tid);
                     }
-                    if self.only.as_ref().is_some_and(|only| !self.originators.is_called(owner, only)) {
-                        return;
-                    }
                     let file = if above.is_none() { self.originators.file_of(block, event.tid) } else { None };
-                    self.matching.watch.0.1.next = file;
+                    self.matching.watch.0.0.0.1.next = file;
                 }
                 let (tid, time) = (event.tid, event.time);
+                self.matching.own = self.is_own(block, owner, tid, time);
                 self.matching.block(block, (owner, tid), time.0, || self.originators.issuer(tid, time));
             }
             // A kernel thread makes no system calls.
@@ -119,8 +139,13 @@ where
                 if name.starts_with("sys_enter") {
                     self.originators.is_user(tid);
                 }
-                let owner = || self.originators.issuer(tid, time);
-                self.matching.watch.1.0.1.1.event(name, tid, time.0, owner);
+                let in_range = self.matching.in_range;
+                let owner = || {
+                    let owner = self.originators.issuer(tid, time);
+                    let own = self.only.as_ref().is_none_or(|only| self.originators.is_called(owner, only));
+                    (in_range && own).then_some(owner)
+                };
+                self.matching.watch.1.0.1.event(name, tid, time.0, owner);
             }
             _ => {}
         }
@@ -128,9 +153,10 @@ where
 
     fn finish(self) -> BlockFound {
         let (watches, devices, counts, flushes, stack) = self.matching.finish();
-        let (((sums, groups), files), (((over_time, points), rare), interference)) = watches;
-        let ((flush_requests, errors), syncs) = rare;
+        let (Shown((((sums, groups), files), ((over_time, points), flush_requests))), rest) = watches;
+        let ((errors, syncs), interference) = rest;
         let name = |owner| self.originators.name(owner);
+        let shown = |owner| self.only.as_ref().is_none_or(|only| self.originators.is_called(owner, only));
         let mut groups = groups.finish(counts.unit(), &devices, name);
         groups.extend(files.finish());
         BlockFound {
@@ -138,7 +164,7 @@ where
             groups,
             over_time: over_time.finish(),
             points: points.finish(&devices, name),
-            interference: interference.finish(&devices, name),
+            interference: interference.finish(&devices, name, shown),
             flushes: flushes.finish(&flush_requests),
             errors: errors.finish(&devices, name),
             syncs: syncs.finish(counts.unit(), &devices, name),

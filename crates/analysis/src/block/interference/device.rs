@@ -102,14 +102,17 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// `others`: the device served others meanwhile. What others' rows share is kept in `shared`, where it is given.
-    pub fn add(&mut self, ns: u64, others: bool, shared: Option<&mut LatencyHistogram>) {
+    /// `hindered`: the device served others meanwhile; the wait counts where it says so. What others' rows share is kept in
+    /// `shared`, where it is given.
+    pub fn add(&mut self, ns: u64, hindered: Option<bool>, shared: Option<&mut LatencyHistogram>) {
         self.shortest = Some(self.shortest.map_or(ns, |known| known.min(ns)));
-        if others {
-            self.hindered += 1;
-            self.hindered_ns += ns as f64;
-        } else {
-            shared.unwrap_or(&mut self.unhindered).add(ns);
+        match hindered {
+            Some(true) => {
+                self.hindered += 1;
+                self.hindered_ns += ns as f64;
+            }
+            Some(false) => {}
+            None => shared.unwrap_or(&mut self.unhindered).add(ns),
         }
     }
 
@@ -231,9 +234,9 @@ impl OneDevice {
         self.owners.get(owner as usize).and_then(|owner| owner.row)
     }
 
-    /// A bio, or a part of one, is in another place.
-    pub fn moves(&mut self, owner: u32, from: Place, to: Place) {
-        if from == to {
+    /// A bio, or a part of one, is in another place. Its waiting counts only where it is shown.
+    pub fn moves(&mut self, owner: u32, from: Place, to: Place, counts: bool) {
+        if from == to || !counts {
             return;
         }
         let (row, virtual_ns) = (self.row(owner), self.virtual_ns);
