@@ -144,6 +144,9 @@ struct Owner {
     name: String,
     kind: OwnerKind,
     tid: u32,
+    /// What was known of its task at its last bio.
+    is_user: bool,
+    is_carrier: bool,
 }
 
 /// What one write is of, by owner.
@@ -243,7 +246,7 @@ where
             _ => (key.1.clone(), tid),
         };
         let id = self.owners.len() as u32;
-        self.owners.push(Owner { name, kind, tid });
+        self.owners.push(Owner { name, kind, tid, is_user: false, is_carrier: false });
         self.ids.insert(key, id);
         self.recent.insert(tid, id);
         id
@@ -264,6 +267,17 @@ where
             None if tid == 0 => "swapper/0",
             None => "",
         };
+        let is_user = self.users.contains(&tid);
+        // Almost always it is who it was at its last bio.
+        if let Some(&id) = self.recent.get(&tid)
+            && let Some(owner) = self.owners.get(id as usize)
+            && owner.tid == tid
+            && owner.is_user == is_user
+            && owner.kind != OwnerKind::Unknown
+            && owner.name == super::clip(name)
+        {
+            return (id, owner.is_carrier);
+        }
         let name = if name.is_empty() { format!("tid {tid}") } else { super::clip(name).to_owned() };
         // io_uring/io-wq.c, io_wq_worker() and sqpoll.c, io_sq_thread() (6.1): a worker has the number of the task that it works for.
         let submitter = name.strip_prefix("iou-wrk-").or(name.strip_prefix("iou-sqp-")).and_then(|of| of.parse().ok());
@@ -273,14 +287,17 @@ where
             }
             return (self.id(tid, &name, OwnerKind::Unknown), true);
         }
-        let is_user = self.users.contains(&tid);
         let carrier = !is_user && is_carrier(&name);
         let kind = match role(&name).filter(|_| !is_user) {
             Some(_) => OwnerKind::Kernel,
             None if carrier => OwnerKind::Unknown,
             None => OwnerKind::Task,
         };
-        (self.id(tid, &name, kind), carrier)
+        let id = self.id(tid, &name, kind);
+        if let Some(owner) = self.owners.get_mut(id as usize) {
+            (owner.is_user, owner.is_carrier) = (is_user, carrier);
+        }
+        (id, carrier)
     }
 
     /// The thread that issues a request which nobody queued in this trace.
