@@ -8,6 +8,9 @@
 //! where the descriptor's last one ended, as far as that fits the pages that it got. A read at a file's end wants no page and has no
 //! event: it is known by its call, which returned nothing.
 //!
+//! Beside our own probe of reads, the event is of a read that the probe showed where its pages lie in it, in the same call; the
+//! others are by splice() and sendfile(), which the probe does not see.
+//!
 //! `mm_filemap_fault` comes first thing in a fault, `mm_filemap_map_pages` as pages are mapped: they are handed out where they are.
 
 use crate::block::Device;
@@ -23,14 +26,26 @@ const MAX_READS: usize = 4_000_000;
 /// Tasks and descriptors that are followed at once.
 const MAX_TASKS: usize = 1 << 16;
 
-/// Whether the trace shows reads by this event alone.
-pub(crate) fn are_needed<'a>(schemas: impl Iterator<Item = &'a Arc<Schema>>) -> bool {
+/// What of the trace's reads is known by this event alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needed {
+    Nothing,
+    /// What our own probe does not see: splice() and sendfile() do not come through `filemap_read` (`filemap_splice_read`, 6.5).
+    Unprobed,
+    All,
+}
+
+pub(crate) fn are_needed<'a>(schemas: impl Iterator<Item = &'a Arc<Schema>>) -> Needed {
     let (mut pages, mut probes) = (false, false);
     for schema in schemas {
         pages |= schema.name == "mm_filemap_get_pages";
         probes |= schema.name == "file_read";
     }
-    pages && !probes
+    match (pages, probes) {
+        (false, _) => Needed::Nothing,
+        (true, true) => Needed::Unprobed,
+        (true, false) => Needed::All,
+    }
 }
 
 /// A record at which a read begins.
@@ -76,6 +91,8 @@ struct Task {
     begin: Option<(At, Option<(Device, u64)>)>,
     call: Option<Call>,
     current: Option<Read>,
+    /// The last read of this call that our probe showed.
+    probed: Option<Read>,
     /// Of the call's read, its place among all and its offset.
     read: Option<usize>,
 }
@@ -98,6 +115,8 @@ pub(crate) struct Reads {
 #[derive(Default)]
 pub(crate) struct Finder {
     page: u64,
+    /// Our own probes are there.
+    probes: bool,
     counter: Counter,
     tasks: HashMap<u32, Task>,
     /// File and end of the last read, by task and descriptor.
@@ -119,9 +138,9 @@ fn reads_by_descriptor(call: &str) -> bool {
 }
 
 impl Finder {
-    /// `page`: bytes of a page.
-    pub fn new(page: u64) -> Finder {
-        Finder { page: page.max(1), ..Finder::default() }
+    /// `page`: bytes of a page; `probes`: the trace has our own events of reads too.
+    pub fn new(page: u64, probes: bool) -> Finder {
+        Finder { page: page.max(1), probes, ..Finder::default() }
     }
 
     pub fn record(&mut self, record: &Record<'_>) {
@@ -141,7 +160,7 @@ impl Finder {
                 pos: number(record, "pos").filter(|_| call == "pread64" && wide),
             });
             let begin = by_descriptor.then_some((at, None));
-            self.tasks.insert(at.tid, Task { begin, call, current: None, read: None });
+            self.tasks.insert(at.tid, Task { begin, call, ..Task::default() });
         } else if name.starts_with("sys_exit_") {
             self.returned(at.tid, record);
         } else if name == "mm_filemap_add_to_page_cache" {
@@ -154,6 +173,10 @@ impl Finder {
             }
         } else if name == "mm_filemap_get_pages" {
             self.got_pages(at, record);
+        } else if name == "file_read" {
+            self.probed(at.tid, record);
+        } else if self.probes {
+            // Faults are our own probes'.
         } else if name == "mm_filemap_fault" {
             self.mapped(FileStep::Fault, at, record);
         } else if name == "mm_filemap_map_pages" {
@@ -173,6 +196,20 @@ impl Finder {
         self.reads.push((at, FileEvent { step, device, inode, offset, bytes, size: None, block: 0 }));
     }
 
+    /// Our probe of a read: `dev`, `ino`, `pos` and `count` (agent/files.c).
+    fn probed(&mut self, tid: u32, record: &Record<'_>) {
+        let get = |name: &str| number(record, name);
+        let task = self.tasks.entry(tid).or_default();
+        task.current = None;
+        task.probed = match (get("dev"), get("ino"), get("pos"), get("count")) {
+            (Some(device), Some(inode), Some(pos), Some(count)) => {
+                let last = pos.saturating_add(count.saturating_sub(1)) / self.page;
+                Some(Read { file: (Device(device as u32), inode), first: pos / self.page, last })
+            }
+            _ => None,
+        };
+    }
+
     fn got_pages(&mut self, at: At, record: &Record<'_>) {
         let get = |name: &str| number(record, name);
         let (Some(device), Some(inode), Some(first), Some(last)) =
@@ -183,6 +220,10 @@ impl Finder {
         let file = (Device(device as u32), inode);
         let task = self.tasks.entry(at.tid).or_default();
         let begin = task.begin.take().filter(|(_, of)| of.is_none_or(|of| of == file)).map(|(at, _)| at);
+        let shown = |probed: &Read| probed.file == file && first >= probed.first && last <= probed.last;
+        if task.probed.as_ref().is_some_and(shown) {
+            return;
+        }
         let goes_on = |read: &Read| read.file == file && read.last == last && first > read.first;
         if task.current.as_ref().is_some_and(goes_on) || first > last || self.reads.len() >= MAX_READS {
             return;
@@ -190,12 +231,13 @@ impl Finder {
         let call = task.call.filter(|_| task.read.is_none());
         let page = self.page;
         let (low, high) = (first.saturating_mul(page), last.saturating_add(1).saturating_mul(page));
-        let fits = |offset: &u64| (low..low.saturating_add(page)).contains(offset);
         let (offset, bytes) = match call.and_then(|call| Some((call, call.count?))) {
             Some((call, count)) if count > 0 => {
                 let before = self.ends.get(&(at.tid, call.fd)).filter(|(of, _)| *of == file).map(|(_, end)| *end);
-                // Without more the first offset of the page that ends in the last one.
+                // It begins in the first page and ends in the last one; without more, as early as that leaves.
                 let least = low.max(high.saturating_sub(page).saturating_add(1).saturating_sub(count));
+                let most = low.saturating_add(page - 1).min(high.saturating_sub(count));
+                let fits = |offset: &u64| (least..=most).contains(offset);
                 let offset = call.pos.or(before).filter(fits).unwrap_or(least);
                 (offset, count.min(high.saturating_sub(offset)))
             }

@@ -576,14 +576,15 @@ impl Trace {
         self.schemas().any(|schema| matches!(schema.name.as_str(), "file_read" | "mm_filemap_get_pages"))
     }
 
-    /// Reads that are known by the kernel's own event alone; the first call reads the whole trace once.
+    /// Reads that are known by the kernel's own event alone, all or those that our probes do not see; the first call reads the whole trace once.
     pub(crate) fn reads(&self) -> &Reads {
         self.reads.get_or_init(|| {
-            if !reads::are_needed(self.schemas()) {
+            let needed = reads::are_needed(self.schemas());
+            if needed == reads::Needed::Nothing {
                 return Reads::default();
             }
             let page = Geometry::from_facts(&self.facts).page_size.unwrap_or(4096);
-            let mut finder = reads::Finder::new(page);
+            let mut finder = reads::Finder::new(page, needed == reads::Needed::Unprobed);
             // An error leaves the reads that were found before it.
             let _ = self.for_each_record(&mut |record| finder.record(record));
             finder.finish()
