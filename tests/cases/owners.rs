@@ -123,7 +123,7 @@ fn a_yaffs2_is_told_only_where_one_is_mounted() {
         record.args(["--packages", "mtd-utils", "-o"]).arg(&dat);
         stdout(record.args(["--", "/bin/busybox", "sh", "-c", script]));
         let json = report(dat.to_str().expect("UTF-8"));
-        (json["findings"].clone(), stdout(flashscope().arg("report").arg(&dat)))
+        (json, stdout(flashscope().arg("report").arg(&dat)))
     };
     let reads = |findings: &Value, task: &str| -> u64 {
         let tasks = findings["by_task"].as_array().expect("tasks");
