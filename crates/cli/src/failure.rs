@@ -40,6 +40,11 @@ impl Failure {
         Failure { status, ..self }
     }
 
+    /// The same failure, and what followed from it: one line.
+    pub fn and(self, then: &Failure) -> Self {
+        Failure { message: format!("{self}; {then}"), ..self }
+    }
+
     /// One line on standard error, in which nothing acts on a terminal.
     pub fn tell(&self) {
         if !self.told {

@@ -65,14 +65,15 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         }
         // The recorder has failed, or the command under it: what was recorded is kept, and the reason passed on.
         Ok(outcome) => {
+            let failure = target::agent_failure(&outcome.stderr, outcome.status);
             match end {
                 Ok(finished) => {
                     finished.says.iter().for_each(|line| flashscope_output::note(line));
                     summarise(&finished.path, &terminal)?;
+                    Err(failure)
                 }
-                Err(failure) => failure.tell(),
+                Err(end) => Err(failure.and(&end)),
             }
-            Err(target::agent_failure(&outcome.stderr, outcome.status))
         }
         Err(error) => {
             let kept = match end {
