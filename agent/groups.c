@@ -40,7 +40,7 @@ struct wanted {
 };
 
 /*
- * include/trace/events/{block,mmc,filemap,readahead,writeback,ext4,f2fs,jbd2,irq}.h
+ * include/trace/events/{block,mmc,filemap,readahead,writeback,ext4,f2fs,jbd2,sched,irq}.h
  * of 5.10, 6.1, 6.12, 6.18 and 7.2.
  */
 static const struct wanted wanted[] = {
@@ -111,6 +111,7 @@ static const struct wanted wanted[] = {
 	{ CACHE, "jbd2", "jbd2_start_commit", false, "when ext4's journal was written" },
 	{ CACHE, "jbd2", "jbd2_end_commit", false, "when ext4's journal was written" },
 
+	{ LAYERS, "sched", "sched_switch", false, "when a task sleeps, and when another task has its CPU" },
 	{ LAYERS, "irq", "irq_handler_entry", false, "when an interrupt came" },
 	{ LAYERS, "irq", "irq_handler_exit", false, "how long an interrupt's handler ran" },
 	{ LAYERS, "irq", "softirq_entry", false, "when completions were taken up behind the interrupt" },

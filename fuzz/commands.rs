@@ -113,7 +113,7 @@ fn system(trace: &Trace) -> SystemFacts {
 pub fn report_layers(bytes: &[u8]) {
     let Some(trace) = trace(bytes) else { return };
     let crossings = Crossings::new(&trace);
-    let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.tell_sleep());
+    let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.sleep());
     let _ = trace.for_each_pair(&mut |pair| {
         if let Some(event) = pair.event {
             layers.event(event);

@@ -28,7 +28,7 @@ fn work(into: &Path) -> Vec<u8> {
 /// Of that task alone.
 fn seen(trace: &Trace, cold: u32) -> LayersFound {
     let crossings = Crossings::new(trace);
-    let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.tell_sleep());
+    let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.sleep());
     trace
         .for_each_pair(&mut |pair| {
             if let Some(event) = pair.event {
@@ -112,7 +112,7 @@ fn boot(kernel: &str, work: Vec<u8>) -> Booted {
     for dir in dirs {
         lines.push("write /proc/sys/vm/drop_caches 3".to_owned());
         let cold = format!("/work cold /mnt/{dir} {PAGES}");
-        let record = "record-start --mode ring --ring 8192 --events block,layers,sched:sched_switch";
+        let record = "record-start --mode ring --ring 8192 --events block,layers";
         match dir {
             "ours" => {
                 // The names are asked for while the probes are there.

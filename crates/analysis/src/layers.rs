@@ -18,8 +18,8 @@
 //! taken to sleep while it is in no layer below the page cache and the device has its request.
 
 use crate::kernel_threads::{home, is_of_storage};
-use crate::{Analysis, LossCount, SystemFacts};
-pub use flashscope_trace::Layer;
+use crate::{Analysis, Evidence, LossCount, SystemFacts};
+pub use flashscope_trace::{Layer, SleepSource};
 mod found;
 use flashscope_trace::{BlockAction, BlockEvent, CallKind, Crossing, Device, Event, EventKind, TimeNs};
 pub use found::{CallLayers, CallSum, LayerTime, LayersFound, Operation, Slice};
@@ -54,6 +54,7 @@ struct Call {
     unattributed: u64,
     overlap: u64,
     overlap_stretches: u64,
+    slept: u64,
     slices: Vec<Slice>,
     /// When a request of its was completed, since it went to sleep.
     completed: Option<u64>,
@@ -128,7 +129,7 @@ struct Bio {
 type Place = (Device, bool, u64);
 
 /// Version of [`LayersReport`].
-pub const LAYERS_REPORT_SCHEMA: u32 = 2;
+pub const LAYERS_REPORT_SCHEMA: u32 = 3;
 
 /// Where the time of a trace's calls goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -237,8 +238,8 @@ where
     L: FnMut(u32, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
-    /// `sleeps`: the trace says when tasks sleep.
-    pub fn new(lookup: L, sleeps: bool) -> Self {
+    /// `sleep`: what of the trace says when tasks sleep.
+    pub fn new(lookup: L, sleep: SleepSource) -> Self {
         Layers {
             lookup,
             only: None,
@@ -254,10 +255,10 @@ where
             on_cpu: HashMap::new(),
             written: 0,
             slices: 0,
-            sleeps,
+            sleeps: sleep > SleepSource::Nothing,
             sees_storage: false,
             sums: BTreeMap::new(),
-            found: LayersFound::default(),
+            found: LayersFound::new(sleep),
         }
     }
 
@@ -315,6 +316,7 @@ where
             })),
         };
         call.give(layer, begin, now);
+        call.slept += if task.asleep { now - begin } else { 0 };
         if !asleep && in_device {
             call.overlap += now - begin;
             call.overlap_stretches += 1;
@@ -397,6 +399,7 @@ where
                     unattributed: 0,
                     overlap: 0,
                     overlap_stretches: 0,
+                    slept: 0,
                     slices: Vec::new(),
                     completed: None,
                     touched: false,
@@ -450,6 +453,9 @@ where
         if !call.touched && !untold {
             self.found.calls_without_storage += 1;
             return;
+        }
+        if let Evidence::Known(slept) = &mut self.found.slept_ns {
+            *slept += call.slept;
         }
         let layers = Layer::ALL.into_iter().map(|layer| {
             let (ns, stretches) = (call.times[layer as usize], call.stretches[layer as usize]);
@@ -622,7 +628,6 @@ where
             self.alone(writes);
         }
         self.found.calls_cut += self.calling.len() as u64;
-        self.found.sleep_is_recorded = self.sleeps;
         self.found.calls.sort_by_key(|call| (call.begin_ns, call.tid));
         self.found.sums = without_empty(self.sums);
         self.found

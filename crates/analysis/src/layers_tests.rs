@@ -3,7 +3,7 @@ use crate::testing::event;
 use CallKind::{Read, Sync, Write};
 use Crossing::{Call, Enter, Leave, Returned, Sleeps, Wakes};
 use Layer::{Driver, FileSystem, Interrupt, PageCache, Vfs};
-use flashscope_trace::{BlockDetail, RequestFlags};
+use flashscope_trace::{BlockDetail, RequestFlags, SleepSource};
 
 fn block(time: u64, tid: u32, action: BlockAction) -> Step {
     let block = BlockEvent {
@@ -24,14 +24,14 @@ enum Step {
     Crossing(u64, Crossing),
 }
 
-fn run(sleeps: bool, events: &[Step]) -> LayersFound {
+fn run(sleep: SleepSource, events: &[Step]) -> LayersFound {
     let mut layers = Layers::new(
         |tid, _| match tid {
             1 => Some("app"),
             9 => Some("kworker/0:1H"),
             _ => None,
         },
-        sleeps,
+        sleep,
     );
     for step in events {
         match step {
@@ -50,7 +50,7 @@ fn at(time: u64, crossing: Crossing) -> Step {
 #[test]
 fn a_cold_read_by_hand() {
     let found = run(
-        true,
+        SleepSource::Switches,
         &[
             at(100, Call(Read, None)),
             at(101, Enter(Vfs)),
@@ -81,13 +81,14 @@ fn a_cold_read_by_hand() {
     // From the issue to its sleep the task and the device both worked.
     assert_eq!(call.overlap_ns, 24);
     assert_eq!(call.layers.iter().map(|t| t.ns).sum::<u64>() + call.unattributed_ns, call.total_ns);
-    assert_eq!((found.calls_cut, found.boundaries_unmatched, found.sleep_is_recorded), (0, 0, true));
+    assert_eq!((found.calls_cut, found.boundaries_unmatched), (0, 0));
+    assert_eq!(found.slept_ns, Evidence::Known(90));
 }
 
 #[test]
 fn without_the_schedulers_events_a_wait_is_what_the_device_says() {
     let found = run(
-        false,
+        SleepSource::Nothing,
         &[
             at(0, Call(Read, None)),
             at(0, Enter(PageCache)),
@@ -100,14 +101,36 @@ fn without_the_schedulers_events_a_wait_is_what_the_device_says() {
     );
     let times: Vec<(Layer, u64)> = found.calls[0].layers.iter().map(|t| (t.layer, t.ns)).collect();
     assert_eq!(times, [(PageCache, 10), (Layer::Block, 10), (Layer::Device, 100), (Interrupt, 10)]);
-    assert!(!found.sleep_is_recorded);
+    let why = found.slept_ns.why().expect("unknown");
+    assert!(why.missing.contains("sched:sched_switch") && why.next.contains("--events layers"), "{why:?}");
+}
+
+/// Functions that wait for a page and for the journal are not every sleep, and say nothing of other tasks.
+#[test]
+fn only_the_schedulers_event_tells_how_long_tasks_slept() {
+    let events = [
+        at(0, Call(Read, None)),
+        at(0, Enter(PageCache)),
+        block(10, 1, BlockAction::Queue),
+        at(20, Sleeps { runnable: false }),
+        at(70, Wakes),
+        at(80, Leave(PageCache)),
+        at(90, Returned(Read, 1)),
+    ];
+    assert_eq!(run(SleepSource::Switches, &events).slept_ns, Evidence::Known(50));
+    for (sleep, seen) in [(SleepSource::Waits, "pages"), (SleepSource::Functions, "`schedule`")] {
+        let found = run(sleep, &events);
+        let why = found.slept_ns.why().expect("unknown");
+        assert!(why.missing.contains("sched:sched_switch") && why.missing.contains(seen), "{why:?}");
+        assert_eq!(found.sums[0].total_ns, 90);
+    }
 }
 
 /// A kworker that takes the CPU to do the driver's work.
 #[test]
 fn who_runs_in_a_tasks_place_works_for_it() {
     let lookup = |tid, _| Some(["", "app", "", "", "", "other", "", "", "", "kworker/0:1H"][tid as usize]);
-    let mut layers = Layers::new(lookup, true);
+    let mut layers = Layers::new(lookup, SleepSource::Switches);
     for (time, tid, crossing) in [
         (0, 1, Call(Read, None)),
         (10, 1, Enter(PageCache)),
@@ -137,7 +160,7 @@ fn who_runs_in_a_tasks_place_works_for_it() {
 #[test]
 fn a_thread_of_the_file_system_works_there() {
     let lookup = |tid, _| Some(if tid == 1 { "app" } else { "jbd2/nullb0-8" });
-    let mut layers = Layers::new(lookup, true);
+    let mut layers = Layers::new(lookup, SleepSource::Switches);
     for (time, tid, crossing) in [
         (0, 9, Sleeps { runnable: false }),
         (100, 1, Call(Sync, Some(3))),
@@ -159,7 +182,7 @@ fn a_thread_of_the_file_system_works_there() {
 #[test]
 fn what_is_missing_is_counted() {
     let found = run(
-        false,
+        SleepSource::Nothing,
         &[
             at(0, Returned(Read, 0)),
             at(1, Call(Read, None)),
@@ -174,7 +197,7 @@ fn what_is_missing_is_counted() {
 
 #[test]
 fn endless_calls_stay_bounded() {
-    let mut layers = Layers::new(|_, _| None::<&str>, true);
+    let mut layers = Layers::new(|_, _| None::<&str>, SleepSource::Switches);
     for i in 0..40_000u32 {
         layers.crossing(Enter(Vfs), i, TimeNs(u64::from(i)));
         layers.crossing(Leave(Vfs), i, TimeNs(u64::from(i)));
@@ -186,7 +209,7 @@ fn endless_calls_stay_bounded() {
 /// Tasks that stay in their calls, and bios that never end.
 #[test]
 fn what_is_given_up_is_counted() {
-    let mut layers = Layers::new(|_, _| None::<&str>, true);
+    let mut layers = Layers::new(|_, _| None::<&str>, SleepSource::Switches);
     for i in 0..20_000u32 {
         layers.crossing(Call(Read, None), i, TimeNs(u64::from(i)));
     }
@@ -194,7 +217,7 @@ fn what_is_given_up_is_counted() {
     let found = layers.finish();
     assert_eq!(found.events_not_followed, 20_000 - MAX_TASKS as u64);
 
-    let mut layers = Layers::new(|_, _| None::<&str>, true);
+    let mut layers = Layers::new(|_, _| None::<&str>, SleepSource::Switches);
     for i in 0..20_000 {
         let Step::Block(mut event) = block(i, 1, BlockAction::Queue) else { unreachable!() };
         if let EventKind::Block(block) = &mut event.kind {
@@ -232,7 +255,7 @@ fn a_write_and_its_sync_are_one_operation() {
     // Another file's sync, and none.
     steps.extend(write(200, 3));
     steps.extend(sync(210, 4));
-    let found = run(true, &steps);
+    let found = run(SleepSource::Switches, &steps);
     let all: Vec<(Operation, u32, u64, u64, i64)> =
         found.calls.iter().map(|c| (c.call, c.calls, c.begin_ns, c.total_ns, c.result)).collect();
     assert_eq!(
@@ -256,7 +279,7 @@ fn a_write_and_its_sync_are_one_operation() {
 #[test]
 fn one_process_alone_is_summed_up_whole() {
     let name = |tid, _| Some(if tid == 1 { "app" } else { "other" });
-    let mut layers = Layers::new(name, true).only(Some("app"));
+    let mut layers = Layers::new(name, SleepSource::Switches).only(Some("app"));
     let n = MAX_CALLS as u64 + 10;
     for i in 0..2 * n {
         let tid = 1 + (i % 2) as u32;
@@ -275,7 +298,7 @@ fn one_process_alone_is_summed_up_whole() {
 #[test]
 fn only_calls_that_touched_storage_count() {
     let found = run(
-        true,
+        SleepSource::Switches,
         &[
             at(0, Call(Read, None)),
             at(1, Enter(Vfs)),
@@ -294,6 +317,6 @@ fn only_calls_that_touched_storage_count() {
     );
     assert_eq!((found.calls.len(), found.calls_without_storage, found.sums[0].total_ns), (2, 1, 6 + 9));
     // Where the trace has no boundaries of the page cache, of a write alone nothing is known.
-    let found = run(true, &[at(0, Call(Write, None)), at(5, Returned(Write, 10))]);
+    let found = run(SleepSource::Switches, &[at(0, Call(Write, None)), at(5, Returned(Write, 10))]);
     assert_eq!((found.calls.len(), found.calls_without_storage), (1, 0));
 }

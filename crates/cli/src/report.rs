@@ -108,7 +108,7 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
         )));
     }
     let lookup = |tid, time| trace.comm(tid, time);
-    let mut layers = Layers::new(lookup, crossings.tell_sleep()).only(args.process.as_deref());
+    let mut layers = Layers::new(lookup, crossings.sleep()).only(args.process.as_deref());
     let mut first = None;
     trace.for_each_pair(&mut |pair| {
         if let Some(event) = pair.event {

@@ -7,7 +7,7 @@ use flashscope_analysis::flash::{
     TaskWear, Timeline, TimelinePoint, Wear, WriteLayer,
 };
 use flashscope_analysis::layers::{
-    CallLayers, LAYERS_REPORT_SCHEMA, Layer, LayerTime, LayersFound, LayersReport, Operation, Slice,
+    CallLayers, LAYERS_REPORT_SCHEMA, Layer, LayerTime, LayersFound, LayersReport, Operation, SleepSource, Slice,
 };
 use flashscope_analysis::readahead::{AccuracyFindings, Brought, FileBrought, TaskBrought};
 use flashscope_analysis::{
@@ -554,7 +554,7 @@ pub fn layers() -> LayersReport {
     );
     let calls = vec![read, write];
     let sums = flashscope_analysis::layers::sums(&calls);
-    let findings = LayersFound { sums, calls, sleep_is_recorded: true, ..LayersFound::default() };
+    let findings = LayersFound { sums, calls, ..LayersFound::new(SleepSource::Switches) };
     let FlashReport { title, system, losses, .. } = flash();
     LayersReport { schema: LAYERS_REPORT_SCHEMA, title, system, losses, findings }
 }

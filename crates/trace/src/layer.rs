@@ -215,6 +215,18 @@ pub enum Crossing {
     Wakes,
 }
 
+/// What says when tasks sleep. The later one says more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SleepSource {
+    Nothing,
+    /// The functions in which tasks wait for a page or for the journal: other waits are not seen.
+    Waits,
+    /// `schedule` in a trace of functions, as far as the tracer followed it.
+    Functions,
+    /// `sched:sched_switch`: every sleep, and who has the CPU.
+    Switches,
+}
+
 /// How one kind of record is read.
 enum Plan {
     Enter(CallKind, Option<Field>),
@@ -271,9 +283,15 @@ impl Crossings {
         self.plans.values().any(|plan| matches!(plan, Plan::Enter(..) | Plan::Function { .. } | Plan::Boundary { .. }))
     }
 
-    /// Whether the trace says when tasks sleep.
-    pub fn tell_sleep(&self) -> bool {
-        self.plans.values().any(|plan| matches!(plan, Plan::Switch { .. } | Plan::Function { .. } | Plan::Wait { .. }))
+    /// What of the trace says when tasks sleep.
+    pub fn sleep(&self) -> SleepSource {
+        let source = |plan: &Plan| match plan {
+            Plan::Switch { .. } => SleepSource::Switches,
+            Plan::Function { .. } => SleepSource::Functions,
+            Plan::Wait { .. } => SleepSource::Waits,
+            _ => SleepSource::Nothing,
+        };
+        self.plans.values().map(source).max().unwrap_or(SleepSource::Nothing)
     }
 
     fn function(&self, address: u64) -> Function {
@@ -302,8 +320,11 @@ impl Crossings {
             }
             Plan::Switch { prev, state, next } => {
                 // Bit 0 and above: why it sleeps; 0 and what is above the states (preempted): it can go on.
-                let state = state.as_ref().and_then(number).unwrap_or(1);
-                let runnable = state & 0xff == 0;
+                // Text has letters: `R`, and `R+` of a task that was preempted.
+                let runnable = match state.as_ref().and_then(|field| record.value(field)) {
+                    Some(Value::Text(text)) => text.starts_with(b"R"),
+                    _ => state.as_ref().and_then(number).unwrap_or(1) & 0xff == 0,
+                };
                 if let Some(prev) = number(prev) {
                     f(prev as u32, Crossing::Sleeps { runnable });
                 }

@@ -69,7 +69,7 @@ pub use event::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
 pub use file::{FileEvent, FileStep};
 pub use format::{Array, Field, FieldKind, FormatError, Layout, Schema, Schemas, Value};
 pub use formats::{Format, TABLE as FORMATS, help as formats_help};
-pub use layer::{CallKind, Crossing, Crossings, Layer};
+pub use layer::{CallKind, Crossing, Crossings, Layer, SleepSource};
 pub use losses::{Loss, Losses, Severity};
 pub use merged::{Alignment, MergedTrace, SYNC, Source};
 pub use pairs::Pair;

@@ -1,6 +1,6 @@
 //! One table of formats, in code and in docs; what is refused, by its name; packed traces.
 
-use flashscope_trace::{EventKind, FORMATS, Loss, Trace, TraceKind};
+use flashscope_trace::{Crossing, Crossings, EventKind, FORMATS, Loss, SleepSource, Trace, TraceKind};
 
 #[test]
 fn docs_list_what_is_read_and_written() {
@@ -442,4 +442,23 @@ fn every_form_of_trace_cmds_report() {
             .unwrap();
         assert!(returns > 20, "{options:?}: {returns} returns of calls");
     }
+}
+
+#[test]
+fn a_switch_in_text_tells_sleep_from_preemption() {
+    let text = b"# tracer: nop\n#\n\
+        a-77 [000] d.... 3.280203: sched_switch: prev_comm=a prev_pid=77 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=15 next_prio=0\n\
+        b-15 [000] d.... 3.280210: sched_switch: prev_comm=b prev_pid=15 prev_prio=0 prev_state=R ==> next_comm=a next_pid=77 next_prio=120\n\
+        a-77 [000] d.... 3.280593: sched_switch: prev_comm=a prev_pid=77 prev_prio=120 prev_state=D ==> next_comm=b next_pid=15 next_prio=0\n";
+    let trace = of(text).unwrap();
+    let crossings = Crossings::new(&trace);
+    assert_eq!(crossings.sleep(), SleepSource::Switches);
+    let mut found = Vec::new();
+    let mut take = |tid, crossing| {
+        if let Crossing::Sleeps { runnable } = crossing {
+            found.push((tid, runnable));
+        }
+    };
+    trace.for_each_record(&mut |record| crossings.read(record, &mut take)).unwrap();
+    assert_eq!(found, [(77, true), (15, true), (77, false)]);
 }

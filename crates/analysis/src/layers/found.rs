@@ -1,7 +1,7 @@
 //! What is found of where the time of calls goes: plain data (`crate::layers` finds it).
 
-use crate::LossCount;
-use flashscope_trace::Layer;
+use crate::{Evidence, LossCount};
+use flashscope_trace::{Layer, SleepSource};
 use serde::{Deserialize, Serialize};
 
 /// What a program does: a call, or a write and the sync that makes it last.
@@ -71,7 +71,7 @@ pub struct CallSum {
     pub overlap_stretches: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayersFound {
     pub sums: Vec<CallSum>,
     /// In the order of their begins; the first [`super::MAX_CALLS`] that ended.
@@ -80,8 +80,8 @@ pub struct LayersFound {
     pub calls_cut: u64,
     /// Boundaries that were left without having been entered, or never left in their call, or entered too deep to follow.
     pub boundaries_unmatched: u64,
-    /// Whether the trace says when tasks sleep.
-    pub sleep_is_recorded: bool,
+    /// How long tasks slept in these operations, all together.
+    pub slept_ns: Evidence<u64>,
     /// Calls that touched no storage, as far as the trace shows: of a pipe, a socket, /proc. They are in no sum.
     #[serde(default)]
     pub calls_without_storage: u64,
@@ -94,6 +94,21 @@ pub struct LayersFound {
 }
 
 impl LayersFound {
+    /// Nothing yet.
+    pub fn new(sleep: SleepSource) -> LayersFound {
+        LayersFound {
+            sums: Vec::new(),
+            calls: Vec::new(),
+            calls_cut: 0,
+            boundaries_unmatched: 0,
+            slept_ns: slept(sleep),
+            calls_without_storage: 0,
+            calls_not_listed: 0,
+            bios_given_up: 0,
+            events_not_followed: 0,
+        }
+    }
+
     /// What was given up so that memory stays bounded, zero counts included.
     pub fn losses(&self) -> Vec<LossCount> {
         [
@@ -117,4 +132,20 @@ impl LayersFound {
         .map(|(name, count, meaning)| LossCount { name: name.to_owned(), count, meaning: meaning.to_owned() })
         .into()
     }
+}
+
+/// Only the scheduler's own event shows every sleep, and who has the CPU meanwhile.
+fn slept(sleep: SleepSource) -> Evidence<u64> {
+    let instead = match sleep {
+        SleepSource::Switches => return Evidence::Known(0),
+        SleepSource::Functions => "waits are what `schedule` in the trace of functions shows",
+        SleepSource::Waits => "only waits for pages and for the journal are seen",
+        SleepSource::Nothing => "waits are inferred from what the device does",
+    };
+    Evidence::unknown(
+        format!(
+            "sleep is unknown: the trace has no sched:sched_switch; {instead}, and the time of other tasks is in the layers"
+        ),
+        "record again with --events layers (or, with trace-cmd, -e sched:sched_switch)",
+    )
 }

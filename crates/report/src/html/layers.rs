@@ -6,8 +6,8 @@ use crate::figures;
 use crate::rows::Rows;
 use crate::terminal::{call_name, layer_name};
 use crate::text::{duration, escape, grouped};
-use flashscope_analysis::LossCount;
 use flashscope_analysis::layers::{CallLayers, CallSum, LayersReport};
+use flashscope_analysis::{Evidence, LossCount};
 use flashscope_study::layers::{LayersGroup, LayersResult};
 
 /// Operations of one table at most, the longest.
@@ -36,12 +36,11 @@ pub fn layers(report: &LayersReport) -> String {
     page.heading("calls", "Calls");
     page.add("the layers of each kind of call", &sums(&found.sums));
     page.add("the longest calls", &calls(&found.calls));
-    if !found.sleep_is_recorded {
-        page.add(
-            "how waits are told",
-            "<p class=\"note\">Sleep is unknown: the trace has no sched:sched_switch, and waits are inferred from what the device does. Record again with --events layers,sched:sched_switch.</p>\n",
-        );
-    }
+    let slept = match &found.slept_ns {
+        Evidence::Known(ns) => format!("Tasks slept {} in these calls", duration(*ns)),
+        Evidence::Unknown(why) => escape(&format!("{}; {}", why.missing, why.next)),
+    };
+    page.add("how long tasks slept", &format!("<p class=\"note\">{slept}.</p>\n"));
     page.heading("recorded-on", "Recorded on");
     page.release(recorded_on.len());
     page.add("the box with system and losses", &recorded_on);

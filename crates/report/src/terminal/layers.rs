@@ -3,6 +3,7 @@
 use super::Style;
 use super::table::{Table, paragraph};
 use crate::text::{duration, grouped, visible};
+use flashscope_analysis::Evidence;
 use flashscope_analysis::layers::{CallLayers, CallSum, Layer, LayerTime, LayersReport, Operation};
 use flashscope_study::layers::LayersResult;
 
@@ -48,8 +49,9 @@ pub fn layers(report: &LayersReport, style: &Style) -> String {
     out += &style.heading("The longest calls");
     out += &longest(&found.calls, width);
     let mut notes = Vec::new();
-    if !found.sleep_is_recorded {
-        notes.push("sleep is unknown: the trace has no sched:sched_switch, and waits are inferred from what the device does; record again with --events layers,sched:sched_switch".to_owned());
+    match &found.slept_ns {
+        Evidence::Known(ns) => notes.push(format!("tasks slept {} in these calls", duration(*ns))),
+        Evidence::Unknown(why) => notes.push(format!("{}; {}", why.missing, why.next)),
     }
     for (n, what) in [
         (found.calls_without_storage, "calls touched no storage (pipes, sockets, /proc): they are in no sum"),

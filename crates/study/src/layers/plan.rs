@@ -50,7 +50,7 @@ pub(super) fn plan(spec: &LayersSpec, device: Option<&str>) -> Vec<String> {
     // What only a first write does (blocks for a directory, an inode table's first use) is not measured.
     lines.push(create("first", spec.bytes, 2));
     lines.extend(mounting.settle());
-    lines.push(format!("record-start --events block,layers,sched:sched_switch --mode ring --ring {RING_KIB}"));
+    lines.push(format!("record-start --events block,layers --mode ring --ring {RING_KIB}"));
     // Each read has to go to the device: nothing is read ahead.
     lines.push(format!(
         "run {STEP_READ} {AGENT} bench read --file /mnt/data --count {} --request {} --pattern sequential \

@@ -136,7 +136,7 @@ fn collect(port: &Path, spec: &LayersSpec, inputs: Inputs, medium: String) -> Re
 
     let trace = session.recording(0)?;
     let crossings = Crossings::new(&trace);
-    let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.tell_sleep());
+    let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.sleep());
     trace.for_each_pair(&mut |pair| {
         if let Some(event) = pair.event {
             layers.event(event);
