@@ -640,6 +640,10 @@ pub struct ExportArgs {
     /// Format to write.
     #[arg(long, value_enum)]
     pub to: ExportFormat,
+    /// What a row is (csv, json, parquet): an event, a bio as it was queued, or a request as it was issued, with times, stages, owner,
+    /// file and error.
+    #[arg(long, value_enum, default_value_t = ExportRows::Events)]
+    pub rows: ExportRows,
     /// File to write; - is standard output (csv, json, text, perfetto, parquet). Of flashmon this is the temporal log; the spatial
     /// view goes to FILE.blocks.
     #[arg(short, long, value_name = "FILE")]
@@ -657,6 +661,13 @@ pub struct ExportArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportRows {
+    Events,
+    Bios,
+    Requests,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
     /// Typed events, one a line.
     Csv,
@@ -666,7 +677,7 @@ pub enum ExportFormat {
     Text,
     /// Tasks, operations and counters for ui.perfetto.dev.
     Perfetto,
-    /// One table with typed columns (needs a build with `--features parquet`).
+    /// One table with typed columns.
     Parquet,
     Flashmon,
     #[value(name = "trace.dat")]

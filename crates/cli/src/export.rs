@@ -1,21 +1,23 @@
 //! `export`: a trace in another format.
 
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use flashscope_output::{Output, Rules, StdoutError, note};
 use flashscope_trace::{Error, Session, Trace, dat, export, flashmon};
 
-use crate::args::{ExportArgs, ExportFormat};
+use crate::args::{ExportArgs, ExportFormat, ExportRows};
 use crate::failure::Failure;
 use crate::inputs::Inputs;
 use crate::output::{self, Noted};
 
+mod rows;
+
 pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
     if args.to == ExportFormat::Parquet && !cfg!(feature = "parquet") {
         return Err(Failure::usage(
-            "export --to parquet: this flashscope was built without it; build it with `cargo build --release --features \
-             parquet -p flashscope`, or export to csv or json",
+            "export --to parquet: this flashscope was built without it (--no-default-features); build it with `cargo build \
+             --release -p flashscope`, or export to csv or json",
         ));
     }
     let to_stdout = args.output == Path::new("-");
@@ -23,6 +25,9 @@ pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
         return Err(Failure::usage(
             "--output -: only csv, json, text, perfetto and parquet go to standard output; name a file",
         ));
+    }
+    if args.rows != ExportRows::Events {
+        return rows::run(args, to_stdout, quiet);
     }
     if args.traces.len() > 1 || !args.clocks.offsets.is_empty() {
         return merged(args, to_stdout, quiet);
@@ -43,30 +48,85 @@ pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes to standard output, or to a file that is there whole or not at all.
+/// What was written: rows, lines, or slices and instants; and what is said of it.
+struct Written {
+    items: u64,
+    said: String,
+    /// Why there is nothing, and what to type next.
+    empty: String,
+}
+
+/// Keeps back what is written until it is more than an empty export can be, or known to be none.
+struct Held<W: Write> {
+    out: W,
+    held: Vec<u8>,
+    open: bool,
+}
+
+/// Heads, schemas and facts of an empty export are shorter.
+const MOST_HELD: usize = 1 << 20;
+
+impl<W: Write> Held<W> {
+    fn new(out: W) -> Held<W> {
+        Held { out, held: Vec::new(), open: false }
+    }
+
+    fn let_go(&mut self) -> io::Result<()> {
+        self.open = true;
+        self.out.write_all(&std::mem::take(&mut self.held))
+    }
+}
+
+impl<W: Write> Write for Held<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.open {
+            if self.held.len() + bytes.len() <= MOST_HELD {
+                self.held.extend_from_slice(bytes);
+                return Ok(bytes.len());
+            }
+            self.let_go()?;
+        }
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.open { self.out.flush() } else { Ok(()) }
+    }
+}
+
+/// Writes to standard output, or to a file that is there whole or not at all. An export of nothing fails, and leaves nothing.
 fn written(
     args: &ExportArgs,
     to_stdout: bool,
     quiet: bool,
-    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<String, Error>,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<Written, Error>,
 ) -> Result<(), Failure> {
+    let nothing = |written: &Written| match written.items {
+        0 => Err(Failure::new(format!("{}: nothing to export: {}", args.traces[0].display(), written.empty))),
+        _ => Ok(()),
+    };
     if to_stdout {
-        let mut out = BufWriter::new(std::io::stdout());
-        return match write(&mut out) {
+        let mut out = Held::new(BufWriter::new(std::io::stdout()));
+        let written = match write(&mut out) {
             // What went wrong with standard output is told as everywhere.
-            Err(Error::Io { action: "write the export of", source, .. }) => Err(StdoutError::from(source).into()),
-            Err(error) => Err(error.into()),
-            Ok(_) => Ok(out.flush().map_err(StdoutError::from)?),
+            Err(Error::Io { action: "write the export of", source, .. }) => {
+                return Err(StdoutError::from(source).into());
+            }
+            Err(error) => return Err(error.into()),
+            Ok(written) => written,
         };
+        nothing(&written)?;
+        return Ok(out.let_go().and_then(|()| out.flush()).map_err(StdoutError::from)?);
     }
     let inputs = output::inputs(&args.traces);
     let mut noted = Noted::create(&args.output, &inputs, OPTION)?;
-    let mut out = BufWriter::new(&mut noted.file);
-    let said = write(&mut out)?;
-    out.flush().map_err(|error| cannot(&args.output, &error))?;
+    let mut out = Held::new(BufWriter::new(&mut noted.file));
+    let written = write(&mut out)?;
+    nothing(&written)?;
+    out.let_go().and_then(|()| out.flush()).map_err(|error| cannot(&args.output, &error))?;
     drop(out);
     noted.publish()?;
-    tell(args, quiet, &said);
+    tell(args, quiet, &written.said);
     Ok(())
 }
 
@@ -99,15 +159,17 @@ fn merged(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failure
         return Ok(());
     }
     written(args, to_stdout, quiet, |out| {
-        Ok(match args.to {
-            ExportFormat::Csv => {
-                format!("{} events of {}", export::csv_merged_as(traces, args.csv_raw, out)?, inputs.title())
-            }
-            ExportFormat::Json => format!("{} records of {}", export::json_lines_merged(traces, out)?, inputs.title()),
-            _ => format!("{} records of {}", export::text_merged(traces, out)?, inputs.title()),
-        })
+        let (items, unit, empty) = match args.to {
+            ExportFormat::Csv => (export::csv_merged_as(traces, args.csv_raw, out)?, "events", NO_EVENTS),
+            ExportFormat::Json => (export::json_lines_merged(traces, out)?, "records", NO_RECORDS),
+            _ => (export::text_merged(traces, out)?, "records", NO_RECORDS),
+        };
+        Ok(Written { items, said: format!("{items} {unit} of {}", inputs.title()), empty: empty.to_owned() })
     })
 }
+
+const NO_EVENTS: &str = "the trace has no events; record again with what is to be seen, as `flashscope record --events block`";
+const NO_RECORDS: &str = "the trace has no records of tracefs (a Flashmon log and blktrace files have none); export --to csv";
 
 fn open(args: &ExportArgs) -> Result<Trace, Failure> {
     let path = &args.traces[0];
@@ -124,12 +186,22 @@ fn open(args: &ExportArgs) -> Result<Trace, Failure> {
     }
 }
 
-/// Writes a format that is one stream of bytes; says what it was.
-fn write(trace: &Trace, args: &ExportArgs, out: &mut (dyn Write + Send)) -> Result<String, Error> {
+/// Writes a format that is one stream of bytes.
+fn write(trace: &Trace, args: &ExportArgs, out: &mut (dyn Write + Send)) -> Result<Written, Error> {
+    let of = |items: u64, said: String, empty: &str| Written { items, said, empty: empty.to_owned() };
     Ok(match args.to {
-        ExportFormat::Csv => format!("{} events", export::csv_as(trace, args.csv_raw, out)?),
-        ExportFormat::Json => format!("{} records", export::json_lines(trace, out)?),
-        ExportFormat::Text => format!("{} records", export::text(trace, out)?),
+        ExportFormat::Csv => {
+            let events = export::csv_as(trace, args.csv_raw, out)?;
+            of(events, format!("{events} events"), NO_EVENTS)
+        }
+        ExportFormat::Json => {
+            let records = export::json_lines(trace, out)?;
+            of(records, format!("{records} records"), NO_RECORDS)
+        }
+        ExportFormat::Text => {
+            let records = export::text(trace, out)?;
+            of(records, format!("{records} records"), NO_RECORDS)
+        }
         ExportFormat::Perfetto => {
             let written = export::perfetto(trace, out)?;
             let mut said = format!("{} slices, {} instants", written.slices, written.instants);
@@ -137,15 +209,12 @@ fn write(trace: &Trace, args: &ExportArgs, out: &mut (dyn Write + Send)) -> Resu
                 said +=
                     &format!("; {} completions of requests that were issued before the trace began", written.unmatched);
             }
-            said
+            of(written.slices + written.instants, said, NO_EVENTS)
         }
         #[cfg(feature = "parquet")]
         ExportFormat::Parquet => {
             let written = export::parquet(trace, out)?;
-            match written.clamped {
-                0 => format!("{} rows", written.rows),
-                n => format!("{} rows; {n} numbers beyond 2^63 - 1 were cut to that", written.rows),
-            }
+            of(written.rows, rows::said(written.rows, written.clamped), NO_EVENTS)
         }
         _ => unreachable!("`run` takes care of the others"),
     })

@@ -54,6 +54,11 @@ impl Inputs {
         Ok(Inputs::of(MergedTrace::new(traces?)?))
     }
 
+    /// One trace that is open.
+    pub fn one(trace: Trace) -> Result<Inputs, Failure> {
+        Ok(Inputs::of(MergedTrace::new(vec![(trace, Alignment::Auto)])?))
+    }
+
     fn of(merged: MergedTrace) -> Inputs {
         let boot = |i: usize| merged.sources()[i].trace.facts()["kernel"]["boot_id"].as_str();
         let machines = (0..merged.sources().len())

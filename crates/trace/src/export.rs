@@ -2,13 +2,19 @@
 
 #[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "parquet")]
+mod parquet_table;
 mod perfetto;
 mod proto;
+mod table;
 mod text;
 
 #[cfg(feature = "parquet")]
 pub use parquet::{PARQUET_COLUMNS, PARQUET_SCHEMA, ParquetWritten, parquet};
+#[cfg(feature = "parquet")]
+pub use parquet_table::ParquetTable;
 pub use perfetto::{PerfettoWritten, perfetto};
+pub use table::{Cell, Column, ColumnType, TableWriter, TableWritten, TextTable};
 pub use text::{text, text_merged};
 
 use crate::error::Error;

@@ -147,7 +147,7 @@ const NAMES: [(i32, &str); 24] = [
     (121, "EREMOTEIO"),
 ];
 
-fn errno_name(error: i32) -> &'static str {
+pub(super) fn errno_name(error: i32) -> &'static str {
     NAMES.iter().find(|(number, _)| *number == error.saturating_neg()).map_or("unknown error", |(_, name)| name)
 }
 

@@ -265,7 +265,9 @@ impl<W: Watch> Matching<W> {
             Needs::End
         };
         (one.pending, one.served) = (NEVER, time);
-        self.bios.get(at).data_done = true;
+        let bio = self.bios.get(at);
+        bio.data_done = true;
+        self.watch.data_written(at, bio, time);
         true
     }
 

@@ -71,8 +71,12 @@ pub(super) trait Watch {
     fn split(&mut self, _from: u32, _to: u32) {}
     /// The way of a part of a split bio is over, at `completed`, or as far as the trace goes (`NEVER`).
     fn part_gone(&mut self, _at: u32, _part: &Bio, _completed: u64) {}
+    /// Its data is written, at `completed`; what flushes the cache after it is not done.
+    fn data_written(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
     /// Its way is over, at `completed`, or as far as the trace goes (`NEVER`).
     fn gone(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
+    /// The trace is over. What is handed over next was still on its way (`unfinished`), or its completion was lost.
+    fn at_end(&mut self, _unfinished: bool) {}
 }
 
 impl<A: Watch, B: Watch> Watch for (A, B) {
@@ -106,9 +110,19 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
         self.1.part_gone(at, part, completed);
     }
 
+    fn data_written(&mut self, at: u32, bio: &Bio, completed: u64) {
+        self.0.data_written(at, bio, completed);
+        self.1.data_written(at, bio, completed);
+    }
+
     fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
         self.0.gone(at, bio, completed);
         self.1.gone(at, bio, completed);
+    }
+
+    fn at_end(&mut self, unfinished: bool) {
+        self.0.at_end(unfinished);
+        self.1.at_end(unfinished);
     }
 }
 
@@ -767,6 +781,7 @@ impl<W: Watch> Matching<W> {
         for at in rest {
             let bio = *self.bios.get(at);
             let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
+            self.watch.at_end(!backwards && !bio.superseded);
             if self.drop_bio(at) && !bio.is_request() && !bio.below && bio.shown {
                 let given_up = &mut self.counts.given_up;
                 *match (backwards, bio.superseded, bio.issued) {

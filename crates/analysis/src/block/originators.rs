@@ -15,6 +15,7 @@ use crate::bounded::{BoundedMap, Full, MOST_PIECES, Ranges};
 use crate::kernel_threads::{is_carrier, role};
 use flashscope_trace::{BlockEvent, Device, FileEvent, FileStep, RequestFlags, RequestKind, TimeNs};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
@@ -308,6 +309,17 @@ where
     /// Whether an owner is a kernel thread with work of its own, such as a journal.
     pub fn is_kernels_own(&self, owner: u32) -> bool {
         self.owners.get(owner as usize).is_some_and(|owner| owner.kind == OwnerKind::Kernel)
+    }
+
+    /// An owner's name (a role's own), kind and thread; `None` where there is no such owner.
+    pub fn owner(&self, owner: u32) -> Option<(Cow<'_, str>, OwnerKind, Option<u32>)> {
+        let owner = self.owners.get(owner as usize)?;
+        let tid = Some(owner.tid).filter(|&tid| tid != 0 && tid < NOBODY);
+        let name = match role(&owner.name).filter(|_| owner.kind == OwnerKind::Kernel) {
+            Some(role) => Cow::Owned(format!("{role} [{}]", owner.name)),
+            None => Cow::Borrowed(owner.name.as_str()),
+        };
+        Some((name, owner.kind, tid))
     }
 
     /// Names an owner for a report: a role's own name, a task with its number.

@@ -88,7 +88,7 @@ impl From<ParquetError> for Failed {
     }
 }
 
-fn into_io(e: ParquetError) -> io::Error {
+pub(super) fn into_io(e: ParquetError) -> io::Error {
     match e {
         ParquetError::External(e) => match e.downcast::<io::Error>() {
             Ok(e) => *e,
@@ -149,18 +149,18 @@ type Required<T> = Vec<T>;
 
 /// A column that rows may lack: the values that there are, and a level for each row (1: it has one).
 #[derive(Default)]
-struct Optional<T> {
-    values: Vec<T>,
-    levels: Vec<i16>,
+pub(super) struct Optional<T> {
+    pub values: Vec<T>,
+    pub levels: Vec<i16>,
 }
 
 impl<T> Optional<T> {
-    fn push(&mut self, value: Option<T>) {
+    pub fn push(&mut self, value: Option<T>) {
         self.levels.push(i16::from(value.is_some()));
         self.values.extend(value);
     }
 
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.values.clear();
         self.levels.clear();
     }

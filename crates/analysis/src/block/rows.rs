@@ -1,0 +1,670 @@
+//! Every bio, or every request, as a row: its times, its stages, whose it is, and how it ended.
+//!
+//! A bio is as it was queued, its parts together. A request is what one issue gave to the driver, with all bios in it; its
+//! steps before the issue are those of the bio that it was made for. Rows come as bios and requests end; what is still on
+//! its way at the end comes last. Memory is bounded by what is in flight.
+
+use super::errors::errno_name;
+use super::in_flight::{Bio, NEVER, NONE};
+use super::matching::{Matching, Step, Watch};
+use super::originators::{Originators, OwnerKind};
+use super::sizes::Sizes;
+use super::stages::{Stage, each_stage};
+use flashscope_trace::export::{Cell, Column, ColumnType};
+use flashscope_trace::{
+    BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestFlags, RequestKind, TimeNs,
+};
+
+/// What a row is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowsOf {
+    Bios,
+    Requests,
+}
+
+/// How the way of a bio or a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowStatus {
+    Completed,
+    /// Still on its way at the end of the trace.
+    Unfinished,
+    /// Its completion is not in the trace, or cannot be told from another's.
+    GivenUp,
+}
+
+impl RowStatus {
+    /// As tables have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RowStatus::Completed => "completed",
+            RowStatus::Unfinished => "unfinished",
+            RowStatus::GivenUp => "given up",
+        }
+    }
+}
+
+/// The stages that a row has; between two bios (Q2Q) is no bio's own.
+const STAGES: [Stage; 8] =
+    [Stage::Q2g, Stage::G2i, Stage::Q2m, Stage::I2d, Stage::M2d, Stage::D2c, Stage::Q2c, Stage::Q2d];
+
+/// A row. Times are the trace's, in nanoseconds; `None`: not in the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoRow {
+    pub device: Device,
+    /// First sector (of 512 bytes), as it was queued or issued.
+    pub sector: u64,
+    pub bytes: u64,
+    pub kind: RequestKind,
+    pub flags: RequestFlags,
+    pub status: RowStatus,
+    pub queued_ns: Option<u64>,
+    pub got_ns: Option<u64>,
+    pub merged_ns: Option<u64>,
+    pub inserted_ns: Option<u64>,
+    /// The last issue, where the driver gave it back.
+    pub issued_ns: Option<u64>,
+    pub completed_ns: Option<u64>,
+    /// In the order of [`STAGES`].
+    stages: [Option<u64>; 8],
+    /// Numbers of this analysis; [`NONE`]: not known.
+    owner: u32,
+    carrier: u32,
+    issuer: u32,
+    /// Device of the file system, and inode.
+    pub file: Option<(Device, u64)>,
+    /// Of a bio: the parts that it was split into (1: none). Of a request: the bios, or parts of bios, in it; 0 where their
+    /// queueing is not in the trace.
+    pub pieces: u64,
+    /// How often the driver gave it back.
+    pub requeues: u64,
+    /// Queued by a device above, for a bio of that device.
+    pub below: bool,
+    /// The kernel's negative number; 0: none.
+    pub error: i32,
+}
+
+macro_rules! columns {
+    ($pieces:literal) => {
+        &[
+            Column::required("device", ColumnType::Text),
+            Column::required("sector", ColumnType::Number),
+            Column::required("bytes", ColumnType::Number),
+            Column::required("kind", ColumnType::Text),
+            Column::required("flags", ColumnType::Text),
+            Column::required("status", ColumnType::Text),
+            Column::optional("queued_ns", ColumnType::Number),
+            Column::optional("got_ns", ColumnType::Number),
+            Column::optional("merged_ns", ColumnType::Number),
+            Column::optional("inserted_ns", ColumnType::Number),
+            Column::optional("issued_ns", ColumnType::Number),
+            Column::optional("completed_ns", ColumnType::Number),
+            Column::optional("q2g_ns", ColumnType::Number),
+            Column::optional("g2i_ns", ColumnType::Number),
+            Column::optional("q2m_ns", ColumnType::Number),
+            Column::optional("i2d_ns", ColumnType::Number),
+            Column::optional("m2d_ns", ColumnType::Number),
+            Column::optional("d2c_ns", ColumnType::Number),
+            Column::optional("q2c_ns", ColumnType::Number),
+            Column::optional("q2d_ns", ColumnType::Number),
+            Column::optional("owner", ColumnType::Text),
+            Column::optional("owner_tid", ColumnType::Number),
+            Column::optional("owner_kind", ColumnType::Text),
+            Column::optional("carrier", ColumnType::Text),
+            Column::optional("carrier_tid", ColumnType::Number),
+            Column::optional("issuer", ColumnType::Text),
+            Column::optional("issuer_tid", ColumnType::Number),
+            Column::optional("file_device", ColumnType::Text),
+            Column::optional("file_inode", ColumnType::Number),
+            Column::optional($pieces, ColumnType::Number),
+            Column::required("requeues", ColumnType::Number),
+            Column::required("below", ColumnType::Flag),
+            Column::optional("error", ColumnType::Signed),
+            Column::optional("error_name", ColumnType::Text),
+        ]
+    };
+}
+
+/// Version of the columns, which only grow.
+pub const ROWS_SCHEMA: u32 = 1;
+/// The columns of a table of bios.
+pub const BIO_COLUMNS: &[Column] = columns!("parts");
+/// The columns of a table of requests.
+pub const REQUEST_COLUMNS: &[Column] = columns!("bios");
+
+impl RowsOf {
+    pub fn columns(self) -> &'static [Column] {
+        match self {
+            RowsOf::Bios => BIO_COLUMNS,
+            RowsOf::Requests => REQUEST_COLUMNS,
+        }
+    }
+
+    /// As a command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RowsOf::Bios => "bios",
+            RowsOf::Requests => "requests",
+        }
+    }
+}
+
+/// A row, and who is who in it.
+pub struct NamedRow<'a, L> {
+    pub row: &'a IoRow,
+    originators: &'a Originators<L>,
+}
+
+impl<L, N> NamedRow<'_, L>
+where
+    L: FnMut(u32, TimeNs) -> Option<N>,
+    N: AsRef<str>,
+{
+    /// Hands the row's cells to `take`, in the order of [`BIO_COLUMNS`] or [`REQUEST_COLUMNS`].
+    pub fn cells(&self, take: impl FnOnce(&[Cell<'_>])) {
+        let row = self.row;
+        let (device, flags) = (row.device.to_string(), row.flags.to_string());
+        let owner = self.originators.owner(row.owner);
+        let owner_kind = owner.as_ref().map(|(_, kind, _)| owner_kind(*kind));
+        // Whose work a carrier does is not known.
+        let owner = owner.filter(|(_, kind, _)| *kind != OwnerKind::Unknown);
+        let unlike = |other: u32| other != row.owner || owner.is_none();
+        let carrier = self.originators.owner(row.carrier).filter(|_| unlike(row.carrier));
+        let issuer = self.originators.owner(row.issuer);
+        let file_device = row.file.map(|(device, _)| device.to_string());
+        let name = |one: &'_ Option<(std::borrow::Cow<'_, str>, OwnerKind, Option<u32>)>| {
+            one.as_ref().map(|(name, ..)| name.to_string())
+        };
+        let tid = |one: &Option<(std::borrow::Cow<'_, str>, OwnerKind, Option<u32>)>| -> Cell<'static> {
+            one.as_ref().and_then(|(.., tid)| *tid).map(u64::from).into()
+        };
+        let (owner_name, carrier_name, issuer_name) = (name(&owner), name(&carrier), name(&issuer));
+        let completed = row.status == RowStatus::Completed;
+        let times =
+            [row.queued_ns, row.got_ns, row.merged_ns, row.inserted_ns, row.issued_ns, row.completed_ns].map(Cell::from);
+        let stages = row.stages.map(Cell::from);
+        let head = [
+            Cell::Text(&device),
+            Cell::Number(row.sector),
+            Cell::Number(row.bytes),
+            Cell::Text(kind_name(row.kind)),
+            Cell::Text(&flags),
+            Cell::Text(row.status.name()),
+        ];
+        let tail = [
+            owner_name.as_deref().into(),
+            tid(&owner),
+            owner_kind.into(),
+            carrier_name.as_deref().into(),
+            tid(&carrier),
+            issuer_name.as_deref().into(),
+            tid(&issuer),
+            file_device.as_deref().into(),
+            row.file.map(|(_, inode)| inode).into(),
+            Some(row.pieces).filter(|&pieces| pieces > 0).into(),
+            Cell::Number(row.requeues),
+            Cell::Flag(row.below),
+            if completed || row.error != 0 { Cell::Signed(i64::from(row.error)) } else { Cell::Unknown },
+            Some(row.error).filter(|&error| error != 0).map(errno_name).into(),
+        ];
+        let mut cells = [Cell::Unknown; BIO_COLUMNS.len()];
+        let all = head.iter().chain(&times).chain(&stages).chain(&tail);
+        cells.iter_mut().zip(all).for_each(|(cell, value)| *cell = *value);
+        take(&cells);
+    }
+}
+
+fn owner_kind(kind: OwnerKind) -> &'static str {
+    match kind {
+        OwnerKind::Task => "task",
+        OwnerKind::Kernel => "kernel",
+        OwnerKind::Shared => "shared",
+        OwnerKind::Unknown => "unknown",
+    }
+}
+
+/// As JSON reports name it.
+fn kind_name(kind: RequestKind) -> &'static str {
+    match kind {
+        RequestKind::Read => "read",
+        RequestKind::Write => "write",
+        RequestKind::Discard => "discard",
+        RequestKind::Flush => "flush",
+        RequestKind::SecureErase => "secure_erase",
+        RequestKind::WriteZeroes => "write_zeroes",
+        RequestKind::ZoneAppend => "zone_append",
+        RequestKind::ZoneReset => "zone_reset",
+        RequestKind::ZoneResetAll => "zone_reset_all",
+        RequestKind::ZoneFinish => "zone_finish",
+        RequestKind::ZoneOpen => "zone_open",
+        RequestKind::ZoneClose => "zone_close",
+        RequestKind::Other => "other",
+    }
+}
+
+/// What was found beside the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowsFound {
+    /// Block events, those of them that queue a bio, and those that issue a request.
+    pub events: u64,
+    pub queued: u64,
+    pub issued: u64,
+    /// Events of devices beyond those that are told apart; no row is of them.
+    pub of_further_devices: u64,
+}
+
+/// Folds the events of a trace into rows; reads them in order of time.
+pub struct IoRows<L> {
+    matching: Matching<Collector>,
+    originators: Originators<L>,
+}
+
+impl<L, N> IoRows<L>
+where
+    L: FnMut(u32, TimeNs) -> Option<N>,
+    N: AsRef<str>,
+{
+    /// `lookup` says what a thread was called at a time.
+    pub fn new(of: RowsOf, lookup: L, sizes: Sizes) -> Self {
+        IoRows { matching: Matching::new(Collector::new(of)), originators: Originators::new(lookup, sizes) }
+    }
+
+    /// As [`super::BlockAnalysis::users`].
+    pub fn users(mut self, tids: impl IntoIterator<Item = u32>) -> Self {
+        tids.into_iter().for_each(|tid| self.originators.is_user(tid));
+        self
+    }
+
+    /// As [`super::BlockAnalysis::events_are_missing`].
+    pub fn events_are_missing(&mut self) {
+        (self.matching.whole_trace, self.matching.missing) = (false, true);
+    }
+
+    /// Takes an event in; the rows that it ends go to `sink`.
+    pub fn event(&mut self, event: &Event, sink: &mut dyn FnMut(NamedRow<'_, L>)) {
+        let (tid, time) = (event.tid, event.time);
+        match &event.kind {
+            EventKind::File(file) => self.originators.file(file, tid, time),
+            EventKind::Block(block) => {
+                if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {
+                    self.originators.remapped(block.device, device, block.sector, sector);
+                    self.matching.remapped((block.device, block.sector), (device, sector));
+                }
+                let mut owner = 0;
+                match block.action {
+                    BlockAction::Queue => {
+                        let carrier = self.originators.issuer(tid, time);
+                        let above = self.matching.is_below(block);
+                        let file = if above.is_none() { self.originators.file_of(block, tid) } else { None };
+                        owner = above.unwrap_or_else(|| self.originators.queue(block, tid, time));
+                        let watch = &mut self.matching.watch;
+                        (watch.next_carrier, watch.next_file) = (carrier, file);
+                    }
+                    BlockAction::Issue => self.matching.watch.next_issuer = self.originators.issuer(tid, time),
+                    _ => {}
+                }
+                self.matching.block(block, (owner, tid), time.0, || NONE);
+                emit(&mut self.matching.watch.done, &self.originators, sink);
+            }
+            EventKind::Other { name, .. } if name.starts_with("sys_enter") => self.originators.is_user(tid),
+            _ => {}
+        }
+    }
+
+    /// Hands over what is still on its way.
+    pub fn finish(self, sink: &mut dyn FnMut(NamedRow<'_, L>)) -> RowsFound {
+        let (mut watch, _, counts, ..) = self.matching.finish();
+        watch.close();
+        emit(&mut watch.done, &self.originators, sink);
+        RowsFound {
+            events: counts.events,
+            queued: watch.queued,
+            issued: watch.issued,
+            of_further_devices: counts.of_further_devices,
+        }
+    }
+}
+
+fn emit<L>(done: &mut Vec<IoRow>, originators: &Originators<L>, sink: &mut dyn FnMut(NamedRow<'_, L>)) {
+    for row in done.drain(..) {
+        sink(NamedRow { row: &row, originators });
+    }
+}
+
+/// What is kept of a bio on its way, by its name.
+#[derive(Clone, Copy)]
+struct Kept {
+    sector: u64,
+    sectors: u32,
+    carrier: u32,
+    file: Option<(u32, u64)>,
+    /// The name of the bio that this is a part of: its own, where it is none.
+    root: u32,
+    parts: u64,
+    requeues: u64,
+    /// The request that it is in.
+    request: u32,
+}
+
+/// A request on its way.
+#[derive(Clone, Copy)]
+struct Request {
+    row: IoRow,
+    /// Bios in it: all, and those that are not done.
+    members: u64,
+    left: u64,
+    /// The last completion of a bio in it; where one is not known, none is.
+    completed: u64,
+    unknown: bool,
+    /// The bio that it was made for is in `row`.
+    led: bool,
+}
+
+struct Collector {
+    of: RowsOf,
+    devices: Vec<Device>,
+    next_carrier: u32,
+    next_issuer: u32,
+    next_file: Option<(u32, u64)>,
+    kept: Vec<Kept>,
+    requests: Vec<Request>,
+    free: Vec<u32>,
+    /// The request whose bios are being told.
+    current: u32,
+    unfinished: bool,
+    done: Vec<IoRow>,
+    queued: u64,
+    issued: u64,
+}
+
+fn known(time: u64) -> Option<u64> {
+    (time != NEVER).then_some(time)
+}
+
+/// An earliest time that may not be known.
+fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+impl Collector {
+    fn new(of: RowsOf) -> Collector {
+        Collector {
+            of,
+            devices: Vec::new(),
+            next_carrier: NONE,
+            next_issuer: NONE,
+            next_file: None,
+            kept: Vec::new(),
+            requests: Vec::new(),
+            free: Vec::new(),
+            current: NONE,
+            unfinished: false,
+            done: Vec::new(),
+            queued: 0,
+            issued: 0,
+        }
+    }
+
+    fn keep(&mut self, at: u32, kept: Kept) {
+        let index = at as usize;
+        if self.kept.len() <= index {
+            self.kept.resize(index + 1, kept);
+        }
+        self.kept[index] = kept;
+    }
+
+    fn status(&self, completed: u64) -> RowStatus {
+        match (completed, self.unfinished) {
+            (NEVER, true) => RowStatus::Unfinished,
+            (NEVER, false) => RowStatus::GivenUp,
+            _ => RowStatus::Completed,
+        }
+    }
+
+    /// The events of an issue are over: what is in the request is known.
+    fn close(&mut self) {
+        let request = std::mem::replace(&mut self.current, NONE);
+        if request != NONE && self.requests[request as usize].left == 0 {
+            self.end(request);
+        }
+    }
+
+    fn open(&mut self, device: Device, block: &BlockEvent, now: u64) {
+        let row = IoRow {
+            device,
+            sector: block.sector,
+            bytes: block.bytes,
+            kind: block.kind(),
+            flags: block.flags,
+            status: RowStatus::GivenUp,
+            queued_ns: None,
+            got_ns: None,
+            merged_ns: None,
+            inserted_ns: None,
+            issued_ns: Some(now),
+            completed_ns: None,
+            stages: [None; 8],
+            owner: NONE,
+            carrier: NONE,
+            issuer: self.next_issuer,
+            file: None,
+            pieces: 0,
+            requeues: 0,
+            below: false,
+            error: 0,
+        };
+        let request = Request { row, members: 0, left: 0, completed: 0, unknown: false, led: false };
+        self.current = match self.free.pop() {
+            Some(free) => {
+                self.requests[free as usize] = request;
+                free
+            }
+            None => {
+                self.requests.push(request);
+                (self.requests.len() - 1) as u32
+            }
+        };
+    }
+
+    /// A bio is in the request that is being issued.
+    fn join(&mut self, at: u32, bio: &Bio) {
+        if self.current == NONE || self.of == RowsOf::Bios {
+            return;
+        }
+        let request = self.requests[self.current as usize];
+        // The device's flush is one request, whoever waits for it.
+        if request.row.kind == RequestKind::Flush && request.members > 0 {
+            return;
+        }
+        let before = self.kept[at as usize].request;
+        if before != NONE {
+            // It was given back by the driver: the issue before has come to nothing.
+            self.leave(before);
+        }
+        self.kept[at as usize].request = self.current;
+        let kept = self.kept[at as usize];
+        let request = &mut self.requests[self.current as usize];
+        request.members += 1;
+        request.left += 1;
+        let row = &mut request.row;
+        row.requeues = row.requeues.max(kept.requeues);
+        if bio.is_request() {
+            return;
+        }
+        row.pieces += 1;
+        row.below |= bio.below;
+        row.queued_ns = earlier(row.queued_ns, known(bio.queued));
+        let leads = bio.got != NEVER && !request.led;
+        if leads || row.pieces == 1 {
+            (row.got_ns, row.inserted_ns) = (known(bio.got), known(bio.inserted));
+            request.led = bio.got != NEVER;
+        }
+        if row.pieces == 1 {
+            (row.owner, row.carrier) = (bio.owner, kept.carrier);
+            row.file = kept.file.map(|(device, inode)| (Device(device), inode));
+        } else {
+            // Of several there is no one.
+            let same = |a: u32, b: u32| if a == b { a } else { NONE };
+            (row.owner, row.carrier) = (same(row.owner, bio.owner), same(row.carrier, kept.carrier));
+            row.file = row.file.filter(|file| kept.file == Some((file.0.0, file.1)));
+        }
+    }
+
+    /// A bio is in another request now.
+    fn leave(&mut self, request: u32) {
+        let one = &mut self.requests[request as usize];
+        one.left -= 1;
+        if one.left == 0 && request != self.current {
+            self.free.push(request);
+        }
+    }
+
+    /// A bio's way in its request is over.
+    fn part_over(&mut self, at: u32, bio: &Bio, completed: u64) {
+        let Some(kept) = self.kept.get_mut(at as usize) else { return };
+        let request = std::mem::replace(&mut kept.request, NONE);
+        if request == NONE {
+            return;
+        }
+        let one = &mut self.requests[request as usize];
+        one.left -= 1;
+        one.unknown |= completed == NEVER;
+        one.completed = one.completed.max(if completed == NEVER { 0 } else { completed });
+        if one.row.error == 0 {
+            one.row.error = bio.error;
+        }
+        if one.left == 0 && request != self.current {
+            self.end(request);
+        }
+    }
+
+    fn end(&mut self, request: u32) {
+        self.free.push(request);
+        let Request { mut row, members, completed, unknown, .. } = self.requests[request as usize];
+        if members == 0 {
+            return;
+        }
+        let completed = if unknown { NEVER } else { completed };
+        row.status = self.status(completed);
+        row.completed_ns = known(completed);
+        let between = |from: Option<u64>, to: Option<u64>| Some(to?.saturating_sub(from?));
+        row.stages = [
+            between(row.queued_ns, row.got_ns),
+            between(row.got_ns, row.inserted_ns),
+            None,
+            between(row.inserted_ns, row.issued_ns),
+            None,
+            between(row.issued_ns, row.completed_ns),
+            between(row.queued_ns, row.completed_ns),
+            between(row.queued_ns, row.issued_ns),
+        ];
+        self.done.push(row);
+    }
+
+    fn bio_over(&mut self, kept: Kept, bio: &Bio, completed: u64) {
+        let mut stages = [None; 8];
+        each_stage(bio, completed, |stage, time| {
+            if let Some(at) = STAGES.iter().position(|&one| one == stage) {
+                stages[at] = Some(time);
+            }
+        });
+        self.done.push(IoRow {
+            device: self.devices[usize::from(bio.device)],
+            sector: kept.sector,
+            bytes: u64::from(kept.sectors) * 512,
+            kind: bio.kind,
+            flags: bio.flags,
+            status: self.status(completed),
+            queued_ns: known(bio.queued),
+            got_ns: known(bio.got),
+            merged_ns: known(bio.merged),
+            inserted_ns: known(bio.inserted),
+            issued_ns: known(bio.issued),
+            completed_ns: known(completed),
+            stages,
+            owner: bio.owner,
+            carrier: kept.carrier,
+            issuer: NONE,
+            file: kept.file.map(|(device, inode)| (Device(device), inode)),
+            pieces: kept.parts,
+            requeues: kept.requeues,
+            below: bio.below,
+            error: bio.error,
+        });
+    }
+}
+
+impl Watch for Collector {
+    fn event(&mut self, device: u16, block: &BlockEvent, now: u64, _shown: bool) {
+        self.close();
+        let index = usize::from(device);
+        if self.devices.len() <= index {
+            self.devices.resize(index + 1, block.device);
+        }
+        self.devices[index] = block.device;
+        match block.action {
+            BlockAction::Queue => self.queued += 1,
+            BlockAction::Issue => {
+                self.issued += 1;
+                self.open(block.device, block, now);
+            }
+            _ => {}
+        }
+    }
+
+    fn queued(&mut self, at: u32, bio: &Bio, _now: u64) {
+        let (carrier, file) = (std::mem::replace(&mut self.next_carrier, NONE), self.next_file.take());
+        // An empty flush lies at a number of the matching's own.
+        let sector = if bio.kind == RequestKind::Flush { 0 } else { bio.sector };
+        let kept = Kept { sector, sectors: bio.sectors, carrier, file, root: at, parts: 1, requeues: 0, request: NONE };
+        self.keep(at, kept);
+    }
+
+    fn requested(&mut self, at: u32, bio: &Bio, _now: u64) {
+        let (sector, sectors) = (bio.sector, bio.sectors);
+        let kept = Kept { sector, sectors, carrier: NONE, file: None, root: at, parts: 1, requeues: 0, request: NONE };
+        self.keep(at, kept);
+        self.join(at, bio);
+    }
+
+    fn step(&mut self, at: u32, bio: &Bio, step: Step, _now: u64) {
+        match step {
+            Step::Issued => self.join(at, bio),
+            Step::Requeued => self.kept[at as usize].requeues += 1,
+            Step::Got | Step::Merged | Step::Inserted => {}
+        }
+    }
+
+    fn split(&mut self, from: u32, to: u32) {
+        let kept = Kept { request: NONE, requeues: 0, ..self.kept[from as usize] };
+        self.keep(to, kept);
+        self.kept[kept.root as usize].parts += 1;
+    }
+
+    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
+        self.part_over(at, part, completed);
+        let Kept { root, requeues, .. } = self.kept[at as usize];
+        if root != at {
+            self.kept[root as usize].requeues += requeues;
+        }
+    }
+
+    fn data_written(&mut self, at: u32, bio: &Bio, completed: u64) {
+        self.part_over(at, bio, completed);
+    }
+
+    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+        self.part_over(at, bio, completed);
+        if self.of == RowsOf::Bios && !bio.is_request() {
+            let kept = self.kept[at as usize];
+            self.bio_over(kept, bio, completed);
+        }
+    }
+
+    fn at_end(&mut self, unfinished: bool) {
+        self.close();
+        self.unfinished = unfinished;
+    }
+}
