@@ -64,8 +64,7 @@ fn recipes(language: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// trace.dat, and what docs/recipes.md makes of it with the command; Parquet, which `make build` leaves out, with the
-/// library.
+/// trace.dat, and what docs/recipes.md makes of it with the command.
 fn tables(trace: &Trace, dir: &Path) {
     dat::write(trace, &dir.join("trace.dat")).expect("a trace.dat");
     let (_, commands) = recipes("sh").into_iter().next().expect("the commands");
@@ -74,15 +73,7 @@ fn tables(trace: &Trace, dir: &Path) {
         let words: Vec<&str> = line.split(' ').collect();
         assert_eq!(words[0], "flashscope", "{line}");
         let ran = output(flashscope().args(&words[1..]).current_dir(dir));
-        if line.contains("parquet") && !ran.status.success() {
-            let said = String::from_utf8_lossy(&ran.stderr);
-            assert!(said.contains("--features parquet"), "{said}");
-            let trace = Trace::open(&dir.join("trace.dat")).expect("the trace.dat");
-            let mut file = std::fs::File::create(dir.join("trace.parquet")).expect("a file");
-            export::parquet(&trace, &mut file).expect("a table");
-        } else {
-            assert!(ran.status.success(), "{line}: {}", String::from_utf8_lossy(&ran.stderr));
-        }
+        assert!(ran.status.success(), "{line}: {}", String::from_utf8_lossy(&ran.stderr));
         formats.push(words[4]);
     }
     assert_eq!(formats, ["parquet", "csv", "json"]);
@@ -279,6 +270,33 @@ fn the_parquet_table_has_the_documented_columns() {
         .collect();
     assert_eq!(documented, written);
     assert!(section.contains(&format!("Version {}.", export::PARQUET_SCHEMA)));
+}
+
+/// pandas reads the rows that JSON lines have, from Parquet.
+#[test]
+fn rows_of_bios_and_requests_are_read_back_from_parquet() {
+    let python = match python() {
+        Ok(python) => python,
+        Err(why) => return skip(&why),
+    };
+    let dir = TempDir::new("rows-parquet");
+    let trace = top().join("crates/trace/tests/data/blktrace/armv7-6.1/main.blktrace.0");
+    for rows in ["bios", "requests"] {
+        for format in ["json", "parquet"] {
+            let mut export = flashscope();
+            export
+                .arg("export")
+                .arg(&trace)
+                .args(["--rows", rows, "--to", format, "-o", format])
+                .current_dir(dir.path());
+            stdout(&mut export);
+        }
+        let program = "import json, pyarrow.parquet as p; print(json.dumps(p.read_table('parquet').to_pylist()))";
+        let json = std::fs::read_to_string(dir.path().join("json")).expect("lines");
+        let lines: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+        assert!(lines.len() > 100, "{}", lines.len());
+        assert_eq!(run(&python, program, dir.path()), Value::Array(lines), "{rows}");
+    }
 }
 
 fn perfetto(trace: &Trace, dir: &Path) -> export::PerfettoWritten {

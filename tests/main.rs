@@ -31,6 +31,7 @@ mod readahead;
 mod readahead_queue;
 mod remote;
 mod replay;
+mod rows;
 mod runs;
 mod study;
 mod trace_cmd;

@@ -161,15 +161,15 @@ fn merged(args: &ExportArgs, to_stdout: bool, quiet: bool) -> Result<(), Failure
     written(args, to_stdout, quiet, |out| {
         let (items, unit, empty) = match args.to {
             ExportFormat::Csv => (export::csv_merged_as(traces, args.csv_raw, out)?, "events", NO_EVENTS),
-            ExportFormat::Json => (export::json_lines_merged(traces, out)?, "records", NO_RECORDS),
-            _ => (export::text_merged(traces, out)?, "records", NO_RECORDS),
+            ExportFormat::Json => (export::json_lines_merged(traces, out)?, "records", NO_EVENTS),
+            _ => (export::text_merged(traces, out)?, "records", NO_EVENTS),
         };
         Ok(Written { items, said: format!("{items} {unit} of {}", inputs.title()), empty: empty.to_owned() })
     })
 }
 
-const NO_EVENTS: &str = "the trace has no events; record again with what is to be seen, as `flashscope record --events block`";
-const NO_RECORDS: &str = "the trace has no records of tracefs (a Flashmon log and blktrace files have none); export --to csv";
+const NO_EVENTS: &str =
+    "the trace has no events; record again with what is to be seen, as `flashscope record --events block`";
 
 fn open(args: &ExportArgs) -> Result<Trace, Failure> {
     let path = &args.traces[0];
@@ -196,11 +196,11 @@ fn write(trace: &Trace, args: &ExportArgs, out: &mut (dyn Write + Send)) -> Resu
         }
         ExportFormat::Json => {
             let records = export::json_lines(trace, out)?;
-            of(records, format!("{records} records"), NO_RECORDS)
+            of(records, format!("{records} records"), NO_EVENTS)
         }
         ExportFormat::Text => {
             let records = export::text(trace, out)?;
-            of(records, format!("{records} records"), NO_RECORDS)
+            of(records, format!("{records} records"), NO_EVENTS)
         }
         ExportFormat::Perfetto => {
             let written = export::perfetto(trace, out)?;

@@ -179,8 +179,8 @@ where
         };
         let (owner_name, carrier_name, issuer_name) = (name(&owner), name(&carrier), name(&issuer));
         let completed = row.status == RowStatus::Completed;
-        let times =
-            [row.queued_ns, row.got_ns, row.merged_ns, row.inserted_ns, row.issued_ns, row.completed_ns].map(Cell::from);
+        let times = [row.queued_ns, row.got_ns, row.merged_ns, row.inserted_ns, row.issued_ns, row.completed_ns]
+            .map(Cell::from);
         let stages = row.stages.map(Cell::from);
         let head = [
             Cell::Text(&device),
