@@ -148,6 +148,18 @@ fn what_is_no_trace_is_called_by_its_name_and_writes_nothing() {
         ("custom", "8,0 1 0.5 C R 1000 8\n8,0 1 0.6 C R 1000 8\n", "`-f`"),
         ("empty", "# tracer: nop\n#\n", "without an event"),
         ("none", "# tracer: nop\n#\nno line is one\n", "none of its 1 lines"),
+        (
+            "sched",
+            "# tracer: nop\n#\n  app-30 [000] d..2. 5.000000: sched_switch: prev_comm=app prev_pid=30 prev_prio=120 prev_state=S \
+             ==> next_comm=swapper/0 next_pid=0 next_prio=120\n",
+            "sched_switch. Record a disk",
+        ),
+        (
+            "ext4",
+            "# tracer: nop\n#\n  app-30 [000] ..... 5.000000: ext4_sync_file_enter: dev 8,1 ino 12 parent 2 datasync 0 \n  \
+             app-30 [000] ..... 5.100000: ext4_sync_file_exit: dev 8,1 ino 12 ret 0\n",
+            "no events of block I/O (block:block_bio_queue",
+        ),
     ] {
         let path = dir.path().join(name);
         std::fs::write(&path, text).expect("a file");

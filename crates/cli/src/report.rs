@@ -11,7 +11,7 @@ use flashscope_analysis::readahead::{Accuracy, AccuracyFindings};
 use flashscope_analysis::{
     Analysis, ChipShape, Evidence, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, OwnWear, ProbeFacts, SystemFacts,
 };
-use flashscope_trace::{Crossings, Device, Event, EventKind, FlashAccess, TimeNs, Trace, TraceKind};
+use flashscope_trace::{Crossings, Device, Event, EventKind, FlashAccess, Schema, TimeNs, Trace, TraceKind};
 use serde_json::Value;
 
 use crate::args::{ReportArgs, ReportBy};
@@ -68,6 +68,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let report = flash_report(&inputs, args)?;
+    if report.readahead.is_none() && !inputs.traces().any(is_of_flash) {
+        return Err(nothing_to_report(&inputs));
+    }
     if let Some(page) = &args.html {
         output::write(
             page,
@@ -394,6 +397,48 @@ fn trace_partitions(facts: &Value, first_chip: u16) -> impl Iterator<Item = (u64
         let chip = u16::try_from(number("chip")?).ok()?.saturating_add(first_chip);
         Some((number("index").unwrap_or(u64::MAX), (chip, number("offset")? / block, number("size")? / block)))
     })
+}
+
+/// A trace that would show flash operations.
+fn is_of_flash(trace: &Trace) -> bool {
+    let is_flash = |s: &Schema| s.system.starts_with("flashscope") && s.name.starts_with("nand_");
+    trace.kind() == TraceKind::FlashmonLog || trace.schemas().any(|schema| is_flash(schema))
+}
+
+/// What the traces have instead of storage's events, and how to record those.
+fn nothing_to_report(inputs: &Inputs) -> Failure {
+    const NAMED: usize = 8;
+    let paths: Vec<String> = inputs.traces().map(|trace| trace.path().display().to_string()).collect();
+    let mut names: Vec<String> = inputs
+        .traces()
+        .flat_map(Trace::schemas)
+        // `text` stands for what a line of text does not tell.
+        .filter(|schema| schema.system != "ftrace" && schema.name != "text")
+        .map(|schema| match &*schema.system {
+            "text" | "" => schema.name.clone(),
+            system => format!("{system}:{}", schema.name),
+        })
+        .collect();
+    names.sort();
+    names.dedup();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let there = match names.is_empty() {
+        true => "no events at all".to_owned(),
+        false => format!("these: {}", names.join(", ")),
+    };
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let layers = match inputs.traces().any(|trace| Crossings::new(trace).are_there()) {
+        true => "; its calls and layers are shown by `flashscope report --by layer`",
+        false => "",
+    };
+    Failure::new(format!(
+        "{}: has no events of block I/O (block:block_bio_queue, block_rq_issue, block_rq_complete) and none of raw flash \
+         (flashscope:nand_read, nand_program, nand_erase); it has {}{more}. Record a disk, an eMMC or an SD card with `flashscope record \
+         --events block` or `trace-cmd record -e block`, raw flash with `flashscope record --events flash`{layers}",
+        paths.join(", "),
+        flashscope_report::visible(&there)
+    ))
 }
 
 /// A trace of block events, and of no flash.
