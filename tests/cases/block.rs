@@ -18,10 +18,10 @@ fn all(report: &Value, of: &str) -> [u64; 4] {
     stage(report, "all", "all", of)
 }
 
-/// Loss marks by kind: completion lost, issue lost, time backwards, ambiguous.
-fn given_up(report: &Value) -> [u64; 4] {
+/// Loss marks by kind: completion lost, issue lost, time backwards.
+fn given_up(report: &Value) -> [u64; 3] {
     let given_up = &report["findings"]["stages"]["given_up"];
-    ["completion_lost", "issue_lost", "time_backwards", "ambiguous"].map(|kind| given_up[kind].as_u64().expect(kind))
+    ["completion_lost", "issue_lost", "time_backwards"].map(|kind| given_up[kind].as_u64().expect(kind))
 }
 
 fn count(report: &Value, what: &str) -> u64 {
@@ -43,7 +43,7 @@ fn a_lost_completion_costs_one_bio_and_no_later_one() {
         let n = bios - lost;
         assert_eq!(all(&report, "D2C"), [n, d2c, d2c, d2c], "{path}");
         assert_eq!(all(&report, "Q2C"), [n, q2c, q2c, q2c], "{path}");
-        assert_eq!(given_up(&report), [lost, 0, 0, 0], "{path}");
+        assert_eq!(given_up(&report), [lost, 0, 0], "{path}");
         assert_eq!((count(&report, "bios_queued"), count(&report, "unfinished")), (bios, 0), "{path}");
     }
 }
@@ -54,7 +54,7 @@ fn a_completion_before_its_queueing_costs_one_bio() {
         let report = report(path);
         assert_eq!(all(&report, "D2C"), [19, 1_000_000, 1_000_000, 1_000_000], "{path}");
         assert_eq!(all(&report, "Q2C"), [19, 1_010_000, 1_010_000, 1_010_000], "{path}");
-        assert_eq!(given_up(&report), [0, 0, 1, 0], "{path}");
+        assert_eq!(given_up(&report), [0, 0, 1], "{path}");
         assert_eq!(report["findings"]["stages"]["unmatched"]["completed"], 0, "{path}");
     }
 }
@@ -64,18 +64,18 @@ fn a_lost_issue_leaves_the_time_from_the_queueing() {
     let report = report("lost-issue");
     assert_eq!(all(&report, "Q2C"), [30, 202_000, 202_000, 202_000]);
     assert_eq!(all(&report, "D2C"), [29, 200_000, 200_000, 200_000]);
-    assert_eq!((count(&report, "without_issue"), given_up(&report)), (1, [0; 4]));
+    assert_eq!((count(&report, "without_issue"), given_up(&report)), (1, [0; 3]));
 }
 
 #[test]
 fn bios_of_one_sector_at_once_are_all_timed() {
     let report_of = report("two-direct-writers");
     assert_eq!(all(&report_of, "D2C"), [100, 200_000, 200_000, 200_000]);
-    assert_eq!((given_up(&report_of), count(&report_of, "bios_completed")), ([0; 4], 100));
+    assert_eq!((given_up(&report_of), count(&report_of, "bios_completed")), ([0; 3], 100));
     // Four threads with ten direct reads each of one page (crates/trace/tests/data/blktrace/ORIGIN.md).
     let recorded = top().join("crates/trace/tests/data/blktrace/armv7-6.1/cgroup");
     let report = report(recorded.to_str().expect("UTF-8"));
-    assert_eq!((given_up(&report), count(&report, "bios_completed")), ([0; 4], 40));
+    assert_eq!((given_up(&report), count(&report, "bios_completed")), ([0; 3], 40));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn other_operations_are_kinds_of_their_own() {
     ] {
         assert_eq!(stage(&report, "device", &format!("8:0 {kind}"), "Q2C"), [n, q2c, q2c, q2c], "{kind}");
     }
-    assert_eq!((count(&report, "bios_completed"), given_up(&report)), (5, [0; 4]));
+    assert_eq!((count(&report, "bios_completed"), given_up(&report)), (5, [0; 3]));
 }
 
 #[test]

@@ -476,7 +476,6 @@ pub fn unmatched(found: &BlockFound) -> Rows {
         ("completion lost: the same sectors came again", s.given_up.completion_lost),
         ("issue and completion lost: the same sectors came again", s.given_up.issue_lost),
         ("completed before they were queued or issued: clocks of two CPUs differ", s.given_up.time_backwards),
-        ("of the same sectors as others, fewer completions than bios", s.given_up.ambiguous),
         ("bios given up: too many on their way", s.given_up.too_many),
         ("bios completed without an issue (D2C unknown)", s.without_issue),
         ("requests got without their bio", u.got),

@@ -198,15 +198,13 @@ pub struct GivenUp {
     pub issue_lost: u64,
     /// Completed before they were queued or issued, by the trace's times: the clocks of two CPUs differ.
     pub time_backwards: u64,
-    /// Of the same sectors as another one, with fewer completions than bios: whose they are cannot be told.
-    pub ambiguous: u64,
     /// Too many on their way at one time.
     pub too_many: u64,
 }
 
 impl GivenUp {
     pub fn sum(&self) -> u64 {
-        self.completion_lost + self.issue_lost + self.time_backwards + self.ambiguous + self.too_many
+        self.completion_lost + self.issue_lost + self.time_backwards + self.too_many
     }
 }
 
