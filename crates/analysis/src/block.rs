@@ -1,6 +1,8 @@
 //! Block I/O: where the time of a request goes. One file per question.
 
 mod completing;
+#[cfg(test)]
+mod deletion_tests;
 mod errors;
 mod files;
 mod flushes;
