@@ -16,6 +16,7 @@ mod cost;
 mod counts;
 mod energy;
 mod exports;
+mod five_ways;
 mod flashmon;
 mod hostile_directory;
 mod interference;
