@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use flashscope_analysis::block::{BIO_COLUMNS, REQUEST_COLUMNS, ROWS_SCHEMA};
 use flashscope_tests::{TempDir, flashscope, output, stdout, top};
 use flashscope_trace::export::{Column, ColumnType};
-use flashscope_trace::{Alignment, BlockAction, EventKind, MergedTrace, RequestFlags, Trace, dat};
+use flashscope_trace::{Alignment, BlockAction, EventKind, MergedTrace, RequestFlags, Trace, dat, export};
 use serde_json::Value;
 
 /// Every case that is a trace of block I/O, and every recording of blktrace.
@@ -164,6 +164,21 @@ fn failures_have_their_errors_number_and_name() {
         );
     }
     assert!(rows.iter().filter(|row| row["error"] == 0).all(|row| row["error_name"].is_null()));
+}
+
+/// Perfetto's slices are the requests of the rows: as many are completed.
+#[test]
+fn every_completion_with_an_issue_is_a_slice_in_perfetto() {
+    let mut seen = 0;
+    for path in traces() {
+        let Ok(trace) = Trace::open(&path) else { continue };
+        let Ok(rows) = rows(&path, "requests") else { continue };
+        let written = export::perfetto(&trace, &mut std::io::sink()).expect("an export");
+        let completed = rows.iter().filter(|row| row["status"] == "completed").count() as u64;
+        assert_eq!(written.requests, completed, "{}", path.display());
+        seen += completed;
+    }
+    assert!(seen > 1000, "{seen}");
 }
 
 /// Each format of an export of nothing: it says so, exits with 1, writes nothing and leaves what was there.

@@ -6,7 +6,7 @@
 
 use super::operation_name;
 use super::proto::{bytes, message, number};
-use crate::block::{BlockAction, BlockEvent, Device};
+use crate::block::{BlockAction, BlockEvent, Device, RequestKind};
 use crate::error::Error;
 use crate::event::{Event, EventKind, FlashAccess, FlashOp};
 use crate::pairs::Pair;
@@ -23,6 +23,8 @@ pub struct PerfettoWritten {
     pub instants: u64,
     /// Values of counters.
     pub counts: u64,
+    /// Block requests with an issue and a completion; each is a slice.
+    pub requests: u64,
     /// Completions of block requests whose issue was not recorded; they are not in the file.
     pub unmatched: u64,
 }
@@ -105,8 +107,20 @@ struct InFlight {
     time: u64,
     lane: u32,
     tid: u32,
+    sector: u64,
     bytes: u64,
+    /// Bytes that are not completed.
+    left: u64,
     flags: String,
+}
+
+/// Where a request waits for its completion: device, kind, and the first sector that is not completed.
+type Key = (Device, u8, u64);
+
+fn key(block: &BlockEvent) -> Key {
+    let kind = block.kind();
+    // A flush has no place; kernels disagree about what they print.
+    (block.device, kind as u8, if kind == RequestKind::Flush { 0 } else { block.sector })
 }
 
 struct Writer<'a> {
@@ -129,7 +143,9 @@ struct Writer<'a> {
     /// Only bios were recorded: they are shown in place of requests.
     bios: bool,
     devices: HashMap<Device, Queue>,
-    in_flight: HashMap<(Device, u64), Vec<InFlight>>,
+    in_flight: HashMap<Key, Vec<InFlight>>,
+    /// Of several requests at one place a completion is the newest one's then: an older one's may be what is missing.
+    may_miss: bool,
     in_flight_all: usize,
 }
 
@@ -166,6 +182,7 @@ impl<'a> Writer<'a> {
             pending: HashMap::new(),
             devices: HashMap::new(),
             in_flight: HashMap::new(),
+            may_miss: trace.may_miss_events(),
             in_flight_all: 0,
         }
     }
@@ -459,7 +476,7 @@ impl<'a> Writer<'a> {
     /// Takes part in a request's way; false: the event is shown as any other.
     fn block(&mut self, block: &BlockEvent, time: u64, tid: u32) -> bool {
         let begin = if self.bios { BlockAction::Queue } else { BlockAction::Issue };
-        let key = (block.device, block.sector);
+        let key = key(block);
         if block.action == begin {
             let known = self.devices.len() < MAX_DEVICES || self.devices.contains_key(&block.device);
             if self.in_flight_all >= MAX_IN_FLIGHT || !known {
@@ -473,31 +490,98 @@ impl<'a> Writer<'a> {
             queue.in_flight += 1;
             let depth = queue.in_flight;
             self.in_flight_all += 1;
-            let flags = block.flags.to_string();
-            self.in_flight.entry(key).or_default().push(InFlight { time, lane, tid, bytes: block.bytes, flags });
+            let (flags, sector, bytes) = (block.flags.to_string(), block.sector, block.bytes);
+            let request = InFlight { time, lane, tid, sector, bytes, left: bytes, flags };
+            self.in_flight.entry(key).or_default().push(request);
             self.depth(block.device, time, depth);
             return true;
         }
-        if block.action != BlockAction::Complete {
-            return false;
+        match block.action {
+            BlockAction::Complete => self.complete(block, key, time),
+            BlockAction::Requeue if !self.bios => {
+                // It is issued anew: this try is over.
+                if let Some(request) = self.taken(key, time) {
+                    self.free_lane(block.device, request.lane);
+                    self.request(block.device, &request, Some(time));
+                }
+                false
+            }
+            _ => false,
         }
-        let Some(list) = self.in_flight.get_mut(&key) else {
-            self.written.unmatched += 1;
-            return true;
+    }
+
+    fn complete(&mut self, block: &BlockEvent, key: Key, time: u64) -> bool {
+        let key = match block.kind() {
+            // Its completion is at the sector that the device chose in the zone.
+            RequestKind::ZoneAppend => self.appended(block).unwrap_or(key),
+            _ => key,
         };
-        let request = list.remove(0);
-        if list.is_empty() {
-            self.in_flight.remove(&key);
+        let next = self.next(key);
+        let Some(first) = next.and_then(|at| self.in_flight.get_mut(&key)?.get_mut(at)) else {
+            // The end of a bio's way through the flush machinery is no request's.
+            let of_bio = block.bytes == 0 && block.kind() != RequestKind::Flush;
+            self.written.unmatched += u64::from(!of_bio);
+            return !of_bio;
+        };
+        if block.bytes > 0 && block.bytes < first.left {
+            first.left -= block.bytes;
+            let list = self.in_flight.get_mut(&key);
+            if let Some(rest) = list.zip(next).map(|(list, at)| list.remove(at)) {
+                self.drop_empty(key);
+                self.in_flight.entry((key.0, key.1, block.end())).or_default().push(rest);
+            }
+            return true;
         }
+        if let Some(request) = self.taken(key, time) {
+            self.free_lane(block.device, request.lane);
+            self.written.requests += 1;
+            self.request(block.device, &request, Some(time));
+        }
+        true
+    }
+
+    /// The zone append that a completion is of: of its size, in the nearest zone that begins before it.
+    fn appended(&self, block: &BlockEvent) -> Option<Key> {
+        let kind = RequestKind::ZoneAppend as u8;
+        let of_size = |list: &[InFlight]| list.first().is_some_and(|one| one.left == block.bytes);
+        let here = |&(device, of, sector): &Key| device == block.device && of == kind && sector <= block.sector;
+        self.in_flight
+            .iter()
+            .filter(|(key, list)| here(key) && of_size(list))
+            .map(|(key, _)| *key)
+            .max_by_key(|key| key.2)
+    }
+
+    /// Which of the requests at a place the next completion there is of.
+    fn next(&self, key: Key) -> Option<usize> {
+        let last = self.in_flight.get(&key)?.len().checked_sub(1)?;
+        Some(if self.may_miss { last } else { 0 })
+    }
+
+    /// Takes that request out of what is in flight.
+    fn taken(&mut self, key: Key, time: u64) -> Option<InFlight> {
+        let next = self.next(key)?;
+        let request = self.in_flight.get_mut(&key)?.remove(next);
+        self.drop_empty(key);
         self.in_flight_all -= 1;
-        if let Some(queue) = self.devices.get_mut(&block.device) {
-            queue.free.insert(request.lane);
+        if let Some(queue) = self.devices.get_mut(&key.0) {
             queue.in_flight -= 1;
             let depth = queue.in_flight;
-            self.depth(block.device, time, depth);
+            self.depth(key.0, time, depth);
         }
-        self.request(block.device, block.sector, &request, Some(time));
-        true
+        Some(request)
+    }
+
+    fn drop_empty(&mut self, key: Key) {
+        if self.in_flight.get(&key).is_some_and(Vec::is_empty) {
+            self.in_flight.remove(&key);
+        }
+    }
+
+    fn free_lane(&mut self, device: Device, lane: u32) {
+        if let Some(queue) = self.devices.get_mut(&device) {
+            queue.free.insert(lane);
+        }
     }
 
     fn depth(&mut self, device: Device, time: u64, depth: i64) {
@@ -505,13 +589,13 @@ impl<'a> Writer<'a> {
         self.counter(uuid, &format!("{device} in flight"), time, depth);
     }
 
-    fn request(&mut self, device: Device, sector: u64, request: &InFlight, end: Option<u64>) {
+    fn request(&mut self, device: Device, request: &InFlight, end: Option<u64>) {
         let parent = track::DEVICE | u64::from(device.0);
         self.declare(parent, None, &format!("block {device}"), |_| {});
         let uuid = track::REQUEST | u64::from(request.lane) << 32 | u64::from(device.0);
         self.declare(uuid, Some(parent), "requests", |_| {});
         let notes = [
-            Note::Number("sector", sector),
+            Note::Number("sector", request.sector),
             Note::Number("bytes", request.bytes),
             Note::Number("tid", u64::from(request.tid)),
             Note::Text("comm", self.comm(request.tid, request.time)),
@@ -536,9 +620,9 @@ impl<'a> Writer<'a> {
         }
         let mut in_flight: Vec<_> = std::mem::take(&mut self.in_flight).into_iter().collect();
         in_flight.sort_unstable_by_key(|(key, _)| *key);
-        for ((device, sector), list) in in_flight {
+        for ((device, ..), list) in in_flight {
             for request in list {
-                self.request(device, sector, &request, None);
+                self.request(device, &request, None);
             }
         }
         let losses = self.trace.losses();
