@@ -432,3 +432,25 @@ fn a_million_points_of_thousands_of_owners_stay_under_2_mb() {
     // All of them are there, most summed up.
     assert!(page.contains("(further owners) (249,250 bios, "));
 }
+
+/// A recording that only reads wears nothing out, and meets errors all the same.
+#[test]
+fn errors_of_the_flash_are_told_where_nothing_was_written() {
+    use flashscope_analysis::flash::Health;
+    let mut report = synthetic::flash();
+    report.findings.wear.programmed_pages = 0;
+    report.findings.wear.erased_blocks = 0;
+    report.health = vec![
+        Health { mtd: 0, corrected_bits: 4, ecc_failures: 0, blocks_gone_bad: 0, bad_blocks: 0 },
+        Health { mtd: 1, corrected_bits: 1, ecc_failures: 2, blocks_gone_bad: 0, bad_blocks: 3 },
+    ];
+    let line =
+        "Errors of the flash: 2 reads that error correction could not restore, 5 bits restored by error correction.";
+    assert_eq!(crate::wear_view::failed(&report).as_deref(), Some(line));
+    let text = terminal::flash(&report, &terminal::Style { width: 120, colour: false });
+    assert!(text.lines().any(|l| l.split_whitespace().eq(["mtd1", "2", "0", "1", "3"])), "{text}");
+    assert!(html::flash(&report).contains(line));
+    report.health = vec![Health { mtd: 1, corrected_bits: 0, ecc_failures: 0, blocks_gone_bad: 0, bad_blocks: 3 }];
+    // Blocks that were bad before are no errors of this recording.
+    assert_eq!(crate::wear_view::failed(&report), None);
+}

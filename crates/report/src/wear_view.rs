@@ -58,8 +58,35 @@ pub fn sentences(report: &FlashReport) -> Vec<String> {
     }
     out.extend(report.life.iter().map(life));
     out.extend(report.system.wear.iter().map(OwnWear::sentence));
-    out.extend(report.health.iter().flat_map(Health::sentences));
     out
+}
+
+/// What failed in the flash while it was recorded, in one line; none where nothing did, or no counter says so.
+pub fn failed(report: &FlashReport) -> Option<String> {
+    let sum = |of: fn(&Health) -> u64| report.health.iter().map(of).fold(0, u64::saturating_add);
+    let counted = [
+        (sum(|health| health.ecc_failures), "reads that error correction could not restore"),
+        (sum(|health| health.blocks_gone_bad), "blocks that became bad"),
+        (sum(|health| health.corrected_bits), "bits restored by error correction"),
+    ];
+    let said: Vec<String> =
+        counted.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", grouped(*n))).collect();
+    (!said.is_empty()).then(|| format!("Errors of the flash: {}.", said.join(", ")))
+}
+
+/// Errors of each NAND device by the kernel's counters, one row each.
+pub fn errors(report: &FlashReport) -> Rows {
+    let heads = &["device", "reads not restored", "blocks gone bad", "bits restored", "bad blocks in all"];
+    Rows::new("tnnnn", heads, report.health.iter(), usize::MAX, |one| {
+        let mut cells = vec![format!("mtd{}", one.mtd)];
+        cells.extend([one.ecc_failures, one.blocks_gone_bad, one.corrected_bits, one.bad_blocks].map(grouped));
+        cells
+    })
+}
+
+/// What each of these errors means for the report's figures.
+pub fn error_notes(report: &FlashReport) -> Vec<String> {
+    report.health.iter().flat_map(Health::sentences).collect()
 }
 
 /// "flash 1.2 MiB (1.3 times)"

@@ -46,6 +46,10 @@ pub fn flash(report: &FlashReport) -> String {
     page.add("operations by task and phase", &tasks_and_phases(report));
     page.heading("wear", "Wear");
     page.add("wear", &wear(report));
+    if !report.health.is_empty() {
+        page.heading("errors", "Errors of the flash");
+        page.add("errors of the flash", &errors(report));
+    }
     if let Some(found) = &report.readahead {
         page.heading("readahead", "Read-ahead");
         page.add("what read-ahead brought in", &readahead(found));
@@ -150,6 +154,14 @@ fn wear(report: &FlashReport) -> String {
     let files = wear_view::files(wear, MAX_ROWS);
     if !files.rows.is_empty() {
         out += &rows("By file", &files, "");
+    }
+    out
+}
+
+fn errors(report: &FlashReport) -> String {
+    let mut out = rows("By device", &wear_view::errors(report), "");
+    for sentence in wear_view::failed(report).into_iter().chain(wear_view::error_notes(report)) {
+        _ = writeln!(out, "<p>{}</p>", escape(&sentence));
     }
     out
 }

@@ -41,6 +41,9 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         out += &paragraph(&visible(&line), width, 0, 0);
     }
 
+    if let Some(line) = wear_view::failed(report) {
+        out += &paragraph(&line, width, 0, 2);
+    }
     out += &style.heading("By kind");
     let mut table = Table::new("tnn");
     table.head(["what a command moved", "reads", "programs"]);
@@ -119,6 +122,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         }
     }
 
+    out += &errors(report, &style, width);
     if !report.probes.is_empty() {
         out += &style.heading("Probes");
         let mut table = Table::new("tttt");
@@ -148,6 +152,18 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
             ("phases_not_kept", phases.not_kept, "phases beyond the limits on number and nesting"),
         ];
         out += &super::losses(recorded.chain(found), width);
+    }
+    out
+}
+
+/// What the flash's own errors were; nothing where no device had any.
+fn errors(report: &FlashReport, style: &Style, width: usize) -> String {
+    if report.health.is_empty() {
+        return String::new();
+    }
+    let mut out = style.heading("Errors of the flash") + &rows(&wear_view::errors(report), width, "");
+    for sentence in wear_view::error_notes(report) {
+        out += &paragraph(&visible(&sentence), width, 2, 4);
     }
     out
 }
