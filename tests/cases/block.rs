@@ -216,3 +216,66 @@ fn filters_show_a_part_of_what_all_bios_tell() {
     let late = shown(&["--from", "0.0505", "--process", "dd"]);
     assert_eq!((waited(&late), all(&late, "Q2C")), (vec![], [1, 202_000, 202_000, 202_000]));
 }
+
+#[test]
+fn failures_of_other_kinds_and_what_became_of_them() {
+    let listed = |name: &str| -> (Vec<u64>, Vec<(String, String, u64, u64)>) {
+        let errors = &report(name)["findings"]["errors"];
+        let counts = ["failed", "retries", "recovered"].map(|count| errors[count].as_u64().expect("a count"));
+        let one = |f: &Value| {
+            let text = |field: &str| f[field].as_str().expect("text").to_owned();
+            let number = |field: &str| f[field].as_u64().expect("a number");
+            (text("error"), text("owner"), number("attempt"), number("took_ns"))
+        };
+        (counts.to_vec(), errors["failures"].as_array().expect("failures").iter().map(one).collect())
+    };
+    let failure = |error: &str, owner: &str, attempt, took| (error.to_owned(), owner.to_owned(), attempt, took);
+    let (counts, failures) = listed("errors-discard-timeout");
+    let wanted = [failure("ENODATA", "fstrim (31)", 1, 1_005_000), failure("ETIMEDOUT", "cat (32)", 1, 30_005_000)];
+    assert_eq!((counts, failures), (vec![2, 0, 1], wanted.to_vec()));
+    let (counts, failures) = listed("errors-retry-recovers");
+    let wanted = [("cat (32)", 1), ("cat (32)", 2), ("dd (33)", 1)];
+    let wanted = wanted.map(|(owner, attempt)| failure("EIO", owner, attempt, 105_000));
+    assert_eq!((counts, failures), (vec![3, 1, 1], wanted.to_vec()));
+}
+
+#[test]
+fn a_device_with_fua_of_its_own_ends_a_bio_once() {
+    let report = report("flush-fua-alone");
+    assert_eq!(
+        (all(&report, "Q2C"), all(&report, "D2C")),
+        ([2, 505_000, 555_000, 605_000], [2, 500_000, 550_000, 600_000])
+    );
+    let flushes = &report["findings"]["flushes"];
+    assert_eq!([&flushes["data_bios"], &flushes["empty_bios"], &flushes["requests"]["n"]], [2, 0, 0]);
+    assert_eq!((count(&report, "unfinished"), given_up(&report)), (0, [0; 3]));
+}
+
+#[test]
+fn merged_and_halved_requests_without_their_bios() {
+    let report = report("issue-only-merged");
+    assert_eq!((all(&report, "D2C"), all(&report, "Q2C")), ([3, 100_000, 266_666, 400_000], [0; 4]));
+    assert_eq!(report["findings"]["groups"][0]["bytes"], 28 << 10);
+}
+
+#[test]
+fn two_levels_and_a_mirror_are_one_bio_each() {
+    let levels = report("dm-two-levels");
+    assert_eq!(
+        (all(&levels, "Q2C"), all(&levels, "D2C")),
+        ([1, 217_000, 217_000, 217_000], [1, 200_000, 200_000, 200_000])
+    );
+    let stack = levels["findings"]["stack"].as_array().expect("a stack");
+    let added = |level: &Value| ["mean_down_ns", "mean_up_ns"].map(|time| level[time].as_u64().expect(time));
+    let mut added: Vec<_> = stack.iter().map(added).collect();
+    added.sort_unstable();
+    assert_eq!(added, [[3_000, 3_000], [3_000, 4_000]]);
+    let mirror = report("md-mirror");
+    assert_eq!(
+        (all(&mirror, "Q2C"), all(&mirror, "D2C")),
+        ([1, 155_000, 155_000, 155_000], [1, 140_000, 140_000, 140_000])
+    );
+    for (disk, q2c) in [("8:0 writes", 107_000), ("8:16 writes", 144_000)] {
+        assert_eq!(stage(&mirror, "device", disk, "Q2C"), [1, q2c, q2c, q2c], "{disk}");
+    }
+}

@@ -42,7 +42,9 @@ struct Above {
     first_queued: u64,
     first_issue: u64,
     all_issued: bool,
+    /// The last completion in the lowest device, and that of a bio just below.
     last: u64,
+    last_below: u64,
     all_completed: bool,
     bios: u64,
     bytes: u64,
@@ -109,6 +111,7 @@ impl Stack {
             first_issue: NEVER,
             all_issued: true,
             last: 0,
+            last_below: 0,
             all_completed: true,
             bios: 0,
             bytes: 0,
@@ -134,6 +137,7 @@ impl Stack {
             above.all_completed &= completed != NEVER;
             let done = if bio.device_done == NEVER { completed } else { bio.device_done };
             above.last = above.last.max(if done == NEVER { 0 } else { done });
+            above.last_below = above.last_below.max(if completed == NEVER { 0 } else { completed });
         }
     }
 
@@ -147,8 +151,8 @@ impl Stack {
         sums.lower_bios += above.bios;
         sums.lower_bytes += above.bytes;
         sums.down += u128::from(above.first_queued.saturating_sub(bio.queued));
-        sums.up += u128::from(completed.saturating_sub(above.last));
-        sums.below += u128::from(above.last.saturating_sub(above.first_queued));
+        sums.up += u128::from(completed.saturating_sub(above.last_below));
+        sums.below += u128::from(above.last_below.saturating_sub(above.first_queued));
         sums.q2c += u128::from(completed.saturating_sub(bio.queued));
     }
 
