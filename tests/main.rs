@@ -27,6 +27,7 @@ mod layers;
 mod other_chip;
 mod outputs;
 mod overrun;
+mod peers_agree;
 mod perfetto;
 mod readahead;
 mod readahead_queue;
