@@ -331,13 +331,13 @@ fn hosts_that_cannot_record() {
     // An empty file system over each place: there is no tracefs, and none can be mounted for want of the right to.
     let masked =
         "umount -a -t tracefs; for d in /sys/kernel/tracing /sys/kernel/debug; do mount -t tmpfs none $d; done";
-    case("no tracefs", &mut in_namespace(masked, &record("block")), 1, &["tracefs", "mount -t tracefs"]).check();
+    case("no tracefs", &mut in_namespace(masked, &record("block")), 125, &["tracefs", "mount -t tracefs"]).check();
     let without_probes =
         "f=/sys/kernel/tracing/kprobe_events; [ ! -e $f ] || { mount --bind $f $f; mount -o remount,ro,bind $f; }";
     case(
         "no kprobe events",
         &mut in_namespace(without_probes, &record("flash")),
-        1,
+        125,
         &["kprobe events", "CONFIG_KPROBE_EVENTS", "--events"],
     )
     .check();
@@ -364,14 +364,14 @@ fn hosts_that_cannot_record() {
     case(
         "no permission",
         &mut as_nobody(&theirs_at("cache"), &theirs_at("t.dat")),
-        1,
+        125,
         &["permission denied", "run as root"],
     )
     .check();
     case(
         "a cache of somebody else",
         &mut as_nobody("/root/cache", &theirs_at("t.dat")),
-        1,
+        125,
         &["/root/cache", "FLASHSCOPE_CACHE"],
     )
     .check();
@@ -379,14 +379,15 @@ fn hosts_that_cannot_record() {
     case(
         "a directory of somebody else",
         &mut as_nobody(&theirs_at("cache"), &unwritable),
-        1,
+        125,
         &["theirs.dat", "--output"],
     )
     .check();
 
     let unknown = record("nosuch:event");
-    case("an event that the kernel does not have", &mut { unknown }, 1, &["nosuch:event", "available_events"]).check();
-    case("a group that there is not", &mut record("nosuch"), 2, &["nosuch", "flash, block"]).check();
+    case("an event that the kernel does not have", &mut { unknown }, 125, &["nosuch:event", "available_events"])
+        .check();
+    case("a group that there is not", &mut record("nosuch"), 125, &["nosuch", "flash, block"]).check();
     assert!(!Path::new(&trace).exists() && !Path::new(&theirs_at("t.dat")).exists(), "nothing was recorded");
 }
 
@@ -491,7 +492,7 @@ fn an_agent_of_another_version() {
     let mut record =
         command(&cache, &["record", "--events", "block", "-o", &trace.display().to_string(), "--", "true"]);
     record.env("FLASHSCOPE_AGENTS", dir.path().join("agents"));
-    let error = case("an agent of another version", &mut record, 1, &says).check();
+    let error = case("an agent of another version", &mut record, 125, &says).check();
     let kept = dir.path().join("t.dat.stream");
     assert!(error.contains(&kept.display().to_string()), "{error}");
     assert_eq!(std::fs::read(kept).expect("what it sent is kept"), stream);
