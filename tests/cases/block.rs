@@ -219,7 +219,8 @@ fn filters_show_a_part_of_what_all_bios_tell() {
 
 #[test]
 fn failures_of_other_kinds_and_what_became_of_them() {
-    let listed = |name: &str| -> (Vec<u64>, Vec<(String, String, u64, u64)>) {
+    type Failed = (String, String, u64, u64);
+    let listed = |name: &str| -> (Vec<u64>, Vec<Failed>) {
         let errors = &report(name)["findings"]["errors"];
         let counts = ["failed", "retries", "recovered"].map(|count| errors[count].as_u64().expect("a count"));
         let one = |f: &Value| {
