@@ -204,6 +204,11 @@ struct Wait {
     busy: u64,
     given: f64,
     behind: f64,
+    /// Steps that it has had, those of them beside others (bits by step), and what it waited in each, its originator's part of the
+    /// device taken off. They count once the bio is completed: else they would be waits of no Q2C.
+    had: u8,
+    beside: u8,
+    steps: [f64; 5],
     /// Where it was split: all that it waited, less its originator's part of the device, and what of that in each stage beside
     /// others.
     split: bool,
@@ -230,6 +235,9 @@ impl Wait {
         busy: 0,
         given: 0.0,
         behind: 0.0,
+        had: 0,
+        beside: 0,
+        steps: [0.0; 5],
         split: false,
         waited: 0.0,
         beside_others: [0.0; 3],
@@ -615,12 +623,15 @@ impl Watch for Interference {
         }
         let one = &mut self.devices[usize::from(wait.device)];
         let others = one.others_entered(wait.owner);
+        let q2c = now.saturating_sub(bio.queued);
+        if !wait.split {
+            waited_in_steps(one, &wait, q2c);
+        }
         let here = one.owner(wait.owner);
         if wait.split {
-            waited_split(here, &wait, size_class(bio.whole_sectors).min(SIZES - 1));
+            waited_split(here, &wait, size_class(bio.whole_sectors).min(SIZES - 1), q2c);
         }
         let load = &mut here.load;
-        let q2c = now.saturating_sub(bio.queued);
         if bio.in_range {
             load.q2c.add(q2c);
             load.longest_q2c = load.longest_q2c.max(q2c);
@@ -629,7 +640,7 @@ impl Watch for Interference {
         if bio.issued != NEVER {
             let class = (size_class(bio.whole_sectors) * RequestKind::COUNT + bio.kind() as usize).min(CLASSES - 1);
             // Since its last part was issued.
-            let in_device = now.saturating_sub(wait.since);
+            let in_device = now.saturating_sub(wait.since).min(q2c);
             if load.in_device.is_empty() {
                 load.in_device = vec![(0, 0.0); CLASSES];
             }
@@ -668,24 +679,36 @@ fn waited(one: &mut OneDevice, bio: &mut Wait, part: Part, now: u64) {
         }
         return;
     }
+    bio.had |= 1 << part as u8;
+    bio.beside |= u8::from(others) << part as u8;
+    bio.steps[part as usize] += waited;
+}
+
+/// Counts the steps of a completed bio; all of them together are no longer than its Q2C.
+fn waited_in_steps(one: &mut OneDevice, bio: &Wait, q2c: u64) {
     let has_row = one.row_of(bio.owner) != Some(FURTHER);
-    let mut step = std::mem::take(&mut one.owner(bio.owner).steps[part as usize]);
-    let hindered = others.then_some(bio.in_range);
-    step.add(waited.round() as u64, hindered, (!has_row).then_some(&mut one.unhindered[part as usize]));
-    one.owner(bio.owner).steps[part as usize] = step;
+    let mut left = q2c as f64;
+    for part in Part::ALL.into_iter().filter(|part| bio.had >> *part as u8 & 1 != 0) {
+        let waited = bio.steps[part as usize].min(left);
+        left -= waited;
+        let mut step = std::mem::take(&mut one.owner(bio.owner).steps[part as usize]);
+        let hindered = (bio.beside >> part as u8 & 1 != 0).then_some(bio.in_range);
+        step.add(waited as u64, hindered, (!has_row).then_some(&mut one.unhindered[part as usize]));
+        one.owner(bio.owner).steps[part as usize] = step;
+    }
 }
 
 /// Counts what a bio that was split waited.
-fn waited_split(here: &mut OwnerHere, bio: &Wait, size: usize) {
+fn waited_split(here: &mut OwnerHere, bio: &Wait, size: usize, q2c: u64) {
     if here.split.is_empty() {
         here.split = vec![Waits::default(); SIZES];
     }
     let others = bio.beside_others.iter().any(|&ns| ns > 0.0);
-    here.split[size].add(bio.waited.round() as u64, others.then_some(bio.in_range), None);
+    here.split[size].add((bio.waited as u64).min(q2c), others.then_some(bio.in_range), None);
     if !bio.in_range {
         return;
     }
-    here.split[size].in_proportion_ns += bio.in_proportion;
+    here.split[size].in_proportion_ns += bio.in_proportion.min(q2c as f64);
     for (sum, ns) in here.split_stages.iter_mut().zip(bio.beside_others) {
         *sum += ns;
     }
