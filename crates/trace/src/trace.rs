@@ -482,7 +482,11 @@ impl Trace {
     pub fn may_miss_events(&self) -> bool {
         let losses = self.losses.get().unwrap_or(&self.base_losses);
         let data = |loss: &Loss| loss.severity() == Severity::Data && losses.get(*loss) > 0;
-        let counted = matches!(self.body, Body::Ring(_) | Body::Blktrace(_));
+        let counted = match &self.body {
+            Body::Ring(_) | Body::Blktrace(_) => true,
+            Body::Made(log) => log.is_numbered,
+            Body::Flashmon(_) => false,
+        };
         !counted || self.met_gap() || Loss::ALL.iter().any(data)
     }
 

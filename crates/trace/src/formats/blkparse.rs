@@ -51,6 +51,10 @@ impl Lines for Reader {
         }
         let (cpu, tid) = (head.cpu, head.tid);
         f(Item::Event { cpu, time: Some(head.time_ns), tid, flags: b"", text: head.payload, parsed: &parsed });
+        // Messages have no number of their own; nothing is matched by them.
+        if head.number.is_some_and(|n| n > 0) || head.number.is_some() && head.action == b"m" {
+            f(Item::Numbered);
+        }
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) enum Item<'a> {
     },
     /// Another loss that the format tells of.
     Loss(Loss, u64),
+    /// The event before has a number of its own, so that a missing one is known (blkparse).
+    Numbered,
     /// A line or message that was not understood.
     Malformed(&'a [u8]),
 }
@@ -94,6 +96,8 @@ pub(crate) struct Log {
     schemas: Vec<Arc<Schema>>,
     by_signature: HashMap<Vec<u8>, usize>,
     pub cpus: u32,
+    /// Every event has a number of its own.
+    pub is_numbered: bool,
 }
 
 /// What opening has found.
@@ -121,6 +125,7 @@ struct Survey {
     last: Vec<u64>,
     with_time: u64,
     without_time: u64,
+    numbered: u64,
     /// Nanoseconds: 1, or 1000 where no time has a fraction of a microsecond.
     finest: u64,
     highest_cpu: u16,
@@ -142,6 +147,7 @@ impl Survey {
             last: vec![0],
             with_time: 0,
             without_time: 0,
+            numbered: 0,
             finest: 1000,
             highest_cpu: 0,
             malformed: 0,
@@ -162,6 +168,7 @@ impl Survey {
             Item::Lost { events: Some(n), .. } => self.losses.add(Loss::EventsMissedAtGaps, n),
             Item::Lost { events: None, .. } => self.losses.add(Loss::GapsOfUnknownSize, 1),
             Item::Loss(loss, count) => self.losses.add(loss, count),
+            Item::Numbered => self.numbered += 1,
             Item::Task { tid, comm, time } => {
                 if comm != b"<...>" && tid != 0 {
                     let time = if self.names.knows(tid) { time } else { 0 };
@@ -252,6 +259,7 @@ impl Log {
         if let Some(what) = survey.nothing(source.title()) {
             return Err(Error::Unsupported { path: path.to_path_buf(), what });
         }
+        let is_numbered = survey.numbered == survey.with_time + survey.without_time;
         let Survey { schemas, by_signature, names, mut losses, .. } = survey;
         losses.add(Loss::LinesMalformed, survey.malformed);
         losses.add(Loss::TimesMissing, survey.without_time);
@@ -267,7 +275,7 @@ impl Log {
         source.facts(&mut own);
         let facts = json!({source.key(): own});
         let cpus = u32::from(survey.highest_cpu) + 1;
-        Ok(Opened { log: Log { source, schemas, by_signature, cpus }, names, losses, facts })
+        Ok(Opened { log: Log { source, schemas, by_signature, cpus, is_numbered }, names, losses, facts })
     }
 
     pub fn kind(&self) -> TraceKind {

@@ -104,7 +104,7 @@ pub const TABLE: &[Format] = &[
         told_by: "`1f 8b`, `fd \"7zXZ\"`, `28 b5 2f fd`",
     },
     Format { name: "JSON lines, CSV", read: "no", written: "yes", told_by: "" },
-    Format { name: "Parquet (feature `parquet`)", read: "no", written: "yes", told_by: "" },
+    Format { name: "Parquet", read: "no", written: "yes", told_by: "" },
 ];
 
 /// The formats that are read, for a help text: a line each.
