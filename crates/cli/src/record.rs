@@ -53,7 +53,9 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         Ok(_) if reached.is_some() => ended_early(reached, end?, &terminal),
         Ok(outcome) if outcome.status == 0 => {
             let finished = end?;
-            finished.says.iter().for_each(|line| flashscope_output::note(line));
+            // The command has said itself why it failed, and its status is passed on.
+            let own = |line: &&String| !(outcome.command.is_some() && line.contains("(run command "));
+            finished.says.iter().filter(own).for_each(|line| flashscope_output::note(line));
             if let Some(line) = outcome.stderr.lines().find(|line| line.contains(CANNOT_BE_RUN)) {
                 flashscope_output::note(line.trim_start_matches("flashscope-agent: "));
             }
