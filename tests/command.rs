@@ -58,7 +58,7 @@ fn what_a_command_says_is_its_own(record: &dyn Fn(&str, &[&str]) -> Command, dir
     assert_eq!(ran.status.code(), Some(3), "{place}: {}", String::from_utf8_lossy(&ran.stderr));
     assert!(ran.stdout == text, "{place}: {} of {} bytes came back", ran.stdout.len(), text.len());
     assert_eq!(String::from_utf8_lossy(&ran.stderr), "told\n", "{place}");
-    let report = stdout(flashscope().args(["report", "--json"]).arg(dir.join("a")));
+    let report = stdout(flashscope().args(["export", "--to", "json", "-o", "-"]).arg(dir.join("a")));
     assert!(report.starts_with('{'), "{place}: the recording beside it is whole");
 
     for (command, status, says) in [
@@ -277,12 +277,12 @@ fn a_user_to_whom_tracefs_is_lent_records_without_root() {
     let left: Vec<_> = std::fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten().collect();
     let theirs: Vec<_> = left.iter().filter(|e| e.metadata().is_ok_and(|m| m.uid() == BORROWER)).collect();
     assert!(theirs.is_empty(), "{theirs:?}");
-    let report = stdout(flashscope().args(["report", "--json", &trace]));
+    let report = stdout(flashscope().args(["export", "--to", "json", "-o", "-", &trace]));
     assert!(report.starts_with('{'), "root reads it, too");
     // What belongs to another is read as well where its mode allows.
     std::fs::set_permissions(&trace, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("chmod");
     std::os::unix::fs::chown(&trace, Some(0), Some(0)).expect("chown");
-    assert!(stdout(&mut as_them(&["report", "--json", &trace])).starts_with('{'));
+    assert!(stdout(&mut as_them(&["export", "--to", "json", "-o", "-", &trace])).starts_with('{'));
 }
 
 #[test]
@@ -313,5 +313,5 @@ fn a_recording_over_ssh_that_is_stopped_ends_its_command_and_leaves_nothing() {
     assert!(stopped.elapsed() < Duration::from_secs(15), "it took {:?}: {says}", stopped.elapsed());
     assert_eq!((ended.status.code(), &ended.stdout[..]), (Some(143), &b"begun\n"[..]), "{says}");
     assert!(!Path::new("/proc").join(&pid).exists(), "the command still runs");
-    assert!(stdout(flashscope().args(["report", "--json", &file])).starts_with('{'));
+    assert!(stdout(flashscope().args(["export", "--to", "json", "-o", "-", &file])).starts_with('{'));
 }
