@@ -70,7 +70,8 @@ static void check_name(char *name)
 {
 	char *at;
 
-	name[YAFFS_MAX_NAME_LENGTH] = 0;
+	if (strnlen(name, YAFFS_MAX_NAME_LENGTH) == YAFFS_MAX_NAME_LENGTH)
+		name[YAFFS_MAX_NAME_LENGTH] = 0;
 	for (at = name; *at; at++)
 		if (*at == '/')
 			*at = '_';
@@ -78,11 +79,15 @@ static void check_name(char *name)
 		name[0] = '_';
 }
 
-/* Strings of a header. What the core writes has an end, so that what it reads back to compare stays as it is. Called locked. */
+/*
+ * Strings of a header. One that has an end is left as it is to the last byte: the core reads back what it wrote and compares, and
+ * behind a name there is 0xff. Called locked.
+ */
 static void check_strings(struct yaffs_obj_hdr *header)
 {
 	check_name(header->name);
-	if (header->type == YAFFS_OBJECT_TYPE_SYMLINK)
+	if (header->type == YAFFS_OBJECT_TYPE_SYMLINK &&
+	    strnlen(header->alias, YAFFS_MAX_ALIAS_LENGTH) == YAFFS_MAX_ALIAS_LENGTH)
 		header->alias[YAFFS_MAX_ALIAS_LENGTH] = 0;
 }
 
