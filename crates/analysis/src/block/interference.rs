@@ -181,8 +181,8 @@ struct Load {
     q2c: Mean,
     longest_q2c: u64,
     longest_behind: f64,
-    /// Number and sum of the times from the last issue of a part to the completion, by class.
-    in_device: Vec<(u64, f64)>,
+    /// Number and sum of the times from the last issue of a part to the completion, of each class that there is.
+    in_device: Vec<(usize, u64, f64)>,
 }
 
 /// A bio, or a part of one that was split.
@@ -351,29 +351,29 @@ impl Interference {
         for (one, device) in self.devices.iter_mut().zip(devices) {
             let device = device.to_string();
             let work = WorkOfDevice::of(one);
-            let here = |owner: &usize| one.owners[*owner].load.q2c.n > 0 && shown(*owner as u32);
-            if (0..one.owners.len()).any(|owner| here(&owner)) {
+            if one.owners.iter().any(|owner| owner.load.q2c.n > 0 && shown(owner.number)) {
                 found.own_work.extend(work.found(&device));
             }
             let mut pairs: BTreeMap<(usize, WaitStage, usize), (f64, f64)> = BTreeMap::new();
-            for owner in 0..one.owners.len() {
-                if one.owners[owner].load.q2c.n == 0 {
+            for at in 0..one.owners.len() {
+                let owner = &one.owners[at];
+                if owner.load.q2c.n == 0 {
                     continue;
                 }
-                let behind = Behind::of(&one.owners[owner], &work);
-                if shown(owner as u32) {
-                    found.owners.push(load_found(one, owner as u32, &behind, &device, name(owner as u32)));
+                let (number, behind) = (owner.number, Behind::of(owner, &work));
+                if shown(number) {
+                    found.owners.push(load_found(one, owner, &behind, &device, name(number)));
                 }
-                behind.divide(one, owner as u32, &mut pairs);
+                behind.divide(one, number, &mut pairs);
             }
             let of_row = |row: usize| match one.rows.get(row) {
                 Some(&owner) => name(owner),
                 None => "(further owners)".to_owned(),
             };
-            let further = |owner: usize| one.owners[owner].is_further() && shown(owner as u32);
+            let further = |owner: &OwnerHere| owner.is_further() && shown(owner.number);
             let shows = |row: usize| match one.rows.get(row) {
                 Some(&owner) => shown(owner),
-                None => (0..one.owners.len()).any(further),
+                None => one.owners.iter().any(further),
             };
             pairs.retain(|&(victim, _, other), _| shows(victim) || shows(other));
             found.further_owners += one.owners.iter().filter(|owner| owner.is_further()).count() as u64;
@@ -515,17 +515,17 @@ impl Behind {
     }
 }
 
-fn load_found(one: &OneDevice, owner: u32, behind: &Behind, device: &str, name: String) -> OwnerLoad {
-    let load = &one.owners[owner as usize].load;
+fn load_found(one: &OneDevice, owner: &OwnerHere, behind: &Behind, device: &str, name: String) -> OwnerLoad {
+    let load = &owner.load;
     let n = load.q2c.n as f64;
     let mean = load.q2c.get().unwrap_or(0);
     let mean_behind = behind.sum() / n;
-    let (excess, alone) = if one.others_entered(owner) == 0 {
+    let (excess, alone) = if one.others_entered(owner.number) == 0 {
         let why = "nobody else used this device: there is nothing to compare with";
         (Evidence::unknown(why, ""), Evidence::unknown(why, ""))
     } else {
         let mut sum = Some(0.0);
-        for (class, &(count, total)) in load.in_device.iter().enumerate().filter(|(_, (count, _))| *count > 0) {
+        for &(class, count, total) in &load.in_device {
             let alone = one.alone.get(class).and_then(|alone| alone.get());
             sum = sum.zip(alone).map(|(sum, alone)| sum + total - count as f64 * alone as f64);
         }
@@ -641,12 +641,11 @@ impl Watch for Interference {
             let class = (size_class(bio.whole_sectors) * RequestKind::COUNT + bio.kind() as usize).min(CLASSES - 1);
             // Since its last part was issued.
             let in_device = now.saturating_sub(wait.since).min(q2c);
-            if load.in_device.is_empty() {
-                load.in_device = vec![(0, 0.0); CLASSES];
-            }
             if bio.in_range {
-                load.in_device[class].0 += 1;
-                load.in_device[class].1 += in_device as f64;
+                match load.in_device.iter_mut().find(|(known, ..)| *known == class) {
+                    Some((_, n, sum)) => (*n, *sum) = (*n + 1, *sum + in_device as f64),
+                    None => load.in_device.push((class, 1, in_device as f64)),
+                }
             }
             if wait.alone && others == wait.others {
                 if one.alone.is_empty() {

@@ -128,6 +128,7 @@ pub(super) const SIZES: usize = 10;
 /// An originator on this device.
 #[derive(Default)]
 pub(super) struct OwnerHere {
+    pub number: u32,
     /// Sum of its shares of the requests in the device.
     weight: f64,
     /// Time of the device that it was given, up to the virtual time beside it.
@@ -165,7 +166,9 @@ pub(super) struct OneDevice {
     virtual_ns: f64,
     requests: Vec<Request>,
     free: Vec<u32>,
+    /// Those that were here, and where each number's is (from 1; 0: it was not).
     pub owners: Vec<OwnerHere>,
+    index: Vec<u32>,
     pub entries: u64,
     /// Originators by row.
     pub rows: Vec<u32>,
@@ -197,11 +200,20 @@ impl OneDevice {
     }
 
     pub fn owner(&mut self, owner: u32) -> &mut OwnerHere {
-        let at = owner as usize;
-        if self.owners.len() <= at {
-            self.owners.resize_with(at + 1, OwnerHere::default);
+        let number = owner as usize;
+        if self.index.len() <= number {
+            self.index.resize(number + 1, 0);
         }
-        &mut self.owners[at]
+        if self.index[number] == 0 {
+            self.owners.push(OwnerHere { number: owner, ..OwnerHere::default() });
+            self.index[number] = self.owners.len() as u32;
+        }
+        &mut self.owners[self.index[number] as usize - 1]
+    }
+
+    pub fn get(&self, owner: u32) -> Option<&OwnerHere> {
+        let at = self.index.get(owner as usize)?.checked_sub(1)?;
+        self.owners.get(at as usize)
     }
 
     pub fn busy(&self) -> u64 {
@@ -210,7 +222,7 @@ impl OneDevice {
 
     /// Time of the device that an originator was given so far.
     pub fn given(&self, owner: u32) -> f64 {
-        self.owners.get(owner as usize).map_or(0.0, |o| o.given + o.weight * (self.virtual_ns - o.given_at))
+        self.get(owner).map_or(0.0, |o| o.given + o.weight * (self.virtual_ns - o.given_at))
     }
 
     fn row(&mut self, owner: u32) -> usize {
@@ -231,7 +243,7 @@ impl OneDevice {
     }
 
     pub fn row_of(&self, owner: u32) -> Option<usize> {
-        self.owners.get(owner as usize).and_then(|owner| owner.row)
+        self.get(owner).and_then(|owner| owner.row)
     }
 
     /// A bio, or a part of one, is in another place. Its waiting counts only where it is shown.
@@ -330,11 +342,11 @@ impl OneDevice {
 
     /// Entries of others' requests so far.
     pub fn others_entered(&self, owner: u32) -> u64 {
-        self.entries - self.owners.get(owner as usize).map_or(0, |owner| owner.entries)
+        self.entries - self.get(owner).map_or(0, |owner| owner.entries)
     }
 
     pub fn others_in_device(&self, owner: u32) -> bool {
-        self.parts > self.owners.get(owner as usize).map_or(0, |owner| u64::from(owner.requests))
+        self.parts > self.get(owner).map_or(0, |owner| u64::from(owner.requests))
     }
 
     /// How long each row was served while a row's bios waited in any of these places.
