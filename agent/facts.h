@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this machine is and what it can record: docs/architecture.md, "Facts". */
+/* What this machine is and what it can record: docs/reference/agent.md, "Facts". */
 #ifndef FLASHSCOPE_FACTS_H
 #define FLASHSCOPE_FACTS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The plan language of a virtual board: what PID 1 runs. Its grammar and its
- * verbs are in docs/architecture.md ("The plan of a virtual board").
+ * verbs are in docs/reference/boot-plan.md.
  *
  * Parsing is apart from running: nothing of a plan runs before all of it has
  * been read and found well formed.

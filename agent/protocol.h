@@ -44,7 +44,7 @@ struct fs_frame {
 
 enum fs_type {
 	FS_HELLO = 1,	 /* struct fs_hello, then the agent's version as text. First of every source */
-	FS_FACTS = 2,	 /* JSON object: see docs/protocol.md ("probe", "recording") */
+	FS_FACTS = 2,	 /* JSON object: see docs/reference/agent-protocol.md ("probe", "recording") */
 	FS_HEADER_PAGE = 3, /* text of events/header_page */
 	FS_HEADER_EVENT = 4, /* text of events/header_event */
 	FS_FORMAT = 5,	 /* system NUL name NUL text of the event's format file */

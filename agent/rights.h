@@ -17,7 +17,7 @@
  */
 int fs_rights_drop(const struct fs_tracefs *tracefs, bool others_command);
 
-/* "access" of the facts: see docs/architecture.md. */
+/* "access" of the facts: see docs/reference/agent.md. */
 void fs_rights_json(struct fs_json *json, const struct fs_tracefs *tracefs);
 
 #endif

@@ -1,4 +1,4 @@
-//! docs/benches.md, of what `bench/run --only same-work` found.
+//! docs/explanation/benchmarks.md, of what `bench/run --only same-work` found.
 
 use std::fmt::Write as _;
 

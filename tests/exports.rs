@@ -1,4 +1,4 @@
-//! Exports in the tools that they are for: DuckDB and pandas run docs/recipes.md, Perfetto reads its own format.
+//! Exports in the tools that they are for: DuckDB and pandas run docs/how-to/query-a-trace.md, Perfetto reads its own format.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -51,9 +51,10 @@ fn recording(index: usize) -> Trace {
     session.recording(index).expect("its recording")
 }
 
-/// The fenced blocks of docs/recipes.md in one language, by their first line (a comment that names them).
+/// The fenced blocks of docs/how-to/query-a-trace.md in one language, by their first line (a comment that names them).
 fn recipes(language: &str) -> Vec<(String, String)> {
-    let text = std::fs::read_to_string(top().join("docs/recipes.md")).expect("docs/recipes.md");
+    let text =
+        std::fs::read_to_string(top().join("docs/how-to/query-a-trace.md")).expect("docs/how-to/query-a-trace.md");
     let fence = format!("```{language}\n");
     let blocks = text.split(&fence).skip(1).map(|rest| rest.split("```").next().expect("a block ends"));
     blocks
@@ -64,7 +65,7 @@ fn recipes(language: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// trace.dat, and what docs/recipes.md makes of it with the command.
+/// trace.dat, and what docs/how-to/query-a-trace.md makes of it with the command.
 fn tables(trace: &Trace, dir: &Path) {
     dat::write(trace, &dir.join("trace.dat")).expect("a trace.dat");
     let (_, commands) = recipes("sh").into_iter().next().expect("the commands");
@@ -205,7 +206,7 @@ fn the_recipes_for_duckdb_and_pandas_give_flashscope_s_own_answers() {
                         .collect();
                     assert_eq!(all, want.by_event);
                 }
-                other => panic!("docs/recipes.md: {other} has no expected answer here"),
+                other => panic!("docs/how-to/query-a-trace.md: {other} has no expected answer here"),
             }
         }
         let recipes = recipes("python");
@@ -231,7 +232,7 @@ fn the_recipes_for_duckdb_and_pandas_give_flashscope_s_own_answers() {
                     }
                     assert_eq!(rows.as_array().map(Vec::len), Some(want.durations.len()));
                 }
-                other => panic!("docs/recipes.md: {other} has no expected answer here"),
+                other => panic!("docs/how-to/query-a-trace.md: {other} has no expected answer here"),
             }
         }
     }
@@ -240,7 +241,7 @@ fn the_recipes_for_duckdb_and_pandas_give_flashscope_s_own_answers() {
 /// The columns are the documented ones, in the order and with the types that other tools see.
 #[test]
 fn the_parquet_table_has_the_documented_columns() {
-    let text = std::fs::read_to_string(top().join("docs/formats.md")).expect("docs/formats.md");
+    let text = std::fs::read_to_string(top().join("docs/reference/formats.md")).expect("docs/reference/formats.md");
     let section = text.split("## Parquet").nth(1).expect("the section");
     let documented: Vec<(String, String)> = section
         .lines()

@@ -231,10 +231,10 @@ fn csv_says_what_json_says() {
     assert_eq!(csv.lines().count(), rows.len() + 1);
 }
 
-/// docs/formats.md has every column, in order, with its type.
+/// docs/reference/formats.md has every column, in order, with its type.
 #[test]
 fn the_columns_are_documented() {
-    let text = std::fs::read_to_string(top().join("docs/formats.md")).expect("docs/formats.md");
+    let text = std::fs::read_to_string(top().join("docs/reference/formats.md")).expect("docs/reference/formats.md");
     let section = text.split("## Rows of bios and requests").nth(1).expect("the section");
     let section = section.split("\n## ").next().expect("its end");
     let documented: Vec<[String; 2]> = section

@@ -73,7 +73,7 @@ pub fn groups(rows: &[Value]) -> BTreeMap<[String; 3], Vec<&Value>> {
 
 const HEAD: &str = "# Read-ahead models against kernels: every cell
 
-Written by `bench/readahead/validate` ([readahead.md](readahead.md)) on `board:armv7`; no cell is left out. \"Differ\": pages, each
+Written by `bench/readahead/validate` ([readahead.md](explanation/readahead.md)) on `board:armv7`; no cell is left out. \"Differ\": pages, each
 counted as often as it came, that came on the board and not in the model, or the other way round, where the model plays the
 accesses of the cell itself. \"Predicted\": from the recording of the same workload at another window; what pages, flash reads and
 time (in which any task is in a read, a fault or advice) are off by. \"Laid out\": flash reads and time predicted from that recording

@@ -32,7 +32,7 @@ pub enum OwnWear {
 }
 
 impl OwnWear {
-    /// `facts` of a recording (docs/architecture.md, "Facts"). Devices that say nothing are left out.
+    /// `facts` of a recording (docs/reference/agent.md, "Facts"). Devices that say nothing are left out.
     pub fn of_facts(facts: &Value) -> Vec<OwnWear> {
         let all = |name: &str| facts[name].as_array().cloned().unwrap_or_default();
         let name = |of: &Value| of["name"].as_str().unwrap_or("?").chars().take(64).collect::<String>();

@@ -218,7 +218,7 @@ Examples:
 
 Times of several traces are those of the first. Recordings of one boot have one clock; others need
 a marker that begins with flashscope-sync, once in each (echo flashscope-sync-1 into trace_marker),
-or --offset.\n\nFormats that are read (docs/formats.md says more):\n"))]
+or --offset.\n\nFormats that are read (docs/reference/formats.md says more):\n"))]
 pub struct ReportArgs {
     /// A trace of any format below; several are taken together, in order of time.
     #[arg(required = true, value_name = "TRACE")]
@@ -625,7 +625,7 @@ pub struct BenchReadArgs {
 Examples:
   flashscope export trace.dat --to csv -o - | head
   flashscope export trace.dat --to perfetto -o trace.pftrace    open it at ui.perfetto.dev or with its trace processor
-  flashscope export trace.dat --to parquet -o trace.parquet     see docs/recipes.md for DuckDB and pandas
+  flashscope export trace.dat --to parquet -o trace.parquet     see docs/how-to/query-a-trace.md for DuckDB and pandas
   flashscope export trace.dat --to flashmon -o log              writes log (temporal) and log.blocks (spatial)
   flashscope export a.dat b.dat --offset b.dat=-2500000 --to trace.dat -o both.dat
 

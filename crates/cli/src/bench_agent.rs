@@ -46,7 +46,7 @@ struct Done {
     bench: &'static str,
     target: String,
     filesystem: String,
-    /// What the agent printed (docs/architecture.md, "What the benchmarks print").
+    /// What the agent printed (docs/reference/agent.md, "Benchmark results").
     result: Value,
     /// What `operations` counts: "flash operations", "device requests"; null where nothing was watched.
     operations_of: Option<&'static str>,

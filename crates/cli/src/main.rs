@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 
 fn begin(cli: &Cli) -> Result<(), Failure> {
     cli.agent.as_deref().map(flashscope_target::use_agents).transpose()?;
-    // First what earlier runs left, if they were killed: promise 2 of docs/architecture.md.
+    // First what earlier runs left, if they were killed: docs/reference/files.md.
     recover::recover(cli.quiet);
     run(cli)
 }

@@ -82,7 +82,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         notes.extend(queue_notes(&workload, rows.iter().any(|row| row.time_ns.is_none())));
     } else if timed && error.is_none() {
         notes.push(
-            "no error bar: how far predictions are off has not been measured as a whole (docs/readahead.md)".into(),
+            "no error bar: how far predictions are off has not been measured as a whole (docs/explanation/readahead.md)".into(),
         );
     }
     let prediction = Prediction {
@@ -164,7 +164,7 @@ pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
     let mut notes = vec![
         "time behind the block queue is a model: each task's pauses as they were recorded, one processor, files in one piece but \
          where the trace shows otherwise, and what others ask of the device left out; how far it is off on a board: \
-         docs/readahead.md"
+         docs/explanation/readahead.md"
             .to_owned(),
     ];
     let (extents, breaks) = (&workload.queued.extents, workload.queued.extents.all_breaks());

@@ -1,4 +1,4 @@
-//! The script of `bench replay` (docs/architecture.md, "The replay script"), made from the file reads of a trace.
+//! The script of `bench replay` (docs/reference/replay-script.md), made from the file reads of a trace.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;

@@ -676,7 +676,7 @@ mod tests {
             pages(&mut s, Access::AdviseSequential);
             assert!(read(&mut s, 8192, 40 * 4096).len() >= 40, "{kernel:?}");
         }
-        // WILLNEED reads nothing on MTD from 5.10 on, where read-ahead is 0 (docs/measurement.md).
+        // WILLNEED reads nothing on MTD from 5.10 on, where read-ahead is 0 (docs/explanation/measurement.md).
         let ask = Access::WillNeed { offset: 0, length: 40960 };
         assert_eq!(pages(&mut simulator(Kernel::V6_1, 0), ask), []);
         assert_eq!(pages(&mut simulator(Kernel::V2_6_37, 0), ask).len(), 10);

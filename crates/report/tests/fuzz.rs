@@ -1,5 +1,5 @@
 //! Whole commands on traces of arbitrary events, as far as CI has time: the bodies of `fuzz/commands.rs` on inputs from a fixed seed
-//! and on all that once found a fault. `FLASHSCOPE_MUTATIONS=N` asks for more. docs/fuzzing.md says how to run libFuzzer.
+//! and on all that once found a fault. `FLASHSCOPE_MUTATIONS=N` asks for more. docs/explanation/fuzzing.md says how to run libFuzzer.
 
 #[path = "../../../fuzz/commands.rs"]
 mod commands;

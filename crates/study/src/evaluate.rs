@@ -127,7 +127,7 @@ pub fn compare(published: &Published, groups: &[Group]) -> Comparison {
     }
 }
 
-/// Of 1000 records with texts of this size, in pages of 1024 bytes: what `bench sqlite` makes of them (docs/architecture.md; tests/benches.rs
+/// Of 1000 records with texts of this size, in pages of 1024 bytes: what `bench sqlite` makes of them (docs/reference/agent.md; tests/benches.rs
 /// holds the first).
 fn database_bytes(contents: &str) -> u64 {
     if contents == "text-64" { 518_144 } else { 1_035_264 }

@@ -73,7 +73,7 @@ impl Layer {
         Layer::ALL.into_iter().find(|layer| layer.name() == name)
     }
 
-    /// As the agent names it in `recording.boundaries` (docs/protocol.md).
+    /// As the agent names it in `recording.boundaries` (docs/reference/agent-protocol.md).
     fn of_agent(name: &str) -> Option<Layer> {
         Some(match name {
             "cache" => Layer::PageCache,

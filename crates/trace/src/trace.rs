@@ -400,7 +400,7 @@ impl Trace {
     /// Lets so many threads read, unpack and take apart sub-buffers ahead of who takes the records; none does all in the
     /// caller's thread. Records, their order and what is counted are the same. Without this a file that is packed
     /// (trace.dat of version 7 with zlib or zstd) is read so where there is more than one core, and no other: what that
-    /// gains and what it does not says docs/measurement.md. Traces that are not of ring buffers, and those whose
+    /// gains and what it does not says docs/explanation/measurement.md. Traces that are not of ring buffers, and those whose
     /// sub-buffers are too large or whose CPUs too many for bounded memory, are read in the caller's thread.
     pub fn set_threads(&mut self, threads: usize) {
         self.threads = Some(threads);
@@ -414,13 +414,13 @@ impl Trace {
         self.kind
     }
 
-    /// What was known about board, kernel, chips and recorder (`docs/architecture.md`, "Facts"); null where the trace
+    /// What was known about board, kernel, chips and recorder (`docs/reference/agent.md`, "Facts"); null where the trace
     /// does not carry it.
     pub fn facts(&self) -> &Value {
         &self.facts
     }
 
-    /// The kernel's counts at the end of the recording (`docs/architecture.md`, `FS_STATS`); null where there are none.
+    /// The kernel's counts at the end of the recording (`docs/reference/agent-protocol.md`, `FS_STATS`); null where there are none.
     pub fn stats(&self) -> &Value {
         &self.stats
     }

@@ -4,12 +4,12 @@ use flashscope_trace::{Crossing, Crossings, EventKind, FORMATS, Loss, SleepSourc
 
 #[test]
 fn docs_list_what_is_read_and_written() {
-    let docs = include_str!("../../../docs/formats.md");
+    let docs = include_str!("../../../docs/reference/formats.md");
     let rows: Vec<&str> =
         docs.lines().skip_while(|l| !l.starts_with("| format |")).skip(2).take_while(|l| l.starts_with('|')).collect();
     let row = |f: &flashscope_trace::Format| format!("| {} | {} | {} | {} |", f.name, f.read, f.written, f.told_by);
     let want: Vec<String> = FORMATS.iter().map(row).map(|r| r.replace("|  |", "| |")).collect();
-    assert_eq!(rows, want, "docs/formats.md is to have:\n{}", want.join("\n"));
+    assert_eq!(rows, want, "docs/reference/formats.md is to have:\n{}", want.join("\n"));
 }
 
 fn of(bytes: &[u8]) -> Result<Trace, String> {

@@ -1,5 +1,5 @@
 //! The bounded run of fuzzing: every seed and every input that once found a fault, then so many mutations of them that a
-//! generator with a fixed seed makes. The long runs and their figures: docs/fuzzing.md.
+//! generator with a fixed seed makes. The long runs and their figures: docs/explanation/fuzzing.md.
 
 #[path = "../../../fuzz/targets.rs"]
 mod targets;

@@ -22,7 +22,7 @@ impl Default for Sizes {
 }
 
 impl Sizes {
-    /// From the facts of recordings (`docs/architecture.md`, "Facts"); the page is the first one's that states it.
+    /// From the facts of recordings (`docs/reference/agent.md`, "Facts"); the page is the first one's that states it.
     pub fn of_facts<'a>(facts: impl IntoIterator<Item = &'a Value>) -> Sizes {
         let mut sizes = Sizes::default();
         let mut page = None;

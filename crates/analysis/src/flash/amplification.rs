@@ -55,7 +55,7 @@ pub struct UbiRegion {
 }
 
 impl UbiRegion {
-    /// Of a recording's facts (docs/architecture.md): what was attached when it began. `first_chip` is added to chips' numbers.
+    /// Of a recording's facts (docs/reference/agent.md): what was attached when it began. `first_chip` is added to chips' numbers.
     pub fn of_facts(facts: &Value, first_chip: u16) -> Vec<UbiRegion> {
         let mtds = facts["mtd"].as_array();
         let region = |ubi: &Value| {

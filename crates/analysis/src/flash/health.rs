@@ -22,7 +22,7 @@ pub struct Health {
 const MAX_DEVICES: usize = 64;
 
 impl Health {
-    /// `facts` and `stats` of a recording (docs/protocol.md). Devices that nothing happened to and that have no bad blocks are
+    /// `facts` and `stats` of a recording (docs/reference/agent-protocol.md). Devices that nothing happened to and that have no bad blocks are
     /// left out, and so are those whose kernel does not tell.
     pub fn of_recording(facts: &Value, stats: &Value) -> Vec<Health> {
         let mtds = |value: &Value| value["mtd"].as_array().cloned().unwrap_or_default();

@@ -11,7 +11,7 @@ const WEIGHED_KIB: [u64; 8] = [0, 4, 8, 16, 32, 64, 128, 256];
 /// Recommendations at most.
 pub const MOST: usize = 5;
 /// A change has to gain more than this of the whole, and more than the fit's own residual is off in a sum (a hundredth of it, since
-/// errors of single reads cancel): predictions of time were within 1.1 % of the board (docs/readahead.md).
+/// errors of single reads cancel): predictions of time were within 1.1 % of the board (docs/explanation/readahead.md).
 const WORTH_PERCENT: f64 = 3.0;
 
 /// What to do.

@@ -103,8 +103,10 @@ fn sums(sums: &[CallSum], style: Style) -> String {
         ]);
         out += &table.render(width);
         let events = sum.layers.iter().map(|time| time.stretches).sum::<u64>() / sum.n.max(1);
-        let line =
-            format!("{} events recorded in each; what that costs (docs/block.md) is in the times", grouped(events));
+        let line = format!(
+            "{} events recorded in each; what that costs (docs/explanation/block-io.md) is in the times",
+            grouped(events)
+        );
         out += &paragraph(&line, width, 2, 2);
         if sum.overlap_ns > 0 {
             let overlap = duration(sum.overlap_ns / sum.n.max(1));

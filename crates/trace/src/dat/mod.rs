@@ -1,7 +1,7 @@
 //! trace-cmd's file, `trace.dat`: version 6 written, versions 6 and 7 read.
 //!
 //! Source: trace-cmd's `trace-cmd.dat.v6(5)` and `…v7(5)` and, where the page is silent (instances, the clock's text, what a reader
-//! does with options it does not know), the behaviour of trace-cmd 3.1.6. `docs/formats.md` says how flashscope's own
+//! does with options it does not know), the behaviour of trace-cmd 3.1.6. `docs/reference/formats.md` says how flashscope's own
 //! facts travel inside such a file.
 
 mod cursor;

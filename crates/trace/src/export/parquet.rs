@@ -1,6 +1,6 @@
 //! A trace as one Parquet table: a row for every record and every phase's beginning and end.
 //!
-//! The schema is docs/formats.md, "Parquet". It only grows: a column keeps its name, its type and its meaning, and
+//! The schema is docs/reference/formats.md, "Parquet". It only grows: a column keeps its name, its type and its meaning, and
 //! [`PARQUET_SCHEMA`] counts the versions.
 
 use super::{json_fields, operation_name};

@@ -2,7 +2,7 @@
 //!
 //! Native protobuf. Message and field numbers: `protos/perfetto/trace/trace_packet.proto`, `track_event/*.proto`,
 //! `clock_snapshot.proto`, `system_info.proto` and `protos/perfetto/common/builtin_clock.proto` of Perfetto 59.1; each is
-//! named where it is written. How the trace processor takes them: docs/formats.md, "Perfetto".
+//! named where it is written. How the trace processor takes them: docs/reference/formats.md, "Perfetto".
 
 use super::operation_name;
 use super::proto::{bytes, message, number};

@@ -18,7 +18,7 @@ use made::Item;
 use std::io;
 use text::Dialect;
 
-/// A format, as help texts and docs/formats.md list it.
+/// A format, as help texts and docs/reference/formats.md list it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     pub name: &'static str,
@@ -29,10 +29,10 @@ pub struct Format {
     pub told_by: &'static str,
 }
 
-/// Every format that is read or written. `report --help` and docs/formats.md list the same; a test holds them equal.
+/// Every format that is read or written. `report --help` and docs/reference/formats.md list the same; a test holds them equal.
 pub const TABLE: &[Format] = &[
     Format {
-        name: "the agent's stream (`agent/protocol.h`, docs/protocol.md)",
+        name: "the agent's stream (`agent/protocol.h`, docs/reference/agent-protocol.md)",
         read: "yes",
         written: "by the agent",
         told_by: "the bytes `FSC1`",
