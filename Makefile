@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 CARGO := tools/cargo
 FLASHSCOPE := target/release/flashscope
 
-# The directory whose agents the command carries (crates/target/build.rs).
+# The directory whose agents the command carries (crates/targets/build.rs).
 EMBED := FLASHSCOPE_EMBED_AGENTS=$(CURDIR)/agent/build/embed
 
 .PHONY: all build agent agents embed sqlite demo test check bench install dist deb dist-check deb-check clean packages-demo packages-check packages-test packages-bench packages-dist

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use flashscope_target::board::{self, ImageBuilder, Run};
-use flashscope_target::{NoProgress, Progress};
+use flashscope_targets::board::{self, ImageBuilder, Run};
+use flashscope_targets::{NoProgress, Progress};
 use flashscope_trace::Session;
 use serde_json::{Value, json};
 

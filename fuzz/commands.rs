@@ -11,7 +11,7 @@ use flashscope_analysis::readahead::{
     Accuracy, Collector, Made, Off, PREDICTION_SCHEMA, Prediction, Predictor, Seen, Storage, Workload, advise, silent,
 };
 use flashscope_analysis::{Analysis, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, OwnWear, SystemFacts};
-use flashscope_readahead::{FileId, Kernel};
+use flashscope_cachesim::{FileId, Kernel};
 use flashscope_report::{html, json, terminal};
 use flashscope_trace::{Crossings, EventKind, Trace, export, flashmon};
 use std::hint::black_box;

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use flashscope_target::board::{self, BootFailureKind, ImageBuilder, Run};
-use flashscope_target::{Error, NoProgress};
+use flashscope_targets::board::{self, BootFailureKind, ImageBuilder, Run};
+use flashscope_targets::{Error, NoProgress};
 use flashscope_tests::{PrivateCache, TempDir, flashscope, is_root, output, skip, stdout, top};
 use flashscope_trace::{Session, Trace};
 
@@ -353,7 +353,7 @@ fn hosts_that_cannot_record() {
     std::fs::copy(flashscope().get_program(), &program).expect("a copy");
     let agents = theirs.path().join("agents/x86_64");
     std::fs::create_dir_all(&agents).expect("a directory");
-    let agent = flashscope_target::host_agent().expect("the agent: make agents");
+    let agent = flashscope_targets::host_agent().expect("the agent: make agents");
     std::fs::copy(agent, agents.join("flashscope-agent")).expect("a copy");
     let as_nobody = |cache: &str, output: &str| {
         let mut command = Command::new(&program);
@@ -447,7 +447,7 @@ fn a_full_disk_under_the_trace() {
 /// A stream as the agent of this tree writes it, from this host.
 fn some_stream(dir: &Path) -> Vec<u8> {
     let path = dir.join("some.stream");
-    let agent = flashscope_target::host_agent().expect("the agent: make agents");
+    let agent = flashscope_targets::host_agent().expect("the agent: make agents");
     let recorded = output(
         Command::new(agent).args(["record", "--events", "task:task_newtask", "-o"]).arg(&path).args(["--", "true"]),
     );

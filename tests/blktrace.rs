@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::Stages;
-use flashscope_target::NoProgress;
-use flashscope_target::board::{self, ImageBuilder, Run};
+use flashscope_targets::NoProgress;
+use flashscope_targets::board::{self, ImageBuilder, Run};
 use flashscope_tests::{Plan, TempDir, null_block, top, work};
 use flashscope_trace::{Session, Trace};
 

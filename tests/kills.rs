@@ -208,7 +208,7 @@ fn settle(mut wrong: impl FnMut() -> Vec<String>) -> Vec<String> {
     }
 }
 
-/// `…_<pid>_<starttime>…` of somebody who no longer lives (agent/sweep.h).
+/// `…_<pid>_<starttime>…` of somebody who no longer lives (agent/undo/sweep.h).
 fn of_the_dead(name: &str) -> bool {
     let name = name.split('.').next().unwrap_or_default();
     let mut parts = name.rsplit('_');

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::flash::{Counts, Geometry, LabelledCounts};
-use flashscope_target::NoProgress;
-use flashscope_target::board::{self, BootOutcome, ImageBuilder, Run};
+use flashscope_targets::NoProgress;
+use flashscope_targets::board::{self, BootOutcome, ImageBuilder, Run};
 use flashscope_trace::{Event, Session, Step, Trace};
 
 /// Boards with raw NAND, and their kernels, that the tests cover; what a board lists is what is tested. A board that is
@@ -97,7 +97,7 @@ pub struct PrivateCache(TempDir);
 impl PrivateCache {
     pub fn new(label: &str) -> PrivateCache {
         let dir = TempDir::new(label);
-        let real = flashscope_target::cache_dir().expect("a cache");
+        let real = flashscope_targets::cache_dir().expect("a cache");
         for name in ["kernels", "packages", "apt", "headers", "sources", "modules"] {
             std::fs::create_dir_all(real.join(name)).expect("a cache");
             std::os::unix::fs::symlink(real.join(name), dir.path().join(name)).expect("a link");
@@ -280,7 +280,7 @@ pub fn build_modules_like(ours: &str, dir: &Path) {
     let board = board::load("armv7").expect("the board");
     let kernel = board.fetch("6.1", &NoProgress).expect("the kernel");
     board.prepare_modules(&kernel, &[ours], &NoProgress).expect("a module of ours");
-    let headers = flashscope_target::cache_dir()
+    let headers = flashscope_targets::cache_dir()
         .expect("a cache")
         .join(format!("headers/{}/{}_{}/root/usr/src/linux-headers-{1}", board.arch, kernel.release, kernel.version));
     let mut make = Command::new("make");

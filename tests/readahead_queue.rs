@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use flashscope_analysis::Analysis;
 use flashscope_analysis::readahead::{Accuracy, Collector, Predictor, Storage, Workload, request_bytes};
-use flashscope_readahead::{FileId, Kernel};
+use flashscope_cachesim::{FileId, Kernel};
 use flashscope_tests::{Plan, TempDir, work};
 use flashscope_trace::{Device, Session, Trace};
 

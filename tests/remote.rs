@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use flashscope_target::NoProgress;
-use flashscope_target::board::{self, ImageBuilder, Run};
+use flashscope_targets::NoProgress;
+use flashscope_targets::board::{self, ImageBuilder, Run};
 use flashscope_tests::{TempDir, flashscope, output, skip, stdout};
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ impl Remote {
         let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
         assert!(made.expect("ssh-keygen").success());
         // The command takes the user's own ssh; the test's user has an own configuration, with one connection for all: agreeing
-        // on keys takes an emulated processor seconds (crates/target/tests/ssh.rs has a connection for each).
+        // on keys takes an emulated processor seconds (crates/targets/tests/ssh.rs has a connection for each).
         let wrapper = dir.path().join("bin/ssh");
         std::fs::create_dir(dir.path().join("bin")).expect("a directory");
         std::fs::write(

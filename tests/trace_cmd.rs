@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use flashscope_target::NoProgress;
-use flashscope_target::board::{self, ImageBuilder, Run};
+use flashscope_targets::NoProgress;
+use flashscope_targets::board::{self, ImageBuilder, Run};
 use flashscope_tests::{boards_and_kernels, top};
 use flashscope_trace::{Session, Trace};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::flash::{ActivityKind, OpCounts, Yaffs2Fold};
-use flashscope_target::NoProgress;
-use flashscope_target::board;
+use flashscope_targets::NoProgress;
+use flashscope_targets::board;
 use flashscope_tests::{Booted, Plan, TempDir, build_modules_like, events, geometry, output, skip, stdout, top, work};
 
 /// A boot with a script of tests/yaffs2 and programs compiled from there, on a chip without delays: nothing is timed here.
@@ -248,7 +248,7 @@ fn core_files(board: &str) -> PathBuf {
     let board = board::load(board).expect("the board");
     let kernel = board.fetch("6.1", &NoProgress).expect("the kernel");
     board.prepare_modules(&kernel, &["yaffs2"], &NoProgress).expect("yaffs2");
-    flashscope_target::cache_dir().expect("a cache").join("sources/yaffs2")
+    flashscope_targets::cache_dir().expect("a cache").join("sources/yaffs2")
 }
 
 /// The core with a glue over an image in a file.

@@ -33,13 +33,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../bench.h"
-#include "../contents.h"
-#include "../frame.h"
-#include "../json.h"
-#include "../prng.h"
-#include "../sweep.h"
-#include "../util.h"
+#include "bench.h"
+#include "contents.h"
+#include "frame.h"
+#include "json.h"
+#include "prng.h"
+#include "sweep.h"
+#include "util.h"
 
 #define INTEGERS 11u /* beside the key */
 #define TEXTS 5u

@@ -8,11 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../bench.h"
-#include "../contents.h"
-#include "../frame.h"
-#include "../prng.h"
-#include "../util.h"
+#include "bench.h"
+#include "contents.h"
+#include "frame.h"
+#include "prng.h"
+#include "util.h"
 #include "check.h"
 
 static char dir[] = "/tmp/fs-bench-XXXXXX";

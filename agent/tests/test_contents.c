@@ -4,9 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../contents.h"
-#include "../frame.h"
-#include "../prng.h"
+#include "contents.h"
+#include "frame.h"
+#include "prng.h"
 #include "check.h"
 
 #define N 100000u

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../cmds.h"
+#include "cmds.h"
 #include "check.h"
 
 int main(void)

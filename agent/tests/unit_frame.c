@@ -38,7 +38,7 @@ static void crc(void)
 	CHECK_NUMBER(fs_crc32(fs_crc32(0, data, 77), data + 77, 123), slow_crc(data, 200));
 }
 
-/* crates/trace/src/stream/frame.rs holds the same ones. */
+/* crates/trace/src/formats/stream/frame.rs holds the same ones. */
 static void folded(void)
 {
 	unsigned char data[100], block[41] = { 0 };

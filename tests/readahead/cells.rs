@@ -405,7 +405,7 @@ impl Set {
         }
         plan.files.push(("/work", 0o755, work(board, "readahead/work.c", dir.path())));
         if self.what == "sqlite" {
-            let program = flashscope_target::companion_for("armhf", "flashscope-sqlite").expect("make sqlite");
+            let program = flashscope_targets::companion_for("armhf", "flashscope-sqlite").expect("make sqlite");
             plan.files.push(("/flashscope/flashscope-sqlite", 0o755, std::fs::read(program).expect("a program")));
         }
         lines.extend(databases.iter().map(|(create, _)| create.clone()));

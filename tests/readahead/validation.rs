@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use flashscope_analysis::readahead::{Collector, Predictor, Row, Storage, Workload, has_bulk_read, request_bytes};
-use flashscope_readahead::{FileId, Kernel};
+use flashscope_cachesim::{FileId, Kernel};
 use flashscope_trace::{Device, Session, Step, Trace};
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flashscope_analysis::flash::{LatencyNs, OpCounts, Window, WindowCounts};
 use flashscope_analysis::{Analysis, LossCount};
 use flashscope_study::{Definition, Filesystem, Group, Matrix, Pattern, Study};
-use flashscope_target::Job;
+use flashscope_targets::Job;
 use flashscope_trace::{Session, Trace};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ fn on_virtual_board(args: &BenchReadArgs, board: &str, terminal: &Arc<Terminal>)
             "--file names a file on a board of yours; a virtual board makes its own (--file-size, --contents)",
         ));
     }
-    let loaded = flashscope_target::board::load(board)?;
+    let loaded = flashscope_targets::board::load(board)?;
     let definition = Definition {
         name: "bench-read".to_owned(),
         title: "bench read".to_owned(),
@@ -236,7 +236,7 @@ fn bench_argv(args: &BenchReadArgs, file: &str) -> Vec<String> {
 type Recorded = (Value, Option<[OpCounts; 2]>, Vec<LossCount>);
 
 fn recorded(args: &BenchReadArgs, bench: Vec<String>, terminal: &Arc<Terminal>) -> Result<Recorded, Failure> {
-    let scratch = flashscope_target::ScratchDir::new("bench")?;
+    let scratch = flashscope_targets::ScratchDir::new("bench")?;
     let stream = scratch.path().join("stream");
     let mut argv: Vec<String> =
         ["record", "--events", "flash", "--mode", "ring", "--capture", "--", "flashscope-agent"]

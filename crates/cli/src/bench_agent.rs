@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use flashscope_analysis::LossCount;
 use flashscope_study::Filesystem;
-use flashscope_target::board::{self, MOUNT_POINT};
-use flashscope_target::{BESIDE_AGENT, Job, OpenOptions, PutFile, PutSource};
+use flashscope_targets::board::{self, MOUNT_POINT};
+use flashscope_targets::{BESIDE_AGENT, Job, OpenOptions, PutFile, PutSource};
 use flashscope_trace::{BlockAction, EventKind, FlashOp, RequestKind, Session, Trace};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -153,7 +153,7 @@ fn script(args: &BenchReplayArgs, terminal: &Terminal) -> Result<String, Failure
     let mut file = std::fs::File::open(&args.trace).map_err(failed)?;
     let mut head = vec![0; replay::MAGIC.len()];
     if file.read_exact(&mut head).is_ok() && head == replay::MAGIC.as_bytes() {
-        return flashscope_target::read_text(&args.trace, replay::MAX_SCRIPT_BYTES as u64).map_err(failed);
+        return flashscope_targets::read_text(&args.trace, replay::MAX_SCRIPT_BYTES as u64).map_err(failed);
     }
     let trace = Trace::open(&args.trace)?;
     let wanted =
@@ -241,7 +241,7 @@ impl Work<'_> {
             },
         };
         if self.name == "sqlite" {
-            let program = flashscope_target::companion_for(&board.agent, SQLITE).map_err(no_sqlite)?;
+            let program = flashscope_targets::companion_for(&board.agent, SQLITE).map_err(no_sqlite)?;
             let path = format!("{BESIDE_AGENT}{SQLITE}");
             self.put.push(PutFile { path, mode: 0o755, source: PutSource::Path(program) });
         }
@@ -266,7 +266,7 @@ impl Work<'_> {
         let mut program = None;
         if self.name == "sqlite" {
             let machine = facts["kernel"]["machine"].as_str().unwrap_or_default();
-            let source = flashscope_target::companion_for(machine, SQLITE).map_err(no_sqlite)?;
+            let source = flashscope_targets::companion_for(machine, SQLITE).map_err(no_sqlite)?;
             // Its name begins with flashscope: what ends the agent when the line is cut looks for that.
             let path = format!("{BESIDE_AGENT}{SQLITE}");
             self.put.push(PutFile { path: path.clone(), mode: 0o755, source: PutSource::Path(source) });
@@ -348,7 +348,7 @@ impl Work<'_> {
         }
         argv.extend(["--", "flashscope-agent"].map(str::to_owned));
         argv.extend(bench);
-        let scratch = flashscope_target::ScratchDir::new("bench")?;
+        let scratch = flashscope_targets::ScratchDir::new("bench")?;
         let stream = scratch.path().join("stream");
         let outcome = {
             let mut out = crate::record::stream_file(&stream)?;
@@ -400,7 +400,7 @@ impl Work<'_> {
     }
 }
 
-fn no_sqlite(error: flashscope_target::Error) -> Failure {
+fn no_sqlite(error: flashscope_targets::Error) -> Failure {
     Failure::new(format!("{error}; `make sqlite` builds it"))
 }
 

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::sync::Arc;
 
 use flashscope_output::{quote, visible};
-use flashscope_target::Progress as _;
-use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Run};
+use flashscope_targets::Progress as _;
+use flashscope_targets::board::{self, Board, ImageBuilder, Kernel, Run};
 use flashscope_trace::Session;
 use serde_json::json;
 

@@ -85,8 +85,8 @@ macro_rules! from_error {
 
 from_error!(flashscope_trace::Error, flashscope_output::OutputError);
 
-impl From<flashscope_target::Error> for Failure {
-    fn from(error: flashscope_target::Error) -> Self {
+impl From<flashscope_targets::Error> for Failure {
+    fn from(error: flashscope_targets::Error) -> Self {
         Failure { status: if error.is_usage() { 2 } else { 1 }, ..Failure::new(error.to_string()) }
     }
 }

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 }
 
 fn begin(cli: &Cli) -> Result<(), Failure> {
-    cli.agent.as_deref().map(flashscope_target::use_agents).transpose()?;
+    cli.agent.as_deref().map(flashscope_targets::use_agents).transpose()?;
     // First what earlier runs left, if they were killed: docs/reference/files.md.
     recover::recover(cli.quiet);
     run(cli)

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use flashscope_output::{FileId, Output, OutputError, Rules};
-use flashscope_target::ScratchDir;
+use flashscope_targets::ScratchDir;
 
 use crate::failure::Failure;
 use crate::recover;

@@ -7,8 +7,8 @@ use flashscope_analysis::readahead::{
     Collector, ErrorBar, Made, Overlap, PREDICTION_SCHEMA, Prediction, Predictor, Storage, TRIED_KIB, Workload,
     has_bulk_read, request_bytes,
 };
-use flashscope_readahead::Kernel;
-use flashscope_target::board::Chip;
+use flashscope_cachesim::Kernel;
+use flashscope_targets::board::Chip;
 use flashscope_trace::{Device, Trace};
 
 use crate::args::{ModelArgs, PowerArgs, PredictArgs};
@@ -99,7 +99,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         notes,
         rows,
     };
-    let file = |file: flashscope_readahead::FileId| file_name(file);
+    let file = |file: flashscope_cachesim::FileId| file_name(file);
     let task = |tid: u32| {
         let name = trace.comm(tid, flashscope_trace::TimeNs(u64::MAX)).unwrap_or("?");
         format!("{name} ({tid})")
@@ -267,7 +267,7 @@ pub fn mounted(trace: &Trace, workload: &Workload) -> Option<String> {
     })
 }
 
-pub fn file_name(file: flashscope_readahead::FileId) -> String {
+pub fn file_name(file: flashscope_cachesim::FileId) -> String {
     let device = file.device.map(Device);
     device.map_or_else(|| format!("inode {}", file.inode), |device| format!("{device} inode {}", file.inode))
 }

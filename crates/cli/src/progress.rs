@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use flashscope_study::Watch;
-use flashscope_target::Progress;
+use flashscope_targets::Progress;
 
 /// Steps as lines; byte counts only where the line can be rewritten.
 pub struct Terminal {

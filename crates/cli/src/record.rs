@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use flashscope_output::quote::shell_path;
 use flashscope_output::{Existing, Output, Rules};
-use flashscope_target::{Job, OpenOptions};
+use flashscope_targets::{Job, OpenOptions};
 use flashscope_trace::{Session, Severity, Trace};
 
 use crate::args::{Mode, RecordArgs, Source};

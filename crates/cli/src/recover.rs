@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use flashscope_output::quote::shell_path;
 use flashscope_output::{Output, Rules};
-use flashscope_target::ScratchDir;
+use flashscope_targets::ScratchDir;
 
 use crate::failure::Failure;
 use crate::record;
@@ -118,7 +118,7 @@ pub fn recover(quiet: bool) {
             flashscope_output::note(text);
         }
     };
-    for dir in flashscope_target::abandoned(LABEL) {
+    for dir in flashscope_targets::abandoned(LABEL) {
         let Ok(note) = flashscope_output::read_own(&dir.join(NOTE)) else { continue };
         let Some((stream, output)) = note.split_once('\n') else { continue };
         let (stream, output) = (Path::new(stream), Path::new(output));
@@ -135,7 +135,7 @@ pub fn recover(quiet: bool) {
             Err(error) => say(&format!("an earlier recording was killed: {error}")),
         }
     }
-    if let Err(error) = flashscope_target::sweep() {
+    if let Err(error) = flashscope_targets::sweep() {
         say(&format!("cannot tidy up after earlier runs: {error}"));
     }
     if let Some(done) = sweep_this_machine() {
@@ -157,7 +157,7 @@ fn sweep_this_machine() -> Option<String> {
     if !traces {
         return None;
     }
-    let agent = flashscope_target::host_agent().ok()?;
+    let agent = flashscope_targets::host_agent().ok()?;
     let mut sweep = std::process::Command::new(agent);
     let output =
         sweep.arg("sweep").stdin(std::process::Stdio::null()).stderr(std::process::Stdio::inherit()).output().ok()?;

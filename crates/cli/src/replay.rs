@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// The first line of a script.
 pub const MAGIC: &str = "flashscope-replay 1";
 
-/// What the agent takes (agent/bench_replay.c).
+/// What the agent takes (agent/bench/bench_replay.c).
 pub const MAX_SCRIPT_BYTES: usize = 16 << 20;
 const MAX_TASKS: usize = 256;
 const MAX_READ_BYTES: u64 = 256 << 20;

@@ -305,7 +305,7 @@ fn endurance(text: &str) -> Result<u64, Failure> {
             Err(Failure::usage("--endurance 0: a block that stands no erase has no life; give its data sheet's figure"))
         }
         Ok(cycles) => Ok(cycles),
-        Err(_) => Ok(u64::from(flashscope_target::board::Chip::load(text)?.erase_cycles)),
+        Err(_) => Ok(u64::from(flashscope_targets::board::Chip::load(text)?.erase_cycles)),
     }
 }
 

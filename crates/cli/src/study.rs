@@ -236,7 +236,7 @@ pub fn options(jobs: Option<usize>, fresh: bool, board: &BoardOptions) -> Result
     Ok(Options {
         boards: Boards::new(jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))),
         fresh,
-        store: flashscope_target::cache_dir()?.join("groups"),
+        store: flashscope_targets::cache_dir()?.join("groups"),
         kernel: board.kernel.clone(),
         packages: board.packages.clone(),
         disk: board.disk.clone(),

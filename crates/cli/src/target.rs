@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flashscope_target::{Job, OpenOptions, Target};
+use flashscope_targets::{Job, OpenOptions, Target};
 use serde_json::Value;
 
 use crate::args::TargetArgs;
@@ -39,7 +39,7 @@ pub fn open_with(
         progress: Some(Arc::clone(terminal) as _),
         ..options
     };
-    Ok(flashscope_target::open(&args.target, &options)?)
+    Ok(flashscope_targets::open(&args.target, &options)?)
 }
 
 /// Runs an agent command to its end; what it printed.

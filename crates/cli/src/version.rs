@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use flashscope_target::{CARRIED_BY_DESIGN, carried};
+use flashscope_targets::{CARRIED_BY_DESIGN, carried};
 
 /// After the program's name.
 pub fn text() -> &'static str {

@@ -1,7 +1,7 @@
 //! Predictions of read-ahead, as terminal and page show them.
 
 use flashscope_analysis::readahead::{ErrorBar, Made, Prediction, QueueCost, Row, Tally};
-use flashscope_readahead::FileId;
+use flashscope_cachesim::FileId;
 
 use crate::rows::Rows;
 use crate::text::{bytes, duration, grouped, number};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flashscope_readahead::Kernel;
+use flashscope_cachesim::Kernel;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -321,7 +321,7 @@ pub enum DefinitionError {
 
 impl Study {
     pub fn read(path: &Path) -> Result<Study, DefinitionError> {
-        let text = flashscope_target::read_text(path, flashscope_target::DEFINITION_BYTES)
+        let text = flashscope_targets::read_text(path, flashscope_targets::DEFINITION_BYTES)
             .map_err(|source| DefinitionError::Read { path: path.to_owned(), source })?;
         Study::parse(&path.display().to_string(), &text)
     }

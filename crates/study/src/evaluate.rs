@@ -1,6 +1,6 @@
 //! From cells to answers: what read-ahead saves or costs, the published values beside ours, and the verdict.
 
-use flashscope_readahead::Kernel;
+use flashscope_cachesim::Kernel;
 
 use crate::definition::{Fold, Published, Quantity, Workload};
 use crate::modelled::Requests;

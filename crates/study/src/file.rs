@@ -49,7 +49,7 @@ pub const SHIPPED: &[(&str, &str)] = shipped!(
 
 impl StudyFile {
     pub fn read(path: &Path) -> Result<StudyFile, DefinitionError> {
-        let text = flashscope_target::read_text(path, flashscope_target::DEFINITION_BYTES)
+        let text = flashscope_targets::read_text(path, flashscope_targets::DEFINITION_BYTES)
             .map_err(|source| DefinitionError::Read { path: path.to_owned(), source })?;
         StudyFile::parse(&path.display().to_string(), &text)
     }

@@ -4,8 +4,8 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-pub(crate) use flashscope_target::board::MOUNT_POINT;
-use flashscope_target::board::{Board, Image, Kernel};
+pub(crate) use flashscope_targets::board::MOUNT_POINT;
+use flashscope_targets::board::{Board, Image, Kernel};
 use flashscope_trace::{Loss, Trace};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -108,7 +108,7 @@ pub(crate) fn kept<T: DeserializeOwned>(path: &Path) -> Option<T> {
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     #[error(transparent)]
-    Target(#[from] flashscope_target::Error),
+    Target(#[from] flashscope_targets::Error),
     #[error("{path}: {source}; free some space or name another directory")]
     Store { path: PathBuf, source: std::io::Error },
 }
@@ -119,7 +119,7 @@ pub(crate) fn keep(path: &Path, group: &impl Serialize) -> Result<(), KeepError>
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).map_err(failed)?;
     }
-    let scratch = flashscope_target::ScratchDir::new("group")?;
+    let scratch = flashscope_targets::ScratchDir::new("group")?;
     let whole = scratch.path().join("group.json");
     let mut file = std::fs::File::create(&whole).map_err(failed)?;
     file.write_all(&serde_json::to_vec(group).expect("a group serialises")).map_err(failed)?;

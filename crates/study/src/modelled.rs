@@ -1,13 +1,13 @@
-//! What another kernel's read-ahead would have read: the same requests under its rules (`crates/readahead`).
+//! What another kernel's read-ahead would have read: the same requests under its rules (`crates/cachesim`).
 
-use flashscope_readahead::{Access, FileId, Kernel, OpenId, PAGE_BYTES, Settings, Simulator};
+use flashscope_cachesim::{Access, FileId, Kernel, OpenId, PAGE_BYTES, Settings, Simulator};
 
 use crate::definition::Pattern;
 
 /// Draws of random requests that a modelled figure is the mean of: of 32 requests single ones are tens of per cent apart.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=200;
 
-/// Requests of a cell, as the agent makes them (agent/bench_read.c).
+/// Requests of a cell, as the agent makes them (agent/bench/bench_read.c).
 #[derive(Clone, Copy, Debug)]
 pub struct Requests {
     pub file_bytes: u64,
@@ -61,7 +61,7 @@ impl Requests {
     }
 }
 
-/// The slots that `bench read --pattern random` reads: SplitMix64 from the seed (agent/prng.c), drawn again where it is past the
+/// The slots that `bench read --pattern random` reads: SplitMix64 from the seed (agent/bench/prng.c), drawn again where it is past the
 /// last one.
 pub fn random_slots(seed: u64, count: u64, slots: u64) -> Vec<u64> {
     let mut state = seed ^ 0x0070_6174_7465_726e;

@@ -1,7 +1,7 @@
 //! Energy of a study's cells, by a power profile.
 
 use flashscope_analysis::energy::{Activity, PowerProfile, Work};
-use flashscope_target::board;
+use flashscope_targets::board;
 
 use crate::definition::Workload;
 use crate::result::{Cell, Group};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use flashscope_target::Progress;
-use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Run};
+use flashscope_targets::Progress;
+use flashscope_targets::board::{self, Board, ImageBuilder, Kernel, Run};
 
 use crate::boards::{Boards, Interrupted, each};
 use crate::collect::{CollectError, Medium, collect};
@@ -51,7 +51,7 @@ pub trait Watch: Sync {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
-    Target(#[from] flashscope_target::Error),
+    Target(#[from] flashscope_targets::Error),
     #[error(transparent)]
     Collect(#[from] CollectError),
     #[error(transparent)]
@@ -59,7 +59,7 @@ pub enum RunError {
     #[error("{path}: {source}; free some space or name another directory")]
     Store { path: PathBuf, source: std::io::Error },
     #[error("{0}; `make sqlite` builds it")]
-    NoSqlite(flashscope_target::Error),
+    NoSqlite(flashscope_targets::Error),
     #[error("{path}: {problem}; power/omap3evm.toml is an example")]
     Power { path: String, problem: String },
     #[error("{program}: {problem}; install the Debian package {package}")]
@@ -210,7 +210,7 @@ impl Lab {
         }
         if spec.workload == Workload::Sqlite {
             let program =
-                flashscope_target::companion_for(&board.agent, "flashscope-sqlite").map_err(RunError::NoSqlite)?;
+                flashscope_targets::companion_for(&board.agent, "flashscope-sqlite").map_err(RunError::NoSqlite)?;
             let bytes = std::fs::read(&program).map_err(|source| RunError::Store { path: program, source })?;
             image.add_file(plan::SQLITE, 0o755, bytes);
         }
@@ -280,10 +280,10 @@ pub const SQUASHFS_BLOCK: u64 = 128 << 10;
 /// A squashfs image with data files (name, bytes, contents, seed), as mksquashfs makes it by default (gzip) with such blocks, byte for
 /// byte the same each time.
 pub fn squashfs_image(files: &[(&str, u64, &str, u64)], block_bytes: u64) -> Result<Vec<u8>, RunError> {
-    let dir = flashscope_target::ScratchDir::new("squashfs")?;
+    let dir = flashscope_targets::ScratchDir::new("squashfs")?;
     let root = dir.path().join("root");
     std::fs::create_dir(&root).map_err(|source| RunError::Store { path: root.clone(), source })?;
-    let agent = flashscope_target::host_agent()?;
+    let agent = flashscope_targets::host_agent()?;
     for &(name, bytes, contents, seed) in files {
         let mut create = Command::new(&agent);
         create

@@ -4,11 +4,11 @@
 //! caller gives, or a marker that both have. Nothing else is guessed.
 
 use crate::error::Error;
-use crate::event::{Event, TimeNs};
-use crate::format::{Schema, Value};
+use crate::events::{Event, TimeNs};
 use crate::losses::Losses;
 use crate::record::Record;
 use crate::ring::Missed;
+use crate::ring::schema::{Schema, Value};
 use crate::trace::{Trace, TraceKind};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};

@@ -1,26 +1,26 @@
 //! A trace of any format, behind one face.
 
-use crate::ahead::{batch_size, merge_ahead};
-use crate::blktrace::{self, Found, looks_like_blktrace};
+use crate::decode::names::Names;
+use crate::decode::reads::{self, Reads};
+use crate::decode::tasks::TaskReader;
+use crate::decode::{Geometry, Typer};
 use crate::error::Error;
-use crate::event::{Event, EventKind, TimeNs};
-use crate::flashmon::{self, Looks};
-use crate::format::{Layout, Schema, Schemas};
+use crate::events::phase::{Mark, Phase, Phases};
+use crate::events::{Event, EventKind, TimeNs};
+use crate::formats::blktrace::{self, Found, looks_like_blktrace};
+use crate::formats::flashmon::{self, Looks};
 use crate::formats::made::{self, Source};
 use crate::formats::packed::{self, Packing};
+use crate::formats::stream::{Session, SessionOptions, SourceState, looks_like_stream};
 use crate::formats::text::Text;
 use crate::formats::{self, Chosen, Head, perfetto};
 use crate::input::Input;
 use crate::losses::{Loss, Losses, Severity};
-use crate::merge::{Lane, LaneCounts, Raw, merge};
-use crate::names::Names;
-use crate::pages::PageSource;
-use crate::phase::{Mark, Phase, Phases};
-use crate::reads::{self, Reads};
 use crate::record::Record;
-use crate::stream::{Session, SessionOptions, SourceState, looks_like_stream};
-use crate::tasks::TaskReader;
-use crate::typed::{Geometry, Typer};
+use crate::ring::merge::{Lane, LaneCounts, Raw, merge};
+use crate::ring::pages::PageSource;
+use crate::ring::parallel::{batch_size, merge_ahead};
+use crate::ring::schema::{Layout, Schema, Schemas};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ pub(crate) enum Blob {
     /// Where it lies in the file.
     File { offset: u64, size: u64 },
     /// Packed: its size (u32) comes before it when it is unpacked.
-    Packed { offset: u64, packed: u32, unpacked: u32, codec: crate::codec::Codec },
+    Packed { offset: u64, packed: u32, unpacked: u32, codec: crate::formats::dat::codec::Codec },
     /// It was unpacked.
     Memory(Arc<[u8]>),
 }
@@ -193,7 +193,7 @@ impl Trace {
     fn is_known(path: &Path, head: &Head) -> Result<(), Error> {
         let bytes = head.bytes();
         let binary = looks_like_stream(bytes)
-            || crate::dat::looks_like_dat(bytes)
+            || crate::formats::dat::looks_like_dat(bytes)
             || looks_like_blktrace(bytes)
             || perfetto::looks_like(bytes);
         if binary || flashmon::looks_like(bytes) == Looks::Log || !matches!(formats::choose(head), Chosen::None) {
@@ -224,8 +224,8 @@ impl Trace {
                 count => Err(Error::SeveralRecordings { path: path.to_path_buf(), count }),
             };
         }
-        if crate::dat::looks_like_dat(bytes) {
-            return crate::dat::open(path, input);
+        if crate::formats::dat::looks_like_dat(bytes) {
+            return crate::formats::dat::open(path, input);
         }
         if looks_like_blktrace(bytes) {
             return Trace::of_blktrace(path, blktrace::of_input(path, input)?);
@@ -344,7 +344,7 @@ impl Trace {
         let (log, names, losses) = flashmon::Log::open(path, input, pages_per_block)?;
         let mut facts = serde_json::json!({"flashmon": {}});
         let key = if pages_per_block.is_some() { "pages_per_block" } else { "pages_per_block_assumed" };
-        facts["flashmon"][key] = pages_per_block.unwrap_or(crate::typed::ASSUMED_PAGES_PER_BLOCK).into();
+        facts["flashmon"][key] = pages_per_block.unwrap_or(crate::decode::ASSUMED_PAGES_PER_BLOCK).into();
         Ok(Trace {
             path: path.to_path_buf(),
             kind: TraceKind::FlashmonLog,
@@ -470,7 +470,7 @@ impl Trace {
     pub fn symbols(&self) -> Option<String> {
         match &self.body {
             Body::Ring(ring) => {
-                let text = crate::dat::carried(&ring.file, &ring.kallsyms).ok()?;
+                let text = crate::formats::dat::carried(&ring.file, &ring.kallsyms).ok()?;
                 (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
             }
             _ => None,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flashscope_readahead::{Access, BulkReads, Cause, FileId, PageEvent, PageStep, Simulator};
+use flashscope_cachesim::{Access, BulkReads, Cause, FileId, PageEvent, PageStep, Simulator};
 
 use super::index::Index;
 use super::pages::PageCosts;

@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-use flashscope_readahead::{FileId, PAGE_BYTES};
+use flashscope_cachesim::{FileId, PAGE_BYTES};
 use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileEvent, FileStep};
 use serde::{Deserialize, Serialize};
 

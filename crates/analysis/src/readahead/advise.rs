@@ -1,6 +1,6 @@
 //! What is worth changing, from a recorded workload: few, plain, each with its evidence and its gain.
 
-use flashscope_readahead::{BulkReads, FileId};
+use flashscope_cachesim::{BulkReads, FileId};
 use serde::Serialize;
 
 use super::blocks;
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use crate::readahead::predict::Storage;
     use crate::readahead::workload::{Call, Step, Workload};
-    use flashscope_readahead::{Access, Kernel, MapAdvice, NodeRuns, OpenId, PAGE_BYTES};
+    use flashscope_cachesim::{Access, Kernel, MapAdvice, NodeRuns, OpenId, PAGE_BYTES};
 
     const A: FileId = FileId { device: Some(1), inode: 1 };
     const B: FileId = FileId { device: Some(1), inode: 2 };

@@ -1,6 +1,6 @@
 //! Whether another block size of a squashfs image would suit a workload: a page that is read brings in its whole block.
 
-use flashscope_readahead::{Access, PAGE_BYTES};
+use flashscope_cachesim::{Access, PAGE_BYTES};
 
 use super::predict::{Made, Predictor, Row};
 use super::workload::Workload;

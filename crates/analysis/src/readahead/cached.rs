@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use flashscope_readahead::FileId;
+use flashscope_cachesim::FileId;
 
 use crate::bounded::{Full, Ranges};
 

@@ -6,7 +6,7 @@
 //! Where tasks read at the same time each waits for the other as well, and how long is the scheduler's matter. But somebody is
 //! served all the while: so time is time in which any task was in a call, and what is fitted are stretches of it.
 
-use flashscope_readahead::BulkReads;
+use flashscope_cachesim::BulkReads;
 use serde::Serialize;
 
 use super::flash_time::ReadTimes;
@@ -373,7 +373,7 @@ impl NodeCost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashscope_readahead::FileId;
+    use flashscope_cachesim::FileId;
 
     fn call(began_ns: u64, pages_added: u32, flash_reads: u32, ns: u64) -> Call {
         let file = FileId { device: None, inode: 1 };

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use flashscope_readahead::{Access, FileId, MapAdvice, OpenId, PAGE_BYTES};
+use flashscope_cachesim::{Access, FileId, MapAdvice, OpenId, PAGE_BYTES};
 use flashscope_trace::{Record, Value};
 
 /// Open files, mappings and tasks that are followed at once.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 
-use flashscope_readahead::{FileId, PAGE_BYTES};
+use flashscope_cachesim::{FileId, PAGE_BYTES};
 use flashscope_trace::{BlockAction, BlockEvent, RequestFlags, RequestKind};
 
 /// Tasks, bios and pages of a task that are followed at once.

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use flashscope_readahead::{Access, BulkReads, FileId, Kernel, PAGE_BYTES, PageEvent, Settings, Simulator};
+use flashscope_cachesim::{Access, BulkReads, FileId, Kernel, PAGE_BYTES, PageEvent, Settings, Simulator};
 use serde::Serialize;
 
 use super::accounts::{Accounts, Played};

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flashscope_readahead::Kernel;
+use flashscope_cachesim::Kernel;
 
 /// `sysctl_sched_latency`, `sysctl_sched_min_granularity` and `sysctl_sched_wakeup_granularity` of one processor, ns.
 const LATENCY_NS: f64 = 6e6;

@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
-use flashscope_readahead::{Access, BulkReads, FileId, Next, PageStep, Simulator};
+use flashscope_cachesim::{Access, BulkReads, FileId, Next, PageStep, Simulator};
 
 use super::accounts::Accounts;
 use super::first_calls::Came;
@@ -651,7 +651,7 @@ const JUST_BEFORE_NS: u64 = 50_000;
 
 #[cfg(test)]
 mod tests {
-    use flashscope_readahead::{Kernel, OpenId, PAGE_BYTES};
+    use flashscope_cachesim::{Kernel, OpenId, PAGE_BYTES};
 
     use super::super::predict::Storage;
     use super::*;
@@ -736,7 +736,7 @@ mod tests {
             for (call, flash_reads) in workload.calls.iter_mut().zip([0, 6, 3, 0]) {
                 (call.pages_added, call.flash_reads) = (flash_reads.min(1), flash_reads);
             }
-            workload.nodes.runs.insert(FILE, flashscope_readahead::NodeRuns::new(vec![(0, 300)], 300));
+            workload.nodes.runs.insert(FILE, flashscope_cachesim::NodeRuns::new(vec![(0, 300)], 300));
             workload.nodes.flash_pages = Some(2.0);
             let storage = Storage { bulk_read: [1].into(), ..Storage::new(Kernel::V6_1) };
             let row = Predictor::new(&workload, storage).row(0, &|_| false);

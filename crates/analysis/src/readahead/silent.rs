@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use flashscope_readahead::{Access, FileId, Kernel, PAGE_BYTES};
+use flashscope_cachesim::{Access, FileId, Kernel, PAGE_BYTES};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::readahead::predict::{Predictor, Storage};
     use crate::readahead::workload::Step;
-    use flashscope_readahead::{NodeRuns, OpenId};
+    use flashscope_cachesim::{NodeRuns, OpenId};
     use serde_json::json;
 
     const FILE: FileId = FileId { device: Some(9), inode: 3 };

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use flashscope_readahead::{FileId, PAGE_BYTES};
+use flashscope_cachesim::{FileId, PAGE_BYTES};
 
 use super::workload::Workload;
 

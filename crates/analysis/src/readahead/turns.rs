@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use flashscope_readahead::{Next, PageEvent, Simulator};
+use flashscope_cachesim::{Next, PageEvent, Simulator};
 
 use super::workload::{RanAt, Step, Workload};
 
@@ -171,7 +171,7 @@ impl<'a> Turns<'a> {
 
 #[cfg(test)]
 mod tests {
-    use flashscope_readahead::{Access, FileId, Kernel, NodeRuns, OpenId, PAGE_BYTES, Settings};
+    use flashscope_cachesim::{Access, FileId, Kernel, NodeRuns, OpenId, PAGE_BYTES, Settings};
 
     use super::super::workload::{Call, Step};
     use super::*;

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use flashscope_readahead::{FileId, NodePlaces, NodeRuns, PAGE_BYTES};
+use flashscope_cachesim::{FileId, NodePlaces, NodeRuns, PAGE_BYTES};
 use flashscope_trace::Device;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! How far predictions were off where they were held against kernels: what an error bar is made of.
 
-use flashscope_readahead::Kernel;
+use flashscope_cachesim::Kernel;
 use serde::{Deserialize, Serialize};
 
 /// Written by `bench/readahead/validate` from the cells of docs/readahead-validation.md: reads and faults of one kernel on one

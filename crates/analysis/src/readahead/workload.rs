@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use flashscope_readahead::{Access, FileId, OpenId, PAGE_BYTES};
+use flashscope_cachesim::{Access, FileId, OpenId, PAGE_BYTES};
 use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair, Record};
 
 use super::cached::Cached;

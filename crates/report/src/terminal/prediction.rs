@@ -1,7 +1,7 @@
 //! Predictions of read-ahead, on a terminal.
 
 use flashscope_analysis::readahead::Prediction;
-use flashscope_readahead::FileId;
+use flashscope_cachesim::FileId;
 
 use super::Style;
 use super::table::{Table, paragraph};

@@ -5,7 +5,7 @@ use std::path::Path;
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::LossCount;
 use flashscope_analysis::flash::{ActivityFold, ByTask, Geometry, OpCounts, TimelineFold};
-use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Package, Run};
+use flashscope_targets::board::{self, Board, ImageBuilder, Kernel, Package, Run};
 use flashscope_trace::{Event, EventKind, Session, TimeNs};
 
 use super::definition::BootStudy;
@@ -23,7 +23,7 @@ use crate::statement::rows;
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     #[error(transparent)]
-    Target(#[from] flashscope_target::Error),
+    Target(#[from] flashscope_targets::Error),
     #[error(transparent)]
     Trace(#[from] flashscope_trace::Error),
     #[error(transparent)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::layers::{CallLayers, Layers, Operation};
-use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Run};
+use flashscope_targets::board::{self, Board, ImageBuilder, Kernel, Run};
 use flashscope_trace::{Crossings, Session};
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ use crate::statement::rows;
 #[derive(Debug, thiserror::Error)]
 pub enum LayersError {
     #[error(transparent)]
-    Target(#[from] flashscope_target::Error),
+    Target(#[from] flashscope_targets::Error),
     #[error(transparent)]
     Trace(#[from] flashscope_trace::Error),
     #[error(

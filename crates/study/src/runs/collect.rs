@@ -4,7 +4,7 @@ use std::path::Path;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::flash::{ByTask, Geometry, OpCounts, Span, TimelineFold};
-use flashscope_target::board::Chip;
+use flashscope_targets::board::Chip;
 use flashscope_trace::{Event, EventKind, FlashOp, Session, Trace};
 use serde::Deserialize;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flashscope_target::board::{self, Board, ImageBuilder, Kernel, Package, Run};
+use flashscope_targets::board::{self, Board, ImageBuilder, Kernel, Package, Run};
 
 use super::collect::collect;
 use super::definition::RunsStudy;
@@ -18,7 +18,7 @@ use crate::statement::rows;
 #[derive(Debug, thiserror::Error)]
 pub enum RunsError {
     #[error(transparent)]
-    Target(#[from] flashscope_target::Error),
+    Target(#[from] flashscope_targets::Error),
     #[error(transparent)]
     Trace(#[from] flashscope_trace::Error),
     #[error(transparent)]

@@ -5,9 +5,9 @@
 
 use super::{json_fields, operation_name};
 use crate::error::Error;
-use crate::event::EventKind;
+use crate::events::EventKind;
+use crate::export::pairs::Pair;
 use crate::losses::Loss;
-use crate::pairs::Pair;
 use crate::ring::Missed;
 use crate::trace::Trace;
 use parquet::basic::{Compression, Encoding};

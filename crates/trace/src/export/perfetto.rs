@@ -6,10 +6,10 @@
 
 use super::operation_name;
 use super::proto::{bytes, message, number};
-use crate::block::{BlockAction, BlockEvent, Device, RequestKind};
 use crate::error::Error;
-use crate::event::{Event, EventKind, FlashAccess, FlashOp};
-use crate::pairs::Pair;
+use crate::events::block::{BlockAction, BlockEvent, Device, RequestKind};
+use crate::events::{Event, EventKind, FlashAccess, FlashOp};
+use crate::export::pairs::Pair;
 use crate::trace::Trace;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};

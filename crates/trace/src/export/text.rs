@@ -5,11 +5,11 @@
 //! their length, which compiles to a few moves where a copy of a variable size is a call.
 
 use crate::error::Error;
-use crate::event::TimeNs;
-use crate::format::{Field, FieldKind, Schema, Value};
+use crate::events::TimeNs;
 use crate::merged::MergedTrace;
 use crate::record::Record;
 use crate::ring::Missed;
+use crate::ring::schema::{Field, FieldKind, Schema, Value};
 use crate::trace::Trace;
 use std::io::{self, Write};
 

@@ -4,13 +4,13 @@
 //! each value that was found. Two events with the same name and the same names and kinds of values have one format.
 
 use crate::bytes::Endian;
+use crate::decode::names::Names;
 use crate::error::Error;
-use crate::event::TimeNs;
-use crate::format::{MAX_FORMATS_MEMORY, Schema};
+use crate::events::TimeNs;
 use crate::losses::{Loss, Losses};
-use crate::names::Names;
 use crate::record::Record;
 use crate::ring::Missed;
+use crate::ring::schema::{MAX_FORMATS_MEMORY, Schema};
 use crate::trace::TraceKind;
 use serde_json::json;
 use std::collections::HashMap;
@@ -237,7 +237,7 @@ impl Survey {
     }
 }
 
-/// Whose clone or `exec` an event is, as `crate::tasks` takes it from records.
+/// Whose clone or `exec` an event is, as `crate::decode::tasks` takes it from records.
 fn note_users(names: &mut Names, parsed: &Parsed<'_>, by: u32) {
     let number = |name: &str| match parsed.fields.iter().find(|(key, _)| *key == name)?.1 {
         Value::Unsigned(n) => u32::try_from(n).ok(),

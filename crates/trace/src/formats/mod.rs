@@ -1,19 +1,22 @@
 //! The formats that traces come in: one table of them, who tells them apart, and a module for each that is read through
 //! [`made`].
 
-mod blkparse;
+pub(crate) mod blktrace;
+pub mod dat;
+pub mod flashmon;
+pub(crate) mod ftrace;
 pub(crate) mod made;
 pub(crate) mod packed;
-mod perf_script;
+mod perf;
 pub(crate) mod perfetto;
 mod refused;
-pub(crate) mod systrace;
+pub(crate) mod stream;
 pub(crate) mod text;
 
 pub(crate) use refused::refusal;
 
-use crate::ftrace::{self, Header};
 use crate::input::Input;
+use ftrace::Header;
 use made::Item;
 use std::io;
 use text::Dialect;
@@ -166,8 +169,8 @@ pub(crate) enum Chosen {
 /// Text is in the dialect that understands most of its first lines. Others may stand among them, as in what is pasted from
 /// a terminal, but not four times as many.
 pub(crate) fn choose(head: &Head) -> Chosen {
-    if systrace::is_page(head.bytes()) {
-        return Chosen::Dialect(systrace::DIALECT);
+    if ftrace::systrace::is_page(head.bytes()) {
+        return Chosen::Dialect(ftrace::systrace::DIALECT);
     }
     let header = ftrace::header(head.bytes());
     if header == Header::Latency {
@@ -186,7 +189,7 @@ pub(crate) fn choose(head: &Head) -> Chosen {
         }
         (events > 0 && malformed <= events * 4).then_some(events)
     };
-    let dialects = [ftrace::DIALECT, blkparse::DIALECT, perf_script::DIALECT];
+    let dialects = [ftrace::DIALECT, blktrace::blkparse::DIALECT, perf::DIALECT];
     let best = dialects.into_iter().filter_map(|d| Some((count(&d)?, d))).reduce(|a, b| if b.0 > a.0 { b } else { a });
     match (best, header) {
         (Some((_, dialect)), _) => Chosen::Dialect(dialect),

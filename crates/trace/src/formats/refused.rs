@@ -1,6 +1,6 @@
 //! What is no trace that is read, by what it is: each with what it lacks and what to do instead.
 
-use super::{Head, blkparse};
+use super::{Head, blktrace::blkparse};
 use crate::bytes::Endian;
 
 /// What a file is or looks like, and how that is told.

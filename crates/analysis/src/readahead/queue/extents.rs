@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use flashscope_readahead::{FileId, PAGE_BYTES};
+use flashscope_cachesim::{FileId, PAGE_BYTES};
 
 /// Pieces of files that are kept.
 const MAX_PIECES: usize = 1 << 16;

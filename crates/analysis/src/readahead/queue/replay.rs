@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use flashscope_readahead::{FileId, PAGE_BYTES};
+use flashscope_cachesim::{FileId, PAGE_BYTES};
 
 use super::device::Servers;
 use super::{Asked, Extents, ProcessorCost, QueueCost};

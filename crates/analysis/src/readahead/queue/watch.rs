@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flashscope_readahead::FileId;
+use flashscope_cachesim::FileId;
 use flashscope_trace::{BlockAction, BlockEvent, RequestFlags};
 
 use super::device::Sample;
@@ -335,7 +335,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashscope_readahead::PAGE_BYTES;
+    use flashscope_cachesim::PAGE_BYTES;
     use flashscope_trace::{BlockDetail, Device};
 
     const FILE: FileId = FileId { device: Some(7), inode: 5 };

@@ -1,8 +1,8 @@
 //! Perfetto's messages of kernel events as events with names and fields.
 
 use super::wire::{Fields, Wire, numbers};
+use crate::formats::ftrace::system_of;
 use crate::formats::made::{Item, Parsed, Value};
-use crate::ftrace::system_of;
 use crate::losses::Loss;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};

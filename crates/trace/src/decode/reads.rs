@@ -1,0 +1,330 @@
+//! Reads of files on kernels without kprobes: what `mm_filemap_get_pages` shows of them (Linux 6.12 and later).
+//!
+//! The event says which pages of a file a read wants, and comes once they are there (mm/filemap.c, filemap_get_pages(), 6.12): behind
+//! the pages that came for it. A read that takes several rounds has one for each, up to the same last page. So the trace is read once
+//! beforehand, and each read is handed out where it began: at its call, or at the first page that came for it.
+//!
+//! Where a call's event gives the length (and pread()'s the offset), the read has them; else it is of whole pages. A read() begins
+//! where the descriptor's last one ended, as far as that fits the pages that it got. A read at a file's end wants no page and has no
+//! event: it is known by its call, which returned nothing.
+//!
+//! Beside our own probe of reads, the event is of a read that the probe showed where its pages lie in it, in the same call; the
+//! others are by splice() and sendfile(), which the probe does not see.
+//!
+//! `mm_filemap_fault` comes first thing in a fault, `mm_filemap_map_pages` as pages are mapped: they are handed out where they are.
+
+use crate::events::block::Device;
+use crate::events::file::{FileEvent, FileStep};
+use crate::events::{Event, EventKind, TimeNs};
+use crate::record::{Record, tid};
+use crate::ring::schema::{Schema, Value};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Reads that are remembered (88 bytes each).
+const MAX_READS: usize = 4_000_000;
+/// Tasks and descriptors that are followed at once.
+const MAX_TASKS: usize = 1 << 16;
+
+/// What of the trace's reads is known by this event alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needed {
+    Nothing,
+    /// What our own probe does not see: splice() and sendfile() do not come through `filemap_read` (`filemap_splice_read`, 6.5).
+    Unprobed,
+    All,
+}
+
+pub(crate) fn are_needed<'a>(schemas: impl Iterator<Item = &'a Arc<Schema>>) -> Needed {
+    let (mut pages, mut probes) = (false, false);
+    for schema in schemas {
+        pages |= schema.name == "mm_filemap_get_pages";
+        probes |= schema.name == "file_read";
+    }
+    match (pages, probes) {
+        (false, _) => Needed::Nothing,
+        (true, true) => Needed::Unprobed,
+        (true, false) => Needed::All,
+    }
+}
+
+/// A record at which a read begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct At {
+    time: u64,
+    cpu: u16,
+    tid: u32,
+    /// Which of the records of that time, CPU and task.
+    same: u32,
+}
+
+/// Counts records of one time, CPU and task.
+#[derive(Debug, Default)]
+struct Counter {
+    last: HashMap<u16, At>,
+}
+
+impl Counter {
+    fn at(&mut self, record: &Record<'_>) -> At {
+        let mut at = At { time: record.time.0, cpu: record.cpu, tid: tid(record.schema, record.data), same: 0 };
+        if let Some(last) = self.last.get(&at.cpu)
+            && (last.time, last.tid) == (at.time, at.tid)
+        {
+            at.same = last.same + 1;
+        }
+        self.last.insert(at.cpu, at);
+        at
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Read {
+    file: (Device, u64),
+    first: u64,
+    last: u64,
+}
+
+/// What a task is in.
+#[derive(Default)]
+struct Task {
+    /// Where its next read begins: at its call, or where the first page of this file came.
+    begin: Option<(At, Option<(Device, u64)>)>,
+    call: Option<Call>,
+    current: Option<Read>,
+    /// The last read of this call that our probe showed.
+    probed: Option<Read>,
+    /// Of the call's read, its place among all and its offset.
+    read: Option<usize>,
+}
+
+#[derive(Clone, Copy)]
+struct Call {
+    at: At,
+    fd: u64,
+    count: Option<u64>,
+    pos: Option<u64>,
+}
+
+/// Finds reads in one pass, and hands them out in the next.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    reads: Vec<(At, FileEvent)>,
+}
+
+/// The pass that finds them.
+#[derive(Default)]
+pub(crate) struct Finder {
+    page: u64,
+    /// Our own probes are there.
+    probes: bool,
+    counter: Counter,
+    tasks: HashMap<u32, Task>,
+    /// File and end of the last read, by task and descriptor.
+    ends: HashMap<(u32, u64), ((Device, u64), u64)>,
+    reads: Vec<(At, FileEvent)>,
+}
+
+fn number(record: &Record<'_>, name: &str) -> Option<u64> {
+    match record.get(name)? {
+        Value::Unsigned(value) => Some(value),
+        Value::Signed(value) => u64::try_from(value).ok(),
+        _ => None,
+    }
+}
+
+/// Calls that read into memory, by descriptor.
+fn reads_by_descriptor(call: &str) -> bool {
+    matches!(call, "read" | "pread64" | "readv" | "preadv" | "preadv2")
+}
+
+impl Finder {
+    /// `page`: bytes of a page; `probes`: the trace has our own events of reads too.
+    pub fn new(page: u64, probes: bool) -> Finder {
+        Finder { page: page.max(1), probes, ..Finder::default() }
+    }
+
+    pub fn record(&mut self, record: &Record<'_>) {
+        let at = self.counter.at(record);
+        if self.tasks.len() >= MAX_TASKS && !self.tasks.contains_key(&at.tid) {
+            self.tasks.clear();
+        }
+        let name = record.schema.name.as_str();
+        if let Some(call) = name.strip_prefix("sys_enter_") {
+            let by_descriptor = reads_by_descriptor(call);
+            let wide = record.schema.field("fd").is_some_and(|fd| fd.size == 8);
+            let call = by_descriptor.then(|| Call {
+                at,
+                fd: number(record, "fd").unwrap_or(u64::MAX),
+                count: number(record, "count"),
+                // 32-bit kernels show half of it (agent/record/groups.c).
+                pos: number(record, "pos").filter(|_| call == "pread64" && wide),
+            });
+            let begin = by_descriptor.then_some((at, None));
+            self.tasks.insert(at.tid, Task { begin, call, ..Task::default() });
+        } else if name.starts_with("sys_exit_") {
+            self.returned(at.tid, record);
+        } else if name == "mm_filemap_add_to_page_cache" {
+            let (Some(device), Some(inode)) = (number(record, "s_dev"), number(record, "i_ino")) else { return };
+            let file = Some((Device(device as u32), inode));
+            let begin = &mut self.tasks.entry(at.tid).or_default().begin;
+            // What a copy's target takes in is not the read's.
+            if begin.is_none_or(|(_, of)| of.is_some() && of != file) {
+                *begin = Some((at, file));
+            }
+        } else if name == "mm_filemap_get_pages" {
+            self.got_pages(at, record);
+        } else if name == "file_read" {
+            self.probed(at.tid, record);
+        } else if self.probes {
+            // Faults are our own probes'.
+        } else if name == "mm_filemap_fault" {
+            self.mapped(FileStep::Fault, at, record);
+        } else if name == "mm_filemap_map_pages" {
+            self.mapped(FileStep::Mapped, at, record);
+        }
+    }
+
+    fn mapped(&mut self, step: FileStep, at: At, record: &Record<'_>) {
+        let get = |name: &str| number(record, name);
+        let (Some(device), Some(inode), Some(first)) = (get("s_dev"), get("i_ino"), get("index")) else { return };
+        if self.reads.len() >= MAX_READS {
+            return;
+        }
+        let pages = get("last_index").map_or(0, |last| last.saturating_add(1).saturating_sub(first));
+        let (device, offset) = (Some(Device(device as u32)), first.saturating_mul(self.page));
+        let bytes = pages.saturating_mul(self.page);
+        self.reads.push((at, FileEvent { step, device, inode, offset, bytes, size: None, block: 0 }));
+    }
+
+    /// Our probe of a read: `dev`, `ino`, `pos` and `count` (agent/record/files.c).
+    fn probed(&mut self, tid: u32, record: &Record<'_>) {
+        let get = |name: &str| number(record, name);
+        let task = self.tasks.entry(tid).or_default();
+        task.current = None;
+        task.probed = match (get("dev"), get("ino"), get("pos"), get("count")) {
+            (Some(device), Some(inode), Some(pos), Some(count)) => {
+                let last = pos.saturating_add(count.saturating_sub(1)) / self.page;
+                Some(Read { file: (Device(device as u32), inode), first: pos / self.page, last })
+            }
+            _ => None,
+        };
+    }
+
+    fn got_pages(&mut self, at: At, record: &Record<'_>) {
+        let get = |name: &str| number(record, name);
+        let (Some(device), Some(inode), Some(first), Some(last)) =
+            (get("s_dev"), get("i_ino"), get("index"), get("last_index"))
+        else {
+            return;
+        };
+        let file = (Device(device as u32), inode);
+        let task = self.tasks.entry(at.tid).or_default();
+        let begin = task.begin.take().filter(|(_, of)| of.is_none_or(|of| of == file)).map(|(at, _)| at);
+        let shown = |probed: &Read| probed.file == file && first >= probed.first && last <= probed.last;
+        if task.probed.as_ref().is_some_and(shown) {
+            return;
+        }
+        let goes_on = |read: &Read| read.file == file && read.last == last && first > read.first;
+        if task.current.as_ref().is_some_and(goes_on) || first > last || self.reads.len() >= MAX_READS {
+            return;
+        }
+        let call = task.call.filter(|_| task.read.is_none());
+        let page = self.page;
+        let (low, high) = (first.saturating_mul(page), last.saturating_add(1).saturating_mul(page));
+        let (offset, bytes) = match call.and_then(|call| Some((call, call.count?))) {
+            Some((call, count)) if count > 0 => {
+                let before = self.ends.get(&(at.tid, call.fd)).filter(|(of, _)| *of == file).map(|(_, end)| *end);
+                // It begins in the first page and ends in the last one; without more, as early as that leaves.
+                let least = low.max(high.saturating_sub(page).saturating_add(1).saturating_sub(count));
+                let most = low.saturating_add(page - 1).min(high.saturating_sub(count));
+                let fits = |offset: &u64| (least..=most).contains(offset);
+                let offset = call.pos.or(before).filter(fits).unwrap_or(least);
+                (offset, count.min(high.saturating_sub(offset)))
+            }
+            _ => (low, high - low),
+        };
+        task.current = Some(Read { file, first, last });
+        if task.call.is_some() && task.read.is_none() {
+            task.read = Some(self.reads.len());
+        }
+        self.push(begin.unwrap_or(at), file, offset, bytes);
+    }
+
+    fn push(&mut self, at: At, (device, inode): (Device, u64), offset: u64, bytes: u64) {
+        let device = Some(device);
+        let read = FileEvent { step: FileStep::Read, device, inode, offset, bytes, size: None, block: 0 };
+        self.reads.push((at, read));
+    }
+
+    fn returned(&mut self, tid: u32, record: &Record<'_>) {
+        let Some(task) = self.tasks.remove(&tid) else { return };
+        let (Some(call), Some(got)) = (task.call, number(record, "ret")) else { return };
+        // An error, where the format calls it unsigned.
+        if got > u64::from(u32::MAX) - 4096 {
+            return;
+        }
+        let key = (tid, call.fd);
+        match task.read.and_then(|at| self.reads.get(at)) {
+            Some((_, read)) => {
+                let Some(device) = read.device else { return };
+                if self.ends.len() >= MAX_TASKS {
+                    self.ends.clear();
+                }
+                self.ends.insert(key, ((device, read.inode), read.offset.saturating_add(got)));
+            }
+            None => {
+                let Some(&(file, end)) = self.ends.get(&key) else { return };
+                let at_end = call.pos.is_none_or(|pos| pos == end);
+                match call.count.filter(|_| got == 0 && at_end && self.reads.len() < MAX_READS) {
+                    Some(count) if count > 0 => self.push(call.at, file, end, count),
+                    // Something else was read by this number.
+                    _ => drop(self.ends.remove(&key)),
+                }
+            }
+        }
+    }
+
+    pub fn finish(mut self) -> Reads {
+        self.reads.sort_by_key(|(at, _)| *at);
+        Reads { reads: self.reads }
+    }
+}
+
+/// The pass that hands them out.
+pub(crate) struct Cursor<'a> {
+    reads: &'a [(At, FileEvent)],
+    counter: Counter,
+    event: Event,
+}
+
+impl Reads {
+    pub fn cursor(&self) -> Cursor<'_> {
+        let kind = EventKind::Mark { name: String::new() };
+        let event = Event { time: TimeNs(0), cpu: 0, tid: 0, kind };
+        Cursor { reads: &self.reads, counter: Counter::default(), event }
+    }
+}
+
+impl Cursor<'_> {
+    /// Hands out this record and the reads that begin at it: behind a call's event, before a page's.
+    pub fn around(&mut self, record: &Record<'_>, f: &mut dyn FnMut(Option<&Event>)) {
+        if self.reads.is_empty() {
+            return f(None);
+        }
+        let at = self.counter.at(record);
+        let before = !record.schema.name.starts_with("sys_enter");
+        if !before {
+            f(None);
+        }
+        // Records of several CPUs may be a little out of order.
+        while let Some((due, read)) = self.reads.first().filter(|(due, _)| *due <= at) {
+            let (time, cpu) = (TimeNs(due.time), due.cpu);
+            self.event = Event { time, cpu, tid: due.tid, kind: EventKind::File(*read) };
+            self.reads = &self.reads[1..];
+            f(Some(&self.event));
+        }
+        if before {
+            f(None);
+        }
+    }
+}

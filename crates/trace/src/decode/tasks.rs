@@ -1,0 +1,120 @@
+//! Task names from the kernel's own events.
+//!
+//! `task_newtask` and `sched_process_fork` (a child has its parent's name), `task_rename` (every change, exec included: `__set_task_comm`,
+//! `fs/exec.c`, Linux 6.1), `sched_process_exec` where renames are not recorded, and `sched_switch` and
+//! `sched_wakeup` of other tools' traces.
+
+use crate::bytes::until_nul;
+use crate::decode::names::Names;
+use crate::record::tid;
+use crate::ring::schema::{Field, Schema, Schemas, Value};
+
+/// `TASK_COMM_LEN` without its NUL.
+const COMM: usize = 15;
+
+enum Plan {
+    New {
+        pid: Field,
+        comm: Field,
+    },
+    Rename {
+        pid: Option<Field>,
+        old: Option<Field>,
+        new: Field,
+    },
+    /// The name is of use where renames are not recorded.
+    Exec {
+        pid: Option<Field>,
+        filename: Field,
+        names: bool,
+    },
+    Switch {
+        pairs: Vec<(Field, Field)>,
+    },
+}
+
+pub(crate) struct TaskReader {
+    plans: Vec<(u16, Plan)>,
+}
+
+impl TaskReader {
+    pub fn new(schemas: &Schemas) -> TaskReader {
+        let renames = schemas.named("task_rename").is_some();
+        let plans = schemas.iter().filter_map(|s| Some((s.id, plan(s, renames)?))).collect();
+        TaskReader { plans }
+    }
+
+    pub fn is_useful(&self) -> bool {
+        !self.plans.is_empty()
+    }
+
+    pub fn record(&mut self, time: u64, schema: &Schema, data: &[u8], names: &mut Names) {
+        let Some((_, plan)) = self.plans.iter().find(|(id, _)| *id == schema.id) else {
+            return;
+        };
+        let text = |f: &Field| match schema.value(f, data) {
+            Some(Value::Text(t)) => Some(t),
+            Some(Value::Bytes(t)) => Some(until_nul(t)),
+            _ => None,
+        };
+        let number = |f: &Field| schema.uint(f, data).map(|v| v as u32);
+        // Events without a pid of their own are about the task that ran.
+        let about = |f: &Option<Field>| match f {
+            Some(f) => number(f),
+            None => Some(tid(schema, data)),
+        };
+        match plan {
+            Plan::New { pid, comm } => {
+                if let (Some(pid), Some(comm)) = (number(pid), text(comm)) {
+                    names.set(pid, time, comm);
+                    names.made(pid, tid(schema, data));
+                }
+            }
+            Plan::Rename { pid, old, new } => {
+                if let (Some(pid), Some(new)) = (about(pid), text(new)) {
+                    if let Some(old) = old.as_ref().and_then(text)
+                        && !names.knows(pid)
+                    {
+                        names.set(pid, 0, old);
+                    }
+                    names.set(pid, time, new);
+                }
+            }
+            Plan::Exec { pid, filename, names: is_named } => {
+                if let (Some(pid), Some(path)) = (about(pid), text(filename)) {
+                    names.executed(pid);
+                    if !is_named {
+                        return;
+                    }
+                    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+                    names.set(pid, time, &name[..name.len().min(COMM)]);
+                }
+            }
+            Plan::Switch { pairs } => {
+                for (pid, comm) in pairs {
+                    if let (Some(pid), Some(comm)) = (number(pid), text(comm)) {
+                        let time = if names.knows(pid) { time } else { 0 };
+                        names.set(pid, time, comm);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn plan(s: &Schema, renames: bool) -> Option<Plan> {
+    let field = |n: &str| s.field(n).cloned();
+    Some(match (s.system.as_str(), s.name.as_str()) {
+        (_, "task_newtask") => Plan::New { pid: field("pid")?, comm: field("comm")? },
+        (_, "sched_process_fork") => Plan::New { pid: field("child_pid")?, comm: field("child_comm")? },
+        (_, "task_rename") => Plan::Rename { pid: field("pid"), old: field("oldcomm"), new: field("newcomm")? },
+        (_, "sched_process_exec") => Plan::Exec { pid: field("pid"), filename: field("filename")?, names: !renames },
+        ("sched", "sched_switch") => Plan::Switch {
+            pairs: vec![(field("prev_pid")?, field("prev_comm")?), (field("next_pid")?, field("next_comm")?)],
+        },
+        ("sched", "sched_wakeup" | "sched_wakeup_new" | "sched_waking") => {
+            Plan::Switch { pairs: vec![(field("pid")?, field("comm")?)] }
+        }
+        _ => return None,
+    })
+}

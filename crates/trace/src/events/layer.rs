@@ -1,0 +1,441 @@
+//! Which layer of the kernel a function belongs to, and the calls of a task that go through them.
+//!
+//! The boundaries are functions' names (Linux 5.10 to 7.2; the first lines of each are what Hasegawa et al., table 5, name,
+//! where the kernel still has them). A function that is in no row belongs to the layer of whoever called it.
+
+use crate::record::Record;
+use crate::ring::schema::{Field, Schema, Value};
+use crate::trace::Trace;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// From the task down to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// The way into the call and out of it. Its boundaries are the kernel's own events of calls.
+    Call,
+    /// The virtual file system.
+    Vfs,
+    /// The page cache, read-ahead and writeback.
+    PageCache,
+    FileSystem,
+    /// UBI, where a file system stands on it.
+    Ubi,
+    /// The block layer and its schedulers.
+    Block,
+    /// The layer of raw flash devices.
+    Mtd,
+    /// Of the device; of raw NAND its core, with error correction.
+    Driver,
+    /// The device has the request: from the issue to the completion. Of raw NAND the chip's commands, which the driver waits
+    /// for.
+    Device,
+    /// From the interrupt on.
+    Interrupt,
+    /// None of the kernel's: the task could run, and another has the CPU.
+    OtherTasks,
+}
+
+impl Layer {
+    pub const ALL: [Layer; 11] = [
+        Layer::Call,
+        Layer::Vfs,
+        Layer::PageCache,
+        Layer::FileSystem,
+        Layer::Ubi,
+        Layer::Block,
+        Layer::Mtd,
+        Layer::Driver,
+        Layer::Device,
+        Layer::Interrupt,
+        Layer::OtherTasks,
+    ];
+
+    /// As results carry it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layer::Call => "call",
+            Layer::Vfs => "vfs",
+            Layer::PageCache => "page_cache",
+            Layer::FileSystem => "file_system",
+            Layer::Ubi => "ubi",
+            Layer::Block => "block",
+            Layer::Mtd => "mtd",
+            Layer::Driver => "driver",
+            Layer::Device => "device",
+            Layer::Interrupt => "interrupt",
+            Layer::OtherTasks => "other_tasks",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Layer> {
+        Layer::ALL.into_iter().find(|layer| layer.name() == name)
+    }
+
+    /// As the agent names it in `recording.boundaries` (docs/reference/agent-protocol.md).
+    fn of_agent(name: &str) -> Option<Layer> {
+        Some(match name {
+            "cache" => Layer::PageCache,
+            "filesystem" | "journal" => Layer::FileSystem,
+            "completion" => Layer::Interrupt,
+            other => Layer::from_name(other)?,
+        })
+    }
+
+    /// The layer that a function belongs to by its name.
+    pub fn of_function(name: &str) -> Option<Layer> {
+        // The compiler's copies have a suffix: `nand_read_page_op.part.0`.
+        let name = name.split('.').next().unwrap_or(name);
+        let name = name.trim_start_matches('_');
+        RULES
+            .iter()
+            .find(|(heads, _)| {
+                heads.iter().any(|head| match head.strip_suffix('*') {
+                    Some(head) => name.starts_with(head),
+                    None => name == *head,
+                })
+            })
+            .map(|(_, layer)| *layer)
+    }
+}
+
+/// The first row that fits decides. `a*`: begins so. Underscores at a name's begin are passed over.
+const RULES: [(&[&str], Layer); 11] = [
+    // The commands of raw NAND, as the agent has them.
+    (
+        &[
+            "nand_read_page_op",
+            "nand_read_data_op",
+            "nand_change_read_column_op",
+            "nand_prog_page_op",
+            "nand_prog_page_begin_op",
+            "nand_write_data_op",
+            "nand_change_write_column_op",
+            "nand_prog_page_end_op",
+            "nand_erase_op",
+        ],
+        Layer::Device,
+    ),
+    // The way back, as the agent has it.
+    (&["bio_endio", "blk_mq_end_request", "null_cmd_timer_expired", "sdhci_irq"], Layer::Interrupt),
+    (&["ksys_*", "vfs_*", "do_fsync", "do_sys_*", "arm64_sys_*", "x64_sys_*", "sys_*", "new_sync_*"], Layer::Vfs),
+    (
+        &[
+            "filemap_*",
+            "generic_file_*",
+            "generic_perform_write",
+            "page_cache_*",
+            "force_page_cache_*",
+            "ondemand_readahead",
+            "do_page_cache_ra",
+            "do_sync_mmap_readahead",
+            "read_pages",
+            "do_writepages",
+            "write_cache_pages",
+            "file_write_and_wait_range",
+            "file_fdatawait_range",
+            "folio_wait_*",
+            "wait_on_page_*",
+            "writeback_*",
+            "wb_*",
+            "balance_dirty_pages*",
+        ],
+        Layer::PageCache,
+    ),
+    (
+        &[
+            "ext4_*",
+            "jbd2_*",
+            "jffs2_*",
+            "ubifs_*",
+            "squashfs_*",
+            "f2fs_*",
+            "yaffs_*",
+            "yaffs2_*",
+            "mpage_*",
+            "iomap_*",
+            "block_read_full_*",
+            "blkdev_*",
+        ],
+        Layer::FileSystem,
+    ),
+    (&["ubi_*"], Layer::Ubi),
+    (
+        &["submit_bio*", "blk_*", "bio_*", "elv_*", "dd_*", "bfq_*", "kyber_*", "mtd_blktrans_*", "mtd_queue_rq"],
+        Layer::Block,
+    ),
+    (&["mtd_*", "mtdblock_*", "mtdchar_*", "part_*"], Layer::Mtd),
+    (
+        &["handle_irq*", "generic_handle_*", "handle_domain_irq", "common_interrupt", "gic_handle_irq", "irq_*"],
+        Layer::Interrupt,
+    ),
+    (&["nand_*", "ns_*", "spi_mem_*", "spinand_*"], Layer::Driver),
+    (&["null_*", "mmc_*", "sdhci_*", "loop_*", "lo_*", "nvme_*", "scsi_*", "virtblk_*"], Layer::Driver),
+];
+
+/// A call of a task whose way through the layers is of interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallKind {
+    Read,
+    Write,
+    /// `fsync`, `fdatasync`, `sync_file_range`, `msync`, `sync`, `syncfs`.
+    Sync,
+}
+
+impl CallKind {
+    /// By the name of the kernel's event: `sys_enter_read`.
+    pub fn of_call(name: &str) -> Option<CallKind> {
+        match name {
+            "read" | "pread64" | "readv" | "preadv" | "preadv2" => Some(CallKind::Read),
+            "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" => Some(CallKind::Write),
+            "fsync" | "fdatasync" | "sync_file_range" | "sync_file_range2" | "msync" | "sync" | "syncfs" => {
+                Some(CallKind::Sync)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A task crosses a boundary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crossing {
+    /// It begins a call, on this descriptor where it has one.
+    Call(CallKind, Option<u32>),
+    /// The call is over, and gives this.
+    Returned(CallKind, i64),
+    /// It enters a layer.
+    Enter(Layer),
+    /// It goes back from it.
+    Leave(Layer),
+    /// It stops running; a task that can go on is not waiting.
+    Sleeps { runnable: bool },
+    /// It runs again.
+    Wakes,
+}
+
+/// What says when tasks sleep. The later one says more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SleepSource {
+    Nothing,
+    /// The functions in which tasks wait for a page or for the journal: other waits are not seen.
+    Waits,
+    /// `schedule` in a trace of functions, as far as the tracer followed it.
+    Functions,
+    /// `sched:sched_switch`: every sleep, and who has the CPU.
+    Switches,
+}
+
+/// How one kind of record is read.
+enum Plan {
+    Enter(CallKind, Option<Field>),
+    Exit(CallKind, Option<Field>),
+    Switch {
+        prev: Field,
+        state: Option<Field>,
+        next: Field,
+    },
+    /// Of function_graph: a function is called, or returns.
+    Function {
+        function: Field,
+        leaves: bool,
+    },
+    /// A boundary that the agent has probed, or the kernel shows.
+    Boundary {
+        layer: Layer,
+        leaves: bool,
+    },
+    /// A function in which a task sleeps.
+    Wait {
+        leaves: bool,
+    },
+}
+
+/// Finds boundaries in records: the kernel's events of calls and of the scheduler, function_graph's, and the agent's.
+pub struct Crossings {
+    plans: HashMap<u16, Plan>,
+    /// Functions by address.
+    symbols: Vec<(u64, Function)>,
+}
+
+#[derive(Clone, Copy)]
+enum Function {
+    Of(Layer),
+    /// A task that is in it does not run.
+    Schedule,
+    Other,
+}
+
+impl Crossings {
+    pub fn new(trace: &Trace) -> Crossings {
+        let boundaries = trace.facts()["recording"]["boundaries"].as_array().into_iter().flatten();
+        let layers: HashMap<&str, &str> =
+            boundaries.filter_map(|one| Some((one["symbol"].as_str()?, one["layer"].as_str()?))).collect();
+        let plans: HashMap<u16, Plan> =
+            trace.schemas().filter_map(|schema| Some((schema.id, plan(schema, &layers)?))).collect();
+        let functions = plans.values().any(|plan| matches!(plan, Plan::Function { .. }));
+        Crossings { plans, symbols: if functions { symbols(trace.symbols().as_deref()) } else { Vec::new() } }
+    }
+
+    /// Whether the trace can tell anything of layers.
+    pub fn are_there(&self) -> bool {
+        self.plans.values().any(|plan| matches!(plan, Plan::Enter(..) | Plan::Function { .. } | Plan::Boundary { .. }))
+    }
+
+    /// What of the trace says when tasks sleep.
+    pub fn sleep(&self) -> SleepSource {
+        let source = |plan: &Plan| match plan {
+            Plan::Switch { .. } => SleepSource::Switches,
+            Plan::Function { .. } => SleepSource::Functions,
+            Plan::Wait { .. } => SleepSource::Waits,
+            _ => SleepSource::Nothing,
+        };
+        self.plans.values().map(source).max().unwrap_or(SleepSource::Nothing)
+    }
+
+    fn function(&self, address: u64) -> Function {
+        let after = self.symbols.partition_point(|(at, _)| *at <= address);
+        after.checked_sub(1).map_or(Function::Other, |at| self.symbols[at].1)
+    }
+
+    /// Hands every boundary of a record to `f`, with the task that crosses it.
+    pub fn read(&self, record: &Record<'_>, f: &mut dyn FnMut(u32, Crossing)) {
+        let (schema, tid) = (record.schema, record.tid());
+        let Some(plan) = self.plans.get(&schema.id) else { return };
+        let number = |field: &Field| schema.uint(field, record.data);
+        match plan {
+            Plan::Enter(kind, file) => {
+                f(tid, Crossing::Call(*kind, file.as_ref().and_then(number).map(|fd| fd as u32)))
+            }
+            Plan::Exit(kind, result) => {
+                let result = result.as_ref().and_then(|field| match record.value(field)? {
+                    Value::Signed(v) => Some(v),
+                    // A 32-bit kernel's `long` that its format calls unsigned.
+                    Value::Unsigned(v) if field.size == 4 => Some(i64::from(v as u32 as i32)),
+                    Value::Unsigned(v) => Some(v as i64),
+                    _ => None,
+                });
+                f(tid, Crossing::Returned(*kind, result.unwrap_or(0)));
+            }
+            Plan::Switch { prev, state, next } => {
+                // Bit 0 and above: why it sleeps; 0 and what is above the states (preempted): it can go on.
+                // Text has letters: `R`, and `R+` of a task that was preempted.
+                let runnable = match state.as_ref().and_then(|field| record.value(field)) {
+                    Some(Value::Text(text)) => text.starts_with(b"R"),
+                    _ => state.as_ref().and_then(number).unwrap_or(1) & 0xff == 0,
+                };
+                if let Some(prev) = number(prev) {
+                    f(prev as u32, Crossing::Sleeps { runnable });
+                }
+                if let Some(next) = number(next) {
+                    f(next as u32, Crossing::Wakes);
+                }
+            }
+            Plan::Function { function, leaves } => match (self.function(number(function).unwrap_or(0)), leaves) {
+                (Function::Of(layer), false) => f(tid, Crossing::Enter(layer)),
+                (Function::Of(layer), true) => f(tid, Crossing::Leave(layer)),
+                (Function::Schedule, false) => f(tid, Crossing::Sleeps { runnable: false }),
+                (Function::Schedule, true) => f(tid, Crossing::Wakes),
+                (Function::Other, _) => {}
+            },
+            Plan::Wait { leaves: false } => f(tid, Crossing::Sleeps { runnable: false }),
+            Plan::Wait { leaves: true } => f(tid, Crossing::Wakes),
+            Plan::Boundary { layer, leaves: false } => f(tid, Crossing::Enter(*layer)),
+            Plan::Boundary { layer, leaves: true } => f(tid, Crossing::Leave(*layer)),
+        }
+    }
+}
+
+fn plan(schema: &Schema, layers: &HashMap<&str, &str>) -> Option<Plan> {
+    let field = |name: &str| schema.field(name).cloned();
+    if schema.system == "flashscope" || schema.system.starts_with("flashscope_") {
+        let (symbol, leaves) = match schema.name.strip_prefix("enter_") {
+            Some(symbol) => (symbol, false),
+            None => (schema.name.strip_prefix("leave_")?, true),
+        };
+        return match layers.get(symbol) {
+            Some(&"wait") => Some(Plan::Wait { leaves }),
+            Some(layer) => Some(Plan::Boundary { layer: Layer::of_agent(layer)?, leaves }),
+            None => Some(Plan::Boundary { layer: Layer::of_function(symbol)?, leaves }),
+        };
+    }
+    match (schema.system.as_str(), schema.name.as_str()) {
+        ("syscalls", name) => match name.strip_prefix("sys_enter_") {
+            Some(call) => Some(Plan::Enter(CallKind::of_call(call)?, field("fd"))),
+            None => Some(Plan::Exit(CallKind::of_call(name.strip_prefix("sys_exit_")?)?, field("ret"))),
+        },
+        ("sched", "sched_switch") => {
+            Some(Plan::Switch { prev: field("prev_pid")?, state: field("prev_state"), next: field("next_pid")? })
+        }
+        ("irq", "irq_handler_entry" | "softirq_entry") => {
+            Some(Plan::Boundary { layer: Layer::Interrupt, leaves: false })
+        }
+        ("irq", "irq_handler_exit" | "softirq_exit") => Some(Plan::Boundary { layer: Layer::Interrupt, leaves: true }),
+        ("ftrace", "funcgraph_entry") => Some(Plan::Function { function: field("func")?, leaves: false }),
+        ("ftrace", "funcgraph_exit") => Some(Plan::Function { function: field("func")?, leaves: true }),
+        _ => None,
+    }
+}
+
+/// Symbols beyond this many are not read.
+const MAX_SYMBOLS: usize = 1 << 20;
+
+/// `ffffffff81000000 T name [module]`, a line each.
+fn symbols(text: Option<&str>) -> Vec<(u64, Function)> {
+    let mut found: Vec<(u64, Function)> = text
+        .into_iter()
+        .flat_map(str::lines)
+        .take(MAX_SYMBOLS)
+        .filter_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            let name = words.nth(1)?;
+            let function = match name {
+                "schedule" | "io_schedule" | "schedule_timeout" | "io_schedule_timeout" | "jbd2_log_wait_commit" => {
+                    Function::Schedule
+                }
+                name => Layer::of_function(name).map_or(Function::Other, Function::Of),
+            };
+            Some((address, function))
+        })
+        .collect();
+    found.sort_by_key(|(address, _)| *address);
+    found.dedup_by_key(|(address, _)| *address);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_have_their_layers() {
+        for (name, layer) in [
+            ("ksys_read", Some(Layer::Vfs)),
+            ("__x64_sys_read", Some(Layer::Vfs)),
+            ("filemap_read", Some(Layer::PageCache)),
+            ("ext4_mpage_readpages", Some(Layer::FileSystem)),
+            ("jffs2_do_readpage_nolock", Some(Layer::FileSystem)),
+            ("submit_bio_noacct", Some(Layer::Block)),
+            ("__submit_bio", Some(Layer::Block)),
+            ("blk_mq_flush_plug_list.part.0", Some(Layer::Block)),
+            ("mtd_read_oob", Some(Layer::Mtd)),
+            ("mtd_queue_rq", Some(Layer::Block)),
+            ("nand_read_page_op", Some(Layer::Device)),
+            ("nand_read_oob", Some(Layer::Driver)),
+            ("null_queue_rq", Some(Layer::Driver)),
+            ("ubi_io_read", Some(Layer::Ubi)),
+            ("handle_irq_event", Some(Layer::Interrupt)),
+            ("bio_endio", Some(Layer::Interrupt)),
+            ("bio_add_page", Some(Layer::Block)),
+            ("mutex_lock", None),
+            ("", None),
+        ] {
+            assert_eq!(Layer::of_function(name), layer, "{name}");
+        }
+        for layer in Layer::ALL {
+            assert_eq!(Layer::from_name(layer.name()), Some(layer));
+        }
+    }
+}

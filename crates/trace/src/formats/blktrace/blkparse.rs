@@ -1,0 +1,180 @@
+//! What `blkparse` prints without `-f`: one step of a bio or a request a line.
+//!
+//! `8,16   1        1     0.000000000  5529  Q  WS 274432 + 8 [fio]`: device, CPU, number, seconds, process, step, letters,
+//! range, name. The kernel's `blk` tracer with the option blk_classic prints the same without the number. Times count from
+//! the first step, so that the clock is blkparse's own.
+
+use crate::formats::ftrace::{blk_event, time};
+use crate::formats::made::Item;
+use crate::formats::text::{Dialect, Lines};
+use crate::losses::Loss;
+use crate::trace::TraceKind;
+use std::collections::HashMap;
+
+pub(crate) const DIALECT: Dialect = Dialect {
+    kind: TraceKind::BlkparseText,
+    key: "blkparse_text",
+    title: "blkparse's text",
+    clock: "blkparse",
+    lines: || Box::<Reader>::default(),
+};
+
+/// Pairs of a device and a CPU whose numbers are followed.
+const MAX_COUNTERS: usize = 4096;
+/// A larger jump in the numbers is another recording: no count of what is missing.
+const MAX_GAP: u64 = 1 << 24;
+
+#[derive(Default)]
+struct Reader {
+    /// The next number of each device and CPU.
+    next: HashMap<(Vec<u8>, u16), u64>,
+    /// The text has come to the sums behind the steps.
+    in_summary: bool,
+}
+
+impl Lines for Reader {
+    fn line(&mut self, text: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+        let Some(head) = head(text) else {
+            self.other(text, f);
+            return;
+        };
+        let Some(parsed) = blk_event(head.device, head.action, head.rest) else { return f(Item::Malformed(text)) };
+        self.in_summary = false;
+        self.count(&head, f);
+        // Behind a completion stands its error, and who was interrupted is not said.
+        let comm = parsed.fields.iter().find_map(|(key, value)| match value {
+            crate::formats::made::Value::Text(comm) if *key == "comm" => Some(*comm),
+            _ => None,
+        });
+        if let Some(comm) = comm {
+            f(Item::Task { tid: head.tid, comm, time: head.time_ns });
+        }
+        let (cpu, tid) = (head.cpu, head.tid);
+        f(Item::Event { cpu, time: Some(head.time_ns), tid, flags: b"", text: head.payload, parsed: &parsed });
+        // Messages have no number of their own; nothing is matched by them.
+        if head.number.is_some_and(|n| n > 0) || head.number.is_some() && head.action == b"m" {
+            f(Item::Numbered);
+        }
+    }
+}
+
+impl Reader {
+    /// The kernel numbers the steps of each device and CPU.
+    fn count(&mut self, head: &Head<'_>, f: &mut dyn FnMut(Item<'_>)) {
+        // Messages have no number; the tracer prints none.
+        let Some(number) = head.number.filter(|&n| n > 0 && head.action != b"m") else { return };
+        let key = (head.device.to_vec(), head.cpu);
+        let full = self.next.len() == MAX_COUNTERS;
+        match self.next.get_mut(&key) {
+            Some(next) => {
+                let gap = number.wrapping_sub(*next);
+                if (1..MAX_GAP).contains(&gap) {
+                    f(Item::Loss(Loss::RecordsMissing, gap));
+                }
+                *next = number + 1;
+            }
+            None if full => {}
+            None => drop(self.next.insert(key, number + 1)),
+        }
+    }
+
+    /// A line that is no step.
+    fn other(&mut self, text: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+        let trimmed = text.trim_ascii();
+        if let Some(rest) = trimmed.strip_prefix(b"Skips:") {
+            // `Skips: 2 forward (1,234 -   0.5%)`: records that blkparse found missing. Their numbers tell already where
+            // the text is whole.
+            self.in_summary = true;
+            if !rest.trim_ascii().starts_with(b"0 forward") && self.next.is_empty() {
+                f(Item::Loss(Loss::GapsOfUnknownSize, 1));
+            }
+            return;
+        }
+        self.in_summary |= is_summary(trimmed);
+        let said = trimmed.is_empty() || trimmed.starts_with(b"#") || is_file(trimmed);
+        if !said && !self.in_summary {
+            f(Item::Malformed(text));
+        }
+    }
+}
+
+/// `CPU0 (16):`, `Total (8,16):`
+fn is_summary(text: &[u8]) -> bool {
+    let named = text.starts_with(b"CPU") || text.starts_with(b"Total (");
+    named && text.ends_with(b"):") || text.starts_with(b"Throughput (R/W)") || text.starts_with(b"Events (")
+}
+
+/// `Input file sda.blktrace.0 added`: what blkparse says of its input.
+fn is_file(text: &[u8]) -> bool {
+    text.starts_with(b"Input file ") && text.ends_with(b" added")
+}
+
+/// What stands before a step's letters.
+struct Head<'a> {
+    device: &'a [u8],
+    cpu: u16,
+    number: Option<u64>,
+    time_ns: u64,
+    tid: u32,
+    action: &'a [u8],
+    /// Behind the action.
+    rest: &'a [u8],
+    /// From the action on.
+    payload: &'a [u8],
+}
+
+fn head(text: &[u8]) -> Option<Head<'_>> {
+    let mut rest = text;
+    let device = word(&mut rest)?;
+    let comma = device.iter().position(|&b| b == b',')?;
+    // blkparse gives the minor number a column: `8,0   ` and `8,16  `.
+    let minor = &device[comma + 1..];
+    let digits = |bytes: &[u8]| !bytes.is_empty() && bytes.len() <= 7 && bytes.iter().all(u8::is_ascii_digit);
+    if !digits(&device[..comma]) || !digits(minor) {
+        return None;
+    }
+    let cpu = u16::try_from(number(word(&mut rest)?)?).ok()?;
+    let next = word(&mut rest)?;
+    let (number, time_ns) = match time(next) {
+        Some(time_ns) => (None, time_ns),
+        None => (Some(number(next)?), time(word(&mut rest)?)?),
+    };
+    let tid = u32::try_from(self::number(word(&mut rest)?)?).ok()?;
+    let payload = rest.trim_ascii();
+    let action = word(&mut rest)?;
+    (action.len() <= 2).then_some(Head { device, cpu, number, time_ns, tid, action, rest, payload })
+}
+
+/// The next word, and what stands behind it.
+fn word<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let text = rest.trim_ascii_start();
+    let end = text.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(text.len());
+    *rest = &text[end..];
+    (end > 0).then(|| &text[..end])
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().all(u8::is_ascii_digit);
+    digits.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
+}
+
+/// Whether most of these lines are of blkparse with a format of its own (`-f`): a device and a step's letter, but not where
+/// blkparse puts them by itself.
+pub(crate) fn of_another_format(lines: &[&[u8]]) -> bool {
+    let is_one = |line: &&[u8]| {
+        let words: Vec<&[u8]> =
+            line.split(|b| matches!(b, b' ' | b'\t' | b';' | b'|')).filter(|w| !w.is_empty()).collect();
+        let device = |w: &&[u8]| {
+            let mut parts = w.splitn(2, |&b| b == b',');
+            let digits = |part: Option<&[u8]>| {
+                part.is_some_and(|p| (1..=7).contains(&p.len()) && p.iter().all(u8::is_ascii_digit))
+            };
+            digits(parts.next()) && digits(parts.next())
+        };
+        let action =
+            |w: &&[u8]| matches!(*w, b"Q" | b"G" | b"M" | b"F" | b"I" | b"D" | b"C" | b"P" | b"U" | b"A" | b"X");
+        words.len() >= 3 && words.iter().any(device) && words.iter().any(action)
+    };
+    let like = lines.iter().filter(|line| is_one(line)).count();
+    like > 0 && like * 2 >= lines.len()
+}

@@ -1,0 +1,141 @@
+//! blktrace's binary records: files of each CPU, streams, pipes.
+//!
+//! `blktrace` writes one file for each CPU (`NAME.blktrace.N`), or all of them into one pipe (`-o -`), a CPU's records in
+//! pieces, one after the other; `blkparse -d` writes one stream in order of time. All are read alike: lanes, each in the
+//! order of its times, merged.
+
+pub mod blkparse;
+
+mod lane;
+mod merge;
+mod open;
+mod record;
+mod scan;
+mod typed;
+
+pub use open::files_of;
+pub(crate) use open::{Found, Opened, find, find_all, looks_like_blktrace, of_input, of_memory, of_parts, sets};
+
+use crate::decode::names::Names;
+use crate::events::{Event, TimeNs};
+use crate::losses::{Loss, Losses};
+use crate::record::Record;
+use crate::ring::Missed;
+use crate::ring::schema::Schema;
+use lane::{Counts, Lane, Sink, Source};
+use record::{Raw, V8};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use typed::Typer;
+
+/// An opened trace: where its lanes lie.
+#[derive(Debug)]
+pub(crate) struct Log {
+    sources: Vec<Source>,
+    /// Of records of version 7 and 8.
+    schemas: [Arc<Schema>; 2],
+    pub cpus: u32,
+    /// The kernel's name of the clock; `blkparse` where a stream's times count from its beginning.
+    pub clock: &'static str,
+    /// A pass has met a record behind others that are missing.
+    pub gap: AtomicBool,
+}
+
+impl Log {
+    pub fn schemas(&self) -> &[Arc<Schema>] {
+        &self.schemas
+    }
+
+    fn run(&self, sink: &mut impl Sink) -> io::Result<Losses> {
+        let count = self.sources.len();
+        let mut lanes: Vec<Lane> = self.sources.iter().map(|source| Lane::new(source, count)).collect();
+        merge::merge(&mut lanes, sink)?;
+        let mut losses = Losses::new();
+        for lane in &lanes {
+            count_losses(&mut losses, lane.counts);
+        }
+        Ok(losses)
+    }
+
+    pub fn for_each<F: FnMut(&Event) + ?Sized>(&self, f: &mut F) -> io::Result<Losses> {
+        let mut events = Events { typer: Typer::new(), f, gap: &self.gap };
+        let mut losses = self.run(&mut events)?;
+        events.typer.count(&mut losses);
+        Ok(losses)
+    }
+
+    /// Every record, with its event where it has one.
+    pub fn for_each_pair(&self, f: &mut dyn FnMut(&Record<'_>, Option<&Event>)) -> io::Result<Losses> {
+        let mut typer = Typer::new();
+        let mut data = Vec::new();
+        let mut losses = self.run(&mut |raw: &Raw<'_>| {
+            let schema = &self.schemas[usize::from(raw.header.size() == record::HEADER_MAX)];
+            typed::put_record(&mut data, raw);
+            let record = Record {
+                time: TimeNs(raw.header.time()),
+                cpu: typed::cpu(raw),
+                buffer: "",
+                missed: match raw.missing {
+                    0 => Missed::Nothing,
+                    n => Missed::Events(u64::from(n)),
+                },
+                schema,
+                data: &data,
+            };
+            f(&record, typer.event(raw));
+        })?;
+        typer.count(&mut losses);
+        Ok(losses)
+    }
+
+    /// What processes are called, by the kernel's notes.
+    pub fn names(&self, names: &mut Names) {
+        // An error leaves the names that were read before it.
+        let _ = self.run(&mut |raw: &Raw<'_>| {
+            if raw.missing > 0 {
+                self.gap.store(true, Ordering::Relaxed);
+            }
+            if let Some(name) = typed::process(raw) {
+                let pid = raw.header.pid();
+                // Another CPU may have had its events before.
+                let from = if names.knows(pid) { raw.header.time() } else { 0 };
+                names.set(pid, from, name);
+            }
+        });
+    }
+}
+
+/// Hands the typed form of records on.
+struct Events<'f, F: ?Sized> {
+    typer: Typer,
+    f: &'f mut F,
+    gap: &'f AtomicBool,
+}
+
+impl<F: FnMut(&Event) + ?Sized> Sink for Events<'_, F> {
+    #[inline(always)]
+    fn record(&mut self, raw: &Raw<'_>) {
+        if raw.missing > 0 {
+            self.gap.store(true, Ordering::Relaxed);
+        }
+        if let Some(event) = self.typer.event(raw) {
+            (self.f)(event);
+        }
+    }
+}
+
+fn count_losses(losses: &mut Losses, counts: Counts) {
+    let Counts { missing, backwards, odd_times, malformed, skipped, cut } = counts;
+    losses.add(Loss::RecordsMissing, missing);
+    losses.add(Loss::TimesBackwards, backwards);
+    losses.add(Loss::TimesImpossible, odd_times);
+    losses.add(Loss::RecordsMalformed, malformed);
+    losses.add(Loss::BytesSkipped, skipped);
+    losses.add(Loss::DataCut, cut);
+}
+
+/// Versions of records in a trace, as facts say it.
+fn version_of(version: u8) -> u8 {
+    if version == V8 { 8 } else { 7 }
+}

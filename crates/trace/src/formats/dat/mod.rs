@@ -1,0 +1,45 @@
+//! trace-cmd's file, `trace.dat`: version 6 written, versions 6 and 7 read.
+//!
+//! Source: trace-cmd's `trace-cmd.dat.v6(5)` and `…v7(5)` and, where the page is silent (instances, the clock's text, what a reader
+//! does with options it does not know), the behaviour of trace-cmd 3.1.6. `docs/reference/formats.md` says how flashscope's own
+//! facts travel inside such a file.
+
+pub(crate) mod codec;
+
+mod cursor;
+mod own;
+mod parts;
+mod read;
+mod records;
+mod recover;
+mod v6;
+mod v7;
+mod write;
+
+pub(crate) use read::{looks_like_dat, open};
+pub use records::{RecordsWritten, write_filtered, write_merged};
+pub(crate) use write::carried;
+pub use write::{Written, write, write_as};
+
+/// The first ten bytes.
+const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
+
+/// Options, which in version 7 are the numbers of sections too (`include/private/trace-cmd-private.h` of trace-cmd 3.1.6).
+mod option {
+    pub const DONE: u16 = 0;
+    pub const DATE: u16 = 1;
+    pub const CPUSTAT: u16 = 2;
+    pub const BUFFER: u16 = 3;
+    pub const TRACECLOCK: u16 = 4;
+    pub const UNAME: u16 = 5;
+    pub const OFFSET: u16 = 7;
+    pub const CPUCOUNT: u16 = 8;
+    pub const VERSION: u16 = 9;
+    pub const TSC2NSEC: u16 = 14;
+    pub const HEADER_INFO: u16 = 16;
+    pub const FTRACE_EVENTS: u16 = 17;
+    pub const EVENT_FORMATS: u16 = 18;
+    pub const KALLSYMS: u16 = 19;
+    pub const PRINTK: u16 = 20;
+    pub const CMDLINES: u16 = 21;
+}

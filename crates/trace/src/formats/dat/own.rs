@@ -1,0 +1,58 @@
+//! What flashscope adds to a trace.dat: a section between the header and the CPU data, where trace-cmd has padding and
+//! never looks. An option of our own would make `trace-cmd report` print "unknown option" on every file.
+
+use crate::crc32::crc32;
+use crate::events::phase::Phases;
+use crate::losses::Losses;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Name and version of the section.
+pub(super) const MAGIC: &[u8; 16] = b"flashscope\0\0\0\0\0\x01";
+/// Magic, length of the JSON text (u64, little-endian), its CRC-32 (u32, little-endian).
+pub(super) const HEADER: usize = 16 + 8 + 4;
+/// Longest JSON text that is read.
+pub(super) const MAX: u64 = 16 << 20;
+/// Values in it; a phase has eleven, and there are at most 20,000 of them.
+const MAX_VALUES: usize = 500_000;
+
+/// The section's JSON object.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Own {
+    pub facts: Value,
+    pub stats: Value,
+    #[serde(flatten)]
+    pub phases: Phases,
+    /// What was lost before the ring data reached this file.
+    pub losses: Losses,
+    /// Tasks at the beginning of the recording: thread id and name.
+    pub tasks: Vec<(u32, String)>,
+    pub clock: String,
+}
+
+pub(super) fn encode(own: &Own) -> serde_json::Result<Vec<u8>> {
+    let json = serde_json::to_vec(own)?;
+    let mut out = Vec::with_capacity(HEADER + json.len());
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(&(json.len() as u64).to_le_bytes());
+    out.extend_from_slice(&crc32(&json).to_le_bytes());
+    out.extend_from_slice(&json);
+    Ok(out)
+}
+
+/// Length and CRC of the JSON text; `None` where this is no section of ours.
+pub(super) fn header(bytes: &[u8]) -> Option<(u64, u32)> {
+    let le = crate::bytes::Endian::Little;
+    if bytes.get(..16)? != MAGIC {
+        return None;
+    }
+    Some((le.u64(bytes, 16)?, le.u32(bytes, 24)?))
+}
+
+pub(super) fn decode(json: &[u8], crc: u32) -> Option<Own> {
+    if crc32(json) != crc || !crate::bytes::has_few_values(json, MAX_VALUES) {
+        return None;
+    }
+    serde_json::from_slice(json).ok()
+}

@@ -1,0 +1,151 @@
+//! Reads trace.dat files: flashscope's own and trace-cmd's.
+
+use super::cursor::Cursor;
+use super::parts::Header;
+use super::{MAGIC, v6, v7};
+use crate::bytes::Endian;
+use crate::decode::names::Names;
+use crate::error::Error;
+use crate::events::phase::Phases;
+use crate::input::Input;
+use crate::losses::Loss;
+use crate::ring::schema::MAX_SUBBUF;
+use crate::trace::{Ring, RingBuffer, Trace, TraceKind, count_statistics};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) fn looks_like_dat(head: &[u8]) -> bool {
+    head.starts_with(MAGIC)
+}
+
+/// Opens a trace.dat. One whose CPU data was cut opens with what is left; a header that was cut is an error.
+pub(crate) fn open(path: &Path, file: Input) -> Result<Trace, Error> {
+    let size = file.size().map_err(|e| Error::io(path, "read", e))?;
+    let mut c = Cursor::of_file(&file, path, size);
+    if c.bytes(10, "trace.dat's magic")? != MAGIC {
+        return Err(c.bad("trace.dat's magic", "something else"));
+    }
+    let version = c.string("the version's number")?;
+    let head = c.bytes(2, "byte order and size of long")?;
+    c.endian = match head[0] {
+        0 => Endian::Little,
+        1 => Endian::Big,
+        other => return Err(c.bad("byte order 0 or 1", format!("{other}"))),
+    };
+    let long_size = head[1];
+    if !matches!(long_size, 4 | 8) {
+        return Err(c.bad("a long of 4 or 8 bytes", format!("{long_size}")));
+    }
+    let page_size = c.u32("the page size")?;
+    if !(64..=MAX_SUBBUF).contains(&page_size) {
+        return Err(c.bad(format!("a page size from 64 to {MAX_SUBBUF}"), format!("{page_size}")));
+    }
+    let header = match version.as_str() {
+        "6" => v6::read(&mut c, &file, long_size, page_size)?,
+        "7" => v7::read(&mut c, &file, long_size, page_size)?,
+        _ => {
+            return Err(Error::Unsupported {
+                path: path.to_path_buf(),
+                what: format!("trace.dat of version {}: versions 6 and 7 are read", version.escape_debug()),
+            });
+        }
+    };
+    finish(path, file, header)
+}
+
+fn finish(path: &Path, file: Input, header: Header) -> Result<Trace, Error> {
+    let mut losses = header.losses;
+    let options = header.options;
+    if options.ticks {
+        return Err(Error::Unsupported {
+            path: path.to_path_buf(),
+            what: "its times are ticks of a CPU's counter; record with \"trace-cmd record -C mono\"".to_string(),
+        });
+    }
+    let mut names = Names::default();
+    let (facts, stats, phases, mut clock) = match header.own {
+        Some(own) => {
+            losses.merge(&own.losses);
+            for (tid, comm) in &own.tasks {
+                names.set(*tid, 0, comm.as_bytes());
+            }
+            (own.facts, own.stats, own.phases, own.clock)
+        }
+        None => {
+            for line in header.cmdlines.lines() {
+                if let Some((pid, comm)) = line.trim_start().split_once(' ')
+                    && let Ok(pid) = pid.parse()
+                {
+                    names.set_saved(pid, comm.as_bytes());
+                }
+            }
+            let stats = cpu_statistics(&options.cpustat);
+            count_statistics(&stats, &mut losses);
+            losses.add(Loss::StatisticsMissing, options.cpustat_dropped);
+            if stats.is_null() {
+                losses.add(Loss::StatisticsMissing, 1);
+            }
+            let facts = json!({"trace_dat": {
+                "version": header.version, "uname": options.uname, "recorded_by": options.recorded_by,
+            }});
+            (facts, stats, Phases::default(), String::new())
+        }
+    };
+    if clock.is_empty() {
+        clock = header.clock;
+    }
+    let buffers = header.buffers.into_iter().map(|(name, lanes)| RingBuffer { name, lanes }).collect();
+    let ring = Ring {
+        file: Arc::new(file),
+        layout: header.layout,
+        schemas: Arc::new(header.schemas),
+        buffers,
+        header_page: header.header_page,
+        header_event: header.header_event,
+        clock,
+        cpus: header.cpus,
+        time_offset: options.time_offset,
+        kallsyms: header.kallsyms,
+        printk: header.printk,
+        uname: options.uname,
+    };
+    Trace::from_ring(path, TraceKind::TraceDat, ring, facts, stats, phases, losses, names)
+}
+
+/// CPUSTAT texts into the shape of FS_STATS. Other tools' counts are taken for losses, not for what was delivered: they
+/// are read before the last sub-buffers are.
+fn cpu_statistics(texts: &[String]) -> Value {
+    let mut instances: Vec<Vec<Value>> = vec![Vec::new()];
+    for text in texts {
+        if text.trim_start().starts_with("Buffer:") {
+            instances.push(Vec::new());
+            continue;
+        }
+        let mut cpu = serde_json::Map::new();
+        for line in text.lines() {
+            let Some((label, value)) = line.split_once(':') else { continue };
+            let key = match label.trim() {
+                "CPU" => "cpu",
+                "overrun" => "overrun",
+                "commit overrun" => "commit_overrun",
+                "dropped events" => "dropped",
+                _ => continue,
+            };
+            if let Ok(n) = value.trim().parse::<u64>() {
+                cpu.insert(key.to_string(), n.into());
+            }
+        }
+        if cpu.contains_key("cpu")
+            && let Some(list) = instances.last_mut()
+        {
+            list.push(Value::Object(cpu));
+        }
+    }
+    if instances.iter().all(Vec::is_empty) {
+        return Value::Null;
+    }
+    let instances: Vec<Value> =
+        instances.into_iter().enumerate().map(|(i, cpu)| json!({"instance": i, "cpu": cpu})).collect();
+    json!({ "instances": instances })
+}

@@ -1,0 +1,562 @@
+//! Flashmon's two text formats, read and written.
+//!
+//! Source: Olivier, Boukhobza and Senn, "Flashmon V2", section 3.3: a temporal log (`time;R|W|E;address[;task]`, the
+//! text says commas, its example has semicolons) and a spatial view (reads, writes and erases of a block in each line).
+//! Flashmon 2.1 adds `C` lines to the log: a read that the MTD layer's page buffer answered without the flash; it leaves
+//! the task out where it is told to (`LOG_TASK=0`), and counts times from the moment it was loaded.
+//!
+//! Ours (`kernel/flashmon/README.md`) with `extended=1` has four fields more: `…;task;thread;duration_ns;cpu;sequence`.
+
+use crate::decode::names::Names;
+use crate::decode::{ASSUMED_PAGES_PER_BLOCK, Geometry};
+use crate::error::Error;
+use crate::events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+use crate::input::Input;
+use crate::losses::{Loss, Losses};
+use crate::record::Record;
+use crate::ring::Missed;
+use crate::ring::schema::Schema;
+use crate::trace::Trace;
+use crate::{bytes::Endian, bytes::until_nul};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Longest line that is read; Flashmon's own buffer has 128 bytes.
+const MAX_LINE: usize = 4096;
+/// Different task names of one log.
+const MAX_TASKS: usize = 1 << 16;
+/// Longest name of a task; the kernel's have 15 bytes.
+const MAX_TASK: usize = 64;
+/// Blocks of one chip: 1 TiB in blocks of 1 MiB. Their counts take 24 MiB.
+const MAX_BLOCKS: usize = 1 << 20;
+
+/// What one line of the log says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Line<'a> {
+    time_ns: u64,
+    kind: Kind,
+    /// Page of a read or write, block of an erase.
+    address: u64,
+    task: &'a [u8],
+    extended: Option<Extended>,
+}
+
+/// What an extended line has beside the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extended {
+    thread: u32,
+    duration_ns: u64,
+    cpu: u16,
+}
+
+/// `task;thread;duration_ns;cpu;sequence`: the task's name has no semicolon there.
+fn parse_extended(rest: &[u8]) -> Option<(&[u8], Extended)> {
+    let mut parts = rest.split(|&b| b == b';');
+    let task = parts.next()?;
+    let mut number = || parse_number(parts.next()?);
+    let (thread, duration_ns, cpu, _sequence) = (number()?, number()?, number()?, number()?);
+    let extended = Extended { thread: thread.try_into().ok()?, duration_ns, cpu: cpu.try_into().ok()? };
+    parts.next().is_none().then_some((task, extended))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Flash(FlashOp),
+    CacheHit,
+}
+
+impl Kind {
+    fn letter(self) -> u8 {
+        match self {
+            Kind::Flash(FlashOp::Read) => b'R',
+            Kind::Flash(FlashOp::Program) => b'W',
+            Kind::Flash(FlashOp::Erase) => b'E',
+            Kind::CacheHit => b'C',
+        }
+    }
+}
+
+fn parse_line(line: &[u8]) -> Option<Line<'_>> {
+    let separator = *line.iter().find(|&&b| b == b';' || b == b',')?;
+    let mut parts = line.splitn(4, |&b| b == separator);
+    let time_ns = parse_time(trim(parts.next()?))?;
+    let kind = match trim(parts.next()?) {
+        b"R" => Kind::Flash(FlashOp::Read),
+        b"W" => Kind::Flash(FlashOp::Program),
+        b"E" => Kind::Flash(FlashOp::Erase),
+        b"C" => Kind::CacheHit,
+        _ => return None,
+    };
+    let address = parse_number(trim(parts.next()?))?;
+    let rest = parts.next().map_or(&b""[..], trim);
+    let (task, extended) = match parse_extended(rest).filter(|_| separator == b';') {
+        Some((task, extended)) => (task, Some(extended)),
+        None => (rest, None),
+    };
+    Some(Line { time_ns, kind, address, task, extended })
+}
+
+fn trim(bytes: &[u8]) -> &[u8] {
+    bytes.trim_ascii()
+}
+
+fn parse_number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Seconds with up to nine decimals.
+fn parse_time(text: &[u8]) -> Option<u64> {
+    let mut parts = text.splitn(2, |&b| b == b'.');
+    let seconds = parse_number(parts.next()?)?;
+    let nanoseconds = match parts.next() {
+        None => 0,
+        Some(decimals) if decimals.len() <= 9 => parse_number(decimals)? * 10u64.pow(9 - decimals.len() as u32),
+        Some(_) => return None,
+    };
+    let time = seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)?;
+    TimeNs(time).is_possible().then_some(time)
+}
+
+/// What a file of text is, by its first lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looks {
+    Log,
+    Spatial,
+    Neither,
+}
+
+pub(crate) fn looks_like(head: &[u8]) -> Looks {
+    // The last line of the head may be cut: it counts only if it is the only one.
+    let mut lines = head.split(|&b| b == b'\n').map(trim).filter(|l| !l.is_empty());
+    match lines.next() {
+        Some(first) if parse_line(first).is_some() => Looks::Log,
+        Some(first) if parse_spatial(first).is_some() => Looks::Spatial,
+        _ => Looks::Neither,
+    }
+}
+
+/// A temporal log. Its events have no thread ids, but in the extended format: every task name gets a number of its own, from 1.
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: Arc<Input>,
+    pages_per_block: u64,
+    tasks: HashMap<Vec<u8>, u32>,
+    pub cpus: u16,
+    schema: Arc<Schema>,
+}
+
+/// The log's lines as records: what a kernel would have traced.
+const SCHEMA: &str = "name: flashmon_access\nID: 1\nformat:\n\
+    \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+    \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+    \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+    \tfield:char operation[8];\toffset:8;\tsize:8;\tsigned:0;\n\
+    \tfield:u64 address;\toffset:16;\tsize:8;\tsigned:0;\n\
+    \tfield:__data_loc char[] task;\toffset:24;\tsize:4;\tsigned:0;\n\n\
+    print fmt: \"%s %llu %s\", REC->operation, REC->address, __get_str(task)\n";
+
+impl Log {
+    /// Reads the whole log once: the names of its tasks, and lines that are none of its format.
+    pub fn open(path: &Path, input: Input, pages_per_block: Option<u64>) -> Result<(Log, Names, Losses), Error> {
+        let mut log = Log {
+            file: Arc::new(input),
+            pages_per_block: pages_per_block.unwrap_or(ASSUMED_PAGES_PER_BLOCK),
+            tasks: HashMap::new(),
+            cpus: 1,
+            schema: Arc::new(
+                Schema::parse("flashmon", SCHEMA, Endian::Little, 8)
+                    .map_err(|e| Error::Unsupported { path: path.to_path_buf(), what: e.to_string() })?,
+            ),
+        };
+        let mut names = Names::default();
+        let mut losses = Losses::new();
+        let (mut tasks, mut last) = (HashMap::new(), 0);
+        let (mut threads, mut cpus) = (HashMap::<u32, Vec<u8>>::new(), 1);
+        log.lines(|line| match line {
+            None => losses.add(Loss::LinesMalformed, 1),
+            Some(line) => {
+                if line.time_ns < last {
+                    losses.add(Loss::TimesBackwards, 1);
+                }
+                last = line.time_ns;
+                if let Some(extended) = line.extended {
+                    cpus = cpus.max(extended.cpu.saturating_add(1));
+                    // A thread may change its name.
+                    let known = threads.get(&extended.thread);
+                    if line.task.is_empty() || known.is_some_and(|name| name == line.task) {
+                    } else if (known.is_some() || threads.len() < MAX_TASKS) && line.task.len() <= MAX_TASK {
+                        names.set(extended.thread, if known.is_some() { line.time_ns } else { 0 }, line.task);
+                        threads.insert(extended.thread, line.task.to_vec());
+                    } else {
+                        losses.add(Loss::NamesDropped, 1);
+                    }
+                } else if line.task.is_empty() || tasks.contains_key(line.task) {
+                } else if tasks.len() < MAX_TASKS && line.task.len() <= MAX_TASK {
+                    let tid = tasks.len() as u32 + 1;
+                    names.set(tid, 0, line.task);
+                    tasks.insert(line.task.to_vec(), tid);
+                } else {
+                    losses.add(Loss::NamesDropped, 1);
+                }
+            }
+        })
+        .map_err(|e| Error::io(path, "read", e))?;
+        log.tasks = tasks;
+        log.cpus = cpus;
+        Ok((log, names, losses))
+    }
+
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    fn lines(&self, mut f: impl FnMut(Option<Line<'_>>)) -> io::Result<()> {
+        // Read at positions of its own: two passes over one open file do not disturb each other.
+        let mut reader = BufReader::with_capacity(64 << 10, self.file.reader());
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let n = io::Read::take(&mut reader, MAX_LINE as u64).read_until(b'\n', &mut line)?;
+            if n == 0 {
+                return Ok(());
+            }
+            if n == MAX_LINE && line.last() != Some(&b'\n') {
+                reader.skip_until(b'\n')?;
+                f(None);
+                continue;
+            }
+            let text = trim(&line);
+            if !text.is_empty() {
+                f(parse_line(text));
+            }
+        }
+    }
+
+    fn tid(&self, line: &Line<'_>) -> u32 {
+        match line.extended {
+            Some(extended) => extended.thread,
+            None => self.tasks.get(line.task).copied().unwrap_or(0),
+        }
+    }
+
+    pub fn for_each(&self, f: &mut dyn FnMut(&Event)) -> io::Result<()> {
+        let mut hit = EventKind::Other { system: "flashmon".to_string(), name: "mtd_cache_hit".to_string() };
+        let mut ends = Ends::default();
+        self.lines(|line| {
+            let Some(line) = line else { return };
+            ends.before(line.time_ns, f);
+            ends.of(&line);
+            let mut event = Event {
+                time: TimeNs(line.time_ns),
+                cpu: line.extended.map_or(0, |extended| extended.cpu),
+                tid: self.tid(&line),
+                kind: EventKind::Mark { name: String::new() },
+            };
+            match line.kind {
+                Kind::CacheHit => {
+                    std::mem::swap(&mut event.kind, &mut hit);
+                    f(&event);
+                    std::mem::swap(&mut event.kind, &mut hit);
+                }
+                Kind::Flash(op) => {
+                    let page = match op {
+                        FlashOp::Erase => line.address.saturating_mul(self.pages_per_block),
+                        _ => line.address,
+                    };
+                    event.kind =
+                        EventKind::Flash(FlashAccess { op, page, offset_bytes: None, length_bytes: None, chip: 0 });
+                    f(&event);
+                }
+            }
+        })?;
+        ends.before(u64::MAX, f);
+        Ok(())
+    }
+
+    /// As [`Log::for_each_record`]; the ends of operations are events without a record.
+    pub fn for_each_pair(
+        &self,
+        event_of: impl Fn(&Record<'_>) -> Option<Event>,
+        f: &mut dyn FnMut(Option<&Record<'_>>, Option<&Event>),
+    ) -> io::Result<()> {
+        let mut ends = Ends::default();
+        self.records(&mut |line, record| {
+            ends.before(line.time_ns, &mut |event| f(None, Some(event)));
+            ends.of(line);
+            f(Some(record), event_of(record).as_ref());
+        })?;
+        ends.before(u64::MAX, &mut |event| f(None, Some(event)));
+        Ok(())
+    }
+
+    pub fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<()> {
+        self.records(&mut |_, record| f(record))
+    }
+
+    fn records(&self, f: &mut dyn FnMut(&Line<'_>, &Record<'_>)) -> io::Result<()> {
+        let mut data = Vec::new();
+        self.lines(|line| {
+            let Some(line) = line else { return };
+            data.clear();
+            data.extend_from_slice(&[1, 0, 0, 0]);
+            data.extend_from_slice(&self.tid(&line).to_le_bytes());
+            data.extend_from_slice(&[line.kind.letter(), 0, 0, 0, 0, 0, 0, 0]);
+            data.extend_from_slice(&line.address.to_le_bytes());
+            data.extend_from_slice(&((line.task.len() as u32) << 16 | 28).to_le_bytes());
+            data.extend_from_slice(line.task);
+            let record = Record {
+                time: TimeNs(line.time_ns),
+                cpu: line.extended.map_or(0, |extended| extended.cpu),
+                buffer: "",
+                missed: Missed::Nothing,
+                schema: &self.schema,
+                data: &data,
+            };
+            f(&line, &record);
+        })
+    }
+}
+
+/// Operations that have begun and not ended: as many as there are tasks in the flash at once, few.
+#[derive(Default)]
+struct Ends(Vec<Event>);
+
+impl Ends {
+    /// More are under way than a chip does at once: the oldest are told before their time.
+    const MOST: usize = 4096;
+
+    fn of(&mut self, line: &Line<'_>) {
+        let (Some(extended), Kind::Flash(op)) = (line.extended, line.kind) else { return };
+        let time = TimeNs(line.time_ns.saturating_add(extended.duration_ns));
+        let kind = EventKind::FlashDone { op, duration_ns: extended.duration_ns };
+        let at = self.0.partition_point(|end| end.time <= time);
+        self.0.insert(at, Event { time, cpu: extended.cpu, tid: extended.thread, kind });
+    }
+
+    /// Those that end before a time.
+    fn before(&mut self, time_ns: u64, f: &mut dyn FnMut(&Event)) {
+        let due = self.0.partition_point(|end| end.time.0 <= time_ns).max(self.0.len().saturating_sub(Self::MOST));
+        self.0.drain(..due).for_each(|end| f(&end));
+    }
+}
+
+/// Operations of one erase block, as the spatial view counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockCounts {
+    pub reads: u64,
+    pub writes: u64,
+    pub erases: u64,
+}
+
+fn parse_spatial(line: &[u8]) -> Option<BlockCounts> {
+    let mut numbers = line.split(|&b| b == b';' || b == b',' || b.is_ascii_whitespace()).filter(|n| !n.is_empty());
+    let counts = BlockCounts {
+        reads: parse_number(numbers.next()?)?,
+        writes: parse_number(numbers.next()?)?,
+        erases: parse_number(numbers.next()?)?,
+    };
+    numbers.next().is_none().then_some(counts)
+}
+
+/// Reads a spatial view: one entry for each block, in order. A line that is none is an error, because every line after
+/// it would be taken for another block.
+pub fn read_spatial(path: &Path) -> Result<Vec<BlockCounts>, Error> {
+    let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+    spatial_view(path, BufReader::new(file))
+}
+
+/// As [`read_spatial`], of a view that is in memory; messages name it `path`.
+pub fn parse_spatial_view(path: &Path, text: &[u8]) -> Result<Vec<BlockCounts>, Error> {
+    spatial_view(path, text)
+}
+
+fn spatial_view(path: &Path, mut reader: impl BufRead) -> Result<Vec<BlockCounts>, Error> {
+    let (mut blocks, mut line, mut at) = (Vec::new(), Vec::new(), 0u64);
+    loop {
+        line.clear();
+        let n = io::Read::take(&mut reader, MAX_LINE as u64)
+            .read_until(b'\n', &mut line)
+            .map_err(|e| Error::io(path, "read", e))?;
+        if n == 0 {
+            return Ok(blocks);
+        }
+        let text = trim(&line);
+        if !text.is_empty() {
+            let counts = parse_spatial(text).ok_or_else(|| {
+                let shown: String = text.escape_ascii().to_string().chars().take(40).collect();
+                Error::malformed(path, at, "reads, writes and erases of a block", format!("\"{shown}\""))
+            })?;
+            if blocks.len() == MAX_BLOCKS {
+                return Err(Error::malformed(path, at, format!("at most {MAX_BLOCKS} blocks"), "more"));
+            }
+            blocks.push(counts);
+        }
+        at += n as u64;
+    }
+}
+
+/// What was written of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    pub lines: u64,
+    /// Operations of other chips: Flashmon's formats know one.
+    pub other_chips: u64,
+    /// Operations of blocks beyond those that a spatial view can have here (1,048,576).
+    pub beyond: u64,
+}
+
+fn pages_per_block(trace: &Trace) -> u64 {
+    Geometry::from_facts(trace.facts()).pages_per_block.unwrap_or(ASSUMED_PAGES_PER_BLOCK)
+}
+
+/// Writes the flash operations of one chip as Flashmon's temporal log, times as the trace has them.
+pub fn write_log(trace: &Trace, chip: u16, out: &mut dyn Write) -> Result<Written, Error> {
+    let per_block = pages_per_block(trace);
+    let mut written = Written::default();
+    let mut failed = None;
+    trace.for_each(&mut |event| {
+        let EventKind::Flash(access) = &event.kind else { return };
+        if access.chip != chip {
+            written.other_chips += 1;
+            return;
+        }
+        if failed.is_some() {
+            return;
+        }
+        let address = match access.op {
+            FlashOp::Erase => access.page / per_block,
+            _ => access.page,
+        };
+        let comm = trace.comm(event.tid, event.time).unwrap_or("<...>");
+        let (seconds, nanoseconds) = (event.time.0 / 1_000_000_000, event.time.0 % 1_000_000_000);
+        let letter = char::from(Kind::Flash(access.op).letter());
+        let line = write!(out, "{seconds}.{nanoseconds:09};{letter};{address};")
+            .and_then(|()| writeln!(out, "{}", one_field(comm)));
+        match line {
+            Ok(()) => written.lines += 1,
+            Err(e) => failed = Some(e),
+        }
+    })?;
+    match failed.map_or_else(|| out.flush(), Err) {
+        Ok(()) => Ok(written),
+        Err(e) => Err(Error::io(trace.path(), "write the log of", e)),
+    }
+}
+
+/// Writes the counts of each block of one chip as Flashmon's spatial view.
+pub fn write_spatial(trace: &Trace, chip: u16, out: &mut dyn Write) -> Result<Written, Error> {
+    let per_block = pages_per_block(trace);
+    let mut blocks = vec![BlockCounts::default(); chip_blocks(trace, chip).min(MAX_BLOCKS)];
+    let mut written = Written::default();
+    trace.for_each(&mut |event| {
+        let EventKind::Flash(access) = &event.kind else { return };
+        let block = access.page / per_block;
+        if access.chip != chip {
+            written.other_chips += 1;
+            return;
+        }
+        if block >= MAX_BLOCKS as u64 {
+            written.beyond += 1;
+            return;
+        }
+        let block = block as usize;
+        if blocks.len() <= block {
+            blocks.resize(block + 1, BlockCounts::default());
+        }
+        match access.op {
+            FlashOp::Read => blocks[block].reads += 1,
+            FlashOp::Program => blocks[block].writes += 1,
+            FlashOp::Erase => blocks[block].erases += 1,
+        }
+    })?;
+    for b in &blocks {
+        writeln!(out, "{} {} {}", b.reads, b.writes, b.erases)
+            .map_err(|e| Error::io(trace.path(), "write the spatial view of", e))?;
+        written.lines += 1;
+    }
+    out.flush().map_err(|e| Error::io(trace.path(), "write the spatial view of", e))?;
+    Ok(written)
+}
+
+/// Blocks of a chip, as far as the facts know: its partitions reach up to its end.
+fn chip_blocks(trace: &Trace, chip: u16) -> usize {
+    let mtds = trace.facts()["mtd"].as_array().cloned().unwrap_or_default();
+    mtds.iter()
+        .filter(|m| m["chip"].as_u64().unwrap_or(0) == u64::from(chip))
+        .filter_map(|m| {
+            let end = m["offset"].as_u64().unwrap_or(0).checked_add(m["size"].as_u64()?)?;
+            end.checked_div(m["erasesize"].as_u64()?)
+        })
+        .max()
+        .map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX))
+}
+
+/// A task's name as the last field of a line.
+fn one_field(comm: &str) -> String {
+    let comm = String::from_utf8_lossy(until_nul(comm.as_bytes())).into_owned();
+    comm.chars().map(|c| if c.is_control() || c == ';' || c == ',' { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_paper_and_their_variants() {
+        let paper = parse_line(b"13.551048336;R;22655;cat").unwrap();
+        assert_eq!(
+            paper,
+            Line {
+                time_ns: 13_551_048_336,
+                kind: Kind::Flash(FlashOp::Read),
+                address: 22655,
+                task: b"cat",
+                extended: None
+            }
+        );
+        assert_eq!(parse_line(b"13.551048336,R,22655,cat"), Some(paper));
+        assert_eq!(parse_line(b" 13.551048336; R ;22655; cat \r"), Some(paper));
+        let erase = parse_line(b"13.563917567;E;1025;jffs2_gcd_mtd6").unwrap();
+        assert_eq!((erase.kind, erase.address), (Kind::Flash(FlashOp::Erase), 1025));
+        assert_eq!(parse_line(b"0.5;C;7").unwrap().time_ns, 500_000_000);
+        assert_eq!(parse_line(b"0.5;W;7").unwrap().task, b"");
+        // A name with the separator in it.
+        assert_eq!(parse_line(b"0.5;W;7;a;b").unwrap().task, b"a;b");
+        for bad in [
+            &b""[..],
+            b";",
+            b"13.5;X;1;cat",
+            b"13.5;R;-1;cat",
+            b"13.5;R;18446744073709551616;cat",
+            b"18446744074.0;R;1",
+            b"1.0000000001;R;1",
+            b"1.;R;1",
+            b"1.5;R",
+            b"x;R;1",
+            b"1 2 3",
+        ] {
+            assert_eq!(parse_line(bad), None, "{}", bad.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn spatial_lines() {
+        let want = BlockCounts { reads: 64, writes: 0, erases: 3 };
+        for line in [&b"64 0 3"[..], b"64;0;3", b"64,0,3", b"  64\t0 3 \r"] {
+            assert_eq!(parse_spatial(line), Some(want));
+        }
+        for line in [&b"64 0"[..], b"64 0 3 1", b"64 0 x", b""] {
+            assert_eq!(parse_spatial(line), None);
+        }
+        assert_eq!(looks_like(b"\n1 2 3\n"), Looks::Spatial);
+        assert_eq!(looks_like(b"1.0;R;3\n"), Looks::Log);
+        assert_eq!(looks_like(b"hello;R;3\n"), Looks::Neither);
+    }
+}

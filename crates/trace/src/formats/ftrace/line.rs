@@ -1,0 +1,376 @@
+//! One line of ftrace's text: whose it is, when, and what the rest says.
+//!
+//! Sources (Linux 6.1): `kernel/trace/trace_output.c` (`trace_print_context`, `trace_print_lat_fmt`), `kernel/trace/trace.c`
+//! (`print_func_help_header_irq`, `print_trace_line` for lost events), `kernel/trace/trace_functions_graph.c`; what
+//! `trace-cmd report` prints is close to it.
+
+use crate::events::TimeNs;
+
+/// Longest name of a task: `TASK_COMM_LEN` and then some, because pids are printed beside it.
+const MAX_COMM: usize = 64;
+
+/// What a line is.
+#[derive(Debug, PartialEq)]
+pub(super) enum Line<'a> {
+    Event(Head<'a>, &'a [u8]),
+    Graph(Graph<'a>),
+    /// `CPU:0 [LOST 271 EVENTS]`; `None`: the kernel does not say how many.
+    Lost {
+        cpu: u16,
+        events: Option<u64>,
+    },
+    /// ` 0)  bash-12  =>  cat-13`
+    Switch {
+        cpu: u16,
+        tid: u32,
+        comm: &'a [u8],
+    },
+    /// How many events are in the text, and how many there were.
+    Entries {
+        shown: u64,
+        written: u64,
+    },
+    /// Nothing is said: a comment, a ruler.
+    Nothing,
+    /// None of ftrace's.
+    Unknown,
+}
+
+/// What stands before an event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Head<'a> {
+    pub comm: &'a [u8],
+    pub tid: u32,
+    /// Its process, where the text has it.
+    pub tgid: Option<u32>,
+    pub cpu: u16,
+    /// Empty where the text has none.
+    pub flags: &'a [u8],
+    pub time_ns: u64,
+}
+
+/// A line of the function graph tracer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Graph<'a> {
+    /// Only with the option funcgraph-abstime.
+    pub time_ns: Option<u64>,
+    pub cpu: u16,
+    /// Only with the option funcgraph-proc.
+    pub task: Option<(u32, &'a [u8])>,
+    pub duration_ns: Option<u64>,
+    pub depth: u32,
+    pub what: Step<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Step<'a> {
+    /// `name() {`, or `name();` where it called nothing.
+    Entry(&'a [u8]),
+    /// `}`, with the name where the text has it.
+    Exit(&'a [u8]),
+    /// `/* event: … */`
+    Event(&'a [u8]),
+}
+
+pub(super) fn parse(line: &[u8]) -> Line<'_> {
+    let text = line.trim_ascii();
+    if text.is_empty() || text.starts_with(b"----") {
+        return Line::Nothing;
+    }
+    if let Some(comment) = text.strip_prefix(b"#") {
+        return entries(comment).unwrap_or(Line::Nothing);
+    }
+    // What trace-cmd report says first.
+    if text.starts_with(b"cpus=") || text.starts_with(b"version = ") {
+        return Line::Nothing;
+    }
+    if let Some(rest) = text.strip_prefix(b"CPU")
+        && let Some(line) = about_cpu(rest)
+    {
+        return line;
+    }
+    // Of a line that looks like both, the graph's bar decides: events have none before their colon.
+    if let Some(graph) = graph(line) {
+        return graph;
+    }
+    match head(line).or_else(|| super::latency::head(line)) {
+        Some((head, rest)) => Line::Event(head, rest),
+        None => Line::Unknown,
+    }
+}
+
+/// `# entries-in-buffer/entries-written: 208/479   #P:1`
+fn entries<'a>(comment: &[u8]) -> Option<Line<'a>> {
+    let rest = comment.trim_ascii().strip_prefix(b"entries-in-buffer/entries-written:")?.trim_ascii();
+    let (shown, rest) = number(rest)?;
+    let (written, _) = number(rest.strip_prefix(b"/")?)?;
+    Some(Line::Entries { shown, written })
+}
+
+/// The kernel's `CPU:0 [LOST 271 EVENTS]`, trace-cmd's `CPU:0 [271 EVENTS DROPPED]` and `CPU 1 is empty`.
+fn about_cpu<'a>(rest: &[u8]) -> Option<Line<'a>> {
+    if rest.ends_with(b"is empty") {
+        return Some(Line::Nothing);
+    }
+    let (cpu, rest) = number(rest.strip_prefix(b":")?.trim_ascii())?;
+    let cpu = u16::try_from(cpu).ok()?;
+    let inside = rest.trim_ascii().strip_prefix(b"[")?.strip_suffix(b"]")?;
+    if !inside.ends_with(b"EVENTS") && !inside.ends_with(b"DROPPED") {
+        return None;
+    }
+    let events = inside.split(|&b| b == b' ').find_map(|word| Some(number(word)?.0));
+    Some(Line::Lost { cpu, events })
+}
+
+/// Digits at the beginning, and what follows.
+pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
+    let digits = std::str::from_utf8(&text[..end]).ok()?;
+    Some((digits.parse().ok()?, &text[end..]))
+}
+
+/// Seconds with a fraction of up to nine digits.
+pub(crate) fn time(text: &[u8]) -> Option<u64> {
+    let (seconds, rest) = number(text)?;
+    let decimals = rest.strip_prefix(b".")?;
+    let (fraction, rest) = number(decimals)?;
+    if !rest.is_empty() || decimals.len() > 9 {
+        return None;
+    }
+    let time = seconds.checked_mul(1_000_000_000)?.checked_add(fraction * 10u64.pow(9 - decimals.len() as u32))?;
+    TimeNs(time).is_possible().then_some(time)
+}
+
+/// `COMM-TID`: a name may hold spaces, dashes and digits.
+pub(super) fn task(text: &[u8]) -> Option<(u32, &[u8])> {
+    let text = text.trim_ascii();
+    let dash = text.iter().rposition(|&b| b == b'-')?;
+    let (tid, rest) = number(&text[dash + 1..])?;
+    if !rest.is_empty() || dash > MAX_COMM {
+        return None;
+    }
+    Some((u32::try_from(tid).ok()?, &text[..dash]))
+}
+
+/// `COMM-TID [(TGID)] [CPU] [FLAGS] TIME: `, and the rest. A name could hold all of that too: the first place where
+/// everything fits is taken, beginning with the column in which the kernel ends names (`%16s-%-7d`).
+fn head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
+    let brackets = line.iter().enumerate().filter(|&(_, &b)| b == b'[').map(|(at, _)| at);
+    let kernels = kernels_column(line);
+    kernels.into_iter().chain(brackets).find_map(|at| head_at(line, at))
+}
+
+/// The bracket of a line whose name ends where the kernel lets it end.
+fn kernels_column(line: &[u8]) -> Option<usize> {
+    if line.get(16) != Some(&b'-') {
+        return None;
+    }
+    let (_, rest) = number(&line[17..])?;
+    Some(line.len() - rest.len() + rest.iter().position(|&b| b == b'[')?)
+}
+
+fn head_at(line: &[u8], at: usize) -> Option<(Head<'_>, &[u8])> {
+    let (cpu, rest) = number(&line[at + 1..])?;
+    let rest = rest.strip_prefix(b"]")?.trim_ascii_start();
+    let mut before = line[..at].trim_ascii();
+    let mut tgid = None;
+    if before.ends_with(b")") {
+        // With the option record-tgid.
+        let open = before.iter().rposition(|&b| b == b'(')?;
+        tgid = number(before[open + 1..].trim_ascii_start()).and_then(|(tgid, _)| u32::try_from(tgid).ok());
+        before = &before[..open];
+    }
+    let (tid, comm) = task(before)?;
+    let colon = |text: &[u8]| text.iter().position(|&b| b == b':');
+    let (mut flags, mut rest) = (&b""[..], rest);
+    let mut end = colon(rest)?;
+    if let Some(space) = rest[..end].iter().rposition(|&b| b == b' ') {
+        (flags, rest) = (rest[..space].trim_ascii(), rest[space..].trim_ascii_start());
+        end = colon(rest)?;
+        if flags.len() > 16 || flags.contains(&b' ') {
+            return None;
+        }
+    }
+    let time_ns = time(&rest[..end])?;
+    let head = Head { comm, tid, tgid, cpu: u16::try_from(cpu).ok()?, flags, time_ns };
+    Some((head, rest[end + 1..].trim_ascii()))
+}
+
+/// `[TIME |] CPU) [COMM-TID |] [DURATION] | FUNCTION`
+fn graph(line: &[u8]) -> Option<Line<'_>> {
+    let mut rest = line.trim_ascii_start();
+    let mut time_ns = None;
+    if let Some(bar) = rest.iter().position(|&b| b == b'|')
+        && let Some(t) = time(rest[..bar].trim_ascii())
+    {
+        time_ns = Some(t);
+        rest = rest[bar + 1..].trim_ascii_start();
+    }
+    let (cpu, after) = number(rest)?;
+    let cpu = u16::try_from(cpu).ok()?;
+    rest = after.strip_prefix(b")")?;
+    if let Some(arrow) = rest.windows(4).position(|w| w == b" => ")
+        && !rest.contains(&b'|')
+    {
+        let (tid, comm) = task(&rest[arrow + 4..])?;
+        return Some(Line::Switch { cpu, tid, comm });
+    }
+    // The last bar before the function; a name may hold one, numbers do not.
+    let mut parts = rest.splitn(2, |&b| b == b'|');
+    let (mut first, mut tail) = (parts.next()?, parts.next()?);
+    let mut of = None;
+    if let Some(found) = task(first) {
+        of = Some(found);
+        let mut parts = tail.splitn(2, |&b| b == b'|');
+        (first, tail) = (parts.next()?, parts.next()?);
+    }
+    let duration_ns = match first.trim_ascii() {
+        b"" => None,
+        said => Some(duration(said)?),
+    };
+    let function = tail.trim_ascii();
+    // Two spaces, then two for each level.
+    let indent = tail.iter().take_while(|&&b| b == b' ').count();
+    let depth = (indent.saturating_sub(2) / 2) as u32;
+    let what = if let Some(after) = function.strip_prefix(b"}") {
+        Step::Exit(comment(after).unwrap_or(b""))
+    } else if let Some(event) = comment(function) {
+        Step::Event(event)
+    } else {
+        // Arguments and returned values, where they are printed, stay in the record's text.
+        let name = &function[..function.iter().position(|&b| b == b'(')?];
+        (!name.is_empty()).then_some(Step::Entry(name))?
+    };
+    Some(Line::Graph(Graph { time_ns, cpu, task: of, duration_ns, depth, what }))
+}
+
+fn comment(text: &[u8]) -> Option<&[u8]> {
+    Some(text.trim_ascii().strip_prefix(b"/*")?.strip_suffix(b"*/")?.trim_ascii())
+}
+
+/// `+ 16.304 us`: a mark for long ones, then microseconds.
+fn duration(text: &[u8]) -> Option<u64> {
+    let text = text.strip_suffix(b"us")?.trim_ascii();
+    let text = match text.split_first() {
+        Some((b'+' | b'!' | b'#' | b'*' | b'@' | b'$' | b'&', rest)) => rest.trim_ascii(),
+        _ => text,
+    };
+    let (us, rest) = number(text)?;
+    let fraction = match rest.strip_prefix(b".") {
+        None if rest.is_empty() => 0,
+        None => return None,
+        Some(decimals) => {
+            let (n, rest) = number(decimals)?;
+            if !rest.is_empty() || decimals.len() > 3 {
+                return None;
+            }
+            n * 10u64.pow(3 - decimals.len() as u32)
+        }
+    };
+    us.checked_mul(1000)?.checked_add(fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(line: &str) -> (String, u32, u16, String, u64, String) {
+        let Line::Event(h, rest) = parse(line.as_bytes()) else { panic!("{line}: {:?}", parse(line.as_bytes())) };
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        (text(h.comm), h.tid, h.cpu, text(h.flags), h.time_ns, text(rest))
+    }
+
+    #[test]
+    fn heads_of_all_kernels() {
+        for (line, want) in [
+            (
+                "         busybox-77      [000] d....     3.280203: sched_switch: x",
+                ("busybox", 77, 0, "d....", 3_280_203_000, "sched_switch: x"),
+            ),
+            // Before 2.6.37 there were no flags; trace-cmd prints none either.
+            ("            bash-16939 [001]  6075.461561: a: b", ("bash", 16939, 1, "", 6_075_461_561_000, "a: b")),
+            ("<idle>-0     [000]   12.123456789: x: y", ("<idle>", 0, 0, "", 12_123_456_789, "x: y")),
+            ("           <...>-9       [003] ...1   0.5: x:", ("<...>", 9, 3, "...1", 500_000_000, "x:")),
+            (
+                "         busybox-81      (     81) [000] .....     3.326915: sys_enter: NR 1 ()",
+                ("busybox", 81, 0, ".....", 3_326_915_000, "sys_enter: NR 1 ()"),
+            ),
+            (
+                "           a b-c-12      (-----) [000] ..... 1.0: e: f",
+                ("a b-c", 12, 0, ".....", 1_000_000_000, "e: f"),
+            ),
+            // A name that looks like the rest of a line.
+            (
+                " a-1 [003] 2.0: -12      [000] ..... 1.0: e: f",
+                ("a-1 [003] 2.0: ", 12, 0, ".....", 1_000_000_000, "e: f"),
+            ),
+            (
+                "     kworker/0:1-23      [000] d..2. 100.5: f: x [7]",
+                ("kworker/0:1", 23, 0, "d..2.", 100_500_000_000, "f: x [7]"),
+            ),
+        ] {
+            let want = (want.0.to_string(), want.1, want.2, want.3.to_string(), want.4, want.5.to_string());
+            assert_eq!(event(line), want, "{line}");
+        }
+        for line in [
+            "x",
+            "a-1 [0] 1.0",
+            "a-1 [0] 12: x",
+            "a-x [0] 1.0: y",
+            "-",
+            "[",
+            "a-1 [99999999] 1.0: x",
+            "\u{fffd}) |",
+            "6)|(",
+        ] {
+            assert_eq!(parse(line.as_bytes()), Line::Unknown, "{line}");
+        }
+    }
+
+    #[test]
+    fn lost_events_and_comments() {
+        let lost = |events| Line::Lost { cpu: 0, events };
+        assert_eq!(parse(b"CPU:0 [LOST 271 EVENTS]"), lost(Some(271)));
+        assert_eq!(parse(b"CPU:0 [LOST EVENTS]"), lost(None));
+        assert_eq!(parse(b"CPU:0 [271 EVENTS DROPPED]"), lost(Some(271)));
+        assert_eq!(parse(b"CPU 1 is empty"), Line::Nothing);
+        assert_eq!(parse(b"##### CPU 2 buffer started ####"), Line::Nothing);
+        let shown = parse(b"# entries-in-buffer/entries-written: 208/479   #P:1");
+        assert_eq!(shown, Line::Entries { shown: 208, written: 479 });
+    }
+
+    #[test]
+    fn graphs() {
+        let of = |line: &'static str| match parse(line.as_bytes()) {
+            Line::Graph(g) => g,
+            other => panic!("{line}: {other:?}"),
+        };
+        let g = of(" 0)   2.656 us    |      __fget_light();");
+        assert_eq!((g.cpu, g.duration_ns, g.depth, g.what), (0, Some(2656), 2, Step::Entry(b"__fget_light")));
+        let g = of(" 1) + 16.304 us   |        } /* vfs_read */");
+        assert_eq!((g.cpu, g.duration_ns, g.depth, g.what), (1, Some(16_304), 3, Step::Exit(b"vfs_read")));
+        let g = of("    4.118508 |   0)   my prog-83   |               |  ksys_read() {");
+        assert_eq!((g.time_ns, g.task), (Some(4_118_508_000), Some((83, &b"my prog"[..]))));
+        assert_eq!((g.duration_ns, g.depth, g.what), (None, 0, Step::Entry(b"ksys_read")));
+        let g = of(" 0)               |  /* sched_switch: prev_comm=a */");
+        assert_eq!(g.what, Step::Event(b"sched_switch: prev_comm=a"));
+        assert_eq!(parse(b" 0)    bash-12    =>   cat-13  "), Line::Switch { cpu: 0, tid: 13, comm: b"cat" });
+        assert_eq!(parse(b" ------------------------------------------ "), Line::Nothing);
+    }
+
+    #[test]
+    fn any_cut_of_a_line_ends() {
+        for line in [
+            &b"         busybox-81      (     81) [000] .....     3.326915: sys_enter: NR 1 ()"[..],
+            b"    4.118508 |   0)   my prog-83   |   + 16.304 us  |  ksys_read() {",
+            b"CPU:0 [LOST 271 EVENTS]",
+            b" 0)    bash-12    =>   cat-13  ",
+        ] {
+            for begin in 0..line.len() {
+                for end in begin..line.len() {
+                    parse(&line[begin..end]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Text that ftrace prints (`trace`, `trace_pipe`, `trace-cmd report`), read as far as text can be: best effort.
+
+pub mod systrace;
+
+mod blk;
+mod fields;
+mod files;
+mod latency;
+mod line;
+mod tools;
+
+pub(crate) use blk::event as blk_event;
+pub(crate) use fields::{of_event, system as system_of};
+pub(crate) use line::time;
+
+use crate::formats::made::{Item, MAX_CPUS, Parsed, Value};
+use crate::formats::text::{Dialect, Lines};
+use crate::losses::Loss;
+use crate::trace::TraceKind;
+use line::{Head, Line, Step};
+use std::collections::HashMap;
+
+pub(crate) const DIALECT: Dialect = Dialect {
+    kind: TraceKind::FtraceText,
+    key: "ftrace_text",
+    title: "ftrace's text",
+    clock: "unknown",
+    lines: || Box::<Reader>::default(),
+};
+
+/// What the head of a text says by its comments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// A tracer is named.
+    Text,
+    /// Of a latency tracer, which shows one longest stretch with times of its own.
+    Latency,
+    None,
+}
+
+pub(crate) fn header(head: &[u8]) -> Header {
+    let mut found = Header::None;
+    for text in head.split(|&b| b == b'\n').take(64) {
+        let Some(comment) = text.trim_ascii().strip_prefix(b"#") else { continue };
+        let comment = comment.trim_ascii();
+        // With the option latency-format every tracer has this head; the tracer before it tells.
+        let latency_format = comment.windows(17).position(|w| w == b" latency trace v1").map(|at| &comment[..at]);
+        match comment.strip_prefix(b"tracer: ").or(latency_format) {
+            Some(tracer) if latency(tracer) => return Header::Latency,
+            Some(_) => found = Header::Text,
+            None => {}
+        }
+    }
+    found
+}
+
+/// Tracers that look for one longest latency (`TRACE_FILE_LAT_FMT`: `trace_irqsoff.c`, `trace_sched_wakeup.c`).
+fn latency(tracer: &[u8]) -> bool {
+    let tracer = tracer.trim_ascii();
+    matches!(tracer, b"irqsoff" | b"preemptoff" | b"preemptirqsoff" | b"wakeup" | b"wakeup_rt" | b"wakeup_dl")
+}
+
+/// Whether a line is one that such a text begins with.
+pub(crate) fn is_line(text: &[u8]) -> bool {
+    !matches!(line::parse(text), Line::Unknown | Line::Nothing) || text.trim_ascii_start().starts_with(b"#")
+}
+
+/// Reads lines of ftrace's text.
+#[derive(Default)]
+pub(crate) struct Reader {
+    /// Who runs on a CPU, as the function graph's own lines say it.
+    running: HashMap<u16, u32>,
+}
+
+impl Lines for Reader {
+    fn line(&mut self, text: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+        match line::parse(text) {
+            Line::Nothing => {}
+            Line::Unknown => f(Item::Malformed(text)),
+            Line::Lost { cpu, events } => f(Item::Lost { cpu, events }),
+            Line::Entries { shown, written } => f(Item::Loss(Loss::EventsOverwritten, written.saturating_sub(shown))),
+            Line::Switch { cpu, tid, comm } => {
+                if usize::from(cpu) < MAX_CPUS {
+                    self.running.insert(cpu, tid);
+                }
+                f(Item::Task { tid, comm, time: 0 });
+            }
+            Line::Event(Head { comm, tid, tgid, cpu, flags, time_ns }, rest) => match fields::parse(rest) {
+                Some(parsed) => {
+                    // A kernel thread is its own process.
+                    if tgid.is_some_and(|tgid| tgid != tid) {
+                        f(Item::UserTask { tid });
+                    }
+                    // With the flags behind the CPU a name is cut to eight bytes; a step of the block layer says all of it.
+                    let told = parsed.fields.iter().find_map(|(key, value)| match value {
+                        Value::Text(whole) if *key == "comm" && comm.len() == 8 && whole.starts_with(comm) => {
+                            Some(*whole)
+                        }
+                        _ => None,
+                    });
+                    f(Item::Task { tid, comm: told.unwrap_or(comm), time: time_ns });
+                    f(Item::Event { cpu, time: Some(time_ns), tid, flags, text: rest, parsed: &parsed });
+                }
+                None => f(Item::Malformed(text)),
+            },
+            Line::Graph(graph) => self.graph(text, graph, f),
+        }
+    }
+}
+
+impl Reader {
+    fn graph(&mut self, text: &[u8], graph: line::Graph<'_>, f: &mut dyn FnMut(Item<'_>)) {
+        if let Some((tid, comm)) = graph.task {
+            f(Item::Task { tid, comm, time: graph.time_ns.unwrap_or(0) });
+        }
+        let tid = graph.task.map(|(tid, _)| tid).or(self.running.get(&graph.cpu).copied()).unwrap_or(0);
+        let parsed = match graph.what {
+            Step::Event(text) => fields::parse(text),
+            Step::Entry(function) => Some(graph_fields("funcgraph_entry", function, &graph)),
+            Step::Exit(function) => Some(graph_fields("funcgraph_exit", function, &graph)),
+        };
+        let Some(parsed) = parsed else { return f(Item::Malformed(text)) };
+        let text = match graph.what {
+            Step::Event(text) => text,
+            _ => text.trim_ascii(),
+        };
+        f(Item::Event { cpu: graph.cpu, time: graph.time_ns, tid, flags: b"", text, parsed: &parsed });
+    }
+}
+
+fn graph_fields<'a>(name: &str, function: &'a [u8], graph: &line::Graph<'_>) -> Parsed<'a> {
+    let mut fields = Vec::new();
+    if !function.is_empty() {
+        fields.push(("func", Value::Text(function)));
+    }
+    fields.push(("depth", Value::Unsigned(u64::from(graph.depth))));
+    fields.extend(graph.duration_ns.map(|ns| ("duration_ns", Value::Unsigned(ns))));
+    Parsed { system: "ftrace", name: name.to_string(), fields }
+}

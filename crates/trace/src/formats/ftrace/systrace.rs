@@ -1,0 +1,97 @@
+//! systrace's and atrace's HTML: ftrace's text inside of a page. What stands around it is passed over.
+//!
+//! Newer pages have it in `<script class="trace-data" …>`, each of them a text of its own (the second is a list of
+//! processes); older ones as lines of a JavaScript string that end with `\n\`.
+
+use crate::formats::ftrace::{self, Reader as Ftrace};
+use crate::formats::made::Item;
+use crate::formats::text::{Dialect, Lines};
+use crate::trace::TraceKind;
+
+pub(crate) const DIALECT: Dialect = Dialect {
+    kind: TraceKind::FtraceText,
+    key: "ftrace_text",
+    title: "systrace's page",
+    clock: "unknown",
+    lines: || Box::<Reader>::default(),
+};
+
+/// Whether a file is a page of HTML.
+pub(crate) fn is_page(head: &[u8]) -> bool {
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let begins = |tag: &[u8]| head.len() >= tag.len() && head[..tag.len()].eq_ignore_ascii_case(tag);
+    begins(b"<!doctype html") || begins(b"<html")
+}
+
+#[derive(Default)]
+struct Reader {
+    state: State,
+    text: Ftrace,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Outside,
+    /// Behind the tag, before its first line.
+    Before,
+    Inside,
+    /// In a text of another kind.
+    Other,
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|w| w == what)
+}
+
+impl Lines for Reader {
+    fn line(&mut self, line: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+        if self.state != State::Outside {
+            match find(line, b"</script>") {
+                None => return self.inside(line, f),
+                Some(end) => {
+                    self.inside(&line[..end], f);
+                    self.state = State::Outside;
+                }
+            }
+        }
+        self.begin(line, f);
+    }
+
+    fn too_long(&mut self, begin: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+        if self.state == State::Inside {
+            f(Item::Malformed(begin));
+        }
+    }
+}
+
+impl Reader {
+    /// Looks for where a text begins.
+    fn begin(&mut self, line: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+        let tag = find(line, b"trace-data").filter(|&at| find(&line[..at], b"<script").is_some());
+        let rest = match (tag, find(line, b"linuxPerfData = \"")) {
+            (Some(at), _) => line[at..].iter().position(|&b| b == b'>').map(|end| &line[at + end + 1..]),
+            (None, Some(at)) => Some(&line[at + 17..]),
+            (None, None) => None,
+        };
+        if let Some(rest) = rest {
+            self.state = State::Before;
+            self.text = Ftrace::default();
+            self.inside(rest, f);
+        }
+    }
+
+    fn inside(&mut self, line: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+        let line = line.strip_suffix(b"\\n\\").unwrap_or(line);
+        let text = line.trim_ascii();
+        if self.state == State::Before && !matches!(text, b"" | b"\\" | b"TRACE:") {
+            self.state = match ftrace::is_line(line) {
+                true => State::Inside,
+                false => State::Other,
+            };
+        }
+        if self.state == State::Inside && !matches!(text, b"\";" | b"\"") {
+            self.text.line(line, f);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What `perf script` prints of trace points: `COMM PID[/TID] [CPU] TIME: [PERIOD] SYSTEM:EVENT: what the event prints`.
+//!
+//! Source: `tools/perf/builtin-script.c` (`perf_sample__fprintf_start`, `process_event`; Linux 6.1). Call chains (`-g`) and
+//! fields behind the event are passed over. perf does not say which clock its times are from.
+
+use super::made::Item;
+use super::text::{Dialect, Lines};
+use crate::formats::ftrace::{of_event, time};
+use crate::trace::TraceKind;
+
+pub(crate) const DIALECT: Dialect = Dialect {
+    kind: TraceKind::PerfScript,
+    key: "perf_script",
+    title: "perf script's text",
+    clock: "unknown",
+    lines: || Box::<Reader>::default(),
+};
+
+#[derive(Default)]
+struct Reader {
+    /// The line before was an event or a step of its call chain.
+    in_chain: bool,
+}
+
+impl Lines for Reader {
+    fn line(&mut self, text: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+        let trimmed = text.trim_ascii();
+        if trimmed.is_empty() || trimmed.starts_with(b"#") {
+            self.in_chain &= !trimmed.is_empty();
+            return;
+        }
+        if let Some(head) = head(text) {
+            self.in_chain = true;
+            let parsed = of_event(head.system, head.name, head.rest);
+            let text = head.payload;
+            f(Item::Task { tid: head.tid, comm: head.comm, time: head.time_ns });
+            f(Item::Event {
+                cpu: head.cpu,
+                time: Some(head.time_ns),
+                tid: head.tid,
+                flags: b"",
+                text,
+                parsed: &parsed,
+            });
+            return;
+        }
+        if let Some(events) = lost(trimmed) {
+            f(Item::Lost { cpu: 0, events: Some(events) });
+            return;
+        }
+        if !(self.in_chain && is_frame(trimmed)) {
+            f(Item::Malformed(text));
+        }
+    }
+}
+
+struct Head<'a> {
+    comm: &'a [u8],
+    tid: u32,
+    cpu: u16,
+    time_ns: u64,
+    system: &'a str,
+    name: &'a str,
+    /// Behind the event's name.
+    rest: &'a [u8],
+    /// From its system's name on.
+    payload: &'a [u8],
+}
+
+/// A name may hold spaces and all of a line's other parts: the first time behind which an event stands is taken.
+fn head(line: &[u8]) -> Option<Head<'_>> {
+    let colons = line.windows(2).enumerate().filter(|(_, w)| *w == b": ").map(|(at, _)| at);
+    colons.take(8).find_map(|colon| head_at(line, colon))
+}
+
+fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
+    let before = &line[..colon];
+    let space = before.iter().rposition(|&b| b == b' ')?;
+    let time_ns = time(&before[space + 1..])?;
+    let mut before = before[..space].trim_ascii_end();
+    let mut cpu = 0;
+    if let Some(inside) = before.strip_suffix(b"]") {
+        let open = inside.iter().rposition(|&b| b == b'[')?;
+        cpu = u16::try_from(number(&inside[open + 1..])?).ok()?;
+        before = before[..open].trim_ascii_end();
+    }
+    // `comm pid` or `comm pid/tid`.
+    let space = before.iter().rposition(|&b| b == b' ')?;
+    let ids = &before[space + 1..];
+    let tid = match ids.iter().position(|&b| b == b'/') {
+        Some(slash) => number(&ids[..slash]).and_then(|_| number(&ids[slash + 1..]))?,
+        None => number(ids)?,
+    };
+    let comm = before[..space].trim_ascii();
+    if comm.is_empty() || comm.len() > 64 {
+        return None;
+    }
+    let mut rest = line[colon + 1..].trim_ascii();
+    // How many events a sample stands for.
+    let end = rest.iter().position(|&b| b == b' ').unwrap_or(rest.len());
+    if number(&rest[..end]).is_some() {
+        rest = rest[end..].trim_ascii_start();
+    }
+    let payload = rest;
+    let (system, rest) = name(rest)?;
+    let (name, rest) = name(rest)?;
+    let tid = u32::try_from(tid).ok()?;
+    Some(Head { comm, tid, cpu, time_ns, system, name, rest: rest.trim_ascii(), payload })
+}
+
+/// A name before a colon.
+fn name(text: &[u8]) -> Option<(&str, &[u8])> {
+    let end = text.iter().position(|&b| b == b':')?;
+    let name = std::str::from_utf8(&text[..end]).ok()?;
+    let fits =
+        (1..=128).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+    fits.then(|| (name, &text[end + 1..]))
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    digits.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
+}
+
+/// `PERF_RECORD_LOST lost 123`, with --show-lost-events.
+fn lost(text: &[u8]) -> Option<u64> {
+    let at = text.windows(21).position(|w| w == b"PERF_RECORD_LOST lost")?;
+    let rest = text[at + 21..].trim_ascii();
+    number(&rest[..rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len())])
+}
+
+/// `ffffffff811c248d submit_bio+0x1d (/lib/modules/…/vmlinux)`
+fn is_frame(text: &[u8]) -> bool {
+    let end = text.iter().position(|&b| b == b' ').unwrap_or(text.len());
+    (4..=16).contains(&end) && text[..end].iter().all(u8::is_ascii_hexdigit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_with_and_without_their_parts() {
+        for (line, comm, tid, cpu, time_ns, event, rest) in [
+            (
+                "   dmcrypt_write  4711 [004] 5120.859875:      block:block_bio_queue: 8,32 WFS 8208 + 4 [x]",
+                "dmcrypt_write",
+                4711,
+                4,
+                5_120_859_875_000,
+                "block:block_bio_queue",
+                "8,32 WFS 8208 + 4 [x]",
+            ),
+            (
+                "my prog 1: 2  12/13 [001] 1.000000001: 1 sched:sched_stat: a=1",
+                "my prog 1: 2",
+                13,
+                1,
+                1_000_000_001,
+                "sched:sched_stat",
+                "a=1",
+            ),
+            (
+                "cat 7 2.5: syscalls:sys_enter_read: fd: 0x3",
+                "cat",
+                7,
+                0,
+                2_500_000_000,
+                "syscalls:sys_enter_read",
+                "fd: 0x3",
+            ),
+            (":-1 0 [000] 3.0: block:block_plug: [cat]", ":-1", 0, 0, 3_000_000_000, "block:block_plug", "[cat]"),
+        ] {
+            let h = head(line.as_bytes()).expect(line);
+            assert_eq!((h.comm, h.tid, h.cpu, h.time_ns), (comm.as_bytes(), tid, cpu, time_ns), "{line}");
+            assert_eq!((format!("{}:{}", h.system, h.name).as_str(), h.rest), (event, rest.as_bytes()), "{line}");
+        }
+        // ftrace's text, counts of cycles, and a sample without an event's text.
+        for line in
+            ["            bash-1 [001]  6.4: a: b", "cat 7 [000] 2.5: cycles: ffff x", "cat 7 [000] 2.5:", ": ", ""]
+        {
+            assert!(head(line.as_bytes()).is_none(), "{line}");
+        }
+        assert_eq!(lost(b"cat 7 [000] 2.5: PERF_RECORD_LOST lost 123"), Some(123));
+        assert!(is_frame(b"ffffffff811c248d submit_bio+0x1d ([kernel.kallsyms])") && !is_frame(b"zz top"));
+    }
+}
