@@ -14,6 +14,7 @@ mod cases;
 mod command;
 mod cost;
 mod counts;
+mod diff;
 mod documents;
 mod energy;
 mod exports;

@@ -3,6 +3,7 @@
 pub mod block;
 mod bounded;
 mod clip;
+pub mod comparison;
 pub mod energy;
 mod evidence;
 pub mod flash;

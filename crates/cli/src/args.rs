@@ -1,5 +1,9 @@
 //! The command line as typed: one definition for parsing, help, man pages and completions.
 
+mod diff;
+
+pub use diff::{DiffArgs, LimitArgs};
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -45,6 +49,8 @@ pub enum Command {
     Ctl(CtlArgs),
     /// Show what a trace holds.
     Report(ReportArgs),
+    /// Say what changed between two recordings or results.
+    Diff(DiffArgs),
     /// Say what of read-ahead is worth changing for a recorded workload.
     Advise(AdviseArgs),
     /// Say what a recorded workload would have read with other settings of read-ahead.
@@ -207,10 +213,11 @@ pub enum CtlAction {
     Status,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = with_formats("\
 Examples:
   flashscope report trace.dat
+  flashscope report trace.dat --fail-if 'p99(d2c, write, mmcblk0) > 20ms' --fail-if 'errors > 0'
   flashscope report trace.dat --html report.html --process sqlite3
   flashscope report trace.dat --json | jq .counts
   flashscope report before.dat after.dat                   two recordings of one boot: one clock
@@ -247,6 +254,8 @@ pub struct ReportArgs {
     /// function_graph with block and syscall events).
     #[arg(long, value_name = "WHAT")]
     pub by: Option<ReportBy>,
+    #[command(flatten)]
+    pub limits: LimitArgs,
 }
 
 /// A help text with the formats that are read behind it.
@@ -369,7 +378,7 @@ pub enum ReportBy {
 }
 
 /// What ties the clocks of several traces together.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ClockArgs {
     /// Added to all times of the trace of this name (or path), in nanoseconds; may be negative.
     #[arg(long = "offset", value_name = "NAME=NANOSECONDS", value_parser = crate::inputs::offset)]

@@ -18,8 +18,10 @@ mod args;
 mod bench;
 mod bench_agent;
 mod board;
+mod conditions;
 mod ctl;
 mod demo;
+mod diff;
 mod doctor;
 mod export;
 mod failure;
@@ -113,6 +115,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Record(args) => record::run(args, cli.quiet),
         Command::Ctl(args) => ctl::run(args, cli.quiet),
         Command::Report(args) => report::run(args),
+        Command::Diff(args) => diff::run(args),
         Command::Advise(args) => advise::run(args, cli.quiet),
         Command::Policy { .. } => Err(Failure::usage(
             "policy was removed in 0.2.0: where a read brings its pages in itself, no window beats none; type `flashscope \

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, MissingEvent, Sizes, Unit};
+use flashscope_analysis::comparison::RunFigures;
 use flashscope_analysis::flash::{Health, UbiRegion, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::readahead::{Accuracy, AccuracyFindings};
@@ -15,6 +16,7 @@ use flashscope_trace::{Crossings, Device, Event, EventKind, FlashAccess, Schema,
 use serde_json::Value;
 
 use crate::args::{ReportArgs, ReportBy};
+use crate::conditions;
 use crate::failure::Failure;
 use crate::inputs::Inputs;
 use crate::output;
@@ -65,7 +67,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         } else {
             out!("{}", flashscope_report::terminal::block(&report, &style()));
         }
-        return Ok(());
+        return conditions::check(&args.limits, &RunFigures::of_block(&report));
     }
     let report = flash_report(&inputs, args)?;
     if report.readahead.is_none() && !inputs.traces().any(is_of_flash) {
@@ -84,7 +86,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     } else {
         out!("{}", flashscope_report::terminal::flash(&report, &style()));
     }
-    Ok(())
+    conditions::check(&args.limits, &RunFigures::of_flash(&report))
 }
 
 /// Where the time of calls goes.
@@ -135,7 +137,7 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
 
 /// What traces of block I/O hold. Of several, each is of devices of its own, or of the same boot: who is called a thread
 /// and a device in one of them is the same in the others.
-fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failure> {
+pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failure> {
     // The trace whose event it is; names are asked for while it is taken in.
     let at = Cell::new(0);
     let lookup = |tid, time| inputs.comm(at.get(), tid, time);
@@ -223,7 +225,7 @@ fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failu
 }
 
 /// One pass over the traces, of what the options let through.
-fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failure> {
+pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, Failure> {
     let (chips, first_chips) = all_chips(inputs);
     let shapes: Vec<_> = chips.iter().map(|chip| (chip.chip, chip.geometry(), chip.blocks)).collect();
     // The trace whose event it is; names are asked for while it is taken in.
@@ -442,7 +444,7 @@ fn nothing_to_report(inputs: &Inputs) -> Failure {
 }
 
 /// A trace of block events, and of no flash.
-fn is_of_block_io(trace: &Trace) -> bool {
+pub fn is_of_block_io(trace: &Trace) -> bool {
     let has =
         |system: &str, name: &str| trace.schemas().any(|s| s.system.starts_with(system) && s.name.starts_with(name));
     trace.kind() == TraceKind::Blktrace || has("block", "block_") && !has("flashscope", "nand_")

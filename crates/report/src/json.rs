@@ -16,6 +16,11 @@ pub fn study(result: &StudyResult) -> String {
     pretty(result)
 }
 
+/// A result that a command put together.
+pub fn any(value: &impl Serialize) -> String {
+    pretty(value)
+}
+
 /// All of a trace's findings.
 pub fn flash(report: &FlashReport) -> String {
     pretty(report)

@@ -14,6 +14,7 @@ pub mod json;
 pub mod reproduction;
 pub mod terminal;
 
+mod comparison_view;
 mod prediction_view;
 mod readahead_view;
 mod rows;
@@ -23,6 +24,7 @@ mod text;
 mod view;
 mod wear_view;
 
+pub use comparison_view::outcome;
 pub use prediction_view::worst;
 pub use text::visible;
 

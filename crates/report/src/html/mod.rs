@@ -2,6 +2,7 @@
 
 mod block;
 mod boot;
+mod comparison;
 mod flash;
 mod layers;
 mod page;
@@ -12,6 +13,7 @@ mod study;
 
 pub use block::block;
 pub use boot::boot_study;
+pub use comparison::comparison;
 pub use flash::flash;
 pub use layers::{layers, layers_study};
 pub use prediction::prediction;

@@ -2,6 +2,7 @@
 
 mod block;
 mod boot;
+mod comparison;
 mod flash;
 mod layers;
 mod prediction;
@@ -18,6 +19,7 @@ use flashscope_analysis::readahead::AccuracyFindings;
 
 pub use block::block;
 pub use boot::boot_study;
+pub use comparison::comparison;
 pub use flash::flash;
 pub use layers::{call_name, layer_name, layers, layers_study};
 pub use prediction::prediction;

@@ -1,0 +1,174 @@
+//! What changed from one side to the other, and whether that is more than runs differ by themselves.
+
+use super::figures::{Better, Figure, FigureUnit, of_block, of_flash};
+use super::spread;
+use crate::Evidence;
+use crate::block::BlockReport;
+use crate::flash_report::FlashReport;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Version of [`Comparison`].
+pub const COMPARISON_SCHEMA: u32 = 1;
+
+/// The figures of one recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunFigures {
+    pub title: String,
+    pub figures: Vec<Figure>,
+    /// From the first event to the last; 0 where it is not known.
+    pub seconds: f64,
+    /// Bytes whose owner nobody knows; `None` where figures by owner make no sense.
+    pub unattributed_bytes: Option<u64>,
+    /// Events that the recording lost, of all kinds.
+    pub lost: u64,
+}
+
+impl RunFigures {
+    pub fn of_block(report: &BlockReport) -> RunFigures {
+        let found = &report.findings;
+        RunFigures {
+            title: report.title.clone(),
+            figures: of_block(report),
+            seconds: found.stages.end_ns.saturating_sub(found.stages.begin_ns) as f64 / 1e9,
+            unattributed_bytes: Some(found.originators.written_unknown_bytes),
+            lost: report.losses.iter().map(|loss| loss.count).sum(),
+        }
+    }
+
+    pub fn of_flash(report: &FlashReport) -> RunFigures {
+        let found = &report.findings;
+        RunFigures {
+            title: report.title.clone(),
+            figures: of_flash(report),
+            seconds: found.end_ns.saturating_sub(found.begin_ns) as f64 / 1e9,
+            unattributed_bytes: None,
+            lost: report.losses.iter().map(|loss| loss.count).sum(),
+        }
+    }
+
+    /// What a rate was divided by.
+    pub(super) fn seconds_or_one(&self, per_seconds: Option<f64>) -> f64 {
+        if per_seconds.is_some() { self.seconds } else { 1.0 }
+    }
+}
+
+/// Whether a change is more than run-to-run variation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Variation {
+    /// 95 % confidence interval of the change of the mean (Welch's t), in the figure's unit.
+    pub from: f64,
+    pub to: f64,
+}
+
+/// One figure on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// As `--fail-if` names it.
+    pub figure: String,
+    pub unit: FigureUnit,
+    pub better: Better,
+    /// Means of the side's recordings.
+    pub before: f64,
+    pub after: f64,
+    /// Of `before`; `null` where that is 0.
+    pub percent: Option<f64>,
+    pub confidence: Evidence<Variation>,
+}
+
+impl Change {
+    /// Whether it is more than variation; without repetitions any change may be.
+    pub fn is_beyond_variation(&self) -> bool {
+        match &self.confidence {
+            Evidence::Known(range) => range.from > 0.0 || range.to < 0.0,
+            Evidence::Unknown(_) => self.before != self.after,
+        }
+    }
+}
+
+/// Two sides, each one or several recordings of the same work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    pub schema: u32,
+    /// Names of the recordings.
+    pub before: Vec<String>,
+    pub after: Vec<String>,
+    /// Mean length of the recordings, seconds.
+    pub before_seconds: f64,
+    pub after_seconds: f64,
+    /// Events that the recordings of both sides lost, of all kinds.
+    pub lost: u64,
+    /// Figures of both sides, most changed first: those beyond variation before all others.
+    pub changes: Vec<Change>,
+    /// Figures that only one side has.
+    pub only_before: Vec<String>,
+    pub only_after: Vec<String>,
+}
+
+impl Comparison {
+    pub fn new(before: &[RunFigures], after: &[RunFigures]) -> Comparison {
+        let (a, b) = (by_name(before), by_name(after));
+        let mut changes: Vec<Change> = a
+            .iter()
+            .filter_map(|(name, (figure, before))| Some(change(name, figure, before, &b.get(name)?.1)))
+            .collect();
+        // Stable: figures that changed alike stay in the order of their names.
+        changes.sort_by(|x, y| y.is_beyond_variation().cmp(&x.is_beyond_variation()).then(size(y).total_cmp(&size(x))));
+        let only = |a: &BTreeMap<String, _>, b: &BTreeMap<String, _>| {
+            a.keys().filter(|name| !b.contains_key(*name)).cloned().collect::<Vec<_>>()
+        };
+        let mean = |runs: &[RunFigures]| runs.iter().map(|run| run.seconds).sum::<f64>() / runs.len().max(1) as f64;
+        Comparison {
+            schema: COMPARISON_SCHEMA,
+            before: before.iter().map(|run| run.title.clone()).collect(),
+            after: after.iter().map(|run| run.title.clone()).collect(),
+            before_seconds: mean(before),
+            after_seconds: mean(after),
+            lost: before.iter().chain(after).map(|run| run.lost).sum(),
+            changes,
+            only_before: only(&a, &b),
+            only_after: only(&b, &a),
+        }
+    }
+}
+
+/// How large a change is: of the larger side, so that doubling and halving are alike.
+fn size(change: &Change) -> f64 {
+    let larger = change.before.abs().max(change.after.abs());
+    if larger == 0.0 { 0.0 } else { (change.after - change.before).abs() / larger }
+}
+
+type Values<'a> = BTreeMap<String, (&'a Figure, Vec<f64>)>;
+
+/// The figures that each of the recordings has.
+fn by_name(runs: &[RunFigures]) -> Values<'_> {
+    let mut values: Values = BTreeMap::new();
+    for run in runs {
+        for figure in &run.figures {
+            values.entry(figure.name()).or_insert((figure, Vec::new())).1.push(figure.value);
+        }
+    }
+    values.retain(|_, (_, values)| values.len() == runs.len());
+    values
+}
+
+fn change(name: &str, figure: &Figure, before: &[f64], after: &[f64]) -> Change {
+    let (a, b) = (spread::mean(before), spread::mean(after));
+    let confidence = match spread::difference(before, after) {
+        Some((from, to)) => Evidence::Known(Variation { from, to }),
+        None => Evidence::unknown(
+            "one recording a side does not show how much runs differ by themselves",
+            "record each side three times or more: flashscope diff A1 A2 A3 --against B1 B2 B3",
+        ),
+    };
+    let percent = (a != 0.0).then(|| (b - a) / a * 100.0);
+    Change {
+        figure: name.to_owned(),
+        unit: figure.unit,
+        better: figure.better,
+        before: a,
+        after: b,
+        percent,
+        confidence,
+    }
+}

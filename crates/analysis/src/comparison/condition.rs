@@ -1,0 +1,280 @@
+//! Conditions on figures, as `--fail-if` takes them: `p99(d2c, write, mmcblk0) > 20ms`.
+
+use super::change::{Comparison, RunFigures};
+use super::figures::{Better, Figure, FigureUnit};
+use crate::Evidence;
+use serde::{Deserialize, Serialize};
+
+/// What a condition looks like.
+pub const GRAMMAR: &str = "\
+FIGURE > VALUE or FIGURE < VALUE, where FIGURE is
+  mean|p50|p90|p99|p999|max(STAGE[, read|write|discard, DEVICE])   STAGE: q2c, d2c, q2d, i2d, …
+  mean|p50|p90|p99|p999|max(fsync|flush)
+  mean|p50|p90|p99|p999|max(q2c|d2c, app=NAME)
+  bytes([read|write, DEVICE]), bytes([read|write,] app=NAME), bios, errors, retries
+  reads, programs, erases, each also (app=NAME)                    raw NAND
+  regress or regress(WHAT, …)                                      diff: a time or error count that grew
+and VALUE is a number with ns, us, ms, s, B, KiB, MiB, GiB, kB, MB, GB or %, and /s, /min or /h for a rate.
+Examples: 'p99(d2c, write, mmcblk0) > 20ms'  'bytes(app=logd) > 1MiB/min'  'errors > 0'  'regress > 10%'";
+
+/// Figures that a message lists at most.
+const MOST_LISTED: usize = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quantity {
+    Time,
+    Bytes,
+    Percent,
+    Plain,
+}
+
+/// A condition that is met where something is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    text: String,
+    function: String,
+    /// Key, or nothing, and name.
+    arguments: Vec<(String, String)>,
+    above: bool,
+    limit: f64,
+    unit: Quantity,
+    /// Of a rate: the seconds that the limit is for.
+    per_seconds: Option<f64>,
+}
+
+/// What a condition came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Checked {
+    pub condition: String,
+    /// Whether it is met, which is a failure; or why that is unknown.
+    pub met: Evidence<bool>,
+    /// The figures that it looked at, worst first.
+    pub seen: Vec<Outcome>,
+}
+
+/// Of what a condition looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutcomeUnit {
+    Figure(FigureUnit),
+    PerSecond(FigureUnit),
+    /// How much it grew.
+    Percent,
+}
+
+/// A figure that a condition looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub figure: String,
+    pub unit: OutcomeUnit,
+    pub value: f64,
+    pub met: bool,
+}
+
+impl Condition {
+    /// Reads one. The error says which part is wrong.
+    pub fn parse(text: &str) -> Result<Condition, String> {
+        let at = text.find(['<', '>']).ok_or("a > or < is missing")?;
+        let (figure, rest) = text.split_at(at);
+        let (above, value) = (rest.starts_with('>'), rest[1..].trim());
+        let value = value.strip_prefix('=').map_or(Ok(value), |_| Err("it compares by > or < alone"))?;
+        let figure = figure.trim();
+        let (function, arguments) = match figure.split_once('(') {
+            None => (figure, ""),
+            Some((function, rest)) => {
+                (function.trim(), rest.strip_suffix(')').ok_or_else(|| format!("the ) of {figure} is missing"))?)
+            }
+        };
+        if function.is_empty() || !function.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            return Err(format!("\"{function}\" is no figure's name"));
+        }
+        let arguments: Vec<(String, String)> =
+            arguments.split(',').map(str::trim).filter(|one| !one.is_empty()).map(argument).collect();
+        let (limit, unit, per_seconds) = limit(value)?;
+        let regress = function.eq_ignore_ascii_case("regress");
+        if regress && (unit != Quantity::Percent || per_seconds.is_some() || !above) {
+            return Err("regress is compared as > with a percentage".into());
+        }
+        if !regress && unit == Quantity::Percent {
+            return Err(format!("{function} is no percentage"));
+        }
+        Ok(Condition {
+            text: text.trim().to_owned(),
+            function: function.to_owned(),
+            arguments,
+            above,
+            limit,
+            unit,
+            per_seconds,
+        })
+    }
+
+    /// As it was given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it needs two sides.
+    pub fn is_of_a_change(&self) -> bool {
+        self.function.eq_ignore_ascii_case("regress")
+    }
+
+    /// Looks at one recording.
+    pub fn check(&self, run: &RunFigures) -> Checked {
+        let figures: Vec<&Figure> =
+            run.figures.iter().filter(|figure| figure.is_asked_for(&self.function, &self.arguments)).collect();
+        let app = self.arguments.iter().any(|(key, _)| matches!(key.as_str(), "app" | "process"));
+        if figures.is_empty() && !(app && self.function == "bytes" && run.unattributed_bytes.is_some()) {
+            return self.unknown(self.no_such_figure(run));
+        }
+        if let Some(wrong) = figures.iter().find(|figure| !self.fits(figure.unit)) {
+            return self.unknown(format!("{} is measured in another unit than the limit", wrong.name()));
+        }
+        let per_second = |value: f64| match (self.per_seconds, run.seconds) {
+            (None, _) => Some(value),
+            (Some(_), seconds) if seconds > 0.0 => Some(value / seconds),
+            _ => None,
+        };
+        let mut values: Vec<(String, f64)> = figures.iter().map(|figure| (figure.name(), figure.value)).collect();
+        let sums = figures.iter().all(|figure| figure.is_a_sum());
+        if sums {
+            // Owners of the same name; or nobody of that name.
+            values = vec![(self.figure_name(), values.iter().map(|(_, value)| value).sum())];
+        }
+        let unit = figures.first().map_or(FigureUnit::Bytes, |figure| figure.unit);
+        let unit = if self.per_seconds.is_some() { OutcomeUnit::PerSecond(unit) } else { OutcomeUnit::Figure(unit) };
+        let mut seen = Vec::new();
+        for (figure, value) in values {
+            let Some(value) = per_second(value) else {
+                return self.unknown("a rate needs a trace of more than one moment".into());
+            };
+            seen.push(Outcome { figure, unit, value, met: self.is_met(value) });
+        }
+        seen.sort_by(|a, b| b.value.total_cmp(&a.value));
+        let met = seen.iter().any(|one| one.met);
+        if app
+            && self.above
+            && !met
+            && let Some(more) = run.unattributed_bytes.filter(|&bytes| bytes > 0 && self.unit == Quantity::Bytes)
+            && let Some(at_most) = per_second(
+                seen.first().map_or(0.0, |one| one.value * run.seconds_or_one(self.per_seconds)) + more as f64,
+            )
+            && self.is_met(at_most)
+        {
+            let why = format!("{more} bytes of unknown owners may be its own");
+            return Checked { seen, ..self.unknown(why) };
+        }
+        Checked { condition: self.text.clone(), met: Evidence::Known(met), seen }
+    }
+
+    /// Looks at a comparison: `regress` at what got worse, all others at the later side.
+    pub fn check_change(&self, comparison: &Comparison, after: &RunFigures) -> Checked {
+        if !self.is_of_a_change() {
+            return self.check(after);
+        }
+        let mut seen: Vec<Outcome> = comparison
+            .changes
+            .iter()
+            .filter(|change| change.better == Better::Lower && change.is_beyond_variation())
+            .filter(|change| {
+                let figure = after.figures.iter().find(|figure| figure.name() == change.figure);
+                figure.is_some_and(|figure| figure.has(&self.arguments))
+            })
+            .filter_map(|change| {
+                let value = change.percent?;
+                Some(Outcome {
+                    figure: change.figure.clone(),
+                    unit: OutcomeUnit::Percent,
+                    value,
+                    met: value > self.limit,
+                })
+            })
+            .collect();
+        seen.sort_by(|a, b| b.value.total_cmp(&a.value));
+        seen.truncate(MOST_LISTED);
+        if comparison.changes.is_empty() {
+            return self.unknown("the two sides have no figure in common".into());
+        }
+        let met = seen.iter().any(|one| one.met);
+        Checked { condition: self.text.clone(), met: Evidence::Known(met), seen }
+    }
+
+    fn is_met(&self, value: f64) -> bool {
+        let limit = self.limit / self.per_seconds.unwrap_or(1.0);
+        if self.above { value > limit } else { value < limit }
+    }
+
+    fn fits(&self, unit: FigureUnit) -> bool {
+        match unit {
+            FigureUnit::Nanoseconds => self.unit == Quantity::Time && self.per_seconds.is_none(),
+            FigureUnit::Bytes => matches!(self.unit, Quantity::Bytes),
+            FigureUnit::Count | FigureUnit::Number => self.unit == Quantity::Plain,
+        }
+    }
+
+    fn figure_name(&self) -> String {
+        self.text.split(['<', '>']).next().unwrap_or("").trim().to_owned()
+    }
+
+    fn unknown(&self, why: String) -> Checked {
+        Checked { condition: self.text.clone(), met: Evidence::unknown(why, ""), seen: Vec::new() }
+    }
+
+    fn no_such_figure(&self, run: &RunFigures) -> String {
+        let close = |figure: &&Figure| figure.has(&[(String::new(), self.function.clone())]);
+        let mut names: Vec<String> = run.figures.iter().filter(close).map(Figure::name).collect();
+        if names.is_empty() {
+            names = run.figures.iter().map(Figure::name).collect();
+        }
+        let more = names.len().saturating_sub(MOST_LISTED);
+        names.truncate(MOST_LISTED);
+        let further = if more > 0 { format!(" and {more} more") } else { String::new() };
+        match names.is_empty() {
+            true => "this trace has no figures".into(),
+            false => format!("this trace has no {}; it has {}{further}", self.figure_name(), names.join(", ")),
+        }
+    }
+}
+
+/// `app=logd`, or a name alone.
+fn argument(text: &str) -> (String, String) {
+    match text.split_once('=') {
+        Some((key, name)) => (key.trim().to_ascii_lowercase(), name.trim().to_owned()),
+        None => (String::new(), text.to_owned()),
+    }
+}
+
+/// `20ms`, `1MiB/min`, `10%`.
+fn limit(text: &str) -> Result<(f64, Quantity, Option<f64>), String> {
+    let (value, per) = match text.split_once('/') {
+        Some((value, per)) => (value.trim(), Some(per.trim())),
+        None => (text, None),
+    };
+    let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| format!("\"{text}\" is no value"))?;
+    let (factor, unit) = match unit.trim() {
+        "" => (1.0, Quantity::Plain),
+        "%" => (1.0, Quantity::Percent),
+        "ns" => (1.0, Quantity::Time),
+        "us" | "µs" => (1e3, Quantity::Time),
+        "ms" => (1e6, Quantity::Time),
+        "s" => (1e9, Quantity::Time),
+        "B" => (1.0, Quantity::Bytes),
+        "kB" | "KB" => (1e3, Quantity::Bytes),
+        "MB" => (1e6, Quantity::Bytes),
+        "GB" => (1e9, Quantity::Bytes),
+        "KiB" => (1024.0, Quantity::Bytes),
+        "MiB" => (1_048_576.0, Quantity::Bytes),
+        "GiB" => (1_073_741_824.0, Quantity::Bytes),
+        unit => return Err(format!("\"{unit}\" is no unit")),
+    };
+    let per = match per {
+        None => None,
+        Some("s") => Some(1.0),
+        Some("min") => Some(60.0),
+        Some("h") => Some(3600.0),
+        Some(per) => return Err(format!("\"/{per}\" is no rate: /s, /min or /h")),
+    };
+    Ok((number * factor, unit, per))
+}

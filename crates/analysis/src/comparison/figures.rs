@@ -1,0 +1,246 @@
+//! The figures of a report by name: `p99(d2c, write, 179:0)`, `bytes(write, app=logd)`.
+
+use crate::block::{BlockReport, GroupBy, Unit};
+use crate::flash_report::FlashReport;
+use crate::latency::LatencyNs;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FigureUnit {
+    Nanoseconds,
+    Bytes,
+    Count,
+    /// A result that says no unit.
+    Number,
+}
+
+/// Which way is an improvement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    Lower,
+    /// How much there was to do: neither way.
+    Neither,
+}
+
+/// Something by which a figure can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Dimension {
+    /// `app`, where the name alone would not say what it is; empty else.
+    key: &'static str,
+    name: String,
+    /// Further names of the same thing.
+    aliases: Vec<String>,
+}
+
+impl Dimension {
+    fn is_called(&self, key: &str, name: &str) -> bool {
+        (self.key == key || key.is_empty() && self.key.is_empty() || self.key == "app" && key == "process")
+            && (self.name.eq_ignore_ascii_case(name)
+                || self.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name)))
+    }
+}
+
+/// A figure of one report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// `p99`, `bytes`, `errors`: what is worked out.
+    function: String,
+    dimensions: Vec<Dimension>,
+    pub unit: FigureUnit,
+    pub better: Better,
+    pub value: f64,
+}
+
+impl Figure {
+    fn new(function: &str, unit: FigureUnit, better: Better, value: f64) -> Figure {
+        Figure { function: function.to_owned(), dimensions: Vec::new(), unit, better, value }
+    }
+
+    /// A figure that is called by one word.
+    pub(super) fn plain(name: &str, unit: FigureUnit, better: Better, value: f64) -> Figure {
+        Figure::new(name, unit, better, value)
+    }
+
+    fn of(mut self, key: &'static str, name: impl Into<String>, aliases: &[&str]) -> Figure {
+        let aliases = aliases.iter().map(|&alias| alias.to_owned()).collect();
+        self.dimensions.push(Dimension { key, name: name.into(), aliases });
+        self
+    }
+
+    /// As a condition names it.
+    pub fn name(&self) -> String {
+        if self.dimensions.is_empty() {
+            return self.function.clone();
+        }
+        let names: Vec<String> = self
+            .dimensions
+            .iter()
+            .map(|one| if one.key.is_empty() { one.name.clone() } else { format!("{}={}", one.key, one.name) })
+            .collect();
+        format!("{}({})", self.function, names.join(", "))
+    }
+
+    /// Whether it is what `function(arguments)` asks for: each argument names one of its dimensions, and it has no other.
+    pub(super) fn is_asked_for(&self, function: &str, arguments: &[(String, String)]) -> bool {
+        self.function.eq_ignore_ascii_case(function)
+            && self.dimensions.len() == arguments.len()
+            && arguments.iter().all(|(key, name)| self.dimensions.iter().any(|one| one.is_called(key, name)))
+    }
+
+    /// Whether it has each of these dimensions, and perhaps others.
+    pub(super) fn has(&self, arguments: &[(String, String)]) -> bool {
+        arguments.iter().all(|(key, name)| {
+            key.is_empty() && self.function.eq_ignore_ascii_case(name)
+                || self.dimensions.iter().any(|one| one.is_called(key, name))
+        })
+    }
+
+    /// Whether figures of several owners may be added up.
+    pub(super) fn is_a_sum(&self) -> bool {
+        matches!(self.unit, FigureUnit::Bytes | FigureUnit::Count)
+    }
+}
+
+/// Adds a distribution: `p50(what…)`, `p99(what…)`, ….
+fn times(figures: &mut Vec<Figure>, ns: &LatencyNs, of: &dyn Fn(Figure) -> Figure) {
+    if ns.n == 0 {
+        return;
+    }
+    let each =
+        [("mean", ns.mean), ("p50", ns.p50), ("p90", ns.p90), ("p99", ns.p99), ("p999", ns.p999), ("max", ns.max)];
+    for (function, value) in each {
+        figures.push(of(Figure::new(function, FigureUnit::Nanoseconds, Better::Lower, value as f64)));
+    }
+}
+
+/// `iotest (1201)` without the thread's number, which is another one in each run.
+fn without_number(owner: &str) -> &str {
+    match owner.rsplit_once(" (") {
+        Some((name, number)) if number.trim_end_matches(')').bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => owner,
+    }
+}
+
+/// A device's number or kernel name where more stands behind it: `mmcblk0p2 (ext4, /data)`.
+fn first_word(device: &str) -> &str {
+    device.split(' ').next().unwrap_or(device)
+}
+
+/// The figures of a report on block I/O.
+pub fn of_block(report: &BlockReport) -> Vec<Figure> {
+    let found = &report.findings;
+    let mut figures = Vec::new();
+    let unit = if found.stages.unit == Unit::Bio { "bios" } else { "requests" };
+    for group in &found.groups {
+        let (kind, device) = match group.by {
+            GroupBy::All => ("", ""),
+            GroupBy::Device => match group.name.rsplit_once(' ') {
+                Some((device, kind)) => (kind.strip_suffix('s').unwrap_or(kind), device),
+                None => continue,
+            },
+            _ => continue,
+        };
+        let of = |figure: Figure| match kind {
+            "" => figure,
+            kind => figure.of("", kind, &[]).of("", device, &[first_word(device)]),
+        };
+        figures.push(of(Figure::new(unit, FigureUnit::Count, Better::Neither, group.bios as f64)));
+        figures.push(of(Figure::new("bytes", FigureUnit::Bytes, Better::Neither, group.bytes as f64)));
+        for stage in group.stages.iter().filter(|stage| stage.stage != "Q2Q") {
+            let stage_name = stage.stage.to_ascii_lowercase();
+            times(&mut figures, &stage.ns, &|figure| of(figure.of("", stage_name.as_str(), &[])));
+        }
+    }
+    owners(&mut figures, report);
+    for (name, ns) in [("fsync", &found.syncs.durations), ("flush", &found.flushes.requests)] {
+        if ns.n > 0 {
+            figures.push(Figure::new("calls", FigureUnit::Count, Better::Neither, ns.n as f64).of("", name, &[]));
+        }
+        times(&mut figures, ns, &|figure| figure.of("", name, &[]));
+    }
+    for (name, n) in [("errors", found.errors.failed), ("retries", found.errors.retries)] {
+        figures.push(Figure::new(name, FigureUnit::Count, Better::Lower, n as f64));
+    }
+    figures
+}
+
+/// Bytes and times by owner. Runs give threads other numbers: owners of one name are one.
+fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
+    let mut bytes: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for one in &report.findings.originators.originators {
+        let sum = bytes.entry(without_number(&one.name)).or_default();
+        sum.0 += one.read_bytes;
+        sum.1 += one.written_bytes;
+    }
+    for (name, (read, written)) in bytes {
+        for (kind, n) in [("read", read), ("write", written)] {
+            if n > 0 {
+                let figure = Figure::new("bytes", FigureUnit::Bytes, Better::Neither, n as f64);
+                figures.push(figure.of("", kind, &[]).of("app", name, &[]));
+            }
+        }
+        let both = Figure::new("bytes", FigureUnit::Bytes, Better::Neither, (read + written) as f64);
+        figures.push(both.of("app", name, &[]));
+    }
+    let groups = || report.findings.groups.iter().filter(|group| group.by == GroupBy::Owner);
+    for group in groups() {
+        let name = without_number(&group.name);
+        // Percentiles of several threads cannot be put together afterwards.
+        let name =
+            if groups().filter(|other| without_number(&other.name) == name).count() > 1 { &group.name } else { name };
+        for stage in group.stages.iter().filter(|stage| matches!(stage.stage.as_str(), "Q2C" | "D2C")) {
+            let stage_name = stage.stage.to_ascii_lowercase();
+            times(figures, &stage.ns, &|figure| figure.of("", stage_name.as_str(), &[]).of("app", name, &[]));
+        }
+    }
+}
+
+/// The figures of a report on raw NAND.
+pub fn of_flash(report: &FlashReport) -> Vec<Figure> {
+    let found = &report.findings;
+    let mut figures = Vec::new();
+    let count = |name: &str, n: u64, better| Figure::new(name, FigureUnit::Count, better, n as f64);
+    let of_op = |op| match op {
+        crate::flash::FlashOp::Read => "read",
+        crate::flash::FlashOp::Program => "program",
+        crate::flash::FlashOp::Erase => "erase",
+    };
+    let total = found.counts.total;
+    for (name, n) in [("reads", total.reads), ("programs", total.programs), ("erases", total.erases)] {
+        figures.push(count(name, n, Better::Neither));
+    }
+    let mut tasks: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
+    for task in &found.by_task {
+        let sum = tasks.entry(without_number(&task.task)).or_default();
+        let counts = [task.counts.reads, task.counts.programs, task.counts.erases];
+        sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+    }
+    for (name, counts) in tasks {
+        for (function, n) in ["reads", "programs", "erases"].into_iter().zip(counts).filter(|(_, n)| *n > 0) {
+            figures.push(count(function, n, Better::Neither).of("app", name, &[]));
+        }
+    }
+    for one in &found.durations {
+        times(&mut figures, &one.latency_ns, &|figure| figure.of("", of_op(one.op), &[]));
+    }
+    for layer in &found.amplification {
+        let name = serde_json::to_value(layer.layer).ok();
+        let name = name.as_ref().and_then(|name| name.as_str()).unwrap_or("layer").to_owned();
+        let bytes = Figure::new("bytes", FigureUnit::Bytes, Better::Neither, layer.bytes as f64);
+        figures.push(bytes.of("", name.clone(), &[]));
+        if let Some(n) = layer.times {
+            let figure = Figure::new("amplification", FigureUnit::Number, Better::Lower, n);
+            figures.push(figure.of("", name, &[]));
+        }
+    }
+    // A recording without a chip's counters says nothing of errors.
+    if !report.health.is_empty() {
+        let errors = report.health.iter().map(|chip| chip.ecc_failures + chip.blocks_gone_bad).sum();
+        figures.push(count("errors", errors, Better::Lower));
+    }
+    figures
+}

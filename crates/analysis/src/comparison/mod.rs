@@ -1,0 +1,16 @@
+//! What changed between two recordings, and whether a report keeps within stated limits.
+//!
+//! Input: reports (block, flash), or any JSON result of flashscope. Output: named figures ([`Figure`]), their changes
+//! ([`Comparison`]) and what conditions say of them ([`Condition`]). Limits: a change is told from run-to-run variation only
+//! where both sides have at least two recordings.
+
+mod change;
+mod condition;
+mod figures;
+mod results;
+mod spread;
+
+pub use change::{COMPARISON_SCHEMA, Change, Comparison, RunFigures, Variation};
+pub use condition::{Checked, Condition, GRAMMAR, Outcome, OutcomeUnit};
+pub use figures::{Better, Figure, FigureUnit, of_block, of_flash};
+pub use results::of_json;

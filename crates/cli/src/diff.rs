@@ -1,0 +1,129 @@
+//! `diff`: what changed between two sides.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use flashscope_analysis::FlashReport;
+use flashscope_analysis::block::BlockReport;
+use flashscope_analysis::comparison::{Checked, Comparison, RunFigures, of_json};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::args::{DiffArgs, ReportArgs};
+use crate::conditions;
+use crate::failure::Failure;
+use crate::inputs::Inputs;
+use crate::output;
+use crate::report;
+use crate::study::style;
+
+/// A JSON result is read whole; a trace is not.
+const MOST_JSON_BYTES: u64 = 256 << 20;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conditions: &'a Vec<Checked>,
+}
+
+pub fn run(args: &DiffArgs) -> Result<(), Failure> {
+    let (before, after) = sides(args)?;
+    let figures = |paths: &[PathBuf]| paths.iter().map(|path| run_figures(path)).collect::<Result<Vec<_>, Failure>>();
+    let (a, b) = (figures(before)?, figures(after)?);
+    let comparison = Comparison::new(&a, &b);
+    if comparison.changes.is_empty() {
+        return Err(Failure::new(format!(
+            "{} and {} have no figure in common; compare two recordings, or two results, of the same kind",
+            before[0].display(),
+            after[0].display()
+        )));
+    }
+    // Of a side with several recordings each one has to keep a limit.
+    let checked: Vec<Checked> = args
+        .limits
+        .fail_if
+        .iter()
+        .flat_map(|condition| {
+            let runs = if condition.is_of_a_change() { &b[..1] } else { &b[..] };
+            runs.iter().map(|run| condition.check_change(&comparison, run)).collect::<Vec<_>>()
+        })
+        .collect();
+    if let Some(page) = &args.html {
+        let inputs: Vec<PathBuf> = before.iter().chain(after).cloned().collect();
+        output::write(
+            page,
+            flashscope_report::html::comparison(&comparison, &checked).as_bytes(),
+            &output::inputs(&inputs),
+            "--html",
+        )?;
+    }
+    if args.json {
+        out!("{}", flashscope_report::json::any(&Printed { comparison: &comparison, conditions: &checked }));
+    } else {
+        out!("{}", flashscope_report::terminal::comparison(&comparison, args.top, &style()));
+    }
+    conditions::end(&args.limits, &checked)
+}
+
+/// The files of each side.
+fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
+    match (&args.before[..], &args.against[..]) {
+        ([_, _], []) => Ok(args.before.split_at(1)),
+        (_, []) => Err(Failure::usage("two sides are needed: diff BEFORE AFTER, or diff BEFORE… --against AFTER…")),
+        (before, after) => Ok((before, after)),
+    }
+}
+
+/// The figures of a trace or of a kept result.
+fn run_figures(path: &Path) -> Result<RunFigures, Failure> {
+    if let Some(document) = json(path)? {
+        let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let is_of_block_io = document["findings"]["stages"].is_object();
+        let is_of_flash = document["counts"].is_object() && document["by_task"].is_array();
+        let version = |error: serde_json::Error| {
+            Failure::new(format!(
+                "{}: a report of schema {}, which this version does not read ({error}); make it again from its trace",
+                path.display(),
+                document["schema"]
+            ))
+        };
+        return Ok(if is_of_block_io {
+            RunFigures::of_block(&serde_json::from_value::<BlockReport>(document.clone()).map_err(version)?)
+        } else if is_of_flash {
+            RunFigures::of_flash(&serde_json::from_value::<FlashReport>(document.clone()).map_err(version)?)
+        } else {
+            of_json(&title, &document)
+        });
+    }
+    let args = ReportArgs { traces: vec![path.to_owned()], ..ReportArgs::default() };
+    let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
+    if inputs.traces().any(report::is_of_block_io) {
+        Ok(RunFigures::of_block(&report::block_report(&inputs, &args)?))
+    } else {
+        Ok(RunFigures::of_flash(&report::flash_report(&inputs, &args)?))
+    }
+}
+
+/// The document where the file is one; `None` where it is a trace.
+fn json(path: &Path) -> Result<Option<Value>, Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let mut file = File::open(path).map_err(failed)?;
+    let mut first = [0; 1];
+    if file.read(&mut first).map_err(failed)? == 0 || first[0] != b'{' {
+        return Ok(None);
+    }
+    let mut text = vec![b'{'];
+    file.take(MOST_JSON_BYTES).read_to_end(&mut text).map_err(failed)?;
+    if text.len() as u64 > MOST_JSON_BYTES {
+        return Err(Failure::new(format!("{}: a JSON result of more than 256 MiB", path.display())));
+    }
+    // A line of events may begin so too.
+    Ok(serde_json::from_slice(&text).ok())
+}

@@ -1,0 +1,124 @@
+//! A comparison, as terminal and page say it alike.
+
+use crate::text::{counted, duration, grouped};
+use flashscope_analysis::Evidence;
+use flashscope_analysis::comparison::{Better, Change, Comparison, FigureUnit, Outcome, OutcomeUnit};
+
+pub struct Head<'a> {
+    /// One sentence: what changed.
+    pub answer: String,
+    pub notes: Vec<String>,
+    /// Figures that changed beyond variation, or at all where variation is unknown; most changed first. Without those that
+    /// say nearly the same as a neighbour.
+    pub changed: Vec<&'a Change>,
+    /// What to type.
+    pub next: Option<&'a str>,
+}
+
+pub fn head(comparison: &Comparison) -> Head<'_> {
+    let changed: Vec<&Change> = comparison.changes.iter().filter(|change| change.is_beyond_variation()).collect();
+    let all = comparison.changes.len() as u64;
+    let repeated = comparison.changes.iter().all(|change| change.confidence.known().is_some());
+    let of_times = changed.iter().filter(|change| change.better == Better::Lower);
+    let (worse, better): (Vec<&Change>, Vec<&Change>) =
+        of_times.copied().partition(|change| change.after > change.before);
+    let how = if repeated { "beyond run-to-run variation" } else { "(run-to-run variation unknown)" };
+    let mut answer = match changed.len() as u64 {
+        0 => format!("No figure of {} changed {how}.", grouped(all)),
+        n => format!(
+            "{} of {} changed {how}: {} worse, {} better, {} of how much was done.",
+            counted(n, "figure"),
+            grouped(all),
+            worse.len(),
+            better.len(),
+            n as usize - worse.len() - better.len()
+        ),
+    };
+    let longest = |changes: &[&Change]| changes.iter().find(|change| change.percent.is_some()).copied().cloned();
+    for (word, change) in [("Worst", longest(&worse)), ("Best", longest(&better))] {
+        if let Some(change) = change {
+            answer += &format!(
+                " {word}: {} {} → {} ({}).",
+                change.figure,
+                figure_value(change.unit, change.before),
+                figure_value(change.unit, change.after),
+                percent(&change)
+            );
+        }
+    }
+    let mut notes = vec![format!(
+        "before: {} ({:.2} s), after: {} ({:.2} s)",
+        comparison.before.join(", "),
+        comparison.before_seconds,
+        comparison.after.join(", "),
+        comparison.after_seconds
+    )];
+    let (short, long) = (
+        comparison.before_seconds.min(comparison.after_seconds),
+        comparison.before_seconds.max(comparison.after_seconds),
+    );
+    if long > short * MOST_LONGER {
+        notes.push("one side is much longer than the other: compare its times, not its bytes and counts".to_owned());
+    }
+    if comparison.lost > 0 {
+        notes.push(format!(
+            "{} were lost in these recordings: some figures may be of fewer I/Os than there were",
+            counted(comparison.lost, "event")
+        ));
+    }
+    for (side, only) in [("before", &comparison.only_before), ("after", &comparison.only_after)] {
+        if !only.is_empty() {
+            notes.push(format!("{} only {side}, for example {}", counted(only.len() as u64, "figure"), only[0]));
+        }
+    }
+    let next = comparison.changes.iter().find_map(|change| change.confidence.why()).map(|why| why.next.as_str());
+    let changed = changed.into_iter().filter(|change| !is_between(&change.figure)).collect();
+    Head { answer, notes, changed, next }
+}
+
+/// A recording that is longer by more than this factor did other work.
+const MOST_LONGER: f64 = 1.2;
+
+/// Percentiles between p50, p99 and the longest, which stand beside them.
+fn is_between(figure: &str) -> bool {
+    figure.starts_with("p90(") || figure.starts_with("p999(")
+}
+
+/// In the reader's units.
+pub fn figure_value(unit: FigureUnit, value: f64) -> String {
+    match unit {
+        FigureUnit::Nanoseconds => duration(value.max(0.0).round() as u64),
+        FigureUnit::Bytes => crate::text::bytes(value.max(0.0).round() as u64),
+        FigureUnit::Count if value.fract() == 0.0 && value >= 0.0 => grouped(value as u64),
+        FigureUnit::Count | FigureUnit::Number => {
+            format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+    }
+}
+
+pub fn percent(change: &Change) -> String {
+    change.percent.map_or_else(|| "from 0".to_owned(), |percent| format!("{percent:+.1} %"))
+}
+
+/// Of the change; "unknown" without repetitions.
+pub fn interval(change: &Change) -> String {
+    match &change.confidence {
+        Evidence::Known(range) => {
+            let signed = |value: f64| {
+                format!("{}{}", if value < 0.0 { "−" } else { "+" }, figure_value(change.unit, value.abs()))
+            };
+            format!("{} to {}", signed(range.from), signed(range.to))
+        }
+        Evidence::Unknown(_) => "unknown".to_owned(),
+    }
+}
+
+/// What a condition looked at: "p99(fsync) is 240.00 ms".
+pub fn outcome(outcome: &Outcome) -> String {
+    let value = match outcome.unit {
+        OutcomeUnit::Figure(unit) => figure_value(unit, outcome.value),
+        OutcomeUnit::PerSecond(unit) => format!("{}/s", figure_value(unit, outcome.value)),
+        OutcomeUnit::Percent => format!("{:+.1} %", outcome.value),
+    };
+    format!("{} is {value}", outcome.figure)
+}
