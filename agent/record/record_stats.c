@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/* FS_STATS: what the rings and the probes counted, and what was lost. */
+#include "recorder.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util.h"
+
+/* Of every NAND device that is still there, as FS_FACTS had it at the start. */
+static void mtd_health(struct fs_json *json)
+{
+	struct fs_mtd_list list;
+
+	fs_mtd_scan(&list);
+	fs_json_array(json, "mtd");
+	for (size_t i = 0; i < list.count; i++) {
+		if (!fs_mtd_is_nand(&list.items[i]))
+			continue;
+		fs_json_object(json, NULL);
+		fs_json_i64(json, "index", list.items[i].index);
+		fs_mtd_health_json(json, list.items[i].index);
+		fs_json_object_end(json);
+	}
+	fs_json_array_end(json);
+	fs_mtd_free(&list);
+}
+
+void fs_recorder_monitor_stats(struct fs_recorder *recorder)
+{
+	struct fs_json json = { 0 };
+	uint64_t lost, missed;
+
+	fs_json_object(&json, NULL);
+	lost = fs_monitor_stats(&recorder->monitor, &json, &missed);
+	mtd_health(&json);
+	fs_json_object_end(&json);
+	if (lost)
+		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+			     "%" PRIu64 " events were overwritten in flashmon's log; load it with a larger log=", lost);
+	if (missed)
+		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+			     "%" PRIu64 " calls were missed by flashmon's probes", missed);
+	fs_frame(&recorder->stream, FS_STATS, json.out.data, json.out.length, NULL, 0);
+	fs_json_free(&json);
+}
+
+void fs_recorder_stats(struct fs_recorder *recorder)
+{
+	uint64_t hits[ARRAY_SIZE(recorder->hits)], misses[ARRAY_SIZE(recorder->misses)];
+	struct fs_json json = { 0 };
+	uint64_t lost, tasks_lost, missed = 0;
+
+	fs_recorder_profile(recorder, hits, misses);
+	fs_json_object(&json, NULL);
+	fs_json_array(&json, "instances");
+	lost = fs_ring_stats(&recorder->main, &json);
+	tasks_lost = fs_ring_stats(&recorder->tasks, &json);
+	fs_json_array_end(&json);
+	fs_json_array(&json, "probes");
+	for (size_t i = 0; i < recorder->probes.count; i++) {
+		const char *event = recorder->probes.items[i].event;
+
+		if (i && !strcmp(event, recorder->probes.items[i - 1].event))
+			continue;
+		fs_json_object(&json, NULL);
+		fs_json_string(&json, "event", event);
+		if (misses[i] == UINT64_MAX || recorder->misses[i] == UINT64_MAX) {
+			fs_json_null(&json, "hits");
+			fs_json_null(&json, "misses");
+		} else {
+			fs_json_u64(&json, "hits", hits[i] - recorder->hits[i]);
+			fs_json_u64(&json, "misses", misses[i] - recorder->misses[i]);
+			missed += misses[i] - recorder->misses[i];
+		}
+		fs_json_object_end(&json);
+	}
+	fs_json_array_end(&json);
+	fs_crosscheck_json(&json, &recorder->crosscheck, !lost);
+	mtd_health(&json);
+	fs_json_object_end(&json);
+	if (lost)
+		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+			     "%" PRIu64 " events were lost in the ring; a larger --ring keeps more", lost);
+	if (tasks_lost)
+		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+			     "%" PRIu64 " task names were lost", tasks_lost);
+	if (missed)
+		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+			     "%" PRIu64 " calls were missed by their probes", missed);
+	if (!lost && fs_crosscheck_mismatch(&recorder->crosscheck))
+		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+			     "programs: %" PRIu64 " seen, %" PRIu64 " expected; erases: %" PRIu64
+			     " seen, %" PRIu64 " expected",
+			     recorder->crosscheck.programs_seen, recorder->crosscheck.programs_expected,
+			     recorder->crosscheck.erases_seen, recorder->crosscheck.erases_expected);
+	fs_frame(&recorder->stream, FS_STATS, json.out.data, json.out.length, NULL, 0);
+	fs_json_free(&json);
+}

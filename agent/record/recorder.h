@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One run of `record`: what its files share. record.c is the order of a
+ * recording; record_plan.c says what is recorded, record_arm.c arms it,
+ * record_describe.c describes it, record_stats.c counts it.
+ */
+#ifndef FLASHSCOPE_RECORDER_H
+#define FLASHSCOPE_RECORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "command.h"
+#include "crosscheck.h"
+#include "facts.h"
+#include "files.h"
+#include "frame.h"
+#include "groups.h"
+#include "monitor.h"
+#include "options.h"
+#include "patience.h"
+#include "ring.h"
+#include "state.h"
+
+struct fs_recorder {
+	struct fs_record_options options;
+	struct fs_facts facts;
+	struct fs_probes probes;
+	char group[96]; /* also the name of the main instance */
+	char error[320]; /* what ended it */
+	struct fs_ring main, tasks;
+	struct fs_monitor monitor; /* with --from flashmon, in place of both */
+	struct fs_patience patience;
+	struct fs_crosscheck crosscheck;
+	struct fs_stream stream;
+	bool streaming; /* FS_HELLO is written */
+	bool close_output;
+	bool probes_defined, state_noted;
+	char name[FS_NAME_MAX + 1];
+	struct fs_events wanted; /* besides our own probes */
+	struct fs_file_layout layout;
+	struct fs_buf events;	 /* "system:event\n" of every enabled one */
+	uint64_t hits[ARRAY_SIZE(((struct fs_probes *)0)->items)];
+	uint64_t misses[ARRAY_SIZE(((struct fs_probes *)0)->items)];
+
+	struct fs_command command;
+	bool paused;
+};
+
+/* Events that name tasks, of the second instance. */
+extern const char *const fs_task_events[4][2];
+
+/* Keeps the text as what ended the recording; -1. */
+int fs_recorder_broken(struct fs_recorder *recorder, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same of an error of the stream. */
+int fs_recorder_stream_broken(struct fs_recorder *recorder);
+
+bool fs_recorder_has_event(struct fs_recorder *recorder, const char *system, const char *event);
+/* Each: 0, or -1 with the reason kept. */
+int fs_recorder_check_tracefs(struct fs_recorder *recorder);
+int fs_recorder_check_events(struct fs_recorder *recorder);
+int fs_recorder_check_name(struct fs_recorder *recorder);
+int fs_recorder_plan_monitor(struct fs_recorder *recorder);
+int fs_recorder_plan_probes(struct fs_recorder *recorder);
+int fs_recorder_open_output(struct fs_recorder *recorder);
+int fs_recorder_arm(struct fs_recorder *recorder);
+int fs_recorder_arm_monitor(struct fs_recorder *recorder);
+int fs_recorder_hello(struct fs_recorder *recorder);
+int fs_recorder_describe(struct fs_recorder *recorder);
+
+/* Hits and misses of each probe; misses[i] is UINT64_MAX where the kernel does not tell. */
+void fs_recorder_profile(struct fs_recorder *recorder, uint64_t *hits, uint64_t *misses);
+/* FS_STATS, and a warning for each kind of loss. */
+void fs_recorder_stats(struct fs_recorder *recorder);
+void fs_recorder_monitor_stats(struct fs_recorder *recorder);
+
+#endif
