@@ -26,6 +26,7 @@ mod kernelshark;
 mod kills;
 mod laid_out;
 mod layers;
+mod loops;
 mod other_chip;
 mod outputs;
 mod overrun;

@@ -190,6 +190,37 @@ static int no_dots(const struct dirent *entry)
 	return entry->d_name[0] != '.';
 }
 
+/*
+ * What a loop device lies on. The kernel prints " (deleted)" behind the name of
+ * a file that has gone: no file of that name is the one (drivers/block/loop.c,
+ * loop_attr_backing_file_show).
+ */
+static void loop_json(struct fs_json *json, const char *disk)
+{
+	char path[FS_PATH_MAX], number[32];
+	char *file = fs_read_value(fs_path(path, sizeof(path), "/sys/block/%s/loop/backing_file", disk));
+	struct stat where;
+
+	if (!file) {
+		fs_json_null(json, "loop");
+		return;
+	}
+	fs_json_object(json, "loop");
+	fs_json_string(json, "backing_file", file);
+	if (!stat(file, &where)) {
+		snprintf(number, sizeof(number), "%u:%u", major(where.st_dev), minor(where.st_dev));
+		fs_json_string(json, "device", number);
+		fs_json_u64(json, "inode", where.st_ino);
+	} else {
+		fs_json_null(json, "device");
+		fs_json_null(json, "inode");
+	}
+	number_json(json, "offset", fs_path(path, sizeof(path), "/sys/block/%s/loop/offset", disk));
+	number_json(json, "direct_io", fs_path(path, sizeof(path), "/sys/block/%s/loop/dio", disk));
+	fs_json_object_end(json);
+	free(file);
+}
+
 static void block_json(struct fs_json *json)
 {
 	struct dirent **entries;
@@ -206,6 +237,7 @@ static void block_json(struct fs_json *json)
 		if (sectors || (strncmp(name, "ram", 3) && strncmp(name, "loop", 4))) {
 			fs_json_object(json, NULL);
 			fs_json_string(json, "name", name);
+			value_json(json, "device", fs_path(path, sizeof(path), "/sys/block/%s/dev", name));
 			fs_json_u64(json, "size_bytes", sectors * 512);
 			number_json(json, "read_ahead_kb",
 				    fs_path(path, sizeof(path), "/sys/block/%s/queue/read_ahead_kb", name));
@@ -221,6 +253,7 @@ static void block_json(struct fs_json *json)
 				   fs_path(path, sizeof(path), "/sys/block/%s/device/life_time", name));
 			value_json(json, "pre_eol_info",
 				   fs_path(path, sizeof(path), "/sys/block/%s/device/pre_eol_info", name));
+			loop_json(json, name);
 			fs_json_object_end(json);
 		}
 		free(entries[i]);

@@ -182,14 +182,35 @@ pub fn syncs(found: &BlockFound, most: usize) -> Rows {
 
 /// Devices above devices, and what each adds.
 pub fn stack(found: &BlockFound, most: usize) -> Rows {
-    let heads =
-        &["device", "on", "bios", "bytes", "bios\nbelow", "bytes\nbelow", "way\ndown", "below", "way\nback", "Q2C"];
-    Rows::new("ttnnnnnnnn", heads, found.stack.iter(), most, |one| {
-        let mut row = vec![one.upper.clone(), one.lower.clone(), grouped(one.upper_bios), size(one.upper_bytes)];
-        row.extend([grouped(one.lower_bios), size(one.lower_bytes)]);
+    let heads = &[
+        "device",
+        "on",
+        "bios",
+        "bytes",
+        "bios\nbelow",
+        "bytes\nbelow",
+        "by the\ncache",
+        "way\ndown",
+        "below",
+        "way\nback",
+        "Q2C",
+    ];
+    Rows::new("ttnnnnnnnnn", heads, found.stack.iter(), most, |one| {
+        let lower = match &one.file {
+            Some(file) => format!("{file} on {}", one.lower),
+            None => one.lower.clone(),
+        };
+        let mut row = vec![one.upper.clone(), lower, grouped(one.upper_bios), size(one.upper_bytes)];
+        row.extend([grouped(one.lower_bios), size(one.lower_bytes), size(one.cached_bytes)]);
         row.extend([one.mean_down_ns, one.mean_below_ns, one.mean_up_ns, one.mean_q2c_ns].map(duration));
         row
     })
+}
+
+/// Loop devices whose place on a disk is unknown: a sentence each.
+pub fn loops(found: &BlockFound) -> Vec<String> {
+    let why = found.loops.iter().filter_map(|one| one.backing.why());
+    why.map(|why| format!("Unknown: {}. Record with: {}.", why.missing, why.next)).collect()
 }
 
 /// Who slows whom down, worst first; one sentence where nobody does. Names are as recorded: whoever prints them escapes.

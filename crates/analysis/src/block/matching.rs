@@ -29,7 +29,7 @@
 use super::completing::{Cause, Usual};
 use super::flushes::Flushes;
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
-use super::stack::{Stack, upper};
+use super::stack::{Stack, Upper, upper};
 use super::stages::Unit;
 use super::wholes::Wholes;
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
@@ -244,7 +244,7 @@ impl MatchCounts {
 }
 
 /// Whether a bio is in the time that is reported, and whether it is shown.
-type Show = (bool, bool);
+pub(super) type Show = (bool, bool);
 
 /// A completion that belongs to no bio, for a bio that is queued a moment later.
 #[derive(Clone, Copy)]
@@ -259,7 +259,7 @@ pub(super) struct Stray {
 /// Puts steps and bios together; reads block events in order of time.
 pub(super) struct Matching<W> {
     pub watch: W,
-    devices: Vec<Device>,
+    pub(super) devices: Vec<Device>,
     last: usize,
     pub(super) bios: InFlight,
     pub(super) counts: MatchCounts,
@@ -285,8 +285,10 @@ pub(super) struct Matching<W> {
     pub(super) stack: Stack,
     /// The trace has events of requests that were got.
     gets: bool,
-    /// The next bio that is queued is below this one, and is shown as it is.
-    next_upper: Option<((u32, u64), Show)>,
+    /// The next bio that is queued is below these, and is shown as the first of them is; or it does a loop device's work at another
+    /// time.
+    next_uppers: Vec<Upper>,
+    next_below: Option<(Option<u16>, Show)>,
     pub(super) group: Vec<u32>,
     gaps: Vec<(u64, u64)>,
 }
@@ -343,7 +345,8 @@ impl<W: Watch> Matching<W> {
             usual: Vec::new(),
             stack: Stack::default(),
             gets: false,
-            next_upper: None,
+            next_uppers: Vec::new(),
+            next_below: None,
             group: Vec::new(),
             gaps: Vec::new(),
         }
@@ -432,13 +435,17 @@ impl<W: Watch> Matching<W> {
         }
         let mut bio = InFlight::bio(device, (block.flags, kind), block.sector, sectors, (owner, tid), now);
         bio.flush = block.flags.0 & (RequestFlags::FLUSH.0 | RequestFlags::FUA.0) != 0;
-        let upper = self.next_upper.take();
-        (bio.in_range, bio.shown) = upper.map_or(self.show(), |(_, show)| show);
-        bio.below = upper.is_some();
+        let below = self.next_below.take();
+        (bio.in_range, bio.shown) = below.map_or(self.show(), |(_, show)| show);
+        bio.below = below.is_some();
         *if bio.below { &mut self.counts.below } else { &mut self.counts.queued } += u64::from(bio.shown);
         let at = self.add(bio);
-        if let Some((upper, _)) = upper {
-            self.stack.add(upper, at, &bio);
+        match below {
+            Some((Some(upper), (_, shown))) if self.next_uppers.is_empty() && shown => {
+                self.stack.add_cached(upper, &bio)
+            }
+            Some(_) => self.stack.add(&self.next_uppers, at, &bio),
+            None => {}
         }
         self.watch.queued(at, self.bios.get(at), now);
         if bio.flush {
@@ -482,8 +489,17 @@ impl<W: Watch> Matching<W> {
         let bio = self.bios.see(at);
         // A part's name is its bio's.
         let name = if bio.whole == NONE { at } else { self.wholes.root(bio.whole) };
-        self.next_upper = Some(((name, bio.queued), (bio.in_range, bio.shown)));
-        Some(bio.owner)
+        let (upper, show) = (Upper { at: name, queued: bio.queued, bytes: block.bytes }, (bio.in_range, bio.shown));
+        let owner = bio.owner;
+        self.next_uppers.clear();
+        self.next_uppers.push(upper);
+        self.next_below = Some((None, show));
+        Some(owner)
+    }
+
+    /// The bio that is about to be queued does the work of these; of none: of this loop device, at another time.
+    pub(super) fn next_below(&mut self, uppers: Vec<Upper>, device: Option<u16>, show: Show) {
+        (self.next_uppers, self.next_below) = (uppers, Some((device, show)));
     }
 
     /// A request whose bios' queueing is not in the trace.

@@ -112,29 +112,32 @@ struct Dirty {
     shared: bool,
     /// On its way to the device, or some of it: whoever dirties it from now on begins anew.
     written: bool,
+    /// A loop device's worker put the bytes in, for a bio of that device.
+    by_loop: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Extent {
+pub(super) struct Extent {
     blocks: u64,
-    inode: u64,
+    pub(super) inode: u64,
     /// First block of the file.
     logical: u64,
 }
 
 impl Dirty {
     fn by(owner: u32) -> Dirty {
-        Dirty { owner, shared: false, written: false }
+        Dirty { owner, shared: false, written: false, by_loop: false }
     }
 
     /// Another write to it; the page of a write becomes dirty at its end, which is no second dirtier.
-    fn again(self, owner: u32) -> Dirty {
-        if self.shared || self.owner != owner { Dirty { owner: 0, shared: true, ..self } } else { self }
+    fn again(self, by: Dirty) -> Dirty {
+        let shared = self.shared || by.shared || self.owner != by.owner;
+        Dirty { owner: if shared { 0 } else { self.owner }, shared, by_loop: self.by_loop && by.by_loop, ..self }
     }
 }
 
 /// What lies at a byte of a device.
-enum At {
+pub(super) enum At {
     /// A file's bytes: device of its file system, inode, byte of the file, and how many more bytes of it follow there.
     File(u32, u64, u64, u64),
     /// No file that is known, for so many bytes.
@@ -155,6 +158,8 @@ struct Owner {
 struct Told {
     bytes: BTreeMap<u32, u64>,
     pieces: usize,
+    /// Of them, those that a loop device's worker put into the page cache.
+    by_loop: u64,
 }
 
 impl Told {
@@ -177,7 +182,7 @@ pub(super) struct Originators<L> {
     /// Of each file, by page.
     dirty: Ranges<(u32, u64), Dirty>,
     /// By device and first block.
-    extents: BoundedMap<(u32, u64), Extent>,
+    pub(super) extents: BoundedMap<(u32, u64), Extent>,
     /// Dirtiers of a whole file since it was last written back: one, or several.
     files: BoundedMap<(u32, u64), Dirty>,
     /// The file that a carrier writes back.
@@ -192,6 +197,8 @@ pub(super) struct Originators<L> {
     file_bytes: BoundedMap<(u32, u64), u64>,
     /// Whether bytes that are queued now are counted.
     pub counts: bool,
+    /// The file, where all of the last write was dirtied for bios of a loop device: its bytes are counted there.
+    pub by_loop: Option<(u32, u64)>,
     found: OriginatorsFound,
 }
 
@@ -219,12 +226,13 @@ where
             bytes: BTreeMap::new(),
             file_bytes: BoundedMap::new(MAX_FILES, Full::Refuse),
             counts: true,
+            by_loop: None,
             found: OriginatorsFound::default(),
         }
     }
 
     /// The number of a name; the last one is for all that are too many.
-    fn id(&mut self, tid: u32, name: &str, kind: OwnerKind) -> u32 {
+    pub(super) fn id(&mut self, tid: u32, name: &str, kind: OwnerKind) -> u32 {
         if let Some(&id) = self.recent.get(&tid)
             && let Some(owner) = self.owners.get(id as usize)
             && (owner.name.as_str(), owner.kind, owner.tid) == (name, kind, tid)
@@ -260,7 +268,7 @@ where
         }
     }
 
-    fn task(&mut self, tid: u32, time: TimeNs) -> (u32, bool) {
+    pub(super) fn task(&mut self, tid: u32, time: TimeNs) -> (u32, bool) {
         let name = (self.lookup)(tid, time);
         let name = match &name {
             Some(name) => name.as_ref(),
@@ -356,12 +364,7 @@ where
                 if carrier && mmap {
                     return;
                 }
-                let first = event.offset / self.sizes.page();
-                let last = event.offset.saturating_add(event.bytes.max(1) - 1) / self.sizes.page();
-                self.dirtied((device, event.inode), first..last.saturating_add(1), owner, mmap);
-                if let Some(file) = self.files.entry((device, event.inode), || Dirty::by(owner)) {
-                    *file = file.again(owner);
-                }
+                self.dirtied((device, event.inode), event, Dirty::by(owner));
             }
             FileStep::WritebackBegin => {
                 self.writing.insert(tid, (device, event.inode));
@@ -378,13 +381,26 @@ where
         }
     }
 
-    fn dirtied(&mut self, file: (u32, u64), pages: Range<u64>, owner: u32, mmap: bool) {
+    /// A loop device's worker dirties its backing file, for a bio of this owner.
+    pub fn dirtied_for(&mut self, event: &FileEvent, owner: u32) {
+        if let Some(Device(device)) = event.device {
+            self.dirtied((device, event.inode), event, Dirty { by_loop: true, ..Dirty::by(owner) });
+        }
+    }
+
+    fn dirtied(&mut self, file: (u32, u64), event: &FileEvent, by: Dirty) {
+        let first = event.offset / self.sizes.page();
+        let last = event.offset.saturating_add(event.bytes.max(1) - 1) / self.sizes.page();
+        let (pages, mmap) = (first..last.saturating_add(1), event.step == FileStep::Dirtied);
+        if let Some(whole) = self.files.entry(file, || by) {
+            *whole = whole.again(by);
+        }
         let given_up = &mut self.found.pages_given_up;
         let change = |_: Range<u64>, there: Option<Dirty>| match there {
-            Some(dirty) if dirty.written => Some(Dirty::by(owner)),
+            Some(dirty) if dirty.written => Some(by),
             Some(dirty) if mmap => Some(dirty),
-            Some(dirty) => Some(dirty.again(owner)),
-            None => Some(Dirty::by(owner)),
+            Some(dirty) => Some(dirty.again(by)),
+            None => Some(by),
         };
         let end = pages.end;
         let mut forgotten = 0_u64;
@@ -432,7 +448,7 @@ where
     }
 
     /// What lies at a byte of a device.
-    fn at(&self, device: u32, byte: u64) -> At {
+    pub(super) fn at(&self, device: u32, byte: u64) -> At {
         let own = self.on_file_system(device, byte);
         let At::Unknown(mut nothing) = own else { return own };
         // The file system may lie on a partition of this device.
@@ -500,6 +516,7 @@ where
         let begin = block.sector.saturating_mul(512);
         let mut at = begin;
         let end = begin.saturating_add(block.bytes);
+        let mut of = None;
         while at < end {
             let bytes = match self.at(block.device.0, at) {
                 At::Unknown(bytes) => {
@@ -514,6 +531,7 @@ where
                 }
                 At::File(device, inode, byte, left) => {
                     let bytes = left.min(end - at);
+                    of = Some((device, inode));
                     self.written((device, inode), byte, bytes, carrier, &mut told);
                     bytes
                 }
@@ -525,11 +543,14 @@ where
                 break;
             }
         }
-        for (&owner, &bytes) in &told.bytes {
+        // What a loop device's bios put into the cache was counted there.
+        self.by_loop = of.filter(|_| told.by_loop >= block.bytes);
+        let counts = self.counts && self.by_loop.is_none();
+        for (&owner, &bytes) in told.bytes.iter().filter(|_| counts) {
             self.count(owner, carrier, bytes, true);
         }
         if told.bytes.len() > 1 {
-            self.found.mixed_bios += u64::from(self.counts);
+            self.found.mixed_bios += u64::from(counts);
             return self.id(u32::MAX - 1, "(several)", OwnerKind::Shared);
         }
         told.bytes.into_keys().next().unwrap_or(carrier)
@@ -554,7 +575,8 @@ where
             };
             told.add(owner, of(&run));
             there.map(|dirty| {
-                dirty_bytes = dirty_bytes.saturating_add(of(&run));
+                let bytes = of(&run);
+                *if dirty.by_loop { &mut told.by_loop } else { &mut dirty_bytes } += bytes;
                 Dirty { written: true, ..dirty }
             })
         };

@@ -6,6 +6,7 @@
 
 use super::errors::errno_name;
 use super::in_flight::{Bio, NEVER, NONE};
+use super::loops::Loops;
 use super::matching::{Matching, Step, Watch};
 use super::originators::{Originators, OwnerKind};
 use super::sizes::Sizes;
@@ -256,6 +257,7 @@ pub struct RowsFound {
 pub struct IoRows<L> {
     matching: Matching<Collector>,
     originators: Originators<L>,
+    loops: Loops,
 }
 
 impl<L, N> IoRows<L>
@@ -265,12 +267,19 @@ where
 {
     /// `lookup` says what a thread was called at a time.
     pub fn new(of: RowsOf, lookup: L, sizes: Sizes) -> Self {
-        IoRows { matching: Matching::new(Collector::new(of)), originators: Originators::new(lookup, sizes) }
+        let (matching, originators) = (Matching::new(Collector::new(of)), Originators::new(lookup, sizes));
+        IoRows { matching, originators, loops: Loops::default() }
     }
 
     /// As [`super::BlockAnalysis::users`].
     pub fn users(mut self, tids: impl IntoIterator<Item = u32>) -> Self {
         tids.into_iter().for_each(|tid| self.originators.is_user(tid));
+        self
+    }
+
+    /// As [`super::BlockAnalysis::loops`].
+    pub fn loops(mut self, loops: Loops) -> Self {
+        self.loops = loops;
         self
     }
 
@@ -283,7 +292,7 @@ where
     pub fn event(&mut self, event: &Event, sink: &mut dyn FnMut(NamedRow<'_, L>)) {
         let (tid, time) = (event.tid, event.time);
         match &event.kind {
-            EventKind::File(file) => self.originators.file(file, tid, time),
+            EventKind::File(file) => self.loops.file((&mut self.matching, &mut self.originators), file, tid, time),
             EventKind::Block(block) => {
                 if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {
                     self.originators.remapped(block.device, device, block.sector, sector);
@@ -293,9 +302,10 @@ where
                 match block.action {
                     BlockAction::Queue => {
                         let carrier = self.originators.issuer(tid, time);
-                        let above = self.matching.is_below(block);
-                        let file = if above.is_none() { self.originators.file_of(block, tid) } else { None };
-                        owner = above.unwrap_or_else(|| self.originators.queue(block, tid, time));
+                        let below;
+                        (owner, below) =
+                            self.loops.queue((&mut self.matching, &mut self.originators), block, tid, time);
+                        let file = if below { None } else { self.originators.file_of(block, tid) };
                         let watch = &mut self.matching.watch;
                         (watch.next_carrier, watch.next_file) = (carrier, file);
                     }

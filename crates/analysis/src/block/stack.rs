@@ -10,6 +10,7 @@
 use super::in_flight::{Bio, InFlight, NEVER, Place};
 use flashscope_trace::{Device, RequestKind};
 use serde::{Deserialize, Serialize};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 /// Remaps whose bio has not come, and levels, that are remembered.
@@ -20,12 +21,24 @@ const MAX_LEVELS: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackLevel {
     pub upper: String,
+    /// All that bios of it went to: `8:0, 8:16` of a mirror.
     pub lower: String,
+    /// Of a loop device: the file that it lies on.
+    #[serde(default)]
+    pub file: Option<String>,
     /// Bios of the upper device that had any below them, their bytes, and those below them.
     pub upper_bios: u64,
     pub upper_bytes: u64,
     pub lower_bios: u64,
     pub lower_bytes: u64,
+    /// Each lower device's part of these.
+    #[serde(default)]
+    pub legs: Vec<StackLeg>,
+    /// Of a loop device: bios of the disk that did its work at another time, read ahead or written back from the page cache.
+    #[serde(default)]
+    pub cached_bios: u64,
+    #[serde(default)]
+    pub cached_bytes: u64,
     /// Means, nanoseconds: from the upper bio's queueing to that of the first below it; from the last completion below to
     /// its own; and both times of the upper bio's whole.
     pub mean_down_ns: u64,
@@ -34,11 +47,45 @@ pub struct StackLevel {
     pub mean_q2c_ns: u64,
 }
 
-/// An upper bio that has bios below it.
+/// What went to one lower device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackLeg {
+    pub device: String,
+    pub bios: u64,
+    pub bytes: u64,
+}
+
+/// A bio whose work another one does, or some of it.
 #[derive(Clone, Copy)]
+pub(super) struct Upper {
+    /// Its name, and its time, because names are given again.
+    pub at: u32,
+    pub queued: u64,
+    /// As many of its bytes.
+    pub bytes: u64,
+}
+
+/// One, and seldom more.
+struct Few<T> {
+    first: T,
+    rest: Vec<T>,
+}
+
+impl<T> Few<T> {
+    fn one(first: T) -> Few<T> {
+        Few { first, rest: Vec::new() }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &T> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+}
+
+/// An upper bio that has bios below it.
 struct Above {
     queued: u64,
-    lower: u16,
+    /// By lower device: bios and bytes.
+    legs: Few<(u16, u64, u64)>,
     first_queued: u64,
     first_issue: u64,
     all_issued: bool,
@@ -46,16 +93,15 @@ struct Above {
     last: u64,
     last_below: u64,
     all_completed: bool,
-    bios: u64,
-    bytes: u64,
 }
 
 #[derive(Default)]
 struct Sums {
     upper_bios: u64,
     upper_bytes: u64,
-    lower_bios: u64,
-    lower_bytes: u64,
+    legs: BTreeMap<u16, (u64, u64)>,
+    cached_bios: u64,
+    cached_bytes: u64,
     down: u128,
     up: u128,
     below: u128,
@@ -67,9 +113,9 @@ pub(super) struct Stack {
     remaps: HashMap<(Device, u64), (Device, u64)>,
     /// By the upper bio's name.
     above: HashMap<u32, Above>,
-    /// The upper bio of each that is below one, with the time at which it was queued.
-    below: HashMap<u32, (u32, u64)>,
-    levels: BTreeMap<(u16, u16), Sums>,
+    /// The upper bios of each that is below any.
+    below: HashMap<u32, Few<Upper>>,
+    levels: BTreeMap<u16, Sums>,
 }
 
 impl Stack {
@@ -101,37 +147,51 @@ impl Stack {
         self.below.is_empty() && self.above.is_empty()
     }
 
-    /// A bio below another was queued.
-    pub fn add(&mut self, upper: (u32, u64), at: u32, bio: &Bio) {
-        self.below.insert(at, upper);
-        let above = self.above.entry(upper.0).or_insert(Above {
-            queued: upper.1,
-            lower: bio.device,
-            first_queued: bio.queued,
-            first_issue: NEVER,
-            all_issued: true,
-            last: 0,
-            last_below: 0,
-            all_completed: true,
-            bios: 0,
-            bytes: 0,
-        });
-        above.bios += 1;
-        above.bytes += u64::from(bio.whole_sectors) * 512;
+    /// A bio below others was queued. What it has more than their bytes counts with the first.
+    pub fn add(&mut self, uppers: &[Upper], at: u32, bio: &Bio) {
+        let all = u64::from(bio.whole_sectors) * 512;
+        let more = all.saturating_sub(uppers.iter().skip(1).map(|upper| upper.bytes).sum());
+        for (i, upper) in uppers.iter().enumerate() {
+            let leg = if i == 0 { (bio.device, 1, more) } else { (bio.device, 0, upper.bytes) };
+            match self.above.entry(upper.at) {
+                Entry::Occupied(known) if known.get().queued == upper.queued => {
+                    known.into_mut().add(leg);
+                }
+                entry => {
+                    entry.insert_entry(Above::new(upper.queued, bio.queued, leg));
+                }
+            }
+        }
+        if let [first, rest @ ..] = uppers {
+            self.below.insert(at, Few { first: *first, rest: rest.to_vec() });
+        }
     }
 
-    /// A bio is over: what it was above gives it its time in the device, and it gives its own to the one above it.
+    /// A bio was queued that does a loop device's work at another time than that device's bios are on their way.
+    pub fn add_cached(&mut self, upper: u16, bio: &Bio) {
+        if self.levels.len() < MAX_LEVELS || self.levels.contains_key(&upper) {
+            let sums = self.levels.entry(upper).or_default();
+            sums.cached_bios += 1;
+            sums.cached_bytes += u64::from(bio.whole_sectors) * 512;
+            sums.legs.entry(bio.device).or_default();
+        }
+    }
+
+    /// A bio is over: what it was above gives it its time in the device, and it gives its own to those above it.
     pub fn over(&mut self, at: u32, bio: &mut Bio, completed: u64) {
         if let Some(above) = self.above.remove(&at).filter(|above| above.queued == bio.queued) {
-            bio.issued = if above.all_issued { above.first_issue } else { NEVER };
-            bio.device_done = if above.all_completed { above.last } else { NEVER };
-            if !above.all_completed {
-                bio.issued = NEVER;
+            // A loop device is issued requests of its own.
+            if bio.issued == NEVER {
+                bio.issued = if above.all_issued && above.all_completed { above.first_issue } else { NEVER };
+                bio.device_done = if above.all_completed { above.last } else { NEVER };
             }
             self.count(bio, &above, completed);
         }
-        let Some((upper, queued)) = self.below.remove(&at) else { return };
-        if let Some(above) = self.above.get_mut(&upper).filter(|above| above.queued == queued) {
+        let Some(uppers) = self.below.remove(&at) else { return };
+        for upper in uppers.all() {
+            let Some(above) = self.above.get_mut(&upper.at).filter(|above| above.queued == upper.queued) else {
+                continue;
+            };
             above.first_issue = above.first_issue.min(bio.issued);
             above.all_issued &= bio.issued != NEVER;
             above.all_completed &= completed != NEVER;
@@ -142,37 +202,72 @@ impl Stack {
     }
 
     fn count(&mut self, bio: &Bio, above: &Above, completed: u64) {
-        if completed == NEVER || !bio.shown || !above.all_completed || self.levels.len() >= MAX_LEVELS {
+        let room = self.levels.len() < MAX_LEVELS || self.levels.contains_key(&bio.device);
+        if completed == NEVER || !bio.shown || !above.all_completed || !room {
             return;
         }
-        let sums = self.levels.entry((bio.device, above.lower)).or_default();
+        let sums = self.levels.entry(bio.device).or_default();
         sums.upper_bios += 1;
         sums.upper_bytes += u64::from(bio.whole_sectors) * 512;
-        sums.lower_bios += above.bios;
-        sums.lower_bytes += above.bytes;
+        for (device, bios, bytes) in above.legs.all() {
+            let leg = sums.legs.entry(*device).or_default();
+            *leg = (leg.0 + bios, leg.1 + bytes);
+        }
         sums.down += u128::from(above.first_queued.saturating_sub(bio.queued));
         sums.up += u128::from(completed.saturating_sub(above.last_below));
         sums.below += u128::from(above.last_below.saturating_sub(above.first_queued));
         sums.q2c += u128::from(completed.saturating_sub(bio.queued));
     }
 
-    pub fn finish(&self, devices: &[Device]) -> Vec<StackLevel> {
-        let level = |(&(upper, lower), sums): (&(u16, u16), &Sums)| {
+    /// `file` names what a loop device lies on.
+    pub fn finish(&self, devices: &[Device], file: impl Fn(Device) -> Option<String>) -> Vec<StackLevel> {
+        let level = |(&upper, sums): (&u16, &Sums)| {
             let mean = |sum: u128| (sum / u128::from(sums.upper_bios.max(1))) as u64;
+            let name = |device: u16| devices[usize::from(device)].to_string();
+            let legs = sums.legs.iter().map(|(&device, &(bios, bytes))| StackLeg { device: name(device), bios, bytes });
+            let legs: Vec<StackLeg> = legs.collect();
+            let lower: Vec<&str> = legs.iter().map(|leg| leg.device.as_str()).collect();
             StackLevel {
-                upper: devices[usize::from(upper)].to_string(),
-                lower: devices[usize::from(lower)].to_string(),
+                upper: name(upper),
+                lower: lower.join(", "),
+                file: file(devices[usize::from(upper)]),
                 upper_bios: sums.upper_bios,
                 upper_bytes: sums.upper_bytes,
-                lower_bios: sums.lower_bios,
-                lower_bytes: sums.lower_bytes,
+                lower_bios: legs.iter().map(|leg| leg.bios).sum(),
+                lower_bytes: legs.iter().map(|leg| leg.bytes).sum(),
+                cached_bios: sums.cached_bios,
+                cached_bytes: sums.cached_bytes,
                 mean_down_ns: mean(sums.down),
                 mean_up_ns: mean(sums.up),
                 mean_below_ns: mean(sums.below),
                 mean_q2c_ns: mean(sums.q2c),
+                legs,
             }
         };
         self.levels.iter().map(level).collect()
+    }
+}
+
+impl Above {
+    fn new(queued: u64, first_queued: u64, leg: (u16, u64, u64)) -> Above {
+        Above {
+            queued,
+            legs: Few::one(leg),
+            first_queued,
+            first_issue: NEVER,
+            all_issued: true,
+            last: 0,
+            last_below: 0,
+            all_completed: true,
+        }
+    }
+
+    fn add(&mut self, leg: (u16, u64, u64)) {
+        let legs = &mut self.legs;
+        match std::iter::once(&mut legs.first).chain(&mut legs.rest).find(|known| known.0 == leg.0) {
+            Some(known) => *known = (leg.0, known.1 + leg.1, known.2 + leg.2),
+            None => legs.rest.push(leg),
+        }
     }
 }
 

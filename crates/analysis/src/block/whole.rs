@@ -5,6 +5,7 @@ use super::files::Files;
 use super::flushes::{FlushRequests, FlushesFound};
 use super::groups::{Group, GroupsByUnit};
 use super::interference::{Interference, InterferenceFound};
+use super::loops::{LoopFound, Loops};
 use super::matching::{Matching, Shown};
 use super::originators::{Originators, OriginatorsFound};
 use super::over_time::{LoadOverTime, OverTime};
@@ -32,6 +33,9 @@ pub struct BlockFound {
     pub syncs: SyncsFound,
     /// Devices above devices, and what each adds; empty where there are none.
     pub stack: Vec<StackLevel>,
+    /// Loop devices that were used, and what they lie on.
+    #[serde(default)]
+    pub loops: Vec<LoopFound>,
 }
 
 /// What sees only what is shown, and what sees all.
@@ -42,6 +46,7 @@ type Watches = (Shown<Parts>, ((Errors, Syncs), Interference));
 pub struct BlockAnalysis<L> {
     matching: Matching<Watches>,
     originators: Originators<L>,
+    loops: Loops,
     /// Only what belongs to owners with this name is shown.
     only: Option<String>,
 }
@@ -56,12 +61,19 @@ where
         let stages = ((StageSums::new(), GroupsByUnit::default()), Files::default());
         let parts = (stages, ((OverTime::new(), Points::new()), FlushRequests::default()));
         let watches = (Shown(parts), (<(Errors, Syncs)>::default(), Interference::new()));
-        BlockAnalysis { matching: Matching::new(watches), originators: Originators::new(lookup, sizes), only: None }
+        let (matching, originators) = (Matching::new(watches), Originators::new(lookup, sizes));
+        BlockAnalysis { matching, originators, loops: Loops::default(), only: None }
     }
 
     /// Tasks that are no kernel threads, though they may carry such a name ([`flashscope_trace::Trace::user_tasks`]).
     pub fn users(mut self, tids: impl IntoIterator<Item = u32>) -> Self {
         tids.into_iter().for_each(|tid| self.originators.is_user(tid));
+        self
+    }
+
+    /// Loop devices and their backing files, as the recording's facts state them.
+    pub fn loops(mut self, loops: Loops) -> Self {
+        self.loops = loops;
         self
     }
 
@@ -109,7 +121,9 @@ where
 
     fn event(&mut self, event: &Event) {
         match &event.kind {
-            EventKind::File(file) => self.originators.file(file, event.tid, event.time),
+            EventKind::File(file) => {
+                self.loops.file((&mut self.matching, &mut self.originators), file, event.tid, event.time)
+            }
             EventKind::Block(block) => {
                 if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {
                     self.originators.remapped(block.device, device, block.sector, sector);
@@ -117,16 +131,14 @@ where
                 }
                 let mut owner = 0;
                 if block.action == BlockAction::Queue {
-                    let above = self.matching.is_below(block);
-                    owner = match above {
-                        Some(owner) => owner,
-                        None => self.originators.queue(block, event.tid, event.time),
-                    };
+                    let below;
+                    let parts = (&mut self.matching, &mut self.originators);
+                    (owner, below) = self.loops.queue(parts, block, event.tid, event.time);
                     let syncs = &mut self.matching.watch.1.0.1;
                     if syncs.any_open() && self.originators.is_kernels_own(owner) {
                         syncs.is_journal(event.tid);
                     }
-                    let file = if above.is_none() { self.originators.file_of(block, event.tid) } else { None };
+                    let file = if !below { self.originators.file_of(block, event.tid) } else { None };
                     self.matching.watch.0.0.0.1.next = file;
                 }
                 let (tid, time) = (event.tid, event.time);
@@ -168,7 +180,8 @@ where
             flushes: flushes.finish(&flush_requests),
             errors: errors.finish(&devices, name),
             syncs: syncs.finish(counts.unit(), &devices, name),
-            stack: stack.finish(&devices),
+            stack: stack.finish(&devices, |device| self.loops.file_of(device)),
+            loops: self.loops.found(&devices, &self.originators),
             originators: self.originators.finish(),
         }
     }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::Write;
 
-use flashscope_analysis::block::{IoRows, ROWS_SCHEMA, RowsFound, RowsOf, Sizes};
+use flashscope_analysis::block::{IoRows, Loops, ROWS_SCHEMA, RowsFound, RowsOf, Sizes};
 use flashscope_trace::export::{TableWriter, TableWritten, TextTable};
 use flashscope_trace::{Error, Trace};
 
@@ -81,7 +81,8 @@ fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<Rows
     let lookup = |tid, time| inputs.comm(at.get(), tid, time);
     let sizes = Sizes::of_facts(inputs.traces().map(Trace::facts));
     let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
-    let mut rows = IoRows::new(of, lookup, sizes).users(users);
+    let mut rows =
+        IoRows::new(of, lookup, sizes).users(users).loops(Loops::of_facts(inputs.traces().map(Trace::facts)));
     if inputs.traces().any(Trace::may_miss_events) {
         rows.events_are_missing();
     }

@@ -101,7 +101,9 @@ fn special(page: &mut Page, report: &BlockReport) {
     table("Devices above devices", block_view::stack(found, MAX_ROWS));
     table("Failures", block_view::failures(found, MAX_ROWS));
     table("What fsync and its kin waited for", block_view::syncs(found, MAX_ROWS));
-    for line in block_view::syncs_line(found).into_iter().chain(block_view::flushes(found)) {
+    let lines =
+        block_view::syncs_line(found).into_iter().chain(block_view::flushes(found)).chain(block_view::loops(found));
+    for line in lines {
         page.add("syncs and flushes", &format!("<p>{}</p>\n", escape(&line)));
     }
 }

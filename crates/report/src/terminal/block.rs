@@ -77,9 +77,15 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
 /// What only some traces have: stacks of devices, flushes, calls of fsync, failures.
 fn special(found: &BlockFound, style: &Style, width: usize) -> String {
     let mut out = String::new();
-    if !found.stack.is_empty() {
+    let loops = block_view::loops(found);
+    if !found.stack.is_empty() || !loops.is_empty() {
         out += &style.heading("Devices above devices");
+    }
+    if !found.stack.is_empty() {
         out += &rows(&block_view::stack(found, MAX_ROWS), width, "");
+    }
+    for line in loops {
+        out += &paragraph(&visible(&line), width, 2, 4);
     }
     let flushes = block_view::flushes(found);
     if !flushes.is_empty() {

@@ -1,0 +1,444 @@
+//! Loop devices: which bios of a disk do the work of which bios of a loop device.
+//!
+//! The kernel has no remap event there. What leads from one to the other is the backing file: the recording's facts name its
+//! file system, inode and offset, the file system's extents say where it lies on the disk, and a worker of the kernel
+//! (`loop_rootcg_workfn`, before 5.14 the thread `loopN`) carries the I/O (drivers/block/loop.c).
+//!
+//! - A read, and with direct I/O a write, of the backing file by a worker is below the bios of the loop device that cover the same
+//!   bytes, and were issued to it.
+//! - A read of other bytes is read-ahead of the backing file. It is whose all bios in the loop device are, else of nobody known.
+//! - Without direct I/O a write ends in the page cache; whoever asked at the loop device dirtied the page (`originators.rs`).
+
+use super::in_flight::{NEVER, NONE, Place};
+use super::matching::{Matching, Watch};
+use super::originators::{At, Originators, OwnerKind};
+use super::stack::Upper;
+use crate::Evidence;
+use flashscope_trace::{BlockEvent, Device, FileEvent, FileStep, RequestKind, TimeNs};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::ops::Range;
+
+/// Documentation/admin-guide/devices.txt
+const LOOP_MAJOR: u32 = 7;
+/// Bios of a loop device that one bio of the disk does the work of.
+const MAX_UPPERS: usize = 256;
+
+/// A loop device with its backing file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Loop {
+    device: Device,
+    file: String,
+    /// Of the file: device of its file system, inode, first byte that is the loop device's.
+    file_system: Device,
+    inode: u64,
+    offset: u64,
+    direct: bool,
+}
+
+/// Loop devices, as the facts of recordings state them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loops {
+    all: Vec<Loop>,
+}
+
+/// A loop device that was used, and what it lies on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopFound {
+    pub device: String,
+    pub backing: Evidence<LoopBacking>,
+}
+
+/// The file that a loop device lies on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopBacking {
+    pub file: String,
+    /// Device of its file system.
+    pub device: String,
+    pub inode: u64,
+    pub direct_io: bool,
+}
+
+impl Loops {
+    /// From the facts of recordings (`docs/reference/agent.md`, "Facts").
+    pub fn of_facts<'a>(facts: impl IntoIterator<Item = &'a Value>) -> Loops {
+        let disks = facts.into_iter().flat_map(|facts| facts["block"].as_array().into_iter().flatten());
+        let number = |value: &Value| value.as_str().and_then(Device::parse);
+        let one = |disk: &Value| {
+            let backing = &disk["loop"];
+            Some(Loop {
+                device: number(&disk["device"])?,
+                file: backing["backing_file"].as_str()?.to_owned(),
+                file_system: number(&backing["device"])?,
+                inode: backing["inode"].as_u64()?,
+                offset: backing["offset"].as_u64()?,
+                direct: backing["direct_io"].as_u64()? != 0,
+            })
+        };
+        Loops { all: disks.filter_map(one).collect() }
+    }
+
+    fn on(&self, file_system: Device, inode: u64) -> Option<&Loop> {
+        self.all.iter().find(|one| (one.file_system, one.inode) == (file_system, inode))
+    }
+
+    /// The owner of the bio that is about to be queued, and whether it does the work of a bio of a higher device. Its bytes count
+    /// where it does not.
+    pub(super) fn queue<L, N, W>(
+        &self,
+        (matching, originators): (&mut Matching<W>, &mut Originators<L>),
+        block: &BlockEvent,
+        tid: u32,
+        time: TimeNs,
+    ) -> (u32, bool)
+    where
+        L: FnMut(u32, TimeNs) -> Option<N>,
+        N: AsRef<str>,
+        W: Watch,
+    {
+        let above = match matching.is_below(block) {
+            None => self.below((matching, originators), block, tid, time),
+            above => above,
+        };
+        if let Some(owner) = above {
+            return (owner, true);
+        }
+        let owner = originators.queue(block, tid, time);
+        let by_loop = originators.by_loop.take().and_then(|file| self.of_file(file));
+        if let Some(device) = by_loop {
+            matching.below_cache(device);
+        }
+        (owner, by_loop.is_some())
+    }
+
+    /// Whose bio the one that is about to be queued does the work of, if it does another's by way of a loop device.
+    fn below<L, N, W>(
+        &self,
+        (matching, originators): (&mut Matching<W>, &mut Originators<L>),
+        block: &BlockEvent,
+        tid: u32,
+        time: TimeNs,
+    ) -> Option<u32>
+    where
+        L: FnMut(u32, TimeNs) -> Option<N>,
+        N: AsRef<str>,
+        W: Watch,
+    {
+        if self.all.is_empty() || block.bytes == 0 {
+            return None;
+        }
+        let (device, inode, byte, left) = originators.file_at(block)?;
+        let of = self.on(Device(device), inode)?;
+        let kind = block.kind();
+        let write = kind != RequestKind::Read;
+        if (write && !of.direct) || !originators.carries(tid, time) {
+            return None;
+        }
+        let end = byte.saturating_add(left.min(block.bytes)).checked_sub(of.offset)?;
+        let begin = byte.saturating_sub(of.offset);
+        let owners = matching.below_loop(of.device, kind, begin / 512..end.div_ceil(512), !write)?;
+        Some(match owners.as_slice() {
+            [one] => *one,
+            // Read ahead for several, or written for several in one go.
+            _ => originators.several(),
+        })
+    }
+
+    /// A step of a file. What a loop device's worker puts into the page cache is whose the loop device's bio is.
+    pub(super) fn file<L, N, W>(
+        &self,
+        (matching, originators): (&mut Matching<W>, &mut Originators<L>),
+        file: &FileEvent,
+        tid: u32,
+        time: TimeNs,
+    ) where
+        L: FnMut(u32, TimeNs) -> Option<N>,
+        N: AsRef<str>,
+        W: Watch,
+    {
+        match self.asker((matching, originators), file, tid, time) {
+            Some(owner) => originators.dirtied_for(file, owner),
+            None => originators.file(file, tid, time),
+        }
+    }
+
+    /// Who asked at the loop device for what its worker writes to the backing file; `None` where it is no such write.
+    fn asker<L, N, W>(
+        &self,
+        (matching, originators): (&mut Matching<W>, &mut Originators<L>),
+        file: &FileEvent,
+        tid: u32,
+        time: TimeNs,
+    ) -> Option<u32>
+    where
+        L: FnMut(u32, TimeNs) -> Option<N>,
+        N: AsRef<str>,
+        W: Watch,
+    {
+        if self.all.is_empty() || !matches!(file.step, FileStep::Write | FileStep::Dirtied) {
+            return None;
+        }
+        let of = self.on(file.device?, file.inode)?;
+        if !originators.carries(tid, time) {
+            return None;
+        }
+        let begin = file.offset.saturating_sub(of.offset) / 512;
+        let end = file.offset.saturating_add(file.bytes.max(1)).saturating_sub(of.offset).div_ceil(512);
+        let owners = matching.owners_at(of.device, RequestKind::Write, begin..end);
+        match owners.as_slice() {
+            [] => None,
+            [one] => Some(*one),
+            _ => Some(originators.several()),
+        }
+    }
+
+    /// The loop device of a file.
+    fn of_file(&self, (device, inode): (u32, u64)) -> Option<Device> {
+        self.on(Device(device), inode).map(|one| one.device)
+    }
+
+    /// The backing file of a device.
+    pub(super) fn file_of(&self, device: Device) -> Option<String> {
+        self.all.iter().find(|one| one.device == device).map(|one| one.file.clone())
+    }
+
+    /// Of the devices that were used, the loop devices.
+    pub(super) fn found<L>(&self, used: &[Device], originators: &Originators<L>) -> Vec<LoopFound> {
+        let loops = used.iter().filter(|device| device.major() == LOOP_MAJOR);
+        loops
+            .map(|&device| LoopFound { device: device.to_string(), backing: self.backing(device, originators) })
+            .collect()
+    }
+
+    fn backing<L>(&self, device: Device, originators: &Originators<L>) -> Evidence<LoopBacking> {
+        let again = "flashscope record --events block,cache, started when the loop device is set up";
+        let Some(one) = self.all.iter().find(|one| one.device == device) else {
+            let why = format!(
+                "the backing file of loop device {device} is not in the trace: the I/O of the disk beneath it counts as I/O of its own"
+            );
+            return Evidence::unknown(why, again);
+        };
+        if !originators.has_extents(one.file_system.0, one.inode) {
+            let why = format!(
+                "where {} lies on its disk is not in the trace (events of ext4 or f2fs say so): the I/O of the disk beneath loop \
+                 device {device} counts as I/O of its own",
+                one.file
+            );
+            return Evidence::unknown(why, again);
+        }
+        Evidence::Known(LoopBacking {
+            file: one.file.clone(),
+            device: one.file_system.to_string(),
+            inode: one.inode,
+            direct_io: one.direct,
+        })
+    }
+}
+
+impl<L, N> Originators<L>
+where
+    L: FnMut(u32, TimeNs) -> Option<N>,
+    N: AsRef<str>,
+{
+    /// An owner for what is of several.
+    fn several(&mut self) -> u32 {
+        self.id(u32::MAX - 1, "(several)", OwnerKind::Shared)
+    }
+
+    /// The file in which a bio begins, and as much of it as follows there: device of its file system, inode, byte, bytes.
+    fn file_at(&self, block: &BlockEvent) -> Option<(u32, u64, u64, u64)> {
+        if self.extents.is_empty() {
+            return None;
+        }
+        match self.at(block.device.0, block.sector.saturating_mul(512)) {
+            At::File(device, inode, byte, left) => Some((device, inode, byte, left)),
+            At::Unknown(_) => None,
+        }
+    }
+
+    /// Whether a thread is a kernel thread that carries what others asked for.
+    fn carries(&mut self, tid: u32, time: TimeNs) -> bool {
+        self.task(tid, time).1
+    }
+}
+
+impl<L> Originators<L> {
+    /// Whether the trace says where a file lies.
+    fn has_extents(&self, device: u32, inode: u64) -> bool {
+        self.extents.range((device, 0)..=(device, u64::MAX)).any(|(_, extent)| extent.inode == inode)
+    }
+}
+
+impl<W: Watch> Matching<W> {
+    /// The bio that is about to be queued is below those that were issued to this loop device for the same sectors: their owners.
+    /// `ahead`: where there are none it is read-ahead, on behalf of what is in the loop device.
+    fn below_loop(&mut self, device: Device, kind: RequestKind, sectors: Range<u64>, ahead: bool) -> Option<Vec<u32>> {
+        let device = self.devices.iter().position(|&known| known == device)? as u16;
+        let place = Place::new(device, kind);
+        let mut owners = Vec::new();
+        let mut uppers: Vec<Upper> = Vec::new();
+        let mut show = None;
+        let (mut all, mut any) = (Vec::new(), false);
+        for (at, bio) in self.bios.rest().filter(|(_, bio)| bio.place == place && bio.issued != NEVER) {
+            any = true;
+            if !all.contains(&bio.owner) {
+                all.push(bio.owner);
+            }
+            let shared = bio.end().min(sectors.end).saturating_sub(bio.sector.max(sectors.start));
+            if shared == 0 || uppers.len() == MAX_UPPERS {
+                continue;
+            }
+            // A part's name is its bio's.
+            let name = if bio.whole == NONE { at } else { self.wholes.root(bio.whole) };
+            uppers.push(Upper { at: name, queued: bio.queued, bytes: shared * 512 });
+            show.get_or_insert((bio.in_range, bio.shown));
+            if !owners.contains(&bio.owner) {
+                owners.push(bio.owner);
+            }
+        }
+        let show = match show {
+            Some(show) => show,
+            None if ahead && any => (self.in_range, self.in_range),
+            None => return None,
+        };
+        self.next_below(uppers, Some(device), show);
+        Some(if owners.is_empty() { all } else { owners })
+    }
+
+    /// Owners of the bios that were issued for these sectors.
+    fn owners_at(&self, device: Device, kind: RequestKind, sectors: Range<u64>) -> Vec<u32> {
+        let Some(device) = self.devices.iter().position(|&known| known == device) else { return Vec::new() };
+        let place = Place::new(device as u16, kind);
+        let mut owners = Vec::new();
+        for (_, bio) in self.bios.rest().filter(|(_, bio)| bio.place == place && bio.issued != NEVER) {
+            if bio.sector < sectors.end && sectors.start < bio.end() && !owners.contains(&bio.owner) {
+                owners.push(bio.owner);
+            }
+        }
+        owners
+    }
+
+    /// A bio that writes pages which a loop device's worker put into the page cache is about to be queued.
+    fn below_cache(&mut self, device: Device) {
+        let device = self.devices.iter().position(|&known| known == device).map(|at| at as u16);
+        self.next_below(Vec::new(), device, (self.in_range, self.in_range));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BlockAnalysis, BlockFound, Sizes};
+    use super::*;
+    use crate::Analysis;
+    use crate::testing::event;
+    use flashscope_trace::{BlockAction, BlockDetail, EventKind, RequestFlags};
+    use serde_json::json;
+
+    const DISK: Device = Device(0xfe0_0000);
+    const LOOP: Device = Device(7 << 20);
+    const WORKER: u32 = 7;
+
+    fn block(action: BlockAction, device: Device, rwbs: &str, sector: u64, sectors: u64) -> EventKind {
+        let flags = RequestFlags::from_letters(rwbs.as_bytes());
+        let (error, cgroup, detail) = (0, 0, BlockDetail::None);
+        EventKind::Block(BlockEvent { action, device, flags, sector, bytes: sectors * 512, error, cgroup, detail })
+    }
+
+    /// A file of 1 MiB that lies at block 1000 of the disk; the loop device begins at its third block.
+    fn found(facts: &Value, events: &[(u64, u32, EventKind)]) -> BlockFound {
+        let names = |tid, _| Some(["", "app", "other", "", "", "", "", "kworker/u8:1"][tid as usize]);
+        let mut analysis = BlockAnalysis::new(names, Sizes::default()).loops(Loops::of_facts([facts]));
+        let extent = FileEvent {
+            step: FileStep::Extent,
+            device: Some(DISK),
+            inode: 12,
+            offset: 0,
+            bytes: 256,
+            size: None,
+            block: 1000,
+        };
+        analysis.event(&event(0, 1, EventKind::File(extent)));
+        for (time, tid, kind) in events {
+            analysis.event(&event(*time, *tid, kind.clone()));
+        }
+        analysis.finish()
+    }
+
+    fn facts(direct: u64) -> Value {
+        let of = json!({"backing_file": "/image", "device": DISK.to_string(), "inode": 12, "offset": 8192, "direct_io": direct});
+        json!({"block": [{"device": "7:0", "loop": of}]})
+    }
+
+    use BlockAction::{Complete, Issue, Queue};
+
+    /// Two bios of two tasks in one request of the loop device, and a third elsewhere: one bio of the disk does the work of the two.
+    fn reads() -> Vec<(u64, u32, EventKind)> {
+        let sector = 1002 * 8;
+        vec![
+            (10, 1, block(Queue, LOOP, "R", 0, 8)),
+            (20, 2, block(Queue, LOOP, "R", 8, 8)),
+            (30, 2, block(Issue, LOOP, "R", 0, 16)),
+            (50, WORKER, block(Queue, DISK, "R", sector, 24)),
+            (60, WORKER, block(Issue, DISK, "R", sector, 24)),
+            (160, WORKER, block(Complete, DISK, "R", sector, 24)),
+            (200, WORKER, block(Complete, LOOP, "R", 0, 16)),
+        ]
+    }
+
+    #[test]
+    fn one_bio_of_the_disk_does_the_work_of_two_of_the_loop_device() {
+        let found = found(&facts(0), &reads());
+        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (2, 1));
+        let level = &found.stack[0];
+        assert_eq!(
+            (level.upper.as_str(), level.lower.as_str(), level.file.as_deref()),
+            ("7:0", "254:0", Some("/image"))
+        );
+        assert_eq!((level.upper_bios, level.upper_bytes, level.lower_bios, level.lower_bytes), (2, 8192, 1, 12288));
+        assert_eq!((level.mean_down_ns, level.mean_below_ns, level.mean_up_ns, level.mean_q2c_ns), (35, 110, 40, 185));
+        // It is of two tasks; each has its own bytes, once.
+        let owners: Vec<_> =
+            found.originators.originators.iter().map(|one| (one.name.as_str(), one.read_bytes)).collect();
+        assert_eq!(owners, [("app (1)", 4096), ("other (2)", 4096)]);
+        assert!(matches!(&found.loops[0].backing, Evidence::Known(file) if file.inode == 12 && !file.direct_io));
+    }
+
+    #[test]
+    fn a_page_that_the_worker_dirtied_is_whose_the_loop_devices_bio_was() {
+        let dirty = FileEvent {
+            step: FileStep::Dirtied,
+            device: Some(DISK),
+            inode: 12,
+            offset: 8192,
+            bytes: 4096,
+            size: None,
+            block: 0,
+        };
+        let events = [
+            (10, 1, block(Queue, LOOP, "W", 0, 8)),
+            (20, 1, block(Issue, LOOP, "W", 0, 8)),
+            (30, WORKER, EventKind::File(dirty)),
+            (40, WORKER, block(Complete, LOOP, "W", 0, 8)),
+            (90, WORKER, block(Queue, DISK, "W", 1002 * 8, 8)),
+            (95, WORKER, block(Issue, DISK, "W", 1002 * 8, 8)),
+            (99, WORKER, block(Complete, DISK, "W", 1002 * 8, 8)),
+        ];
+        let found = found(&facts(0), &events);
+        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (1, 1));
+        assert_eq!((found.stack[0].cached_bios, found.stack[0].cached_bytes), (1, 4096));
+        let owners: Vec<_> =
+            found.originators.originators.iter().map(|one| (one.name.as_str(), one.written_bytes)).collect();
+        assert_eq!(owners, [("app (1)", 4096)]);
+        let disk = found.groups.iter().find(|group| group.name == "app (1)").expect("a group");
+        assert_eq!((disk.bios, disk.bytes), (1, 4096));
+    }
+
+    #[test]
+    fn a_loop_device_without_facts_says_what_is_missing() {
+        let found = found(&json!({}), &reads());
+        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (3, 0));
+        assert!(found.stack.is_empty());
+        let why = found.loops[0].backing.why().expect("a reason");
+        assert!(why.missing.contains("backing file of loop device 7:0") && why.next.contains("block,cache"), "{why:?}");
+    }
+}

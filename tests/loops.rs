@@ -1,0 +1,114 @@
+//! A loop device of this host, and the disk beneath it: each I/O of a program counts once where it was asked for, and once where
+//! the disk did it.
+
+use std::path::Path;
+use std::process::Command;
+
+use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout};
+use serde_json::Value;
+
+/// 1 MiB of direct reads, 40 KiB of direct writes, 80 KiB through the page cache.
+const WORK: &str = r#"set -e
+dd if=m/f of=/dev/null bs=64k count=16 iflag=direct 2> dd.log
+dd if=/dev/zero of=m/g bs=4k count=10 oflag=direct conv=notrunc 2> dd.log
+dd if=/dev/zero of=m/h bs=4k count=20 conv=fsync,notrunc 2> dd.log
+sync -f image
+sleep 0.2"#;
+
+/// The loop device, taken away with the value.
+struct Disk<'a>(String, &'a Path);
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        output(Command::new("umount").arg(self.1.join("m")));
+        output(Command::new("losetup").args(["-d", &self.0]));
+    }
+}
+
+/// Bytes of the rows that `wanted` likes, by kind of operation.
+fn bytes(rows: &[Value], kind: &str, wanted: &dyn Fn(&Value) -> bool) -> u64 {
+    let rows = rows.iter().filter(|row| row["kind"] == kind && wanted(row));
+    rows.map(|row| row["bytes"].as_u64().expect("bytes")).sum()
+}
+
+fn check(direct: &str) {
+    let dir = TempDir::new("loops");
+    let dir = dir.path();
+    let sh = |script: &str| output(Command::new("sh").current_dir(dir).args(["-ec", script]));
+    sh(
+        "dd if=/dev/zero of=image bs=1M count=64; mkdir m; mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 image; sync",
+    );
+    let made = sh(&format!("losetup -f --show --direct-io={direct} image"));
+    let disk = Disk(String::from_utf8_lossy(&made.stdout).trim().to_owned(), dir);
+    let ready = format!(
+        "mount -o noinit_itable {} m; for f in f g h; do dd if=/dev/urandom of=m/$f bs=64k count=16 conv=fsync; done; sync -f m; \
+         sync image; dd of=image oflag=nocache conv=notrunc,fdatasync count=0",
+        disk.0
+    );
+    if !made.status.success() || !sh(&ready).status.success() {
+        return skip("loops: no loop device with ext4");
+    }
+    let name = disk.0.trim_start_matches("/dev/").to_owned();
+    let device = std::fs::read_to_string(format!("/sys/block/{name}/dev")).expect("its number").trim().to_owned();
+    let mut record = flashscope();
+    record.current_dir(dir).args(["record", "--events", "block,cache,syscall", "-o", "t.dat", "--", "sh", "-c", WORK]);
+    stdout(&mut record);
+    let said = stdout(flashscope().current_dir(dir).args(["report", "--json", "t.dat"]));
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    let found = &said["findings"];
+    let backing = &found["loops"].as_array().expect("loops").iter().find(|one| one["device"] == device.as_str());
+    let backing = &backing.expect("the loop device")["backing"];
+    if backing["unknown"].is_string() && !backing["unknown"].as_str().expect("a reason").contains("backing file") {
+        return skip(&format!("loops: the image does not lie on ext4 or f2fs: {backing}"));
+    }
+    let image = dir.join("image");
+    assert_eq!(backing["file"].as_str(), image.to_str(), "{direct}: {backing}");
+
+    let rows =
+        stdout(flashscope().current_dir(dir).args(["export", "t.dat", "--to", "json", "--rows", "bios", "-o", "-"]));
+    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let of_dd = |row: &Value| row["owner"] == "dd";
+    let asked = |row: &Value| of_dd(row) && row["device"] == device.as_str();
+    let done = |row: &Value| of_dd(row) && row["device"] != device.as_str() && row["below"] == true;
+    let kinds = ["read", "write"].map(|kind| [bytes(&rows, kind, &asked), bytes(&rows, kind, &done)]);
+    println!("direct {direct}: asked for and done, reads and writes: {kinds:?}; {}", found["stack"]);
+    let [[read, disk_read], [written, disk_written]] = kinds;
+    // Beside the data, little of the file system's own that dd waited for.
+    assert!((1 << 20..(1 << 20) + (64 << 10)).contains(&read), "{read}");
+    assert!((120 << 10..184 << 10).contains(&written), "{written}");
+    assert!(disk_read >= read, "{direct}: what was asked for comes from the disk: {read} {disk_read}");
+    // A page of the backing file that two wrote to is shared.
+    let through = |row: &Value| row["below"] == true && row["device"] != device.as_str();
+    assert!(disk_written >= 120 << 10 || bytes(&rows, "write", &through) >= written, "{direct}: {disk_written}");
+    // Nothing of the disk's that was done for the loop device is a program's once more.
+    assert!(rows.iter().all(|row| row["device"] != device.as_str() || row["below"] == false));
+    let queued = rows.iter().filter(|row| row["below"] == false).count() as u64;
+    assert_eq!(found["stages"]["bios_queued"].as_u64(), Some(queued));
+    let originators = found["originators"]["originators"].as_array().expect("originators");
+    let of = |name: &str| -> u64 {
+        let dds = originators.iter().filter(|one| one["name"].as_str().is_some_and(|one| one.starts_with("dd (")));
+        dds.map(|one| one[name].as_u64().expect("bytes")).sum()
+    };
+    let others = |row: &Value| of_dd(row) && row["device"] != device.as_str() && row["below"] == false;
+    assert_eq!(of("written_bytes"), written + bytes(&rows, "write", &others), "{direct}: counted once");
+    assert_eq!(of("read_bytes"), read + bytes(&rows, "read", &others), "{direct}: counted once");
+
+    let stack = found["stack"].as_array().expect("a stack");
+    let level = stack.iter().find(|level| level["upper"] == device.as_str()).expect("the loop device's level");
+    assert_eq!(level["file"].as_str(), image.to_str());
+    let number = |name: &str| level[name].as_u64().expect("a number");
+    assert!(number("lower_bytes") + number("cached_bytes") >= disk_read, "{level}");
+    assert_eq!(number("cached_bytes") > 0, direct == "off", "{level}");
+    let parts = ["mean_down_ns", "mean_below_ns", "mean_up_ns"].map(number);
+    assert!(parts.iter().all(|&ns| ns > 0) && parts.iter().sum::<u64>() <= number("mean_q2c_ns") + 3, "{level}");
+}
+
+#[test]
+fn a_loop_device_is_seen_through_to_its_file_and_the_disk() {
+    if !is_root() || !Path::new("/sys/kernel/tracing/instances").is_dir() {
+        return skip("loops: root and a mounted tracefs are needed");
+    }
+    for direct in ["on", "off"] {
+        check(direct);
+    }
+}
