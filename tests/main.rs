@@ -39,6 +39,7 @@ mod replay;
 mod rows;
 mod runs;
 mod study;
+mod syncs;
 mod trace_cmd;
 mod wear;
 mod yaffs2;

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 
 /// Calls that are listed, the longest ones.
 const MAX_LISTED: usize = 64;
-/// Calls on their way at one time, threads of journals, and bios of one call, that are followed.
+/// Calls on their way at one time, owners of journals, and bios of one call, that are followed.
 const MAX_OPEN: usize = 4096;
 const MAX_WAITS: usize = 4096;
 
@@ -140,10 +140,10 @@ impl Syncs {
         !self.open.is_empty()
     }
 
-    /// This thread's bios are the file system's own.
-    pub fn is_journal(&mut self, tid: u32) {
+    /// This owner's bios are the file system's own, whoever carries them.
+    pub fn is_journal(&mut self, owner: u32) {
         if self.journals.len() < MAX_OPEN {
-            self.journals.insert(tid);
+            self.journals.insert(owner);
         }
     }
 
@@ -278,7 +278,7 @@ impl Syncs {
     #[cold]
     fn waited(&mut self, bio: &Bio, completed: u64) {
         let from = if bio.is_request() { bio.issued } else { bio.queued };
-        let journal = self.journals.contains(&bio.tid);
+        let journal = self.journals.contains(&bio.owner);
         self.flushes |= bio.kind == RequestKind::Flush;
         self.asked |= bio.flags.0 & (RequestFlags::FLUSH.0 | RequestFlags::FUA.0) != 0;
         for (tid, open) in &mut self.open {

@@ -136,7 +136,7 @@ where
                     (owner, below) = self.loops.queue(parts, block, event.tid, event.time);
                     let syncs = &mut self.matching.watch.1.0.1;
                     if syncs.any_open() && self.originators.is_kernels_own(owner) {
-                        syncs.is_journal(event.tid);
+                        syncs.is_journal(owner);
                     }
                     let file = if !below { self.originators.file_of(block, event.tid) } else { None };
                     self.matching.watch.0.0.0.1.next = file;
