@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use flashscope_tests::top;
+use flashscope_tests::{flashscope, stdout, top};
 
 /// Directories that hold no text of this project.
 const SKIPPED: [&str; 5] = ["target", ".git", "out", "build", "node_modules"];
@@ -179,4 +179,26 @@ fn every_document_that_the_source_names_is_there() {
         }
     }
     assert!(gone.is_empty(), "documents that are not there:\n{}", gone.join("\n"));
+}
+
+/// The names of the fields of an object, and of those in `findings`.
+fn fields(report: &serde_json::Value) -> Vec<String> {
+    let names = |value: &serde_json::Value| {
+        value.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+    };
+    [names(report), names(&report["findings"])].concat()
+}
+
+/// `docs/reference/json.md` names every field of a report on flash and on block I/O.
+#[test]
+fn the_reference_names_every_field_of_a_report() {
+    let reference = std::fs::read_to_string(top().join("docs/reference/json.md")).expect("the reference");
+    for trace in ["flashmon/paper.log", "trace_dat/x86_64-6.1-io.dat"] {
+        let printed =
+            stdout(flashscope().arg("report").arg(top().join("crates/trace/tests/data").join(trace)).arg("--json"));
+        let found = fields(&serde_json::from_str(&printed).expect("JSON"));
+        assert!(found.len() > 10, "{trace}: {found:?}");
+        let gone: Vec<_> = found.iter().filter(|name| !reference.contains(&format!("`{name}`"))).collect();
+        assert!(gone.is_empty(), "{trace}: docs/reference/json.md does not name {gone:?}");
+    }
 }
