@@ -72,7 +72,9 @@ pub fn report(bytes: &[u8]) {
             health: Vec::new(),
             losses: Vec::new(),
             readahead: Some(accuracy.finish().into()),
-            findings,
+            findings: Vec::new(),
+            calls: Default::default(),
+            found: findings,
         };
         black_box((terminal::flash(&report, &terminal::Style::default()), json::flash(&report), html::flash(&report)));
         return;
@@ -92,7 +94,9 @@ pub fn report(bytes: &[u8]) {
         losses: Vec::new(),
         missing: Vec::new(),
         readahead: Some(accuracy.finish().into()),
-        findings: analysis.finish(),
+        findings: Vec::new(),
+        calls: Default::default(),
+        found: analysis.finish(),
     };
     black_box((terminal::block(&report, &terminal::Style::default()), json::block(&report), html::block(&report)));
 }
@@ -124,8 +128,13 @@ pub fn report_layers(bytes: &[u8]) {
     });
     let findings = layers.finish();
     let losses = findings.losses();
-    let report =
-        LayersReport { schema: LAYERS_REPORT_SCHEMA, title: "fuzz".into(), system: system(&trace), losses, findings };
+    let report = LayersReport {
+        schema: LAYERS_REPORT_SCHEMA,
+        title: "fuzz".into(),
+        system: system(&trace),
+        losses,
+        found: findings,
+    };
     black_box((terminal::layers(&report, &terminal::Style::default()), json::layers(&report), html::layers(&report)));
 }
 

@@ -283,7 +283,7 @@ fn traces_of_block_io_that_lack_something() {
     assert!(!page.contains("<b>\u{1b}") && !page.contains("<b>\u{241b}") && !page.contains('\u{1b}'));
     let json = stdout(&mut command(&cache, &["report", &named, "--json"]));
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    let groups = json["findings"]["groups"].as_array().expect("groups");
+    let groups = json["block"]["groups"].as_array().expect("groups");
     assert!(groups.iter().any(|g| g["name"].as_str().is_some_and(|name| name.starts_with("<b>\u{1b}[7 ("))));
 }
 

@@ -56,14 +56,14 @@ fn times_that_no_clock_gives_are_counted() {
         let report: serde_json::Value =
             serde_json::from_str(&stdout(flashscope().arg("report").arg("--json").arg(&path))).unwrap();
         let odd = report["losses"].as_array().unwrap().iter().find(|loss| loss["name"] == "times_impossible").unwrap();
-        assert_eq!((&odd["count"], &report["findings"]["stages"]["bios_queued"]), (&1.into(), &1.into()), "{times:?}");
+        assert_eq!((&odd["count"], &report["block"]["stages"]["bios_queued"]), (&1.into(), &1.into()), "{times:?}");
     }
     // As long as a clock can go.
     let path = dir.path().join("long.blktrace.0");
     std::fs::write(&path, blktrace([1, i64::MAX as u64])).unwrap();
     let report: serde_json::Value =
         serde_json::from_str(&stdout(flashscope().arg("report").arg("--json").arg(&path))).unwrap();
-    assert_eq!(report["findings"]["stages"]["bios_queued"], 2);
+    assert_eq!(report["block"]["stages"]["bios_queued"], 2);
 }
 
 /// Facts of an ext4 on the disk that the events are of, or of a chip.

@@ -77,7 +77,7 @@ fn group_name(group: &Value) -> String {
 
 /// The names of the tasks among the owners.
 fn owners(said: &Value) -> Vec<&str> {
-    let groups = said["findings"]["groups"].as_array().expect("groups").iter();
+    let groups = said["block"]["groups"].as_array().expect("groups").iter();
     let names = groups.filter(|group| group["by"] == "owner").map(|group| group["name"].as_str().expect("a name"));
     let mut names: Vec<&str> = names.filter(|name| !name.starts_with("kworker/")).collect();
     names.sort_unstable();
@@ -85,7 +85,7 @@ fn owners(said: &Value) -> Vec<&str> {
 }
 
 fn groups(said: &Value) -> BTreeMap<String, &Value> {
-    let groups = said["findings"]["groups"].as_array().expect("groups");
+    let groups = said["block"]["groups"].as_array().expect("groups");
     groups.iter().map(|group| (group_name(group), group)).collect()
 }
 
@@ -93,7 +93,7 @@ fn groups(said: &Value) -> BTreeMap<String, &Value> {
 fn same(what: &str, ours: &Value, theirs: &Value, slack: u64, share: f64) {
     let counts = ["unit", "bios_queued", "bios_completed", "parts", "requeues", "unfinished", "given_up", "unmatched"];
     for count in counts {
-        let of = |said: &Value| said["findings"]["stages"][count].clone();
+        let of = |said: &Value| said["block"]["stages"][count].clone();
         assert_eq!(of(ours), of(theirs), "{what}: {count}");
     }
     let (ours, theirs) = (groups(ours), groups(theirs));
@@ -138,7 +138,7 @@ fn one_run_recorded_five_ways_is_one_run() {
     stdout(flashscope().current_dir(dir).args(["export", "own.port", "--to", "trace.dat", "-o", "own.dat"]));
 
     let own = report(dir, &["own.dat"]);
-    assert!(own["findings"]["stages"]["bios_completed"].as_u64() >= Some(350), "{}", own["findings"]["stages"]);
+    assert!(own["block"]["stages"]["bios_completed"].as_u64() >= Some(350), "{}", own["block"]["stages"]);
     for owner in ["player", "logger", "reader", "dd"] {
         assert!(owners(&own).iter().any(|name| name.starts_with(&format!("{owner} ("))), "{owner}: {:?}", owners(&own));
     }
@@ -160,7 +160,7 @@ fn one_run_recorded_five_ways_is_one_run() {
 
     // Who dirtied what a worker wrote is in none of them; the clock's name is in the recordings and in no text or dump.
     for said in [&own, &by_trace_cmd, &by_blktrace, &dump] {
-        let written = &said["findings"]["originators"];
+        let written = &said["block"]["originators"];
         assert!(written["written_unknown_bytes"].as_u64() > Some(0), "{written}");
         assert_eq!(written["written_one_bytes"], 0, "{written}");
     }

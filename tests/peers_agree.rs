@@ -64,7 +64,7 @@ fn the_kernels_counts_and_fios_are_the_reports() {
     let said: Value = serde_json::from_str(&said).expect("JSON");
     let device = std::fs::read_to_string(format!("/sys/block/{name}/dev")).expect("its number");
     let group = |wanted: &dyn Fn(&str) -> bool| {
-        let mut groups = said["findings"]["groups"].as_array().expect("groups").iter();
+        let mut groups = said["block"]["groups"].as_array().expect("groups").iter();
         let group = groups.find(|group| wanted(group["name"].as_str().expect("a name"))).expect("a group");
         (group["bios"].as_u64().expect("a count"), group["bytes"].as_u64().expect("bytes"))
     };

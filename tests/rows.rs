@@ -29,7 +29,7 @@ fn traces() -> Vec<PathBuf> {
 fn report(path: &Path) -> Option<Value> {
     let ran = output(flashscope().args(["report", "--json"]).arg(path));
     let json: Value = serde_json::from_slice(&ran.stdout).ok()?;
-    json["findings"]["stages"].is_object().then_some(json)
+    json["block"]["stages"].is_object().then_some(json)
 }
 
 /// The rows, or what the command says where there are none.
@@ -49,7 +49,7 @@ fn own(rows: &[Value]) -> impl Iterator<Item = &Value> {
 
 /// Numbers and sums of all stages.
 fn add_up(path: &Path, report: &Value, rows: &[Value]) {
-    let stages = &report["findings"]["stages"];
+    let stages = &report["block"]["stages"];
     for (index, stage) in stages["stages"].as_array().expect("names").iter().enumerate() {
         let name = stage.as_str().expect("a name").to_lowercase();
         if name != "q2q" {
@@ -73,7 +73,7 @@ fn by_owner(path: &Path, report: &Value, rows: &[Value]) {
         let sum = sums.entry(name).or_default();
         *sum = [sum[0] + 1, sum[1] + row["bytes"].as_u64().expect("bytes")];
     }
-    let groups = report["findings"]["groups"].as_array().expect("groups").iter().filter(|group| group["by"] == "owner");
+    let groups = report["block"]["groups"].as_array().expect("groups").iter().filter(|group| group["by"] == "owner");
     let said: BTreeMap<String, [u64; 2]> = groups
         .map(|group| {
             let figures = ["bios", "bytes"].map(|figure| group[figure].as_u64().expect(figure));
@@ -92,7 +92,7 @@ fn the_rows_add_up_to_the_report() {
     let (mut of_bios, mut of_requests) = (0, 0);
     for path in traces() {
         let Some(report) = report(&path) else { continue };
-        let stages = &report["findings"]["stages"];
+        let stages = &report["block"]["stages"];
         let figure = |name: &str| stages[name].as_u64().expect("a figure");
         if stages["unit"] == "bio" {
             let rows = rows(&path, "bios").expect("rows");

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Number, minimum, mean and maximum of a stage, of the group with this heading and name.
 fn stage(report: &Value, by: &str, name: &str, stage: &str) -> [u64; 4] {
-    let groups = report["findings"]["groups"].as_array().expect("groups");
+    let groups = report["block"]["groups"].as_array().expect("groups");
     let group = groups.iter().find(|group| group["by"] == by && group["name"] == name);
     let group = group.unwrap_or_else(|| panic!("no {name}: {groups:?}"));
     let times = group["stages"].as_array().expect("stages").iter().find(|one| one["stage"] == stage);
@@ -20,12 +20,12 @@ fn all(report: &Value, of: &str) -> [u64; 4] {
 
 /// Loss marks by kind: completion lost, issue lost, time backwards.
 fn given_up(report: &Value) -> [u64; 3] {
-    let given_up = &report["findings"]["stages"]["given_up"];
+    let given_up = &report["block"]["stages"]["given_up"];
     ["completion_lost", "issue_lost", "time_backwards"].map(|kind| given_up[kind].as_u64().expect(kind))
 }
 
 fn count(report: &Value, what: &str) -> u64 {
-    report["findings"]["stages"][what].as_u64().unwrap_or_else(|| panic!("no {what}"))
+    report["block"]["stages"][what].as_u64().unwrap_or_else(|| panic!("no {what}"))
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_completion_before_its_queueing_costs_one_bio() {
         assert_eq!(all(&report, "D2C"), [19, 1_000_000, 1_000_000, 1_000_000], "{path}");
         assert_eq!(all(&report, "Q2C"), [19, 1_010_000, 1_010_000, 1_010_000], "{path}");
         assert_eq!(given_up(&report), [0, 0, 1], "{path}");
-        assert_eq!(report["findings"]["stages"]["unmatched"]["completed"], 0, "{path}");
+        assert_eq!(report["block"]["stages"]["unmatched"]["completed"], 0, "{path}");
     }
 }
 
@@ -84,7 +84,7 @@ fn a_bio_that_flushes_lives_until_its_last_step() {
     assert_eq!(stage(&report_of, "owner", "ext4 journal [jbd2/loop3-8]", "Q2C"), [1, 1_765_049, 1_765_049, 1_765_049]);
     assert_eq!(stage(&report_of, "device", "7:3 flushes", "Q2C"), [1, 1_817_432, 1_817_432, 1_817_432]);
     assert_eq!(stage(&report_of, "owner", "dbd (23294)", "Q2C"), [2, 106_658, 962_045, 1_817_432]);
-    let flushes = &report_of["findings"]["flushes"];
+    let flushes = &report_of["block"]["flushes"];
     assert_eq!((&flushes["requests_total_ns"], &flushes["requests"]["n"]), (&3_526_105.into(), &3.into()));
     let steps = ["before_data", "data", "after_data"].map(|step| flushes[step]["max"].as_u64().expect(step));
     assert_eq!(steps, [818_556, 19_329, 899_241]);
@@ -108,7 +108,7 @@ fn other_operations_are_kinds_of_their_own() {
 fn issues_and_completions_alone_give_requests() {
     let report = report("issue-complete-only");
     assert_eq!(all(&report, "D2C"), [4, 300_000, 1_900_000, 5_000_000]);
-    assert_eq!(report["findings"]["stages"]["unit"], "request");
+    assert_eq!(report["block"]["stages"]["unit"], "request");
     assert_eq!((count(&report, "bios_queued"), count(&report, "requests_completed")), (0, 4));
     for (issuer, n, d2c) in [
         ("Binder:640_4 (2066)", 1, 2_000_000),
@@ -124,7 +124,7 @@ fn issues_and_completions_alone_give_requests() {
 #[test]
 fn failures_have_a_place_an_error_an_owner_and_their_attempt() {
     let report = report("io-errors");
-    let errors = &report["findings"]["errors"];
+    let errors = &report["block"]["errors"];
     assert_eq!((&errors["failed"], &errors["retries"], &errors["recovered"]), (&2.into(), &1.into(), &0.into()));
     let failures = errors["failures"].as_array().expect("failures");
     for (attempt, failure) in failures.iter().enumerate() {
@@ -140,7 +140,7 @@ fn failures_have_a_place_an_error_an_owner_and_their_attempt() {
 #[test]
 fn a_call_of_fsync_shows_what_it_waited_for() {
     let report = report("emmc-fsync-spike");
-    let syncs = &report["findings"]["syncs"];
+    let syncs = &report["block"]["syncs"];
     assert_eq!(syncs["durations"]["n"], 12);
     let calls = syncs["calls"].as_array().expect("calls");
     let worst = &calls[0];
@@ -162,14 +162,14 @@ fn an_io_through_a_stack_is_counted_once() {
     let report = report("dm-double-count");
     assert_eq!((count(&report, "bios_queued"), count(&report, "bios_completed")), (10, 10));
     assert_eq!(count(&report, "bios_below"), 10);
-    let owners = report["findings"]["originators"]["originators"].as_array().expect("originators");
+    let owners = report["block"]["originators"]["originators"].as_array().expect("originators");
     let read: Vec<_> = owners.iter().map(|one| (one["name"].as_str(), one["read_bytes"].as_u64())).collect();
     assert_eq!(read, [(Some("sqlite3 (500)"), Some(40 << 10))]);
     assert_eq!(all(&report, "D2C"), [10, 200_000, 200_000, 200_000]);
     assert_eq!(all(&report, "Q2C"), [10, 212_000, 212_000, 212_000]);
     // The disk's own figures are there as well, once.
     assert_eq!(stage(&report, "device", "8:0 reads", "Q2C"), [10, 206_000, 206_000, 206_000]);
-    let stack = report["findings"]["stack"].as_array().expect("levels");
+    let stack = report["block"]["stack"].as_array().expect("levels");
     let level = &stack[0];
     assert_eq!((stack.len(), level["upper"].as_str(), level["lower"].as_str()), (1, Some("253:0"), Some("8:0")));
     let number = |name: &str| level[name].as_u64().expect("a number");
@@ -186,7 +186,7 @@ fn filters_show_a_part_of_what_all_bios_tell() {
         serde_json::from_str(&json).expect("JSON")
     };
     let waited = |report: &Value| -> Vec<(String, String, u64)> {
-        let pairs = report["findings"]["interference"]["pairs"].as_array().expect("pairs");
+        let pairs = report["block"]["interference"]["pairs"].as_array().expect("pairs");
         let text = |pair: &Value, side: &str| pair[side].as_str().expect("an owner").to_owned();
         let ns =
             |pair: &Value| pair["served_ns"].as_u64().expect("a time") + pair["handover_ns"].as_u64().expect("one");
@@ -194,7 +194,7 @@ fn filters_show_a_part_of_what_all_bios_tell() {
     };
     let behind = |ns| vec![("dd (901)".to_owned(), "fio (900)".to_owned(), ns)];
     let owners = |report: &Value| -> Vec<(String, u64)> {
-        let owners = report["findings"]["interference"]["owners"].as_array().expect("owners");
+        let owners = report["block"]["interference"]["owners"].as_array().expect("owners");
         let one = |o: &Value| {
             (o["owner"].as_str().expect("a name").to_owned(), o["mean_behind_ns"].as_u64().expect("a time"))
         };
@@ -204,7 +204,7 @@ fn filters_show_a_part_of_what_all_bios_tell() {
     assert_eq!((waited(&dd), owners(&dd)), (behind(5_952_000), vec![("dd (901)".to_owned(), 496_000)]));
     assert_eq!(all(&dd, "Q2C"), [12, 202_000, 698_000, 1_194_000]);
     // What is left out was lost to nobody.
-    assert_eq!(dd["findings"]["stages"]["unmatched"], shown(&[])["findings"]["stages"]["unmatched"]);
+    assert_eq!(dd["block"]["stages"]["unmatched"], shown(&[])["block"]["stages"]["unmatched"]);
     let fio = shown(&["--process", "fio"]);
     assert_eq!((waited(&fio), owners(&fio)), (behind(5_952_000), vec![("fio (900)".to_owned(), 0)]));
     assert_eq!(all(&fio, "Q2C"), [6, 1_002_000, 1_002_000, 1_002_000]);
@@ -221,7 +221,7 @@ fn filters_show_a_part_of_what_all_bios_tell() {
 fn failures_of_other_kinds_and_what_became_of_them() {
     type Failed = (String, String, u64, u64);
     let listed = |name: &str| -> (Vec<u64>, Vec<Failed>) {
-        let errors = &report(name)["findings"]["errors"];
+        let errors = &report(name)["block"]["errors"];
         let counts = ["failed", "retries", "recovered"].map(|count| errors[count].as_u64().expect("a count"));
         let one = |f: &Value| {
             let text = |field: &str| f[field].as_str().expect("text").to_owned();
@@ -247,7 +247,7 @@ fn a_device_with_fua_of_its_own_ends_a_bio_once() {
         (all(&report, "Q2C"), all(&report, "D2C")),
         ([2, 505_000, 555_000, 605_000], [2, 500_000, 550_000, 600_000])
     );
-    let flushes = &report["findings"]["flushes"];
+    let flushes = &report["block"]["flushes"];
     assert_eq!([&flushes["data_bios"], &flushes["empty_bios"], &flushes["requests"]["n"]], [2, 0, 0]);
     assert_eq!((count(&report, "unfinished"), given_up(&report)), (0, [0; 3]));
 }
@@ -256,7 +256,7 @@ fn a_device_with_fua_of_its_own_ends_a_bio_once() {
 fn merged_and_halved_requests_without_their_bios() {
     let report = report("issue-only-merged");
     assert_eq!((all(&report, "D2C"), all(&report, "Q2C")), ([3, 100_000, 266_666, 400_000], [0; 4]));
-    assert_eq!(report["findings"]["groups"][0]["bytes"], 28 << 10);
+    assert_eq!(report["block"]["groups"][0]["bytes"], 28 << 10);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn two_levels_and_a_mirror_are_one_bio_each() {
         (all(&levels, "Q2C"), all(&levels, "D2C")),
         ([1, 217_000, 217_000, 217_000], [1, 200_000, 200_000, 200_000])
     );
-    let stack = levels["findings"]["stack"].as_array().expect("a stack");
+    let stack = levels["block"]["stack"].as_array().expect("a stack");
     let added = |level: &Value| ["mean_down_ns", "mean_up_ns"].map(|time| level[time].as_u64().expect(time));
     let mut added: Vec<_> = stack.iter().map(added).collect();
     added.sort_unstable();

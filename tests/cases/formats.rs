@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Number, least and most of a stage, of all I/O.
 fn stage(report: &Value, name: &str) -> [u64; 3] {
-    let groups = report["findings"]["groups"].as_array().expect("groups");
+    let groups = report["block"]["groups"].as_array().expect("groups");
     let all = groups.iter().find(|group| group["by"] == "all").expect("a group of all");
     let times = all["stages"].as_array().expect("stages").iter().find(|one| one["stage"] == name);
     let ns = times.map_or(&Value::Null, |times| &times["ns"]);
@@ -16,13 +16,13 @@ fn stage(report: &Value, name: &str) -> [u64; 3] {
 }
 
 fn mean(report: &Value, name: &str) -> Option<String> {
-    let groups = report["findings"]["groups"].as_array().expect("groups");
+    let groups = report["block"]["groups"].as_array().expect("groups");
     let stages = groups.iter().find(|group| group["by"] == "all")?["stages"].as_array()?;
     Some(stages.iter().find(|one| one["stage"] == name)?["ns"]["mean"].to_string())
 }
 
 fn bios(report: &Value) -> [u64; 2] {
-    ["bios_queued", "bios_completed"].map(|what| report["findings"]["stages"][what].as_u64().expect("a count"))
+    ["bios_queued", "bios_completed"].map(|what| report["block"]["stages"][what].as_u64().expect("a count"))
 }
 
 fn lost(report: &Value) -> Vec<String> {
@@ -31,7 +31,7 @@ fn lost(report: &Value) -> Vec<String> {
 }
 
 fn originators(report: &Value) -> Vec<&str> {
-    let all = report["findings"]["originators"]["originators"].as_array().expect("originators");
+    let all = report["block"]["originators"]["originators"].as_array().expect("originators");
     all.iter().map(|one| one["name"].as_str().expect("a name")).collect()
 }
 
@@ -56,8 +56,8 @@ fn texts_of_blkparse_perf_and_the_kernels_own_forms() {
 fn a_page_of_systrace() {
     let report = report("systrace-html");
     assert_eq!(stage(&report, "D2C"), [1, 300_000, 300_000]);
-    assert_eq!(report["findings"]["stages"]["requests"], 1);
-    let groups = report["findings"]["groups"].as_array().expect("groups");
+    assert_eq!(report["block"]["stages"]["requests"], 1);
+    let groups = report["block"]["groups"].as_array().expect("groups");
     let by = groups.iter().find(|g| g["by"] == "owner").expect("a group by owner");
     assert_eq!(by["name"], "com.app.gallery (3001)");
     assert_eq!(by["bytes"], 4096);
@@ -129,7 +129,7 @@ fn files_of_one_run_named_one_by_one() {
     };
     let one = json(&files(&["main"]));
     let each = json(&files(&["main.blktrace.0", "main.blktrace.1"]));
-    assert_eq!(each["findings"], one["findings"]);
+    assert_eq!(each["block"], one["block"]);
     assert_eq!(each["title"], one["title"]);
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// Owners with their written bytes, most first.
 fn written(report: &Value) -> Vec<(String, u64)> {
-    let owners = report["findings"]["originators"]["originators"].as_array().expect("originators");
+    let owners = report["block"]["originators"]["originators"].as_array().expect("originators");
     let of = |owner: &Value| Some((owner["name"].as_str()?.to_owned(), owner["written_bytes"].as_u64()?));
     owners.iter().map(|owner| of(owner).expect("an owner")).filter(|(_, bytes)| *bytes > 0).collect()
 }
@@ -21,7 +21,7 @@ fn owners(all: &[(&str, u64)]) -> Vec<(String, u64)> {
 fn lines_of_files_lead_from_a_write_to_its_owner() {
     let of = |case| {
         let report = report(case);
-        let files = report["findings"]["originators"]["files"].as_array().expect("files");
+        let files = report["block"]["originators"]["files"].as_array().expect("files");
         let files = files.iter().map(|file| (file["inode"].as_u64(), file["written_bytes"].as_u64())).collect();
         (written(&report), files)
     };
@@ -38,7 +38,7 @@ fn lines_of_files_lead_from_a_write_to_its_owner() {
 
 /// Written bytes by what the report knows of them: the task that asked, one that dirtied the page, the kernel's own, nobody known.
 fn shares(case: &str) -> [u64; 4] {
-    let found = &report(case)["findings"]["originators"];
+    let found = &report(case)["block"]["originators"];
     ["direct", "one", "kernel", "unknown"]
         .map(|kind| found[format!("written_{kind}_bytes")].as_u64().expect("bytes") >> 10)
 }
@@ -90,7 +90,7 @@ fn text_of_a_recording_gives_the_owners_of_the_recording() {
         let printed = output(Command::new("trace-cmd").args(["report", "-t"]).arg(&dat));
         let text = dir.path().join("text");
         std::fs::write(&text, printed.stdout).expect("a file");
-        let findings = |path: &std::path::Path| report(path.to_str().expect("UTF-8"))["findings"].clone();
+        let findings = |path: &std::path::Path| report(path.to_str().expect("UTF-8"))["block"].clone();
         let (binary, text) = (findings(&dat), findings(&text));
         assert!(binary["originators"]["files"].as_array().is_some_and(|files| files.len() >= 3), "{binary}");
         for part in

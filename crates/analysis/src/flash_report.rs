@@ -32,8 +32,14 @@ pub struct FlashReport {
     /// What read-ahead brought in; where the trace has file reads and the page cache's events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readahead: Option<crate::Evidence<crate::readahead::AccuracyFindings>>,
+    /// What it answers, what matters most first.
+    #[serde(default)]
+    pub findings: Vec<crate::findings::Finding>,
+    /// How long calls took; empty where the trace has none.
+    #[serde(default)]
+    pub calls: crate::calls::CallsFound,
     #[serde(flatten)]
-    pub findings: FlashFindings,
+    pub found: FlashFindings,
 }
 
 /// Where the trace comes from, as its recording says; empty where it does not.
@@ -262,7 +268,9 @@ mod tests {
             health: Vec::new(),
             losses: vec![],
             readahead: None,
-            findings: found,
+            findings: Vec::new(),
+            calls: Default::default(),
+            found,
         };
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<FlashReport>(&json).unwrap(), report);

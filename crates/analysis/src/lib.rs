@@ -2,10 +2,12 @@
 
 pub mod block;
 mod bounded;
+pub mod calls;
 mod clip;
 pub mod comparison;
 pub mod energy;
 mod evidence;
+pub mod findings;
 pub mod flash;
 mod flash_report;
 mod kernel_threads;
@@ -15,6 +17,7 @@ mod own_wear;
 pub mod readahead;
 #[cfg(test)]
 mod testing;
+pub mod units;
 
 pub use evidence::{Evidence, Unknown};
 pub use flash_report::*;

@@ -82,7 +82,7 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
 fn run_figures(path: &Path) -> Result<RunFigures, Failure> {
     if let Some(document) = json(path)? {
         let title = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        let is_of_block_io = document["findings"]["stages"].is_object();
+        let is_of_block_io = document["block"]["stages"].is_object();
         let is_of_flash = document["counts"].is_object() && document["by_task"].is_array();
         let version = |error: serde_json::Error| {
             Failure::new(format!(

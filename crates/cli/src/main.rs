@@ -14,6 +14,7 @@ macro_rules! outln {
 }
 
 mod advise;
+mod answers;
 mod args;
 mod bench;
 mod bench_agent;

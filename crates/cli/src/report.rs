@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, Loops, MissingEvent, Sizes, Unit};
+use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::comparison::RunFigures;
 use flashscope_analysis::flash::{Health, UbiRegion, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
@@ -15,6 +16,7 @@ use flashscope_analysis::{
 use flashscope_trace::{Crossings, Device, Event, EventKind, FlashAccess, Schema, TimeNs, Trace, TraceKind};
 use serde_json::Value;
 
+use crate::answers::Answers;
 use crate::args::{ReportArgs, ReportBy};
 use crate::conditions;
 use crate::failure::Failure;
@@ -132,7 +134,13 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
     let findings = layers.finish();
     let mut losses = inputs.losses();
     losses.extend(findings.losses());
-    Ok(LayersReport { schema: LAYERS_REPORT_SCHEMA, title: inputs.title(), system: system(inputs), losses, findings })
+    Ok(LayersReport {
+        schema: LAYERS_REPORT_SCHEMA,
+        title: inputs.title(),
+        system: system(inputs),
+        losses,
+        found: findings,
+    })
 }
 
 /// What traces of block I/O hold. Of several, each is of devices of its own, or of the same boot: who is called a thread
@@ -149,6 +157,7 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         analysis.events_are_missing();
     }
     let mut accuracy = Accuracy::new();
+    let mut answers = Answers::new(lookup, args.process.as_deref());
     let mut first = None;
     let mut owners: HashMap<Device, usize> = HashMap::new();
     let mut twice = None;
@@ -171,6 +180,9 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         // What is not shown is followed all the same: others wait for it.
         analysis.in_range(shown);
         analysis.event(event);
+        if inputs.machine(source) == 0 {
+            answers.event(event, shown);
+        }
         // What the device does is nobody's own.
         let is_block = matches!(event.kind, EventKind::Block(_));
         if shown && inputs.machine(source) == 0 && (is_block || wanted(event, source, begin, inputs, args)) {
@@ -214,15 +226,19 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         }
     }
     missing.extend(MissingEvent::of_findings(&findings));
-    Ok(BlockReport {
+    let mut report = BlockReport {
         schema: BLOCK_REPORT_SCHEMA,
         title: inputs.title(),
         system: system(inputs),
         losses: inputs.losses(),
         missing,
         readahead: readahead(accuracy, inputs),
-        findings,
-    })
+        findings: Vec::new(),
+        calls: CallsFound::default(),
+        found: findings,
+    };
+    answers.of_block(inputs, &mut report);
+    Ok(report)
 }
 
 /// One pass over the traces, of what the options let through.
@@ -241,9 +257,13 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         .with_yaffs2_on(&yaffs2_partitions(inputs, &first_chips));
     let mut first = None;
     let mut accuracy = Accuracy::new();
+    let mut answers = Answers::new(|tid, time| task(inputs, at.get(), tid, time), args.process.as_deref());
     inputs.for_each(&mut |source, event| {
         let begin = *first.get_or_insert(event.time.0);
         at.set(source);
+        if inputs.machine(source) == 0 {
+            answers.event(event, in_time(event, begin, args));
+        }
         if !wanted(event, source, begin, inputs, args) {
             return;
         }
@@ -274,7 +294,7 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         }
         None => Vec::new(),
     };
-    Ok(FlashReport {
+    let mut report = FlashReport {
         schema: FLASH_REPORT_SCHEMA,
         title: inputs.title(),
         system: system(inputs),
@@ -284,8 +304,12 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         health: inputs.traces().flat_map(|trace| Health::of_recording(trace.facts(), trace.stats())).collect(),
         losses: inputs.losses(),
         readahead: readahead(accuracy, inputs),
-        findings,
-    })
+        findings: Vec::new(),
+        calls: CallsFound::default(),
+        found: findings,
+    };
+    answers.of_flash(inputs, &mut report);
+    Ok(report)
 }
 
 /// What read-ahead brought in; unknown where no trace shows what is read of it.

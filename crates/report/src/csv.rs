@@ -70,7 +70,7 @@ fn basis(basis: Basis) -> &'static str {
 /// One row per total, task, phase and block: `scope` says which, `name` of which.
 pub fn flash(report: &FlashReport, raw: bool) -> String {
     let mut out = "scope,name,begin_ns,end_ns,reads,programs,erases\n".to_owned();
-    let found = &report.findings;
+    let found = &report.found;
     let mut add = |scope: &str, name: &str, begin: String, end: String, c: &OpCounts| {
         let fields = [c.reads, c.programs, c.erases].map(|n| n.to_string());
         let [reads, programs, erases] = fields;

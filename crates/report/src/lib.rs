@@ -9,6 +9,7 @@ mod block_view;
 mod boot_view;
 pub mod csv;
 pub mod figures;
+pub mod findings_view;
 pub mod html;
 pub mod json;
 pub mod reproduction;

@@ -366,7 +366,9 @@ pub fn flash() -> FlashReport {
         health: vec![Health { mtd: 0, corrected_bits: 4, ecc_failures: 1, blocks_gone_bad: 1, bad_blocks: 3 }],
         losses: losses(),
         readahead: Some(readahead(None).into()),
-        findings: FlashFindings {
+        findings: Vec::new(),
+        calls: Default::default(),
+        found: FlashFindings {
             events: counts.total.sum() + 6,
             begin_ns: 0,
             end_ns: group.timeline.end_ns,
@@ -492,7 +494,9 @@ fn block_report(events: Vec<Event>) -> BlockReport {
         losses: vec![LossCount { name: "data_cut".into(), count: 1, meaning: "the file ends inside a record".into() }],
         missing: Vec::new(),
         readahead: Some(readahead(Some(3)).into()),
-        findings: analysis.finish(),
+        findings: Vec::new(),
+        calls: Default::default(),
+        found: analysis.finish(),
     }
 }
 
@@ -556,5 +560,5 @@ pub fn layers() -> LayersReport {
     let sums = flashscope_analysis::layers::sums(&calls);
     let findings = LayersFound { sums, calls, ..LayersFound::new(SleepSource::Switches) };
     let FlashReport { title, system, losses, .. } = flash();
-    LayersReport { schema: LAYERS_REPORT_SCHEMA, title, system, losses, findings }
+    LayersReport { schema: LAYERS_REPORT_SCHEMA, title, system, losses, found: findings }
 }

@@ -117,7 +117,7 @@ pub fn runs() -> RunsResult {
 
 pub fn boot() -> BootResult {
     let (inputs, of) = inputs();
-    let FlashReport { findings, .. } = synthetic::flash();
+    let FlashReport { found: findings, .. } = synthetic::flash();
     let boot = |name: &str| Boot {
         name: name.into(),
         begin_ns: 5_000_000_000,

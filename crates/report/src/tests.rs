@@ -116,7 +116,7 @@ fn odd_numbers_break_nothing() {
         for (name, text) in all_outputs(&study, &flash, &block) {
             assert!(!text.contains("NaN") && !text.contains("inf "), "{name} at {number}");
         }
-        for group in &mut block.findings.groups {
+        for group in &mut block.found.groups {
             for times in &mut group.stages {
                 (times.ns.max, times.total_ns) = (u64::MAX, u64::MAX);
                 times.share_percent = Some(f64::INFINITY);
@@ -125,13 +125,13 @@ fn odd_numbers_break_nothing() {
                 (range.to_ns, range.n) = (u64::MAX, u64::MAX);
             }
         }
-        for point in &mut block.findings.points.points {
+        for point in &mut block.found.points.points {
             (point.time_ns, point.sector, point.bytes) = (u64::MAX, u64::MAX, u64::MAX);
         }
-        for window in &mut block.findings.over_time.windows {
+        for window in &mut block.found.over_time.windows {
             (window.read_bytes, window.in_flight_milli, window.merges) = (u64::MAX, u64::MAX, u64::MAX);
         }
-        for pair in &mut block.findings.interference.pairs {
+        for pair in &mut block.found.interference.pairs {
             (pair.served_ns, pair.handover_ns) = (u64::MAX, u64::MAX);
         }
         for comparison in &mut study.comparisons {
@@ -150,7 +150,7 @@ fn odd_numbers_break_nothing() {
             group.blocks[0].block = u32::MAX;
         }
         flash.chips.clear();
-        flash.findings.timeline.points.truncate(1);
+        flash.found.timeline.points.truncate(1);
         for (name, text) in all_outputs(&study, &flash, &block) {
             assert!(!text.contains("NaN"), "{name} at {number}");
             if name.ends_with("svg") {
@@ -374,7 +374,7 @@ fn a_page_of_a_trace_with_no_block_io_says_so() {
     assert!(!page.contains("<figure"));
     // A report from before there were distributions.
     let mut old = serde_json::to_value(synthetic::block()).unwrap();
-    for group in old["findings"]["groups"].as_array_mut().unwrap() {
+    for group in old["block"]["groups"].as_array_mut().unwrap() {
         group.as_object_mut().unwrap().remove("distributions");
     }
     let old: BlockReport = serde_json::from_value(old).unwrap();
@@ -384,7 +384,7 @@ fn a_page_of_a_trace_with_no_block_io_says_so() {
 #[test]
 fn stages_that_were_not_seen_are_open_parts() {
     let mut report = synthetic::block();
-    for group in &mut report.findings.groups {
+    for group in &mut report.found.groups {
         group.stages.retain(|times| times.stage == "Q2C");
     }
     let figures = figures::block(&report);
@@ -396,7 +396,7 @@ fn stages_that_were_not_seen_are_open_parts() {
 #[test]
 fn a_million_points_of_thousands_of_owners_stay_under_2_mb() {
     let mut report = synthetic::block();
-    let found = &mut report.findings;
+    let found = &mut report.found;
     let long = |i: u64| format!("{} ({i})", "&".repeat(200));
     found.points.owners = (0..4000).map(long).collect();
     found.points.devices = (0..4).map(|i| format!("8:{i}")).collect();
@@ -438,8 +438,8 @@ fn a_million_points_of_thousands_of_owners_stay_under_2_mb() {
 fn errors_of_the_flash_are_told_where_nothing_was_written() {
     use flashscope_analysis::flash::Health;
     let mut report = synthetic::flash();
-    report.findings.wear.programmed_pages = 0;
-    report.findings.wear.erased_blocks = 0;
+    report.found.wear.programmed_pages = 0;
+    report.found.wear.erased_blocks = 0;
     report.health = vec![
         Health { mtd: 0, corrected_bits: 4, ecc_failures: 0, blocks_gone_bad: 0, bad_blocks: 0 },
         Health { mtd: 1, corrected_bits: 1, ecc_failures: 2, blocks_gone_bad: 0, bad_blocks: 3 },

@@ -7,7 +7,7 @@ use flashscope_analysis::{FlashReport, OwnWear};
 
 /// The whole of it, and what is not known; each a sentence.
 pub fn sentences(report: &FlashReport) -> Vec<String> {
-    let wear = &report.findings.wear;
+    let wear = &report.found.wear;
     let mut out = Vec::new();
     let of = |pages: u64, bytes: Option<u64>, what: &str| match bytes {
         Some(bytes) => format!("{} {what} ({})", grouped(pages), size(bytes)),
@@ -52,7 +52,7 @@ pub fn sentences(report: &FlashReport) -> Vec<String> {
             number(spread.standard_deviation, 3)
         ));
     }
-    let layers: Vec<String> = report.findings.amplification.iter().filter(|layer| layer.bytes > 0).map(layer).collect();
+    let layers: Vec<String> = report.found.amplification.iter().filter(|layer| layer.bytes > 0).map(layer).collect();
     if layers.len() > 1 {
         out.push(format!("Bytes, layer by layer: {}.", layers.join(", ")));
     }

@@ -50,7 +50,7 @@ use crate::{LossCount, SystemFacts};
 use serde::{Deserialize, Serialize};
 
 /// Version of [`BlockReport`].
-pub const BLOCK_REPORT_SCHEMA: u32 = 3;
+pub const BLOCK_REPORT_SCHEMA: u32 = 4;
 
 /// What a trace of block I/O holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,5 +67,12 @@ pub struct BlockReport {
     /// What read-ahead brought in; `None` where the trace has no file reads with the cache's events.
     #[serde(default)]
     pub readahead: Option<crate::Evidence<AccuracyFindings>>,
-    pub findings: BlockFound,
+    /// What it answers, what matters most first.
+    #[serde(default)]
+    pub findings: Vec<crate::findings::Finding>,
+    /// How long calls took; empty where the trace has none.
+    #[serde(default)]
+    pub calls: crate::calls::CallsFound,
+    #[serde(rename = "block")]
+    pub found: BlockFound,
 }

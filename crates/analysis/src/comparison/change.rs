@@ -26,7 +26,7 @@ pub struct RunFigures {
 
 impl RunFigures {
     pub fn of_block(report: &BlockReport) -> RunFigures {
-        let found = &report.findings;
+        let found = &report.found;
         RunFigures {
             title: report.title.clone(),
             figures: of_block(report),
@@ -37,7 +37,7 @@ impl RunFigures {
     }
 
     pub fn of_flash(report: &FlashReport) -> RunFigures {
-        let found = &report.findings;
+        let found = &report.found;
         RunFigures {
             title: report.title.clone(),
             figures: of_flash(report),

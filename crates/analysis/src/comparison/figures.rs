@@ -132,7 +132,7 @@ fn first_word(device: &str) -> &str {
 
 /// The figures of a report on block I/O.
 pub fn of_block(report: &BlockReport) -> Vec<Figure> {
-    let found = &report.findings;
+    let found = &report.found;
     let mut figures = Vec::new();
     let unit = if found.stages.unit == Unit::Bio { "bios" } else { "requests" };
     for group in &found.groups {
@@ -171,7 +171,7 @@ pub fn of_block(report: &BlockReport) -> Vec<Figure> {
 /// Bytes and times by owner. Runs give threads other numbers: owners of one name are one.
 fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
     let mut bytes: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    for one in &report.findings.originators.originators {
+    for one in &report.found.originators.originators {
         let sum = bytes.entry(without_number(&one.name)).or_default();
         sum.0 += one.read_bytes;
         sum.1 += one.written_bytes;
@@ -186,7 +186,7 @@ fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
         let both = Figure::new("bytes", FigureUnit::Bytes, Better::Neither, (read + written) as f64);
         figures.push(both.of("app", name, &[]));
     }
-    let groups = || report.findings.groups.iter().filter(|group| group.by == GroupBy::Owner);
+    let groups = || report.found.groups.iter().filter(|group| group.by == GroupBy::Owner);
     for group in groups() {
         let name = without_number(&group.name);
         // Percentiles of several threads cannot be put together afterwards.
@@ -201,7 +201,7 @@ fn owners(figures: &mut Vec<Figure>, report: &BlockReport) {
 
 /// The figures of a report on raw NAND.
 pub fn of_flash(report: &FlashReport) -> Vec<Figure> {
-    let found = &report.findings;
+    let found = &report.found;
     let mut figures = Vec::new();
     let count = |name: &str, n: u64, better| Figure::new(name, FigureUnit::Count, better, n as f64);
     let of_op = |op| match op {

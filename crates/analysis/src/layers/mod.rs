@@ -129,7 +129,7 @@ struct Bio {
 type Place = (Device, bool, u64);
 
 /// Version of [`LayersReport`].
-pub const LAYERS_REPORT_SCHEMA: u32 = 3;
+pub const LAYERS_REPORT_SCHEMA: u32 = 4;
 
 /// Where the time of a trace's calls goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,7 +140,8 @@ pub struct LayersReport {
     pub system: SystemFacts,
     /// All losses are listed, zero ones too.
     pub losses: Vec<LossCount>,
-    pub findings: LayersFound,
+    #[serde(rename = "layers")]
+    pub found: LayersFound,
 }
 
 /// Follows tasks through the layers. `lookup` says what a thread is called.

@@ -23,7 +23,7 @@ const KINDS: [(RequestKind, &str); 6] = [
 
 /// One figure a device, those with most bios first.
 pub fn figures(report: &BlockReport) -> Vec<Figure> {
-    let found = &report.findings.points;
+    let found = &report.found.points;
     let mut devices: Vec<(u16, u64)> = Vec::new();
     for point in &found.points {
         match devices.iter_mut().find(|(device, _)| *device == point.device) {
@@ -105,7 +105,7 @@ fn height(kind: usize) -> f64 {
 }
 
 fn bin_sectors(report: &BlockReport, device: u16) -> u64 {
-    report.findings.points.bin_sectors.get(usize::from(device)).copied().unwrap_or(1)
+    report.found.points.bin_sectors.get(usize::from(device)).copied().unwrap_or(1)
 }
 
 /// Mean bytes of a point's bios.
@@ -115,7 +115,7 @@ fn bytes_each(point: &IoPoint) -> f64 {
 
 impl<'a> OneDevice<'a> {
     fn of(report: &'a BlockReport, device: u16) -> Self {
-        let found = &report.findings;
+        let found = &report.found;
         let points: Vec<&IoPoint> = found.points.points.iter().filter(|p| p.device == device).collect();
         let mut kinds = Vec::new();
         for (i, (kind, _)) in KINDS.iter().enumerate() {
@@ -180,7 +180,7 @@ impl<'a> OneDevice<'a> {
     }
 
     fn draw(&self, report: &BlockReport) -> Figure {
-        let found = &report.findings.points;
+        let found = &report.found.points;
         let items: Vec<(LegendKey, String)> = self
             .sums
             .iter()
@@ -195,7 +195,7 @@ impl<'a> OneDevice<'a> {
         let heights = self.kinds.iter().map(|&(kind, ..)| (SECTORS_HEIGHT + BYTES_HEIGHT) * height(kind) + 52.0);
         let mut svg = Svg::new(WIDTH, top + heights.sum::<f64>() + 8.0);
         legend(&mut svg, 20.0, 2.0, WIDTH - 40.0, &items);
-        let unit = time_unit(report.findings.stages.end_ns.saturating_sub(self.begin_ns));
+        let unit = time_unit(report.found.stages.end_ns.saturating_sub(self.begin_ns));
         let time = self.time.scaled(1.0, LEFT);
         let (mut areas, mut y) = (Vec::new(), top);
         for (row, &(kind, n, sum)) in self.kinds.iter().enumerate() {

@@ -33,7 +33,7 @@ fn look(layer: Layer) -> (&'static str, Texture) {
 
 /// Of a trace: all its operations by kind, then of each kind the one in the middle of all by its time.
 pub fn layers(report: &LayersReport) -> Vec<Figure> {
-    let found = &report.findings;
+    let found = &report.found;
     let bars: Vec<(String, &CallSum)> = found.sums.iter().map(|sum| (call_name(sum.call).to_owned(), sum)).collect();
     let mut figures: Vec<Figure> = stacked("layers", &report.title, &bars).into_iter().collect();
     figures.extend(timelines("call", &report.title, "", &found.calls));

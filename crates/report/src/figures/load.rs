@@ -102,14 +102,14 @@ pub fn figure(report: &BlockReport) -> Option<Figure> {
     let caption = format!(
         "Each step of a line is {}. Mean: over that time; most: the highest at any moment of it. A seek is a request that does not begin where the one before on its device had ended. {} Source: the recorded block events.",
         duration(width_ns),
-        crate::block_view::load(&report.findings).join(" ")
+        crate::block_view::load(&report.found).join(" ")
     );
     Some(Figure::new(svg, "load".to_owned(), &report.title, title, caption))
 }
 
 /// The windows that events fell into, from the first event to the last one.
 fn columns(report: &BlockReport) -> Vec<Column> {
-    let (load, stages) = (&report.findings.over_time, &report.findings.stages);
+    let (load, stages) = (&report.found.over_time, &report.found.stages);
     let together = load.windows.len().div_ceil(MAX_COLUMNS).max(1);
     let mut columns: Vec<Column> = Vec::new();
     for (i, windows) in load.windows.chunks(together).enumerate() {

@@ -98,7 +98,7 @@ pub fn group(index: usize, group: &Group) -> Vec<Figure> {
 
 /// A trace's flash operations, chip by chip.
 pub fn flash(report: &FlashReport) -> Vec<Figure> {
-    let found = &report.findings;
+    let found = &report.found;
     let mut shapes: Vec<(Shape, &str)> = Vec::new();
     for chip in &report.chips {
         let shape = Shape {

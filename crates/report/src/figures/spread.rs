@@ -24,7 +24,7 @@ const LINE: f64 = 15.0;
 /// One figure a device, those with most bios first.
 pub fn figures(report: &BlockReport) -> Vec<Figure> {
     let mut devices: Vec<(&str, Vec<(usize, &Group)>)> = Vec::new();
-    for group in report.findings.groups.iter().filter(|g| g.by == GroupBy::Device && !g.distributions.is_empty()) {
+    for group in report.found.groups.iter().filter(|g| g.by == GroupBy::Device && !g.distributions.is_empty()) {
         let Some((device, kind)) = group.name.rsplit_once(' ') else { continue };
         let Some(kind) = KINDS.iter().position(|(name, _)| *name == kind) else { continue };
         match devices.iter_mut().find(|(known, _)| *known == device) {

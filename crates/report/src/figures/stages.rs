@@ -124,7 +124,7 @@ impl Bar {
 
 /// By device and direction, and by originator.
 pub fn figures(report: &BlockReport) -> Vec<Figure> {
-    let groups = &report.findings.groups;
+    let groups = &report.found.groups;
     let of = |by: GroupBy| groups.iter().filter(move |g| g.by == by).map(Bar::of).collect::<Vec<_>>();
     let mut devices = of(GroupBy::All);
     devices.iter_mut().for_each(|bar| bar.name = "all devices".to_owned());

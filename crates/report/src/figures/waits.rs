@@ -18,7 +18,7 @@ const LEFT: f64 = 206.0;
 /// One figure a device, those with the longest waits first.
 pub fn figures(report: &BlockReport) -> Vec<Figure> {
     let mut devices: Vec<(&str, u64, Vec<&WaitBehind>)> = Vec::new();
-    for pair in &report.findings.interference.pairs {
+    for pair in &report.found.interference.pairs {
         match devices.iter_mut().find(|(device, ..)| *device == pair.device) {
             Some((_, sum, pairs)) => {
                 *sum = sum.saturating_add(waited(pair));
@@ -76,7 +76,7 @@ impl Matrix {
             names.push(format!("{} others", grouped((ranked.len() - own) as u64)));
         }
         let mut q2c_ns = vec![0u64; names.len()];
-        for load in report.findings.interference.owners.iter().filter(|load| load.device == device) {
+        for load in report.found.interference.owners.iter().filter(|load| load.device == device) {
             if let Some(&at) = place.get(load.owner.as_str()) {
                 q2c_ns[at] = q2c_ns[at].saturating_add(load.mean_q2c_ns.saturating_mul(load.bios));
             }

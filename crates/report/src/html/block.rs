@@ -1,7 +1,7 @@
 //! The page of a trace of block I/O: who slows whom down first, then where the time goes.
 
 use super::page::{Header, Page};
-use super::{facts, figure, losses, readahead, rows, summary, system};
+use super::{facts, figure, findings, losses, readahead, rows, summary, system};
 use crate::block_view;
 use crate::figures;
 use crate::text::{duration, escape, grouped, size};
@@ -15,7 +15,7 @@ const MAX_STAGE_TABLES: usize = 12;
 
 /// The whole page.
 pub fn block(report: &BlockReport) -> String {
-    let found = &report.findings;
+    let found = &report.found;
     let stages = &found.stages;
     let lasted = duration(stages.end_ns.saturating_sub(stages.begin_ns));
     let question = format!("{} block events in {lasted}", grouped(stages.events));
@@ -24,6 +24,7 @@ pub fn block(report: &BlockReport) -> String {
         question: &question,
         clock: "",
         contents: &[
+            ("findings", "Findings"),
             ("verdict", "Who slows whom down"),
             ("figures", "Where, when, how long"),
             ("stages", "Stages"),
@@ -36,6 +37,8 @@ pub fn block(report: &BlockReport) -> String {
     let recorded_on = recorded_on(report);
     page.reserve(recorded_on.len());
 
+    page.heading("findings", "Findings");
+    page.add("findings", &findings(&report.findings));
     page.heading("verdict", "Who slows whom down");
     page.add("who slows whom down", &verdict(report));
     page.add("the summary", &numbers(report));
@@ -92,7 +95,7 @@ pub fn block(report: &BlockReport) -> String {
 
 /// What only some traces have: stacks of devices, flushes, calls of fsync, failures.
 fn special(page: &mut Page, report: &BlockReport) {
-    let found = &report.findings;
+    let found = &report.found;
     let mut table = |heading: &str, of: crate::rows::Rows| {
         if !of.rows.is_empty() {
             page.add(heading, &rows(heading, &of, ""));
@@ -110,7 +113,7 @@ fn special(page: &mut Page, report: &BlockReport) {
 
 fn verdict(report: &BlockReport) -> String {
     let mut out = "<section class=\"verdict\">\n".to_owned();
-    for sentence in block_view::interference(&report.findings) {
+    for sentence in block_view::interference(&report.found) {
         _ = writeln!(out, "<p>{}</p>", escape(&tied(&sentence)));
     }
     out + "</section>\n"
@@ -130,7 +133,7 @@ fn tied(sentence: &str) -> String {
 }
 
 fn numbers(report: &BlockReport) -> String {
-    let found = &report.findings;
+    let found = &report.found;
     let q2c = found.groups.first().and_then(|all| all.stages.iter().find(|s| s.stage == "Q2C"));
     let sum = |of: fn(&flashscope_analysis::block::BlockWindow) -> u64| {
         size(found.over_time.windows.iter().fold(0u64, |sum, w| sum.saturating_add(of(w))))
@@ -154,7 +157,7 @@ fn numbers(report: &BlockReport) -> String {
 }
 
 fn not_in_stages(report: &BlockReport) -> String {
-    rows("Not in the stages", &block_view::unmatched(&report.findings), "nothing; every step was matched.")
+    rows("Not in the stages", &block_view::unmatched(&report.found), "nothing; every step was matched.")
 }
 
 fn recorded_on(report: &BlockReport) -> String {

@@ -1,7 +1,9 @@
 //! A trace's page.
 
 use super::page::{Header, Page};
-use super::{MAX_ROWS, body, facts, figure, losses, more, operations, readahead, rows, summary, system, table};
+use super::{
+    MAX_ROWS, body, facts, figure, findings, losses, more, operations, readahead, rows, summary, system, table,
+};
 use crate::boot_view::phases as activities;
 use crate::figures;
 use crate::text::{bytes, duration, escape, grouped};
@@ -12,7 +14,7 @@ use std::fmt::Write;
 
 /// The whole page.
 pub fn flash(report: &FlashReport) -> String {
-    let found = &report.findings;
+    let found = &report.found;
     let lasted = duration(found.end_ns.saturating_sub(found.begin_ns));
     let question = format!("{} events in {lasted}", grouped(found.events));
     let mut page = Page::new(&Header {
@@ -20,6 +22,7 @@ pub fn flash(report: &FlashReport) -> String {
         question: &question,
         clock: "",
         contents: &[
+            ("findings", "Findings"),
             ("operations", "Operations"),
             ("figures", "Where and when"),
             ("who", "By task and phase"),
@@ -27,6 +30,8 @@ pub fn flash(report: &FlashReport) -> String {
             ("recorded-on", "Recorded on"),
         ],
     });
+    page.heading("findings", "Findings");
+    page.add("findings", &findings(&report.findings));
     page.heading("operations", "Flash operations");
     page.add("the counts", &counts(report));
     page.heading("figures", "Where and when");
@@ -60,7 +65,7 @@ pub fn flash(report: &FlashReport) -> String {
 }
 
 fn counts(report: &FlashReport) -> String {
-    let counts = &report.findings.counts;
+    let counts = &report.found.counts;
     let mut out = summary(&[
         (grouped(counts.total.reads), "page reads"),
         (grouped(counts.total.programs), "page programs"),
@@ -80,9 +85,9 @@ fn counts(report: &FlashReport) -> String {
         "<tr><th>kind</th><th class=\"num\">reads</th><th class=\"num\">programs</th></tr>\n",
         &body(&rows),
     );
-    if !report.findings.durations.is_empty() {
+    if !report.found.durations.is_empty() {
         let mut rows = String::new();
-        for d in &report.findings.durations {
+        for d in &report.found.durations {
             let l = &d.latency_ns;
             _ = write!(rows, "<tr><td>{}</td><td class=\"num\">{}</td>", op_name(d.op), grouped(l.n));
             for ns in [l.min, l.mean, l.p50, l.p90, l.p99, l.max] {
@@ -104,7 +109,7 @@ fn counts(report: &FlashReport) -> String {
 }
 
 fn tasks_and_phases(report: &FlashReport) -> String {
-    let found = &report.findings;
+    let found = &report.found;
     let numbers = "<th class=\"num\">reads</th><th class=\"num\">programs</th><th class=\"num\">erases</th></tr>\n";
     let rows = found.by_task.iter().take(MAX_ROWS).map(|t| (t.task.as_str(), None, &t.counts));
     let mut out = table("By task", &format!("<tr><th>task</th>{numbers}"), &operations(rows));
@@ -142,7 +147,7 @@ fn tasks_and_phases(report: &FlashReport) -> String {
 }
 
 fn wear(report: &FlashReport) -> String {
-    let wear = &report.findings.wear;
+    let wear = &report.found.wear;
     if wear.programmed_pages + wear.erased_blocks == 0 {
         return "<p>Nothing was programmed, and nothing erased.</p>\n".to_owned();
     }
@@ -199,7 +204,7 @@ fn recorded_on(report: &FlashReport) -> String {
         "<tr><th>event</th><th>operation</th><th>kernel function</th><th>level</th><th>does not see</th></tr>\n",
         &body(&rows),
     );
-    let mtd = &report.findings.counts.mtd_calls;
+    let mtd = &report.found.counts.mtd_calls;
     if mtd.sum() > 0 {
         _ = writeln!(
             out,

@@ -15,7 +15,7 @@ const MAX_ROWS: usize = 30;
 
 /// Of a trace.
 pub fn layers(report: &LayersReport) -> String {
-    let found = &report.findings;
+    let found = &report.found;
     let n: u64 = found.sums.iter().map(|sum| sum.n).sum();
     let question = format!("Where the time of {} reads, writes and syncs goes", grouped(n));
     let contents = [("figures", "Layers"), ("calls", "Calls"), ("recorded-on", "Recorded on")];

@@ -22,10 +22,12 @@ pub use runs::runs_study;
 pub use study::study;
 
 use crate::figures::Figure;
+use crate::findings_view;
 use crate::readahead_view;
 use crate::rows::Rows;
 use crate::text::{escape, grouped};
 use flashscope_analysis::Evidence;
+use flashscope_analysis::findings::Finding;
 use flashscope_analysis::flash::OpCounts;
 use flashscope_analysis::readahead::AccuracyFindings;
 use flashscope_analysis::{OwnWear, SystemFacts};
@@ -50,6 +52,24 @@ fn figure(figure: &Figure) -> String {
         figure.svg,
         escape(&figure.caption)
     )
+}
+
+/// The first findings; markup.
+fn findings(findings: &[Finding]) -> String {
+    let mut out = "<ol class=\"findings\">\n".to_owned();
+    for finding in findings.iter().take(findings_view::IN_REPORT) {
+        let lines = findings_view::lines(finding);
+        _ = write!(out, "<li><p class=\"key\">{}</p>", escape(&lines[0]));
+        for line in &lines[1..] {
+            _ = write!(out, "<p>{}</p>", escape(line));
+        }
+        out += "</li>\n";
+    }
+    out += "</ol>\n";
+    if let Some(more) = findings_view::more(findings, findings_view::IN_REPORT) {
+        _ = writeln!(out, "<p class=\"note\">{}</p>", escape(&more));
+    }
+    out
 }
 
 /// A table that scrolls by itself on narrow screens. `head` and `body` are markup of ours.

@@ -13,7 +13,7 @@ const MAX_ROWS: usize = 12;
 pub fn block(report: &BlockReport, style: &Style) -> String {
     let style = *style;
     let width = style.width();
-    let found = &report.findings;
+    let found = &report.found;
     let stages = &found.stages;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
     let (what, begun, done) = match stages.unit {
@@ -34,6 +34,7 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     for said in &report.system.wear {
         out += &paragraph(&visible(&said.sentence()), width, 0, 2);
     }
+    out += &super::findings(&report.findings, &style);
     out += &style.heading("Who slows whom down");
     for sentence in block_view::interference(found) {
         out += &paragraph(&visible(&sentence), width, 2, 4);
@@ -139,7 +140,9 @@ mod tests {
                 loses: "when a request was allocated\u{1b}[2J".into(),
             }],
             readahead: None,
-            findings: BlockAnalysis::new(|_, _| None::<&str>, Sizes::default()).finish(),
+            findings: Vec::new(),
+            calls: Default::default(),
+            found: BlockAnalysis::new(|_, _| None::<&str>, Sizes::default()).finish(),
         };
         let text = block(&report, &Style::default());
         assert!(!text.contains('\u{1b}'));

@@ -16,7 +16,7 @@ const MAX_ROWS: usize = 20;
 pub fn flash(report: &FlashReport, style: &Style) -> String {
     let style = *style;
     let width = style.width();
-    let found = &report.findings;
+    let found = &report.found;
     let total = &found.counts.total;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
     out += &paragraph(
@@ -44,6 +44,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
     if let Some(line) = wear_view::failed(report) {
         out += &paragraph(&line, width, 0, 2);
     }
+    out += &super::findings(&report.findings, &style);
     out += &style.heading("By kind");
     let mut table = Table::new("tnn");
     table.head(["what a command moved", "reads", "programs"]);

@@ -40,7 +40,7 @@ pub fn layer_name(layer: Layer) -> &'static str {
 pub fn layers(report: &LayersReport, style: &Style) -> String {
     let style = *style;
     let width = style.width();
-    let found = &report.findings;
+    let found = &report.found;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
     out += &sums(&found.sums, style);
     if found.sums.is_empty() {

@@ -11,10 +11,12 @@ mod runs;
 mod study;
 mod table;
 
+use crate::findings_view;
 use crate::readahead_view;
 use crate::rows::Rows;
 use crate::text::{grouped, visible};
 use flashscope_analysis::Evidence;
+use flashscope_analysis::findings::Finding;
 use flashscope_analysis::readahead::AccuracyFindings;
 
 pub use block::block;
@@ -55,6 +57,10 @@ impl Style {
         self.emphasis("1", text)
     }
 
+    fn bold_lines(self, text: &str) -> String {
+        text.lines().map(|line| self.bold(line) + "\n").collect()
+    }
+
     fn heading(self, text: &str) -> String {
         format!("\n{}\n", self.bold(text))
     }
@@ -78,6 +84,33 @@ fn rows(rows: &Rows, width: usize, nothing: &str) -> String {
         out += &table::paragraph(&format!("and {} more: --json has all", grouped(rows.more as u64)), width, 2, 2);
     }
     out
+}
+
+/// The first findings, each with its evidence and what to type.
+fn findings(findings: &[Finding], style: &Style) -> String {
+    if findings.is_empty() {
+        return String::new();
+    }
+    let width = style.width();
+    let mut out = style.heading("Findings");
+    for (number, finding) in findings.iter().take(findings_view::IN_REPORT).enumerate() {
+        for (line, text) in findings_view::lines(finding).iter().enumerate() {
+            let text = visible(text);
+            out += &match line {
+                0 => style.bold_lines(&paragraph_numbered(&text, width, number + 1)),
+                _ => table::paragraph(&text, width, 5, 7),
+            };
+        }
+    }
+    if let Some(more) = findings_view::more(findings, findings_view::IN_REPORT) {
+        out += &table::paragraph(&more, width, 2, 2);
+    }
+    out
+}
+
+/// "  1. text", further lines below the text.
+fn paragraph_numbered(text: &str, width: usize, number: usize) -> String {
+    table::paragraph(&format!("{number}. {text}"), width, 2, 5)
 }
 
 /// What read-ahead brought in.

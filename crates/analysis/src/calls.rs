@@ -1,0 +1,374 @@
+//! How long calls took: reads, writes, syncs, opens, removals, renames and faults of mapped files, by process and by file.
+//!
+//! A call begins with `sys_enter_NAME` and ends with `sys_exit_NAME` of its thread; a fault with our probes `file_fault` and
+//! `file_fault_end`. A read or write counts where it touches storage: a file event of the page cache, a bio or a flash operation
+//! of its thread comes within it. Calls on pipes and sockets do none of that, and are counted apart. A call's file is that of
+//! its first file event.
+
+use crate::latency::{LatencyHistogram, LatencyNs};
+use crate::{Analysis, clip};
+use flashscope_trace::{BlockAction, Device, Event, EventKind, FileStep, TimeNs};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Groups by process and call, and by file and call; calls of more go to one group for all of them.
+const MAX_GROUPS: usize = 4096;
+/// The slowest calls that are listed.
+const MAX_LISTED: usize = 64;
+/// Threads that are in a call at one time.
+const MAX_OPEN: usize = 1 << 14;
+
+/// Calls of one kind by one process, or of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallGroup {
+    /// As the kernel names it: `read`, `fsync`, `openat`; `page fault`.
+    pub call: String,
+    /// `NAME (THREAD)`, or `DEVICE inode N`.
+    pub name: String,
+    /// Bytes that reads and writes asked for, where the trace says it.
+    pub bytes: u64,
+    pub total_ns: u64,
+    pub ns: LatencyNs,
+}
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlowCall {
+    /// Of all calls in the trace, from 1, in order of their begin: what `report --call` takes.
+    pub number: u64,
+    pub call: String,
+    pub task: String,
+    pub tid: u32,
+    pub begin_ns: u64,
+    pub duration_ns: u64,
+    pub file: Option<String>,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallsFound {
+    /// Most time first.
+    pub by_process: Vec<CallGroup>,
+    pub by_file: Vec<CallGroup>,
+    /// The longest first.
+    pub slowest: Vec<SlowCall>,
+    /// Reads and writes that touched no storage.
+    pub without_storage: u64,
+    /// Calls that began before the trace or had not ended.
+    pub cut: u64,
+}
+
+impl CallsFound {
+    pub fn is_empty(&self) -> bool {
+        self.by_process.is_empty()
+    }
+
+    /// Number and time of all calls of these kinds.
+    pub fn total(&self, is: impl Fn(&str) -> bool) -> (u64, u64) {
+        let of = self.by_process.iter().filter(|group| is(&group.call));
+        of.fold((0, 0), |(n, ns), group| (n + group.ns.n, ns + group.total_ns))
+    }
+}
+
+pub fn is_sync(call: &str) -> bool {
+    matches!(call, "fsync" | "fdatasync" | "sync" | "syncfs" | "msync" | "sync_file_range" | "sync_file_range2")
+}
+
+pub fn is_write(call: &str) -> bool {
+    matches!(call, "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2")
+}
+
+pub fn is_read(call: &str) -> bool {
+    matches!(call, "read" | "pread64" | "readv" | "preadv" | "preadv2")
+}
+
+/// What a fault of a mapped file is called among calls.
+pub const FAULT: &str = "page fault";
+
+/// Names of calls that are followed.
+fn followed(call: &str) -> bool {
+    let names = ["open", "openat", "openat2", "creat", "unlink", "unlinkat", "rename", "renameat", "renameat2"];
+    let more = ["truncate", "ftruncate", "fallocate", "sendfile", "sendfile64", "splice", "copy_file_range"];
+    is_read(call) || is_write(call) || is_sync(call) || names.contains(&call) || more.contains(&call)
+}
+
+/// Whether calls of this kind may be of a pipe or a socket.
+fn may_be_elsewhere(call: &str) -> bool {
+    is_read(call) || is_write(call) || matches!(call, "sendfile" | "sendfile64" | "splice")
+}
+
+struct Open {
+    name: String,
+    number: u64,
+    begin: u64,
+    counts: bool,
+    file: Option<(Option<Device>, u64)>,
+    bytes: u64,
+    touched: bool,
+}
+
+#[derive(Default)]
+struct Sum {
+    bytes: u64,
+    times: LatencyHistogram,
+}
+
+struct Listed {
+    open: Open,
+    tid: u32,
+    task: String,
+    duration: u64,
+}
+
+/// Follows calls. `lookup` says what a thread is called at a time.
+pub struct Calls<L> {
+    lookup: L,
+    only: Option<String>,
+    /// Whether calls that begin now are shown.
+    pub counts: bool,
+    open: HashMap<u32, Open>,
+    faults: HashMap<u32, Open>,
+    begun: u64,
+    by_process: HashMap<(String, String), Sum>,
+    by_file: HashMap<(String, String), Sum>,
+    listed: Vec<Listed>,
+    without_storage: u64,
+    cut: u64,
+}
+
+impl<L, N> Calls<L>
+where
+    L: FnMut(u32, TimeNs) -> Option<N>,
+    N: AsRef<str>,
+{
+    pub fn new(lookup: L) -> Self {
+        Calls {
+            lookup,
+            only: None,
+            counts: true,
+            open: HashMap::new(),
+            faults: HashMap::new(),
+            begun: 0,
+            by_process: HashMap::new(),
+            by_file: HashMap::new(),
+            listed: Vec::new(),
+            without_storage: 0,
+            cut: 0,
+        }
+    }
+
+    /// Only calls of processes with this name.
+    pub fn only(mut self, process: Option<&str>) -> Self {
+        self.only = process.map(str::to_owned);
+        self
+    }
+
+    fn begins(&mut self, name: &str, at: u64) -> Open {
+        self.begun += 1;
+        let counts = self.counts;
+        Open { name: name.to_owned(), number: self.begun, begin: at, counts, file: None, bytes: 0, touched: false }
+    }
+
+    fn ends(&mut self, open: Open, tid: u32, time: TimeNs) {
+        if !open.counts {
+            return;
+        }
+        if !open.touched && may_be_elsewhere(&open.name) {
+            self.without_storage += 1;
+            return;
+        }
+        let name = (self.lookup)(tid, time);
+        let name = name.as_ref().map(AsRef::as_ref);
+        if self.only.is_some() && self.only.as_deref() != name {
+            return;
+        }
+        let task = name.map_or_else(|| format!("tid {tid}"), |name| format!("{} ({tid})", clip::clip(name)));
+        let duration = time.0.saturating_sub(open.begin);
+        add(&mut self.by_process, (open.name.clone(), task.clone()), open.bytes, duration);
+        if let Some(file) = open.file {
+            add(&mut self.by_file, (open.name.clone(), file_name(file)), open.bytes, duration);
+        }
+        self.listed.push(Listed { open, tid, task, duration });
+        if self.listed.len() > 4 * MAX_LISTED {
+            self.keep_slowest();
+        }
+    }
+
+    fn keep_slowest(&mut self) {
+        self.listed.sort_by_key(|one| (Reverse(one.duration), one.open.number));
+        self.listed.truncate(MAX_LISTED);
+    }
+
+    fn call(&mut self, name: &str, tid: u32, time: TimeNs) {
+        if let Some(call) = name.strip_prefix("sys_enter_") {
+            if followed(call) && self.open.len() < MAX_OPEN {
+                let open = self.begins(call, time.0);
+                self.cut += u64::from(self.open.insert(tid, open).is_some());
+            }
+        } else if let Some(call) = name.strip_prefix("sys_exit_") {
+            match self.open.remove(&tid) {
+                Some(open) if open.name == call => self.ends(open, tid, time),
+                Some(_) => self.cut += 1,
+                None => self.cut += u64::from(followed(call)),
+            }
+        } else if name == "file_fault_end"
+            && let Some(open) = self.faults.remove(&tid)
+        {
+            self.ends(open, tid, time);
+        }
+    }
+
+    fn touch(&mut self, tid: u32, file: Option<(Option<Device>, u64)>, bytes: u64) {
+        for open in [self.open.get_mut(&tid), self.faults.get_mut(&tid)].into_iter().flatten() {
+            open.touched = true;
+            open.file = open.file.or(file);
+            open.bytes = open.bytes.saturating_add(bytes);
+        }
+    }
+}
+
+fn file_name((device, inode): (Option<Device>, u64)) -> String {
+    match device {
+        Some(device) => format!("{device} inode {inode}"),
+        None => format!("inode {inode}"),
+    }
+}
+
+fn add(groups: &mut HashMap<(String, String), Sum>, mut key: (String, String), bytes: u64, duration: u64) {
+    if groups.len() >= MAX_GROUPS && !groups.contains_key(&key) {
+        key.1 = "(further ones)".to_owned();
+    }
+    let sum = groups.entry(key).or_default();
+    sum.bytes = sum.bytes.saturating_add(bytes);
+    sum.times.add(duration);
+}
+
+fn groups(sums: HashMap<(String, String), Sum>) -> Vec<CallGroup> {
+    let mut groups: Vec<CallGroup> = sums
+        .into_iter()
+        .map(|((call, name), sum)| CallGroup {
+            call,
+            name,
+            bytes: sum.bytes,
+            total_ns: sum.times.total_ns(),
+            ns: sum.times.finish(),
+        })
+        .collect();
+    groups.sort_by(|a, b| {
+        let key = |group: &CallGroup| (Reverse(group.total_ns), group.call.clone(), group.name.clone());
+        key(a).cmp(&key(b))
+    });
+    groups
+}
+
+impl<L, N> Analysis for Calls<L>
+where
+    L: FnMut(u32, TimeNs) -> Option<N>,
+    N: AsRef<str>,
+{
+    type Output = CallsFound;
+
+    fn event(&mut self, event: &Event) {
+        let tid = event.tid;
+        match &event.kind {
+            EventKind::Other { name, .. } => self.call(name, tid, event.time),
+            EventKind::File(file) => {
+                if file.step == FileStep::Fault && self.faults.len() < MAX_OPEN {
+                    let open = self.begins(FAULT, event.time.0);
+                    self.faults.insert(tid, open);
+                }
+                let bytes = if matches!(file.step, FileStep::Read | FileStep::Write) { file.bytes } else { 0 };
+                if !matches!(file.step, FileStep::Extent | FileStep::Uncached | FileStep::WritebackEnd) {
+                    self.touch(tid, Some((file.device, file.inode)), bytes);
+                }
+            }
+            EventKind::Block(block) if block.action == BlockAction::Queue => self.touch(tid, None, 0),
+            EventKind::Flash(_) => self.touch(tid, None, 0),
+            _ => {}
+        }
+    }
+
+    fn finish(mut self) -> CallsFound {
+        self.cut += (self.open.len() + self.faults.len()) as u64;
+        self.keep_slowest();
+        let slow = |one: Listed| SlowCall {
+            number: one.open.number,
+            call: one.open.name,
+            task: one.task,
+            tid: one.tid,
+            begin_ns: one.open.begin,
+            duration_ns: one.duration,
+            file: one.open.file.map(file_name),
+            bytes: one.open.bytes,
+        };
+        CallsFound {
+            by_process: groups(self.by_process),
+            by_file: groups(self.by_file),
+            slowest: self.listed.into_iter().map(slow).collect(),
+            without_storage: self.without_storage,
+            cut: self.cut,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::event;
+    use flashscope_trace::FileEvent;
+
+    fn other(name: &str) -> EventKind {
+        EventKind::Other { system: "syscalls".into(), name: name.into() }
+    }
+
+    fn file(step: FileStep, inode: u64, bytes: u64) -> EventKind {
+        let device = Some(Device::new(8, 1));
+        EventKind::File(FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0 })
+    }
+
+    #[test]
+    fn calls_have_their_process_and_file() {
+        let mut calls = Calls::new(|tid, _| (tid == 7).then_some("logger"));
+        for (time, tid, kind) in [
+            (0, 7, other("sys_exit_read")),
+            (100, 7, other("sys_enter_write")),
+            (110, 7, file(FileStep::Write, 12, 80)),
+            (150, 7, other("sys_exit_write")),
+            // A pipe.
+            (160, 8, other("sys_enter_read")),
+            (170, 7, other("sys_enter_fsync")),
+            (180, 8, other("sys_exit_read")),
+            (190, 7, file(FileStep::WritebackBegin, 12, 0)),
+            (1170, 7, other("sys_exit_fsync")),
+            (1200, 7, file(FileStep::Fault, 13, 0)),
+            (1300, 7, other("file_fault_end")),
+            (1400, 7, other("sys_enter_unlinkat")),
+        ] {
+            calls.event(&event(time, tid, kind));
+        }
+        let found = calls.finish();
+        let first: Vec<_> = found.by_process.iter().map(|g| (g.call.as_str(), g.name.as_str(), g.total_ns)).collect();
+        assert_eq!(first, [("fsync", "logger (7)", 1000), (FAULT, "logger (7)", 100), ("write", "logger (7)", 50)]);
+        assert_eq!((found.by_file[0].name.as_str(), found.by_process[2].bytes), ("8:1 inode 12", 80));
+        assert_eq!((found.without_storage, found.cut), (1, 2));
+        let slow = &found.slowest[0];
+        assert_eq!((slow.number, slow.call.as_str(), slow.file.as_deref()), (3, "fsync", Some("8:1 inode 12")));
+        assert_eq!(found.total(is_sync), (1, 1000));
+    }
+
+    #[test]
+    fn calls_that_are_not_shown_keep_their_numbers() {
+        let mut calls = Calls::new(|_, _| None::<&str>);
+        calls.counts = false;
+        for (time, name) in
+            [(1, "sys_enter_fsync"), (2, "sys_exit_fsync"), (3, "sys_enter_fsync"), (9, "sys_exit_fsync")]
+        {
+            calls.counts = time > 2;
+            calls.event(&event(time, 5, other(name)));
+        }
+        let found = calls.finish();
+        assert_eq!(found.slowest.iter().map(|one| one.number).collect::<Vec<_>>(), [2]);
+        assert_eq!(found.by_process[0].name, "tid 5");
+    }
+}

@@ -1,0 +1,146 @@
+//! What a recording says of mounts and block devices: the part of its facts that rules and their advice rest on.
+
+use serde_json::Value;
+
+/// Mounts and devices that are kept.
+const MAX_KEPT: usize = 256;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mount {
+    pub source: String,
+    pub target: String,
+    /// `ext4`, `ubifs`, …
+    pub kind: String,
+    pub options: Vec<String>,
+    /// `MAJOR:MINOR` of its files.
+    pub device: String,
+    /// When the recording began; `None`: the recording does not say it.
+    pub size_bytes: Option<u64>,
+    pub free_bytes: Option<u64>,
+}
+
+impl Mount {
+    pub fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|one| one == option)
+    }
+
+    /// The value of `NAME=VALUE`.
+    pub fn value(&self, option: &str) -> Option<&str> {
+        self.options.iter().find_map(|one| one.strip_prefix(option)?.strip_prefix('='))
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    pub name: String,
+    /// `MAJOR:MINOR`; empty: the recording does not say it.
+    pub device: String,
+    /// The one that is in use.
+    pub scheduler: Option<String>,
+    pub read_ahead_kib: Option<u64>,
+    /// `write back` or `write through`.
+    pub write_cache: Option<String>,
+    /// Of device mapper: `CRYPT-LUKS2-…`.
+    pub dm_uuid: Option<String>,
+    /// Of a loop device: the file that it lies in.
+    pub backing_file: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StorageFacts {
+    pub mounts: Vec<Mount>,
+    pub disks: Vec<Disk>,
+}
+
+impl StorageFacts {
+    /// `facts` of a recording (docs/reference/agent.md, "Facts").
+    pub fn of_facts(facts: &Value) -> StorageFacts {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mount = |mount: &Value| Mount {
+            source: text(&mount["source"]),
+            target: text(&mount["target"]),
+            kind: text(&mount["type"]),
+            options: text(&mount["options"]).split(',').map(str::to_owned).collect(),
+            device: text(&mount["device"]),
+            size_bytes: mount["size_bytes"].as_u64().filter(|&bytes| bytes > 0),
+            free_bytes: mount["free_bytes"].as_u64(),
+        };
+        let all = |name: &str| facts[name].as_array().into_iter().flatten().take(MAX_KEPT);
+        let mounts: Vec<Mount> = all("mounts").map(mount).filter(|mount| !mount.device.is_empty()).collect();
+        let disk = |disk: &Value| {
+            let name = text(&disk["name"]);
+            let by_mount = || mounts.iter().find(|mount| mount.source == format!("/dev/{name}"));
+            let device = match disk["dev"].as_str() {
+                Some(device) => device.to_owned(),
+                None => by_mount().map(|mount| mount.device.clone()).unwrap_or_default(),
+            };
+            Disk {
+                device,
+                scheduler: disk["scheduler"].as_str().map(in_use),
+                read_ahead_kib: disk["read_ahead_kb"].as_u64(),
+                write_cache: disk["write_cache"].as_str().map(str::to_owned),
+                dm_uuid: disk["dm_uuid"].as_str().map(str::to_owned),
+                backing_file: disk["backing_file"].as_str().map(str::to_owned),
+                name,
+            }
+        };
+        let disks = all("block").map(disk).collect();
+        StorageFacts { mounts, disks }
+    }
+
+    pub fn mounts_of<'a>(&'a self, device: &'a str) -> impl Iterator<Item = &'a Mount> {
+        self.mounts.iter().filter(move |mount| mount.device == device)
+    }
+
+    /// The whole disk with this number, or that a mounted partition with this number is of.
+    pub fn disk(&self, device: &str) -> Option<&Disk> {
+        let whole = self.disks.iter().find(|disk| !disk.device.is_empty() && disk.device == device);
+        whole.or_else(|| {
+            let source = self.mounts_of(device).find_map(|mount| mount.source.strip_prefix("/dev/"))?;
+            let of = |disk: &&Disk| {
+                let rest = source.strip_prefix(disk.name.as_str());
+                rest.is_some_and(|rest| rest.trim_start_matches('p').chars().all(|c| c.is_ascii_digit()))
+            };
+            self.disks.iter().filter(of).max_by_key(|disk| disk.name.len())
+        })
+    }
+
+    /// `NAME (NUMBER)`, or the number alone.
+    pub fn device_name(&self, device: &str) -> String {
+        match self.disk(device) {
+            Some(disk) => format!("{} ({device})", disk.name),
+            None => device.to_owned(),
+        }
+    }
+}
+
+/// `none [mq-deadline] bfq`: the one in brackets.
+fn in_use(schedulers: &str) -> String {
+    let within = schedulers.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    within.map_or(schedulers, |(name, _)| name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn facts_are_read() {
+        let facts = json!({
+            "mounts": [
+                {"source": "/dev/mmcblk0p2", "target": "/data", "type": "ext4", "options": "rw,commit=1", "device": "179:2"},
+                {"source": "tmpfs", "target": "/run", "type": "tmpfs", "options": "rw", "device": null},
+            ],
+            "block": [{"name": "mmcblk0", "scheduler": "none [mq-deadline] bfq", "read_ahead_kb": 128, "dev": "179:0"}],
+        });
+        let storage = StorageFacts::of_facts(&facts);
+        assert_eq!(storage.mounts.len(), 1);
+        assert_eq!((storage.mounts[0].value("commit"), storage.mounts[0].has("sync")), (Some("1"), false));
+        let disk = storage.disk("179:2").expect("the disk of its partition");
+        assert_eq!((disk.name.as_str(), disk.scheduler.as_deref()), ("mmcblk0", Some("mq-deadline")));
+        assert_eq!(storage.device_name("179:0"), "mmcblk0 (179:0)");
+        assert_eq!(storage.device_name("8:0"), "8:0");
+        assert_eq!(StorageFacts::of_facts(&Value::Null), StorageFacts::default());
+    }
+}

@@ -1,0 +1,97 @@
+//! A slow device, a queue in front of it, or the program itself.
+
+use super::{Finding, MeasureUnit, Rule, Seen, Weight, measure, percent, stage};
+use crate::Evidence;
+use crate::block::Unit;
+use crate::units::duration;
+
+/// Bios that are on their way for less than this part of the recorded time hold nothing up, percent.
+const PROGRAM_PERCENT: f64 = 20.0;
+/// From this part of Q2C on a stage is what the time goes to, percent.
+const MOST_PERCENT: f64 = 60.0;
+
+pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    let Some(found) = seen.block else { return Vec::new() };
+    let Some(all) = found.groups.first() else { return Vec::new() };
+    let Some(d2c) = stage(all, "D2C") else { return Vec::new() };
+    let source = "block:block_bio_queue, block_rq_issue, block_rq_complete";
+    let mut evidence = vec![
+        measure("time of requests in the device (D2C), sum", d2c.total_ns as f64, MeasureUnit::Ns, source),
+        measure("mean D2C", d2c.ns.mean as f64, MeasureUnit::Ns, source),
+    ];
+    let (q2c, q2d) = (stage(all, "Q2C"), stage(all, "Q2D"));
+    let (what, cause) = match (q2c, q2d) {
+        (Some(q2c), Some(q2d)) if found.stages.unit == Unit::Bio => {
+            evidence.push(measure("time before it (Q2D), sum", q2d.total_ns as f64, MeasureUnit::Ns, source));
+            evidence.push(measure("mean Q2D", q2d.ns.mean as f64, MeasureUnit::Ns, source));
+            let shares = (percent(d2c.total_ns, q2c.total_ns), percent(q2d.total_ns, q2c.total_ns));
+            let each = format!(
+                "Of {} a bio on average {} are in the device and {} in front of it.",
+                duration(q2c.ns.mean),
+                duration(d2c.ns.mean),
+                duration(q2d.ns.mean)
+            );
+            // Bios beside one another count each: this is the most that it can be.
+            if seen.of_span(q2c.total_ns) < PROGRAM_PERCENT {
+                let most = seen.of_span(q2c.total_ns);
+                (
+                    format!(
+                        "Storage is at work for at most {most:.1} % of the time: what is slow here is not storage."
+                    ),
+                    each,
+                )
+            } else if shares.0 >= MOST_PERCENT {
+                (format!("The device takes most of the time: {:.0} % of what bios take (D2C).", shares.0), each)
+            } else if shares.1 >= MOST_PERCENT {
+                let what = format!("Bios wait in front of the device: {:.0} % of what they take (Q2D).", shares.1);
+                (what, each)
+            } else {
+                ("Bios spend their time in the device and in front of it alike.".to_owned(), each)
+            }
+        }
+        _ => (
+            format!("Requests spend {} on average in the device (D2C).", duration(d2c.ns.mean)),
+            "The trace shows no queueing: how long bios wait in front of the device is unknown.".to_owned(),
+        ),
+    };
+    vec![Finding {
+        rule: Rule::WhereTimeGoes,
+        weight: Weight::Overview,
+        what,
+        cause,
+        evidence,
+        lost_ns: Evidence::unknown("an overview: no time of it is lost by itself", ""),
+        lost_bytes: None,
+        advice: Vec::new(),
+        uncertain: None,
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Work, only};
+    use super::*;
+
+    #[test]
+    fn device_queue_and_program_are_told_apart() {
+        for (queue, device, span, word) in [
+            (1_000, 99_000, 400_000, "The device takes most"),
+            (90_000, 10_000, 400_000, "wait in front of the device"),
+            (1_000, 9_000, 100_000_000, "not storage"),
+        ] {
+            let mut work = Work::new(span);
+            work.bios(1, "R", queue, device);
+            let finding = only(find(&work.seen()));
+            assert!(finding.what.contains(word), "{}", finding.what);
+            assert!(finding.advice.is_empty());
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_of_no_requests() {
+        assert!(find(&Work::new(1).seen()).is_empty());
+        let mut work = Work::new(1);
+        work.bios(0, "R", 0, 0);
+        assert!(find(&work.seen()).is_empty());
+    }
+}

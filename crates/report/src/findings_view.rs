@@ -1,0 +1,117 @@
+//! Findings as text: the same words in the terminal and on the page.
+
+use crate::text::{digits, duration, grouped, percent, size};
+use flashscope_analysis::Evidence;
+use flashscope_analysis::findings::{Finding, Measure, MeasureUnit, Remedy, Step};
+use flashscope_output::quote;
+
+/// Findings in a report; `advise` has all.
+pub const IN_REPORT: usize = 8;
+/// Measures of a finding in a report.
+const MEASURES: usize = 3;
+
+/// A measure's value with its unit.
+fn value(measure: &Measure) -> String {
+    let whole = measure.value.max(0.0) as u64;
+    match measure.unit {
+        MeasureUnit::Ns => duration(whole),
+        MeasureUnit::Bytes => size(whole),
+        MeasureUnit::Count => grouped(whole),
+        MeasureUnit::Percent => percent(measure.value),
+        MeasureUnit::PerSecond => format!("{} a second", digits(measure.value)),
+        MeasureUnit::Times => format!("{} times", digits(measure.value)),
+    }
+}
+
+/// What is measured, in one line.
+pub fn evidence(finding: &Finding, most: usize) -> String {
+    let all: Vec<String> =
+        finding.evidence.iter().take(most).map(|one| format!("{} {}", one.name, value(one))).collect();
+    all.join(", ")
+}
+
+/// A line of evidence with its source, each.
+pub fn sources(finding: &Finding) -> Vec<String> {
+    finding.evidence.iter().map(|one| format!("{}: {} ({})", one.name, value(one), one.source)).collect()
+}
+
+/// The line to type or to write; where a name of the trace cannot be typed safely, what says so.
+pub fn step(step: &Step) -> String {
+    let word = |word: &str| {
+        quote::shell(word)
+            .ok_or_else(|| format!("not offered: the trace has a name that cannot be typed safely: \"{word}\""))
+    };
+    let line = match step {
+        Step::Set { path, value } => word(path).and_then(|path| Ok(format!("echo {} > {path}", word(value)?))),
+        Step::Remount { target, options, .. } => {
+            word(target).and_then(|target| Ok(format!("mount -o remount,{} {target}", word(options)?)))
+        }
+        Step::Run { command, names } => {
+            let names: Result<Vec<String>, String> = names.iter().map(|name| word(name)).collect();
+            names.map(|names| [vec![command.clone()], names].concat().join(" "))
+        }
+        Step::Code { line } => Ok(line.clone()),
+    };
+    line.unwrap_or_else(|why| why)
+}
+
+/// What an advice brings.
+pub fn gain(remedy: &Remedy) -> String {
+    match &remedy.gain {
+        Evidence::Known(gain) => {
+            format!("{} falls by {} to {} %", gain.of, digits(gain.least_percent), digits(gain.most_percent))
+        }
+        Evidence::Unknown(why) if why.next.is_empty() => format!("unknown: {}", why.missing),
+        Evidence::Unknown(why) => format!("unknown: {}; {}", why.missing, why.next),
+    }
+}
+
+/// What a report says of a finding: at most five lines of text, the first of which is the finding.
+pub fn lines(finding: &Finding) -> Vec<String> {
+    let mut lines = vec![finding.what.clone()];
+    if !finding.cause.is_empty() {
+        lines.push(finding.cause.clone());
+    }
+    if !finding.advice.is_empty() && !finding.evidence.is_empty() {
+        lines.push(format!("Evidence: {}.", evidence(finding, MEASURES)));
+    }
+    if let Some(first) = finding.advice.first() {
+        let typed: Vec<String> = first.steps.iter().map(step).collect();
+        lines.push(format!("Do: {}: {}", first.what, typed.join("; ")));
+        lines.push(format!("Gain: {}.", gain(first)));
+    }
+    if let Some(why) = &finding.uncertain {
+        match lines.len() {
+            5 => lines[4] += &format!(" Uncertain: {why}."),
+            _ => lines.push(format!("Uncertain: {why}.")),
+        }
+    }
+    lines
+}
+
+/// What follows a list of findings: how to see the rest.
+pub fn more(findings: &[Finding], shown: usize) -> Option<String> {
+    let left = findings.len().saturating_sub(shown);
+    let advice = findings.iter().any(|finding| !finding.advice.is_empty());
+    match (left, advice) {
+        (0, false) => None,
+        (0, true) => Some("Risks, sources and further advice: flashscope advise TRACE".to_owned()),
+        (left, _) => Some(format!("{} more: flashscope advise TRACE", grouped(left as u64))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_trace_are_no_commands() {
+        let remount =
+            |target: &str| Step::Remount { target: target.into(), options: "noatime".into(), undo: "".into() };
+        assert_eq!(step(&remount("/data")), "mount -o remount,noatime /data");
+        assert_eq!(step(&remount("/d; rm -rf /")), "mount -o remount,noatime '/d; rm -rf /'");
+        assert!(step(&remount("/a\nrm")).starts_with("not offered"));
+        let set = Step::Set { path: "/sys/block/sda/queue/scheduler".into(), value: "mq-deadline".into() };
+        assert_eq!(step(&set), "echo mq-deadline > /sys/block/sda/queue/scheduler");
+    }
+}
