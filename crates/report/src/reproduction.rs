@@ -48,21 +48,22 @@ pub fn measured_on<'a>(inputs: impl Iterator<Item = &'a Inputs>) -> Vec<String> 
 /// `figures`: the directory of figures as links have it. `command`: what writes the page.
 pub fn page(chapters: &[Chapter], not_measured: &[NotMeasurable], figures: &str, command: &str) -> String {
     let mut out = format!(
-        "# Published figures and ours\n\nWritten by `{command}`; nothing here is typed by hand. Guest time is exact: the same \
-         command on any host writes the same bytes. \"Measured\" is what a virtual board did, in its own time; \"modelled\" is \
-         calculated from that and published constants. What a published value was read as, and why ours differs, stands in \
-         the last column.\n\n"
+        "# Published figures and ours\n\nThis document compares published figures about storage on embedded Linux with our measurements, for readers who \
+         judge how far flashscope can be trusted. `{command}` writes it. Guest time is exact: the same \
+         command on any host writes the same bytes. \"Measured\" is the result of a virtual board, in guest time; \"modelled\" is \
+         calculated from that and published constants. The last column states how a published value was read, and why ours \
+         differs. Publications are listed in [literature.md](reference/literature.md).\n\n"
     );
     out += &summary(chapters, not_measured);
-    let mut papers: BTreeMap<String, Vec<(&Chapter, &Row)>> = BTreeMap::new();
+    let mut publications: BTreeMap<String, Vec<(&Chapter, &Row)>> = BTreeMap::new();
     for chapter in chapters {
         for row in &chapter.rows {
-            papers.entry(paper(&row.source)).or_default().push((chapter, row));
+            publications.entry(publication(&row.source)).or_default().push((chapter, row));
         }
     }
-    for (paper, rows) in &papers {
-        _ = writeln!(out, "\n## {}\n", text(paper));
-        out += "| statement | published | ours | ratio | ours is | source, study | what to know |\n|---|---|---|---|---|---|---|\n";
+    for (publication, rows) in &publications {
+        _ = writeln!(out, "\n## {}\n", text(publication));
+        out += "| statement | published | ours | ratio | ours is | source, study | remarks |\n|---|---|---|---|---|---|---|\n";
         for (chapter, row) in rows {
             out += &statement(chapter, row);
         }
@@ -79,11 +80,11 @@ pub fn page(chapters: &[Chapter], not_measured: &[NotMeasurable], figures: &str,
     out
 }
 
-/// What a source begins with: "paper 000".
-fn paper(source: &str) -> String {
-    let words: Vec<&str> = source.split([',', ';', ' ']).filter(|word| !word.is_empty()).take(2).collect();
+/// Authors and year, which a source begins with: "Olivier et al. 2014".
+fn publication(source: &str) -> String {
+    let words: Vec<&str> = source.split([',', ';', ' ']).filter(|word| !word.is_empty()).take(4).collect();
     match words[..] {
-        ["paper", number] => format!("Paper {number}"),
+        [author, "et", "al.", year] => format!("{author} et al. ({year})"),
         _ => "Others".to_owned(),
     }
 }
@@ -236,11 +237,14 @@ mod tests {
 
     #[test]
     fn a_statement_is_a_row_that_nothing_in_it_breaks() {
-        let rows =
-            vec![row("paper 003, section 4", Some(2.2)), row("paper 000, table 1", Some(9.0)), row("paper 000", None)];
+        let rows = vec![
+            row("Writer et al. 2013, section 4", Some(2.2)),
+            row("Author et al. 2014, table 1", Some(9.0)),
+            row("Author et al. 2014", None),
+        ];
         let not_measured = [NotMeasurable {
             id: "rail".to_owned(),
-            source: "paper 000, table 2".to_owned(),
+            source: "Author et al. 2014, table 2".to_owned(),
             statement: "a rail".to_owned(),
             reason: "no such board".to_owned(),
         }];
@@ -250,7 +254,7 @@ mod tests {
                 "4 statements: 1 within what was published, 1 outside, 1 not measured by these studies, 1 not"
             )
         );
-        assert!(page.find("## Paper 000").unwrap() < page.find("## Paper 003").unwrap());
+        assert!(page.find("## Author et al. (2014)").unwrap() < page.find("## Writer et al. (2013)").unwrap());
         let cells = |line: &&str| line.starts_with("| twice \\| as &lt;many&gt; (jffs2) |");
         assert_eq!(page.lines().filter(cells).count(), 3);
         assert!(page.contains("| 2.2 × | 1.1 | within, modelled |"), "{page}");

@@ -210,7 +210,7 @@ pub fn study() -> StudyResult {
         |id: &str, quantity: &str, fs: &str, pattern: &str, count, (min, max): (f64, f64), ours: Option<f64>| {
             Comparison {
                 id: id.into(),
-                source: "paper 000, section 4.1.2 (figure 3-a)".into(),
+                source: "Olivier et al. 2014, section 4.1.2 (figure 3-a)".into(),
                 statement: "disabling read-ahead improves sequential reads by up to 70 %".into(),
                 quantity: quantity.into(),
                 kernel_model: None,

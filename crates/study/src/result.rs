@@ -167,7 +167,7 @@ pub struct Cell {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     pub id: String,
-    /// "paper 000, §4.1.2, figure 3-b"
+    /// "Olivier et al. 2014, section 4.1.2, figure 3-b"
     pub source: String,
     pub statement: String,
     /// What is compared: `time_saved_percent`, `time_saved_with_open_percent`, `reads_saved_percent`, `energy_saved_percent`,

@@ -1,4 +1,4 @@
-//! What read-ahead off saves, by number of requests: figure 3-a of the paper (time), and flash reads the same way,
+//! What read-ahead off saves, by number of requests: figure 3-a of Olivier et al. (2014) (time), and flash reads the same way,
 //! with the published values as boxes.
 
 use super::{Figure, SHIFTED, StudyFigures, WIDTH};
@@ -29,7 +29,7 @@ pub const READS: Quantity = Quantity {
     of: |gain| Some(gain.off_saves_reads_percent),
 };
 
-/// Modelled: figure 4-b of the paper.
+/// Modelled: figure 4-b of Olivier et al. (2014).
 pub const ENERGY: Quantity = Quantity {
     id: "energy-saved",
     name: "energy_saved_percent",
@@ -119,17 +119,17 @@ pub fn figure(
     let beside = match (bands.is_empty(), quantity.name) {
         (true, _) => "",
         (_, "energy_saved_percent") => {
-            " Compare figure 4-b of the paper: a model, time by mean power. Boxes: what the paper states in words."
+            " Compare figure 4-b of Olivier et al. (2014): a model, time by mean power. Boxes: what they state in words."
         }
-        (_, "time_saved_percent") => " Compare figure 3-a of the paper. Boxes: what the paper states in words.",
-        _ => " Compare figure 3-b of the paper. Boxes: what the paper states in words.",
+        (_, "time_saved_percent") => " Compare figure 3-a of Olivier et al. (2014). Boxes: what they state in words.",
+        _ => " Compare figure 3-b of Olivier et al. (2014). Boxes: what they state in words.",
     };
     let caption = format!(
         "Share of the {} that {} saves against {}, percent; below zero it costs. {}.{beside} {SHIFTED} Source: this study's cells, one cold-cache run each.",
         if quantity.what == "time" {
             "summed read() time"
         } else {
-            "flash array reads (of a disk: requests that its driver got) from the first read() to the last"
+            "flash array reads (of a disk: requests to its driver) from the first read() to the last"
         },
         least.words(),
         most.words(),

@@ -1,4 +1,4 @@
-//! A measured number by number of requests, read-ahead by read-ahead: flash reads (figure 3-b of the paper), and the
+//! A measured number by number of requests, read-ahead by read-ahead: flash reads (figure 3-b of Olivier et al. (2014)), and the
 //! mean time of a read() (figure 2). One panel per access pattern.
 
 use super::{Figure, SHIFTED, StudyFigures, WIDTH};
@@ -20,7 +20,7 @@ pub const FLASH_READS: Measure = Measure {
     id: "flash-reads",
     title: "Flash reads by setting of read-ahead",
     y_label: "flash array reads (log₂)",
-    caption: "Flash array reads (of a disk: requests that its driver got) from the first read() to the last; what open() reads is counted apart. Compare figure 3-b of the paper.",
+    caption: "Flash array reads (of a disk: requests to its driver) from the first read() to the last; reads in open() are counted separately. Compare figure 3-b of Olivier et al. (2014).",
     of: |cell| cell.flash_reads as f64,
     words: |cell| format!("{} flash reads", grouped(cell.flash_reads)),
 };
@@ -29,7 +29,7 @@ pub const LATENCY: Measure = Measure {
     id: "latency",
     title: "Mean time of a read() by setting of read-ahead",
     y_label: "mean time of a read(), µs (log₂)",
-    caption: "Mean time of a read(), microseconds. Compare figure 2 of the paper.",
+    caption: "Mean time of a read(), microseconds. Compare figure 2 of Olivier et al. (2014).",
     of: |cell| cell.latency.mean as f64 / 1e3,
     words: |cell| format!("{} a read()", duration(cell.latency.mean)),
 };

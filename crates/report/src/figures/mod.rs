@@ -66,7 +66,7 @@ impl Figure {
     }
 }
 
-/// What all groups of a study say together: savings (figure 3-a of the paper) and flash reads (3-b).
+/// What all groups of a study say together: savings (figure 3-a of Olivier et al. (2014)) and flash reads (3-b).
 pub fn study(result: &StudyResult) -> Vec<Figure> {
     let axis = Axis::of(result);
     let facets = facets(result, axis);
