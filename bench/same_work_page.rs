@@ -31,14 +31,14 @@ fn bytes(value: &Value) -> String {
 /// `command`: that writes it again.
 pub fn page(found: &Value, command: &str) -> String {
     let mut out = format!(
-        "# Our benchmarks and fio, sqlite3, postmark\n\nWritten by `{command}`; nothing here is typed by hand. Each pair does the \
-         same work on the same board, in one boot (postmark on JFFS2: a boot each), with empty caches, and one recorder counts below the \
-         file system what the storage did for it: from its begin until a sync after it has ended and nothing of it is left to \
-         write. Times are guest time, exact and the same on any host. Programs: fio, sqlite3 and postmark as Debian packages \
-         them for armhf.\n\n- *asked*: bytes that the program says it read and wrote.\n- *reads, programs, erases*: of the NAND \
-         chip; on ext4 requests to the disk's driver.\n- *device bytes*: of whole pages; on ext4 the requests' own.\n- *in \
-         calls*: the sum of the calls' times as the program tells it, where it does.\n- *device busy from, to*: first to last \
-         operation; what the program does between its calls is in it.\n"
+        "# The benchmarks compared with fio, sqlite3 and postmark\n\nThis document compares our benchmarks with fio, sqlite3 and postmark, for readers who want to know \
+         whether they do the same work. `{command}` writes it. Each pair does the same work on the same board, in one boot (postmark on \
+         JFFS2: one boot each), with empty caches. One recorder counts the operations of the storage below the file system. It \
+         counts from the begin of a program until its data is written by a sync after its end. Times are guest time, exact and the \
+         same on any host. fio, sqlite3 and postmark are Debian's packages for armhf.\n\n- *asked*: bytes read and written as reported by the program.\n- *reads, programs, erases*: operations of the \
+         NAND chip; on ext4 requests to the driver of the disk.\n- *device bytes*: bytes of whole pages; on ext4 of the requests.\n- *in \
+         calls*: the sum of the times of calls, if the program reports it.\n- *device busy from, to*: from the first to the last \
+         operation, including the program's own work between calls.\n"
     );
     for place in found["places"].as_array().into_iter().flatten() {
         _ = write!(
@@ -87,33 +87,29 @@ fn note(row: &Value) -> String {
         }
     }
     said.push(match differ.is_empty() {
-        true => "The storage did exactly the same.".to_owned(),
-        false => format!("Ours less theirs: {}.", differ.join("; ")),
+        true => "The storage operations are identical.".to_owned(),
+        false => format!("Ours minus theirs: {}.", differ.join("; ")),
     });
     if let (Some(a), Some(b)) = (ours["calls_ns"].as_u64(), theirs["calls_ns"].as_u64()) {
         let calls = crate::same_work::READS;
         let more = (b as f64 - a as f64) / calls as f64 / 1e3;
         said.push(format!(
-            "In its calls fio is {more:.1} µs a call longer: it reads the clock and keeps its books within them."
+            "fio takes {more:.1} µs longer for each call, because it reads the clock and keeps statistics within the call."
         ));
     }
     let wrote = |side: &Value| side["bytes_written"].as_u64().filter(|&bytes| bytes > 0);
     if let (Some(a), Some(b)) = (wrote(ours), wrote(theirs)) {
         let times = |side: &Value, bytes: u64| number(&side["device_bytes_written"]) as f64 / bytes as f64;
-        said.push(format!(
-            "A byte that was written became {:.3} and {:.3} bytes on the device.",
-            times(ours, a),
-            times(theirs, b)
-        ));
+        said.push(format!("Write amplification is {:.3} and {:.3}.", times(ours, a), times(theirs, b)));
     }
     said.push(
         match row["work"].as_str().unwrap_or_default() {
-            "read-sequential" => "Between open() and the first read fio sets its job up, which the time from the first to the last operation holds.",
-            "read-random" => "fio takes our offsets from a log of reads (`--read_iolog`).",
-            "write" => "Ours is the plan's verb `create`, done by init; names differ in length, and the node or block of metadata that a name and a time stand in may be one more.",
-            "sqlite-fill" => "Ours makes the database under another name and gives it its own when it is whole (a link and a sync of the directory), and the two libraries are of different versions.",
-            "sqlite-few" | "sqlite-all" => "Both read ours.db. sqlite3 prints each row between its reads, which takes the time.",
-            "postmark" => "Files, sizes and what is done to them are drawn at random, each by its own generator, so bytes and operations differ within that randomness (tests/benches.rs holds many seeds within four standard errors). What a collector reads afterwards is of the blocks that the last files leave, which differ as the files do.",
+            "read-sequential" => "Between open() and the first read fio sets up its job; the time from the first to the last operation includes that.",
+            "read-random" => "fio reads at our offsets, from a log of reads (`--read_iolog`).",
+            "write" => "Ours is the verb `create` of the boot plan, run by init. File names differ in length, so there may be one more node or block of metadata.",
+            "sqlite-fill" => "Ours writes the database under another name and renames it when it is complete (a link and a sync of the directory). The two libraries have different versions.",
+            "sqlite-few" | "sqlite-all" => "Both read ours.db. sqlite3 prints each row between its reads, which takes time.",
+            "postmark" => "Files, sizes and operations are random, from different generators, so bytes and operations differ within that randomness (tests/benches.rs checks that many seeds agree within four standard errors). What a collector reads afterwards depends on the blocks of the last files, which differ too.",
             _ => "",
         }
         .to_owned(),
