@@ -41,19 +41,19 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Boot virtual boards with raw NAND and say whether read-ahead helps or hurts there.
+    /// Boot virtual boards with raw NAND and show whether read-ahead helps or hurts there.
     Demo(DemoArgs),
-    /// Record flash operations (or other kernel events) while a command runs, or until stopped.
+    /// Record flash operations or other kernel events while a command runs, or until stopped.
     Record(RecordArgs),
     /// Start, stop, pause or resume a recorder from another shell.
     Ctl(CtlArgs),
-    /// Show what a trace holds.
+    /// Report on a trace: who used which storage, when, and for how long.
     Report(ReportArgs),
     /// Say what changed between two recordings or results.
     Diff(DiffArgs),
-    /// Say what of read-ahead is worth changing for a recorded workload.
+    /// Recommend read-ahead changes for a recorded workload.
     Advise(AdviseArgs),
-    /// Say what a recorded workload would have read with other settings of read-ahead.
+    /// Predict what a recorded workload would read with other read-ahead settings.
     Predict(PredictArgs),
     /// Removed in 0.2.0.
     #[command(hide = true, disable_help_flag = true)]
@@ -61,20 +61,25 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         arguments: Vec<std::ffi::OsString>,
     },
-    /// Run a matrix of settings and hold it against published values.
+    /// Run a study: measure a matrix of settings and compare it with published values.
     Study(StudyArgs),
     /// Run one benchmark under the tracer.
     Bench(BenchArgs),
     /// Write a trace in another format.
     Export(ExportArgs),
-    /// Say what a target can record, what is missing, and what would add it.
+    /// Check what a target can record, what is missing, and how to add it.
     Doctor(DoctorArgs),
-    /// List, fetch, boot or look around in virtual boards.
+    /// List, fetch, boot or explore virtual boards.
     Board(BoardArgs),
     /// Print a shell's completion script.
     Completions { shell: clap_complete::Shell },
     /// Write the man pages into a directory.
-    Man { directory: PathBuf },
+    Man {
+        directory: PathBuf,
+        /// Write docs/reference/command-line.md to this path instead.
+        #[arg(long, hide = true)]
+        reference: bool,
+    },
 }
 
 /// Where a command runs.
@@ -133,44 +138,45 @@ Examples:
   flashscope record --user media --events block -- sh -c 'wc -l' <list.txt               as another user, with stdin
   flashscope record --on ssh://root@board --source flashmon -- sync     on a board without tracefs, with flashmon.ko loaded
 
-The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it. A file that has its name
-already is kept as FILE.old. A recording that was cut short never replaces a file: it is called FILE.incomplete.
-Before the disk is full a recording is ended in good order: what was recorded is kept, and the exit status is 1
-(125 where a command was recorded).")]
+The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it. An existing
+file is kept as FILE.old. An interrupted recording never replaces a file: it is called FILE.incomplete.
+A recording ends properly before the disk is full: its data is kept, and the exit status is 1
+(125 if a command was recorded).")]
 pub struct RecordArgs {
     #[command(flatten)]
     pub target: TargetArgs,
     /// Trace file to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.dat")]
     pub output: PathBuf,
-    /// End when so much has been recorded; what the rings still hold is added. A bare number is bytes.
+    /// Stop after this amount of data; events still in the rings are added. A plain number is bytes.
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<Bytes>,
-    /// Keep the agent's stream as it is. Without it a trace.dat is made at the end, for which as much disk again has to be free.
+    /// Keep the agent's stream. Without this option it is converted to a trace.dat at the end, which needs as much free space
+    /// again.
     #[arg(long)]
     pub no_convert: bool,
     /// Event groups: flash, block, syscall, cache, layers, or SYSTEM:EVENT.
     #[arg(long, value_name = "GROUP", value_delimiter = ',', default_value = "flash")]
     pub events: Vec<String>,
-    /// What tells of flash events: the kernel's tracefs, or our module flashmon, which is loaded there (a virtual board loads it).
+    /// Source of flash events: the kernel's tracefs, or the module flashmon, which must be loaded (a virtual board loads it).
     #[arg(long, value_enum, default_value_t = Source::Tracefs)]
     pub source: Source,
-    /// Opt-in fields, each with a cost: offset, duration, chip.
+    /// Extra fields, each with a cost: offset, duration, chip.
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     pub detail: Vec<String>,
     /// Only these MTD devices.
     #[arg(long, value_name = "N")]
     pub mtd: Vec<u32>,
-    /// Memory of the ring per CPU; a bare number is bytes.
+    /// Size of the ring per CPU; a plain number is bytes.
     #[arg(long, value_name = "SIZE", default_value = "4M")]
     pub ring: Bytes,
-    /// stream: drained all the time; ring: the newest events that fit, read once at the end.
+    /// stream: events are sent continuously; ring: the newest events that fit are kept and read once at the end.
     #[arg(long, value_enum, default_value_t = Mode::Stream)]
     pub mode: Mode,
     /// Name for `flashscope ctl`.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Armed, but not tracing until `flashscope ctl start`.
+    /// Prepare the recording, but start tracing only at `flashscope ctl start`.
     #[arg(long)]
     pub paused: bool,
     /// Run the command as this user (a name of the target's /etc/passwd, or a number); needs root there.
@@ -247,10 +253,10 @@ pub struct ReportArgs {
     /// Show only this process (its name).
     #[arg(long, value_name = "NAME")]
     pub process: Option<String>,
-    /// Erases that a block stands, or a chip whose file says it (chips/*.toml): adds the years that are left.
+    /// Rated erase cycles of a block, or a chip whose file states them (chips/*.toml): adds the remaining years.
     #[arg(long, value_name = "CYCLES|CHIP")]
     pub endurance: Option<String>,
-    /// Where the time of reads, writes and syncs goes, layer by layer of the kernel (`record --events layers`, or trace-cmd's
+    /// Show the time of reads, writes and syncs by layer of the kernel (`record --events layers`, or trace-cmd's
     /// function_graph with block and syscall events).
     #[arg(long, value_name = "WHAT")]
     pub by: Option<ReportBy>,
@@ -266,10 +272,10 @@ fn with_formats(text: &str) -> String {
 /// Energy of predicted times.
 #[derive(Debug, Args)]
 pub struct PowerArgs {
-    /// Energy as well: predicted time by the mean powers of a board (power/NAME.toml, or a path with a slash).
+    /// Add energy: predicted time multiplied by the mean power of a board (power/NAME.toml, or a path with a slash).
     #[arg(long, value_name = "NAME")]
     pub power: Option<String>,
-    /// File system that is read [default: as the trace's mounts tell].
+    /// File system of the files [default: from the trace's mounts].
     #[arg(long, value_name = "NAME")]
     pub filesystem: Option<String>,
 }
@@ -277,14 +283,14 @@ pub struct PowerArgs {
 /// Whose rules a recorded workload is run through again.
 #[derive(Debug, Args)]
 pub struct ModelArgs {
-    /// Kernel whose rules are to be followed: 2.6.37, 5.10, 6.1, 6.12, 7.2, or a release (default: the recording's).
+    /// Use the read-ahead rules of this kernel: 2.6.37, 5.10, 6.1, 6.12, 7.2, or a release (default: the recording's).
     #[arg(long, value_name = "VERSION")]
     pub kernel_model: Option<String>,
-    /// The device's largest request, KiB: queue/max_sectors_kb of a block device, 0 for MTD and UBI [default: as the trace's
-    /// mounts tell].
+    /// The device's largest request, KiB: queue/max_sectors_kb of a block device, 0 for MTD and UBI [default: from the
+    /// trace's mounts].
     #[arg(long, value_name = "KIB")]
     pub io_kib: Option<u64>,
-    /// A trace in which the same files were read page by page, without read-ahead: what each page costs that the recording lacks.
+    /// A trace in which the same files were read page by page, without read-ahead: the cost of pages that the recording lacks.
     #[arg(long, value_name = "TRACE")]
     pub layout: Option<PathBuf>,
 }
@@ -301,8 +307,8 @@ Examples:
       --file /data/app.db --pattern pages --readahead 0 --drop-caches
   flashscope predict app.dat --layout data.dat
 
-Times are predicted where reads bring their pages in themselves (MTD, UBI). Without the calls (--events …,syscall) each task is
-taken to open each file once.")]
+Times are predicted on MTD and UBI, and behind a block queue (--events block,cache,syscall).
+Without system calls (--events …,syscall) each task is assumed to open each file once.")]
 pub struct PredictArgs {
     /// A trace with file reads and pages of the cache (record --events flash,cache,syscall).
     #[arg(value_name = "TRACE")]
@@ -313,18 +319,19 @@ pub struct PredictArgs {
     /// Also with POSIX_FADV_RANDOM on all files.
     #[arg(long)]
     pub fadvise_random: bool,
-    /// UBIFS: each window also with the mount option bulk_read, or without where the recording had it [default: the smallest one].
+    /// UBIFS: try every window also with the mount option bulk_read, or without it if the recording had it [default: only the
+    /// smallest window].
     #[arg(long)]
     pub bulk_read: bool,
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Times as on this chip (chips/*.toml, or a file), which has the same pages: each read of flash takes what it takes there.
+    /// Predict times for this chip (chips/*.toml, or a file), which must have the same page size.
     #[arg(long, value_name = "NAME|FILE", requires = "recorded_chip")]
     pub chip: Option<String>,
     /// The chip that the trace was recorded on; "none" if its reads took no time.
     #[arg(long, value_name = "NAME|FILE", requires = "chip")]
     pub recorded_chip: Option<String>,
-    /// Room of the page cache, MiB.
+    /// Page cache size, MiB.
     #[arg(long, value_name = "MIB", default_value = "1024")]
     pub cache_mib: u64,
     #[command(flatten)]
@@ -350,10 +357,10 @@ pub struct AdviseArgs {
     /// A trace with file reads and pages of the cache (record --events flash,cache,syscall).
     #[arg(value_name = "TRACE", required_unless_present = "undo")]
     pub trace: Option<PathBuf>,
-    /// Set the run-time knobs that are recommended, after asking; --undo puts them back.
+    /// Apply the recommended run-time settings, after asking; --undo restores the old ones.
     #[arg(long, conflicts_with_all = ["undo", "json"])]
     pub apply: bool,
-    /// Put back what --apply has set.
+    /// Restore what --apply changed.
     #[arg(long, conflicts_with = "trace")]
     pub undo: bool,
     /// Do not ask.
@@ -391,7 +398,7 @@ Examples:
   flashscope study readahead-reads --output out/reads
   flashscope study ./mine.toml --json | jq .verdicts
   flashscope study --all --report docs/reproduction.md
-A run that was interrupted goes on where it stopped: what is finished is not measured again (--fresh measures all).")]
+An interrupted run continues where it stopped: finished parts are not measured again (--fresh measures all).")]
 pub struct StudyArgs {
     /// Study files; a bare name (readahead-reads) is a study that comes with flashscope.
     #[arg(required_unless_present = "all", value_name = "FILE|NAME")]
@@ -399,13 +406,13 @@ pub struct StudyArgs {
     /// Run every study that comes with flashscope.
     #[arg(long, conflicts_with = "files")]
     pub all: bool,
-    /// Write every published value beside ours, and the figures, as a Markdown page with its figures in a directory beside it.
+    /// Write a Markdown page that compares every published value with ours; figures go into a directory beside it.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Directory for report.html, results.json and results.csv (default: out/NAME).
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// In results.csv, leave text as it is that a spreadsheet would take for a formula.
+    /// Leave text in results.csv unchanged that a spreadsheet could read as a formula.
     #[arg(long)]
     pub csv_raw: bool,
     /// Print the results as JSON.
@@ -435,7 +442,7 @@ pub enum Bench {
     Sqlite(BenchSqliteArgs),
     /// Katcher's PostMark: many small files, created, read, appended to and deleted.
     Postmark(BenchPostmarkArgs),
-    /// The file reads of a trace, done again on another file system, board or setting.
+    /// Repeat the file reads of a trace on another file system, board or setting.
     Replay(BenchReplayArgs),
 }
 
@@ -447,7 +454,7 @@ pub struct BenchPlaceArgs {
     /// File system to make on a virtual board's NAND: jffs2, ubifs, yaffs2; on its disk ext4, f2fs.
     #[arg(long, value_name = "NAME")]
     pub filesystem: Option<flashscope_study::Filesystem>,
-    /// NAND partition that holds it on a virtual board.
+    /// Size of its NAND partition on a virtual board.
     #[arg(long, value_name = "SIZE", default_value = "50M")]
     pub partition: Bytes,
     /// Directory on a board of yours; the benchmark's files are made there, and removed (a database of sqlite stays).
@@ -470,11 +477,11 @@ Examples:
   flashscope bench sqlite --on board:armv7 --filesystem jffs2 --selects 1,10,100,1000 --pattern sequential,random --readahead 128
   flashscope bench sqlite --on ssh://root@board --dir /data/test --text 128 --selects 1000 --drop-caches --json
 
-It wants flashscope-sqlite beside the agent: `make sqlite` builds it.")]
+It needs flashscope-sqlite beside the agent: `make sqlite` builds it.")]
 pub struct BenchSqliteArgs {
     #[command(flatten)]
     pub place: BenchPlaceArgs,
-    /// Selections of each run, one run after the other.
+    /// Number of SELECTs in each run.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,10,100,1000")]
     pub selects: Vec<u64>,
     /// Order of the records: sequential, random.
@@ -503,10 +510,10 @@ Examples:
 pub struct BenchPostmarkArgs {
     #[command(flatten)]
     pub place: BenchPlaceArgs,
-    /// What is not said below: katcher (PostMark's own defaults) or flashmon (800 files of 512 B to 10 KB, 3000 transactions).
+    /// Defaults of the settings below: katcher (PostMark's own) or flashmon (800 files of 512 B to 10 KB, 3000 transactions).
     #[arg(long, default_value = "katcher")]
     pub config: String,
-    /// Files that are there before the transactions.
+    /// Number of files before the transactions.
     #[arg(long, value_name = "N")]
     pub files: Option<u64>,
     #[arg(long, value_name = "N")]
@@ -527,10 +534,10 @@ pub struct BenchPostmarkArgs {
     /// Transactions of ten that create a file; the others delete one.
     #[arg(long, value_name = "N")]
     pub create_bias: Option<u64>,
-    /// What the files hold: compressible, printable, random or zero.
+    /// Contents of the files: compressible, printable, random or zero.
     #[arg(long, default_value = "printable")]
     pub contents: String,
-    /// Shares of a file, percent, at which read throughput is taken.
+    /// Shares of a file, percent, at which read throughput is measured.
     #[arg(long, value_name = "PERCENT", default_value = "25,50,100")]
     pub shares: String,
     /// Drop the caches before each file that is read.
@@ -561,13 +568,13 @@ pub struct BenchReplayArgs {
     /// Only files of this device.
     #[arg(long, value_name = "MAJOR:MINOR")]
     pub device: Option<String>,
-    /// Bytes behind the last one that the trace shows of a file, where it does not show its end.
+    /// Extra bytes after the last byte that the trace shows of a file, if it does not show the end of the file.
     #[arg(long, value_name = "SIZE", default_value = "512K")]
     pub beyond: Bytes,
-    /// asap: a task's reads follow each other at once; recorded: at the times of the trace.
+    /// asap: no pauses between the reads of a task; recorded: at the times of the trace.
     #[arg(long, value_enum, default_value_t = Timing::Asap)]
     pub timing: Timing,
-    /// What the files hold: compressible, printable, random or zero.
+    /// Contents of the files: compressible, printable, random or zero.
     #[arg(long, default_value = "printable")]
     pub contents: String,
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -600,7 +607,7 @@ pub struct BenchReadArgs {
     /// Size of the file.
     #[arg(long, value_name = "SIZE", default_value = "5M")]
     pub file_size: Bytes,
-    /// What the file holds: compressible, printable, random or zero.
+    /// Contents of the file: compressible, printable, random or zero.
     #[arg(long, default_value = "printable")]
     pub contents: String,
     /// Number of requests.
@@ -657,8 +664,8 @@ pub struct ExportArgs {
     /// view goes to FILE.blocks.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Csv: leave text as it is. Without it, text that a spreadsheet would take for a formula (it begins with =, +, - or @ and is no
-    /// number) has an apostrophe before it.
+    /// CSV: leave text unchanged. Without it, text that a spreadsheet could read as a formula (it begins with =, +, - or @ and is
+    /// not a number) gets a leading apostrophe.
     #[arg(long)]
     pub csv_raw: bool,
     /// Which recording of a stream that holds several, from 0.
@@ -738,7 +745,7 @@ pub enum BoardAction {
         #[arg(last = true, value_name = "CMD")]
         command: Vec<String>,
     },
-    /// Look around in a board: an interactive shell on its console. Not for measuring.
+    /// Open an interactive shell on the console of a board. Not for measuring.
     Shell {
         #[arg(default_value = "armv7")]
         board: String,

@@ -129,6 +129,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Doctor(args) => doctor::run(args, cli.quiet),
         Command::Board(args) => board::run(args, cli.quiet),
         Command::Completions { shell } => manual::completions(*shell),
-        Command::Man { directory } => manual::man_pages(directory),
+        Command::Man { directory, reference: false } => manual::man_pages(directory),
+        Command::Man { directory, reference: true } => manual::write_reference(directory),
     }
 }

@@ -36,6 +36,96 @@ fn pages(command: &clap::Command, directory: &Path) -> Result<(), Failure> {
     output::write(&path, &page, &[], "")
 }
 
+/// `docs/reference/command-line.md`: every command and option, from the same definitions.
+pub fn reference() -> String {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut out = String::from(
+        "# Command line\n\nEvery command and option of `flashscope`. For readers who look something up; guides are in \
+         [how-to](../how-to/record-over-ssh.md). Generated from the definitions of the command line, as `--help` and the man pages \
+         are.\n",
+    );
+    section(&command, &mut out);
+    out
+}
+
+pub fn write_reference(path: &Path) -> Result<(), Failure> {
+    output::write(path, reference().as_bytes(), &[], "")
+}
+
+fn section(command: &clap::Command, out: &mut String) {
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let usage = command.clone().render_usage().to_string();
+    let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
+    *out += &format!("\n## {name}\n\n{}\n\n    {}\n", sentence(&about), usage.trim_start_matches("Usage: ").trim());
+    let top = name == "flashscope";
+    let listed = |arg: &&clap::Arg| {
+        !arg.is_hide_set() && (top || !arg.is_global_set()) && !BUILT_IN.contains(&arg.get_id().as_str())
+    };
+    let arguments: Vec<&clap::Arg> = command.get_arguments().filter(listed).collect();
+    if !arguments.is_empty() {
+        *out += "\n| argument | meaning |\n|---|---|\n";
+        for argument in arguments {
+            *out += &format!("| {} | {} |\n", spelling(argument), meaning(argument));
+        }
+    }
+    if let Some(more) = command.get_after_help() {
+        *out += "\n";
+        for line in more.to_string().lines() {
+            *out += &if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") };
+        }
+    }
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        section(below, out);
+    }
+}
+
+/// Options that every command has.
+const BUILT_IN: [&str; 2] = ["help", "version"];
+
+/// With a full stop, which clap takes off.
+fn sentence(text: &str) -> String {
+    if text.is_empty() || text.ends_with('.') { text.to_owned() } else { format!("{text}.") }
+}
+
+/// `-o`, `--output FILE`
+fn spelling(argument: &clap::Arg) -> String {
+    let short = argument.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
+    let takes = argument.get_num_args().is_some_and(|range| range.takes_values());
+    let names: Vec<&str> =
+        argument.get_value_names().unwrap_or_default().iter().map(clap::builder::Str::as_str).collect();
+    let value = if takes { names.join(" ") } else { String::new() };
+    match argument.get_long() {
+        Some(long) if value.is_empty() => format!("{short}`--{long}`"),
+        Some(long) => format!("{short}`--{long} {}`", value.replace('|', "\\|")),
+        None => format!("`{}`", value.replace('|', "\\|")),
+    }
+}
+
+fn meaning(argument: &clap::Arg) -> String {
+    let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
+    let mut out = sentence(help.trim());
+    let values: Vec<String> = argument
+        .get_possible_values()
+        .iter()
+        .filter(|value| !value.is_hide_set())
+        .map(|value| {
+            let help = value.get_help().map(|help| format!(" ({help})")).unwrap_or_default();
+            format!("`{}`{help}", value.get_name())
+        })
+        .collect();
+    let takes = argument.get_num_args().is_some_and(|range| range.takes_values());
+    if takes && !values.is_empty() && !argument.is_hide_possible_values_set() {
+        out += &format!(" Values: {}.", values.join(", "));
+    }
+    let defaults: Vec<String> =
+        argument.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect();
+    if takes && !defaults.is_empty() {
+        out += &format!(" Default: {}.", defaults.join(", "));
+    }
+    out.trim().replace('\n', " ").replace('|', "\\|")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +141,16 @@ mod tests {
         for page in ["flashscope.1", "flashscope-record.1", "flashscope-bench-read.1", "flashscope-board-boot.1"] {
             assert!(pages.iter().any(|name| name == page), "{page} is missing from {pages:?}");
         }
+    }
+
+    #[test]
+    fn the_reference_is_what_the_definitions_say() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/command-line.md");
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            written == reference(),
+            "docs/reference/command-line.md differs from the command line's definitions; write it again with: \
+             tools/cargo run --bin flashscope -- man --reference docs/reference/command-line.md"
+        );
     }
 }

@@ -109,7 +109,7 @@ pub fn flushes(found: &BlockFound) -> Vec<String> {
     lines
 }
 
-/// What calls of fsync and its kin waited for, in one line; none where there were no calls.
+/// What calls of fsync and similar calls waited for, in one line; none where there were no calls.
 pub fn syncs_line(found: &BlockFound) -> Option<String> {
     let s = &found.syncs;
     (s.durations.n > 0).then(|| {
@@ -158,7 +158,7 @@ fn longest_wait(w: &LongestWait) -> String {
     )
 }
 
-/// The longest calls of fsync and its kin.
+/// The longest calls of fsync and similar calls.
 pub fn syncs(found: &BlockFound, most: usize) -> Rows {
     let heads = &["call", "of", "begins", "took", "data", "journal", "flush", "rest"];
     let begin = found.stages.begin_ns;

@@ -28,7 +28,8 @@ pub enum Error {
     )]
     NoRecording { path: PathBuf },
     #[error(
-        "{}: this stream holds {count} recordings; open it as a session and name one",
+        "{}: this stream holds {count} recordings; convert the one that you want: \
+         `flashscope export FILE --recording 0 --to trace.dat -o one.dat` (0 is the first)",
         path.display()
     )]
     SeveralRecordings { path: PathBuf, count: usize },

@@ -103,7 +103,7 @@ fn special(page: &mut Page, report: &BlockReport) {
     };
     table("Devices above devices", block_view::stack(found, MAX_ROWS));
     table("Failures", block_view::failures(found, MAX_ROWS));
-    table("What fsync and its kin waited for", block_view::syncs(found, MAX_ROWS));
+    table("What fsync and similar calls waited for", block_view::syncs(found, MAX_ROWS));
     let lines =
         block_view::syncs_line(found).into_iter().chain(block_view::flushes(found)).chain(block_view::loops(found));
     for line in lines {

@@ -96,7 +96,7 @@ fn special(found: &BlockFound, style: &Style, width: usize) -> String {
         }
     }
     if let Some(line) = block_view::syncs_line(found) {
-        out += &style.heading("What fsync and its kin waited for");
+        out += &style.heading("What fsync and similar calls waited for");
         out += &paragraph(&visible(&line), width, 2, 4);
         out += &rows(&block_view::syncs(found, MAX_ROWS), width, "");
     }
