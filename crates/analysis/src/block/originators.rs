@@ -70,8 +70,29 @@ pub struct Originator {
     pub tid: u32,
     pub read_bytes: u64,
     pub written_bytes: u64,
+    /// What discards, secure erases and writes of zeroes cover: no data moves for them.
+    #[serde(default)]
+    pub covered_bytes: u64,
     /// Most bytes first.
     pub carriers: Vec<CarriedBytes>,
+}
+
+/// Which of an owner's sums an operation's bytes are in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moved {
+    Read,
+    Written,
+    Covered,
+}
+
+impl Moved {
+    fn of(kind: RequestKind) -> Moved {
+        match kind {
+            RequestKind::Read => Moved::Read,
+            kind if kind.writes_data() => Moved::Written,
+            _ => Moved::Covered,
+        }
+    }
 }
 
 /// Bytes queued of one file.
@@ -193,7 +214,7 @@ pub(super) struct Originators<L> {
     partitions: BoundedMap<u32, (u32, u64)>,
     by_sector: BTreeSet<(u32, u64, u32)>,
     sizes: Sizes,
-    bytes: BTreeMap<(u32, u32), (u64, u64)>,
+    bytes: BTreeMap<(u32, u32), [u64; 3]>,
     file_bytes: BoundedMap<(u32, u64), u64>,
     /// Whether bytes that are queued now are counted.
     pub counts: bool,
@@ -507,9 +528,10 @@ where
     /// The owner of a bio that this thread queues. Its bytes are counted.
     pub fn queue(&mut self, block: &BlockEvent, tid: u32, time: TimeNs) -> u32 {
         let (carrier, is_carrier) = self.task(tid, time);
-        let write = block.flags.kind() == RequestKind::Write;
-        if !write {
-            self.count(carrier, carrier, block.bytes, false);
+        let moved = Moved::of(block.flags.kind());
+        if block.flags.kind() != RequestKind::Write {
+            // Where a zone append lands is known when it is done.
+            self.count(carrier, carrier, block.bytes, moved);
             return carrier;
         }
         let mut told = Told::default();
@@ -547,7 +569,7 @@ where
         self.by_loop = of.filter(|_| told.by_loop >= block.bytes);
         let counts = self.counts && self.by_loop.is_none();
         for (&owner, &bytes) in told.bytes.iter().filter(|_| counts) {
-            self.count(owner, carrier, bytes, true);
+            self.count(owner, carrier, bytes, moved);
         }
         if told.bytes.len() > 1 {
             self.found.mixed_bios += u64::from(counts);
@@ -620,16 +642,16 @@ where
         }
     }
 
-    fn count(&mut self, owner: u32, carrier: u32, bytes: u64, write: bool) {
+    fn count(&mut self, owner: u32, carrier: u32, bytes: u64, moved: Moved) {
         if !self.counts {
             return;
         }
         // Of more pairs, each originator's bytes go to one carrier that stands for the rest.
         let known = self.bytes.len() < MAX_PAIRS || self.bytes.contains_key(&(owner, carrier));
         let entry = self.bytes.entry((owner, if known { carrier } else { OTHER_CARRIERS })).or_default();
-        let sum = if write { &mut entry.1 } else { &mut entry.0 };
+        let sum = &mut entry[moved as usize];
         *sum = sum.saturating_add(bytes);
-        if !write {
+        if moved != Moved::Written {
             return;
         }
         let kind = self.owners.get(owner as usize).map_or(OwnerKind::Unknown, |owner| owner.kind);
@@ -653,7 +675,7 @@ where
             + self.partitions.lost()
             + self.file_bytes.lost();
         let mut by_owner: BTreeMap<u32, Originator> = BTreeMap::new();
-        for (&(owner, carrier), &(read_bytes, written_bytes)) in &self.bytes {
+        for (&(owner, carrier), &[read_bytes, written_bytes, covered_bytes]) in &self.bytes {
             let (kind, tid) = self.owners.get(owner as usize).map_or((OwnerKind::Unknown, 0), |o| (o.kind, o.tid));
             let tid = if tid >= NOBODY { 0 } else { tid };
             let entry = by_owner.entry(owner).or_insert_with(|| Originator {
@@ -662,10 +684,12 @@ where
                 tid,
                 read_bytes: 0,
                 written_bytes: 0,
+                covered_bytes: 0,
                 carriers: Vec::new(),
             });
             entry.read_bytes = entry.read_bytes.saturating_add(read_bytes);
             entry.written_bytes = entry.written_bytes.saturating_add(written_bytes);
+            entry.covered_bytes = entry.covered_bytes.saturating_add(covered_bytes);
             entry.carriers.push(CarriedBytes { carrier: self.name(carrier), read_bytes, written_bytes });
         }
         found.originators = by_owner.into_values().collect();
@@ -750,6 +774,19 @@ mod tests {
         assert_eq!((of("app (1)"), of("other (2)"), of("(shared page)")), (4096, 4096, 4096));
         assert_eq!(found.originators[0].carriers[0].carrier, "kworker/u2:1 (7)");
         assert_eq!(found.files, [FileBytes { device: "254:0".into(), inode: 12, written_bytes: 12288 }]);
+    }
+
+    #[test]
+    fn a_discard_moves_no_bytes() {
+        let mut fold = fold();
+        // A read, a discard, a secure erase, a write of zeroes, a zone append.
+        for (rwbs, bytes) in [("R", 4096), ("D", 1 << 30), ("DE", 1 << 20), ("WZ", 1 << 16), ("ZA", 8192)] {
+            fold.queue(&bio(rwbs, 8, bytes), 1, TimeNs(0));
+        }
+        let found = fold.finish();
+        let app = &found.originators[0];
+        let covered = (1 << 30) + (1 << 20) + (1 << 16);
+        assert_eq!((app.read_bytes, app.written_bytes, app.covered_bytes), (4096, 8192, covered));
     }
 
     #[test]
