@@ -40,6 +40,7 @@ mod rows;
 mod runs;
 mod study;
 mod syncs;
+mod top;
 mod trace_cmd;
 mod wear;
 mod yaffs2;

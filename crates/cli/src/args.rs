@@ -1,8 +1,10 @@
 //! The command line as typed: one definition for parsing, help, man pages and completions.
 
 mod diff;
+mod top;
 
 pub use diff::{DiffArgs, LimitArgs};
+pub use top::TopArgs;
 
 use std::path::PathBuf;
 
@@ -45,6 +47,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Record flash operations or other kernel events while a command runs, or until stopped.
     Record(RecordArgs),
+    /// Show live who uses storage: by process, file and device.
+    Top(TopArgs),
     /// Start, stop, pause or resume a recorder from another shell.
     Ctl(CtlArgs),
     /// Report on a trace: who used which storage, when, and for how long.

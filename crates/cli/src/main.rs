@@ -39,6 +39,7 @@ mod report;
 mod stop;
 mod study;
 mod target;
+mod top;
 mod version;
 
 use std::process::ExitCode;
@@ -114,6 +115,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         Command::Demo(args) => demo::run(args, cli.quiet),
         Command::Record(args) => record::run(args, cli.quiet),
+        Command::Top(args) => top::run(args, cli.quiet),
         Command::Ctl(args) => ctl::run(args, cli.quiet),
         Command::Report(args) => report::run(args),
         Command::Diff(args) => diff::run(args),

@@ -88,7 +88,7 @@ fn is_between(figure: &str) -> bool {
 pub fn figure_value(unit: FigureUnit, value: f64) -> String {
     match unit {
         FigureUnit::Nanoseconds => duration(value.max(0.0).round() as u64),
-        FigureUnit::Bytes => crate::text::bytes(value.max(0.0).round() as u64),
+        FigureUnit::Bytes => crate::text::size(value.max(0.0).round() as u64),
         FigureUnit::Count if value.fract() == 0.0 && value >= 0.0 => grouped(value as u64),
         FigureUnit::Count | FigureUnit::Number => {
             format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()

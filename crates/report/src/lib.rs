@@ -14,6 +14,7 @@ pub mod html;
 pub mod json;
 pub mod reproduction;
 pub mod terminal;
+pub mod top;
 
 mod comparison_view;
 mod prediction_view;
@@ -27,7 +28,7 @@ mod wear_view;
 
 pub use comparison_view::outcome;
 pub use prediction_view::worst;
-pub use text::visible;
+pub use text::{duration, size, visible};
 
 #[cfg(test)]
 mod study_tests;

@@ -51,7 +51,9 @@ pub use events::phase::{Mark, Phase};
 pub use events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
 pub use export::pairs::Pair;
 pub use formats::blktrace::files_of;
-pub use formats::stream::{LogLine, RecordingInfo, Session, SessionOptions, Step, StoredFile, encode_frame};
+pub use formats::stream::{
+    LogLine, RecordingInfo, Session, SessionOptions, Step, StoredFile, StreamWindow, encode_frame,
+};
 pub use formats::{Format, TABLE as FORMATS, help as formats_help};
 pub use formats::{dat, flashmon};
 pub use losses::{Loss, Losses, Severity};

@@ -79,7 +79,8 @@ impl Work {
 
     pub fn owner(&mut self, name: &str, kind: OwnerKind, read_bytes: u64, written_bytes: u64) {
         let carriers: Vec<CarriedBytes> = Vec::new();
-        let owner = Originator { name: name.into(), kind, tid: 7, read_bytes, written_bytes, carriers };
+        let owner =
+            Originator { name: name.into(), kind, tid: 7, read_bytes, written_bytes, covered_bytes: 0, carriers };
         self.block().originators.originators.push(owner);
     }
 }

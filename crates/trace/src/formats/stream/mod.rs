@@ -3,7 +3,9 @@
 pub(crate) mod frame;
 pub(crate) mod index;
 mod session;
+mod window;
 
 pub use frame::encode_frame;
 pub use session::{LogLine, RecordingInfo, Session, SessionOptions, Step, StoredFile};
 pub(crate) use session::{SourceState, looks_like_stream};
+pub use window::StreamWindow;

@@ -1,0 +1,35 @@
+//! Arguments of `top`.
+
+use super::{Args, Bytes, PathBuf, TargetArgs};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope top                                     who uses this machine's storage, and who waits for whom
+  flashscope top --on ssh://root@board
+  flashscope top --json | jq -c '.process[0]'        one line a second, for programs
+  flashscope top --prometheus /var/lib/node_exporter/flashscope.prom --json >/dev/null
+
+Keys: g rows by process, file or device; s sort; / filter; Enter only the row's process, Esc all; p pause; q quit.")]
+pub struct TopArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Event groups to record.
+    #[arg(long, value_name = "GROUP", value_delimiter = ',', default_value = "block,syscall")]
+    pub events: Vec<String>,
+    /// Seconds between two pictures, each of the time since the one before.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub interval: f64,
+    /// End after so many seconds.
+    #[arg(short = 'd', long, value_name = "SECONDS")]
+    pub duration: Option<f64>,
+    /// Print one JSON object a line for each interval instead of a picture.
+    #[arg(long)]
+    pub json: bool,
+    /// Keep the newest figures in this file for the textfile collector of Prometheus's node exporter; it is replaced whole.
+    #[arg(long, value_name = "FILE")]
+    pub prometheus: Option<PathBuf>,
+    /// Memory of the ring per CPU; a bare number is bytes.
+    #[arg(long, value_name = "SIZE", default_value = "4M")]
+    pub ring: Bytes,
+}

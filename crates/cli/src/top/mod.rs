@@ -1,0 +1,194 @@
+//! `top`: what goes on right now, as a table that changes, as lines of JSON, or as a file for Prometheus.
+//!
+//! The agent records as for `record`; what it sends is kept for a few seconds, and each interval the same analysis as `report`'s
+//! looks at it. So every figure means what it means there.
+
+mod screen;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use flashscope_report::top::{TopSnapshot, prometheus};
+use flashscope_targets::{Job, OpenOptions};
+use flashscope_trace::{Session, SessionOptions, StreamWindow};
+
+use crate::args::{ReportArgs, TopArgs};
+use crate::failure::Failure;
+use crate::inputs::Inputs;
+use crate::progress::Terminal;
+use crate::{output, report, stop, target};
+use screen::Screen;
+
+/// Intervals that are looked at, so that what waits since the one before is known.
+const INTERVALS: u32 = 2;
+/// The agent sends what its rings hold this much later, at most.
+const DRAINED_LATE: Duration = Duration::from_millis(300);
+/// Bytes of events that are kept.
+const MOST_BYTES: usize = 64 << 20;
+/// How often a key or a signal is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What the recorder's thread and the picture share.
+struct Shared {
+    window: Mutex<StreamWindow>,
+    began: Instant,
+}
+
+/// Takes the agent's bytes.
+struct Feed(Arc<Shared>);
+
+impl Write for Feed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        lock(&self.0.window).push(bytes, self.0.began.elapsed());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn lock(window: &Mutex<StreamWindow>) -> std::sync::MutexGuard<'_, StreamWindow> {
+    window.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+pub fn run(args: &TopArgs, quiet: bool) -> Result<(), Failure> {
+    check(args)?;
+    let terminal = Arc::new(Terminal::new(quiet || !args.json));
+    let target = target::open_with(&args.target, &terminal, OpenOptions::default())?;
+    let interval = Duration::from_secs_f64(args.interval);
+    let window = StreamWindow::new(interval * INTERVALS + DRAINED_LATE, MOST_BYTES);
+    let shared = Arc::new(Shared { window: Mutex::new(window), began: Instant::now() });
+    let argv = ["record", "--events", &args.events.join(","), "--ring", &args.ring.0.div_ceil(1024).to_string()];
+    let job = Job { argv: argv.map(str::to_owned).to_vec(), ..Job::default() };
+    let asked_to_stop = stop::flag()?;
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let picture = scope.spawn({
+            let (shared, ended, asked_to_stop) = (Arc::clone(&shared), &ended, Arc::clone(&asked_to_stop));
+            move || {
+                let looked = look(args, interval, &shared, ended, &asked_to_stop);
+                // The recorder ends as by Ctrl-C, and takes its probes with it.
+                asked_to_stop.store(true, Ordering::Relaxed);
+                looked
+            }
+        });
+        let ran = target.run(&job, &mut Feed(Arc::clone(&shared)));
+        ended.store(true, Ordering::Relaxed);
+        let looked = picture.join().unwrap_or_else(|_| Err(Failure::new("the picture could not be made")));
+        let outcome = ran?;
+        if outcome.status != 0 {
+            return Err(target::agent_failure(&outcome.stderr, outcome.status));
+        }
+        looked
+    })
+}
+
+fn check(args: &TopArgs) -> Result<(), Failure> {
+    use std::io::IsTerminal as _;
+    if args.target.target.starts_with("board:") {
+        return Err(Failure::usage(format!(
+            "{}: what a virtual board records comes when it has ended; record it, and see it with flashscope report",
+            args.target.target
+        )));
+    }
+    let positive = |seconds: f64| seconds.is_finite() && (0.1..=3600.0).contains(&seconds);
+    if !positive(args.interval) {
+        return Err(Failure::usage("--interval: 0.1 to 3600 seconds"));
+    }
+    if args.duration.is_some_and(|seconds| !seconds.is_finite() || seconds <= 0.0) {
+        return Err(Failure::usage("--duration: more than 0 seconds"));
+    }
+    if !args.json && !std::io::stdout().is_terminal() {
+        return Err(Failure::usage("standard output is no terminal: --json prints a line each interval"));
+    }
+    Ok(())
+}
+
+/// A picture each interval, until the user, a signal, `--duration` or the recorder's end.
+fn look(
+    args: &TopArgs,
+    interval: Duration,
+    shared: &Shared,
+    ended: &AtomicBool,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let mut screen = if args.json { None } else { Some(Screen::open(&args.target.target)?) };
+    let until = args.duration.map(Duration::from_secs_f64);
+    let mut next = shared.began.elapsed() + interval;
+    let (mut until_ns, mut looked) = (0, Duration::ZERO);
+    let goes_on = || !ended.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed);
+    while goes_on() {
+        let now = shared.began.elapsed();
+        if until.is_some_and(|until| now > until) {
+            break;
+        }
+        if now >= next {
+            next += interval;
+            if next < now {
+                // It took longer than the interval: nothing is made up for.
+                next = now + interval;
+            }
+            let snapshot = snapshot(shared, now, now - looked, &mut until_ns)?;
+            looked = now;
+            if let Some(path) = &args.prometheus {
+                keep(path, &snapshot)?;
+            }
+            match &mut screen {
+                Some(screen) => screen.show(snapshot)?,
+                None => {
+                    outln!("{}", serde_json::to_string(&snapshot).expect("plain data serialises"));
+                    flashscope_output::flush()?;
+                }
+            }
+        }
+        match &mut screen {
+            Some(screen) => {
+                if screen.keys(LOOK)?.is_break() {
+                    break;
+                }
+            }
+            None => std::thread::sleep(LOOK.min(next.saturating_sub(shared.began.elapsed()))),
+        }
+    }
+    Ok(())
+}
+
+/// What was queued since the events that were looked at before, which ended at `until_ns`. No bio is in two snapshots.
+fn snapshot(shared: &Shared, now: Duration, interval: Duration, until_ns: &mut u64) -> Result<TopSnapshot, Failure> {
+    let (stream, dropped) = {
+        let mut window = lock(&shared.window);
+        (window.stream(now), window.dropped())
+    };
+    let (time_s, interval_s) = (now.as_secs_f64(), interval.as_secs_f64());
+    let Some(stream) = stream else { return Ok(TopSnapshot::empty(time_s, interval_s)) };
+    let session = Session::from_bytes(Path::new("the recording"), stream.into(), SessionOptions::default())?;
+    if session.recordings.is_empty() {
+        return Ok(TopSnapshot::empty(time_s, interval_s));
+    }
+    let inputs = Inputs::one(session.recording(0)?)?;
+    let (mut first, mut last) = (None, 0);
+    inputs.for_each(&mut |_, event| {
+        first.get_or_insert(event.time.0);
+        last = last.max(event.time.0);
+    })?;
+    let Some(first) = first.filter(|_| last > *until_ns) else { return Ok(TopSnapshot::empty(time_s, interval_s)) };
+    // Half a nanosecond behind the last event of the snapshot before.
+    let from = until_ns.checked_sub(first).map_or(0.0, |since| (since as f64 + 0.5) / 1e9);
+    *until_ns = last;
+    let args = ReportArgs { from: Some(from), ..ReportArgs::default() };
+    let snapshot = if inputs.traces().any(report::is_of_block_io) {
+        TopSnapshot::of_block(&report::block_report(&inputs, &args)?, time_s, interval_s)
+    } else {
+        TopSnapshot::of_flash(&report::flash_report(&inputs, &args)?, time_s, interval_s)
+    };
+    Ok(TopSnapshot { dropped, ..snapshot })
+}
+
+/// Replaces the file whole: the collector never sees half of it.
+fn keep(path: &Path, snapshot: &TopSnapshot) -> Result<(), Failure> {
+    output::write(path, prometheus(snapshot).as_bytes(), &[], "--prometheus")
+}

@@ -1,0 +1,318 @@
+//! The picture of `top` in a terminal, and its keys. The terminal is put back however it ends.
+
+use std::io::{self, Stdout};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use flashscope_report::top::{TopBy, TopRow, TopSnapshot, bytes};
+use flashscope_report::{duration, size, visible};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Row, Table, TableState};
+
+use crate::failure::Failure;
+
+/// By what rows are sorted, most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Bytes,
+    Ios,
+    P99,
+    Waits,
+}
+
+impl Sort {
+    const ALL: [(Sort, &'static str); 4] =
+        [(Sort::Bytes, "bytes"), (Sort::Ios, "IOPS"), (Sort::P99, "p99"), (Sort::Waits, "waits")];
+
+    fn value(self, row: &TopRow) -> f64 {
+        match self {
+            Sort::Bytes => bytes(row),
+            Sort::Ios => row.ios_per_s,
+            Sort::P99 => row.times.map_or(0.0, |times| times.p99_ns as f64),
+            Sort::Waits => row.waits_ns_per_s,
+        }
+    }
+}
+
+/// What the user has chosen; no terminal is needed for it.
+#[derive(Debug, Default)]
+struct Choice {
+    by: usize,
+    sort: usize,
+    filter: String,
+    /// The filter is being typed.
+    typing: bool,
+    paused: bool,
+    /// Only this process.
+    only: Option<String>,
+    selected: usize,
+}
+
+impl Choice {
+    fn by(&self) -> TopBy {
+        TopBy::ALL[self.by]
+    }
+
+    /// The rows to show, in their order.
+    fn rows<'a>(&self, snapshot: &'a TopSnapshot) -> Vec<&'a TopRow> {
+        let filter = self.filter.to_lowercase();
+        let shown = |row: &&TopRow| {
+            row.name.to_lowercase().contains(&filter)
+                && (self.by() != TopBy::Process || self.only.as_ref().is_none_or(|only| *only == row.name))
+        };
+        let mut rows: Vec<&TopRow> = snapshot.rows(self.by()).iter().filter(shown).collect();
+        let sort = Sort::ALL[self.sort].0;
+        rows.sort_by(|a, b| sort.value(b).total_cmp(&sort.value(a)));
+        rows
+    }
+
+    /// Takes a key. `Break`: the user has had enough.
+    fn key(&mut self, code: KeyCode, modifiers: KeyModifiers, rows: &[String]) -> ControlFlow<()> {
+        if code == KeyCode::Char('c') && modifiers.contains(KeyModifiers::CONTROL) {
+            return ControlFlow::Break(());
+        }
+        if self.typing {
+            match code {
+                KeyCode::Enter => self.typing = false,
+                KeyCode::Esc => (self.typing, self.filter) = (false, String::new()),
+                KeyCode::Backspace => _ = self.filter.pop(),
+                KeyCode::Char(c) if self.filter.len() < 64 => self.filter.push(c),
+                _ => {}
+            }
+            return ControlFlow::Continue(());
+        }
+        match code {
+            KeyCode::Char('q') => return ControlFlow::Break(()),
+            KeyCode::Char('g') => (self.by, self.selected) = ((self.by + 1) % TopBy::ALL.len(), 0),
+            KeyCode::Char('s') => self.sort = (self.sort + 1) % Sort::ALL.len(),
+            KeyCode::Char('p' | ' ') => self.paused = !self.paused,
+            KeyCode::Char('/') => self.typing = true,
+            KeyCode::Enter if self.by() == TopBy::Process => self.only = rows.get(self.selected).cloned(),
+            KeyCode::Esc => (self.only, self.filter) = (None, String::new()),
+            KeyCode::Down => self.selected = (self.selected + 1).min(rows.len().saturating_sub(1)),
+            KeyCode::Up => self.selected = self.selected.saturating_sub(1),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Puts the terminal back when it goes, also where the picture fails.
+struct Raw;
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // There is nobody left to tell.
+        _ = disable_raw_mode();
+        _ = execute!(io::stdout(), LeaveAlternateScreen);
+    }
+}
+
+/// See the module.
+pub struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    _raw: Raw,
+    target: String,
+    choice: Choice,
+    snapshot: Option<TopSnapshot>,
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::new(format!("the terminal: {error}; --json needs none"))
+}
+
+impl Screen {
+    pub fn open(target: &str) -> Result<Screen, Failure> {
+        enable_raw_mode().map_err(failed)?;
+        let raw = Raw;
+        execute!(io::stdout(), EnterAlternateScreen).map_err(failed)?;
+        let terminal = Terminal::new(CrosstermBackend::new(io::stdout())).map_err(failed)?;
+        let mut screen =
+            Screen { terminal, _raw: raw, target: target.to_owned(), choice: Choice::default(), snapshot: None };
+        screen.draw()?;
+        Ok(screen)
+    }
+
+    /// Shows what the last interval brought, unless the picture is paused.
+    pub fn show(&mut self, snapshot: TopSnapshot) -> Result<(), Failure> {
+        if !self.choice.paused {
+            self.snapshot = Some(snapshot);
+        }
+        self.draw()
+    }
+
+    /// Waits for keys for so long. `Break`: the user has had enough.
+    pub fn keys(&mut self, wait: Duration) -> Result<ControlFlow<()>, Failure> {
+        if !event::poll(wait).map_err(failed)? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let names: Vec<String> = match &self.snapshot {
+            Some(snapshot) => self.choice.rows(snapshot).iter().map(|row| row.name.clone()).collect(),
+            None => Vec::new(),
+        };
+        match event::read().map_err(failed)? {
+            Event::Key(key) if key.kind != KeyEventKind::Release => {
+                if self.choice.key(key.code, key.modifiers, &names).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Event::Resize(..) => {}
+            _ => return Ok(ControlFlow::Continue(())),
+        }
+        self.draw()?;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn draw(&mut self) -> Result<(), Failure> {
+        let Screen { terminal, target, choice, snapshot, .. } = self;
+        terminal.draw(|frame| draw(frame, target, choice, snapshot.as_ref())).map_err(failed)?;
+        Ok(())
+    }
+}
+
+fn draw(frame: &mut ratatui::Frame<'_>, target: &str, choice: &Choice, snapshot: Option<&TopSnapshot>) {
+    let [head, body, foot] =
+        Layout::vertical([Constraint::Length(2), Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
+    let rows = snapshot.map(|snapshot| choice.rows(snapshot)).unwrap_or_default();
+    frame.render_widget(Paragraph::new(head_lines(target, choice, snapshot)), head);
+    let cells = rows.iter().map(|row| Row::new(cells(row)));
+    let widths = [
+        Constraint::Fill(3),
+        Constraint::Length(11),
+        Constraint::Length(11),
+        Constraint::Length(7),
+        Constraint::Length(9),
+        Constraint::Length(9),
+        Constraint::Length(6),
+        Constraint::Length(5),
+        Constraint::Fill(2),
+    ];
+    let heads = [choice.by().name(), "read/s", "written/s", "IOPS", "p50", "p99", "syncs", "err", "waits for"];
+    let table = Table::new(cells, widths)
+        .header(Row::new(heads).style(Style::new().add_modifier(Modifier::BOLD)))
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    let selected = (!rows.is_empty()).then(|| choice.selected.min(rows.len() - 1));
+    frame.render_stateful_widget(table, body, &mut TableState::default().with_selected(selected));
+    let keys = match choice.typing {
+        true => format!("filter: {}_   Enter keeps it, Esc drops it", visible(&choice.filter)),
+        false => "g group  s sort  / filter  Enter one process  Esc all  p pause  q quit".to_owned(),
+    };
+    frame.render_widget(Paragraph::new(keys), foot);
+}
+
+fn head_lines(target: &str, choice: &Choice, snapshot: Option<&TopSnapshot>) -> Vec<Line<'static>> {
+    let Some(top) = snapshot else {
+        return vec![Line::from(format!("flashscope top on {target}: waiting for the first events")), Line::from("")];
+    };
+    let sum = |f: fn(&TopRow) -> Option<f64>| top.device.iter().filter_map(f).sum::<f64>();
+    let first = format!(
+        "{target}  {:.0} s  read {}/s  written {}/s  most in flight {}{}",
+        top.time_s,
+        size(sum(|row| row.read_bytes_per_s).round() as u64),
+        size(sum(|row| row.written_bytes_per_s).round() as u64),
+        top.most_in_flight,
+        if choice.paused { "  PAUSED" } else { "" },
+    );
+    let mut second = format!("by {}, most {} first", choice.by().name(), Sort::ALL[choice.sort].1);
+    if let Some(unused) = top.readahead_unused.known() {
+        second += &format!("; read-ahead not used {:.0} %", unused * 100.0);
+    }
+    if top.most_erases_of_a_block > 0 {
+        second += &format!("; most erased block {}×", top.most_erases_of_a_block);
+    }
+    if top.dropped > 0 {
+        second += &format!("; {} sub-buffers of events were dropped: figures are too low", top.dropped);
+    }
+    vec![Line::from(first), Line::from(second)]
+}
+
+fn cells(row: &TopRow) -> Vec<String> {
+    let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
+    let bytes = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| size(value.round() as u64));
+    vec![
+        visible(&row.name).into_owned(),
+        bytes(row.read_bytes_per_s),
+        bytes(row.written_bytes_per_s),
+        format!("{:.0}", row.ios_per_s),
+        time(row.times.map(|times| times.p50_ns)),
+        time(row.times.map(|times| times.p99_ns)),
+        format!("{:.0}", row.syncs_per_s),
+        row.errors.to_string(),
+        match &row.waits_behind {
+            Some(other) => format!("{} {}/s", visible(other), duration(row.waits_ns_per_s.round() as u64)),
+            None => String::new(),
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::backend::TestBackend;
+
+    fn snapshot() -> TopSnapshot {
+        let row = |name: &str, read: f64, written: f64, ios: f64| TopRow {
+            name: name.to_owned(),
+            read_bytes_per_s: Some(read),
+            written_bytes_per_s: Some(written),
+            ios_per_s: ios,
+            ..TopRow::default()
+        };
+        TopSnapshot {
+            process: vec![row("dd", 0.0, 3e6, 10.0), row("app\u{1b}[2J", 1e6, 0.0, 200.0)],
+            device: vec![row("8:0", 1e6, 3e6, 210.0)],
+            ..TopSnapshot::empty(1.0, 1.0)
+        }
+    }
+
+    fn picture(choice: &Choice, snapshot: &TopSnapshot) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(100, 8)).expect("a terminal");
+        terminal.draw(|frame| draw(frame, "local", choice, Some(snapshot))).expect("drawn");
+        let buffer = terminal.backend().buffer().clone();
+        buffer
+            .content()
+            .chunks(100)
+            .map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>() + "\n")
+            .collect()
+    }
+
+    fn press(choice: &mut Choice, snapshot: &TopSnapshot, codes: &[KeyCode]) -> bool {
+        codes.iter().all(|&code| {
+            let names: Vec<String> = choice.rows(snapshot).iter().map(|row| row.name.clone()).collect();
+            choice.key(code, KeyModifiers::NONE, &names).is_continue()
+        })
+    }
+
+    fn order(picture: &str) -> Vec<&str> {
+        let names = ["dd", "app", "8:0"];
+        picture.lines().filter_map(|line| names.into_iter().find(|name| line.starts_with(name))).collect()
+    }
+
+    #[test]
+    fn keys_sort_filter_and_drill() {
+        let top = snapshot();
+        let mut choice = Choice::default();
+        let first = picture(&choice, &top);
+        assert_eq!(order(&first), ["dd", "app"], "{first}");
+        assert!(!first.contains('\u{1b}'), "{first}");
+        assert!(press(&mut choice, &top, &[KeyCode::Char('s')]));
+        assert_eq!(order(&picture(&choice, &top)), ["app", "dd"]);
+        assert!(press(&mut choice, &top, &[KeyCode::Char('/'), KeyCode::Char('D'), KeyCode::Enter]));
+        assert_eq!(order(&picture(&choice, &top)), ["dd"]);
+        assert!(press(&mut choice, &top, &[KeyCode::Esc, KeyCode::Down, KeyCode::Enter]));
+        assert_eq!(choice.only.as_deref(), Some("dd"));
+        assert_eq!(order(&picture(&choice, &top)), ["dd"]);
+        assert!(press(&mut choice, &top, &[KeyCode::Esc, KeyCode::Char('g'), KeyCode::Char('g')]));
+        assert_eq!(order(&picture(&choice, &top)), ["8:0"]);
+        // While a filter is typed, q is a letter.
+        assert!(press(&mut choice, &top, &[KeyCode::Char('/'), KeyCode::Char('q'), KeyCode::Esc]));
+        assert!(!press(&mut choice, &top, &[KeyCode::Char('q')]));
+    }
+}

@@ -1,0 +1,300 @@
+//! What is going on right now: the rows of `flashscope top`, of one interval.
+//!
+//! Input: the report on the last seconds. Output: a row for each owner, file or device, as plain data.
+
+use flashscope_analysis::block::{BlockReport, Group, GroupBy, OwnerLoad};
+use flashscope_analysis::{Evidence, FlashReport, LatencyNs};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Version of [`TopSnapshot`].
+pub const TOP_SCHEMA: u32 = 1;
+/// Rows of one table at most; the others are counted.
+const MOST_ROWS: usize = 200;
+
+/// What a row stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TopBy {
+    Process,
+    File,
+    Device,
+}
+
+impl TopBy {
+    pub const ALL: [TopBy; 3] = [TopBy::Process, TopBy::File, TopBy::Device];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            TopBy::Process => "process",
+            TopBy::File => "file",
+            TopBy::Device => "device",
+        }
+    }
+}
+
+/// Times of the bios of a row, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TopTimes {
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub max_ns: u64,
+}
+
+/// One owner, file or device in one interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TopRow {
+    pub name: String,
+    /// `None` where the trace does not tell reads from writes of this row.
+    pub read_bytes_per_s: Option<f64>,
+    pub written_bytes_per_s: Option<f64>,
+    /// Bios; on raw NAND reads, programs and erases of flash.
+    pub ios_per_s: f64,
+    /// Queueing to completion; `None` where nothing was completed.
+    pub times: Option<TopTimes>,
+    /// Completed fsyncs and fdatasyncs.
+    pub syncs_per_s: f64,
+    pub errors: u64,
+    /// Whom it waited for longest, and how long per second.
+    pub waits_behind: Option<String>,
+    pub waits_ns_per_s: f64,
+    /// Erased blocks of raw NAND.
+    pub erases_per_s: f64,
+}
+
+/// All of one interval: a line of `top --json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TopSnapshot {
+    pub schema: u32,
+    /// Since the start of the recording.
+    pub time_s: f64,
+    pub interval_s: f64,
+    pub process: Vec<TopRow>,
+    pub file: Vec<TopRow>,
+    pub device: Vec<TopRow>,
+    /// Rows beyond the first 200 of each kind.
+    pub further_rows: u64,
+    /// Most bios that were queued and not completed.
+    pub most_in_flight: u64,
+    /// Read-ahead pages that came and were not used within the window, of all that came.
+    pub readahead_unused: Evidence<f64>,
+    /// Erases of the block that was erased most within the window.
+    pub most_erases_of_a_block: u64,
+    /// Sub-buffers of events that came faster than they were looked at, and are in no figure.
+    pub dropped: u64,
+}
+
+impl TopSnapshot {
+    /// An interval in which nothing happened.
+    pub fn empty(time_s: f64, interval_s: f64) -> TopSnapshot {
+        TopSnapshot {
+            schema: TOP_SCHEMA,
+            time_s,
+            interval_s,
+            process: Vec::new(),
+            file: Vec::new(),
+            device: Vec::new(),
+            further_rows: 0,
+            most_in_flight: 0,
+            readahead_unused: Evidence::unknown("no file was read in this interval", ""),
+            most_erases_of_a_block: 0,
+            dropped: 0,
+        }
+    }
+
+    pub fn rows(&self, by: TopBy) -> &[TopRow] {
+        match by {
+            TopBy::Process => &self.process,
+            TopBy::File => &self.file,
+            TopBy::Device => &self.device,
+        }
+    }
+
+    /// Of a report whose figures are those of the interval.
+    pub fn of_block(report: &BlockReport, time_s: f64, interval_s: f64) -> TopSnapshot {
+        let found = &report.found;
+        let mut top = TopSnapshot::empty(time_s, interval_s);
+        top.process = processes(report, interval_s);
+        top.device = devices(report, interval_s);
+        top.file = of_groups(&found.groups, GroupBy::File, interval_s);
+        top.most_in_flight = found.over_time.most_in_flight;
+        if let Some(found) = &report.readahead {
+            top.readahead_unused = found.clone().map(|found| unused(&found));
+        }
+        top.bounded()
+    }
+
+    pub fn of_flash(report: &FlashReport, time_s: f64, interval_s: f64) -> TopSnapshot {
+        let found = &report.found;
+        let mut top = TopSnapshot::empty(time_s, interval_s);
+        let page = report.chips.first().map(|chip| f64::from(chip.page_bytes));
+        let row = |name: &str, reads: u64, programs: u64, erases: u64| TopRow {
+            name: name.to_owned(),
+            read_bytes_per_s: page.map(|page| reads as f64 * page / interval_s),
+            written_bytes_per_s: page.map(|page| programs as f64 * page / interval_s),
+            ios_per_s: (reads + programs + erases) as f64 / interval_s,
+            erases_per_s: erases as f64 / interval_s,
+            ..TopRow::default()
+        };
+        top.process = found
+            .by_task
+            .iter()
+            .map(|task| row(&task.task, task.counts.reads, task.counts.programs, task.counts.erases))
+            .collect();
+        let total = found.counts.total;
+        top.device = vec![row("raw NAND", total.reads, total.programs, total.erases)];
+        top.most_erases_of_a_block = found.blocks.blocks.iter().map(|block| block.counts.erases).max().unwrap_or(0);
+        if let Some(found) = &report.readahead {
+            top.readahead_unused = found.clone().map(|found| unused(&found));
+        }
+        top.bounded()
+    }
+
+    fn bounded(mut self) -> TopSnapshot {
+        for rows in [&mut self.process, &mut self.file, &mut self.device] {
+            rows.retain(|row| row.ios_per_s > 0.0 || row.syncs_per_s > 0.0 || row.errors > 0);
+            rows.sort_by(|a, b| bytes(b).total_cmp(&bytes(a)).then(b.ios_per_s.total_cmp(&a.ios_per_s)));
+            self.further_rows += rows.len().saturating_sub(MOST_ROWS) as u64;
+            rows.truncate(MOST_ROWS);
+        }
+        self
+    }
+}
+
+/// Bytes of both directions, a second.
+pub fn bytes(row: &TopRow) -> f64 {
+    row.read_bytes_per_s.unwrap_or(0.0) + row.written_bytes_per_s.unwrap_or(0.0)
+}
+
+fn unused(found: &flashscope_analysis::readahead::AccuracyFindings) -> f64 {
+    let total = &found.total;
+    if total.ahead == 0 { 0.0 } else { total.ahead_unused() as f64 / total.ahead as f64 }
+}
+
+fn times(group: &Group) -> Option<TopTimes> {
+    let stage = ["Q2C", "D2C"].iter().find_map(|name| group.stages.iter().find(|stage| stage.stage == *name))?;
+    let LatencyNs { n, p50, p99, max, .. } = stage.ns;
+    (n > 0).then_some(TopTimes { p50_ns: p50, p99_ns: p99, max_ns: max })
+}
+
+/// Owners: bytes from who asked for them, times and numbers of bios from their groups.
+fn processes(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
+    let found = &report.found;
+    let mut rows: BTreeMap<&str, TopRow> = BTreeMap::new();
+    for one in &found.originators.originators {
+        let row = rows.entry(&one.name).or_default();
+        *row.read_bytes_per_s.get_or_insert(0.0) += one.read_bytes as f64 / interval_s;
+        *row.written_bytes_per_s.get_or_insert(0.0) += one.written_bytes as f64 / interval_s;
+    }
+    for group in found.groups.iter().filter(|group| group.by == GroupBy::Owner) {
+        let row = rows.entry(&group.name).or_default();
+        row.ios_per_s = group.bios as f64 / interval_s;
+        row.times = times(group);
+    }
+    for call in &found.syncs.calls {
+        rows.entry(&call.task).or_default().syncs_per_s += 1.0 / interval_s;
+    }
+    for failure in &found.errors.failures {
+        rows.entry(&failure.owner).or_default().errors += 1;
+    }
+    for load in &found.interference.owners {
+        if let Some(row) = rows.get_mut(load.owner.as_str()) {
+            row.waits_ns_per_s += waited(load) / interval_s;
+        }
+    }
+    // The longest come first.
+    for pair in found.interference.pairs.iter().rev() {
+        if let Some(row) = rows.get_mut(pair.victim.as_str()) {
+            row.waits_behind = Some(pair.behind.clone());
+        }
+    }
+    let named = rows.into_iter().map(|(name, row)| TopRow { name: name.to_owned(), ..row });
+    named.collect()
+}
+
+fn waited(load: &OwnerLoad) -> f64 {
+    load.bios as f64 * load.mean_behind_ns as f64
+}
+
+fn of_groups(groups: &[Group], by: GroupBy, interval_s: f64) -> Vec<TopRow> {
+    let of = groups.iter().filter(|group| group.by == by);
+    of.map(|group| TopRow {
+        name: group.name.clone(),
+        ios_per_s: group.bios as f64 / interval_s,
+        times: times(group),
+        ..TopRow::default()
+    })
+    .collect()
+}
+
+/// Devices: the groups of their directions together; the times are those of the direction with more bios.
+fn devices(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
+    let mut rows: BTreeMap<&str, (TopRow, u64)> = BTreeMap::new();
+    for group in report.found.groups.iter().filter(|group| group.by == GroupBy::Device) {
+        let Some((device, kind)) = group.name.rsplit_once(' ') else { continue };
+        let (row, most) = rows.entry(device).or_default();
+        row.ios_per_s += group.bios as f64 / interval_s;
+        let rate = group.bytes as f64 / interval_s;
+        match kind {
+            "reads" => row.read_bytes_per_s = Some(rate),
+            "writes" => row.written_bytes_per_s = Some(rate),
+            _ => {}
+        }
+        if group.bios > *most {
+            *most = group.bios;
+            row.times = times(group);
+        }
+    }
+    for failure in &report.found.errors.failures {
+        if let Some((row, _)) = rows.get_mut(failure.device.as_str()) {
+            row.errors += 1;
+        }
+    }
+    rows.into_iter()
+        .map(|(name, (row, _))| TopRow {
+            name: name.to_owned(),
+            read_bytes_per_s: row.read_bytes_per_s.or(Some(0.0)),
+            written_bytes_per_s: row.written_bytes_per_s.or(Some(0.0)),
+            ..row
+        })
+        .collect()
+}
+
+/// Name, meaning, and value of a row where it has one.
+type Gauge = (&'static str, &'static str, fn(&TopRow) -> Option<f64>);
+
+/// The node exporter's text format (textfile collector): gauges of the interval.
+pub fn prometheus(top: &TopSnapshot) -> String {
+    let mut out = String::new();
+    let figures: [Gauge; 7] = [
+        ("read_bytes_per_second", "bytes read a second", |row| row.read_bytes_per_s),
+        ("written_bytes_per_second", "bytes written a second", |row| row.written_bytes_per_s),
+        ("ios_per_second", "bios queued a second", |row| Some(row.ios_per_s)),
+        ("latency_p50_seconds", "median of queueing to completion", |row| {
+            row.times.map(|times| times.p50_ns as f64 / 1e9)
+        }),
+        ("latency_p99_seconds", "99th percentile of queueing to completion", |row| {
+            row.times.map(|times| times.p99_ns as f64 / 1e9)
+        }),
+        ("wait_seconds_per_second", "time spent waiting for others", |row| Some(row.waits_ns_per_s / 1e9)),
+        ("errors", "failed bios of the last interval", |row| Some(row.errors as f64)),
+    ];
+    for (name, help, figure) in figures {
+        out += &format!("# HELP flashscope_{name} {help}\n# TYPE flashscope_{name} gauge\n");
+        for by in [TopBy::Process, TopBy::Device] {
+            for row in top.rows(by) {
+                if let Some(value) = figure(row) {
+                    out += &format!("flashscope_{name}{{{}=\"{}\"}} {value}\n", by.name(), label(&row.name));
+                }
+            }
+        }
+    }
+    out += "# HELP flashscope_dropped_total sub-buffers of events that no figure has\n# TYPE flashscope_dropped_total counter\n";
+    out += &format!("flashscope_dropped_total {}\n", top.dropped);
+    out
+}
+
+/// A label's value: backslash, quote and line feed are escaped, and nothing in it acts on a terminal.
+fn label(text: &str) -> String {
+    crate::text::visible(text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

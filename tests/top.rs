@@ -1,0 +1,102 @@
+//! `top`: its figures against what programs did, and the terminal that it leaves behind.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use flashscope_tests::{TempDir, flashscope, is_root, output, skip, top as tree};
+use serde_json::Value;
+
+/// Whether this machine can record; says why not.
+fn can_record() -> bool {
+    if !is_root() {
+        skip("recording needs root");
+        return false;
+    }
+    true
+}
+
+#[test]
+fn the_sum_of_all_intervals_is_what_was_written() {
+    if !can_record() {
+        return;
+    }
+    // Not a tmpfs: it has to reach a disk.
+    let dir = tree().join("target/tmp/top");
+    std::fs::create_dir_all(&dir).expect("made");
+    let prometheus = TempDir::new("top");
+    let metrics = prometheus.path().join("flashscope.prom");
+    let mut child = flashscope()
+        .args(["top", "--json", "--interval", "0.5", "-d", "8", "--prometheus"])
+        .arg(&metrics)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("flashscope starts");
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let (mut written, mut syncs, mut peak, mut work) = (0.0, 0.0, 0.0_f64, None);
+    for line in lines {
+        let top: Value = serde_json::from_str(&line.expect("text")).expect("an object a line");
+        if work.is_none() {
+            // The first picture: it records.
+            let file = dir.join("file");
+            let script = format!(
+                "dd if=/dev/zero of={0} bs=64k count=320 oflag=direct && dd if=/dev/zero of={0} bs=4k count=1 conv=fsync; rm {0}",
+                file.display()
+            );
+            work = Some(Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).spawn().expect("sh starts"));
+        }
+        let interval = top["interval_s"].as_f64().expect("known");
+        for row in top["process"].as_array().expect("rows") {
+            if row["name"].as_str().is_some_and(|name| name.starts_with("dd ")) {
+                written += row["written_bytes_per_s"].as_f64().unwrap_or(0.0) * interval;
+                syncs += row["syncs_per_s"].as_f64().unwrap_or(0.0) * interval;
+                peak = peak.max(row["times"]["p99_ns"].as_f64().unwrap_or(0.0));
+            }
+        }
+        assert_eq!(top["dropped"], 0);
+    }
+    assert!(child.wait().expect("ended").success());
+    work.expect("a picture came").wait().expect("ended");
+    // 20 MiB directly, and 4 KiB that fsync writes; the file system's own blocks come on top.
+    let expected = f64::from(320 * 65536 + 4096);
+    assert!((expected..expected + 262_144.0).contains(&written), "{written} instead of {expected} bytes");
+    assert!((syncs - 1.0).abs() < 0.01, "{syncs} fsyncs");
+    assert!(peak > 0.0);
+    let metrics = std::fs::read_to_string(&metrics).expect("kept");
+    assert!(metrics.contains("# TYPE flashscope_written_bytes_per_second gauge\n"), "{metrics}");
+    assert!(metrics.ends_with("flashscope_dropped_total 0\n"), "{metrics}");
+    let sample = |line: &str| line.rsplit_once(' ').is_some_and(|(_, value)| value.parse::<f64>().is_ok());
+    assert!(metrics.lines().all(|line| line.starts_with('#') || sample(line)), "{metrics}");
+}
+
+#[test]
+fn the_terminal_is_put_back() {
+    if !can_record() {
+        return;
+    }
+    let dir = TempDir::new("top-terminal");
+    let binary = flashscope().get_program().to_owned();
+    for (end, status) in [("-d 2", 0), ("-d 60 & sleep 3; kill -INT $!; wait $!", 0)] {
+        let log = dir.path().join("typescript");
+        let command = format!("{} top {end}", binary.display());
+        // script gives it a terminal, and ends as it does.
+        let ran = output(Command::new("script").args(["-qec", &command]).arg(&log).stdin(Stdio::null()));
+        let text = std::fs::read_to_string(&log).expect("a typescript");
+        let (enter, leave) = (text.find("\u{1b}[?1049h"), text.rfind("\u{1b}[?1049l"));
+        assert!(enter.is_some() && leave > enter, "{end}: {text:?}");
+        assert_eq!(ran.status.code(), Some(status), "{end}: {text:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    for (args, why) in [
+        (&["top"][..], "standard output is no terminal"),
+        (&["top", "--json", "--on", "board:armv7"], "comes when it has ended"),
+        (&["top", "--json", "--interval", "0"], "--interval: 0.1 to 3600"),
+        (&["top", "--json", "-d", "-1"], ""),
+    ] {
+        let ran = output(flashscope().args(args));
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.code() == Some(2) && said.contains(why), "{args:?}: {said}");
+    }
+}
