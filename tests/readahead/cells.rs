@@ -12,9 +12,11 @@ use flashscope_trace::Session;
 pub const OWN_KIB: [u64; 6] = [0, 4, 16, 20, 128, 256];
 
 /// How often cells are run that may not be the same twice: two processes in one file, and files that are made anew.
-const RACES: u64 = 8;
+const TWO_TASKS_RUNS: u64 = 8;
 /// What is predicted from a recording of another mount or image.
 pub const OTHER: &str = "other mount";
+/// Two processes that read one file at the same time.
+pub const TWO_TASKS: &str = "two tasks";
 const POSTMARKS: u64 = 4;
 
 /// By how much later than usual the cells are to begin: guest time is exact, and a boot that is as the last one records the same.
@@ -48,7 +50,7 @@ pub struct Cell {
 pub struct Set {
     pub kernel: String,
     pub filesystem: String,
-    /// `reads`, `timed`, `races`, `turned` (races that begin with the other task), `exec`, `sizes`, `sqlite`, `postmark` or
+    /// `reads`, `timed`, `two-tasks`, `exec`, `sizes`, `sqlite`, `postmark` or
     /// `postmarks`; `other`: reads, predicted from those of another mount or image.
     pub what: String,
     /// Only so many of the cells: what every run of the suite has time for.
@@ -79,7 +81,7 @@ impl Set {
 
     /// Whether the chip takes its time. What every run of the suite holds of squashfs is its pages.
     pub fn is_timed(&self) -> bool {
-        !self.bounded || ["timed", "races", "turned"].contains(&self.what.as_str())
+        !self.bounded || ["timed", "two-tasks"].contains(&self.what.as_str())
     }
 
     pub fn is_queue(&self) -> bool {
@@ -146,8 +148,10 @@ impl Set {
                 cells.extend(self.own());
                 cells
             }
-            "races" => Set::again(self.own().into_iter().filter(|cell| cell.label.starts_with("two,")), RACES),
-            "turned" => Set::again(self.of(&["two-turned"]), RACES),
+            "two-tasks" => Set::again(self.of(&["two"]), TWO_TASKS_RUNS)
+                .into_iter()
+                .map(|cell| Cell { study: TWO_TASKS, ..cell })
+                .collect(),
             "postmarks" => {
                 Set::again(self.postmark().into_iter().filter(|cell| cell.label != self.filesystem), POSTMARKS)
             }
@@ -156,7 +160,7 @@ impl Set {
             "sizes" => self.of_study("readahead-request-size", "request size"),
             "sqlite" => self.of_study("sqlite", "SQLite"),
             "postmark" => self.postmark(),
-            other => panic!("{other}: reads, other, timed, races, turned, exec, sizes, sqlite, postmark or postmarks"),
+            other => panic!("{other}: reads, other, timed, two-tasks, exec, sizes, sqlite, postmark or postmarks"),
         };
         for (index, cell) in cells.iter_mut().enumerate() {
             cell.step = format!("cell-{index:05}");
@@ -225,8 +229,11 @@ impl Set {
     }
 
     fn own(&self) -> Vec<Cell> {
-        let whole = ["odd", "mixed", "backward", "strided", "large", "interleave", "end", "two", "mmap", "mmap-random"];
-        self.of(&[&whole[..], &["mmap-sequential", "willneed", "fadvise"]].concat())
+        let whole = ["odd", "mixed", "backward", "strided", "large", "interleave", "end"];
+        // Two tasks in one file have sets of their own; behind a queue each task's pauses are replayed.
+        let two: &[&str] = if self.is_queue() { &["two"] } else { &[] };
+        let mapped = ["mmap", "mmap-random", "mmap-sequential", "willneed", "fadvise"];
+        self.of(&[&whole[..], two, &mapped].concat())
     }
 
     /// Of programs of tests/readahead/work.c.
@@ -386,7 +393,7 @@ impl Set {
         let databases = if self.what == "sqlite" { self.databases() } else { Vec::new() };
         let files: Vec<(&str, u64, &str, u64)> = match self.what.as_str() {
             // An end in the middle of a page, and one at a page's end.
-            "reads" | "timed" | "exec" | "races" | "turned" => vec![
+            "reads" | "timed" | "exec" | "two-tasks" => vec![
                 ("data", 5 << 20, "printable", 1),
                 ("odd", 1_500_001, "printable", 2),
                 ("even", 1_228_800, "printable", 3),

@@ -1,6 +1,6 @@
 //! A set of cells, held against the models: page by page at its own window, and predicted from another one's recording.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 
 use flashscope_analysis::readahead::{Collector, Predictor, Row, Storage, Workload, has_bulk_read, request_bytes};
@@ -146,15 +146,8 @@ pub fn hold(set: &Set, kept: Option<&Path>) -> Vec<Value> {
     outcomes
 }
 
-/// Which of several tasks came first, in the order in which they were made.
-fn who_began(workload: &Workload) -> Option<usize> {
-    let tasks: BTreeSet<u32> = workload.calls.iter().map(|call| call.tid).collect();
-    let first = workload.calls.first().filter(|_| tasks.len() > 1)?.tid;
-    tasks.iter().position(|&task| task == first).map(|at| at + 1)
-}
-
 /// What a cell did on the board, and in the model at its own window.
-fn outcome(set: &Set, cell: &Cell, recorded: &Recorded, [workload, from]: [&Workload; 2]) -> Value {
+fn outcome(set: &Set, cell: &Cell, recorded: &Recorded, workload: &Workload) -> Value {
     let mut board = workload.pages.clone();
     let mut model = recorded.predictor(workload).pages(cell.kib);
     let (came, modelled) = (board.len(), model.len());
@@ -168,7 +161,6 @@ fn outcome(set: &Set, cell: &Cell, recorded: &Recorded, [workload, from]: [&Work
         "timed": set.is_timed(), "kib": cell.kib, "from_kib": cell.from_kib, "accesses": workload.calls.len(),
         "pages": came, "model_pages": modelled, "differ": differ, "examples": examples,
         "flash": if set.is_queue() { workload.queued.requests } else { workload.flash_reads }, "time_ns": time,
-        "first": who_began(workload), "from_first": who_began(from),
     })
 }
 
@@ -180,7 +172,7 @@ fn hold_itself(set: &Set, kept: Option<&Path>) -> Vec<Value> {
     let from = |cell: &Cell| place[&(cell.study, cell.label.as_str(), cell.from_kib)];
     let mut outcomes = Vec::new();
     for (cell, workload) in cells.iter().zip(&recorded.workloads) {
-        let mut outcome = outcome(set, cell, &recorded, [workload, &recorded.workloads[from(cell)]]);
+        let mut outcome = outcome(set, cell, &recorded, workload);
         let predicted = recorded.predictor(&recorded.workloads[from(cell)]).row(cell.kib, &|_| false);
         outcome["predicted_pages"] = json!(predicted.tally.pages());
         outcome["predicted_flash"] = json!(asked_of_device(&predicted));
@@ -213,7 +205,7 @@ fn hold_other(set: &Set, kept: Option<&Path>) -> Vec<Value> {
     let mut outcomes = Vec::new();
     for cell in &cells {
         let at = place(&others, cell);
-        let mut outcome = outcome(set, cell, &ours, [&ours.workloads[place(&all, cell)], &theirs.workloads[at]]);
+        let mut outcome = outcome(set, cell, &ours, &ours.workloads[place(&all, cell)]);
         let predicted = theirs.predictor(&theirs.workloads[at]).row_made(cell.kib, set.made());
         outcome["predicted_pages"] = json!(predicted.tally.pages());
         outcome["predicted_flash"] = json!(predicted.flash_reads);

@@ -2,7 +2,7 @@
  * Reads that no benchmark makes: odd sizes and offsets, patterns that change, two processes in one file, two descriptors in two
  * processes, mapped files. Each process opens each file once.
  *
- *   work odd|mixed|backward|strided|large|interleave|end|part|again|two|two-turned|mmap|mmap-random|mmap-sequential|mmap-exec|mmap-willneed|
+ *   work odd|mixed|backward|strided|large|interleave|end|part|again|two|mmap|mmap-random|mmap-sequential|mmap-exec|mmap-willneed|
  *        willneed|fadvise FILE
  */
 #define _GNU_SOURCE
@@ -143,14 +143,11 @@ int main(int argc, char **argv)
 
 	if (argc != 3)
 		return 2;
-	if (!strcmp(what, "two") || !strcmp(what, "two-turned")) {
+	if (!strcmp(what, "two")) {
 		for (int child = 0; child < 2; child++) {
 			if (fork())
 				continue;
 			state += (uint32_t)child;
-			/* The other opens the file first, and reads its inode for long; this one waits for that, and reads first. */
-			if (!child && what[3])
-				usleep(2000);
 			fd = open(argv[2], O_RDONLY);
 			if (fd < 0 || fstat(fd, &st))
 				_exit(1);

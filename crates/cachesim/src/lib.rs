@@ -25,11 +25,10 @@ mod kernel;
 mod mapping;
 mod simulator;
 mod squashfs;
-mod turns;
 mod ubifs;
 
 pub use kernel::{Choice, Kernel};
-pub use simulator::{Access, Cause, FileId, MapAdvice, Next, OpenId, PageEvent, PageStep, Settings, Simulator};
+pub use simulator::{Access, Cause, FileId, MapAdvice, OpenId, PageEvent, PageStep, Settings, Simulator};
 pub use ubifs::{BulkReads, NodePlaces, NodeRuns};
 
 /// Bytes of a page of the page cache, as on every board here.

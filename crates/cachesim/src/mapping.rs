@@ -5,7 +5,6 @@ use crate::PAGE_BYTES;
 use crate::cache::{Flags, PageCache};
 use crate::simulator::{Cause, PageStep};
 use crate::squashfs::{self, Buffer, Squashfs};
-use crate::turns::{self, Turns};
 use crate::ubifs::{self, Bulk};
 
 /// `struct file_ra_state` (include/linux/fs.h), and the mode bit of `POSIX_FADV_RANDOM`.
@@ -51,8 +50,6 @@ pub struct Mapping<'a> {
     /// [`PageStep::Block`] is told.
     pub tells_blocks: bool,
     pub buffer: &'a mut Buffer,
-    /// Where tasks take turns.
-    pub turns: Option<&'a mut Turns>,
     /// File, page, step.
     pub out: &'a mut dyn FnMut(u32, u64, PageStep),
 }
@@ -92,22 +89,8 @@ impl Mapping<'_> {
         }
     }
 
-    /// Others may come between pages. `squashfs_readahead` has none of that.
-    fn takes_turns(&self) -> bool {
-        self.turns.is_some() && self.squashfs.is_none_or(Squashfs::by_page)
-    }
-
-    /// Whether the task has to do something else before its call goes on.
-    pub fn is_put_off(&self) -> bool {
-        self.turns.as_ref().is_some_and(|turns| turns.has_left())
-    }
-
     /// A page that is used and was not read ahead: it is added where it is missing, and read in (`read_folio`).
     pub fn bring(&mut self, page: u64) {
-        if self.takes_turns() {
-            turns::bring(self, page);
-            return;
-        }
         let flags = self.flags(page);
         if flags.is_none() {
             self.add(page, false);
@@ -153,10 +136,6 @@ impl Mapping<'_> {
     /// A range longer than the whole cache is cut: a kernel would run out of memory first.
     pub fn add_range(&mut self, start: u64, pages: u64, marked: Option<u64>) {
         let pages = pages.min(self.cache.budget() as u64);
-        if self.takes_turns() {
-            turns::add_range(self, start, start.saturating_add(pages), marked);
-            return;
-        }
         if let Some(squashfs) = self.squashfs {
             squashfs::add_range(self, squashfs, start, start.saturating_add(pages), marked);
             return;

@@ -3,10 +3,9 @@
 use crate::PAGE_BYTES;
 use crate::cache::PageCache;
 use crate::hash::Map;
-use crate::kernel::{Kernel, Reading, Rules};
+use crate::kernel::Kernel;
 use crate::mapping::{Mapping, Window};
 use crate::squashfs::{Buffer, Squashfs};
-use crate::turns::{self, Later, Turns, What};
 use crate::ubifs::{Bulk, BulkReads, InARow, NodeRuns};
 
 /// Device and inode of a file; the device is `None` where the trace names none that has a number.
@@ -178,8 +177,6 @@ pub struct Simulator {
     tells_blocks: bool,
     /// What squashfs keeps beside the page cache.
     buffer: Buffer,
-    /// Where tasks take turns.
-    turns: Option<Turns>,
     /// Files on a mount with `bulk_read`.
     bulk: Map<u32, (InARow, NodeRuns)>,
 }
@@ -215,7 +212,6 @@ impl Simulator {
             tells_uses: false,
             tells_blocks: false,
             buffer: Buffer::default(),
-            turns: None,
             bulk: Map::default(),
         }
     }
@@ -228,57 +224,6 @@ impl Simulator {
     /// Blocks of squashfs that are read are told as well.
     pub fn tell_blocks(&mut self) {
         self.tells_blocks = true;
-    }
-
-    /// A read adds pages and leaves all else for later, so that tasks can take turns: see [`Simulator::turn`].
-    pub fn take_turns(&mut self) {
-        self.turns = Some(Turns::default());
-    }
-
-    /// An access by a task, a read as far as it goes before others may come.
-    pub fn turn(&mut self, task: u32, file: FileId, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
-        if let Some(turns) = &mut self.turns {
-            (turns.task, turns.open) = (task, open.0);
-        }
-        self.apply(file, open, access, out);
-    }
-
-    /// The next thing of what a task's access left. `false`: nothing is left.
-    pub fn go_on(&mut self, task: u32, out: &mut dyn FnMut(PageEvent)) -> bool {
-        let Some(later) = self.turns.as_mut().and_then(|turns| turns.take(task)) else { return false };
-        if let Some(turns) = &mut self.turns {
-            (turns.task, turns.open) = (task, later.open);
-        }
-        let file = self.known[later.file as usize].file;
-        self.access(file, OpenId(later.open), Doing::Later(task, later), out);
-        true
-    }
-
-    /// What [`Simulator::go_on`] does next for a task.
-    pub fn next_of(&self, task: u32) -> Option<Next> {
-        let left = self.turns.as_ref()?.left.get(&task)?;
-        let later = left.front()?;
-        Some(match later.what {
-            What::Read { page } if self.known[later.file as usize].squashfs.is_some() => {
-                Next::Lock { file: self.known[later.file as usize].file, page }
-            }
-            What::Block { first, kept } => {
-                let file = self.known[later.file as usize].file;
-                let has_buffer = self.turns.as_ref().is_some_and(|turns| turns.has_buffer.is_some());
-                Next::Block { file, first, waits: kept && has_buffer }
-            }
-            What::Unpacked => Next::Unpacked,
-            What::Read { page } => Next::Read { file: self.known[later.file as usize].file, page },
-            What::There { page } => Next::There { file: self.known[later.file as usize].file, page },
-            What::Wait { page } => Next::Wait { file: self.known[later.file as usize].file, page },
-            What::Add { .. } | What::GoOn(_) => Next::Look,
-            What::Fill { next, end } => {
-                let reads = |later: &Later| matches!(later.what, What::Add { .. } | What::Read { .. });
-                let mut flags = (next..end).map(|page| self.cache.flags(later.file, page));
-                let stop = flags.find(|flags| flags.is_none_or(|flags| flags.empty));
-                Next::Fill { is_last: !left.iter().any(reads), is_over: stop != Some(None) }
-            }
-        })
     }
 
     /// Changes the knob: files that are open keep what they had.
@@ -313,12 +258,6 @@ impl Simulator {
         self.bulk.insert(number, (InARow::default(), runs));
     }
 
-    /// Whether a page was added and is not read in yet, where tasks take turns.
-    pub fn is_coming(&self, file: FileId, page: u64) -> bool {
-        let number = self.files.get(&key(file));
-        number.and_then(|&number| self.cache.flags(number, page)).is_some_and(|flags| flags.empty)
-    }
-
     /// What bulk reads have done so far.
     pub fn bulk_reads(&self) -> BulkReads {
         let mut all = BulkReads::default();
@@ -332,11 +271,6 @@ impl Simulator {
             all.flash_reads_alone = all.flash_reads_alone.saturating_add(row.done.flash_reads_alone);
         }
         all
-    }
-
-    /// Pages of squashfs that found their block in the buffer that it keeps beside the page cache.
-    pub fn found_in_buffer(&self) -> u64 {
-        self.buffer.found
     }
 
     pub fn is_cached(&self, file: FileId, page: u64) -> bool {
@@ -403,22 +337,21 @@ impl Simulator {
             Access::Write { offset, length } => *size = (*size).max(offset.saturating_add(length)),
             _ => {}
         }
-        self.access(file, open, Doing::Access(access), out);
+        self.access(file, open, access, out);
     }
 
-    fn access(&mut self, file: FileId, open: OpenId, doing: Doing, out: &mut dyn FnMut(PageEvent)) {
+    fn access(&mut self, file: FileId, open: OpenId, access: Access, out: &mut dyn FnMut(PageEvent)) {
         let number = self.number(file);
         let Known { size, squashfs, .. } = self.known[number as usize];
         self.make_room(number, open);
         let fresh = fresh(self.settings.readahead_pages);
         let ra = self.open.entry((number, open.0)).or_insert(fresh);
-        let asked = match doing {
-            Doing::Access(Access::Read { offset, length }) => {
+        let asked = match access {
+            Access::Read { offset, length } => {
                 (offset / PAGE_BYTES, offset.saturating_add(length).div_ceil(PAGE_BYTES))
             }
-            Doing::Access(Access::Fault { page, .. }) => (page, page.saturating_add(1)),
-            Doing::Access(_) => (0, 0),
-            Doing::Later(_, later) => later.asked,
+            Access::Fault { page, .. } => (page, page.saturating_add(1)),
+            _ => (0, 0),
         };
         let known = &self.known;
         let mut emit =
@@ -444,29 +377,16 @@ impl Simulator {
             tells_uses: self.tells_uses,
             tells_blocks: self.tells_blocks,
             buffer: &mut self.buffer,
-            // What is no read is done at once.
-            turns: self.turns.as_mut().filter(|_| doing.is_read()),
             out: &mut emit,
         };
         let m = &mut mapping;
         let rules = self.kernel.rules();
-        let access = match doing {
-            Doing::Access(access) => Some(access),
-            Doing::Later(task, later) => {
-                turns::go_on(m, task, later);
-                if let What::GoOn(read) = later.what {
-                    go_on_reading(rules, m, read);
-                }
-                None
-            }
-        };
         match access {
-            Some(Access::Open) => *m.ra = fresh,
-            Some(Access::Read { offset, length }) if length > 0 => {
-                let read = Reading::new(m, offset, length);
-                go_on_reading(rules, m, read);
+            Access::Open => *m.ra = fresh,
+            Access::Read { offset, length } if length > 0 => {
+                rules.read(m, offset..offset.saturating_add(length));
             }
-            Some(Access::Fault { page, advice: MapAdvice::Sequential }) if self.settings.faults_of_another => {
+            Access::Fault { page, advice: MapAdvice::Sequential } if self.settings.faults_of_another => {
                 // The pages since the last fault were there and left no event; another window faults on some of them.
                 let last = m.ra.faulted.filter(|&last| last < page && page - last <= MOST_BETWEEN);
                 for touched in last.map_or(page, |last| last + 1)..=page {
@@ -476,10 +396,10 @@ impl Simulator {
                 }
                 m.ra.faulted = Some(page);
             }
-            Some(Access::Fault { page, .. })
+            Access::Fault { page, .. }
                 if self.settings.faults_of_another && m.flags(page).is_some_and(|flags| flags.mapped) => {}
-            Some(Access::Fault { page, advice }) => rules.fault(m, page, advice),
-            Some(Access::Write { offset, length }) if length > 0 => {
+            Access::Fault { page, advice } => rules.fault(m, page, advice),
+            Access::Write { offset, length } if length > 0 => {
                 let (first, end) = (offset / PAGE_BYTES, offset.saturating_add(length).div_ceil(PAGE_BYTES));
                 for page in first..end.min(first.saturating_add(m.cache.budget() as u64)) {
                     if !m.has(page) {
@@ -488,7 +408,7 @@ impl Simulator {
                     m.touch(page);
                 }
             }
-            Some(Access::Brought { page, pages }) => {
+            Access::Brought { page, pages } => {
                 for page in page..page.saturating_add(pages) {
                     if !m.has(page) {
                         m.add_for(page, false, Cause::Write);
@@ -497,16 +417,16 @@ impl Simulator {
                 }
             }
             // generic_fadvise
-            Some(Access::AdviseNormal) => {
+            Access::AdviseNormal => {
                 m.ra.ra_pages = fresh.ra_pages;
                 m.ra.random = false;
             }
-            Some(Access::AdviseRandom) => m.ra.random = true,
-            Some(Access::AdviseSequential) => {
+            Access::AdviseRandom => m.ra.random = true,
+            Access::AdviseSequential => {
                 m.ra.ra_pages = fresh.ra_pages.saturating_mul(2);
                 m.ra.random = false;
             }
-            Some(Access::WillNeed { offset, length }) => {
+            Access::WillNeed { offset, length } => {
                 let first = offset / PAGE_BYTES;
                 let last = match length {
                     0 => u64::MAX,
@@ -519,67 +439,6 @@ impl Simulator {
         if let Some(bulk) = mapping.bulk {
             *row = bulk.row;
         }
-    }
-}
-
-/// What is next of what a task's access left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// The call goes on, or a run of pages is added.
-    Look,
-    Read {
-        file: FileId,
-        page: u64,
-    },
-    /// A page is read in.
-    There {
-        file: FileId,
-        page: u64,
-    },
-    /// What can be had of a page's block is locked for it, on squashfs up to 5.19.
-    Lock {
-        file: FileId,
-        page: u64,
-    },
-    /// A block of squashfs is read, or found in the buffer that squashfs keeps; `waits`: another fills that.
-    Block {
-        file: FileId,
-        first: u64,
-        waits: bool,
-    },
-    /// Its pages are there, and others may have the buffer.
-    Unpacked,
-    /// A page that another task has yet to read is waited for: [`Simulator::go_on`] does what that one has to do before it is there.
-    Wait {
-        file: FileId,
-        page: u64,
-    },
-    /// The next of the nodes that a bulk read has read becomes a page; `is_last`: no page that was added is read after that; `is_over`:
-    /// none does, the bulk read is done.
-    Fill {
-        is_last: bool,
-        is_over: bool,
-    },
-}
-
-/// What is done with an open file.
-#[derive(Clone, Copy)]
-enum Doing {
-    Access(Access),
-    /// What a task's access left.
-    Later(u32, Later),
-}
-
-impl Doing {
-    fn is_read(&self) -> bool {
-        matches!(self, Doing::Access(Access::Read { .. }) | Doing::Later(..))
-    }
-}
-
-/// Up to where others may come.
-fn go_on_reading(rules: &dyn Rules, m: &mut Mapping, read: Reading) {
-    if let Some(read) = rules.read(m, read) {
-        turns::later(m, What::GoOn(read));
     }
 }
 

@@ -17,7 +17,6 @@
 //! (`squashfs_max_decompressors`, decompressor_multi_percpu.c): here one, which the next page of the block finds.
 
 use crate::mapping::Mapping;
-use crate::turns::What;
 use crate::{Kernel, PAGE_BYTES};
 
 #[derive(Clone, Copy, Debug)]
@@ -40,11 +39,6 @@ impl Squashfs {
     fn block_bytes(self) -> u64 {
         self.block_pages * PAGE_BYTES
     }
-
-    /// Pages are read one by one, so that others may come between them.
-    pub fn by_page(self) -> bool {
-        !self.by_readahead
-    }
 }
 
 /// What squashfs keeps beside the page cache.
@@ -52,8 +46,6 @@ impl Squashfs {
 pub struct Buffer {
     /// File and first page of the block in it.
     block: Option<(u32, u64)>,
-    /// Pages that found their block in it.
-    pub found: u64,
 }
 
 /// `page_cache_ra_unbounded`: runs of missing pages are added, then read.
@@ -109,59 +101,9 @@ pub fn read_folio(m: &mut Mapping, page: u64) {
     let block = Some((m.file, first));
     if all || m.buffer.block != block {
         m.reads_block(first);
-    } else {
-        m.buffer.found += 1;
     }
     if !all {
         m.buffer.block = block;
-    }
-}
-
-/// `squashfs_readpage_block` up to where it reads, where tasks take turns: it locks the page and what it can have of its block. What it
-/// does next.
-pub fn lock_block(m: &mut Mapping, page: u64) -> What {
-    let (Some(squashfs), Some(end)) = (m.squashfs, m.end_index().filter(|&end| page <= end)) else {
-        return What::There { page };
-    };
-    let first = page / squashfs.block_pages * squashfs.block_pages;
-    let (mut locked, mut all) = (vec![page], true);
-    for near in (first..=(first + squashfs.block_pages - 1).min(end)).filter(|&near| near != page) {
-        if m.has(near) {
-            all = false;
-        } else {
-            m.add(near, false);
-            m.cache.set_empty(m.file, near, true);
-            locked.push(near);
-        }
-    }
-    let file = m.file;
-    if let Some(turns) = &mut m.turns {
-        turns.lock(file, locked);
-    }
-    What::Block { first, kept: !all }
-}
-
-/// The block comes from the device, or from the buffer, which only one has at a time.
-pub fn get_block(m: &mut Mapping, first: u64, kept: bool) {
-    let Some(turns) = &mut m.turns else { return };
-    let block = Some((m.file, first));
-    let is_free = turns.has_buffer.is_none();
-    if kept && is_free && m.buffer.block == block {
-        m.buffer.found += 1;
-        return;
-    }
-    if kept && is_free {
-        turns.has_buffer = Some(turns.task);
-        m.buffer.block = block;
-    }
-    m.reads_block(first);
-}
-
-/// All that was locked for a block is there.
-pub fn unlock_block(m: &mut Mapping) {
-    let Some(turns) = &mut m.turns else { return };
-    for page in turns.unlock() {
-        m.cache.set_empty(m.file, page, false);
     }
 }
 

@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 use crate::PAGE_BYTES;
 use crate::mapping::Mapping;
-use crate::turns::{self, What};
 
 /// `UBIFS_MAX_BULK_READ` (fs/ubifs/ubifs.h).
 const MOST_NODES: u64 = 32;
@@ -194,23 +193,19 @@ fn read_run(m: &mut Mapping, first: u64, end: u64) {
 
 /// `ubifs_read_folio` of a page that is there and locked.
 pub fn read_folio(m: &mut Mapping, page: u64) {
-    if m.turns.is_none() {
-        m.cache.set_empty(m.file, page, false);
-    }
+    m.cache.set_empty(m.file, page, false);
     let Some(mut bulk) = m.bulk else { return };
     let row = &mut bulk.row;
     let follows = page == row.last_page_read.wrapping_add(1);
     row.last_page_read = page;
-    // Another task's bulk read holds `ui_mutex`: this page is read alone, and nothing is counted.
-    let free = !m.turns.as_ref().is_some_and(|turns| turns.fills(m.file));
-    if free && !follows {
+    if !follows {
         row.read_in_a_row = 1;
         row.bulk_read = false;
-    } else if free && !row.bulk_read {
+    } else if !row.bulk_read {
         row.read_in_a_row += 1;
         row.bulk_read = row.read_in_a_row >= IN_A_ROW;
     }
-    if !(free && follows && row.bulk_read && bulk_read(m, &mut bulk, page))
+    if !(follows && row.bulk_read && bulk_read(m, &mut bulk, page))
         && let Some(reads) = bulk.runs.known(page, 1)
     {
         bulk.row.done.alone += 1;
@@ -238,25 +233,12 @@ fn bulk_read(m: &mut Mapping, bulk: &mut Bulk, page: u64) -> bool {
     row.done.flash_reads = row.done.flash_reads.saturating_add(touched.pages);
     row.done.flash_reads_in_part += touched.in_part;
     row.done.pages += 1;
-    let (next, end) = (page + 1, page + nodes);
-    if m.turns.is_some() {
-        turns::later(m, What::Fill { next, end });
-    } else {
-        fill_some(m, row, next, end, true);
-    }
+    row.last_page_read = fill(m, row, page + 1, page + nodes);
     true
 }
 
-/// Of the rest of `ubifs_do_bulk_read`, where it was left for later: the next of the pages from `next` on, up to `end`. Returns where
-/// it goes on.
-pub fn fill(m: &mut Mapping, next: u64, end: u64) -> Option<u64> {
-    let mut bulk = m.bulk?;
-    let goes_on = fill_some(m, &mut bulk.row, next, end, false);
-    m.bulk = Some(bulk);
-    goes_on
-}
-
-fn fill_some(m: &mut Mapping, row: &mut InARow, mut next: u64, end: u64, at_once: bool) -> Option<u64> {
+/// The rest of `ubifs_do_bulk_read`: pages from `next` on, up to `end`, or to one that is locked. Returns the last of them.
+fn fill(m: &mut Mapping, row: &mut InARow, mut next: u64, end: u64) -> u64 {
     while next < end {
         match m.flags(next) {
             Some(flags) if flags.empty => break,
@@ -264,15 +246,11 @@ fn fill_some(m: &mut Mapping, row: &mut InARow, mut next: u64, end: u64, at_once
             None => {
                 m.add(next, false);
                 row.done.pages += 1;
-                if !at_once {
-                    return Some(next + 1);
-                }
             }
         }
         next += 1;
     }
-    row.last_page_read = next - 1;
-    None
+    next - 1
 }
 
 #[cfg(test)]

@@ -67,15 +67,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
             here as f64 / 1e3
         ));
     }
-    if rows.iter().any(|row| row.between.is_some()) {
-        notes.push(
-            "what overlapping calls bring in hinges on which comes first: the rows have the middle of those orders, and (least to \
-             most) where they differ"
-                .to_owned(),
-        );
-    }
     notes.extend(predictor.overlap().map(overlap_note));
-    notes.extend(unpacking_note(&predictor, &workload));
     let timed = rows.iter().any(|row| row.time_ns.is_some());
     let error = error_bar(kernel, &predictor, &filesystem, &args.model).filter(|_| timed);
     if predictor.queue().is_some() {
@@ -124,6 +116,9 @@ pub fn error_bar(kernel: Kernel, predictor: &Predictor<'_>, filesystem: &str, mo
         return ErrorBar::of_queue(kernel, filesystem);
     }
     let validated = if predictor.on_ubifs() == Some(true) { "ubifs-bulk" } else { filesystem };
+    if predictor.overlap().is_some() {
+        return ErrorBar::of_overlap(kernel, validated, model.layout.is_some());
+    }
     ErrorBar::of(kernel, validated, model.layout.is_some())
 }
 
@@ -137,26 +132,13 @@ pub fn error_bar_made(kernel: Kernel, predictor: &Predictor<'_>, model: &ModelAr
     ErrorBar::of_made(kernel, made, model.layout.is_some())
 }
 
-/// How calls that overlap are played.
-pub fn overlap_note(Overlap { tasks, calls, orders }: Overlap) -> String {
-    let how = match orders {
-        0 => "one after the other, as they began when they were recorded (on squashfs from 6.0 on, and of more than 256 tasks or \
-              1,048,576 pages)"
-            .to_owned(),
-        1 => format!("in virtual time on one processor, {calls} of them in one order (up to 100,000, of 131,072 pages, in nine)"),
-        _ => format!("in virtual time on one processor, in {orders} orders: pauses differ by up to 1 %"),
-    };
-    format!("calls of {tasks} tasks overlap: they are played {how}")
-}
-
-/// Where tasks race for blocks of squashfs, and nothing says for how long each worked.
-pub fn unpacking_note(predictor: &Predictor<'_>, workload: &Workload) -> Option<String> {
-    let races = predictor.squashfs_block().is_some() && predictor.overlap().is_some_and(|overlap| overlap.orders > 0);
-    (races && workload.worked_ns == 0).then(|| {
-        "how long a block of squashfs is unpacked is what is left of the time in calls when flash is read: record with \
-         sched:sched_switch to know it"
-            .to_owned()
-    })
+/// How calls that overlap are played, and where their error bound is from.
+pub fn overlap_note(Overlap { tasks, files }: Overlap) -> String {
+    let files = if files == 1 { "one file".to_owned() } else { format!("each of {files} files") };
+    format!(
+        "calls of {tasks} tasks overlap in {files}: they are predicted in the order in which they began. Under another window \
+         they may come in another order, so the error bound is the one of two tasks that read one file"
+    )
 }
 
 /// What is modelled behind a block queue; `lacking`: of some settings no time is told.
@@ -419,19 +401,6 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
         notes.push(format!(
             "calls were held up for {:.1} ms while others ran in their place (the recorder among them): it is in no time here",
             workload.held_ns as f64 / 1e6
-        ));
-    }
-    if workload.not_followed > 0 {
-        notes.push(format!(
-            "what tasks did before their first calls is not known where more than 4,096 of them could run at once ({} times one came \
-             beyond): where calls overlap they are taken to begin with those",
-            workload.not_followed
-        ));
-    }
-    if workload.flash_not_remembered > 0 {
-        notes.push(format!(
-            "{} pages of flash beyond the first 1,048,576 may have been read more than once: they count as read once where tasks race",
-            workload.flash_not_remembered
         ));
     }
     if workload.pages_brought > 0 {

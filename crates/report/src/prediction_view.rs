@@ -36,17 +36,13 @@ pub fn settings(prediction: &Prediction) -> Rows {
                 cells.push(format!("{}{off} ({})", grouped(asked.requests), bytes(asked.kib.saturating_mul(1024))));
             }
             None => cells.push(row.flash_reads.map_or(DASH.to_owned(), |reads| {
-                let between = row.between.and_then(|between| between.flash_reads);
-                let orders = between.map(|ends| ends.map(|reads| grouped(reads.round() as u64)));
-                grouped(reads.round() as u64)
-                    + &orders.map_or_else(|| within(bar.map(|bar| bar.flash_worst_percent)), said)
+                grouped(reads.round() as u64) + &within(bar.map(|bar| bar.flash_worst_percent))
             })),
         }
-        cells.push(row.time_ns.map_or(DASH.to_owned(), |ns| {
-            let between = row.between.and_then(|between| between.time_ns);
-            let orders = between.map(|ends| ends.map(|ns| duration(ns as u64)));
-            duration(ns as u64) + &orders.map_or_else(|| within(bar.map(|bar| bar.time_worst_percent)), said)
-        }));
+        cells.push(
+            row.time_ns
+                .map_or(DASH.to_owned(), |ns| duration(ns as u64) + &within(bar.map(|bar| bar.time_worst_percent))),
+        );
         if prediction.power.is_some() {
             cells.push(row.energy_uj.map_or(DASH.to_owned(), |uj| format!("{} mJ", number(uj / 1e3, 2))));
         }
@@ -61,11 +57,6 @@ pub fn settings(prediction: &Prediction) -> Rows {
     // The setting is text, all else numbers.
     let (kinds, heads) = (&"tnnnnnnn"[..shown], &heads[..shown]);
     Rows::new(kinds, heads, prediction.rows.iter(), prediction.rows.len(), of)
-}
-
-/// Least and most of several orders.
-fn said([least, most]: [String; 2]) -> String {
-    format!(" ({least} to {most})")
 }
 
 const OF_ONE: &[&str] = &["", "reads", "faults", "pages", "ahead", "unused"];
@@ -175,6 +166,7 @@ mod tests {
             layout,
             made,
             queue: false,
+            overlap: false,
             cells: 108,
             flash_worst_percent: 0.1,
             time_median_percent: 0.4,

@@ -25,8 +25,6 @@ pub struct Played {
     pub by_task: BTreeMap<u32, Tally>,
     pub known: Known,
     pub blocks: BlockReads,
-    /// Pages that found their block of squashfs in its buffer.
-    pub found_in_buffer: u64,
     pub bulk: BulkReads,
     pub index_reads: u64,
     /// For which pages, where the recording's own window is played.
@@ -80,7 +78,6 @@ impl<'p> Accounts<'p> {
                 by_task: BTreeMap::new(),
                 known: Known::default(),
                 blocks: BlockReads::default(),
-                found_in_buffer: 0,
                 bulk: BulkReads::default(),
                 index_reads: 0,
                 index_of: HashMap::new(),
@@ -196,7 +193,6 @@ impl<'p> Accounts<'p> {
         }
         played.by_file.values().for_each(|of_file| played.tally.add(of_file));
         played.bulk = simulator.bulk_reads();
-        played.found_in_buffer = simulator.found_in_buffer();
         played.replayed = self.replay.map(Replay::finish);
         self.played
     }

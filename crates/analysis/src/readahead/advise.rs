@@ -72,9 +72,8 @@ fn value(row: &Row) -> f64 {
 /// addition, for touches that left no event.
 fn ends(row: &Row, off_percent: f64, around: u64, page_ns: f64) -> Option<[f64; 2]> {
     let time_ns = row.time_ns?;
-    let [least, most] = row.between.and_then(|between| between.time_ns).unwrap_or([time_ns; 2]);
     let off = off_percent / 100.0;
-    Some([least * (1.0 - off), most * (1.0 + off) + around as f64 * page_ns])
+    Some([time_ns * (1.0 - off), time_ns * (1.0 + off) + around as f64 * page_ns])
 }
 
 /// By how many per cent times were off at most where they were validated, if they were.

@@ -341,21 +341,6 @@ impl NodeCost {
         pages.saturating_sub(bulk.pages) as f64
     }
 
-    /// How long a bulk read reads flash, or one of a page alone, and how long it makes a page of a node.
-    pub fn parts_ns(&self, bulk: BulkReads) -> (f64, f64) {
-        let (reads, in_part) = match (bulk.reads, bulk.alone) {
-            (0, 0) => (self.single_reads, self.single_reads.min(ENDS)),
-            (0, _) => (bulk.flash_reads_alone as f64, (bulk.flash_reads_alone as f64).min(ENDS)),
-            _ => (bulk.flash_reads as f64, bulk.flash_reads_in_part as f64),
-        };
-        (self.times.ns(reads, in_part), self.page_ns)
-    }
-
-    /// How long a part of a page of flash is read, and a page made of a node.
-    pub fn of_a_node_ns(self) -> (f64, f64) {
-        (self.times.part_ns, self.page_ns)
-    }
-
     /// So many nodes of the index more: reads of flash, each of a part of a page, and their time.
     pub fn of_index(&self, nodes: f64) -> (f64, f64) {
         (nodes, nodes * self.times.part_ns)

@@ -15,11 +15,6 @@ pub fn can_run(prev_state: i64) -> bool {
     prev_state == 0 || prev_state & PREEMPTED != 0
 }
 
-/// `TASK_UNINTERRUPTIBLE`, the same on all kernels.
-pub fn is_blocked(prev_state: i64) -> bool {
-    prev_state & 2 != 0
-}
-
 /// The clock.
 #[derive(Debug, Default)]
 pub struct Held {
@@ -106,10 +101,6 @@ impl Ran {
         }
         let of = self.of.entry(tid).or_default();
         *of = of.saturating_add(ran_ns);
-    }
-
-    pub fn total_ns(&self) -> u64 {
-        self.total_ns
     }
 
     /// For how long others than the task that runs now did so up to now.

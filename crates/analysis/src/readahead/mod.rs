@@ -1,13 +1,13 @@
 //! Read-ahead: what it brought, what of that was used, and what another setting would have brought.
 //!
 //! - A trace taken apart: `workload` (reads, faults and advice), `descriptors` (which open file each is of), `held` (when others ran
-//!   instead), `cached` (which pages are there), `first_calls` (what tasks did before theirs), `ubifs` (where data nodes lie), `in_flight` (what a block device was
+//!   instead), `cached` (which pages are there), `ubifs` (where data nodes lie), `in_flight` (what a block device was
 //!   asked for).
 //! - What it costs: `cost` (a call and a page where reads bring their pages in themselves), `pages` (single ones of them),
 //!   `flash_time` (pages of flash that are read whole, and in part), `index` (of UBIFS), `squashfs` (blocks), `queue` (the same in
 //!   virtual time, behind a block queue).
-//! - What is asked: `accuracy` (what was brought and used), `predict` with `accounts` (another window), `turns` (its own, where tasks'
-//!   calls overlap) and `race` with `processor` and `worker` (another, there), `advise` with `blocks` and `silent` (what is worth changing), `validated` (by how much predictions were off).
+//! - What is asked: `accuracy` (what was brought and used), `predict` with `accounts` (another window), `overlap` (tasks whose calls of
+//!   one file overlap), `advise` with `blocks` and `silent` (what is worth changing), `validated` (by how much predictions were off).
 
 mod accounts;
 mod accuracy;
@@ -16,30 +16,26 @@ mod blocks;
 mod cached;
 mod cost;
 mod descriptors;
-mod first_calls;
 mod flash_time;
 mod held;
 mod in_flight;
 mod index;
+mod overlap;
 mod pages;
 mod predict;
-mod processor;
 mod queue;
-mod race;
 mod silent;
 mod squashfs;
-mod turns;
 mod ubifs;
 mod validated;
-mod worker;
 mod workload;
 
 pub use accuracy::{Accuracy, AccuracyFindings, Brought, FileBrought, PageThere, TaskBrought, Use};
 pub use advise::{Advice, Change, MOST, Off, advise};
 pub use cost::Cost;
-pub use predict::{Between, Made, PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Storage, TRIED_KIB, Tally};
+pub use overlap::Overlap;
+pub use predict::{Made, PREDICTION_SCHEMA, Prediction, Predictor, Recorded, Row, Storage, TRIED_KIB, Tally};
 pub use queue::{Asked, DeviceCost, ProcessorCost, QueueCost, Queued, request_bytes};
-pub use race::Overlap;
 pub use silent::{Seen, Silent, recorded_knob, silent};
 pub use ubifs::{Nodes, has_bulk_read};
 pub use validated::ErrorBar;

@@ -26,10 +26,6 @@ pub struct InCall {
     /// Pages that came, kept or not.
     came: u64,
     overflown: bool,
-    /// When the last page came, where flash was not read since.
-    last_page_ns: Option<u64>,
-    /// From one page to the next, where flash was not read between them.
-    between_pages: Vec<u32>,
 }
 
 impl InCall {
@@ -40,15 +36,9 @@ impl InCall {
         self.is_torn = false;
         self.came = 0;
         self.overflown = false;
-        self.last_page_ns = None;
-        self.between_pages.clear();
     }
 
-    pub fn page(&mut self, page: u64, time_ns: u64) {
-        let between = self.last_page_ns.replace(time_ns).map(|last| to_u32(time_ns.saturating_sub(last)));
-        if self.between_pages.len() < MOST_IN_A_CALL {
-            self.between_pages.extend(between);
-        }
+    pub fn page(&mut self, page: u64) {
         self.came += 1;
         self.overflown |= self.pages.len() >= MOST_IN_A_CALL;
         if !self.overflown {
@@ -57,15 +47,14 @@ impl InCall {
     }
 
     /// Several pages that come at once.
-    pub fn pages(&mut self, pages: std::ops::Range<u64>, time_ns: u64) {
+    pub fn pages(&mut self, pages: std::ops::Range<u64>) {
         // More than are followed of a call are only counted.
         let followed = pages.start.saturating_add(MOST_IN_A_CALL as u64 + 1).min(pages.end);
-        (pages.start..followed).for_each(|page| self.page(page, time_ns));
+        (pages.start..followed).for_each(|page| self.page(page));
         self.came = self.came.saturating_add(pages.end - followed);
     }
 
     pub fn read(&mut self, time_ns: u64) {
-        self.last_page_ns = None;
         self.overflown |= self.reads_ns.len() >= MOST_IN_A_CALL;
         if !self.overflown {
             self.reads_ns.push(time_ns);
@@ -109,8 +98,6 @@ pub struct PageCosts {
     blocks: BTreeMap<(FileId, u64), Came>,
     /// From one read of flash to the next in a call, ns.
     between_reads: Vec<u32>,
-    /// From one page to the next in a call that does not read flash between them, ns.
-    between_pages: Vec<u32>,
     /// Pages of calls too long to be followed, and beyond the most that are kept: they cost the mean.
     pub not_kept: u64,
 }
@@ -187,18 +174,6 @@ impl PageCosts {
         median(&mut self.between_reads.clone())
     }
 
-    /// From one page to the next in one call, ns: the median, which is what it takes to add one where pages are added all at once.
-    pub fn to_add_ns(&self) -> Option<f64> {
-        median(&mut self.between_pages.clone())
-    }
-
-    /// From one page to the next where they are made of what was read before (`bulk_read`): the median of what is about as long as
-    /// `guess_ns`, since a window's pages come all at once.
-    pub fn between_pages_ns(&self, guess_ns: f64) -> Option<f64> {
-        let about = |&&ns: &&u32| (0.5..1.5).contains(&(f64::from(ns) / guess_ns));
-        median(&mut self.between_pages.iter().filter(about).copied().collect::<Vec<u32>>())
-    }
-
     /// A call is over that brought these pages of one file in; with the time of its end, where nothing else was served meanwhile.
     /// `in_blocks`: they were not read one by one, but by a worker, and whether for no other call meanwhile.
     pub fn add(&mut self, file: FileId, call: &InCall, ended_ns: Option<u64>, in_blocks: Option<bool>) {
@@ -207,8 +182,6 @@ impl PageCosts {
             self.not_kept += call.came;
             return;
         }
-        let room = MOST_TIMES - self.between_pages.len();
-        self.between_pages.extend(call.between_pages.iter().take(room));
         let room = MOST_TIMES - self.between_reads.len();
         self.between_reads.extend(reads.windows(2).take(room).map(|two| to_u32(two[1].saturating_sub(two[0]))));
         let Some(&first) = reads.first() else {
@@ -301,7 +274,7 @@ mod tests {
     #[test]
     fn the_longest_pauses_are_between_pages() {
         let mut call = InCall::default();
-        [7, 8, 9].into_iter().for_each(|page| call.page(page, 0));
+        [7, 8, 9].into_iter().for_each(|page| call.page(page));
         [100, 250, 400, 900, 1050, 1600, 1750].into_iter().for_each(|time| call.read(time));
         let mut costs = PageCosts::default();
         costs.add(FILE, &call, Some(2200), None);
@@ -334,7 +307,7 @@ mod tests {
     #[test]
     fn what_is_not_told_apart_has_the_mean() {
         let mut call = InCall::default();
-        [7, 8].into_iter().for_each(|page| call.page(page, 0));
+        [7, 8].into_iter().for_each(|page| call.page(page));
         call.read(100);
         let mut costs = PageCosts::default();
         costs.add(FILE, &call, Some(200), None);
@@ -342,7 +315,7 @@ mod tests {
         assert_eq!(costs.of(FILE, 7), Some(PageCost { flash_reads: 0.5, ns: Some(50.0) }));
         // A hole.
         call.clear();
-        call.page(9, 0);
+        call.page(9);
         costs.add(FILE, &call, Some(200), None);
         assert_eq!(costs.of(FILE, 9), Some(PageCost { flash_reads: 0.0, ns: Some(0.0) }));
         // Flash was read, and no page came.
@@ -351,30 +324,14 @@ mod tests {
         costs.add(FILE, &call, Some(200), None);
         // Pauses alike.
         call.clear();
-        [7, 8].into_iter().for_each(|page| call.page(page, 0));
+        [7, 8].into_iter().for_each(|page| call.page(page));
         [100, 250, 402, 550].into_iter().for_each(|time| call.read(time));
         costs.add(FILE, &call, Some(700), None);
         assert_eq!(costs.of(FILE, 8), Some(PageCost { flash_reads: 2.0, ns: Some(300.0) }));
         call.clear();
         (0..5000).for_each(|n| call.read(n));
-        call.page(1, 0);
+        call.page(1);
         costs.add(FILE, &call, Some(9000), None);
         assert_eq!((costs.of(FILE, 1), costs.not_kept), (None, 1), "too many");
-    }
-
-    #[test]
-    fn what_a_page_of_a_bulk_read_takes_is_told_from_a_window_s() {
-        let mut costs = PageCosts::default();
-        let mut call = InCall::default();
-        // A window's pages come at once; behind a read of flash the others every 164 ns, one of them after an interrupt.
-        [0, 5, 10].into_iter().for_each(|at| call.page(at, at));
-        call.read(100);
-        [400, 564, 728, 1092, 1256].into_iter().for_each(|at| call.page(at, at));
-        costs.add(FILE, &call, None, None);
-        assert_eq!(costs.between_pages_ns(170.0), Some(164.0));
-        assert_eq!(costs.between_pages_ns(10_000.0), None);
-        call.clear();
-        costs.add(FILE, &call, None, None);
-        assert_eq!(costs.between_pages.len(), 6);
     }
 }

@@ -9,10 +9,8 @@ use serde::Serialize;
 use super::accounts::{Accounts, Played};
 use super::cost::{Busy, Cost, NodeCost};
 use super::index::DEPTH;
+use super::overlap::{Overlap, overlap};
 use super::queue::{Asked, QueueCost, Replay};
-use super::race::{self, Overlap, Race};
-use super::squashfs::BlockReads;
-use super::turns::Turns;
 use super::validated::ErrorBar;
 use super::workload::{Step, Workload};
 
@@ -86,42 +84,11 @@ pub struct Row {
     /// In which any task is in a read, a fault or advice that brings pages in. `None` where the trace has nothing to fit it, or none of
     /// the requests that this setting makes.
     pub time_ns: Option<f64>,
-    /// Where tasks' calls overlap and what they bring in is not the same in any order: this row is the middle of several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub between: Option<Between>,
     /// Time by a power profile; `None` where none was asked for, or it does not know such work.
     pub energy_uj: Option<f64>,
     #[serde(serialize_with = "list")]
     pub by_file: BTreeMap<FileId, Tally>,
     pub by_task: BTreeMap<u32, Tally>,
-}
-
-/// Least and most of several plays, as their calls may come one after the other.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Between {
-    pub plays: u32,
-    pub pages: [u64; 2],
-    pub flash_reads: Option<[f64; 2]>,
-    pub time_ns: Option<[f64; 2]>,
-}
-
-impl Between {
-    /// `None` where all are the same, but for less than a thousandth of time.
-    fn of(rows: &[Row]) -> Option<Between> {
-        let ends = |value: &dyn Fn(&Row) -> Option<f64>| {
-            let values = rows.iter().map(value).collect::<Option<Vec<f64>>>()?;
-            Some([values.iter().copied().fold(f64::MAX, f64::min), values.iter().copied().fold(f64::MIN, f64::max)])
-        };
-        let flash_reads = ends(&|row| row.flash_reads);
-        let pages = ends(&|row| Some(row.tally.pages() as f64))?.map(|pages| pages as u64);
-        let apart = |[least, most]: [f64; 2]| most - least >= 0.5;
-        (pages[0] != pages[1] || flash_reads.is_some_and(apart)).then(|| Between {
-            plays: rows.len() as u32,
-            pages,
-            flash_reads,
-            time_ns: ends(&|row| row.time_ns),
-        })
-    }
 }
 
 /// Maps whose keys are no text become lists.
@@ -176,10 +143,6 @@ pub struct Prediction {
     pub notes: Vec<String>,
 }
 
-/// What it takes to look up a page of a block of squashfs that is there (`find_get_page` and a lock that is not to be had), of what it
-/// takes to add one with its event: on `board:armv7` 0.78 of 7.0 us.
-const LOOK_UP: f64 = 0.11;
-
 /// Runs settings over a workload.
 pub struct Predictor<'a> {
     workload: &'a Workload,
@@ -195,14 +158,8 @@ pub struct Predictor<'a> {
     one_by_one: Option<NodeCost>,
     /// What a read of flash takes more than when it was recorded.
     more_a_read_ns: f64,
-    /// Calls of tasks overlap; `None` behind a block queue, whose replay has each task's pauses.
+    /// `None` behind a block queue, whose replay has each task's pauses.
     overlap: Option<Overlap>,
-    /// From one read of flash to the next.
-    between_reads_ns: Option<f64>,
-    /// What it takes to add a page to the cache, on squashfs.
-    to_add_ns: f64,
-    /// What each page of a bulk read takes to be made, beside its first.
-    bulk_page_ns: Option<f64>,
     /// What the model does under the recording's own window.
     own: OnceCell<Own>,
 }
@@ -212,8 +169,6 @@ pub struct Predictor<'a> {
 struct Own {
     /// Reads of flash for a page of a block of squashfs that nothing is known of; `None` where not all that was read lies on squashfs.
     block_rate: Option<f64>,
-    /// For how long what a read of flash brought of a block is unpacked.
-    unpack_ns: f64,
     /// On UBIFS: for which pages the index was read, and how many reads those were.
     index: HashMap<(FileId, u64), u64>,
     /// Reads of flash that a recording with `bulk_read` has more than the model, below 0: nodes of the index that were in memory.
@@ -263,14 +218,7 @@ impl<'a> Predictor<'a> {
         // Where no node was read alone: what one touches that lies anywhere, a page of flash more than it is long.
         let nodes = workload.nodes.flash_pages.and_then(|pages| fit(alone.unwrap_or(pages + 1.0)));
         let (busy_ns, mean_page_ns) = (busy.total_ns, workload.costs.mean_ns());
-        // `squashfs_readahead` reads whole windows: which call comes first changes nothing that a page shows.
-        let by_pages = storage.squashfs.is_empty() || storage.kernel < Kernel::V6_1;
-        let in_order = |overlap: Overlap| if by_pages { overlap } else { Overlap { orders: 0, ..overlap } };
-        let overlap = race::overlap(workload).filter(|_| queue.is_none()).map(in_order);
-        let bulk_page_ns = nodes
-            .map(NodeCost::of_a_node_ns)
-            .map(|(_, page_ns)| workload.costs.between_pages_ns(page_ns).unwrap_or(page_ns));
-        let to_add_ns = (!storage.squashfs.is_empty()).then(|| workload.costs.to_add_ns()).flatten().unwrap_or(0.0);
+        let overlap = overlap(&workload.calls).filter(|_| queue.is_none());
         Predictor {
             workload,
             storage,
@@ -284,9 +232,6 @@ impl<'a> Predictor<'a> {
             one_by_one,
             more_a_read_ns: 0.0,
             overlap,
-            between_reads_ns: workload.costs.between_reads_ns(),
-            to_add_ns,
-            bulk_page_ns,
             own: OnceCell::new(),
         }
     }
@@ -310,7 +255,7 @@ impl<'a> Predictor<'a> {
         2 * follow > reads
     }
 
-    /// Whether calls of tasks overlap, and what is done about it.
+    /// Tasks whose calls of one file overlap.
     pub fn overlap(&self) -> Option<Overlap> {
         self.overlap
     }
@@ -333,10 +278,6 @@ impl<'a> Predictor<'a> {
 
     pub(super) fn workload(&self) -> &'a Workload {
         self.workload
-    }
-
-    pub(super) fn kernel(&self) -> Kernel {
-        self.storage.kernel
     }
 
     /// `own`: the window is the one of the recording, and every fault of it happens.
@@ -381,13 +322,6 @@ impl<'a> Predictor<'a> {
                 pages.push((event.file, event.page));
             }
         };
-        if self.storage.squashfs.is_empty() && !self.workload.flash_read_at.is_empty() && self.overlap.is_some() {
-            let mean = self.flash_rates().map_or(0.0, |rates| rates[0]);
-            let of_a_node = self.nodes.filter(|_| !self.workload.ran_at.is_empty()).map(NodeCost::of_a_node_ns);
-            let bulk_ns = of_a_node.zip(self.bulk_page_ns).map(|((read_ns, _), page_ns)| (read_ns, page_ns));
-            Turns::new(self.workload, simulator, mean, bulk_ns).play(&mut take);
-            return pages;
-        }
         let steps = self.workload.steps.iter();
         steps.for_each(|step| simulator.apply(step.file, step.open, step.access, &mut take));
         pages
@@ -414,8 +348,8 @@ impl<'a> Predictor<'a> {
         (!self.workload.nodes.runs.is_empty()).then_some(!self.storage.bulk_read.is_empty())
     }
 
-    /// What one setting does; `own` as for [`Predictor::simulator`]. `order`: of those in which overlapping calls may come.
-    fn play(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool, made: Made, order: u32) -> Played {
+    /// What one setting does; `own` as for [`Predictor::simulator`]. Calls are played in the order in which they were recorded.
+    fn play(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool, made: Made) -> Played {
         let mut simulator = self.simulator_of(readahead_kib, own, made);
         if !self.storage.squashfs.is_empty() {
             simulator.tell_blocks();
@@ -426,34 +360,20 @@ impl<'a> Predictor<'a> {
         let mut accounts = Accounts::new(self, own, made);
         let mut opened = HashSet::new();
         let mut is_random = |step: &Step| random(step.file) && opened.insert((step.file, step.open));
-        if !own && self.overlap.is_some_and(|overlap| overlap.orders > 0) {
-            Race::new(self, &mut simulator, made, order).run(&mut is_random, &mut accounts);
-        } else {
-            for step in &self.workload.steps {
-                if is_random(step) {
-                    simulator.apply(step.file, step.open, Access::AdviseRandom, &mut |_| {});
-                }
-                accounts.begin(step);
-                simulator.apply(step.file, step.open, step.access, &mut |event| accounts.event(step, event));
-                accounts.end(step);
+        for step in &self.workload.steps {
+            if is_random(step) {
+                simulator.apply(step.file, step.open, Access::AdviseRandom, &mut |_| {});
             }
+            accounts.begin(step);
+            simulator.apply(step.file, step.open, step.access, &mut |event| accounts.event(step, event));
+            accounts.end(step);
         }
         accounts.finish(&simulator)
     }
 
     fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, made: Made) -> Row {
-        let orders = self.overlap.map_or(1, |overlap| overlap.orders.max(1));
-        let mut rows: Vec<Row> = (0..orders).map(|order| self.row_in(readahead_kib, random, made, order)).collect();
-        let between = Between::of(&rows);
-        let key = |row: &Row| row.flash_reads.unwrap_or(row.tally.pages() as f64);
-        rows.sort_by(|a, b| key(a).total_cmp(&key(b)));
-        let middle = rows.len() / 2;
-        Row { between, ..rows.swap_remove(middle) }
-    }
-
-    fn row_in(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, made: Made, order: u32) -> Row {
         let Played { tally, by_file, by_task, known, blocks, bulk, index_reads, replayed, .. } =
-            self.play(readahead_kib, random, false, made, order);
+            self.play(readahead_kib, random, false, made);
         let of_bulk = bulk.reads > 0 || !self.storage.bulk_read.is_empty();
         let (flash_reads, mut time_ns) = match self.nodes.filter(|_| of_bulk) {
             Some(nodes) => {
@@ -490,7 +410,6 @@ impl<'a> Predictor<'a> {
             flash_reads,
             queue: replayed.map(|(_, asked)| asked),
             time_ns,
-            between: None,
             energy_uj: None,
             tally,
             by_file,
@@ -512,22 +431,18 @@ impl<'a> Predictor<'a> {
                 return Own::default();
             }
             let fits = self.recorded(&TRIED_KIB).fits_readahead_kib;
-            let own = self.play(fits, &|_| false, true, Made::default(), 0);
+            let own = self.play(fits, &|_| false, true, Made::default());
             let mut files = self.workload.pages_added.keys();
             let on_squashfs = |&file: &FileId| self.block_bytes(file, Made::default()).is_some();
             let only_squashfs = !self.storage.squashfs.is_empty() && files.all(on_squashfs);
             let recorded = self.workload.flash_reads;
-            // Where one takes the other's block from the buffer it is read again, which this play, one call after the other, does not.
-            let again = self.overlap.is_some_and(|overlap| overlap.orders > 0);
-            let once = if again { self.workload.flash_reads_once } else { recorded };
             let of_bulk = self.nodes.filter(|_| !self.storage.bulk_read.is_empty());
             let more =
                 |nodes: NodeCost| recorded as f64 - nodes.flash_reads(own.tally.pages(), own.bulk, own.index_reads);
             // Those on the way to each file's inode, which opening it brought in.
             let most = (DEPTH * self.workload.pages_added.len()) as f64;
             Own {
-                block_rate: only_squashfs.then(|| own.blocks.rate(once)),
-                unpack_ns: self.unpack_ns(&own),
+                block_rate: only_squashfs.then(|| own.blocks.rate(recorded)),
                 index: own.index_of,
                 more_reads: of_bulk.map_or(0.0, more).clamp(-most, 0.0),
             }
@@ -557,80 +472,6 @@ impl<'a> Predictor<'a> {
     /// What a call takes that brings nothing in.
     pub(super) fn call_ns(&self) -> f64 {
         self.costs().map_or(0.0, |[call_ns, ..]| call_ns)
-    }
-
-    /// For how long flash is read for a page that is read alone, and for how long the page is made of it. `done`: what the model says of
-    /// its node.
-    pub(super) fn page_takes(&self, file: FileId, page: u64, done: BulkReads) -> (f64, f64) {
-        if let Some(node) = self.nodes.filter(|_| !self.storage.bulk_read.is_empty()) {
-            return node.parts_ns(done);
-        }
-        let of_fit = self.cost.map_or(0.0, |cost| cost.page_ns);
-        let mean_ns = if self.mean_page_ns > 0.0 { self.mean_page_ns } else { of_fit };
-        let mean = (self.flash_rates().map_or(1.0, |rates| rates[0]), mean_ns);
-        let known = self.workload.costs.of(file, page);
-        let (reads, ns) = known.map_or(mean, |cost| (cost.flash_reads.into(), cost.ns.map_or(mean.1, f64::from)));
-        let flash_ns = self.between_reads_ns.map_or(ns, |each| (reads * each).min(ns));
-        (flash_ns, ns - flash_ns)
-    }
-
-    /// From one read of flash to the next, ns.
-    pub(super) fn between_reads_ns(&self) -> f64 {
-        self.between_reads_ns.unwrap_or(0.0)
-    }
-
-    /// Whether flash is read for those who wait.
-    pub(super) fn has_worker(&self) -> bool {
-        !self.storage.squashfs.is_empty()
-    }
-
-    /// What it takes to add a page to the cache, ns.
-    pub(super) fn to_add_ns(&self) -> f64 {
-        self.to_add_ns
-    }
-
-    /// What it takes to find a page's block in the buffer of squashfs, ns.
-    pub(super) fn to_find_ns(&self, file: FileId, made: Made) -> f64 {
-        let pages = self.block_bytes(file, made).map_or(0, |(bytes, _)| bytes / PAGE_BYTES);
-        pages as f64 * LOOK_UP * self.to_add_ns()
-    }
-
-    /// Of what tasks worked in calls, for a read of flash: what is none of the calls', nor of pages that were added or found.
-    fn unpack_ns(&self, own: &Played) -> f64 {
-        let find_ns = |&device: &u32| self.to_find_ns(FileId { device: Some(device), inode: 0 }, Made::default());
-        let find_ns = self.storage.squashfs.keys().map(find_ns).fold(0.0, f64::max);
-        let calls_ns = self.call_ns() * self.workload.calls.len() as f64;
-        let pages_ns = self.to_add_ns() * own.tally.pages() as f64 + find_ns * own.found_in_buffer as f64;
-        // Without `sched_switch` it is what is left of the time in calls when flash is read.
-        let worked_ns = match self.workload.worked_ns {
-            0 => self.busy_ns as f64 - self.between_reads_ns() * self.workload.flash_reads as f64,
-            ns => ns as f64,
-        };
-        (worked_ns - calls_ns - pages_ns).max(0.0) / self.workload.flash_reads.max(1) as f64
-    }
-
-    /// In how many reads of flash a block of squashfs is read by another, and for how long its reader unpacks it then, ns.
-    pub(super) fn block_takes(&self, file: FileId, first: u64, made: Made) -> (f64, f64) {
-        let own = self.own();
-        let rate = own.block_rate.or(self.flash_rates().map(|rates| rates[0])).unwrap_or(0.0);
-        let mut block = BlockReads::default();
-        if let Some((bytes, as_recorded)) = self.block_bytes(file, made) {
-            block.add(self.workload, file, first, bytes, as_recorded);
-        }
-        let reads = block.flash_reads(rate);
-        (reads, reads * own.unpack_ns)
-    }
-
-    /// The same of a bulk read's first page, and how long each of the others is made.
-    pub(super) fn bulk_takes(&self, bulk: BulkReads) -> Option<(f64, f64, f64)> {
-        let (flash_ns, page_ns) = self.nodes?.parts_ns(bulk);
-        Some((flash_ns, page_ns, self.bulk_page_ns.unwrap_or(page_ns)))
-    }
-
-    /// A node of the index of a file on UBIFS, where what a page takes does not have those of the recording in it.
-    pub(super) fn index_takes(&self, file: FileId) -> Option<f64> {
-        let apart = !self.storage.bulk_read.is_empty() && self.workload.nodes.runs.contains_key(&file);
-        self.nodes.filter(|_| apart).map(|nodes| nodes.of_a_node_ns().0)
     }
 
     pub(super) fn mean_page_ns(&self) -> f64 {
@@ -676,7 +517,7 @@ impl<'a> Predictor<'a> {
             recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).fold(0, u64::saturating_add)
         };
         let rows = settings.iter().map(|&kib| {
-            let played = self.play(kib, &|_| false, true, Made::default(), 0);
+            let played = self.play(kib, &|_| false, true, Made::default());
             (off(&played), kib, played.tally.pages())
         });
         let rows: Vec<(u64, u64, u64)> = rows.collect();

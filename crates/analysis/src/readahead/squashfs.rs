@@ -2,8 +2,6 @@
 //! none is calibrated: what the recording read, but for known blocks, over the pages of the others that the model reads under the
 //! recording's own window.
 
-use std::collections::HashSet;
-
 use flashscope_cachesim::{FileId, PAGE_BYTES};
 
 use super::workload::Workload;
@@ -52,58 +50,6 @@ impl BlockReads {
     }
 }
 
-/// Pages of flash that are remembered; what comes beyond counts as new, and is counted.
-const MOST_PLACES: usize = 1 << 20;
-
-/// Reads of flash of what was not read before. A page of flash may be read in several parts, and two blocks share the one in which the
-/// first ends: it counts with each.
-#[derive(Debug, Default)]
-pub struct ReadOnce {
-    seen: HashSet<(u16, u64)>,
-    last: Option<(u16, u64)>,
-    /// Reads of the page that is read now count; the one before it was new.
-    counts: bool,
-    is_new: bool,
-    /// Of the first page of a run that was read before: they count if the next one was not.
-    first: Option<u64>,
-    reads: u64,
-    /// Pages of flash beyond those that are remembered.
-    pub not_remembered: u64,
-}
-
-impl ReadOnce {
-    pub fn read(&mut self, chip: u16, page: u64) {
-        let last = self.last.replace((chip, page));
-        if last == self.last {
-            self.count();
-            return;
-        }
-        let follows = last.is_some_and(|(of, last)| of == chip && last.checked_add(1) == Some(page));
-        let is_full = self.seen.len() >= MOST_PLACES;
-        let is_new = if is_full { !self.seen.contains(&(chip, page)) } else { self.seen.insert((chip, page)) };
-        self.not_remembered += u64::from(is_new && is_full);
-        let before = std::mem::replace(&mut self.is_new, is_new);
-        let first = self.first.take();
-        if follows {
-            self.reads += first.filter(|_| is_new).unwrap_or(0);
-            self.counts = is_new || before;
-        } else {
-            self.counts = is_new;
-            self.first = (!is_new).then_some(0);
-        }
-        self.count();
-    }
-
-    fn count(&mut self) {
-        self.reads += u64::from(self.counts);
-        self.first = self.first.map(|reads| reads + 1);
-    }
-
-    pub fn reads(&self) -> u64 {
-        self.reads
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::pages::InCall;
@@ -117,7 +63,7 @@ mod tests {
         workload.sizes.insert(FILE, 42 * PAGE_BYTES);
         let came = |pages: &[u64], reads: u64| {
             let mut call = InCall::default();
-            pages.iter().for_each(|&page| call.page(page, 0));
+            pages.iter().for_each(|&page| call.page(page));
             (0..reads).for_each(|time| call.read(time));
             call
         };
@@ -137,22 +83,5 @@ mod tests {
         assert_eq!(blocks(&workload, &[0, 32], true).flash_reads(5.0), 260.0);
         assert_eq!(blocks(&workload, &[0, 32], true).rate(1), 260.0 / 42.0);
         assert_eq!((BlockReads::default().rate(7), BlockReads::default().flash_reads(7.0)), (0.0, 0.0));
-    }
-
-    #[test]
-    fn what_is_read_again_does_not_count() {
-        let once = |runs: &[(u64, u64)]| {
-            let mut once = ReadOnce::default();
-            for &(first, end) in runs {
-                (first..end).for_each(|page| (0..4).for_each(|_| once.read(0, page)));
-            }
-            once.reads()
-        };
-        assert_eq!(once(&[(10, 20), (30, 40), (10, 20), (30, 40)]), 80);
-        // Blocks that share a page, in either order, and one again.
-        assert_eq!([once(&[(10, 20), (19, 30)]), once(&[(19, 30), (10, 20)])], [84, 84]);
-        assert_eq!(once(&[(19, 30), (10, 20), (50, 60), (19, 30)]), 124);
-        // A page in as many parts as there may be.
-        assert_eq!(once(&[(u64::MAX - 1, u64::MAX), (0, 1), (0, 1)]), 12);
     }
 }

@@ -3,7 +3,7 @@
 use flashscope_cachesim::Kernel;
 use serde::{Deserialize, Serialize};
 
-/// Written by `bench/readahead/validate` from the cells of docs/readahead-validation.md: reads and faults of one kernel on one
+/// Written by `bench/readahead/validate` from bench/readahead/cells.csv: reads and faults of one kernel on one
 /// file system, predicted from recordings at another window.
 const VALIDATED: &str = include_str!("validated.json");
 
@@ -21,6 +21,9 @@ pub struct ErrorBar {
     /// Behind a block queue: what is called flash reads are its requests.
     #[serde(default)]
     pub queue: bool,
+    /// Of tasks whose calls of one file overlap: their order under another window is not known.
+    #[serde(default)]
+    pub overlap: bool,
     /// Cells that were predicted in time.
     pub cells: u64,
     pub flash_worst_percent: f64,
@@ -35,7 +38,12 @@ impl ErrorBar {
     /// The bar of a kernel's model on a file system, with the files' layout or without; where that was not validated, the widest of
     /// those that share its file system, else the widest of all. `None`: nothing was.
     pub fn of(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
-        ErrorBar::where_they(|bar| bar.layout == layout && !bar.queue && !bar.made, kernel, filesystem)
+        ErrorBar::where_they(|bar| bar.layout == layout && !bar.queue && !bar.made && !bar.overlap, kernel, filesystem)
+    }
+
+    /// The bar of tasks whose calls of one file overlap, as [`ErrorBar::of`] for others.
+    pub fn of_overlap(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
+        ErrorBar::where_they(|bar| bar.layout == layout && bar.overlap, kernel, filesystem)
     }
 
     /// The bar of a kernel's model where a file system lies behind a block queue.
@@ -105,6 +113,7 @@ mod tests {
             layout: false,
             made: false,
             queue: false,
+            overlap: false,
             cells: 8,
             flash_worst_percent: 1.0,
             time_median_percent: 0.1,

@@ -8,12 +8,10 @@ use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair, Record};
 
 use super::cached::Cached;
 use super::descriptors::{Descriptors, Meant, integer};
-use super::first_calls::{Came, FirstCalls};
 use super::flash_time::{FlashTimes, ReadRun};
-use super::held::{Held, Ran, can_run, is_blocked};
+use super::held::{Held, Ran, can_run};
 use super::pages::{InCall, PageCosts};
 use super::queue::{Queued, Watch};
-use super::squashfs::ReadOnce;
 use super::ubifs::{Nodes, Place, Places};
 
 /// One access of one task.
@@ -48,9 +46,6 @@ pub struct Call {
     /// How long all calls had been held up when it began, and for how long they were while it lasted.
     pub held_before_ns: u64,
     pub held_ns: u64,
-    /// Since its task's last call another had the processor until the task got it: it may have waited for that, before it slept or
-    /// after, and not slept as long as it seems.
-    pub kept_waiting: bool,
 }
 
 impl Call {
@@ -66,7 +61,6 @@ impl Call {
             duration_ns: None,
             held_before_ns: 0,
             held_ns: 0,
-            kept_waiting: false,
         }
     }
 
@@ -79,15 +73,6 @@ impl Call {
     pub fn ended_ns(&self) -> Option<u64> {
         Some(self.began_ns.saturating_add(self.duration_ns?).saturating_add(self.held_ns))
     }
-}
-
-/// A task got the processor.
-#[derive(Clone, Copy, Debug)]
-pub struct RanAt {
-    pub tid: u32,
-    pub time_ns: u64,
-    /// It had waited for a lock, or for storage (`TASK_UNINTERRUPTIBLE`).
-    pub was_blocked: bool,
 }
 
 /// What a trace says of file reads.
@@ -115,19 +100,7 @@ pub struct Workload {
     pub pages_added: BTreeMap<FileId, u64>,
     /// Pages that came for no read, fault, write of their file or advice: the file system's own ([`Access::Brought`]).
     pub pages_brought: u64,
-    /// Who read flash when, where pages are kept: how far each had come when another's call began.
-    pub flash_read_at: Vec<(u32, u64)>,
-    /// Who got the processor when, the same.
-    pub ran_at: Vec<RanAt>,
-    /// What tasks did before their first calls, where the trace has `sched_switch`.
-    pub came: BTreeMap<u32, Came>,
-    /// Times that a task came of which more were there than are followed: what it did before its first call is not known.
-    pub not_followed: u64,
     pub flash_reads: u64,
-    /// Of those, the ones of what was not read before, where a file system reads through a block device.
-    pub flash_reads_once: u64,
-    /// Pages of flash that are too many to know whether they are read again.
-    pub flash_not_remembered: u64,
     pub faults: u64,
     /// Reads whose end the trace does not show.
     pub without_end: u64,
@@ -141,8 +114,6 @@ pub struct Workload {
     pub costs: PageCosts,
     /// How long calls could not go on because others ran; 0 where the trace has no `sched_switch`.
     pub held_ns: u64,
-    /// How long tasks ran in calls, where others read flash for them (squashfs); 0 where the trace has no `sched_switch`.
-    pub worked_ns: u64,
     /// How the data nodes of files on UBIFS lie.
     pub nodes: Nodes,
     /// What reads of flash take.
@@ -267,14 +238,6 @@ pub struct Collector {
     queue: Watch,
     held: Held,
     ran: Ran,
-    /// Who ran in calls whose flash others read.
-    worked: Ran,
-    flash_once: ReadOnce,
-    first_calls: FirstCalls,
-    /// Tasks that got the processor from another since their last call.
-    after_another: HashSet<u32>,
-    /// Tasks that left the processor to wait for a lock, or for storage.
-    blocked: HashSet<u32>,
     /// Workers read for those who wait: who runs in a call's place may do so for it.
     served_by_others: bool,
 }
@@ -328,10 +291,6 @@ impl Collector {
                 self.fault_over(record.tid(), record.time.0);
             } else if record.schema.name == "sched_switch" {
                 self.switched(record);
-            } else if record.schema.name == "task_newtask"
-                && let Some(tid) = record.get("pid").and_then(integer)
-            {
-                self.first_calls.made(record.time.0, tid as u32);
             }
         }
         if let Some(event) = pair.event {
@@ -346,24 +305,9 @@ impl Collector {
             return;
         };
         let time_ns = record.time.0;
-        self.first_calls.switched(time_ns, prev as u32, state, next as u32);
-        // 0 is nobody.
-        if prev != 0 && self.after_another.len() < MAX_TASKS {
-            self.after_another.insert(next as u32);
-        }
         let prev_in_call = Some(prev as u32).filter(|prev| self.inside.contains_key(prev));
-        if self.through_block_layer {
-            self.worked.switched(time_ns, prev_in_call.is_some(), next as u32);
-        }
         if self.served_by_others {
             return;
-        }
-        if self.keep_pages && self.workload.ran_at.len() < MAX_STEPS {
-            let (tid, was_blocked) = (next as u32, self.blocked.remove(&(next as u32)));
-            self.workload.ran_at.push(RanAt { tid, time_ns, was_blocked });
-            if is_blocked(state) && self.blocked.len() < MAX_TASKS {
-                self.blocked.insert(prev as u32);
-            }
         }
         self.ran.switched(time_ns, prev_in_call.is_some(), next as u32);
         self.held.switched(time_ns, prev_in_call.filter(|_| can_run(state)), next as u32, self.inside.len());
@@ -395,12 +339,6 @@ impl Collector {
                 };
                 if let Some(inside) = reader.and_then(|tid| self.inside.get_mut(&tid)) {
                     self.workload.flash_reads += 1;
-                    if self.through_block_layer {
-                        self.flash_once.read(access.chip, access.page);
-                    }
-                    if self.keep_pages && self.workload.flash_read_at.len() < MAX_STEPS {
-                        self.workload.flash_read_at.extend(reader.map(|reader| (reader, event.time.0)));
-                    }
                     let row = &mut inside.flash_in_a_row;
                     let in_part = row.read(access.chip, access.page, clock_ns, &mut self.workload.flash_times);
                     let call = inside.call_of(&mut self.workload);
@@ -523,9 +461,8 @@ impl Collector {
                         let follows = call.pages_added == 0 || inside.brought_to == Some(first);
                         inside.brought_to = follows.then_some(first.saturating_add(pages));
                         call.pages_added += pages as u32;
-                        let clock_ns = self.clock(event.time.0).saturating_sub(self.ran.others_ns(event.tid));
                         if let Some(came) = self.came.get_mut(&event.tid) {
-                            came.pages(first..end, clock_ns);
+                            came.pages(first..end);
                         }
                     }
                 }
@@ -549,10 +486,7 @@ impl Collector {
 
     fn begin(&mut self, event: &Event, call: u32, file: FileId, offset: u64, asked: u64, is_fault: bool) {
         let tid = event.tid;
-        self.first_calls.called(event.time.0, tid);
-        let kept_waiting = self.after_another.remove(&tid);
-        let new = Call { kept_waiting, ..Call::new(tid, file, is_fault, event.time.0) };
-        self.workload.calls.push(new);
+        self.workload.calls.push(Call::new(tid, file, is_fault, event.time.0));
         let pages = (offset / PAGE_BYTES, offset.saturating_add(asked.max(1)).div_ceil(PAGE_BYTES));
         self.queue.begin(tid, event.time.0, file, pages, is_fault);
         if self.inside.len() < MAX_TASKS || self.inside.contains_key(&tid) {
@@ -567,7 +501,6 @@ impl Collector {
         self.inside.insert(tid, inside);
         self.held.runs(began_ns, tid, self.inside.len());
         self.ran.begins(began_ns);
-        self.worked.begins(began_ns);
         self.came.entry(tid).or_default().clear();
     }
 
@@ -701,7 +634,6 @@ impl Collector {
             self.inside.remove(&tid);
             self.held.runs(time_ns, tid, self.inside.len());
             self.ran.ended(time_ns);
-            self.worked.ended(time_ns);
             self.known(tid, file, began_ns, Some(clock_ns));
         }
     }
@@ -713,11 +645,9 @@ impl Collector {
         }
         let waited_until = self.queue.over(tid, ended_ns);
         let Some(inside) = self.inside.remove(&tid) else { return };
-        self.after_another.remove(&tid);
         if let Some(ended_ns) = ended_ns {
             self.held.runs(ended_ns, tid, self.inside.len());
             self.ran.ended(ended_ns);
-            self.worked.ended(ended_ns);
         }
         let call = *inside.call_of(&mut self.workload);
         let ended = ended_ns.map(|ended| (ended, self.clock(ended)));
@@ -769,11 +699,6 @@ impl Collector {
         let mut workload = self.workload;
         workload.queued = self.queue.finish();
         workload.held_ns = self.held.total_ns();
-        workload.worked_ns = self.worked.total_ns();
-        (workload.flash_reads_once, workload.flash_not_remembered) =
-            (self.flash_once.reads(), self.flash_once.not_remembered);
-        workload.not_followed = self.first_calls.not_followed;
-        workload.came = self.first_calls.came;
         workload.descriptors = self.descriptors.any();
         // What was there before, or ends elsewhere than it was written to, was not made by what was seen.
         let mut written: HashMap<FileId, u64> = HashMap::new();

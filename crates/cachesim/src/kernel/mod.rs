@@ -6,6 +6,8 @@ mod v6_1;
 mod v6_12;
 mod v7_2;
 
+use std::ops::Range;
+
 use crate::PAGE_BYTES;
 use crate::mapping::{MMAP_LOTS_OF_MISSES, Mapping};
 use crate::simulator::MapAdvice;
@@ -98,8 +100,8 @@ pub(crate) trait Rules: Sync {
     /// A marked page is used: `page_cache_async_ra`. It clears the mark itself.
     fn on_mark(&self, m: &mut Mapping, index: u64, pages: u64);
 
-    /// `read()` of a range that is not empty, or what is left of one: up to its end, or up to where others may come.
-    fn read(&self, m: &mut Mapping, read: Reading) -> Option<Reading>;
+    /// `read()` of a range of bytes that is not empty.
+    fn read(&self, m: &mut Mapping, bytes: Range<u64>);
 
     /// A fault that found its page not mapped: `filemap_fault`.
     fn fault(&self, m: &mut Mapping, index: u64, advice: MapAdvice) {
@@ -131,58 +133,17 @@ enum PreviousMoves {
     AtTheEnd,
 }
 
-/// How far a `read()` has come.
-#[derive(Clone, Copy, Debug)]
-pub struct Reading {
-    from: u64,
-    at: u64,
-    end: u64,
-    /// Where pages are read one by one: `prev_pos` as it will be.
-    previous: Option<u64>,
-    stage: Stage,
-}
-
-impl Reading {
-    pub fn new(m: &Mapping, from: u64, bytes: u64) -> Reading {
-        let end = from.saturating_add(bytes);
-        Reading { from, at: from, end, previous: m.ra.prev_pos, stage: Stage::Look }
-    }
-
-    fn at_stage(self, at: u64, stage: Stage) -> Option<Reading> {
-        Some(Reading { at, stage, ..self })
-    }
-}
-
-/// What was done for the page that is next, or for the batch of so many.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Stage {
-    Look,
-    Missed,
-    Marked(u64),
-    Brought(u64),
-}
-
 /// `filemap_read` and `filemap_get_pages` (mm/filemap.c), from 5.12 on. A batch ends behind a marked folio, at a hole or with
 /// the read; where it is cut for being full makes no difference here.
-fn read_in_batches<R: Rules + ?Sized>(
-    rules: &R,
-    m: &mut Mapping,
-    read: Reading,
-    moves: PreviousMoves,
-) -> Option<Reading> {
-    let Reading { from, mut at, end, mut stage, .. } = read;
+fn read_in_batches<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, bytes: Range<u64>, moves: PreviousMoves) {
+    let Range { start: from, end } = bytes;
     let last = end.div_ceil(PAGE_BYTES);
+    let mut at = from;
     while at < end && at < m.size {
         let index = at / PAGE_BYTES;
-        let mut count = match stage {
-            Stage::Marked(count) | Stage::Brought(count) => count,
-            Stage::Look | Stage::Missed => batch(m, index, last),
-        };
-        if count == 0 && stage == Stage::Look {
+        let mut count = batch(m, index, last);
+        if count == 0 {
             rules.sync(m, index, last - index);
-            if m.is_put_off() {
-                return read.at_stage(at, Stage::Missed);
-            }
             count = batch(m, index, last);
         }
         if count == 0 {
@@ -190,35 +151,23 @@ fn read_in_batches<R: Rules + ?Sized>(
             m.bring(index);
             m.uses(index);
             count = 1;
-            if m.is_put_off() {
-                return read.at_stage(at, Stage::Brought(count));
-            }
-        } else if !matches!(stage, Stage::Brought(_)) {
+        } else {
             let tail = index + count - 1;
             let flags = m.flags(tail);
-            if !matches!(stage, Stage::Marked(_)) {
-                // What is still on its way ends a batch as well: the reader comes to the mark when it has waited for all before it.
-                (index..tail).for_each(|page| m.uses(page));
-                if flags.is_some_and(|flags| flags.marked) {
-                    rules.on_mark(m, tail, last - tail);
-                    if m.is_put_off() {
-                        return read.at_stage(at, Stage::Marked(count));
-                    }
-                }
+            // What is still on its way ends a batch as well: the reader comes to the mark when it has waited for all before it.
+            (index..tail).for_each(|page| m.uses(page));
+            if flags.is_some_and(|flags| flags.marked) {
+                rules.on_mark(m, tail, last - tail);
             }
             // filemap_update_page
             if flags.is_some_and(|flags| flags.empty) {
                 m.bring(tail);
-                if m.is_put_off() {
-                    return read.at_stage(at, Stage::Brought(count));
-                }
             }
             m.uses(tail);
         }
         for page in index..index + count {
             m.touch(page);
         }
-        stage = Stage::Look;
         at = ((index + count).saturating_mul(PAGE_BYTES)).min(end).min(m.size);
         if moves == PreviousMoves::WithEachBatch {
             m.ra.prev_pos = Some(at);
@@ -227,7 +176,6 @@ fn read_in_batches<R: Rules + ?Sized>(
     if at > from {
         m.ra.prev_pos = Some(at);
     }
-    None
 }
 
 /// `filemap_get_read_batch`: cached pages from `index` on, up to and with the first that is marked or has yet to be read in.
@@ -247,33 +195,21 @@ fn batch(m: &Mapping, index: u64, last: u64) -> u64 {
 /// `do_generic_file_read`, since 4.10 `generic_file_buffered_read` (mm/filemap.c), up to 5.11: page by page. `prev_pos` is the
 /// last page read and the offset in it behind what was copied, which is 0 where that was the page's end. A read at the file's
 /// end brings in a page that holds nothing, before the size is looked at.
-fn read_by_page<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, read: Reading) -> Option<Reading> {
-    let Reading { mut at, end, mut previous, mut stage, .. } = read;
+fn read_by_page<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, bytes: Range<u64>) {
+    let Range { start: mut at, end } = bytes;
     let last = end.div_ceil(PAGE_BYTES);
+    let mut previous = m.ra.prev_pos;
     while at < end {
         let index = at / PAGE_BYTES;
-        let put_off = |at: u64, stage: Stage| Reading { previous, ..read }.at_stage(at, stage);
-        if stage == Stage::Look && !m.has(index) {
+        if !m.has(index) {
             rules.sync(m, index, last - index);
-            if m.is_put_off() {
-                return put_off(at, Stage::Missed);
-            }
         }
-        if matches!(stage, Stage::Look | Stage::Missed) && m.marked(index) {
+        if m.marked(index) {
             rules.on_mark(m, index, last - index);
-            if m.is_put_off() {
-                return put_off(at, Stage::Marked(1));
-            }
         }
         // no_cached_page, readpage
-        if !matches!(stage, Stage::Brought(_)) {
-            m.bring(index);
-            m.uses(index);
-            if m.is_put_off() {
-                return put_off(at, Stage::Brought(1));
-            }
-        }
-        stage = Stage::Look;
+        m.bring(index);
+        m.uses(index);
         if at >= m.size {
             break;
         }
@@ -289,7 +225,6 @@ fn read_by_page<R: Rules + ?Sized>(rules: &R, m: &mut Mapping, read: Reading) ->
         }
     }
     m.ra.prev_pos = previous;
-    None
 }
 
 /// `filemap_fault`, `do_sync_mmap_readahead` and `do_async_mmap_readahead`, from 5.10 on.

@@ -6,7 +6,9 @@
 //! random reads prefetch; 3.12 (commit 2cad40180197) wants more of them than are asked for. A window that is merged with the
 //! next may become twice the largest one, which 4.x mended. The limit by free memory (`max_sane_readahead`) is not modelled.
 
-use super::{Reading, Rules, read_by_page};
+use std::ops::Range;
+
+use super::{Rules, read_by_page};
 use crate::mapping::{MMAP_LOTS_OF_MISSES, Mapping, initial_size, next_size};
 use crate::simulator::MapAdvice;
 
@@ -34,8 +36,8 @@ impl Rules for V2_6_37 {
         ondemand(m, true, index, pages);
     }
 
-    fn read(&self, m: &mut Mapping, read: Reading) -> Option<Reading> {
-        read_by_page(self, m, read)
+    fn read(&self, m: &mut Mapping, bytes: Range<u64>) {
+        read_by_page(self, m, bytes);
     }
 
     /// No limit but memory, whatever the window: with read-ahead off too.

@@ -2,7 +2,9 @@
 //! as 6.1's do (6.1 added folios' orders and never shrinks a window that was expected; neither shows with pages). The read
 //! itself differs: `generic_file_buffered_read` (mm/filemap.c) goes page by page and notes where it was differently.
 
-use super::{Reading, Rules, read_by_page, v6_1};
+use std::ops::Range;
+
+use super::{Rules, read_by_page, v6_1};
 use crate::mapping::Mapping;
 
 pub const SOURCE: &str = "mm/readahead.c, mm/filemap.c of Linux 5.10.223 (Debian 5.10.223-1)";
@@ -18,7 +20,7 @@ impl Rules for V5_10 {
         v6_1::on_mark(m, index, pages);
     }
 
-    fn read(&self, m: &mut Mapping, read: Reading) -> Option<Reading> {
-        read_by_page(self, m, read)
+    fn read(&self, m: &mut Mapping, bytes: Range<u64>) {
+        read_by_page(self, m, bytes);
     }
 }

@@ -2,7 +2,9 @@
 //! `page_cache_ra_order`, `do_page_cache_ra`, `force_page_cache_ra` (mm/readahead.c), `filemap_read`, `filemap_get_pages`,
 //! `filemap_fault`, `page_cache_prev_miss`, `page_cache_next_miss` (mm/filemap.c), `generic_fadvise` (mm/fadvise.c).
 
-use super::{PreviousMoves, Reading, Rules, read_in_batches};
+use std::ops::Range;
+
+use super::{PreviousMoves, Rules, read_in_batches};
 use crate::mapping::{Mapping, initial_size, next_size};
 
 pub const SOURCE: &str = "mm/readahead.c, mm/filemap.c of Linux 6.1.176 (Debian 6.1.176-1)";
@@ -18,8 +20,8 @@ impl Rules for V6_1 {
         on_mark(m, index, pages);
     }
 
-    fn read(&self, m: &mut Mapping, read: Reading) -> Option<Reading> {
-        read_in_batches(self, m, read, PreviousMoves::WithEachBatch)
+    fn read(&self, m: &mut Mapping, bytes: Range<u64>) {
+        read_in_batches(self, m, bytes, PreviousMoves::WithEachBatch);
     }
 }
 

@@ -3,7 +3,9 @@
 //! no longer merges with the next where it would hit its own marker: half of it becomes its asynchronous part. Only a mark
 //! advances a window; a miss at its end is a sequential miss like others.
 
-use super::{PreviousMoves, Reading, Rules, read_in_batches};
+use std::ops::Range;
+
+use super::{PreviousMoves, Rules, read_in_batches};
 use crate::mapping::{Mapping, initial_size, next_size};
 
 pub const SOURCE: &str = "mm/readahead.c, mm/filemap.c of Linux 6.12.117 (Debian 6.12.117-1~deb12u1)";
@@ -25,8 +27,8 @@ impl Rules for V6_12 {
         }
     }
 
-    fn read(&self, m: &mut Mapping, read: Reading) -> Option<Reading> {
-        read_in_batches(self, m, read, PreviousMoves::AtTheEnd)
+    fn read(&self, m: &mut Mapping, bytes: Range<u64>) {
+        read_in_batches(self, m, bytes, PreviousMoves::AtTheEnd);
     }
 }
 

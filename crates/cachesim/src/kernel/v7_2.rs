@@ -5,7 +5,9 @@
 //! arm64 alone defines (64 KiB, arch/arm64/include/asm/pgtable.h); elsewhere it is 0 (include/linux/pgtable.h), and the branch is
 //! taken all the same: on 32-bit ARM and x86 a window that is neither rounded nor has a marker. arm64's rounding is not modelled.
 
-use super::{PreviousMoves, Reading, Rules, read_in_batches, v6_12};
+use std::ops::Range;
+
+use super::{PreviousMoves, Rules, read_in_batches, v6_12};
 use crate::mapping::Mapping;
 
 pub const SOURCE: &str = "mm/readahead.c, mm/filemap.c of Linux 7.2.13 (Debian 7.2.13-1)";
@@ -34,8 +36,8 @@ impl Rules for V7_2 {
         self.add_window(m, start, size, size);
     }
 
-    fn read(&self, m: &mut Mapping, read: Reading) -> Option<Reading> {
-        read_in_batches(self, m, read, PreviousMoves::AtTheEnd)
+    fn read(&self, m: &mut Mapping, bytes: Range<u64>) {
+        read_in_batches(self, m, bytes, PreviousMoves::AtTheEnd);
     }
 
     /// The window from the fault on, no farther than the mapping goes. Such faults are no misses of mapped reads.

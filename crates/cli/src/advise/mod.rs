@@ -76,7 +76,6 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
         ));
     }
     told.extend(predictor.overlap().map(predict::overlap_note));
-    told.extend(predict::unpacking_note(&predictor, &workload));
     told.extend(predict::notes(&workload, &trace, kernel, exact));
     if args.json {
         let list: Vec<_> = advice
