@@ -66,6 +66,12 @@ enum fs_type {
 	 * sums (little-endian) and these last bytes.
 	 */
 	FS_DATA_FOLDED = 16,
+	/*
+	 * JSON object of arrays: "processes", "packages", "devices", "volumes",
+	 * "mounts", "files", "search" (docs/protocol.md, "Names"). An array of
+	 * several frames is one.
+	 */
+	FS_NAMES = 17,
 };
 
 struct fs_hello {

@@ -17,6 +17,7 @@
 #include "files.h"
 #include "groups.h"
 #include "layers.h"
+#include "mounts.h"
 #include "protocol.h"
 #include "sweep.h"
 #include "util.h"
@@ -312,23 +313,6 @@ static void bdi_json(struct fs_json *json)
 	fs_json_array_end(json);
 }
 
-/* The kernel writes blank, tab, newline and backslash as \ooo (fs/proc_namespace.c, mangle). */
-static void unescape(char *text)
-{
-	char *to = text;
-
-	for (char *from = text; *from;) {
-		if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
-		    from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
-			*to++ = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + from[3] - '0');
-			from += 4;
-		} else {
-			*to++ = *from++;
-		}
-	}
-	*to = '\0';
-}
-
 /* Of this machine's own storage or memory: a file system of a network may not answer. */
 static bool is_local(const char *source, const char *type)
 {
@@ -377,7 +361,7 @@ static void mounts_json(struct fs_json *json)
 		for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 			values[i] = strtok_r(i ? NULL : line, " ", &words);
 			if (values[i])
-				unescape(values[i]);
+				fs_unescape(values[i]);
 			fs_json_string(json, keys[i], values[i]);
 		}
 		mounted_json(json, values[0], values[1], values[2]);

@@ -57,7 +57,7 @@ static bool tracefs_is_anothers(const struct fs_tracefs *tracefs)
 	       st.st_uid != geteuid();
 }
 
-int fs_rights_drop(const struct fs_tracefs *tracefs, bool others_command)
+int fs_rights_drop(const struct fs_tracefs *tracefs, bool others_command, bool names)
 {
 	uint64_t effective, permitted, keep = BIT(CAP_SYS_NICE);
 
@@ -65,6 +65,9 @@ int fs_rights_drop(const struct fs_tracefs *tracefs, bool others_command)
 		return -1;
 	if (others_command)
 		keep |= BIT(CAP_KILL);
+	/* Others' /proc/PID/fd and namespaces, and directories that root may not read by its user alone. */
+	if (names)
+		keep |= BIT(CAP_SYS_PTRACE) | BIT(CAP_DAC_READ_SEARCH);
 	if (tracefs_is_anothers(tracefs))
 		keep |= BIT(CAP_DAC_OVERRIDE);
 	/* Root that executes a program would get all of them back, but for these two. */

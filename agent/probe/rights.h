@@ -15,7 +15,7 @@
  * as another user is ended too); CAP_DAC_OVERRIDE where tracefs belongs to
  * another user than ours. 0, or -1 with errno.
  */
-int fs_rights_drop(const struct fs_tracefs *tracefs, bool others_command);
+int fs_rights_drop(const struct fs_tracefs *tracefs, bool others_command, bool names);
 
 /* "access" of the facts: see docs/reference/agent.md. */
 void fs_rights_json(struct fs_json *json, const struct fs_tracefs *tracefs);

@@ -57,7 +57,7 @@ void fs_crosscheck_event(struct fs_crosscheck *check, const char *event, const c
 	}
 }
 
-static bool get(const unsigned char *data, size_t length, struct fs_field field, uint64_t *value)
+bool fs_field_get(const unsigned char *data, size_t length, struct fs_field field, uint64_t *value)
 {
 	if ((size_t)field.offset + field.size > length)
 		return false;
@@ -80,8 +80,9 @@ static const struct fs_mtd *device(const struct fs_crosscheck *check, uint64_t p
 	return NULL;
 }
 
-static void one(struct fs_crosscheck *check, const unsigned char *data, size_t length)
+static void one(void *argument, const unsigned char *data, size_t length)
 {
+	struct fs_crosscheck *check = argument;
 	uint64_t pointer, address, bytes;
 	const struct fs_mtd *mtd;
 	uint16_t id;
@@ -94,9 +95,9 @@ static void one(struct fs_crosscheck *check, const unsigned char *data, size_t l
 	} else if (check->has_erase && id == check->erase_id) {
 		check->erases_seen++;
 	} else if (check->has_write && id == check->write_id &&
-		   get(data, length, check->write_mtd, &pointer) &&
-		   get(data, length, check->write_address, &address) &&
-		   get(data, length, check->write_length, &bytes)) {
+		   fs_field_get(data, length, check->write_mtd, &pointer) &&
+		   fs_field_get(data, length, check->write_address, &address) &&
+		   fs_field_get(data, length, check->write_length, &bytes)) {
 		mtd = device(check, pointer);
 		if (!mtd) {
 			check->unknown++;
@@ -108,8 +109,8 @@ static void one(struct fs_crosscheck *check, const unsigned char *data, size_t l
 		check->programs_expected += (address % mtd->writesize + bytes + mtd->writesize - 1) /
 					    mtd->writesize;
 	} else if (check->has_mtd_erase && id == check->mtd_erase_id &&
-		   get(data, length, check->erase_mtd, &pointer) &&
-		   get(data, length, check->erase_length, &bytes)) {
+		   fs_field_get(data, length, check->erase_mtd, &pointer) &&
+		   fs_field_get(data, length, check->erase_length, &bytes)) {
 		mtd = device(check, pointer);
 		if (mtd)
 			check->erases_expected += bytes / mtd->erasesize;
@@ -118,8 +119,8 @@ static void one(struct fs_crosscheck *check, const unsigned char *data, size_t l
 	}
 }
 
-void fs_crosscheck_subbuf(struct fs_crosscheck *check, const unsigned char *subbuf, size_t used,
-			  const struct fs_page_layout *layout)
+void fs_subbuf_each(const unsigned char *subbuf, size_t used, const struct fs_page_layout *layout,
+		    void (*each)(void *argument, const unsigned char *data, size_t length), void *argument)
 {
 	size_t at = layout->data_offset;
 
@@ -159,9 +160,15 @@ void fs_crosscheck_subbuf(struct fs_crosscheck *check, const unsigned char *subb
 		}
 		if (length > used || data > used - length)
 			return;
-		one(check, subbuf + data, length);
+		each(argument, subbuf + data, length);
 		at = data + ((length + 3) & ~(size_t)3);
 	}
+}
+
+void fs_crosscheck_subbuf(struct fs_crosscheck *check, const unsigned char *subbuf, size_t used,
+			  const struct fs_page_layout *layout)
+{
+	fs_subbuf_each(subbuf, used, layout, one, check);
 }
 
 static void count(struct fs_json *json, const char *key, bool known, uint64_t value)

@@ -157,6 +157,11 @@ static int with_value(struct fs_record_options *options, const char *option, con
 			options->ready_fd = (int)fd;
 		return result;
 	}
+	if (!strcmp(option, "--paths")) {
+		if (fs_names_mode_of(value, &options->paths))
+			return 0;
+		return fs_usage("--paths %s: no such search; walk, seen or none", value);
+	}
 	if (!strcmp(option, "--user")) {
 		options->user = value;
 		return *value ? 0 : fs_usage("--user: no name; give a user's name or number");
@@ -178,7 +183,7 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 {
 	static const char *const valued[] = { "--name", "--events",	 "--detail", "--mtd",	   "--ring",
 					      "--mode", "--interval-ms", "--source", "--ready-fd", "-o",
-					      "--from", "--user",	 "--stdio" };
+					      "--from", "--user",	 "--stdio",  "--paths" };
 	bool events_given = false;
 
 	memset(options, 0, sizeof(*options));

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "groups.h"
+#include "names.h"
 #include "points.h"
 
 struct fs_record_options {
@@ -22,6 +23,7 @@ struct fs_record_options {
 	uint64_t ring_kib; /* per CPU */
 	bool overwrite;	   /* --mode ring */
 	uint64_t interval_ms;
+	enum fs_names_mode paths; /* how paths of files are looked for */
 	bool paused;
 	bool capture; /* the command's stdout goes into the stream */
 	uint64_t source;

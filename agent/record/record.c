@@ -129,7 +129,8 @@ static int drain(struct fs_recorder *recorder, bool all)
 		return fs_recorder_stream_broken(recorder);
 	if (fs_ring_drain(&recorder->tasks, &recorder->stream))
 		return fs_recorder_stream_broken(recorder);
-	return 0;
+	fs_names_live(&recorder->names);
+	return recorder->stream.error ? fs_recorder_stream_broken(recorder) : 0;
 }
 
 /* Until asked to stop, the command's end, or a failure (-1). */
@@ -202,13 +203,15 @@ static int record(struct fs_recorder *recorder)
 	if (fs_recorder_open_output(recorder))
 		return -1;
 	recorder->stream.give_up = &give_up;
+	fs_names_init(&recorder->names, options->paths, &recorder->stream);
 	written = &recorder->stream.seq;
 	if ((options->monitor ? fs_recorder_arm_monitor(recorder) : fs_recorder_arm(recorder)) || fs_recorder_describe(recorder))
 		return -1;
 	if (options->command && fs_command_start(&recorder->command, recorder->error, sizeof(recorder->error)))
 		return -1;
 	/* The command has been forked: it keeps what it was started with. */
-	if (fs_rights_drop(&recorder->facts.tracefs, options->user != NULL))
+	if (fs_rights_drop(&recorder->facts.tracefs, options->user != NULL,
+			   options->paths != FS_NAMES_NONE && !options->monitor))
 		fs_warn("capabilities: not given up: %s", strerror(errno));
 	if (!options->monitor)
 		fs_recorder_profile(recorder, recorder->hits, recorder->misses);
@@ -223,6 +226,17 @@ static int record(struct fs_recorder *recorder)
 	    fs_command_release(&recorder->command, &recorder->stream, recorder->error, sizeof(recorder->error)))
 		return *recorder->error ? -1 : fs_recorder_stream_broken(recorder);
 	return loop(recorder);
+}
+
+/* Nothing is written while files are looked for: that is no sign of a reader that has gone. */
+static void names_frames(struct fs_recorder *recorder)
+{
+	alarm(0);
+	fs_names_end(&recorder->names, &give_up);
+	if (asked_stop) {
+		written_at_alarm = recorder->stream.seq;
+		alarm(STALLED_S);
+	}
 }
 
 /* The rest of the stream, as far as it can be written. */
@@ -244,6 +258,8 @@ static int finish(struct fs_recorder *recorder, int failed)
 			fs_ring_tracing(&recorder->tasks, false);
 		if (!recorder->stream.error && drain(recorder, true))
 			failed = -1;
+		if (!recorder->stream.error && !recorder->options.monitor)
+			names_frames(recorder);
 		/* The statistics say what is lost: they are tried on a full disk too. */
 		if (fs_stream_again(&recorder->stream) && recorder->options.monitor)
 			fs_recorder_monitor_stats(recorder);
@@ -371,6 +387,7 @@ int cmd_record(int argc, char **argv)
 	if (!result && recorder->command.status > 0)
 		fs_fail("%s: ended with status %d; its events are recorded", recorder->options.command[0],
 			recorder->command.status);
+	fs_names_free(&recorder->names);
 	fs_stream_free(&recorder->stream);
 	fs_buf_free(&recorder->events);
 	fs_events_free(&recorder->wanted);

@@ -89,11 +89,13 @@ static int enable_events(struct fs_recorder *recorder)
 	return 0;
 }
 
-const char *const fs_task_events[4][2] = {
+const char *const fs_task_events[FS_TASK_EVENTS][2] = {
 	{ "task", "task_newtask" },
 	{ "task", "task_rename" },
 	{ "sched", "sched_process_exec" },
 	{ "sched", "sched_process_fork" },
+	{ "sched", "sched_process_exit" },
+	{ "cgroup", "cgroup_attach_task" },
 };
 
 int fs_recorder_arm_monitor(struct fs_recorder *recorder)
@@ -130,6 +132,7 @@ int fs_recorder_arm(struct fs_recorder *recorder)
 	if (fs_ring_open(&recorder->main, error, size) ||
 	    fs_ring_open(&recorder->tasks, error, size))
 		return -1;
+	recorder->main.touched = recorder->tasks.touched = &recorder->names.paths.touched;
 	if (options->flash) {
 		recorder->crosscheck.list = &recorder->facts.mtd;
 		recorder->main.crosscheck = &recorder->crosscheck;

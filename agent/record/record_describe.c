@@ -141,6 +141,7 @@ static int send_format(struct fs_recorder *recorder, const char *system, const c
 		return 0; /* a directory entry that is no event */
 	if (!strcmp(published, "flashscope"))
 		fs_crosscheck_event(&recorder->crosscheck, event, format);
+	fs_touched_format(&recorder->names.paths.touched, event, format);
 	fs_buf_append(&head, published, strlen(published) + 1);
 	fs_buf_append(&head, event, strlen(event) + 1);
 	if (fs_frame(&recorder->stream, FS_FORMAT, head.data, head.length, format, strlen(format)))
@@ -282,5 +283,8 @@ int fs_recorder_describe(struct fs_recorder *recorder)
 	/* On before the snapshot: a task that starts in between is in one of the two. */
 	if (fs_ring_tracing(&recorder->tasks, true))
 		return fs_recorder_broken(recorder, "tracing_on: %s", strerror(errno));
-	return send_tasks(recorder);
+	if (send_tasks(recorder))
+		return -1;
+	fs_names_begin(&recorder->names);
+	return recorder->stream.error ? fs_recorder_stream_broken(recorder) : 0;
 }

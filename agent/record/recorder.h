@@ -17,6 +17,7 @@
 #include "frame.h"
 #include "groups.h"
 #include "monitor.h"
+#include "names.h"
 #include "options.h"
 #include "patience.h"
 #include "ring.h"
@@ -34,6 +35,7 @@ struct fs_recorder {
 	struct fs_crosscheck crosscheck;
 	struct fs_stream stream;
 	bool streaming; /* FS_HELLO is written */
+	struct fs_names names;
 	bool close_output;
 	bool probes_defined, state_noted;
 	char name[FS_NAME_MAX + 1];
@@ -47,8 +49,9 @@ struct fs_recorder {
 	bool paused;
 };
 
-/* Events that name tasks, of the second instance. */
-extern const char *const fs_task_events[4][2];
+/* Events that name tasks and their control groups, of the second instance. */
+#define FS_TASK_EVENTS 6
+extern const char *const fs_task_events[FS_TASK_EVENTS][2];
 
 /* Keeps the text as what ended the recording; -1. */
 int fs_recorder_broken(struct fs_recorder *recorder, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -133,6 +133,8 @@ int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream)
 			ring->sub_buffers++;
 			if (ring->crosscheck)
 				fs_crosscheck_subbuf(ring->crosscheck, subbuf, used, &ring->layout);
+			if (ring->touched)
+				fs_touched_subbuf(ring->touched, subbuf, used, &ring->layout);
 			memcpy(payload, &head, sizeof(head));
 			if (fs_frame_commit(stream, FS_DATA_FOLDED, sizeof(head) + used))
 				return -1;

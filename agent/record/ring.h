@@ -10,6 +10,7 @@
 #include "frame.h"
 #include "json.h"
 #include "patience.h"
+#include "touched.h"
 #include "tracefs.h"
 
 struct fs_ring {
@@ -21,6 +22,7 @@ struct fs_ring {
 	int *fds;     /* trace_pipe_raw by CPU; -1: no such CPU */
 	int cpus;
 	struct fs_crosscheck *crosscheck; /* counts while draining; may be NULL */
+	struct fs_touched *touched;	  /* collects files and processes while draining; may be NULL */
 	struct fs_patience *patience;	  /* of who drains; may be NULL */
 	uint64_t sub_buffers, empty, malformed;
 };

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "names.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util.h"
+
+/* What a look at new files and processes may take: 1 % of a CPU at ten draining rounds a second. */
+#define LIVE_NS UINT64_C(1000000)
+#define WALK_NS UINT64_C(5000000000)
+/* The longest row: two paths of 1 KiB, of which each byte may be escaped. */
+#define ROW_MAX (16u << 10)
+
+bool fs_names_mode_of(const char *word, enum fs_names_mode *mode)
+{
+	static const char *const words[] = { "", "walk", "seen", "none" };
+
+	for (int i = FS_NAMES_WALK; i <= FS_NAMES_NONE; i++)
+		if (!strcmp(word, words[i])) {
+			*mode = (enum fs_names_mode)i;
+			return true;
+		}
+	return false;
+}
+
+void fs_names_init(struct fs_names *names, enum fs_names_mode mode, struct fs_stream *stream)
+{
+	names->mode = mode;
+	names->stream = stream;
+}
+
+/* --- rows ---------------------------------------------------------------- */
+
+static void flush(struct fs_names *names)
+{
+	if (!names->key)
+		return;
+	names->key = NULL;
+	fs_json_array_end(&names->json);
+	fs_json_object_end(&names->json);
+	if (!names->failed &&
+	    fs_frame(names->stream, FS_NAMES, names->json.out.data, names->json.out.length, NULL, 0))
+		names->failed = true;
+	fs_json_free(&names->json);
+	memset(&names->json, 0, sizeof(names->json));
+}
+
+/* A row of an array of that name. Rows of one frame are of one array. */
+static struct fs_json *row(struct fs_names *names, const char *key)
+{
+	size_t most = fs_stream_room(names->stream);
+
+	if (names->key && (strcmp(names->key, key) || names->json.out.length + ROW_MAX > most))
+		flush(names);
+	if (!names->key) {
+		names->key = key;
+		fs_json_object(&names->json, NULL);
+		fs_json_array(&names->json, key);
+	}
+	fs_json_object(&names->json, NULL);
+	return &names->json;
+}
+
+static void device_string(struct fs_json *json, const char *key, uint32_t device)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%u:%u", device >> 20, device & 0xfffff);
+	fs_json_string(json, key, text);
+}
+
+/* --- processes ------------------------------------------------------------ */
+
+static void send_process(struct fs_names *names, int32_t pid)
+{
+	struct fs_process process;
+	struct fs_json *json;
+	uint64_t hash;
+
+	if (!fs_process_read(&process, pid))
+		return;
+	if (names->mode == FS_NAMES_NONE)
+		process.command[0] = '\0';
+	hash = fs_process_hash(&process);
+	for (size_t i = 0; i < names->process_count; i++)
+		if (names->processes[i] == hash)
+			return;
+	if (names->process_count == FS_PROCESSES_MAX) {
+		names->processes_dropped++;
+		return;
+	}
+	if (!(names->process_count % 256))
+		names->processes =
+			fs_realloc(names->processes, (names->process_count + 256) * sizeof(*names->processes));
+	names->processes[names->process_count++] = hash;
+	json = row(names, "processes");
+	fs_json_u64(json, "at_ns", fs_now_ns());
+	fs_json_i64(json, "pid", process.pid);
+	fs_json_i64(json, "parent", process.parent);
+	fs_json_u64(json, "uid", process.uid);
+	fs_json_string(json, "name", process.comm);
+	if (process.command[0])
+		fs_json_string(json, "command", process.command);
+	if (process.cgroup[0])
+		fs_json_string(json, "cgroup", process.cgroup);
+	if (process.mount_namespace)
+		fs_json_u64(json, "mnt_ns", process.mount_namespace);
+	if (process.pid_namespace)
+		fs_json_u64(json, "pid_ns", process.pid_namespace);
+	fs_json_object_end(json);
+}
+
+static void send_processes(struct fs_names *names)
+{
+	char path[FS_PATH_MAX];
+	DIR *proc = opendir(fs_path(path, sizeof(path), "/proc"));
+	struct dirent *entry;
+	uint64_t pid;
+
+	while (proc && (entry = readdir(proc)))
+		if (fs_parse_u64(entry->d_name, INT32_MAX, &pid))
+			send_process(names, (int32_t)pid);
+	if (proc)
+		closedir(proc);
+}
+
+/* "com.android.vending 10057 0 /data/user/0/…": a package and its user (Android). */
+static void send_packages(struct fs_names *names)
+{
+	char path[FS_PATH_MAX];
+	char *text = fs_read_text(fs_path(path, sizeof(path), "/data/system/packages.list"), NULL);
+	char *rest = text, *line;
+
+	while (rest && (line = strsep(&rest, "\n"))) {
+		char *name = strsep(&line, " "), *uid = line ? strsep(&line, " ") : NULL;
+		struct fs_json *json;
+		uint64_t number;
+
+		if (!uid || !fs_parse_u64(uid, UINT32_MAX, &number) || strlen(name) > 256)
+			continue;
+		json = row(names, "packages");
+		fs_json_string(json, "name", name);
+		fs_json_u64(json, "uid", number);
+		fs_json_object_end(json);
+	}
+	free(text);
+}
+
+/* --- devices and mounts ---------------------------------------------------- */
+
+static void value_of(struct fs_json *json, const char *key, const char *directory, const char *file)
+{
+	char path[FS_PATH_MAX];
+	char *value = fs_read_value(fs_path(path, sizeof(path), "%s/%s", directory, file));
+
+	if (value && *value)
+		fs_json_string(json, key, value);
+	free(value);
+}
+
+static void below(struct fs_json *json, const char *directory)
+{
+	char path[FS_PATH_MAX];
+	DIR *dir = opendir(fs_path(path, sizeof(path), "%s/slaves", directory));
+	struct dirent *entry;
+	bool any = false;
+
+	while (dir && (entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		if (!any)
+			fs_json_array(json, "below");
+		any = true;
+		fs_json_string(json, NULL, entry->d_name);
+	}
+	if (any)
+		fs_json_array_end(json);
+	if (dir)
+		closedir(dir);
+}
+
+static void send_block_device(struct fs_names *names, const char *number)
+{
+	char path[FS_PATH_MAX], target[PATH_MAX], *name, *parent;
+	struct fs_json *json;
+	ssize_t length;
+
+	length = readlink(fs_path(path, sizeof(path), "/sys/dev/block/%s", number), target, sizeof(target) - 1);
+	if (length <= 0)
+		return;
+	target[length] = '\0';
+	name = strrchr(target, '/');
+	if (!name)
+		return;
+	*name++ = '\0';
+	parent = strrchr(target, '/');
+	json = row(names, "devices");
+	fs_json_string(json, "device", number);
+	fs_json_string(json, "name", name);
+	if (!access(fs_path(path, sizeof(path), "/sys/dev/block/%s/partition", number), F_OK) && parent)
+		fs_json_string(json, "disk", parent + 1);
+	fs_path(path, sizeof(path), "/sys/dev/block/%s", number);
+	value_of(json, "dm", path, "dm/name");
+	if (names->mode != FS_NAMES_NONE)
+		value_of(json, "file", path, "loop/backing_file");
+	value_of(json, "model", path, "device/model");
+	value_of(json, "card", path, "device/name");
+	below(json, path);
+	fs_json_object_end(json);
+}
+
+/* Loop, RAM and network block devices that are not in use have a size of 0. */
+static bool in_use(const char *number)
+{
+	char path[FS_PATH_MAX];
+	uint64_t sectors;
+
+	return fs_read_u64(fs_path(path, sizeof(path), "/sys/dev/block/%s/size", number), &sectors) && sectors;
+}
+
+static void send_devices(struct fs_names *names)
+{
+	char path[FS_PATH_MAX];
+	DIR *dir = opendir(fs_path(path, sizeof(path), "/sys/dev/block"));
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.' && in_use(entry->d_name))
+			send_block_device(names, entry->d_name);
+	if (dir)
+		closedir(dir);
+	dir = opendir(fs_path(path, sizeof(path), "/sys/class/ubi"));
+	while (dir && (entry = readdir(dir))) {
+		struct fs_json *json;
+
+		/* ubi0_1: a volume; ubi0: the device. */
+		if (strncmp(entry->d_name, "ubi", 3) || !strchr(entry->d_name, '_'))
+			continue;
+		json = row(names, "volumes");
+		fs_json_string(json, "volume", entry->d_name);
+		value_of(json, "name", fs_path(path, sizeof(path), "/sys/class/ubi/%s", entry->d_name), "name");
+		fs_json_object_end(json);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* File systems that no storage is beneath: nothing refers to them. */
+static bool of_no_interest(const char *type)
+{
+	static const char *const types[] = { "proc",	"sysfs",   "devpts",	 "cgroup",  "cgroup2", "tracefs",
+					     "debugfs", "mqueue",  "securityfs", "pstore",  "bpf",     "configfs",
+					     "nsfs",	"autofs",  "hugetlbfs",	 "fusectl", "efivarfs" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if (!strcmp(type, types[i]))
+			return true;
+	return false;
+}
+
+static void send_mounts(struct fs_names *names)
+{
+	const struct fs_mounts *mounts = &names->paths.mounts;
+	size_t sent = 0;
+
+	for (size_t i = 0; i < mounts->count && sent < 1024; i++) {
+		const struct fs_mount *mount = &mounts->items[i];
+		bool before = false;
+		struct fs_json *json;
+
+		if (of_no_interest(mount->type))
+			continue;
+		/* The same in another namespace is of no more use. */
+		for (size_t k = 0; k < i && !before; k++)
+			before = mounts->items[k].device == mount->device && mount->pid &&
+				 !strcmp(mounts->items[k].point, mount->point);
+		if (before || strlen(mount->point) + strlen(mount->root) > 2048)
+			continue;
+		sent++;
+		json = row(names, "mounts");
+		device_string(json, "device", mount->device);
+		fs_json_string(json, "root", mount->root);
+		fs_json_string(json, "point", mount->point);
+		fs_json_string(json, "type", mount->type);
+		fs_json_string(json, "source", mount->source);
+		if (mount->pid)
+			fs_json_bool(json, "elsewhere", true);
+		fs_json_object_end(json);
+	}
+}
+
+/* --- files ------------------------------------------------------------------ */
+
+static void send_files(struct fs_names *names)
+{
+	static const char *const states[] = { "unknown", "seen", "named", "renamed", "deleted", "elsewhere" };
+	const struct fs_touched *touched = &names->paths.touched;
+
+	for (size_t i = 0; i < touched->count && !names->failed; i++) {
+		const struct fs_inode *file = &touched->files[i];
+		struct fs_json *json;
+
+		if (!file->touched)
+			continue;
+		json = row(names, "files");
+		device_string(json, "device", file->device);
+		fs_json_u64(json, "inode", file->inode);
+		if (file->path) {
+			fs_json_string(json, "path", file->path);
+			if (file->state != FS_FILE_NAMED)
+				fs_json_string(json, "state", file->again ? "again" : states[file->state]);
+			if (file->was && strcmp(file->was, file->path))
+				fs_json_string(json, "was", file->was);
+		} else {
+			fs_json_string(json, "why", fs_paths_why(&names->paths, file));
+		}
+		fs_json_object_end(json);
+	}
+}
+
+static void send_search(struct fs_names *names)
+{
+	static const char *const modes[] = { "default", "walk", "seen", "none" };
+	struct fs_json *json = row(names, "search");
+
+	fs_json_string(json, "paths", modes[names->mode]);
+	fs_json_u64(json, "directories", names->paths.directories);
+	fs_json_u64(json, "entries", names->paths.entries);
+	fs_json_u64(json, "files_dropped", names->paths.touched.dropped);
+	fs_json_u64(json, "processes_dropped", names->processes_dropped);
+	fs_json_u64(json, "mounts_dropped", names->paths.mounts.dropped);
+	fs_json_object_end(json);
+}
+
+void fs_names_begin(struct fs_names *names)
+{
+	if (names->mode == FS_NAMES_NONE)
+		fs_mounts_read(&names->paths.mounts);
+	else
+		fs_paths_seen(&names->paths, false);
+	send_processes(names);
+	send_packages(names);
+	send_devices(names);
+	send_mounts(names);
+	flush(names);
+}
+
+void fs_names_live(struct fs_names *names)
+{
+	struct fs_touched *touched = &names->paths.touched;
+	uint64_t end = fs_now_ns() + LIVE_NS;
+
+	if (names->mode != FS_NAMES_NONE && touched->fresh_count)
+		fs_paths_live(&names->paths, LIVE_NS);
+	touched->fresh_count = 0;
+	for (size_t i = 0; i < touched->started_count && fs_now_ns() < end; i++)
+		send_process(names, (int32_t)touched->started[i]);
+	touched->started_count = 0;
+	flush(names);
+}
+
+void fs_names_end(struct fs_names *names, const volatile int *stop)
+{
+	struct fs_paths *paths = &names->paths;
+
+	send_processes(names);
+	if (names->mode == FS_NAMES_NONE) {
+		fs_mounts_read(&paths->mounts);
+	} else {
+		paths->stop = stop;
+		fs_paths_seen(paths, true);
+		fs_paths_check(paths);
+		if (names->mode != FS_NAMES_SEEN)
+			fs_paths_walk(paths, names->mode == FS_NAMES_WALK ? UINT64_MAX : WALK_NS);
+		send_files(names);
+	}
+	send_devices(names);
+	send_mounts(names);
+	send_search(names);
+	flush(names);
+}
+
+void fs_names_free(struct fs_names *names)
+{
+	fs_paths_free(&names->paths);
+	fs_json_free(&names->json);
+	free(names->processes);
+}

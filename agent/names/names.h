@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of what a recording's events give as numbers: files, devices, mounts,
+ * processes. They leave as FS_NAMES frames, so that a report on another machine
+ * shows them (docs/protocol.md).
+ */
+#ifndef FLASHSCOPE_NAMES_H
+#define FLASHSCOPE_NAMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "frame.h"
+#include "json.h"
+#include "paths.h"
+#include "processes.h"
+
+enum fs_names_mode {
+	FS_NAMES_DEFAULT, /* what processes have open, then a walk with a time limit */
+	FS_NAMES_WALK,	  /* the same without a limit */
+	FS_NAMES_SEEN,	  /* what processes have open alone */
+	FS_NAMES_NONE,	  /* no paths, no command lines */
+};
+
+struct fs_names {
+	enum fs_names_mode mode;
+	struct fs_stream *stream;
+	struct fs_paths paths;
+	struct fs_json json; /* rows that are not sent yet */
+	const char *key;     /* of their array; NULL: none is open */
+	uint64_t *processes; /* hashes of what was sent */
+	size_t process_count;
+	uint64_t processes_dropped;
+	bool failed; /* the stream is broken */
+};
+
+/* "walk", "seen", "none"; false: another word. */
+bool fs_names_mode_of(const char *word, enum fs_names_mode *mode);
+void fs_names_init(struct fs_names *names, enum fs_names_mode mode, struct fs_stream *stream);
+/* At the begin: what is there. */
+void fs_names_begin(struct fs_names *names);
+/* After each draining: processes and files that are new. */
+void fs_names_live(struct fs_names *names);
+/* At the end, when nothing is traced any more. stop: ends the walk where it becomes non-zero. */
+void fs_names_end(struct fs_names *names, const volatile int *stop);
+void fs_names_free(struct fs_names *names);
+
+#endif

@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "paths.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util.h"
+
+/* A path that is longer is kept without its beginning. */
+#define PATH_KEPT 1024
+#define DEEPEST 128
+/* Entries between two looks at the clock. */
+#define STRIDE 256
+
+static const char gone[] = " (deleted)";
+
+/* The kernel's own dev_t: 12 bits major, 20 bits minor (include/linux/kdev_t.h). */
+static uint32_t kernel_device(dev_t device)
+{
+	return (uint32_t)major(device) << 20 | (minor(device) & 0xfffff);
+}
+
+static bool settled(const struct fs_inode *file)
+{
+	return file->state == FS_FILE_NAMED || file->state == FS_FILE_RENAMED || file->state == FS_FILE_DELETED ||
+	       file->state == FS_FILE_ELSEWHERE;
+}
+
+static uint32_t now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint32_t)now.tv_sec;
+}
+
+/* --- what processes have open ------------------------------------------ */
+
+static void sighted(struct fs_paths *paths, struct fs_inode *file, char *path, bool foreign, bool deleted)
+{
+	size_t length = strlen(path), tail = strlen(gone);
+
+	if (length > tail && !strcmp(path + length - tail, gone))
+		path[length - tail] = '\0';
+	if (*path != '/')
+		return;
+	if (strlen(path) > PATH_KEPT)
+		path += strlen(path) - PATH_KEPT;
+	if (!file->path) {
+		if (!fs_inode_set_path(&paths->touched, &file->path, path))
+			return;
+		file->foreign = foreign;
+		file->seen_s = now_s();
+	} else if (strcmp(file->path, path) && !foreign) {
+		if (!file->foreign && !file->was && !fs_inode_set_path(&paths->touched, &file->was, file->path))
+			return;
+		if (!fs_inode_set_path(&paths->touched, &file->path, path))
+			return;
+		file->foreign = false;
+	}
+	if (file->state < FS_FILE_NAMED)
+		file->state = deleted ? FS_FILE_DELETED : FS_FILE_SEEN;
+}
+
+static uint64_t mount_id(int32_t pid, const char *fd)
+{
+	char path[FS_PATH_MAX], *text, *line;
+	uint64_t id = 0;
+
+	text = fs_read_text(fs_path(path, sizeof(path), "/proc/%" PRId32 "/fdinfo/%s", pid, fd), NULL);
+	line = text ? strstr(text, "mnt_id:") : NULL;
+	if (line)
+		id = strtoull(line + strlen("mnt_id:"), NULL, 10);
+	free(text);
+	return id;
+}
+
+/* The device as events have it: a subvolume of btrfs has another for stat(2). */
+static uint32_t device_of(const struct fs_paths *paths, dev_t device, int32_t pid, const char *fd)
+{
+	const struct fs_mount *mount;
+
+	if (major(device))
+		return kernel_device(device);
+	mount = fs_mounts_by_id(&paths->mounts, mount_id(pid, fd));
+	return mount && !strcmp(mount->type, "btrfs") ? mount->device : kernel_device(device);
+}
+
+static void open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool only_touched)
+{
+	char path[FS_PATH_MAX], target[PATH_MAX];
+	struct dirent *entry;
+	DIR *dir = opendir(fs_path(path, sizeof(path), "/proc/%" PRId32 "/fd", pid));
+
+	while (dir && (entry = readdir(dir))) {
+		struct fs_inode *file;
+		struct stat st;
+		ssize_t length;
+
+		if (entry->d_name[0] == '.' || fstatat(dirfd(dir), entry->d_name, &st, 0) ||
+		    !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+			continue;
+		file = fs_touched_file(&paths->touched, device_of(paths, st.st_dev, pid, entry->d_name), st.st_ino,
+				       !only_touched && S_ISREG(st.st_mode));
+		if (!file || (only_touched && !file->touched))
+			continue;
+		length = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+		if (length <= 0)
+			continue;
+		target[length] = '\0';
+		sighted(paths, file, target, foreign, !st.st_nlink);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* "7f0c5a2b1000-7f0c5a2d9000 r-xp 00000000 fe:00 12345   /usr/lib/libc.so.6" (proc(5)). */
+static void mapped_files(struct fs_paths *paths, int32_t pid, bool foreign, bool only_touched)
+{
+	char path[FS_PATH_MAX], *text, *rest, *line;
+	uint64_t last = 0;
+
+	text = fs_read_text(fs_path(path, sizeof(path), "/proc/%" PRId32 "/maps", pid), NULL);
+	rest = text;
+	while (rest && (line = strsep(&rest, "\n"))) {
+		unsigned int major, minor;
+		char *name = strchr(line, '/');
+		struct fs_inode *file;
+		uint64_t inode;
+
+		if (!name || sscanf(line, "%*s %*s %*s %x:%x %" SCNu64, &major, &minor, &inode) != 3 || !inode ||
+		    inode == last)
+			continue;
+		last = inode;
+		file = fs_touched_file(&paths->touched, major << 20 | (minor & 0xfffff), inode, !only_touched);
+		if (!file || (only_touched && !file->touched))
+			continue;
+		fs_unescape(name);
+		/* Whether it is gone or was renamed onto, the walk finds out. */
+		sighted(paths, file, name, foreign, false);
+	}
+	free(text);
+}
+
+static bool is_foreign(const struct fs_paths *paths, int32_t pid)
+{
+	return fs_namespace_of(pid, "mnt") != paths->mounts.namespaces[0];
+}
+
+void fs_paths_seen(struct fs_paths *paths, bool only_touched)
+{
+	char path[FS_PATH_MAX];
+	struct dirent *entry;
+	DIR *proc;
+
+	fs_mounts_read(&paths->mounts);
+	proc = opendir(fs_path(path, sizeof(path), "/proc"));
+	while (proc && (entry = readdir(proc))) {
+		uint64_t pid;
+		bool foreign;
+
+		if (!fs_parse_u64(entry->d_name, INT32_MAX, &pid) || (pid_t)pid == getpid())
+			continue;
+		foreign = is_foreign(paths, (int32_t)pid);
+		open_files(paths, (int32_t)pid, foreign, only_touched);
+		mapped_files(paths, (int32_t)pid, foreign, only_touched);
+	}
+	if (proc)
+		closedir(proc);
+}
+
+void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns)
+{
+	struct fs_touched *touched = &paths->touched;
+	uint64_t end = fs_now_ns() + budget_ns;
+	uint32_t last = 0;
+
+	for (size_t i = touched->fresh_count; i-- > 0 && fs_now_ns() < end;) {
+		const struct fs_inode *file = &touched->files[touched->fresh[i]];
+
+		if (file->path || !file->tid || file->tid == last)
+			continue;
+		last = file->tid;
+		open_files(paths, (int32_t)file->tid, is_foreign(paths, (int32_t)file->tid), true);
+	}
+	/* What is left is older than the next ones, and its files more likely closed. */
+	touched->fresh_count = 0;
+}
+
+void fs_paths_check(struct fs_paths *paths)
+{
+	for (size_t i = 0; i < paths->touched.count; i++) {
+		struct fs_inode *file = &paths->touched.files[i];
+		struct stat st;
+
+		if (!file->touched || !file->path || settled(file) || lstat(file->path, &st) ||
+		    st.st_ino != file->inode || (major(st.st_dev) && kernel_device(st.st_dev) != file->device))
+			continue;
+		file->foreign = false;
+		file->state = file->was ? FS_FILE_RENAMED : FS_FILE_NAMED;
+	}
+}
+
+/* --- the walk ---------------------------------------------------------- */
+
+struct walk {
+	struct fs_paths *paths;
+	uint32_t device;
+	bool foreign, over_devices;
+	size_t wanted; /* files of this device that have no path */
+	size_t skip; /* bytes at the beginning of path that are not shown */
+	uint64_t count;
+	enum fs_walk result;
+	char path[PATH_MAX];
+};
+
+static bool is_over(struct walk *walk)
+{
+	if (!walk->wanted)
+		return true;
+	if (walk->result == FS_WALK_TIME)
+		return true;
+	if (!(++walk->count % STRIDE) &&
+	    (fs_now_ns() > walk->paths->deadline || (walk->paths->stop && *walk->paths->stop)))
+		walk->result = FS_WALK_TIME;
+	return walk->result == FS_WALK_TIME;
+}
+
+/* Whether the file was made after another of this number had been seen. */
+static bool is_another(int dir, const char *name, const struct fs_inode *file)
+{
+	struct statx stx;
+
+	return file->path && !statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &stx) &&
+	       (stx.stx_mask & STATX_BTIME) && stx.stx_btime.tv_sec > file->seen_s;
+}
+
+static void found(struct walk *walk, int dir, const char *name, struct fs_inode *file)
+{
+	struct fs_touched *touched = &walk->paths->touched;
+	const char *path = walk->path + walk->skip;
+
+	if (strlen(path) > PATH_KEPT)
+		path += strlen(path) - PATH_KEPT;
+	walk->wanted--;
+	if (walk->foreign) {
+		if (fs_inode_set_path(touched, &file->path, path))
+			file->state = FS_FILE_ELSEWHERE;
+		return;
+	}
+	if (file->path && !file->foreign && strcmp(file->path, path)) {
+		file->again = is_another(dir, name, file);
+		if (!file->was)
+			fs_inode_set_path(touched, &file->was, file->path);
+	}
+	if (fs_inode_set_path(touched, &file->path, path))
+		file->state = file->was ? FS_FILE_RENAMED : FS_FILE_NAMED;
+	file->foreign = false;
+}
+
+static void directory(struct walk *walk, int fd, size_t length, dev_t device, int depth);
+
+static void enter(struct walk *walk, int parent, const char *name, size_t length, dev_t device, int depth)
+{
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		walk->result = FS_WALK_PART;
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	/* Something is mounted there, unless it is a subvolume. */
+	if (st.st_dev != device && (!walk->over_devices || major(st.st_dev))) {
+		close(fd);
+		return;
+	}
+	directory(walk, fd, length, st.st_dev, depth + 1);
+}
+
+/* Takes the descriptor. */
+static void directory(struct walk *walk, int fd, size_t length, dev_t device, int depth)
+{
+	struct dirent *entry;
+	DIR *dir = fdopendir(fd);
+
+	if (!dir || depth > DEEPEST) {
+		walk->result = FS_WALK_PART;
+		if (dir)
+			closedir(dir);
+		else
+			close(fd);
+		return;
+	}
+	walk->paths->directories++;
+	while (!is_over(walk) && (entry = readdir(dir))) {
+		const char *name = entry->d_name;
+		unsigned char type = entry->d_type;
+		struct fs_inode *file;
+		size_t longer;
+
+		if (!strcmp(name, ".") || !strcmp(name, ".."))
+			continue;
+		walk->paths->entries++;
+		longer = length + 1 + strlen(name);
+		if (longer >= sizeof(walk->path)) {
+			walk->result = FS_WALK_PART;
+			continue;
+		}
+		file = fs_touched_file(&walk->paths->touched, walk->device, entry->d_ino, false);
+		if (!(file && file->touched && !settled(file)) && type != DT_DIR && type != DT_UNKNOWN)
+			continue;
+		walk->path[length] = '/';
+		memcpy(walk->path + length + 1, name, strlen(name) + 1);
+		if (file && file->touched && !settled(file))
+			found(walk, dirfd(dir), name, file);
+		if (type == DT_UNKNOWN) {
+			struct stat st;
+
+			if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(st.st_mode))
+				continue;
+			type = DT_DIR;
+		}
+		if (type == DT_DIR)
+			enter(walk, dirfd(dir), name, longer, device, depth);
+	}
+	closedir(dir);
+}
+
+/* From the root of one mount. */
+static void mounted(struct walk *walk, const struct fs_mount *mount)
+{
+	struct fs_inode *file;
+	struct stat st;
+	int fd;
+
+	walk->foreign = mount->pid != 0;
+	walk->over_devices = !strcmp(mount->type, "btrfs");
+	walk->skip = 0;
+	if (mount->pid)
+		walk->skip = (size_t)snprintf(walk->path, sizeof(walk->path), "/proc/%" PRId32 "/root", mount->pid);
+	snprintf(walk->path + walk->skip, sizeof(walk->path) - walk->skip, "%s",
+		 strcmp(mount->point, "/") ? mount->point : "");
+	fd = open(walk->path[0] ? walk->path : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+	/* Another may be mounted over it. */
+	if (fd < 0 || fstat(fd, &st) || (major(st.st_dev) && kernel_device(st.st_dev) != walk->device)) {
+		/* A file may be a mount too. */
+		if (fd < 0 && !lstat(walk->path, &st) && S_ISREG(st.st_mode)) {
+			file = fs_touched_file(&walk->paths->touched, walk->device, st.st_ino, false);
+			if (file && file->touched && !settled(file))
+				found(walk, AT_FDCWD, walk->path, file);
+		}
+		walk->result = FS_WALK_PART;
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	file = fs_touched_file(&walk->paths->touched, walk->device, st.st_ino, false);
+	if (file && file->touched && !settled(file))
+		found(walk, fd, ".", file);
+	directory(walk, fd, strlen(walk->path), st.st_dev, 0);
+}
+
+static size_t wanted_of(const struct fs_paths *paths, uint32_t device)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < paths->touched.count; i++) {
+		const struct fs_inode *file = &paths->touched.files[i];
+
+		count += file->touched && file->device == device && !settled(file);
+	}
+	return count;
+}
+
+/* The whole file system where it is mounted; else the parts of it that are. Our own namespace first. */
+static enum fs_walk device_walk(struct fs_paths *paths, uint32_t device)
+{
+	struct walk *walk = fs_alloc(sizeof(*walk));
+	const struct fs_mounts *mounts = &paths->mounts;
+	enum fs_walk result = FS_WALK_NONE;
+
+	memset(walk, 0, sizeof(*walk));
+	walk->paths = paths;
+	walk->device = device;
+	walk->wanted = wanted_of(paths, device);
+	for (int pass = 0; pass < 4 && result != FS_WALK_COMPLETE && result != FS_WALK_TIME && walk->wanted; pass++)
+		for (size_t i = 0; i < mounts->count && walk->wanted; i++) {
+			const struct fs_mount *mount = &mounts->items[i];
+			const bool whole = !strcmp(mount->root, "/");
+
+			if (mount->device != device || (mount->pid != 0) != (pass >= 2) || whole != !(pass % 2))
+				continue;
+			walk->result = FS_WALK_COMPLETE;
+			mounted(walk, mount);
+			result = walk->result;
+			if (result == FS_WALK_TIME)
+				break;
+			if (!whole)
+				result = FS_WALK_PART;
+			if (result == FS_WALK_COMPLETE)
+				break;
+		}
+	free(walk);
+	return result;
+}
+
+static struct fs_walked *walked(struct fs_paths *paths, uint32_t device)
+{
+	for (size_t i = 0; i < paths->walked_count; i++)
+		if (paths->walked[i].device == device)
+			return &paths->walked[i];
+	return NULL;
+}
+
+void fs_paths_walk(struct fs_paths *paths, uint64_t limit_ns)
+{
+	paths->deadline = limit_ns == UINT64_MAX ? UINT64_MAX : fs_now_ns() + limit_ns;
+	for (size_t i = 0; i < paths->touched.count; i++) {
+		struct fs_inode *file = &paths->touched.files[i];
+		struct fs_walked *done;
+
+		if (!file->touched || settled(file))
+			continue;
+		done = walked(paths, file->device);
+		if (!done && paths->walked_count < FS_WALKED_MAX) {
+			done = &paths->walked[paths->walked_count++];
+			done->device = file->device;
+			done->result = device_walk(paths, file->device);
+		}
+		/* Gone from where it was, and nowhere else. */
+		if (done && done->result == FS_WALK_COMPLETE && file->path && !settled(file))
+			file->state = file->foreign ? FS_FILE_ELSEWHERE : FS_FILE_DELETED;
+	}
+}
+
+/* --- why there is none -------------------------------------------------- */
+
+static const struct fs_mount *mount_of(const struct fs_paths *paths, uint32_t device)
+{
+	for (size_t i = 0; i < paths->mounts.count; i++)
+		if (paths->mounts.items[i].device == device)
+			return &paths->mounts.items[i];
+	return NULL;
+}
+
+/* Inodes that hold a file system's own data and have no name. */
+static bool is_metadata(const char *type, uint64_t inode)
+{
+	/* fs/ext4/ext4.h: EXT4_FIRST_INO 11, EXT4_ROOT_INO 2. */
+	if (!strncmp(type, "ext", 3))
+		return inode < 11 && inode != 2;
+	/* include/linux/f2fs_fs.h: F2FS_NODE_INO 1, F2FS_META_INO 2, and the compressed pages' above all. */
+	if (!strcmp(type, "f2fs"))
+		return inode == 1 || inode == 2 || inode > UINT32_MAX - 16;
+	/* fs/btrfs/inode.c: BTRFS_BTREE_INODE_OBJECTID 1. */
+	if (!strcmp(type, "btrfs"))
+		return inode == 1;
+	return false;
+}
+
+const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *file)
+{
+	const struct fs_mount *mount;
+	enum fs_walk result = FS_WALK_NONE;
+
+	if (file->path)
+		return NULL;
+	mount = mount_of(paths, file->device);
+	if (!mount && !(file->device >> 20)) {
+		char path[FS_PATH_MAX];
+
+		/* block/bdev.c: the inode number of a block device's page cache is its dev_t; before 5.11 it was 0. */
+		fs_path(path, sizeof(path), "/sys/dev/block/%u:%u", (unsigned int)(file->inode >> 20),
+			(unsigned int)(file->inode & 0xfffff));
+		return !file->inode || !access(path, F_OK) ? "metadata" : "no_mount";
+	}
+	if (!mount)
+		return "no_mount";
+	if (is_metadata(mount->type, file->inode))
+		return "metadata";
+	for (size_t i = 0; i < paths->walked_count; i++)
+		if (paths->walked[i].device == file->device)
+			result = paths->walked[i].result;
+	switch (result) {
+	case FS_WALK_COMPLETE:
+		return "deleted";
+	case FS_WALK_TIME:
+		return "out_of_time";
+	case FS_WALK_PART:
+		return "not_reachable";
+	default:
+		return "not_looked_for";
+	}
+}
+
+void fs_paths_free(struct fs_paths *paths)
+{
+	fs_touched_free(&paths->touched);
+	fs_mounts_free(&paths->mounts);
+}

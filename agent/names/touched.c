@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "touched.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util.h"
+
+/* Files that wait to be looked up, and processes; what is more is looked up at the end. */
+#define WAITING_MAX 1024
+
+static size_t slot_of(const struct fs_touched *touched, uint32_t device, uint64_t inode)
+{
+	uint64_t hash = (inode ^ (uint64_t)device << 40) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (size_t)(hash >> 32) & (touched->slot_count - 1);
+}
+
+static void grow(struct fs_touched *touched)
+{
+	touched->slot_count = touched->slot_count ? touched->slot_count * 2 : 1024;
+	free(touched->slots);
+	touched->slots = fs_alloc(touched->slot_count * sizeof(*touched->slots));
+	memset(touched->slots, 0, touched->slot_count * sizeof(*touched->slots));
+	for (size_t i = 0; i < touched->count; i++) {
+		size_t at = slot_of(touched, touched->files[i].device, touched->files[i].inode);
+
+		while (touched->slots[at])
+			at = (at + 1) & (touched->slot_count - 1);
+		touched->slots[at] = (uint32_t)i + 1;
+	}
+}
+
+struct fs_inode *fs_touched_file(struct fs_touched *touched, uint32_t device, uint64_t inode, bool add)
+{
+	struct fs_inode *file;
+	size_t at;
+
+	if (touched->count * 2 >= touched->slot_count)
+		grow(touched);
+	at = slot_of(touched, device, inode);
+	for (; touched->slots[at]; at = (at + 1) & (touched->slot_count - 1)) {
+		file = &touched->files[touched->slots[at] - 1];
+		if (file->inode == inode && file->device == device)
+			return file;
+	}
+	if (!add)
+		return NULL;
+	if (touched->count == FS_FILES_MAX) {
+		touched->dropped++;
+		return NULL;
+	}
+	if (touched->count == touched->capacity) {
+		touched->capacity = touched->capacity ? touched->capacity * 2 : 512;
+		touched->files = fs_realloc(touched->files, touched->capacity * sizeof(*touched->files));
+	}
+	file = &touched->files[touched->count++];
+	*file = (struct fs_inode){ .device = device, .inode = inode };
+	touched->slots[at] = (uint32_t)touched->count;
+	return file;
+}
+
+bool fs_inode_set_path(struct fs_touched *touched, char **where, const char *path)
+{
+	size_t length = strlen(path);
+
+	if (*where && !strcmp(*where, path))
+		return true;
+	if (touched->path_bytes + length > FS_PATHS_MAX)
+		return false;
+	touched->path_bytes += length;
+	if (*where)
+		touched->path_bytes -= strlen(*where);
+	free(*where);
+	*where = fs_strdup(path);
+	return true;
+}
+
+void fs_touched_format(struct fs_touched *touched, const char *event, const char *format)
+{
+	struct fs_touched_event found = { 0 };
+	uint16_t id;
+
+	if (touched->event_count == ARRAY_SIZE(touched->events) || !fs_format_id(format, &id))
+		return;
+	found.device = fs_format_field(format, "dev");
+	if (!found.device.known)
+		found.device = fs_format_field(format, "s_dev");
+	found.inode = fs_format_field(format, "ino");
+	if (!found.inode.known)
+		found.inode = fs_format_field(format, "i_ino");
+	if (!strcmp(event, "sched_process_exec"))
+		found.pid = fs_format_field(format, "pid");
+	if (!(found.device.known && found.inode.known) && !found.pid.known)
+		return;
+	touched->events[touched->event_count++] = found;
+	touched->kinds[id] = (uint8_t)touched->event_count;
+}
+
+static void started(struct fs_touched *touched, uint32_t pid)
+{
+	if (touched->started_count == WAITING_MAX)
+		return;
+	if (touched->started_count == touched->started_capacity) {
+		touched->started_capacity += 64;
+		touched->started = fs_realloc(touched->started, touched->started_capacity * sizeof(*touched->started));
+	}
+	touched->started[touched->started_count++] = pid;
+}
+
+static void fresh(struct fs_touched *touched, const struct fs_inode *file)
+{
+	if (touched->fresh_count == WAITING_MAX)
+		return;
+	if (touched->fresh_count == touched->fresh_capacity) {
+		touched->fresh_capacity += 64;
+		touched->fresh = fs_realloc(touched->fresh, touched->fresh_capacity * sizeof(*touched->fresh));
+	}
+	touched->fresh[touched->fresh_count++] = (size_t)(file - touched->files);
+}
+
+static void one(void *argument, const unsigned char *data, size_t length)
+{
+	struct fs_touched *touched = argument;
+	const struct fs_touched_event *event;
+	uint64_t device, inode, pid;
+	struct fs_inode *file;
+	uint32_t tid;
+	uint16_t id;
+
+	if (length < 8)
+		return;
+	memcpy(&id, data, 2); /* common_type */
+	if (!touched->kinds[id])
+		return;
+	event = &touched->events[touched->kinds[id] - 1];
+	if (event->pid.known) {
+		if (fs_field_get(data, length, event->pid, &pid))
+			started(touched, (uint32_t)pid);
+		return;
+	}
+	if (!fs_field_get(data, length, event->device, &device) || !fs_field_get(data, length, event->inode, &inode))
+		return;
+	/* Pages of one file come one after the other. */
+	if (touched->any && touched->last_inode == inode && touched->last_device == (uint32_t)device)
+		return;
+	touched->any = true;
+	touched->last_device = (uint32_t)device;
+	touched->last_inode = inode;
+	file = fs_touched_file(touched, (uint32_t)device, inode, true);
+	if (!file || file->touched)
+		return;
+	file->touched = true;
+	memcpy(&tid, data + 4, 4); /* common_pid */
+	file->tid = tid;
+	if (!file->path)
+		fresh(touched, file);
+}
+
+void fs_touched_subbuf(struct fs_touched *touched, const unsigned char *subbuf, size_t used,
+		       const struct fs_page_layout *layout)
+{
+	if (touched->event_count)
+		fs_subbuf_each(subbuf, used, layout, one, touched);
+}
+
+void fs_touched_free(struct fs_touched *touched)
+{
+	for (size_t i = 0; i < touched->count; i++) {
+		free(touched->files[i].path);
+		free(touched->files[i].was);
+	}
+	free(touched->files);
+	free(touched->slots);
+	free(touched->fresh);
+	free(touched->started);
+}

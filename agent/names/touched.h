@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files of which a recording holds events: device and inode of every event that
+ * has both, collected while the ring is drained. Names are looked up for these
+ * alone.
+ */
+#ifndef FLASHSCOPE_TOUCHED_H
+#define FLASHSCOPE_TOUCHED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "crosscheck.h"
+#include "tracefs.h"
+
+/* Files that are remembered, and bytes of their paths: what one recording may cost in memory. */
+#define FS_FILES_MAX 65536u
+#define FS_PATHS_MAX (8u << 20)
+
+enum fs_inode_state {
+	FS_FILE_UNKNOWN,
+	FS_FILE_SEEN,	    /* its path was true when it was looked at */
+	FS_FILE_NAMED,	    /* its path is true at the end */
+	FS_FILE_RENAMED,    /* the same, and `was` is an earlier path */
+	FS_FILE_DELETED,    /* its path is where it was */
+	FS_FILE_ELSEWHERE,  /* its path is what a process in another mount namespace calls it */
+};
+
+struct fs_inode {
+	uint64_t inode;
+	uint32_t device; /* the kernel's dev_t: 12 bits major, 20 bits minor */
+	uint32_t tid;	 /* of the first event */
+	char *path, *was;
+	uint32_t seen_s; /* seconds of CLOCK_REALTIME: when it first had its path */
+	uint8_t state; /* enum fs_inode_state */
+	bool touched;  /* an event names it */
+	bool foreign;  /* its path is another mount namespace's */
+	bool again;    /* another file has had this inode number since it was seen */
+};
+
+struct fs_touched {
+	struct fs_inode *files;
+	size_t count, capacity;
+	uint32_t *slots; /* hash: index + 1 */
+	size_t slot_count;
+	size_t path_bytes;
+	uint64_t dropped; /* files that were too many */
+	size_t *fresh;	  /* touched since the last look, without a path */
+	size_t fresh_count, fresh_capacity;
+	uint32_t *started; /* processes that executed a program since the last look */
+	size_t started_count, started_capacity;
+
+	uint8_t kinds[65536]; /* of an event's number: index + 1 into events */
+	struct fs_touched_event {
+		struct fs_field device, inode, pid;
+	} events[250];
+	size_t event_count;
+	uint32_t last_device;
+	uint64_t last_inode;
+	bool any;
+};
+
+/* Learns an event's number and fields from the text of its format. */
+void fs_touched_format(struct fs_touched *touched, const char *event, const char *format);
+/* Every event of a sub-buffer. */
+void fs_touched_subbuf(struct fs_touched *touched, const unsigned char *subbuf, size_t used,
+		       const struct fs_page_layout *layout);
+/* The file of this device and inode; added where it is new. NULL: too many. */
+struct fs_inode *fs_touched_file(struct fs_touched *touched, uint32_t device, uint64_t inode, bool add);
+/* Keeps a copy of path; false where there is no room for it. */
+bool fs_inode_set_path(struct fs_touched *touched, char **where, const char *path);
+void fs_touched_free(struct fs_touched *touched);
+
+#endif
