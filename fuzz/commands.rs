@@ -63,6 +63,7 @@ pub fn report(bytes: &[u8]) {
         });
         let findings = analysis.finish();
         let report = FlashReport {
+            names: Default::default(),
             schema: FLASH_REPORT_SCHEMA,
             title: "fuzz".into(),
             system: system(&trace),
@@ -88,6 +89,7 @@ pub fn report(bytes: &[u8]) {
         }
     });
     let report = BlockReport {
+        names: Default::default(),
         schema: BLOCK_REPORT_SCHEMA,
         title: "fuzz".into(),
         system: system(&trace),

@@ -44,6 +44,13 @@ impl<T> Evidence<T> {
         }
     }
 
+    pub fn known_mut(&mut self) -> Option<&mut T> {
+        match self {
+            Evidence::Known(value) => Some(value),
+            Evidence::Unknown(_) => None,
+        }
+    }
+
     /// The reason where it is not.
     pub fn why(&self) -> Option<&Unknown> {
         match self {

@@ -32,6 +32,9 @@ pub struct FlashReport {
     /// What read-ahead brought in; where the trace has file reads and the page cache's events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readahead: Option<crate::Evidence<crate::readahead::AccuracyFindings>>,
+    /// Names of devices and files; empty where the recording has none.
+    #[serde(default, skip_serializing_if = "crate::NamesFound::is_empty")]
+    pub names: crate::NamesFound,
     /// What it answers, what matters most first.
     #[serde(default)]
     pub findings: Vec<crate::findings::Finding>,
@@ -268,6 +271,7 @@ mod tests {
             health: Vec::new(),
             losses: vec![],
             readahead: None,
+            names: Default::default(),
             findings: Vec::new(),
             calls: Default::default(),
             found,

@@ -13,6 +13,7 @@ mod flash_report;
 mod kernel_threads;
 mod latency;
 pub mod layers;
+mod names;
 mod own_wear;
 pub mod readahead;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub mod units;
 pub use evidence::{Evidence, Unknown};
 pub use flash_report::*;
 pub use latency::{LatencyHistogram, LatencyNs, LatencyRange};
+pub use names::*;
 pub use own_wear::OwnWear;
 
 use flashscope_trace::Event;

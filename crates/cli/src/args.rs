@@ -177,6 +177,13 @@ pub struct RecordArgs {
     /// stream: events are sent continuously; ring: the newest events that fit are kept and read once at the end.
     #[arg(long, value_enum, default_value_t = Mode::Stream)]
     pub mode: Mode,
+    /// How paths of files are found. seen: in what processes have open or mapped; walk: also by a search of the file systems that were
+    /// touched, without a time limit; none [default: as walk, for 5 seconds at most].
+    #[arg(long, value_name = "HOW")]
+    pub paths: Option<Paths>,
+    /// Record neither paths of files nor command lines: the same as --paths none.
+    #[arg(long, conflicts_with = "paths")]
+    pub no_paths: bool,
     /// Name for `flashscope ctl`.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -196,6 +203,24 @@ pub struct RecordArgs {
 pub enum Mode {
     Stream,
     Ring,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Paths {
+    Walk,
+    Seen,
+    None,
+}
+
+impl Paths {
+    /// As the agent's option has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Paths::Walk => "walk",
+            Paths::Seen => "seen",
+            Paths::None => "none",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -254,14 +279,16 @@ pub struct ReportArgs {
     /// Show only what began up to this time, seconds after the first event.
     #[arg(long, value_name = "SECONDS")]
     pub to: Option<f64>,
-    /// Show only this process (its name).
+    /// Show only this process, by any of its names: the thread's, the process's, its program or command line, its systemd unit,
+    /// container or Android package.
     #[arg(long, value_name = "NAME")]
     pub process: Option<String>,
     /// Rated erase cycles of a block, or a chip whose file states them (chips/*.toml): adds the remaining years.
     #[arg(long, value_name = "CYCLES|CHIP")]
     pub endurance: Option<String>,
-    /// Show the time of reads, writes and syncs by layer of the kernel (`record --events layers`, or trace-cmd's
-    /// function_graph with block and syscall events).
+    /// layer: the time of reads, writes and syncs by layer of the kernel (`record --events layers`, or trace-cmd's function_graph with
+    /// block and syscall events). app, process, thread: what the tables of originators, tasks and files count I/O for; app is the
+    /// systemd unit, container or Android package [default: thread].
     #[arg(long, value_name = "WHAT")]
     pub by: Option<ReportBy>,
     #[command(flatten)]
@@ -386,6 +413,9 @@ pub struct AdviseArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ReportBy {
     Layer,
+    App,
+    Process,
+    Thread,
 }
 
 /// What ties the clocks of several traces together.

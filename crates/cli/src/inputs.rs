@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use flashscope_analysis::LossCount;
-use flashscope_trace::{Alignment, Event, Losses, MergedTrace, TimeNs, Trace};
+use flashscope_trace::{Alignment, DeviceNames, Event, FileNames, Losses, MergedTrace, Process, TimeNs, Trace};
 
 use crate::failure::Failure;
 
@@ -104,6 +104,21 @@ impl Inputs {
 
     pub fn comm(&self, source: usize, tid: u32, time: TimeNs) -> Option<&str> {
         self.merged.comm(source, tid, time)
+    }
+
+    /// The process of a thread; `None` where its trace does not tell.
+    pub fn process(&self, source: usize, tid: u32, time: TimeNs) -> Option<Process<'_>> {
+        self.merged.process(source, tid, time)
+    }
+
+    /// Paths of files of the first trace's machine, and names of its devices.
+    pub fn names(&self) -> (FileNames, DeviceNames) {
+        let (mut files, mut devices) = (FileNames::default(), DeviceNames::default());
+        for (_, trace) in self.traces().enumerate().filter(|(source, _)| self.machine(*source) == 0) {
+            files.extend(trace.file_names());
+            devices.extend(trace.device_names());
+        }
+        (files, devices)
     }
 
     /// Every counter of what they miss together, zero ones included.

@@ -41,6 +41,7 @@ mod study;
 mod target;
 mod top;
 mod version;
+mod whose;
 
 use std::process::ExitCode;
 

@@ -10,7 +10,7 @@ use flashscope_output::{Existing, Output, Rules};
 use flashscope_targets::{Job, OpenOptions};
 use flashscope_trace::{Session, Severity, Trace};
 
-use crate::args::{Mode, RecordArgs, Source};
+use crate::args::{Mode, Paths, RecordArgs, Source};
 use crate::failure::Failure;
 use crate::limits::{Limited, Reached};
 use crate::progress::Terminal;
@@ -129,6 +129,9 @@ pub fn argv(args: &RecordArgs) -> Vec<String> {
     }
     for mtd in &args.mtd {
         option("--mtd", mtd.to_string());
+    }
+    if let Some(paths) = args.paths.or(args.no_paths.then_some(Paths::None)) {
+        option("--paths", paths.word().to_owned());
     }
     if let Some(name) = &args.name {
         option("--name", name.clone());

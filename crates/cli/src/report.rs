@@ -11,7 +11,8 @@ use flashscope_analysis::flash::{Health, UbiRegion, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::readahead::{Accuracy, AccuracyFindings};
 use flashscope_analysis::{
-    Analysis, ChipShape, Evidence, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, OwnWear, ProbeFacts, SystemFacts,
+    Analysis, ChipShape, Evidence, FLASH_REPORT_SCHEMA, FileUses, FlashAnalysis, FlashReport, OwnWear, ProbeFacts,
+    SystemFacts, name_block_files, name_flash_files,
 };
 use flashscope_trace::{Crossings, Device, Event, EventKind, FlashAccess, Schema, TimeNs, Trace, TraceKind};
 use serde_json::Value;
@@ -23,6 +24,7 @@ use crate::failure::Failure;
 use crate::inputs::Inputs;
 use crate::output;
 use crate::study::style;
+use crate::whose::Whose;
 
 pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     for (option, value) in [("--from", args.from), ("--to", args.to)] {
@@ -114,7 +116,8 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
             missing.join("; ")
         )));
     }
-    let lookup = |tid, time| trace.comm(tid, time);
+    let whose = Whose::new(inputs, args);
+    let lookup = |tid, time| whose.name_or_wanted(0, tid, time);
     let mut layers = Layers::new(lookup, crossings.sleep()).only(args.process.as_deref());
     let mut first = None;
     trace.for_each_pair(&mut |pair| {
@@ -148,7 +151,9 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
 pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failure> {
     // The trace whose event it is; names are asked for while it is taken in.
     let at = Cell::new(0);
-    let lookup = |tid, time| inputs.comm(at.get(), tid, time);
+    let whose = Whose::new(inputs, args);
+    let lookup = |tid, time| whose.member(at.get(), tid, time);
+    let mut uses = FileUses::new(|tid, time| whose.member(at.get(), tid, time));
     let sizes = Sizes::of_facts(inputs.traces().map(|trace| trace.facts()));
     let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
     let mut analysis = BlockAnalysis::new(lookup, sizes).users(users).only(args.process.as_deref());
@@ -157,7 +162,7 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         analysis.events_are_missing();
     }
     let mut accuracy = Accuracy::new();
-    let mut answers = Answers::new(lookup, args.process.as_deref());
+    let mut answers = Answers::new(|tid, time| whose.name_or_wanted(at.get(), tid, time), args.process.as_deref());
     let mut first = None;
     let mut owners: HashMap<Device, usize> = HashMap::new();
     let mut twice = None;
@@ -183,9 +188,12 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         if inputs.machine(source) == 0 {
             answers.event(event, shown);
         }
+        if shown && inputs.machine(source) == 0 && wanted(event, source, begin, &whose, args) {
+            uses.event(event);
+        }
         // What the device does is nobody's own.
         let is_block = matches!(event.kind, EventKind::Block(_));
-        if shown && inputs.machine(source) == 0 && (is_block || wanted(event, source, begin, inputs, args)) {
+        if shown && inputs.machine(source) == 0 && (is_block || wanted(event, source, begin, &whose, args)) {
             accuracy.event(event);
         }
     })?;
@@ -226,6 +234,7 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         }
     }
     missing.extend(MissingEvent::of_findings(&findings));
+    let (files, devices) = inputs.names();
     let mut report = BlockReport {
         schema: BLOCK_REPORT_SCHEMA,
         title: inputs.title(),
@@ -233,10 +242,12 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         losses: inputs.losses(),
         missing,
         readahead: readahead(accuracy, inputs),
+        names: uses.finish(&files, &devices),
         findings: Vec::new(),
         calls: CallsFound::default(),
         found: findings,
     };
+    name_block_files(&mut report, &files);
     answers.of_block(inputs, &mut report);
     Ok(report)
 }
@@ -253,22 +264,25 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         .zip(&first_chips)
         .flat_map(|(trace, first)| UbiRegion::of_facts(trace.facts(), *first))
         .collect();
-    let mut analysis = FlashAnalysis::new(&shapes, &partitions, &ubi, |tid, time| task(inputs, at.get(), tid, time))
+    let whose = Whose::new(inputs, args);
+    let mut uses = FileUses::new(|tid, time| whose.member(at.get(), tid, time));
+    let mut analysis = FlashAnalysis::new(&shapes, &partitions, &ubi, |tid, time| task(&whose, at.get(), tid, time))
         .with_yaffs2_on(&yaffs2_partitions(inputs, &first_chips));
     let mut first = None;
     let mut accuracy = Accuracy::new();
-    let mut answers = Answers::new(|tid, time| task(inputs, at.get(), tid, time), args.process.as_deref());
+    let mut answers = Answers::new(|tid, time| whose.name_or_wanted(at.get(), tid, time), args.process.as_deref());
     inputs.for_each(&mut |source, event| {
         let begin = *first.get_or_insert(event.time.0);
         at.set(source);
         if inputs.machine(source) == 0 {
             answers.event(event, in_time(event, begin, args));
         }
-        if !wanted(event, source, begin, inputs, args) {
+        if !wanted(event, source, begin, &whose, args) {
             return;
         }
         if inputs.machine(source) == 0 {
             accuracy.event(event);
+            uses.event(event);
         }
         match (&event.kind, inputs.machine(source)) {
             (_, 0) => analysis.event(event),
@@ -294,6 +308,7 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         }
         None => Vec::new(),
     };
+    let (files, devices) = inputs.names();
     let mut report = FlashReport {
         schema: FLASH_REPORT_SCHEMA,
         title: inputs.title(),
@@ -304,10 +319,12 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         health: inputs.traces().flat_map(|trace| Health::of_recording(trace.facts(), trace.stats())).collect(),
         losses: inputs.losses(),
         readahead: readahead(accuracy, inputs),
+        names: uses.finish(&files, &devices),
         findings: Vec::new(),
         calls: CallsFound::default(),
         found: findings,
     };
+    name_flash_files(&mut report, &files);
     answers.of_flash(inputs, &mut report);
     Ok(report)
 }
@@ -357,11 +374,12 @@ fn tagged(tid: u32, machine: usize) -> u32 {
 }
 
 /// What a thread is called; one of another machine that has no name is told from those of the first.
-fn task(inputs: &Inputs, source: usize, tid: u32, time: TimeNs) -> Option<Cow<'_, str>> {
+fn task<'w>(whose: &Whose<'w>, source: usize, tid: u32, time: TimeNs) -> Option<Cow<'w, str>> {
+    let inputs = whose.inputs;
     let machine = inputs.machine(source);
     let own = if machine == 0 { tid } else { tid & ((1 << TID_BITS) - 1) };
-    match inputs.comm(source, own, time) {
-        Some(name) => Some(name.into()),
+    match whose.group(source, own, time) {
+        Some(name) => Some(name),
         None if machine == 0 => None,
         None => Some(format!("tid {own} of {}", inputs.merged().sources()[machine].trace.path().display()).into()),
     }
@@ -480,9 +498,8 @@ fn in_time(event: &Event, begin: u64, args: &ReportArgs) -> bool {
     args.from.is_none_or(|from| seconds >= from) && args.to.is_none_or(|to| seconds <= to)
 }
 
-fn wanted(event: &Event, source: usize, begin: u64, inputs: &Inputs, args: &ReportArgs) -> bool {
-    let of = |process: &String| inputs.comm(source, event.tid, event.time) == Some(process.as_str());
-    in_time(event, begin, args) && args.process.as_ref().is_none_or(of)
+fn wanted(event: &Event, source: usize, begin: u64, whose: &Whose<'_>, args: &ReportArgs) -> bool {
+    in_time(event, begin, args) && whose.is_wanted(source, event.tid, event.time)
 }
 
 /// One shape a chip, from its partitions: their sizes add up to what of the chip is visible.

@@ -411,9 +411,14 @@ fn carried(one: &Originator) -> String {
 }
 
 pub fn files(found: &BlockFound, most: usize) -> Rows {
-    let heads = &["device", "inode", "written back"];
-    Rows::new("tnn", heads, found.originators.files.iter(), most, |file| {
-        vec![file.device.clone(), file.inode.to_string(), size(file.written_bytes)]
+    let heads = &["device", "inode", "file", "written back"];
+    Rows::new("tntn", heads, found.originators.files.iter(), most, |file| {
+        vec![
+            file.device.clone(),
+            file.inode.to_string(),
+            file.path.clone().unwrap_or_default(),
+            size(file.written_bytes),
+        ]
     })
 }
 

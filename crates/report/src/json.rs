@@ -1,9 +1,9 @@
 //! JSON: everything, stable, for other programs and for keeping.
 
-use flashscope_analysis::FlashReport;
 use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::layers::LayersReport;
 use flashscope_analysis::readahead::Prediction;
+use flashscope_analysis::{FlashReport, NamesFound};
 use flashscope_study::StudyResult;
 use flashscope_study::boot::BootResult;
 use flashscope_study::layers::LayersResult;
@@ -23,12 +23,12 @@ pub fn any(value: &impl Serialize) -> String {
 
 /// All of a trace's findings.
 pub fn flash(report: &FlashReport) -> String {
-    pretty(report)
+    named(report, &report.names)
 }
 
 /// All of a trace's block I/O.
 pub fn block(report: &BlockReport) -> String {
-    pretty(report)
+    named(report, &report.names)
 }
 
 /// Where the time of a trace's calls goes.
@@ -54,6 +54,17 @@ pub fn runs_study(result: &RunsResult) -> String {
 /// All of a study of booting.
 pub fn boot_study(result: &BootResult) -> String {
     pretty(result)
+}
+
+/// With the names of devices beside their numbers.
+fn named(report: &impl Serialize, names: &NamesFound) -> String {
+    if names.is_empty() {
+        return pretty(report);
+    }
+    // As below: plain data.
+    let mut value = serde_json::to_value(report).expect("plain data serialises");
+    crate::names::add_to_json(&mut value, names);
+    pretty(&value)
 }
 
 /// Indented, with a final newline. JSON leaves DEL, C1 controls and reordering characters as they are; a terminal does

@@ -17,6 +17,7 @@ pub mod terminal;
 pub mod top;
 
 mod comparison_view;
+mod names;
 mod prediction_view;
 mod readahead_view;
 mod rows;

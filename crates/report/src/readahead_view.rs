@@ -32,9 +32,10 @@ fn row(name: String, pages: &Brought) -> Vec<String> {
 /// Pages by file; the whole first.
 pub fn files(found: &AccuracyFindings, most: usize) -> Rows {
     let mut rows = Rows::new("tnnnnnnn", HEADS, found.files.iter(), most, |file| {
-        let name = match file.device {
-            Some(device) => format!("inode {} on {device}", file.inode),
-            None => format!("inode {}", file.inode),
+        let name = match (&file.path, file.device) {
+            (Some(path), _) => path.clone(),
+            (None, Some(device)) => format!("inode {} on {device}", file.inode),
+            (None, None) => format!("inode {}", file.inode),
         };
         row(name, &file.pages)
     });

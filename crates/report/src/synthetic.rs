@@ -280,7 +280,13 @@ fn wear(tasks: &[TaskOps], blocks: &[BlockCounts]) -> Wear {
             })
             .collect(),
         by_file: (0..tasks.len() as u64)
-            .map(|i| FileWear { device: Some("31:0".into()), inode: i + 2, written_bytes: 1500, programmed_pages: 1 })
+            .map(|i| FileWear {
+                device: Some("31:0".into()),
+                inode: i + 2,
+                path: None,
+                written_bytes: 1500,
+                programmed_pages: 1,
+            })
             .collect(),
         pages_of_no_file: programs.saturating_sub(tasks.len() as u64),
         spread: vec![EraseSpread {
@@ -322,6 +328,7 @@ pub fn flash() -> FlashReport {
     counts.reads.repeats = 2;
     counts.programs.not_recorded = counts.total.programs;
     FlashReport {
+        names: Default::default(),
         schema: FLASH_REPORT_SCHEMA,
         title: "boot.dat".into(),
         system: SystemFacts {
@@ -407,8 +414,8 @@ fn readahead(late: Option<u64>) -> AccuracyFindings {
     AccuracyFindings {
         total: pages,
         files: vec![
-            FileBrought { device: Some(Device::new(8, 1)), inode: 12, pages },
-            FileBrought { device: None, inode: 0, pages: Brought::default() },
+            FileBrought { device: Some(Device::new(8, 1)), inode: 12, path: None, pages },
+            FileBrought { device: None, inode: 0, path: None, pages: Brought::default() },
         ],
         tasks: vec![TaskBrought { tid: 10, pages }],
         file_systems_own: 7,
@@ -488,6 +495,7 @@ fn block_report(events: Vec<Event>) -> BlockReport {
     let mut analysis = BlockAnalysis::new(names, flashscope_analysis::block::Sizes::default());
     events.iter().for_each(|event| analysis.event(event));
     BlockReport {
+        names: Default::default(),
         schema: BLOCK_REPORT_SCHEMA,
         title: "disk.blktrace.0".into(),
         system: flash().system,

@@ -118,9 +118,15 @@ pub fn tasks(wear: &Wear, most: usize) -> Rows {
 }
 
 pub fn files(wear: &Wear, most: usize) -> Rows {
-    let heads = &["device", "inode", "written", "pages\nprogrammed"];
-    Rows::new("tnnn", heads, wear.by_file.iter(), most, |f| {
+    let heads = &["device", "inode", "file", "written", "pages\nprogrammed"];
+    Rows::new("tntnn", heads, wear.by_file.iter(), most, |f| {
         let device = f.device.clone().unwrap_or_else(|| "not named".to_owned());
-        vec![device, f.inode.to_string(), size(f.written_bytes), grouped(f.programmed_pages)]
+        vec![
+            device,
+            f.inode.to_string(),
+            f.path.clone().unwrap_or_default(),
+            size(f.written_bytes),
+            grouped(f.programmed_pages),
+        ]
     })
 }

@@ -88,7 +88,12 @@ pub(crate) fn sign_extend(value: u64, size: usize) -> i64 {
 /// Whether a JSON text can unpack to at most so many values: a byte of text can cost a hundred bytes of them. Separators
 /// inside of texts count too.
 pub(crate) fn has_few_values(json: &[u8], most: usize) -> bool {
-    json.iter().filter(|b| matches!(b, b',' | b'[' | b'{' | b':')).count() <= most
+    values(json) <= most
+}
+
+/// At most so many values are in a JSON text.
+pub(crate) fn values(json: &[u8]) -> usize {
+    json.iter().filter(|b| matches!(b, b',' | b'[' | b'{' | b':')).count()
 }
 
 /// Text of a fixed-size, NUL-padded field.

@@ -35,6 +35,7 @@ mod error;
 mod events;
 pub mod export;
 mod formats;
+mod identity;
 mod input;
 mod losses;
 mod merged;
@@ -56,6 +57,7 @@ pub use formats::stream::{
 };
 pub use formats::{Format, TABLE as FORMATS, help as formats_help};
 pub use formats::{dat, flashmon};
+pub use identity::{App, AppKind, DeviceName, DeviceNames, FileName, FileNames, NameState, Process};
 pub use losses::{Loss, Losses, Severity};
 pub use merged::{Alignment, MergedTrace, SYNC, Source};
 pub use record::Record;

@@ -5,6 +5,7 @@
 
 use crate::error::Error;
 use crate::events::{Event, TimeNs};
+use crate::identity::Process;
 use crate::losses::Losses;
 use crate::record::Record;
 use crate::ring::Missed;
@@ -119,6 +120,12 @@ impl MergedTrace {
     pub fn comm(&self, source: usize, tid: u32, time: TimeNs) -> Option<&str> {
         let source = self.sources.get(source)?;
         source.trace.comm(tid, source.own_time(time))
+    }
+
+    /// The process of a thread at a time, as [`Trace::process`].
+    pub fn process(&self, source: usize, tid: u32, time: TimeNs) -> Option<Process<'_>> {
+        let source = self.sources.get(source)?;
+        source.trace.process(tid, source.own_time(time))
     }
 
     /// What all of them have lost together; each has its own in `sources()[i].trace.losses()`.

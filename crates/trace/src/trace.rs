@@ -14,6 +14,7 @@ use crate::formats::packed::{self, Packing};
 use crate::formats::stream::{Session, SessionOptions, SourceState, looks_like_stream};
 use crate::formats::text::Text;
 use crate::formats::{self, Chosen, Head, perfetto};
+use crate::identity::{self, Processes};
 use crate::input::Input;
 use crate::losses::{Loss, Losses, Severity};
 use crate::record::Record;
@@ -42,6 +43,7 @@ pub struct Trace {
     losses: OnceLock<Losses>,
     pub(crate) names: OnceLock<Names>,
     reads: OnceLock<Reads>,
+    pub(crate) processes: OnceLock<Processes>,
     pub(crate) initial_names: Names,
     /// Threads that read ahead; `None`: as many as pay.
     threads: Option<usize>,
@@ -264,7 +266,7 @@ impl Trace {
                 Value::Null
             }),
         };
-        let facts = json(&source.facts);
+        let mut facts = json(&source.facts);
         let stats = json(&source.stats);
         let mut buffers = vec![
             RingBuffer { name: String::new(), lanes: Vec::new() },
@@ -282,6 +284,14 @@ impl Trace {
             if tgid != pid {
                 names.executed(*pid);
             }
+        }
+        if let Some(mut named) = identity::merged(&source.names) {
+            let threads = source.tasks.iter().filter(|(tid, tgid, _)| tid != tgid);
+            named["threads"] = threads.map(|(tid, tgid, _)| serde_json::json!([tid, tgid])).collect();
+            if !facts.is_object() {
+                facts = serde_json::json!({});
+            }
+            facts["names"] = named;
         }
         let clock = facts["recording"]["clock"].as_str().unwrap_or("mono").to_string();
         let ring = Ring {
@@ -328,6 +338,7 @@ impl Trace {
             losses: OnceLock::new(),
             names: OnceLock::new(),
             reads: OnceLock::new(),
+            processes: OnceLock::new(),
             initial_names,
             threads: None,
         };
@@ -356,6 +367,7 @@ impl Trace {
             losses: OnceLock::new(),
             names: OnceLock::new(),
             reads: OnceLock::new(),
+            processes: OnceLock::new(),
             initial_names: names,
             threads: None,
         })
@@ -373,6 +385,7 @@ impl Trace {
             losses: OnceLock::new(),
             names: OnceLock::new(),
             reads: OnceLock::new(),
+            processes: OnceLock::new(),
             initial_names: Names::default(),
             threads: None,
         })
@@ -392,6 +405,7 @@ impl Trace {
             losses: OnceLock::new(),
             names: OnceLock::new(),
             reads: OnceLock::new(),
+            processes: OnceLock::new(),
             initial_names: opened.names,
             threads: None,
         })
@@ -670,7 +684,12 @@ impl Trace {
     }
 
     /// One pass over all buffers, or one of them. Returns what was lost in decoding.
-    fn run_buffers(&self, ring: &Ring, only: Option<usize>, mut f: impl FnMut(&Record<'_>)) -> Result<Losses, Error> {
+    pub(crate) fn run_buffers(
+        &self,
+        ring: &Ring,
+        only: Option<usize>,
+        mut f: impl FnMut(&Record<'_>),
+    ) -> Result<Losses, Error> {
         let count: usize = ring.buffers.iter().map(|b| b.lanes.len()).sum();
         let mut lanes = Vec::with_capacity(count);
         for (b, buffer) in ring.buffers.iter().enumerate() {

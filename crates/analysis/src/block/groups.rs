@@ -65,6 +65,9 @@ pub struct Distribution {
 pub struct Group {
     pub by: GroupBy,
     pub name: String,
+    /// Of a file: its path, with what became of it, where the recording has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Queued, parts of splits not counted; requests where the trace does not show what was queued.
     pub bios: u64,
     pub bytes: u64,
@@ -123,7 +126,7 @@ impl Times {
         if matches!(by, GroupBy::All | GroupBy::Device) {
             distributions.extend([Stage::Q2c, Stage::D2c].iter().map(spread).filter(|d| !d.ranges.is_empty()));
         }
-        Group { by, name, bios: self.bios, bytes: self.bytes, stages, distributions }
+        Group { by, name, path: None, bios: self.bios, bytes: self.bytes, stages, distributions }
     }
 }
 

@@ -14,6 +14,7 @@ use super::matching::{Matching, Watch};
 use super::originators::{At, Originators, OwnerKind};
 use super::stack::Upper;
 use crate::Evidence;
+use crate::Named;
 use flashscope_trace::{BlockEvent, Device, FileEvent, FileStep, RequestKind, TimeNs};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -93,7 +94,7 @@ impl Loops {
     ) -> (u32, bool)
     where
         L: FnMut(u32, TimeNs) -> Option<N>,
-        N: AsRef<str>,
+        N: Named,
         W: Watch,
     {
         let above = match matching.is_below(block) {
@@ -121,7 +122,7 @@ impl Loops {
     ) -> Option<u32>
     where
         L: FnMut(u32, TimeNs) -> Option<N>,
-        N: AsRef<str>,
+        N: Named,
         W: Watch,
     {
         if self.all.is_empty() || block.bytes == 0 {
@@ -153,7 +154,7 @@ impl Loops {
         time: TimeNs,
     ) where
         L: FnMut(u32, TimeNs) -> Option<N>,
-        N: AsRef<str>,
+        N: Named,
         W: Watch,
     {
         match self.asker((matching, originators), file, tid, time) {
@@ -172,7 +173,7 @@ impl Loops {
     ) -> Option<u32>
     where
         L: FnMut(u32, TimeNs) -> Option<N>,
-        N: AsRef<str>,
+        N: Named,
         W: Watch,
     {
         if self.all.is_empty() || !matches!(file.step, FileStep::Write | FileStep::Dirtied) {
@@ -238,7 +239,7 @@ impl Loops {
 impl<L, N> Originators<L>
 where
     L: FnMut(u32, TimeNs) -> Option<N>,
-    N: AsRef<str>,
+    N: Named,
 {
     /// An owner for what is of several.
     fn several(&mut self) -> u32 {

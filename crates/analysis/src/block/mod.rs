@@ -67,6 +67,9 @@ pub struct BlockReport {
     /// What read-ahead brought in; `None` where the trace has no file reads with the cache's events.
     #[serde(default)]
     pub readahead: Option<crate::Evidence<AccuracyFindings>>,
+    /// Names of devices and files; empty where the recording has none.
+    #[serde(default, skip_serializing_if = "crate::NamesFound::is_empty")]
+    pub names: crate::NamesFound,
     /// What it answers, what matters most first.
     #[serde(default)]
     pub findings: Vec<crate::findings::Finding>,

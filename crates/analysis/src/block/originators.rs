@@ -10,11 +10,15 @@
 //!
 //! The unit is the page. A bio of several originators is counted with each by its bytes.
 
+mod found;
+
+pub use found::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind};
+
 use super::sizes::Sizes;
+use crate::Named;
 use crate::bounded::{BoundedMap, Full, MOST_PIECES, Ranges};
 use crate::kernel_threads::{is_carrier, role};
 use flashscope_trace::{BlockEvent, Device, FileEvent, FileStep, RequestFlags, RequestKind, TimeNs};
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -41,42 +45,6 @@ const NOBODY: u32 = u32::MAX - 2;
 /// Stands for all carriers of an originator that are too many.
 const OTHER_CARRIERS: u32 = u32::MAX;
 
-/// What an originator is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OwnerKind {
-    Task,
-    /// A journal's, a garbage collector's or another kernel thread's own work.
-    Kernel,
-    /// Several tasks dirtied the page.
-    Shared,
-    /// A carrier whose work nothing explains.
-    Unknown,
-}
-
-/// Bytes that a carrier moved for an originator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CarriedBytes {
-    pub carrier: String,
-    pub read_bytes: u64,
-    pub written_bytes: u64,
-}
-
-/// What one originator caused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Originator {
-    pub name: String,
-    pub kind: OwnerKind,
-    pub tid: u32,
-    pub read_bytes: u64,
-    pub written_bytes: u64,
-    /// What discards, secure erases and writes of zeroes cover: no data moves for them.
-    #[serde(default)]
-    pub covered_bytes: u64,
-    /// Most bytes first.
-    pub carriers: Vec<CarriedBytes>,
-}
-
 /// Which of an owner's sums an operation's bytes are in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Moved {
@@ -93,37 +61,6 @@ impl Moved {
             _ => Moved::Covered,
         }
     }
-}
-
-/// Bytes queued of one file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileBytes {
-    pub device: String,
-    pub inode: u64,
-    pub written_bytes: u64,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OriginatorsFound {
-    /// Most bytes first.
-    pub originators: Vec<Originator>,
-    /// Written bytes whose page only one task dirtied; several; a kernel thread's own; nobody knows.
-    pub written_one_bytes: u64,
-    pub written_shared_bytes: u64,
-    pub written_kernel_bytes: u64,
-    pub written_unknown_bytes: u64,
-    /// Written bytes whose originator is the task that queued them.
-    pub written_direct_bytes: u64,
-    /// Bios of several originators.
-    pub mixed_bios: u64,
-    /// Written back from the page cache, most bytes first; at most 256.
-    pub files: Vec<FileBytes>,
-    /// Dirty pages that were forgotten before they were written, or lie in too many pieces of one write, and extents that
-    /// were forgotten: too many.
-    pub pages_given_up: u64,
-    pub extents_given_up: u64,
-    /// Dirtied files, files being read or written back, written files and partitions that were not remembered: too many.
-    pub files_given_up: u64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -172,6 +109,8 @@ struct Owner {
     /// What was known of its task at its last bio.
     is_user: bool,
     is_carrier: bool,
+    /// Is shown alone under another of its names.
+    is_wanted: bool,
 }
 
 /// What one write is of, by owner.
@@ -226,7 +165,7 @@ pub(super) struct Originators<L> {
 impl<L, N> Originators<L>
 where
     L: FnMut(u32, TimeNs) -> Option<N>,
-    N: AsRef<str>,
+    N: Named,
 {
     /// `lookup` says a thread's name.
     pub fn new(lookup: L, sizes: Sizes) -> Self {
@@ -276,7 +215,7 @@ where
             _ => (key.1.clone(), tid),
         };
         let id = self.owners.len() as u32;
-        self.owners.push(Owner { name, kind, tid, is_user: false, is_carrier: false });
+        self.owners.push(Owner { name, kind, tid, is_user: false, is_carrier: false, is_wanted: false });
         self.ids.insert(key, id);
         self.recent.insert(tid, id);
         id
@@ -290,9 +229,11 @@ where
     }
 
     pub(super) fn task(&mut self, tid: u32, time: TimeNs) -> (u32, bool) {
-        let name = (self.lookup)(tid, time);
-        let name = match &name {
-            Some(name) => name.as_ref(),
+        let named = (self.lookup)(tid, time);
+        let is_wanted = named.as_ref().is_some_and(Named::is_wanted);
+        let key = named.as_ref().and_then(Named::key).unwrap_or(tid);
+        let name = match &named {
+            Some(named) => named.name(),
             // Process 0 runs where nothing else does.
             None if tid == 0 => "swapper/0",
             None => "",
@@ -301,8 +242,9 @@ where
         // Almost always it is who it was at its last bio.
         if let Some(&id) = self.recent.get(&tid)
             && let Some(owner) = self.owners.get(id as usize)
-            && owner.tid == tid
+            && owner.tid == key
             && owner.is_user == is_user
+            && owner.is_wanted == is_wanted
             && owner.kind != OwnerKind::Unknown
             && owner.name == super::clip(name)
         {
@@ -312,7 +254,7 @@ where
         // io_uring/io-wq.c, io_wq_worker() and sqpoll.c, io_sq_thread() (6.1): a worker has the number of the task that it works for.
         let submitter = name.strip_prefix("iou-wrk-").or(name.strip_prefix("iou-sqp-")).and_then(|of| of.parse().ok());
         if let Some(submitter) = submitter.filter(|&of| of != tid && of != 0) {
-            if (self.lookup)(submitter, time).is_some_and(|name| !name.as_ref().starts_with("iou-")) {
+            if (self.lookup)(submitter, time).is_some_and(|named| !named.name().starts_with("iou-")) {
                 return self.task(submitter, time);
             }
             return (self.id(tid, &name, OwnerKind::Unknown), true);
@@ -323,9 +265,11 @@ where
             None if carrier => OwnerKind::Unknown,
             None => OwnerKind::Task,
         };
-        let id = self.id(tid, &name, kind);
+        let id = self.id(key, &name, kind);
+        // The last answer is remembered by thread, not by what it is counted as.
+        self.recent.insert(tid, id);
         if let Some(owner) = self.owners.get_mut(id as usize) {
-            (owner.is_user, owner.is_carrier) = (is_user, carrier);
+            (owner.is_user, owner.is_carrier, owner.is_wanted) = (is_user, carrier, is_wanted);
         }
         (id, carrier)
     }
@@ -365,9 +309,9 @@ where
         }
     }
 
-    /// Whether a process's name is this.
+    /// Whether a process's name is this, or it is wanted under another of its names.
     pub fn is_called(&self, owner: u32, name: &str) -> bool {
-        self.owners.get(owner as usize).is_some_and(|owner| owner.name == name)
+        self.owners.get(owner as usize).is_some_and(|owner| owner.name == name || owner.is_wanted)
     }
 
     fn shared(&mut self) -> u32 {
@@ -708,6 +652,7 @@ where
             .map(|(&(device, inode), &written_bytes)| FileBytes {
                 device: Device(device).to_string(),
                 inode,
+                path: None,
                 written_bytes,
             })
             .collect();
@@ -773,7 +718,7 @@ mod tests {
         let of = |name: &str| found.originators.iter().find(|o| o.name == name).map_or(0, |o| o.written_bytes);
         assert_eq!((of("app (1)"), of("other (2)"), of("(shared page)")), (4096, 4096, 4096));
         assert_eq!(found.originators[0].carriers[0].carrier, "kworker/u2:1 (7)");
-        assert_eq!(found.files, [FileBytes { device: "254:0".into(), inode: 12, written_bytes: 12288 }]);
+        assert_eq!(found.files, [FileBytes { device: "254:0".into(), inode: 12, path: None, written_bytes: 12288 }]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::matching::{Matching, Step, Watch};
 use super::originators::{Originators, OwnerKind};
 use super::sizes::Sizes;
 use super::stages::{Stage, each_stage};
+use crate::Named;
 use flashscope_trace::export::{Cell, Column, ColumnType};
 use flashscope_trace::{
     BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestFlags, RequestKind, TimeNs,
@@ -158,7 +159,7 @@ pub struct NamedRow<'a, L> {
 impl<L, N> NamedRow<'_, L>
 where
     L: FnMut(u32, TimeNs) -> Option<N>,
-    N: AsRef<str>,
+    N: Named,
 {
     /// Hands the row's cells to `take`, in the order of [`BIO_COLUMNS`] or [`REQUEST_COLUMNS`].
     pub fn cells(&self, take: impl FnOnce(&[Cell<'_>])) {
@@ -263,7 +264,7 @@ pub struct IoRows<L> {
 impl<L, N> IoRows<L>
 where
     L: FnMut(u32, TimeNs) -> Option<N>,
-    N: AsRef<str>,
+    N: Named,
 {
     /// `lookup` says what a thread was called at a time.
     pub fn new(of: RowsOf, lookup: L, sizes: Sizes) -> Self {

@@ -14,7 +14,7 @@ use super::sizes::Sizes;
 use super::stack::StackLevel;
 use super::stages::{StageSums, StagesFound, stages_found};
 use super::syncs::{Syncs, SyncsFound};
-use crate::Analysis;
+use crate::{Analysis, Named};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Event, EventKind, TimeNs};
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ pub struct BlockAnalysis<L> {
 impl<L, N> BlockAnalysis<L>
 where
     L: FnMut(u32, TimeNs) -> Option<N>,
-    N: AsRef<str>,
+    N: Named,
 {
     /// `lookup` says what a thread was called at a time.
     pub fn new(lookup: L, sizes: Sizes) -> Self {
@@ -115,7 +115,7 @@ where
 impl<L, N> Analysis for BlockAnalysis<L>
 where
     L: FnMut(u32, TimeNs) -> Option<N>,
-    N: AsRef<str>,
+    N: Named,
 {
     type Output = BlockFound;
 

@@ -45,6 +45,9 @@ pub struct FileWear {
     /// "31:4"; `null` where only writeback named the file.
     pub device: Option<String>,
     pub inode: u64,
+    /// With what became of it: `/data/a (deleted)`; where the recording has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     pub written_bytes: u64,
     pub programmed_pages: u64,
 }
@@ -441,6 +444,7 @@ where
             .map(|(file, of)| FileWear {
                 device: file.device.map(|device| device.to_string()),
                 inode: file.inode,
+                path: None,
                 written_bytes: of.written,
                 programmed_pages: of.pages,
             })
@@ -542,7 +546,7 @@ mod tests {
         );
         assert_eq!(
             wear.by_file,
-            [FileWear { device: Some("31:4".into()), inode: 12, written_bytes: 4096, programmed_pages: 2 }]
+            [FileWear { device: Some("31:4".into()), inode: 12, path: None, written_bytes: 4096, programmed_pages: 2 }]
         );
         assert_eq!((wear.pages_of_no_file, wear.written_elsewhere_bytes), (2, 999));
         let [spread] = wear.spread.as_slice() else { panic!("{:?}", wear.spread) };

@@ -71,6 +71,9 @@ impl Brought {
 pub struct FileBrought {
     pub device: Option<Device>,
     pub inode: u64,
+    /// With what became of it: `/data/a (deleted)`; where the recording has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     #[serde(flatten)]
     pub pages: Brought,
 }
@@ -447,7 +450,7 @@ impl Analysis for Accuracy {
         let mut files: Vec<FileBrought> = self
             .files
             .into_iter()
-            .map(|((device, inode), file)| FileBrought { device, inode, pages: file.brought })
+            .map(|((device, inode), file)| FileBrought { device, inode, path: None, pages: file.brought })
             .filter(|file| !file.pages.is_empty())
             .collect();
         files.sort_by_key(|file| std::cmp::Reverse((file.pages.ahead_unused(), file.pages.ahead)));

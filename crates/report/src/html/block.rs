@@ -1,7 +1,7 @@
 //! The page of a trace of block I/O: who slows whom down first, then where the time goes.
 
 use super::page::{Header, Page};
-use super::{facts, figure, findings, losses, readahead, rows, summary, system};
+use super::{facts, figure, findings, losses, names, readahead, rows, summary, system};
 use crate::block_view;
 use crate::figures;
 use crate::text::{duration, escape, grouped, size};
@@ -15,6 +15,7 @@ const MAX_STAGE_TABLES: usize = 12;
 
 /// The whole page.
 pub fn block(report: &BlockReport) -> String {
+    let report = &crate::names::block_for_people(report);
     let found = &report.found;
     let stages = &found.stages;
     let lasted = duration(stages.end_ns.saturating_sub(stages.begin_ns));
@@ -71,6 +72,7 @@ pub fn block(report: &BlockReport) -> String {
     if !files.rows.is_empty() {
         page.add("files that were written back", &rows("Files that were written back", &files, ""));
     }
+    names(&mut page, &report.names);
     page.heading("waits", "Waits behind others");
     page.add(
         "what each originator waited",

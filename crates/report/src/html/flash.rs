@@ -2,7 +2,7 @@
 
 use super::page::{Header, Page};
 use super::{
-    MAX_ROWS, body, facts, figure, findings, losses, more, operations, readahead, rows, summary, system, table,
+    MAX_ROWS, body, facts, figure, findings, losses, more, names, operations, readahead, rows, summary, system, table,
 };
 use crate::boot_view::phases as activities;
 use crate::figures;
@@ -14,6 +14,7 @@ use std::fmt::Write;
 
 /// The whole page.
 pub fn flash(report: &FlashReport) -> String {
+    let report = &crate::names::flash_for_people(report);
     let found = &report.found;
     let lasted = duration(found.end_ns.saturating_sub(found.begin_ns));
     let question = format!("{} events in {lasted}", grouped(found.events));
@@ -55,6 +56,7 @@ pub fn flash(report: &FlashReport) -> String {
         page.heading("errors", "Errors of the flash");
         page.add("errors of the flash", &errors(report));
     }
+    names(&mut page, &report.names);
     if let Some(found) = &report.readahead {
         page.heading("readahead", "Read-ahead");
         page.add("what read-ahead brought in", &readahead(found));

@@ -26,10 +26,10 @@ use crate::findings_view;
 use crate::readahead_view;
 use crate::rows::Rows;
 use crate::text::{escape, grouped};
-use flashscope_analysis::Evidence;
 use flashscope_analysis::findings::Finding;
 use flashscope_analysis::flash::OpCounts;
 use flashscope_analysis::readahead::AccuracyFindings;
+use flashscope_analysis::{Evidence, NamesFound};
 use flashscope_analysis::{OwnWear, SystemFacts};
 use std::fmt::Write;
 
@@ -158,6 +158,18 @@ fn summary(numbers: &[(String, &str)]) -> String {
         _ = write!(out, "<div><b>{number}</b>{what}</div>");
     }
     out + "</div>\n"
+}
+
+/// Who did what with which file, and which devices lie on others.
+fn names(page: &mut page::Page, names: &NamesFound) {
+    if !names.files.is_empty() {
+        page.heading("files", "Files");
+        page.add("who used which file", &rows("", &crate::names::files(names, MAX_ROWS), ""));
+        page.add("how many files are named", &format!("<p>{}</p>\n", escape(&crate::names::coverage(names))));
+    }
+    for line in crate::names::stacks(names) {
+        page.add("a device on others", &format!("<p>{}</p>\n", escape(&line)));
+    }
 }
 
 /// What read-ahead brought in.

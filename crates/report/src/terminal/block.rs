@@ -3,6 +3,7 @@
 use super::table::paragraph;
 use super::{Style, rows};
 use crate::block_view;
+use crate::names;
 use crate::text::{duration, grouped, visible};
 use flashscope_analysis::block::{BlockFound, BlockReport, GroupBy, Unit};
 
@@ -13,6 +14,7 @@ const MAX_ROWS: usize = 12;
 pub fn block(report: &BlockReport, style: &Style) -> String {
     let style = *style;
     let width = style.width();
+    let report = &names::block_for_people(report);
     let found = &report.found;
     let stages = &found.stages;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
@@ -54,6 +56,7 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     out += &style.heading("Originators and carriers");
     out += &rows(&block_view::originators(found, MAX_ROWS), width, "no bio was queued");
     out += &paragraph(&block_view::written(found), width, 2, 2);
+    out += &super::names_section(&report.names, &style, MAX_ROWS);
     out += &style.heading("Waits behind others");
     out += &waits(found, width);
     out += &style.heading("Load");
@@ -130,6 +133,7 @@ mod tests {
     #[test]
     fn names_are_made_visible_and_nothing_is_said_of_nothing() {
         let report = BlockReport {
+            names: Default::default(),
             schema: 1,
             title: "a\u{1b}[2Jb".into(),
             system: SystemFacts::default(),

@@ -16,6 +16,7 @@ const MAX_ROWS: usize = 20;
 pub fn flash(report: &FlashReport, style: &Style) -> String {
     let style = *style;
     let width = style.width();
+    let report = &crate::names::flash_for_people(report);
     let found = &report.found;
     let total = &found.counts.total;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
@@ -123,6 +124,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         }
     }
 
+    out += &super::names_section(&report.names, &style, MAX_ROWS);
     out += &errors(report, &style, width);
     if !report.probes.is_empty() {
         out += &style.heading("Probes");

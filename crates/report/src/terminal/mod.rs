@@ -15,9 +15,9 @@ use crate::findings_view;
 use crate::readahead_view;
 use crate::rows::Rows;
 use crate::text::{grouped, visible};
-use flashscope_analysis::Evidence;
 use flashscope_analysis::findings::Finding;
 use flashscope_analysis::readahead::AccuracyFindings;
+use flashscope_analysis::{Evidence, NamesFound};
 
 pub use block::block;
 pub use boot::boot_study;
@@ -104,6 +104,25 @@ fn findings(findings: &[Finding], style: &Style) -> String {
     }
     if let Some(more) = findings_view::more(findings, findings_view::IN_REPORT) {
         out += &table::paragraph(&more, width, 2, 2);
+    }
+    out
+}
+
+/// Who did what with which file, and which devices lie on others.
+fn names_section(names: &NamesFound, style: &Style, most: usize) -> String {
+    let width = style.width();
+    let mut out = String::new();
+    if !names.files.is_empty() {
+        out += &style.heading("Files");
+        out += &rows(&crate::names::files(names, most), width, "");
+        out += &table::paragraph(&crate::names::coverage(names), width, 2, 2);
+    }
+    let stacks = crate::names::stacks(names);
+    if !stacks.is_empty() {
+        out += &style.heading("Devices");
+        for line in stacks {
+            out += &table::paragraph(&crate::text::visible(&line), width, 2, 4);
+        }
     }
     out
 }

@@ -29,6 +29,7 @@ pub(crate) mod kind {
     pub const END: u16 = 15;
     /// DATA with a checksum that is cheaper to make; [`Header::read`](super::Header::read) calls both DATA.
     pub const DATA_FOLDED: u16 = 16;
+    pub const NAMES: u16 = 17;
 }
 
 /// A frame's header.

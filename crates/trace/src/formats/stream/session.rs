@@ -147,6 +147,8 @@ pub(crate) struct SourceState {
     pub header_page: Option<String>,
     pub header_event: Option<String>,
     pub stats: Option<String>,
+    pub names: Vec<String>,
+    names_values: usize,
     pub schemas: Arc<Schemas>,
     raw_formats: Vec<(String, String)>,
     pub tasks: Vec<(u32, u32, [u8; 16])>,
@@ -488,6 +490,17 @@ impl Assembler {
                 s.hello = Some(hello);
             }
             kind::FACTS => self.sources[i].facts = Some(self.json(payload)?),
+            kind::NAMES => {
+                let values = crate::bytes::values(payload);
+                let kept = self.sources[i].names_values;
+                if kept + values > MAX_JSON_VALUES || self.keep(payload.len()).is_err() {
+                    self.losses.add(Loss::NamesDropped, 1);
+                    return Ok(());
+                }
+                let text = self.json(payload)?;
+                self.sources[i].names_values += values;
+                self.sources[i].names.push(text);
+            }
             kind::STATS => self.sources[i].stats = Some(self.json(payload)?),
             kind::HEADER_PAGE => self.sources[i].header_page = Some(self.text(payload)?),
             kind::HEADER_EVENT => self.sources[i].header_event = Some(self.text(payload)?),

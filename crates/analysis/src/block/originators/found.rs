@@ -1,0 +1,73 @@
+//! What is found of originators.
+
+use serde::{Deserialize, Serialize};
+
+/// What an originator is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OwnerKind {
+    Task,
+    /// A journal's, a garbage collector's or another kernel thread's own work.
+    Kernel,
+    /// Several tasks dirtied the page.
+    Shared,
+    /// A carrier whose work nothing explains.
+    Unknown,
+}
+
+/// Bytes that a carrier moved for an originator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CarriedBytes {
+    pub carrier: String,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}
+
+/// What one originator caused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Originator {
+    pub name: String,
+    pub kind: OwnerKind,
+    pub tid: u32,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    /// What discards, secure erases and writes of zeroes cover: no data moves for them.
+    #[serde(default)]
+    pub covered_bytes: u64,
+    /// Most bytes first.
+    pub carriers: Vec<CarriedBytes>,
+}
+
+/// Bytes queued of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileBytes {
+    pub device: String,
+    pub inode: u64,
+    /// With what became of it: `/data/a (deleted)`; where the recording has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    pub written_bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OriginatorsFound {
+    /// Most bytes first.
+    pub originators: Vec<Originator>,
+    /// Written bytes whose page only one task dirtied; several; a kernel thread's own; nobody knows.
+    pub written_one_bytes: u64,
+    pub written_shared_bytes: u64,
+    pub written_kernel_bytes: u64,
+    pub written_unknown_bytes: u64,
+    /// Written bytes whose originator is the task that queued them.
+    pub written_direct_bytes: u64,
+    /// Bios of several originators.
+    pub mixed_bios: u64,
+    /// Written back from the page cache, most bytes first; at most 256.
+    pub files: Vec<FileBytes>,
+    /// Dirty pages that were forgotten before they were written, or lie in too many pieces of one write, and extents that
+    /// were forgotten: too many.
+    pub pages_given_up: u64,
+    pub extents_given_up: u64,
+    /// Dirtied files, files being read or written back, written files and partitions that were not remembered: too many.
+    pub files_given_up: u64,
+}

@@ -1,0 +1,386 @@
+//! Names in a report: whose I/O it was of which file on which device, and how much of it has a path.
+//!
+//! Input: events of files, and the names that the recording brought along ([`FileNames`], [`DeviceNames`]). Output: [`NamesFound`].
+//! Bytes of a file are those that were read of it or came into the page cache, whichever are more, and those that were written to it
+//! (where no event shows writes: pages that became dirty).
+
+use crate::block::{BlockReport, GroupBy};
+use crate::bounded::{BoundedMap, Full};
+use crate::{Evidence, FlashReport};
+use flashscope_trace::{Device, DeviceNames, Event, EventKind, FileName, FileNames, FileStep, TimeNs};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Pairs of a file and a name that are kept apart, and names.
+const MAX_PAIRS: usize = 1 << 17;
+const MAX_NAMES: usize = 1 << 14;
+/// Rows of [`NamesFound::files`].
+const MAX_ROWS: usize = 4096;
+
+/// What a thread is counted as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member<'n> {
+    pub name: Cow<'n, str>,
+    /// The number of all that are counted together; `None`: the thread's own.
+    pub key: Option<u32>,
+    /// It is what was asked for, under another name than this.
+    pub is_wanted: bool,
+}
+
+/// Who a thread is, as a lookup says it: a name, or a [`Member`].
+pub trait Named {
+    fn name(&self) -> &str;
+    fn key(&self) -> Option<u32> {
+        None
+    }
+    fn is_wanted(&self) -> bool {
+        false
+    }
+}
+
+impl<N: AsRef<str>> Named for N {
+    fn name(&self) -> &str {
+        self.as_ref()
+    }
+}
+
+impl Named for Member<'_> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn key(&self) -> Option<u32> {
+        self.key
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+}
+
+/// A device of the recorded machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedDevice {
+    /// `254:0`
+    pub device: String,
+    /// `mmcblk0p2 (ext4, /data)`
+    pub name: String,
+    /// Names of the devices beneath it, the nearest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beneath: Vec<String>,
+}
+
+/// What one application, process or thread did with a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileUse {
+    /// Empty where the trace does not name it.
+    pub who: String,
+    pub device: String,
+    pub inode: u64,
+    /// With what became of it: `/data/a (deleted)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Why there is no path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unnamed: Option<String>,
+    pub read_bytes: u64,
+    /// Came into the page cache.
+    pub cached_bytes: u64,
+    pub written_bytes: u64,
+}
+
+impl FileUse {
+    fn bytes(&self) -> u64 {
+        self.read_bytes.max(self.cached_bytes).saturating_add(self.written_bytes)
+    }
+}
+
+/// Files without a path, by the reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unnamed {
+    /// `deleted`, `metadata`, `no_mount`, `not_reachable`, `out_of_time`, `not_looked_for`.
+    pub why: String,
+    pub files: u64,
+    pub bytes: u64,
+}
+
+/// How much of the files' bytes has a path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Coverage {
+    pub bytes: u64,
+    pub named_bytes: u64,
+    /// A file system's own data, which has no path, is not counted in it.
+    pub named_percent: Evidence<f64>,
+    pub unnamed: Vec<Unnamed>,
+    /// Events of pairs of a file and a user of it that were too many to keep.
+    pub not_kept: u64,
+}
+
+impl Default for Coverage {
+    fn default() -> Self {
+        let named_percent = Evidence::unknown("the trace has no events of files", "record with --events cache");
+        Coverage { bytes: 0, named_bytes: 0, named_percent, unnamed: Vec::new(), not_kept: 0 }
+    }
+}
+
+/// The names of a report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NamesFound {
+    pub devices: Vec<NamedDevice>,
+    /// Most bytes first.
+    pub files: Vec<FileUse>,
+    pub coverage: Coverage,
+}
+
+impl NamesFound {
+    pub fn is_empty(&self) -> bool {
+        self.devices.is_empty() && self.files.is_empty()
+    }
+
+    /// A device's display name; the number where it has none.
+    pub fn device<'n>(&'n self, number: &'n str) -> &'n str {
+        self.devices.iter().find(|one| one.device == number).map_or(number, |one| &one.name)
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Bytes {
+    read: u64,
+    cached: u64,
+    written: u64,
+    dirtied: u64,
+}
+
+/// Follows who uses which file.
+pub struct FileUses<L> {
+    lookup: L,
+    /// By number; the first is of those without a name.
+    whos: Vec<String>,
+    numbers: HashMap<String, u32>,
+    pairs: BoundedMap<(Device, u64, u32), Bytes>,
+}
+
+impl<L, N> FileUses<L>
+where
+    L: FnMut(u32, TimeNs) -> Option<N>,
+    N: Named,
+{
+    /// `lookup` says what a thread is counted as.
+    pub fn new(lookup: L) -> Self {
+        FileUses {
+            lookup,
+            whos: vec![String::new()],
+            numbers: HashMap::new(),
+            pairs: BoundedMap::new(MAX_PAIRS, Full::Refuse),
+        }
+    }
+
+    pub fn event(&mut self, event: &Event) {
+        let EventKind::File(file) = &event.kind else { return };
+        let Some(device) = file.device else { return };
+        if !matches!(file.step, FileStep::Read | FileStep::Cached | FileStep::Write | FileStep::Dirtied) {
+            return;
+        }
+        let who = match (self.lookup)(event.tid, event.time) {
+            Some(named) => self.number(named.name()),
+            None => 0,
+        };
+        let add = |sum: &mut u64| *sum = sum.saturating_add(file.bytes);
+        let Some(used) = self.pairs.entry((device, file.inode, who), Bytes::default) else { return };
+        match file.step {
+            FileStep::Read => add(&mut used.read),
+            FileStep::Cached => add(&mut used.cached),
+            FileStep::Write => add(&mut used.written),
+            _ => add(&mut used.dirtied),
+        }
+    }
+
+    /// The number of a name; 0 where there are too many.
+    fn number(&mut self, name: &str) -> u32 {
+        if let Some(&number) = self.numbers.get(name) {
+            return number;
+        }
+        if self.whos.len() >= MAX_NAMES {
+            return 0;
+        }
+        let number = self.whos.len() as u32;
+        self.whos.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    /// Puts names to what was found.
+    pub fn finish(self, files: &FileNames, devices: &DeviceNames) -> NamesFound {
+        let mut by_who: BTreeMap<(Device, u64, String), Bytes> = BTreeMap::new();
+        let mut shows_writes: BTreeSet<(Device, u64)> = BTreeSet::new();
+        for (&(device, inode, who), bytes) in self.pairs.iter() {
+            let who = self.whos.get(who as usize).cloned().unwrap_or_default();
+            let sum = by_who.entry((device, inode, who)).or_default();
+            sum.read = sum.read.saturating_add(bytes.read);
+            sum.cached = sum.cached.saturating_add(bytes.cached);
+            sum.written = sum.written.saturating_add(bytes.written);
+            sum.dirtied = sum.dirtied.saturating_add(bytes.dirtied);
+            if bytes.written > 0 {
+                shows_writes.insert((device, inode));
+            }
+        }
+        let mut all: Vec<FileUse> = by_who
+            .into_iter()
+            .map(|((device, inode, who), bytes)| {
+                let written = if shows_writes.contains(&(device, inode)) { bytes.written } else { bytes.dirtied };
+                let name = files.get(device, inode);
+                // block/bdev.c: the inode number of a block device's page cache is its dev_t.
+                let is_device =
+                    u32::try_from(inode).is_ok_and(|inode| inode >= 1 << 20 && devices.get(Device(inode)).is_some());
+                let why = match name {
+                    Some(FileName::Unnamed { why }) => Some(why.clone()),
+                    Some(FileName::Path { .. }) => None,
+                    None if is_device => Some("metadata".to_owned()),
+                    None => Some("not_looked_for".to_owned()),
+                };
+                FileUse {
+                    who,
+                    device: device.to_string(),
+                    inode,
+                    path: name.and_then(FileName::display),
+                    unnamed: why,
+                    read_bytes: bytes.read,
+                    cached_bytes: bytes.cached,
+                    written_bytes: written,
+                }
+            })
+            .collect();
+        all.sort_by_key(|one| (std::cmp::Reverse(one.bytes()), one.device.clone(), one.inode));
+        let mut coverage = coverage(&all, files.looked_for);
+        coverage.not_kept = self.pairs.lost();
+        all.truncate(MAX_ROWS);
+        let named = devices.iter().map(|(device, _)| NamedDevice {
+            device: device.to_string(),
+            name: devices.display(device),
+            beneath: devices.stack(device),
+        });
+        NamesFound { devices: named.collect(), files: all, coverage }
+    }
+}
+
+/// Device and inode.
+type FileKey<'f> = (&'f str, u64);
+
+fn coverage(all: &[FileUse], looked_for: bool) -> Coverage {
+    let mut found = Coverage::default();
+    let mut unnamed: BTreeMap<&str, (BTreeSet<FileKey<'_>>, u64)> = BTreeMap::new();
+    let mut own = 0_u64;
+    for one in all {
+        found.bytes = found.bytes.saturating_add(one.bytes());
+        match &one.unnamed {
+            None => found.named_bytes = found.named_bytes.saturating_add(one.bytes()),
+            Some(why) => {
+                let (files, bytes) = unnamed.entry(why).or_default();
+                files.insert((&one.device, one.inode));
+                *bytes = bytes.saturating_add(one.bytes());
+                own = own.saturating_add(if why == "metadata" { one.bytes() } else { 0 });
+            }
+        }
+    }
+    let of_files = found.bytes - own;
+    found.named_percent = match (looked_for, of_files) {
+        (true, 1..) => ((found.named_bytes as f64 / of_files as f64 * 10_000.0).round() / 100.0).into(),
+        (true, 0) => Evidence::unknown("the trace has no events of files", "record with --events cache"),
+        (false, _) => Evidence::unknown(
+            "the recording has no paths of files",
+            "record with `flashscope record` of this version, without --no-paths",
+        ),
+    };
+    found.unnamed = unnamed
+        .into_iter()
+        .map(|(why, (files, bytes))| Unnamed { why: why.to_owned(), files: files.len() as u64, bytes })
+        .collect();
+    found.unnamed.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+    found
+}
+
+/// Puts paths into the tables of files of a report of block I/O.
+pub fn name_block_files(report: &mut BlockReport, files: &FileNames) {
+    for group in report.found.groups.iter_mut().filter(|group| group.by == GroupBy::File) {
+        let file = group.name.split_once(" inode ");
+        let file = file.and_then(|(device, inode)| Some((Device::parse(device)?, inode.parse().ok()?)));
+        group.path = file.and_then(|(device, inode)| files.display(device, inode));
+    }
+    for file in &mut report.found.originators.files {
+        file.path = Device::parse(&file.device).and_then(|device| files.display(device, file.inode));
+    }
+    if let Some(found) = report.readahead.as_mut().and_then(Evidence::known_mut) {
+        name_brought(found, files);
+    }
+}
+
+/// Puts paths into the tables of files of a report of flash.
+pub fn name_flash_files(report: &mut FlashReport, files: &FileNames) {
+    for file in &mut report.found.wear.by_file {
+        let device = file.device.as_deref().and_then(Device::parse);
+        file.path = device.and_then(|device| files.display(device, file.inode));
+    }
+    if let Some(found) = report.readahead.as_mut().and_then(Evidence::known_mut) {
+        name_brought(found, files);
+    }
+}
+
+fn name_brought(found: &mut crate::readahead::AccuracyFindings, files: &FileNames) {
+    for file in &mut found.files {
+        file.path = file.device.and_then(|device| files.display(device, file.inode));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashscope_trace::FileEvent;
+    use serde_json::json;
+
+    fn event(tid: u32, step: FileStep, inode: u64, bytes: u64) -> Event {
+        let device = Some(Device::new(7, 0));
+        let file = FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0 };
+        Event { time: TimeNs(1), cpu: 0, tid, kind: EventKind::File(file) }
+    }
+
+    #[test]
+    fn bytes_are_somebodys_of_some_file() {
+        let facts = json!({"names": {"search": [{"paths": "default"}],
+            "devices": [{"device": "7:0", "name": "loop0", "file": "/x.img"}],
+            "files": [{"device": "7:0", "inode": 12, "path": "/mnt/a"}, {"device": "7:0", "inode": 13, "why": "deleted"},
+                      {"device": "7:0", "inode": 8, "why": "metadata"}]}});
+        let names = FileNames::of_facts(&facts);
+        let mut uses = FileUses::new(|tid, _| (tid < 9).then_some(if tid < 3 { "vlc" } else { "cp" }));
+        for (tid, step, inode, bytes) in [
+            (1, FileStep::Read, 12, 4000),
+            (2, FileStep::Cached, 12, 8192),
+            (3, FileStep::Write, 12, 100),
+            (3, FileStep::Dirtied, 12, 4096),
+            (3, FileStep::Dirtied, 13, 4096),
+            (9, FileStep::Cached, 8, 4096),
+            (9, FileStep::Uncached, 8, 4096),
+        ] {
+            uses.event(&event(tid, step, inode, bytes));
+        }
+        let found = uses.finish(&names, &DeviceNames::of_facts(&facts));
+        let rows: Vec<_> = found
+            .files
+            .iter()
+            .map(|f| (f.who.as_str(), f.path.as_deref(), f.read_bytes, f.cached_bytes, f.written_bytes))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("vlc", Some("/mnt/a"), 4000, 8192, 0),
+                ("", None, 0, 4096, 0),
+                ("cp", None, 0, 0, 4096),
+                ("cp", Some("/mnt/a"), 0, 0, 100)
+            ]
+        );
+        assert_eq!(found.device("7:0"), "loop0 (file /x.img)");
+        assert_eq!((found.coverage.bytes, found.coverage.named_bytes), (8192 + 4096 + 4096 + 100, 8292));
+        assert_eq!(found.coverage.named_percent.known(), Some(&66.94), "the journal needs no path");
+        assert_eq!(found.coverage.unnamed.len(), 2);
+    }
+}

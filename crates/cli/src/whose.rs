@@ -1,0 +1,65 @@
+//! Whom I/O is counted for, and whose is shown: a thread, its process or its application (`report --by`, `--process`).
+
+use std::borrow::Cow;
+
+use flashscope_analysis::Member;
+use flashscope_trace::{AppKind, TimeNs};
+
+use crate::args::{ReportArgs, ReportBy};
+use crate::inputs::Inputs;
+
+#[derive(Clone, Copy)]
+pub struct Whose<'i> {
+    pub inputs: &'i Inputs,
+    by: ReportBy,
+    wanted: Option<&'i str>,
+}
+
+impl<'i> Whose<'i> {
+    pub fn new(inputs: &'i Inputs, args: &'i ReportArgs) -> Whose<'i> {
+        Whose { inputs, by: args.by.unwrap_or(ReportBy::Thread), wanted: args.process.as_deref() }
+    }
+
+    /// Whether a thread is of what is shown, by any of its names.
+    pub fn is_wanted(&self, source: usize, tid: u32, time: TimeNs) -> bool {
+        let Some(wanted) = self.wanted else { return true };
+        self.inputs.comm(source, tid, time) == Some(wanted)
+            || self.inputs.process(source, tid, time).is_some_and(|process| process.is_called(wanted))
+    }
+
+    /// What a thread is counted as; `None` where the trace has no name for it.
+    pub fn member(&self, source: usize, tid: u32, time: TimeNs) -> Option<Member<'i>> {
+        let (name, key) = self.named(source, tid, time)?;
+        let is_wanted = self.wanted.is_some() && self.is_wanted(source, tid, time);
+        Some(Member { name, key, is_wanted })
+    }
+
+    /// The name alone.
+    pub fn group(&self, source: usize, tid: u32, time: TimeNs) -> Option<Cow<'i, str>> {
+        self.named(source, tid, time).map(|(name, _)| name)
+    }
+
+    /// The thread's name; of what is shown, the name that was asked for.
+    pub fn name_or_wanted(&self, source: usize, tid: u32, time: TimeNs) -> Option<&'i str> {
+        match self.wanted {
+            Some(wanted) if self.is_wanted(source, tid, time) => Some(wanted),
+            _ => self.inputs.comm(source, tid, time),
+        }
+    }
+
+    fn named(&self, source: usize, tid: u32, time: TimeNs) -> Option<(Cow<'i, str>, Option<u32>)> {
+        let thread = || self.inputs.comm(source, tid, time).map(|name| (Cow::Borrowed(name), None));
+        if !matches!(self.by, ReportBy::App | ReportBy::Process) {
+            return thread();
+        }
+        let Some(process) = self.inputs.process(source, tid, time) else { return thread() };
+        match (self.by, process.app) {
+            // What a kernel thread does is told by its own name.
+            (_, Some(app)) if app.kind == AppKind::Kernel => thread(),
+            (ReportBy::App, Some(app)) => Some((Cow::Owned(app.to_string()), Some(0))),
+            // Processes of one name, as a shell's, are one application.
+            (ReportBy::App, None) => process.name.map(|name| (Cow::Borrowed(name), Some(0))).or_else(thread),
+            (_, _) => process.name.map(|name| (Cow::Borrowed(name), Some(process.pid))).or_else(thread),
+        }
+    }
+}

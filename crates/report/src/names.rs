@@ -1,0 +1,176 @@
+//! Names instead of numbers, in every table of a report; and beside them in its JSON.
+
+use flashscope_analysis::block::{BlockReport, GroupBy};
+use flashscope_analysis::{FileUse, FlashReport, NamesFound};
+use serde_json::Value;
+
+use crate::rows::Rows;
+use crate::text::{grouped, number, size};
+
+/// Keys that hold a device's number, and the key of its name beside it.
+const DEVICES: [(&str, &str); 3] = [("device", "device_name"), ("upper", "upper_name"), ("lower", "lower_name")];
+
+/// A report as people see it: devices by their names, files by their paths.
+pub fn block_for_people(report: &BlockReport) -> BlockReport {
+    let mut shown = report.clone();
+    let names = &report.names;
+    if names.is_empty() {
+        return shown;
+    }
+    let name = |device: &mut String| {
+        let found = names.device(device);
+        if found != device {
+            *device = found.to_owned();
+        }
+    };
+    let found = &mut shown.found;
+    for group in &mut found.groups {
+        match group.by {
+            GroupBy::File => {
+                if let Some(path) = &group.path {
+                    group.name.clone_from(path);
+                }
+            }
+            // `254:0 read`
+            GroupBy::Device => {
+                if let Some((device, kind)) = group.name.split_once(' ') {
+                    group.name = format!("{} {kind}", names.device(device));
+                }
+            }
+            _ => {}
+        }
+    }
+    found.originators.files.iter_mut().for_each(|file| name(&mut file.device));
+    found.interference.owners.iter_mut().for_each(|one| name(&mut one.device));
+    found.interference.pairs.iter_mut().for_each(|one| name(&mut one.device));
+    found.interference.own_work.iter_mut().for_each(|one| name(&mut one.device));
+    found.errors.failures.iter_mut().for_each(|one| name(&mut one.device));
+    found.stages.devices.iter_mut().for_each(|one| name(&mut one.device));
+    for level in &mut found.stack {
+        name(&mut level.upper);
+        name(&mut level.lower);
+    }
+    shown
+}
+
+/// The same of flash.
+pub fn flash_for_people(report: &FlashReport) -> FlashReport {
+    let mut shown = report.clone();
+    for file in &mut shown.found.wear.by_file {
+        if let Some(device) = &mut file.device {
+            *device = report.names.device(device).to_owned();
+        }
+    }
+    shown
+}
+
+/// Adds the names of devices to a report's JSON.
+pub fn add_to_json(value: &mut Value, names: &NamesFound) {
+    match value {
+        Value::Array(all) => all.iter_mut().for_each(|one| add_to_json(one, names)),
+        Value::Object(object) => {
+            for (key, beside) in DEVICES {
+                let found = object.get(key).and_then(Value::as_str).map(|device| (device, names.device(device)));
+                if let Some((device, name)) = found
+                    && name != device
+                {
+                    let name = name.to_owned();
+                    object.insert(beside.to_owned(), name.into());
+                }
+            }
+            // Those that are named here are named already.
+            object.iter_mut().filter(|(key, _)| *key != "names").for_each(|(_, value)| add_to_json(value, names));
+        }
+        _ => {}
+    }
+}
+
+/// Who did what with which file.
+pub fn files(names: &NamesFound, most: usize) -> Rows {
+    let heads = &["who", "file", "device", "read", "into the\ncache", "written"];
+    let used: Vec<&FileUse> = names.files.iter().collect();
+    Rows::new("tttnnn", heads, used.into_iter(), most, |file| {
+        let path = file.path.clone().unwrap_or_else(|| format!("inode {}", file.inode));
+        let who = if file.who.is_empty() { "not named".to_owned() } else { file.who.clone() };
+        let device = names.device(&file.device).to_owned();
+        vec![who, path, device, size(file.read_bytes), size(file.cached_bytes), size(file.written_bytes)]
+    })
+}
+
+/// The devices that are beneath others.
+pub fn stacks(names: &NamesFound) -> Vec<String> {
+    let stacked = names.devices.iter().filter(|device| !device.beneath.is_empty());
+    stacked.map(|device| format!("{} on {}", device.name, device.beneath.join(" on "))).collect()
+}
+
+/// How much of the files' bytes has a path, and why the rest has none.
+pub fn coverage(names: &NamesFound) -> String {
+    let found = &names.coverage;
+    let mut text = match found.named_percent.known() {
+        Some(percent) => format!("{} % of the bytes of files have a path.", number(*percent, 2)),
+        None => match found.named_percent.why() {
+            Some(why) => format!("Paths of files are unknown: {}; {}.", why.missing, why.next),
+            None => String::new(),
+        },
+    };
+    for one in &found.unnamed {
+        let files = if one.files == 1 { "1 file".to_owned() } else { format!("{} files", grouped(one.files)) };
+        text += &format!(" Without one: {} of {files}: {}.", size(one.bytes), why(&one.why));
+    }
+    if found.not_kept > 0 {
+        text += &format!(" {} events of further files and users were too many to keep.", grouped(found.not_kept));
+    }
+    text
+}
+
+fn why(reason: &str) -> &str {
+    match reason {
+        "deleted" => "deleted before their path was seen",
+        "metadata" => "the file system's own data, or the block device itself",
+        "no_mount" => "their file system was not mounted at the end, or lies in memory",
+        "not_reachable" => "in a part of their file system that is not mounted, or is hidden by another mount",
+        "out_of_time" => "the search ended at its time limit (record with --paths walk to search without one)",
+        "not_looked_for" => "the recording did not look for them (record without --paths seen and --no-paths)",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashscope_analysis::NamedDevice;
+
+    fn names() -> NamesFound {
+        let device =
+            NamedDevice { device: "7:0".into(), name: "loop0 (ext4, /mnt)".into(), beneath: vec!["vda".into()] };
+        let file = FileUse {
+            who: "vlc".into(),
+            device: "7:0".into(),
+            inode: 12,
+            path: Some("/mnt/a\u{1b}".into()),
+            unnamed: None,
+            read_bytes: 0,
+            cached_bytes: 4096,
+            written_bytes: 0,
+        };
+        NamesFound { devices: vec![device], files: vec![file], ..NamesFound::default() }
+    }
+
+    #[test]
+    fn a_name_stands_beside_every_number() {
+        let mut value = serde_json::json!({"a": [{"device": "7:0"}, {"device": "8:0", "upper": "7:0"}],
+            "names": {"device": "7:0"}});
+        add_to_json(&mut value, &names());
+        assert_eq!(value["a"][0]["device_name"], "loop0 (ext4, /mnt)");
+        assert_eq!(value["a"][1].get("device_name"), None);
+        assert_eq!(value["a"][1]["upper_name"], "loop0 (ext4, /mnt)");
+        assert_eq!(value["names"].get("device_name"), None);
+    }
+
+    #[test]
+    fn tables_of_files_name_them() {
+        let rows = files(&names(), 9);
+        assert_eq!(rows.rows[0][..3], ["vlc".to_owned(), "/mnt/a\u{1b}".to_owned(), "loop0 (ext4, /mnt)".to_owned()]);
+        assert_eq!(stacks(&names()), ["loop0 (ext4, /mnt) on vda"]);
+    }
+}

@@ -1,0 +1,258 @@
+//! Names of devices: `mmcblk0p2 (ext4, /data)`, `ubi0:rootfs (ubifs, /)`, `mtd3 "rootfs"`, `vg-home (dm-0, ext4, /home)`,
+//! `loop0 (ext4, /mnt, file /srv/disk.img)`. This is the one place that makes them.
+
+use super::{rows, text};
+use crate::events::block::Device;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+
+/// The major number of MTD's block devices, and of JFFS2's and YAFFS2's super blocks (`MTD_BLOCK_MAJOR`, include/linux/mtd/mtd.h, 6.1).
+const MTD_MAJOR: u32 = 31;
+/// Devices beneath one another that are followed.
+const DEEPEST: usize = 16;
+
+/// What is known of a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceName {
+    /// As one calls it: `mmcblk0p2`, `vg-home`, `mtd3 "rootfs"`, `ubi0:rootfs`.
+    pub name: String,
+    /// The kernel's name, where that is another one: `dm-0`.
+    pub kernel_name: Option<String>,
+    pub filesystem: Option<String>,
+    /// Where it is mounted first.
+    pub mounted_at: Option<String>,
+    /// The file behind a loop device.
+    pub file: Option<String>,
+    /// Kernel names of the devices just beneath it.
+    pub beneath: Vec<String>,
+}
+
+impl DeviceName {
+    /// The name with file system, place and file.
+    pub fn display(&self) -> String {
+        let file = self.file.as_ref().map(|file| format!("file {file}"));
+        let parts = [self.kernel_name.clone(), self.filesystem.clone(), self.mounted_at.clone(), file];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { self.name.clone() } else { format!("{} ({})", self.name, parts.join(", ")) }
+    }
+}
+
+/// The devices of a recorded machine.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceNames {
+    devices: BTreeMap<Device, DeviceName>,
+    by_kernel_name: HashMap<String, Device>,
+}
+
+impl DeviceNames {
+    /// Of a trace's facts; empty where it has no names.
+    pub fn of_facts(facts: &Value) -> DeviceNames {
+        let mut names = DeviceNames::default();
+        let volumes: HashMap<&str, &str> =
+            rows(facts, "volumes").filter_map(|row| Some((text(&row["volume"])?, text(&row["name"])?))).collect();
+        let mtd = mtd_names(facts);
+        for row in rows(facts, "devices") {
+            let (Some(device), Some(name)) = (text(&row["device"]).and_then(Device::parse), text(&row["name"])) else {
+                continue;
+            };
+            names.by_kernel_name.insert(name.to_owned(), device);
+            // A later row is of the recording's end; what is gone by then is named as it was.
+            let shown = match text(&row["dm"]) {
+                Some(dm) => dm.to_owned(),
+                None => called(name, &volumes, &mtd),
+            };
+            let own = |key: &str| text(&row[key]).map(str::to_owned);
+            let mut beneath: Vec<String> = own("disk").into_iter().collect();
+            beneath.extend(row["below"].as_array().into_iter().flatten().filter_map(text).map(str::to_owned));
+            names.devices.insert(
+                device,
+                DeviceName {
+                    kernel_name: (shown != name && text(&row["dm"]).is_some()).then(|| name.to_owned()),
+                    name: shown,
+                    file: own("file"),
+                    beneath,
+                    ..DeviceName::default()
+                },
+            );
+        }
+        for (index, name) in &mtd {
+            names
+                .devices
+                .entry(Device::new(MTD_MAJOR, *index))
+                .or_insert_with(|| DeviceName { name: name.clone(), ..DeviceName::default() });
+        }
+        names.take_mounts(facts, &volumes, &mtd);
+        names
+    }
+
+    fn take_mounts(&mut self, facts: &Value, volumes: &HashMap<&str, &str>, mtd: &BTreeMap<u32, String>) {
+        for row in rows(facts, "mounts") {
+            let (Some(device), Some(kind), Some(point)) =
+                (text(&row["device"]).and_then(Device::parse), text(&row["type"]), text(&row["point"]))
+            else {
+                continue;
+            };
+            let name = self.devices.entry(device).or_insert_with(|| {
+                let source = text(&row["source"]).unwrap_or("none");
+                let source = source.strip_prefix("/dev/").unwrap_or(source);
+                let memory = matches!(source, "none" | "nodev");
+                DeviceName {
+                    name: called(if memory { kind } else { source }, volumes, mtd),
+                    beneath: if text(&row["source"]).is_some_and(|s| s.starts_with("/dev/")) {
+                        vec![source.to_owned()]
+                    } else {
+                        Vec::new()
+                    },
+                    ..DeviceName::default()
+                }
+            });
+            let whole = text(&row["root"]) == Some("/") && row["elsewhere"] != true;
+            if name.filesystem.is_none() || (whole && name.mounted_at.is_none()) {
+                name.filesystem = Some(kind.to_owned()).filter(|kind| *kind != name.name);
+                name.mounted_at = Some(point.to_owned()).filter(|_| row["elsewhere"] != true);
+            }
+        }
+    }
+
+    pub fn get(&self, device: Device) -> Option<&DeviceName> {
+        self.devices.get(&device)
+    }
+
+    /// The name with file system, place and file; the number where nothing is known.
+    pub fn display(&self, device: Device) -> String {
+        self.get(device).map_or_else(|| device.to_string(), DeviceName::display)
+    }
+
+    /// The same for a number as text, `254:0`; what is no number stays as it is.
+    pub fn display_text(&self, device: &str) -> String {
+        Device::parse(device).map_or_else(|| device.to_owned(), |device| self.display(device))
+    }
+
+    /// Names of all devices beneath one, the nearest first.
+    pub fn stack(&self, device: Device) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut next: Vec<&str> =
+            self.get(device).into_iter().flat_map(|name| &name.beneath).map(String::as_str).collect();
+        for _ in 0..DEEPEST {
+            let mut lower = Vec::new();
+            for kernel_name in std::mem::take(&mut next) {
+                let known = self.by_kernel_name.get(kernel_name).and_then(|&device| self.get(device));
+                let name = known.map_or_else(|| kernel_name.to_owned(), |known| known.name.clone());
+                if !all.contains(&name) {
+                    all.push(name);
+                    lower.extend(known.into_iter().flat_map(|known| &known.beneath).map(String::as_str));
+                }
+            }
+            next = lower;
+        }
+        all
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Device, &DeviceName)> {
+        self.devices.iter().map(|(&device, name)| (device, name))
+    }
+
+    /// The device that people call so: by its name, the kernel's name, its number, or where it is mounted.
+    pub fn find(&self, text: &str) -> Option<Device> {
+        let wanted = text.strip_prefix("/dev/").unwrap_or(text);
+        let by_name = || self.iter().find(|(_, name)| name.name == wanted || name.mounted_at.as_deref() == Some(text));
+        Device::parse(wanted)
+            .or_else(|| self.by_kernel_name.get(wanted).copied())
+            .or_else(|| by_name().map(|(device, _)| device))
+    }
+
+    /// Takes over what another trace knows and this one does not.
+    pub fn extend(&mut self, other: DeviceNames) {
+        for (device, name) in other.devices {
+            self.devices.entry(device).or_insert(name);
+        }
+        for (name, device) in other.by_kernel_name {
+            self.by_kernel_name.entry(name).or_insert(device);
+        }
+    }
+}
+
+/// `mtd3 "rootfs"` by number.
+fn mtd_names(facts: &Value) -> BTreeMap<u32, String> {
+    let all = facts["mtd"].as_array().into_iter().flatten();
+    let of = |mtd: &Value| {
+        let index = u32::try_from(mtd["index"].as_u64()?).ok()?;
+        Some((index, format!("mtd{index} \"{}\"", mtd["name"].as_str()?)))
+    };
+    all.filter_map(of).collect()
+}
+
+/// A kernel's name, or a mount's source, as one calls it.
+fn called(name: &str, volumes: &HashMap<&str, &str>, mtd: &BTreeMap<u32, String>) -> String {
+    // ubi0_1, and ubiblock0_1 above it.
+    let volume = name.strip_prefix("ubiblock").map(|number| format!("ubi{number}"));
+    if let Some(title) = volumes.get(volume.as_deref().unwrap_or(name))
+        && let Some((ubi, _)) = volume.as_deref().unwrap_or(name).split_once('_')
+    {
+        return format!("{ubi}:{title}");
+    }
+    let index = name.strip_prefix("mtdblock").or_else(|| name.strip_prefix("mtd"));
+    if let Some(found) = index.and_then(|index| index.parse().ok()).and_then(|index: u32| mtd.get(&index)) {
+        return found.clone();
+    }
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_device_has_one_name() {
+        let facts = json!({
+            "mtd": [{"index": 3, "name": "rootfs"}, {"index": 4, "name": "data"}],
+            "names": {
+                "devices": [
+                    {"device": "179:0", "name": "mmcblk0", "card": "DG4008"},
+                    {"device": "179:2", "name": "mmcblk0p2", "disk": "mmcblk0"},
+                    {"device": "254:0", "name": "dm-0", "dm": "vg-home", "below": ["mmcblk0p2"]},
+                    {"device": "7:0", "name": "loop0", "file": "/srv/disk.img"},
+                    {"device": "31:3", "name": "mtdblock3"},
+                    {"device": "252:0", "name": "ubiblock0_0"},
+                ],
+                "volumes": [{"volume": "ubi0_0", "name": "rootfs"}, {"volume": "ubi0_1", "name": "data"}],
+                "mounts": [
+                    {"device": "179:2", "type": "ext4", "point": "/data", "root": "/", "source": "/dev/mmcblk0p2"},
+                    {"device": "179:2", "type": "ext4", "point": "/srv/data", "root": "/x", "source": "/dev/mmcblk0p2"},
+                    {"device": "254:0", "type": "ext4", "point": "/home", "root": "/", "source": "/dev/mapper/vg-home"},
+                    {"device": "7:0", "type": "ext4", "point": "/mnt", "root": "/", "source": "/dev/loop0"},
+                    {"device": "0:15", "type": "ubifs", "point": "/var", "root": "/", "source": "ubi0:data"},
+                    {"device": "0:16", "type": "ubifs", "point": "/opt", "root": "/", "source": "/dev/ubi0_1"},
+                    {"device": "252:0", "type": "squashfs", "point": "/", "root": "/", "source": "/dev/ubiblock0_0"},
+                    {"device": "31:4", "type": "jffs2", "point": "/cfg", "root": "/", "source": "mtd4"},
+                    {"device": "0:30", "type": "btrfs", "point": "/b", "root": "/", "source": "/dev/loop0"},
+                    {"device": "0:31", "type": "tmpfs", "point": "/tmp", "root": "/", "source": "none"},
+                ],
+            },
+        });
+        let names = DeviceNames::of_facts(&facts);
+        for (device, display) in [
+            ("179:0", "mmcblk0"),
+            ("179:2", "mmcblk0p2 (ext4, /data)"),
+            ("254:0", "vg-home (dm-0, ext4, /home)"),
+            ("7:0", "loop0 (ext4, /mnt, file /srv/disk.img)"),
+            ("31:3", "mtd3 \"rootfs\""),
+            ("31:4", "mtd4 \"data\" (jffs2, /cfg)"),
+            ("252:0", "ubi0:rootfs (squashfs, /)"),
+            ("0:15", "ubi0:data (ubifs, /var)"),
+            ("0:16", "ubi0:data (ubifs, /opt)"),
+            ("0:30", "loop0 (btrfs, /b)"),
+            ("0:31", "tmpfs (/tmp)"),
+            ("8:0", "8:0"),
+            ("(further devices)", "(further devices)"),
+        ] {
+            assert_eq!(names.display_text(device), display);
+        }
+        assert_eq!(names.stack(Device::new(254, 0)), ["mmcblk0p2", "mmcblk0"]);
+        assert_eq!(names.find("/dev/mmcblk0p2"), Some(Device::new(179, 2)));
+        assert_eq!(names.find("vg-home"), Some(Device::new(254, 0)));
+        assert_eq!(names.find("/data"), Some(Device::new(179, 2)));
+        assert_eq!(names.find("sda"), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! Paths of files, by device and inode number.
+
+use super::{rows, text};
+use crate::events::block::Device;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// How a path was found, and whether it is still true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NameState {
+    /// True at the end of the recording.
+    Named,
+    /// The same, and it had another one before.
+    Renamed,
+    /// The file is gone; its last path.
+    Deleted,
+    /// A process had it open under this path; whether it was still true at the end was not looked up.
+    Seen,
+    /// The path in another mount namespace: this file system has none in the recorder's.
+    Elsewhere,
+    /// The file was deleted and its number given to another one: both are counted as one.
+    Again,
+}
+
+/// A file's path, or why it has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileName {
+    Path {
+        path: String,
+        state: NameState,
+        was: Option<String>,
+    },
+    /// `deleted`, `metadata`, `no_mount`, `not_reachable`, `out_of_time`, `not_looked_for`.
+    Unnamed {
+        why: String,
+    },
+}
+
+impl FileName {
+    /// The path, and what is to be known of it: `/data/a (deleted)`, `/data/b (was /data/a)`.
+    pub fn display(&self) -> Option<String> {
+        let FileName::Path { path, state, was } = self else { return None };
+        Some(match (state, was) {
+            (NameState::Deleted, _) => format!("{path} (deleted)"),
+            (NameState::Again, Some(was)) => format!("{path} (and before it {was}, deleted)"),
+            (NameState::Renamed, Some(was)) => format!("{path} (was {was})"),
+            (NameState::Elsewhere, _) => format!("{path} (in a container)"),
+            _ => path.clone(),
+        })
+    }
+
+    /// The path alone.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            FileName::Path { path, .. } => Some(path),
+            FileName::Unnamed { .. } => None,
+        }
+    }
+}
+
+/// The files that a recording touched.
+#[derive(Clone, Debug, Default)]
+pub struct FileNames {
+    files: HashMap<(u32, u64), FileName>,
+    /// Whether the recording looked for paths.
+    pub looked_for: bool,
+}
+
+impl FileNames {
+    /// Of a trace's facts; empty where it has no names.
+    pub fn of_facts(facts: &Value) -> FileNames {
+        let mut names = FileNames {
+            files: HashMap::new(),
+            looked_for: rows(facts, "search").any(|search| search["paths"] != "none"),
+        };
+        for row in rows(facts, "files") {
+            let (Some(device), Some(inode)) = (text(&row["device"]).and_then(Device::parse), row["inode"].as_u64())
+            else {
+                continue;
+            };
+            let was = text(&row["was"]).map(str::to_owned);
+            let name = match text(&row["path"]) {
+                Some(path) => {
+                    let state = serde_json::from_value(row["state"].clone()).unwrap_or(NameState::Named);
+                    FileName::Path { path: path.to_owned(), state, was }
+                }
+                None => FileName::Unnamed { why: text(&row["why"]).unwrap_or("not_looked_for").to_owned() },
+            };
+            names.files.insert((device.0, inode), name);
+        }
+        names
+    }
+
+    pub fn get(&self, device: Device, inode: u64) -> Option<&FileName> {
+        self.files.get(&(device.0, inode))
+    }
+
+    /// The path with what is to be known of it; `None` where there is none.
+    pub fn display(&self, device: Device, inode: u64) -> Option<String> {
+        self.get(device, inode)?.display()
+    }
+
+    /// Takes over what another trace knows and this one does not.
+    pub fn extend(&mut self, other: FileNames) {
+        self.looked_for |= other.looked_for;
+        for (file, name) in other.files {
+            self.files.entry(file).or_insert(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths_say_what_became_of_them() {
+        let facts = json!({"names": {"search": [{"paths": "default"}], "files": [
+            {"device": "7:0", "inode": 12, "path": "/mnt/a"},
+            {"device": "7:0", "inode": 13, "path": "/mnt/b", "state": "renamed", "was": "/mnt/old"},
+            {"device": "7:0", "inode": 14, "path": "/mnt/c", "state": "deleted"},
+            {"device": "7:0", "inode": 15, "why": "deleted"},
+            {"device": "7:0", "inode": 16, "path": "/x", "state": "elsewhere"},
+            {"device": "7:0", "inode": 17, "path": "/y", "state": "again", "was": "/z"},
+            {"device": "7", "inode": 16, "path": "/mnt/d"}, {"inode": 16}, 7]}});
+        let names = FileNames::of_facts(&facts);
+        let of = |inode| names.display(Device::new(7, 0), inode);
+        assert_eq!(of(12).as_deref(), Some("/mnt/a"));
+        assert_eq!(of(13).as_deref(), Some("/mnt/b (was /mnt/old)"));
+        assert_eq!(of(14).as_deref(), Some("/mnt/c (deleted)"));
+        assert_eq!(of(15), None);
+        assert_eq!(of(16).as_deref(), Some("/x (in a container)"));
+        assert_eq!(of(17).as_deref(), Some("/y (and before it /z, deleted)"));
+        assert_eq!(names.get(Device::new(7, 0), 15), Some(&FileName::Unnamed { why: "deleted".to_owned() }));
+        assert!(names.looked_for && !FileNames::of_facts(&json!({})).looked_for);
+    }
+}

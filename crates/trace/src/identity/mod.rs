@@ -1,0 +1,96 @@
+//! Names of what events give as numbers: files, devices, processes and the applications that they belong to.
+//!
+//! The agent sends them as `FS_NAMES` (docs/reference/agent-protocol.md, "Names"); they travel in the facts of a trace, under `names`.
+//! All text in them is untrusted: who prints it escapes it.
+
+mod apps;
+mod devices;
+mod files;
+mod processes;
+
+pub use apps::{App, AppKind};
+pub use devices::{DeviceName, DeviceNames};
+pub use files::{FileName, FileNames, NameState};
+pub use processes::Process;
+use processes::ProcessReader;
+pub(crate) use processes::Processes;
+
+use crate::events::TimeNs;
+use crate::trace::{Body, TASKS_BUFFER, Trace};
+use serde_json::{Map, Value};
+
+/// Arrays of `FS_NAMES` frames, put together; what is no object of arrays is left out. `None`: there is nothing.
+pub(crate) fn merged(frames: &[String]) -> Option<Value> {
+    let mut all = Map::new();
+    for frame in frames {
+        let Ok(Value::Object(object)) = serde_json::from_str(frame) else { continue };
+        for (key, value) in object {
+            let Value::Array(rows) = value else { continue };
+            match all.entry(key).or_insert_with(|| Value::Array(Vec::new())) {
+                Value::Array(there) => there.extend(rows),
+                _ => unreachable!("arrays alone are put in"),
+            }
+        }
+    }
+    (!all.is_empty()).then_some(Value::Object(all))
+}
+
+impl Trace {
+    /// The process of a thread at a time, and its application; `None` where the trace does not tell.
+    pub fn process(&self, tid: u32, time: TimeNs) -> Option<Process<'_>> {
+        self.processes().get(self.names(), tid, time)
+    }
+
+    /// Paths of the files that the recording touched.
+    pub fn file_names(&self) -> FileNames {
+        FileNames::of_facts(&self.facts)
+    }
+
+    /// Names of the machine's devices.
+    pub fn device_names(&self) -> DeviceNames {
+        DeviceNames::of_facts(&self.facts)
+    }
+
+    fn processes(&self) -> &Processes {
+        self.processes.get_or_init(|| {
+            let ring = match &self.body {
+                Body::Ring(ring) => Some(ring),
+                _ => None,
+            };
+            let mut reader = ProcessReader::new(&self.facts, ring.map(|ring| &*ring.schemas));
+            if reader.is_useful()
+                && let Some(ring) = ring
+                && let Some(only) = ring.buffers.iter().position(|b| b.name == TASKS_BUFFER && !b.lanes.is_empty())
+            {
+                // An error leaves what was read before it.
+                let _ = self.run_buffers(ring, Some(only), |record| {
+                    reader.record(record.time.0, record.schema, record.data);
+                });
+            }
+            reader.finish()
+        })
+    }
+}
+
+/// The rows of one array.
+fn rows<'f>(facts: &'f Value, key: &str) -> impl Iterator<Item = &'f Value> {
+    facts["names"][key].as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_one_array_are_one() {
+        let frames =
+            [r#"{"files":[{"inode":1}]}"#, r#"{"files":[{"inode":2}],"devices":[]}"#, "7", "{", r#"{"files":3}"#];
+        let all = merged(&frames.map(str::to_owned)).unwrap();
+        assert_eq!(all["files"].as_array().unwrap().len(), 2);
+        assert_eq!(merged(&[]), None);
+    }
+}

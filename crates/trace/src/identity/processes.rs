@@ -1,0 +1,374 @@
+//! From a thread to its process, and from that to its application, over time.
+//!
+//! What the agent read of processes (`FS_NAMES`) holds at the time at which it did. The trace's own events say what happened in
+//! between: `task_newtask` (a thread, or a process that is like its parent), `sched_process_exec`, `cgroup_attach_task`.
+
+use super::apps::{App, AppKind, Signs, app_of};
+use super::{rows, text};
+use crate::decode::names::Names;
+use crate::events::TimeNs;
+use crate::record::tid;
+use crate::ring::schema::{Field, Schema, Schemas, Value as FieldValue};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// `CLONE_THREAD` (include/uapi/linux/sched.h).
+const CLONE_THREAD: u64 = 0x1_0000;
+/// Changes of processes, and threads, that are kept.
+const MAX_LIVES: usize = 200_000;
+const MAX_THREADS: usize = 200_000;
+/// Users of one Android user are 100,000 apart (`AID_USER_OFFSET`, android_filesystem_config.h).
+const UIDS_A_USER: u64 = 100_000;
+const KTHREADD: u32 = 2;
+
+/// A thread's process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process<'t> {
+    pub pid: u32,
+    /// What its first thread is called.
+    pub name: Option<&'t str>,
+    /// Arguments, or the program where they are not known.
+    pub command: Option<&'t str>,
+    /// `None`: it stands for itself.
+    pub app: Option<&'t App>,
+}
+
+impl Process<'_> {
+    /// Whether people call it so: its name, its program, its command line, or its application, with the id of a container shortened
+    /// as one likes to four letters or more.
+    pub fn is_called(&self, wanted: &str) -> bool {
+        let program = self.command.and_then(|command| command.split(' ').next());
+        let file = program.map(|program| program.rsplit('/').next().unwrap_or(program));
+        let of_app = |app: &App| {
+            let service = app.kind == AppKind::Unit && app.name.strip_suffix(".service") == Some(wanted);
+            let container = app.kind == AppKind::Container && wanted.len() >= 4 && app.name.starts_with(wanted);
+            app.name == wanted || service || container || app.to_string() == wanted
+        };
+        [self.name, self.command, program, file].contains(&Some(wanted)) || self.app.is_some_and(of_app)
+    }
+
+    /// The application's name, or the process's own.
+    pub fn app_name(&self) -> Option<String> {
+        self.app.map(App::to_string).or_else(|| self.name.map(str::to_owned))
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Told {
+    name: Option<String>,
+    command: Option<String>,
+    cgroup: String,
+    uid: Option<u64>,
+    mount_namespace: u64,
+    pid_namespace: u64,
+    is_kernel: bool,
+}
+
+#[derive(Debug)]
+struct Life {
+    from: u64,
+    /// The agent has read it since.
+    is_told: bool,
+    told: Told,
+    app: Option<usize>,
+}
+
+/// Processes of a trace; empty where it has no names.
+#[derive(Debug, Default)]
+pub struct Processes {
+    lives: HashMap<u32, Vec<Life>>,
+    threads: HashMap<u32, Vec<(u64, u32)>>,
+    apps: Vec<App>,
+    life_count: usize,
+    thread_count: usize,
+    /// Changes that were too many to keep.
+    pub dropped: u64,
+}
+
+impl Processes {
+    /// The process of a thread; `None` where the trace does not tell. `names` are the trace's.
+    pub(crate) fn get<'t>(&'t self, names: &'t Names, tid: u32, time: TimeNs) -> Option<Process<'t>> {
+        let pid = self.pid(tid, time.0)?;
+        let life = self.life(pid, time.0);
+        let name = names.get(pid, time.0).or_else(|| life.and_then(|life| life.told.name.as_deref()));
+        let command = life.and_then(|life| life.told.command.as_deref());
+        let app = life.and_then(|life| self.apps.get(life.app?));
+        Some(Process { pid, name, command, app })
+    }
+
+    fn pid(&self, tid: u32, time: u64) -> Option<u32> {
+        if let Some(list) = self.threads.get(&tid) {
+            let after = list.partition_point(|&(from, _)| from <= time);
+            return list.get(after.saturating_sub(1)).map(|&(_, pid)| pid);
+        }
+        self.lives.contains_key(&tid).then_some(tid)
+    }
+
+    /// The first one holds before its time too: a process is read after it was there.
+    fn life(&self, pid: u32, time: u64) -> Option<&Life> {
+        let list = self.lives.get(&pid)?;
+        list.get(list.partition_point(|life| life.from <= time).saturating_sub(1))
+    }
+
+    fn begin(&mut self, pid: u32, life: Life) {
+        if self.life_count >= MAX_LIVES {
+            self.dropped += 1;
+            return;
+        }
+        self.life_count += 1;
+        self.lives.entry(pid).or_default().push(life);
+    }
+
+    fn change(&mut self, pid: u32, time: u64, change: impl FnOnce(&mut Told)) {
+        let mut told = self.life(pid, u64::MAX).map(|life| life.told.clone()).unwrap_or_default();
+        change(&mut told);
+        self.begin(pid, Life { from: time, is_told: false, told, app: None });
+    }
+
+    fn thread(&mut self, tid: u32, time: u64, pid: u32) {
+        if self.thread_count >= MAX_THREADS {
+            self.dropped += 1;
+            return;
+        }
+        self.thread_count += 1;
+        self.threads.entry(tid).or_default().push((time, pid));
+    }
+
+    fn made(&mut self, tid: u32, by: u32, is_thread: bool, time: u64) {
+        let parent = self.pid(by, time).unwrap_or(by);
+        if is_thread {
+            self.thread(tid, time, parent);
+            return;
+        }
+        // The number may have been a thread's before.
+        if self.threads.contains_key(&tid) {
+            self.thread(tid, time, tid);
+        }
+        let mut told = self.life(parent, time).map(|life| life.told.clone()).unwrap_or_default();
+        told.name = None;
+        told.is_kernel = parent == KTHREADD;
+        self.begin(tid, Life { from: time, is_told: false, told, app: None });
+    }
+
+    fn read(&mut self, row: &Row, time: u64) {
+        match self.lives.get_mut(&row.pid).and_then(|list| list.last_mut()) {
+            Some(life) if !life.is_told => (life.told, life.is_told) = (row.told.clone(), true),
+            Some(life) if same(&life.told, &row.told) => {}
+            other => {
+                let from = if other.is_some() { time } else { 0 };
+                self.begin(row.pid, Life { from, is_told: true, told: row.told.clone(), app: None });
+            }
+        }
+    }
+
+    /// Gives every life its application.
+    fn finish(&mut self, facts: &Value) {
+        let packages: HashMap<u64, &str> =
+            rows(facts, "packages").filter_map(|row| Some((row["uid"].as_u64()?, text(&row["name"])?))).collect();
+        let usual = |key: &str| {
+            let of_init = rows(facts, "processes").find(|row| row["pid"] == 1).and_then(|row| row[key].as_u64());
+            let mut counts: HashMap<u64, usize> = HashMap::new();
+            rows(facts, "processes")
+                .filter_map(|row| row[key].as_u64())
+                .for_each(|ns| *counts.entry(ns).or_default() += 1);
+            of_init.or_else(|| counts.into_iter().max_by_key(|&(_, count)| count).map(|(ns, _)| ns)).unwrap_or(0)
+        };
+        let (usual_mount_namespace, usual_pid_namespace) = (usual("mnt_ns"), usual("pid_ns"));
+        let mut numbers: HashMap<App, usize> = HashMap::new();
+        for life in self.lives.values_mut().flatten() {
+            let told = &life.told;
+            let package = told.uid.and_then(|uid| packages.get(&(uid % UIDS_A_USER)).or_else(|| packages.get(&uid)));
+            let app = match told.is_kernel {
+                true => Some(App { kind: AppKind::Kernel, name: "kernel".to_owned() }),
+                false => app_of(&Signs {
+                    cgroup: &told.cgroup,
+                    mount_namespace: told.mount_namespace,
+                    pid_namespace: told.pid_namespace,
+                    package: package.copied(),
+                    usual_mount_namespace,
+                    usual_pid_namespace,
+                }),
+            };
+            life.app = app.map(|app| {
+                *numbers.entry(app).or_insert_with_key(|app| {
+                    self.apps.push(app.clone());
+                    self.apps.len() - 1
+                })
+            });
+        }
+    }
+}
+
+/// Whether the agent would have told nothing new.
+fn same(a: &Told, b: &Told) -> bool {
+    (&a.command, &a.cgroup, a.uid, a.mount_namespace, a.pid_namespace)
+        == (&b.command, &b.cgroup, b.uid, b.mount_namespace, b.pid_namespace)
+}
+
+struct Row {
+    at: u64,
+    pid: u32,
+    told: Told,
+}
+
+enum Plan {
+    New { pid: Field, flags: Field },
+    Exec { pid: Option<Field>, filename: Field },
+    Attach { pid: Field, path: Field },
+}
+
+/// Puts together what the agent read and what the events say.
+pub(crate) struct ProcessReader<'f> {
+    facts: &'f Value,
+    plans: Vec<(u16, Plan)>,
+    /// The oldest last.
+    waiting: Vec<Row>,
+    found: Processes,
+}
+
+impl<'f> ProcessReader<'f> {
+    pub fn new(facts: &'f Value, schemas: Option<&Schemas>) -> Self {
+        let plans = schemas.into_iter().flat_map(Schemas::iter).filter_map(|s| Some((s.id, plan(s)?))).collect();
+        let mut waiting: Vec<Row> = rows(facts, "processes").filter_map(row).collect();
+        waiting.sort_by_key(|row| std::cmp::Reverse(row.at));
+        let mut found = Processes::default();
+        for pair in rows(facts, "threads") {
+            if let (Some(tid), Some(pid)) = (number(&pair[0]), number(&pair[1])) {
+                found.thread(tid, 0, pid);
+            }
+        }
+        ProcessReader { facts, plans, waiting, found }
+    }
+
+    /// Whether the trace says anything of processes.
+    pub fn is_useful(&self) -> bool {
+        !self.waiting.is_empty() || !self.found.threads.is_empty()
+    }
+
+    fn until(&mut self, time: u64) {
+        while self.waiting.last().is_some_and(|row| row.at <= time)
+            && let Some(row) = self.waiting.pop()
+        {
+            self.found.read(&row, row.at);
+        }
+    }
+
+    pub fn record(&mut self, time: u64, schema: &Schema, data: &[u8]) {
+        let Some(at) = self.plans.iter().position(|(id, _)| *id == schema.id) else { return };
+        self.until(time);
+        let number = |f: &Field| schema.uint(f, data);
+        let string = |f: &Field| match schema.value(f, data) {
+            Some(FieldValue::Text(text)) => Some(String::from_utf8_lossy(text).into_owned()),
+            _ => None,
+        };
+        match &self.plans[at].1 {
+            Plan::New { pid, flags } => {
+                if let (Some(pid), Some(flags)) = (number(pid), number(flags)) {
+                    self.found.made(pid as u32, tid(schema, data), flags & CLONE_THREAD != 0, time);
+                }
+            }
+            Plan::Exec { pid, filename } => {
+                let about = pid.as_ref().map_or(Some(tid(schema, data)), |pid| number(pid).map(|pid| pid as u32));
+                if let (Some(pid), Some(filename)) = (about, string(filename)) {
+                    self.found.change(pid, time, |told| told.command = Some(filename));
+                }
+            }
+            Plan::Attach { pid, path } => {
+                if let (Some(pid), Some(path)) = (number(pid), string(path)) {
+                    let pid = self.found.pid(pid as u32, time).unwrap_or(pid as u32);
+                    // Of a root nothing follows: another hierarchy may say more.
+                    let is_new = self.found.life(pid, u64::MAX).is_none_or(|life| life.told.cgroup != path);
+                    if path.len() > 1 && is_new {
+                        self.found.change(pid, time, |told| told.cgroup = path);
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn finish(mut self) -> Processes {
+        self.until(u64::MAX);
+        self.found.finish(self.facts);
+        self.found
+    }
+}
+
+fn number(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|number| u32::try_from(number).ok())
+}
+
+fn row(row: &Value) -> Option<Row> {
+    let own = |key: &str| text(&row[key]).map(str::to_owned);
+    let pid = number(&row["pid"])?;
+    let parent = number(&row["parent"]).unwrap_or(0);
+    let told = Told {
+        name: own("name"),
+        command: own("command"),
+        cgroup: own("cgroup").unwrap_or_default(),
+        uid: row["uid"].as_u64(),
+        mount_namespace: row["mnt_ns"].as_u64().unwrap_or(0),
+        pid_namespace: row["pid_ns"].as_u64().unwrap_or(0),
+        is_kernel: pid == KTHREADD || parent == KTHREADD,
+    };
+    Some(Row { at: row["at_ns"].as_u64()?, pid, told })
+}
+
+fn plan(s: &Schema) -> Option<Plan> {
+    let field = |n: &str| s.field(n).cloned();
+    Some(match s.name.as_str() {
+        "task_newtask" => Plan::New { pid: field("pid")?, flags: field("clone_flags")? },
+        "sched_process_exec" => Plan::Exec { pid: field("pid"), filename: field("filename")? },
+        "cgroup_attach_task" => Plan::Attach { pid: field("pid")?, path: field("dst_path")? },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn facts() -> Value {
+        json!({"names": {
+            "threads": [[101, 100]],
+            "packages": [{"name": "org.videolan.vlc", "uid": 10057}],
+            "processes": [
+                {"at_ns": 5, "pid": 1, "parent": 0, "uid": 0, "name": "init", "mnt_ns": 1, "pid_ns": 2},
+                {"at_ns": 5, "pid": 9, "parent": 2, "uid": 0, "name": "kworker/0:1"},
+                {"at_ns": 5, "pid": 100, "parent": 1, "uid": 1000, "name": "vlc", "command": "/usr/bin/vlc a.mkv",
+                 "cgroup": "/user.slice/app-vlc-7.scope", "mnt_ns": 1, "pid_ns": 2},
+                {"at_ns": 5, "pid": 200, "parent": 1, "uid": 1_010_057_u64, "name": "droid", "mnt_ns": 1, "pid_ns": 2},
+                {"at_ns": 900, "pid": 300, "parent": 100, "uid": 0, "name": "sh", "command": "sh -c x", "mnt_ns": 77, "pid_ns": 2},
+            ],
+        }})
+    }
+
+    #[test]
+    fn a_thread_belongs_to_its_process_and_that_to_its_application() {
+        let facts = facts();
+        let mut reader = ProcessReader::new(&facts, None);
+        reader.until(10);
+        // A process that was forked is like its parent until the agent has read it.
+        reader.found.made(300, 101, false, 500);
+        reader.found.made(301, 300, true, 600);
+        reader.found.change(300, 700, |told| told.command = Some("/bin/sh".to_owned()));
+        let found = reader.finish();
+        let mut names = Names::default();
+        names.set(101, 0, b"demux");
+        names.set(100, 0, b"vlc");
+        let of = |tid, time| found.get(&names, tid, TimeNs(time)).unwrap();
+        let demuxer = of(101, 50);
+        assert_eq!((demuxer.pid, demuxer.name, demuxer.command), (100, Some("vlc"), Some("/usr/bin/vlc a.mkv")));
+        assert!(
+            ["vlc", "app-vlc-7.scope", "/usr/bin/vlc", "/usr/bin/vlc a.mkv"].iter().all(|name| demuxer.is_called(name))
+        );
+        assert!(!demuxer.is_called("demux") && !demuxer.is_called("vl"));
+        assert_eq!(of(9, 50).app.unwrap().kind, AppKind::Kernel);
+        assert_eq!(of(200, 50).app_name().as_deref(), Some("org.videolan.vlc"));
+        assert_eq!((of(301, 650).pid, of(301, 650).app_name().as_deref()), (300, Some("app-vlc-7.scope")));
+        assert_eq!(of(300, 950).app_name().as_deref(), Some("container mnt:[77]"));
+        assert_eq!(of(300, 750).command, Some("sh -c x"), "what was read of a program holds from its begin");
+        assert_eq!(of(1, 5).app, None);
+        assert_eq!(found.get(&names, 4711, TimeNs(5)), None);
+    }
+}
