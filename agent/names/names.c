@@ -356,12 +356,11 @@ void fs_names_live(struct fs_names *names)
 	struct fs_touched *touched = &names->paths.touched;
 	uint64_t end = fs_now_ns() + LIVE_NS;
 
+	/* Processes first: they end sooner than files go. What is left of either waits for the next round. */
+	while (touched->started_count && fs_now_ns() < end)
+		send_process(names, (int32_t)touched->started[--touched->started_count]);
 	if (names->mode != FS_NAMES_NONE && touched->fresh_count)
 		fs_paths_live(&names->paths, LIVE_NS);
-	touched->fresh_count = 0;
-	for (size_t i = 0; i < touched->started_count && fs_now_ns() < end; i++)
-		send_process(names, (int32_t)touched->started[i]);
-	touched->started_count = 0;
 	flush(names);
 }
 

@@ -35,12 +35,12 @@ static bool settled(const struct fs_inode *file)
 	       file->state == FS_FILE_ELSEWHERE;
 }
 
-static uint32_t now_s(void)
+static uint64_t real_ns(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint32_t)now.tv_sec;
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
 /* --- what processes have open ------------------------------------------ */
@@ -59,7 +59,7 @@ static void sighted(struct fs_paths *paths, struct fs_inode *file, char *path, b
 		if (!fs_inode_set_path(&paths->touched, &file->path, path))
 			return;
 		file->foreign = foreign;
-		file->seen_s = now_s();
+		file->seen_ns = real_ns();
 	} else if (strcmp(file->path, path) && !foreign) {
 		if (!file->foreign && !file->was && !fs_inode_set_path(&paths->touched, &file->was, file->path))
 			return;
@@ -184,16 +184,15 @@ void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns)
 	uint64_t end = fs_now_ns() + budget_ns;
 	uint32_t last = 0;
 
-	for (size_t i = touched->fresh_count; i-- > 0 && fs_now_ns() < end;) {
-		const struct fs_inode *file = &touched->files[touched->fresh[i]];
+	/* The newest first: what they have open is most likely open still. The others wait for the next round. */
+	while (touched->fresh_count && fs_now_ns() < end) {
+		const struct fs_inode *file = &touched->files[touched->fresh[--touched->fresh_count]];
 
 		if (file->path || !file->tid || file->tid == last)
 			continue;
 		last = file->tid;
 		open_files(paths, (int32_t)file->tid, is_foreign(paths, (int32_t)file->tid), true);
 	}
-	/* What is left is older than the next ones, and its files more likely closed. */
-	touched->fresh_count = 0;
 }
 
 void fs_paths_check(struct fs_paths *paths)
@@ -241,7 +240,8 @@ static bool is_another(int dir, const char *name, const struct fs_inode *file)
 	struct statx stx;
 
 	return file->path && !statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &stx) &&
-	       (stx.stx_mask & STATX_BTIME) && stx.stx_btime.tv_sec > file->seen_s;
+	       (stx.stx_mask & STATX_BTIME) &&
+	       (uint64_t)stx.stx_btime.tv_sec * UINT64_C(1000000000) + stx.stx_btime.tv_nsec > file->seen_ns;
 }
 
 static void found(struct walk *walk, int dir, const char *name, struct fs_inode *file)

@@ -32,7 +32,7 @@ struct fs_inode {
 	uint32_t device; /* the kernel's dev_t: 12 bits major, 20 bits minor */
 	uint32_t tid;	 /* of the first event */
 	char *path, *was;
-	uint32_t seen_s; /* seconds of CLOCK_REALTIME: when it first had its path */
+	uint64_t seen_ns; /* of CLOCK_REALTIME: when it first had its path */
 	uint8_t state; /* enum fs_inode_state */
 	bool touched;  /* an event names it */
 	bool foreign;  /* its path is another mount namespace's */

@@ -80,7 +80,8 @@ fn container(cgroup: &str) -> Option<&str> {
     None
 }
 
-/// The last service, scope or, without one, part of a control group's path, and whether it is a session of a user's.
+/// The last service, scope or, without one, part of a control group's path, and whether that says less than a namespace does: a session
+/// of a user's, or a group that is no unit.
 fn unit(cgroup: &str) -> Option<(&str, bool)> {
     let parts = || cgroup.split('/').filter(|part| !part.is_empty());
     let named = parts().rev().find(|part| {
@@ -91,7 +92,7 @@ fn unit(cgroup: &str) -> Option<(&str, bool)> {
         None => parts()
             .next_back()
             .filter(|part| !part.ends_with(".slice") && *part != "init.scope")
-            .map(|part| (part, false)),
+            .map(|part| (part, true)),
     }
 }
 
@@ -162,6 +163,8 @@ mod tests {
         // A service with a /tmp of its own is that service.
         let service = Signs { cgroup: "/system.slice/a.service", mount_namespace: 7, ..usual };
         assert_eq!(name(service).as_deref(), Some("a.service"));
+        let group = Signs { cgroup: "/batch/job7", pid_namespace: 7, ..usual };
+        assert_eq!(name(group).as_deref(), Some("container pid:[7]"));
         let session = Signs { cgroup: "/user.slice/session-3.scope", pid_namespace: 7, ..usual };
         assert_eq!(name(session).as_deref(), Some("container pid:[7]"));
         assert_eq!(name(Signs { package: Some("org.videolan.vlc"), ..usual }).as_deref(), Some("org.videolan.vlc"));
