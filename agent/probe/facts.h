@@ -16,7 +16,7 @@ struct fs_facts {
 	struct fs_points points; /* by fs_points_check() or fs_points_try(), which the caller runs */
 };
 
-void fs_facts_gather(struct fs_facts *facts, bool mount_tracefs);
+void fs_facts_gather(struct fs_facts *facts, enum fs_tracefs_mount mount_tracefs);
 void fs_facts_free(struct fs_facts *facts);
 /* The members, without the object around them. brief: leaves out mounts and block devices. */
 void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brief);

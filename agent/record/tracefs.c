@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define USUAL "/sys/kernel/tracing"
@@ -42,6 +44,7 @@ static int try_place(struct fs_tracefs *tracefs, const char *place)
 	else if (!lent(place))
 		return EACCES;
 	snprintf(tracefs->path, sizeof(tracefs->path), "%s", place);
+	snprintf(tracefs->shown, sizeof(tracefs->shown), "%s", place);
 	return 0;
 }
 
@@ -76,10 +79,78 @@ static bool kernel_knows_tracefs(void)
 	return knows;
 }
 
-bool fs_tracefs_find(struct fs_tracefs *tracefs, bool do_mount)
+/* In a child: a namespace with a tracefs, kept until the parent has opened it. 0, or an errno. */
+static int hold_private_mount(int ready, int done)
+{
+	char byte;
+	int error = 0;
+
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("nodev", USUAL, "tracefs", 0, NULL))
+		error = errno;
+	if (write(ready, &error, sizeof(error)) == sizeof(error) && !error && read(done, &byte, 1) < 0)
+		error = errno;
+	return error;
+}
+
+/*
+ * Mounts tracefs where nobody else sees it. A child's mount namespace holds it
+ * only until this process has a descriptor of it, which then keeps it, so that
+ * this process and its commands stay in their own namespace: neither their
+ * mounts nor those of others are affected. 0, or an errno.
+ */
+static int mount_private(struct fs_tracefs *tracefs)
+{
+	static int kept = -1; /* one mount a process */
+	int ready[2], done[2], error = EPIPE;
+	char path[FS_PATH_MAX];
+	pid_t child;
+
+	if (kept < 0) {
+		if (pipe2(ready, O_CLOEXEC))
+			return errno;
+		if (pipe2(done, O_CLOEXEC)) {
+			error = errno;
+			close(ready[0]);
+			close(ready[1]);
+			return error;
+		}
+		child = fork();
+		if (!child) {
+			close(ready[0]);
+			close(done[1]);
+			_exit(hold_private_mount(ready[1], done[0]));
+		}
+		close(ready[1]);
+		close(done[0]);
+		if (child < 0 || read(ready[0], &error, sizeof(error)) != sizeof(error))
+			error = child < 0 ? errno : EPIPE;
+		if (!error) {
+			snprintf(path, sizeof(path), "/proc/%d/root" USUAL, (int)child);
+			kept = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			if (kept < 0)
+				error = errno;
+		}
+		close(ready[0]);
+		close(done[1]);
+		if (child > 0)
+			waitpid(child, NULL, 0);
+		if (error)
+			return error;
+	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", kept);
+	error = try_place(tracefs, path);
+	if (!error) {
+		snprintf(tracefs->shown, sizeof(tracefs->shown), USUAL);
+		tracefs->private_mount = true;
+	}
+	return error;
+}
+
+bool fs_tracefs_find(struct fs_tracefs *tracefs, enum fs_tracefs_mount how)
 {
 	char where[128] = "";
-	int error = ENOENT;
+	int error = ENOENT, mount_error = 0;
 
 	memset(tracefs, 0, sizeof(*tracefs));
 	if (mounted_elsewhere(where, sizeof(where)))
@@ -88,7 +159,7 @@ bool fs_tracefs_find(struct fs_tracefs *tracefs, bool do_mount)
 		error = try_place(tracefs, USUAL);
 	if (!tracefs->path[0] && error == ENOENT)
 		error = try_place(tracefs, OLD);
-	if (!tracefs->path[0] && error == ENOENT && do_mount) {
+	if (!tracefs->path[0] && error == ENOENT && how == FS_MOUNT_HERE) {
 		char path[FS_PATH_MAX];
 
 		fs_path(path, sizeof(path), USUAL);
@@ -97,6 +168,8 @@ bool fs_tracefs_find(struct fs_tracefs *tracefs, bool do_mount)
 		else
 			error = try_place(tracefs, USUAL);
 	}
+	if (!tracefs->path[0] && error == ENOENT && how == FS_MOUNT_PRIVATE && kernel_knows_tracefs())
+		mount_error = mount_private(tracefs);
 	if (!tracefs->path[0]) {
 		if (error == EACCES || error == EPERM)
 			snprintf(tracefs->error, sizeof(tracefs->error),
@@ -107,7 +180,16 @@ bool fs_tracefs_find(struct fs_tracefs *tracefs, bool do_mount)
 				 where[0] ? where : USUAL);
 		else if (!kernel_knows_tracefs())
 			snprintf(tracefs->error, sizeof(tracefs->error),
-				 "this kernel has no tracefs; it needs CONFIG_FTRACE and CONFIG_KPROBE_EVENTS");
+				 "this kernel has no tracefs; it needs CONFIG_FTRACE");
+		else if (mount_error == EPERM)
+			snprintf(tracefs->error, sizeof(tracefs->error),
+				 "not mounted, and this user may not mount it; run as root, which mounts it for itself, "
+				 "or once as root: mount -t tracefs nodev " USUAL);
+		else if (mount_error)
+			snprintf(tracefs->error, sizeof(tracefs->error),
+				 "not mounted, and mounting it for this process alone failed: %s; "
+				 "as root: mount -t tracefs nodev " USUAL,
+				 strerror(mount_error));
 		else if (error == ENOENT)
 			snprintf(tracefs->error, sizeof(tracefs->error),
 				 "not mounted; mount -t tracefs nodev " USUAL);

@@ -11,16 +11,24 @@
 
 struct fs_tracefs {
 	char path[128]; /* empty: none that can be used */
+	char shown[128]; /* the same for people: where it is mounted for us alone, where it would be */
+	bool private_mount; /* mounted by this process, seen by nobody else */
 	char error[200]; /* why; empty where path is set */
 	bool instances;
 	bool kprobe_events;
 };
 
+enum fs_tracefs_mount {
+	FS_MOUNT_NEVER,
+	FS_MOUNT_PRIVATE, /* in a mount namespace of its own: nobody else sees it, and it goes with this process */
+	FS_MOUNT_HERE,	  /* at /sys/kernel/tracing, for everyone: PID 1 of a virtual board */
+};
+
 /*
- * Looks for a mounted tracefs (/proc/self/mounts, then the usual two places).
- * mount: also mounts it, at /sys/kernel/tracing; only PID 1 of a board asks so.
+ * Looks for a mounted tracefs (/proc/self/mounts, then the usual two places),
+ * and mounts one where there is none and `mount` says so.
  */
-bool fs_tracefs_find(struct fs_tracefs *tracefs, bool mount);
+bool fs_tracefs_find(struct fs_tracefs *tracefs, enum fs_tracefs_mount mount);
 
 /* path of a file below tracefs */
 const char *fs_tracefs_path(const struct fs_tracefs *tracefs, char *out, size_t size,

@@ -103,19 +103,19 @@ static void finding(void)
 
 	test_root_begin();
 	test_root_file("/proc/filesystems", "nodev\tsysfs\n\text4\n");
-	CHECK(!fs_tracefs_find(&tracefs, false));
+	CHECK(!fs_tracefs_find(&tracefs, FS_MOUNT_NEVER));
 	CHECK(strstr(tracefs.error, "no tracefs"));
 	test_root_file("/proc/filesystems", "nodev\tsysfs\nnodev\ttracefs\n");
-	CHECK(!fs_tracefs_find(&tracefs, false));
+	CHECK(!fs_tracefs_find(&tracefs, FS_MOUNT_NEVER));
 	CHECK(strstr(tracefs.error, "mount -t tracefs"));
 	test_root_file("/proc/self/mounts", "proc /proc proc rw 0 0\nnodev /trace tracefs rw 0 0\n");
 	test_root_file("/trace/trace_clock", "[local] mono\n");
-	CHECK(fs_tracefs_find(&tracefs, false));
+	CHECK(fs_tracefs_find(&tracefs, FS_MOUNT_NEVER));
 	CHECK_TEXT(tracefs.path, "/trace");
 	CHECK(!tracefs.instances && !tracefs.kprobe_events);
 	test_root_file("/trace/kprobe_events", "");
 	test_root_dir("/trace/instances");
-	CHECK(fs_tracefs_find(&tracefs, false) && tracefs.instances && tracefs.kprobe_events);
+	CHECK(fs_tracefs_find(&tracefs, FS_MOUNT_NEVER) && tracefs.instances && tracefs.kprobe_events);
 	/* kprobe events are appended to, never truncated */
 	test_root_file("/trace/kprobe_events", "p:other/x y\np:g/a b\np:g/c d\np:gg/e f\n");
 	CHECK_NUMBER(fs_kprobe_remove_group(&tracefs, "g", NULL), 2);

@@ -328,7 +328,7 @@ void fs_sweep(struct fs_swept *swept)
 	struct fs_tracefs tracefs;
 
 	memset(swept, 0, sizeof(*swept));
-	if (fs_tracefs_find(&tracefs, false)) {
+	if (fs_tracefs_find(&tracefs, FS_MOUNT_PRIVATE)) {
 		/* Instances first: an event that one of them still enables cannot be removed. */
 		sweep_instances(&tracefs, swept);
 		if (tracefs.kprobe_events)
