@@ -72,6 +72,7 @@ enum fs_type {
 	 * several frames is one.
 	 */
 	FS_NAMES = 17,
+	FS_PROGRESS = 18, /* struct fs_progress: what a recording has so far; for who waits, no part of the recording */
 };
 
 struct fs_hello {
@@ -86,6 +87,7 @@ struct fs_hello {
 enum fs_instance {
 	FS_INSTANCE_MAIN = 0,  /* the requested events */
 	FS_INSTANCE_TASKS = 1, /* task_newtask, task_rename, sched_process_exec: never overwritten */
+	FS_INSTANCE_REQUESTS = 2, /* of a recording by task: requests, whose issue and completion come in anyone's name */
 };
 
 struct fs_data {
@@ -144,6 +146,12 @@ enum fs_end_reason {
 	FS_END_FAILURE = 2, /* an FS_LOG error says what */
 };
 
+struct fs_progress {
+	uint64_t time_ns;
+	uint64_t events; /* recorded, of all instances but the tasks' */
+	uint64_t lost;
+};
+
 struct fs_end {
 	uint32_t reason; /* enum fs_end_reason */
 	uint32_t frames; /* frames of this source before this one */
@@ -157,6 +165,7 @@ _Static_assert(sizeof(struct fs_task) == 24, "fs_task");
 _Static_assert(sizeof(struct fs_phase) == 16, "fs_phase");
 _Static_assert(sizeof(struct fs_exit) == 24, "fs_exit");
 _Static_assert(sizeof(struct fs_file) == 16, "fs_file");
+_Static_assert(sizeof(struct fs_progress) == 24, "fs_progress");
 _Static_assert(sizeof(struct fs_end) == 8, "fs_end");
 #endif
 

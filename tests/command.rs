@@ -267,7 +267,7 @@ fn a_user_to_whom_tracefs_is_lent_records_without_root() {
 
     let lent = Lent::lend();
     let ran = output(&mut as_them(&[&record[..], &["-c", script]].concat()));
-    let doctor = stdout(&mut as_them(&["doctor"]));
+    let doctor = stdout(&mut as_them(&["doctor", "-v"]));
     drop(lent);
     let says = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(ran.status.code(), Some(6), "{says}");

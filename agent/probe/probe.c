@@ -22,7 +22,7 @@
 #include "sweep.h"
 #include "util.h"
 
-void fs_facts_gather(struct fs_facts *facts, bool mount_tracefs)
+void fs_facts_gather(struct fs_facts *facts, enum fs_tracefs_mount mount_tracefs)
 {
 	struct utsname name;
 	char *text;
@@ -129,10 +129,11 @@ static void clocks_json(struct fs_json *json, const struct fs_facts *facts)
 static void tracefs_json(struct fs_json *json, const struct fs_tracefs *tracefs)
 {
 	fs_json_object(json, "tracefs");
-	fs_json_string(json, "path", tracefs->path[0] ? tracefs->path : NULL);
+	fs_json_string(json, "path", tracefs->path[0] ? tracefs->shown : NULL);
 	fs_json_string(json, "error", tracefs->path[0] ? NULL : tracefs->error);
 	fs_json_bool(json, "instances", tracefs->instances);
 	fs_json_bool(json, "kprobe_events", tracefs->kprobe_events);
+	fs_json_bool(json, "private_mount", tracefs->private_mount);
 	fs_json_object_end(json);
 }
 
@@ -438,14 +439,14 @@ int cmd_probe(int argc, char **argv)
 		trial = true;
 	}
 	fs_sweep(&swept);
-	fs_facts_gather(&facts, getpid() == 1);
+	fs_facts_gather(&facts, getpid() == 1 ? FS_MOUNT_HERE : FS_MOUNT_PRIVATE);
 	/* A machine that cannot try is told so, and described without. */
 	if (trial && !(facts.tracefs.path[0] && facts.tracefs.kprobe_events && facts.tracefs.instances)) {
 		trial = false;
 		if (!facts.tracefs.path[0])
 			fs_warn("trial: not made: tracefs: %s", facts.tracefs.error);
 		else
-			fs_warn("trial: not made: %s has no %s; the kernel needs CONFIG_KPROBE_EVENTS", facts.tracefs.path,
+			fs_warn("trial: not made: %s has no %s; the kernel needs CONFIG_KPROBE_EVENTS", facts.tracefs.shown,
 				facts.tracefs.instances ? "kprobe_events" : "instances");
 	}
 	if (trial) {

@@ -446,7 +446,7 @@ static bool fetch_sized(char *out, size_t size, const struct fs_machine *machine
 static struct fs_probe *add(struct fs_probes *probes, const char *event, const char *symbol, long own)
 {
 	struct fs_probe *probe;
-	char filter[48];
+	char filter[FS_OWN_FILTER];
 
 	if (probes->count == ARRAY_SIZE(probes->items))
 		return NULL;
@@ -457,7 +457,7 @@ static struct fs_probe *add(struct fs_probes *probes, const char *event, const c
 	probe->operation = "file";
 	probe->level = "cache";
 	probe->group = FS_GROUP_CACHE;
-	snprintf(filter, sizeof(filter), "common_pid != %ld", own);
+	fs_own_filter(filter, sizeof(filter), own);
 	probe->filter = fs_strdup(filter);
 	return probe;
 }

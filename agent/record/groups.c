@@ -40,7 +40,7 @@ struct wanted {
 };
 
 /*
- * include/trace/events/{block,mmc,filemap,readahead,writeback,ext4,f2fs,jbd2,sched,irq}.h
+ * include/trace/events/{block,mmc,ufs,filemap,readahead,writeback,ext4,f2fs,jbd2,sched,irq}.h
  * of 5.10, 6.1, 6.12, 6.18 and 7.2.
  */
 static const struct wanted wanted[] = {
@@ -62,6 +62,9 @@ static const struct wanted wanted[] = {
 	{ BLOCK, "block", "block_bio_complete", false, "when a bio was done" },
 	{ BLOCK | LAYERS, "mmc", "mmc_request_start", false, "commands to eMMC and SD cards" },
 	{ BLOCK | LAYERS, "mmc", "mmc_request_done", false, "responses of eMMC and SD cards" },
+	{ BLOCK, "nvme", "nvme_setup_cmd", false, "commands to NVMe devices" },
+	{ BLOCK, "nvme", "nvme_complete_rq", false, "responses of NVMe devices" },
+	{ BLOCK, "ufs", "ufshcd_command", false, "commands to UFS devices" },
 
 	{ SYSCALL | LAYERS, "syscalls", "read", true, "read()" },
 	{ SYSCALL | LAYERS, "syscalls", "pread64", true, "pread()" },
@@ -165,6 +168,42 @@ void fs_events_absent(struct fs_events *events, unsigned int group, const char *
 	absence->loses = loses;
 }
 
+void fs_events_leave_out(struct fs_events *events, struct fs_event *event)
+{
+	char name[96];
+
+	snprintf(name, sizeof(name), "%s:%s", event->system, event->event ? event->event : "*");
+	fs_events_absent(events, fs_group_of(!strcmp(event->system, "block") ? "block" : "cache"), name,
+			 "it does not name a device, and --device was given", "what it says of this device");
+	free(event->event);
+	free(event->filter);
+}
+
+/* The recorder's own tasks but the recorder itself. */
+static long own_tasks[8];
+static size_t own_count;
+
+void fs_own_add(long task)
+{
+	if (own_count < ARRAY_SIZE(own_tasks))
+		own_tasks[own_count++] = task;
+}
+
+void fs_own_filter(char *out, size_t size, long own)
+{
+	int used = snprintf(out, size, "common_pid != %ld", own);
+
+	for (size_t i = 0; i < own_count; i++)
+		used += snprintf(out + used, size - (size_t)used, " && common_pid != %ld", own_tasks[i]);
+}
+
+void fs_own_json(struct fs_json *json, long own)
+{
+	fs_json_i64(json, NULL, own);
+	for (size_t i = 0; i < own_count; i++)
+		fs_json_i64(json, NULL, own_tasks[i]);
+}
+
 const char *fs_group_lacks(unsigned int group)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(groups); i++)
@@ -189,6 +228,12 @@ static bool of_module(const char *system)
 	while (i < ARRAY_SIZE(modules) && strcmp(modules[i], system))
 		i++;
 	return i < ARRAY_SIZE(modules);
+}
+
+/* Drivers of hardware that a machine without it does not miss. */
+static bool only_with_hardware(const char *system)
+{
+	return !strcmp(system, "nvme") || !strcmp(system, "ufs");
 }
 
 /* The block layer's, of all (include/linux/interrupt.h: HI, TIMER, NET_TX, NET_RX, BLOCK). */
@@ -292,9 +337,9 @@ unsigned int fs_events_of_groups(struct fs_events *events, const struct fs_trace
 				 const struct fs_machine *machine, unsigned int asked, long own)
 {
 	unsigned int found = 0;
-	char filter[48];
+	char filter[FS_OWN_FILTER];
 
-	snprintf(filter, sizeof(filter), "common_pid != %ld", own);
+	fs_own_filter(filter, sizeof(filter), own);
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
 		const struct wanted *row = &wanted[i];
 		char path[FS_PATH_MAX], name[96], why[96] = "";
@@ -305,6 +350,8 @@ unsigned int fs_events_of_groups(struct fs_events *events, const struct fs_trace
 			found |= asked & row->groups;
 			continue;
 		}
+		if (only_with_hardware(row->system))
+			continue;
 		snprintf(name, sizeof(name), "%s:%s", row->system, row->events);
 		if (of_module(row->system) &&
 		    access(fs_tracefs_path(tracefs, path, sizeof(path), "events/%s", row->system), F_OK))

@@ -54,6 +54,15 @@ struct fs_events {
 void fs_events_add(struct fs_events *events, const char *system, const char *event, const char *filter);
 void fs_events_absent(struct fs_events *events, unsigned int group, const char *event,
 		      const char *why, const char *loses);
+/* Moves an event to the absent ones: a filter cannot tell whose it is. */
+void fs_events_leave_out(struct fs_events *events, struct fs_event *event);
+/* A task that counts as the recorder besides `own`: its calls are not recorded either. */
+void fs_own_add(long task);
+#define FS_OWN_FILTER 320
+/* The filter that keeps them out. */
+void fs_own_filter(char *out, size_t size, long own);
+/* Elements of an array of those tasks. */
+void fs_own_json(struct fs_json *json, long own);
 /*
  * Adds what the kernel has of the groups, and names what it lacks. own is the
  * process whose calls are not recorded. Gives the groups of which the kernel

@@ -168,9 +168,9 @@ void fs_layers_plan(const struct fs_tracefs *tracefs, const char *group, long ow
 {
 	const char *names[ARRAY_SIZE(boundaries)];
 	bool found[ARRAY_SIZE(boundaries)] = { false };
-	char filter[48];
+	char filter[FS_OWN_FILTER];
 
-	snprintf(filter, sizeof(filter), "common_pid != %ld", own);
+	fs_own_filter(filter, sizeof(filter), own);
 	for (size_t i = 0; i < ARRAY_SIZE(boundaries); i++)
 		names[i] = boundaries[i].symbol;
 	if (tracefs->kprobe_events)

@@ -26,14 +26,15 @@ static int one_event(struct fs_record_options *options, const char *word)
 	char system[sizeof(((struct fs_event *)0)->system)];
 	size_t length = colon ? (size_t)(colon - word) : 0;
 
-	if (!strcmp(word, "flash")) {
-		options->flash = true;
+	if (!strcmp(word, "flash") || !strcmp(word, "auto")) {
+		options->flash |= !strcmp(word, "flash");
+		options->automatic |= !strcmp(word, "auto");
 		return 0;
 	}
 	if (!colon) {
 		options->groups |= fs_group_of(word);
 		return fs_group_of(word) ? 0 :
-					   fs_usage("--events %s: no such group; flash, block, syscall, cache, layers, "
+					   fs_usage("--events %s: no such group; auto, flash, block, syscall, cache, layers, "
 						    "or SYSTEM:EVENT as in tracefs",
 						    word);
 	}
@@ -94,6 +95,44 @@ static int add_mtd(struct fs_record_options *options, const char *text)
 	return 0;
 }
 
+static int add_pid(struct fs_record_options *options, const char *text)
+{
+	uint64_t pid;
+	int result = number("--pid", text, 1, 1 << 22, &pid);
+
+	if (result)
+		return result;
+	options->pids = fs_realloc(options->pids, (options->pid_count + 1) * sizeof(*options->pids));
+	options->pids[options->pid_count++] = (int)pid;
+	return 0;
+}
+
+static int add_text(const char ***list, size_t *count, const char *option, const char *text)
+{
+	/* It becomes part of a filter of the kernel's, between quotes. */
+	if (!*text || strpbrk(text, "\"\n") || *count == 8)
+		return fs_usage("%s %s: is not accepted; at most 8 names, none empty, without quotes", option, text);
+	*list = fs_realloc(*list, (*count + 1) * sizeof(**list));
+	(*list)[(*count)++] = text;
+	return 0;
+}
+
+/* What is to be kept of all that happens. -1: it is no such option. */
+static int filter_value(struct fs_record_options *options, const char *option, const char *value)
+{
+	if (!strcmp(option, "--device"))
+		return add_text(&options->devices, &options->device_count, option, value);
+	if (!strcmp(option, "--cgroup"))
+		return add_text(&options->cgroups, &options->cgroup_count, option, value);
+	if (!strcmp(option, "--comm"))
+		return add_text(&options->comms, &options->comm_count, option, value);
+	if (!strcmp(option, "--pid"))
+		return add_pid(options, value);
+	if (!strcmp(option, "-d"))
+		return number(option, value, 1, 31536000, &options->seconds);
+	return -1;
+}
+
 /* Three, and none of 0 to 2: they are the agent's own. */
 static int three_descriptors(struct fs_record_options *options, const char *list)
 {
@@ -120,8 +159,10 @@ static int with_value(struct fs_record_options *options, const char *option, con
 		      bool *events_given)
 {
 	uint64_t fd;
-	int result;
+	int result = filter_value(options, option, value);
 
+	if (result >= 0)
+		return result;
 	if (!strcmp(option, "--name")) {
 		if (!fs_name_valid(value))
 			return fs_usage("--name %s: 1 to %d visible characters without a slash", value,
@@ -179,11 +220,39 @@ static int with_value(struct fs_record_options *options, const char *option, con
 	return fs_usage("--mode %s: no such mode; ring or stream", value);
 }
 
+/* Options that do not go together. */
+static int check(const struct fs_record_options *options)
+{
+	if (options->capture && !options->command)
+		return fs_usage("--capture: keeps a command's output; name the command behind --");
+	if (!options->command && (options->user || options->stdio[0] >= 0))
+		return fs_usage("--user, --stdio: are of a command; name the command behind --");
+	if (options->capture && options->stdio[0] >= 0)
+		return fs_usage("--capture and --stdio: exclude each other; leave one out");
+	if (!options->flash && !options->automatic && (options->mtd_count || options->details.offset ||
+				options->details.duration || options->details.chip))
+		return fs_usage("--mtd, --detail: belong to flash events; add flash to --events");
+	if (options->monitor && (options->groups || options->events.count || !options->flash ||
+				 options->details.offset || options->details.chip))
+		return fs_usage("--from flashmon: knows flash events alone, and no detail but duration; leave out the others");
+	if (options->monitor && (options->device_count || options->pid_count || options->cgroup_count || options->comm_count))
+		return fs_usage("--from flashmon: cannot filter; leave out --device, --pid, --cgroup and --comm");
+	return 0;
+}
+
 int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 {
 	static const char *const valued[] = { "--name", "--events",	 "--detail", "--mtd",	   "--ring",
 					      "--mode", "--interval-ms", "--source", "--ready-fd", "-o",
-					      "--from", "--user",	 "--stdio",  "--paths" };
+					      "--from", "--user",	 "--stdio",  "--device",   "--pid",
+					      "--cgroup", "--comm",	 "-d",	     "--paths" };
+	const struct {
+		const char *option;
+		bool *value;
+	} flags[] = { { "--paused", &options->paused },
+		      { "--capture", &options->capture },
+		      { "--own-parent", &options->own_parent },
+		      { "--progress", &options->progress } };
 	bool events_given = false;
 
 	memset(options, 0, sizeof(*options));
@@ -194,7 +263,7 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 	for (size_t i = 0; i < ARRAY_SIZE(options->stdio); i++)
 		options->stdio[i] = -1;
 	for (int i = 1; i < argc; i++) {
-		size_t k = 0;
+		size_t k = 0, f = 0;
 		int result;
 
 		if (!strcmp(argv[i], "--")) {
@@ -203,12 +272,10 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 			options->command = argv + i + 1;
 			break;
 		}
-		if (!strcmp(argv[i], "--paused")) {
-			options->paused = true;
-			continue;
-		}
-		if (!strcmp(argv[i], "--capture")) {
-			options->capture = true;
+		while (f < ARRAY_SIZE(flags) && strcmp(argv[i], flags[f].option))
+			f++;
+		if (f < ARRAY_SIZE(flags)) {
+			*flags[f].value = true;
 			continue;
 		}
 		while (k < ARRAY_SIZE(valued) && strcmp(argv[i], valued[k]))
@@ -221,24 +288,16 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 		if (result)
 			return result;
 	}
-	if (options->capture && !options->command)
-		return fs_usage("--capture: keeps a command's output; name the command behind --");
-	if (!options->command && (options->user || options->stdio[0] >= 0))
-		return fs_usage("--user, --stdio: are of a command; name the command behind --");
-	if (options->capture && options->stdio[0] >= 0)
-		return fs_usage("--capture and --stdio: exclude each other; leave one out");
-	if (!options->flash && (options->mtd_count || options->details.offset ||
-				options->details.duration || options->details.chip))
-		return fs_usage("--mtd, --detail: belong to flash events; add flash to --events");
-	if (options->monitor && (options->groups || options->events.count || !options->flash ||
-				 options->details.offset || options->details.chip))
-		return fs_usage("--from flashmon: knows flash events alone, and no detail but duration; leave out the others");
-	return 0;
+	return check(options);
 }
 
 void fs_record_options_free(struct fs_record_options *options)
 {
 	fs_events_free(&options->events);
 	free(options->mtd);
+	free(options->devices);
+	free(options->pids);
+	free(options->cgroups);
+	free(options->comms);
 	memset(options, 0, sizeof(*options));
 }

@@ -15,11 +15,23 @@ struct fs_record_options {
 	const char *name; /* NULL: the pid */
 	bool monitor; /* --from flashmon: the flash monitor's events, not tracefs' */
 	bool flash;
+	bool automatic; /* --events auto: what this machine has */
 	unsigned int groups;	 /* enum fs_group */
 	struct fs_events events; /* named one by one */
 	struct fs_details details;
 	int *mtd;
 	size_t mtd_count;
+	const char **devices; /* --device */
+	size_t device_count;
+	int *pids; /* --pid */
+	size_t pid_count;
+	const char **cgroups; /* --cgroup */
+	size_t cgroup_count;
+	const char **comms; /* --comm */
+	size_t comm_count;
+	uint64_t seconds; /* -d; 0: no end */
+	bool own_parent; /* who started the recorder is the recorder, too */
+	bool progress;	 /* FS_PROGRESS once a second */
 	uint64_t ring_kib; /* per CPU */
 	bool overwrite;	   /* --mode ring */
 	uint64_t interval_ms;

@@ -6,6 +6,7 @@
  * until a signal or the command's end, the rest, statistics, FS_END; and
  * whatever happened, what was changed is undone.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -101,10 +102,17 @@ int fs_recorder_broken(struct fs_recorder *recorder, const char *format, ...)
 
 /* --- recording --------------------------------------------------------- */
 
+/* Of what was asked for; names of tasks are recorded all the time. */
+static int tracing(struct fs_recorder *recorder, bool on)
+{
+	if (recorder->requests.name[0] && fs_ring_tracing(&recorder->requests, on))
+		return -1;
+	return recorder->main.name[0] ? fs_ring_tracing(&recorder->main, on) : 0;
+}
+
 static int set_paused(struct fs_recorder *recorder, bool paused, const char *mark)
 {
-	if (recorder->options.monitor ? fs_monitor_tracing(&recorder->monitor, !paused) :
-					fs_ring_tracing(&recorder->main, !paused))
+	if (recorder->options.monitor ? fs_monitor_tracing(&recorder->monitor, !paused) : tracing(recorder, !paused))
 		return fs_recorder_broken(recorder, "%s: %s", recorder->options.monitor ? "flashmon" : "tracing_on", strerror(errno));
 	if (mark && paused != recorder->paused &&
 	    fs_frame_phase(&recorder->stream, fs_now_ns(), FS_PHASE_MARK, 0, mark))
@@ -125,12 +133,25 @@ static int drain(struct fs_recorder *recorder, bool all)
 		return 0;
 	}
 	if ((all || !recorder->options.overwrite) &&
-	    fs_ring_drain(&recorder->main, &recorder->stream))
+	    (fs_ring_drain(&recorder->main, &recorder->stream) ||
+	     fs_ring_drain(&recorder->requests, &recorder->stream)))
 		return fs_recorder_stream_broken(recorder);
 	if (fs_ring_drain(&recorder->tasks, &recorder->stream))
 		return fs_recorder_stream_broken(recorder);
 	fs_names_live(&recorder->names);
 	return recorder->stream.error ? fs_recorder_stream_broken(recorder) : 0;
+}
+
+/*
+ * After -d SECONDS. A command goes on to its end, unrecorded: it is not ours
+ * to end. True where the recording ends now.
+ */
+static bool time_is_over(struct fs_recorder *recorder)
+{
+	recorder->ends_ns = 0;
+	if (!recorder->command.pid)
+		return true;
+	return set_paused(recorder, true, "end of -d") != 0;
 }
 
 /* Until asked to stop, the command's end, or a failure (-1). */
@@ -149,7 +170,8 @@ static int loop(struct fs_recorder *recorder)
 			{ .fd = recorder->stream.fd, .events = 0 }, /* errors alone: the reader has gone */
 		};
 		uint64_t now = fs_now_ns();
-		int timeout = next > now ? (int)((next - now + 999999) / 1000000) : 0;
+		uint64_t due = recorder->ends_ns && recorder->ends_ns < next ? recorder->ends_ns : next;
+		int timeout = due > now ? (int)((due - now + 999999) / 1000000) : 0;
 		char bytes[64];
 
 		if (poll(fds, ARRAY_SIZE(fds), timeout) > 0) {
@@ -178,10 +200,17 @@ static int loop(struct fs_recorder *recorder)
 				return 0;
 		}
 		now = fs_now_ns();
+		if (recorder->ends_ns && now >= recorder->ends_ns && time_is_over(recorder))
+			return recorder->command.pid ? -1 : 0;
 		if (now >= next) {
 			fs_patience_begin(patience, next, interval);
 			if (drain(recorder, false))
 				return -1;
+			fs_filter_again(&recorder->filter, &recorder->main);
+			if (recorder->options.progress && now >= recorder->progress_ns) {
+				recorder->progress_ns = now + UINT64_C(1000000000);
+				fs_recorder_progress(recorder);
+			}
 			next += interval;
 			if (next < now)
 				next = now + interval;
@@ -192,14 +221,17 @@ static int record(struct fs_recorder *recorder)
 {
 	const struct fs_record_options *options = &recorder->options;
 
+	if (fs_filter_check(&recorder->filter, options, recorder->error, sizeof(recorder->error)))
+		return -1;
 	if (fs_command_check(&recorder->command, recorder->error, sizeof(recorder->error)) ||
-	    (!options->monitor && (fs_recorder_check_tracefs(recorder) || fs_recorder_check_events(recorder))) || fs_recorder_check_name(recorder))
+	    (!options->monitor && (fs_recorder_check_tracefs(recorder) || fs_recorder_choose(recorder) || fs_recorder_check_events(recorder))) || fs_recorder_check_name(recorder))
 		return -1;
 	if (fs_state_write(recorder->name, "arming", recorder->group))
 		fs_warn("ctl: will not find this recorder: no folder for notes: %s", strerror(errno));
 	recorder->state_noted = true;
 	if (options->monitor ? fs_recorder_plan_monitor(recorder) : fs_recorder_plan_probes(recorder))
 		return -1;
+	fs_filter_apply(&recorder->filter, &recorder->facts.tracefs, &recorder->wanted, &recorder->probes);
 	if (fs_recorder_open_output(recorder))
 		return -1;
 	recorder->stream.give_up = &give_up;
@@ -217,6 +249,8 @@ static int record(struct fs_recorder *recorder)
 		fs_recorder_profile(recorder, recorder->hits, recorder->misses);
 	if (set_paused(recorder, options->paused, NULL))
 		return -1;
+	if (options->seconds)
+		recorder->ends_ns = fs_now_ns() + options->seconds * UINT64_C(1000000000);
 	if (options->ready_fd >= 0) {
 		if (write(options->ready_fd, "", 1) < 0)
 			fs_warn("--ready-fd %d: %s", options->ready_fd, strerror(errno));
@@ -248,8 +282,7 @@ static int finish(struct fs_recorder *recorder, int failed)
 		fs_state_write(recorder->name, "stopping", recorder->main.name);
 	fs_patience_end(&recorder->patience);
 	if (recorder->streaming) {
-		if (recorder->main.name[0])
-			fs_ring_tracing(&recorder->main, false);
+		tracing(recorder, false);
 		if (recorder->options.monitor)
 			fs_monitor_tracing(&recorder->monitor, false);
 		if (!failed || asked_stop)
@@ -316,7 +349,7 @@ static void wait_for_command(struct fs_recorder *recorder)
 
 static int undo(struct fs_recorder *recorder)
 {
-	struct fs_ring *const rings[] = { &recorder->main, &recorder->tasks };
+	struct fs_ring *const rings[] = { &recorder->main, &recorder->tasks, &recorder->requests };
 	int failed = 0;
 	unsigned int stuck = 0;
 
@@ -349,6 +382,21 @@ static int exit_code(const struct fs_recorder *recorder, int result)
 	return command->status > 0 ? command->status : 0;
 }
 
+/* The command that started the recorder writes what is recorded: its threads are the recorder's, too. */
+static void own_parent(void)
+{
+	char path[FS_PATH_MAX];
+	struct dirent *entry;
+	uint64_t tid;
+	DIR *dir = opendir(fs_path(path, sizeof(path), "/proc/%d/task", (int)getppid()));
+
+	while (dir && (entry = readdir(dir)))
+		if (fs_parse_u64(entry->d_name, INT32_MAX, &tid))
+			fs_own_add((long)tid);
+	if (dir)
+		closedir(dir);
+}
+
 int cmd_record(int argc, char **argv)
 {
 	struct fs_recorder *recorder = fs_alloc(sizeof(*recorder));
@@ -374,7 +422,9 @@ int cmd_record(int argc, char **argv)
 		snprintf(recorder->name, sizeof(recorder->name), "%s", recorder->options.name);
 	else
 		snprintf(recorder->name, sizeof(recorder->name), "%d", (int)getpid());
-	fs_facts_gather(&recorder->facts, false);
+	if (recorder->options.own_parent)
+		own_parent();
+	fs_facts_gather(&recorder->facts, FS_MOUNT_PRIVATE);
 	result = finish(recorder, record(recorder));
 	if (result)
 		result = fs_fail("%s", recorder->error);
@@ -394,6 +444,7 @@ int cmd_record(int argc, char **argv)
 	fs_probes_free(&recorder->probes);
 	fs_facts_free(&recorder->facts);
 	fs_command_free(&recorder->command);
+	fs_filter_free(&recorder->filter);
 out:
 	result = exit_code(recorder, result);
 	fs_record_options_free(&recorder->options);

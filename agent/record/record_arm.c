@@ -76,14 +76,22 @@ static int enable_probes(struct fs_recorder *recorder)
 	return 0;
 }
 
+/* In which instance an event is recorded. */
+static struct fs_ring *ring_of(struct fs_recorder *recorder, const struct fs_event *event)
+{
+	return recorder->requests.name[0] && fs_filter_any_task(event->system, event->event) ? &recorder->requests :
+											       &recorder->main;
+}
+
 static int enable_events(struct fs_recorder *recorder)
 {
 	for (size_t i = 0; i < recorder->wanted.count; i++) {
 		const struct fs_event *event = &recorder->wanted.items[i];
 
-		if (fs_ring_enable(&recorder->main, event->system, event->event, event->filter))
-			return fs_recorder_broken(recorder, "event %s:%s: cannot be enabled: %s", event->system,
-				      event->event ? event->event : "*", strerror(errno));
+		if (fs_ring_enable(ring_of(recorder, event), event->system, event->event, event->filter))
+			return fs_recorder_broken(recorder, "event %s:%s: cannot be enabled: %s%s%.120s", event->system,
+						  event->event ? event->event : "*", strerror(errno),
+						  event->filter ? "; filter " : "", event->filter ? event->filter : "");
 		fs_buf_printf(&recorder->events, "%s:%s\n", event->system, event->event ? event->event : "*");
 	}
 	return 0;
@@ -122,6 +130,16 @@ int fs_recorder_arm(struct fs_recorder *recorder)
 	    fs_ring_make(&recorder->tasks, tracefs, tasks, FS_INSTANCE_TASKS,
 			 &recorder->facts.layout, TASKS_RING_KIB, false, error, size))
 		return -1;
+	if (fs_filter_tasks(&recorder->filter)) {
+		char requests[112];
+
+		snprintf(requests, sizeof(requests), "%s.requests", recorder->group);
+		if (fs_ring_make(&recorder->requests, tracefs, requests, FS_INSTANCE_REQUESTS,
+				 &recorder->facts.layout, options->ring_kib, options->overwrite, error, size))
+			return -1;
+	}
+	if (fs_filter_begin(&recorder->filter, &recorder->main, error, size))
+		return -1;
 	if (define_probes(recorder) || enable_probes(recorder) || enable_events(recorder))
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(fs_task_events); i++)
@@ -130,7 +148,8 @@ int fs_recorder_arm(struct fs_recorder *recorder)
 			return fs_recorder_broken(recorder, "event %s: cannot be enabled: %s", fs_task_events[i][1],
 				      strerror(errno));
 	if (fs_ring_open(&recorder->main, error, size) ||
-	    fs_ring_open(&recorder->tasks, error, size))
+	    fs_ring_open(&recorder->tasks, error, size) ||
+	    (recorder->requests.name[0] && fs_ring_open(&recorder->requests, error, size)))
 		return -1;
 	recorder->main.touched = recorder->tasks.touched = &recorder->names.paths.touched;
 	if (options->flash) {

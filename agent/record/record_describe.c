@@ -36,8 +36,12 @@ static void groups_json(const struct fs_recorder *recorder, struct fs_json *json
 		fs_files_json(json, "layout", &recorder->layout);
 	if (recorder->options.groups & FS_GROUP_LAYERS)
 		fs_layers_json(json, &recorder->probes, &recorder->wanted);
+	fs_filter_json(json, &recorder->filter);
 	fs_json_object(json, "own");
 	fs_json_i64(json, "pid", getpid());
+	fs_json_array(json, "tasks");
+	fs_own_json(json, getpid());
+	fs_json_array_end(json);
 	fs_json_array(json, "left_out_of");
 	for (size_t i = 0; i < recorder->wanted.count; i++) {
 		const struct fs_event *event = &recorder->wanted.items[i];
@@ -271,7 +275,7 @@ int fs_recorder_describe(struct fs_recorder *recorder)
 
 		if (!text)
 			return fs_recorder_broken(recorder, "%s/%s: %s; report this kernel",
-				      recorder->facts.tracefs.path, headers[i], strerror(errno));
+				      recorder->facts.tracefs.shown, headers[i], strerror(errno));
 		result = fs_frame(&recorder->stream, (uint16_t)(FS_HEADER_PAGE + i), text, strlen(text),
 				  NULL, 0);
 		free(text);

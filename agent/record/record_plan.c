@@ -2,6 +2,7 @@
 /* What a recording is to hold: options held against what this kernel and machine have. */
 #include "recorder.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,11 +38,11 @@ int fs_recorder_check_tracefs(struct fs_recorder *recorder)
 	if (!tracefs->path[0])
 		return fs_recorder_broken(recorder, "tracefs: %s", tracefs->error);
 	if (!tracefs->instances)
-		return fs_recorder_broken(recorder, "tracefs: %s has no instances; flashscope needs Linux 3.17 or newer", tracefs->path);
+		return fs_recorder_broken(recorder, "tracefs: %s has no instances; flashscope needs Linux 3.17 or newer", tracefs->shown);
 	if (recorder->options.flash && !tracefs->kprobe_events)
 		return fs_recorder_broken(recorder, "kprobe events: %s/kprobe_events is not there or refused; "
 					"the kernel needs CONFIG_KPROBE_EVENTS (other events: --events)",
-			      tracefs->path);
+			      tracefs->shown);
 	return 0;
 }
 
@@ -68,14 +69,72 @@ int fs_recorder_check_events(struct fs_recorder *recorder)
 			return fs_recorder_broken(recorder, "--events %s:%s: this kernel has no such event; "
 						"see %s/available_events",
 				      event->system, event->event ? event->event : "*",
-				      recorder->facts.tracefs.path);
+				      recorder->facts.tracefs.shown);
 		fs_events_add(&recorder->wanted, event->system, event->event, NULL);
 	}
+	if (options->device_count && options->flash && !recorder->filter.devices.mtd_count && !options->automatic)
+		return fs_recorder_broken(recorder, "--events flash: --device names no raw NAND; name mtdN, or leave flash out");
 	empty = fs_events_of_groups(&recorder->wanted, &recorder->facts.tracefs, &recorder->facts.machine,
 				    options->groups, (long)getpid());
+	if (options->automatic) {
+		options->groups &= ~empty;
+		empty = 0;
+		if (!recorder->wanted.count && !options->flash)
+			return fs_recorder_broken(recorder, "--events auto: there is nothing here that can be recorded; "
+							    "flashscope doctor -v says what is missing");
+	}
 	if (empty)
 		return fs_recorder_broken(recorder, "--events %s: this kernel has none of its events; %s",
 			      fs_group_name(empty & -empty), fs_group_lacks(empty & -empty));
+	return 0;
+}
+
+static bool has_block_device(void)
+{
+	char path[FS_PATH_MAX];
+	struct dirent *entry;
+	bool found = false;
+	DIR *dir = opendir(fs_path(path, sizeof(path), "/sys/block"));
+
+	while (dir && !found && (entry = readdir(dir)))
+		found = entry->d_name[0] != '.';
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+int fs_recorder_choose(struct fs_recorder *recorder)
+{
+	struct fs_record_options *options = &recorder->options;
+	struct fs_facts *facts = &recorder->facts;
+	const bool by_device = options->device_count, nand_asked = recorder->filter.devices.mtd_count;
+	char error[256];
+	bool nand = false;
+
+	for (size_t i = 0; i < recorder->filter.devices.mtd_count; i++) {
+		options->mtd = fs_realloc(options->mtd, (options->mtd_count + 1) * sizeof(*options->mtd));
+		options->mtd[options->mtd_count++] = recorder->filter.devices.mtd[i];
+	}
+	if (!options->automatic)
+		return 0;
+	for (size_t i = 0; i < facts->mtd.count; i++)
+		nand |= fs_mtd_is_nand(&facts->mtd.items[i]);
+	if (nand && facts->tracefs.kprobe_events && (!by_device || nand_asked)) {
+		/* A chip that no probe sees must not stop the rest. */
+		options->flash = !fs_points_try(&facts->tracefs, &facts->machine, &facts->points, &facts->mtd, error,
+						sizeof(error));
+		if (!options->flash)
+			fs_warn("flash: not recorded: %s", error);
+	} else if (nand && !facts->tracefs.kprobe_events) {
+		fs_warn("flash: not recorded: %s has no kprobe_events; the kernel needs CONFIG_KPROBE_EVENTS",
+			facts->tracefs.shown);
+	}
+	options->groups |= FS_GROUP_CACHE;
+	if (has_block_device())
+		options->groups |= FS_GROUP_BLOCK;
+	/* Calls name no device: they would be everyone's. */
+	if (!by_device)
+		options->groups |= FS_GROUP_SYSCALL;
 	return 0;
 }
 
@@ -126,10 +185,13 @@ int fs_recorder_plan_probes(struct fs_recorder *recorder)
 		plan_groups(recorder);
 		return 0;
 	}
+	if (options->automatic)
+		nand = 1; /* and tried: fs_recorder_choose() */
 	if (!nand)
 		return fs_recorder_broken(recorder, "NAND: /sys/class/mtd shows none; load its driver (or nandsim), "
 					"or record other events with --events");
-	if (fs_points_try(&facts->tracefs, &facts->machine, &facts->points, &facts->mtd,
+	if (!options->automatic &&
+	    fs_points_try(&facts->tracefs, &facts->machine, &facts->points, &facts->mtd,
 			  recorder->error, sizeof(recorder->error)))
 		return -1;
 	if (fs_probes_plan(&facts->machine, &facts->points, &facts->mtd, options->mtd,

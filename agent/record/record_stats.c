@@ -2,6 +2,7 @@
 /* FS_STATS: what the rings and the probes counted, and what was lost. */
 #include "recorder.h"
 
+#include <endian.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,36 @@ static void mtd_health(struct fs_json *json)
 	}
 	fs_json_array_end(json);
 	fs_mtd_free(&list);
+}
+
+/* Filters that match nothing are told: an empty recording would say that nothing was done. */
+static void matched_json(struct fs_recorder *recorder, struct fs_json *json)
+{
+	uint64_t events, lost;
+	char text[200];
+
+	fs_ring_counts(&recorder->main, &events, &lost);
+	fs_json_u64(json, "matched", events);
+	if (events)
+		return;
+	fs_filter_text(&recorder->filter, text, sizeof(text));
+	fs_frame_log(&recorder->stream, FS_LOG_WARNING,
+		     "no event matched %s while this was recorded; is the name right, and was there any I/O?", text);
+}
+
+void fs_recorder_progress(struct fs_recorder *recorder)
+{
+	struct fs_progress progress = { .time_ns = htole64(fs_now_ns()) };
+	uint64_t events, lost, more = 0, more_lost = 0;
+
+	if (recorder->options.monitor)
+		return;
+	fs_ring_counts(&recorder->main, &events, &lost);
+	if (recorder->requests.name[0])
+		fs_ring_counts(&recorder->requests, &more, &more_lost);
+	progress.events = htole64(events + more);
+	progress.lost = htole64(lost + more_lost);
+	fs_frame(&recorder->stream, FS_PROGRESS, &progress, sizeof(progress), NULL, 0);
 }
 
 void fs_recorder_monitor_stats(struct fs_recorder *recorder)
@@ -57,7 +88,11 @@ void fs_recorder_stats(struct fs_recorder *recorder)
 	fs_json_array(&json, "instances");
 	lost = fs_ring_stats(&recorder->main, &json);
 	tasks_lost = fs_ring_stats(&recorder->tasks, &json);
+	if (recorder->requests.name[0])
+		lost += fs_ring_stats(&recorder->requests, &json);
 	fs_json_array_end(&json);
+	if (fs_filter_any(&recorder->filter))
+		matched_json(recorder, &json);
 	fs_json_array(&json, "probes");
 	for (size_t i = 0; i < recorder->probes.count; i++) {
 		const char *event = recorder->probes.items[i].event;

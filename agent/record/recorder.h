@@ -14,6 +14,7 @@
 #include "crosscheck.h"
 #include "facts.h"
 #include "files.h"
+#include "filter.h"
 #include "frame.h"
 #include "groups.h"
 #include "monitor.h"
@@ -29,7 +30,9 @@ struct fs_recorder {
 	struct fs_probes probes;
 	char group[96]; /* also the name of the main instance */
 	char error[320]; /* what ended it */
+	struct fs_filter filter;
 	struct fs_ring main, tasks;
+	struct fs_ring requests; /* with --pid and kin: events that are raised in anyone's name */
 	struct fs_monitor monitor; /* with --from flashmon, in place of both */
 	struct fs_patience patience;
 	struct fs_crosscheck crosscheck;
@@ -47,6 +50,8 @@ struct fs_recorder {
 
 	struct fs_command command;
 	bool paused;
+	uint64_t ends_ns;     /* with -d; 0: not yet, or no end */
+	uint64_t progress_ns; /* when the next FS_PROGRESS is due */
 };
 
 /* Events that name tasks and their control groups, of the second instance. */
@@ -62,6 +67,8 @@ bool fs_recorder_has_event(struct fs_recorder *recorder, const char *system, con
 /* Each: 0, or -1 with the reason kept. */
 int fs_recorder_check_tracefs(struct fs_recorder *recorder);
 int fs_recorder_check_events(struct fs_recorder *recorder);
+/* --events auto: which groups this machine has. */
+int fs_recorder_choose(struct fs_recorder *recorder);
 int fs_recorder_check_name(struct fs_recorder *recorder);
 int fs_recorder_plan_monitor(struct fs_recorder *recorder);
 int fs_recorder_plan_probes(struct fs_recorder *recorder);
@@ -75,6 +82,8 @@ int fs_recorder_describe(struct fs_recorder *recorder);
 void fs_recorder_profile(struct fs_recorder *recorder, uint64_t *hits, uint64_t *misses);
 /* FS_STATS, and a warning for each kind of loss. */
 void fs_recorder_stats(struct fs_recorder *recorder);
+/* FS_PROGRESS */
+void fs_recorder_progress(struct fs_recorder *recorder);
 void fs_recorder_monitor_stats(struct fs_recorder *recorder);
 
 #endif

@@ -101,7 +101,7 @@ int fs_ring_tracing(struct fs_ring *ring, bool on)
 int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream)
 {
 	/* A writer that is faster than this loop must not keep it here. */
-	uint64_t most = ring->kib * 1024 / ring->layout.size + 2;
+	uint64_t most = ring->cpus ? ring->kib * 1024 / ring->layout.size + 2 : 0;
 
 	for (int cpu = 0; cpu < ring->cpus; cpu++) {
 		struct fs_data head = {
@@ -186,6 +186,23 @@ uint64_t fs_ring_stats(const struct fs_ring *ring, struct fs_json *json)
 	fs_json_u64(json, "malformed", ring->malformed);
 	fs_json_object_end(json);
 	return lost;
+}
+
+void fs_ring_counts(const struct fs_ring *ring, uint64_t *events, uint64_t *lost)
+{
+	*events = *lost = 0;
+	for (int cpu = 0; cpu < ring->cpus; cpu++) {
+		struct fs_cpu_stats stats;
+		char *text;
+
+		if (ring->fds[cpu] < 0)
+			continue;
+		text = fs_tracefs_read(ring->tracefs, "instances/%s/per_cpu/cpu%d/stats", ring->name, cpu);
+		fs_parse_cpu_stats(text ? text : "", &stats);
+		free(text);
+		*events += stats.entries + stats.read;
+		*lost += stats.overrun + stats.commit_overrun + stats.dropped;
+	}
 }
 
 int fs_ring_remove(struct fs_ring *ring)

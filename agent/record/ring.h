@@ -40,6 +40,8 @@ int fs_ring_tracing(struct fs_ring *ring, bool on);
 int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream);
 /* Appends one element of FS_STATS "instances"; returns events lost in it. */
 uint64_t fs_ring_stats(const struct fs_ring *ring, struct fs_json *json);
+/* Events recorded since it was made, and events lost. */
+void fs_ring_counts(const struct fs_ring *ring, uint64_t *events, uint64_t *lost);
 /* Closes and removes it. 0, or -1 with errno. */
 int fs_ring_remove(struct fs_ring *ring);
 

@@ -1,9 +1,11 @@
 //! The command line as typed: one definition for parsing, help, man pages and completions.
 
 mod diff;
+mod record;
 mod top;
 
 pub use diff::{DiffArgs, LimitArgs};
+pub use record::{Mode, Paths, RecordArgs, Source};
 pub use top::TopArgs;
 
 use std::path::PathBuf;
@@ -130,103 +132,6 @@ pub struct DemoArgs {
     /// Boards to boot at once (default: as many as cores).
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<usize>,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  flashscope record -- dd if=/data/film of=/dev/null bs=4k count=8
-  flashscope record --on ssh://root@board -o boot.dat --mtd 3 --name cam     stop with: flashscope ctl stop cam
-  flashscope record --detail offset,duration -- sqlite3 contacts.db 'select * from people'
-  flashscope record --events block,syscall,cache -- tar cf /data/backup.tar /etc       who waits for which file's blocks
-  flashscope record --user media --events block -- sh -c 'wc -l' <list.txt               as another user, with stdin
-  flashscope record --on ssh://root@board --source flashmon -- sync     on a board without tracefs, with flashmon.ko loaded
-
-The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it. An existing
-file is kept as FILE.old. An interrupted recording never replaces a file: it is called FILE.incomplete.
-A recording ends properly before the disk is full: its data is kept, and the exit status is 1
-(125 if a command was recorded).")]
-pub struct RecordArgs {
-    #[command(flatten)]
-    pub target: TargetArgs,
-    /// Trace file to write.
-    #[arg(short, long, value_name = "FILE", default_value = "trace.dat")]
-    pub output: PathBuf,
-    /// Stop after this amount of data; events still in the rings are added. A plain number is bytes.
-    #[arg(long, value_name = "SIZE")]
-    pub max_size: Option<Bytes>,
-    /// Keep the agent's stream. Without this option it is converted to a trace.dat at the end, which needs as much free space
-    /// again.
-    #[arg(long)]
-    pub no_convert: bool,
-    /// Event groups: flash, block, syscall, cache, layers, or SYSTEM:EVENT.
-    #[arg(long, value_name = "GROUP", value_delimiter = ',', default_value = "flash")]
-    pub events: Vec<String>,
-    /// Source of flash events: the kernel's tracefs, or the module flashmon, which must be loaded (a virtual board loads it).
-    #[arg(long, value_enum, default_value_t = Source::Tracefs)]
-    pub source: Source,
-    /// Extra fields, each with a cost: offset, duration, chip.
-    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
-    pub detail: Vec<String>,
-    /// Only these MTD devices.
-    #[arg(long, value_name = "N")]
-    pub mtd: Vec<u32>,
-    /// Size of the ring per CPU; a plain number is bytes.
-    #[arg(long, value_name = "SIZE", default_value = "4M")]
-    pub ring: Bytes,
-    /// stream: events are sent continuously; ring: the newest events that fit are kept and read once at the end.
-    #[arg(long, value_enum, default_value_t = Mode::Stream)]
-    pub mode: Mode,
-    /// How paths of files are found. seen: in what processes have open or mapped; walk: also by a search of the file systems that were
-    /// touched, without a time limit; none [default: as walk, for 5 seconds at most].
-    #[arg(long, value_name = "HOW")]
-    pub paths: Option<Paths>,
-    /// Record neither paths of files nor command lines: the same as --paths none.
-    #[arg(long, conflicts_with = "paths")]
-    pub no_paths: bool,
-    /// Name for `flashscope ctl`.
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-    /// Prepare the recording, but start tracing only at `flashscope ctl start`.
-    #[arg(long)]
-    pub paused: bool,
-    /// Run the command as this user (a name of the target's /etc/passwd, or a number); needs root there.
-    #[arg(long, value_name = "NAME", requires = "command")]
-    pub user: Option<String>,
-    /// Command to run under the trace; without one, until stopped. It has this command's stdin, stdout and stderr, and its exit
-    /// status becomes this command's (125: flashscope failed, 126: CMD cannot be run, 127: CMD is not there).
-    #[arg(last = true, value_name = "CMD")]
-    pub command: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
-    Stream,
-    Ring,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Paths {
-    Walk,
-    Seen,
-    None,
-}
-
-impl Paths {
-    /// As the agent's option has it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Paths::Walk => "walk",
-            Paths::Seen => "seen",
-            Paths::None => "none",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Source {
-    Tracefs,
-    Flashmon,
 }
 
 #[derive(Debug, Args)]
@@ -735,9 +640,17 @@ pub enum ExportFormat {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope doctor                           this machine: what can be recorded, and the command to type
+  flashscope doctor --on ssh://root@board -v  all details: chips, probe points, missing events, access
+Exit status: 0 something can be recorded, 1 nothing can.")]
 pub struct DoctorArgs {
     #[command(flatten)]
     pub target: TargetArgs,
+    /// Also devices, probe points, what each group lacks, and what a recording needs of rights.
+    #[arg(short, long)]
+    pub verbose: bool,
     /// Print the facts as JSON.
     #[arg(long)]
     pub json: bool,

@@ -16,10 +16,61 @@ pub fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failure> {
     let facts = target::facts(&args.target, &["probe", "--trial"], &terminal)?;
     if args.json {
         outln!("{facts:#}");
+    } else if args.verbose {
+        out!("{}\n{}", summary(&facts, &args.target.target), advice(&facts));
     } else {
-        out!("{}", advice(&facts));
+        out!("{}", summary(&facts, &args.target.target));
+    }
+    if capabilities(&facts).iter().all(|capability| capability.missing.is_some()) {
+        return Err(Failure::told(1));
     }
     Ok(())
+}
+
+/// At most ten lines: what can be recorded, best first, and the command that does it.
+fn summary(facts: &Value, target: &str) -> String {
+    let kernel = &facts["kernel"];
+    let mut out = format!("Linux {} on {}\n", text(&kernel["release"]), text(&kernel["machine"]));
+    let capabilities = capabilities(facts);
+    let some = capabilities.iter().any(|capability| capability.missing.is_none());
+    let on = if target == "local" { String::new() } else { format!("--on {} ", shell(target)) };
+    if some {
+        // A virtual board ends with its command.
+        let end = if target.starts_with("board:") { "-- COMMAND" } else { "-d 10" };
+        let _ = writeln!(out, "record with:  flashscope record {on}{end}");
+    } else {
+        let _ = writeln!(out, "nothing can be recorded here");
+    }
+    let mut reasons: Vec<&str> = Vec::new();
+    for Capability { what, missing, .. } in &capabilities {
+        match missing {
+            None => {
+                let _ = writeln!(out, "  yes  {what}");
+            }
+            // One cause of several is told once.
+            Some((reason, _)) if reasons.contains(&reason.as_str()) => {
+                let _ = writeln!(out, "  no   {what}: the same");
+            }
+            Some((reason, _)) => {
+                let _ = writeln!(out, "  no   {what}: {reason}");
+                reasons.push(reason);
+            }
+        }
+    }
+    match capabilities.iter().find_map(|capability| capability.missing.as_ref()) {
+        Some((_, step)) if !some => {
+            let _ = writeln!(out, "next: {step}");
+            let _ =
+                writeln!(out, "without it, these still work: report, export, and virtual boards (--on board:armv7)");
+        }
+        _ => {}
+    }
+    let _ = writeln!(out, "details: flashscope doctor {on}-v");
+    out
+}
+
+fn shell(word: &str) -> std::borrow::Cow<'_, str> {
+    visible(word)
 }
 
 /// A text of the facts, harmless on a terminal.
@@ -128,12 +179,14 @@ fn access(facts: &Value) -> String {
     out
 }
 
+/// Reason and next step.
+type Missing = (String, String);
+
 struct Capability {
     what: &'static str,
     /// Of `record --events`.
     group: &'static str,
-    /// Reason and next step.
-    missing: Option<(String, String)>,
+    missing: Option<Missing>,
 }
 
 fn capabilities(facts: &Value) -> Vec<Capability> {
@@ -141,8 +194,7 @@ fn capabilities(facts: &Value) -> Vec<Capability> {
     let no_tracefs = tracefs["path"].is_null().then(|| {
         (
             format!("no tracefs ({})", visible(tracefs["error"].as_str().unwrap_or("reason unknown"))),
-            "as root: mount -t tracefs nodev /sys/kernel/tracing; if that fails, a kernel with CONFIG_FTRACE"
-                .to_owned(),
+            "run as root, which mounts tracefs for itself; if that fails, a kernel with CONFIG_FTRACE".to_owned(),
         )
     });
     let no_instances = (tracefs["instances"] != Value::Bool(true)).then(|| {
@@ -153,7 +205,7 @@ fn capabilities(facts: &Value) -> Vec<Capability> {
     });
     let no_kprobes = (tracefs["kprobe_events"] != Value::Bool(true)).then(|| {
         (
-            "no kprobe events".to_owned(),
+            "this kernel has no kprobe_events".to_owned(),
             "a kernel with CONFIG_KPROBES and CONFIG_KPROBE_EVENTS, not locked down".to_owned(),
         )
     });
@@ -182,21 +234,19 @@ fn capabilities(facts: &Value) -> Vec<Capability> {
             )
         });
     let base = no_tracefs.or(no_instances);
-    vec![
+    let no_disk = facts["block"].as_array().is_none_or(Vec::is_empty);
+    let no_disk = no_disk.then(|| ("no block device here".to_owned(), "none: there is nothing to record".to_owned()));
+    let first = |reasons: [Option<Missing>; 3]| reasons.into_iter().flatten().next();
+    let mut all = vec![
         Capability {
             what: "flash operations of raw NAND (--events flash)",
             group: "flash",
-            missing: base.clone().or(no_kprobes).or(no_nand).or(unseen),
+            missing: base.clone().or(no_nand).or(no_kprobes).or(unseen),
         },
         Capability {
             what: "block layer (--events block)",
             group: "block",
-            missing: base.clone().or_else(|| lacks(facts, "block")).or_else(|| {
-                facts["block"]
-                    .as_array()
-                    .is_none_or(Vec::is_empty)
-                    .then(|| ("no block device here".to_owned(), "none: there is nothing to record".to_owned()))
-            }),
+            missing: first([base.clone(), lacks(facts, "block"), no_disk]),
         },
         Capability {
             what: "calls that read, write, sync, open and map (--events syscall)",
@@ -213,7 +263,10 @@ fn capabilities(facts: &Value) -> Vec<Capability> {
             group: "layers",
             missing: base.or_else(|| lacks(facts, "layers")),
         },
-    ]
+    ];
+    // What works comes first.
+    all.sort_by_key(|capability| capability.missing.is_some());
+    all
 }
 
 fn of_group<'a>(facts: &'a Value, name: &str) -> Option<&'a Value> {
@@ -254,8 +307,26 @@ mod tests {
         });
         let advice = advice(&facts);
         assert!(advice.contains("no   flash operations of raw NAND (--events flash): no tracefs (not mounted)"));
-        assert!(advice.contains("mount -t tracefs"));
+        assert!(advice.contains("run as root, which mounts tracefs"), "{advice}");
         assert!(!advice.contains('\u{1b}'), "a kernel's text must not reach the terminal raw");
+    }
+
+    #[test]
+    fn the_answer_has_ten_lines_and_the_command_to_type() {
+        let mut facts = json!({
+            "agent": {"version": "0.1.0"}, "kernel": {"release": "6.18", "machine": "x86_64"},
+            "tracefs": {"path": "/sys/kernel/tracing", "error": null, "instances": true, "kprobe_events": false},
+            "probe_points": [], "mtd": [], "block": [{"name": "mmcblk0"}], "bdi": [], "mounts": [], "groups": []
+        });
+        let said = summary(&facts, "ssh://root@board");
+        assert!(said.lines().count() <= 10, "{said}");
+        assert!(said.contains("flashscope record --on ssh://root@board -d 10\n"), "{said}");
+        let (yes, no) = (said.find("yes  block layer"), said.find("no   flash operations"));
+        assert!(yes.is_some() && yes < no, "{said}");
+        facts["tracefs"] = json!({"path": null, "error": "not mounted", "instances": false, "kprobe_events": false});
+        let said = summary(&facts, "local");
+        assert!(said.lines().count() <= 10 && said.contains("nothing can be recorded here\n"), "{said}");
+        assert!(said.contains("report, export, and virtual boards"), "{said}");
     }
 
     #[test]

@@ -49,7 +49,13 @@ impl Terminal {
         let _ = writeln!(err, "[{:>5.1} s] {text}", self.began.elapsed().as_secs_f64());
     }
 
-    fn live(&self, text: &str) {
+    /// Whether a line of it can be rewritten, and anybody wants one.
+    pub fn is_live(&self) -> bool {
+        self.live && !self.quiet
+    }
+
+    /// A line that the next one replaces.
+    pub fn live(&self, text: &str) {
         if self.quiet {
             return;
         }

@@ -13,6 +13,7 @@ use flashscope_trace::{Session, Severity, Trace};
 use crate::args::{Mode, Paths, RecordArgs, Source};
 use crate::failure::Failure;
 use crate::limits::{Limited, Reached};
+use crate::live::Live;
 use crate::progress::Terminal;
 use crate::recover::{Finished, Pending};
 use crate::{stop, target};
@@ -35,17 +36,26 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     }
     let target = target::open_with(&args.target, &terminal, options)?;
     let mut pending = Pending::begin(&args.output)?;
-    let job = Job { argv: argv(args), pass_stdio: !args.command.is_empty(), ..Job::default() };
+    let mut argv = argv(args);
+    if terminal.is_live() && !args.target.target.starts_with("board:") {
+        argv.insert(1, "--progress".to_owned());
+    }
+    let job = Job { argv, pass_stdio: !args.command.is_empty(), ..Job::default() };
     if job.pass_stdio && args.target.target.starts_with("board:") && stdin_holds_something() {
         terminal.line(&format!("{}: nothing enters a virtual board: the command's stdin is empty", args.target.target));
     }
-    if args.command.is_empty() {
-        terminal.line("recording; Ctrl-C (or `flashscope ctl stop`) ends it");
+    match args.duration {
+        None if args.command.is_empty() => terminal.line("recording; Ctrl-C (or `flashscope ctl stop`) ends it"),
+        Some(seconds) if args.command.is_empty() => {
+            terminal.line(&format!("recording for {seconds} s; Ctrl-C ends it earlier"));
+        }
+        _ => {}
     }
     let convert = !args.no_convert;
     let (ran, reached) = {
-        let mut stream = Limited::new(pending.writer()?, args.max_size.map(|size| size.0), convert, stop::flag()?);
-        (target.run(&job, &mut stream), stream.reached())
+        let mut limited = Limited::new(pending.writer()?, args.max_size.map(|size| size.0), convert, stop::flag()?);
+        let ran = target.run(&job, &mut Live::new(&mut limited, &terminal));
+        (ran, limited.reached())
     };
     let end = pending.finish(convert);
     match ran {
@@ -115,10 +125,30 @@ fn ended_early(reached: Option<Reached>, finished: Finished, terminal: &Terminal
     }
 }
 
+/// What is recorded where nothing else is asked for.
+fn events(args: &RecordArgs) -> String {
+    match args.events.as_slice() {
+        [] if args.source == Source::Flashmon || !args.mtd.is_empty() || !args.detail.is_empty() => "flash".to_owned(),
+        [] => "auto".to_owned(),
+        asked => asked.join(","),
+    }
+}
+
+fn filters(args: &RecordArgs, option: &mut impl FnMut(&str, String)) {
+    if let Some(seconds) = args.duration {
+        option("-d", seconds.to_string());
+    }
+    args.device.iter().for_each(|name| option("--device", name.clone()));
+    args.pid.iter().for_each(|pid| option("--pid", pid.to_string()));
+    args.cgroup.iter().for_each(|path| option("--cgroup", path.clone()));
+    args.comm.iter().for_each(|name| option("--comm", name.clone()));
+}
+
 /// The agent's own options; it checks what they mean.
 pub fn argv(args: &RecordArgs) -> Vec<String> {
-    let mut argv = vec!["record".to_owned(), "--events".to_owned(), args.events.join(",")];
+    let mut argv = vec!["record".to_owned(), "--events".to_owned(), events(args)];
     let mut option = |name: &str, value: String| argv.extend([name.to_owned(), value]);
+    filters(args, &mut option);
     option("--ring", args.ring.0.div_ceil(1024).to_string());
     if args.source == Source::Flashmon {
         option("--from", "flashmon".to_owned());
@@ -139,6 +169,9 @@ pub fn argv(args: &RecordArgs) -> Vec<String> {
     if args.paused {
         argv.push("--paused".to_owned());
     }
+    if !args.target.target.starts_with("board:") {
+        argv.push("--own-parent".to_owned());
+    }
     if let Some(user) = &args.user {
         argv.extend(["--user".to_owned(), user.clone()]);
     }
@@ -157,7 +190,7 @@ fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
     }
     let trace = Trace::open(path)?;
     let mut events = 0u64;
-    trace.for_each_record(&mut |record| events += u64::from(record.buffer.is_empty()))?;
+    trace.for_each_record(&mut |record| events += u64::from(record.buffer != "tasks"))?;
     terminal.line(&format!(
         "{}: {events} events; see them with: flashscope report {}",
         path.display(),
@@ -169,6 +202,17 @@ fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Why there is no trace to write: the filters let nothing through. What the agent says of it.
+pub fn matched_nothing(stream: &Path) -> Option<String> {
+    let session = Session::open(stream).ok()?;
+    let trace = session.recording(0).ok()?;
+    if !session.complete || trace.stats()["matched"] != 0 {
+        return None;
+    }
+    let said = session.logs.iter().find(|line| line.text.starts_with("no event matched "));
+    Some(format!("{}; no file was written", said.map_or("no event matched the filters", |line| line.text.as_str())))
 }
 
 /// Turns a stream into what the user asked for. The stream is left alone where that fails. A file that has the name already is

@@ -92,6 +92,10 @@ fn finish(stream: &Path, output: &Path, convert: bool) -> Result<Finished, Failu
         std::fs::remove_file(stream).ok();
         return Err(Failure::new("nothing was recorded"));
     }
+    if let Some(nothing) = record::matched_nothing(stream) {
+        std::fs::remove_file(stream).ok();
+        return Err(Failure::new(nothing));
+    }
     match record::convert(stream, output, rules(), convert) {
         Ok(finished) => {
             std::fs::remove_file(stream).ok();

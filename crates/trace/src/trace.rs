@@ -129,6 +129,8 @@ pub(crate) struct RingBuffer {
 
 /// Name of the buffer that holds the names of tasks (`FS_INSTANCE_TASKS`).
 pub(crate) const TASKS_BUFFER: &str = "tasks";
+/// `FS_INSTANCE_REQUESTS`: requests of a recording by task, whose issue and completion come in anyone's name.
+const REQUESTS_INSTANCE: u16 = 2;
 
 impl Trace {
     /// Opens a trace of any format that is known; its contents say which it is, not its name.
@@ -272,6 +274,9 @@ impl Trace {
             RingBuffer { name: String::new(), lanes: Vec::new() },
             RingBuffer { name: TASKS_BUFFER.to_string(), lanes: Vec::new() },
         ];
+        if source.lanes.keys().any(|&(instance, _)| instance == REQUESTS_INSTANCE) {
+            buffers.push(RingBuffer { name: "requests".to_string(), lanes: Vec::new() });
+        }
         for (&(instance, cpu), index) in &source.lanes {
             buffers[usize::from(instance)].lanes.push((cpu, PageSource::Runs(Arc::clone(index))));
         }

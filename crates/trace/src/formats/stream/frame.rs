@@ -30,6 +30,7 @@ pub(crate) mod kind {
     /// DATA with a checksum that is cheaper to make; [`Header::read`](super::Header::read) calls both DATA.
     pub const DATA_FOLDED: u16 = 16;
     pub const NAMES: u16 = 17;
+    pub const PROGRESS: u16 = 18;
 }
 
 /// A frame's header.

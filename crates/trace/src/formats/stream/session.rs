@@ -43,8 +43,8 @@ const INDEX_MEMORY: usize = 4 << 20;
 const MAX_JSON: usize = 2 << 20;
 const MAX_JSON_VALUES: usize = 200_000;
 const MAX_LOG_LINES: usize = 10_000;
-/// `FS_INSTANCE_TASKS`: instances above it are unknown.
-const MAX_INSTANCE: u16 = 1;
+/// `FS_INSTANCE_REQUESTS`: instances above it are unknown.
+const MAX_INSTANCE: u16 = 2;
 /// CPUs of one recording; the kernel's own limit is 8192 (`CONFIG_NR_CPUS` of x86-64).
 const MAX_CPUS: u16 = 8192;
 
@@ -638,6 +638,8 @@ impl Assembler {
                     step.finished = true;
                 }
             }
+            // For who waits: no part of a recording.
+            kind::PROGRESS => {}
             _ => self.losses.add(Loss::FramesUnknownType, 1),
         }
         Ok(())

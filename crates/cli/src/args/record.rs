@@ -1,0 +1,127 @@
+//! `record`: its options.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use flashscope_study::Bytes;
+
+use super::TargetArgs;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope record -d 10                                     all that can be recorded here, for ten seconds
+  flashscope record -d 40 --device mmcblk0                    one device, with what is stacked on it or lies beneath it
+  flashscope record --pid 812 --pid 813                       two processes and their children, until Ctrl-C
+  flashscope record --cgroup system.slice/media.service       a service; --comm sqlite3: every task of that name
+  flashscope record -- dd if=/data/film of=/dev/null bs=4k count=8
+  flashscope record --on ssh://root@board -o boot.dat --mtd 3 --name cam     stop with: flashscope ctl stop cam
+  flashscope record --detail offset,duration -- sqlite3 contacts.db 'select * from people'
+  flashscope record --events block,syscall,cache -- tar cf /data/backup.tar /etc       who waits for which file's blocks
+  flashscope record --user media --events block -- sh -c 'wc -l' <list.txt               as another user, with stdin
+  flashscope record --on ssh://root@board --source flashmon -- sync     on a board without tracefs, with flashmon.ko loaded
+
+The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it. An existing
+file is kept as FILE.old. An interrupted recording never replaces a file: it is called FILE.incomplete.
+A recording ends properly before the disk is full: its data is kept, and the exit status is 1
+(125 if a command was recorded).")]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Trace file to write.
+    #[arg(short, long, value_name = "FILE", default_value = "trace.dat")]
+    pub output: PathBuf,
+    /// Stop after this amount of data; events still in the rings are added. A plain number is bytes.
+    #[arg(long, value_name = "SIZE")]
+    pub max_size: Option<Bytes>,
+    /// Keep the agent's stream. Without this option it is converted to a trace.dat at the end, which needs as much free space
+    /// again.
+    #[arg(long)]
+    pub no_convert: bool,
+    /// End after so many seconds. A command goes on to its own end, unrecorded.
+    #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub duration: Option<u64>,
+    /// Event groups: auto, flash, block, syscall, cache, layers, or SYSTEM:EVENT [default: auto, which is what the target has of
+    /// flash, block, syscall and cache; with --mtd, --detail or --source flashmon: flash].
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
+    pub events: Vec<String>,
+    /// Only this device: a name (mmcblk0, sda1, dm-0, loop3, mtd2) or /dev/PATH; with it what is stacked on it (partitions, dm, md,
+    /// loop devices) and what lies beneath it. Calls name no device: they are recorded with `--events …,syscall` alone.
+    #[arg(long, value_name = "NAME")]
+    pub device: Vec<String>,
+    /// Only this process, all its threads, and its children from now on. Requests are issued and completed in the name of
+    /// other tasks: these events are recorded of all processes (add --device).
+    #[arg(long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// Only the processes of this cgroup (v1 or v2): a path below /sys/fs/cgroup, as /proc/PID/cgroup has it. Requests: as of --pid.
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Vec<String>,
+    /// Only tasks of this name (15 characters; * stands for any). Requests: as of --pid.
+    #[arg(long, value_name = "NAME")]
+    pub comm: Vec<String>,
+    /// Source of flash events: the kernel's tracefs, or the module flashmon, which must be loaded (a virtual board loads it).
+    #[arg(long, value_enum, default_value_t = Source::Tracefs)]
+    pub source: Source,
+    /// Extra fields, each with a cost: offset, duration, chip.
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    pub detail: Vec<String>,
+    /// Only these MTD devices.
+    #[arg(long, value_name = "N")]
+    pub mtd: Vec<u32>,
+    /// Size of the ring per CPU; a plain number is bytes.
+    #[arg(long, value_name = "SIZE", default_value = "4M")]
+    pub ring: Bytes,
+    /// stream: events are sent continuously; ring: the newest events that fit are kept and read once at the end.
+    #[arg(long, value_enum, default_value_t = Mode::Stream)]
+    pub mode: Mode,
+    /// How paths of files are found. seen: in what processes have open or mapped; walk: also by a search of the file systems that were
+    /// touched, without a time limit; none [default: as walk, for 5 seconds at most].
+    #[arg(long, value_name = "HOW")]
+    pub paths: Option<Paths>,
+    /// Record neither paths of files nor command lines: the same as --paths none.
+    #[arg(long, conflicts_with = "paths")]
+    pub no_paths: bool,
+    /// Name for `flashscope ctl`.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Prepare the recording, but start tracing only at `flashscope ctl start`.
+    #[arg(long)]
+    pub paused: bool,
+    /// Run the command as this user (a name of the target's /etc/passwd, or a number); needs root there.
+    #[arg(long, value_name = "NAME", requires = "command")]
+    pub user: Option<String>,
+    /// Command to run under the trace; without one, until stopped. It has this command's stdin, stdout and stderr, and its exit
+    /// status becomes this command's (125: flashscope failed, 126: CMD cannot be run, 127: CMD is not there).
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    Stream,
+    Ring,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Paths {
+    Walk,
+    Seen,
+    None,
+}
+
+impl Paths {
+    /// As the agent's option has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Paths::Walk => "walk",
+            Paths::Seen => "seen",
+            Paths::None => "none",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Source {
+    Tracefs,
+    Flashmon,
+}
