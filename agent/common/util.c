@@ -350,3 +350,16 @@ int fs_cpus_possible(void)
 	}
 	return (int)last + 1;
 }
+
+uint64_t fs_available_kib(void)
+{
+	char path[FS_PATH_MAX];
+	char *text = fs_read_text(fs_path(path, sizeof(path), "/proc/meminfo"), NULL);
+	const char *line = text ? strstr(text, "MemAvailable:") : NULL;
+	unsigned long long kib = 0;
+
+	if (line && sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
+		kib = 0;
+	free(text);
+	return kib;
+}

@@ -76,5 +76,7 @@ void fs_sleep_ms(unsigned int ms);
 uint64_t fs_starttime(pid_t pid);
 
 int fs_cpus_possible(void);
+/* MemAvailable of /proc/meminfo; 0: not told. */
+uint64_t fs_available_kib(void);
 
 #endif

@@ -119,7 +119,7 @@ static void fresh(struct fs_touched *touched, const struct fs_inode *file)
 	touched->fresh[touched->fresh_count++] = (size_t)(file - touched->files);
 }
 
-static void one(void *argument, const unsigned char *data, size_t length)
+static void one(void *argument, uint64_t time_ns, const unsigned char *data, size_t length)
 {
 	struct fs_touched *touched = argument;
 	const struct fs_touched_event *event;
@@ -128,6 +128,7 @@ static void one(void *argument, const unsigned char *data, size_t length)
 	uint32_t tid;
 	uint16_t id;
 
+	(void)time_ns;
 	if (length < 8)
 		return;
 	memcpy(&id, data, 2); /* common_type */
@@ -161,7 +162,7 @@ void fs_touched_subbuf(struct fs_touched *touched, const unsigned char *subbuf, 
 		       const struct fs_page_layout *layout)
 {
 	if (touched->event_count)
-		fs_subbuf_each(subbuf, used, layout, one, touched);
+		fs_subbuf_walk(subbuf, used, layout, one, touched);
 }
 
 void fs_touched_free(struct fs_touched *touched)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "crosscheck.h"
 
-#include <endian.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -80,13 +79,14 @@ static const struct fs_mtd *device(const struct fs_crosscheck *check, uint64_t p
 	return NULL;
 }
 
-static void one(void *argument, const unsigned char *data, size_t length)
+static void one(void *argument, uint64_t time_ns, const unsigned char *data, size_t length)
 {
 	struct fs_crosscheck *check = argument;
 	uint64_t pointer, address, bytes;
 	const struct fs_mtd *mtd;
 	uint16_t id;
 
+	(void)time_ns;
 	if (length < 2)
 		return;
 	memcpy(&id, data, 2); /* common_type */
@@ -119,56 +119,10 @@ static void one(void *argument, const unsigned char *data, size_t length)
 	}
 }
 
-void fs_subbuf_each(const unsigned char *subbuf, size_t used, const struct fs_page_layout *layout,
-		    void (*each)(void *argument, const unsigned char *data, size_t length), void *argument)
-{
-	size_t at = layout->data_offset;
-
-	/* include/linux/ring_buffer.h: 5 bits type_len, 27 bits time_delta, then array[]. */
-	while (at + 4 <= used) {
-		uint32_t header, type, delta, array = 0;
-		size_t data, length;
-
-		memcpy(&header, subbuf + at, 4);
-#if __BYTE_ORDER == __LITTLE_ENDIAN
-		type = header & 31;
-		delta = header >> 5;
-#else
-		type = header >> 27;
-		delta = header & 0x7ffffff;
-#endif
-		if (at + 8 <= used)
-			memcpy(&array, subbuf + at + 4, 4);
-		if (type == 30 || type == 31) { /* time extend, time stamp */
-			at += 8;
-			continue;
-		}
-		if (type == 29) { /* padding: to the end, or a discarded event */
-			if (!delta)
-				return;
-			at += 4 + (size_t)array;
-			continue;
-		}
-		if (type) {
-			data = at + 4;
-			length = (size_t)type * 4;
-		} else {
-			if (array < 4)
-				return;
-			data = at + 8;
-			length = (size_t)array - 4;
-		}
-		if (length > used || data > used - length)
-			return;
-		each(argument, subbuf + data, length);
-		at = data + ((length + 3) & ~(size_t)3);
-	}
-}
-
 void fs_crosscheck_subbuf(struct fs_crosscheck *check, const unsigned char *subbuf, size_t used,
 			  const struct fs_page_layout *layout)
 {
-	fs_subbuf_each(subbuf, used, layout, one, check);
+	fs_subbuf_walk(subbuf, used, layout, one, check);
 }
 
 static void count(struct fs_json *json, const char *key, bool known, uint64_t value)

@@ -26,9 +26,6 @@ bool fs_format_id(const char *format, uint16_t *id);
 struct fs_field fs_format_field(const char *format, const char *name);
 /* A field's value; false where the event is too short for it. */
 bool fs_field_get(const unsigned char *data, size_t length, struct fs_field field, uint64_t *value);
-/* Calls each() with every event of a sub-buffer. */
-void fs_subbuf_each(const unsigned char *subbuf, size_t used, const struct fs_page_layout *layout,
-		    void (*each)(void *argument, const unsigned char *data, size_t length), void *argument);
 
 struct fs_crosscheck {
 	const struct fs_mtd_list *list;

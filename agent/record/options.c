@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "state.h"
+#include "trigger.h"
 #include "util.h"
 
 #define MAX_RING_KIB (1u << 20)
@@ -117,6 +118,37 @@ static int add_text(const char ***list, size_t *count, const char *option, const
 	return 0;
 }
 
+static int add_trigger(struct fs_record_options *options, const char *text)
+{
+	struct fs_trigger trigger;
+
+	if (!fs_trigger_parse(text, &trigger))
+		return fs_usage("--trigger %s: is not understood; give one of %s", text, fs_trigger_grammar);
+	for (size_t i = 0; i < options->trigger_count; i++)
+		if (options->triggers[i].kind == trigger.kind)
+			return fs_usage("--trigger %s: there is one of its kind already; leave one out", text);
+	options->triggers = fs_realloc(options->triggers, (options->trigger_count + 1) * sizeof(*options->triggers));
+	options->triggers[options->trigger_count++] = trigger;
+	return 0;
+}
+
+/* The flight recorder's. -1: it is no such option. */
+static int flight_value(struct fs_record_options *options, const char *option, const char *value)
+{
+	if (!strcmp(option, "--trigger"))
+		return add_trigger(options, value);
+	if (!strcmp(option, "--before"))
+		return number(option, value, 0, 3600, &options->before_s);
+	if (!strcmp(option, "--after"))
+		return number(option, value, 0, 3600, &options->after_s);
+	if (!strcmp(option, "--captures"))
+		return number(option, value, 1, 9999, &options->captures);
+	if (strcmp(option, "--directory"))
+		return -1;
+	options->directory = value;
+	return *value ? 0 : fs_usage("--directory: no name; give a directory for captures");
+}
+
 /* What is to be kept of all that happens. -1: it is no such option. */
 static int filter_value(struct fs_record_options *options, const char *option, const char *value)
 {
@@ -130,7 +162,7 @@ static int filter_value(struct fs_record_options *options, const char *option, c
 		return add_pid(options, value);
 	if (!strcmp(option, "-d"))
 		return number(option, value, 1, 31536000, &options->seconds);
-	return -1;
+	return flight_value(options, option, value);
 }
 
 /* Three, and none of 0 to 2: they are the agent's own. */
@@ -186,6 +218,7 @@ static int with_value(struct fs_record_options *options, const char *option, con
 		return words(options, value, one_detail, option);
 	if (!strcmp(option, "--mtd"))
 		return add_mtd(options, value);
+	options->ring_given |= !strcmp(option, "--ring");
 	if (!strcmp(option, "--ring"))
 		return number(option, value, 8, MAX_RING_KIB, &options->ring_kib);
 	if (!strcmp(option, "--interval-ms"))
@@ -220,9 +253,27 @@ static int with_value(struct fs_record_options *options, const char *option, con
 	return fs_usage("--mode %s: no such mode; ring or stream", value);
 }
 
+/* The flight recorder watches by itself, for as long as it is let. */
+static int check_flight(const struct fs_record_options *options)
+{
+	if (!options->trigger_count)
+		return options->directory || options->captures ?
+			       fs_usage("--directory, --captures: belong to --trigger; give one of %s", fs_trigger_grammar) :
+			       0;
+	if (options->command)
+		return fs_usage("--trigger: watches until it is stopped; run the command beside it");
+	if (options->monitor || options->overwrite || options->paused || (options->output && options->directory))
+		return fs_usage("--trigger: does not go with --from flashmon, --mode ring, --paused, nor -o with --directory");
+	return 0;
+}
+
 /* Options that do not go together. */
 static int check(const struct fs_record_options *options)
 {
+	int result = check_flight(options);
+
+	if (result)
+		return result;
 	if (options->capture && !options->command)
 		return fs_usage("--capture: keeps a command's output; name the command behind --");
 	if (!options->command && (options->user || options->stdio[0] >= 0))
@@ -245,7 +296,8 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 	static const char *const valued[] = { "--name", "--events",	 "--detail", "--mtd",	   "--ring",
 					      "--mode", "--interval-ms", "--source", "--ready-fd", "-o",
 					      "--from", "--user",	 "--stdio",  "--device",   "--pid",
-					      "--cgroup", "--comm",	 "-d",	     "--paths" };
+					      "--cgroup", "--comm",	 "-d",	     "--trigger",  "--before",
+					      "--after",  "--captures",	 "--directory", "--paths" };
 	const struct {
 		const char *option;
 		bool *value;
@@ -258,6 +310,8 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 	memset(options, 0, sizeof(*options));
 	options->flash = true;
 	options->ring_kib = 4096;
+	options->before_s = 5;
+	options->after_s = 2;
 	options->interval_ms = 100;
 	options->ready_fd = -1;
 	for (size_t i = 0; i < ARRAY_SIZE(options->stdio); i++)
@@ -299,5 +353,6 @@ void fs_record_options_free(struct fs_record_options *options)
 	free(options->pids);
 	free(options->cgroups);
 	free(options->comms);
+	free(options->triggers);
 	memset(options, 0, sizeof(*options));
 }

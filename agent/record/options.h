@@ -11,6 +11,8 @@
 #include "names.h"
 #include "points.h"
 
+struct fs_trigger;
+
 struct fs_record_options {
 	const char *name; /* NULL: the pid */
 	bool monitor; /* --from flashmon: the flash monitor's events, not tracefs' */
@@ -32,7 +34,13 @@ struct fs_record_options {
 	uint64_t seconds; /* -d; 0: no end */
 	bool own_parent; /* who started the recorder is the recorder, too */
 	bool progress;	 /* FS_PROGRESS once a second */
-	uint64_t ring_kib; /* per CPU */
+	struct fs_trigger *triggers; /* --trigger: the flight recorder */
+	size_t trigger_count;
+	uint64_t before_s, after_s; /* kept of the time around a trigger */
+	uint64_t captures;	    /* at most so many; 0: no end */
+	const char *directory;	    /* of captures; NULL: stdout */
+	uint64_t ring_kib;	    /* per CPU */
+	bool ring_given;
 	bool overwrite;	   /* --mode ring */
 	uint64_t interval_ms;
 	enum fs_names_mode paths; /* how paths of files are looked for */

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "cmds.h"
+#include "flight.h"
 #include "recorder.h"
 #include "rights.h"
 #include "state.h"
@@ -102,8 +103,7 @@ int fs_recorder_broken(struct fs_recorder *recorder, const char *format, ...)
 
 /* --- recording --------------------------------------------------------- */
 
-/* Of what was asked for; names of tasks are recorded all the time. */
-static int tracing(struct fs_recorder *recorder, bool on)
+int fs_recorder_tracing(struct fs_recorder *recorder, bool on)
 {
 	if (recorder->requests.name[0] && fs_ring_tracing(&recorder->requests, on))
 		return -1;
@@ -112,7 +112,7 @@ static int tracing(struct fs_recorder *recorder, bool on)
 
 static int set_paused(struct fs_recorder *recorder, bool paused, const char *mark)
 {
-	if (recorder->options.monitor ? fs_monitor_tracing(&recorder->monitor, !paused) : tracing(recorder, !paused))
+	if (recorder->options.monitor ? fs_monitor_tracing(&recorder->monitor, !paused) : fs_recorder_tracing(recorder, !paused))
 		return fs_recorder_broken(recorder, "%s: %s", recorder->options.monitor ? "flashmon" : "tracing_on", strerror(errno));
 	if (mark && paused != recorder->paused &&
 	    fs_frame_phase(&recorder->stream, fs_now_ns(), FS_PHASE_MARK, 0, mark))
@@ -204,8 +204,14 @@ static int loop(struct fs_recorder *recorder)
 			return recorder->command.pid ? -1 : 0;
 		if (now >= next) {
 			fs_patience_begin(patience, next, interval);
-			if (drain(recorder, false))
+			if (fs_flight(recorder)) {
+				int done = fs_flight_look(recorder);
+
+				if (done)
+					return done < 0 ? -1 : 0;
+			} else if (drain(recorder, false)) {
 				return -1;
+			}
 			fs_filter_again(&recorder->filter, &recorder->main);
 			if (recorder->options.progress && now >= recorder->progress_ns) {
 				recorder->progress_ns = now + UINT64_C(1000000000);
@@ -231,13 +237,16 @@ static int record(struct fs_recorder *recorder)
 	recorder->state_noted = true;
 	if (options->monitor ? fs_recorder_plan_monitor(recorder) : fs_recorder_plan_probes(recorder))
 		return -1;
+	if (fs_flight(recorder) && fs_flight_check(recorder))
+		return -1;
 	fs_filter_apply(&recorder->filter, &recorder->facts.tracefs, &recorder->wanted, &recorder->probes);
 	if (fs_recorder_open_output(recorder))
 		return -1;
 	recorder->stream.give_up = &give_up;
 	fs_names_init(&recorder->names, options->paths, &recorder->stream);
 	written = &recorder->stream.seq;
-	if ((options->monitor ? fs_recorder_arm_monitor(recorder) : fs_recorder_arm(recorder)) || fs_recorder_describe(recorder))
+	if ((options->monitor ? fs_recorder_arm_monitor(recorder) : fs_recorder_arm(recorder)) ||
+	    (fs_flight(recorder) ? fs_flight_begin(recorder) : fs_recorder_describe(recorder)))
 		return -1;
 	if (options->command && fs_command_start(&recorder->command, recorder->error, sizeof(recorder->error)))
 		return -1;
@@ -249,6 +258,8 @@ static int record(struct fs_recorder *recorder)
 		fs_recorder_profile(recorder, recorder->hits, recorder->misses);
 	if (set_paused(recorder, options->paused, NULL))
 		return -1;
+	if (fs_flight(recorder) && fs_ring_tracing(&recorder->tasks, true))
+		return fs_recorder_broken(recorder, "tracing_on: %s", strerror(errno));
 	if (options->seconds)
 		recorder->ends_ns = fs_now_ns() + options->seconds * UINT64_C(1000000000);
 	if (options->ready_fd >= 0) {
@@ -281,8 +292,13 @@ static int finish(struct fs_recorder *recorder, int failed)
 	if (recorder->state_noted)
 		fs_state_write(recorder->name, "stopping", recorder->main.name);
 	fs_patience_end(&recorder->patience);
+	if (fs_flight(recorder) && !failed) {
+		failed = fs_flight_finish(recorder);
+		if (!failed)
+			return 0;
+	}
 	if (recorder->streaming) {
-		tracing(recorder, false);
+		fs_recorder_tracing(recorder, false);
 		if (recorder->options.monitor)
 			fs_monitor_tracing(&recorder->monitor, false);
 		if (!failed || asked_stop)
@@ -356,6 +372,9 @@ static int undo(struct fs_recorder *recorder)
 	if (recorder->options.monitor)
 		fs_monitor_close(&recorder->monitor);
 	/* Instances first: they hold the events enabled. */
+	if (fs_flight_end(recorder))
+		failed = fs_fail("tracefs: instance %s: %s; run flashscope-agent sweep", recorder->flight.watch.ring.name,
+				 strerror(errno));
 	for (size_t i = 0; i < ARRAY_SIZE(rings); i++)
 		if (fs_ring_remove(rings[i]))
 			failed = fs_fail("tracefs: instance %s: %s; run flashscope-agent sweep",
@@ -408,7 +427,7 @@ int cmd_record(int argc, char **argv)
 	result = fs_record_options(argc, argv, &recorder->options);
 	if (result)
 		goto out;
-	if (!recorder->options.output && isatty(STDOUT_FILENO)) {
+	if (!recorder->options.output && !recorder->options.directory && isatty(STDOUT_FILENO)) {
 		result = fs_usage("stdout: is a terminal, and the stream is binary; use -o FILE");
 		goto out;
 	}

@@ -3,6 +3,7 @@
 #include "recorder.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,30 @@ int fs_recorder_arm_monitor(struct fs_recorder *recorder)
 	return 0;
 }
 
+/* KiB a CPU: what was asked for, or what a small board can spare. */
+static int ring_size(struct fs_recorder *recorder, uint64_t *kib)
+{
+	const struct fs_record_options *options = &recorder->options;
+	uint64_t rings = (uint64_t)fs_cpus_possible() * (fs_filter_tasks(&recorder->filter) ? 2 : 1);
+	uint64_t available = fs_available_kib();
+
+	*kib = options->ring_kib;
+	if (!available || *kib * rings <= available / 2)
+		return 0;
+	if (options->ring_given)
+		return fs_recorder_broken(recorder,
+					  "--ring: %" PRIu64 " KiB a CPU are %" PRIu64 " KiB, and this machine has %" PRIu64
+					  " KiB available; ask for at most --ring %" PRIu64 "K",
+					  *kib, *kib * rings, available, available / 2 / rings);
+	*kib = available / 4 / rings;
+	if (*kib < 64)
+		return fs_recorder_broken(recorder, "memory: %" PRIu64 " KiB are available, too few for rings; end something first",
+					  available);
+	fs_warn("ring: %" PRIu64 " KiB a CPU instead of %" PRIu64 ": this machine has %" PRIu64 " KiB of memory available", *kib,
+		options->ring_kib, available);
+	return 0;
+}
+
 int fs_recorder_arm(struct fs_recorder *recorder)
 {
 	const struct fs_record_options *options = &recorder->options;
@@ -123,19 +148,24 @@ int fs_recorder_arm(struct fs_recorder *recorder)
 	size_t size = sizeof(recorder->error);
 	char tasks[112];
 
+	const bool overwrite = options->overwrite || options->trigger_count;
+	uint64_t kib;
+
+	if (ring_size(recorder, &kib))
+		return -1;
 	snprintf(tasks, sizeof(tasks), "%s.tasks", recorder->group);
 	if (fs_ring_make(&recorder->main, tracefs, recorder->group, FS_INSTANCE_MAIN,
-			 &recorder->facts.layout, options->ring_kib, options->overwrite, error,
+			 &recorder->facts.layout, kib, overwrite, error,
 			 size) ||
 	    fs_ring_make(&recorder->tasks, tracefs, tasks, FS_INSTANCE_TASKS,
-			 &recorder->facts.layout, TASKS_RING_KIB, false, error, size))
+			 &recorder->facts.layout, TASKS_RING_KIB, options->trigger_count > 0, error, size))
 		return -1;
 	if (fs_filter_tasks(&recorder->filter)) {
 		char requests[112];
 
 		snprintf(requests, sizeof(requests), "%s.requests", recorder->group);
 		if (fs_ring_make(&recorder->requests, tracefs, requests, FS_INSTANCE_REQUESTS,
-				 &recorder->facts.layout, options->ring_kib, options->overwrite, error, size))
+				 &recorder->facts.layout, kib, overwrite, error, size))
 			return -1;
 	}
 	if (fs_filter_begin(&recorder->filter, &recorder->main, error, size))

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "flight.h"
 #include "groups.h"
 #include "layers.h"
 #include "util.h"
@@ -37,6 +38,7 @@ static void groups_json(const struct fs_recorder *recorder, struct fs_json *json
 	if (recorder->options.groups & FS_GROUP_LAYERS)
 		fs_layers_json(json, &recorder->probes, &recorder->wanted);
 	fs_filter_json(json, &recorder->filter);
+	fs_flight_json(json, recorder);
 	fs_json_object(json, "own");
 	fs_json_i64(json, "pid", getpid());
 	fs_json_array(json, "tasks");
@@ -76,7 +78,7 @@ static void recording_json(struct fs_recorder *recorder, struct fs_json *json, b
 	fs_json_string(json, "source", options->monitor ? "flashmon" : "tracefs");
 	fs_json_string(json, "instance", recorder->main.name);
 	fs_json_string(json, "group", recorder->group);
-	fs_json_string(json, "mode", options->overwrite ? "ring" : "stream");
+	fs_json_string(json, "mode", options->trigger_count ? "flight" : options->overwrite ? "ring" : "stream");
 	fs_json_u64(json, "ring_kib", options->ring_kib);
 	fs_json_u64(json, "interval_ms", options->interval_ms);
 	fs_json_string(json, "clock", "mono");

@@ -222,6 +222,10 @@ int fs_recorder_open_output(struct fs_recorder *recorder)
 	const char *path = recorder->options.output;
 	int fd = STDOUT_FILENO;
 
+	if (recorder->options.directory) { /* each capture opens its own */
+		recorder->stream.fd = -1;
+		return 0;
+	}
 	if (path) {
 		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
 		if (fd < 0)

@@ -23,6 +23,17 @@
 #include "patience.h"
 #include "ring.h"
 #include "state.h"
+#include "trigger.h"
+
+/* Of the flight recorder. */
+struct fs_flight {
+	struct fs_watch watch;
+	unsigned int there;  /* captures written, those of earlier runs included */
+	unsigned int number; /* of the last one */
+	unsigned int lost;   /* that could not be written */
+	uint64_t memory_kib;
+	uint64_t blind_ns; /* how long the last one took: nothing is recorded meanwhile */
+};
 
 struct fs_recorder {
 	struct fs_record_options options;
@@ -48,6 +59,7 @@ struct fs_recorder {
 	uint64_t hits[ARRAY_SIZE(((struct fs_probes *)0)->items)];
 	uint64_t misses[ARRAY_SIZE(((struct fs_probes *)0)->items)];
 
+	struct fs_flight flight;
 	struct fs_command command;
 	bool paused;
 	uint64_t ends_ns;     /* with -d; 0: not yet, or no end */
@@ -75,6 +87,8 @@ int fs_recorder_plan_probes(struct fs_recorder *recorder);
 int fs_recorder_open_output(struct fs_recorder *recorder);
 int fs_recorder_arm(struct fs_recorder *recorder);
 int fs_recorder_arm_monitor(struct fs_recorder *recorder);
+/* Of what was asked for, on or off; names of tasks are recorded all the time. 0, or -1 with errno. */
+int fs_recorder_tracing(struct fs_recorder *recorder, bool on);
 int fs_recorder_hello(struct fs_recorder *recorder);
 int fs_recorder_describe(struct fs_recorder *recorder);
 

@@ -98,6 +98,49 @@ int fs_ring_tracing(struct fs_ring *ring, bool on)
 				ring->name);
 }
 
+static void latest(void *data, uint64_t time_ns, const unsigned char *event, size_t length)
+{
+	uint64_t *last = data;
+
+	(void)event;
+	(void)length;
+	*last = time_ns;
+}
+
+/* Whether a sub-buffer is of a capture's time; without the note of what was overwritten before it. */
+static bool of_flight(const struct fs_ring *ring, unsigned char *subbuf, size_t *used)
+{
+	uint64_t last = 0;
+
+	*used = fs_subbuf_forget_missed(subbuf, *used, &ring->layout);
+	if (*used <= ring->layout.data_offset)
+		return false;
+	fs_subbuf_walk(subbuf, *used, &ring->layout, latest, &last);
+	return last >= ring->since_ns;
+}
+
+void fs_ring_each(struct fs_ring *ring, fs_event_fn each, void *data)
+{
+	uint64_t most = ring->cpus ? ring->kib * 1024 / ring->layout.size + 2 : 0;
+	unsigned char *subbuf = most ? fs_alloc(ring->layout.size) : NULL;
+
+	for (int cpu = 0; cpu < ring->cpus; cpu++) {
+		for (uint64_t i = 0; ring->fds[cpu] >= 0 && i < most; i++) {
+			ssize_t got = read(ring->fds[cpu], subbuf, ring->layout.size);
+			size_t used;
+
+			if (got < 0 && errno == EINTR)
+				continue;
+			if (got <= 0)
+				break;
+			used = fs_subbuf_used(subbuf, (size_t)got, &ring->layout);
+			if (each && used && used != (size_t)-1)
+				fs_subbuf_walk(subbuf, used, &ring->layout, each, data);
+		}
+	}
+	free(subbuf);
+}
+
 int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream)
 {
 	/* A writer that is faster than this loop must not keep it here. */
@@ -130,6 +173,8 @@ int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream)
 				ring->malformed++;
 				continue;
 			}
+			if (ring->flight && !of_flight(ring, subbuf, &used))
+				continue;
 			ring->sub_buffers++;
 			if (ring->crosscheck)
 				fs_crosscheck_subbuf(ring->crosscheck, subbuf, used, &ring->layout);
@@ -170,9 +215,16 @@ uint64_t fs_ring_stats(const struct fs_ring *ring, struct fs_json *json)
 		fs_parse_cpu_stats(text ? text : "", &stats);
 		free(text);
 		/* What stays in the ring after the last draining is lost as well. */
-		lost += stats.overrun + stats.commit_overrun + stats.dropped + stats.entries;
+		lost += (ring->flight ? 0 : stats.overrun + stats.entries) + stats.commit_overrun + stats.dropped;
 		fs_json_object(json, NULL);
 		fs_json_u64(json, "cpu", (uint64_t)cpu);
+		if (ring->flight) { /* the others count from the arming on, not of this capture */
+			count(json, "overwritten", stats.has_overrun, stats.overrun);
+			count(json, "commit_overrun", stats.has_commit_overrun, stats.commit_overrun);
+			count(json, "dropped", stats.has_dropped, stats.dropped);
+			fs_json_object_end(json);
+			continue;
+		}
 		count(json, "entries", stats.has_entries, stats.entries);
 		count(json, "overrun", stats.has_overrun, stats.overrun);
 		count(json, "commit_overrun", stats.has_commit_overrun, stats.commit_overrun);

@@ -24,6 +24,8 @@ struct fs_ring {
 	struct fs_crosscheck *crosscheck; /* counts while draining; may be NULL */
 	struct fs_touched *touched;	  /* collects files and processes while draining; may be NULL */
 	struct fs_patience *patience;	  /* of who drains; may be NULL */
+	bool flight;	   /* overwriting is no loss: of the flight recorder */
+	uint64_t since_ns; /* sub-buffers that end before are not sent */
 	uint64_t sub_buffers, empty, malformed;
 };
 
@@ -38,6 +40,8 @@ int fs_ring_enable(struct fs_ring *ring, const char *system, const char *event, 
 int fs_ring_tracing(struct fs_ring *ring, bool on);
 /* All that is there now, as FS_DATA_FOLDED frames; at most the ring's size a CPU. 0, or -1 on a write error. */
 int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream);
+/* All that is there now, read and shown to `each` (NULL: thrown away). */
+void fs_ring_each(struct fs_ring *ring, fs_event_fn each, void *data);
 /* Appends one element of FS_STATS "instances"; returns events lost in it. */
 uint64_t fs_ring_stats(const struct fs_ring *ring, struct fs_json *json);
 /* Events recorded since it was made, and events lost. */

@@ -2,6 +2,7 @@
 #include "tracefs.h"
 
 #include <dirent.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -328,6 +329,88 @@ size_t fs_subbuf_used(const unsigned char *subbuf, size_t size, const struct fs_
 	if (commit & stored)
 		used += layout->long_size;
 	return used > size ? (size_t)-1 : used;
+}
+
+void fs_subbuf_walk(const unsigned char *subbuf, size_t used, const struct fs_page_layout *layout, fs_event_fn each,
+		    void *data)
+{
+	size_t at = layout->data_offset;
+	uint64_t time_ns = 0;
+
+	if (used < at)
+		return;
+	memcpy(&time_ns, subbuf, 8);
+
+	/* include/linux/ring_buffer.h: 5 bits type_len, 27 bits time_delta, then array[]. */
+	while (at + 4 <= used) {
+		uint32_t header, type, delta, array = 0;
+		size_t begin, length;
+
+		memcpy(&header, subbuf + at, 4);
+#if __BYTE_ORDER == __LITTLE_ENDIAN
+		type = header & 31;
+		delta = header >> 5;
+#else
+		type = header >> 27;
+		delta = header & 0x7ffffff;
+#endif
+		if (at + 8 <= used)
+			memcpy(&array, subbuf + at + 4, 4);
+		if (type == 30 || type == 31) { /* time extend, time stamp */
+			uint64_t wide = (uint64_t)array << 27 | delta;
+
+			/* A stamp lacks the highest 5 bits (kernel/trace/ring_buffer.c, rb_fix_abs_ts). */
+			time_ns = type == 30 ? time_ns + wide : wide | (time_ns & UINT64_C(0xf800000000000000));
+			at += 8;
+			continue;
+		}
+		if (type == 29) { /* padding: to the end, or a discarded event */
+			if (!delta)
+				return;
+			time_ns += delta;
+			at += 4 + (size_t)array;
+			continue;
+		}
+		if (type) {
+			begin = at + 4;
+			length = (size_t)type * 4;
+		} else {
+			if (array < 4)
+				return;
+			begin = at + 8;
+			length = (size_t)array - 4;
+		}
+		if (length > used || begin > used - length)
+			return;
+		time_ns += delta;
+		each(data, time_ns, subbuf + begin, length);
+		at = begin + ((length + 3) & ~(size_t)3);
+	}
+}
+
+size_t fs_subbuf_forget_missed(unsigned char *subbuf, size_t used, const struct fs_page_layout *layout)
+{
+	/* kernel/trace/ring_buffer.c, RB_MISSED_EVENTS and RB_MISSED_STORED. */
+	const uint32_t flags = 3u << 30, stored = 1u << 30;
+	const bool wide = layout->long_size == 8;
+	uint64_t long_commit = 0;
+	uint32_t commit;
+
+	if (wide) {
+		memcpy(&long_commit, subbuf + 8, 8);
+		commit = (uint32_t)long_commit;
+	} else {
+		memcpy(&commit, subbuf + 8, 4);
+	}
+	if (commit & stored && used >= layout->data_offset + layout->long_size)
+		used -= layout->long_size;
+	commit &= ~flags;
+	long_commit = commit;
+	if (wide)
+		memcpy(subbuf + 8, &long_commit, 8);
+	else
+		memcpy(subbuf + 8, &commit, 4);
+	return used;
 }
 
 static bool stat_line(const char *text, const char *name, uint64_t *value)

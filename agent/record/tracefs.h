@@ -59,6 +59,13 @@ bool fs_parse_header_page(const char *text, struct fs_page_layout *layout);
  */
 size_t fs_subbuf_used(const unsigned char *subbuf, size_t size, const struct fs_page_layout *layout);
 
+/* Calls `each` for every event of a sub-buffer: its time, and its bytes from common_type on. */
+typedef void (*fs_event_fn)(void *data, uint64_t time_ns, const unsigned char *event, size_t length);
+void fs_subbuf_walk(const unsigned char *subbuf, size_t used, const struct fs_page_layout *layout, fs_event_fn each,
+		    void *data);
+/* Of a ring that overwrites: events were lost before this sub-buffer, and that is no loss. New used bytes. */
+size_t fs_subbuf_forget_missed(unsigned char *subbuf, size_t used, const struct fs_page_layout *layout);
+
 /* per_cpu/cpuN/stats; a value that the kernel does not give stays false. */
 struct fs_cpu_stats {
 	uint64_t entries, overrun, commit_overrun, bytes, dropped, read;

@@ -26,6 +26,7 @@ mod diff;
 mod doctor;
 mod export;
 mod failure;
+mod flight;
 mod inputs;
 mod limits;
 mod live;

@@ -16,16 +16,21 @@ use crate::limits::{Limited, Reached};
 use crate::live::Live;
 use crate::progress::Terminal;
 use crate::recover::{Finished, Pending};
-use crate::{stop, target};
+use crate::{flight, stop, target};
 
 pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
-    if args.target.target.starts_with("board:") && args.command.is_empty() {
+    if args.target.target.starts_with("board:") && args.command.is_empty() && args.trigger.is_empty() {
         let target = &args.target.target;
         return Err(Failure::usage(format!("{target}: a recording on a board needs an end: give a command after --")));
     }
     if args.target.target.starts_with("board:") && args.max_size.is_some() {
         return Err(Failure::usage(
             "--max-size: a virtual board's recording comes when the board has ended; leave it out",
+        ));
+    }
+    if args.target.target.starts_with("board:") && !args.trigger.is_empty() {
+        return Err(Failure::usage(
+            "--trigger: nothing leaves a virtual board while it runs; use it on local or ssh:// targets",
         ));
     }
     let terminal = Arc::new(Terminal::new(quiet));
@@ -35,6 +40,9 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         options.modules.push("flashmon".to_owned());
     }
     let target = target::open_with(&args.target, &terminal, options)?;
+    if !args.trigger.is_empty() {
+        return flight::run(args, &*target, &terminal);
+    }
     let mut pending = Pending::begin(&args.output)?;
     let mut argv = argv(args);
     if terminal.is_live() && !args.target.target.starts_with("board:") {
@@ -142,6 +150,12 @@ fn filters(args: &RecordArgs, option: &mut impl FnMut(&str, String)) {
     args.pid.iter().for_each(|pid| option("--pid", pid.to_string()));
     args.cgroup.iter().for_each(|path| option("--cgroup", path.clone()));
     args.comm.iter().for_each(|name| option("--comm", name.clone()));
+    args.trigger.iter().for_each(|trigger| option("--trigger", trigger.clone()));
+    for (name, value) in [("--before", args.before), ("--after", args.after), ("--captures", args.captures)] {
+        if let Some(value) = value {
+            option(name, value.to_string());
+        }
+    }
 }
 
 /// The agent's own options; it checks what they mean.
@@ -149,7 +163,9 @@ pub fn argv(args: &RecordArgs) -> Vec<String> {
     let mut argv = vec!["record".to_owned(), "--events".to_owned(), events(args)];
     let mut option = |name: &str, value: String| argv.extend([name.to_owned(), value]);
     filters(args, &mut option);
-    option("--ring", args.ring.0.div_ceil(1024).to_string());
+    if let Some(ring) = &args.ring {
+        option("--ring", ring.0.div_ceil(1024).to_string());
+    }
     if args.source == Source::Flashmon {
         option("--from", "flashmon".to_owned());
     }

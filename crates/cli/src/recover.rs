@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use flashscope_output::quote::shell_path;
 use flashscope_output::{Output, Rules};
 use flashscope_targets::ScratchDir;
+use flashscope_trace::Session;
 
 use crate::failure::Failure;
 use crate::record;
@@ -61,6 +62,20 @@ impl Pending {
         let result = finish(&self.stream, &self.output, convert);
         drop(self.note.take());
         result
+    }
+
+    /// Forgets the stream: it holds no recording.
+    pub fn discard(mut self) -> Option<Session> {
+        let session = Session::open(&self.stream).ok();
+        std::fs::remove_file(&self.stream).ok();
+        drop(self.note.take());
+        session
+    }
+
+    /// Whether the stream holds a recording that a trigger had written.
+    pub fn is_capture(&self) -> bool {
+        let trace = Session::open(&self.stream).ok().and_then(|session| session.recording(0).ok());
+        trace.is_some_and(|trace| trace.facts()["recording"]["trigger"].is_object())
     }
 }
 

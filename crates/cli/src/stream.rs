@@ -1,5 +1,7 @@
 //! Frames of the agent's stream while it passes (`agent/protocol.h`): where each ends, and what the short ones say.
 
+/// `FS_END`: a stream is whole.
+pub const END: u16 = 15;
 /// `FS_PROGRESS`.
 pub const PROGRESS: u16 = 18;
 
@@ -33,7 +35,7 @@ impl Frames {
     }
 
     /// As far as the end of one frame at most; the bytes behind it.
-    fn one<'b>(&mut self, bytes: &'b [u8], each: &mut impl FnMut(u16, &[u8])) -> &'b [u8] {
+    pub fn one<'b>(&mut self, bytes: &'b [u8], each: &mut impl FnMut(u16, &[u8])) -> &'b [u8] {
         let mut bytes = bytes;
         if self.frame.len() < HEADER {
             let taken = bytes.len().min(HEADER - self.frame.len());

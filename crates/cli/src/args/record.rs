@@ -20,6 +20,7 @@ Examples:
   flashscope record --events block,syscall,cache -- tar cf /data/backup.tar /etc       who waits for which file's blocks
   flashscope record --user media --events block -- sh -c 'wc -l' <list.txt               as another user, with stdin
   flashscope record --on ssh://root@board --source flashmon -- sync     on a board without tracefs, with flashmon.ko loaded
+  flashscope record --on ssh://root@board --trigger 'd2c>50ms' --trigger error     each stall and error, with 5 s before it
 
 The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it. An existing
 file is kept as FILE.old. An interrupted recording never replaces a file: it is called FILE.incomplete.
@@ -62,15 +63,28 @@ pub struct RecordArgs {
     /// Source of flash events: the kernel's tracefs, or the module flashmon, which must be loaded (a virtual board loads it).
     #[arg(long, value_enum, default_value_t = Source::Tracefs)]
     pub source: Source,
+    /// Flight recorder: keep the last seconds in memory on the target, and write them each time this happens: `d2c>50ms`,
+    /// `fsync>100ms`, `error`, `psi-io>20%`, or `run CMD` (CMD ends with 0; run once a second). Until Ctrl-C or -d.
+    #[arg(long, value_name = "TRIGGER", conflicts_with_all = ["command", "paused", "max_size", "mode"])]
+    pub trigger: Vec<String>,
+    /// Seconds before the trigger that a capture holds, as far as the ring has them [default: 5].
+    #[arg(long, value_name = "SECONDS", requires = "trigger")]
+    pub before: Option<u64>,
+    /// Seconds after the trigger that a capture holds [default: 2].
+    #[arg(long, value_name = "SECONDS", requires = "trigger")]
+    pub after: Option<u64>,
+    /// End after so many captures [default: no end].
+    #[arg(long, value_name = "N", requires = "trigger")]
+    pub captures: Option<u64>,
     /// Extra fields, each with a cost: offset, duration, chip.
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     pub detail: Vec<String>,
     /// Only these MTD devices.
     #[arg(long, value_name = "N")]
     pub mtd: Vec<u32>,
-    /// Size of the ring per CPU; a plain number is bytes.
-    #[arg(long, value_name = "SIZE", default_value = "4M")]
-    pub ring: Bytes,
+    /// Size of the ring per CPU; a plain number is bytes [default: 4M, less where memory is short].
+    #[arg(long, value_name = "SIZE")]
+    pub ring: Option<Bytes>,
     /// stream: events are sent continuously; ring: the newest events that fit are kept and read once at the end.
     #[arg(long, value_enum, default_value_t = Mode::Stream)]
     pub mode: Mode,

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flight.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util.h"
+
+#define SECOND UINT64_C(1000000000)
+/* flashscope-0001.stream; what is not whole yet ends with PARTIAL. */
+#define CAPTURE "flashscope-"
+#define PARTIAL ".partial"
+
+bool fs_flight(const struct fs_recorder *recorder)
+{
+	return recorder->options.trigger_count > 0;
+}
+
+/* Counts captures of earlier runs, and removes what a power cut left of one. */
+int fs_flight_check(struct fs_recorder *recorder)
+{
+	const char *directory = recorder->options.directory;
+	struct fs_flight *flight = &recorder->flight;
+	struct dirent *entry;
+	DIR *dir;
+
+	if (!directory)
+		return 0;
+	if (fs_mkdirs(directory, 0700) || access(directory, W_OK) || !(dir = opendir(directory)))
+		return fs_recorder_broken(recorder, "--directory %s: cannot be written: %s; name another", directory,
+					  strerror(errno));
+	while ((entry = readdir(dir))) {
+		char path[FS_PATH_MAX + 258], end[16] = "";
+		unsigned int number;
+
+		if (sscanf(entry->d_name, CAPTURE "%u%15s", &number, end) != 2)
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+		if (!strcmp(end, ".stream" PARTIAL)) {
+			unlink(path);
+		} else if (!strcmp(end, ".stream")) {
+			flight->there++;
+			if (number > flight->number)
+				flight->number = number;
+		}
+	}
+	closedir(dir);
+	if (recorder->options.captures && flight->there >= recorder->options.captures)
+		return fs_recorder_broken(recorder, "--captures %" PRIu64 ": %s has %u already; move them away, or ask for more",
+					  recorder->options.captures, directory, flight->there);
+	return 0;
+}
+
+int fs_flight_begin(struct fs_recorder *recorder)
+{
+	const struct fs_record_options *options = &recorder->options;
+	struct fs_flight *flight = &recorder->flight;
+	uint64_t cpus = (uint64_t)fs_cpus_possible();
+	char name[112], text[240];
+
+	snprintf(name, sizeof(name), "%s.watch", recorder->group);
+	if (fs_watch_begin(&flight->watch, options->triggers, options->trigger_count, &recorder->facts.tracefs,
+			   &recorder->facts.layout, name, &recorder->filter, recorder->error, sizeof(recorder->error)))
+		return -1;
+	recorder->main.flight = recorder->tasks.flight = recorder->requests.flight = true;
+	flight->memory_kib = cpus * (recorder->main.kib + recorder->tasks.kib + flight->watch.ring.kib +
+				     (recorder->requests.name[0] ? recorder->requests.kib : 0));
+	snprintf(text, sizeof(text),
+		 "flight recorder armed: the rings of %" PRIu64 " CPUs take %" PRIu64 " KiB of memory; they keep what fits, at most %"
+		 PRIu64 " s before a trigger and %" PRIu64 " s after it",
+		 cpus, flight->memory_kib, options->before_s, options->after_s);
+	if (options->directory) {
+		fprintf(stderr, "flashscope-agent: %s\n", text);
+		return 0;
+	}
+	/* A stream without a recording: for who waits. */
+	if (fs_recorder_hello(recorder) || fs_frame_log(&recorder->stream, FS_LOG_INFO, "%s", text) ||
+	    fs_frame_end(&recorder->stream, FS_END_COMPLETE))
+		return fs_recorder_stream_broken(recorder);
+	recorder->streaming = false;
+	return 0;
+}
+
+void fs_flight_json(struct fs_json *json, const struct fs_recorder *recorder)
+{
+	const struct fs_flight *flight = &recorder->flight;
+
+	if (!fs_flight(recorder)) {
+		fs_json_null(json, "trigger");
+		return;
+	}
+	fs_json_object(json, "trigger");
+	fs_json_array(json, "armed");
+	for (size_t i = 0; i < recorder->options.trigger_count; i++)
+		fs_json_string(json, NULL, recorder->options.triggers[i].text);
+	fs_json_array_end(json);
+	fs_json_string(json, "reason", flight->watch.reason);
+	fs_json_u64(json, "fired_ns", flight->watch.fired_ns);
+	fs_json_u64(json, "times", flight->watch.times);
+	fs_json_u64(json, "capture", flight->number);
+	fs_json_u64(json, "captures_lost", flight->lost);
+	fs_json_u64(json, "before_s", recorder->options.before_s);
+	fs_json_u64(json, "after_s", recorder->options.after_s);
+	fs_json_u64(json, "memory_kib", flight->memory_kib);
+	fs_json_object_end(json);
+}
+
+/* The frames of one capture. Tracing is off. */
+static int write_capture(struct fs_recorder *recorder)
+{
+	struct fs_ring *const rings[] = { &recorder->main, &recorder->requests, &recorder->tasks };
+	const struct fs_watch *watch = &recorder->flight.watch;
+	uint64_t before = recorder->options.before_s * SECOND;
+	int result;
+
+	recorder->streaming = false;
+	if (fs_recorder_describe(recorder))
+		return -1;
+	fs_ring_tracing(&recorder->tasks, false);
+	for (size_t i = 0; i < ARRAY_SIZE(rings); i++) {
+		rings[i]->since_ns = watch->fired_ns > before ? watch->fired_ns - before : 0;
+		if (fs_ring_drain(rings[i], &recorder->stream))
+			return fs_recorder_stream_broken(recorder);
+	}
+	if (fs_frame_phase(&recorder->stream, watch->fired_ns, FS_PHASE_MARK, 0, watch->reason))
+		return fs_recorder_stream_broken(recorder);
+	fs_frame_log(&recorder->stream, FS_LOG_INFO, "trigger: %s (fired %u times until this was written)", watch->reason,
+		     watch->times);
+	fs_recorder_stats(recorder);
+	result = fs_frame_end(&recorder->stream, FS_END_COMPLETE);
+	recorder->streaming = false;
+	return result ? fs_recorder_stream_broken(recorder) : 0;
+}
+
+/* What could not be read into a capture must not be the past of the next one. */
+static void empty_rings(struct fs_recorder *recorder)
+{
+	fs_ring_each(&recorder->main, NULL, NULL);
+	fs_ring_each(&recorder->requests, NULL, NULL);
+	fs_ring_each(&recorder->tasks, NULL, NULL);
+}
+
+/* A capture as a file: whole under its name, or not there. */
+static int capture_file(struct fs_recorder *recorder)
+{
+	char path[FS_PATH_MAX], partial[FS_PATH_MAX + sizeof(PARTIAL)];
+	int fd, result;
+
+	snprintf(path, sizeof(path), "%s/" CAPTURE "%04u.stream", recorder->options.directory, recorder->flight.number);
+	snprintf(partial, sizeof(partial), "%s" PARTIAL, path);
+	fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return fs_recorder_broken(recorder, "%s: %s", partial, strerror(errno));
+	fs_stream_init(&recorder->stream, fd, 0);
+	result = write_capture(recorder);
+	if (!result && fsync(fd))
+		result = fs_recorder_broken(recorder, "%s: %s", partial, strerror(errno));
+	if (close(fd) && !result)
+		result = fs_recorder_broken(recorder, "%s: %s", partial, strerror(errno));
+	fs_stream_free(&recorder->stream);
+	memset(&recorder->stream, 0, sizeof(recorder->stream));
+	recorder->stream.fd = -1;
+	if (!result && rename(partial, path))
+		result = fs_recorder_broken(recorder, "%s: %s", path, strerror(errno));
+	if (result)
+		unlink(partial);
+	else
+		fprintf(stderr, "flashscope-agent: %s: %s\n", path, recorder->flight.watch.reason);
+	return result;
+}
+
+static int capture(struct fs_recorder *recorder)
+{
+	struct fs_flight *flight = &recorder->flight;
+	uint64_t began = fs_now_ns();
+	int result;
+
+	fs_recorder_tracing(recorder, false);
+	fs_ring_tracing(&recorder->tasks, false);
+	flight->number++;
+	if (recorder->options.directory) {
+		result = capture_file(recorder);
+		if (result) {
+			/* A full disk is no reason to stop watching: the next one may fit. */
+			fs_warn("capture %u (%s) is lost: %s", flight->number, flight->watch.reason, recorder->error);
+			flight->number--;
+			flight->lost++;
+			empty_rings(recorder);
+			result = 0;
+		} else {
+			flight->there++;
+		}
+	} else {
+		int fd = recorder->stream.fd;
+		const volatile sig_atomic_t *give_up = recorder->stream.give_up;
+
+		fs_stream_free(&recorder->stream);
+		fs_stream_init(&recorder->stream, fd, (uint16_t)recorder->options.source);
+		recorder->stream.give_up = give_up;
+		result = write_capture(recorder);
+		flight->there += !result;
+	}
+	fs_watch_again(&flight->watch);
+	if (result)
+		return -1;
+	if (fs_recorder_tracing(recorder, true) || fs_ring_tracing(&recorder->tasks, true))
+		return fs_recorder_broken(recorder, "tracing_on: %s", strerror(errno));
+	flight->blind_ns = fs_now_ns() - began;
+	return recorder->options.captures && flight->there >= recorder->options.captures;
+}
+
+int fs_flight_look(struct fs_recorder *recorder)
+{
+	struct fs_watch *watch = &recorder->flight.watch;
+
+	fs_watch_look(watch);
+	if (!watch->fired || fs_now_ns() < watch->fired_ns + recorder->options.after_s * SECOND)
+		return 0;
+	return capture(recorder);
+}
+
+int fs_flight_finish(struct fs_recorder *recorder)
+{
+	if (!recorder->flight.watch.ring.name[0])
+		return 0;
+	fs_watch_look(&recorder->flight.watch);
+	return recorder->flight.watch.fired && capture(recorder) < 0 ? -1 : 0;
+}
+
+int fs_flight_end(struct fs_recorder *recorder)
+{
+	return fs_watch_end(&recorder->flight.watch);
+}

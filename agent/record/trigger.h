@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When the flight recorder writes: --trigger. Requests and syncs are watched in
+ * a small instance of their own that is read ten times a second, so that the
+ * ring with the past is not touched until a trigger fires.
+ */
+#ifndef FLASHSCOPE_TRIGGER_H
+#define FLASHSCOPE_TRIGGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "crosscheck.h"
+#include "filter.h"
+#include "ring.h"
+
+enum fs_trigger_kind {
+	FS_TRIGGER_D2C,	  /* a request is with its device for longer */
+	FS_TRIGGER_FSYNC, /* a call that syncs takes longer */
+	FS_TRIGGER_ERROR, /* a request fails */
+	FS_TRIGGER_PSI,	  /* tasks wait for I/O for so much of a second */
+	FS_TRIGGER_RUN,	  /* a command ends with 0 */
+};
+
+struct fs_trigger {
+	enum fs_trigger_kind kind;
+	uint64_t limit_ns;
+	const char *text;    /* as it was given */
+	const char *command; /* of FS_TRIGGER_RUN */
+};
+
+/* What --trigger takes, for people. */
+extern const char fs_trigger_grammar[];
+bool fs_trigger_parse(const char *text, struct fs_trigger *trigger);
+
+struct fs_pending {
+	uint64_t key_a, key_b; /* device and sector, or thread */
+	uint64_t begin_ns;
+};
+
+struct fs_watch {
+	const struct fs_trigger *triggers;
+	size_t count;
+	struct fs_ring ring;
+	struct fs_pending requests[512], syncs[128], early[64];
+	size_t request_count, sync_count, early_at;
+	struct fs_field dev, sector, error;
+	uint16_t issue_id, complete_id;
+	uint16_t sync_enter[8], sync_exit[8];
+	size_t sync_events;
+	int psi;
+	pid_t command;
+	uint64_t command_next_ns;
+	/* The first firing that no capture has yet, and how many there were since. */
+	bool fired;
+	uint64_t fired_ns;
+	unsigned int times;
+	char reason[200];
+};
+
+/* Arms the instance `name`. 0, or -1 and why. */
+int fs_watch_begin(struct fs_watch *watch, const struct fs_trigger *triggers, size_t count,
+		   const struct fs_tracefs *tracefs, const struct fs_page_layout *layout, const char *name,
+		   struct fs_filter *filter, char *error, size_t size);
+/* Looks at what has happened since; sets fired. */
+void fs_watch_look(struct fs_watch *watch);
+/* After a capture. */
+void fs_watch_again(struct fs_watch *watch);
+/* 0, or -1 with errno where the instance stays. */
+int fs_watch_end(struct fs_watch *watch);
+
+#endif
