@@ -34,6 +34,7 @@ mod peers_agree;
 mod perfetto;
 mod readahead;
 mod readahead_queue;
+mod record_what;
 mod remote;
 mod replay;
 mod rows;

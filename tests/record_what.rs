@@ -1,0 +1,194 @@
+//! `record` keeps what was asked for: devices, tasks, seconds; and the flight recorder writes when something happens.
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout};
+use flashscope_trace::{Trace, Value};
+
+/// A loop device over a file of its own.
+struct Loop(String);
+
+impl Loop {
+    fn new(dir: &Path, name: &str) -> Loop {
+        let file = dir.join(name);
+        // Written, so that its blocks are known.
+        stdout(Command::new("dd").args(["if=/dev/zero", "bs=1M", "count=16", "conv=fsync", "status=none"]).arg({
+            let mut of = std::ffi::OsString::from("of=");
+            of.push(&file);
+            of
+        }));
+        Loop(stdout(Command::new("losetup").args(["-f", "--show", "--direct-io=on"]).arg(&file)).trim().to_owned())
+    }
+
+    fn name(&self) -> &str {
+        self.0.trim_start_matches("/dev/")
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        output(Command::new("losetup").args(["-d", &self.0]));
+    }
+}
+
+/// Ends with the test.
+struct Busy(Child);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn can_record() -> bool {
+    if !is_root() || !Path::new("/dev/loop-control").exists() {
+        skip("needs root and loop devices");
+        return false;
+    }
+    true
+}
+
+/// Requests that were issued, by device.
+fn issued(trace: &Trace) -> std::collections::BTreeMap<u64, u64> {
+    let mut by_device = std::collections::BTreeMap::new();
+    let mut each = |record: &flashscope_trace::Record| {
+        if &*record.schema.name == "block_rq_issue"
+            && let Some(Value::Unsigned(device)) = record.get("dev")
+        {
+            *by_device.entry(device).or_default() += 1;
+        }
+    };
+    trace.for_each_record(&mut each).expect("a readable trace");
+    by_device
+}
+
+#[test]
+fn a_device_filter_keeps_that_device_and_its_file_alone() {
+    if !can_record() {
+        return;
+    }
+    let dir = TempDir::new("record-device");
+    let (wanted, other) = (Loop::new(dir.path(), "a.img"), Loop::new(dir.path(), "b.img"));
+    let write = |device: &str| format!("dd if=/dev/zero of={device} bs=64k count=50 oflag=direct status=none");
+    let noise = format!("while :; do {}; done", write(&other.0));
+    let _busy = Busy(Command::new("sh").args(["-c", &noise]).spawn().expect("a shell"));
+    let path = dir.path().join("t.dat");
+    let mut record = flashscope();
+    record.args(["record", "-q", "--device", wanted.name(), "-o"]).arg(&path);
+    stdout(record.args(["--", "sh", "-c", &format!("{}; sleep 0.2", write(&wanted.0))]));
+    let trace = Trace::open(&path).expect("a trace");
+    let minor: u64 = wanted.name().trim_start_matches("loop").parse().expect("a number");
+    let issued = issued(&trace);
+    assert_eq!(issued.get(&(7 << 20 | minor)), Some(&50), "{issued:?}");
+    // The disk beneath it, of which only the file's blocks are kept; nothing of the other loop device.
+    assert!(issued.keys().all(|device| device >> 20 != 7 || device & 0xfffff == minor), "{issued:?}");
+    assert!(issued.values().sum::<u64>() <= 50 + 60, "other people's I/O was recorded: {issued:?}");
+}
+
+#[test]
+fn tasks_seconds_and_filters_without_a_match() {
+    if !can_record() {
+        return;
+    }
+    let dir = TempDir::new("record-tasks");
+    let path = dir.path().join("t.dat");
+    let record = |more: &[&str]| {
+        let mut command = flashscope();
+        command.args(["record", "--events", "syscall", "-d", "1", "-o"]).arg(&path).args(more);
+        command
+    };
+    // A child that did not live yet when the recording began.
+    let script = "sleep 0.5; while :; do cat /etc/passwd >/dev/null; sleep 0.05; done";
+    let busy = Busy(Command::new("sh").args(["-c", script]).spawn().expect("a shell"));
+    let _noise =
+        Busy(Command::new("sh").args(["-c", "while :; do cat /etc/group >/dev/null; done"]).spawn().expect("a shell"));
+    std::thread::sleep(Duration::from_millis(100));
+    let began = Instant::now();
+    stdout(&mut record(&["--pid", &busy.0.id().to_string()]));
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    let trace = Trace::open(&path).expect("a trace");
+    let mut tasks = std::collections::BTreeSet::new();
+    trace
+        .for_each_record(&mut |record| {
+            if record.buffer.is_empty() {
+                tasks.insert(record.tid());
+            }
+        })
+        .expect("a readable trace");
+    // The shell and the programs that it ran: some twenty, and none of the other shell's hundreds.
+    assert!((2..60).contains(&tasks.len()), "{tasks:?}");
+
+    std::fs::remove_file(&path).expect("a trace");
+    let nothing = output(&mut record(&["--comm", "nosuchtask"]));
+    let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    assert_eq!(nothing.status.code(), Some(1), "{said}");
+    assert!(said.contains("no event matched --comm nosuchtask") && said.contains("no file was written"), "{said}");
+    assert!(!path.exists(), "an empty file was left");
+    for (more, says) in [
+        (["--pid", "4194000"], "no such process"),
+        (["--device", "nosuchdisk"], "no such device; this machine has"),
+        (["--cgroup", "nosuchgroup"], "no such cgroup"),
+        (["--trigger", "d2c=50"], "d2c>TIME"),
+    ] {
+        let refused = output(&mut record(&more));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains(says), "{more:?}: {said}");
+    }
+}
+
+#[test]
+fn the_flight_recorder_writes_a_capture_each_time_its_command_succeeds() {
+    if !can_record() {
+        return;
+    }
+    let dir = TempDir::new("record-flight");
+    let (sign, captures) = (dir.path().join("sign"), dir.path().join("captures"));
+    let agent = flashscope_targets::host_agent().expect("an agent");
+    let trigger = format!("run test -e {0} && rm {0}", sign.display());
+    let mut command = Command::new(agent);
+    command.args([
+        "record",
+        "--events",
+        "syscall",
+        "--trigger",
+        &trigger,
+        "--before",
+        "2",
+        "--after",
+        "1",
+        "--captures",
+        "3",
+    ]);
+    let mut recorder = Busy(command.arg("--directory").arg(&captures).spawn().expect("the agent"));
+    let count = || std::fs::read_dir(&captures).map_or(0, |all| all.flatten().count());
+    for n in 1..=3 {
+        std::thread::sleep(Duration::from_secs(2));
+        std::fs::write(&sign, "").expect("a sign");
+        let began = Instant::now();
+        while count() < n && began.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    assert!(recorder.0.wait().expect("the agent").success());
+    let mut files: Vec<_> = std::fs::read_dir(&captures).expect("captures").flatten().map(|file| file.path()).collect();
+    files.sort();
+    assert_eq!(files.len(), 3, "{files:?}");
+    for file in &files {
+        let trace = Trace::open(file).expect("a capture");
+        let facts = &trace.facts()["recording"]["trigger"];
+        assert!(facts["reason"].as_str().is_some_and(|reason| reason.starts_with("run test -e")), "{facts}");
+        let fired = facts["fired_ns"].as_u64().expect("a time");
+        let (mut first, mut last) = (u64::MAX, 0);
+        trace
+            .for_each_record(&mut |record| {
+                first = first.min(record.time.0);
+                last = last.max(record.time.0);
+            })
+            .expect("a readable capture");
+        assert!(first < fired && fired < last, "{first} {fired} {last}");
+        assert!(trace.losses().iter().all(|(_, count)| count == 0), "an overwritten ring is no loss");
+    }
+}
