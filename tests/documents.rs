@@ -202,3 +202,44 @@ fn the_reference_names_every_field_of_a_report() {
         assert!(gone.is_empty(), "{trace}: docs/reference/json.md does not name {gone:?}");
     }
 }
+
+/// Text as a cell of the page of published figures has it.
+fn cell(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '|' | '`' | '*' | '_' | '[' | ']' | '\\' => out.extend(['\\', c]),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// `docs/reproduction.md` has every statement of a study, with its source, as the study's file words it.
+#[test]
+fn the_page_of_published_figures_has_the_statements_of_the_studies() {
+    let page = std::fs::read_to_string(top().join("docs/reproduction.md")).expect("the page");
+    let mut studies = Vec::new();
+    files(&top().join("studies"), &[".toml"], &mut studies);
+    let (mut found, mut gone) = (0, Vec::new());
+    for study in studies {
+        let text = std::fs::read_to_string(&study).expect("a study");
+        for line in text.lines() {
+            let value = ["statement = \"", "source = \""].iter().find_map(|key| line.strip_prefix(key));
+            let Some(value) = value.and_then(|value| value.strip_suffix('"')) else { continue };
+            found += 1;
+            if !page.contains(&cell(&value.replace("\\\"", "\""))) {
+                gone.push(format!("{}: {value}", study.display()));
+            }
+        }
+    }
+    assert!(found > 200, "{found} statements and sources");
+    assert!(
+        gone.is_empty(),
+        "docs/reproduction.md lacks (write it with `flashscope study --all --report`):\n{}",
+        gone.join("\n")
+    );
+}

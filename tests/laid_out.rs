@@ -1,4 +1,4 @@
-//! `predict --layout`: a window's flash reads where the recording lacks the pages that it brings in, held against the board. On JFFS2,
+//! `predict --layout`: a window's flash reads where the recording lacks the pages that it brings in, compared with the board. On JFFS2,
 //! where a page is as many reads of flash as its node lies on.
 
 use std::path::{Path, PathBuf};

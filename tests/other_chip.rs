@@ -1,4 +1,4 @@
-//! `predict --chip`: what a workload takes on another chip, held against a board that has it. On YAFFS2, which reads whole pages: for
+//! `predict --chip`: what a workload takes on another chip, compared with a board that has it. On YAFFS2, which reads whole pages: for
 //! a part of a page the kernel changes the column (`NAND_CMD_RNDOUT`), and its simulated chip (drivers/mtd/nand/raw/nandsim.c, the
 //! states of `STATE_CMD_RNDOUT | ACTION_CPY`) takes the array's time for that once more, which no chip does.
 

@@ -1,4 +1,4 @@
-//! What the models are held against: every cell of the studies that read, and workloads of tests/readahead/work.c.
+//! What the models are compared with: every cell of the studies that read, and workloads of tests/readahead/work.c.
 
 use std::path::Path;
 
@@ -113,7 +113,7 @@ impl Set {
         Set { filesystem: filesystem.to_owned(), ..self.reads() }
     }
 
-    /// Whose recording a set of `other` is held against.
+    /// Whose recording a set of `other` is compared with.
     pub fn reads(&self) -> Set {
         Set { what: "reads".to_owned(), ..self.clone() }
     }

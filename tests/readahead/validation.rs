@@ -1,4 +1,4 @@
-//! A set of cells, held against the models: page by page at its own window, and predicted from another one's recording.
+//! A set of cells, compared with the models: page by page at its own window, and predicted from another one's recording.
 
 use std::collections::HashMap;
 use std::path::Path;

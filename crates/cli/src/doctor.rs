@@ -141,7 +141,7 @@ pub fn advice(facts: &Value) -> String {
                 for absent in absent_of(facts, group) {
                     let _ = writeln!(
                         out,
-                        "       without {}: {}; it would tell {}",
+                        "       without {}: {}; it would show {}",
                         text(&absent["event"]),
                         text(&absent["why"]),
                         text(&absent["loses"])

@@ -141,7 +141,7 @@ pub fn overlap_note(Overlap { tasks, files }: Overlap) -> String {
     )
 }
 
-/// What is modelled behind a block queue; `lacking`: of some settings no time is told.
+/// What is modelled behind a block queue; `lacking`: of some settings no time is predicted.
 pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
     let mut notes = vec![
         "time behind the block queue is a model: each task's pauses as they were recorded, one processor, files in one piece but \
@@ -174,7 +174,7 @@ pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
     }
     if lacking {
         notes.push(
-            "no time is told where requests are much longer than any that was recorded, or longer at all where those were of one \
+            "no time is predicted for requests much longer than any recorded one, or for any longer request if those were of one \
              length, or where only a few calls were recorded: what such a one costs is not known; record with a larger window, and \
              longer"
                 .to_owned(),

@@ -345,9 +345,7 @@ fn readahead(followed: Accuracy, inputs: &Inputs) -> Option<Evidence<AccuracyFin
 /// Erases that a block stands: a number, or the chip that says it.
 fn endurance(text: &str) -> Result<u64, Failure> {
     match text.parse() {
-        Ok(0) => {
-            Err(Failure::usage("--endurance 0: a block that stands no erase has no life; give its data sheet's figure"))
-        }
+        Ok(0) => Err(Failure::usage("--endurance 0: not a number of erase cycles; use the figure from the data sheet")),
         Ok(cycles) => Ok(cycles),
         Err(_) => Ok(u64::from(flashscope_targets::board::Chip::load(text)?.erase_cycles)),
     }

@@ -180,7 +180,7 @@ pub fn syncs(found: &BlockFound, most: usize) -> Rows {
     })
 }
 
-/// Devices above devices, and what each adds.
+/// Stacked devices, and what each adds.
 pub fn stack(found: &BlockFound, most: usize) -> Rows {
     let heads = &[
         "device",
@@ -258,11 +258,11 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
         out.push(match (stages.bios_completed, issued) {
             (0, _) if stages.bios_queued == 0 && stages.events > 0 => {
                 "The trace has block events but no bio being queued (block_bio_queue, blktrace's Q): without those no stage, \
-                 no originator and no wait can be told. Record them too."
+                 no originator and no wait is known. Record them too."
                     .to_owned()
             }
             (0, _) => "No bio was completed in this trace.".to_owned(),
-            (_, false) => "Who waits behind whom cannot be told: the trace shows no request being issued.".to_owned(),
+            (_, false) => "Who waits behind whom is unknown: the trace shows no issued request.".to_owned(),
             (_, true) => "Nobody waited behind another's request.".to_owned(),
         });
     }
@@ -292,7 +292,7 @@ fn alone(o: &OwnerLoad) -> String {
 }
 
 /// Over what [`missing`] says.
-pub const MISSING: &str = "What this kernel could not tell";
+pub const MISSING: &str = "Events that this kernel does not have";
 
 /// Events that the kernel lacks, each with the figures that fail for want of it.
 pub fn missing(report: &BlockReport) -> Vec<String> {
@@ -341,7 +341,7 @@ pub fn load(found: &BlockFound) -> Vec<String> {
 }
 
 /// What the stages' names mean.
-pub const STAGE_NAMES: &str = "Q queued, G request got, M merged, I inserted, D issued to the driver, C completed; n counts bios, as btt does: one that was split is one, from its first step to its last completion; share is of Q2C.";
+pub const STAGE_NAMES: &str = "Q queued, G request allocated, M merged, I inserted, D issued to the driver, C completed; n counts bios, as btt does: one that was split is one, from its first step to its last completion; share is of Q2C.";
 
 pub fn stages(stages: &[StageTimes]) -> Rows {
     let heads = &["stage", "n", "min", "mean", "p50", "p90", "p99", "p99.9", "max", "share"];
@@ -504,14 +504,14 @@ pub fn unmatched(found: &BlockFound) -> Rows {
         ("completed before they were queued or issued: clocks of two CPUs differ", s.given_up.time_backwards),
         ("bios given up: too many on their way", s.given_up.too_many),
         ("bios completed without an issue (D2C unknown)", s.without_issue),
-        ("requests got without their bio", u.got),
+        ("requests allocated without their bio", u.got),
         ("merges without their bio", u.merged),
         ("inserts without their bios", u.inserted),
         ("issues without their bios", u.issued),
         ("completions without their bios", u.completed),
         ("requeues without their bios", u.requeued),
         ("splits without their bio", u.split),
-        ("events of devices that were not told apart: too many", s.of_further_devices),
+        ("events of further devices: too many to distinguish", s.of_further_devices),
         ("completed bios in no point of the figure: too many devices", found.points.of_further_devices),
         ("dirty pages that were not followed: too many", found.originators.pages_given_up),
         ("extents that were not followed: too many", found.originators.extents_given_up),

@@ -60,9 +60,9 @@ pub fn unknown(why: &Unknown) -> String {
 pub fn notes(found: &AccuracyFindings) -> String {
     let mut notes = "Pages of 4 KiB; unused are those of read-ahead that nothing touched. ".to_owned();
     notes += match found.total.ahead_late {
-        Some(_) => "Late: the device had not brought it when it was asked for.",
+        Some(_) => "Late: not arrived from the device when it was requested.",
         None => {
-            "Late, not brought yet when they were asked for, is told where the trace shows the block device (--events \
+            "Late pages (not arrived when requested) are known only if the trace shows the block device (--events \
              block,cache,syscall); on MTD the reader brings pages in itself, and none is."
         }
     };
@@ -75,12 +75,12 @@ pub fn notes(found: &AccuracyFindings) -> String {
     }
     if found.arrival_unknown > 0 {
         notes += &format!(
-            " Of {} pages on their way the arrival was not seen: they are in no count of late ones.",
+            " The arrival of {} pages was not seen: they are not counted as late.",
             grouped(found.arrival_unknown)
         );
     }
     if found.not_followed > 0 {
-        notes += &format!(" {} pages beyond the most that are followed are in no count.", grouped(found.not_followed));
+        notes += &format!(" {} pages beyond the limit are not counted.", grouped(found.not_followed));
     }
     notes
 }

@@ -23,11 +23,11 @@ pub fn sentences(report: &FlashReport) -> Vec<String> {
         (None, _) => format!("{programmed}; {erased}; what tasks wrote was not recorded (--events flash,cache)."),
     });
     for (pages, what) in [
-        (wear.pages_of_no_file, "pages are of no file: metadata, journal, garbage collection, raw writes"),
-        (wear.pages_of_further_files, "pages are of files that were too many to be kept apart"),
+        (wear.pages_of_no_file, "pages belong to no file: metadata, journal, garbage collection, raw writes"),
+        (wear.pages_of_further_files, "pages belong to further files, too many to list"),
         (
             wear.threads_not_followed,
-            "steps of threads that were too many to be followed: their pages count as of no file",
+            "steps of threads that were too many to be followed: their pages count as belonging to no file",
         ),
     ] {
         if pages > 0 && wear.written_bytes.is_some() {
@@ -36,7 +36,7 @@ pub fn sentences(report: &FlashReport) -> Vec<String> {
     }
     if wear.erases_of_further_blocks > 0 {
         out.push(format!(
-            "{} erases are of blocks that were too many to be kept apart: they are in no spread.",
+            "{} erases belong to further blocks, too many to count separately: they are not in the spread.",
             grouped(wear.erases_of_further_blocks)
         ));
     }
@@ -101,7 +101,7 @@ fn life(life: &Life) -> String {
         used => format!(", {} of them used before", grouped(used)),
     };
     format!(
-        "Chip {}: if it goes on like this, {} years with even wear, {} years if all go on as the most worn block's; at {} erases \
+        "Chip {}: at this rate it lasts {} years with even wear, and {} years if all blocks wear like the most worn one; at {} erases \
          a block{used}.",
         life.chip,
         digits(life.even_years),

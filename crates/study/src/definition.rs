@@ -206,7 +206,7 @@ impl<'de> Deserialize<'de> for Readahead {
     }
 }
 
-/// What was published, and which of our cells it is held against.
+/// What was published, and which of our cells it is compared with.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {

@@ -11,13 +11,13 @@ use crate::runs::RunsStudy;
 /// What a study file holds: its table says which.
 #[derive(Clone, Debug)]
 pub enum StudyFile {
-    /// `[matrix]`: settings that are held against one another.
+    /// `[matrix]`: settings that are compared with one another.
     Matrix(Box<Study>),
     /// `[layers]`: where the time of single calls goes.
     Layers(LayersStudy),
     /// `[runs]`: whole workloads.
     Runs(Box<RunsStudy>),
-    /// `[[not_measured]]`: statements for the reproduction that nothing here can be held against.
+    /// `[[not_measured]]`: statements for the reproduction that nothing here can be compared with.
     NotMeasured(NotMeasured),
     /// `[boot]`: what the flash does while a root file system boots.
     Boot(Box<BootStudy>),

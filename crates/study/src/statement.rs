@@ -43,7 +43,7 @@ pub struct Row {
     pub id: String,
     pub source: String,
     pub statement: String,
-    /// What of ours it is held against, in words: "jffs2, sequential, 8 to 1,024 requests"; may be empty.
+    /// What of ours it is compared with, in words: "jffs2, sequential, 8 to 1,024 requests"; may be empty.
     #[serde(default)]
     pub of: String,
     pub published_min: f64,

@@ -38,7 +38,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// Bios on their way that are remembered; beyond it the oldest is given up, and counted.
 pub const MAX_IN_FLIGHT: usize = 1 << 18;
-/// Devices that are told apart; the events of more are counted.
+/// Devices that are distinguished; the events of more are counted.
 const MAX_DEVICES: usize = 1024;
 /// Bios of one sector that wait at a time where events are missing: of more, the oldest is given up.
 const MAX_SUPERSEDED: usize = 8;
@@ -231,7 +231,7 @@ pub(super) struct MatchCounts {
     /// Completed, on a device that issues requests, without an issue.
     pub without_issue: u64,
     pub given_up: GivenUp,
-    /// Events of devices beyond those that are told apart.
+    /// Events of devices beyond those that are distinguished.
     pub of_further_devices: u64,
     pub unmatched: UnmatchedSteps,
 }

@@ -14,7 +14,7 @@ pub struct MissingEvent {
     /// `SYSTEM:EVENT`; alternatives of which one would do are joined by `|`.
     pub event: String,
     pub why: String,
-    /// What cannot be told without it.
+    /// What is unknown without it.
     pub loses: String,
 }
 

@@ -36,7 +36,7 @@ const MAX_CARRIERS: usize = 1024;
 /// to one another.
 const MAX_PARTITIONS: usize = 1024;
 const NEAR_PARTITIONS: usize = 4;
-/// Pairs of an originator and a carrier whose bytes are told apart.
+/// Pairs of an originator and a carrier whose bytes are distinguished.
 const MAX_PAIRS: usize = 1 << 16;
 /// Threads whose last answer is kept.
 const MAX_RECENT: usize = 1 << 16;

@@ -46,7 +46,7 @@ pub struct IoPoints {
     pub owners: Vec<String>,
     /// By device, time, sector, direction, owner.
     pub points: Vec<IoPoint>,
-    /// Completed bios of devices beyond those that are told apart: in no point.
+    /// Completed bios of devices beyond those that are distinguished: in no point.
     #[serde(default)]
     pub of_further_devices: u64,
 }

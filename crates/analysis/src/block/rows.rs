@@ -30,7 +30,7 @@ pub enum RowStatus {
     Completed,
     /// Still on its way at the end of the trace.
     Unfinished,
-    /// Its completion is not in the trace, or cannot be told from another's.
+    /// Its completion is not in the trace, or cannot be distinguished from another's.
     GivenUp,
 }
 
@@ -250,7 +250,7 @@ pub struct RowsFound {
     pub events: u64,
     pub queued: u64,
     pub issued: u64,
-    /// Events of devices beyond those that are told apart; no row is of them.
+    /// Events of devices beyond those that are distinguished; no row is of them.
     pub of_further_devices: u64,
 }
 

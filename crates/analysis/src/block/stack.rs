@@ -1,4 +1,4 @@
-//! Devices above devices: device mapper, md, partitions. One I/O of a program is one bio where the program asked, and one or
+//! Stacked devices: device mapper, md, partitions. One I/O of a program is one bio where the program asked, and one or
 //! more where the hardware did it; the way from one to the other is told by the remap events between them.
 //!
 //! A bio that is queued where a remap leads from a bio on its way is *below* that one. It is not counted again in what

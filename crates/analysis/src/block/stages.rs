@@ -6,7 +6,7 @@ use crate::Analysis;
 use flashscope_trace::{Device, Event, EventKind, RequestKind};
 use serde::{Deserialize, Serialize};
 
-/// From one step to another. Q queued, G request got, I inserted, M merged, D issued to the driver, C completed.
+/// From one step to another. Q queued, G request allocated, I inserted, M merged, D issued to the driver, C completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -181,7 +181,7 @@ pub struct StagesFound {
     pub without_issue: u64,
     /// Bios whose end is not known, by what was lost.
     pub given_up: GivenUp,
-    /// Events of devices beyond those that are told apart; their bios are in no stage.
+    /// Events of devices beyond those that are distinguished; their bios are in no stage.
     #[serde(default)]
     pub of_further_devices: u64,
     pub unmatched: UnmatchedSteps,

@@ -1,4 +1,4 @@
-//! What `fsync` and its kin waited for: the task's own data, the journal, the device's flushes.
+//! What `fsync` and similar calls waited for: the task's own data, the journal, the device's flushes.
 //!
 //! A call begins and ends with its system call's events, or with the file system's own (`ext4_sync_file_enter`). Each moment
 //! of it belongs to a flush that is in the device, else to a bio of the journal, else to a bio that the task itself queued;

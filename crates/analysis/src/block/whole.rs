@@ -31,7 +31,7 @@ pub struct BlockFound {
     pub flushes: FlushesFound,
     pub errors: ErrorsFound,
     pub syncs: SyncsFound,
-    /// Devices above devices, and what each adds; empty where there are none.
+    /// Stacked devices, and what each adds; empty where there are none.
     pub stack: Vec<StackLevel>,
     /// Loop devices that were used, and what they lie on.
     #[serde(default)]

@@ -39,11 +39,11 @@ const QUIET_NS: u64 = 2_000_000_000;
 pub const MAX_ACTIVITIES: usize = 1000;
 /// Phases back to which a late one is looked for.
 const LATE: usize = 64;
-/// Tasks of one phase that are told apart.
+/// Tasks of one phase that are distinguished.
 const MAX_NAMES: usize = 64;
 /// Walks that go on at once: tasks that read at the same time.
 const MAX_WALKS: usize = 256;
-/// Pages of a block that are told apart; no chip has more.
+/// Pages of a block that are distinguished; no chip has more.
 const MAX_PAGES: u64 = 1 << 16;
 /// Erase blocks that are remembered.
 const MAX_BLOCKS: usize = super::MAX_BLOCKS;

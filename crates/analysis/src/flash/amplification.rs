@@ -19,7 +19,7 @@ pub struct LayerBytes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteLayer {
-    /// Passed to `write()` and its kin.
+    /// Passed to `write()` and similar calls.
     Calls,
     /// Pages of the page cache that became dirty: a file system that writes back later has them as its input. JFFS2 writes
     /// within the call and has none.

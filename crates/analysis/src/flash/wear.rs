@@ -25,7 +25,7 @@ const MAX_THREADS: usize = 1 << 14;
 pub const SEVERAL_TASKS: &str = "(several tasks)";
 /// Chips.
 const MAX_CHIPS: usize = 64;
-/// File systems that are told apart.
+/// File systems that are distinguished.
 const MAX_DEVICES: usize = 64;
 /// Files of one inode number, each on a device of its own, that are remembered.
 const MAX_SAME: usize = 4;
@@ -90,9 +90,9 @@ pub struct Wear {
     pub written_to_further_files_bytes: u64,
     /// Written to file systems of which nothing was programmed.
     pub written_elsewhere_bytes: u64,
-    /// Steps of threads beyond a bound, whose pages then count as of no file.
+    /// Steps of threads beyond a bound, whose pages then count as belonging to no file.
     pub threads_not_followed: u64,
-    /// Erases of blocks beyond those that are told apart: in no spread.
+    /// Erases of blocks beyond those that are distinguished: in no spread.
     #[serde(default)]
     pub erases_of_further_blocks: u64,
     pub spread: Vec<EraseSpread>,

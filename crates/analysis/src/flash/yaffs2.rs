@@ -122,7 +122,7 @@ where
     L: FnMut(u32, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
-    /// `partitions`: chip, first erase block, and how many. Without one nothing is told.
+    /// `partitions`: chip, first erase block, and how many. Without one nothing is reported.
     pub fn new(chips: &[(u16, Geometry)], partitions: &[(u16, u64, u64)], lookup: L) -> Self {
         Self {
             lookup,

@@ -87,7 +87,7 @@ pub struct Off {
 
 impl Off {
     fn of(self, change: Change) -> Option<f64> {
-        // Off by as much as there is, nothing is told.
+        // Off by as much as there is, nothing is reported.
         if change.is_made() { self.made.filter(|&percent| percent < 100.0) } else { self.window }
     }
 }
@@ -152,7 +152,7 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off: Off) -> Vec<Advice> 
     };
     let mut base = now.clone();
     let bulk = other_mount(predictor, now_kib).filter(|(_, row)| {
-        // Time of the one cannot be held against pages of the other.
+        // Time of the one cannot be compared with pages of the other.
         let least = best.as_ref().map_or(all, |best| value(best).min(all));
         row.time_ns.is_some() == now.time_ns.is_some() && gain(value(row), least) > WORTH_PERCENT
     });

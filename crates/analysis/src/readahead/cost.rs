@@ -155,7 +155,7 @@ pub struct Cost {
     pub calls: u64,
     /// The calls' own times against the fit: mean of the absolute differences, in per cent of the mean time.
     pub residual_percent: f64,
-    /// All calls brought in the same number of pages: what a call and what a page costs cannot be told apart, and all is the
+    /// All calls brought in the same number of pages: what a call and what a page costs cannot be distinguished, and all is the
     /// page's.
     pub degenerate: bool,
 }

@@ -3,7 +3,7 @@
 //! The kernel reads a part of a page with another command than a page (`nand_do_read_ops`, drivers/mtd/nand/raw/nand_base.c of 6.1.192:
 //! `read_subpage`, whose error correction is fetched by a column of its own), so that the two take different times. A node lies
 //! anywhere: of the pages that it touches one after the other, the first and the last are read in part. No event need say so: pages
-//! that are read in a row are told apart by where they lie, and the first of a row, which may begin with its page, by its time.
+//! that are read in a row are distinguished by where they lie, and the first of a row, which may begin with its page, by its time.
 
 use super::ubifs::Place;
 

@@ -15,7 +15,7 @@ use flashscope_cachesim::FileId;
 
 /// Children of a node of the index: `UBIFS_DEFAULT_FANOUT` of mkfs.ubifs and `DEFAULT_FANOUT` of the kernel (fs/ubifs/sb.c).
 const FANOUT: u64 = 8;
-/// Levels above the data nodes that are told apart: of more than 2 GiB of file.
+/// Levels above the data nodes that are distinguished: of more than 2 GiB of file.
 const LEVELS: usize = 6;
 /// Levels that a file of some MiB has.
 pub const DEPTH: usize = 3;

@@ -1,4 +1,4 @@
-//! How far predictions were off where they were held against kernels: what an error bar is made of.
+//! How far predictions were off where they were compared with kernels: what an error bar is made of.
 
 use flashscope_cachesim::Kernel;
 use serde::{Deserialize, Serialize};

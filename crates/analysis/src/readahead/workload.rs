@@ -106,7 +106,7 @@ pub struct Workload {
     pub without_end: u64,
     /// Accesses beyond the most that are kept.
     pub left_out: u64,
-    /// Open files were told apart by their descriptors.
+    /// Open files were distinguished by their descriptors.
     pub descriptors: bool,
     /// Every page that reads and faults brought in, in order, where [`Collector::keep_pages`] asked for them.
     pub pages: Vec<(FileId, u64)>,

@@ -27,11 +27,13 @@ pub fn apply(args: &AdviseArgs, quiet: bool, kib: Option<u64>, knobs: &[String])
     let on = &args.target.target;
     outln!();
     let Some(kib) = kib else {
-        outln!("Nothing to apply: no run-time knob is recommended.");
+        outln!("Nothing to apply: no run-time setting is recommended.");
         return Ok(());
     };
     if knobs.is_empty() {
-        return Err(Failure::new("nothing is applied: the trace does not say which knob is that of its file system"));
+        return Err(Failure::new(
+            "nothing is applied: the trace does not say which read-ahead setting belongs to its file system",
+        ));
     }
     let paths: Vec<String> = knobs.iter().map(|name| format!("/sys/class/bdi/{name}/read_ahead_kb")).collect();
     for path in &paths {
@@ -68,8 +70,8 @@ fn agreed() -> Result<bool, Failure> {
 pub fn undo(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     let said = knob(args, quiet, vec!["undo".to_owned()])?;
     match said["undone"].as_u64() {
-        Some(0) => outln!("Nothing was applied: no knob is put back."),
-        Some(knobs) => outln!("Knobs put back: {knobs}"),
+        Some(0) => outln!("Nothing was applied: no setting is put back."),
+        Some(knobs) => outln!("Settings put back: {knobs}"),
         None => return Err(Failure::new("the agent does not say what it put back")),
     }
     Ok(())

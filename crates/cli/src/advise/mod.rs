@@ -87,10 +87,13 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
         outln!("{}", serde_json::to_string_pretty(&all).expect("plain data serialises"));
         return Ok(());
     }
-    outln!("Read-ahead now: {now} KiB, as the pages tell. Rules of Linux {}.", kernel.name());
+    outln!("Read-ahead now: {now} KiB, inferred from the pages. Rules of Linux {}.", kernel.name());
     if advice.is_empty() {
-        let why =
-            if storage.weighed { ": no setting of read-ahead gains more than 3 %" } else { ", as far as is weighed" };
+        let why = if storage.weighed {
+            ": no setting of read-ahead gains more than 3 %"
+        } else {
+            ", among the changes that can be weighed"
+        };
         outln!("Nothing is worth changing{why}.");
     }
     for (n, one) in advice.iter().enumerate() {

@@ -30,7 +30,7 @@ Examples:
   flashscope diff before.dat after.dat --json | jq '.changes[] | select(.percent > 10) | .figure'
 
 A side is a trace, or a JSON result that flashscope wrote (report --json, a study's results.json, a benchmark's). With two
-or more recordings of the same work on each side, a change is told from what runs differ by themselves (95 % confidence,
+or more recordings of the same work on each side, a change is separated from run-to-run variation (95 % confidence,
 Welch's t). With one on each side that is unknown.
 
 Exit status: 0 done, 1 a file could not be read or a condition could not be checked, 2 usage, 3 a --fail-if holds.")]

@@ -1,4 +1,4 @@
-//! Boots of root file systems: figure 2 of Flashmon v2.
+//! Boots of root file systems: figure 2 of Olivier et al. (2013).
 
 use super::{Figure, Shape, timeline};
 use crate::boot_view::{heading, spans};

@@ -125,7 +125,7 @@ pub fn figure(
         _ => " Compare figure 3-b of Olivier et al. (2014). Boxes: what they state in words.",
     };
     let caption = format!(
-        "Share of the {} that {} saves against {}, percent; below zero it costs. {}.{beside} {SHIFTED} Source: this study's cells, one cold-cache run each.",
+        "Percent of the {} that {} saves, compared with {}. Negative values are a loss. {}.{beside} {SHIFTED} Source: this study's cells, one cold-cache run each.",
         if quantity.what == "time" {
             "summed read() time"
         } else {

@@ -1,4 +1,4 @@
-//! Flash operations over time by address and kind: figures 2 and 3 of Flashmon v2.
+//! Flash operations over time by address and kind: figures 2 and 3 of Olivier et al. (2013).
 
 use super::{Figure, Shape, WIDTH, axes};
 use crate::svg::{Anchor, LegendKey, Rect, Scale, Svg, legend, legend_height, n, text_width};
@@ -92,7 +92,7 @@ pub fn figure(id: &str, name: &str, shape: &Shape, timeline: &Timeline) -> Optio
     };
     let bars = if lanes.is_empty() { "" } else { " Bars below: phases of the run." };
     let caption = format!(
-        "Each page read, page program and block erase by time and page number of the chip{known}; an erase is drawn at its block's first page. {binned}{bars} Source: the recorded events. Compare figures 2 and 3 of Flashmon v2."
+        "Each page read, page program and block erase by time and page number of the chip{known}. An erase is drawn at the first page of its block. {binned}{bars} Source: the recorded events. Compare figures 2 and 3 of Olivier et al. (2013)."
     );
     let id = format!("timeline-{id}");
     Some(Figure::new(svg, id, name, title, caption))

@@ -103,7 +103,7 @@ fn special(page: &mut Page, report: &BlockReport) {
             page.add(heading, &rows(heading, &of, ""));
         }
     };
-    table("Devices above devices", block_view::stack(found, MAX_ROWS));
+    table("Stacked devices", block_view::stack(found, MAX_ROWS));
     table("Failures", block_view::failures(found, MAX_ROWS));
     table("What fsync and similar calls waited for", block_view::syncs(found, MAX_ROWS));
     let lines =

@@ -118,7 +118,7 @@ fn tasks_and_phases(report: &FlashReport) -> String {
     out += &more(found.by_task.len(), "tasks");
     let did = activities(&found.activities, found.begin_ns, None);
     out += &super::rows(
-        "What file systems and UBI did, inferred from the operations",
+        "Phases of file systems and UBI, inferred from the operations",
         &did,
         "No flash operation on a chip of known shape.",
     );

@@ -83,7 +83,7 @@ fn special(found: &BlockFound, style: &Style, width: usize) -> String {
     let mut out = String::new();
     let loops = block_view::loops(found);
     if !found.stack.is_empty() || !loops.is_empty() {
-        out += &style.heading("Devices above devices");
+        out += &style.heading("Stacked devices");
     }
     if !found.stack.is_empty() {
         out += &rows(&block_view::stack(found, MAX_ROWS), width, "");

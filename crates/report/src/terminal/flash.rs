@@ -80,7 +80,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
     if let Some(readahead) = &report.readahead {
         out += &super::readahead(readahead, &style, MAX_ROWS);
     }
-    out += &style.heading("What file systems and UBI did, inferred from the operations");
+    out += &style.heading("Phases of file systems and UBI, inferred from the operations");
     out += &rows(
         &activities(&found.activities, found.begin_ns, None),
         width,
@@ -149,7 +149,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
             (
                 "operations_of_no_phase",
                 found.activities.not_told.sum(),
-                "not told from the operations: their chip's shape is not known, or there were too many blocks or phases",
+                "not inferred from the operations: their chip's shape is not known, or there were too many blocks or phases",
             ),
             ("phase_ends_without_begin", phases.ends_without_begin, "the recording began inside these phases"),
             ("phases_not_kept", phases.not_kept, "phases beyond the limits on number and nesting"),

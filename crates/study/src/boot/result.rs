@@ -20,7 +20,7 @@ pub struct BootResult {
     pub flashscope: String,
     pub study_sha256: String,
     pub groups: Vec<BootGroup>,
-    /// What the phases come to, by name; the published statements are held against these.
+    /// What the phases come to, by name; the published statements are compared with these.
     pub figures: Figures,
     pub published: Vec<Row>,
 }

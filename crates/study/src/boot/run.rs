@@ -36,7 +36,7 @@ pub enum BootError {
     Partition { first: u64, blocks: u64, of: u32, chip: String },
     #[error("group {group}: the recording has no {what}: the board's console says why; run the study again")]
     Missing { group: String, what: String },
-    #[error("group {group}: the recording lost {count} events ({name}), so its phases cannot be told")]
+    #[error("group {group}: the recording lost {count} events ({name}), so its phases are unknown")]
     Lost { group: String, name: &'static str, count: u64 },
     #[error(transparent)]
     Interrupted(#[from] Interrupted),

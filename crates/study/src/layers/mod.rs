@@ -1,6 +1,6 @@
 //! Studies of layers: where the time of single calls goes, on storage of each kind.
 //!
-//! A kind of study of its own: its cells are calls that one recording holds, not runs that are held against one another.
+//! A kind of study of its own: its cells are calls that one recording holds, not runs that are compared with one another.
 
 mod definition;
 mod plan;

@@ -35,7 +35,7 @@ pub enum LayersError {
     Missing { group: String, what: &'static str },
     #[error("group {group}: {found} of {asked} {what} are in the recording")]
     Calls { group: String, what: &'static str, found: usize, asked: u64 },
-    #[error("group {group}: the recording lost {count} events ({name}), so its calls cannot be told; take fewer calls")]
+    #[error("group {group}: the recording lost {count} events ({name}), so its calls are unknown; take fewer calls")]
     Lost { group: String, name: &'static str, count: u64 },
     #[error(transparent)]
     Keep(#[from] KeepError),

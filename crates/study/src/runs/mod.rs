@@ -1,7 +1,7 @@
 //! Studies of runs: whole workloads (Postmark, raw erases, writes and reads), each on a fresh boot, under a tracer or without.
 //!
 //! A kind of study of its own: a case is timed and counted as a whole and by its parts, and every figure of it has a name, by
-//! which published statements are held against it.
+//! which published statements are compared with it.
 
 mod collect;
 mod definition;

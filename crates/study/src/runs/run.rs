@@ -28,7 +28,7 @@ pub enum RunsError {
     #[error("group {group}: step '{step}' {why}")]
     Step { group: String, step: String, why: String },
     #[error(
-        "group {group}: the recording lost {count} events ({name}), so its operations cannot be told; take a smaller workload"
+        "group {group}: the recording lost {count} events ({name}), so its operations are unknown; take a smaller workload"
     )]
     Lost { group: String, name: &'static str, count: u64 },
     #[error(transparent)]

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Formats that are made up; an event beyond, or beyond [`MAX_FORMATS_MEMORY`], has its text only.
 const MAX_SCHEMAS: usize = 4096;
-/// CPUs that are told apart.
+/// CPUs that are distinguished.
 pub(crate) const MAX_CPUS: usize = 8192;
 
 /// A field's value.

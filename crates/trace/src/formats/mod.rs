@@ -128,7 +128,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Bytes by which formats are told apart.
+    /// Bytes by which formats are distinguished.
     pub const SIZE: usize = 64 << 10;
 
     /// The first bytes of something: `SIZE` of them, or all.

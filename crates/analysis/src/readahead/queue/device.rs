@@ -19,7 +19,7 @@ pub struct DeviceCost {
     pub requests: u64,
     /// Mean of the absolute differences, in per cent of the mean time.
     pub residual_percent: f64,
-    /// All requests were of one length: what a KiB costs is not known, and no time is told of longer ones.
+    /// All requests were of one length: what a KiB costs is not known, and no time is predicted of longer ones.
     pub degenerate: bool,
     /// The longest that was seen.
     pub largest_bytes: u64,
@@ -85,7 +85,7 @@ impl DeviceCost {
         Some(cost)
     }
 
-    /// No time is told of longer requests.
+    /// No time is predicted for longer requests.
     pub fn known_bytes(&self) -> u64 {
         self.largest_bytes.saturating_mul(if self.degenerate { 1 } else { MOST_TIMES_LONGER })
     }

@@ -112,7 +112,7 @@ pub struct Watch {
     sums: Sums,
 }
 
-/// Disks that are told apart.
+/// Disks that are distinguished.
 const MAX_DISKS: usize = 64;
 
 impl Watch {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// CPUs (of each device) whose records are told apart.
+/// CPUs (of each device) whose records are distinguished.
 const MAX_LANES: usize = 1024;
 /// Pieces of all CPUs that are remembered: 32 MiB.
 const MAX_RUNS: usize = 1 << 21;

@@ -1,4 +1,4 @@
-//! Walks over a header, in a file or unpacked in memory; every length is held against what is there, and against a
+//! Walks over a header, in a file or unpacked in memory; every length is compared with what is there, and against a
 //! budget, before it is believed.
 
 use crate::bytes::Endian;

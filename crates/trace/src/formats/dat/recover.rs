@@ -9,7 +9,7 @@ use std::io;
 
 /// Sections in front of the cut: trace-cmd writes a dozen.
 const MAX_SECTIONS: usize = 4096;
-/// CPUs whose data is told apart.
+/// CPUs whose data is distinguished.
 const MAX_CPUS: usize = 1024;
 
 /// Ring-buffer data whose table is not in the file.

@@ -28,7 +28,7 @@ const ALWAYS: u64 = 256 << 20;
 const MOST_TIMES: u64 = 200;
 /// Bundles that are remembered: 48 MiB.
 const MAX_BUNDLES: usize = 1 << 21;
-/// CPUs whose bundles are told apart.
+/// CPUs whose bundles are distinguished.
 const MAX_CPUS: usize = 512;
 /// Largest bundle of events, and what those of all CPUs take together.
 const SMALLEST_BOUND: u64 = 512 << 10;
