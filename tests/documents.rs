@@ -181,12 +181,12 @@ fn every_document_that_the_source_names_is_there() {
     assert!(gone.is_empty(), "documents that are not there:\n{}", gone.join("\n"));
 }
 
-/// The names of the fields of an object, and of those in `findings`.
+/// The names of the fields of an object, and of those in `block`.
 fn fields(report: &serde_json::Value) -> Vec<String> {
     let names = |value: &serde_json::Value| {
         value.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
-    [names(report), names(&report["findings"])].concat()
+    [names(report), names(&report["block"])].concat()
 }
 
 /// `docs/reference/json.md` names every field of a report on flash and on block I/O.
