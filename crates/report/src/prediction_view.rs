@@ -144,7 +144,7 @@ pub fn worst(bar: &ErrorBar, model: &str) -> String {
     let asked = if bar.queue { "requests" } else { "flash reads" };
     format!(
         "the worst of {} predictions of {} on {}{from}{layout} against a virtual board, in none of which two processes read one file at \
-         once: {asked} {} %, time {} % (median {} %); docs/readahead-validation.md.{of}",
+         once: {asked} {} %, time {} % (median {} %); docs/reference/readahead-validation.md.{of}",
         grouped(bar.cells),
         bar.kernel,
         bar.filesystem,
