@@ -68,7 +68,7 @@ enum fs_type {
 	FS_DATA_FOLDED = 16,
 	/*
 	 * JSON object of arrays: "processes", "packages", "devices", "volumes",
-	 * "mounts", "files", "search" (docs/protocol.md, "Names"). An array of
+	 * "mounts", "files", "search" (docs/reference/agent-protocol.md, "Names"). An array of
 	 * several frames is one.
 	 */
 	FS_NAMES = 17,

@@ -2,7 +2,7 @@
 /*
  * Names of what a recording's events give as numbers: files, devices, mounts,
  * processes. They leave as FS_NAMES frames, so that a report on another machine
- * shows them (docs/protocol.md).
+ * shows them (docs/reference/agent-protocol.md).
  */
 #ifndef FLASHSCOPE_NAMES_H
 #define FLASHSCOPE_NAMES_H
