@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_group_lacks_is_said_with_what_it_would_tell() {
+    fn what_a_group_lacks_is_said_with_what_it_would_show() {
         let facts = json!({
             "agent": {"version": "0.1.0"}, "kernel": {"release": "6.1", "machine": "armv7l"},
             "tracefs": {"path": "/sys/kernel/tracing", "error": null, "instances": true, "kprobe_events": false},
@@ -379,7 +379,7 @@ mod tests {
         let advice = advice(&facts);
         assert!(
             advice.contains(
-                "yes  block layer (--events block)\n       without block:block_rq_tag_wait: no such event; it would tell waits for a tag\n"
+                "yes  block layer (--events block)\n       without block:block_rq_tag_wait: no such event; it would show waits for a tag\n"
             ),
             "{advice}"
         );

@@ -63,7 +63,7 @@ pub fn notes(found: &AccuracyFindings) -> String {
         Some(_) => "Late: not arrived from the device when it was requested.",
         None => {
             "Late pages (not arrived when requested) are known only if the trace shows the block device (--events \
-             block,cache,syscall); on MTD the reader brings pages in itself, and none is."
+             block,cache,syscall); on MTD the reader brings pages in itself, and none is late."
         }
     };
     if found.file_systems_own > 0 {

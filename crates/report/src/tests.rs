@@ -355,10 +355,16 @@ fn what_read_ahead_brought_in_is_shown_of_flash_and_of_block_io() {
     let [flash_row, block_row] = [row(&flash), row(&block)];
     assert_eq!(flash_row[4..], ["40", "2,000", "1,500", "(75", "%)", "–", "100", "300", "100"]);
     assert_eq!(block_row[4..], ["40", "2,000", "1,500", "(75", "%)", "3", "100", "300", "100"]);
-    for (name, text, late) in [("flash", &flash, "on MTD the reader"), ("block", &block, "Late: the device had not")] {
+    for (name, text, late) in
+        [("flash", &flash, "on MTD the reader"), ("block", &block, "Late: not arrived from the device")]
+    {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for said in [late, "7 pages came in no call of the trace", "Of 2 pages on their way", "5 pages beyond the most"]
-        {
+        for said in [
+            late,
+            "7 pages came in no call of the trace",
+            "The arrival of 2 pages was not seen",
+            "5 pages beyond the limit",
+        ] {
             assert!(text.contains(said), "{name}: {said}: {text}");
         }
     }
