@@ -334,6 +334,7 @@ fn hosts_that_cannot_record() {
     let masked =
         "umount -a -t tracefs; for d in /sys/kernel/tracing /sys/kernel/debug; do mount -t tmpfs none $d; done";
     stdout(&mut in_namespace(masked, &record("block")));
+    std::fs::remove_file(&trace).expect("a recording");
     let mut unmountable = Command::new("setpriv");
     unmountable.args(["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin", "--"]);
     let inner = record("block");

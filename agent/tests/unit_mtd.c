@@ -123,10 +123,10 @@ static void bare_facts(void)
 	CHECK(strstr(json.out.data, "\"clocks\":{\"trace\":null,"));
 	CHECK(strstr(json.out.data, "\"symbol\":\"nand_erase_op\",\"level\":\"nand\",\"status\":null"));
 	CHECK(strstr(json.out.data,
-		     "\"block\":[{\"name\":\"mmcblk0\",\"size_bytes\":4096,\"read_ahead_kb\":null,"
-		     "\"max_sectors_kb\":null,\"scheduler\":null,\"rotational\":null,\"life_time\":\"0x02 0x01\",\"pre_eol_info\":\"0x01\"},"
-		     "{\"name\":\"mtdblock0\",\"size_bytes\":1048576,\"read_ahead_kb\":128,"
-		     "\"max_sectors_kb\":1280,\"scheduler\":null,\"rotational\":null,\"life_time\":null,\"pre_eol_info\":null}]"));
+		     "\"block\":[{\"name\":\"mmcblk0\",\"device\":null,\"size_bytes\":4096,\"read_ahead_kb\":null,"
+		     "\"max_sectors_kb\":null,\"scheduler\":null,\"rotational\":null,\"life_time\":\"0x02 0x01\",\"pre_eol_info\":\"0x01\",\"loop\":null},"
+		     "{\"name\":\"mtdblock0\",\"device\":null,\"size_bytes\":1048576,\"read_ahead_kb\":128,"
+		     "\"max_sectors_kb\":1280,\"scheduler\":null,\"rotational\":null,\"life_time\":null,\"pre_eol_info\":null,\"loop\":null}]"));
 	CHECK(strstr(json.out.data,
 		     "\"ubi\":[{\"name\":\"ubi0\",\"mtd_num\":3,\"eraseblock_size\":null,\"total_eraseblocks\":null,"
 		     "\"bad_peb_count\":null,\"reserved_for_bad\":null,\"max_ec\":17}]"));

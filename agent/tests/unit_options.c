@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.h"
 #include "test.h"
+#include "trigger.h"
 
 static int parse(struct fs_record_options *options, char **words)
 {
@@ -65,6 +66,29 @@ void test_options(void)
 	CHECK_NUMBER(options.events.count, 1);
 	fs_record_options_free(&options);
 
+	CHECK(!PARSE(&options, "--events", "auto", "-d", "5", "--device", "mmcblk0", "--pid", "7", "--comm", "sh*"));
+	CHECK(options.automatic && !options.flash && options.seconds == 5 && options.pids[0] == 7);
+	CHECK_TEXT(options.devices[0], "mmcblk0");
+	fs_record_options_free(&options);
+	CHECK(!PARSE(&options, "--trigger", "d2c>50ms", "--trigger", "psi-io>20%", "--captures", "3"));
+	CHECK(options.trigger_count == 2 && options.captures == 3 && options.before_s == 5 && options.after_s == 2);
+	CHECK_NUMBER(options.triggers[0].limit_ns, 50000000);
+	CHECK_NUMBER(options.triggers[1].limit_ns, 200000000);
+	fs_record_options_free(&options);
+	REFUSED("--trigger", "d2c=50ms");
+	REFUSED("--trigger", "d2c>50");
+	REFUSED("--trigger", "d2c>0ms");
+	REFUSED("--trigger", "fsync>-1s");
+	REFUSED("--trigger", "psi-io>20");
+	REFUSED("--trigger", "psi-io>0%");
+	REFUSED("--trigger", "psi-io>101%");
+	REFUSED("--trigger", "run ");
+	REFUSED("--trigger", "error", "--trigger", "error");
+	REFUSED("--trigger", "error", "--", "true");
+	REFUSED("--captures", "3");
+	REFUSED("-d", "0");
+	REFUSED("--pid", "x");
+	REFUSED("--comm", "a\"b");
 	REFUSED("--frob");
 	REFUSED("stray");
 	REFUSED("--");
