@@ -30,6 +30,7 @@ mod loops;
 mod other_chip;
 mod outputs;
 mod overrun;
+mod page;
 mod peers_agree;
 mod perfetto;
 mod readahead;

@@ -26,8 +26,8 @@ fn of<T: Serialize + DeserializeOwned>(document: &T, text: &dyn Fn(&str) -> Stri
 
 fn outputs(runs: &RunsResult, boot: &BootResult) -> Vec<(String, String)> {
     let mut outputs = vec![
-        ("runs.html".to_owned(), html::runs_study(runs)),
-        ("boot.html".to_owned(), html::boot_study(boot)),
+        ("runs.html".to_owned(), html::without_scripts(&html::runs_study(runs))),
+        ("boot.html".to_owned(), html::without_scripts(&html::boot_study(boot))),
         ("runs.json".to_owned(), json::runs_study(runs)),
         ("boot.json".to_owned(), json::boot_study(boot)),
         ("runs.md".to_owned(), reproduction::runs(runs)),

@@ -66,7 +66,7 @@ fn all_outputs(study: &StudyResult, flash: &FlashReport, block: &BlockReport) ->
         .chain(figures::flash(flash))
         .chain(figures::block(block));
     outputs.extend(drawn.map(|f| (format!("{}.svg", f.id), f.standalone())));
-    outputs
+    outputs.into_iter().map(|(name, text)| (name, html::without_scripts(&text))).collect()
 }
 
 /// Elements open and close in order, attributes are quoted, and text holds no bare markup character.
@@ -175,7 +175,7 @@ fn a_study_with_nothing_in_it_is_a_document() {
     }
     study.verdicts.clear();
     study.groups.clear();
-    assert_well_formed("empty", &html::study(&study));
+    assert_well_formed("empty", &html::without_scripts(&html::study(&study)));
     assert!(terminal::study(&study, &terminal::Style::default()).contains("not known"));
 }
 
@@ -183,9 +183,19 @@ fn a_study_with_nothing_in_it_is_a_document() {
 fn pages_need_nothing_from_outside() {
     let block = html::block(&synthetic::block());
     for page in [html::study(&synthetic::study()), html::flash(&synthetic::flash()), block] {
-        assert!(page.contains(
-            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        ));
+        let policy = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-";
+        let allowed = page.split_once(policy).expect("a policy").1;
+        assert!(
+            allowed.split_once('\'').is_some_and(|(hash, rest)| hash.len() == 44 && rest.starts_with("\">")),
+            "one script"
+        );
+        let script = page.rsplit_once("<script>").expect("a script").1;
+        assert!(
+            !["fetch(", "XMLHttpRequest", "import(", "eval(", "innerHTML", "document.write"]
+                .iter()
+                .any(|call| script.contains(call))
+        );
+        let page = html::without_scripts(&page);
         let without_names = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
         for outside in ["http:", "https:", "//", "src=", "@import", "url(", "<script", "<link"] {
             assert!(!without_names.contains(outside), "{outside}");
@@ -223,7 +233,7 @@ fn a_page_stays_under_2_mb_whatever_the_study() {
         study.groups.push(group);
     }
     study.verdicts = (0..2000).map(|_| study.verdicts[0].clone()).collect();
-    let page = html::study(&study);
+    let page = html::without_scripts(&html::study(&study));
     assert!(page.len() < 2_000_000, "{}", page.len());
     assert!(page.contains("Left out of this page"));
     // The parts that come late are there all the same.
@@ -241,7 +251,7 @@ fn the_same_result_gives_the_same_bytes() {
 #[test]
 fn the_page_says_the_verdict_first_and_every_loss() {
     let study = synthetic::study();
-    let page = html::study(&study);
+    let page = html::without_scripts(&html::study(&study));
     let verdict = page.find("Today read-ahead is on at 128 KiB for squashfs-mtdblock").unwrap();
     assert!(verdict < page.find("<figure").unwrap());
     assert!(page.contains("<code>echo 0 &gt; /sys/block/mtdblock0/queue/read_ahead_kb</code>"));
@@ -288,7 +298,7 @@ fn settings_that_vary_have_their_axis_and_columns() {
     }
     let ids: Vec<String> = figures::study(&study).into_iter().map(|f| f.id).collect();
     assert_eq!(ids, ["time-saved-0", "reads-saved-0", "energy-saved-0", "flash-reads-0", "latency-0"]);
-    let page = html::study(&study);
+    let page = html::without_scripts(&html::study(&study));
     assert!(page.contains("time between requests, µs") && page.contains(">µs apart</th>"));
     // A published value is about numbers of requests: it has no place on this axis, only in the table.
     assert!(!page.contains("class=\"tagtext\""));
@@ -303,7 +313,7 @@ fn settings_of_one_size_are_columns_of_their_own() {
         more.iter_mut().for_each(|c| c.readahead = "fadvise-random".into());
         group.cells.extend(more);
     }
-    let page = html::study(&study);
+    let page = html::without_scripts(&html::study(&study));
     for head in ["read-ahead off", "read-ahead 128 KiB", "read-ahead fadvise-random (128 KiB)"] {
         assert!(page.contains(&format!("<th class=\"span\" colspan=\"3\">{head}</th>")), "{head}");
     }
@@ -330,7 +340,7 @@ fn request_sizes_get_a_figure_each() {
 #[test]
 fn a_page_of_block_io_says_who_waits_first_and_shows_every_part() {
     let report = synthetic::block();
-    let page = html::block(&report);
+    let page = html::without_scripts(&html::block(&report));
     let verdict = page.find("writer (20) on 8:0: of ").expect("a verdict");
     assert!(verdict < page.find("<figure").unwrap());
     let ids: Vec<String> = figures::block(&report).into_iter().map(|f| f.id).collect();
@@ -368,13 +378,13 @@ fn what_read_ahead_brought_in_is_shown_of_flash_and_of_block_io() {
             assert!(text.contains(said), "{name}: {said}: {text}");
         }
     }
-    let page = html::block(&synthetic::block());
+    let page = html::without_scripts(&html::block(&synthetic::block()));
     assert!(page.contains("id=\"readahead\"") && page.contains("inode 12 on 8:1"));
 }
 
 #[test]
 fn a_page_of_a_trace_with_no_block_io_says_so() {
-    let page = html::block(&synthetic::empty_block());
+    let page = html::without_scripts(&html::block(&synthetic::empty_block()));
     assert_well_formed("empty", &page);
     assert!(page.contains("No bio was completed in this trace.") && page.contains("No stage was seen."));
     assert!(!page.contains("<figure"));
@@ -415,6 +425,8 @@ fn a_million_points_of_thousands_of_owners_stay_under_2_mb() {
             owner: (i % 4000) as u16,
             bios: 1,
             bytes: 512 << (i % 11),
+            q2c_ns: i,
+            longest_q2c_ns: i,
         })
         .collect();
     found.over_time.windows = found.over_time.windows.iter().copied().cycle().take(100_000).collect();
@@ -431,7 +443,7 @@ fn a_million_points_of_thousands_of_owners_stay_under_2_mb() {
             .originators
             .push(flashscope_analysis::block::Originator { name: long(i), ..originator.clone() });
     }
-    let page = html::block(&report);
+    let page = html::without_scripts(&html::block(&report));
     assert!(page.len() < 2_000_000, "{}", page.len());
     assert!(!page.contains("Left out of this page"), "{} bytes", page.len());
     assert_well_formed("big", &page);

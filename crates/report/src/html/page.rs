@@ -1,13 +1,17 @@
 //! The page around the sections, and its upper size.
 
+use super::explore::SCRIPT;
 use crate::svg::STYLE;
 use crate::text::escape;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha256};
 use std::fmt::Write;
 
 /// A page is smaller than 2 MB, whatever it reports on: a section that would not fit is left out, and said to be.
 const MAX_BYTES: usize = 2_000_000;
-/// Kept for the list of what was left out, and the foot.
-const RESERVE: usize = 60_000;
+/// Kept for the list of what was left out, the foot and the script.
+const RESERVE: usize = 80_000;
 /// Titles in that list at most.
 const MAX_LISTED: usize = 50;
 
@@ -30,11 +34,13 @@ impl Page {
     pub fn new(header: &Header<'_>) -> Self {
         let mut out = format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+             script-src 'sha256-{script}'\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <title>{title} – flashscope</title>\n<style>\n{STYLE}{page}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n",
             title = escape(header.title),
             page = include_str!("page.css"),
+            script = STANDARD.encode(Sha256::digest(SCRIPT)),
         );
         for (class, text) in [("question", header.question), ("clock", header.clock)] {
             if !text.is_empty() {
@@ -84,7 +90,11 @@ impl Page {
             }
             self.out.push_str("</ul>\n");
         }
-        _ = write!(self.out, "</main>\n<footer>\n<p>{}</p>\n</footer>\n</body>\n</html>\n", escape(foot));
+        _ = write!(
+            self.out,
+            "</main>\n<footer>\n<p>{}</p>\n</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+            escape(foot)
+        );
         self.out
     }
 }

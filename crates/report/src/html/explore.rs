@@ -1,0 +1,161 @@
+//! The part of a page that one explores: a timeline to zoom and to select in, and tables that follow the selection.
+//!
+//! What the script needs stands in the page as JSON of a bounded size. Without scripts the part stays hidden, and the page is as
+//! complete as before.
+
+use flashscope_analysis::block::IoPoints;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The script of all pages; `script-src` allows it by its hash.
+pub const SCRIPT: &str = include_str!("explore.js");
+/// Rows of the page's data at most, some 40 bytes each.
+const MOST_ROWS: usize = 6_000;
+/// Time bins at first.
+const TIME_BINS: u64 = 600;
+/// Owners with a name of their own: an analysis tells fewer apart.
+const MOST_OWNERS: u16 = 32;
+/// Letters of a name at most.
+const MOST_NAME: usize = 120;
+
+/// The script's input.
+#[derive(Serialize)]
+struct Data {
+    /// Nanoseconds since the first bin's begin are `bin * bin_ns`.
+    bin_ns: u64,
+    bins: u64,
+    devices: Vec<String>,
+    owners: Vec<String>,
+    kinds: Vec<&'static str>,
+    /// Bin, device, kind, owner, bios, bytes, sum of Q2C in ns, longest Q2C in ns.
+    rows: Vec<[u64; 8]>,
+    /// What to type for a selection; the script fills FROM and TO in.
+    command: String,
+}
+
+type Key = (u64, u16, u16, u16);
+
+/// Markup of the part; empty where nothing was completed. `title` names the trace.
+pub fn explore(points: &IoPoints, title: &str, begin_ns: u64) -> String {
+    let first = points.points.iter().map(|point| point.time_ns).min();
+    let (Some(first), Some(last)) = (first, points.points.iter().map(|point| point.time_ns).max()) else {
+        return String::new();
+    };
+    let first = first.min(begin_ns.max(first.saturating_sub(points.bin_ns)));
+    let mut bin_ns = ((last - first) / TIME_BINS + 1).max(points.bin_ns);
+    let mut kinds: Vec<&'static str> = Vec::new();
+    let mut owners: Vec<u16> = Vec::new();
+    let rows = loop {
+        let mut rows: BTreeMap<Key, [u64; 4]> = BTreeMap::new();
+        for point in &points.points {
+            let kind = number(&mut kinds, point.kind.plural());
+            let owner = number(&mut owners, point.owner.min(MOST_OWNERS));
+            let sum = rows.entry(((point.time_ns - first) / bin_ns, point.device, kind, owner)).or_default();
+            sum[0] += u64::from(point.bios);
+            sum[1] = sum[1].saturating_add(point.bytes);
+            sum[2] = sum[2].saturating_add(point.q2c_ns);
+            sum[3] = sum[3].max(point.longest_q2c_ns);
+            if rows.len() > MOST_ROWS {
+                break;
+            }
+        }
+        if rows.len() <= MOST_ROWS || bin_ns > last - first {
+            break rows;
+        }
+        bin_ns = bin_ns.saturating_mul(2);
+    };
+    let name = |names: &[String], at: usize| {
+        names.get(at).map_or_else(|| "?".to_owned(), |name| name.chars().take(MOST_NAME).collect())
+    };
+    let data = Data {
+        bin_ns,
+        bins: (last - first) / bin_ns + 1,
+        devices: points.devices.iter().map(|device| device.chars().take(MOST_NAME).collect()).collect(),
+        owners: owners
+            .iter()
+            .map(|&owner| match owner {
+                MOST_OWNERS => "(further owners)".to_owned(),
+                owner => name(&points.owners, usize::from(owner)),
+            })
+            .collect(),
+        kinds,
+        rows: rows
+            .into_iter()
+            .map(|((bin, device, kind, owner), [bios, bytes, q2c, longest])| {
+                [bin, device.into(), kind.into(), owner.into(), bios, bytes, q2c, longest]
+            })
+            .collect(),
+        command: format!(
+            "flashscope report {} --from FROM --to TO",
+            flashscope_output::quote::shell_path(std::path::Path::new(title))
+        ),
+    };
+    format!(
+        "<section id=\"explore\" hidden aria-labelledby=\"explore-heading\">\n<h2 id=\"explore-heading\">Explore</h2>\n\
+         <div id=\"explore-here\"></div>\n</section>\n<script type=\"application/json\" id=\"explore-data\">{}</script>\n",
+        harmless(&serde_json::to_string(&data).expect("plain data serialises"))
+    )
+}
+
+fn number<T: PartialEq>(all: &mut Vec<T>, one: T) -> u16 {
+    let at = all.iter().position(|known| *known == one).unwrap_or_else(|| {
+        all.push(one);
+        all.len() - 1
+    });
+    u16::try_from(at).unwrap_or(u16::MAX)
+}
+
+/// JSON in which nothing ends the element, opens a comment or acts on a terminal: as `\u` escapes, which mean the same.
+fn harmless(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if matches!(c, '<' | '>' | '&') || crate::text::acts(c) {
+            let mut units = [0; 2];
+            c.encode_utf16(&mut units).iter().for_each(|unit| out += &format!("\\u{unit:04x}"));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// A page without our script and its data, each of which is there once at most: what is left must hold no other.
+#[cfg(test)]
+pub(crate) fn without_scripts(page: &str) -> String {
+    let page = page.replacen(&format!("<script>{SCRIPT}</script>"), "", 1);
+    let Some((before, rest)) = page.split_once("<script type=\"application/json\" id=\"explore-data\">") else {
+        return page;
+    };
+    let (data, after) = rest.split_once('<').expect("its end");
+    assert!(serde_json::from_str::<serde_json::Value>(data).is_ok(), "{data}");
+    format!("{before}{}", after.strip_prefix("/script>").expect("nothing else ends the data"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic;
+
+    #[test]
+    fn the_data_adds_up_and_cannot_leave_its_element() {
+        let report = synthetic::block();
+        let mut points = report.found.points;
+        points.owners[0] = "</script><script>alert(1)//\u{202e}".into();
+        let page = explore(&points, "a'b.dat", 0);
+        let json =
+            page.split_once("id=\"explore-data\">").expect("data").1.strip_suffix("</script>\n").expect("its end");
+        assert!(!json.contains('<') && !json.contains('\u{202e}'), "{json}");
+        let data: serde_json::Value = serde_json::from_str(json).expect("JSON");
+        let rows = data["rows"].as_array().expect("rows");
+        let sum = |at: usize| rows.iter().map(|row| row[at].as_u64().expect("a number")).sum::<u64>();
+        assert_eq!(sum(4), points.points.iter().map(|point| u64::from(point.bios)).sum::<u64>());
+        assert_eq!(sum(5), points.points.iter().map(|point| point.bytes).sum::<u64>());
+        assert!(data["command"].as_str().is_some_and(|command| command.contains("--from FROM --to TO")));
+        assert!(rows.iter().all(|row| row[0].as_u64() < data["bins"].as_u64()));
+    }
+
+    #[test]
+    fn the_script_is_short() {
+        assert!(SCRIPT.lines().count() <= 300, "{}", SCRIPT.lines().count());
+    }
+}
