@@ -55,7 +55,7 @@ fn check(direct: &str) {
     stdout(&mut record);
     let said = stdout(flashscope().current_dir(dir).args(["report", "--json", "t.dat"]));
     let said: Value = serde_json::from_str(&said).expect("JSON");
-    let found = &said["findings"];
+    let found = &said["block"];
     let backing = &found["loops"].as_array().expect("loops").iter().find(|one| one["device"] == device.as_str());
     let backing = &backing.expect("the loop device")["backing"];
     if backing["unknown"].is_string() && !backing["unknown"].as_str().expect("a reason").contains("backing file") {

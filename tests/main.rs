@@ -18,6 +18,7 @@ mod diff;
 mod documents;
 mod energy;
 mod exports;
+mod findings;
 mod five_ways;
 mod flashmon;
 mod hostile_directory;

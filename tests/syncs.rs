@@ -30,7 +30,7 @@ struct Call {
 fn calls(trace: &Path, name: &str, tid: u64) -> Vec<Call> {
     let said = stdout(flashscope().args(["report", "--json"]).arg(trace));
     let said: Value = serde_json::from_str(&said).expect("JSON");
-    let mut found: Vec<_> = said["findings"]["syncs"]["calls"].as_array().expect("calls").iter().collect();
+    let mut found: Vec<_> = said["block"]["syncs"]["calls"].as_array().expect("calls").iter().collect();
     found.retain(|one| {
         one["call"] == name && one["task"].as_str().is_some_and(|task| task.ends_with(&format!("({tid})")))
     });

@@ -255,6 +255,10 @@ static void block_json(struct fs_json *json)
 				   fs_path(path, sizeof(path), "/sys/block/%s/device/life_time", name));
 			value_json(json, "pre_eol_info",
 				   fs_path(path, sizeof(path), "/sys/block/%s/device/pre_eol_info", name));
+			value_json(json, "write_cache",
+				   fs_path(path, sizeof(path), "/sys/block/%s/queue/write_cache", name));
+			value_json(json, "dm_name", fs_path(path, sizeof(path), "/sys/block/%s/dm/name", name));
+			value_json(json, "dm_uuid", fs_path(path, sizeof(path), "/sys/block/%s/dm/uuid", name));
 			loop_json(json, name);
 			fs_json_object_end(json);
 		}
@@ -340,9 +344,14 @@ static void mounted_json(struct fs_json *json, const char *source, const char *t
 		snprintf(number, sizeof(number), "%u:%u", major(where.st_dev), minor(where.st_dev));
 		fs_json_string(json, "device", number);
 		fs_json_u64(json, "block_bytes", sizes.f_frsize);
+		fs_json_u64(json, "size_bytes", (uint64_t)sizes.f_blocks * sizes.f_frsize);
+		/* what a user may still take: ext4 keeps some for root */
+		fs_json_u64(json, "free_bytes", (uint64_t)sizes.f_bavail * sizes.f_frsize);
 	} else {
 		fs_json_null(json, "device");
 		fs_json_null(json, "block_bytes");
+		fs_json_null(json, "size_bytes");
+		fs_json_null(json, "free_bytes");
 	}
 }
 

@@ -2,11 +2,11 @@
 /*
  * flashscope-agent knob: what advice sets, and its undoing.
  *
- *   knob set PATH KIB [PATH KIB]...   sets knobs of read-ahead, having noted what they were
+ *   knob set PATH VALUE [PATH VALUE]...   sets read_ahead_kb (KiB) or a queue's scheduler, having noted what they were
  *   knob undo                         puts back what they were before the first `set`
  *
- * One JSON object on stdout. Only files named read_ahead_kb below /sys are
- * written. The note is there before the knob is written, so that a run that is
+ * One JSON object on stdout. Only files named read_ahead_kb or scheduler
+ * below /sys are written. The note is there before the knob is written, so that a run that is
  * ended in between is undone as well.
  */
 #include <errno.h>
@@ -20,6 +20,7 @@
 #include "util.h"
 
 #define KNOB "read_ahead_kb"
+#define SCHEDULER "scheduler"
 /* 1 GiB: the kernel takes any number, and a larger window is a slip of the hand. */
 #define MOST_KIB (1ul << 20)
 
@@ -29,7 +30,21 @@ static bool is_knob(const char *path)
 	char sys[FS_PATH_MAX];
 
 	fs_path(sys, sizeof(sys), "/sys/");
-	return name && !strcmp(name + 1, KNOB) && !strncmp(path, sys, strlen(sys)) && !strstr(path, "/../");
+	return name && (!strcmp(name + 1, KNOB) || !strcmp(name + 1, SCHEDULER)) && !strncmp(path, sys, strlen(sys)) &&
+	       !strstr(path, "/../");
+}
+
+static bool is_scheduler(const char *path)
+{
+	return !strcmp(strrchr(path, '/') + 1, SCHEDULER);
+}
+
+/* A name as kernels have them: "mq-deadline". */
+static bool is_name(const char *text)
+{
+	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+
+	return length && length < 32 && !text[length];
 }
 
 static bool is_kib(const char *text)
@@ -47,9 +62,12 @@ static int set(int pairs, char **words)
 	/* Everything is looked at before anything is touched. */
 	for (int i = 0; i < pairs; i++) {
 		if (!is_knob(words[2 * i]))
-			return fs_usage("knob set %s: no knob of read-ahead; name a file read_ahead_kb below /sys",
+			return fs_usage("knob set %s: no knob of ours; name a file read_ahead_kb or scheduler below /sys",
 					words[2 * i]);
-		if (!is_kib(words[2 * i + 1]))
+		if (is_scheduler(words[2 * i])) {
+			if (!is_name(words[2 * i + 1]))
+				return fs_usage("knob set %s: not a scheduler's name", words[2 * i + 1]);
+		} else if (!is_kib(words[2 * i + 1]))
 			return fs_usage("knob set %s: not a number of KiB from 0 to %lu", words[2 * i + 1], MOST_KIB);
 	}
 	fs_json_object(&json, NULL);

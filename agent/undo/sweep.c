@@ -87,9 +87,22 @@ static int note(const char *kind, const char *path, const char *value)
 	return append_note(fs_own_name(own, sizeof(own), KNOBS), kind, path, value);
 }
 
+/* Of "none [mq-deadline] bfq" the one in brackets: what is written to choose it again. */
+static void chosen(char *value)
+{
+	char *begin = strchr(value, '['), *end = begin ? strchr(begin, ']') : NULL;
+
+	if (end) {
+		*end = '\0';
+		memmove(value, begin + 1, (size_t)(end - begin));
+	}
+}
+
 int fs_advice_set(const char *path, const char *value, char **before)
 {
 	*before = fs_read_value(path);
+	if (*before)
+		chosen(*before);
 	if (!*before || append_note(ADVICE, "knob", path, *before))
 		return -1;
 	return fs_write_text(path, value);

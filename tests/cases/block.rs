@@ -276,7 +276,7 @@ fn two_levels_and_a_mirror_are_one_bio_each() {
         (all(&mirror, "Q2C"), all(&mirror, "D2C")),
         ([1, 155_000, 155_000, 155_000], [1, 140_000, 140_000, 140_000])
     );
-    let level = &mirror["findings"]["stack"][0];
+    let level = &mirror["block"]["stack"][0];
     assert_eq!((level["upper"].as_str(), level["lower"].as_str()), (Some("9:0"), Some("8:0, 8:16")));
     assert_eq!([&level["upper_bytes"], &level["lower_bytes"]], [4096, 8192]);
     for leg in level["legs"].as_array().expect("legs") {

@@ -57,6 +57,9 @@ pub struct CallsFound {
     pub without_storage: u64,
     /// Calls that began before the trace or had not ended.
     pub cut: u64,
+    /// The one that was asked for by its number.
+    #[serde(skip)]
+    pub wanted: Option<SlowCall>,
 }
 
 impl CallsFound {
@@ -121,6 +124,21 @@ struct Listed {
     duration: u64,
 }
 
+impl Listed {
+    fn call(&self) -> SlowCall {
+        SlowCall {
+            number: self.open.number,
+            call: self.open.name.clone(),
+            task: self.task.clone(),
+            tid: self.tid,
+            begin_ns: self.open.begin,
+            duration_ns: self.duration,
+            file: self.open.file.map(file_name),
+            bytes: self.open.bytes,
+        }
+    }
+}
+
 /// Follows calls. `lookup` says what a thread is called at a time.
 pub struct Calls<L> {
     lookup: L,
@@ -135,6 +153,8 @@ pub struct Calls<L> {
     listed: Vec<Listed>,
     without_storage: u64,
     cut: u64,
+    number: Option<u64>,
+    wanted: Option<SlowCall>,
 }
 
 impl<L, N> Calls<L>
@@ -155,7 +175,15 @@ where
             listed: Vec::new(),
             without_storage: 0,
             cut: 0,
+            number: None,
+            wanted: None,
         }
+    }
+
+    /// Keeps the call with this number, however short it was.
+    pub fn wanted(mut self, number: u64) -> Self {
+        self.number = Some(number);
+        self
     }
 
     /// Only calls of processes with this name.
@@ -189,7 +217,11 @@ where
         if let Some(file) = open.file {
             add(&mut self.by_file, (open.name.clone(), file_name(file)), open.bytes, duration);
         }
-        self.listed.push(Listed { open, tid, task, duration });
+        let listed = Listed { open, tid, task, duration };
+        if Some(listed.open.number) == self.number {
+            self.wanted = Some(listed.call());
+        }
+        self.listed.push(listed);
         if self.listed.len() > 4 * MAX_LISTED {
             self.keep_slowest();
         }
@@ -292,22 +324,13 @@ where
     fn finish(mut self) -> CallsFound {
         self.cut += (self.open.len() + self.faults.len()) as u64;
         self.keep_slowest();
-        let slow = |one: Listed| SlowCall {
-            number: one.open.number,
-            call: one.open.name,
-            task: one.task,
-            tid: one.tid,
-            begin_ns: one.open.begin,
-            duration_ns: one.duration,
-            file: one.open.file.map(file_name),
-            bytes: one.open.bytes,
-        };
         CallsFound {
             by_process: groups(self.by_process),
             by_file: groups(self.by_file),
-            slowest: self.listed.into_iter().map(slow).collect(),
+            slowest: self.listed.iter().map(Listed::call).collect(),
             without_storage: self.without_storage,
             cut: self.cut,
+            wanted: self.wanted,
         }
     }
 }

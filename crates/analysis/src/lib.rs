@@ -2,6 +2,7 @@
 
 pub mod block;
 mod bounded;
+mod call_path;
 pub mod calls;
 mod clip;
 pub mod comparison;
@@ -19,7 +20,9 @@ pub mod readahead;
 #[cfg(test)]
 mod testing;
 pub mod units;
+pub mod usage;
 
+pub use call_path::{CallPath, Holder, PathBio, call_path};
 pub use evidence::{Evidence, Unknown};
 pub use flash_report::*;
 pub use latency::{LatencyHistogram, LatencyNs, LatencyRange};

@@ -4,7 +4,8 @@ use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::calls::{Calls, CallsFound};
 use flashscope_analysis::findings::{self, Seen, StorageFacts};
-use flashscope_analysis::{FlashReport, LossCount};
+use flashscope_analysis::usage::{Usage, UsageFound};
+use flashscope_analysis::{Evidence, FlashReport};
 use flashscope_trace::{Event, TimeNs, Trace};
 
 use crate::inputs::Inputs;
@@ -12,6 +13,7 @@ use crate::inputs::Inputs;
 /// Takes the events of a report in beside its own analysis.
 pub struct Answers<L> {
     calls: Calls<L>,
+    usage: Usage,
     /// Times of the first and the last event that is shown.
     span: Option<(u64, u64)>,
 }
@@ -22,41 +24,58 @@ where
     N: AsRef<str>,
 {
     pub fn new(lookup: L, process: Option<&str>) -> Self {
-        Answers { calls: Calls::new(lookup).only(process), span: None }
+        Answers { calls: Calls::new(lookup).only(process), usage: Usage::default(), span: None }
     }
 
     pub fn event(&mut self, event: &Event, shown: bool) {
         self.calls.counts = shown;
         self.calls.event(event);
         if shown {
+            self.usage.event(event);
             let (_, last) = self.span.get_or_insert((event.time.0, event.time.0));
             *last = event.time.0.max(*last);
         }
     }
 
-    fn finish(self) -> (CallsFound, u64) {
+    /// Calls, usage and the length of what is shown.
+    fn finish(self) -> (CallsFound, UsageFound, u64) {
         let (begin, end) = self.span.unwrap_or((0, 0));
-        (self.calls.finish(), end.saturating_sub(begin))
+        (self.calls.finish(), self.usage.finish(), end.saturating_sub(begin))
     }
 
     pub fn of_block(self, inputs: &Inputs, report: &mut BlockReport) {
-        let (calls, span_ns) = self.finish();
-        let storage = storage(inputs);
-        let seen = Seen { block: Some(&report.found), ..seen(&storage, &calls, &report.losses, span_ns) };
-        report.findings = findings::find(&seen);
+        let (calls, usage, span_ns) = self.finish();
+        report.findings = findings::find(&Seen {
+            storage: &storage(inputs),
+            block: Some(&report.found),
+            flash: None,
+            life: &[],
+            own_wear: &report.system.wear,
+            readahead: report.readahead.as_ref().and_then(Evidence::known),
+            calls: &calls,
+            usage: &usage,
+            losses: &report.losses,
+            span_ns,
+        });
         report.calls = calls;
     }
 
     pub fn of_flash(self, inputs: &Inputs, report: &mut FlashReport) {
-        let (calls, span_ns) = self.finish();
-        let storage = storage(inputs);
-        report.findings = findings::find(&seen(&storage, &calls, &report.losses, span_ns));
+        let (calls, usage, span_ns) = self.finish();
+        report.findings = findings::find(&Seen {
+            storage: &storage(inputs),
+            block: None,
+            flash: Some(&report.found),
+            life: &report.life,
+            own_wear: &report.system.wear,
+            readahead: report.readahead.as_ref().and_then(Evidence::known),
+            calls: &calls,
+            usage: &usage,
+            losses: &report.losses,
+            span_ns,
+        });
         report.calls = calls;
     }
-}
-
-fn seen<'a>(storage: &'a StorageFacts, calls: &'a CallsFound, losses: &'a [LossCount], span_ns: u64) -> Seen<'a> {
-    Seen { storage, block: None, calls, losses, span_ns }
 }
 
 /// Mounts and devices of the first machine.

@@ -196,8 +196,19 @@ pub struct ReportArgs {
     /// systemd unit, container or Android package [default: thread].
     #[arg(long, value_name = "WHAT")]
     pub by: Option<ReportBy>,
+    /// Show one call, by its number in the tables of calls: its way through the layers, and who held it up.
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["by", "html", "from", "to", "process"])]
+    pub call: Option<u64>,
+    /// Rows of each table.
+    #[arg(long, value_name = "N", value_parser = rows)]
+    pub top: Option<usize>,
     #[command(flatten)]
     pub limits: LimitArgs,
+}
+
+/// Rows of a table: 1 or more.
+fn rows(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&rows| rows > 0).ok_or_else(|| "not a number of rows, 1 or more".to_owned())
 }
 
 /// A help text with the formats that are read behind it.

@@ -19,6 +19,7 @@ mod args;
 mod bench;
 mod bench_agent;
 mod board;
+mod call;
 mod conditions;
 mod ctl;
 mod demo;

@@ -14,6 +14,7 @@ use flashscope_analysis::{
     Analysis, ChipShape, Evidence, FLASH_REPORT_SCHEMA, FileUses, FlashAnalysis, FlashReport, OwnWear, ProbeFacts,
     SystemFacts, name_block_files, name_flash_files,
 };
+use flashscope_report::terminal::Style;
 use flashscope_trace::{Crossings, Device, Event, EventKind, FlashAccess, Schema, TimeNs, Trace, TraceKind};
 use serde_json::Value;
 
@@ -33,6 +34,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         }
     }
     let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
+    if let Some(number) = args.call {
+        return crate::call::run(&inputs, args, number);
+    }
     if args.by == Some(ReportBy::Layer) {
         let report = layers_report(&inputs, args)?;
         if let Some(page) = &args.html {
@@ -69,7 +73,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         if args.json {
             out!("{}", flashscope_report::json::block(&report));
         } else {
-            out!("{}", flashscope_report::terminal::block(&report, &style()));
+            out!("{}", flashscope_report::terminal::block(&report, &style_of(args)));
         }
         return conditions::check(&args.limits, &RunFigures::of_block(&report));
     }
@@ -88,9 +92,13 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     if args.json {
         out!("{}", flashscope_report::json::flash(&report));
     } else {
-        out!("{}", flashscope_report::terminal::flash(&report, &style()));
+        out!("{}", flashscope_report::terminal::flash(&report, &style_of(args)));
     }
     conditions::check(&args.limits, &RunFigures::of_flash(&report))
+}
+
+fn style_of(args: &ReportArgs) -> Style {
+    Style { top: args.top, ..style() }
 }
 
 /// Where the time of calls goes.
@@ -135,6 +143,7 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
         }
     })?;
     let findings = layers.finish();
+    nothing_in_range(inputs, args, findings.sums.is_empty())?;
     let mut losses = inputs.losses();
     losses.extend(findings.losses());
     Ok(LayersReport {
@@ -211,6 +220,9 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         Unit::Bio => findings.stages.bios_queued,
         Unit::Request => findings.stages.requests,
     };
+    if args.process.is_none() {
+        nothing_in_range(inputs, args, shown == 0)?;
+    }
     if let Some(process) = &args.process
         && shown == 0
     {
@@ -250,6 +262,27 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
     name_block_files(&mut report, &files);
     answers.of_block(inputs, &mut report);
     Ok(report)
+}
+
+/// A range without events has no figures: says how long the trace is.
+fn nothing_in_range(inputs: &Inputs, args: &ReportArgs, nothing: bool) -> Result<(), Failure> {
+    if !nothing || args.from.is_none() && args.to.is_none() && args.process.is_none() {
+        return Ok(());
+    }
+    let mut span: Option<(u64, u64)> = None;
+    inputs.for_each(&mut |_, event| {
+        let (_, last) = span.get_or_insert((event.time.0, event.time.0));
+        *last = event.time.0.max(*last);
+    })?;
+    let seconds = span.map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 / 1e9);
+    let of = |option: &str, value: Option<f64>| value.map_or(String::new(), |value| format!(" {option} {value}"));
+    let process = args.process.as_ref().map_or(String::new(), |name| format!(" --process {name}"));
+    let given = format!("{}{}{process}", of("--from", args.from), of("--to", args.to));
+    Err(Failure::new(format!(
+        "{}: no event is within{}; the trace has events from 0 to {seconds:.6} s after the first",
+        inputs.title(),
+        flashscope_report::visible(&given)
+    )))
 }
 
 /// One pass over the traces, of what the options let through.
@@ -301,6 +334,7 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         }
     }
     let findings = analysis.finish();
+    nothing_in_range(inputs, args, findings.events == 0)?;
     let life = match &args.endurance {
         Some(cycles) => {
             let cycles = endurance(cycles)?;
@@ -443,7 +477,7 @@ fn trace_partitions(facts: &Value, first_chip: u16) -> impl Iterator<Item = (u64
 }
 
 /// A trace that would show flash operations.
-fn is_of_flash(trace: &Trace) -> bool {
+pub fn is_of_flash(trace: &Trace) -> bool {
     let is_flash = |s: &Schema| s.system.starts_with("flashscope") && s.name.starts_with("nand_");
     trace.kind() == TraceKind::FlashmonLog || trace.schemas().any(|schema| is_flash(schema))
 }

@@ -281,13 +281,18 @@ fn write_files(files: &[(String, String)], directory: &Path) -> Result<PathBuf, 
     Ok(last)
 }
 
+fn columns_of_terminal() -> Option<usize> {
+    terminal_size::terminal_size().map(|(terminal_size::Width(columns), _)| columns.into())
+}
+
 /// How tables are drawn: as wide as the terminal says it is, with emphasis where it shows it.
 pub fn style() -> flashscope_report::terminal::Style {
     use std::io::IsTerminal as _;
     let default = flashscope_report::terminal::Style::default();
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     flashscope_report::terminal::Style {
-        width: columns.unwrap_or(default.width),
+        width: columns.or_else(columns_of_terminal).unwrap_or(default.width),
+        top: None,
         colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
     }
 }

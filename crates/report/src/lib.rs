@@ -7,6 +7,7 @@
 
 mod block_view;
 mod boot_view;
+mod calls_view;
 pub mod csv;
 pub mod figures;
 pub mod findings_view;

@@ -33,7 +33,7 @@ fn outputs(runs: &RunsResult, boot: &BootResult) -> Vec<(String, String)> {
         ("runs.md".to_owned(), reproduction::runs(runs)),
     ];
     for width in [0, 40, 80, 200] {
-        let style = terminal::Style { width, colour: false };
+        let style = terminal::Style { width, top: None, colour: false };
         outputs.push((format!("runs {width}"), terminal::runs_study(runs, &style)));
         outputs.push((format!("boot {width}"), terminal::boot_study(boot, &style)));
     }

@@ -55,7 +55,7 @@ fn all_outputs(study: &StudyResult, flash: &FlashReport, block: &BlockReport) ->
         ("flash.csv".to_owned(), csv::flash(flash, false)),
     ];
     for width in [0, 40, 80, 200] {
-        let style = terminal::Style { width, colour: false };
+        let style = terminal::Style { width, top: None, colour: false };
         outputs.push((format!("study {width}"), terminal::study(study, &style)));
         outputs.push((format!("flash {width}"), terminal::flash(flash, &style)));
         outputs.push((format!("block {width}"), terminal::block(block, &style)));
@@ -270,7 +270,7 @@ fn the_page_says_the_verdict_first_and_every_loss() {
 
 #[test]
 fn the_terminal_ends_with_the_verdict_and_fits_its_width() {
-    let text = terminal::study(&synthetic::study(), &terminal::Style { width: 100, colour: false });
+    let text = terminal::study(&synthetic::study(), &terminal::Style { width: 100, top: None, colour: false });
     assert!(text.ends_with("\n      echo 0 > /sys/block/mtdblock0/queue/read_ahead_kb\n"), "{text}");
     assert!(
         text.contains("  sequential         8      4.39      8     15.19       28     71.1 %     71.4 %     71.7 %\n"),
@@ -279,7 +279,7 @@ fn the_terminal_ends_with_the_verdict_and_fits_its_width() {
     for line in text.lines().filter(|l| !l.trim_start().starts_with("none needed")) {
         assert!(line.chars().count() <= 100, "{line}");
     }
-    let bold = terminal::study(&synthetic::study(), &terminal::Style { width: 100, colour: true });
+    let bold = terminal::study(&synthetic::study(), &terminal::Style { width: 100, top: None, colour: true });
     assert_eq!(bold.replace("\u{1b}[1m", "").replace("\u{1b}[0m", ""), text);
 }
 
@@ -465,7 +465,7 @@ fn errors_of_the_flash_are_told_where_nothing_was_written() {
     let line =
         "Errors of the flash: 2 reads that error correction could not restore, 5 bits restored by error correction.";
     assert_eq!(crate::wear_view::failed(&report).as_deref(), Some(line));
-    let text = terminal::flash(&report, &terminal::Style { width: 120, colour: false });
+    let text = terminal::flash(&report, &terminal::Style { width: 120, top: None, colour: false });
     assert!(text.lines().any(|l| l.split_whitespace().eq(["mtd1", "2", "0", "1", "3"])), "{text}");
     assert!(html::flash(&report).contains(line));
     report.health = vec![Health { mtd: 1, corrected_bits: 0, ecc_failures: 0, blocks_gone_bad: 0, bad_blocks: 3 }];

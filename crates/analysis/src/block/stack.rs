@@ -18,7 +18,7 @@ const MAX_REMAPS: usize = 1 << 14;
 const MAX_LEVELS: usize = 1024;
 
 /// What one device adds above another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackLevel {
     pub upper: String,
     /// All that bios of it went to: `8:0, 8:16` of a mirror.

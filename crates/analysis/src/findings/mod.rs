@@ -3,25 +3,64 @@
 //! One rule a file. A rule says something only where its threshold is passed and the trace has what it rests on; else it is
 //! silent. Faults come first, then causes by the time that they cost, then the overview.
 
+mod atime;
+mod behind_another;
+mod discard_stalls;
+mod errors;
+mod flash_amplification;
+mod flush_stalls;
 mod fsync_storm;
+mod full_device;
+mod layered_device;
+mod lost_events;
+mod metadata;
+mod random_reads;
+mod read_again;
+mod readahead_wasted;
+mod short_commit;
+mod small_sync_writes;
 mod storage;
+mod sync_mount;
 mod top_io;
+mod wear;
 mod where_time_goes;
 
 pub use storage::{Disk, Mount, StorageFacts};
 
 use crate::block::{BlockFound, Group, GroupBy, StageTimes};
 use crate::calls::CallsFound;
-use crate::{Evidence, LossCount};
+use crate::flash::Life;
+use crate::readahead::AccuracyFindings;
+use crate::usage::UsageFound;
+use crate::{Evidence, FlashFindings, LossCount, OwnWear};
 use serde::{Deserialize, Serialize};
 
 /// Which rule found it; as JSON has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
+    Errors,
+    FullDevice,
+    Wear,
+    SyncMount,
     FsyncStorm,
+    ShortCommit,
+    Atime,
+    SmallSyncWrites,
+    SchedulerHurts,
+    BehindAnother,
+    DiscardStalls,
+    FlushStalls,
+    ReadaheadWasted,
+    ReadAgain,
+    RandomReads,
+    LayeredDevice,
+    DoubleIo,
+    FlashAmplification,
+    MetadataDominated,
     WhereTimeGoes,
     TopIo,
+    LostEvents,
 }
 
 /// How findings are ordered before their cost is.
@@ -114,7 +153,13 @@ pub struct Finding {
 pub struct Seen<'a> {
     pub storage: &'a StorageFacts,
     pub block: Option<&'a BlockFound>,
+    pub flash: Option<&'a FlashFindings>,
+    /// How long each chip lasts, and what devices say of their wear.
+    pub life: &'a [Life],
+    pub own_wear: &'a [OwnWear],
+    pub readahead: Option<&'a AccuracyFindings>,
     pub calls: &'a CallsFound,
+    pub usage: &'a UsageFound,
     pub losses: &'a [LossCount],
     /// From the first event that is shown to the last.
     pub span_ns: u64,
@@ -124,6 +169,43 @@ impl Seen<'_> {
     /// Part of the recorded time, percent.
     fn of_span(&self, ns: u64) -> f64 {
         percent(ns, self.span_ns)
+    }
+
+    /// Bios of a device and direction: "8:0 writes".
+    fn device_group(&self, device: &str, what: &str) -> Option<&Group> {
+        let name = format!("{device} {what}");
+        groups(self.block?, GroupBy::Device).find(|group| group.name == name)
+    }
+
+    /// Whether the trace has bios of it.
+    fn is_used(&self, device: &str) -> bool {
+        let of = |group: &Group| group.name.strip_prefix(device).is_some_and(|rest| rest.starts_with(' '));
+        self.block.is_some_and(|block| groups(block, GroupBy::Device).any(of))
+    }
+
+    /// Bytes of all writes.
+    fn written_bytes(&self) -> u64 {
+        let Some(block) = self.block else { return 0 };
+        groups(block, GroupBy::Device).filter(|group| group.name.ends_with(" writes")).map(|group| group.bytes).sum()
+    }
+
+    /// Number, time and bytes of calls on files of a device.
+    fn calls_on(&self, device: &str, is: impl Fn(&str) -> bool) -> (u64, u64, u64) {
+        let head = format!("{device} inode ");
+        let of = self.calls.by_file.iter().filter(|group| is(&group.call) && group.name.starts_with(&head));
+        of.fold((0, 0, 0), |(n, ns, bytes), group| (n + group.ns.n, ns + group.total_ns, bytes + group.bytes))
+    }
+
+    /// What the device took for so many bytes, at the mean of this trace's reads.
+    fn read_cost(&self, block: &BlockFound, bytes: u64) -> Evidence<u64> {
+        let reads = groups(block, GroupBy::Device).filter(|group| group.name.ends_with(" reads"));
+        let (ns, read) = reads.fold((0u64, 0u64), |(ns, read), group| {
+            (ns.saturating_add(stage(group, "D2C").map_or(0, |d2c| d2c.total_ns)), read.saturating_add(group.bytes))
+        });
+        match read {
+            0 => Evidence::unknown("the trace has no reads of a device", "record with --events block,cache,syscall"),
+            read => ((ns as f64 / read as f64 * bytes as f64) as u64).into(),
+        }
     }
 }
 
@@ -145,10 +227,36 @@ fn groups(block: &BlockFound, by: GroupBy) -> impl Iterator<Item = &Group> {
 
 /// All that the trace answers, what matters most first.
 pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let rules = [fsync_storm::find, where_time_goes::find, top_io::find];
+    let rules: [fn(&Seen<'_>) -> Vec<Finding>; 19] = [
+        errors::find,
+        full_device::find,
+        wear::find,
+        sync_mount::find,
+        fsync_storm::find,
+        short_commit::find,
+        atime::find,
+        small_sync_writes::find,
+        behind_another::find,
+        discard_stalls::find,
+        flush_stalls::find,
+        readahead_wasted::find,
+        read_again::find,
+        random_reads::find,
+        layered_device::find,
+        flash_amplification::find,
+        metadata::find,
+        where_time_goes::find,
+        top_io::find,
+    ];
     let mut all: Vec<Finding> = rules.iter().flat_map(|rule| rule(seen)).collect();
     let lost = |finding: &Finding| finding.lost_ns.known().copied().unwrap_or(0);
     all.sort_by_key(|finding| (finding.weight, std::cmp::Reverse((lost(finding), finding.lost_bytes)), finding.rule));
+    let lost = lost_events::find(seen);
+    if !lost.is_empty() {
+        let why = "events were lost, and figures may be too low";
+        all.iter_mut().for_each(|finding| finding.uncertain = Some(why.to_owned()));
+    }
+    all.extend(lost);
     all
 }
 

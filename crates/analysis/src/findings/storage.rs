@@ -42,6 +42,8 @@ pub struct Disk {
     pub write_cache: Option<String>,
     /// Of device mapper: `CRYPT-LUKS2-…`.
     pub dm_uuid: Option<String>,
+    /// Of device mapper: what dmsetup and cryptsetup call it.
+    pub dm_name: Option<String>,
     /// Of a loop device: the file that it lies in.
     pub backing_file: Option<String>,
 }
@@ -70,7 +72,7 @@ impl StorageFacts {
         let disk = |disk: &Value| {
             let name = text(&disk["name"]);
             let by_mount = || mounts.iter().find(|mount| mount.source == format!("/dev/{name}"));
-            let device = match disk["dev"].as_str() {
+            let device = match disk["device"].as_str() {
                 Some(device) => device.to_owned(),
                 None => by_mount().map(|mount| mount.device.clone()).unwrap_or_default(),
             };
@@ -79,8 +81,9 @@ impl StorageFacts {
                 scheduler: disk["scheduler"].as_str().map(in_use),
                 read_ahead_kib: disk["read_ahead_kb"].as_u64(),
                 write_cache: disk["write_cache"].as_str().map(str::to_owned),
+                dm_name: disk["dm_name"].as_str().map(str::to_owned),
                 dm_uuid: disk["dm_uuid"].as_str().map(str::to_owned),
-                backing_file: disk["backing_file"].as_str().map(str::to_owned),
+                backing_file: disk["loop"]["backing_file"].as_str().map(str::to_owned),
                 name,
             }
         };
@@ -132,7 +135,7 @@ mod tests {
                 {"source": "/dev/mmcblk0p2", "target": "/data", "type": "ext4", "options": "rw,commit=1", "device": "179:2"},
                 {"source": "tmpfs", "target": "/run", "type": "tmpfs", "options": "rw", "device": null},
             ],
-            "block": [{"name": "mmcblk0", "scheduler": "none [mq-deadline] bfq", "read_ahead_kb": 128, "dev": "179:0"}],
+            "block": [{"name": "mmcblk0", "scheduler": "none [mq-deadline] bfq", "read_ahead_kb": 128, "device": "179:0"}],
         });
         let storage = StorageFacts::of_facts(&facts);
         assert_eq!(storage.mounts.len(), 1);

@@ -1,17 +1,24 @@
 //! Workloads for the rules' unit tests.
 
-use super::{Finding, Seen, StorageFacts};
-use crate::Analysis as _;
-use crate::LossCount;
+use super::{Finding, Mount, Seen, StorageFacts};
 use crate::block::{BlockAnalysis, BlockFound, CarriedBytes, Originator, OwnerKind, Sizes};
 use crate::calls::{CallGroup, CallsFound};
+use crate::flash::Life;
 use crate::latency::LatencyNs;
+use crate::readahead::AccuracyFindings;
 use crate::testing::event;
+use crate::usage::UsageFound;
+use crate::{Analysis as _, FlashAnalysis, FlashFindings, LossCount, OwnWear};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, EventKind, RequestFlags};
 
 pub struct Work {
     pub storage: StorageFacts,
     pub block: Option<BlockFound>,
+    pub flash: Option<FlashFindings>,
+    pub life: Vec<Life>,
+    pub own_wear: Vec<OwnWear>,
+    pub readahead: Option<AccuracyFindings>,
+    pub usage: UsageFound,
     pub calls: CallsFound,
     pub losses: Vec<LossCount>,
     pub span_ns: u64,
@@ -22,6 +29,11 @@ impl Work {
         Work {
             storage: StorageFacts::default(),
             block: None,
+            flash: None,
+            life: Vec::new(),
+            own_wear: Vec::new(),
+            readahead: None,
+            usage: UsageFound::default(),
             calls: CallsFound::default(),
             losses: Vec::new(),
             span_ns,
@@ -32,6 +44,11 @@ impl Work {
         Seen {
             storage: &self.storage,
             block: self.block.as_ref(),
+            flash: self.flash.as_ref(),
+            life: &self.life,
+            own_wear: &self.own_wear,
+            readahead: self.readahead.as_ref(),
+            usage: &self.usage,
             calls: &self.calls,
             losses: &self.losses,
             span_ns: self.span_ns,
@@ -49,9 +66,36 @@ impl Work {
         self.calls.by_process.push(CallGroup { call: call.into(), name: name.into(), bytes, total_ns, ns });
     }
 
+    /// The same by file.
+    pub fn file_call(&mut self, call: &str, name: &str, n: u64, total_ns: u64) {
+        let mean = total_ns / n.max(1);
+        let ns = LatencyNs { n, mean, max: mean, ..LatencyNs::default() };
+        self.calls.by_file.push(CallGroup { call: call.into(), name: name.into(), bytes: 0, total_ns, ns });
+    }
+
+    /// A file system on the device 8:0.
+    pub fn mount(&mut self, target: &str, kind: &str, options: &str) {
+        self.storage.mounts.push(Mount {
+            source: "/dev/sda".into(),
+            target: target.into(),
+            kind: kind.into(),
+            options: options.split(',').map(str::to_owned).collect(),
+            device: "8:0".into(),
+            ..Mount::default()
+        });
+    }
+
+    pub fn flash(&mut self) -> &mut FlashFindings {
+        self.flash.get_or_insert_with(|| FlashAnalysis::new(&[], &[], &[], |_, _| None::<&str>).finish())
+    }
+
     /// Bios of 4 KiB, one after the other, each so long in front of the device 8:0 and in it.
     pub fn bios(&mut self, n: u64, letters: &str, queue_ns: u64, device_ns: u64) {
-        let mut analysis = BlockAnalysis::new(|_, _| Some("task"), Sizes::default());
+        self.bios_of("task", n, letters, queue_ns, device_ns);
+    }
+
+    pub fn bios_of(&mut self, task: &str, n: u64, letters: &str, queue_ns: u64, device_ns: u64) {
+        let mut analysis = BlockAnalysis::new(|_, _| Some(task), Sizes::default());
         let mut now = 1;
         for number in 0..n {
             let step = |action, time| {

@@ -25,7 +25,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             continue;
         };
         let source = "block:block_bio_queue, with who made the page dirty";
-        let name = format!("{} ({})", first.name, first.tid);
+        let thread = format!(" ({})", first.tid);
+        let name = if first.name.ends_with(&thread) { first.name.clone() } else { first.name.clone() + &thread };
         let mut cause = String::new();
         if verb == "writes" && bytes(OwnerKind::Kernel) > 0 {
             cause += &format!("{} are journal and metadata.", size(bytes(OwnerKind::Kernel)));

@@ -1,4 +1,4 @@
-//! `advise --apply` and `--undo`: knobs of read-ahead on a target, by the agent there, which notes what they were.
+//! `advise --apply` and `--undo`: knobs of read-ahead and schedulers on a target, by the agent there, which notes what they were.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -22,32 +22,28 @@ fn knob(args: &AdviseArgs, quiet: bool, words: Vec<String>) -> Result<serde_json
         .map_err(|error| Failure::new(format!("{on}: the agent's answer cannot be read: {error}")))
 }
 
-/// Sets the knobs (names of /sys/class/bdi) to what is recommended, having asked.
-pub fn apply(args: &AdviseArgs, quiet: bool, kib: Option<u64>, knobs: &[String]) -> Result<(), Failure> {
+/// Sets knobs (files below /sys, and their values), having asked.
+pub fn apply(args: &AdviseArgs, quiet: bool, knobs: &[(String, String)]) -> Result<(), Failure> {
     let on = &args.target.target;
     outln!();
-    let Some(kib) = kib else {
-        outln!("Nothing to apply: no run-time setting is recommended.");
-        return Ok(());
-    };
     if knobs.is_empty() {
-        return Err(Failure::new(
-            "nothing is applied: the trace does not say which read-ahead setting belongs to its file system",
-        ));
+        outln!("Nothing to apply: no run-time setting is recommended. Mount options and programs are changed by hand.");
+        return Ok(());
     }
-    let paths: Vec<String> = knobs.iter().map(|name| format!("/sys/class/bdi/{name}/read_ahead_kb")).collect();
-    for path in &paths {
-        outln!("To be set on {}: {} to {kib}", flashscope_report::visible(on), flashscope_report::visible(path));
+    for (path, value) in knobs {
+        let (path, value) = (flashscope_report::visible(path), flashscope_report::visible(value));
+        outln!("To be set on {}: {path} to {value}", flashscope_report::visible(on));
     }
     if !args.yes && !agreed()? {
         outln!("Nothing is changed.");
         return Ok(());
     }
-    let pairs = paths.into_iter().flat_map(|path| [path, kib.to_string()]);
+    let pairs = knobs.iter().flat_map(|(path, value)| [path.clone(), value.clone()]);
     let said = knob(args, quiet, std::iter::once("set".to_owned()).chain(pairs).collect())?;
     for one in said["knobs"].as_array().into_iter().flatten() {
         let text = |name: &str| flashscope_report::visible(one[name].as_str().unwrap_or("?")).into_owned();
-        outln!("{}: {} KiB, was {}", text("path"), text("now"), text("before"));
+        let kib = if text("path").ends_with("read_ahead_kb") { " KiB" } else { "" };
+        outln!("{}: {}{kib}, was {}", text("path"), text("now"), text("before"));
     }
     let on = flashscope_output::quote::shell(on).unwrap_or_else(|| "TARGET".to_owned());
     outln!("Files that are open keep their window: start the program again. Undo: flashscope advise --undo --on {on}");

@@ -1,7 +1,9 @@
-//! `advise`: what of read-ahead is worth changing for a recorded workload, with evidence, gain, risk and the line to type.
+//! `advise`: what is worth changing for a recorded workload, with evidence, gain, risk and the line to type: all findings, and
+//! what other settings of read-ahead would bring.
 
+use flashscope_analysis::findings::Finding;
 use flashscope_analysis::readahead::{
-    Advice, Change, ErrorBar, Off, Predictor, Seen, Silent, TRIED_KIB, advise, recorded_knob, silent,
+    Advice, Change, ErrorBar, Off, Predictor, Seen, Silent, TRIED_KIB, Workload, advise, recorded_knob, silent,
 };
 use flashscope_cachesim::PAGE_BYTES;
 use flashscope_output::quote;
@@ -13,17 +15,37 @@ use crate::failure::Failure;
 use crate::predict;
 
 mod apply;
+mod findings;
 
 pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     if args.undo {
         return apply::undo(args, quiet);
     }
-    let trace = Trace::open(args.trace.as_deref().unwrap_or("".as_ref()))?;
-    let workload = predict::workload(&trace, &args.model)?;
-    let (kernel, exact) = predict::model(&trace, args.model.kernel_model.as_deref())?;
-    let below = predict::storage(&trace, &workload, kernel, args.model.io_kib);
+    let path = args.trace.as_deref().unwrap_or("".as_ref());
+    let trace = Trace::open(path)?;
+    let found = findings::of_trace(path)?;
+    let workload = match predict::workload(&trace, &args.model) {
+        Ok(workload) => workload,
+        Err(why) => {
+            findings::alone(&found, args.json, why)?;
+            return if args.apply { apply::apply(args, quiet, &findings::knobs(&found)) } else { Ok(()) };
+        }
+    };
+    of_readahead(args, quiet, &trace, &workload, &found)
+}
+
+/// Findings, and behind them what other settings of read-ahead would bring.
+fn of_readahead(
+    args: &AdviseArgs,
+    quiet: bool,
+    trace: &Trace,
+    workload: &Workload,
+    found: &[Finding],
+) -> Result<(), Failure> {
+    let (kernel, exact) = predict::model(trace, args.model.kernel_model.as_deref())?;
+    let below = predict::storage(trace, workload, kernel, args.model.io_kib);
     let io_pages = below.io_pages;
-    let predictor = Predictor::new(&workload, below);
+    let predictor = Predictor::new(workload, below);
     let recorded = predictor.recorded(&TRIED_KIB);
     let mut storage = Storage::of(trace.facts(), workload.sizes.keys().filter_map(|file| file.device));
     let now = args.now.unwrap_or_else(|| {
@@ -32,7 +54,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
         let as_well = |&said: &u64| said != fits && !predictor.recorded(&[fits, said]).fits_alone;
         recorded_knob(trace.facts(), &storage.knobs).map(|(_, kib)| kib).filter(as_well).unwrap_or(fits)
     });
-    let filesystem = predict::mounted(&trace, &workload).unwrap_or_default();
+    let filesystem = predict::mounted(trace, workload).unwrap_or_default();
     let error = predict::error_bar(kernel, &predictor, &filesystem, &args.model);
     let made = predict::error_bar_made(kernel, &predictor, &args.model);
     let worst = |bar: &Option<ErrorBar>| bar.as_ref().map(|bar| bar.time_worst_percent);
@@ -40,7 +62,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     let row = predictor.row(now, &|_| false);
     let cases = silent(&Seen {
         facts: trace.facts(),
-        workload: &workload,
+        workload,
         kernel,
         io_pages,
         now: &row,
@@ -52,7 +74,7 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     let mut told: Vec<String> = cases.iter().map(diagnosis).collect();
     storage.weighed = storage.synchronous || predictor.cost().is_some() || predictor.queue().is_some();
     if let Some(queue) = predictor.queue() {
-        told.extend(predict::queue_notes(&workload, queue.device.known_bytes() < 256 << 10));
+        told.extend(predict::queue_notes(workload, queue.device.known_bytes() < 256 << 10));
     }
     if !storage.weighed {
         // Behind a queue a page that comes early may cost the reader nothing, and many small requests cost it more.
@@ -76,35 +98,20 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
         ));
     }
     told.extend(predictor.overlap().map(predict::overlap_note));
-    told.extend(predict::notes(&workload, &trace, kernel, exact));
+    told.extend(predict::notes(workload, trace, kernel, exact));
     if args.json {
         let list: Vec<_> = advice
             .iter()
             .map(|one| json!({"advice": one, "lines": lines(one, &storage), "risk": risk(one, &storage)}))
             .collect();
-        let all = json!({"schema": 1, "model": kernel.name(), "readahead_kib_now": now, "advice": list, "silent": cases,
+        let all = json!({"schema": 1, "findings": found, "model": kernel.name(), "readahead_kib_now": now, "advice": list, "silent": cases,
                          "error": error, "error_made": made, "notes": told});
         outln!("{}", serde_json::to_string_pretty(&all).expect("plain data serialises"));
         return Ok(());
     }
+    findings::print(found)?;
     outln!("Read-ahead now: {now} KiB, inferred from the pages. Rules of Linux {}.", kernel.name());
-    if advice.is_empty() {
-        let why = if storage.weighed {
-            ": no setting of read-ahead gains more than 3 %"
-        } else {
-            ", among the changes that can be weighed"
-        };
-        outln!("Nothing is worth changing{why}.");
-    }
-    for (n, one) in advice.iter().enumerate() {
-        outln!("\n{}. {}", n + 1, what(one));
-        outln!("   Evidence: {}", evidence(one, &trace));
-        outln!("   Gain: {}", gain(one));
-        outln!("   Risk: {}", risk(one, &storage));
-        for line in lines(one, &storage) {
-            outln!("   {}", flashscope_report::visible(&line));
-        }
-    }
+    print(&advice, trace, &storage)?;
     // Each bar where a gain lies between its ends.
     let between = || advice.iter().filter(|one| one.gain_between_percent.is_some());
     for (bar, is_made) in [(&error, false), (&made, true)] {
@@ -119,11 +126,50 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
         outln!("{}", flashscope_report::visible(note));
     }
     if args.apply {
-        let knob = advice.iter().find_map(|one| match one.change {
+        let kib = advice.iter().find_map(|one| match one.change {
             Change::SetReadahead { kib } => Some(kib),
             _ => None,
         });
-        apply::apply(args, quiet, knob, &storage.knobs)?;
+        apply::apply(args, quiet, &knobs(found, kib, &storage)?)?;
+    }
+    Ok(())
+}
+
+/// What is to be set, below /sys: what findings recommend, and the predicted window.
+fn knobs(found: &[Finding], kib: Option<u64>, storage: &Storage) -> Result<Vec<(String, String)>, Failure> {
+    let mut knobs = findings::knobs(found);
+    if let Some(kib) = kib {
+        if storage.knobs.is_empty() {
+            return Err(Failure::new(
+                "nothing is applied: the trace does not say which read-ahead setting belongs to its file system",
+            ));
+        }
+        // What is predicted goes before what a rule takes for granted.
+        knobs.retain(|(path, _)| !path.ends_with("/read_ahead_kb"));
+        let path = |name: &String| (format!("/sys/class/bdi/{name}/read_ahead_kb"), kib.to_string());
+        knobs.extend(storage.knobs.iter().map(path));
+    }
+    Ok(knobs)
+}
+
+/// What of read-ahead is worth changing.
+fn print(advice: &[Advice], trace: &Trace, storage: &Storage) -> Result<(), Failure> {
+    if advice.is_empty() {
+        let why = if storage.weighed {
+            ": no setting of read-ahead gains more than 3 %"
+        } else {
+            ", among the changes that can be weighed"
+        };
+        outln!("Nothing of read-ahead is worth changing{why}.");
+    }
+    for (n, one) in advice.iter().enumerate() {
+        outln!("\n{}. {}", n + 1, what(one));
+        outln!("   Evidence: {}", evidence(one, trace));
+        outln!("   Gain: {}", gain(one));
+        outln!("   Risk: {}", risk(one, storage));
+        for line in lines(one, storage) {
+            outln!("   {}", flashscope_report::visible(&line));
+        }
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::explore::explore;
 use super::page::{Header, Page};
-use super::{facts, figure, findings, losses, names, readahead, rows, summary, system};
+use super::{calls, facts, figure, findings, losses, names, readahead, rows, summary, system};
 use crate::block_view;
 use crate::figures;
 use crate::text::{duration, escape, grouped, size};
@@ -43,6 +43,11 @@ pub fn block(report: &BlockReport) -> String {
     page.add("findings", &findings(&report.findings));
     let begin_ns = found.stages.begin_ns;
     page.add("the timeline to explore", &explore(&found.points, &report.title, begin_ns));
+    let calls = calls(&report.calls, stages.begin_ns);
+    if !calls.is_empty() {
+        page.heading("calls", "Calls");
+        page.add("latencies of calls", &calls);
+    }
     page.heading("verdict", "Who slows whom down");
     page.add("who slows whom down", &verdict(report));
     page.add("the summary", &numbers(report));

@@ -2,7 +2,8 @@
 
 use super::page::{Header, Page};
 use super::{
-    MAX_ROWS, body, facts, figure, findings, losses, more, names, operations, readahead, rows, summary, system, table,
+    MAX_ROWS, body, calls, facts, figure, findings, losses, more, names, operations, readahead, rows, summary, system,
+    table,
 };
 use crate::boot_view::phases as activities;
 use crate::figures;
@@ -33,6 +34,11 @@ pub fn flash(report: &FlashReport) -> String {
     });
     page.heading("findings", "Findings");
     page.add("findings", &findings(&report.findings));
+    let calls = calls(&report.calls, found.begin_ns);
+    if !calls.is_empty() {
+        page.heading("calls", "Calls");
+        page.add("latencies of calls", &calls);
+    }
     page.heading("operations", "Flash operations");
     page.add("the counts", &counts(report));
     page.heading("figures", "Where and when");

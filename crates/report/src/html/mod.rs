@@ -25,11 +25,13 @@ pub(crate) use published::published;
 pub use runs::runs_study;
 pub use study::study;
 
+use crate::calls_view;
 use crate::figures::Figure;
 use crate::findings_view;
 use crate::readahead_view;
 use crate::rows::Rows;
 use crate::text::{escape, grouped};
+use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::findings::Finding;
 use flashscope_analysis::flash::OpCounts;
 use flashscope_analysis::readahead::AccuracyFindings;
@@ -74,6 +76,20 @@ fn findings(findings: &[Finding]) -> String {
         _ = writeln!(out, "<p class=\"note\">{}</p>", escape(&more));
     }
     out
+}
+
+/// How long calls took; markup, empty where the trace has none.
+fn calls(found: &CallsFound, begin_ns: u64) -> String {
+    const MAX_CALLS: usize = 30;
+    if found.is_empty() {
+        return String::new();
+    }
+    let mut out = rows("By process", &calls_view::by_process(found, MAX_CALLS), "");
+    let files = calls_view::by_file(found, MAX_CALLS);
+    if !files.rows.is_empty() {
+        out += &rows("By file", &files, "");
+    }
+    out + &rows("The slowest", &calls_view::slowest(found, begin_ns, MAX_CALLS), "")
 }
 
 /// A table that scrolls by itself on narrow screens. `head` and `body` are markup of ours.

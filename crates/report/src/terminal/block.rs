@@ -4,8 +4,9 @@ use super::table::paragraph;
 use super::{Style, rows};
 use crate::block_view;
 use crate::names;
+use crate::rows::Rows;
 use crate::text::{duration, grouped, visible};
-use flashscope_analysis::block::{BlockFound, BlockReport, GroupBy, Unit};
+use flashscope_analysis::block::{BlockFound, BlockReport, Unit};
 
 /// Rows of a list; the JSON has all.
 const MAX_ROWS: usize = 12;
@@ -37,37 +38,37 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
         out += &paragraph(&visible(&said.sentence()), width, 0, 2);
     }
     out += &super::findings(&report.findings, &style);
+    out += &super::calls(&report.calls, stages.begin_ns, &style);
     out += &style.heading("Who slows whom down");
     for sentence in block_view::interference(found) {
         out += &paragraph(&visible(&sentence), width, 2, 4);
     }
-    out += &style.heading("Stages, all devices");
     let all = found.groups.first().map_or(&[][..], |all| &all.stages);
-    out += &rows(&block_view::stages(all), width, "no stage was seen");
-    out += &paragraph(block_view::STAGE_NAMES, width, 2, 2);
+    let stages = section("Stages, all devices", &block_view::stages(all), &style);
+    if !stages.is_empty() {
+        out += &(stages + &paragraph(block_view::STAGE_NAMES, width, 2, 2));
+    }
     for (by, heading) in block_view::GROUPS {
-        let groups = block_view::groups(found, by, MAX_ROWS);
-        if by != GroupBy::Parts || !groups.rows.is_empty() {
-            out += &style.heading(heading);
-            out += &rows(&groups, width, "none");
-        }
+        out += &section(heading, &block_view::groups(found, by, style.rows(MAX_ROWS)), &style);
     }
     out += &special(found, &style, width);
-    out += &style.heading("Originators and carriers");
-    out += &rows(&block_view::originators(found, MAX_ROWS), width, "no bio was queued");
-    out += &paragraph(&block_view::written(found), width, 2, 2);
-    out += &super::names_section(&report.names, &style, MAX_ROWS);
-    out += &style.heading("Waits behind others");
-    out += &waits(found, width);
-    out += &style.heading("Load");
-    for line in block_view::load(found) {
-        out += &paragraph(&line, width, 2, 2);
+    let originators =
+        section("Originators and carriers", &block_view::originators(found, style.rows(MAX_ROWS)), &style);
+    if !originators.is_empty() {
+        out += &(originators + &paragraph(&block_view::written(found), width, 2, 2));
+    }
+    out += &super::names_section(&report.names, &style, style.rows(MAX_ROWS));
+    out += &waits(found, &style);
+    if found.over_time.most_in_flight + found.over_time.most_in_device > 0 {
+        out += &style.heading("Load");
+        for line in block_view::load(found) {
+            out += &paragraph(&line, width, 2, 2);
+        }
     }
     if let Some(readahead) = &report.readahead {
-        out += &super::readahead(readahead, &style, MAX_ROWS);
+        out += &super::readahead(readahead, &style, style.rows(MAX_ROWS));
     }
-    out += &style.heading("Not in the stages");
-    out += &rows(&block_view::unmatched(found), width, "nothing: every step was matched");
+    out += &section("Not in the stages", &block_view::unmatched(found), &style);
     if !report.missing.is_empty() {
         out += &style.heading(block_view::MISSING);
         for line in block_view::missing(report) {
@@ -86,7 +87,7 @@ fn special(found: &BlockFound, style: &Style, width: usize) -> String {
         out += &style.heading("Stacked devices");
     }
     if !found.stack.is_empty() {
-        out += &rows(&block_view::stack(found, MAX_ROWS), width, "");
+        out += &rows(&block_view::stack(found, style.rows(MAX_ROWS)), width, "");
     }
     for line in loops {
         out += &paragraph(&visible(&line), width, 2, 4);
@@ -101,19 +102,27 @@ fn special(found: &BlockFound, style: &Style, width: usize) -> String {
     if let Some(line) = block_view::syncs_line(found) {
         out += &style.heading("What fsync and similar calls waited for");
         out += &paragraph(&visible(&line), width, 2, 4);
-        out += &rows(&block_view::syncs(found, MAX_ROWS), width, "");
+        out += &rows(&block_view::syncs(found, style.rows(MAX_ROWS)), width, "");
     }
     if found.errors.failed > 0 {
         out += &style.heading("Failures");
-        out += &rows(&block_view::failures(found, MAX_ROWS), width, "");
+        out += &rows(&block_view::failures(found, style.rows(MAX_ROWS)), width, "");
     }
     out
 }
 
-fn waits(found: &BlockFound, width: usize) -> String {
-    let owners = block_view::owner_loads(found, MAX_ROWS);
-    let mut out = rows(&owners, width, "nobody waited");
-    let pairs = block_view::pairs(found, MAX_ROWS);
+/// A table under its heading; nothing where it has no rows.
+fn section(heading: &str, table: &Rows, style: &Style) -> String {
+    match table.rows.is_empty() {
+        true => String::new(),
+        false => style.heading(heading) + &rows(table, style.width(), ""),
+    }
+}
+
+fn waits(found: &BlockFound, style: &Style) -> String {
+    let (width, most) = (style.width(), style.rows(MAX_ROWS));
+    let mut out = section("Waits behind others", &block_view::owner_loads(found, most), style);
+    let pairs = block_view::pairs(found, most);
     if !pairs.rows.is_empty() {
         out.push('\n');
         out += &rows(&pairs, width, "");
@@ -150,7 +159,9 @@ mod tests {
         };
         let text = block(&report, &Style::default());
         assert!(!text.contains('\u{1b}'));
-        assert!(text.contains("no stage was seen") && text.contains("every step was matched"), "{text}");
+        for empty in ["Stages", "By device", "Originators", "Waits", "Load", "Not in the stages", "Calls", "Findings"] {
+            assert!(!text.contains(empty), "{empty}: {text}");
+        }
         assert!(text.contains("data_cut"));
         assert!(text.contains("block:block_getrq: not known: when a request was allocated"), "{text}");
     }

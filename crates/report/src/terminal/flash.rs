@@ -46,6 +46,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         out += &paragraph(&line, width, 0, 2);
     }
     out += &super::findings(&report.findings, &style);
+    out += &super::calls(&report.calls, found.begin_ns, &style);
     out += &style.heading("By kind");
     let mut table = Table::new("tnn");
     table.head(["what a command moved", "reads", "programs"]);

@@ -2,6 +2,7 @@
 
 mod block;
 mod boot;
+mod call;
 mod comparison;
 mod flash;
 mod layers;
@@ -11,16 +12,19 @@ mod runs;
 mod study;
 mod table;
 
+use crate::calls_view;
 use crate::findings_view;
 use crate::readahead_view;
 use crate::rows::Rows;
 use crate::text::{grouped, visible};
+use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::findings::Finding;
 use flashscope_analysis::readahead::AccuracyFindings;
 use flashscope_analysis::{Evidence, NamesFound};
 
 pub use block::block;
 pub use boot::boot_study;
+pub use call::call;
 pub use comparison::comparison;
 pub use flash::flash;
 pub use layers::{call_name, layer_name, layers, layers_study};
@@ -34,19 +38,25 @@ pub use study::study;
 pub struct Style {
     /// Columns of the terminal.
     pub width: usize,
+    /// Rows of each table; `None`: as many as the table's own limit.
+    pub top: Option<usize>,
     /// SGR escape sequences for emphasis; none are written otherwise.
     pub colour: bool,
 }
 
 impl Default for Style {
     fn default() -> Self {
-        Self { width: 100, colour: false }
+        Self { width: 100, top: None, colour: false }
     }
 }
 
 impl Style {
     fn width(self) -> usize {
-        self.width.clamp(40, 140)
+        self.width.clamp(40, 200)
+    }
+
+    fn rows(self, most: usize) -> usize {
+        self.top.unwrap_or(most)
     }
 
     fn emphasis(self, code: &str, text: &str) -> String {
@@ -65,6 +75,9 @@ impl Style {
         format!("\n{}\n", self.bold(text))
     }
 }
+
+/// Rows of a table of calls.
+const CALL_ROWS: usize = 8;
 
 /// A table, or in its place what says that there is nothing.
 fn rows(rows: &Rows, width: usize, nothing: &str) -> String {
@@ -132,6 +145,24 @@ fn paragraph_numbered(text: &str, width: usize, number: usize) -> String {
     table::paragraph(&format!("{number}. {text}"), width, 2, 5)
 }
 
+/// How long calls took; nothing where the trace has none.
+fn calls(found: &CallsFound, begin_ns: u64, style: &Style) -> String {
+    if found.is_empty() {
+        return String::new();
+    }
+    let (width, most) = (style.width(), style.rows(CALL_ROWS));
+    let mut out = style.heading("Calls, by process");
+    out += &rows(&calls_view::by_process(found, most), width, "");
+    let files = calls_view::by_file(found, most);
+    if !files.rows.is_empty() {
+        out += &style.heading("Calls, by file");
+        out += &rows(&files, width, "");
+    }
+    out += &style.heading("The slowest calls");
+    out += &rows(&calls_view::slowest(found, begin_ns, most), width, "");
+    out + &table::paragraph("What one of them waited for: flashscope report TRACE --call NUMBER", width, 2, 2)
+}
+
 /// What read-ahead brought in.
 fn readahead(found: &Evidence<AccuracyFindings>, style: &Style, most: usize) -> String {
     let width = style.width();
@@ -163,12 +194,7 @@ fn losses<'a>(all: impl Iterator<Item = (&'a str, u64, &'a str)>, width: usize) 
     match (table.is_empty(), zero.is_empty()) {
         (true, true) => "  no loss counter was recorded: whether anything was lost is not known\n".to_owned(),
         (false, true) => table.render(width),
-        (true, false) => {
-            table::paragraph(&visible(&format!("none; looked for and not found: {}", zero.join(", "))), width, 2, 2)
-        }
-        (false, false) => {
-            let zero = format!("looked for and not found: {}", zero.join(", "));
-            table.render(width) + &table::paragraph(&visible(&zero), width, 2, 2)
-        }
+        (true, false) => format!("  none ({} counters are 0: see --json)\n", zero.len()),
+        (false, false) => table.render(width) + &format!("  {} more counters are 0: see --json\n", zero.len()),
     }
 }

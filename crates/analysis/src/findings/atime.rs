@@ -1,0 +1,130 @@
+//! Times of last access that are written where programs only read.
+
+use super::{Finding, Gain, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, measure};
+use crate::calls::{is_read, is_write};
+use crate::units::{duration, size};
+
+/// With fewer reads or bytes it is not worth a mount option.
+const MIN_READS: u64 = 10;
+const MIN_BYTES: u64 = 8192;
+/// File systems that write times of access unless they are told not to.
+const KINDS: [&str; 6] = ["ext2", "ext3", "ext4", "f2fs", "xfs", "btrfs"];
+
+pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    let all = seen.storage.mounts.iter();
+    all.filter(|mount| KINDS.contains(&mount.kind.as_str()) && !mount.has("noatime") && !mount.has("ro"))
+        .filter_map(|mount| of_mount(seen, mount))
+        .collect()
+}
+
+/// Whether a program changed anything that the trace cannot place: then what was written may be its.
+fn changed_elsewhere(seen: &Seen<'_>) -> bool {
+    let changes = |call: &str| {
+        [
+            "unlink",
+            "unlinkat",
+            "rename",
+            "renameat",
+            "renameat2",
+            "truncate",
+            "ftruncate",
+            "fallocate",
+            "copy_file_range",
+        ]
+        .contains(&call)
+    };
+    let (placed, _) =
+        seen.calls.by_file.iter().filter(|group| is_write(&group.call)).fold((0, 0), |(n, _), g| (n + g.ns.n, 0));
+    let (all, _) = seen.calls.total(is_write);
+    all > placed || seen.calls.total(changes).0 > 0
+}
+
+fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
+    let (reads, ..) = seen.calls_on(&mount.device, is_read);
+    let (writes, ..) = seen.calls_on(&mount.device, is_write);
+    if reads < MIN_READS || writes > 0 || seen.usage.program_wrote(&mount.device) || changed_elsewhere(seen) {
+        return None;
+    }
+    // Initialisation writes beside it.
+    if seen.block?.originators.originators.iter().any(|one| one.name.contains("lazy init") && one.written_bytes > 0) {
+        return None;
+    }
+    let group = seen.device_group(&mount.device, "writes")?;
+    if group.bytes < MIN_BYTES {
+        return None;
+    }
+    let ns = super::stage(group, "Q2C").map_or(0, |q2c| q2c.total_ns);
+    let source = "block:block_bio_queue, syscalls:sys_enter_*; mount options of /proc/self/mounts";
+    let now = if mount.has("relatime") { "relatime" } else { "strictatime" };
+    Some(Finding {
+        rule: Rule::Atime,
+        weight: Weight::Cost,
+        what: format!(
+            "Programs only read files of {}, and {} are written to it: times of last access.",
+            mount.target,
+            size(group.bytes)
+        ),
+        cause: format!("The mount option {now} writes a time of access into the inode of a file that is read."),
+        evidence: vec![
+            measure("reads of files there", reads as f64, MeasureUnit::Count, source),
+            measure("writes by programs there", 0.0, MeasureUnit::Count, source),
+            measure("written to the device", group.bytes as f64, MeasureUnit::Bytes, source),
+        ],
+        lost_ns: ns.into(),
+        lost_bytes: Some(group.bytes),
+        advice: vec![Remedy {
+            what: "Mount with noatime".to_owned(),
+            steps: vec![Step::Remount { target: mount.target.clone(), options: "noatime".into(), undo: now.into() }],
+            gain: Gain {
+                of: format!("bytes written to {} ({})", mount.target, duration(ns)),
+                least_percent: 80.0,
+                most_percent: 100.0,
+                basis: "nothing else was written there".to_owned(),
+            }
+            .into(),
+            risk: "programs that compare times of access (some mail readers, tmpwatch) no longer see them".to_owned(),
+        }],
+        uncertain: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Work, only};
+    use super::*;
+
+    fn work(options: &str) -> Work {
+        let mut work = Work::new(1_000_000_000);
+        work.bios(20, "WM", 1_000, 1_000_000);
+        work.mount("/data", "ext4", options);
+        work.call("read", "job (7)", 100, 1_000_000, 0);
+        work.file_call("read", "8:0 inode 12", 100, 1_000_000);
+        work
+    }
+
+    #[test]
+    fn writes_without_a_writer_are_times_of_access() {
+        let finding = only(find(&work("rw,relatime").seen()));
+        assert!(
+            finding.what.starts_with("Programs only read files of /data, and 80 KiB are written"),
+            "{}",
+            finding.what
+        );
+    }
+
+    #[test]
+    fn where_anybody_may_have_written_nothing_is_said() {
+        assert!(find(&work("rw,noatime").seen()).is_empty());
+        let mut placed = work("rw,relatime");
+        placed.file_call("write", "8:0 inode 13", 1, 1);
+        assert!(find(&placed.seen()).is_empty());
+        for call in ["write", "unlinkat"] {
+            let mut elsewhere = work("rw,relatime");
+            elsewhere.call(call, "job (7)", 1, 1, 0);
+            assert!(find(&elsewhere.seen()).is_empty(), "{call}");
+        }
+        let mut dirtied = work("rw,relatime");
+        dirtied.usage.writes.insert("8:0".into(), 1);
+        assert!(find(&dirtied.seen()).is_empty());
+    }
+}

@@ -1,0 +1,99 @@
+//! I/O that failed.
+
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
+use crate::Evidence;
+use crate::block::Unit;
+use crate::units::{counted, grouped};
+
+/// A device that does not know an operation says so (EOPNOTSUPP): discards and the like are no failures of its storage.
+const NOT_SUPPORTED: i32 = -95;
+
+pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    let Some(found) = seen.block else { return Vec::new() };
+    let errors = &found.errors;
+    let Some(first) = errors.failures.iter().find(|one| one.errno != NOT_SUPPORTED) else { return Vec::new() };
+    let not_supported = errors.failures.iter().filter(|one| one.errno == NOT_SUPPORTED).count() as u64;
+    let failed = errors.failed.saturating_sub(not_supported);
+    let device = seen.storage.device_name(&first.device);
+    let source = "block:block_rq_complete, block_bio_complete (their error)";
+    let took = errors.failures.iter().filter(|one| one.errno != NOT_SUPPORTED).map(|one| one.took_ns).sum::<u64>();
+    let unit = if found.stages.unit == Unit::Bio { "bio" } else { "request" };
+    vec![Finding {
+        rule: Rule::Errors,
+        weight: Weight::Fault,
+        what: format!(
+            "{} of {device} failed with {}: the first at sector {}, {} for {}.",
+            counted(failed, unit),
+            first.error,
+            first.sector,
+            first.kind.plural(),
+            first.owner
+        ),
+        cause: match (errors.retries, errors.recovered) {
+            (0, 0) => "None of them was tried again: the program got the error.".to_owned(),
+            (retries, recovered) => format!(
+                "{} were tries of what had failed before; {} succeeded in the end.",
+                grouped(retries),
+                grouped(recovered)
+            ),
+        },
+        evidence: vec![
+            measure("failures", failed as f64, MeasureUnit::Count, source),
+            measure("time in failed I/O", took as f64, MeasureUnit::Ns, source),
+        ],
+        lost_ns: took.into(),
+        lost_bytes: Some(errors.failures.iter().map(|one| one.bytes).sum()),
+        advice: vec![Remedy {
+            what: "Save the data, and read what the driver says of the device".to_owned(),
+            steps: vec![Step::Run { command: "dmesg --level=err,warn".to_owned(), names: Vec::new() }],
+            gain: Evidence::unknown("no setting mends a device that fails", ""),
+            risk: "each further read of a failing device may be its last".to_owned(),
+        }],
+        uncertain: None,
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Work, only};
+    use super::*;
+    use crate::block::Failure;
+    use flashscope_trace::RequestKind;
+
+    fn failure(errno: i32) -> Failure {
+        Failure {
+            device: "8:0".into(),
+            sector: 4096,
+            bytes: 4096,
+            kind: RequestKind::Read,
+            errno,
+            error: "EIO".into(),
+            owner: "reader (7)".into(),
+            begin_ns: 5,
+            took_ns: 30_000_000,
+            attempt: 1,
+        }
+    }
+
+    #[test]
+    fn a_failing_sector_is_the_first_thing_said() {
+        let mut work = Work::new(1_000_000_000);
+        work.bios(10, "R", 1_000, 1_000_000);
+        work.block().errors.failed = 2;
+        work.block().errors.failures = vec![failure(-95), failure(-5)];
+        let finding = only(find(&work.seen()));
+        assert_eq!((finding.weight, finding.rule), (Weight::Fault, Rule::Errors));
+        assert_eq!(finding.what, "1 bio of 8:0 failed with EIO: the first at sector 4096, reads for reader (7).");
+        assert_eq!(super::super::find(&work.seen())[0].rule, Rule::Errors);
+    }
+
+    #[test]
+    fn no_failure_and_no_support_are_none() {
+        let mut work = Work::new(1_000_000_000);
+        work.bios(10, "R", 1_000, 1_000_000);
+        assert!(find(&work.seen()).is_empty());
+        work.block().errors.failed = 1;
+        work.block().errors.failures = vec![failure(-95)];
+        assert!(find(&work.seen()).is_empty());
+    }
+}

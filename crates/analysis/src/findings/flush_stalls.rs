@@ -1,0 +1,78 @@
+//! Flushes of a device's cache that take long.
+
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
+use crate::Evidence;
+use crate::units::{counted, duration};
+
+const MIN_FLUSHES: u64 = 5;
+/// A flush that takes less is no stall, nanoseconds.
+const MIN_MEAN_NS: u64 = 1_000_000;
+/// Below this part of the recorded time nobody notices, percent.
+const MIN_PERCENT: f64 = 10.0;
+
+pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    let Some(found) = seen.block else { return Vec::new() };
+    let flushes = &found.flushes;
+    let total = flushes.requests_total_ns;
+    if flushes.requests.n < MIN_FLUSHES || flushes.requests.mean < MIN_MEAN_NS || seen.of_span(total) < MIN_PERCENT {
+        return Vec::new();
+    }
+    let source = "block:block_rq_issue, block_rq_complete of flushes (F)";
+    vec![Finding {
+        rule: Rule::FlushStalls,
+        weight: Weight::Cost,
+        what: format!(
+            "The device works {} on {}: {} each, {} at most.",
+            duration(total),
+            counted(flushes.requests.n, "flush"),
+            duration(flushes.requests.mean),
+            duration(flushes.requests.max)
+        )
+        .replace(" flushs", " flushes"),
+        cause: "Each fsync and each commit of a journal has the device write its cache out, and waits.".to_owned(),
+        evidence: vec![
+            measure("flushes", flushes.requests.n as f64, MeasureUnit::Count, source),
+            measure("their time in the device", total as f64, MeasureUnit::Ns, source),
+        ],
+        lost_ns: total.into(),
+        lost_bytes: None,
+        advice: vec![Remedy {
+            what: "Sync less often: each sync costs a flush or two".to_owned(),
+            steps: vec![Step::Code { line: "fdatasync(fd); /* once for many records */".to_owned() }],
+            gain: Evidence::unknown("it follows from how many syncs the program can spare", ""),
+            risk: "a power cut loses what was not synced; never turn flushes off (nobarrier) on a device with a volatile cache"
+                .to_owned(),
+        }],
+        uncertain: None,
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Work, only};
+    use super::*;
+
+    fn work(n: u64, mean: u64) -> Work {
+        let mut work = Work::new(1_000_000_000);
+        let flushes = &mut work.block().flushes;
+        (flushes.requests.n, flushes.requests.mean, flushes.requests_total_ns) = (n, mean, n * mean);
+        work
+    }
+
+    #[test]
+    fn long_flushes_are_told() {
+        let finding = only(find(&work(100, 5_000_000).seen()));
+        assert!(
+            finding.what.starts_with("The device works 500.00 ms on 100 flushes: 5.00 ms each"),
+            "{}",
+            finding.what
+        );
+    }
+
+    #[test]
+    fn short_or_few_ones_are_not() {
+        for (n, mean) in [(4, 100_000_000), (900, 500_000), (10, 2_000_000)] {
+            assert!(find(&work(n, mean).seen()).is_empty(), "{n} {mean}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Device mapper and loop devices: what the layer adds in time and in bytes.
+
+use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use crate::Evidence;
+use crate::block::StackLevel;
+use crate::units::{counted, duration, size};
+
+const MIN_BIOS: u64 = 20;
+/// From this part of what a bio of the upper device takes, percent.
+const MIN_TIME_PERCENT: f64 = 15.0;
+/// Below this part of the recorded time nobody notices, percent.
+const MIN_SPAN_PERCENT: f64 = 2.0;
+/// Bytes below for each byte above.
+const MIN_TIMES: f64 = 1.5;
+const MIN_BYTES: u64 = 1 << 20;
+
+pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    let Some(found) = seen.block else { return Vec::new() };
+    let levels = found.stack.iter().filter(|level| level.upper_bios >= MIN_BIOS);
+    levels.flat_map(|level| [in_time(seen, level), in_bytes(seen, level)]).flatten().collect()
+}
+
+/// The way down to the lower device and back, which the layer's own threads take.
+fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
+    let disk = seen.storage.disk(&level.upper)?;
+    let uuid = disk.dm_uuid.as_deref()?;
+    let own = level.mean_down_ns.saturating_add(level.mean_up_ns);
+    let total = own.saturating_mul(level.upper_bios);
+    let part = percent(own, level.mean_q2c_ns);
+    if part < MIN_TIME_PERCENT || seen.of_span(total) < MIN_SPAN_PERCENT {
+        return None;
+    }
+    let crypt = uuid.starts_with("CRYPT-");
+    let upper = seen.storage.device_name(&level.upper);
+    let source = "block:block_bio_remap, block_bio_queue, block_bio_complete of both devices";
+    let advice = crypt.then(|| {
+        let name = disk.dm_name.clone().unwrap_or_else(|| disk.name.clone());
+        Remedy {
+            what: "Encrypt in the thread that asks, without work queues (Linux 5.9 and later)".to_owned(),
+            steps: vec![Step::Run {
+                command: "cryptsetup refresh --perf-no_read_workqueue --perf-no_write_workqueue".to_owned(),
+                names: vec![name],
+            }],
+            gain: Gain {
+                of: format!("mean time of a bio of {upper}"),
+                least_percent: 0.0,
+                most_percent: part,
+                basis: "of the way through the layer the queues go, the encryption itself stays".to_owned(),
+            }
+            .into(),
+            risk: "the encryption takes the processor of the thread that reads or writes".to_owned(),
+        }
+    });
+    Some(Finding {
+        rule: Rule::LayeredDevice,
+        weight: Weight::Cost,
+        what: format!(
+            "{} adds {} to each of {} on {upper}: {part:.0} % of what one takes.",
+            if crypt { "Encryption (dm-crypt)" } else { "The device mapper" },
+            duration(own),
+            counted(level.upper_bios, "bio")
+        ),
+        cause: format!(
+            "A bio waits {} on the way down to {} and {} on the way back.",
+            duration(level.mean_down_ns),
+            seen.storage.device_name(&level.lower),
+            duration(level.mean_up_ns)
+        ),
+        evidence: vec![
+            measure("bios", level.upper_bios as f64, MeasureUnit::Count, source),
+            measure("mean time of one", level.mean_q2c_ns as f64, MeasureUnit::Ns, source),
+            measure("of it in the device below", level.mean_below_ns as f64, MeasureUnit::Ns, source),
+        ],
+        lost_ns: total.into(),
+        lost_bytes: None,
+        advice: advice.into_iter().collect(),
+        uncertain: None,
+    })
+}
+
+fn in_bytes(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
+    let more = level.lower_bytes.saturating_sub(level.upper_bytes);
+    if level.upper_bytes == 0 || (level.lower_bytes as f64) < level.upper_bytes as f64 * MIN_TIMES || more < MIN_BYTES {
+        return None;
+    }
+    let (upper, lower) = (seen.storage.device_name(&level.upper), seen.storage.device_name(&level.lower));
+    let source = "block:block_bio_remap, block_bio_queue of both devices";
+    Some(Finding {
+        rule: Rule::DoubleIo,
+        weight: Weight::Cost,
+        what: format!(
+            "{} asked of {upper} become {} on {lower}: {:.1} times as much.",
+            size(level.upper_bytes),
+            size(level.lower_bytes),
+            level.lower_bytes as f64 / level.upper_bytes as f64
+        ),
+        cause: "The layer between them (mirror, parity, or a file system below a loop device) writes more than once."
+            .to_owned(),
+        evidence: vec![
+            measure("bytes above", level.upper_bytes as f64, MeasureUnit::Bytes, source),
+            measure("bytes below", level.lower_bytes as f64, MeasureUnit::Bytes, source),
+        ],
+        lost_ns: Evidence::unknown("without the layer nothing was recorded", ""),
+        lost_bytes: Some(more),
+        advice: Vec::new(),
+        uncertain: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Disk;
+    use super::super::testing::{Work, only};
+    use super::*;
+
+    fn work(own_ns: u64, lower_bytes: u64, uuid: Option<&str>) -> Work {
+        let mut work = Work::new(1_000_000_000);
+        work.block().stack.push(StackLevel {
+            upper: "253:0".into(),
+            lower: "8:0".into(),
+            upper_bios: 100,
+            upper_bytes: 4 << 20,
+            lower_bios: 100,
+            lower_bytes,
+            mean_down_ns: own_ns,
+            mean_up_ns: 0,
+            mean_below_ns: 1_000_000,
+            mean_q2c_ns: 1_000_000 + own_ns,
+            ..StackLevel::default()
+        });
+        let dm_uuid = uuid.map(str::to_owned);
+        let dm_name = Some("secret".to_owned());
+        work.storage.disks.push(Disk {
+            name: "dm-0".into(),
+            device: "253:0".into(),
+            dm_uuid,
+            dm_name,
+            ..Disk::default()
+        });
+        work
+    }
+
+    #[test]
+    fn the_price_of_encryption_is_told() {
+        let finding = only(find(&work(1_000_000, 4 << 20, Some("CRYPT-LUKS2-1-secret")).seen()));
+        assert_eq!(
+            finding.what,
+            "Encryption (dm-crypt) adds 1.00 ms to each of 100 bios on dm-0 (253:0): 50 % of what one takes."
+        );
+        assert_eq!(finding.advice[0].gain.known().map(|gain| gain.most_percent), Some(50.0));
+    }
+
+    #[test]
+    fn a_mirror_doubles_bytes() {
+        let finding = only(find(&work(0, 8 << 20, None).seen()));
+        assert_eq!(finding.rule, Rule::DoubleIo);
+        assert!(finding.what.starts_with("4 MiB asked of dm-0 (253:0) become 8 MiB on 8:0: 2.0 times"));
+    }
+
+    #[test]
+    fn a_thin_layer_is_not_told() {
+        assert!(find(&work(1_000, 4 << 20, Some("LVM-x")).seen()).is_empty());
+        assert!(find(&work(1_000, 4 << 20, None).seen()).is_empty());
+    }
+}

@@ -1,0 +1,103 @@
+//! Reads that jump about in a file of which they need nearly all.
+
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use crate::Evidence;
+use crate::units::{grouped, size};
+
+const MIN_READS: u64 = 200;
+/// Reads that begin where the one before ended: below this part they jump, percent.
+const MAX_SEQUENTIAL_PERCENT: f64 = 20.0;
+/// What of the file they need in all: from here on reading it in order is less work, percent.
+const MIN_COVERED_PERCENT: f64 = 60.0;
+/// Larger reads cost a seek that hardly counts.
+const MAX_READ_BYTES: u64 = 32 << 10;
+
+pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for file in &seen.usage.files {
+        let Some(bytes) = file.size.filter(|&bytes| bytes > 0) else { continue };
+        let jumps = percent(file.sequential, file.reads) <= MAX_SEQUENTIAL_PERCENT;
+        let small = file.bytes / file.reads.max(1) <= MAX_READ_BYTES;
+        let covered = percent(file.covered_bytes, bytes);
+        // Where they came from the cache nobody waited.
+        let touched = seen.readahead.is_some_and(|found| {
+            found.files.iter().any(|one| {
+                one.inode == file.inode
+                    && one.device.map(|device| device.to_string()) == Some(file.device.clone())
+                    && one.pages.requested * 2 >= file.reads
+            })
+        });
+        if file.reads < MIN_READS || !jumps || !small || covered < MIN_COVERED_PERCENT || !touched {
+            continue;
+        }
+        let source = "reads of files (flashscope:file_read, filemap:mm_filemap_get_pages)";
+        found.push(Finding {
+            rule: Rule::RandomReads,
+            weight: Weight::Cost,
+            what: format!(
+                "File {} inode {} is read at random in {} reads of {}, {covered:.0} % of it in the end.",
+                file.device,
+                file.inode,
+                grouped(file.reads),
+                size(file.bytes / file.reads.max(1))
+            ),
+            cause: "Each small read is a request of its own; in order they would be a few large ones.".to_owned(),
+            evidence: vec![
+                measure("reads", file.reads as f64, MeasureUnit::Count, source),
+                measure("of them where the one before ended", file.sequential as f64, MeasureUnit::Count, source),
+                measure("of the file needed", file.covered_bytes as f64, MeasureUnit::Bytes, source),
+            ],
+            lost_ns: Evidence::unknown("what the device takes for large requests is not in the trace", ""),
+            lost_bytes: None,
+            advice: vec![Remedy {
+                what: "Read the file in the order of its offsets, or whole and at once".to_owned(),
+                steps: vec![Step::Code { line: "posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);".to_owned() }],
+                gain: Evidence::unknown(
+                    "what the device takes for large requests is not in the trace",
+                    "record a sequential read of the file beside it",
+                ),
+                risk: "memory for the whole file".to_owned(),
+            }],
+            uncertain: None,
+        });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Work, only};
+    use super::*;
+    use crate::readahead::{AccuracyFindings, Brought, FileBrought};
+    use crate::usage::FileReads;
+    use flashscope_trace::Device;
+
+    fn work(reads: u64, sequential: u64, covered_bytes: u64) -> Work {
+        let mut work = Work::new(1_000_000_000);
+        let (device, inode, size) = ("8:0".to_owned(), 12, Some(4 << 20));
+        work.usage.files.push(FileReads { device, inode, reads, sequential, bytes: reads * 4096, covered_bytes, size });
+        let pages = Brought { requested: 1000, ..Brought::default() };
+        let files = vec![FileBrought { device: Some(Device::new(8, 0)), inode: 12, path: None, pages }];
+        work.readahead = Some(AccuracyFindings { files, ..AccuracyFindings::default() });
+        work
+    }
+
+    #[test]
+    fn a_whole_file_at_random_is_told() {
+        let finding = only(find(&work(1000, 10, 4 << 20).seen()));
+        assert_eq!(
+            finding.what,
+            "File 8:0 inode 12 is read at random in 1,000 reads of 4 KiB, 100 % of it in the end."
+        );
+    }
+
+    #[test]
+    fn order_few_reads_and_a_part_of_a_file_are_not() {
+        for (reads, sequential, covered) in [(1000, 900, 4 << 20), (100, 0, 4 << 20), (1000, 0, 1 << 20)] {
+            assert!(find(&work(reads, sequential, covered).seen()).is_empty());
+        }
+        let mut cached = work(1000, 10, 4 << 20);
+        cached.readahead = None;
+        assert!(find(&cached.seen()).is_empty());
+    }
+}

@@ -1,0 +1,124 @@
+//! A journal that is committed more often than the kernel's default.
+
+use super::{
+    Finding, Gain, GroupBy, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage,
+};
+use crate::calls::is_sync;
+use crate::units::{duration, grouped, size};
+
+/// `JBD2_DEFAULT_MAX_COMMIT_AGE` (include/linux/jbd2.h), seconds.
+const DEFAULT_S: f64 = 5.0;
+/// Fewer commits show no rhythm.
+const MIN_COMMITS: u64 = 3;
+/// Below this part of all written bytes the journal does not matter, percent.
+const MIN_PERCENT: f64 = 10.0;
+/// Of the commits that the option explains, at least so much of their bytes goes with them: blocks that are journalled only once
+/// are so under any interval.
+const LEAST_OF_SAVING: f64 = 0.4;
+
+pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    let Some(found) = seen.block else { return Vec::new() };
+    // Syncs commit too: then the interval is not the cause.
+    let (syncs, _) = seen.calls.total(is_sync);
+    let commits = seen.usage.commits;
+    if commits < MIN_COMMITS || syncs * 2 >= commits {
+        return Vec::new();
+    }
+    let journal = |group: &&crate::block::Group| group.name.starts_with("ext4 journal");
+    let Some(journal) = groups(found, GroupBy::Owner).find(journal) else { return Vec::new() };
+    let written: u64 = seen.written_bytes();
+    if percent(journal.bytes, written) < MIN_PERCENT {
+        return Vec::new();
+    }
+    let short = |mount: &&Mount| {
+        let seconds: Option<f64> = mount.value("commit").and_then(|value| value.parse().ok());
+        seconds.is_some_and(|seconds| seconds > 0.0 && seconds < DEFAULT_S) && seen.is_used(&mount.device)
+    };
+    let mounts: Vec<&Mount> = seen.storage.mounts.iter().filter(short).collect();
+    // With several the trace does not say whose commits they are.
+    let [mount] = mounts[..] else { return Vec::new() };
+    let seconds: f64 = mount.value("commit").and_then(|value| value.parse().ok()).unwrap_or(DEFAULT_S);
+    // They come at this interval, and not at the default's.
+    let span_s = seen.span_ns as f64 / 1e9;
+    if commits as f64 * (seconds + DEFAULT_S) / 2.0 < span_s {
+        return Vec::new();
+    }
+    let saving = 1.0 - seconds / DEFAULT_S;
+    let q2c = stage(journal, "Q2C").map_or(0, |q2c| q2c.total_ns);
+    let source = "jbd2:jbd2_start_commit, block:block_bio_queue; mount options of /proc/self/mounts";
+    vec![Finding {
+        rule: Rule::ShortCommit,
+        weight: Weight::Cost,
+        what: format!(
+            "{} commits its journal each {} ({} commits in {}): the journal writes {}.",
+            mount.target,
+            duration((seconds * 1e9) as u64),
+            grouped(commits),
+            duration(seen.span_ns),
+            size(journal.bytes)
+        ),
+        cause: format!(
+            "The mount option commit={seconds} is shorter than the default of {DEFAULT_S} s; the journal has {:.0} % of all \
+             bytes written.",
+            percent(journal.bytes, written)
+        ),
+        evidence: vec![
+            measure("commits", commits as f64, MeasureUnit::Count, source),
+            measure("written by the journal", journal.bytes as f64, MeasureUnit::Bytes, source),
+            measure("time of its bios", q2c as f64, MeasureUnit::Ns, source),
+        ],
+        lost_ns: ((q2c as f64 * saving) as u64).into(),
+        lost_bytes: Some((journal.bytes as f64 * saving) as u64),
+        advice: vec![Remedy {
+            what: "Commit at the default interval".to_owned(),
+            steps: vec![Step::Remount {
+                target: mount.target.clone(),
+                options: format!("commit={DEFAULT_S}"),
+                undo: format!("commit={seconds}"),
+            }],
+            gain: Gain {
+                of: format!("bytes that the journal of {} writes", mount.target),
+                least_percent: saving * LEAST_OF_SAVING * 100.0,
+                most_percent: saving * 100.0,
+                basis: format!("{:.0} % fewer commits; each may have more blocks", saving * 100.0),
+            }
+            .into(),
+            risk: format!("a power cut loses up to {DEFAULT_S} s of work that was not synced, instead of {seconds} s"),
+        }],
+        uncertain: None,
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Work, only};
+    use super::*;
+
+    fn work(options: &str, commits: u64, syncs: u64) -> Work {
+        let mut work = Work::new(20_000_000_000);
+        work.bios_of("jbd2/sda-8", 60, "WS", 1_000, 1_000_000);
+        work.mount("/data", "ext4", options);
+        work.usage.commits = commits;
+        if syncs > 0 {
+            work.call("fsync", "app (7)", syncs, 1_000_000, 0);
+        }
+        work
+    }
+
+    #[test]
+    fn commits_at_the_options_rhythm_are_told() {
+        let finding = only(find(&work("rw,commit=1", 20, 0).seen()));
+        assert!(finding.what.starts_with("/data commits its journal each 1.00 s (20 commits"), "{}", finding.what);
+        let gain = finding.advice[0].gain.known().expect("a range");
+        assert_eq!((gain.least_percent.round(), gain.most_percent.round()), (32.0, 80.0));
+    }
+
+    #[test]
+    fn the_default_syncs_and_rare_commits_are_not() {
+        for (options, commits, syncs) in
+            [("rw", 20, 0), ("rw,commit=30", 20, 0), ("rw,commit=1", 20, 15), ("rw,commit=1", 4, 0)]
+        {
+            assert!(find(&work(options, commits, syncs).seen()).is_empty(), "{options} {commits} {syncs}");
+        }
+    }
+}

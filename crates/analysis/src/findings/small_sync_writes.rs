@@ -1,0 +1,98 @@
+//! Small writes that each wait for the device: O_SYNC, O_DSYNC or O_DIRECT.
+
+use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, stage};
+use crate::Evidence;
+use crate::calls::is_write;
+use crate::units::{duration, grouped, size};
+
+const MIN_WRITES: u64 = 50;
+/// What a write has to ask for at most to be small.
+const MAX_BYTES: u64 = 16 << 10;
+/// Below this part of the recorded time nobody notices, percent.
+const MIN_PERCENT: f64 = 5.0;
+/// A write into the page cache takes less, nanoseconds.
+const MIN_MEAN_NS: u64 = 100_000;
+
+pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    let Some(found) = seen.block else { return Vec::new() };
+    // A mount with `sync` is a cause of its own.
+    if seen.storage.mounts.iter().any(|mount| mount.has("sync") && seen.is_used(&mount.device)) {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    for call in seen.calls.by_process.iter().filter(|group| is_write(&group.call)) {
+        // Its own bios, one or more for each call: nobody else writes them later.
+        let Some(own) = groups(found, GroupBy::Owner).find(|group| group.name == call.name) else { continue };
+        let (n, ns) = (call.ns.n, call.total_ns);
+        let each = own.bytes / own.bios.max(1);
+        let waits = call.ns.mean >= MIN_MEAN_NS && seen.of_span(ns) >= MIN_PERCENT;
+        if n < MIN_WRITES || own.bios * 2 < n || each > MAX_BYTES || !waits {
+            continue;
+        }
+        let d2c = stage(own, "D2C").map_or(0, |d2c| d2c.ns.mean);
+        let source = "syscalls:sys_enter_*, sys_exit_*; block:block_bio_queue by the same thread";
+        all.push(Finding {
+            rule: Rule::SmallSyncWrites,
+            weight: Weight::Cost,
+            what: format!(
+                "{} waits {} in {} writes that each go to the device: bios of {}.",
+                call.name,
+                duration(ns),
+                grouped(n),
+                size(each)
+            ),
+            cause: format!(
+                "It writes with O_SYNC or O_DIRECT: a write takes {}, of which the device has {}.",
+                duration(call.ns.mean),
+                duration(d2c)
+            ),
+            evidence: vec![
+                measure("writes", n as f64, MeasureUnit::Count, source),
+                measure("time in them", ns as f64, MeasureUnit::Ns, source),
+                measure("its own bios", own.bios as f64, MeasureUnit::Count, source),
+            ],
+            lost_ns: ns.into(),
+            lost_bytes: None,
+            advice: vec![Remedy {
+                what: "Gather records, and write 64 KiB or more at once".to_owned(),
+                steps: vec![Step::Code { line: "setvbuf(file, NULL, _IOFBF, 1 << 16);".to_owned() }],
+                gain: Evidence::unknown(
+                    "what the device takes for larger writes is not in the trace",
+                    "record the program with a larger buffer, and compare: flashscope diff",
+                ),
+                risk: "a power cut loses what is in the buffer".to_owned(),
+            }],
+            uncertain: None,
+        });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Work, only};
+    use super::*;
+
+    #[test]
+    fn small_writes_that_wait_are_told() {
+        let mut work = Work::new(1_000_000_000);
+        work.bios(100, "WS", 1_000, 5_000_000);
+        work.call("write", "task (7)", 100, 600_000_000, 409_600);
+        let finding = only(find(&work.seen()));
+        assert_eq!(finding.what, "task (7) waits 600.00 ms in 100 writes that each go to the device: bios of 4 KiB.");
+        work.mount("/data", "ext4", "rw,sync");
+        assert!(find(&work.seen()).is_empty());
+    }
+
+    #[test]
+    fn writes_into_the_cache_are_not() {
+        let mut work = Work::new(1_000_000_000);
+        work.bios(100, "WS", 1_000, 5_000_000);
+        work.call("write", "task (7)", 1000, 2_000_000, 409_600);
+        assert!(find(&work.seen()).is_empty());
+        let mut other = Work::new(1_000_000_000);
+        other.bios(100, "WS", 1_000, 5_000_000);
+        other.call("write", "other (8)", 100, 600_000_000, 409_600);
+        assert!(find(&other.seen()).is_empty());
+    }
+}

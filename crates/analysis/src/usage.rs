@@ -1,0 +1,222 @@
+//! How files and devices are used: what is read again, which files are read at random, and whether programs write at all.
+
+use crate::Analysis;
+use crate::bounded::{BoundedMap, Full};
+use flashscope_trace::{BlockAction, Device, Event, EventKind, FileStep, RequestKind};
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+/// Pieces of 64 blocks of 4 KiB whose reads are remembered: 64 GiB of a device.
+const MAX_PIECES: usize = 1 << 18;
+/// Files whose reads are followed, and pieces of 64 pages of them.
+const MAX_FILES: usize = 4096;
+/// Files that are handed out, those with most reads.
+const MAX_LISTED: usize = 16;
+const BLOCK_BYTES: u64 = 4096;
+
+/// Reads of one device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DeviceUse {
+    pub device: String,
+    pub read_bytes: u64,
+    /// Of these: blocks of 4 KiB that the trace had read before.
+    pub read_again_bytes: u64,
+}
+
+/// Reads of one file, by whichever program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FileReads {
+    pub device: String,
+    pub inode: u64,
+    pub reads: u64,
+    /// That began where the thread's read before had ended.
+    pub sequential: u64,
+    pub bytes: u64,
+    /// Pages that were read at least once.
+    pub covered_bytes: u64,
+    /// `None`: no event says it, and it is taken to end where the last read did.
+    pub size: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UsageFound {
+    /// Commits of ext4's journals.
+    pub commits: u64,
+    pub devices: Vec<DeviceUse>,
+    /// Most reads first.
+    pub files: Vec<FileReads>,
+    /// Writes into files by device of the file system, as far as the trace shows them.
+    pub writes: BTreeMap<String, u64>,
+}
+
+impl UsageFound {
+    pub fn program_wrote(&self, device: &str) -> bool {
+        self.writes.get(device).is_some_and(|&writes| writes > 0)
+    }
+}
+
+#[derive(Default)]
+struct OfFile {
+    reads: u64,
+    sequential: u64,
+    bytes: u64,
+    size: Option<u64>,
+    end: u64,
+    /// Where the last read of each thread ended.
+    ends: HashMap<u32, u64>,
+    covered: HashMap<u64, u64>,
+}
+
+/// Folds the events that are shown.
+pub struct Usage {
+    commits: u64,
+    devices: BTreeMap<u32, (u64, u64)>,
+    pieces: BoundedMap<(u32, u64), u64>,
+    files: HashMap<(u32, u64), OfFile>,
+    covered: usize,
+    writes: BTreeMap<u32, u64>,
+}
+
+impl Default for Usage {
+    fn default() -> Usage {
+        Usage {
+            commits: 0,
+            devices: BTreeMap::new(),
+            pieces: BoundedMap::new(MAX_PIECES, Full::Refuse),
+            files: HashMap::new(),
+            covered: 0,
+            writes: BTreeMap::new(),
+        }
+    }
+}
+
+impl Usage {
+    fn read_blocks(&mut self, device: Device, sector: u64, bytes: u64) {
+        let sums = self.devices.entry(device.0).or_default();
+        sums.0 = sums.0.saturating_add(bytes);
+        let first = sector * 512 / BLOCK_BYTES;
+        for block in first..first.saturating_add(bytes.div_ceil(BLOCK_BYTES)) {
+            let (piece, bit) = ((device.0, block / 64), 1u64 << (block % 64));
+            let seen = self.pieces.get(&piece).copied().unwrap_or(0);
+            if seen & bit != 0 {
+                sums.1 = sums.1.saturating_add(BLOCK_BYTES.min(bytes));
+            } else {
+                self.pieces.insert(piece, seen | bit);
+            }
+        }
+    }
+
+    fn read_file(&mut self, file: &flashscope_trace::FileEvent, tid: u32) {
+        let Some(device) = file.device else { return };
+        let key = (device.0, file.inode);
+        if file.bytes == 0 || self.files.len() >= MAX_FILES && !self.files.contains_key(&key) {
+            return;
+        }
+        let of = self.files.entry(key).or_default();
+        of.reads += 1;
+        of.bytes = of.bytes.saturating_add(file.bytes);
+        let end = file.offset.saturating_add(file.bytes);
+        of.end = of.end.max(end);
+        of.size = of.size.max(file.size);
+        if of.ends.len() < 64 || of.ends.contains_key(&tid) {
+            of.sequential += u64::from(of.ends.insert(tid, end) == Some(file.offset));
+        }
+        let pages = file.offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES).min(file.offset / BLOCK_BYTES + 4096);
+        for page in pages {
+            if self.covered < MAX_PIECES {
+                let piece = of.covered.entry(page / 64).or_insert_with(|| {
+                    self.covered += 1;
+                    0
+                });
+                *piece |= 1 << (page % 64);
+            }
+        }
+    }
+}
+
+impl Analysis for Usage {
+    type Output = UsageFound;
+
+    fn event(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::Other { name, .. } => self.commits += u64::from(name == "jbd2_start_commit"),
+            EventKind::Block(block)
+                if block.action == BlockAction::Queue && block.flags.kind() == RequestKind::Read =>
+            {
+                self.read_blocks(block.device, block.sector, block.bytes);
+            }
+            EventKind::File(file) => match file.step {
+                FileStep::Read => self.read_file(file, event.tid),
+                FileStep::Write => {
+                    if let Some(device) = file.device {
+                        *self.writes.entry(device.0).or_default() += 1;
+                    }
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn finish(self) -> UsageFound {
+        let mut files: Vec<FileReads> = self
+            .files
+            .into_iter()
+            .map(|((device, inode), of)| FileReads {
+                device: Device(device).to_string(),
+                inode,
+                reads: of.reads,
+                sequential: of.sequential,
+                bytes: of.bytes,
+                covered_bytes: of.covered.values().map(|bits| u64::from(bits.count_ones()) * BLOCK_BYTES).sum(),
+                size: of.size.filter(|&size| size > 0).or(Some(of.end)),
+            })
+            .collect();
+        files.sort_by_key(|file| (Reverse(file.reads), file.inode));
+        files.truncate(MAX_LISTED);
+        let device = |(device, (read_bytes, read_again_bytes))| DeviceUse {
+            device: Device(device).to_string(),
+            read_bytes,
+            read_again_bytes,
+        };
+        UsageFound {
+            commits: self.commits,
+            devices: self.devices.into_iter().map(device).collect(),
+            files,
+            writes: self.writes.into_iter().map(|(device, n)| (Device(device).to_string(), n)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::event;
+    use flashscope_trace::{BlockDetail, BlockEvent, FileEvent, RequestFlags};
+
+    #[test]
+    fn what_is_read_again_is_counted_by_block() {
+        let mut usage = Usage::default();
+        for (sector, bytes) in [(0, 8192), (8, 8192), (1 << 20, 4096)] {
+            let flags = RequestFlags::from_letters(b"R");
+            let (action, device, detail) = (BlockAction::Queue, Device::new(8, 0), BlockDetail::None);
+            let block = BlockEvent { action, device, flags, sector, bytes, error: 0, cgroup: 0, detail };
+            usage.event(&event(1, 7, EventKind::Block(block)));
+        }
+        let found = usage.finish();
+        assert_eq!((found.devices[0].read_bytes, found.devices[0].read_again_bytes), (20_480, 4096));
+    }
+
+    #[test]
+    fn order_and_cover_of_a_file() {
+        let mut usage = Usage::default();
+        for offset in [0, 4096, 40_960, 0] {
+            let (device, step) = (Some(Device::new(8, 0)), FileStep::Read);
+            let file = FileEvent { step, device, inode: 12, offset, bytes: 4096, size: Some(65_536), block: 0 };
+            usage.event(&event(1, 7, EventKind::File(file)));
+        }
+        let file = usage.finish().files.remove(0);
+        assert_eq!((file.reads, file.sequential, file.covered_bytes, file.size), (4, 1, 12_288, Some(65_536)));
+    }
+}

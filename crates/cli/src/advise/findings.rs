@@ -1,0 +1,82 @@
+//! The findings of a trace, all of them, with causes, sources, every step and its risk.
+
+use std::path::Path;
+
+use flashscope_analysis::findings::{Finding, Step, Weight};
+use flashscope_report::findings_view;
+use flashscope_report::visible;
+use serde_json::json;
+
+use crate::args::ReportArgs;
+use crate::failure::Failure;
+use crate::inputs::Inputs;
+use crate::report;
+
+/// Empty where the trace is of nothing that rules look at.
+pub fn of_trace(path: &Path) -> Result<Vec<Finding>, Failure> {
+    let args = ReportArgs { traces: vec![path.to_owned()], ..ReportArgs::default() };
+    let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
+    if inputs.traces().any(report::is_of_block_io) {
+        Ok(report::block_report(&inputs, &args)?.findings)
+    } else if inputs.traces().any(report::is_of_flash) {
+        Ok(report::flash_report(&inputs, &args)?.findings)
+    } else {
+        Ok(Vec::new())
+    }
+}
+
+/// As text; nothing where there are none.
+pub fn print(findings: &[Finding]) -> Result<(), Failure> {
+    for (number, finding) in findings.iter().enumerate() {
+        outln!("{}. {}", number + 1, visible(&finding.what));
+        if !finding.cause.is_empty() {
+            outln!("   Cause: {}", visible(&finding.cause));
+        }
+        for line in findings_view::sources(finding) {
+            outln!("   Evidence: {}", visible(&line));
+        }
+        if let Some(why) = &finding.uncertain {
+            outln!("   Uncertain: {}", visible(why));
+        }
+        for remedy in &finding.advice {
+            outln!("   Do: {}", visible(&remedy.what));
+            for step in &remedy.steps {
+                outln!("     {}", visible(&findings_view::step(step)));
+            }
+            outln!("   Gain: {}", visible(&findings_view::gain(remedy)));
+            outln!("   Risk: {}", visible(&remedy.risk));
+        }
+        outln!();
+    }
+    Ok(())
+}
+
+/// Findings of a trace that shows nothing of read-ahead: those alone. Gives the reason back where there is nothing to advise.
+pub fn alone(findings: &[Finding], json: bool, why: Failure) -> Result<(), Failure> {
+    if findings.iter().all(|finding| finding.weight == Weight::Overview) {
+        return Err(why);
+    }
+    let note = format!("Read-ahead is not weighed: {why}");
+    if json {
+        let all = json!({"schema": 1, "findings": findings, "advice": [], "notes": [note]});
+        out!("{}", flashscope_report::json::any(&all));
+    } else {
+        print(findings)?;
+        outln!("{}", visible(&note));
+    }
+    Ok(())
+}
+
+/// The knobs below /sys that findings recommend: path and value.
+pub fn knobs(findings: &[Finding]) -> Vec<(String, String)> {
+    let steps = findings.iter().flat_map(|finding| &finding.advice).flat_map(|remedy| &remedy.steps);
+    let mut knobs: Vec<(String, String)> = Vec::new();
+    for step in steps {
+        if let Step::Set { path, value } = step
+            && !knobs.iter().any(|(known, _)| known == path)
+        {
+            knobs.push((path.clone(), value.clone()));
+        }
+    }
+    knobs
+}

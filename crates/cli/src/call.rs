@@ -1,0 +1,142 @@
+//! `report --call NUMBER`: one call, its way through the layers, and who held it up.
+
+use std::cell::Cell as Current;
+
+use flashscope_analysis::block::{BIO_COLUMNS, IoRows, Loops, RowsOf, Sizes};
+use flashscope_analysis::calls::{Calls, SlowCall};
+use flashscope_analysis::layers::{LayerTime, Layers};
+use flashscope_analysis::{Analysis as _, Evidence, PathBio, call_path};
+use flashscope_trace::export::Cell;
+use flashscope_trace::{Crossings, Trace};
+
+use crate::args::ReportArgs;
+use crate::failure::Failure;
+use crate::inputs::Inputs;
+use crate::study::style;
+
+pub fn run(inputs: &Inputs, args: &ReportArgs, number: u64) -> Result<(), Failure> {
+    let (call, begin_ns) = find(inputs, number)?;
+    let bios = bios(inputs, &call)?;
+    let layers = match inputs.only() {
+        Some(trace) => layers(trace, &call)?,
+        None => Evidence::unknown("layers are followed in one trace at a time", "give the trace alone"),
+    };
+    let path = call_path(call, layers, bios);
+    if args.json {
+        out!("{}", flashscope_report::json::any(&path));
+    } else {
+        out!("{}", flashscope_report::terminal::call(&path, begin_ns, &style()));
+    }
+    Ok(())
+}
+
+/// The call with this number, and when the trace begins.
+fn find(inputs: &Inputs, number: u64) -> Result<(SlowCall, u64), Failure> {
+    let at = Current::new(0);
+    let mut calls = Calls::new(|tid, time| inputs.comm(at.get(), tid, time)).wanted(number);
+    let (mut first, mut begun) = (None, 0);
+    inputs.for_each(&mut |source, event| {
+        first.get_or_insert(event.time.0);
+        at.set(source);
+        if inputs.machine(source) == 0 {
+            calls.event(event);
+            begun += 1;
+        }
+    })?;
+    let found = calls.finish();
+    let Some(call) = found.wanted else {
+        return Err(Failure::new(match found.is_empty() {
+            true => format!(
+                "{}: has no calls; record them with `flashscope record --events block,cache,syscall`",
+                inputs.title()
+            ),
+            false => format!(
+                "--call {number}: the trace has no call with this number that ended and touched storage; the slowest are {}",
+                found.slowest.iter().take(5).map(|one| one.number.to_string()).collect::<Vec<_>>().join(", ")
+            ),
+        }));
+    };
+    Ok((call, first.unwrap_or(0)))
+}
+
+/// All bios that were on their way during the call.
+fn bios(inputs: &Inputs, call: &SlowCall) -> Result<Vec<PathBio>, Failure> {
+    let at = Current::new(0);
+    let lookup = |tid, time| inputs.comm(at.get(), tid, time);
+    let facts = || inputs.traces().map(Trace::facts);
+    let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
+    let mut rows =
+        IoRows::new(RowsOf::Bios, lookup, Sizes::of_facts(facts())).users(users).loops(Loops::of_facts(facts()));
+    let mut bios = Vec::new();
+    let mut take = |cells: &[Cell<'_>]| bios.extend(bio(cells, call));
+    inputs.for_each(&mut |source, event| {
+        at.set(source);
+        rows.event(event, &mut |row| row.cells(&mut take));
+    })?;
+    rows.finish(&mut |row| row.cells(&mut take));
+    Ok(bios)
+}
+
+fn bio(cells: &[Cell<'_>], call: &SlowCall) -> Option<PathBio> {
+    let cell = |name: &str| BIO_COLUMNS.iter().position(|column| column.name == name).and_then(|at| cells.get(at));
+    let number = |name: &str| match cell(name) {
+        Some(Cell::Number(number)) => Some(*number),
+        _ => None,
+    };
+    let text = |name: &str| match cell(name) {
+        Some(Cell::Text(text)) => (*text).to_owned(),
+        _ => String::new(),
+    };
+    let (queued_ns, completed_ns) = (number("queued_ns")?, number("completed_ns")?);
+    if completed_ns < call.begin_ns || queued_ns > call.begin_ns + call.duration_ns {
+        return None;
+    }
+    let name = |who: &str| match (text(who), number(&format!("{who}_tid"))) {
+        (name, Some(tid)) if !name.is_empty() => format!("{name} ({tid})"),
+        (name, _) => name,
+    };
+    let owner = Some(name("owner")).filter(|owner| !owner.is_empty()).unwrap_or_else(|| name("carrier"));
+    Some(PathBio {
+        device: text("device"),
+        sector: number("sector")?,
+        bytes: number("bytes")?,
+        kind: text("kind"),
+        flags: text("flags"),
+        owner,
+        owner_tid: number("owner_tid").unwrap_or(u64::MAX),
+        carrier_tid: number("carrier_tid").unwrap_or(u64::MAX),
+        of_kernel: text("owner_kind") == "kernel",
+        queued_ns,
+        issued_ns: number("issued_ns"),
+        completed_ns,
+    })
+}
+
+/// The layers of the call, as far as the trace has boundaries.
+fn layers(trace: &Trace, call: &SlowCall) -> Result<Evidence<(Vec<LayerTime>, u64)>, Failure> {
+    let unknown = |why: &str| Evidence::unknown(why, "record with `flashscope record --events layers`");
+    let crossings = Crossings::new(trace);
+    if !crossings.are_there() {
+        return Ok(unknown("the trace has no boundaries of layers"));
+    }
+    let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.sleep());
+    let end = call.begin_ns + call.duration_ns;
+    trace.for_each_pair(&mut |pair| {
+        // What is under way when the call begins is the device's too; calls before it would be joined with it.
+        if let Some(event) = pair.event
+            && event.time.0 <= end
+        {
+            layers.event(event);
+        }
+        if let Some(record) = pair.record
+            && (call.begin_ns..=end).contains(&record.time.0)
+        {
+            crossings.read(record, &mut |tid, crossing| layers.crossing(crossing, tid, record.time));
+        }
+    })?;
+    let found = layers.finish().calls.into_iter().find(|one| one.tid == call.tid && one.begin_ns == call.begin_ns);
+    Ok(match found {
+        Some(one) => (one.layers, one.unattributed_ns).into(),
+        None => unknown("the trace has no boundaries of layers of this kind of call"),
+    })
+}
