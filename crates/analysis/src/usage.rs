@@ -41,8 +41,8 @@ pub struct FileReads {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UsageFound {
-    /// Commits of ext4's journals.
-    pub commits: u64,
+    /// Commits of ext4's journals, by the journal's thread.
+    pub commits: BTreeMap<u32, u64>,
     pub devices: Vec<DeviceUse>,
     /// Most reads first.
     pub files: Vec<FileReads>,
@@ -70,7 +70,7 @@ struct OfFile {
 
 /// Folds the events that are shown.
 pub struct Usage {
-    commits: u64,
+    commits: BTreeMap<u32, u64>,
     devices: BTreeMap<u32, (u64, u64)>,
     pieces: BoundedMap<(u32, u64), u64>,
     files: HashMap<(u32, u64), OfFile>,
@@ -81,7 +81,7 @@ pub struct Usage {
 impl Default for Usage {
     fn default() -> Usage {
         Usage {
-            commits: 0,
+            commits: BTreeMap::new(),
             devices: BTreeMap::new(),
             pieces: BoundedMap::new(MAX_PIECES, Full::Refuse),
             files: HashMap::new(),
@@ -140,7 +140,9 @@ impl Analysis for Usage {
 
     fn event(&mut self, event: &Event) {
         match &event.kind {
-            EventKind::Other { name, .. } => self.commits += u64::from(name == "jbd2_start_commit"),
+            EventKind::Other { name, .. } if name == "jbd2_start_commit" => {
+                *self.commits.entry(event.tid).or_default() += 1;
+            }
             EventKind::Block(block)
                 if block.action == BlockAction::Queue && block.flags.kind() == RequestKind::Read =>
             {

@@ -1,8 +1,8 @@
-//! A program that waits behind another one's I/O, and a scheduler that lets it.
+//! A program that waits behind another one's I/O.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
-use crate::block::{OwnerKind, OwnerLoad, WaitBehind};
+use crate::block::{Originator, OwnerKind, OwnerLoad, WaitBehind};
 use crate::units::{duration, grouped};
 
 /// Below this part of the recorded time, or of what its own bios take, a wait is not worth a word, percent.
@@ -10,8 +10,8 @@ const MIN_SPAN_PERCENT: f64 = 2.0;
 const MIN_Q2C_PERCENT: f64 = 15.0;
 /// A handful of bios shows no habit.
 const MIN_BIOS: u64 = 10;
-/// What another order of the queue takes off a wait at least, as a part of it.
-const LEAST_OF_WAIT: f64 = 0.2;
+/// One that moves so many times as much is greedy; peers that share a device hold each other up, and no order helps both.
+const GREEDY: u64 = 4;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
@@ -23,6 +23,13 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     };
     let loads = found.interference.owners.iter();
     loads.filter(|load| is_program(&load.owner)).filter_map(|load| of_owner(seen, load)).collect()
+}
+
+/// Bytes read and written for an owner.
+fn moved(seen: &Seen<'_>, owner: &str) -> (u64, u64) {
+    let all = seen.block.map_or(&[][..], |block| &block.originators.originators);
+    let is = |one: &&Originator| owner == one.name || owner == format!("{} ({})", one.name, one.tid);
+    all.iter().find(is).map_or((0, 0), |one| (one.read_bytes, one.written_bytes))
 }
 
 fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
@@ -45,52 +52,53 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         }
     }
     let (culprit, _) = *culprits.iter().max_by_key(|(_, ns)| *ns)?;
+    let ((read, written), (their_reads, their_writes)) = (moved(seen, &load.owner), moved(seen, culprit));
+    let reader_behind_writer = read > written && their_writes > their_reads;
+    if !reader_behind_writer && their_reads + their_writes < (read + written).saturating_mul(GREEDY) {
+        return None;
+    }
     let disk = seen.storage.disk(&load.device);
-    let without = disk.filter(|disk| disk.scheduler.as_deref() == Some("none"));
+    let no_scheduler = disk.is_some_and(|disk| disk.scheduler.as_deref() == Some("none"));
     let source = "block:block_bio_queue, block_rq_insert, block_rq_issue, block_rq_complete";
     let evidence = vec![
         measure("bios", load.bios as f64, MeasureUnit::Count, source),
         measure("mean time of one (Q2C)", load.mean_q2c_ns as f64, MeasureUnit::Ns, source),
         measure("of it behind others", (price / load.bios) as f64, MeasureUnit::Ns, source),
     ];
-    let gain = Gain {
-        of: format!("mean time of a bio of {}", load.owner),
-        least_percent: percent(price, all) * LEAST_OF_WAIT,
-        most_percent: percent(price, all).min(100.0),
-        basis: "at most all of the measured wait, at least a fifth of it".to_owned(),
-    };
     let device = seen.storage.device_name(&load.device);
-    let (rule, cause, remedy) = match without {
+    let tid = culprit.rsplit_once('(').and_then(|(_, tid)| tid.strip_suffix(')')).unwrap_or("TID");
+    let most = format!(
+        "it is at most the measured wait ({:.0} % of what a bio takes); how much of that another order brings is not in the trace",
+        percent(price, all).min(100.0)
+    );
+    let try_it = "try it, and compare two recordings: flashscope diff";
+    let (cause, remedy) = match disk.filter(|_| no_scheduler) {
         Some(disk) => (
-            Rule::SchedulerHurts,
             format!("{device} has the scheduler none: requests go to the device in the order in which they come."),
             Remedy {
-                what: "Let a scheduler put reads before writes".to_owned(),
+                what: "Try a scheduler that tells processes apart".to_owned(),
                 steps: vec![Step::Set {
                     path: format!("/sys/block/{}/queue/scheduler", disk.name),
-                    value: "mq-deadline".to_owned(),
+                    value: if reader_behind_writer { "mq-deadline" } else { "bfq" }.to_owned(),
                 }],
-                gain: gain.into(),
-                risk: format!("{culprit} gets less of the device; a little more processor time for each request"),
+                gain: Evidence::unknown(most, try_it),
+                risk: format!(
+                    "{culprit} gets less of the device; on fast devices a scheduler can make all of them slower"
+                ),
             },
         ),
-        None => {
-            let tid = culprit.rsplit_once('(').and_then(|(_, tid)| tid.strip_suffix(')')).unwrap_or("TID");
-            let remedy = Remedy {
+        None => (
+            "Both use the device at the same time, and its queue serves the other first.".to_owned(),
+            Remedy {
                 what: format!("Give the I/O of {culprit} a lower priority"),
                 steps: vec![Step::Run { command: "ionice -c 3 -p".to_owned(), names: vec![tid.to_owned()] }],
-                gain: gain.into(),
-                risk: "it may take much longer; with the scheduler none or kyber priorities have no effect".to_owned(),
-            };
-            (
-                Rule::BehindAnother,
-                "Both use the device at the same time, and its queue serves the other first.".to_owned(),
-                remedy,
-            )
-        }
+                gain: Evidence::unknown(most, try_it),
+                risk: "it may take much longer; with the scheduler kyber priorities have no effect".to_owned(),
+            },
+        ),
     };
     Some(Finding {
-        rule,
+        rule: Rule::BehindAnother,
         weight: Weight::Cost,
         what: format!(
             "{} waits {} behind {culprit} on {device}: {} of the {} that each of its {} bios takes.",
@@ -117,7 +125,9 @@ mod tests {
 
     fn work(bios: u64, behind_ns: u64, kind: OwnerKind) -> Work {
         let mut work = Work::new(1_000_000_000);
-        work.owner("player", kind, 4096, 0);
+        work.owner("player", kind, 400 << 10, 0);
+        work.owner("backup", OwnerKind::Task, 0, 4 << 20);
+        work.block().originators.originators[1].tid = 9;
         let found = &mut work.block().interference;
         found.owners.push(OwnerLoad {
             device: "8:0".into(),
@@ -147,12 +157,12 @@ mod tests {
         );
         assert_eq!(finding.rule, Rule::BehindAnother);
         assert_eq!(finding.advice[0].steps[0], Step::Run { command: "ionice -c 3 -p".into(), names: vec!["9".into()] });
-        let gain = finding.advice[0].gain.known().expect("a range");
-        assert_eq!((gain.least_percent, gain.most_percent), (16.0, 80.0));
+        // No order of the queue was tried.
+        assert!(finding.advice[0].gain.why().is_some_and(|why| why.missing.contains("(80 % of what a bio takes)")));
     }
 
     #[test]
-    fn without_a_scheduler_that_is_the_cause() {
+    fn without_a_scheduler_one_is_to_be_tried() {
         let mut work = work(100, 4_000_000, OwnerKind::Task);
         let scheduler = Some("none".to_owned());
         work.storage.disks.push(super::super::Disk {
@@ -162,8 +172,20 @@ mod tests {
             ..Default::default()
         });
         let finding = only(find(&work.seen()));
-        assert_eq!(finding.rule, Rule::SchedulerHurts);
         assert!(finding.cause.contains("scheduler none"));
+        assert!(matches!(&finding.advice[0].steps[0], Step::Set { value, .. } if value == "mq-deadline"));
+    }
+
+    #[test]
+    fn peers_are_not_told() {
+        let mut work = work(100, 4_000_000, OwnerKind::Task);
+        let all = &mut work.block().originators.originators;
+        // Both write as much.
+        (all[0].read_bytes, all[0].written_bytes) = (0, 4 << 20);
+        assert!(find(&work.seen()).is_empty());
+        // One writes ten times as much: no scheduler puts it behind, but it is greedy.
+        work.block().originators.originators[1].written_bytes = 40 << 20;
+        assert_eq!(only(find(&work.seen())).rule, Rule::BehindAnother);
     }
 
     #[test]

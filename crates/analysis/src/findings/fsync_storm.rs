@@ -14,7 +14,7 @@ const MAX_BYTES_A_CALL: u64 = 64 << 10;
 /// The advice: one call in place of so many.
 const TOGETHER: u64 = 10;
 /// What one call in place of ten costs, times one of now: it has more data to wait for, and a device beside others varies.
-const COST_THEN: [f64; 2] = [0.5, 4.0];
+const COST_THEN: [f64; 2] = [0.25, 4.0];
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let mut processes: Vec<&str> = Vec::new();
@@ -141,7 +141,7 @@ mod tests {
         );
         assert_eq!(finding.lost_ns, 800_000_000.into());
         let gain = finding.advice[0].gain.known().expect("a range");
-        assert_eq!((gain.least_percent, gain.most_percent), (60.0, 95.0));
+        assert_eq!((gain.least_percent, gain.most_percent), (60.0, 97.5));
     }
 
     #[test]

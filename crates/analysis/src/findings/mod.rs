@@ -47,7 +47,6 @@ pub enum Rule {
     ShortCommit,
     Atime,
     SmallSyncWrites,
-    SchedulerHurts,
     BehindAnother,
     DiscardStalls,
     FlushStalls,
@@ -181,12 +180,6 @@ impl Seen<'_> {
     fn is_used(&self, device: &str) -> bool {
         let of = |group: &Group| group.name.strip_prefix(device).is_some_and(|rest| rest.starts_with(' '));
         self.block.is_some_and(|block| groups(block, GroupBy::Device).any(of))
-    }
-
-    /// Bytes of all writes.
-    fn written_bytes(&self) -> u64 {
-        let Some(block) = self.block else { return 0 };
-        groups(block, GroupBy::Device).filter(|group| group.name.ends_with(" writes")).map(|group| group.bytes).sum()
     }
 
     /// Number, time and bytes of calls on files of a device.

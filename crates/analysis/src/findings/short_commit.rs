@@ -17,36 +17,44 @@ const MIN_PERCENT: f64 = 10.0;
 const LEAST_OF_SAVING: f64 = 0.4;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let Some(found) = seen.block else { return Vec::new() };
+    seen.storage.mounts.iter().filter_map(|mount| of_mount(seen, mount)).collect()
+}
+
+/// Syncs that may be of this device: all but those that are known to be of another.
+fn syncs(seen: &Seen<'_>, device: &str) -> u64 {
+    let head = format!("{device} inode ");
+    let elsewhere = seen.calls.by_file.iter().filter(|group| is_sync(&group.call) && !group.name.starts_with(&head));
+    seen.calls.total(is_sync).0.saturating_sub(elsewhere.map(|group| group.ns.n).sum())
+}
+
+fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
+    let found = seen.block?;
+    let seconds: f64 = mount.value("commit").and_then(|value| value.parse().ok())?;
+    if !(seconds > 0.0 && seconds < DEFAULT_S && seen.is_used(&mount.device)) {
+        return None;
+    }
+    // "ext4 journal [jbd2/sda1-8]"
+    let thread = format!("[jbd2/{}-", mount.source.strip_prefix("/dev/")?);
+    let owner = found.originators.originators.iter().find(|one| one.name.contains(&thread))?;
+    let journal = groups(found, GroupBy::Owner).find(|group| group.name.contains(&thread))?;
+    let commits = seen.usage.commits.get(&owner.tid).copied().unwrap_or(0);
     // Syncs commit too: then the interval is not the cause.
-    let (syncs, _) = seen.calls.total(is_sync);
-    let commits = seen.usage.commits;
-    if commits < MIN_COMMITS || syncs * 2 >= commits {
-        return Vec::new();
+    if commits < MIN_COMMITS || syncs(seen, &mount.device) * 2 >= commits {
+        return None;
     }
-    let journal = |group: &&crate::block::Group| group.name.starts_with("ext4 journal");
-    let Some(journal) = groups(found, GroupBy::Owner).find(journal) else { return Vec::new() };
-    let written: u64 = seen.written_bytes();
+    let written = seen.device_group(&mount.device, "writes").map_or(0, |group| group.bytes);
     if percent(journal.bytes, written) < MIN_PERCENT {
-        return Vec::new();
+        return None;
     }
-    let short = |mount: &&Mount| {
-        let seconds: Option<f64> = mount.value("commit").and_then(|value| value.parse().ok());
-        seconds.is_some_and(|seconds| seconds > 0.0 && seconds < DEFAULT_S) && seen.is_used(&mount.device)
-    };
-    let mounts: Vec<&Mount> = seen.storage.mounts.iter().filter(short).collect();
-    // With several the trace does not say whose commits they are.
-    let [mount] = mounts[..] else { return Vec::new() };
-    let seconds: f64 = mount.value("commit").and_then(|value| value.parse().ok()).unwrap_or(DEFAULT_S);
     // They come at this interval, and not at the default's.
     let span_s = seen.span_ns as f64 / 1e9;
     if commits as f64 * (seconds + DEFAULT_S) / 2.0 < span_s {
-        return Vec::new();
+        return None;
     }
     let saving = 1.0 - seconds / DEFAULT_S;
     let q2c = stage(journal, "Q2C").map_or(0, |q2c| q2c.total_ns);
     let source = "jbd2:jbd2_start_commit, block:block_bio_queue; mount options of /proc/self/mounts";
-    vec![Finding {
+    Some(Finding {
         rule: Rule::ShortCommit,
         weight: Weight::Cost,
         what: format!(
@@ -58,8 +66,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             size(journal.bytes)
         ),
         cause: format!(
-            "The mount option commit={seconds} is shorter than the default of {DEFAULT_S} s; the journal has {:.0} % of all \
-             bytes written.",
+            "The mount option commit={seconds} is shorter than the default of {DEFAULT_S} s; the journal has {:.0} % of what \
+             is written there.",
             percent(journal.bytes, written)
         ),
         evidence: vec![
@@ -86,7 +94,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             risk: format!("a power cut loses up to {DEFAULT_S} s of work that was not synced, instead of {seconds} s"),
         }],
         uncertain: None,
-    }]
+    })
 }
 
 #[cfg(test)]
@@ -98,7 +106,7 @@ mod tests {
         let mut work = Work::new(20_000_000_000);
         work.bios_of("jbd2/sda-8", 60, "WS", 1_000, 1_000_000);
         work.mount("/data", "ext4", options);
-        work.usage.commits = commits;
+        work.usage.commits.insert(7, commits);
         if syncs > 0 {
             work.call("fsync", "app (7)", syncs, 1_000_000, 0);
         }

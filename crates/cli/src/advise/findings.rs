@@ -67,9 +67,10 @@ pub fn alone(findings: &[Finding], json: bool, why: Failure) -> Result<(), Failu
     Ok(())
 }
 
-/// The knobs below /sys that findings recommend: path and value.
+/// The knobs below /sys that findings recommend, path and value, where the gain is known: what is only worth a try is not applied.
 pub fn knobs(findings: &[Finding]) -> Vec<(String, String)> {
-    let steps = findings.iter().flat_map(|finding| &finding.advice).flat_map(|remedy| &remedy.steps);
+    let steps = findings.iter().flat_map(|finding| &finding.advice);
+    let steps = steps.filter(|remedy| remedy.gain.known().is_some()).flat_map(|remedy| &remedy.steps);
     let mut knobs: Vec<(String, String)> = Vec::new();
     for step in steps {
         if let Step::Set { path, value } = step
