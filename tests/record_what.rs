@@ -192,3 +192,61 @@ fn the_flight_recorder_writes_a_capture_each_time_its_command_succeeds() {
         assert!(trace.losses().iter().all(|(_, count)| count == 0), "an overwritten ring is no loss");
     }
 }
+
+/// A file system that is mounted while the test runs.
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        output(Command::new("umount").arg(&self.0));
+    }
+}
+
+#[test]
+fn the_recorders_own_bios_are_counted_apart() {
+    if !can_record() {
+        return;
+    }
+    let dir = TempDir::new("record-own");
+    let device = Loop::new(dir.path(), "own.img");
+    let mount = dir.path().join("mnt");
+    std::fs::create_dir(&mount).expect("a directory");
+    stdout(Command::new("mkfs.ext4").args(["-q", "-F", &device.0]));
+    // Each write is on the device when it returns, so the writer queues the bios itself.
+    stdout(Command::new("mount").args(["-o", "sync", &device.0]).arg(&mount));
+    let _mounted = Mounted(mount.clone());
+    let (path, file) = (mount.join("t.dat"), mount.join("f"));
+    let work = format!(
+        "for i in 1 2 3 4 5 6 7 8; do dd if=/dev/zero of={} bs=64k count=8 oflag=direct status=none; sleep 0.3; done",
+        file.display()
+    );
+    let mut record = flashscope();
+    record.args(["record", "-q", "--events", "block", "--device", device.name(), "-o"]).arg(&path);
+    stdout(record.args(["--", "sh", "-c", &work]));
+    let text = stdout(flashscope().arg("report").arg(&path));
+    let lines: Vec<_> = text.lines().filter(|line| line.contains("of them are flashscope's own recording (")).collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    let count: u64 = lines[0].split(' ').next().expect("a count").replace(',', "").parse().expect("a count");
+    assert!(count > 0, "{text}");
+
+    let json: serde_json::Value =
+        serde_json::from_str(&stdout(flashscope().args(["report", "--json"]).arg(&path))).expect("JSON");
+    let trace = Trace::open(&path).expect("a trace");
+    let own: Vec<u64> = trace.facts()["recording"]["own"]["tasks"]
+        .as_array()
+        .expect("tasks")
+        .iter()
+        .filter_map(|task| task.as_u64())
+        .collect();
+    let originators = json["block"]["originators"]["originators"].as_array().expect("originators");
+    let (theirs, others): (Vec<_>, Vec<_>) = originators
+        .iter()
+        .partition(|one| one["name"].as_str().is_some_and(|name| name.starts_with("flashscope's own recording")));
+    assert!(theirs.len() == 1 && theirs[0]["written_bytes"].as_u64() > Some(0), "{originators:?}");
+    assert!(others.iter().all(|one| !own.contains(&one["tid"].as_u64().unwrap_or(0))), "{originators:?}");
+    for finding in json["findings"].as_array().expect("findings") {
+        let what = finding["what"].as_str().expect("a text");
+        assert!(!what.contains("own recording"), "{finding}");
+        assert!(!what.starts_with("flashscope ("), "{finding}");
+    }
+}

@@ -18,6 +18,9 @@ const MAX_NAMES: usize = 1 << 14;
 /// Rows of [`NamesFound::files`].
 const MAX_ROWS: usize = 4096;
 
+/// What the recorder's own tasks are called in a report.
+pub const OWN_RECORDING: &str = "flashscope's own recording";
+
 /// What a thread is counted as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member<'n> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use flashscope_analysis::LossCount;
+use flashscope_analysis::{LossCount, OWN_RECORDING};
 use flashscope_trace::{Alignment, DeviceNames, Event, FileNames, Losses, MergedTrace, Process, TimeNs, Trace};
 
 use crate::failure::Failure;
@@ -26,6 +26,8 @@ pub struct Inputs {
     merged: MergedTrace,
     /// The first source of the same machine, by source.
     machines: Vec<usize>,
+    /// Tasks of the recorder itself, by source: the recording's facts name them.
+    own: Vec<Vec<u32>>,
 }
 
 impl Inputs {
@@ -64,7 +66,8 @@ impl Inputs {
         let machines = (0..merged.sources().len())
             .map(|i| (0..i).find(|&before| boot(before).is_some() && boot(before) == boot(i)).unwrap_or(i))
             .collect();
-        Inputs { merged, machines }
+        let own = merged.sources().iter().map(|source| own_tasks(source.trace.facts())).collect();
+        Inputs { merged, machines, own }
     }
 
     pub fn merged(&self) -> &MergedTrace {
@@ -103,7 +106,13 @@ impl Inputs {
     }
 
     pub fn comm(&self, source: usize, tid: u32, time: TimeNs) -> Option<&str> {
-        self.merged.comm(source, tid, time)
+        if self.recorder(source, tid).is_some() { Some(OWN_RECORDING) } else { self.merged.comm(source, tid, time) }
+    }
+
+    /// The recorder's number, where a thread is the recorder's own.
+    pub fn recorder(&self, source: usize, tid: u32) -> Option<u32> {
+        let own = self.own.get(source)?;
+        own.contains(&tid).then(|| own[0])
     }
 
     /// The process of a thread; `None` where its trace does not tell.
@@ -145,6 +154,12 @@ impl Inputs {
         });
         names.collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Tasks of the recorder, itself first; none where the facts do not name them.
+fn own_tasks(facts: &serde_json::Value) -> Vec<u32> {
+    let tasks = facts["recording"]["own"]["tasks"].as_array();
+    tasks.into_iter().flatten().filter_map(|task| u32::try_from(task.as_u64()?).ok()).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use flashscope_analysis::Member;
+use flashscope_analysis::{Member, OWN_RECORDING};
 use flashscope_trace::{AppKind, TimeNs};
 
 use crate::args::{ReportArgs, ReportBy};
@@ -48,6 +48,9 @@ impl<'i> Whose<'i> {
     }
 
     fn named(&self, source: usize, tid: u32, time: TimeNs) -> Option<(Cow<'i, str>, Option<u32>)> {
+        if let Some(recorder) = self.inputs.recorder(source, tid) {
+            return Some((Cow::Borrowed(OWN_RECORDING), Some(recorder)));
+        }
         let thread = || self.inputs.comm(source, tid, time).map(|name| (Cow::Borrowed(name), None));
         if !matches!(self.by, ReportBy::App | ReportBy::Process) {
             return thread();

@@ -2,11 +2,11 @@
 
 use crate::rows::Rows;
 use crate::text::{bios, counted, duration, grouped, percent, size};
-use flashscope_analysis::Evidence;
 use flashscope_analysis::block::{
     BlockFound, BlockReport, Group, GroupBy, LongestWait, Originator, OwnerKind, OwnerLoad, StageTimes, SyncTimes,
     SyncWait, Unit, WaitBehind, WaitStage,
 };
+use flashscope_analysis::{Evidence, OWN_RECORDING};
 
 /// Sentences at most.
 const MAX_SENTENCES: usize = 4;
@@ -297,6 +297,13 @@ pub const MISSING: &str = "Events that this kernel does not have";
 /// Events that the kernel lacks, each with the figures that fail for want of it.
 pub fn missing(report: &BlockReport) -> Vec<String> {
     report.missing.iter().map(|one| format!("{}: not known: {} ({})", one.event, one.loses, one.why)).collect()
+}
+
+/// What the recorder itself queued, which is no workload; `None` where it queued nothing that is known.
+pub fn own_recording(found: &BlockFound) -> Option<String> {
+    let own = || found.groups.iter().filter(|g| g.by == GroupBy::Owner && g.name.starts_with(OWN_RECORDING));
+    let (bios, bytes) = own().fold((0, 0), |(bios, bytes), g| (bios + g.bios, bytes + g.bytes));
+    (bios > 0).then(|| format!("{} of them are {OWN_RECORDING} ({})", grouped(bios), size(bytes)))
 }
 
 /// What was written for whom, in one sentence.

@@ -1,9 +1,9 @@
 //! A program that waits behind another one's I/O.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
-use crate::Evidence;
 use crate::block::{Originator, OwnerKind, OwnerLoad, WaitBehind};
 use crate::units::{duration, grouped};
+use crate::{Evidence, OWN_RECORDING};
 
 /// Below this part of the recorded time, or of what its own bios take, a wait is not worth a word, percent.
 const MIN_SPAN_PERCENT: f64 = 2.0;
@@ -52,6 +52,10 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         }
     }
     let (culprit, _) = *culprits.iter().max_by_key(|(_, ns)| *ns)?;
+    // The recorder has ended: no priority of it helps, and what waits behind it does so only while it records.
+    if culprit.starts_with(OWN_RECORDING) || load.owner.starts_with(OWN_RECORDING) {
+        return None;
+    }
     let ((read, written), (their_reads, their_writes)) = (moved(seen, &load.owner), moved(seen, culprit));
     let reader_behind_writer = read > written && their_writes > their_reads;
     if !reader_behind_writer && their_reads + their_writes < (read + written).saturating_mul(GREEDY) {

@@ -1,24 +1,25 @@
 //! Who reads and writes most: process, file, device.
 
 use super::{Finding, MeasureUnit, Rule, Seen, Weight, groups, measure, percent};
-use crate::Evidence;
 use crate::block::{GroupBy, Originator, OwnerKind};
 use crate::units::size;
+use crate::{Evidence, OWN_RECORDING};
 
 /// With less there is no "most", bytes.
 const MIN_BYTES: u64 = 4096;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
-    let all = &found.originators.originators;
+    // What the recorder itself did is no workload.
+    let all: Vec<_> = found.originators.originators.iter().filter(|one| !one.name.starts_with(OWN_RECORDING)).collect();
     let file = groups(found, GroupBy::File).next();
     let mut findings = Vec::new();
     for (verb, done, of) in [
         ("writes", "written", (|one| one.written_bytes) as fn(&Originator) -> u64),
         ("reads", "read", |one| one.read_bytes),
     ] {
-        let sum: u64 = all.iter().fold(0, |sum, one| sum.saturating_add(of(one)));
-        let kind = |kind: OwnerKind| all.iter().filter(move |one| one.kind == kind);
+        let sum: u64 = all.iter().fold(0, |sum: u64, one| sum.saturating_add(of(one)));
+        let kind = |kind: OwnerKind| all.iter().copied().filter(move |one| one.kind == kind);
         let bytes = |kind_of: OwnerKind| kind(kind_of).map(of).fold(0, u64::saturating_add);
         // Operations without data, as write zeroes, are no reads of a kernel thread.
         let Some(first) = kind(OwnerKind::Task).max_by_key(|one| of(one)).filter(|one| of(one) >= MIN_BYTES) else {

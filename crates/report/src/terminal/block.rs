@@ -31,6 +31,9 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
         duration(stages.end_ns.saturating_sub(stages.begin_ns))
     );
     out += &paragraph(&line, width, 0, 0);
+    if let Some(line) = block_view::own_recording(found) {
+        out += &paragraph(&line, width, 0, 2);
+    }
     if let Some(line) = block_view::failed(found) {
         out += &paragraph(&visible(&line), width, 0, 2);
     }
