@@ -400,6 +400,10 @@ static int watch_pressure(struct fs_watch *watch, char *error, size_t size)
 	snprintf(text, sizeof(text), "some %" PRIu64 " 1000000", trigger->limit_ns / 1000);
 	if (watch->psi >= 0 && write(watch->psi, text, strlen(text) + 1) >= 0)
 		return 0;
+	/* psi.c, psi_trigger_create() (6.4): without CAP_SYS_RESOURCE a window is a multiple of two seconds. */
+	snprintf(text, sizeof(text), "some %" PRIu64 " 2000000", trigger->limit_ns / 500);
+	if (watch->psi >= 0 && errno == EINVAL && write(watch->psi, text, strlen(text) + 1) >= 0)
+		return 0;
 	snprintf(error, size, "--trigger %.40s: %s: %s; the kernel needs CONFIG_PSI (and psi=1 on its command line)",
 		 trigger->text, path, strerror(errno));
 	return -1;
