@@ -12,13 +12,21 @@ struct Loop(String);
 
 impl Loop {
     fn new(dir: &Path, name: &str) -> Loop {
+        Loop::sized(dir, name, 16)
+    }
+
+    fn sized(dir: &Path, name: &str, mib: u32) -> Loop {
         let file = dir.join(name);
         // Written, so that its blocks are known.
-        stdout(Command::new("dd").args(["if=/dev/zero", "bs=1M", "count=16", "conv=fsync", "status=none"]).arg({
-            let mut of = std::ffi::OsString::from("of=");
-            of.push(&file);
-            of
-        }));
+        stdout(
+            Command::new("dd")
+                .args(["if=/dev/zero", "bs=1M", &format!("count={mib}"), "conv=fsync", "status=none"])
+                .arg({
+                    let mut of = std::ffi::OsString::from("of=");
+                    of.push(&file);
+                    of
+                }),
+        );
         Loop(stdout(Command::new("losetup").args(["-f", "--show", "--direct-io=on"]).arg(&file)).trim().to_owned())
     }
 
@@ -249,4 +257,119 @@ fn the_recorders_own_bios_are_counted_apart() {
         assert!(!what.contains("own recording"), "{finding}");
         assert!(!what.starts_with("flashscope ("), "{finding}");
     }
+}
+
+/// The agent alone, armed with these triggers on one device.
+fn armed(device: &Loop, captures: &Path, more: &[&str]) -> Busy {
+    let mut agent = Command::new(flashscope_targets::host_agent().expect("an agent"));
+    agent.args(["record", "--events", "block", "--device", device.name(), "--before", "1", "--after", "1"]);
+    let agent = Busy(agent.args(more).arg("--directory").arg(captures).spawn().expect("the agent"));
+    std::thread::sleep(Duration::from_secs(2));
+    agent
+}
+
+/// Whole captures, in order, once there are so many; or what there is after ten seconds.
+fn captures(dir: &Path, wanted: usize) -> Vec<std::path::PathBuf> {
+    let began = Instant::now();
+    loop {
+        let all = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|file| file.path());
+        let mut whole: Vec<_> = all.filter(|path| path.extension().is_some_and(|end| end == "stream")).collect();
+        whole.sort();
+        if whole.len() >= wanted || began.elapsed() > Duration::from_secs(10) {
+            return whole;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn each_of_ten_stalls_is_captured_with_what_came_before_it() {
+    if !can_record() {
+        return;
+    }
+    let dir = TempDir::new("record-stalls");
+    let lower = Loop::sized(dir.path(), "lower.img", 32);
+    let mount = dir.path().join("mnt");
+    std::fs::create_dir(&mount).expect("a directory");
+    stdout(Command::new("mkfs.ext4").args(["-q", "-F", &lower.0]));
+    stdout(Command::new("mount").arg(&lower.0).arg(&mount));
+    let _mounted = Mounted(mount.clone());
+    let device = Loop::sized(&mount, "upper.img", 4);
+    let work = format!(
+        "while :; do dd if=/dev/zero of={} bs=4k count=20 oflag=direct status=none; sleep 0.02; done",
+        device.0
+    );
+    let _busy = Busy(Command::new("sh").args(["-c", &work]).spawn().expect("a shell"));
+    let into = dir.path().join("captures");
+    let mut agent = armed(&device, &into, &["--trigger", "d2c>300ms", "--captures", "10"]);
+    for n in 1..=10 {
+        // Writes of the upper device wait until the file system beneath it thaws.
+        stdout(Command::new("fsfreeze").arg("-f").arg(&mount));
+        std::thread::sleep(Duration::from_millis(700));
+        stdout(Command::new("fsfreeze").arg("-u").arg(&mount));
+        assert_eq!(captures(&into, n).len(), n, "stall {n}");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(agent.0.wait().expect("the agent").success());
+    let minor: u64 = device.name().trim_start_matches("loop").parse().expect("a number");
+    let mut stalls = std::collections::BTreeSet::new();
+    for file in captures(&into, 10) {
+        let trace = Trace::open(&file).expect("a capture");
+        let (mut first, mut open, mut longest) = (None, std::collections::BTreeMap::new(), (0, 0));
+        let mut each = |record: &flashscope_trace::Record| {
+            first.get_or_insert(record.time.0);
+            let (Some(Value::Unsigned(dev)), Some(Value::Unsigned(sector))) = (record.get("dev"), record.get("sector"))
+            else {
+                return;
+            };
+            match &*record.schema.name {
+                "block_rq_issue" if dev == (7 << 20 | minor) => drop(open.insert(sector, record.time.0)),
+                "block_rq_complete" if dev == (7 << 20 | minor) => {
+                    if let Some(begun) = open.remove(&sector) {
+                        longest = longest.max((record.time.0 - begun, begun));
+                    }
+                }
+                _ => {}
+            }
+        };
+        trace.for_each_record(&mut each).expect("a readable capture");
+        assert!(longest.0 >= 500_000_000, "{}: no stall: {longest:?}", file.display());
+        assert!(first.is_some_and(|first| first < longest.1), "{}: nothing before the stall", file.display());
+        assert!(trace.losses().iter().all(|(_, count)| count == 0), "{}: events were lost", file.display());
+        stalls.insert(longest.1);
+    }
+    assert_eq!(stalls.len(), 10, "two captures of one stall: {stalls:?}");
+}
+
+#[test]
+fn a_failed_request_is_captured() {
+    if !can_record() || !Path::new("/proc/pressure/io").exists() {
+        return;
+    }
+    let dir = TempDir::new("record-error");
+    let device = Loop::new(dir.path(), "cut.img");
+    let into = dir.path().join("captures");
+    let _agent = armed(&device, &into, &["--trigger", "error", "--captures", "1"]);
+    assert!(captures(&into, 0).is_empty());
+    // Behind the file's end nothing can be read.
+    let file = std::fs::File::options().write(true).open(dir.path().join("cut.img")).expect("a file");
+    file.set_len(0).expect("an empty file");
+    let read = output(Command::new("dd").args([&format!("if={}", device.0), "bs=4k", "count=1", "iflag=direct"]));
+    assert!(!read.status.success(), "the read did not fail");
+    let files = captures(&into, 1);
+    assert_eq!(files.len(), 1);
+    let trace = Trace::open(&files[0]).expect("a capture");
+    let reason = trace.facts()["recording"]["trigger"]["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.contains("error") || reason.contains("fail"), "{reason}");
+}
+
+#[test]
+fn pressure_on_io_can_be_armed() {
+    if !can_record() || !Path::new("/proc/pressure/io").exists() {
+        return;
+    }
+    let dir = TempDir::new("record-pressure");
+    let device = Loop::new(dir.path(), "p.img");
+    let mut agent = armed(&device, &dir.path().join("captures"), &["--trigger", "psi-io>99%"]);
+    assert!(agent.0.try_wait().expect("the agent").is_none(), "the trigger was refused");
 }
