@@ -18,7 +18,7 @@ use crate::readahead_view;
 use crate::rows::Rows;
 use crate::text::{grouped, visible};
 use flashscope_analysis::calls::CallsFound;
-use flashscope_analysis::findings::Finding;
+use flashscope_analysis::findings::{Finding, Rule};
 use flashscope_analysis::readahead::AccuracyFindings;
 use flashscope_analysis::{Evidence, NamesFound};
 
@@ -105,7 +105,11 @@ fn findings(findings: &[Finding], style: &Style) -> String {
         return String::new();
     }
     let width = style.width();
-    let mut out = style.heading("Findings");
+    // Before all others, however many are left out: the rest may be too low.
+    let lost = findings.iter().find(|finding| finding.rule == Rule::LostEvents);
+    let mut out =
+        lost.map_or(String::new(), |lost| style.bold_lines(&table::paragraph(&visible(&lost.what), width, 0, 2)));
+    out += &style.heading("Findings");
     for (number, finding) in findings.iter().take(findings_view::IN_REPORT).enumerate() {
         for (line, text) in findings_view::lines(finding).iter().enumerate() {
             let text = visible(text);
@@ -196,5 +200,32 @@ fn losses<'a>(all: impl Iterator<Item = (&'a str, u64, &'a str)>, width: usize) 
         (false, true) => table.render(width),
         (true, false) => format!("  none ({} counters are 0: see --json)\n", zero.len()),
         (false, false) => table.render(width) + &format!("  {} more counters are 0: see --json\n", zero.len()),
+    }
+}
+
+#[cfg(test)]
+mod lost_tests {
+    use super::*;
+    use flashscope_analysis::Evidence;
+    use flashscope_analysis::findings::Weight;
+
+    #[test]
+    fn lost_events_are_told_before_the_findings() {
+        let finding = |rule, what: &str| Finding {
+            rule,
+            weight: Weight::Overview,
+            what: what.to_owned(),
+            cause: String::new(),
+            evidence: Vec::new(),
+            lost_ns: Evidence::unknown("an overview", ""),
+            lost_bytes: None,
+            advice: Vec::new(),
+            uncertain: None,
+        };
+        let mut all = vec![finding(Rule::TopIo, "a writes most."); findings_view::IN_REPORT];
+        assert!(findings(&all, &Style::default()).trim_start().starts_with("Findings"));
+        all.push(finding(Rule::LostEvents, "The recording is not complete: events_overwritten 12."));
+        let text = findings(&all, &Style::default());
+        assert!(text.starts_with("The recording is not complete: events_overwritten 12.\n"), "{text}");
     }
 }
