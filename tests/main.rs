@@ -19,6 +19,7 @@ mod documents;
 mod energy;
 mod exports;
 mod findings;
+mod first_commands;
 mod five_ways;
 mod flashmon;
 mod hostile_directory;

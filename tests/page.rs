@@ -82,9 +82,12 @@ fn hostile_names_stay_names() {
     let Some(driver) = driver() else { return };
     let dir = TempDir::new("page-hostile");
     let input = dir.path().join("hostile.txt");
-    let line =
-        |at: u32, step: &str| format!("  8,16   0 {at:8}     0.00{at}000000   100  {step}  W   8 + 8 [</script><b>]\n");
-    std::fs::write(&input, line(1, "Q") + &line(2, "D") + &line(3, "C")).expect("written");
+    let line = |at: u32, step: &str, task: &str| {
+        format!("  8,16   0 {at:8}     0.00{at}000000   100  {step}  W   8 + 8 [{task}]\n")
+    };
+    let name = "</script><b>";
+    // A completion has its error there.
+    std::fs::write(&input, line(1, "Q", name) + &line(2, "D", name) + &line(3, "C", "0")).expect("written");
     let page = dir.path().join("page.html");
     stdout(flashscope().arg("report").arg(&input).arg("--html").arg(&page));
     let seen = drive(&driver, &page);

@@ -1,0 +1,43 @@
+//! What README tells a newcomer to type, typed: three commands to an answer.
+
+use std::process::{Command, Stdio};
+
+use flashscope_tests::{TempDir, flashscope, is_root, output, skip, top};
+
+/// The words of README's first block, without sudo and comments; of its alternatives the first.
+fn commands() -> Vec<Vec<String>> {
+    let readme = std::fs::read_to_string(top().join("README.md")).expect("README");
+    let block = readme.split_once("## Three commands").expect("a heading").1;
+    let lines = block.lines().skip_while(|line| !line.starts_with("    ")).take_while(|line| line.starts_with("    "));
+    let words = |line: &str| line.split('#').next().unwrap_or("").split_whitespace().map(str::to_owned).collect();
+    lines.map(words).collect()
+}
+
+#[test]
+fn they_name_who_wrote_and_where() {
+    if !is_root() {
+        return skip("recording needs root");
+    }
+    let commands = commands();
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    let dir = TempDir::new("first-commands");
+    // On a disk, not in memory.
+    let data = top().join("target/tmp/first-commands");
+    std::fs::create_dir_all(&data).expect("made");
+    let file = data.join("written-by-dd");
+    let script = format!("sleep 3; dd if=/dev/zero of={} bs=1M count=16 conv=fsync", file.display());
+    let mut work = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).spawn().expect("sh starts");
+    let mut said = String::new();
+    for words in &commands {
+        assert_eq!(words[..2], ["sudo", "flashscope"], "{words:?}");
+        let ran = output(flashscope().args(&words[2..]).current_dir(dir.path()));
+        assert!(ran.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ran.stderr));
+        said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    }
+    work.wait().expect("ended");
+    std::fs::remove_file(&file).expect("dd has written it");
+    // The report: who (dd), what (its file), and the findings before all tables.
+    assert!(said.lines().take(4).any(|line| line.trim() == "Findings"), "{said}");
+    assert!(said.contains("dd (") || said.contains("dd ["), "{said}");
+    assert!(said.contains("written-by-dd"), "{said}");
+}
