@@ -124,17 +124,19 @@ static void bare_facts(void)
 	CHECK(strstr(json.out.data, "\"symbol\":\"nand_erase_op\",\"level\":\"nand\",\"status\":null"));
 	CHECK(strstr(json.out.data,
 		     "\"block\":[{\"name\":\"mmcblk0\",\"device\":null,\"size_bytes\":4096,\"read_ahead_kb\":null,"
-		     "\"max_sectors_kb\":null,\"scheduler\":null,\"rotational\":null,\"life_time\":\"0x02 0x01\",\"pre_eol_info\":\"0x01\",\"loop\":null},"
+		     "\"max_sectors_kb\":null,\"scheduler\":null,\"rotational\":null,\"life_time\":\"0x02 0x01\",\"pre_eol_info\":\"0x01\",\"write_cache\":null,"
+		     "\"dm_name\":null,\"dm_uuid\":null,\"loop\":null},"
 		     "{\"name\":\"mtdblock0\",\"device\":null,\"size_bytes\":1048576,\"read_ahead_kb\":128,"
-		     "\"max_sectors_kb\":1280,\"scheduler\":null,\"rotational\":null,\"life_time\":null,\"pre_eol_info\":null,\"loop\":null}]"));
+		     "\"max_sectors_kb\":1280,\"scheduler\":null,\"rotational\":null,\"life_time\":null,\"pre_eol_info\":null,\"write_cache\":null,"
+		     "\"dm_name\":null,\"dm_uuid\":null,\"loop\":null}]"));
 	CHECK(strstr(json.out.data,
 		     "\"ubi\":[{\"name\":\"ubi0\",\"mtd_num\":3,\"eraseblock_size\":null,\"total_eraseblocks\":null,"
 		     "\"bad_peb_count\":null,\"reserved_for_bad\":null,\"max_ec\":17}]"));
 	CHECK(strstr(json.out.data, "\"bdi\":[{\"name\":\"mtd-0\",\"read_ahead_kb\":0}]"));
 	CHECK(strstr(json.out.data, "\"mounts\":[{\"source\":\"a b\",\"target\":\"/mnt\\tx\",\"type\":\"ext4\","
-				    "\"options\":\"rw,x=\\\\\",\"device\":null,\"block_bytes\":null},"
+				    "\"options\":\"rw,x=\\\\\",\"device\":null,\"block_bytes\":null,\"size_bytes\":null,\"free_bytes\":null},"
 				    "{\"source\":\"short\",\"target\":null,\"type\":null,\"options\":null,"
-				    "\"device\":null,\"block_bytes\":null}]"));
+				    "\"device\":null,\"block_bytes\":null,\"size_bytes\":null,\"free_bytes\":null}]"));
 	fs_json_free(&json);
 	fs_facts_free(&facts);
 	test_root_end();
