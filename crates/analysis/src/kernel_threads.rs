@@ -43,13 +43,15 @@ const THREADS: &[(&str, Work)] = &[
     ("pdflush", Others),
     // block/blk-core.c, blk_dev_init(): workqueue "kblockd"; one thread a CPU, "kblockd/0", before 2.6.36
     ("kblockd", Others),
-    // drivers/block/nbd.c, nbd_start_device(): "nbd%d-recv"; nbd_do_it() (3.18): the disk's name
+    // drivers/block/nbd.c, nbd_dev_add(): workqueue "nbd%d-recv" (before 5.16 "knbd%d-recv", whose threads are kworkers); a thread
+    // with the disk's name before 4.10
     ("nbd", Others),
     // drivers/mmc/card/queue.c, mmc_init_queue() (2.6.32 to 4.12): "mmcqd/%d%s", before 2.6.39 "mmcqd"
     ("mmcqd", Others),
-    // drivers/mmc/card/queue.c, mmc_init_queue() (Qualcomm's 3.18 and 4.4): "mmc-cmdqd/%d%s"
+    // drivers/mmc/card/queue.c, mmc_init_queue() (vendors' 3.18 to 4.14, in no mainline kernel): "mmc-cmdqd/%d%s"
     ("mmc-cmdqd/", Others),
-    // drivers/mtd/mtd_blkdevs.c, add_mtd_blktrans_dev() (2.6.32 to 3.8): the name and number of the device
+    // drivers/mtd/mtd_blkdevs.c, add_mtd_blktrans_dev() (2.6.34 to 3.8): the name and number of the device; before that
+    // register_mtd_blktrans(): "mtdblockd"
     ("mtdblock", Others),
     // drivers/usb/storage/usb.c, usb_stor_acquire_resources()
     ("usb-storage", Others),
@@ -78,8 +80,9 @@ const THREADS: &[(&str, Work)] = &[
     // drivers/md/dm-integrity.c, dm_integrity_ctr(): "dm-integrity-*"; block/bio-integrity.c, bio_integrity_init(): "kintegrityd"
     ("dm-integrity", Others),
     ("kintegrityd", Others),
-    // drivers/md/dm-writecache.c, writecache_ctr(): "writecache_endio", "writecache_flush", workqueue "writecache-writeback"
+    // drivers/md/dm-writecache.c, writecache_ctr(): "writecache_endio", "dm_writecache_flush", workqueue "writecache-writeback"
     ("writecache", Others),
+    ("dm_writecache_f", Others),
     // drivers/md/dm-snap-persistent.c, persistent_ctr(): "ksnaphd"
     ("ksnaphd", Device("snapshot metadata")),
     // drivers/md/dm-kcopyd.c, dm_kcopyd_client_create(): "kcopyd"
@@ -164,7 +167,7 @@ const THREADS: &[(&str, Work)] = &[
     ("bch-rebalance", FileSystem("bcachefs rebalance")),
     // fs/nilfs2/segment.c, nilfs_segctor_start_thread(): "segctord"
     ("segctord", FileSystem("NILFS2 segments")),
-    // fs/jfs/jfs_logmgr.c, jfs_txnmgr.c: "jfsIO", "jfsCommit", "jfsSync"
+    // fs/jfs/super.c, init_jfs_fs(): "jfsIO", "jfsCommit", "jfsSync"
     ("jfsIO", FileSystem("JFS log")),
     ("jfsCommit", FileSystem("JFS journal")),
     ("jfsSync", FileSystem("JFS journal")),
@@ -208,7 +211,7 @@ const BTRFS_WORKERS: &[&str] = &[
 ];
 
 /// Ends of an md array's threads, behind its name and `_` (drivers/md/md.c, md_register_thread(): "%s_%s"): personalities
-/// (raid1.c, raid5.c, …), raid5-cache.c's "reclaim", md.c's "resync", md-cluster.c's "cluster_rec".
+/// (raid1.c, raid5.c, …), raid5-cache.c's "reclaim", md.c's "resync", md-cluster.c's "cluster_recv" and "recover".
 const MD_THREADS: &[(&str, Work)] = &[
     ("raid0", Others),
     ("raid1", Others),
@@ -217,7 +220,9 @@ const MD_THREADS: &[(&str, Work)] = &[
     ("raid5", Others),
     ("raid6", Others),
     ("multipath", Others),
+    ("recv", Others),
     ("rec", Others),
+    ("recover", Device("RAID resync")),
     ("resync", Device("RAID resync")),
     ("reshape", Device("RAID reshape")),
     ("reclaim", Device("RAID journal")),
@@ -232,7 +237,7 @@ fn numbered(name: &str, head: &str) -> bool {
 }
 
 fn work(name: &str) -> Option<Work> {
-    // drivers/block/loop.c, loop_configure() (before 5.14): "loop%d".
+    // drivers/block/loop.c, loop_prepare_queue() (5.10; from 5.14 on kworkers): "loop%d".
     if numbered(name, "loop") {
         return Some(Others);
     }
@@ -249,6 +254,7 @@ fn work(name: &str) -> Option<Work> {
     let behind = &name[head.len()..];
     let fits = match head {
         // Programs begin so too; the kernel's have a number there.
+        "mtdblock" if behind == "d" => true,
         "nbd" | "mtdblock" | "kswapd" | "vhost-" => behind.starts_with(|c: char| c.is_ascii_digit()),
         "nfsd" => behind.is_empty(),
         "zvol" => behind.is_empty() || behind.starts_with("_tq"),
@@ -309,6 +315,9 @@ mod tests {
             // Cut: "md_multimedia_raid5".
             ("md_multimedia_r", true, None, None),
             ("md0_resync", false, Some("RAID resync"), Some(Layer::Block)),
+            ("md0_recover", false, Some("RAID resync"), Some(Layer::Block)),
+            ("dm_writecache_f", true, None, None),
+            ("mtdblockd", true, None, None),
             ("md5sum", false, None, None),
             ("mdadm", false, None, None),
             ("bcache_writebac", true, None, None),
