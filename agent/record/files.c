@@ -465,6 +465,7 @@ static struct fs_probe *add(struct fs_probes *probes, const char *event, const c
 static const char direct[] = "direct I/O passes by it";
 static const char around[] = "pages that are in the cache already are mapped around, without an event";
 static const char of_reads[] = "device, inode, offset, length and file size of reads through the page cache";
+static const char of_splices[] = "reads by splice() and sendfile(), whose pages count as read ahead and unused";
 static const char of_writes[] = "device, inode, offset and length of writes through the page cache";
 static const char of_faults[] = "device, inode, page and file size of faults that had to wait for a mapped file";
 
@@ -472,16 +473,17 @@ void fs_files_plan(const struct fs_machine *machine, const struct fs_file_layout
 		   long own, struct fs_probes *probes, struct fs_events *events)
 {
 	/* mm/filemap.c: the first since 5.12, the second before. */
-	static const char *const names[] = { "filemap_read", "generic_file_buffered_read", "filemap_fault" };
+	static const char *const names[] = { "filemap_read", "generic_file_buffered_read", "filemap_fault",
+					     "filemap_splice_read" };
 	bool found[ARRAY_SIZE(names)];
 	const char *reader;
-	char a[3][16], file[32], fetch[192];
+	char a[4][16], file[32], fetch[192];
 	struct fs_probe *probe;
 
 	fs_symbols(names, ARRAY_SIZE(names), found);
 	reader = found[0] ? names[0] : found[1] ? names[1] : NULL;
-	for (int i = 0; i < 3; i++)
-		fs_argument(machine, i, a[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(a); i++)
+		fs_argument(machine, (int)i, a[i]);
 	snprintf(file, sizeof(file), "+0(%s)", a[0]);
 	if (fetch_sized(fetch, sizeof(fetch), machine, layout, file) && layout->call_position >= 0 &&
 	    layout->iter_count >= 0 && reader &&
@@ -493,6 +495,18 @@ void fs_files_plan(const struct fs_machine *machine, const struct fs_file_layout
 	} else {
 		fs_events_absent(events, FS_GROUP_CACHE, "flashscope:file_read",
 				 layout->missing[0] ? layout->missing : "its function or a layout is not known", of_reads);
+	}
+
+	/* splice() and sendfile() since 6.5: (struct file *, loff_t *, struct pipe_inode_info *, size_t, …), mm/filemap.c */
+	if (found[3] && fetch_sized(fetch, sizeof(fetch), machine, layout, a[0]) &&
+	    (probe = add(probes, "file_splice_read", names[3], own))) {
+		probe->loses = direct;
+		snprintf(probe->definition, sizeof(probe->definition),
+			 "p:%s/file_splice_read %s%s pos=+0(%s):u64 count=%s:%s", group, names[3], fetch, a[1], a[3],
+			 machine->long_size == 8 ? "u64" : "u32");
+	} else if (found[3]) {
+		fs_events_absent(events, FS_GROUP_CACHE, "flashscope:file_splice_read",
+				 layout->missing[0] ? layout->missing : "its layout is not known", of_splices);
 	}
 
 	snprintf(file, sizeof(file), layout->write_by_file ? "%s" : "+0(%s)", a[0]);

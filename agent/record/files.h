@@ -39,7 +39,7 @@ int fs_files_calibrate(const struct fs_tracefs *tracefs, const struct fs_machine
 		       struct fs_file_layout *layout, char *error, size_t size);
 
 /*
- * Adds the probes file_read, file_write, file_fault and file_fault_end, as far as
+ * Adds the probes file_read, file_splice_read, file_write, file_fault and file_fault_end, as far as
  * the layout is known and the kernel has their functions; own's calls are left out. Those
  * that are missing are named in events.
  */

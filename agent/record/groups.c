@@ -96,7 +96,7 @@ static const struct wanted wanted[] = {
 
 	{ CACHE, "filemap", "mm_filemap_add_to_page_cache", true, "which pages came into the page cache, and when" },
 	{ CACHE, "filemap", "mm_filemap_delete_from_page_cache", true, "which pages left the page cache, and when" },
-	{ CACHE, "filemap", "mm_filemap_get_pages", true, "reads by splice() and sendfile() on 6.5 to 6.11" },
+	{ CACHE, "filemap", "mm_filemap_get_pages", true, "reads of files, where the kernel has no kprobe_events" },
 	{ CACHE, "filemap", "mm_filemap_fault", true, "faults of mapped files, where file_fault is missing too" },
 	{ CACHE, "filemap", "mm_filemap_map_pages", true, "pages that a fault mapped around it" },
 	{ CACHE, "readahead", "page_cache_sync_ra", true, "read-ahead decisions: windows follow from what enters the cache" },

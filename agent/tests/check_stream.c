@@ -14,7 +14,8 @@
 
 static const char *const names[] = { "?",     "HELLO", "FACTS", "HEADER_PAGE", "HEADER_EVENT", "FORMAT",
 				     "DATA",  "TASKS", "PHASE", "STATS",       "OUTPUT",       "EXIT",
-				     "LOG",   "FILE",  "STEP",  "END",	 "DATA_FOLDED" };
+				     "LOG",   "FILE",  "STEP",  "END",	 "DATA_FOLDED",  "NAMES",
+				     "PROGRESS" };
 
 static char *events[65536];
 static uint64_t seen[65536];
@@ -86,7 +87,7 @@ static void data(const unsigned char *payload, size_t length, unsigned int long_
 
 int main(int argc, char **argv)
 {
-	uint64_t types[FS_DATA_FOLDED + 1] = { 0 };
+	uint64_t types[FS_PROGRESS + 1] = { 0 };
 	unsigned int long_size = 0;
 	uint32_t next = 0;
 	size_t length, at = 0;
@@ -113,7 +114,7 @@ int main(int argc, char **argv)
 			bad("crc", at);
 		if (le32toh(frame.seq) != next++)
 			bad("seq", at);
-		if (le16toh(frame.type) < 1 || le16toh(frame.type) > FS_DATA_FOLDED)
+		if (le16toh(frame.type) < 1 || le16toh(frame.type) > FS_PROGRESS)
 			bad("type", at);
 		types[le16toh(frame.type)]++;
 		if (le16toh(frame.type) == FS_HELLO)
@@ -131,7 +132,7 @@ int main(int argc, char **argv)
 			printf("reason %u\n", (unsigned int)(unsigned char)payload[0]);
 		at += sizeof(frame) + le32toh(frame.length);
 	}
-	for (size_t i = 1; i <= FS_DATA_FOLDED; i++)
+	for (size_t i = 1; i <= FS_PROGRESS; i++)
 		if (types[i])
 			printf("frames %s %" PRIu64 "\n", names[i], types[i]);
 	for (size_t i = 0; i < 65536; i++) {

@@ -57,8 +57,11 @@ static void planning(void)
 	fs_probes_free(&probes);
 	fs_events_free(&events);
 
-	plan(&amd, &amd612, "f0 T filemap_read\nf1 T filemap_fault\n", &probes, &events);
-	CHECK_NUMBER(probes.count, 4);
+	plan(&amd, &amd612, "f0 T filemap_read\nf1 T filemap_fault\nf2 T filemap_splice_read\n", &probes, &events);
+	CHECK_NUMBER(probes.count, 5);
+	CHECK_TEXT(probe_of(&probes, "file_splice_read")->definition,
+		   "p:g/file_splice_read filemap_splice_read dev=+16(+40(+40(%di))):u32 ino=+64(+40(%di)):u64 "
+		   "pos=+0(%si):u64 count=%cx:u64");
 	CHECK_TEXT(probe_of(&probes, "file_read")->definition,
 		   "p:g/file_read filemap_read dev=+16(+40(+40(+0(%di)))):u32 ino=+64(+40(+0(%di))):u64 "
 		   "pos=+8(%di):u64 count=+24(%si):u64");

@@ -9,7 +9,7 @@
 //! event: it is known by its call, which returned nothing.
 //!
 //! Beside our own probe of reads, the event is of a read that the probe showed where its pages lie in it, in the same call; the
-//! others are by splice() and sendfile(), which the probe does not see.
+//! others are by splice() and sendfile() in recordings that lack our probe of those (`file_splice_read`).
 //!
 //! `mm_filemap_fault` comes first thing in a fault, `mm_filemap_map_pages` as pages are mapped: they are handed out where they are.
 
@@ -173,7 +173,7 @@ impl Finder {
             }
         } else if name == "mm_filemap_get_pages" {
             self.got_pages(at, record);
-        } else if name == "file_read" {
+        } else if matches!(name, "file_read" | "file_splice_read") {
             self.probed(at.tid, record);
         } else if self.probes {
             // Faults are our own probes'.

@@ -93,7 +93,7 @@ const F2FS_NO_BLOCK: u64 = 0xffff_fffe;
 pub(crate) fn plan(schema: &Schema) -> Option<FilePlan> {
     let ours = schema.system == "flashscope" || schema.system.starts_with("flashscope_");
     let (step, pages) = match (schema.system.as_str(), schema.name.as_str()) {
-        (_, "file_read") if ours => (FileStep::Read, false),
+        (_, "file_read" | "file_splice_read") if ours => (FileStep::Read, false),
         (_, "file_write") if ours => (FileStep::Write, false),
         (_, "file_fault") if ours => (FileStep::Fault, true),
         ("filemap", "mm_filemap_add_to_page_cache") => (FileStep::Cached, true),
