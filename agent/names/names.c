@@ -19,9 +19,9 @@
 
 bool fs_names_mode_of(const char *word, enum fs_names_mode *mode)
 {
-	static const char *const words[] = { "", "walk", "seen", "none" };
+	static const char *const words[] = { "auto", "walk", "seen", "none" };
 
-	for (int i = FS_NAMES_WALK; i <= FS_NAMES_NONE; i++)
+	for (int i = FS_NAMES_AUTO; i <= FS_NAMES_NONE; i++)
 		if (!strcmp(word, words[i])) {
 			*mode = (enum fs_names_mode)i;
 			return true;

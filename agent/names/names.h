@@ -16,7 +16,7 @@
 #include "processes.h"
 
 enum fs_names_mode {
-	FS_NAMES_DEFAULT, /* what processes have open, then a walk with a time limit */
+	FS_NAMES_AUTO,	  /* what processes have open, then a walk with a time limit */
 	FS_NAMES_WALK,	  /* the same without a limit */
 	FS_NAMES_SEEN,	  /* what processes have open alone */
 	FS_NAMES_NONE,	  /* no paths, no command lines */

@@ -234,7 +234,7 @@ static int with_value(struct fs_record_options *options, const char *option, con
 	if (!strcmp(option, "--paths")) {
 		if (fs_names_mode_of(value, &options->paths))
 			return 0;
-		return fs_usage("--paths %s: no such search; walk, seen or none", value);
+		return fs_usage("--paths %s: no such search; auto, walk, seen or none", value);
 	}
 	if (!strcmp(option, "--user")) {
 		options->user = value;
@@ -313,6 +313,8 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 	options->before_s = 5;
 	options->after_s = 2;
 	options->interval_ms = 100;
+	/* who measures with it alone wants no look at files beside it */
+	options->paths = FS_NAMES_NONE;
 	options->ready_fd = -1;
 	for (size_t i = 0; i < ARRAY_SIZE(options->stdio); i++)
 		options->stdio[i] = -1;

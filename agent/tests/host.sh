@@ -217,10 +217,10 @@ check "--user takes a number" [ "$(cat "$work/out")" = 4321 ]
 
 # Armed, the recorder gives up what it does not need; its command keeps what it was started with.
 caps='sleep 0.2; grep CapEff "/proc/$PPID/status"; grep CapEff /proc/self/status'
-run 0 record --events sched:sched_switch -o "$work/a" -- sh -c "$caps"
+run 0 record --paths auto --events sched:sched_switch -o "$work/a" -- sh -c "$caps"
 # CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE: it looks for the names of other users' files.
 check "with names the recorder has two more" [ "$(sed -n '1s/CapEff:[[:space:]]*0*//p' "$work/out")" = 880004 ]
-run 0 record --paths none --events sched:sched_switch -o "$work/a" -- sh -c "$caps"
+run 0 record --events sched:sched_switch -o "$work/a" -- sh -c "$caps"
 check "the recorder has CAP_SYS_NICE alone" [ "$(sed -n '1s/CapEff:[[:space:]]*0*//p' "$work/out")" = 800000 ]
 check "the command has what we have" [ "$(tail -n 1 "$work/out")" = "$(grep CapEff /proc/self/status)" ]
 check "after the command's own" clean

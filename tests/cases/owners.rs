@@ -93,9 +93,7 @@ fn text_of_a_recording_gives_the_owners_of_the_recording() {
         let findings = |path: &std::path::Path| report(path.to_str().expect("UTF-8"))["block"].clone();
         let (binary, text) = (findings(&dat), findings(&text));
         assert!(binary["originators"]["files"].as_array().is_some_and(|files| files.len() >= 3), "{binary}");
-        for part in
-            ["written_one_bytes", "written_shared_bytes", "written_kernel_bytes", "written_unknown_bytes"]
-        {
+        for part in ["written_one_bytes", "written_shared_bytes", "written_kernel_bytes", "written_unknown_bytes"] {
             assert_eq!(binary["originators"][part], text["originators"][part], "{file_system} {kernel} {part}");
         }
         // A text has the numbers of devices and files, and no names for them.

@@ -176,9 +176,8 @@ pub fn argv(args: &RecordArgs) -> Vec<String> {
     for mtd in &args.mtd {
         option("--mtd", mtd.to_string());
     }
-    if let Some(paths) = args.paths.or(args.no_paths.then_some(Paths::None)) {
-        option("--paths", paths.word().to_owned());
-    }
+    let paths = args.paths.or(args.no_paths.then_some(Paths::None));
+    option("--paths", paths.map_or("auto", Paths::word).to_owned());
     if let Some(name) = &args.name {
         option("--name", name.clone());
     }
