@@ -172,6 +172,8 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
     }
     let mut accuracy = Accuracy::new();
     let mut answers = Answers::new(|tid, time| whose.name_or_wanted(at.get(), tid, time), args.process.as_deref());
+    // blktrace's records show nothing of the page cache.
+    let shows_cache = inputs.traces().any(|trace| trace.kind() != TraceKind::Blktrace);
     let mut first = None;
     let mut owners: HashMap<Device, usize> = HashMap::new();
     let mut twice = None;
@@ -202,7 +204,7 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         }
         // What the device does is nobody's own.
         let is_block = matches!(event.kind, EventKind::Block(_));
-        if shown && inputs.machine(source) == 0 && (is_block || wanted(event, source, begin, &whose, args)) {
+        if shows_cache && shown && inputs.machine(source) == 0 && (is_block || wanted(event, source, begin, &whose, args)) {
             accuracy.event(event);
         }
     })?;

@@ -6,12 +6,14 @@ use super::stages::{Stage, Unit, each_stage};
 use crate::latency::{LatencyHistogram, LatencyNs, LatencyRange};
 use flashscope_trace::{Device, RequestFlags, RequestKind};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 /// Owners with distributions of their own; the bios of more go to one group for all of them.
 pub const MAX_OWNERS: usize = 256;
 /// Devices with distributions of their own; the bios of more go to one group for all of them.
 const MAX_DEVICES: usize = 64;
+/// Classes whose times are kept apart; before there are more, those that there are go to their groups.
+const MAX_CLASSES: usize = 1024;
 /// Up to 4 KiB, up to 8 KiB, …, up to 1 MiB, above.
 const SIZES: usize = 10;
 const FLAGS: [(RequestFlags, &str); 6] = [
@@ -102,6 +104,12 @@ impl Times {
         each_stage(bio, completed, |stage, ns| self.stages[stage as usize].add(ns));
     }
 
+    fn merge(&mut self, stages: &[LatencyHistogram; 9]) {
+        for (to, from) in self.stages.iter_mut().zip(stages) {
+            to.merge(from);
+        }
+    }
+
     pub fn finish(&self, by: GroupBy, name: String) -> Group {
         let whole = self.stages[Stage::Q2c as usize].total_ns();
         let stages = Stage::ALL
@@ -135,6 +143,50 @@ pub(super) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 / whole as f64 * 10_000.0).round() / 100.0 }
 }
 
+/// All that says which groups a bio is in. Bios of one class are in the same ones, so each time is added once, to its class,
+/// and a class is added to its groups in the end. (Q2Q is a group's own.)
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Class(u32);
+
+impl Class {
+    const KIND: u32 = 7;
+    const FLAGS: u32 = Self::KIND + 4;
+    const SIZE: u32 = Self::FLAGS + FLAGS.len() as u32;
+    const OWNER: u32 = Self::SIZE + 4;
+    const BELOW: u32 = Self::OWNER + 9;
+
+    /// Its device; [`MAX_DEVICES`] stands for all further ones.
+    fn device(self) -> usize {
+        (self.0 & 0x7f) as usize
+    }
+
+    fn kind(self) -> usize {
+        (self.0 >> Self::KIND & 0xf) as usize
+    }
+
+    /// One bit for each of [`FLAGS`].
+    fn flags(self) -> u32 {
+        self.0 >> Self::FLAGS & ((1 << FLAGS.len()) - 1)
+    }
+
+    fn size(self) -> usize {
+        (self.0 >> Self::SIZE & 0xf) as usize
+    }
+
+    /// The owner's place among those with distributions of their own; [`MAX_OWNERS`] stands for all others.
+    fn owner(self) -> usize {
+        (self.0 >> Self::OWNER & 0x1ff) as usize
+    }
+
+    /// What does another bio's work is its device's alone.
+    fn is_below(self) -> bool {
+        self.0 >> Self::BELOW != 0
+    }
+}
+
+const _: () = assert!(MAX_DEVICES < 1 << 7 && RequestKind::COUNT <= 1 << 4 && SIZES <= 1 << 4 && MAX_OWNERS < 1 << 9);
+const _: () = assert!(Class::BELOW < u32::BITS);
+
 /// Distributions by group.
 #[derive(Default)]
 pub(super) struct Groups {
@@ -143,9 +195,14 @@ pub(super) struct Groups {
     further_devices: Times,
     flags: [Times; FLAGS.len() + 1],
     sizes: [Times; SIZES],
-    owners: HashMap<u32, Times>,
+    owners: Vec<(u32, Times)>,
+    /// Where each is in `owners`.
+    places: HashMap<u32, usize>,
     others: Times,
     parts: Times,
+    /// Stages of bios that are not in their groups yet, and where each class is among them.
+    classes: Vec<(Class, [LatencyHistogram; 9])>,
+    known: HashMap<Class, usize>,
 }
 
 pub(super) fn size_name(class: usize) -> String {
@@ -161,43 +218,94 @@ pub(super) fn size_class(sectors: u32) -> usize {
 }
 
 impl Groups {
-    fn each(&mut self, bio: &Bio, mut f: impl FnMut(&mut Times)) {
-        if !bio.below {
+    fn class(&mut self, bio: &Bio) -> Class {
+        let device = u32::from(bio.device).min(MAX_DEVICES as u32);
+        let class = device | (bio.kind() as u32) << Class::KIND;
+        if bio.below {
+            return Class(class | 1 << Class::BELOW);
+        }
+        let bit = |at: usize| u32::from(bio.flags.has(FLAGS[at].0)) << at;
+        let flags = (0..FLAGS.len()).fold(0, |flags, at| flags | bit(at));
+        let size = size_class(bio.whole_sectors) as u32;
+        let owner = self.place(bio.owner) as u32;
+        Class(class | flags << Class::FLAGS | size << Class::SIZE | owner << Class::OWNER)
+    }
+
+    fn place(&mut self, owner: u32) -> usize {
+        if let Some(&place) = self.places.get(&owner) {
+            return place;
+        }
+        let place = self.owners.len();
+        if place < MAX_OWNERS {
+            self.owners.push((owner, Times::default()));
+            self.places.insert(owner, place);
+        }
+        place
+    }
+
+    /// The groups that a class is in.
+    fn each(&mut self, class: Class, mut f: impl FnMut(&mut Times)) {
+        if !class.is_below() {
             f(&mut self.all);
         }
-        let device = usize::from(bio.device);
+        let device = class.device();
         if device < MAX_DEVICES {
             if self.devices.len() <= device {
                 self.devices.resize_with(device + 1, Default::default);
             }
-            f(&mut self.devices[device][bio.kind() as usize]);
+            f(&mut self.devices[device][class.kind()]);
         } else {
             f(&mut self.further_devices);
         }
-        // What does another bio's work is its device's alone.
-        if bio.below {
+        if class.is_below() {
             return;
         }
-        let mut plain = true;
-        for (times, (flag, _)) in self.flags.iter_mut().zip(FLAGS) {
-            if bio.flags.has(flag) {
-                plain = false;
+        let flags = class.flags();
+        for (at, times) in self.flags[..FLAGS.len()].iter_mut().enumerate() {
+            if flags >> at & 1 != 0 {
                 f(times);
             }
         }
-        if plain {
+        if flags == 0 {
             f(&mut self.flags[FLAGS.len()]);
         }
-        f(&mut self.sizes[size_class(bio.whole_sectors)]);
-        if self.owners.len() < MAX_OWNERS || self.owners.contains_key(&bio.owner) {
-            f(self.owners.entry(bio.owner).or_default());
-        } else {
-            f(&mut self.others);
+        f(&mut self.sizes[class.size()]);
+        match self.owners.get_mut(class.owner()) {
+            Some((_, times)) => f(times),
+            None => f(&mut self.others),
+        }
+    }
+
+    /// The stages of a class.
+    fn stages(&mut self, class: Class) -> &mut [LatencyHistogram; 9] {
+        let at = match self.known.get(&class) {
+            Some(&at) => at,
+            None => self.new_class(class),
+        };
+        &mut self.classes[at].1
+    }
+
+    #[cold]
+    fn new_class(&mut self, class: Class) -> usize {
+        if self.classes.len() == MAX_CLASSES {
+            self.gather();
+        }
+        self.known.insert(class, self.classes.len());
+        self.classes.push((class, Default::default()));
+        self.classes.len() - 1
+    }
+
+    /// Hands the classes' times to their groups.
+    fn gather(&mut self) {
+        self.known.clear();
+        for (class, stages) in std::mem::take(&mut self.classes) {
+            self.each(class, |times| times.merge(&stages));
         }
     }
 
     /// `owner` names an owner.
-    pub fn finish(&self, devices: &[Device], owner: impl Fn(u32) -> String) -> Vec<Group> {
+    pub fn finish(mut self, devices: &[Device], owner: impl Fn(u32) -> String) -> Vec<Group> {
+        self.gather();
         let mut groups = vec![self.all.finish(GroupBy::All, "all".to_owned())];
         for (kinds, device) in self.devices.iter().zip(devices) {
             for (times, kind) in kinds.iter().zip(RequestKind::ALL) {
@@ -210,9 +318,8 @@ impl Groups {
         for (class, times) in self.sizes.iter().enumerate() {
             groups.push(times.finish(GroupBy::Size, size_name(class)));
         }
-        let mut owners: Vec<(&u32, &Times)> = self.owners.iter().collect();
-        owners.sort_by_key(|(id, times)| (std::cmp::Reverse(times.bytes), **id));
-        groups.extend(owners.into_iter().map(|(id, times)| times.finish(GroupBy::Owner, owner(*id))));
+        self.owners.sort_by_key(|(id, times)| (std::cmp::Reverse(times.bytes), *id));
+        groups.extend(self.owners.iter().map(|(id, times)| times.finish(GroupBy::Owner, owner(*id))));
         groups.push(self.others.finish(GroupBy::Owner, "(further owners)".to_owned()));
         groups.push(self.parts.finish(GroupBy::Parts, "parts of split bios".to_owned()));
         groups.retain(|group| group.bios > 0 || group.by == GroupBy::All);
@@ -222,7 +329,8 @@ impl Groups {
 
 impl Watch for Groups {
     fn queued(&mut self, _at: u32, bio: &Bio, now: u64) {
-        self.each(bio, |times| times.queued(bio, now));
+        let class = self.class(bio);
+        self.each(class, |times| times.queued(bio, now));
     }
 
     fn part_gone(&mut self, _at: u32, part: &Bio, completed: u64) {
@@ -232,7 +340,9 @@ impl Watch for Groups {
     }
 
     fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
-        self.each(bio, |times| times.gone(bio, completed));
+        let class = self.class(bio);
+        let stages = self.stages(class);
+        each_stage(bio, completed, |stage, ns| stages[stage as usize].add(ns));
     }
 }
 
@@ -244,8 +354,8 @@ pub(super) struct GroupsByUnit {
 }
 
 impl GroupsByUnit {
-    pub fn finish(&self, unit: Unit, devices: &[Device], owner: impl Fn(u32) -> String) -> Vec<Group> {
-        let groups = if unit == Unit::Request { &self.requests } else { &self.bios };
+    pub fn finish(self, unit: Unit, devices: &[Device], owner: impl Fn(u32) -> String) -> Vec<Group> {
+        let groups = if unit == Unit::Request { self.requests } else { self.bios };
         groups.finish(devices, owner)
     }
 }

@@ -117,6 +117,8 @@ pub(super) struct InFlight {
     bios: Vec<Bio>,
     free: u32,
     live: usize,
+    /// Those of them that were merged into a request.
+    merged: usize,
     /// First bio of each bucket; a power of two of them.
     buckets: Vec<u32>,
     shift: u32,
@@ -132,6 +134,7 @@ impl InFlight {
             bios: Vec::new(),
             free: NONE,
             live: 0,
+            merged: 0,
             buckets: vec![NONE; 1 << bits],
             shift: 64 - bits,
             max,
@@ -175,6 +178,7 @@ impl InFlight {
             }
         };
         self.live += 1;
+        self.merged += usize::from(bio.merged != NEVER);
         self.link(index, bio.place, bio.sector);
         index
     }
@@ -286,8 +290,10 @@ impl InFlight {
     #[inline(always)]
     pub fn hide(&mut self, index: u32) {
         self.unlink(index);
-        self.bios[index as usize].live = false;
+        let bio = &mut self.bios[index as usize];
+        bio.live = false;
         self.live -= 1;
+        self.merged -= usize::from(bio.merged != NEVER);
     }
 
     /// The name of a hidden one may be given to another.
@@ -295,6 +301,11 @@ impl InFlight {
     pub fn release(&mut self, index: u32) {
         self.bios[index as usize].next = self.free;
         self.free = index;
+    }
+
+    /// So many more of them were merged into requests.
+    pub fn were_merged(&mut self, bios: usize) {
+        self.merged += bios;
     }
 
     /// Cuts off the first sectors of a bio.
@@ -402,8 +413,13 @@ impl InFlight {
 
     /// Whether a bio that was queued later, and merged into a request that began before it, begins within this one and ends
     /// by `end`.
-    #[cold]
+    #[inline]
     pub fn covers_newer(&mut self, index: u32, end: u64) -> bool {
+        self.merged > 0 && self.covers_merged(index, end)
+    }
+
+    #[cold]
+    fn covers_merged(&mut self, index: u32, end: u64) -> bool {
         let bio = self.bios[index as usize];
         let newer = |other: &Bio| u8::from(other.merged != NEVER && other.queued > bio.queued);
         let within = |sector: u64| sector < bio.end();

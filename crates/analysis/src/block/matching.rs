@@ -672,6 +672,7 @@ impl<W: Watch> Matching<W> {
     #[inline(always)]
     fn merged(&mut self, range: Range, tid: u32, now: u64) {
         // The range of a request that is merged into another is that of bios which have had their step.
+        let mut merged = 0;
         let walk = self.walk(
             range,
             |bio| {
@@ -682,9 +683,11 @@ impl<W: Watch> Matching<W> {
                 if bio.got == NEVER && bio.merged == NEVER {
                     watch.step(at, bio, Step::Merged, now);
                     bio.merged = now;
+                    merged += 1;
                 }
             },
         );
+        self.bios.were_merged(merged);
         if walk == Walk::Gaps {
             self.counts.unmatched.merged += 1;
             self.whole_trace = false;

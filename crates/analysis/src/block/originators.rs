@@ -19,8 +19,9 @@ use crate::Named;
 use crate::bounded::{BoundedMap, Full, MOST_PIECES, Ranges};
 use crate::kernel_threads::{is_carrier, role};
 use flashscope_trace::{BlockEvent, Device, FileEvent, FileStep, RequestFlags, RequestKind, TimeNs};
+use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Runs of dirty pages of one owner, and extents, that are remembered; of more the oldest are forgotten.
@@ -153,7 +154,8 @@ pub(super) struct Originators<L> {
     partitions: BoundedMap<u32, (u32, u64)>,
     by_sector: BTreeSet<(u32, u64, u32)>,
     sizes: Sizes,
-    bytes: BTreeMap<(u32, u32), [u64; 3]>,
+    /// Read, written and covered, by owner and carrier.
+    bytes: HashMap<(u32, u32), [u64; 3]>,
     file_bytes: BoundedMap<(u32, u64), u64>,
     /// Whether bytes that are queued now are counted.
     pub counts: bool,
@@ -183,7 +185,7 @@ where
             partitions: BoundedMap::new(MAX_PARTITIONS, Full::Refuse),
             by_sector: BTreeSet::new(),
             sizes,
-            bytes: BTreeMap::new(),
+            bytes: HashMap::new(),
             file_bytes: BoundedMap::new(MAX_FILES, Full::Refuse),
             counts: true,
             by_loop: None,
@@ -245,7 +247,8 @@ where
             && owner.tid == key
             && owner.is_user == is_user
             && owner.is_wanted == is_wanted
-            && owner.kind != OwnerKind::Unknown
+            // Whom a worker of io_uring works for may be told later.
+            && (owner.kind != OwnerKind::Unknown || !name.starts_with("iou-"))
             && owner.name == super::clip(name)
         {
             return (id, owner.is_carrier);
@@ -473,8 +476,10 @@ where
     pub fn queue(&mut self, block: &BlockEvent, tid: u32, time: TimeNs) -> u32 {
         let (carrier, is_carrier) = self.task(tid, time);
         let moved = Moved::of(block.flags.kind());
-        if block.flags.kind() != RequestKind::Write {
-            // Where a zone append lands is known when it is done.
+        let write = block.flags.kind() == RequestKind::Write;
+        // Where a zone append lands is known when it is done. Without extents, a task's own write is its own.
+        if !write || self.extents.is_empty() && !is_carrier {
+            self.by_loop = self.by_loop.filter(|_| !write);
             self.count(carrier, carrier, block.bytes, moved);
             return carrier;
         }
@@ -619,7 +624,9 @@ where
             + self.partitions.lost()
             + self.file_bytes.lost();
         let mut by_owner: BTreeMap<u32, Originator> = BTreeMap::new();
-        for (&(owner, carrier), &[read_bytes, written_bytes, covered_bytes]) in &self.bytes {
+        let mut pairs: Vec<_> = self.bytes.iter().collect();
+        pairs.sort_unstable();
+        for (&(owner, carrier), &[read_bytes, written_bytes, covered_bytes]) in pairs {
             let (kind, tid) = self.owners.get(owner as usize).map_or((OwnerKind::Unknown, 0), |o| (o.kind, o.tid));
             let tid = if tid >= NOBODY { 0 } else { tid };
             let entry = by_owner.entry(owner).or_insert_with(|| Originator {

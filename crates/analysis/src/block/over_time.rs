@@ -76,6 +76,9 @@ pub(super) struct OverTime {
     first: u64,
     sums: Vec<Sum>,
     last: u64,
+    /// The window of `last`, and where it ends.
+    here: usize,
+    until: u64,
     end: u64,
     flying: u64,
     serving: u64,
@@ -120,7 +123,19 @@ impl OverTime {
     }
 
     /// Accounts for the time up to now; the window of now.
+    #[inline]
     fn at(&mut self, now: u64) -> &mut Sum {
+        if now >= self.until || self.last == NEVER {
+            return self.at_another(now);
+        }
+        let now = now.max(self.last);
+        self.end = now;
+        self.pass(self.here, now);
+        &mut self.sums[self.here]
+    }
+
+    #[cold]
+    fn at_another(&mut self, now: u64) -> &mut Sum {
         if self.last == NEVER {
             self.last = now;
             self.first = now >> self.shift;
@@ -130,17 +145,26 @@ impl OverTime {
         let here = self.index(now);
         let mut at = self.index(self.last);
         while self.last < now {
-            let end = self.end_of(at).min(now);
-            let lasted = u128::from(end - self.last);
-            let sum = &mut self.sums[at];
-            sum.in_flight += lasted * u128::from(self.flying);
-            sum.in_device += lasted * u128::from(self.serving);
-            sum.window.most_in_flight = sum.window.most_in_flight.max(self.flying);
-            sum.window.most_in_device = sum.window.most_in_device.max(self.serving);
-            self.last = end;
+            self.pass(at, self.end_of(at).min(now));
             at += 1;
         }
+        (self.here, self.until) = (here, self.end_of(here));
         &mut self.sums[here]
+    }
+
+    /// Accounts for the time up to `end`, all of it in one window.
+    #[inline]
+    fn pass(&mut self, at: usize, end: u64) {
+        let lasted = end - self.last;
+        if lasted == 0 {
+            return;
+        }
+        let sum = &mut self.sums[at];
+        sum.in_flight += u128::from(lasted) * u128::from(self.flying);
+        sum.in_device += u128::from(lasted) * u128::from(self.serving);
+        sum.window.most_in_flight = sum.window.most_in_flight.max(self.flying);
+        sum.window.most_in_device = sum.window.most_in_device.max(self.serving);
+        self.last = end;
     }
 
     /// The request that is being issued has a bio that is shown.

@@ -3,8 +3,8 @@
 use super::in_flight::{Bio, NEVER};
 use super::matching::Watch;
 use flashscope_trace::{Device, RequestKind};
+use foldhash::{HashMap, HashMapExt as _};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 
 /// Points at most: a figure of 900 × 400 dots shows no more.
 const MAX_POINTS: usize = 6000;

@@ -18,7 +18,7 @@ const KTHREADD: u32 = 2;
 pub(crate) struct Names {
     texts: Vec<Box<str>>,
     by_text: HashMap<Box<str>, u32>,
-    tasks: HashMap<u32, Vec<(u64, u32)>>,
+    tasks: foldhash::HashMap<u32, Vec<(u64, u32)>>,
     /// Names of unknown time.
     saved: HashMap<u32, u32>,
     entries: usize,

@@ -174,6 +174,9 @@ pub(super) struct OneDevice {
     pub rows: Vec<u32>,
     weights: Vec<f64>,
     waiting: Vec<[Waiting; WAITING]>,
+    /// Rows that wait now, a bit each; and, by row of whom is served, those that waited since `served` was known last.
+    waiting_rows: u64,
+    unsettled: Vec<u64>,
     /// By row of whom is served: for each that waits, and where, how long; and the integral up to which that is known.
     served: Vec<Vec<[(f64, f64); WAITING]>>,
     /// D2C with nobody else in the device, by class.
@@ -237,6 +240,7 @@ impl OneDevice {
             self.weights.push(0.0);
             self.waiting.push(Default::default());
             self.served.push(Vec::new());
+            self.unsettled.push(u64::MAX);
         }
         self.owner(owner).row = Some(row);
         row
@@ -257,14 +261,27 @@ impl OneDevice {
                 self.waiting[row][place as usize].change(by, virtual_ns);
             }
         }
+        let (bit, waits) = (1 << row, self.waiting[row].iter().any(|waiting| waiting.now > 0.0));
+        if !waits {
+            self.waiting_rows &= !bit;
+        } else if self.waiting_rows & bit == 0 {
+            self.waiting_rows |= bit;
+            self.unsettled.iter_mut().for_each(|rows| *rows |= bit);
+        }
     }
 
     /// Hands an originator what it was served since its weight changed last, in the sight of each that waited.
     fn settle_served(&mut self, row: usize) {
         let (weight, served) = (self.weights[row], &mut self.served[row]);
-        served.resize(self.waiting.len(), Default::default());
-        for (of, waiting) in served.iter_mut().zip(&self.waiting) {
-            for ((sum, known), waiting) in of.iter_mut().zip(waiting) {
+        if served.len() < self.waiting.len() {
+            served.resize(self.waiting.len(), Default::default());
+        }
+        let mut rows = std::mem::replace(&mut self.unsettled[row], self.waiting_rows);
+        while let at = rows.trailing_zeros() as usize
+            && at < served.len()
+        {
+            rows &= rows - 1;
+            for ((sum, known), waiting) in served[at].iter_mut().zip(&self.waiting[at]) {
                 let integral = waiting.integral(self.virtual_ns);
                 *sum += weight * (integral - *known);
                 *known = integral;

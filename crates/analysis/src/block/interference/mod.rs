@@ -274,8 +274,8 @@ impl Interference {
         &mut self.devices[at]
     }
 
-    fn known(&self, at: u32) -> Option<Wait> {
-        self.waits.get(at as usize).filter(|wait| wait.known).copied()
+    fn known(&mut self, at: u32) -> Option<&mut Wait> {
+        self.waits.get_mut(at as usize).filter(|wait| wait.known)
     }
 
     fn put(&mut self, at: u32, wait: Wait) {
@@ -290,50 +290,53 @@ impl Interference {
     /// is this step's.
     fn settle(&mut self, at: u32, part: Part, place: Place, now: u64) {
         let Some(wait) = self.known(at) else { return };
-        let Some(mut bio) = self.known(wait.root) else { return };
-        let one = &mut self.devices[usize::from(wait.device)];
+        let (device, owner, root, in_range) = (usize::from(wait.device), wait.owner, wait.root, wait.in_range);
+        let before = wait.place;
+        let Some(bio) = self.waits.get_mut(root as usize).filter(|bio| bio.known) else { return };
+        let one = &mut self.devices[device];
         one.pass(now);
         if bio.waiting > 0 {
-            waited(one, &mut bio, part, now);
+            waited(one, bio, part, now);
         }
-        one.moves(wait.owner, wait.place, place, wait.in_range);
-        bio.waiting = (bio.waiting + u32::from(place.waits())).saturating_sub(u32::from(wait.place.waits()));
+        one.moves(owner, before, place, in_range);
+        bio.waiting = (bio.waiting + u32::from(place.waits())).saturating_sub(u32::from(before.waits()));
         bio.begin_step(one, now);
-        self.waits[wait.root as usize] = bio;
         self.waits[at as usize].place = place;
     }
 
     fn leave(&mut self, at: u32, now: u64) {
         let Some(wait) = self.known(at) else { return };
-        let Some(request) = self.waits[at as usize].request.take() else { return };
-        let one = &mut self.devices[usize::from(wait.device)];
+        let (device, Some(request)) = (usize::from(wait.device), wait.request.take()) else { return };
+        let one = &mut self.devices[device];
         one.pass(now);
         one.leave(request);
     }
 
     fn enter(&mut self, at: u32, sectors: u32) {
-        let Some(wait) = self.known(at) else { return };
+        let Some(wait) = self.waits.get_mut(at as usize).filter(|wait| wait.known) else { return };
         let one = &mut self.devices[usize::from(wait.device)];
         let (request, shared) = one.enter(self.issuing, wait.owner, sectors);
         let (others, alone) = (one.others_entered(wait.owner), !one.others_in_device(wait.owner));
-        self.waits[at as usize].request = Some(request);
+        wait.request = Some(request);
+        let root = wait.root;
         self.issuing = Some(request);
         self.shared += u64::from(shared);
-        let bio = &mut self.waits[wait.root as usize];
+        let bio = &mut self.waits[root as usize];
         (bio.others, bio.alone) = (others, alone);
     }
 
-    /// A bio, or a part, is on its way no more.
-    fn end(&mut self, at: u32, now: u64) -> Option<Wait> {
+    /// A bio, or a part, is on its way no more. Its root; `None` where its waits are not measured.
+    fn end(&mut self, at: u32, now: u64) -> Option<u32> {
         self.leave(at, now);
         let wait = self.known(at)?;
-        self.devices[usize::from(wait.device)].moves(wait.owner, wait.place, Place::InDevice, wait.in_range);
-        self.waits[at as usize].place = Place::InDevice;
-        if wait.place.waits() {
-            let bio = &mut self.waits[wait.root as usize];
+        let place = std::mem::replace(&mut wait.place, Place::InDevice);
+        let (device, owner, root, in_range) = (usize::from(wait.device), wait.owner, wait.root, wait.in_range);
+        if place.waits() {
+            self.devices[device].moves(owner, place, Place::InDevice, in_range);
+            let bio = &mut self.waits[root as usize];
             bio.waiting = bio.waiting.saturating_sub(1);
         }
-        Some(wait)
+        Some(root)
     }
 
     /// `name` names an owner, and `shown` says whether rows of it are shown: those in which it waits, or is waited behind.
@@ -596,7 +599,7 @@ impl Watch for Interference {
     }
 
     fn split(&mut self, from: u32, to: u32) {
-        let Some(wait) = self.known(from) else { return };
+        let Some(&mut wait) = self.known(from) else { return };
         self.devices[usize::from(wait.device)].moves(wait.owner, Place::InDevice, wait.place, wait.in_range);
         self.put(to, Wait { request: None, ..wait });
         let bio = &mut self.waits[wait.root as usize];
@@ -606,7 +609,7 @@ impl Watch for Interference {
 
     fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
         let now = if completed == NEVER { part.queued } else { completed };
-        if self.end(at, now).is_some_and(|wait| wait.root != at) {
+        if self.end(at, now).is_some_and(|root| root != at) {
             self.waits[at as usize].known = false;
         }
     }
@@ -616,8 +619,11 @@ impl Watch for Interference {
             return;
         }
         let now = if completed == NEVER { bio.queued } else { completed };
-        let Some(wait) = self.end(at, now) else { return };
-        self.waits[at as usize].known = false;
+        if self.end(at, now).is_none() {
+            return;
+        }
+        let wait = &mut self.waits[at as usize];
+        wait.known = false;
         if completed == NEVER {
             return;
         }
@@ -625,11 +631,11 @@ impl Watch for Interference {
         let others = one.others_entered(wait.owner);
         let q2c = now.saturating_sub(bio.queued);
         if !wait.split {
-            waited_in_steps(one, &wait, q2c);
+            waited_in_steps(one, wait, q2c);
         }
         let here = one.owner(wait.owner);
         if wait.split {
-            waited_split(here, &wait, size_class(bio.whole_sectors).min(SIZES - 1), q2c);
+            waited_split(here, wait, size_class(bio.whole_sectors).min(SIZES - 1), q2c);
         }
         let load = &mut here.load;
         if bio.in_range {

@@ -110,6 +110,7 @@ impl<'a> Header<'a> {
         self.size() + usize::from(self.pdu_len())
     }
 
+    #[inline(always)]
     pub fn is_notify(&self) -> bool {
         self.action_low() & NOTIFY != 0
     }
@@ -173,6 +174,7 @@ impl<'a> Raw<'a> {
         }
     }
 
+    #[inline(always)]
     pub fn is_notify(&self) -> bool {
         self.header.is_notify()
     }

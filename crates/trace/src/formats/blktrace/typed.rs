@@ -15,6 +15,7 @@ const TN_PROCESS: u32 = 0;
 const TN_MESSAGE: u32 = 2;
 
 /// What a record's process is called, where it is a note that says so.
+#[inline(always)]
 pub(super) fn process<'a>(raw: &Raw<'a>) -> Option<&'a [u8]> {
     let note = raw.is_notify() && raw.header.action_low() & 0xff == TN_PROCESS;
     note.then(|| until_nul(raw.cgroup_and_pdu().1)).filter(|name| !name.is_empty())
@@ -30,6 +31,7 @@ pub(super) fn wall_clock_ns(raw: &Raw<'_>) -> Option<u64> {
     Some(u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds))
 }
 
+#[inline(always)]
 pub(super) fn cpu(raw: &Raw<'_>) -> u16 {
     u16::try_from(raw.header.cpu()).unwrap_or(u16::MAX)
 }
@@ -123,6 +125,7 @@ fn flags(categories: u64, bytes: u32) -> RequestFlags {
 }
 
 /// Whether an action of this kind carries more than its range.
+#[inline(always)]
 fn has_detail(action: BlockAction) -> bool {
     use BlockAction::*;
     const DETAILED: u32 =
