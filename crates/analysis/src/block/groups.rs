@@ -5,8 +5,8 @@ use super::matching::Watch;
 use super::stages::{Stage, Unit, each_stage};
 use crate::latency::{LatencyHistogram, LatencyNs, LatencyRange};
 use flashscope_trace::{Device, RequestFlags, RequestKind};
-use serde::{Deserialize, Serialize};
 use foldhash::HashMap;
+use serde::{Deserialize, Serialize};
 
 /// Owners with distributions of their own; the bios of more go to one group for all of them.
 pub const MAX_OWNERS: usize = 256;
@@ -203,6 +203,8 @@ pub(super) struct Groups {
     /// Stages of bios that are not in their groups yet, and where each class is among them.
     classes: Vec<(Class, [LatencyHistogram; 9])>,
     known: HashMap<Class, usize>,
+    /// Of each bio that is on its way, by its name.
+    of_bio: Vec<Class>,
 }
 
 pub(super) fn size_name(class: usize) -> String {
@@ -328,8 +330,12 @@ impl Groups {
 }
 
 impl Watch for Groups {
-    fn queued(&mut self, _at: u32, bio: &Bio, now: u64) {
-        let class = self.class(bio);
+    fn queued(&mut self, at: u32, bio: &Bio, now: u64) {
+        let (at, class) = (at as usize, self.class(bio));
+        if self.of_bio.len() <= at {
+            self.of_bio.resize(at + 1, class);
+        }
+        self.of_bio[at] = class;
         self.each(class, |times| times.queued(bio, now));
     }
 
@@ -339,8 +345,8 @@ impl Watch for Groups {
         self.parts.gone(part, completed);
     }
 
-    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
-        let class = self.class(bio);
+    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+        let Some(&class) = self.of_bio.get(at as usize) else { return };
         let stages = self.stages(class);
         each_stage(bio, completed, |stage, ns| stages[stage as usize].add(ns));
     }

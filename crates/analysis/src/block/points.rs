@@ -152,7 +152,7 @@ impl Points {
     }
 
     fn renumbered(&self, numbers: &[u16]) -> HashMap<Bin, Sum> {
-        let mut bins = HashMap::new();
+        let mut bins = HashMap::with_capacity(MAX_POINTS + 1);
         for (bin, sum) in &self.bins {
             let owner = numbers.get(usize::from(bin.owner)).copied().unwrap_or(REST);
             add(&mut bins, Bin { owner, ..*bin }, *sum);
@@ -183,7 +183,7 @@ impl Points {
             } else {
                 self.sectors[finest].shift += 1;
             }
-            let old = std::mem::take(&mut self.bins);
+            let old = std::mem::replace(&mut self.bins, HashMap::with_capacity(MAX_POINTS + 1));
             for (mut bin, sum) in old {
                 if along_time {
                     bin.time >>= 1;

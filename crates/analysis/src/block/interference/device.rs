@@ -27,17 +27,17 @@ impl Place {
 
 const WAITING: usize = 3;
 
-/// Sectors of each originator in a request; of more than four the last takes the rest.
+/// Sectors of each originator (by its place among the device's) in a request; of more than four the last takes the rest.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Request {
-    owners: [(u32, u32); 4],
+    owners: [(usize, u32); 4],
     count: u8,
     bios: u32,
 }
 
 impl Request {
     /// Whether its originators, or their shares, have changed.
-    fn add(&mut self, owner: u32, sectors: u32) -> bool {
+    fn add(&mut self, owner: usize, sectors: u32) -> bool {
         self.bios += 1;
         let count = usize::from(self.count);
         if let Some((_, of)) = self.owners[..count].iter_mut().find(|(known, _)| *known == owner) {
@@ -54,7 +54,7 @@ impl Request {
         true
     }
 
-    fn owners(&self) -> &[(u32, u32)] {
+    fn owners(&self) -> &[(usize, u32)] {
         &self.owners[..usize::from(self.count)]
     }
 
@@ -150,6 +150,16 @@ impl OwnerHere {
     pub fn is_further(&self) -> bool {
         self.row == Some(FURTHER)
     }
+
+    pub fn row(&self) -> Option<usize> {
+        self.row
+    }
+
+    /// Time of the device that it was given, up to a virtual time.
+    #[inline(always)]
+    pub fn given(&self, virtual_ns: f64) -> f64 {
+        self.given + self.weight * (virtual_ns - self.given_at)
+    }
 }
 
 /// One device.
@@ -202,39 +212,39 @@ impl OneDevice {
         }
     }
 
-    pub fn owner(&mut self, owner: u32) -> &mut OwnerHere {
-        let number = owner as usize;
-        if self.index.len() <= number {
-            self.index.resize(number + 1, 0);
+    /// The place of an originator in `owners`, which it gets where it has none.
+    pub fn owner(&mut self, number: u32) -> usize {
+        let at = number as usize;
+        if self.index.len() <= at {
+            self.index.resize(at + 1, 0);
         }
-        if self.index[number] == 0 {
-            self.owners.push(OwnerHere { number: owner, ..OwnerHere::default() });
-            self.index[number] = self.owners.len() as u32;
+        if self.index[at] == 0 {
+            self.owners.push(OwnerHere { number, ..OwnerHere::default() });
+            self.index[at] = self.owners.len() as u32;
         }
-        &mut self.owners[self.index[number] as usize - 1]
-    }
-
-    pub fn get(&self, owner: u32) -> Option<&OwnerHere> {
-        let at = self.index.get(owner as usize)?.checked_sub(1)?;
-        self.owners.get(at as usize)
+        self.index[at] as usize - 1
     }
 
     pub fn busy(&self) -> u64 {
         self.busy
     }
 
-    /// Time of the device that an originator was given so far.
-    pub fn given(&self, owner: u32) -> f64 {
-        self.get(owner).map_or(0.0, |o| o.given + o.weight * (self.virtual_ns - o.given_at))
+    pub fn virtual_ns(&self) -> f64 {
+        self.virtual_ns
     }
 
-    fn row(&mut self, owner: u32) -> usize {
-        if let Some(row) = self.owner(owner).row {
-            return row;
+    fn row(&mut self, owner: usize) -> usize {
+        match self.owners[owner].row {
+            Some(row) => row,
+            None => self.new_row(owner),
         }
+    }
+
+    #[cold]
+    fn new_row(&mut self, owner: usize) -> usize {
         let row = self.rows.len().min(FURTHER);
         if row < FURTHER {
-            self.rows.push(owner);
+            self.rows.push(self.owners[owner].number);
         }
         if self.weights.len() == row {
             self.weights.push(0.0);
@@ -242,16 +252,12 @@ impl OneDevice {
             self.served.push(Vec::new());
             self.unsettled.push(u64::MAX);
         }
-        self.owner(owner).row = Some(row);
+        self.owners[owner].row = Some(row);
         row
     }
 
-    pub fn row_of(&self, owner: u32) -> Option<usize> {
-        self.get(owner).and_then(|owner| owner.row)
-    }
-
     /// A bio, or a part of one, is in another place. Its waiting counts only where it is shown.
-    pub fn moves(&mut self, owner: u32, from: Place, to: Place, counts: bool) {
+    pub fn moves(&mut self, owner: usize, from: Place, to: Place, counts: bool) {
         if from == to || !counts {
             return;
         }
@@ -289,12 +295,12 @@ impl OneDevice {
         }
     }
 
-    fn weigh(&mut self, owner: u32, by: f64, requests: i32) {
+    fn weigh(&mut self, owner: usize, by: f64, requests: i32) {
         let row = self.row(owner);
         self.settle_served(row);
         let virtual_ns = self.virtual_ns;
-        let one = self.owner(owner);
-        one.given += one.weight * (virtual_ns - one.given_at);
+        let one = &mut self.owners[owner];
+        one.given = one.given(virtual_ns);
         one.given_at = virtual_ns;
         one.requests = one.requests.saturating_add_signed(requests);
         let weight = if one.requests == 0 { 0.0 } else { one.weight + by };
@@ -310,7 +316,7 @@ impl OneDevice {
 
     /// A bio enters the device, in a new request or one that is being issued. The request's number, and whether the
     /// request has become one of several originators.
-    pub fn enter(&mut self, request: Option<u32>, owner: u32, sectors: u32) -> (u32, bool) {
+    pub fn enter(&mut self, request: Option<u32>, owner: usize, sectors: u32) -> (u32, bool) {
         let number = request.unwrap_or_else(|| {
             self.set_active(self.active + 1);
             self.free.pop().unwrap_or_else(|| {
@@ -319,7 +325,14 @@ impl OneDevice {
             })
         });
         if request.is_none() {
-            self.requests[number as usize] = Request::default();
+            let mut alone = Request::default();
+            alone.add(owner, sectors);
+            self.requests[number as usize] = alone;
+            self.weigh(owner, 1.0, 1);
+            self.parts += 1;
+            self.entries += 1;
+            self.owners[owner].entries += 1;
+            return (number, false);
         }
         let before = self.requests[number as usize];
         let mut after = before;
@@ -333,7 +346,7 @@ impl OneDevice {
                 if new {
                     self.parts += 1;
                     self.entries += 1;
-                    self.owner(owner).entries += 1;
+                    self.owners[owner].entries += 1;
                 }
             }
         }
@@ -358,12 +371,12 @@ impl OneDevice {
     }
 
     /// Entries of others' requests so far.
-    pub fn others_entered(&self, owner: u32) -> u64 {
-        self.entries - self.get(owner).map_or(0, |owner| owner.entries)
+    pub fn others_entered(&self, owner: usize) -> u64 {
+        self.entries - self.owners[owner].entries
     }
 
-    pub fn others_in_device(&self, owner: u32) -> bool {
-        self.parts > self.get(owner).map_or(0, |owner| u64::from(owner.requests))
+    pub fn others_in_device(&self, owner: usize) -> bool {
+        self.parts > u64::from(self.owners[owner].requests)
     }
 
     /// How long each row was served while a row's bios waited in any of these places.

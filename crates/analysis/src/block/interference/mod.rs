@@ -193,7 +193,8 @@ struct Wait {
     in_range: bool,
     device: u16,
     place: Place,
-    owner: u32,
+    /// Whose it is: a place among the device's owners.
+    owner: usize,
     request: Option<u32>,
     /// The bio of a part; of a whole bio itself. What follows is the bio's alone.
     root: u32,
@@ -245,10 +246,6 @@ impl Wait {
         alone: false,
         others: 0,
     };
-
-    fn begin_step(&mut self, one: &OneDevice, now: u64) {
-        (self.since, self.busy, self.given) = (now, one.busy(), one.given(self.owner));
-    }
 }
 
 /// Measures what bios wait; bounded by the bios in flight, and by owners a device.
@@ -295,12 +292,13 @@ impl Interference {
         let Some(bio) = self.waits.get_mut(root as usize).filter(|bio| bio.known) else { return };
         let one = &mut self.devices[device];
         one.pass(now);
+        let given = one.owners[owner].given(one.virtual_ns());
         if bio.waiting > 0 {
-            waited(one, bio, part, now);
+            waited(one, bio, part, (now, given));
         }
         one.moves(owner, before, place, in_range);
         bio.waiting = (bio.waiting + u32::from(place.waits())).saturating_sub(u32::from(before.waits()));
-        bio.begin_step(one, now);
+        (bio.since, bio.busy, bio.given) = (now, one.busy(), given);
         self.waits[at as usize].place = place;
     }
 
@@ -365,9 +363,9 @@ impl Interference {
                 }
                 let (number, behind) = (owner.number, Behind::of(owner, &work));
                 if shown(number) {
-                    found.owners.push(load_found(one, owner, &behind, &device, name(number)));
+                    found.owners.push(load_found(one, at, &behind, &device, name(number)));
                 }
-                behind.divide(one, number, &mut pairs);
+                behind.divide(one, at, &mut pairs);
             }
             let of_row = |row: usize| match one.rows.get(row) {
                 Some(&owner) => name(owner),
@@ -485,8 +483,8 @@ impl Behind {
     }
 
     /// Hands it to those whom the device served meanwhile.
-    fn divide(&self, one: &mut OneDevice, owner: u32, pairs: &mut BTreeMap<(usize, WaitStage, usize), (f64, f64)>) {
-        let Some(victim) = one.row_of(owner) else { return };
+    fn divide(&self, one: &mut OneDevice, owner: usize, pairs: &mut BTreeMap<(usize, WaitStage, usize), (f64, f64)>) {
+        let Some(victim) = one.owners[owner].row() else { return };
         let of_steps = Part::ALL.into_iter().map(|part| (part.stage(), part.place(), self.steps[part as usize]));
         let of_split = [
             (WaitStage::Request, Place::BeforeRequest, self.split[0]),
@@ -518,12 +516,12 @@ impl Behind {
     }
 }
 
-fn load_found(one: &OneDevice, owner: &OwnerHere, behind: &Behind, device: &str, name: String) -> OwnerLoad {
-    let load = &owner.load;
+fn load_found(one: &OneDevice, owner: usize, behind: &Behind, device: &str, name: String) -> OwnerLoad {
+    let load = &one.owners[owner].load;
     let n = load.q2c.n as f64;
     let mean = load.q2c.get().unwrap_or(0);
     let mean_behind = behind.sum() / n;
-    let (excess, alone) = if one.others_entered(owner.number) == 0 {
+    let (excess, alone) = if one.others_entered(owner) == 0 {
         let why = "nobody else used this device: there is nothing to compare with";
         (Evidence::unknown(why, ""), Evidence::unknown(why, ""))
     } else {
@@ -570,14 +568,14 @@ impl Watch for Interference {
             self.not_measured += 1;
             return;
         }
-        let (device, owner) = (bio.device, bio.owner);
+        let (device, in_range) = (bio.device, bio.in_range);
         let one = self.device(device);
         one.pass(now);
-        let in_range = bio.in_range;
+        let owner = one.owner(bio.owner);
         one.moves(owner, Place::InDevice, Place::BeforeRequest, in_range);
-        let mut wait = Wait { known: true, in_range, device, owner, root: at, waiting: 1, ..Wait::NONE };
-        wait.begin_step(one, now);
-        self.put(at, wait);
+        let (busy, given) = (one.busy(), one.owners[owner].given(one.virtual_ns()));
+        let begun = Wait { known: true, in_range, device, owner, root: at, waiting: 1, ..Wait::NONE };
+        self.put(at, Wait { since: now, busy, given, ..begun });
     }
 
     fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
@@ -633,7 +631,7 @@ impl Watch for Interference {
         if !wait.split {
             waited_in_steps(one, wait, q2c);
         }
-        let here = one.owner(wait.owner);
+        let here = &mut one.owners[wait.owner];
         if wait.split {
             waited_split(here, wait, size_class(bio.whole_sectors).min(SIZES - 1), q2c);
         }
@@ -664,10 +662,10 @@ impl Watch for Interference {
 }
 
 /// Counts a step in which a bio waited.
-fn waited(one: &mut OneDevice, bio: &mut Wait, part: Part, now: u64) {
+fn waited(one: &mut OneDevice, bio: &mut Wait, part: Part, (now, given): (u64, f64)) {
     let lasted = now.saturating_sub(bio.since);
     let served = (one.busy() - bio.busy).min(lasted) as f64;
-    let own = (one.given(bio.owner) - bio.given).clamp(0.0, served);
+    let own = (given - bio.given).clamp(0.0, served);
     // Half a nanosecond: the sums are of fractions.
     let others = served - own >= 0.5;
     let waited = lasted as f64 - own;
@@ -691,15 +689,16 @@ fn waited(one: &mut OneDevice, bio: &mut Wait, part: Part, now: u64) {
 
 /// Counts the steps of a completed bio; all of them together are no longer than its Q2C.
 fn waited_in_steps(one: &mut OneDevice, bio: &Wait, q2c: u64) {
-    let has_row = one.row_of(bio.owner) != Some(FURTHER);
+    let OneDevice { owners, unhindered, .. } = one;
+    let here = &mut owners[bio.owner];
+    let shares_row = here.is_further();
     let mut left = q2c as f64;
     for part in Part::ALL.into_iter().filter(|part| bio.had >> *part as u8 & 1 != 0) {
         let waited = bio.steps[part as usize].min(left);
         left -= waited;
-        let mut step = std::mem::take(&mut one.owner(bio.owner).steps[part as usize]);
         let hindered = (bio.beside >> part as u8 & 1 != 0).then_some(bio.in_range);
-        step.add(waited as u64, hindered, (!has_row).then_some(&mut one.unhindered[part as usize]));
-        one.owner(bio.owner).steps[part as usize] = step;
+        let shared = shares_row.then_some(&mut unhindered[part as usize]);
+        here.steps[part as usize].add(waited as u64, hindered, shared);
     }
 }
 
