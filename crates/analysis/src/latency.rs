@@ -105,12 +105,18 @@ fn lower_bound(bucket: usize) -> u64 {
 }
 
 impl LatencyHistogram {
+    #[inline]
     pub fn add(&mut self, time_ns: u64) {
         self.count(bucket(time_ns), 1);
         self.n += 1;
         self.sum += u128::from(time_ns);
-        self.min = self.min.min(time_ns);
-        self.max = self.max.max(time_ns);
+        // Not `min` and `max`: that writes every time what almost never changes.
+        if time_ns < self.min {
+            self.min = time_ns;
+        }
+        if time_ns > self.max {
+            self.max = time_ns;
+        }
     }
 
     #[inline]

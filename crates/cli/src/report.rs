@@ -204,7 +204,11 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         }
         // What the device does is nobody's own.
         let is_block = matches!(event.kind, EventKind::Block(_));
-        if shows_cache && shown && inputs.machine(source) == 0 && (is_block || wanted(event, source, begin, &whose, args)) {
+        if shows_cache
+            && shown
+            && inputs.machine(source) == 0
+            && (is_block || wanted(event, source, begin, &whose, args))
+        {
             accuracy.event(event);
         }
     })?;

@@ -479,7 +479,9 @@ where
         let write = block.flags.kind() == RequestKind::Write;
         // Where a zone append lands is known when it is done. Without extents, a task's own write is its own.
         if !write || self.extents.is_empty() && !is_carrier {
-            self.by_loop = self.by_loop.filter(|_| !write);
+            if write {
+                self.by_loop = None;
+            }
             self.count(carrier, carrier, block.bytes, moved);
             return carrier;
         }
