@@ -270,7 +270,7 @@ fn the_parquet_table_has_the_documented_columns() {
         })
         .collect();
     assert_eq!(documented, written);
-    assert!(section.contains(&format!("Version {}.", export::PARQUET_SCHEMA)));
+    assert!(section.contains(&format!("This is version {}.", export::PARQUET_SCHEMA)));
 }
 
 /// pandas reads the rows that JSON lines have, from Parquet.

@@ -37,7 +37,7 @@ fn they_name_who_wrote_and_where() {
     work.wait().expect("ended");
     std::fs::remove_file(&file).expect("dd has written it");
     // The report: who (dd), what (its file), and the findings before all tables.
-    assert!(said.lines().take(4).any(|line| line.trim() == "Findings"), "{said}");
+    assert!(said.lines().take(6).any(|line| line.trim() == "Findings"), "{said}");
     assert!(said.contains("dd (") || said.contains("dd ["), "{said}");
     assert!(said.contains("written-by-dd"), "{said}");
 }

@@ -18,6 +18,7 @@ mod diff;
 mod documents;
 mod energy;
 mod exports;
+mod fidelity;
 mod findings;
 mod first_commands;
 mod five_ways;

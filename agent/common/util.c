@@ -363,3 +363,19 @@ uint64_t fs_available_kib(void)
 	free(text);
 	return kib;
 }
+
+const char *fs_next_cgroup2(char **rest)
+{
+	char *line;
+
+	while (*rest && (line = strsep(rest, "\n"))) {
+		char *word = line;
+		const char *dir;
+
+		strsep(&word, " ");
+		dir = strsep(&word, " ");
+		if (dir && word && !strncmp(word, "cgroup2 ", strlen("cgroup2 ")))
+			return dir;
+	}
+	return NULL;
+}

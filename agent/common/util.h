@@ -72,6 +72,12 @@ bool fs_parse_u64(const char *text, uint64_t max, uint64_t *value);
 uint64_t fs_now_ns(void); /* CLOCK_MONOTONIC */
 void fs_sleep_ms(unsigned int ms);
 
+/*
+ * The next directory in the text of /proc/self/mounts on which cgroup2 is mounted, cut out of it in place; NULL at its end.
+ * `rest` is where the text goes on; it may be NULL.
+ */
+const char *fs_next_cgroup2(char **rest);
+
 /* Field 22 of /proc/PID/stat (pid 0: this process's); 0 where there is no such process (or a zombie). */
 uint64_t fs_starttime(pid_t pid);
 

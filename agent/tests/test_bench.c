@@ -308,6 +308,42 @@ static void write_script(const char *text)
 		abort();
 }
 
+/* Lines of version 2 that cannot be. */
+static void test_replay_lines(void)
+{
+	static const struct {
+		const char *says, *lines;
+	} wrong[] = {
+		{ ":2: not `file SIZE [LABEL]` or `file -", "file -1" },
+		{ ":4: a read or write of nothing, or a read past", "file -\ntask a\nread 0 0 0 0 1" },
+		{ ":4: not a line of a replay script", "file 5\ntask a\nerase 0 0 0" },
+		{ ":4: MODES are", "file 5\ntask a\nopen 0 0 0 sync" },
+		{ ":4: MODES are", "file 5\ntask a\nopen 0 0 0 fast,read" },
+		{ ":4: not `fsync TIME_NS", "file 5\ntask a\nfsync 0 0 0 0" },
+		{ ":4: a rename to the file itself", "file 5\ntask a\nrename 0 0 0 0" },
+		{ ":4: not `write TIME_NS", "file 5\ntask a\nwrite 0+ 0 0 0 4" },
+		{ ":4: a fault past", "file 5\ntask a\nfault 0 0 0 5" },
+		{ ":2: nice= wants", "task a nice=20" },
+		{ ":2: ionice= wants", "task a ionice=be:8" },
+		{ ":2: a word of a task", "task a fast" },
+		{ ":2: a word of a task that is none", "task a fast=1" },
+		{ ":2: a cgroup that no line", "task a cgroup=b" },
+		{ ":2: start= wants", "task a start=-1" },
+		{ ":2: not `cgroup NAME", "cgroup ../a" },
+		{ ":2: a cgroup's setting that is not", "cgroup a io.max" },
+		{ ":2: a cgroup's setting of a file", "cgroup a ../x=1" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		char text[300], words[300];
+
+		snprintf(text, sizeof(text), "flashscope-replay 2\n%s\n", wrong[i].lines);
+		write_script(text);
+		snprintf(words, sizeof(words), "--script %s --dir %s", script, dir);
+		refused(bench_replay, words, 2, wrong[i].says);
+	}
+}
+
 static void test_replay(void)
 {
 	unsigned char bytes[20000];
@@ -356,21 +392,22 @@ static void test_replay(void)
 		snprintf(words, sizeof(words), "--script %s --dir %s", script, dir);                                   \
 		refused(bench_replay, words, status, says);                                                            \
 	} while (0)
-	REFUSED(1, ":1: its first line is not", "");
-	REFUSED(1, ":1: its first line is not", "flashscope-replay 2\n");
-	REFUSED(1, "no reads are in it", "flashscope-replay 1\nfile 5\ntask\n");
-	REFUSED(1, ":2: not a line of a replay script", "flashscope-replay 1\nwrite 1\n");
-	REFUSED(1, ":2: not `file SIZE", "flashscope-replay 1\nfile\n");
-	REFUSED(1, ":2: not `file SIZE", "flashscope-replay 1\nfile 0\n");
-	REFUSED(1, ":2: not `file SIZE", "flashscope-replay 1\nfile 99999999999999999999\n");
-	REFUSED(1, ":4: a read of a task or a file", "flashscope-replay 1\nfile 5\ntask\nread 0 1 0 0 5\n");
-	REFUSED(1, ":4: a read of a task or a file", "flashscope-replay 1\nfile 5\ntask\nread 0 0 1 0 5\n");
-	REFUSED(1, ":4: a read of nothing, or past", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 5\n");
-	REFUSED(1, ":4: a read of nothing, or past", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 0\n");
-	REFUSED(1, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1\n");
-	REFUSED(1, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 1 1\n");
-	REFUSED(1, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread -1 0 0 1 1\n");
-	REFUSED(1, ":5: a read that begins before",
+	REFUSED(2, ":1: its first line is not", "");
+	REFUSED(2, ":1: a replay script of version 3; versions 1 and 2 are known", "flashscope-replay 3\n");
+	REFUSED(2, "no calls are in it", "flashscope-replay 1\nfile 5\ntask\n");
+	REFUSED(2, ":2: not a line of a replay script of version 1", "flashscope-replay 1\nwrite 1\n");
+	REFUSED(2, ":2: not `file SIZE", "flashscope-replay 1\nfile\n");
+	REFUSED(2, ":2: not `file SIZE", "flashscope-replay 1\nfile 0\n");
+	REFUSED(2, ":2: not `file SIZE", "flashscope-replay 1\nfile 99999999999999999999\n");
+	REFUSED(2, ":4: a call of a task or a file", "flashscope-replay 1\nfile 5\ntask\nread 0 1 0 0 5\n");
+	REFUSED(2, ":4: a call of a task or a file", "flashscope-replay 1\nfile 5\ntask\nread 0 0 1 0 5\n");
+	REFUSED(2, ":4: a read or write of nothing, or a read past", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 5\n");
+	REFUSED(2, ":4: a read or write of nothing, or a read past", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 0\n");
+	REFUSED(2, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1\n");
+	REFUSED(2, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 1 1\n");
+	REFUSED(2, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread -1 0 0 1 1\n");
+	REFUSED(2, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread 0+1 0 0 1 1\n");
+	REFUSED(2, ":5: a call that begins before",
 		"flashscope-replay 1\nfile 5\ntask\nread 9 0 0 1 1\nread 8 0 0 1 1\n");
 	REFUSED(1, "its files take 70368744177664 bytes and",
 		"flashscope-replay 1\nfile 70368744177664\ntask\nread 9 0 0 1 1\n");
@@ -379,7 +416,36 @@ static void test_replay(void)
 	refused(bench_replay, words, 2, "--timing slow");
 	snprintf(words, sizeof(words), "--script %s/none --dir %s", dir, dir);
 	refused(bench_replay, words, 1, "none: No such file");
+	test_replay_lines();
 #undef REFUSED
+}
+
+/* Every verb of version 2, in each timing. */
+static void test_replay_calls(void)
+{
+	static const char *const timings[] = { "asap", "recorded", "pauses" };
+
+	write_script("flashscope-replay 2\nfile 8192 film\nfile -\nfile -\ntask vlc%20demux nice=5 ionice=be:2\ntask log start=1000000\n"
+		     "open 0+10 0 0 read\nread 10+5 0 0 0 4096\nfault 20 0 0 5000\ncreate 20 1 1 read,write,truncate\nwrite 30 1 1 0 10000\n"
+		     "fsync 40 1 1\nwrite 41 1 1 10000 500\nfdatasync 45 1 1\nfault-write 46 1 1 3\nread 50 1 1 10400 100\nrename 60 1 1 2\n"
+		     "truncate 70 1 2 100\nread 71 1 2 0 4096\nclose 80 1 2\nunlink 90 1 2\nread 20000000 0 0 4096 4096\n");
+	for (size_t i = 0; i < ARRAY_SIZE(timings); i++) {
+		char words[300];
+		struct ran ran;
+		const char *second;
+
+		snprintf(words, sizeof(words), "--script %s --dir %s --timing %s", script, dir, timings[i]);
+		ran = run(bench_replay, words);
+		CHECK_TEXT(ran.err, "");
+		CHECK(ran.status == 0 && value(ran.out, "calls") == 16 && value(ran.out, "bytes_written") == 10500);
+		CHECK(strstr(ran.out, "\"name\":\"vlc demux\""));
+		second = strstr(ran.out, "{\"label\":\"log\"");
+		CHECK(second && value(second, "short_reads") == 1 && value(second, "bytes_read") == 200);
+		CHECK(second && strstr(second, "\"syncs\":{\"calls\":2,"));
+		second = strstr(ran.out, "\"measured\"");
+		CHECK(!i == (value(second, "end_ns") - value(second, "begin_ns") < 19000000));
+		ran_free(&ran);
+	}
 }
 
 int main(void)
@@ -395,6 +461,7 @@ int main(void)
 	test_read_refusals();
 	test_postmark();
 	test_replay();
+	test_replay_calls();
 	unlink(file);
 	unlink(script);
 	unlink(out_path);

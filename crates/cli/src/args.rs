@@ -2,10 +2,12 @@
 
 mod diff;
 mod record;
+mod replay;
 mod top;
 
 pub use diff::{DiffArgs, LimitArgs};
 pub use record::{Mode, Paths, RecordArgs, Source};
+pub use replay::{BenchImportStraceArgs, BenchReplayArgs};
 pub use top::TopArgs;
 
 use std::path::PathBuf;
@@ -392,8 +394,10 @@ pub enum Bench {
     Sqlite(BenchSqliteArgs),
     /// Katcher's PostMark: many small files, created, read, appended to and deleted.
     Postmark(BenchPostmarkArgs),
-    /// Repeat the file reads of a trace on another file system, board or setting.
+    /// Repeat the calls of recorded programs on another file system, board or setting, alone or beside others.
     Replay(BenchReplayArgs),
+    /// Make a replay script of what strace has written.
+    ImportStrace(BenchImportStraceArgs),
 }
 
 /// Where a benchmark's files lie.
@@ -495,46 +499,6 @@ pub struct BenchPostmarkArgs {
     pub cold_reads: bool,
     #[arg(long, value_name = "N", default_value_t = 42)]
     pub seed: u64,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  flashscope record --events cache,syscall -o boot.dat -- /usr/bin/app
-  flashscope bench replay boot.dat --on board:armv7 --filesystem ubifs --readahead 128
-  flashscope bench replay boot.dat --process app --script app.replay        to look at, or to change by hand
-  flashscope bench replay app.replay --on ssh://root@board --dir /data/test --timing recorded --drop-caches")]
-pub struct BenchReplayArgs {
-    #[command(flatten)]
-    pub place: BenchPlaceArgs,
-    /// A trace recorded with `--events cache` (and `syscall`, for how much each read got), or a script.
-    pub trace: PathBuf,
-    /// Write the script to a file (- is standard output) instead of running it.
-    #[arg(long, value_name = "FILE")]
-    pub script: Option<PathBuf>,
-    /// Only reads of processes of this name.
-    #[arg(long, value_name = "NAME")]
-    pub process: Option<String>,
-    /// Only files of this device.
-    #[arg(long, value_name = "MAJOR:MINOR")]
-    pub device: Option<String>,
-    /// Extra bytes after the last byte that the trace shows of a file, if it does not show the end of the file.
-    #[arg(long, value_name = "SIZE", default_value = "512K")]
-    pub beyond: Bytes,
-    /// asap: no pauses between the reads of a task; recorded: at the times of the trace.
-    #[arg(long, value_enum, default_value_t = Timing::Asap)]
-    pub timing: Timing,
-    /// Contents of the files: compressible, printable, random or zero.
-    #[arg(long, default_value = "printable")]
-    pub contents: String,
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Timing {
-    Asap,
-    Recorded,
 }
 
 #[derive(Debug, Args)]

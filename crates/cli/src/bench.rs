@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::args::{Bench, BenchArgs, BenchReadArgs};
 use crate::failure::Failure;
 use crate::progress::{StudyLines, Terminal};
-use crate::{bench_agent, study, target};
+use crate::{bench_agent, import_strace, study, target};
 
 pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failure> {
     let args = match &args.bench {
@@ -21,6 +21,7 @@ pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failure> {
         Bench::Sqlite(args) => return bench_agent::sqlite(args, quiet),
         Bench::Postmark(args) => return bench_agent::postmark(args, quiet),
         Bench::Replay(args) => return bench_agent::replay(args, quiet),
+        Bench::ImportStrace(args) => return import_strace::run(args),
     };
     let terminal = Arc::new(Terminal::new(quiet));
     let result = match args.target.target.strip_prefix("board:") {

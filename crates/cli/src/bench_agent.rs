@@ -7,16 +7,18 @@ use std::sync::Arc;
 
 use flashscope_analysis::LossCount;
 use flashscope_study::Filesystem;
+use flashscope_study::replays::MAGIC;
 use flashscope_targets::board::{self, MOUNT_POINT};
 use flashscope_targets::{BESIDE_AGENT, Job, OpenOptions, PutFile, PutSource};
 use flashscope_trace::{BlockAction, EventKind, FlashOp, RequestKind, Session, Trace};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::args::{BenchPlaceArgs, BenchPostmarkArgs, BenchReplayArgs, BenchSqliteArgs, Timing};
+use crate::args::{BenchPlaceArgs, BenchPostmarkArgs, BenchReplayArgs, BenchSqliteArgs};
 use crate::bench::{mounted, read_json};
 use crate::failure::Failure;
 use crate::progress::Terminal;
+use crate::recover::Pending;
 use crate::{replay, target};
 
 const SQLITE: &str = "flashscope-sqlite";
@@ -32,6 +34,8 @@ struct Work<'a> {
     /// `--dir`, or `--file` with a name below the directory.
     whereabouts: Whereabouts,
     put: Vec<PutFile>,
+    /// A file that keeps the recording, and its events.
+    recording: Option<(&'a Path, String)>,
 }
 
 enum Whereabouts {
@@ -83,7 +87,7 @@ pub fn sqlite(args: &BenchSqliteArgs, quiet: bool) -> Result<(), Failure> {
     // What it holds is in its name: one that stays is the next run's only where it is the same.
     let name = format!("flashscope-{}x{}-{}-{}.db", args.records, args.text, args.page_size.0, args.seed);
     let whereabouts = Whereabouts::File(name);
-    let work = Work { place: &args.place, name: "sqlite", options, whereabouts, put: Vec::new() };
+    let work = Work::new(&args.place, "sqlite", options, whereabouts, Vec::new());
     finish(&args.place, &work.run(quiet)?, sqlite_table)
 }
 
@@ -112,12 +116,12 @@ pub fn postmark(args: &BenchPostmarkArgs, quiet: bool) -> Result<(), Failure> {
     if args.cold_reads {
         options.push("--cold-reads".to_owned());
     }
-    let work = Work { place: &args.place, name: "postmark", options, whereabouts: Whereabouts::Dir, put: Vec::new() };
+    let work = Work::new(&args.place, "postmark", options, Whereabouts::Dir, Vec::new());
     finish(&args.place, &work.run(quiet)?, postmark_table)
 }
 
 pub fn replay(args: &BenchReplayArgs, quiet: bool) -> Result<(), Failure> {
-    let script = script(args, &Terminal::new(quiet))?;
+    let script = replay::with_neighbours(args, &script(args, &Terminal::new(quiet))?)?;
     if let Some(to) = &args.script {
         if to.as_os_str() == "-" {
             out!("{script}");
@@ -131,15 +135,16 @@ pub fn replay(args: &BenchReplayArgs, quiet: bool) -> Result<(), Failure> {
         );
     }
     let path = format!("{BESIDE_AGENT}replay");
-    let timing = if args.timing == Timing::Recorded { "recorded" } else { "asap" };
     let options = words(&[
         ("--script", path.clone()),
-        ("--timing", timing.to_owned()),
+        ("--timing", args.timing.as_str().to_owned()),
         ("--contents", args.contents.clone()),
         ("--seed", args.seed.to_string()),
     ]);
     let put = vec![PutFile { path, mode: 0o644, source: PutSource::Bytes(script.into_bytes()) }];
-    let work = Work { place: &args.place, name: "replay", options, whereabouts: Whereabouts::Dir, put };
+    let recording = args.output.as_deref().map(|output| (output, args.events.join(",")));
+    let whereabouts = Whereabouts::Dir;
+    let work = Work { recording, ..Work::new(&args.place, "replay", options, whereabouts, put) };
     finish(&args.place, &work.run(quiet)?, replay_table)
 }
 
@@ -151,8 +156,8 @@ fn words(options: &[(&str, String)]) -> Vec<String> {
 fn script(args: &BenchReplayArgs, terminal: &Terminal) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", args.trace.display()));
     let mut file = std::fs::File::open(&args.trace).map_err(failed)?;
-    let mut head = vec![0; replay::MAGIC.len()];
-    if file.read_exact(&mut head).is_ok() && head == replay::MAGIC.as_bytes() {
+    let mut head = vec![0; MAGIC.len()];
+    if file.read_exact(&mut head).is_ok() && head == MAGIC.as_bytes() {
         return flashscope_targets::read_text(&args.trace, replay::MAX_SCRIPT_BYTES as u64).map_err(failed);
     }
     let trace = Trace::open(&args.trace)?;
@@ -189,7 +194,17 @@ enum Watched {
     Nothing,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn new(
+        place: &'a BenchPlaceArgs,
+        name: &'static str,
+        options: Vec<String>,
+        whereabouts: Whereabouts,
+        put: Vec<PutFile>,
+    ) -> Work<'a> {
+        Work { place, name, options, whereabouts, put, recording: None }
+    }
+
     fn run(self, quiet: bool) -> Result<Done, Failure> {
         let terminal = Arc::new(Terminal::new(quiet));
         match self.place.target.target.strip_prefix("board:") {
@@ -327,10 +342,13 @@ impl Work<'_> {
             kernel: Value::Null,
             inputs: Value::Null,
         };
-        let events = match watched {
-            Watched::Flash => "flash",
-            Watched::Disk => "block:block_rq_issue",
-            Watched::Nothing => {
+        let events = match (&self.recording, watched) {
+            (Some((_, events)), _) if !events.is_empty() => events,
+            (Some(_), Watched::Flash) => "flash,block,cache,syscall",
+            (Some(_), _) => "block,cache,syscall",
+            (None, Watched::Flash) => "flash",
+            (None, Watched::Disk) => "block:block_rq_issue",
+            (None, Watched::Nothing) => {
                 let mut out = Vec::new();
                 let outcome = target.run(&Job { argv: bench, put: self.put.clone(), ..Job::default() }, &mut out)?;
                 if outcome.status != 0 {
@@ -340,19 +358,36 @@ impl Work<'_> {
                 return Ok(done);
             }
         };
+        let mode = if self.recording.is_some() { "stream" } else { "ring" };
         let mut argv: Vec<String> =
-            ["record", "--events", events, "--mode", "ring", "--ring", RING_KIB].map(str::to_owned).to_vec();
+            ["record", "--events", events, "--mode", mode, "--ring", RING_KIB].map(str::to_owned).to_vec();
         // On a virtual board the command is a step of its own, whose output leaves with it.
         if !self.place.target.target.starts_with("board:") {
             argv.push("--capture".to_owned());
         }
         argv.extend(["--", "flashscope-agent"].map(str::to_owned));
         argv.extend(bench);
+        let job = Job { argv, put: self.put.clone(), ..Job::default() };
+        if let Some((output, _)) = &self.recording {
+            let mut pending = Pending::begin(output)?;
+            let ran = pending.writer().and_then(|mut stream| Ok(target.run(&job, &mut stream)?));
+            let failed = match ran {
+                Ok(outcome) if outcome.status == 0 => self.read(pending.stream(), watched, &mut done).err(),
+                Ok(outcome) => Some(target::agent_failure(&outcome.stderr, outcome.status)),
+                Err(error) => Some(error),
+            };
+            if let Some(failure) = failed {
+                pending.discard();
+                return Err(failure);
+            }
+            pending.finish(true)?.says.iter().for_each(|line| flashscope_output::note(line));
+            return Ok(done);
+        }
         let scratch = flashscope_targets::ScratchDir::new("bench")?;
         let stream = scratch.path().join("stream");
         let outcome = {
             let mut out = crate::record::stream_file(&stream)?;
-            target.run(&Job { argv, put: self.put.clone(), ..Job::default() }, &mut out)?
+            target.run(&job, &mut out)?
         };
         if outcome.status != 0 {
             return Err(target::agent_failure(&outcome.stderr, outcome.status));
@@ -373,12 +408,14 @@ impl Work<'_> {
         done.operations = parts(&done.result);
         trace.for_each(&mut |event| {
             let count: fn(&mut Operations) = match &event.kind {
-                EventKind::Flash(access) => match access.op {
+                EventKind::Flash(access) if watched == Watched::Flash => match access.op {
                     FlashOp::Read => |part| part.reads += 1,
                     FlashOp::Program => |part| part.writes += 1,
                     FlashOp::Erase => |part| part.erases += 1,
                 },
-                EventKind::Block(block) if block.action == BlockAction::Issue && block.bytes > 0 => {
+                EventKind::Block(block)
+                    if watched == Watched::Disk && block.action == BlockAction::Issue && block.bytes > 0 =>
+                {
                     match block.flags.kind() {
                         RequestKind::Read => |part| part.reads += 1,
                         RequestKind::Discard | RequestKind::SecureErase => |part| part.erases += 1,
@@ -390,7 +427,11 @@ impl Work<'_> {
             let time = event.time.0;
             done.operations.iter_mut().filter(|part| (part.begin_ns..part.end_ns).contains(&time)).for_each(count);
         })?;
-        done.operations_of = Some(if watched == Watched::Flash { "flash operations" } else { "device requests" });
+        done.operations_of = match watched {
+            Watched::Flash => Some("flash operations"),
+            Watched::Disk => Some("device requests"),
+            Watched::Nothing => None,
+        };
         done.losses = flashscope_study::losses(&trace);
         let facts = trace.facts();
         done.board = json!(self.place.target.target.strip_prefix("board:"));

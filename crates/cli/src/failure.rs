@@ -112,6 +112,13 @@ impl From<flashscope_study::runs::RunsError> for Failure {
     }
 }
 
+impl From<flashscope_study::replays::ReplaysError> for Failure {
+    fn from(error: flashscope_study::replays::ReplaysError) -> Self {
+        let usage = matches!(&error, flashscope_study::replays::ReplaysError::Target(error) if error.is_usage());
+        Failure { status: if usage { 2 } else { 1 }, ..Failure::new(error.to_string()) }
+    }
+}
+
 impl From<flashscope_study::boot::BootError> for Failure {
     fn from(error: flashscope_study::boot::BootError) -> Self {
         let usage = matches!(&error, flashscope_study::boot::BootError::Target(error) if error.is_usage());

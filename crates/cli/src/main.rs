@@ -28,6 +28,7 @@ mod doctor;
 mod export;
 mod failure;
 mod flight;
+mod import_strace;
 mod inputs;
 mod limits;
 mod live;

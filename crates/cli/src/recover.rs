@@ -49,6 +49,11 @@ impl Pending {
         Ok(Pending { note: Some(note), stream, output: absolute })
     }
 
+    /// What was recorded, until it is finished.
+    pub fn stream(&self) -> &Path {
+        &self.stream
+    }
+
     pub fn writer(&mut self) -> Result<File, Failure> {
         flashscope_output::create_new(&self.stream, flashscope_output::is_root()).map_err(|error| {
             Failure::new(format!("{}: {error}; name another file with --output", self.output.display()))

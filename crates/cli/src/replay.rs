@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
+use std::path::Path;
 
+use flashscope_study::replays::ScriptError;
 use flashscope_trace::{EventKind, FileStep, TimeNs, Trace, Value};
 
+use crate::args::BenchReplayArgs;
 use crate::failure::Failure;
 
-/// The first line of a script.
-pub const MAGIC: &str = "flashscope-replay 1";
+/// The first line of a script that is made of a trace, which has reads alone.
+const FIRST_LINE: &str = "flashscope-replay 1";
 
 /// What the agent takes (agent/bench/bench_replay.c).
 pub const MAX_SCRIPT_BYTES: usize = 16 << 20;
@@ -53,6 +56,37 @@ struct Read {
 
 /// Device and inode.
 type FileId = (Option<u32>, u64);
+
+/// Scripts that cannot be are refused before a board is booted for them.
+impl From<ScriptError> for Failure {
+    fn from(error: ScriptError) -> Self {
+        Failure::usage(error.to_string())
+    }
+}
+
+/// The script, checked; with `--beside`, one with the others' tasks.
+pub fn with_neighbours(args: &BenchReplayArgs, text: &str) -> Result<String, Failure> {
+    let mut whole = flashscope_study::replays::Script::parse(&args.trace.display().to_string(), text)?;
+    if args.beside.is_empty() {
+        return Ok(text.to_owned());
+    }
+    for beside in &args.beside {
+        let (path, start_ns) = match beside.rsplit_once('@') {
+            None => (beside.as_str(), 0),
+            Some((path, seconds)) => match seconds.parse::<f64>() {
+                Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => (path, (seconds * 1e9) as u64),
+                _ => return Err(Failure::usage(format!("--beside {beside}: after the @ come seconds, 0 to 86400"))),
+            },
+        };
+        let text = flashscope_targets::read_text(Path::new(path), MAX_SCRIPT_BYTES as u64)
+            .map_err(|error| Failure::new(format!("{path}: {error}")))?;
+        whole.beside(flashscope_study::replays::Script::parse(path, &text)?, start_ns);
+    }
+    let text = whole.text();
+    // Sums of what each may have are checked as well.
+    flashscope_study::replays::Script::parse("--beside", &text)?;
+    Ok(text)
+}
 
 /// Reads the trace and writes the script.
 pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
@@ -200,7 +234,7 @@ fn write<'t>(
     reads.retain(|read| read.got != Some(0));
     let unconfirmed = reads.iter().filter(|read| read.got.is_none()).count();
 
-    let mut text = format!("{MAGIC}\n");
+    let mut text = format!("{FIRST_LINE}\n");
     let mut files: HashMap<FileId, usize> = HashMap::new();
     let mut tasks: HashMap<u32, usize> = HashMap::new();
     let mut open_ended = 0;

@@ -8,6 +8,7 @@ use flashscope_report::figures::{self, Figure};
 use flashscope_report::reproduction::{self, Chapter};
 use flashscope_study::boot::BootResult;
 use flashscope_study::layers::LayersResult;
+use flashscope_study::replays::ReplaysResult;
 use flashscope_study::runs::RunsResult;
 use flashscope_study::{Boards, DefinitionError, Inputs, NotMeasurable, Options, Row, Study, StudyFile, StudyResult};
 
@@ -99,6 +100,9 @@ fn one(
             .map_err(Failure::from),
         StudyFile::Runs(study) => flashscope_study::runs::run(study, options, lines)
             .map(|result| of_runs(&result, file))
+            .map_err(Failure::from),
+        StudyFile::Replays(study) => flashscope_study::replays::run(study, options, lines)
+            .map(|result| of_replays(&result, file))
             .map_err(Failure::from),
         StudyFile::Boot(study) => flashscope_study::boot::run(study, options, lines)
             .map(|result| of_boot(&result, file))
@@ -197,6 +201,16 @@ fn of_runs(result: &RunsResult, file: &str) -> Finished {
     let json = flashscope_report::json::runs_study(result);
     let text = flashscope_report::terminal::runs_study(result, &style());
     with_figures(chapter, json, text, flashscope_report::html::runs_study(result))
+}
+
+fn of_replays(result: &ReplaysResult, file: &str) -> Finished {
+    let head = [&result.study, &result.title, &result.question, &result.clock];
+    let inputs = result.groups.iter().map(|group| &group.inputs);
+    let chapter = chapter(head, inputs, file, result.published.clone(), figures::replays_study(result));
+    let chapter = Chapter { more: reproduction::replays(result), ..chapter };
+    let json = flashscope_report::json::replays_study(result);
+    let text = flashscope_report::terminal::replays_study(result, &style());
+    with_figures(chapter, json, text, flashscope_report::html::replays_study(result))
 }
 
 fn of_boot(result: &BootResult, file: &str) -> Finished {

@@ -67,6 +67,11 @@ fn named(report: &impl Serialize, names: &NamesFound) -> String {
     pretty(&value)
 }
 
+/// All of a study of replays.
+pub fn replays_study(result: &flashscope_study::replays::ReplaysResult) -> String {
+    pretty(result)
+}
+
 /// Indented, with a final newline. JSON leaves DEL, C1 controls and reordering characters as they are; a terminal does
 /// not: they become `\u` escapes, which mean the same to a parser.
 fn pretty(value: &impl Serialize) -> String {

@@ -13,6 +13,7 @@ pub mod figures;
 pub mod findings_view;
 pub mod html;
 pub mod json;
+pub mod replays_view;
 pub mod reproduction;
 pub mod terminal;
 pub mod top;

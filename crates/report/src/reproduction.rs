@@ -1,8 +1,9 @@
 //! Studies as one Markdown page: every published statement beside ours, and each study's figures.
 
 use crate::figures::Figure;
-use crate::runs_view;
 use crate::text::{number, published, visible};
+use crate::{replays_view, runs_view};
+use flashscope_study::replays::ReplaysResult;
 use flashscope_study::runs::RunsResult;
 use flashscope_study::{How, Inputs, NotMeasurable, Row, StudyResult};
 use std::collections::BTreeMap;
@@ -145,8 +146,19 @@ fn study(chapter: &Chapter, figures: &str) -> String {
 
 /// The tables of a study of runs.
 pub fn runs(result: &RunsResult) -> String {
+    tables(runs_view::views(result))
+}
+
+/// What protects an application, in words, and the tables of its replays.
+pub fn replays(result: &ReplaysResult) -> String {
+    let said: String = replays_view::recommendations(result).iter().map(|said| format!("- {}\n", text(said))).collect();
+    let gap = if said.is_empty() { "" } else { "\n" };
+    said + gap + &tables(replays_view::views(result))
+}
+
+fn tables(views: Vec<runs_view::View>) -> String {
     let mut out = String::new();
-    for view in runs_view::views(result) {
+    for view in views {
         let rows = &view.rows;
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         _ = write!(out, "**{}**\n\n", view.heading);

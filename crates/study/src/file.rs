@@ -6,6 +6,7 @@ use crate::boot::BootStudy;
 use crate::definition::{DefinitionError, Study, syntax};
 use crate::layers::LayersStudy;
 use crate::not_measured::NotMeasured;
+use crate::replays::ReplaysStudy;
 use crate::runs::RunsStudy;
 
 /// What a study file holds: its table says which.
@@ -19,6 +20,8 @@ pub enum StudyFile {
     Runs(Box<RunsStudy>),
     /// `[[not_measured]]`: statements for the reproduction that nothing here can be compared with.
     NotMeasured(NotMeasured),
+    /// `[replays]`: recorded applications, alone and together.
+    Replays(Box<ReplaysStudy>),
     /// `[boot]`: what the flash does while a root file system boots.
     Boot(Box<BootStudy>),
 }
@@ -34,6 +37,7 @@ macro_rules! shipped {
 
 /// The studies that come with flashscope: their paths in the source tree, and their texts, sorted by path.
 pub const SHIPPED: &[(&str, &str)] = shipped!(
+    "applications",
     "boot",
     "layers",
     "not-measured",
@@ -61,6 +65,7 @@ impl StudyFile {
         Ok(match () {
             () if is("layers") => StudyFile::Layers(LayersStudy::parse(name, text)?),
             () if is("runs") => StudyFile::Runs(Box::new(RunsStudy::parse(name, text)?)),
+            () if is("replays") => StudyFile::Replays(Box::new(ReplaysStudy::parse(name, text)?)),
             () if is("boot") => StudyFile::Boot(Box::new(BootStudy::parse(name, text)?)),
             () if is("not_measured") => StudyFile::NotMeasured(NotMeasured::parse(name, text)?),
             () => StudyFile::Matrix(Box::new(Study::parse(name, text)?)),
@@ -73,6 +78,7 @@ impl StudyFile {
             StudyFile::Layers(study) => &study.definition.name,
             StudyFile::Runs(study) => &study.definition.name,
             StudyFile::NotMeasured(file) => &file.name,
+            StudyFile::Replays(study) => &study.definition.name,
             StudyFile::Boot(study) => &study.definition.name,
         }
     }

@@ -12,6 +12,7 @@ mod modelled;
 mod not_measured;
 mod plan;
 mod power;
+pub mod replays;
 mod result;
 mod run;
 pub mod runs;

@@ -9,6 +9,7 @@ mod layers;
 mod load;
 mod measure;
 mod prediction;
+mod replays;
 mod runs;
 mod spread;
 mod stages;
@@ -18,6 +19,7 @@ mod waits;
 pub use boot::boot_study;
 pub use layers::{layers, layers_study};
 pub use prediction::figure as prediction;
+pub use replays::replays_study;
 pub use runs::runs_study;
 
 use crate::svg::{STYLE, Svg};

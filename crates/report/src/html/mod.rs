@@ -9,6 +9,7 @@ mod layers;
 mod page;
 mod prediction;
 mod published;
+mod replays;
 mod runs;
 mod study;
 
@@ -22,6 +23,7 @@ pub use flash::flash;
 pub use layers::{layers, layers_study};
 pub use prediction::prediction;
 pub(crate) use published::published;
+pub use replays::replays_study;
 pub use runs::runs_study;
 pub use study::study;
 

@@ -8,6 +8,7 @@ mod flash;
 mod layers;
 mod prediction;
 mod published;
+mod replays;
 mod runs;
 mod study;
 mod table;
@@ -30,6 +31,7 @@ pub use flash::flash;
 pub use layers::{call_name, layer_name, layers, layers_study};
 pub use prediction::prediction;
 pub(crate) use published::published;
+pub use replays::replays_study;
 pub use runs::runs_study;
 pub use study::study;
 

@@ -1,5 +1,5 @@
 SUMMARY = "Recording agent of flashscope, for boards that record by themselves"
-DESCRIPTION = "Records what a board's storage does: raw NAND, block devices, the page cache. One static program of less than 1 MiB."
+DESCRIPTION = "Records what a board's storage does: raw NAND, block devices, the page cache. One static program of about 1 MiB."
 SECTION = "devel"
 LICENSE = "Apache-2.0"
 LIC_FILES_CHKSUM = "file://LICENSE;md5=3b83ef96387f14655fc854ddc3c6bd57"
@@ -22,6 +22,6 @@ do_install() {
     install -D -m 0755 ${B}/target/flashscope-agent ${D}${bindir}/flashscope-agent
 }
 
-# The Makefile strips it: its limit of 1 MiB is of what lies on the board.
+# The Makefile strips it: its limit (LIMIT) is of what lies on the board.
 # nooelint: oelint.vars.insaneskip
 INSANE_SKIP:${PN} += "already-stripped"

@@ -1,0 +1,547 @@
+//! `bench import-strace`: a replay script of what `strace -f -ttt -T -y` wrote.
+//!
+//! Input: calls on files below the directories that are asked for. Output: a script of version 2. Limits: a task of the replay
+//! has one descriptor a file; faults of mapped files and calls by io_uring are none of strace's; `sendfile` and `splice` are
+//! left out and counted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use flashscope_study::replays::{Call, File, Script, Task, Verb};
+
+use crate::args::BenchImportStraceArgs;
+use crate::failure::Failure;
+use crate::output;
+
+/// Longest text that is read of strace.
+const MAX_TEXT: u64 = 1 << 30;
+/// What joined reads come to at most: the read-ahead that block devices have as shipped.
+const MAX_JOINED: u64 = 128 << 10;
+
+pub fn run(args: &BenchImportStraceArgs) -> Result<(), Failure> {
+    let mut whole = Import::new(args);
+    let mut inputs = Vec::new();
+    for file in &args.files {
+        let (name, path) = match file.split_once('=') {
+            Some((name, path)) if !name.is_empty() && !name.contains('/') => (Some(name), path),
+            _ => (None, file.as_str()),
+        };
+        let text = flashscope_targets::read_text(Path::new(path), MAX_TEXT)
+            .map_err(|error| Failure::new(format!("{path}: {error}")))?;
+        whole.recording(path, name, &text)?;
+        inputs.push(path.into());
+    }
+    let left_out = whole.left_out;
+    let script = whole.finish()?;
+    let text = script.text();
+    Script::parse("the script", &text)?;
+    flashscope_output::note(&format!(
+        "{} calls of {} tasks on {} files in {:.1} s; {left_out} calls left out (sendfile, splice, copy_file_range)",
+        script.calls.len(),
+        script.tasks.len(),
+        script.files.len(),
+        script.duration_ns() as f64 / 1e9
+    ));
+    if args.output.as_os_str() == "-" {
+        out!("{text}");
+        return Ok(());
+    }
+    output::write(&args.output, text.as_bytes(), &output::inputs(&inputs), "--output")
+}
+
+/// A line of strace: `[PID[<NAME>]] SECONDS CALL(ARGUMENTS) = RESULT… <SECONDS>`.
+#[derive(Debug, PartialEq, Eq)]
+struct Line<'a> {
+    pid: u32,
+    name: Option<&'a str>,
+    time_ns: u64,
+    call: &'a str,
+    arguments: Vec<&'a str>,
+    result: i64,
+    /// What -y prints behind a descriptor that is returned.
+    result_path: Option<&'a str>,
+    took_ns: u64,
+}
+
+/// Decimal seconds as nanoseconds, without the rounding of a float.
+fn nanoseconds(text: &str) -> Option<u64> {
+    let (seconds, fraction) = text.split_once('.')?;
+    let fraction = format!("{fraction:0<9}");
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction.get(..9)?.parse().ok()?)
+}
+
+/// Pid and name, time, and the rest.
+fn head(line: &str) -> Option<(u32, Option<&str>, u64, &str)> {
+    let line = line.trim_start_matches("[pid ").trim_start();
+    let mut rest = line;
+    let (mut pid, mut name) = (0, None);
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    if line.as_bytes().get(digits) != Some(&b'.') {
+        pid = line.get(..digits)?.parse().ok()?;
+        rest = &line[digits..];
+        if let Some(after) = rest.strip_prefix('<') {
+            let end = after.find("> ")?;
+            name = Some(&after[..end]);
+            rest = &after[end + 1..];
+        }
+        rest = rest.trim_start_matches(']').trim_start();
+    }
+    let (time, rest) = rest.split_once(' ')?;
+    Some((pid, name, nanoseconds(time)?, rest))
+}
+
+/// Arguments at the commas between them; those in strings, brackets and braces are none.
+fn arguments(text: &str) -> Vec<&str> {
+    let (mut depth, mut quoted, mut begin, mut escaped) = (0i32, false, 0, false);
+    let mut found = Vec::new();
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'[' | b'{' | b'(' => depth += 1,
+            b']' | b'}' | b')' => depth -= 1,
+            b',' if depth == 0 => {
+                found.push(text[begin..at].trim());
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(text[begin..].trim());
+    found
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a str) -> Option<Line<'a>> {
+        let (pid, name, time_ns, rest) = head(line)?;
+        let (call, rest) = rest.split_once('(')?;
+        // The last one behind the call's bracket and before a number: paths, also that of the result, may hold it as well.
+        let (inside, result) = rest.rmatch_indices(" = ").find_map(|(at, equals)| {
+            let (inside, result) = (rest[..at].trim_end(), &rest[at + equals.len()..]);
+            let number = result.starts_with(|c: char| c == '-' || c == '?' || c.is_ascii_digit());
+            inside.strip_suffix(')').filter(|_| number).map(|inside| (inside, result))
+        })?;
+        let (result, took) = match result.rsplit_once(" <") {
+            Some((result, took)) => (result, took.strip_suffix('>').and_then(nanoseconds)?),
+            None => (result, 0),
+        };
+        let number: String = result.chars().take_while(|c| *c == '-' || c.is_ascii_digit()).collect();
+        let result_path = result.split_once('<').and_then(|(_, path)| path.strip_suffix('>'));
+        Some(Line {
+            pid,
+            name,
+            time_ns,
+            call,
+            arguments: arguments(inside),
+            result: number.parse().ok()?,
+            result_path,
+            took_ns: took,
+        })
+    }
+
+    fn number(&self, at: usize) -> Option<u64> {
+        self.arguments.get(at)?.parse().ok()
+    }
+}
+
+/// `7</a/path>`: the descriptor and its path.
+fn descriptor(argument: &str) -> Option<(i32, &str)> {
+    let (number, path) = argument.split_once('<')?;
+    Some((number.parse().ok()?, path.strip_suffix('>')?.trim_end_matches("(deleted)").trim_end()))
+}
+
+/// A path in quotes; relative to `directory` (`AT_FDCWD</home>`), where -y prints that.
+fn path(argument: &str, directory: Option<&str>) -> Option<String> {
+    let path = argument.strip_prefix('"')?.strip_suffix('"')?;
+    if path.starts_with('/') {
+        return Some(path.to_owned());
+    }
+    let (_, directory) = directory?.split_once('<')?;
+    Some(format!("{}/{}", directory.strip_suffix('>')?, path.trim_start_matches("./")))
+}
+
+/// The modes of an open() as a script has them.
+fn modes(flags: &str) -> String {
+    let has = |flag: &str| flags.split('|').any(|word| word == flag);
+    let mut modes = match () {
+        () if has("O_RDWR") => "read,write".to_owned(),
+        () if has("O_WRONLY") => "write".to_owned(),
+        () => "read".to_owned(),
+    };
+    for (flag, mode) in [("O_SYNC", ",sync"), ("O_DSYNC", ",dsync"), ("O_DIRECT", ",direct"), ("O_TRUNC", ",truncate")]
+    {
+        if has(flag) {
+            modes += mode;
+        }
+    }
+    modes
+}
+
+/// One call, before the recordings are put together.
+struct Found {
+    call: Call,
+    /// Whether reads may be joined to it.
+    read_end: Option<u64>,
+}
+
+struct Import<'a> {
+    args: &'a BenchImportStraceArgs,
+    files: Vec<File>,
+    /// By path.
+    numbers: BTreeMap<String, usize>,
+    tasks: Vec<Task>,
+    found: Vec<Found>,
+    left_out: u64,
+    /// Ends of what was read of each file before it was written.
+    read_to: Vec<u64>,
+    most: Vec<u64>,
+}
+
+/// What one recording has of descriptors and tasks.
+struct Recording<'n> {
+    name: Option<&'n str>,
+    begin_ns: Option<u64>,
+    tasks: HashMap<u32, usize>,
+    /// File positions, by descriptor and path; threads share them.
+    positions: HashMap<(i32, String), u64>,
+    /// How often a task has a file open.
+    open: HashMap<(usize, usize), u32>,
+    /// Calls that have not returned yet, by pid.
+    unfinished: HashMap<u32, String>,
+}
+
+impl<'a> Import<'a> {
+    fn new(args: &'a BenchImportStraceArgs) -> Import<'a> {
+        Import {
+            args,
+            files: Vec::new(),
+            numbers: BTreeMap::new(),
+            tasks: Vec::new(),
+            found: Vec::new(),
+            left_out: 0,
+            read_to: Vec::new(),
+            most: Vec::new(),
+        }
+    }
+
+    fn recording(&mut self, path: &str, name: Option<&str>, text: &str) -> Result<(), Failure> {
+        let mut recording = Recording {
+            name,
+            begin_ns: None,
+            tasks: HashMap::new(),
+            positions: HashMap::new(),
+            open: HashMap::new(),
+            unfinished: HashMap::new(),
+        };
+        let mut lines = 0;
+        for line in text.lines() {
+            let Some((pid, ..)) = head(line) else { continue };
+            lines += 1;
+            if let Some(begin) = line.strip_suffix(" <unfinished ...>") {
+                recording.unfinished.insert(pid, begin.to_owned());
+            } else if let Some((_, rest)) = line.split_once(" resumed>")
+                && line.contains("<... ")
+            {
+                if let Some(begin) = recording.unfinished.remove(&pid) {
+                    self.line(&mut recording, &format!("{begin}{rest}"));
+                }
+            } else {
+                self.line(&mut recording, line);
+            }
+        }
+        if lines == 0 {
+            return Err(Failure::usage(format!(
+                "{path}: no line of it is strace's; record with: strace -f -ttt -T -y -Y -o FILE -e trace=desc,file COMMAND"
+            )));
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, recording: &mut Recording<'_>, text: &str) {
+        let Some(line) = Line::parse(text).filter(|line| line.result >= 0) else { return };
+        let Some((file, verb)) = self.meaning(recording, &line) else { return };
+        let begin = *recording.begin_ns.get_or_insert(line.time_ns);
+        let time_ns = line.time_ns.saturating_sub(begin);
+        if self.args.first.is_some_and(|seconds| time_ns as f64 > seconds * 1e9) {
+            return;
+        }
+        let task = *recording.tasks.entry(line.pid).or_insert_with(|| {
+            let name = line.name.or(recording.name).unwrap_or("app").to_owned();
+            self.tasks.push(Task { name, ..Task::default() });
+            self.tasks.len() - 1
+        });
+        // A task of the replay has one descriptor a file: the first open() and the last close() count.
+        let open = recording.open.entry((task, file)).or_default();
+        match &verb {
+            Verb::Open(_) | Verb::Create(_) => {
+                *open += 1;
+                if *open > 1 && matches!(verb, Verb::Open(_)) {
+                    return;
+                }
+            }
+            Verb::Close => {
+                *open = open.saturating_sub(1);
+                if *open > 0 {
+                    return;
+                }
+            }
+            _ => {}
+        }
+        let read_end = match verb {
+            Verb::Read { offset, length } => Some(offset + length),
+            _ => None,
+        };
+        self.found.push(Found { call: Call { time_ns, took_ns: line.took_ns, task, file, verb }, read_end });
+    }
+
+    /// The file's number, where it is one of those asked for.
+    fn file(&mut self, path: &str) -> Option<usize> {
+        if !self.args.under.iter().any(|under| Path::new(path).starts_with(under)) {
+            return None;
+        }
+        if let Some(&number) = self.numbers.get(path) {
+            return Some(number);
+        }
+        // What it holds beyond what was read shows what read-ahead would find.
+        let there = std::fs::metadata(path).ok();
+        if there.as_ref().is_some_and(|meta| !meta.is_file()) {
+            return None;
+        }
+        let size = there.map_or(0, |meta| meta.len());
+        let label = Path::new(path).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        self.files.push(File { size: Some(size), label });
+        self.read_to.push(0);
+        self.most.push(0);
+        self.numbers.insert(path.to_owned(), self.files.len() - 1);
+        Some(self.files.len() - 1)
+    }
+
+    fn meaning(&mut self, recording: &mut Recording<'_>, line: &Line<'_>) -> Option<(usize, Verb)> {
+        match line.call {
+            "open" | "openat" | "creat" => self.opened(recording, line),
+            "unlink" => Some((self.file(&path(line.arguments.first()?, None)?)?, Verb::Unlink)),
+            "unlinkat" if !line.arguments.get(2)?.contains("AT_REMOVEDIR") => {
+                let name = path(line.arguments.get(1)?, line.arguments.first().copied())?;
+                Some((self.file(&name)?, Verb::Unlink))
+            }
+            "rename" | "renameat" | "renameat2" => {
+                let at = line.call != "rename";
+                let of = |n: usize| path(line.arguments.get(n)?, at.then(|| line.arguments[n - 1]));
+                let (from, to) = if at { (of(1)?, of(3)?) } else { (of(0)?, of(1)?) };
+                let from = self.file(&from)?;
+                let existed = self.numbers.contains_key(&to);
+                let to = self.file(&to)?;
+                if !existed {
+                    // What lies there now is what was renamed.
+                    self.files[to].size = None;
+                }
+                Some((from, Verb::Rename(to)))
+            }
+            "truncate" => {
+                let file = self.file(&path(line.arguments.first()?, None)?)?;
+                Some((file, Verb::Truncate(line.number(1)?)))
+            }
+            "sendfile" | "sendfile64" | "splice" | "copy_file_range" => {
+                let ours = line.arguments.iter().filter_map(|argument| descriptor(argument));
+                self.left_out += u64::from(
+                    ours.map(|(_, path)| path)
+                        .any(|path| self.args.under.iter().any(|dir| Path::new(path).starts_with(dir))),
+                );
+                None
+            }
+            _ => self.of_descriptor(recording, line),
+        }
+    }
+
+    fn opened(&mut self, recording: &mut Recording<'_>, line: &Line<'_>) -> Option<(usize, Verb)> {
+        let flags = match line.call {
+            "creat" => "O_WRONLY|O_CREAT|O_TRUNC",
+            "open" => line.arguments.get(1)?,
+            _ => line.arguments.get(2)?,
+        };
+        let has = |flag: &str| flags.split('|').any(|word| word == flag);
+        if has("O_DIRECTORY") || has("O_PATH") || has("O_TMPFILE") {
+            return None;
+        }
+        let path = line.result_path?;
+        let known = self.numbers.contains_key(path);
+        let file = self.file(path)?;
+        recording.positions.insert((i32::try_from(line.result).ok()?, path.to_owned()), 0);
+        // O_APPEND writes at the end: its position is that of what was written.
+        let creates = has("O_CREAT");
+        if creates && !known && (has("O_EXCL") || has("O_TRUNC")) {
+            self.files[file].size = None;
+        }
+        let modes = modes(flags);
+        Some((file, if creates { Verb::Create(modes) } else { Verb::Open(modes) }))
+    }
+
+    /// Calls whose first argument is an open file.
+    fn of_descriptor(&mut self, recording: &mut Recording<'_>, line: &Line<'_>) -> Option<(usize, Verb)> {
+        let (fd, path) = descriptor(line.arguments.first()?)?;
+        let file = self.file(path)?;
+        let position = recording.positions.entry((fd, path.to_owned())).or_default();
+        let length = u64::try_from(line.result).ok()?;
+        let offset = match line.call {
+            "pread64" | "pwrite64" | "pread" | "pwrite" | "preadv" | "pwritev" => line.number(3)?,
+            "preadv2" | "pwritev2" => line.number(3)?,
+            _ => *position,
+        };
+        let moves = matches!(line.call, "read" | "readv" | "write" | "writev");
+        let verb = match line.call {
+            "lseek" => {
+                *position = length;
+                return None;
+            }
+            "_llseek" => {
+                *position = line.arguments.get(2)?.trim_matches(['[', ']']).parse().ok()?;
+                return None;
+            }
+            "close" => {
+                recording.positions.remove(&(fd, path.to_owned()));
+                return Some((file, Verb::Close));
+            }
+            "fsync" => return Some((file, Verb::Fsync)),
+            "fdatasync" => return Some((file, Verb::Fdatasync)),
+            "ftruncate" => Verb::Truncate(line.number(1)?),
+            "read" | "readv" | "pread64" | "pread" | "preadv" | "preadv2" => Verb::Read { offset, length },
+            "write" | "writev" | "pwrite64" | "pwrite" | "pwritev" | "pwritev2" => Verb::Write { offset, length },
+            _ => return None,
+        };
+        if moves {
+            *position += length;
+        }
+        let end = offset + length;
+        match verb {
+            // At the end of the file: nothing came.
+            Verb::Read { length: 0, .. } | Verb::Write { length: 0, .. } => return None,
+            Verb::Read { .. } if end > self.most[file] => self.read_to[file] = self.read_to[file].max(end),
+            Verb::Write { .. } => self.most[file] = self.most[file].max(end),
+            _ => {}
+        }
+        Some((file, verb))
+    }
+
+    /// Puts the recordings together, in order of time.
+    fn finish(mut self) -> Result<Script, Failure> {
+        if self.found.is_empty() {
+            return Err(Failure::usage(
+                "no call on a file below --under is in it; is it recorded with -y, and is the path as strace prints it?",
+            ));
+        }
+        for (file, &read_to) in self.files.iter_mut().zip(&self.read_to) {
+            file.size = file.size.map(|size| size.max(read_to));
+        }
+        // A call is printed when it returns; its place is that of its begin.
+        self.found.sort_by_key(|found| found.call.time_ns);
+        let mut calls: Vec<Found> = Vec::new();
+        let mut last: HashMap<usize, usize> = HashMap::new();
+        for found in self.found {
+            if let Some(&at) = last.get(&found.call.task)
+                && join(&mut calls[at], &found, self.args.join)
+            {
+                continue;
+            }
+            last.insert(found.call.task, calls.len());
+            calls.push(found);
+        }
+        let calls = calls.into_iter().map(|found| found.call).collect();
+        Ok(Script { files: self.files, tasks: self.tasks, cgroups: Vec::new(), calls })
+    }
+}
+
+/// Adds a read to the one before it, where it goes on there.
+fn join(before: &mut Found, next: &Found, pause_us: u64) -> bool {
+    let end_ns = before.call.time_ns + before.call.took_ns;
+    let (Verb::Read { length, .. }, Verb::Read { offset: next_offset, length: next_length }) =
+        (&mut before.call.verb, &next.call.verb)
+    else {
+        return false;
+    };
+    if pause_us == 0
+        || before.call.file != next.call.file
+        || before.read_end != Some(*next_offset)
+        || *length + *next_length > MAX_JOINED
+        || next.call.time_ns > end_ns + pause_us * 1000
+    {
+        return false;
+    }
+    *length += *next_length;
+    before.call.took_ns = (next.call.time_ns + next.call.took_ns).saturating_sub(before.call.time_ns);
+    before.read_end = next.read_end;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// strace 6.1 with -f -ttt -T -y -Y, on ext4; the paths are none of this host's.
+    const STRACE: &str = "\
+7<vlc> 100.000000 openat(AT_FDCWD</nowhere>, \"/films/a = (b).mp4\", O_RDONLY|O_CLOEXEC) = 3</films/a = (b).mp4> <0.000010>
+7<vlc> 100.000100 read(3</films/a = (b).mp4>, \"\\0\\0\\\", ftyp\"..., 4096) = 4096 <0.000100>
+8<a thread> 100.000150 read(3</films/a = (b).mp4>,  <unfinished ...>
+7<vlc> 100.000160 openat(AT_FDCWD</nowhere>, \"/etc/passwd\", O_RDONLY) = 4</etc/passwd> <0.000010>
+8<a thread> 100.000300 <... read resumed>\"abc\", 1000) = 1000 <0.000140>
+7<vlc> 100.000400 lseek(3</films/a = (b).mp4>, 8192, SEEK_SET) = 8192 <0.000001>
+7<vlc> 100.000500 read(3</films/a = (b).mp4>, \"x\"..., 100) = 100 <0.000010>
+7<vlc> 100.000520 read(3</films/a = (b).mp4>, \"x\"..., 100) = 100 <0.000010>
+7<vlc> 100.001000 openat(5</films>, \"conf.tmp\", O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC, 0600) = 6</films/conf.tmp> <0.000010>
+7<vlc> 100.002000 pwrite64(6</films/conf.tmp>, \"x\"..., 512, 0) = 512 <0.000010>
+7<vlc> 100.003000 fsync(6</films/conf.tmp>) = 0 <0.002000>
+7<vlc> 100.006000 close(6</films/conf.tmp>) = 0 <0.000010>
+7<vlc> 100.007000 renameat2(AT_FDCWD</films>, \"conf.tmp\", AT_FDCWD</films>, \"conf\", 0) = 0 <0.000010>
+7<vlc> 100.008000 read(3</films/a = (b).mp4>, \"\", 100) = 0 <0.000010>
+7<vlc> 100.009000 unlink(\"/films/none\") = -1 ENOENT (No such file or directory) <0.000010>
+";
+
+    fn script(join: u64) -> Script {
+        let args = BenchImportStraceArgs {
+            files: Vec::new(),
+            under: vec!["/films".to_owned()],
+            first: None,
+            join,
+            output: "-".into(),
+        };
+        let mut import = Import::new(&args);
+        import.recording("x", None, STRACE).unwrap();
+        import.finish().unwrap()
+    }
+
+    #[test]
+    fn calls_become_lines() {
+        let text = script(0).text();
+        assert_eq!(
+            text,
+            "flashscope-replay 2\nfile 8392 a = (b).mp4\nfile - conf.tmp\nfile - conf\ntask vlc\ntask a%20thread\n\
+             open 0+10000 0 0 read\nread 100000+100000 0 0 0 4096\nread 150000+140000 1 0 4096 1000\n\
+             read 500000+10000 0 0 8192 100\nread 520000+10000 0 0 8292 100\ncreate 1000000+10000 0 1 read,write\n\
+             write 2000000+10000 0 1 0 512\nfsync 3000000+2000000 0 1\nclose 6000000+10000 0 1\nrename 7000000+10000 0 1 2\n"
+        );
+        Script::parse("s", &text).unwrap();
+    }
+
+    #[test]
+    fn reads_that_follow_each_other_are_joined() {
+        let text = script(15).text();
+        assert!(text.contains("\nread 500000+30000 0 0 8192 200\n") && !text.contains(" 8292 "), "{text}");
+        assert!(script(5).text().contains(" 8292 "), "5 µs are less than the pause");
+    }
+
+    #[test]
+    fn what_is_none_of_straces_is_refused() {
+        let args = BenchImportStraceArgs {
+            files: Vec::new(),
+            under: vec!["/films".to_owned()],
+            first: None,
+            join: 0,
+            output: "-".into(),
+        };
+        let mut import = Import::new(&args);
+        assert!(import.recording("x", None, "hello\n").unwrap_err().to_string().contains("no line of it is strace's"));
+        import.recording("x", None, "1 100.5 close(3</etc/a>) = 0 <0.1>\n").unwrap();
+        assert!(import.finish().unwrap_err().to_string().contains("no call on a file below --under"));
+    }
+}

@@ -1,0 +1,87 @@
+//! Replays of applications: their requests over time (figures 5 to 7 of Hasegawa et al.), and what each lever costs and gains.
+
+use super::{Figure, WIDTH, io};
+use crate::replays_view::best;
+use crate::svg::{Anchor, Rect, Scale, Svg};
+use flashscope_study::replays::ReplaysResult;
+
+const LEFT: f64 = 84.0;
+const HEIGHT: f64 = 260.0;
+
+pub fn replays_study(result: &ReplaysResult) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for group in &result.groups {
+        let Some(report) = &group.report else { continue };
+        for figure in io::figures(report) {
+            let id = format!("io-{}", group.name.replace('.', "-"));
+            let svg = figure.svg.replace(&figure.id, &id);
+            figures.push(Figure { id, svg, title: format!("{}: {}", group.name, figure.title), ..figure });
+        }
+    }
+    let mut cases: Vec<(&str, &str)> = Vec::new();
+    for lever in &result.levers {
+        let case = (lever.case.as_str(), lever.kernel.as_str());
+        if !cases.contains(&case) {
+            cases.push(case);
+            figures.extend(pareto(result, case));
+        }
+    }
+    figures
+}
+
+/// How long the application waits over what the others get done, a mark a lever; those that no other beats are joined.
+fn pareto(result: &ReplaysResult, (case, kernel): (&str, &str)) -> Option<Figure> {
+    let of_case = |index: &usize| {
+        let lever = &result.levers[*index];
+        lever.case == case && lever.kernel == kernel
+    };
+    let shown: Vec<usize> = (0..result.levers.len()).filter(of_case).collect();
+    let most = |value: &dyn Fn(usize) -> f64| shown.iter().map(|&i| value(i)).fold(0.0, f64::max);
+    let (waits, rates) = (most(&|i| result.levers[i].wait_ms[2]), most(&|i| result.levers[i].others_mib_s[2]));
+    if shown.len() < 2 || waits <= 0.0 || rates <= 0.0 {
+        return None;
+    }
+    let area = Rect { x: LEFT, y: 16.0, width: WIDTH - LEFT - 120.0, height: HEIGHT };
+    let x = Scale::linear((0.0, rates * 1.05), (area.x, area.right()));
+    let y = Scale::linear((0.0, waits * 1.05), (area.bottom(), area.y));
+    let mut svg = Svg::new(WIDTH, area.bottom() + 48.0);
+    for tick in y.ticks(6) {
+        svg.line(if tick == 0.0 { "zero" } else { "grid" }, area.x, y.at(tick), area.right(), y.at(tick));
+        svg.text(area.x - 8.0, y.at(tick) + 4.0, "tick", Anchor::End, &format!("{tick}"));
+    }
+    for tick in x.ticks(8) {
+        svg.text(x.at(tick), area.bottom() + 18.0, "tick", Anchor::Middle, &format!("{tick}"));
+    }
+    let best: Vec<usize> = best(result).into_iter().filter(of_case).collect();
+    let mut front: Vec<(f64, f64)> =
+        best.iter().map(|&i| (x.at(result.levers[i].others_mib_s[0]), y.at(result.levers[i].wait_ms[0]))).collect();
+    front.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for pair in front.windows(2) {
+        svg.line("axis", pair[0].0, pair[0].1, pair[1].0, pair[1].1);
+    }
+    for &index in &shown {
+        let lever = &result.levers[index];
+        let (at_x, at_y) = (x.at(lever.others_mib_s[0]), y.at(lever.wait_ms[0]));
+        svg.line("axis", at_x, y.at(lever.wait_ms[1]), at_x, y.at(lever.wait_ms[2]));
+        svg.line("axis", x.at(lever.others_mib_s[1]), at_y, x.at(lever.others_mib_s[2]), at_y);
+        let tip = format!(
+            "{}: waits {:.1} ms more than alone, others {:.1} MiB/s, {:.0} late frames",
+            lever.lever, lever.wait_ms[0], lever.others_mib_s[0], lever.late_frames[0]
+        );
+        let mark = Rect { x: at_x - 4.0, y: at_y - 4.0, width: 8.0, height: 8.0 };
+        svg.rect(if best.contains(&index) { "f0" } else { "f1" }, mark, Some(&tip));
+        svg.name(at_x + 8.0, at_y - 6.0, "tick", Anchor::Start, &lever.lever, 120.0);
+    }
+    svg.text(
+        area.x + area.width / 2.0,
+        area.bottom() + 40.0,
+        "label",
+        Anchor::Middle,
+        "what the others read and write, MiB/s",
+    );
+    svg.vertical_text(16.0, area.y + area.height / 2.0, "label", "waits more than alone, ms");
+    let title = format!("{case} on Linux {kernel}: the application's wait over the others' throughput");
+    let caption = "A mark a lever: the mean of the shifted runs, with their least and most. Lower and further right is better; the line joins the \
+                   levers that no other beats in both.";
+    Some(Figure::new(svg, format!("levers-{case}-{kernel}"), case, title, caption.to_owned()))
+}

@@ -1,0 +1,192 @@
+//! A study of replays as tables, for every renderer.
+
+use crate::rows::Rows;
+use crate::runs_view::View;
+use crate::text::{duration, grouped};
+use flashscope_study::replays::{ReplayGroup, ReplaysResult};
+
+/// What there is to show, in order.
+pub fn views(result: &ReplaysResult) -> Vec<View> {
+    let all = [
+        ("What protects the application", levers(result)),
+        ("The application's read() calls", players(result)),
+        ("Stages of its requests", stages(result)),
+        ("Pattern of its requests", patterns(result)),
+        ("Mean delay of its requests: together minus alone, and as the joint trace tells it", delays(result)),
+    ];
+    all.into_iter().filter(|(_, rows)| !rows.rows.is_empty()).map(|(heading, rows)| View { heading, rows }).collect()
+}
+
+fn spread([mean, least, most]: [f64; 3]) -> String {
+    format!("{mean:.1} ({least:.1} to {most:.1})")
+}
+
+fn levers(result: &ReplaysResult) -> Rows {
+    let heads: &[&str] = &[
+        "case",
+        "lever",
+        "kernel",
+        "p99 of\nread(), ms",
+        "waits more\nthan alone, ms",
+        "late\nframes",
+        "others,\nMiB/s",
+    ];
+    Rows::new("tttnnnn", heads, result.levers.iter(), usize::MAX, |lever| {
+        vec![
+            lever.case.clone(),
+            lever.lever.clone(),
+            lever.kernel.clone(),
+            spread(lever.p99_ms),
+            spread(lever.wait_ms),
+            spread(lever.late_frames),
+            spread(lever.others_mib_s),
+        ]
+    })
+}
+
+fn players(result: &ReplaysResult) -> Rows {
+    let heads: &[&str] = &["run", "on", "reads", "p50", "p99", "longest", "all", "late\nframes", "flash\nreads"];
+    Rows::new("ttnnnnnnn", heads, result.groups.iter(), usize::MAX, |group| {
+        let player = &group.player;
+        let some = |value: Option<u64>| value.map_or_else(|| "–".to_owned(), grouped);
+        vec![
+            group.name.clone(),
+            format!("{}, {}", group.inputs.board, group.filesystem),
+            grouped(player.reads),
+            duration(player.p50_ns),
+            duration(player.p99_ns),
+            duration(player.max_ns),
+            duration(player.total_ns),
+            some(player.late_frames),
+            some(group.flash_reads),
+        ]
+    })
+}
+
+/// Of the runs that have a figure: the others' are in the JSON.
+fn shown(result: &ReplaysResult) -> Vec<&ReplayGroup> {
+    result.groups.iter().filter(|group| group.report.is_some()).collect()
+}
+
+fn stages(result: &ReplaysResult) -> Rows {
+    let rows: Vec<Vec<String>> = shown(result)
+        .into_iter()
+        .flat_map(|group| {
+            group.stages.iter().filter(|stage| stage.n > 0).map(|stage| {
+                vec![
+                    group.name.clone(),
+                    stage.name.clone(),
+                    grouped(stage.n),
+                    duration(stage.mean_ns),
+                    stage.percent.map_or_else(String::new, |percent| format!("{percent:.2} %")),
+                ]
+            })
+        })
+        .collect();
+    Rows { kinds: "ttnnn", heads: &["run", "stage", "n", "mean", "of Q2C"], rows, more: 0 }
+}
+
+fn patterns(result: &ReplaysResult) -> Rows {
+    let heads: &[&str] = &[
+        "run",
+        "reads",
+        "most\nhave",
+        "of all",
+        "go on where the\nlast one ended",
+        "breaks",
+        "writes",
+        "bursts",
+        "half of it\nafter",
+    ];
+    let rows = shown(result)
+        .into_iter()
+        .filter_map(|group| {
+            let pattern = group.pattern.as_ref()?;
+            Some(vec![
+                group.name.clone(),
+                grouped(pattern.reads),
+                format!("{} KiB", pattern.common_bytes / 1024),
+                format!("{:.1} %", pattern.common_percent),
+                format!("{:.1} %", pattern.sequential_percent),
+                grouped(pattern.breaks),
+                grouped(pattern.writes),
+                grouped(pattern.bursts),
+                duration(pattern.half_ns),
+            ])
+        })
+        .collect();
+    Rows { kinds: "tnnnnnnnn", heads, rows, more: 0 }
+}
+
+fn delays(result: &ReplaysResult) -> Rows {
+    let figure = |group: &ReplayGroup, name: &str| result.figures.get(&format!("{}.{name}", group.name)).copied();
+    let micro = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), |us| format!("{us:.1} µs"));
+    let rows = result
+        .groups
+        .iter()
+        .filter_map(|group| {
+            let measured = figure(group, "delay_measured_us")?;
+            let within = match figure(group, "delay_within") {
+                Some(1.0) => "yes",
+                Some(_) => "no",
+                None => "unknown",
+            };
+            Some(vec![
+                group.name.clone(),
+                micro(Some(measured)),
+                micro(figure(group, "delay_told_us")),
+                micro(figure(group, "behind_us")),
+                within.to_owned(),
+            ])
+        })
+        .collect();
+    let heads: &[&str] = &["run", "measured", "told", "of that passed\nbehind others", "within 5 %\nor 20 µs"];
+    Rows { kinds: "tnnnt", heads, rows, more: 0 }
+}
+
+/// The levers that no other beats in both, by case and kernel: the least wait for what the others get done.
+pub fn best(result: &ReplaysResult) -> Vec<usize> {
+    let same = |a: usize, b: usize| {
+        let (a, b) = (&result.levers[a], &result.levers[b]);
+        a.case == b.case && a.kernel == b.kernel
+    };
+    let beaten = |a: usize, b: usize| {
+        let (a, b) = (&result.levers[a], &result.levers[b]);
+        b.wait_ms[0] <= a.wait_ms[0]
+            && b.others_mib_s[0] >= a.others_mib_s[0]
+            && (b.wait_ms[0], b.others_mib_s[0]) != (a.wait_ms[0], a.others_mib_s[0])
+    };
+    let all = 0..result.levers.len();
+    all.clone().filter(|&a| all.clone().all(|b| !same(a, b) || !beaten(a, b))).collect()
+}
+
+/// A sentence a case and kernel: the lever to use, where its gain is beyond the spread of the shifts.
+pub fn recommendations(result: &ReplaysResult) -> Vec<String> {
+    let mut said: Vec<String> = Vec::new();
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for lever in &result.levers {
+        let key = (lever.case.as_str(), lever.kernel.as_str());
+        // Without repetitions nothing says how far results differ by chance.
+        if seen.contains(&key) || lever.runs < 2 {
+            continue;
+        }
+        seen.push(key);
+        let of_case: Vec<_> =
+            result.levers.iter().filter(|other| (other.case.as_str(), other.kernel.as_str()) == key).collect();
+        let Some(none) = of_case.iter().find(|other| other.lever == "none") else { continue };
+        let least = of_case.iter().min_by(|a, b| a.wait_ms[0].total_cmp(&b.wait_ms[0]));
+        let Some(least) = least.filter(|least| least.wait_ms[2] < none.wait_ms[1]) else {
+            said.push(format!(
+                "{} on Linux {}: no lever makes the application wait less than the shifts differ among themselves.",
+                key.0, key.1
+            ));
+            continue;
+        };
+        let systemd = if least.systemd.is_empty() { String::new() } else { format!(" systemd: {}", least.systemd) };
+        said.push(format!(
+            "{} on Linux {}: use {}. The application waits {:.0} ms more than alone, not {:.0} ms; the others get {:.1} MiB/s, not {:.1}.{systemd}",
+            key.0, key.1, least.lever, least.wait_ms[0], none.wait_ms[0], least.others_mib_s[0], none.others_mib_s[0]
+        ));
+    }
+    said
+}

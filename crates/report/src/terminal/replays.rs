@@ -1,0 +1,29 @@
+//! A study of replays on a terminal.
+
+use super::table::paragraph;
+use super::{Style, rows};
+use crate::replays_view::{recommendations, views};
+use crate::text::visible;
+use flashscope_study::replays::ReplaysResult;
+
+/// The whole text; ends in a newline.
+pub fn replays_study(result: &ReplaysResult, style: &Style) -> String {
+    let style = *style;
+    let width = style.width();
+    let mut out = paragraph(&visible(&result.title), width, 0, 0) + &paragraph(&visible(&result.question), width, 0, 0);
+    for said in recommendations(result) {
+        out += &paragraph(&visible(&said), width, 0, 2);
+    }
+    for view in views(result) {
+        out += &style.heading(view.heading);
+        out += &rows(&view.rows, width, "none");
+    }
+    out += &super::published(&result.published, style);
+    for group in &result.groups {
+        for loss in group.losses.iter().filter(|loss| loss.count > 0) {
+            let line = format!("{}: {} {}: {}", group.id, loss.name, loss.count, loss.meaning);
+            out += &paragraph(&visible(&line), width, 2, 2);
+        }
+    }
+    out
+}

@@ -1,0 +1,257 @@
+//! What a boot's port file holds, as one group of results.
+
+use std::path::Path;
+
+use flashscope_analysis::Analysis as _;
+use flashscope_analysis::block::{
+    BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockFound, BlockReport, InterferenceFound, IoPoint, RequestKind, Sizes,
+    StagesFound,
+};
+use flashscope_trace::{EventKind, FlashOp, Session};
+use serde::Deserialize;
+
+use super::plan::{ReplaySpec, STEP};
+use super::result::{Delay, Pattern, Player, ReplayGroup, Stage};
+use super::run::ReplaysError;
+use super::script::Verb;
+use crate::collect::losses;
+use crate::lab::first_lost;
+use crate::result::Inputs;
+
+/// The parts of the agent's `bench replay` object that are used.
+#[derive(Debug, Deserialize)]
+struct Bench {
+    start_ns: u64,
+    measured: Span,
+    tasks: Vec<Task>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Span {
+    begin_ns: u64,
+    end_ns: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Task {
+    bytes_read: u64,
+    end_ns: u64,
+    bytes_written: u64,
+    begins_ns: Vec<u64>,
+    latencies_ns: Vec<u64>,
+}
+
+/// VLC's own buffer of a file (its option file-caching).
+const CACHING_S: f64 = 0.3;
+const FRAMES_S: f64 = 30.0;
+/// A pause without a read, after which a burst begins.
+const BURST_NS: u64 = 500_000_000;
+
+pub(super) fn collect(
+    port: &Path,
+    spec: &ReplaySpec,
+    inputs: Inputs,
+    medium: String,
+) -> Result<ReplayGroup, ReplaysError> {
+    let failed = |why: String| ReplaysError::Step { group: spec.id(), why };
+    let session = Session::open(port)?;
+    let step = session.step(STEP).ok_or_else(|| failed("was not reached; the board's console says why".to_owned()))?;
+    if step.status != Some(0) {
+        return Err(failed(String::from_utf8_lossy(&step.stderr).trim().replace("flashscope-agent: ", "")));
+    }
+    let bench: Bench = serde_json::from_slice(&step.stdout)
+        .map_err(|error| failed(format!("printed no result that can be read: {error}")))?;
+    let trace = session.recording(0)?;
+    if let Some((name, count)) = first_lost(&trace) {
+        return Err(ReplaysError::Lost { group: spec.id(), name, count });
+    }
+    let process = spec.application.first().map(String::as_str);
+    let sizes = Sizes::of_facts(std::iter::once(trace.facts()));
+    let mut block = BlockAnalysis::new(|tid, time| trace.comm(tid, time), sizes)
+        .users(trace.user_tasks().iter().copied())
+        .only(process);
+    let (mut reads, mut programs, mut flash) = (0, 0, false);
+    trace.for_each(&mut |event| {
+        // The files are made before the first call.
+        let shown = event.time.0 >= bench.start_ns && event.time.0 <= bench.measured.end_ns;
+        if let (EventKind::Flash(access), true) = (&event.kind, shown) {
+            flash = true;
+            reads += u64::from(access.op == FlashOp::Read);
+            programs += u64::from(access.op == FlashOp::Program);
+        }
+        block.in_range(shown);
+        block.event(event);
+    })?;
+    let found = block.finish();
+    let has_block = found.stages.bios_queued > 0;
+    let (own, others) = bench.tasks.split_at(spec.own_tasks.min(bench.tasks.len()));
+    let mut group = ReplayGroup {
+        id: spec.id(),
+        name: spec.name.clone(),
+        inputs: Inputs {
+            kernel_release: trace.facts()["kernel"]["release"].as_str().unwrap_or_default().to_owned(),
+            ..inputs
+        },
+        filesystem: spec.case.filesystem.as_str().to_owned(),
+        medium,
+        duration_ns: bench.measured.end_ns.saturating_sub(bench.measured.begin_ns),
+        player: player(spec, own),
+        stages: if has_block { stages(&found.stages) } else { Vec::new() },
+        pattern: has_block.then(|| pattern(spec, &found.points.points, bench.start_ns)),
+        delay: delay(spec, &found.interference),
+        flash_reads: flash.then_some(reads),
+        flash_programs: flash.then_some(programs),
+        others_bytes: others.iter().map(|task| task.bytes_read + task.bytes_written).sum(),
+        others_ns: others.iter().map(|task| task.end_ns).max().unwrap_or(0).saturating_sub(spec.others_begin_ns()),
+        report: None,
+        losses: losses(&trace),
+    };
+    if spec.case.figure && has_block {
+        group.report = Some(Box::new(report(spec, found)));
+    }
+    Ok(group)
+}
+
+fn report(spec: &ReplaySpec, found: BlockFound) -> BlockReport {
+    BlockReport {
+        schema: BLOCK_REPORT_SCHEMA,
+        title: spec.name.clone(),
+        system: Default::default(),
+        losses: Vec::new(),
+        missing: Vec::new(),
+        names: Default::default(),
+        readahead: None,
+        calls: Default::default(),
+        found,
+        findings: Vec::new(),
+    }
+}
+
+fn at(sorted: &[u64], percent: usize) -> u64 {
+    sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or(0)
+}
+
+fn player(spec: &ReplaySpec, tasks: &[Task]) -> Player {
+    let mut latencies: Vec<u64> = tasks.iter().flat_map(|task| &task.latencies_ns).copied().collect();
+    latencies.sort_unstable();
+    Player {
+        reads: latencies.len() as u64,
+        bytes: tasks.iter().map(|task| task.bytes_read).sum(),
+        p50_ns: at(&latencies, 50),
+        p99_ns: at(&latencies, 99),
+        max_ns: latencies.last().copied().unwrap_or(0),
+        total_ns: latencies.iter().sum(),
+        late_frames: spec.case.film_s.map(|film_s| late_frames(spec, tasks, film_s)),
+    }
+}
+
+/// Frames that came too late. The film plays from the latest time at which no read of the recording was late, and 0.3 s behind
+/// that, which is what VLC keeps in its buffer.
+fn late_frames(spec: &ReplaySpec, tasks: &[Task], film_s: f64) -> u64 {
+    let mut bytes = vec![0u64; spec.script.files.len()];
+    let own = |task: usize| task < spec.own_tasks;
+    for call in spec.script.calls.iter().filter(|call| own(call.task)) {
+        if let Verb::Read { length, .. } = call.verb {
+            bytes[call.file] += length;
+        }
+    }
+    let film = (0..bytes.len()).max_by_key(|&file| bytes[file]).unwrap_or(0);
+    let size = spec.script.files.get(film).and_then(|file| file.size).unwrap_or(0);
+    let rate = size.max(1) as f64 / film_s;
+    let mut next = vec![0usize; spec.script.tasks.len()];
+    // Offset, length, recorded return, our return: all in seconds.
+    let mut reads: Vec<(f64, f64, f64, f64)> = Vec::new();
+    for call in spec.script.calls.iter().filter(|call| own(call.task)) {
+        let Verb::Read { offset, length } = call.verb else { continue };
+        let index = next[call.task];
+        next[call.task] += 1;
+        let task = &tasks[call.task];
+        let (Some(begin), Some(took)) = (task.begins_ns.get(index), task.latencies_ns.get(index)) else { continue };
+        if call.file == film {
+            let recorded = (call.time_ns + call.took_ns) as f64 / 1e9;
+            reads.push((offset as f64, length as f64, recorded, (begin + took) as f64 / 1e9));
+        }
+    }
+    let start = reads.iter().map(|(offset, _, recorded, _)| recorded - offset / rate).fold(0.0, f64::max) + CACHING_S;
+    let late = reads.iter().filter(|(offset, _, _, ours)| *ours > start + offset / rate);
+    late.map(|(_, length, ..)| (length * FRAMES_S / rate).ceil() as u64).sum()
+}
+
+fn stages(found: &StagesFound) -> Vec<Stage> {
+    let q2c =
+        found.stages.iter().zip(&found.all).find(|(name, _)| *name == "Q2C").map_or(0, |(_, stats)| stats.total_ns);
+    let stage = |(name, stats): (&String, &flashscope_analysis::block::StageStats)| Stage {
+        name: name.clone(),
+        n: stats.n,
+        mean_ns: stats.mean_ns,
+        percent: (name != "Q2Q" && name != "Q2C" && q2c > 0)
+            .then(|| (stats.total_ns as f64 / q2c as f64 * 1e4).round() / 100.0),
+    };
+    found.stages.iter().zip(&found.all).map(stage).collect()
+}
+
+/// What of the application's requests shows on figures 5 to 7.
+fn pattern(spec: &ReplaySpec, points: &[IoPoint], start_ns: u64) -> Pattern {
+    let of = |kind: RequestKind| {
+        let mut found: Vec<&IoPoint> = points.iter().filter(|point| point.kind == kind).collect();
+        found.sort_by_key(|point| (point.time_ns, point.sector));
+        found
+    };
+    let (reads, writes) = (of(RequestKind::Read), of(RequestKind::Write));
+    let mut sizes = std::collections::BTreeMap::<u64, u64>::new();
+    for point in &reads {
+        *sizes.entry(point.bytes / u64::from(point.bios.max(1))).or_default() += 1;
+    }
+    let (common_bytes, common) = sizes.into_iter().max_by_key(|&(bytes, n)| (n, bytes)).unwrap_or_default();
+    let pairs = || reads.windows(2).map(|pair| (pair[0], pair[1]));
+    let percent = |n: usize, of: usize| if of == 0 { 0.0 } else { (n as f64 / of as f64 * 1e4).round() / 100.0 };
+    let follows = pairs().filter(|(a, b)| a.sector + a.bytes / 512 == b.sector).count();
+    let total: u64 = reads.iter().map(|point| point.bytes).sum();
+    let mut sum = 0;
+    let half = reads.iter().find(|point| {
+        sum += point.bytes;
+        sum * 2 >= total
+    });
+    Pattern {
+        reads: reads.len() as u64,
+        common_bytes,
+        common_percent: percent(common as usize, reads.len()),
+        sequential_percent: percent(follows, reads.len().saturating_sub(1)),
+        breaks: breaks(spec),
+        writes: writes.len() as u64,
+        bursts: pairs().filter(|(a, b)| b.time_ns - a.time_ns >= BURST_NS).count() as u64
+            + u64::from(!reads.is_empty()),
+        half_ns: half.map_or(0, |point| point.time_ns.saturating_sub(start_ns)),
+    }
+}
+
+/// How often the application goes on to the next film: the last read of a film before the first of another one.
+fn breaks(spec: &ReplaySpec) -> u64 {
+    let mut films = std::collections::BTreeSet::new();
+    for call in spec.script.calls.iter().filter(|call| call.task < spec.own_tasks) {
+        if matches!(call.verb, Verb::Read { .. }) && spec.script.files[call.file].label.ends_with(".mp4") {
+            films.insert(call.file);
+        }
+    }
+    (films.len() as u64).saturating_sub(1)
+}
+
+/// The application's mean delay, and what of it was others', over all its tasks.
+fn delay(spec: &ReplaySpec, found: &InterferenceFound) -> Option<Delay> {
+    let is_own = |owner: &str| spec.application.iter().any(|name| owner.starts_with(&format!("{name} (")));
+    let own: Vec<_> = found.owners.iter().filter(|one| is_own(&one.owner)).collect();
+    let bios: u64 = own.iter().map(|one| one.bios).sum();
+    if bios == 0 {
+        return None;
+    }
+    let mean = |of: &dyn Fn(usize) -> u64| {
+        (0..own.len()).map(|i| u128::from(of(i)) * u128::from(own[i].bios)).sum::<u128>() as u64 / bios
+    };
+    let alone: Option<Vec<u64>> = own.iter().map(|one| one.mean_alone_ns.known().copied()).collect();
+    Some(Delay {
+        bios,
+        mean_q2c_ns: mean(&|i| own[i].mean_q2c_ns),
+        told_alone_ns: alone.map(|alone| mean(&|i| alone[i])),
+        told_behind_ns: mean(&|i| own[i].mean_behind_ns),
+    })
+}

@@ -1,0 +1,205 @@
+//! A study of replays as its file says it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::script::Script;
+use crate::definition::{DefinitionError, Filesystem, hex, syntax};
+use crate::size::Bytes;
+use crate::statement::Statement;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaysDefinition {
+    pub name: String,
+    pub title: String,
+    pub question: String,
+    pub replays: Replays,
+    #[serde(default)]
+    pub published: Vec<Statement>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replays {
+    pub kernel: Vec<String>,
+    /// By board: settings of its disk, before a case's and a lever's own.
+    #[serde(default)]
+    pub disk: BTreeMap<String, BTreeMap<String, String>>,
+    pub case: Vec<Case>,
+    #[serde(default)]
+    pub lever: Vec<Lever>,
+}
+
+/// Scripts on a storage; each kernel, lever and shift is one fresh boot.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// What its figures' names begin with.
+    pub name: String,
+    pub board: String,
+    pub filesystem: Filesystem,
+    /// Scripts that are built in (`flashscope study --help` names none: they lie under studies/applications), each with the seconds
+    /// after which it begins: `writer@4`. The first is the application that is looked at.
+    pub scripts: Vec<String>,
+    #[serde(default)]
+    pub disk: BTreeMap<String, String>,
+    /// RAM of the board.
+    pub memory: Option<Bytes>,
+    /// Length of the film that the first script plays, for late frames.
+    pub film_s: Option<f64>,
+    /// Seconds by which the other scripts begin later: one boot each.
+    #[serde(default = "no_shift")]
+    pub shift_s: Vec<f64>,
+    /// Names of levers; none is one too. Empty: as the board is.
+    #[serde(default)]
+    pub lever: Vec<String>,
+    /// The case in which the same application ran alone.
+    pub alone: Option<String>,
+    /// Instead of the study's kernels.
+    pub kernel: Option<Vec<String>>,
+    /// Draw its requests over time.
+    #[serde(default)]
+    pub figure: bool,
+}
+
+fn no_shift() -> Vec<f64> {
+    vec![0.0]
+}
+
+/// A way to keep the application from waiting for the others.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lever {
+    pub name: String,
+    #[serde(default)]
+    pub disk: BTreeMap<String, String>,
+    /// Files below /sys or /proc/sys, and what is written to them.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+    #[serde(default)]
+    pub application: Change,
+    #[serde(default)]
+    pub others: Change,
+    /// How long the board sleeps first: io.max on a 32-bit kernel wants 300 s after boot.
+    #[serde(default)]
+    pub after_s: u64,
+    /// Lines for systemd units that do the same; for the page.
+    #[serde(default)]
+    pub systemd: String,
+}
+
+/// Of a script's tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    pub nice: Option<i32>,
+    pub ionice: Option<String>,
+    /// Files of a cgroup, which the tasks are put into.
+    #[serde(default)]
+    pub cgroup: BTreeMap<String, String>,
+}
+
+/// One that was read and checked, with the hash of its text.
+#[derive(Clone, Debug)]
+pub struct ReplaysStudy {
+    pub definition: ReplaysDefinition,
+    pub sha256: String,
+}
+
+const MOST_GROUPS: usize = 500;
+
+macro_rules! scripts {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../../studies/applications/", $name, ".replay")))),*]
+    };
+}
+
+/// The scripts that come with flashscope.
+pub(super) const SCRIPTS: &[(&str, &str)] =
+    scripts!("everything-reader", "fsync-storm", "navit-fast", "navit-slow", "vlc-playlist", "vlc-single", "writer",);
+
+/// `writer@4.5`: the script's name and the nanoseconds after which it begins.
+fn named(word: &str) -> Result<(&str, u64), String> {
+    let Some((name, seconds)) = word.split_once('@') else { return Ok((word, 0)) };
+    match seconds.parse::<f64>() {
+        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok((name, (seconds * 1e9) as u64)),
+        _ => Err(format!("script '{word}': after the @ come seconds, 0 to 3600")),
+    }
+}
+
+/// The built-in script of this name, and when it begins.
+pub(super) fn script(word: &str) -> Result<(Script, u64), String> {
+    let (name, start_ns) = named(word)?;
+    let (_, text) = SCRIPTS.iter().find(|(known, _)| *known == name).ok_or_else(|| {
+        let known: Vec<&str> = SCRIPTS.iter().map(|(name, _)| *name).collect();
+        format!("script '{name}': there are {}", known.join(", "))
+    })?;
+    Script::parse(name, text).map(|script| (script, start_ns)).map_err(|error| error.to_string())
+}
+
+impl ReplaysStudy {
+    /// `name` is what errors call the text by.
+    pub fn parse(name: &str, text: &str) -> Result<ReplaysStudy, DefinitionError> {
+        let definition: ReplaysDefinition = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
+        check(&definition.replays).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
+        Ok(ReplaysStudy { definition, sha256: hex(&Sha256::digest(text.as_bytes())) })
+    }
+}
+
+fn check(replays: &Replays) -> Result<(), String> {
+    if replays.kernel.is_empty() || replays.case.is_empty() {
+        return Err("replays.kernel or replays.case is empty: name at least one".to_owned());
+    }
+    let is_name = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let odd = |word: &str| word.is_empty() || word.contains(['\n', '%']) || word.contains("..");
+    for lever in &replays.lever {
+        if !is_name(&lever.name) {
+            return Err(format!("replays.lever '{}': its name wants letters, digits, - and _", lever.name));
+        }
+        if lever.set.iter().any(|(path, value)| {
+            odd(path)
+                || path.contains(' ')
+                || odd(value)
+                || !(path.starts_with("/sys/") || path.starts_with("/proc/sys/"))
+        }) {
+            return Err(format!(
+                "replays.lever '{}': set wants files below /sys or /proc/sys, each with a value",
+                lever.name
+            ));
+        }
+    }
+    let mut groups = 0;
+    for case in &replays.case {
+        let wrong = |why: String| Err(format!("replays.case '{}': {why}", case.name));
+        if !is_name(&case.name) || replays.case.iter().filter(|other| other.name == case.name).count() > 1 {
+            return wrong("a name of its own is wanted, of letters, digits, - and _".to_owned());
+        }
+        if case.scripts.is_empty() || case.shift_s.is_empty() {
+            return wrong("scripts or shift_s is empty".to_owned());
+        }
+        for word in &case.scripts {
+            if let Err(why) = script(word) {
+                return wrong(why);
+            }
+        }
+        if case.shift_s.iter().any(|shift| !(0.0..=3600.0).contains(shift)) || case.film_s.is_some_and(|s| s <= 0.0) {
+            return wrong("shift_s wants 0 to 3600, film_s more than 0".to_owned());
+        }
+        if let Some(unknown) = case.lever.iter().find(|name| replays.lever.iter().all(|lever| lever.name != **name)) {
+            return wrong(format!("there is no replays.lever '{unknown}'"));
+        }
+        if let Some(alone) = &case.alone
+            && replays.case.iter().all(|other| other.name != *alone)
+        {
+            return wrong(format!("alone: there is no replays.case '{alone}'"));
+        }
+        groups += case.shift_s.len() * case.lever.len().max(1) * case.kernel.as_ref().unwrap_or(&replays.kernel).len();
+    }
+    if groups > MOST_GROUPS {
+        return Err(format!("more than {MOST_GROUPS} boots: split the study"));
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! A study's figures by name, and the levers side by side.
+
+use super::plan::ReplaySpec;
+use super::result::{LeverFound, ReplayGroup};
+use crate::statement::Figures;
+
+const MIB: f64 = (1u64 << 20) as f64;
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// The application alone: with the same lever and kernel where that was run, else the case's first.
+fn alone<'a>(groups: &'a [ReplayGroup], specs: &[ReplaySpec], index: usize) -> Option<&'a ReplayGroup> {
+    let name = specs[index].alone()?;
+    let of = |i: &usize| specs[*i].case.name == name;
+    let same = |i: &usize| specs[*i].kernel == specs[index].kernel && specs[*i].lever.name == specs[index].lever.name;
+    let kernel = |i: &usize| specs[*i].kernel == specs[index].kernel;
+    let all: Vec<usize> = (0..specs.len()).filter(of).collect();
+    all.iter().find(|i| same(i)).or_else(|| all.iter().find(|i| kernel(i))).map(|&i| &groups[i])
+}
+
+pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[LeverFound]) -> Figures {
+    let mut figures = Figures::new();
+    for (index, group) in groups.iter().enumerate() {
+        let mut put = |quantity: &str, value: f64| {
+            figures.insert(format!("{}.{quantity}", group.name), value);
+        };
+        put("duration_s", group.duration_ns as f64 / 1e9);
+        let player = &group.player;
+        for (name, ns) in
+            [("p50", player.p50_ns), ("p99", player.p99_ns), ("max", player.max_ns), ("sum", player.total_ns)]
+        {
+            put(&format!("read_{name}_ms"), ms(ns));
+        }
+        if let Some(frames) = player.late_frames {
+            put("late_frames", frames as f64);
+        }
+        for stage in &group.stages {
+            let name = stage.name.to_lowercase();
+            put(&format!("{name}_n"), stage.n as f64);
+            put(&format!("{name}_ms"), ms(stage.mean_ns));
+            if let Some(percent) = stage.percent {
+                put(&format!("{name}_percent"), percent);
+            }
+        }
+        if let Some(pattern) = &group.pattern {
+            put("reads", pattern.reads as f64);
+            put("common_kib", pattern.common_bytes as f64 / 1024.0);
+            put("common_percent", pattern.common_percent);
+            put("sequential_percent", pattern.sequential_percent);
+            put("breaks", pattern.breaks as f64);
+            put("writes", pattern.writes as f64);
+            put("bursts", pattern.bursts as f64);
+            put("half_s", pattern.half_ns as f64 / 1e9);
+        }
+        for (name, value) in [("flash_reads", group.flash_reads), ("flash_programs", group.flash_programs)] {
+            if let Some(value) = value {
+                put(name, value as f64);
+            }
+        }
+        if group.others_bytes > 0 {
+            put("others_mib_s", rate(group));
+        }
+        let Some(delay) = &group.delay else { continue };
+        put("behind_us", delay.told_behind_ns as f64 / 1e3);
+        let Some(before) = alone(groups, specs, index).and_then(|alone| alone.delay.as_ref()) else { continue };
+        put("delay_measured_us", (delay.mean_q2c_ns as f64 - before.mean_q2c_ns as f64) / 1e3);
+        if let Some(told) = delay.told_alone_ns {
+            put("delay_told_us", (delay.mean_q2c_ns as f64 - told as f64) / 1e3);
+            let apart = (told as f64 - before.mean_q2c_ns as f64).abs() / 1e3;
+            put("delay_apart_us", apart);
+            let measured = (delay.mean_q2c_ns as f64 - before.mean_q2c_ns as f64).abs() / 1e3;
+            put("delay_within", f64::from(u8::from(apart <= 20.0 || apart <= measured * 0.05)));
+        }
+    }
+    for lever in levers {
+        let name = format!("{}.{}.{}", lever.case, lever.lever, lever.kernel.replace('.', "_"));
+        for (quantity, values) in [
+            ("p99_ms", lever.p99_ms),
+            ("wait_ms", lever.wait_ms),
+            ("late_frames", lever.late_frames),
+            ("others_mib_s", lever.others_mib_s),
+        ] {
+            figures.insert(format!("{name}.{quantity}"), values[0]);
+            figures.insert(format!("{name}.{quantity}.least"), values[1]);
+            figures.insert(format!("{name}.{quantity}.most"), values[2]);
+        }
+    }
+    figures.retain(|_, value| value.is_finite());
+    figures.values_mut().for_each(|value| *value = (*value * 1e6).round() / 1e6);
+    figures
+}
+
+/// MiB a second of the other scripts, from the first one's begin until all have ended.
+fn rate(group: &ReplayGroup) -> f64 {
+    group.others_bytes as f64 / MIB / (group.others_ns.max(1) as f64 / 1e9)
+}
+
+/// Mean, least, most.
+fn spread(values: &[f64]) -> [f64; 3] {
+    let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    [mean, least, most].map(|value| if value.is_finite() { (value * 1e3).round() / 1e3 } else { 0.0 })
+}
+
+pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverFound> {
+    let mut found: Vec<LeverFound> = Vec::new();
+    for (index, spec) in specs.iter().enumerate() {
+        let same = |other: &ReplaySpec| {
+            other.case.name == spec.case.name && other.lever.name == spec.lever.name && other.kernel == spec.kernel
+        };
+        if spec.case.lever.is_empty() || spec.others.is_empty() || specs[..index].iter().any(same) {
+            continue;
+        }
+        let runs: Vec<usize> = (0..specs.len()).filter(|&i| same(&specs[i])).collect();
+        let of = |value: &dyn Fn(usize) -> f64| spread(&runs.iter().map(|&i| value(i)).collect::<Vec<_>>());
+        let wait = |i: usize| {
+            let before = alone(groups, specs, i).map_or(0, |alone| alone.player.total_ns);
+            ms(groups[i].player.total_ns) - ms(before)
+        };
+        found.push(LeverFound {
+            case: spec.case.name.clone(),
+            lever: spec.lever.name.clone(),
+            kernel: spec.kernel.clone(),
+            runs: runs.len() as u64,
+            p99_ms: of(&|i| ms(groups[i].player.p99_ns)),
+            wait_ms: of(&wait),
+            late_frames: of(&|i| groups[i].player.late_frames.unwrap_or(0) as f64),
+            others_mib_s: of(&|i| rate(&groups[i])),
+            systemd: spec.lever.systemd.clone(),
+        });
+    }
+    found
+}

@@ -1,0 +1,18 @@
+//! Studies of replays: recorded applications, alone and together, on boards, and what protects one from another.
+//!
+//! Input: replay scripts and a list of cases, each on a board's storage. Output: for each boot the stages of the application's
+//! requests, their pattern, its waits and late frames, and what others got done; by name, as figures. Limits: the scripts say what the
+//! application asked for when it was recorded; it does not decide anew.
+
+mod collect;
+mod definition;
+mod figures;
+mod plan;
+mod result;
+mod run;
+mod script;
+
+pub use definition::{Case, Change, Lever, Replays, ReplaysDefinition, ReplaysStudy};
+pub use result::{Delay, LeverFound, Pattern, Player, REPLAYS_SCHEMA, ReplayGroup, ReplaysResult, Stage};
+pub use run::{ReplaysError, run};
+pub use script::{Call, Cgroup, File, MAGIC, Script, ScriptError, Task, Verb};

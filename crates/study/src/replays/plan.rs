@@ -1,0 +1,143 @@
+//! The groups of a study of replays, and what each boot does.
+
+use super::definition::{Case, Change, Lever, Replays, script};
+use super::script::{Cgroup, Script};
+use crate::definition::Filesystem;
+use crate::lab::{MOUNT_POINT, Mount};
+use crate::plan::AGENT;
+
+/// One fresh boot.
+#[derive(Clone, Debug)]
+pub(super) struct ReplaySpec {
+    /// `CASE[.LEVER][.KERNEL][.sN]`
+    pub name: String,
+    pub case: Case,
+    pub lever: Lever,
+    pub kernel: String,
+    /// All scripts of the case as one.
+    pub script: Script,
+    /// How many of its tasks are the application's.
+    pub own_tasks: usize,
+    /// The application's and the others' processes.
+    pub application: Vec<String>,
+    pub others: Vec<String>,
+}
+
+impl ReplaySpec {
+    pub fn id(&self) -> String {
+        format!("replays-{}-{}", self.case.board, self.name.replace('.', "-"))
+    }
+
+    /// When the first of the others' calls is due.
+    pub fn others_begin_ns(&self) -> u64 {
+        let others = self.script.calls.iter().filter(|call| call.task >= self.own_tasks);
+        others.map(|call| self.script.tasks[call.task].start_ns + call.time_ns).min().unwrap_or(0)
+    }
+
+    /// The group of the same application alone on the same kernel and with the same lever, else as the board is.
+    pub fn alone(&self) -> Option<&str> {
+        self.case.alone.as_deref()
+    }
+}
+
+pub(super) fn groups(replays: &Replays, kernels: Option<&str>) -> Vec<ReplaySpec> {
+    let mut specs = Vec::new();
+    for case in &replays.case {
+        let own = case.kernel.as_ref().unwrap_or(&replays.kernel);
+        let all: Vec<String> = kernels.map_or_else(|| own.clone(), |kernel| vec![kernel.to_owned()]);
+        let mut levers: Vec<Lever> = case
+            .lever
+            .iter()
+            .filter_map(|name| replays.lever.iter().find(|lever| lever.name == *name).cloned())
+            .collect();
+        if levers.is_empty() {
+            levers.push(Lever::default());
+        }
+        for (kernel, lever) in all.iter().flat_map(|kernel| levers.iter().map(move |lever| (kernel, lever))) {
+            for (index, &shift) in case.shift_s.iter().enumerate() {
+                let mut name = case.name.clone();
+                if !case.lever.is_empty() {
+                    name += &format!(".{}", lever.name);
+                }
+                if all.len() > 1 {
+                    name += &format!(".{}", kernel.replace('.', "_"));
+                }
+                if case.shift_s.len() > 1 {
+                    name += &format!(".s{index}");
+                }
+                let mut case = case.clone();
+                let mut disk = replays.disk.get(&case.board).cloned().unwrap_or_default();
+                disk.extend(case.disk.clone());
+                disk.extend(lever.disk.clone());
+                case.disk = disk;
+                specs.extend(spec(name, case, lever.clone(), kernel.clone(), (shift * 1e9) as u64));
+            }
+        }
+    }
+    specs
+}
+
+fn spec(name: String, case: Case, lever: Lever, kernel: String, shift_ns: u64) -> Option<ReplaySpec> {
+    let mut scripts = case.scripts.iter().filter_map(|word| script(word).ok());
+    let (mut whole, _) = scripts.next()?;
+    change(&mut whole, &lever.application, "application");
+    let own_tasks = whole.tasks.len();
+    for (mut other, start_ns) in scripts {
+        change(&mut other, &lever.others, "others");
+        whole.beside(other, start_ns + shift_ns);
+    }
+    let names = |tasks: &[super::script::Task]| -> Vec<String> {
+        let mut names: Vec<String> = tasks.iter().map(|task| task.name.chars().take(15).collect()).collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    let (application, others) = (names(&whole.tasks[..own_tasks]), names(&whole.tasks[own_tasks..]));
+    Some(ReplaySpec { name, case, lever, kernel, script: whole, own_tasks, application, others })
+}
+
+/// Gives a script's tasks priorities, and a cgroup of this name.
+fn change(script: &mut Script, change: &Change, cgroup: &str) {
+    for task in &mut script.tasks {
+        task.nice = change.nice.or(task.nice);
+        task.ionice = change.ionice.clone().or(task.ionice.take());
+        if !change.cgroup.is_empty() {
+            task.cgroup = Some(cgroup.to_owned());
+        }
+    }
+    if !change.cgroup.is_empty() {
+        let settings = change.cgroup.iter().map(|(file, value)| (file.clone(), value.clone())).collect();
+        script.cgroups.push(Cgroup { name: cgroup.to_owned(), settings });
+    }
+}
+
+pub(super) const STEP: &str = "replay";
+pub(super) const SCRIPT: &str = "/flashscope/script";
+const RING_KIB: u32 = 16 * 1024;
+
+/// What is done once the storage is there; `device`: a disk's, formatted.
+pub(super) fn plan(spec: &ReplaySpec, device: Option<&str>) -> Vec<String> {
+    let mounting = Mount::new(spec.case.filesystem, device);
+    let mut lines = vec![format!("mkdir {MOUNT_POINT}")];
+    lines.extend(mounting.prepare.iter().cloned());
+    lines.push(mounting.mount.clone());
+    lines.extend(mounting.settle());
+    if spec.lever.after_s > 0 {
+        lines.push(format!("sleep {}", spec.lever.after_s * 1000));
+    }
+    for (path, value) in &spec.lever.set {
+        lines.push(format!("write {path} {}", value.replace(' ', "%20")));
+    }
+    let events = match device {
+        Some(_) => "block,cache",
+        None if spec.case.filesystem == Filesystem::SquashfsUbiblock => "flash,block,cache",
+        None => "flash,cache",
+    };
+    lines.push(format!("record-start --events {events} --mode stream --ring {RING_KIB}"));
+    let existing = if spec.case.filesystem.is_squashfs() { " --existing" } else { "" };
+    lines.push(format!(
+        "run {STEP} {AGENT} bench replay --script {SCRIPT} --dir {MOUNT_POINT} --timing recorded --contents random --drop-caches{existing}"
+    ));
+    lines.push("record-stop".to_owned());
+    lines
+}

@@ -1,0 +1,123 @@
+//! What a study of replays found: plain data, free of host time and host paths.
+
+use flashscope_analysis::LossCount;
+use flashscope_analysis::block::BlockReport;
+use serde::{Deserialize, Serialize};
+
+use crate::result::Inputs;
+use crate::statement::{Figures, Row};
+
+/// Version of this document's shape; raised when a field changes its meaning.
+pub const REPLAYS_SCHEMA: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplaysResult {
+    pub schema: u32,
+    pub study: String,
+    pub title: String,
+    pub question: String,
+    /// What "time" is in this document.
+    pub clock: String,
+    pub flashscope: String,
+    pub study_sha256: String,
+    pub groups: Vec<ReplayGroup>,
+    /// The application's delay with each lever.
+    pub levers: Vec<LeverFound>,
+    pub figures: Figures,
+    pub published: Vec<Row>,
+}
+
+/// One boot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplayGroup {
+    pub id: String,
+    pub name: String,
+    pub inputs: Inputs,
+    pub filesystem: String,
+    /// The chip or the disk with its settings.
+    pub medium: String,
+    /// From the first call to the last.
+    pub duration_ns: u64,
+    pub player: Player,
+    /// Of its requests to a block device; empty on raw NAND.
+    pub stages: Vec<Stage>,
+    pub pattern: Option<Pattern>,
+    pub delay: Option<Delay>,
+    /// Flash reads and programs; of raw NAND.
+    pub flash_reads: Option<u64>,
+    pub flash_programs: Option<u64>,
+    /// What the other scripts' tasks read and wrote, and how long that took from the first one's begin.
+    pub others_bytes: u64,
+    pub others_ns: u64,
+    /// The application's requests, for a figure.
+    pub report: Option<Box<BlockReport>>,
+    pub losses: Vec<LossCount>,
+}
+
+/// The application's read() calls.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Player {
+    pub reads: u64,
+    pub bytes: u64,
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub max_ns: u64,
+    pub total_ns: u64,
+    /// Frames whose read returned later than the film needs it; `None` without a film.
+    pub late_frames: Option<u64>,
+}
+
+/// A stage between two steps of a bio, as btt has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    pub name: String,
+    pub n: u64,
+    pub mean_ns: u64,
+    /// Of Q2C; `None` for Q2Q and Q2C.
+    pub percent: Option<f64>,
+}
+
+/// What the points of figures 5 to 7 show.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pattern {
+    pub reads: u64,
+    /// The most frequent size of a read, and the share of reads that have it.
+    pub common_bytes: u64,
+    pub common_percent: f64,
+    /// Reads that begin where the one before them ended.
+    pub sequential_percent: f64,
+    /// Times at which the next read is of another file: films, less one.
+    pub breaks: u64,
+    pub writes: u64,
+    /// Times without a read of half a second and more, plus one.
+    pub bursts: u64,
+    /// When half of the bytes were read.
+    pub half_ns: u64,
+}
+
+/// The application's mean time from queueing to completion.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delay {
+    pub bios: u64,
+    pub mean_q2c_ns: u64,
+    /// As the trace by itself says it would be without the others; `None`: not told.
+    pub told_alone_ns: Option<u64>,
+    /// Of that, passed behind others.
+    pub told_behind_ns: u64,
+}
+
+/// A lever in one case, over its shifts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeverFound {
+    pub case: String,
+    pub lever: String,
+    pub kernel: String,
+    pub runs: u64,
+    /// Mean, least and most of the shifts: the application's p99, and its sum of waits beyond its own alone.
+    pub p99_ms: [f64; 3],
+    pub wait_ms: [f64; 3],
+    pub late_frames: [f64; 3],
+    /// MiB a second of the others.
+    pub others_mib_s: [f64; 3],
+    pub systemd: String,
+}
