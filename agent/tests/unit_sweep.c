@@ -42,7 +42,7 @@ static void stat_of(int pid, uint64_t start)
  */
 static void remains(const char *root)
 {
-	char note[900];
+	char note[1100];
 
 	stat_of(500, 50);
 	test_root_file("/proc/self/mounts", "nodev /sys/kernel/tracing tracefs rw 0 0\n");
@@ -60,6 +60,8 @@ static void remains(const char *root)
 							    "p:flashscope_500_49/nand_erase y\n");
 	test_root_file("/sys/class/bdi/mtd-0/read_ahead_kb", "128\n");
 	test_root_file("/sys/block/b/queue/read_ahead_kb", "64\n");
+	test_root_file("/sys/block/b/queue/scheduler", "[mq-deadline] none bfq\n");
+	test_root_file("/sys/block/c/queue/scheduler", "none [mq-deadline] bfq\n");
 	test_root_file("/etc/passwd", "untouched\n");
 	test_root_file("/run/temporary", "x");
 	test_root_file("/run/data.flashscope_600_7", "x");
@@ -69,6 +71,8 @@ static void remains(const char *root)
 	snprintf(note, sizeof(note),
 		 "knob %s/sys/class/bdi/mtd-0/read_ahead_kb 0\n"
 		 "knob %s/sys/class/bdi/mtd-0/read_ahead_kb 16\n" /* changed twice: the first value counts */
+		 "knob %s/sys/block/b/queue/scheduler none\n"
+		 "knob %s/sys/block/c/queue/scheduler none; reboot\n" /* no name of a scheduler */
 		 "knob %s/etc/passwd root\n"
 		 "knob %s/sys/../etc/passwd root\n"
 		 "knob %s/sys/gone/read_ahead_kb 1\n"
@@ -78,7 +82,7 @@ static void remains(const char *root)
 		 "temp %s/data/flashscope_600_7 -\n"
 		 "temp %s/data/kept_600_7 -\n" /* no name that an agent gives */
 		 "knob cut",
-		 root, root, root, root, root, root, root, root, root, root);
+		 root, root, root, root, root, root, root, root, root, root, root, root);
 	test_root_file("/run/flashscope/knobs_600_7", note);
 	snprintf(note, sizeof(note), "knob %s/sys/block/b/queue/read_ahead_kb 1\n", root);
 	test_root_file("/run/flashscope/knobs_500_50", note); /* its owner lives */
@@ -102,7 +106,7 @@ static void sweeping(void)
 	fs_sweep(&swept);
 	CHECK_NUMBER(swept.instances, 3);
 	CHECK_NUMBER(swept.probes, 3);
-	CHECK_NUMBER(swept.knobs, 2);
+	CHECK_NUMBER(swept.knobs, 3);
 	CHECK_NUMBER(swept.files, 3); /* a temporary file, a directory, a state */
 	CHECK_NUMBER(swept.failed, 0);
 	CHECK(test_root_has("/sys/kernel/tracing/instances/flashscope_500_50"));
@@ -122,6 +126,12 @@ static void sweeping(void)
 	free(text);
 	text = test_root_read("/sys/block/b/queue/read_ahead_kb");
 	CHECK_TEXT(text, "64\n");
+	free(text);
+	text = test_root_read("/sys/block/b/queue/scheduler");
+	CHECK(!strncmp(text, "none", 4));
+	free(text);
+	text = test_root_read("/sys/block/c/queue/scheduler");
+	CHECK_TEXT(text, "none [mq-deadline] bfq\n");
 	free(text);
 	text = test_root_read("/etc/passwd");
 	CHECK_TEXT(text, "untouched\n");

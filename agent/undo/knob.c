@@ -19,41 +19,6 @@
 #include "sweep.h"
 #include "util.h"
 
-#define KNOB "read_ahead_kb"
-#define SCHEDULER "scheduler"
-/* 1 GiB: the kernel takes any number, and a larger window is a slip of the hand. */
-#define MOST_KIB (1ul << 20)
-
-static bool is_knob(const char *path)
-{
-	const char *name = strrchr(path, '/');
-	char sys[FS_PATH_MAX];
-
-	fs_path(sys, sizeof(sys), "/sys/");
-	return name && (!strcmp(name + 1, KNOB) || !strcmp(name + 1, SCHEDULER)) && !strncmp(path, sys, strlen(sys)) &&
-	       !strstr(path, "/../");
-}
-
-static bool is_scheduler(const char *path)
-{
-	return !strcmp(strrchr(path, '/') + 1, SCHEDULER);
-}
-
-/* A name as kernels have them: "mq-deadline". */
-static bool is_name(const char *text)
-{
-	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-");
-
-	return length && length < 32 && !text[length];
-}
-
-static bool is_kib(const char *text)
-{
-	size_t digits = strspn(text, "0123456789");
-
-	return digits && digits < 10 && !text[digits] && strtoul(text, NULL, 10) <= MOST_KIB;
-}
-
 static int set(int pairs, char **words)
 {
 	struct fs_json json = { 0 };
@@ -61,14 +26,15 @@ static int set(int pairs, char **words)
 
 	/* Everything is looked at before anything is touched. */
 	for (int i = 0; i < pairs; i++) {
-		if (!is_knob(words[2 * i]))
-			return fs_usage("knob set %s: no knob of ours; name a file read_ahead_kb or scheduler below /sys",
-					words[2 * i]);
-		if (is_scheduler(words[2 * i])) {
-			if (!is_name(words[2 * i + 1]))
-				return fs_usage("knob set %s: not a scheduler's name", words[2 * i + 1]);
-		} else if (!is_kib(words[2 * i + 1]))
-			return fs_usage("knob set %s: not a number of KiB from 0 to %lu", words[2 * i + 1], MOST_KIB);
+		const char *path = words[2 * i], *value = words[2 * i + 1];
+
+		if (!fs_is_knob(path))
+			return fs_usage("knob set %s: no knob of ours; name a file read_ahead_kb or scheduler below /sys", path);
+		if (fs_knob_takes(path, value))
+			continue;
+		if (fs_is_scheduler(path))
+			return fs_usage("knob set %s: not a scheduler's name", value);
+		return fs_usage("knob set %s: not a number of KiB from 0 to %lu", value, FS_MOST_READ_AHEAD_KIB);
 	}
 	fs_json_object(&json, NULL);
 	fs_json_array(&json, "knobs");
@@ -110,5 +76,5 @@ int cmd_knob(int argc, char **argv)
 	}
 	if (argc >= 4 && argc % 2 == 0 && !strcmp(argv[1], "set"))
 		return set(argc / 2 - 1, argv + 2);
-	return fs_usage("knob: say `knob set PATH KIB [PATH KIB]...` or `knob undo`");
+	return fs_usage("knob: say `knob set PATH VALUE [PATH VALUE]...` or `knob undo`");
 }

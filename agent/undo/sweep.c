@@ -87,6 +87,37 @@ static int note(const char *kind, const char *path, const char *value)
 	return append_note(fs_own_name(own, sizeof(own), KNOBS), kind, path, value);
 }
 
+static bool named(const char *path, const char *wanted)
+{
+	const char *name = strrchr(path, '/');
+
+	return name && !strcmp(name + 1, wanted);
+}
+
+bool fs_is_scheduler(const char *path)
+{
+	return named(path, "scheduler");
+}
+
+bool fs_is_knob(const char *path)
+{
+	char sys[FS_PATH_MAX];
+
+	fs_path(sys, sizeof(sys), "/sys/");
+	return (named(path, "read_ahead_kb") || fs_is_scheduler(path)) && !strncmp(path, sys, strlen(sys)) &&
+	       !strstr(path, "/../");
+}
+
+bool fs_knob_takes(const char *path, const char *value)
+{
+	const char *allowed = fs_is_scheduler(path) ? "abcdefghijklmnopqrstuvwxyz0123456789_-" : "0123456789";
+	size_t length = strspn(value, allowed);
+
+	if (!length || length >= 32 || value[length])
+		return false;
+	return fs_is_scheduler(path) || (length < 10 && strtoul(value, NULL, 10) <= FS_MOST_READ_AHEAD_KIB);
+}
+
 /* Of "none [mq-deadline] bfq" the one in brackets: what is written to choose it again. */
 static void chosen(char *value)
 {
@@ -153,17 +184,6 @@ int fs_temp_dir_remove(const char *path)
 	return fs_remove_own(path, fs_own_name(own, sizeof(own), "flashscope"));
 }
 
-/* Knobs of read-ahead are all that is ever noted. */
-static bool may_write_knob(const char *path, const char *value)
-{
-	const char *name = strrchr(path, '/');
-	char sys[FS_PATH_MAX];
-
-	fs_path(sys, sizeof(sys), "/sys/");
-	return name && !strcmp(name, "/read_ahead_kb") && !strncmp(path, sys, strlen(sys)) &&
-	       !strstr(path, "..") && *value && !value[strspn(value, "0123456789")];
-}
-
 /* Undoes one line of a note whose owner's things end with `own`. True where nothing is left to do. */
 static bool undo(char *line, const char *own, bool this_boot, struct fs_swept *swept)
 {
@@ -176,7 +196,7 @@ static bool undo(char *line, const char *own, bool this_boot, struct fs_swept *s
 	*value++ = '\0';
 	if (!strcmp(line, "knob")) {
 		/* A boot has put them back already. */
-		if (!this_boot || !may_write_knob(path, value))
+		if (!this_boot || !fs_is_knob(path) || !fs_knob_takes(path, value))
 			return true;
 		if (fs_write_text(path, value))
 			return errno == ENOENT; /* the device has gone, and its knob */

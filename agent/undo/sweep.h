@@ -25,6 +25,15 @@ void fs_sweep(struct fs_swept *swept);
 /* Folder of notes (/run/flashscope, else one under /tmp), created; NULL with errno where there is none. */
 const char *fs_run_dir(void);
 
+/* 1 GiB: the kernel takes any number, and a larger window is a slip of the hand. */
+#define FS_MOST_READ_AHEAD_KIB (1ul << 20)
+
+/* A file read_ahead_kb or scheduler below /sys: nothing else is set, and nothing else put back. */
+bool fs_is_knob(const char *path);
+bool fs_is_scheduler(const char *path);
+/* Whether the value is one of such a knob's: KiB, or a name as schedulers have them ("mq-deadline"). */
+bool fs_knob_takes(const char *path, const char *value);
+
 /*
  * Writes a knob (a file under /sys or /proc) after noting its old value in
  * /run/flashscope/knobs_<namespace>_<pid>_<starttime>. 0, or -1 with errno.
