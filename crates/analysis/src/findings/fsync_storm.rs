@@ -65,9 +65,19 @@ fn of_process(seen: &Seen<'_>, process: &str) -> Option<Finding> {
             evidence.push(measure(&format!("waited for {what}"), part as f64, MeasureUnit::Ns, source));
         }
         let most = parts.iter().filter_map(|(what, part)| Some((*what, (*part)?))).max_by_key(|(_, part)| *part);
-        waited = most.map_or(String::new(), |(what, part)| {
-            format!(" They waited most for {what} ({:.0} %).", percent(part, all))
-        });
+        let rest = syncs.rest_ns;
+        waited = match most {
+            Some((_, part)) if rest > part => {
+                evidence.push(measure("for no bio", rest as f64, MeasureUnit::Ns, "the rest of their time"));
+                format!(
+                    " {:.0} % of that passed with none of its bios under way: for a lock, another task or a CPU. `record \
+                     --events block,layers` shows which.",
+                    percent(rest, all)
+                )
+            }
+            Some((what, part)) => format!(" They waited most for {what} ({:.0} %).", percent(part, all)),
+            None => String::new(),
+        };
     }
     let of = format!("time in {call}() of {process}");
     let then = |cost: f64| 100.0 * (1.0 - cost / TOGETHER as f64);
@@ -113,7 +123,7 @@ fn of_process(seen: &Seen<'_>, process: &str) -> Option<Finding> {
             grouped(n)
         ),
         cause: format!(
-            "Each call waits until the device has the data, and takes {} on average.{waited}",
+            "Each call returns once the device has the data, and takes {} on average.{waited}",
             duration(ns / n)
         ),
         evidence,
@@ -128,6 +138,8 @@ fn of_process(seen: &Seen<'_>, process: &str) -> Option<Finding> {
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
+    use crate::block::{SyncCall, SyncTimes};
+    use crate::latency::LatencyNs;
 
     #[test]
     fn a_logger_that_syncs_each_line() {
@@ -142,6 +154,31 @@ mod tests {
         assert_eq!(finding.lost_ns, 800_000_000.into());
         let gain = finding.advice[0].gain.known().expect("a range");
         assert_eq!((gain.least_percent, gain.most_percent), (60.0, 97.5));
+    }
+
+    #[test]
+    fn what_calls_did_not_wait_for_is_not_called_their_wait() {
+        for (data_ns, rest_ns, told) in
+            [(20_000_000, 780_000_000, "98 % of that passed"), (700_000_000, 100_000_000, "its own data (88 %)")]
+        {
+            let mut work = Work::new(1_000_000_000);
+            work.call("fsync", "logger (7)", 200, 800_000_000, 0);
+            let syncs = &mut work.block().syncs;
+            syncs.durations = LatencyNs { n: 200, mean: 4_000_000, ..LatencyNs::default() };
+            (syncs.data_ns, syncs.rest_ns) = (data_ns, rest_ns);
+            let times = SyncTimes { data_ns, journal_ns: 0, flush_ns: 0.into(), rest_ns, longest: None };
+            let call = |waits| SyncCall {
+                call: "fsync".to_owned(),
+                number: 1,
+                task: "logger".to_owned(),
+                begin_ns: 0,
+                duration_ns: 4_000_000,
+                waits,
+            };
+            syncs.calls = vec![call(times.into())];
+            let finding = only(find(&work.seen()));
+            assert!(finding.cause.contains(told), "{}", finding.cause);
+        }
     }
 
     #[test]

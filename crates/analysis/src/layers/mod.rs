@@ -309,6 +309,8 @@ where
             false => top,
             true if in_device => Some(Layer::Device),
             true if waits => Some(Layer::Block),
+            // Awake for its I/O, or late because another task had the CPU: only the scheduler's events tell.
+            true if !self.sleeps => helper(),
             true => helper().or(call.completed.map(|completed| {
                 match self.on_cpu.iter().any(|(&other, &since)| other != tid && since >= completed) {
                     true => Layer::OtherTasks,
