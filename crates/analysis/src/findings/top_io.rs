@@ -1,7 +1,7 @@
 //! Who reads and writes most: process, file, device.
 
 use super::{Finding, MeasureUnit, Rule, Seen, Weight, groups, measure, percent};
-use crate::block::{GroupBy, Originator, OwnerKind};
+use crate::block::{BlockFound, GroupBy, Originator, OwnerKind};
 use crate::units::size;
 use crate::{Evidence, OWN_RECORDING};
 
@@ -12,7 +12,6 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     // What the recorder itself did is no workload.
     let all: Vec<_> = found.originators.originators.iter().filter(|one| !one.name.starts_with(OWN_RECORDING)).collect();
-    let file = groups(found, GroupBy::File).next();
     let mut findings = Vec::new();
     for (verb, done, of) in [
         ("writes", "written", (|one| one.written_bytes) as fn(&Originator) -> u64),
@@ -35,8 +34,12 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         if bytes(OwnerKind::Unknown) > 0 {
             cause += &format!(" For whom {} were {done} is unknown.", size(bytes(OwnerKind::Unknown)));
         }
-        if let Some(file) = file.filter(|_| findings.is_empty()) {
-            cause += &format!(" Most bytes are of file {}: {}.", file.name, size(file.bytes));
+        let (which, went) = match verb {
+            "writes" => (most_written(found), "go into"),
+            _ => (most_read(found), "come from"),
+        };
+        if let Some((file, bytes)) = which {
+            cause += &format!(" {} of all {went} {file}.", size(bytes));
         }
         findings.push(Finding {
             rule: Rule::TopIo,
@@ -61,10 +64,37 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     findings
 }
 
+fn named(path: Option<&String>, or: impl FnOnce() -> String) -> String {
+    path.cloned().unwrap_or_else(or)
+}
+
+/// The file into which most was written, by anybody, and how much.
+fn most_written(found: &BlockFound) -> Option<(String, u64)> {
+    let most =
+        found.originators.files.iter().max_by_key(|file| file.written_bytes).filter(|file| file.written_bytes > 0)?;
+    Some((named(most.path.as_ref(), || file_key(&most.device, most.inode)), most.written_bytes))
+}
+
+/// The file of which most was read. A file's bios are of both directions: what was written of it is taken off.
+fn most_read(found: &BlockFound) -> Option<(String, u64)> {
+    let written = |name: &str| {
+        let mut files = found.originators.files.iter();
+        files.find(|file| file_key(&file.device, file.inode) == name).map_or(0, |file| file.written_bytes)
+    };
+    let read = groups(found, GroupBy::File).map(|file| (file, file.bytes.saturating_sub(written(&file.name))));
+    let (file, bytes) = read.max_by_key(|(_, bytes)| *bytes).filter(|(_, bytes)| *bytes > 0)?;
+    Some((named(file.path.as_ref(), || file.name.clone()), bytes))
+}
+
+fn file_key(device: &str, inode: u64) -> String {
+    format!("{device} inode {inode}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::Work;
     use super::*;
+    use crate::block::{FileBytes, Group};
 
     #[test]
     fn the_most_is_named_for_each_direction() {
@@ -76,6 +106,38 @@ mod tests {
         assert_eq!(what[0], "tar (7) writes most: 3 MiB of 12 MiB (25 %).For whom 9 MiB were written is unknown.");
         assert_eq!(what[1], "player (7) reads most: 5 MiB of 6 MiB (83 %).");
         assert_eq!(what.len(), 2);
+    }
+
+    #[test]
+    fn what_is_written_goes_into_the_file_that_was_written() {
+        let mut work = Work::new(1_000_000);
+        work.owner("python3", OwnerKind::Task, 0, 2 << 20);
+        work.owner("ld", OwnerKind::Task, 40 << 20, 0);
+        let file = |inode, path: Option<&str>, written_bytes| FileBytes {
+            device: "254:0".to_owned(),
+            inode,
+            path: path.map(str::to_owned),
+            written_bytes,
+        };
+        let group = |inode, path: Option<&str>, bytes| Group {
+            by: GroupBy::File,
+            name: format!("254:0 inode {inode}"),
+            path: path.map(str::to_owned),
+            bios: 1,
+            bytes,
+            stages: Vec::new(),
+            distributions: Vec::new(),
+        };
+        let block = work.block();
+        block.originators.files = vec![file(7, Some("/var/log/a"), 2 << 20), file(8, None, 50 << 10)];
+        block.groups = vec![group(9, Some("/lib/c.so"), 30 << 20), group(7, Some("/var/log/a"), 12 << 20)];
+        let causes: Vec<String> = find(&work.seen()).into_iter().map(|finding| finding.cause).collect();
+        assert_eq!(causes, ["2 MiB of all go into /var/log/a.", "30 MiB of all come from /lib/c.so."]);
+        // Most bios of a file may be of writes.
+        work.block().groups[0].bytes = 9 << 20;
+        work.block().groups[0].path = None;
+        let causes: Vec<String> = find(&work.seen()).into_iter().map(|finding| finding.cause).collect();
+        assert_eq!(causes[1], "10 MiB of all come from /var/log/a.");
     }
 
     #[test]
