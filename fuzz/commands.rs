@@ -5,13 +5,15 @@
 
 use super::structured;
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, Sizes};
+use flashscope_analysis::cache::Accuracy;
 use flashscope_analysis::flash::UbiRegion;
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
-use flashscope_analysis::readahead::{
-    Accuracy, Collector, Made, Off, PREDICTION_SCHEMA, Prediction, Predictor, Seen, Storage, Workload, advise, silent,
-};
 use flashscope_analysis::{Analysis, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, OwnWear, SystemFacts};
 use flashscope_cachesim::{FileId, Kernel};
+use flashscope_predict::{
+    Collector, FilesystemOptions, Off, PREDICTION_SCHEMA, Prediction, Predictor, Seen, Storage, Workload, advise,
+    silent,
+};
 use flashscope_report::{html, json, terminal};
 use flashscope_trace::{Crossings, EventKind, Trace, export, flashmon};
 use std::hint::black_box;
@@ -171,7 +173,9 @@ pub fn predict(bytes: &[u8]) {
     let mut rows: Vec<_> = [0, 16, 128].map(|kib| predictor.row(kib, &|_| false)).into();
     rows.push(predictor.row(128, &|_| true));
     if let Some(mounted) = predictor.on_ubifs() {
-        rows.push(predictor.row_made(16, Made { bulk_read: Some(!mounted), ..Made::default() }));
+        rows.push(
+            predictor.row_made(16, FilesystemOptions { bulk_read: Some(!mounted), ..FilesystemOptions::default() }),
+        );
     }
     let prediction = Prediction {
         schema: PREDICTION_SCHEMA,

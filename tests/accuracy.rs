@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flashscope_analysis::Analysis as _;
-use flashscope_analysis::readahead::{Accuracy, Brought, PageThere, Use};
+use flashscope_analysis::cache::{Accuracy, Brought, PageThere, Use};
 use flashscope_tests::{Booted, Plan, TempDir, events, work};
 use flashscope_trace::{Device, EventKind, FileStep, Step, Trace};
 

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use cells::Set;
-use flashscope_analysis::readahead::ErrorBar;
 use flashscope_cachesim::Kernel;
+use flashscope_predict::ErrorBar;
 use flashscope_tests::top;
 use serde_json::Value;
 
@@ -111,7 +111,7 @@ impl Written {
             "bench/readahead/cells.csv",
             "bench/readahead/paper-selects.csv",
             "docs/reference/readahead-validation.md",
-            "crates/analysis/src/readahead/validated.json",
+            "crates/predict/src/validated.json",
         ]
         .map(|path| top().join(path))
     }

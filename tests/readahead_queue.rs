@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use flashscope_analysis::Analysis;
-use flashscope_analysis::readahead::{Accuracy, Collector, Predictor, Storage, Workload, request_bytes};
+use flashscope_analysis::cache::Accuracy;
 use flashscope_cachesim::{FileId, Kernel};
+use flashscope_predict::{Collector, Predictor, Storage, Workload, request_bytes};
 use flashscope_tests::{Plan, TempDir, work};
 use flashscope_trace::{Device, Session, Trace};
 

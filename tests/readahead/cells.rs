@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use flashscope_analysis::readahead::Made;
+use flashscope_predict::FilesystemOptions;
 use flashscope_study::runs::{RunsStudy, postmark_commands};
 use flashscope_study::{Readahead, SQUASHFS_BLOCK, Study, groups, squashfs_image};
 use flashscope_tests::{Booted, Plan, TempDir, top, work};
@@ -119,10 +119,10 @@ impl Set {
     }
 
     /// What is made otherwise than in the counterpart.
-    pub fn made(&self) -> Made {
+    pub fn made(&self) -> FilesystemOptions {
         match self.is_squashfs() {
-            true => Made { squashfs_block: Some(self.block_bytes()), ..Made::default() },
-            false => Made { bulk_read: Some(self.is_bulk()), ..Made::default() },
+            true => FilesystemOptions { squashfs_block: Some(self.block_bytes()), ..FilesystemOptions::default() },
+            false => FilesystemOptions { bulk_read: Some(self.is_bulk()), ..FilesystemOptions::default() },
         }
     }
 

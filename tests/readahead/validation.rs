@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use flashscope_analysis::readahead::{Collector, Predictor, Row, Storage, Workload, has_bulk_read, request_bytes};
 use flashscope_cachesim::{FileId, Kernel};
+use flashscope_predict::{Collector, Predictor, Row, Storage, Workload, has_bulk_read, request_bytes};
 use flashscope_trace::{Device, Session, Step, Trace};
 use serde_json::{Value, json};
 

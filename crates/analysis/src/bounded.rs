@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Range, RangeBounds};
 
 /// Entries that one change of a range goes over; where there are more, the rest of the range is left as it was.
-pub(crate) const MOST_PIECES: usize = 1024;
+pub const MOST_PIECES: usize = 1024;
 
 /// What a full table does with one entry more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
+pub enum Full {
     /// The new entry is not taken.
     Refuse,
     /// The entry that was put in first goes.
@@ -28,7 +28,7 @@ struct Entry<V> {
 
 /// A map of at most so many entries.
 #[derive(Debug)]
-pub(crate) struct BoundedMap<K, V> {
+pub struct BoundedMap<K, V> {
     entries: BTreeMap<K, Entry<V>>,
     /// Keys in the order in which they were put in, those that left since among them. Empty where new entries are refused.
     order: VecDeque<(K, u64)>,
@@ -137,7 +137,7 @@ impl<K: Ord + Copy, V> BoundedMap<K, V> {
 
 /// Runs of numbers with a value each, apart for each key: pages of files, blocks of chips.
 #[derive(Debug)]
-pub(crate) struct Ranges<K, V> {
+pub struct Ranges<K, V> {
     /// By key and first number: the number behind the last, and the value. They do not overlap, and two that touch differ.
     runs: BoundedMap<(K, u64), (u64, V)>,
 }

@@ -31,7 +31,7 @@ pub struct FlashReport {
     pub losses: Vec<LossCount>,
     /// What read-ahead brought in; where the trace has file reads and the page cache's events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub readahead: Option<crate::Evidence<crate::readahead::AccuracyFindings>>,
+    pub readahead: Option<crate::Evidence<crate::cache::AccuracyFindings>>,
     /// Names of devices and files; empty where the recording has none.
     #[serde(default, skip_serializing_if = "crate::NamesFound::is_empty")]
     pub names: crate::NamesFound,

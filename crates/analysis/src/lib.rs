@@ -1,7 +1,8 @@
 //! Answers: pure folds over events.
 
 pub mod block;
-mod bounded;
+pub mod bounded;
+pub mod cache;
 mod call_path;
 pub mod calls;
 mod clip;
@@ -16,7 +17,6 @@ mod latency;
 pub mod layers;
 mod names;
 mod own_wear;
-pub mod readahead;
 #[cfg(test)]
 mod testing;
 pub mod units;

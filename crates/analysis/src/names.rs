@@ -329,7 +329,7 @@ pub fn name_flash_files(report: &mut FlashReport, files: &FileNames) {
     }
 }
 
-fn name_brought(found: &mut crate::readahead::AccuracyFindings, files: &FileNames) {
+fn name_brought(found: &mut crate::cache::AccuracyFindings, files: &FileNames) {
     for file in &mut found.files {
         file.path = file.device.and_then(|device| files.display(device, file.inode));
     }

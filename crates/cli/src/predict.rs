@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use flashscope_analysis::energy::{Activity, Work};
-use flashscope_analysis::readahead::{
-    Collector, ErrorBar, Made, Overlap, PREDICTION_SCHEMA, Prediction, Predictor, Storage, TRIED_KIB, Workload,
-    has_bulk_read, request_bytes,
-};
 use flashscope_cachesim::Kernel;
+use flashscope_predict::{
+    Collector, ErrorBar, FilesystemOptions, Overlap, PREDICTION_SCHEMA, Prediction, Predictor, Storage, TRIED_KIB,
+    Workload, has_bulk_read, request_bytes,
+};
 use flashscope_targets::board::Chip;
 use flashscope_trace::{Device, Trace};
 
@@ -45,7 +45,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     if let Some(mounted) = predictor.on_ubifs() {
         let least = args.readahead.iter().copied().min().unwrap_or(0);
         let windows = args.readahead.iter().copied().filter(|&kib| args.bulk_read || kib == least);
-        let made = Made { bulk_read: Some(!mounted), ..Made::default() };
+        let made = FilesystemOptions { bulk_read: Some(!mounted), ..FilesystemOptions::default() };
         rows.extend(windows.map(|kib| predictor.row_made(kib, made)));
     } else if args.bulk_read {
         return Err(Failure::usage("--bulk-read: the trace's mounts name no UBIFS that was read"));

@@ -5,11 +5,11 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, Loops, MissingEvent, Sizes, Unit};
+use flashscope_analysis::cache::{Accuracy, AccuracyFindings};
 use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::comparison::RunFigures;
 use flashscope_analysis::flash::{Health, UbiRegion, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
-use flashscope_analysis::readahead::{Accuracy, AccuracyFindings};
 use flashscope_analysis::{
     Analysis, ChipShape, Evidence, FLASH_REPORT_SCHEMA, FileUses, FlashAnalysis, FlashReport, OwnWear, ProbeFacts,
     SystemFacts, name_block_files, name_flash_files,

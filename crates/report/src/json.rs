@@ -2,8 +2,8 @@
 
 use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::layers::LayersReport;
-use flashscope_analysis::readahead::Prediction;
 use flashscope_analysis::{FlashReport, NamesFound};
+use flashscope_predict::Prediction;
 use flashscope_study::StudyResult;
 use flashscope_study::boot::BootResult;
 use flashscope_study::layers::LayersResult;

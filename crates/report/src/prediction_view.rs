@@ -1,7 +1,7 @@
 //! Predictions of read-ahead, as terminal and page show them.
 
-use flashscope_analysis::readahead::{ErrorBar, Made, Prediction, QueueCost, Row, Tally};
 use flashscope_cachesim::FileId;
+use flashscope_predict::{ErrorBar, FilesystemOptions, Prediction, QueueCost, Row, Tally};
 
 use crate::rows::Rows;
 use crate::text::{bytes, duration, grouped, number};
@@ -82,7 +82,11 @@ pub fn tasks(row: &Row, name: &dyn Fn(u32) -> String, most: usize) -> Rows {
 
 /// The widest window that is not the one of advice.
 pub fn widest(prediction: &Prediction) -> Option<&Row> {
-    prediction.rows.iter().filter(|row| !row.random && row.made == Made::default()).max_by_key(|row| row.readahead_kib)
+    prediction
+        .rows
+        .iter()
+        .filter(|row| !row.random && row.made == FilesystemOptions::default())
+        .max_by_key(|row| row.readahead_kib)
 }
 
 /// What the device behind a block queue costs, and the processor.
@@ -118,12 +122,12 @@ pub fn queue_cost(queue: &QueueCost) -> String {
 
 /// What a row may be off by.
 pub fn bar_of<'a>(prediction: &'a Prediction, row: &Row) -> Option<&'a ErrorBar> {
-    if row.made == Made::default() { prediction.error.as_ref() } else { prediction.error_made.as_ref() }
+    if row.made == FilesystemOptions::default() { prediction.error.as_ref() } else { prediction.error_made.as_ref() }
 }
 
 /// What the bars stand for.
 pub fn error_bars(prediction: &Prediction) -> impl Iterator<Item = String> {
-    let is_made = prediction.rows.iter().any(|row| row.made != Made::default());
+    let is_made = prediction.rows.iter().any(|row| row.made != FilesystemOptions::default());
     let made = prediction.error_made.as_ref().filter(|_| is_made);
     let said = |bar: &ErrorBar| {
         let of = if bar.made { " of another mount" } else { "" };

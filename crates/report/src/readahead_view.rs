@@ -1,7 +1,7 @@
 //! What read-ahead brought in and what of it was used, as terminal and page show it.
 
 use flashscope_analysis::Unknown;
-use flashscope_analysis::readahead::{AccuracyFindings, Brought};
+use flashscope_analysis::cache::{AccuracyFindings, Brought};
 
 use crate::rows::Rows;
 use crate::text::{grouped, number};

@@ -2,6 +2,7 @@
 
 use flashscope_analysis::Analysis;
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport};
+use flashscope_analysis::cache::{AccuracyFindings, Brought, FileBrought, TaskBrought};
 use flashscope_analysis::flash::{
     BlockCounts, EraseSpread, FileWear, FlashOp, Health, LatencyNs, LayerBytes, Life, OpCounts, Span, TaskOps,
     TaskWear, Timeline, TimelinePoint, Wear, WriteLayer,
@@ -9,7 +10,6 @@ use flashscope_analysis::flash::{
 use flashscope_analysis::layers::{
     CallLayers, LAYERS_REPORT_SCHEMA, Layer, LayerTime, LayersFound, LayersReport, Operation, SleepSource, Slice,
 };
-use flashscope_analysis::readahead::{AccuracyFindings, Brought, FileBrought, TaskBrought};
 use flashscope_analysis::{
     ChipShape, FLASH_REPORT_SCHEMA, FlashFindings, FlashReport, LossCount, OpDurations, OwnWear, ProbeFacts,
     SystemFacts,

@@ -166,7 +166,7 @@ pub fn bytes(row: &TopRow) -> f64 {
     row.read_bytes_per_s.unwrap_or(0.0) + row.written_bytes_per_s.unwrap_or(0.0)
 }
 
-fn unused(found: &flashscope_analysis::readahead::AccuracyFindings) -> f64 {
+fn unused(found: &flashscope_analysis::cache::AccuracyFindings) -> f64 {
     let total = &found.total;
     if total.ahead == 0 { 0.0 } else { total.ahead_unused() as f64 / total.ahead as f64 }
 }

@@ -44,8 +44,8 @@ pub use stages::{DeviceStages, KindStages, Stage, StageStats, Stages, StagesFoun
 pub use syncs::{LongestWait, SyncCall, SyncTimes, SyncWait, SyncsFound};
 pub use whole::{BlockAnalysis, BlockFound};
 
+use crate::cache::AccuracyFindings;
 use crate::clip::clip;
-use crate::readahead::AccuracyFindings;
 use crate::{LossCount, SystemFacts};
 use serde::{Deserialize, Serialize};
 

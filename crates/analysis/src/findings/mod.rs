@@ -28,9 +28,9 @@ mod where_time_goes;
 pub use storage::{Disk, Mount, StorageFacts};
 
 use crate::block::{BlockFound, Group, GroupBy, StageTimes};
+use crate::cache::AccuracyFindings;
 use crate::calls::CallsFound;
 use crate::flash::Life;
-use crate::readahead::AccuracyFindings;
 use crate::usage::UsageFound;
 use crate::{Evidence, FlashFindings, LossCount, OwnWear};
 use serde::{Deserialize, Serialize};

@@ -68,7 +68,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
-    use crate::readahead::{AccuracyFindings, Brought, FileBrought};
+    use crate::cache::{AccuracyFindings, Brought, FileBrought};
     use crate::usage::FileReads;
     use flashscope_trace::Device;
 

@@ -63,7 +63,7 @@ mod tests {
     use super::super::Disk;
     use super::super::testing::{Work, only};
     use super::*;
-    use crate::readahead::{AccuracyFindings, Brought, FileBrought};
+    use crate::cache::{AccuracyFindings, Brought, FileBrought};
     use flashscope_trace::Device;
 
     fn work(ahead: u64, unused: u64, mapped: u64) -> Work {

@@ -2,10 +2,10 @@
 
 use super::{Finding, Mount, Seen, StorageFacts};
 use crate::block::{BlockAnalysis, BlockFound, CarriedBytes, Originator, OwnerKind, Sizes};
+use crate::cache::AccuracyFindings;
 use crate::calls::{CallGroup, CallsFound};
 use crate::flash::Life;
 use crate::latency::LatencyNs;
-use crate::readahead::AccuracyFindings;
 use crate::testing::event;
 use crate::usage::UsageFound;
 use crate::{Analysis as _, FlashAnalysis, FlashFindings, LossCount, OwnWear};

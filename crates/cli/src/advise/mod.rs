@@ -2,11 +2,11 @@
 //! what other settings of read-ahead would bring.
 
 use flashscope_analysis::findings::Finding;
-use flashscope_analysis::readahead::{
-    Advice, Change, ErrorBar, Off, Predictor, Seen, Silent, TRIED_KIB, Workload, advise, recorded_knob, silent,
-};
 use flashscope_cachesim::PAGE_BYTES;
 use flashscope_output::quote;
+use flashscope_predict::{
+    Advice, Change, ErrorBar, Off, Predictor, Seen, Silent, TRIED_KIB, Workload, advise, recorded_knob, silent,
+};
 use flashscope_trace::{Device, Trace};
 use serde_json::{Value, json};
 
@@ -447,9 +447,9 @@ fn diagnosis(silent: &Silent) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashscope_analysis::readahead::Storage as Below;
-    use flashscope_analysis::readahead::{Call, Step, Workload};
     use flashscope_cachesim::{Access, FileId, Kernel, NodeRuns, OpenId};
+    use flashscope_predict::Storage as Below;
+    use flashscope_predict::{Call, Step, Workload};
 
     const FILE: FileId = FileId { device: Some(14), inode: 5 };
 

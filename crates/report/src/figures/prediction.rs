@@ -4,7 +4,7 @@ use super::{Figure, WIDTH};
 use crate::prediction_view::{bar_of, error_bars, setting};
 use crate::svg::{Anchor, Rect, Scale, Svg};
 use crate::text::{duration, grouped};
-use flashscope_analysis::readahead::{Prediction, Row};
+use flashscope_predict::{Prediction, Row};
 
 const LEFT: f64 = 70.0;
 const TOP: f64 = 16.0;

@@ -18,9 +18,9 @@ use crate::findings_view;
 use crate::readahead_view;
 use crate::rows::Rows;
 use crate::text::{grouped, visible};
+use flashscope_analysis::cache::AccuracyFindings;
 use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::findings::{Finding, Rule};
-use flashscope_analysis::readahead::AccuracyFindings;
 use flashscope_analysis::{Evidence, NamesFound};
 
 pub use block::block;

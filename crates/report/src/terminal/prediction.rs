@@ -1,7 +1,7 @@
 //! Predictions of read-ahead, on a terminal.
 
-use flashscope_analysis::readahead::Prediction;
 use flashscope_cachesim::FileId;
+use flashscope_predict::Prediction;
 
 use super::Style;
 use super::table::{Table, paragraph};

@@ -8,7 +8,7 @@ use flashscope_trace::{BlockAction, BlockEvent, RequestFlags};
 use super::device::Sample;
 use super::processor::Sums;
 use super::{DeviceCost, QueueCost, Queued};
-use crate::readahead::in_flight::{Bio, InFlight, MAX_FOLLOWED, is_read};
+use flashscope_analysis::cache::in_flight::{Bio, InFlight, MAX_FOLLOWED, is_read};
 
 /// Requests that the fit of the device is made of.
 const MAX_SAMPLES: usize = 1 << 16;

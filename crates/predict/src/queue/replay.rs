@@ -261,7 +261,7 @@ impl Replay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::readahead::queue::DeviceCost;
+    use crate::queue::DeviceCost;
 
     const FILE: FileId = FileId { device: Some(7), inode: 5 };
 

@@ -7,8 +7,9 @@ use flashscope_cachesim::{Access, FileId, Kernel, PAGE_BYTES};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::predict::{Recorded, Row};
-use super::workload::Workload;
+use crate::prediction::Recorded;
+use crate::prediction::Row;
+use crate::workload::Workload;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "case")]
@@ -132,8 +133,9 @@ fn shared_knob(seen: &Seen<'_>) -> Option<Silent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::readahead::predict::{Predictor, Storage};
-    use crate::readahead::workload::Step;
+    use crate::predictor::Predictor;
+    use crate::settings::Storage;
+    use crate::workload::Step;
     use flashscope_cachesim::{NodeRuns, OpenId};
     use serde_json::json;
 

@@ -1,18 +1,23 @@
 //! The accesses of a trace, in order, as a read-ahead model takes them; and what really happened during each.
 
+mod cached;
+mod cpu_wait;
+mod descriptors;
+pub mod overlap;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use flashscope_cachesim::{Access, FileId, OpenId, PAGE_BYTES};
 use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair, Record};
 
-use super::cached::Cached;
-use super::descriptors::{Descriptors, Meant, integer};
-use super::flash_time::{FlashTimes, ReadRun};
-use super::held::{Held, Ran, can_run};
-use super::pages::{InCall, PageCosts};
-use super::queue::{Queued, Watch};
-use super::ubifs::{Nodes, Place, Places};
+use crate::cost::flash_time::{FlashTimes, ReadRun};
+use crate::cost::pages::{InCall, PageCosts};
+use crate::cost::ubifs::{Nodes, Place, Places};
+use crate::queue::{Queued, Watch};
+use crate::workload::cached::Cached;
+use crate::workload::cpu_wait::{Held, Ran, can_run};
+use crate::workload::descriptors::{Descriptors, Meant, integer};
 
 /// One access of one task.
 #[derive(Clone, Copy, Debug)]

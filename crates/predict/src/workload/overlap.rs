@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use flashscope_cachesim::FileId;
 use serde::Serialize;
 
-use super::workload::Call;
+use crate::workload::Call;
 
 /// How many tasks and files have such calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

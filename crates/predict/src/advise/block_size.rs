@@ -2,8 +2,10 @@
 
 use flashscope_cachesim::{Access, PAGE_BYTES};
 
-use super::predict::{Made, Predictor, Row};
-use super::workload::Workload;
+use crate::prediction::Row;
+use crate::predictor::Predictor;
+use crate::settings::FilesystemOptions;
+use crate::workload::Workload;
 
 /// Blocks that `mksquashfs -b` makes (4 KiB to 1 MiB; SQUASHFS_FILE_MAX_SIZE, fs/squashfs/squashfs_fs.h).
 const SIZES: [u64; 9] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
@@ -21,7 +23,7 @@ pub fn smaller(predictor: &Predictor<'_>, now: &Row, value: &dyn Fn(&Row) -> f64
         return None;
     }
     let with = |bytes: u64| {
-        let made = Made { squashfs_block: Some(bytes), ..Made::default() };
+        let made = FilesystemOptions { squashfs_block: Some(bytes), ..FilesystemOptions::default() };
         (bytes, predictor.row_made(now.readahead_kib, made))
     };
     let tried: Vec<(u64, Row)> = SIZES.into_iter().filter(|&bytes| bytes < block).map(with).collect();
@@ -34,7 +36,7 @@ pub fn smaller(predictor: &Predictor<'_>, now: &Row, value: &dyn Fn(&Row) -> f64
 /// Blocks of the usual size where smaller ones are read whole and in order: as many pages come, in fewer blocks.
 pub fn larger(predictor: &Predictor<'_>, workload: &Workload, now: &Row) -> Option<(u64, Row)> {
     let block = predictor.squashfs_block().filter(|&block| block < USUAL)?;
-    let made = Made { squashfs_block: Some(USUAL), ..Made::default() };
+    let made = FilesystemOptions { squashfs_block: Some(USUAL), ..FilesystemOptions::default() };
     let then = predictor.row_made(now.readahead_kib, made);
     let pages = now.tally.pages();
     // A block behind the end of each file holds nothing, and is not read (squashfs_readahead).

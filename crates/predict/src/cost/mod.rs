@@ -6,11 +6,18 @@
 //! Where tasks read at the same time each waits for the other as well, and how long is the scheduler's matter. But somebody is
 //! served all the while: so time is time in which any task was in a call, and what is fitted are stretches of it.
 
+pub mod costs;
+pub mod flash_time;
+pub mod index;
+pub mod pages;
+pub mod squashfs;
+pub mod ubifs;
+
 use flashscope_cachesim::BulkReads;
 use serde::Serialize;
 
-use super::flash_time::ReadTimes;
-use super::workload::{Call, Workload};
+use crate::cost::flash_time::ReadTimes;
+use crate::workload::{Call, Workload};
 
 /// Time in which calls were under way without a pause: one call, or some of tasks that waited for each other.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use flashscope_cachesim::{Access, BulkReads, Cause, FileId, PageEvent, PageStep, Simulator};
 
-use super::index::Index;
-use super::pages::PageCosts;
-use super::predict::{Made, Predictor, Tally};
-use super::queue::{Asked, Replay};
-use super::squashfs::BlockReads;
-use super::workload::Step;
+use crate::cost::costs::Costs;
+use crate::cost::index::Index;
+use crate::cost::pages::PageCosts;
+use crate::cost::squashfs::BlockReads;
+use crate::queue::{Asked, Replay};
+use crate::settings::{FilesystemOptions, Tally};
+use crate::workload::Step;
 
 /// By how much the pages that come under a setting differ from as many of the mean.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,9 +35,9 @@ pub struct Played {
 }
 
 pub struct Accounts<'p> {
-    predictor: &'p Predictor<'p>,
+    costs: &'p Costs<'p>,
     own: bool,
-    made: Made,
+    made: FilesystemOptions,
     recorded_index: Option<&'p HashMap<(FileId, u64), u64>>,
     rates: Option<[f64; 3]>,
     index: Index<'p>,
@@ -62,15 +63,20 @@ impl Times {
 
 impl<'p> Accounts<'p> {
     /// `own`: the recording's own window is played.
-    pub fn new(predictor: &'p Predictor<'p>, own: bool, made: Made) -> Accounts<'p> {
+    pub fn new(
+        costs: &'p Costs<'p>,
+        own: bool,
+        made: FilesystemOptions,
+        recorded_index: Option<&'p HashMap<(FileId, u64), u64>>,
+    ) -> Accounts<'p> {
         Accounts {
-            predictor,
+            costs,
             own,
             made,
-            recorded_index: predictor.recorded_index(own),
-            rates: predictor.flash_rates(),
-            index: predictor.workload().nodes.index(),
-            replay: predictor.replay(),
+            recorded_index,
+            rates: costs.flash_rates(),
+            index: costs.workload.nodes.index(),
+            replay: costs.replay(),
             times: Times::default(),
             played: Played {
                 tally: Tally::default(),
@@ -96,7 +102,7 @@ impl<'p> Accounts<'p> {
             tally.faults += u64::from(in_fault);
         }
         if let Some(replay) = &mut self.replay {
-            match self.predictor.began_and_ended(step) {
+            match self.costs.began_and_ended(step) {
                 Some((began, ended)) => replay.begin(step.tid, began, ended),
                 None => replay.beside(step.tid, matches!(step.access, Access::WillNeed { .. })),
             }
@@ -105,7 +111,7 @@ impl<'p> Accounts<'p> {
 
     pub fn end(&mut self, step: &Step) {
         if let Some(replay) = &mut self.replay {
-            replay.end(self.predictor.began_and_ended(step).is_some());
+            replay.end(self.costs.began_and_ended(step).is_some());
         }
     }
 
@@ -121,8 +127,8 @@ impl<'p> Accounts<'p> {
         match event.step {
             PageStep::Added { cause: Cause::Write } | PageStep::Used => {}
             PageStep::Block => {
-                if let Some((bytes, as_recorded)) = self.predictor.block_bytes(event.file, self.made) {
-                    let workload = self.predictor.workload();
+                if let Some((bytes, as_recorded)) = self.costs.block_bytes(event.file, self.made) {
+                    let workload = self.costs.workload;
                     self.played.blocks.add(workload, event.file, event.page, bytes, as_recorded);
                 }
             }
@@ -150,7 +156,7 @@ impl<'p> Accounts<'p> {
 
     /// What is known of a page that comes.
     fn known(&mut self, step: &Step, PageEvent { file, page, .. }: PageEvent) {
-        let workload = self.predictor.workload();
+        let workload = self.costs.workload;
         let of_index = match workload.nodes.runs.contains_key(&file) {
             true => self.index.reads(file, page),
             false => 0,
@@ -165,14 +171,14 @@ impl<'p> Accounts<'p> {
             Access::WillNeed { .. } => rates[2],
             _ => rates[0],
         };
-        let one_by_one = self.predictor.one_by_one();
+        let one_by_one = self.costs.one_by_one;
         // On UBIFS what it takes of the index is this run's own matter.
         let learned = if one_by_one.is_none() { workload.costs.learned(file, page) } else { None };
         let cost = learned.or_else(|| workload.costs.nth(file, page, self.times.next(&workload.costs, file, page)));
         let known = &mut self.played.known;
         if let Some(cost) = cost {
             known.flash_reads += f64::from(cost.flash_reads) - mean;
-            known.ns += cost.ns.map_or(0.0, |ns| f64::from(ns) - self.predictor.mean_page_ns());
+            known.ns += cost.ns.map_or(0.0, |ns| f64::from(ns) - self.costs.mean_page_ns);
             if let (Some(node), Some(before)) = (one_by_one, self.recorded_index) {
                 let then = before.get(&(file, page)).copied().unwrap_or(0);
                 let (reads, ns) = node.of_index(of_index as f64 - then as f64);

@@ -4,7 +4,7 @@
 
 use flashscope_cachesim::{FileId, PAGE_BYTES};
 
-use super::workload::Workload;
+use crate::workload::Workload;
 
 /// Blocks that were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -52,8 +52,8 @@ impl BlockReads {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pages::InCall;
     use super::*;
+    use crate::cost::pages::InCall;
 
     const FILE: FileId = FileId { device: Some(1), inode: 1 };
 

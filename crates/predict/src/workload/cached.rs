@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use flashscope_cachesim::FileId;
 
-use crate::bounded::{Full, Ranges};
+use flashscope_analysis::bounded::{Full, Ranges};
 
 /// Runs of pages that are followed; of more the oldest are forgotten.
 const MAX_RUNS: usize = 1 << 18;

@@ -1,10 +1,14 @@
 //! What is worth changing, from a recorded workload: few, plain, each with its evidence and its gain.
 
+pub mod block_size;
+pub mod silent;
+
 use flashscope_cachesim::{BulkReads, FileId};
 use serde::Serialize;
 
-use super::blocks;
-use super::predict::{Made, Predictor, Row};
+use crate::prediction::Row;
+use crate::predictor::Predictor;
+use crate::settings::FilesystemOptions;
 
 /// Settings that are weighed, KiB.
 const WEIGHED_KIB: [u64; 8] = [0, 4, 8, 16, 32, 64, 128, 256];
@@ -125,7 +129,7 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off: Off) -> Vec<Advice> 
         }
     }
     let mut advice = Vec::new();
-    let page_ns = predictor.costs().map_or(0.0, |[.., page_ns]| page_ns);
+    let page_ns = predictor.costs().of_calls_and_pages().map_or(0.0, |[.., page_ns]| page_ns);
     let between = |change: Change, from: &Row, then: &Row| {
         let off_percent = off.of(change).filter(|_| from.time_ns.is_some())?;
         // The setting of now was recorded.
@@ -167,9 +171,9 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off: Off) -> Vec<Advice> 
     }
     if let Some(from_bytes) = predictor.squashfs_block() {
         let worth = all * WORTH_PERCENT / 100.0;
-        if let Some((bytes, row)) = blocks::smaller(predictor, &base, &value, worth) {
+        if let Some((bytes, row)) = block_size::smaller(predictor, &base, &value, worth) {
             advice.push(one(Change::SquashfsBlock { from_bytes, bytes }, &base, &row));
-        } else if let Some((bytes, row)) = blocks::larger(predictor, predictor.workload(), &base) {
+        } else if let Some((bytes, row)) = block_size::larger(predictor, predictor.costs().workload, &base) {
             let gain_percent = (1.0 - from_bytes as f64 / bytes as f64) * 100.0;
             let change = Change::SquashfsBlock { from_bytes, bytes };
             advice.push(Advice { gain_percent, gain_between_percent: None, ..one(change, &base, &row) });
@@ -204,7 +208,7 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off: Off) -> Vec<Advice> 
 /// it: it brings in no page that read-ahead would not.
 fn other_mount(predictor: &Predictor<'_>, now_kib: u64) -> Option<(bool, Row)> {
     let on = !predictor.on_ubifs()?;
-    let made = Made { bulk_read: Some(on), ..Made::default() };
+    let made = FilesystemOptions { bulk_read: Some(on), ..FilesystemOptions::default() };
     let rows = WEIGHED_KIB.into_iter().map(|kib| predictor.row_made(kib, made));
     let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
     let best = rows.min_by(|a, b| value(a).total_cmp(&value(b)).then_with(|| near(a).cmp(&near(b))))?;
@@ -214,8 +218,8 @@ fn other_mount(predictor: &Predictor<'_>, now_kib: u64) -> Option<(bool, Row)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::readahead::predict::Storage;
-    use crate::readahead::workload::{Call, Step, Workload};
+    use crate::settings::Storage;
+    use crate::workload::{Call, Step, Workload};
     use flashscope_cachesim::{Access, Kernel, MapAdvice, NodeRuns, OpenId, PAGE_BYTES};
 
     const A: FileId = FileId { device: Some(1), inode: 1 };

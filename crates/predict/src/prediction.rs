@@ -1,0 +1,89 @@
+//! The answer: a row for each setting, and what it rests on.
+
+use std::collections::BTreeMap;
+
+use flashscope_cachesim::{BulkReads, FileId};
+use serde::Serialize;
+
+use crate::cost::Cost;
+use crate::queue::{Asked, QueueCost};
+use crate::settings::{FilesystemOptions, Tally};
+use crate::validated::ErrorBar;
+
+/// One setting.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub readahead_kib: u64,
+    /// All files were read with `POSIX_FADV_RANDOM`.
+    pub random: bool,
+    #[serde(flatten)]
+    pub made: FilesystemOptions,
+    /// What bulk reads did.
+    pub bulk: BulkReads,
+    pub tally: Tally,
+    pub wasted_bytes: u64,
+    /// `None` where the trace has no flash reads to fit them.
+    pub flash_reads: Option<f64>,
+    /// What a block queue is asked for; `None` where the trace has none, or flash is read by the reader itself.
+    pub queue: Option<Asked>,
+    /// In which any task is in a read, a fault or advice that brings pages in. `None` where the trace has nothing to fit it, or none of
+    /// the requests that this setting makes.
+    pub time_ns: Option<f64>,
+    /// Time by a power profile; `None` where none was asked for, or it does not know such work.
+    pub energy_uj: Option<f64>,
+    #[serde(serialize_with = "list")]
+    pub by_file: BTreeMap<FileId, Tally>,
+    pub by_task: BTreeMap<u32, Tally>,
+}
+
+/// Maps whose keys are no text become lists.
+fn list<S: serde::Serializer>(map: &BTreeMap<FileId, Tally>, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct One<'a> {
+        #[serde(flatten)]
+        file: &'a FileId,
+        #[serde(flatten)]
+        tally: &'a Tally,
+    }
+    to.collect_seq(map.iter().map(|(file, tally)| One { file, tally }))
+}
+
+/// What the recording itself shows.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Recorded {
+    pub pages: u64,
+    pub flash_reads: u64,
+    /// In which any task was in a read, a fault or advice whose end is known.
+    pub time_ns: u64,
+    pub timed_calls: u64,
+    /// In which calls could not go on because others ran: not in `time_ns`. 0 where the recording has no `sched_switch`.
+    pub held_ns: u64,
+    /// The setting whose prediction is nearest to the pages that came, and that prediction.
+    pub fits_readahead_kib: u64,
+    pub predicted_pages: u64,
+    /// No other of the settings tried explains the pages as well.
+    pub fits_alone: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Prediction {
+    pub schema: u32,
+    pub model: &'static str,
+    pub model_source: &'static str,
+    /// The recording's kernel is of the model's line.
+    pub model_exact: bool,
+    pub recorded: Recorded,
+    /// `None` where the trace has no timed reads that read flash.
+    pub cost: Option<Cost>,
+    /// Of a device behind a block queue, where calls were seen to wait for one.
+    pub queue: Option<QueueCost>,
+    /// What times and flash reads may be off by; `None` where none are predicted.
+    pub error: Option<ErrorBar>,
+    /// The same of rows of another mount or image.
+    pub error_made: Option<ErrorBar>,
+    /// Name of the power profile.
+    pub power: Option<String>,
+    pub rows: Vec<Row>,
+    /// What bounds the prediction.
+    pub notes: Vec<String>,
+}

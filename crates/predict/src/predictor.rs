@@ -1,0 +1,275 @@
+//! Plays a recording's accesses under other settings.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use flashscope_cachesim::{Access, FileId, PAGE_BYTES, PageEvent, Settings, Simulator};
+
+use crate::accounts::{Accounts, Played};
+use crate::cost::costs::Costs;
+use crate::cost::index::DEPTH;
+use crate::cost::{Cost, NodeCost};
+use crate::prediction::{Recorded, Row};
+use crate::queue::QueueCost;
+use crate::settings::{FilesystemOptions, Storage, TRIED_KIB, Tally};
+use crate::workload::overlap::{Overlap, overlap};
+use crate::workload::{Step, Workload};
+
+/// Runs settings over a workload.
+pub struct Predictor<'a> {
+    costs: Costs<'a>,
+    /// `None` behind a block queue, whose replay has each task's pauses.
+    overlap: Option<Overlap>,
+    /// What the model does under the recording's own window.
+    own: OnceCell<Own>,
+}
+
+/// What the model does under the recording's own window, which is what predictions are calibrated by.
+#[derive(Default)]
+struct Own {
+    /// Reads of flash for a page of a block of squashfs that nothing is known of; `None` where not all that was read lies on squashfs.
+    block_rate: Option<f64>,
+    /// On UBIFS: for which pages the index was read, and how many reads those were.
+    index: HashMap<(FileId, u64), u64>,
+    /// Reads of flash that a recording with `bulk_read` has more than the model, below 0: nodes of the index that were in memory.
+    more_reads: f64,
+}
+
+impl<'a> Predictor<'a> {
+    pub fn new(workload: &'a Workload, storage: Storage) -> Predictor<'a> {
+        let costs = Costs::new(workload, storage);
+        let overlap = overlap(&workload.calls).filter(|_| costs.queue.is_none());
+        Predictor { costs, overlap, own: OnceCell::new() }
+    }
+
+    /// The block size of the squashfs that files lie on; `None` where there is none, or several.
+    pub fn squashfs_block(&self) -> Option<u64> {
+        self.costs.squashfs_block()
+    }
+
+    /// Whether files lie on UBIFS, and whether some of it was mounted with `bulk_read`.
+    pub fn on_ubifs(&self) -> Option<bool> {
+        self.costs.on_ubifs()
+    }
+
+    pub(super) fn costs(&self) -> &Costs<'a> {
+        &self.costs
+    }
+
+    /// Times as where a read of flash takes so much more, or less. What the recording itself took stays as it was.
+    pub fn on_another_chip(&mut self, more_a_read_ns: f64) {
+        self.costs.more_a_read_ns = more_a_read_ns;
+    }
+
+    /// Whether most reads begin where the task's last one of the file ended.
+    pub fn is_sequential(&self) -> bool {
+        let mut ends: BTreeMap<(u32, FileId), u64> = BTreeMap::new();
+        let (mut reads, mut follow) = (0_u64, 0_u64);
+        for step in &self.costs.workload.steps {
+            if let Access::Read { offset, length } = step.access {
+                let end = ends.insert((step.tid, step.file), offset.saturating_add(length));
+                reads += 1;
+                follow += u64::from(end.unwrap_or(0) == offset);
+            }
+        }
+        2 * follow > reads
+    }
+
+    /// Tasks whose calls of one file overlap.
+    pub fn overlap(&self) -> Option<Overlap> {
+        self.overlap
+    }
+
+    pub fn cost(&self) -> Option<Cost> {
+        self.costs.cost
+    }
+
+    /// `None` where reads bring their pages in themselves, or the trace has no block events.
+    pub fn queue(&self) -> Option<QueueCost> {
+        self.costs.queue
+    }
+
+    /// `own`: the window is the one of the recording, and every fault of it happens.
+    pub(super) fn simulator(&self, readahead_kib: u64, own: bool) -> Simulator {
+        self.simulator_of(readahead_kib, own, FilesystemOptions::default())
+    }
+
+    fn simulator_of(&self, readahead_kib: u64, own: bool, made: FilesystemOptions) -> Simulator {
+        let settings = Settings {
+            readahead_pages: readahead_kib / (PAGE_BYTES / 1024),
+            io_pages: self.costs.storage.io_pages,
+            budget_pages: self.costs.storage.budget_pages,
+            faults_of_another: !own,
+        };
+        let mut simulator = Simulator::new(self.costs.storage.kernel, settings);
+        for (&file, &size) in &self.costs.workload.sizes {
+            if !self.costs.workload.created.contains(&file) {
+                simulator.set_size(file, size);
+            }
+            if let Some(&bytes) = file.device.and_then(|device| self.costs.storage.squashfs.get(&device)) {
+                simulator.set_squashfs_block(file, made.squashfs_block.unwrap_or(bytes));
+            }
+            let mounted = || file.device.is_some_and(|device| self.costs.storage.bulk_read.contains(&device));
+            if made.bulk_read.unwrap_or_else(mounted)
+                && let Some(runs) = self.costs.workload.nodes.runs_of(file)
+            {
+                simulator.set_bulk_read(file, runs);
+            }
+        }
+        for (file, pages) in &self.costs.workload.cached_before {
+            pages.clone().for_each(|page| simulator.preload(*file, page));
+        }
+        simulator
+    }
+
+    /// Every page that reads and faults bring in, in order, under the window that was recorded.
+    pub fn pages(&self, readahead_kib: u64) -> Vec<(FileId, u64)> {
+        let mut simulator = self.simulator(readahead_kib, true);
+        let mut pages = Vec::new();
+        let mut take = |event: PageEvent| {
+            if event.is_read() {
+                pages.push((event.file, event.page));
+            }
+        };
+        let steps = self.costs.workload.steps.iter();
+        steps.for_each(|step| simulator.apply(step.file, step.open, step.access, &mut take));
+        pages
+    }
+
+    /// One setting; `random` names the files that are read with `POSIX_FADV_RANDOM`.
+    pub fn row(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool) -> Row {
+        self.row_of(readahead_kib, random, FilesystemOptions::default())
+    }
+
+    /// One setting of a file system that is made or mounted otherwise.
+    pub fn row_made(&self, readahead_kib: u64, made: FilesystemOptions) -> Row {
+        self.row_of(readahead_kib, &|_| false, made)
+    }
+
+    /// What one setting does; `own` as for [`Predictor::simulator`]. Calls are played in the order in which they were recorded.
+    fn play(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool, made: FilesystemOptions) -> Played {
+        let mut simulator = self.simulator_of(readahead_kib, own, made);
+        if !self.costs.storage.squashfs.is_empty() {
+            simulator.tell_blocks();
+        }
+        if self.costs.queue.is_some() {
+            simulator.tell_uses();
+        }
+        let mut accounts = Accounts::new(&self.costs, own, made, self.recorded_index(own));
+        let mut opened = HashSet::new();
+        let mut is_random = |step: &Step| random(step.file) && opened.insert((step.file, step.open));
+        for step in &self.costs.workload.steps {
+            if is_random(step) {
+                simulator.apply(step.file, step.open, Access::AdviseRandom, &mut |_| {});
+            }
+            accounts.begin(step);
+            simulator.apply(step.file, step.open, step.access, &mut |event| accounts.event(step, event));
+            accounts.end(step);
+        }
+        accounts.finish(&simulator)
+    }
+
+    fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, made: FilesystemOptions) -> Row {
+        let Played { tally, by_file, by_task, known, blocks, bulk, index_reads, replayed, .. } =
+            self.play(readahead_kib, random, false, made);
+        let of_bulk = bulk.reads > 0 || !self.costs.storage.bulk_read.is_empty();
+        let (flash_reads, mut time_ns) = match self.costs.nodes.filter(|_| of_bulk) {
+            Some(nodes) => {
+                let (calls, pages) = (tally.calls + tally.faults, tally.pages());
+                let (more_reads, more_ns) = nodes.of_index(self.own().more_reads);
+                let reads = nodes.flash_reads(pages, bulk, index_reads) + more_reads;
+                (Some(reads), Some(nodes.time_ns(calls, pages, bulk, index_reads) + more_ns))
+            }
+            // What a bulk read costs is not known without the places of nodes.
+            None if bulk.reads > 0 => (None, None),
+            None => {
+                let of_pages = self.costs.flash_reads(&tally).map(|reads| (reads + known.flash_reads).max(0.0));
+                match self.own().block_rate.filter(|_| of_pages.is_some()) {
+                    Some(rate) => {
+                        let flash_reads = blocks.flash_reads(rate);
+                        (Some(flash_reads), self.costs.time_of_blocks_ns(&tally, flash_reads))
+                    }
+                    None => (of_pages, self.costs.time_ns(&tally).map(|ns| (ns + known.ns).max(0.0))),
+                }
+            }
+        };
+        if let Some((ns, reads)) = time_ns.as_mut().zip(flash_reads) {
+            *ns = (*ns + reads * self.costs.more_a_read_ns).max(0.0);
+        }
+        if let Some((ns, _)) = replayed {
+            time_ns = ns;
+        }
+        Row {
+            readahead_kib,
+            random: false,
+            made,
+            bulk,
+            wasted_bytes: tally.wasted_bytes(),
+            flash_reads,
+            queue: replayed.map(|(_, asked)| asked),
+            time_ns,
+            energy_uj: None,
+            tally,
+            by_file,
+            by_task,
+        }
+    }
+
+    fn own(&self) -> &Own {
+        self.own.get_or_init(|| {
+            let on_ubifs = !self.costs.workload.nodes.runs.is_empty();
+            if self.costs.storage.squashfs.is_empty() && !on_ubifs {
+                return Own::default();
+            }
+            let fits = self.recorded(&TRIED_KIB).fits_readahead_kib;
+            let own = self.play(fits, &|_| false, true, FilesystemOptions::default());
+            let mut files = self.costs.workload.pages_added.keys();
+            let on_squashfs = |&file: &FileId| self.costs.block_bytes(file, FilesystemOptions::default()).is_some();
+            let only_squashfs = !self.costs.storage.squashfs.is_empty() && files.all(on_squashfs);
+            let recorded = self.costs.workload.flash_reads;
+            let of_bulk = self.costs.nodes.filter(|_| !self.costs.storage.bulk_read.is_empty());
+            let more =
+                |nodes: NodeCost| recorded as f64 - nodes.flash_reads(own.tally.pages(), own.bulk, own.index_reads);
+            // Those on the way to each file's inode, which opening it brought in.
+            let most = (DEPTH * self.costs.workload.pages_added.len()) as f64;
+            Own {
+                block_rate: only_squashfs.then(|| own.blocks.rate(recorded)),
+                index: own.index_of,
+                more_reads: of_bulk.map_or(0.0, more).clamp(-most, 0.0),
+            }
+        })
+    }
+
+    /// Reads of the index that each page took when it was recorded; `None` where another kind of file system is read, and for that
+    /// recording itself.
+    pub(super) fn recorded_index(&self, own: bool) -> Option<&HashMap<(FileId, u64), u64>> {
+        (!own && !self.costs.workload.nodes.runs.is_empty()).then(|| &self.own().index)
+    }
+
+    /// What the recording shows, and which of `settings` (KiB) it was made with, as far as the pages tell.
+    pub fn recorded(&self, settings: &[u64]) -> Recorded {
+        let recorded = &self.costs.workload.pages_added;
+        let off = |played: &Played| -> u64 {
+            let model = |file: &FileId| played.by_file.get(file).map_or(0, Tally::pages);
+            recorded.iter().map(|(file, &pages)| model(file).abs_diff(pages)).fold(0, u64::saturating_add)
+        };
+        let rows = settings.iter().map(|&kib| {
+            let played = self.play(kib, &|_| false, true, FilesystemOptions::default());
+            (off(&played), kib, played.tally.pages())
+        });
+        let rows: Vec<(u64, u64, u64)> = rows.collect();
+        let (least, fits, pages) = rows.iter().copied().min().unwrap_or_default();
+        let fits_alone = rows.iter().filter(|&&(off, ..)| off == least).count() == 1;
+        let calls = self.costs.workload.calls.iter().chain(&self.costs.workload.advice);
+        Recorded {
+            pages: recorded.values().copied().fold(0, u64::saturating_add),
+            flash_reads: self.costs.workload.flash_reads,
+            time_ns: self.costs.busy_ns,
+            timed_calls: calls.filter(|call| call.duration_ns.is_some()).count() as u64,
+            held_ns: self.costs.workload.held_ns,
+            fits_readahead_kib: fits,
+            predicted_pages: pages,
+            fits_alone,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a prediction is of: the storage below, file-system options, and what one setting brings in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flashscope_cachesim::{Kernel, PAGE_BYTES};
+use serde::Serialize;
+
+pub const PREDICTION_SCHEMA: u32 = 2;
+
+/// Windows that a recording is tried with to find which it was made with, KiB.
+pub const TRIED_KIB: [u64; 10] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+
+/// What one setting brings in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    pub calls: u64,
+    pub pages_requested: u64,
+    pub pages_ahead: u64,
+    /// Of those ahead, the ones that nothing used, whether they were evicted or are there still.
+    pub pages_unused: u64,
+    /// Pages that calls of `read()` brought in: what their time is made of.
+    pub pages_in_calls: u64,
+    pub faults: u64,
+    pub pages_in_faults: u64,
+    /// Pages that `readahead()` and advice asked for.
+    pub pages_in_advice: u64,
+}
+
+impl Tally {
+    pub fn pages(&self) -> u64 {
+        self.pages_requested + self.pages_ahead
+    }
+
+    pub(crate) fn add(&mut self, other: &Tally) {
+        self.calls += other.calls;
+        self.pages_requested += other.pages_requested;
+        self.pages_ahead += other.pages_ahead;
+        self.pages_unused += other.pages_unused;
+        self.pages_in_calls += other.pages_in_calls;
+        self.faults += other.faults;
+        self.pages_in_faults += other.pages_in_faults;
+        self.pages_in_advice += other.pages_in_advice;
+    }
+
+    pub fn wasted_bytes(&self) -> u64 {
+        self.pages_unused * PAGE_BYTES
+    }
+}
+
+/// What is set beside the window; `None`: as it was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FilesystemOptions {
+    /// UBIFS mounted with, or without, `bulk_read`.
+    pub bulk_read: Option<bool>,
+    /// squashfs with blocks of so many bytes.
+    pub squashfs_block: Option<u64>,
+}
+
+/// What the files are read under.
+#[derive(Clone, Debug)]
+pub struct Storage {
+    pub kernel: Kernel,
+    /// The device's best request (`bdi->io_pages`): 0 on MTD.
+    pub io_pages: u64,
+    /// The longest request of its queue, bytes; 0 where it is not known.
+    pub request_bytes: u64,
+    pub budget_pages: usize,
+    /// Block sizes of file systems that are squashfs, bytes, by device number.
+    pub squashfs: BTreeMap<u32, u64>,
+    /// UBIFS mounts with `bulk_read`, by device number.
+    pub bulk_read: BTreeSet<u32>,
+}
+
+impl Storage {
+    /// Flash without a block layer, and a cache of 1 GiB.
+    pub fn new(kernel: Kernel) -> Storage {
+        Storage {
+            kernel,
+            io_pages: 0,
+            request_bytes: 0,
+            budget_pages: 1 << 18,
+            squashfs: BTreeMap::new(),
+            bulk_read: BTreeSet::new(),
+        }
+    }
+}
