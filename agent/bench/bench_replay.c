@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 
 #include "replay_play.h"
@@ -58,13 +59,27 @@ static int parse(int argc, char **argv, struct options *o, struct replay_run *r,
 	return bench_readahead_parse(readahead, "replay");
 }
 
+/* include/uapi/linux/magic.h; UBIFS_SUPER_MAGIC is the first. */
+static bool compresses(const char *dir)
+{
+	static const uint32_t types[] = { 0x24051905, 0x72b6 /* JFFS2 */, 0x9123683e /* btrfs */, 0xf2f52010 /* f2fs */ };
+	struct statfs fs;
+
+	if (statfs(dir, &fs))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if ((uint32_t)fs.f_type == types[i])
+			return true;
+	return false;
+}
+
 /*
  * A script that asks for far more than there is would fill the file system first.
  * Twice what it says is free: UBIFS says less than fits, by what it may have to keep.
  */
 static int check_room(const struct replay_run *r, const struct options *o)
 {
-	uint64_t wanted = 0, room;
+	uint64_t wanted = 0, room, least;
 	struct statvfs vfs;
 
 	for (uint32_t i = 0; i < r->s->files; i++)
@@ -72,7 +87,11 @@ static int check_room(const struct replay_run *r, const struct options *o)
 	if (statvfs(r->dir, &vfs))
 		return fs_fail("%s: %s", r->dir, strerror(errno));
 	room = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-	if (r->kind != CONTENTS_ZERO && r->kind != CONTENTS_COMPRESSIBLE && wanted / 2 > room)
+	if (!(r->kind == CONTENTS_ZERO || r->kind == CONTENTS_COMPRESSIBLE) || !compresses(r->dir))
+		least = wanted / 2;
+	else
+		least = wanted / 64;
+	if (least > room)
 		return fs_fail("%s: its files take %llu bytes and %llu are free there; a larger partition, or a part of the trace",
 			       o->script, (unsigned long long)wanted, (unsigned long long)room);
 	return 0;

@@ -321,13 +321,41 @@ static int await(const pid_t *pid, uint32_t running, int failed)
 	return failed;
 }
 
+/* Each task keeps a buffer of its longest read and one of its longest write: a short script can ask for all memory. */
+static int check_memory(const struct replay_run *r)
+{
+	const struct replay_script *s = r->s;
+	uint64_t wanted = (uint64_t)s->tasks * s->files * sizeof(struct held), there;
+	uint32_t(*longest)[2] = fs_alloc(s->tasks * sizeof(*longest));
+
+	memset(longest, 0, s->tasks * sizeof(*longest));
+	for (size_t i = 0; i < s->calls; i++) {
+		const struct replay_call *call = &s->call[i];
+
+		if (call->verb <= REPLAY_WRITE && call->length > longest[call->task][call->verb])
+			longest[call->task][call->verb] = call->length;
+	}
+	for (uint32_t i = 0; i < s->tasks; i++)
+		wanted += (uint64_t)longest[i][0] + longest[i][1];
+	free(longest);
+	there = fs_available_memory();
+	if (there && wanted > there / 4 * 3)
+		return fs_fail("script: its tasks want %llu MiB for what they read and write at once, and %llu MiB of memory are free; use fewer tasks or shorter calls",
+			       (unsigned long long)(wanted >> 20), (unsigned long long)(there >> 20));
+	return 0;
+}
+
 int replay_play(const struct replay_run *r)
 {
 	struct rlimit files;
 	pid_t *pid = fs_alloc(r->s->tasks * sizeof(*pid));
 	uint32_t running = 0;
-	int go[2], failed = 0;
+	int go[2], failed = check_memory(r);
 
+	if (failed) {
+		free(pid);
+		return failed;
+	}
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);

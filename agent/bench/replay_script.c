@@ -184,6 +184,17 @@ static bool is_name(const char *word)
 	return *word && *word != '.' && !strchr(word, '/');
 }
 
+/* Not cgroup.procs, cgroup.kill and the like: a script says nothing about processes that are not its own. */
+static bool is_limit(const char *word)
+{
+	static const char *const controllers[] = { "io.", "memory.", "cpu.", "pids." };
+
+	for (size_t i = 0; i < ARRAY_SIZE(controllers); i++)
+		if (!strncmp(word, controllers[i], strlen(controllers[i])))
+			return is_name(word);
+	return false;
+}
+
 static const char *parse_cgroup(struct replay_script *s, char *rest)
 {
 	char *name = strsep(&rest, " "), *word;
@@ -196,8 +207,8 @@ static const char *parse_cgroup(struct replay_script *s, char *rest)
 		if (!value || !unescape(value))
 			return "a cgroup's setting that is not FILE=VALUE";
 		*value++ = '\0';
-		if (!is_name(word))
-			return "a cgroup's setting of a file with such a name";
+		if (!is_limit(word))
+			return "a cgroup's setting of a file that is none of io.*, memory.*, cpu.* and pids.*";
 		s->setting = grown(s->setting, s->settings, sizeof(*s->setting));
 		s->setting[s->settings++] = (struct replay_setting){ word, value, s->cgroups };
 	}

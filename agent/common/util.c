@@ -364,6 +364,16 @@ uint64_t fs_available_kib(void)
 	return kib;
 }
 
+uint64_t fs_available_memory(void)
+{
+	char path[FS_PATH_MAX], *text = fs_read_text(fs_path(path, sizeof(path), "/proc/meminfo"), NULL);
+	const char *line = text ? strstr(text, "MemAvailable:") : NULL;
+	uint64_t kib = line ? strtoull(line + strlen("MemAvailable:"), NULL, 10) : 0;
+
+	free(text);
+	return kib << 10;
+}
+
 const char *fs_next_cgroup2(char **rest)
 {
 	char *line;

@@ -72,6 +72,8 @@ bool fs_parse_u64(const char *text, uint64_t max, uint64_t *value);
 uint64_t fs_now_ns(void); /* CLOCK_MONOTONIC */
 void fs_sleep_ms(unsigned int ms);
 
+/* Bytes that programs can still have (/proc/meminfo); 0: not known. */
+uint64_t fs_available_memory(void);
 /*
  * The next directory in the text of /proc/self/mounts on which cgroup2 is mounted, cut out of it in place; NULL at its end.
  * `rest` is where the text goes on; it may be NULL.

@@ -353,8 +353,9 @@ impl Reader {
         for word in words {
             let value = word.split_once('=').and_then(|(file, value)| Some((file, unescape(value)?)));
             let (file, value) = value.ok_or("a cgroup's setting that is not FILE=VALUE")?;
-            if !plain(file) {
-                return Err("a cgroup's setting of a file with such a name".to_owned());
+            // Not cgroup.procs, cgroup.kill and the like: a script says nothing about processes that are not its own.
+            if !plain(file) || !["io.", "memory.", "cpu.", "pids."].iter().any(|of| file.starts_with(of)) {
+                return Err("a cgroup's setting of a file that is none of io.*, memory.*, cpu.* and pids.*".to_owned());
             }
             settings.push((file.to_owned(), value));
         }
