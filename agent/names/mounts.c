@@ -71,6 +71,34 @@ bool fs_parse_mountinfo(char *line, struct fs_mount *mount)
 	return true;
 }
 
+bool fs_mount_is_remote(const struct fs_mount *mount)
+{
+	static const char *const types[] = { "autofs", "nfs",  "nfs4", "cifs",	 "smb3", "9p",	   "virtiofs",
+					     "ceph",   "afs",  "coda", "lustre", "gpfs", "beegfs", "vboxsf" };
+
+	/* Where our own root does not answer, nothing does. */
+	if (!mount->pid && !strcmp(mount->point, "/"))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if (!strcmp(mount->type, types[i]))
+			return true;
+	/* fuse, fuseblk, fuse.sshfs; fusectl is the kernel's own. */
+	return !strncmp(mount->type, "fuse", 4) && strcmp(mount->type, "fusectl");
+}
+
+bool fs_mounts_are_remote(const struct fs_mounts *mounts, int32_t pid, const char *path)
+{
+	for (size_t i = 0; mounts->remote && i < mounts->count; i++) {
+		const struct fs_mount *mount = &mounts->items[i];
+		size_t length = strlen(mount->point);
+
+		if (mount->pid == pid && fs_mount_is_remote(mount) && !strncmp(path, mount->point, length) &&
+		    (path[length] == '/' || !path[length] || length == 1))
+			return true;
+	}
+	return false;
+}
+
 static void read_namespace(struct fs_mounts *mounts, int32_t pid)
 {
 	char path[FS_PATH_MAX], *text, *rest, *line;
@@ -97,6 +125,7 @@ static void read_namespace(struct fs_mounts *mounts, int32_t pid)
 		mount.source = fs_strdup(mount.source);
 		mounts->items = fs_realloc(mounts->items, (mounts->count + 1) * sizeof(*mounts->items));
 		mounts->items[mounts->count++] = mount;
+		mounts->remote += fs_mount_is_remote(&mount);
 	}
 	free(text);
 }

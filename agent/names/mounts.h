@@ -29,12 +29,17 @@ struct fs_mounts {
 	int32_t pids[FS_NAMESPACES_MAX];
 	size_t namespace_count;
 	uint64_t dropped;
+	size_t remote; /* mounts that fs_mount_is_remote() */
 };
 
 /* The inode of /proc/PID/ns/KIND (pid 0: our own); 0 where it cannot be read. */
 uint64_t fs_namespace_of(int32_t pid, const char *kind);
 /* Reads them all. What was there before is freed. */
 void fs_mounts_read(struct fs_mounts *mounts);
+/* Another machine or a process answers for it, perhaps never; or to look at it mounts something (autofs). */
+bool fs_mount_is_remote(const struct fs_mount *mount);
+/* Whether a path of that namespace (pid as in struct fs_mount) leads over a remote mount. */
+bool fs_mounts_are_remote(const struct fs_mounts *mounts, int32_t pid, const char *path);
 const struct fs_mount *fs_mounts_by_id(const struct fs_mounts *mounts, uint64_t id);
 void fs_mounts_free(struct fs_mounts *mounts);
 /* In place: blanks and the like of mountinfo and mounts, which are \\ooo there. */

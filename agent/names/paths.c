@@ -2,6 +2,7 @@
 #include "paths.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -9,9 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifdef SYS_openat2
+#include <linux/openat2.h>
+#endif
 
 #include "util.h"
 
@@ -84,6 +90,18 @@ static uint64_t mount_id(int32_t pid, const char *fd)
 	return id;
 }
 
+/* What lies on a remote mount is not asked for anything: the answer may never come. */
+static bool is_remote(const struct fs_paths *paths, int32_t pid, const char *fd)
+{
+	const struct fs_mount *mount;
+
+	if (!paths->mounts.remote)
+		return false;
+	/* Pipes, sockets and what was unmounted with force are in no list. */
+	mount = fs_mounts_by_id(&paths->mounts, mount_id(pid, fd));
+	return !mount || fs_mount_is_remote(mount);
+}
+
 /* The device as events have it: a subvolume of btrfs has another for stat(2). */
 static uint32_t device_of(const struct fs_paths *paths, dev_t device, int32_t pid, const char *fd)
 {
@@ -103,21 +121,25 @@ static void open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool o
 
 	while (dir && (entry = readdir(dir))) {
 		struct fs_inode *file;
-		struct stat st;
+		struct statx st;
 		ssize_t length;
 
-		if (entry->d_name[0] == '.' || fstatat(dirfd(dir), entry->d_name, &st, 0) ||
-		    !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+		/* What the kernel has of it will do: what was unmounted with force may be remote. */
+		if (entry->d_name[0] == '.' || is_remote(paths, pid, entry->d_name) ||
+		    statx(dirfd(dir), entry->d_name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT,
+			  STATX_TYPE | STATX_INO | STATX_NLINK, &st) ||
+		    !(S_ISREG(st.stx_mode) || S_ISDIR(st.stx_mode)))
 			continue;
-		file = fs_touched_file(&paths->touched, device_of(paths, st.st_dev, pid, entry->d_name), st.st_ino,
-				       !only_touched && S_ISREG(st.st_mode));
+		file = fs_touched_file(&paths->touched,
+				       device_of(paths, makedev(st.stx_dev_major, st.stx_dev_minor), pid, entry->d_name),
+				       st.stx_ino, !only_touched && S_ISREG(st.stx_mode));
 		if (!file || (only_touched && !file->touched))
 			continue;
 		length = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
 		if (length <= 0)
 			continue;
 		target[length] = '\0';
-		sighted(paths, file, target, foreign, !st.st_nlink);
+		sighted(paths, file, target, foreign, !st.stx_nlink);
 	}
 	if (dir)
 		closedir(dir);
@@ -201,7 +223,8 @@ void fs_paths_check(struct fs_paths *paths)
 		struct fs_inode *file = &paths->touched.files[i];
 		struct stat st;
 
-		if (!file->touched || !file->path || settled(file) || lstat(file->path, &st) ||
+		if (!file->touched || !file->path || settled(file) ||
+		    fs_mounts_are_remote(&paths->mounts, 0, file->path) || lstat(file->path, &st) ||
 		    st.st_ino != file->inode || (major(st.st_dev) && kernel_device(st.st_dev) != file->device))
 			continue;
 		file->foreign = false;
@@ -215,6 +238,7 @@ struct walk {
 	struct fs_paths *paths;
 	uint32_t device;
 	bool foreign, over_devices;
+	int32_t pid; /* of a process in the mount's namespace; 0: our own */
 	size_t wanted; /* files of this device that have no path */
 	size_t skip; /* bytes at the beginning of path that are not shown */
 	uint64_t count;
@@ -269,11 +293,32 @@ static void found(struct walk *walk, int dir, const char *name, struct fs_inode 
 
 static void directory(struct walk *walk, int fd, size_t length, dev_t device, int depth);
 
+/* A directory, unless something is mounted on it: even to open that may block, or mount something else (autofs). */
+static int open_directory(const struct walk *walk, int parent, const char *name)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+#ifdef SYS_openat2
+	struct open_how how = { .flags = (unsigned int)flags, .resolve = RESOLVE_NO_XDEV };
+	long fd = syscall(SYS_openat2, parent, name, &how, sizeof(how));
+
+	/* From 5.6 on; sandboxes refuse it with EPERM. */
+	if (fd >= 0 || (errno != ENOSYS && errno != EPERM))
+		return (int)fd;
+#endif
+	if (fs_mounts_are_remote(&walk->paths->mounts, walk->pid, walk->path + walk->skip)) {
+		errno = EXDEV;
+		return -1;
+	}
+	return openat(parent, name, flags);
+}
+
 static void enter(struct walk *walk, int parent, const char *name, size_t length, dev_t device, int depth)
 {
-	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	int fd = open_directory(walk, parent, name);
 	struct stat st;
 
+	if (fd < 0 && (errno == EXDEV || errno == ENOTDIR))
+		return;
 	if (fd < 0 || fstat(fd, &st)) {
 		walk->result = FS_WALK_PART;
 		if (fd >= 0)
@@ -324,14 +369,8 @@ static void directory(struct walk *walk, int fd, size_t length, dev_t device, in
 		memcpy(walk->path + length + 1, name, strlen(name) + 1);
 		if (file && file->touched && !settled(file))
 			found(walk, dirfd(dir), name, file);
-		if (type == DT_UNKNOWN) {
-			struct stat st;
-
-			if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(st.st_mode))
-				continue;
-			type = DT_DIR;
-		}
-		if (type == DT_DIR)
+		/* What is no directory says so when it is opened as one. */
+		if (type == DT_DIR || type == DT_UNKNOWN)
 			enter(walk, dirfd(dir), name, longer, device, depth);
 	}
 	closedir(dir);
@@ -345,6 +384,7 @@ static void mounted(struct walk *walk, const struct fs_mount *mount)
 	int fd;
 
 	walk->foreign = mount->pid != 0;
+	walk->pid = mount->pid;
 	walk->over_devices = !strcmp(mount->type, "btrfs");
 	walk->skip = 0;
 	if (mount->pid)
@@ -399,7 +439,8 @@ static enum fs_walk device_walk(struct fs_paths *paths, uint32_t device)
 			const struct fs_mount *mount = &mounts->items[i];
 			const bool whole = !strcmp(mount->root, "/");
 
-			if (mount->device != device || (mount->pid != 0) != (pass >= 2) || whole != !(pass % 2))
+			if (mount->device != device || (mount->pid != 0) != (pass >= 2) || whole != !(pass % 2) ||
+			    fs_mounts_are_remote(mounts, mount->pid, mount->point))
 				continue;
 			walk->result = FS_WALK_COMPLETE;
 			mounted(walk, mount);
@@ -489,6 +530,8 @@ const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *fi
 		return "no_mount";
 	if (is_metadata(mount->type, file->inode))
 		return "metadata";
+	if (fs_mount_is_remote(mount))
+		return "remote";
 	for (size_t i = 0; i < paths->walked_count; i++)
 		if (paths->walked[i].device == file->device)
 			result = paths->walked[i].result;

@@ -326,7 +326,7 @@ static bool is_local(const char *source, const char *type)
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
 		if (!strcmp(type, types[i]))
 			return true;
-	return !strncmp(source, "/dev/", 5);
+	return !strncmp(source, "/dev/", 5) && strncmp(type, "fuse", 4);
 }
 
 /*

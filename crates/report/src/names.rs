@@ -128,6 +128,7 @@ fn why(reason: &str) -> &str {
         "deleted" => "deleted before their path was seen",
         "metadata" => "the file system's own data, or the block device itself",
         "no_mount" => "their file system was not mounted at the end, or lies in memory",
+        "remote" => "on a network or FUSE file system, which is not searched because it may never answer",
         "not_reachable" => "in a part of their file system that is not mounted, or is hidden by another mount",
         "out_of_time" => "the search ended at its time limit (record with --paths walk to search without one)",
         "not_looked_for" => "the recording did not look for them (record without --paths seen and --no-paths)",
