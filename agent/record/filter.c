@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "util.h"
@@ -38,11 +39,15 @@ bool fs_filter_any_task(const char *system, const char *event)
 
 /* --- what is asked for -------------------------------------------------- */
 
-static bool is_directory(const char *path)
+/* A directory of a cgroup file system, v1 or v2 (include/uapi/linux/magic.h): `..` and links may lead elsewhere. */
+static bool is_cgroup(const char *path)
 {
 	struct stat st;
+	struct statfs fs;
 
-	return !stat(path, &st) && S_ISDIR(st.st_mode);
+	if (stat(path, &st) || !S_ISDIR(st.st_mode) || statfs(path, &fs))
+		return false;
+	return fs.f_type == 0x27e0eb || fs.f_type == 0x63677270;
 }
 
 static bool has_file(const char *directory, const char *file)
@@ -63,18 +68,18 @@ static char *find_cgroup(const char *name)
 	while (*name == '/' && strncmp(name, "/sys/", 5))
 		name++;
 	if (*name == '/')
-		return is_directory(name) && (has_file(name, "cgroup.procs") || has_file(name, "tasks")) ?
+		return is_cgroup(name) && (has_file(name, "cgroup.procs") || has_file(name, "tasks")) ?
 			       fs_strdup(name) :
 			       NULL;
 	fs_path(path, sizeof(path), "/sys/fs/cgroup/%s", name);
-	if (is_directory(path) && has_file(path, "cgroup.procs"))
+	if (is_cgroup(path) && has_file(path, "cgroup.procs"))
 		return fs_strdup(path);
 	dir = opendir(fs_path(path, sizeof(path), "/sys/fs/cgroup"));
 	while (dir && !found && (entry = readdir(dir))) {
 		if (entry->d_name[0] == '.')
 			continue;
 		fs_path(path, sizeof(path), "/sys/fs/cgroup/%s/%s", entry->d_name, name);
-		if (is_directory(path) && has_file(path, "cgroup.procs"))
+		if (is_cgroup(path) && has_file(path, "cgroup.procs"))
 			found = fs_strdup(path);
 	}
 	if (dir)

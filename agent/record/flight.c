@@ -9,9 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "util.h"
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#endif
 
 #define SECOND UINT64_C(1000000000)
 /* flashscope-0001.stream; what is not whole yet ends with PARTIAL. */
@@ -147,6 +152,20 @@ static void empty_rings(struct fs_recorder *recorder)
 	fs_ring_each(&recorder->tasks, NULL, NULL);
 }
 
+/* To a name that nothing has: fs/fat and kernels before 3.15 lack the flag. */
+static int rename_new(const char *from, const char *to)
+{
+	if (!syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE))
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -1;
+	if (!access(to, F_OK)) {
+		errno = EEXIST;
+		return -1;
+	}
+	return rename(from, to);
+}
+
 /* A capture as a file: whole under its name, or not there. */
 static int capture_file(struct fs_recorder *recorder)
 {
@@ -155,7 +174,9 @@ static int capture_file(struct fs_recorder *recorder)
 
 	snprintf(path, sizeof(path), "%s/" CAPTURE "%04u.stream", recorder->options.directory, recorder->flight.number);
 	snprintf(partial, sizeof(partial), "%s" PARTIAL, path);
-	fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	/* What a killed recorder left, or others put there: it is removed, not written to. */
+	unlink(partial);
+	fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return fs_recorder_broken(recorder, "%s: %s", partial, strerror(errno));
 	fs_stream_init(&recorder->stream, fd, 0);
@@ -167,7 +188,7 @@ static int capture_file(struct fs_recorder *recorder)
 	fs_stream_free(&recorder->stream);
 	memset(&recorder->stream, 0, sizeof(recorder->stream));
 	recorder->stream.fd = -1;
-	if (!result && rename(partial, path))
+	if (!result && rename_new(partial, path))
 		result = fs_recorder_broken(recorder, "%s: %s", path, strerror(errno));
 	if (result)
 		unlink(partial);

@@ -14,6 +14,7 @@
 #include "groups.h"
 #include "layers.h"
 #include "state.h"
+#include "notes.h"
 #include "util.h"
 
 int fs_recorder_stream_broken(struct fs_recorder *recorder)
@@ -227,7 +228,7 @@ int fs_recorder_open_output(struct fs_recorder *recorder)
 		return 0;
 	}
 	if (path) {
-		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+		fd = fs_open_output(path);
 		if (fd < 0)
 			return fs_recorder_broken(recorder, "%s: cannot be written: %s; choose another -o", path,
 				      strerror(errno));

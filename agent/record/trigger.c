@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trigger.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,11 +49,25 @@ static bool parse_time(const char *text, uint64_t *ns)
 	return false;
 }
 
+/* N% of a second. */
+static bool parse_percent(const char *text, uint64_t *ns)
+{
+	char number[4];
+	size_t digits = strspn(text, "0123456789");
+	uint64_t percent;
+
+	if (!digits || digits >= sizeof(number) || strcmp(text + digits, "%"))
+		return false;
+	memcpy(number, text, digits);
+	number[digits] = '\0';
+	if (!fs_parse_u64(number, 100, &percent) || !percent)
+		return false;
+	*ns = percent * (SECOND / 100);
+	return true;
+}
+
 bool fs_trigger_parse(const char *text, struct fs_trigger *trigger)
 {
-	unsigned int percent;
-	char sign, end;
-
 	memset(trigger, 0, sizeof(*trigger));
 	trigger->text = text;
 	if (!strncmp(text, "d2c>", 4)) {
@@ -74,11 +88,7 @@ bool fs_trigger_parse(const char *text, struct fs_trigger *trigger)
 		return trigger->command[strspn(trigger->command, " ")] != '\0';
 	}
 	trigger->kind = FS_TRIGGER_PSI;
-	if (sscanf(text, "psi-io>%u%c%c", &percent, &sign, &end) != 2 || sign != '%' || !isdigit((unsigned char)text[7]) ||
-	    !percent || percent > 100)
-		return false;
-	trigger->limit_ns = percent * (SECOND / 100);
-	return true;
+	return !strncmp(text, "psi-io>", 7) && parse_percent(text + 7, &trigger->limit_ns);
 }
 
 /* --- firing ------------------------------------------------------------- */
@@ -274,7 +284,7 @@ static void look_at_pressure(struct fs_watch *watch, uint64_t now)
 static void look_at_command(struct fs_watch *watch, uint64_t now)
 {
 	const struct fs_trigger *trigger = of_kind(watch, FS_TRIGGER_RUN);
-	int status;
+	int status, null;
 
 	if (!trigger)
 		return;
@@ -292,7 +302,13 @@ static void look_at_command(struct fs_watch *watch, uint64_t now)
 	if (!watch->command) {
 		for (int signal_number = 1; signal_number < 32; signal_number++)
 			signal(signal_number, SIG_DFL);
-		/* stdout is the stream's. */
+		/* It ends with the recorder, and what it has started does. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setpgid(0, 0);
+		/* stdin and stdout are the stream's. */
+		null = open("/dev/null", O_RDONLY);
+		if (null >= 0)
+			dup2(null, STDIN_FILENO);
 		dup2(STDERR_FILENO, STDOUT_FILENO);
 		execl("/bin/sh", "sh", "-c", trigger->command, (char *)NULL);
 		_exit(127);
@@ -432,6 +448,8 @@ int fs_watch_end(struct fs_watch *watch)
 	if (watch->psi > 0)
 		close(watch->psi);
 	if (watch->command > 0) {
+		setpgid(watch->command, watch->command);
+		kill(-watch->command, SIGKILL);
 		kill(watch->command, SIGKILL);
 		waitpid(watch->command, NULL, 0);
 	}

@@ -126,6 +126,39 @@ bool fs_dir_is_safe(const char *path)
 	return !(st.st_mode & 022) || (st.st_mode & S_ISVTX);
 }
 
+static bool is_shared(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char parent[FS_PATH_MAX];
+	struct stat st;
+
+	snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+	return stat(parent, &st) || (st.st_uid && st.st_uid != geteuid()) || st.st_mode & 022;
+}
+
+int fs_open_output(const char *path)
+{
+	const bool shared = is_shared(path);
+	const mode_t mode = geteuid() ? 0666 : 0600;
+	struct stat st;
+	int fd;
+
+	/* A FIFO of somebody else's would block here. */
+	if (shared && !lstat(path, &st) && st.st_uid != geteuid() && !S_ISCHR(st.st_mode)) {
+		errno = EPERM;
+		return -1;
+	}
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (shared ? O_NOFOLLOW : 0), mode);
+	if (fd < 0 || fstat(fd, &st))
+		return fd;
+	/* A second link to a file of ours is a name that others may have given it. */
+	if (shared && S_ISREG(st.st_mode) && (st.st_uid != geteuid() || st.st_nlink != 1))
+		return refuse(fd);
+	if (S_ISREG(st.st_mode) && ftruncate(fd, 0))
+		return refuse(fd);
+	return fd;
+}
+
 static int remove_tree(int parent, const char *name, dev_t device, int depth)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -27,6 +27,12 @@ bool fs_note_of_this_boot(const char *text);
 bool fs_dir_is_safe(const char *path);
 
 /*
+ * Opens a file to be written from its begin: made where it is not there, emptied where it is. In a directory that others can
+ * write to no link is followed, and nothing that others put there is written to. -1 with errno.
+ */
+int fs_open_output(const char *path);
+
+/*
  * Removes what an agent has made: PATH's last part has to be `own`, or to end
  * with a dot and `own`, and PATH is a directory (with all it holds) or a regular
  * file of our user's. Links are not followed. 0, or -1 with errno: EPERM where
