@@ -12,6 +12,8 @@ const NAMES: [&str; 10] =
 const SKIPPED: [&str; 5] = ["schema", "losses", "timeline", "points", "over_time"];
 /// Figures of one document at most; the further ones are left out.
 const MOST_FIGURES: usize = 20_000;
+/// Bytes of the name of a figure at most: one with a longer name is left out. A name is repeated in all that lies below it.
+const MOST_NAME_BYTES: usize = 1024;
 /// Levels of lists and members that are followed.
 const MOST_LEVELS: usize = 32;
 
@@ -23,7 +25,7 @@ pub fn of_json(title: &str, document: &Value) -> RunFigures {
 }
 
 fn walk(value: &Value, path: &mut String, level: usize, figures: &mut Vec<Figure>) {
-    if level > MOST_LEVELS || figures.len() >= MOST_FIGURES {
+    if level > MOST_LEVELS || figures.len() >= MOST_FIGURES || path.len() > MOST_NAME_BYTES {
         return;
     }
     let length = path.len();
