@@ -375,7 +375,7 @@ fn a_recording_ends_before_its_disk_is_full() {
     for dir in [&small, &kept] {
         std::fs::create_dir(dir).expect("a directory");
     }
-    for (more, least) in [(&[][..], 6 << 20), (&["--no-convert"], 12 << 20)] {
+    for (more, least) in [(&[][..], 12 << 20), (&["--no-convert"], 12 << 20)] {
         let path = text(&small.join("t.dat"));
         let mut argv = vec!["record", "--events", "raw_syscalls:sys_enter", "--ring", "64K", "-o", &path];
         argv.extend(more);

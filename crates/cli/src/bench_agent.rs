@@ -127,12 +127,7 @@ pub fn replay(args: &BenchReplayArgs, quiet: bool) -> Result<(), Failure> {
             out!("{script}");
             return Ok(());
         }
-        return crate::output::write(
-            to,
-            script.as_bytes(),
-            &crate::output::inputs(std::slice::from_ref(&args.trace)),
-            "--script",
-        );
+        return crate::output::write(to, script.as_bytes(), &crate::output::inputs(&replay::inputs(args)), "--script");
     }
     let path = format!("{BESIDE_AGENT}replay");
     let options = words(&[

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use flashscope_analysis::FlashReport;
 use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::comparison::{Checked, Comparison, RunFigures, of_json};
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use crate::args::{DiffArgs, ReportArgs};
@@ -52,8 +52,8 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
             runs.iter().map(|run| condition.check_change(&comparison, run)).collect::<Vec<_>>()
         })
         .collect();
+    let inputs: Vec<PathBuf> = before.iter().chain(after).cloned().collect();
     if let Some(page) = &args.html {
-        let inputs: Vec<PathBuf> = before.iter().chain(after).cloned().collect();
         output::write(
             page,
             flashscope_report::html::comparison(&comparison, &checked).as_bytes(),
@@ -66,7 +66,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     } else {
         out!("{}", flashscope_report::terminal::comparison(&comparison, args.top, &style()));
     }
-    conditions::end(&args.limits, &checked)
+    conditions::end(&args.limits, &checked, &conditions::Files { inputs: &inputs, page: args.html.as_deref() })
 }
 
 /// The files of each side.
@@ -92,9 +92,9 @@ fn run_figures(path: &Path) -> Result<RunFigures, Failure> {
             ))
         };
         return Ok(if is_of_block_io {
-            RunFigures::of_block(&serde_json::from_value::<BlockReport>(document.clone()).map_err(version)?)
+            RunFigures::of_block(&BlockReport::deserialize(&document).map_err(version)?)
         } else if is_of_flash {
-            RunFigures::of_flash(&serde_json::from_value::<FlashReport>(document.clone()).map_err(version)?)
+            RunFigures::of_flash(&FlashReport::deserialize(&document).map_err(version)?)
         } else {
             of_json(&title, &document)
         });

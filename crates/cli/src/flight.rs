@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use flashscope_output::Output;
 use flashscope_targets::{Job, Target};
 use flashscope_trace::Trace;
 
@@ -16,6 +17,12 @@ use crate::stream::{END, Frames};
 use crate::target;
 
 pub fn run(args: &RecordArgs, target: &dyn Target, terminal: &Terminal) -> Result<(), Failure> {
+    if Output::is_through(&args.output) {
+        return Err(Failure::usage(format!(
+            "{}: each capture is a file of its own, and this is a device, a FIFO or a pipe; name a file with --output",
+            args.output.display()
+        )));
+    }
     let job = Job { argv: record::argv(args), ..Job::default() };
     terminal.line("flight recorder: Ctrl-C (or `flashscope ctl stop`) ends it");
     let mut captures = Captures {

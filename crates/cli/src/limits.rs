@@ -23,17 +23,15 @@ pub struct Limited {
     file: File,
     bytes: u64,
     max: Option<u64>,
-    /// A trace.dat is made of it. Its sub-buffers have their whole size: it is some 7 % larger than the stream.
-    convert: bool,
     margin: u64,
     stop: Arc<AtomicBool>,
     reached: Option<Reached>,
 }
 
 impl Limited {
-    pub fn new(file: File, max: Option<u64>, convert: bool, stop: Arc<AtomicBool>) -> Limited {
+    pub fn new(file: File, max: Option<u64>, stop: Arc<AtomicBool>) -> Limited {
         let margin = flashscope_output::total_bytes_of(&file).map_or(MARGIN, |total| MARGIN.min(total / 16));
-        Limited { file, bytes: 0, max, convert, margin, stop, reached: None }
+        Limited { file, bytes: 0, max, margin, stop, reached: None }
     }
 
     pub fn reached(&self) -> Option<Reached> {
@@ -44,13 +42,11 @@ impl Limited {
         if self.reached.is_some() {
             return;
         }
-        let copy = if self.convert { self.bytes.saturating_add(self.bytes / 8) } else { 0 };
-        let needed = copy.saturating_add(self.margin);
         // A file system that does not say is not guarded; a full one is an error then.
         let free = flashscope_output::free_bytes_of(&self.file).unwrap_or(u64::MAX);
         if self.max.is_some_and(|max| self.bytes >= max) {
             self.reached = Some(Reached::MaxSize);
-        } else if free < needed {
+        } else if free < self.margin {
             self.reached = Some(Reached::Disk(free));
         }
         if self.reached.is_some() {
@@ -80,7 +76,7 @@ mod tests {
     fn a_limit_asks_once_and_keeps_what_comes_after() {
         let file = flashscope_output::temporary(&std::env::temp_dir()).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut limited = Limited::new(file, Some(10), true, Arc::clone(&stop));
+        let mut limited = Limited::new(file, Some(10), Arc::clone(&stop));
         limited.write_all(b"123456789").unwrap();
         assert!(!stop.load(Ordering::Relaxed) && limited.reached().is_none());
         limited.write_all(b"0").unwrap();

@@ -61,7 +61,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     }
     let convert = !args.no_convert;
     let (ran, reached) = {
-        let mut limited = Limited::new(pending.writer()?, args.max_size.map(|size| size.0), convert, stop::flag()?);
+        let mut limited = Limited::new(pending.writer()?, args.max_size.map(|size| size.0), stop::flag()?);
         let ran = target.run(&job, &mut Live::new(&mut limited, &terminal));
         (ran, limited.reached())
     };
@@ -246,11 +246,21 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, convert: bool) ->
     let existing = if session.complete { Existing::KeepAsOld } else { Existing::Stays("incomplete") };
     let there = std::fs::metadata(output).is_ok_and(|meta| meta.is_file());
     let rules = Rules { existing, ..rules };
-    let path = if convert || Output::is_through(output) {
+    let room = if convert && !Output::is_through(output) { room_for_a_copy(stream) } else { Ok(()) };
+    let path = if room.is_ok() && (convert || Output::is_through(output)) {
         flashscope_trace::dat::write_as(&trace, output, rules)?.1
     } else {
         flashscope_output::adopt(stream, output, rules)?
     };
+    if let Err((needed, free)) = room {
+        says.push(format!(
+            "{0}: a trace.dat needs {needed} KiB beside the recording, and {free} KiB are free: this is the agent's stream, which \
+             flashscope reads as well; for trace-cmd and KernelShark type: flashscope export {1} --to trace.dat -o FILE, with FILE on \
+             another disk",
+            path.display(),
+            shell_path(&path)
+        ));
+    }
     match (there, session.complete) {
         (true, true) => says.push(format!("the earlier {0} is kept as {0}.old", output.display())),
         (true, false) => says.push(format!(
@@ -261,6 +271,19 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, convert: bool) ->
         (false, _) => {}
     }
     Ok(Finished { path, says })
+}
+
+/// KiB that a trace.dat of a stream needs at most, and those that are free, where these are fewer. Its sub-buffers have their
+/// whole size: it is some 7 % larger than the stream.
+fn room_for_a_copy(stream: &Path) -> Result<(), (u64, u64)> {
+    let Ok(file) = File::open(stream) else { return Ok(()) };
+    let bytes = file.metadata().map_or(0, |meta| meta.len());
+    let needed = bytes.saturating_add(bytes / 8);
+    // A file system that does not say is tried.
+    match flashscope_output::free_bytes_of(&file) {
+        Ok(free) if free < needed => Err((needed >> 10, free >> 10)),
+        _ => Ok(()),
+    }
 }
 
 /// A writer that flushes nothing late: each write of the agent is on its way to the disk when the next one comes.

@@ -11,7 +11,8 @@ use flashscope_trace::Session;
 use crate::failure::Failure;
 use crate::record;
 
-/// Where the scratch directory of a recording says what it belongs to: the stream's path, a line feed, the output's.
+/// Where the scratch directory of a recording says what it belongs to: the stream's path, NUL, the output's. A path may hold any
+/// other byte, line feeds too.
 const NOTE: &str = "recording";
 const LABEL: &str = "recording";
 
@@ -44,7 +45,7 @@ impl Pending {
         let (Some(stream_text), Some(output_text)) = (stream.to_str(), absolute.to_str()) else {
             return Err(Failure::usage(format!("{}: the path is not UTF-8: name another", output.display())));
         };
-        std::fs::write(note.path().join(NOTE), format!("{stream_text}\n{output_text}"))
+        std::fs::write(note.path().join(NOTE), format!("{stream_text}\0{output_text}"))
             .map_err(|error| Failure::new(format!("{}: {error}", note.path().display())))?;
         Ok(Pending { note: Some(note), stream, output: absolute })
     }
@@ -94,7 +95,7 @@ pub fn note_partial(output: &Path) -> Result<ScratchDir, Failure> {
     let absolute = std::path::absolute(output)
         .map_err(|error| Failure::usage(format!("{}: {error}; name a file with --output", output.display())))?;
     let note = ScratchDir::new(LABEL)?;
-    std::fs::write(note.path().join(NOTE), format!("\n{}", absolute.display()))
+    std::fs::write(note.path().join(NOTE), format!("\0{}", absolute.display()))
         .map_err(|error| Failure::new(format!("{}: {error}", note.path().display())))?;
     Ok(note)
 }
@@ -135,6 +136,11 @@ fn finish(stream: &Path, output: &Path, convert: bool) -> Result<Finished, Failu
     }
 }
 
+/// A note of versions up to 0.1, which wrote a line feed between the two: where a path has one as well, it says nothing.
+fn earlier_note(note: &str) -> Option<(&str, &str)> {
+    note.split_once('\n').filter(|(_, output)| !output.contains('\n'))
+}
+
 /// Runs before every command. Says what it put right; what it cannot put right must not stop the command.
 pub fn recover(quiet: bool) {
     let say = |text: &str| {
@@ -144,7 +150,7 @@ pub fn recover(quiet: bool) {
     };
     for dir in flashscope_targets::abandoned(LABEL) {
         let Ok(note) = flashscope_output::read_own(&dir.join(NOTE)) else { continue };
-        let Some((stream, output)) = note.split_once('\n') else { continue };
+        let Some((stream, output)) = note.split_once('\0').or_else(|| earlier_note(&note)) else { continue };
         let (stream, output) = (Path::new(stream), Path::new(output));
         flashscope_output::remove_leftovers(output);
         // Who can write to its directory could have put anything there.

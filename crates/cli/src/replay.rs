@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flashscope_study::replays::ScriptError;
 use flashscope_trace::{EventKind, FileStep, TimeNs, Trace, Value};
@@ -62,6 +62,12 @@ impl From<ScriptError> for Failure {
     fn from(error: ScriptError) -> Self {
         Failure::usage(error.to_string())
     }
+}
+
+/// The files that a replay reads.
+pub fn inputs(args: &BenchReplayArgs) -> Vec<PathBuf> {
+    let beside = args.beside.iter().map(|beside| beside.rsplit_once('@').map_or(beside.as_str(), |(path, _)| path));
+    beside.map(PathBuf::from).chain([args.trace.clone()]).collect()
 }
 
 /// The script, checked; with `--beside`, one with the others' tasks.

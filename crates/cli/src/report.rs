@@ -60,6 +60,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
             "these are traces of block I/O and of flash, which have reports of their own; give those of one kind",
         ));
     }
+    let files = conditions::Files { inputs: &args.traces, page: args.html.as_deref() };
     if of_block_io > 0 {
         let report = block_report(&inputs, args)?;
         if let Some(page) = &args.html {
@@ -75,7 +76,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         } else {
             out!("{}", flashscope_report::terminal::block(&report, &style_of(args)));
         }
-        return conditions::check(&args.limits, &RunFigures::of_block(&report));
+        return conditions::check(&args.limits, &RunFigures::of_block(&report), &files);
     }
     let report = flash_report(&inputs, args)?;
     if report.readahead.is_none() && !inputs.traces().any(is_of_flash) {
@@ -94,7 +95,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     } else {
         out!("{}", flashscope_report::terminal::flash(&report, &style_of(args)));
     }
-    conditions::check(&args.limits, &RunFigures::of_flash(&report))
+    conditions::check(&args.limits, &RunFigures::of_flash(&report), &files)
 }
 
 fn style_of(args: &ReportArgs) -> Style {

@@ -35,8 +35,8 @@ pub struct RecordArgs {
     /// Stop after this amount of data; events still in the rings are added. A plain number is bytes.
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<Bytes>,
-    /// Keep the agent's stream. Without this option it is converted to a trace.dat at the end, which needs as much free space
-    /// again.
+    /// Keep the agent's stream. Without this option it is converted to a trace.dat at the end. Where there is no room for that
+    /// copy, the stream is kept.
     #[arg(long)]
     pub no_convert: bool,
     /// End after so many seconds. A command goes on to its own end, unrecorded.

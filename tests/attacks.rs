@@ -1,0 +1,448 @@
+//! Attacks on what acts for the user: replay scripts, name look-ups, second outputs, notes of killed commands, JSON results.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout, top};
+use flashscope_trace::Trace;
+
+/// A directory of the test's own, with a cache for the command.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new(label: &str) -> Place {
+        Place { dir: TempDir::new(label) }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        std::fs::write(self.at(name), text).expect("a file");
+        self.at(name)
+    }
+
+    fn command(&self, argv: &[&str]) -> Command {
+        let mut command = flashscope();
+        command.env("FLASHSCOPE_CACHE", self.at("cache")).args(argv).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, argv: &[&str]) -> Output {
+        output(&mut self.command(argv))
+    }
+
+    /// Runs it in a mount namespace of its own, behind a shell's preparations; `$1` of these is the directory.
+    fn unshared(&self, prepare: &str, inner: &Command) -> Output {
+        let mut command = Command::new("unshare");
+        command
+            .args(["-m", "/bin/sh", "-c", &format!("set -e; dir=$1; shift; {prepare}")])
+            .arg("sh")
+            .arg(self.dir.path());
+        command.arg(inner.get_program()).args(inner.get_args()).current_dir(top()).stdin(Stdio::null());
+        inner.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
+        output(&mut command)
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Status and one line that holds these words.
+fn refused(ran: &Output, status: i32, words: &str) {
+    assert_eq!(ran.status.code(), Some(status), "{}", said(ran));
+    assert!(said(ran).contains(words), "{words:?} is not in: {}", said(ran));
+}
+
+fn agent() -> PathBuf {
+    let arch = if cfg!(target_arch = "x86_64") { "x86_64" } else { "aarch64" };
+    top().join("agent/build").join(arch).join("flashscope-agent")
+}
+
+fn cannot_record() -> Option<&'static str> {
+    match () {
+        () if !is_root() => Some("needs root, to record on this host"),
+        () if !Path::new("/sys/kernel/tracing/instances").exists() => {
+            Some("needs tracefs: mount -t tracefs nodev /sys/kernel/tracing")
+        }
+        () => None,
+    }
+}
+
+/// Two tasks' writes, as ftrace prints them.
+fn block_trace(place: &Place, name: &str, tasks: &[&str]) -> PathBuf {
+    let mut trace = String::from("# tracer: nop\n");
+    for (i, task) in tasks.iter().enumerate() {
+        for k in 0..3 {
+            let (sector, at) = (1000 * i + 8 * k, 100.0 + i as f64 + k as f64 / 100.0);
+            let tid = 100 + i;
+            for (event, begin, end, later) in [
+                ("block_bio_queue", "WS", format!("[{task}]"), 0.0),
+                ("block_rq_issue", "WS 4096 ()", format!("[{task}]"), 0.0001),
+                ("block_rq_complete", "WS ()", "[0]".to_owned(), 0.0003),
+            ] {
+                trace += &format!(
+                    "{task:>16}-{tid:<5} [000] .... {:.6}: {event}: 8,0 {begin} {sector} + 8 {end}\n",
+                    at + later
+                );
+            }
+        }
+    }
+    place.file(name, &trace)
+}
+
+/// A script limits its own cgroups. It moves and ends no process that is not its own.
+#[test]
+fn a_replay_script_says_nothing_about_other_processes() {
+    let place = Place::new("attack-cgroup");
+    let mut victim = Command::new("sleep").arg("600").spawn().expect("sleep");
+    let head = format!("flashscope-replay 2\ncgroup x cgroup.procs={} ", victim.id());
+    let dir = text(place.dir.path());
+    for settings in ["cgroup.kill=1", "memory.max=0", "cgroup.freeze=1"] {
+        let path = text(
+            &place.file("x.replay", &format!("{head}{settings}\nfile 4096 a\ntask t cgroup=x\nread 0 0 0 0 4096\n")),
+        );
+        let ran = output(Command::new(agent()).args(["bench", "replay", "--script", &path, "--dir", &dir]));
+        refused(&ran, 2, "x.replay:2: a cgroup's setting of a file that is none of io.*, memory.*, cpu.* and pids.*");
+        refused(&place.run(&["bench", "replay", &path, "--dir", &dir]), 2, "none of io.*, memory.*, cpu.* and pids.*");
+    }
+    assert!(victim.try_wait().expect("a child").is_none(), "a script ended another process");
+    victim.kill().expect("a child");
+    victim.wait().expect("a child");
+}
+
+/// 256 tasks that each write 256 MiB at once want 64 GiB of buffers; zeros want as much of a disk as anything else.
+#[test]
+fn a_short_replay_script_takes_neither_all_memory_nor_all_of_a_disk() {
+    let place = Place::new("attack-replay-size");
+    let mut script = String::from("flashscope-replay 2\nfile - a\n");
+    (0..256).for_each(|n| script += &format!("task t{n}\n"));
+    (0..256).for_each(|n| script += &format!("create {n} {n} 0 write\nwrite {n} {n} 0 0 268435456\n"));
+    let path = text(&place.file("memory.replay", &script));
+    let dir = text(place.dir.path());
+    let agent = |path: &str, more: &[&str]| {
+        output(Command::new(agent()).args(["bench", "replay", "--script", path, "--dir", &dir]).args(more))
+    };
+    refused(&agent(&path, &[]), 1, "want 65536 MiB for what they read and write at once");
+    let path = text(&place.file("disk.replay", "flashscope-replay 2\nfile 70368744177664 a\ntask t\nread 0 0 0 0 1\n"));
+    for contents in ["printable", "zero", "compressible"] {
+        refused(&agent(&path, &["--contents", contents]), 1, "its files take 70368744177664 bytes and ");
+    }
+    let left: Vec<_> = std::fs::read_dir(&dir).expect("a directory").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left.len(), 2, "only the scripts: {left:?}");
+}
+
+/// Mounts a FUSE file system that never answers on its first argument, and runs the rest.
+const NEVER: &str = r#"
+import ctypes, os, subprocess, sys
+libc = ctypes.CDLL(None, use_errno=True)
+fd = os.open("/dev/fuse", os.O_RDWR)
+options = f"fd={fd},rootmode=40000,user_id=0,group_id=0".encode()
+if libc.mount(b"never", sys.argv[1].encode(), b"fuse", 0, options):
+    sys.exit("cannot mount FUSE: " + os.strerror(ctypes.get_errno()))
+sys.exit(subprocess.run(sys.argv[2:]).returncode)
+"#;
+
+/// The search for names enters no other mount: a FUSE file system may never answer, one of automount would mount something,
+/// and a bind mount may lead back to where the search came from.
+#[test]
+fn the_search_for_names_enters_no_mount() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let there = |program: &str| {
+        Command::new("sh").args(["-c", &format!("command -v {program} >/dev/null")]).status().is_ok_and(|s| s.success())
+    };
+    if !Path::new("/dev/fuse").exists() || !there("python3") || !there("mkfs.ext4") {
+        return skip("needs /dev/fuse, python3 and mkfs.ext4, to have a file system that never answers");
+    }
+    let place = Place::new("attack-walk");
+    let image = std::fs::File::create(place.at("image")).expect("a file");
+    image.set_len(16 << 20).expect("a size");
+    let script = text(&place.file("never.py", NEVER));
+    let out = text(&place.at("t.dat"));
+    // The file is gone at the end: all of its file system is searched for it.
+    let work = format!("cat {0}/z/file >{0}/copy; rm {0}/z/file", text(&place.at("fs")));
+    let argv = ["record", "--events", "block,cache,syscall", "--paths", "walk", "-o", &out, "--", "sh", "-c", &work];
+    let prepare = format!(
+        "mkfs.ext4 -q $dir/image; mkdir $dir/fs; mount -o loop $dir/image $dir/fs || exit 99; \
+         mkdir $dir/fs/never $dir/fs/again $dir/fs/z; head -c 65536 /dev/zero >$dir/fs/z/file; mount --bind $dir/fs $dir/fs/again; \
+         python3 {script} $dir/fs/never timeout -s KILL 120 \"$@\""
+    );
+    let ran = place.unshared(&prepare, &place.command(&argv));
+    if ran.status.code() == Some(99) || said(&ran).contains("cannot mount FUSE") {
+        return skip(&format!("no loop device or FUSE here: {}", said(&ran)));
+    }
+    assert!(ran.status.success(), "{:?}: {}", ran.status, said(&ran));
+    let report = stdout(&mut place.command(&["report", "--json", &out]));
+    assert!(report.contains("/fs/copy\""), "a name of the same file system is found");
+    assert!(!report.contains("/fs/again/"), "by its own path, not by that of a second mount");
+}
+
+/// What is written besides: no input, and not the page of the same command.
+#[test]
+fn a_second_output_is_no_input_either() {
+    let place = Place::new("attack-junit");
+    let trace = text(&block_trace(&place, "t", &["a", "b"]));
+    let before = std::fs::read(&trace).expect("the trace");
+    std::os::unix::fs::symlink("t", place.at("soft")).expect("a link");
+    std::fs::hard_link(&trace, place.at("hard")).expect("a link");
+    for name in ["t", "soft", "hard"] {
+        let out = text(&place.at(name));
+        for argv in [
+            &["report", &trace, "--fail-if", "errors > 0", "--junit", &out][..],
+            &["diff", &trace, &trace, "--fail-if", "errors > 0", "--junit", &out],
+        ] {
+            refused(&place.run(argv), 1, "it is an input of this command");
+            assert_eq!(std::fs::read(&trace).expect("the trace"), before, "{argv:?}");
+        }
+    }
+    let page = text(&place.at("page"));
+    let ran = place.run(&["report", &trace, "--html", &page, "--fail-if", "errors > 0", "--junit", &page]);
+    refused(&ran, 2, "--html and --junit name the same file");
+    assert!(std::fs::read_to_string(&page).expect("the page").contains("<html"));
+
+    let script = "flashscope-replay 2\nfile 4096 a\ntask t\nread 0 0 0 0 4096\n";
+    let (one, two) = (text(&place.file("one", script)), text(&place.file("two", script)));
+    for (beside, out) in [(two.clone(), &one), (two.clone(), &two), (format!("{two}@5"), &two)] {
+        refused(&place.run(&["bench", "replay", &one, "--beside", &beside, "--script", out]), 1, "it is an input");
+        assert_eq!(std::fs::read_to_string(out).expect("a script"), script);
+    }
+}
+
+/// A path may hold a line feed. The note of a killed recording must not be read as one of another file.
+#[test]
+fn a_killed_recording_s_note_leads_to_no_other_file() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("attack-note");
+    for content in ["", "mine"] {
+        let mine = place.file("mine", content);
+        let out = text(&place.at("mine\nsecond"));
+        let argv = ["record", "--events", "task:task_newtask", "-o", &out, "--", "sleep", "60"];
+        let mut child = place.command(&argv).stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("a recorder");
+        let begun = || {
+            let entries = std::fs::read_dir(place.dir.path()).expect("a directory").flatten();
+            let mut streams = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".stream"));
+            streams.any(|entry| entry.metadata().is_ok_and(|meta| meta.len() > 0))
+        };
+        for _ in 0..6000 {
+            if begun() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child.kill().expect("kill");
+        child.wait().expect("it ended");
+        let next = place.run(&["board", "list"]);
+        assert_eq!(std::fs::read_to_string(&mine).expect("the file"), content, "{}", said(&next));
+        assert!(said(&next).contains("mine\\nsecond"), "{}", said(&next));
+    }
+}
+
+/// Without room for a second copy the recording is kept as it came, whole, and not ended early for the copy's sake.
+#[test]
+fn a_recording_needs_its_own_size_once() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("attack-room");
+    std::fs::create_dir(place.at("small")).expect("a directory");
+    let out = text(&place.at("small/t.dat"));
+    // 1.3 times what is recorded, which the margin that is left free lies in.
+    let argv = [
+        "record",
+        "--events",
+        "raw_syscalls:sys_enter",
+        "--max-size",
+        "12M",
+        "--ring",
+        "64K",
+        "-o",
+        &out,
+        "--",
+        "dd",
+        "if=/dev/zero",
+        "of=/dev/null",
+        "bs=1",
+    ];
+    let prepare = "mount -t tmpfs -o size=16m none $dir/small; status=0; timeout -k 5 100 \"$@\" || status=$?; \
+                   cp -a $dir/small/. $dir; exit $status";
+    let ran = place.unshared(prepare, &place.command(&argv));
+    assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
+    assert!(said(&ran).contains("this is the agent's stream, which flashscope reads as well"), "{}", said(&ran));
+    assert!(said(&ran).contains("has reached --max-size"), "{}", said(&ran));
+    let kept = place.at("t.dat");
+    assert!(kept.metadata().expect("the recording").len() >= 12 << 20);
+    let mut events = 0;
+    Trace::open(&kept).expect("a trace").for_each_record(&mut |_| events += 1).expect("all of it");
+    assert!(events > 100_000, "{events}");
+    // And what it says to type works.
+    let dat = text(&place.at("whole.dat"));
+    stdout(&mut place.command(&["export", &text(&kept), "--to", "trace.dat", "-o", &dat]));
+    assert!(std::fs::read(&dat).expect("a trace.dat").starts_with(b"\x17\x08\x44tracing"));
+}
+
+/// A name of 500 kB in front of 40,000 numbers is 20 GB of names.
+#[test]
+fn a_json_result_takes_no_more_memory_than_it_has_figures() {
+    let place = Place::new("attack-json");
+    let numbers: Vec<String> = (0..40_000).map(|n| format!("\"a{n}\":{n}")).collect();
+    let json = format!("{{\"{}\":{{{}}},\"total_ns\":5}}", "k".repeat(500_000), numbers.join(","));
+    let path = text(&place.file("r.json", &json));
+    let inner = place.command(&["diff", &path, &path]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -d 131072 && exec \"$@\"", "sh"]).arg(inner.get_program()).args(inner.get_args());
+    inner.get_envs().for_each(|(name, value)| _ = value.map(|value| limited.env(name, value)));
+    let said = stdout(&mut limited);
+    assert!(said.contains("No figure of 1 changed"), "{said}");
+}
+
+/// Names that act in a terminal, a page, XML or a table: in every form of a comparison and a condition.
+#[test]
+fn names_act_in_no_form_of_a_result() {
+    let place = Place::new("attack-names");
+    let names = ["</script><b>", "=cmd()|x", "\u{1b}[2J", "a\"b\\c", "\u{202e}evil", "]]>&<'"];
+    let trace = text(&block_trace(&place, "t", &names));
+    let (page, change, xml) = (place.at("page"), place.at("change"), place.at("xml"));
+    let acts = |what: &str, text: &str| {
+        for bad in ["\u{1b}", "\u{202e}", "</script><b>"] {
+            assert!(!text.contains(bad), "{what} holds {bad:?}");
+        }
+    };
+    let condition = "p99(d2c, app=\"nosuch\u{202e}\") > 1ms";
+    let ran = place.run(&[
+        "report",
+        &trace,
+        "--html",
+        &text(&page),
+        "--fail-if",
+        condition,
+        "--fail-if",
+        "d2c > 1us",
+        "--junit",
+        &text(&xml),
+    ]);
+    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    acts("standard error", &said(&ran).replace("</script><b>", ""));
+    let shown = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(shown.contains("</script><b>"), "a terminal shows it as it is");
+    acts("standard output", &shown.replace("</script><b>", ""));
+    acts("the page", &std::fs::read_to_string(&page).expect("the page"));
+    let xml = std::fs::read_to_string(&xml).expect("XML");
+    acts("the XML", &xml);
+    assert!(xml.contains("app=&quot;nosuch\\u{202e}&quot;"), "{xml}");
+    let ran = place.run(&["diff", &trace, &trace, "--html", &text(&change), "--json"]);
+    acts("the page of changes", &std::fs::read_to_string(&change).expect("the page"));
+    let json = String::from_utf8_lossy(&ran.stdout).into_owned();
+    acts("JSON", &json.replace("</script><b>", ""));
+}
+
+/// Captures are files. A device's directory is no place for them.
+#[test]
+fn captures_are_not_written_beside_a_device() {
+    let place = Place::new("attack-capture");
+    let ran = place.run(&["record", "--trigger", "error", "-o", "/dev/null"]);
+    refused(&ran, 2, "each capture is a file of its own");
+    assert!(!Path::new("/dev/null.0001").exists());
+    for wrong in [
+        "psi-io>4294967297%",
+        "psi-io>0%",
+        "psi-io>101%",
+        "psi-io> 5%",
+        "psi-io>5%%",
+        "psi-io>5",
+        "d2c>99999999999999999999s",
+        "run  ",
+    ] {
+        let ran = output(Command::new(agent()).args(["record", "--trigger", wrong, "--directory", "/nosuch"]));
+        refused(&ran, 2, "is not understood");
+    }
+}
+
+/// `--cgroup` takes cgroups: not a directory with files of the same names, however its path goes there.
+#[test]
+fn a_cgroup_is_one_of_the_kernel_s() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("attack-cgroup-path");
+    std::fs::create_dir(place.at("fake")).expect("a directory");
+    for name in ["fake/cgroup.procs", "fake/tasks"] {
+        place.file(name, "1\n");
+    }
+    let fake = text(&place.at("fake"));
+    let out = text(&place.at("out"));
+    for path in [format!("../../..{fake}"), format!("/sys/fs/cgroup/../../..{fake}"), format!("/sys/../{fake}")] {
+        let ran = output(Command::new(agent()).args(["record", "--cgroup", &path, "-d", "1", "-o", &out]));
+        refused(&ran, 1, "no such cgroup");
+    }
+}
+
+/// The agent's own files, where others can write: nothing of theirs is followed or written to, nothing waits for them.
+#[test]
+fn the_agent_s_output_is_nobody_else_s_file() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("attack-agent");
+    std::fs::set_permissions(place.dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let shared = place.at("shared");
+    std::fs::create_dir(&shared).expect("a directory");
+    std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o777)).expect("permissions");
+    let victim = place.file("victim", "root's own");
+    std::fs::hard_link(&victim, shared.join("hard")).expect("a link");
+    let mut plant = Command::new("setpriv");
+    plant.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "/bin/sh", "-c"]);
+    stdout(plant.arg("ln -s ../victim soft; mkfifo fifo; echo theirs >file").current_dir(&shared));
+    for name in ["hard", "soft", "fifo", "file"] {
+        let out = text(&shared.join(name));
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", "60"]).arg(agent());
+        let ran = output(command.args(["record", "--events", "task:task_newtask", "-o", &out, "--", "true"]));
+        assert_eq!(ran.status.code(), Some(125), "{name}: {}", said(&ran));
+        assert!(said(&ran).contains("cannot be written"), "{name}: {}", said(&ran));
+        assert_eq!(std::fs::read_to_string(&victim).expect("the file"), "root's own", "{name}");
+    }
+    assert_eq!(std::fs::read_to_string(shared.join("file")).expect("the file"), "theirs\n");
+    let out = shared.join("own");
+    let ran = output(
+        Command::new(agent()).args(["record", "--events", "task:task_newtask", "-o"]).arg(&out).args(["--", "true"]),
+    );
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert_eq!(out.metadata().expect("a stream").permissions().mode() & 0o777, 0o600);
+
+    // Captures: what lies under the name of the next one is not written to, and not waited for.
+    std::fs::hard_link(&victim, shared.join("flashscope-0001.stream.partial")).expect("a link");
+    let dir = text(&shared);
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "60"]).arg(agent());
+    command.args([
+        "record",
+        "--events",
+        "task:task_newtask",
+        "--trigger",
+        "run true",
+        "--after",
+        "0",
+        "--captures",
+        "1",
+        "--directory",
+        &dir,
+    ]);
+    let ran = output(&mut command);
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert_eq!(std::fs::read_to_string(&victim).expect("the file"), "root's own");
+    assert!(shared.join("flashscope-0001.stream").is_file());
+}
