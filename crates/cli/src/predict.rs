@@ -136,47 +136,41 @@ pub fn error_bar_made(kernel: Kernel, predictor: &Predictor<'_>, model: &ModelAr
 pub fn overlap_note(Overlap { tasks, files }: Overlap) -> String {
     let files = if files == 1 { "one file".to_owned() } else { format!("each of {files} files") };
     format!(
-        "calls of {tasks} tasks overlap in {files}: they are predicted in the order in which they began. Under another window \
-         they may come in another order, so the error bound is the one of two tasks that read one file"
+        "Calls of {tasks} tasks overlap in {files}. They are played in the order in which they began, which another window may change: the error bound is that of two tasks that read one file."
     )
 }
 
 /// What is modelled behind a block queue; `lacking`: of some settings no time is predicted.
 pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
     let mut notes = vec![
-        "time behind the block queue is a model: each task's pauses as they were recorded, one processor, files in one piece but \
-         where the trace shows otherwise, and what others ask of the device left out; how far it is off on a board: \
-         docs/explanation/readahead.md"
+        "Times are a model. It assumes that each task pauses as it did when it was recorded, that there is one CPU, that files lie in one piece unless the trace shows otherwise, and that nobody else uses the device. How far it was off on boards: docs/explanation/readahead.md."
             .to_owned(),
     ];
     let (extents, breaks) = (&workload.queued.extents, workload.queued.extents.all_breaks());
     if breaks > 0 {
-        notes.push(format!("files go on elsewhere on their device at {breaks} places: requests end there"));
+        notes.push(format!("Files are fragmented at {breaks} places, and a request ends at each."));
     }
     if extents.pages_not_kept > 0 {
         notes.push(format!(
-            "where {} pages lie is not kept (files of more than 65,536 pieces): they are taken to follow the pages before them",
+            "The place of {} pages on the device was not kept (files of more than 65,536 pieces). They are assumed to follow the pages before them.",
             extents.pages_not_kept
         ));
     }
     if workload.queued.pages_late > 0 {
         notes.push(format!(
-            "when it was recorded, {} pages that had been read ahead were not there yet when the call that asks for them began",
+            "{} pages that had been read ahead had not arrived when a call asked for them.",
             workload.queued.pages_late
         ));
     }
     if workload.queued.pages_given_up > 0 {
         notes.push(format!(
-            "of {} pages that were read the end is not known (their completion was lost, or too many were on their way): no wait \
-             for them is fitted",
+            "When {} pages arrived is unknown: their completion was lost, or too many were on their way. The model counts no wait for them.",
             workload.queued.pages_given_up
         ));
     }
     if lacking {
         notes.push(
-            "no time is predicted for requests much longer than any recorded one, or for any longer request if those were of one \
-             length, or where only a few calls were recorded: what such a one costs is not known; record with a larger window, and \
-             longer"
+            "The time of some settings is unknown: they make longer requests than any recorded one, or too few calls were recorded. Record longer, with larger read-ahead."
                 .to_owned(),
         );
     }
@@ -355,90 +349,85 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
     if !exact {
         let release = trace.facts()["kernel"]["release"].as_str().unwrap_or("unknown");
         notes.push(format!(
-            "WARNING: there is no model of the recording's kernel ({release}) or of the one that was asked for; the nearest, {}, \
-             was taken",
+            "WARNING: flashscope has no read-ahead model of this kernel ({release}), and used that of Linux {}.",
             kernel.name()
         ));
     }
     if !workload.open_ended.is_empty() {
         notes.push(format!(
-            "{} files end where the trace last saw them: no read met their end, and larger windows may read further there \
-             (--layout, a recording that read them whole, tells it)",
+            "The size of {} files is unknown, as no read met their end; they are assumed to end at the last page seen. A recording that reads them whole, given with --layout, tells it.",
             workload.open_ended.len()
         ));
     }
     if !workload.flash_seen && workload.queued.cost.is_none() {
         notes.push(
-            "no time and no flash reads are predicted: the trace has no reads of flash (--events flash,cache,syscall) and no call \
-             that waits for a block device (--events block,cache,syscall)"
+            "Times are unknown: the trace has neither reads of raw NAND (record with --events flash,cache,syscall) nor calls that wait for a block device (--events block,cache,syscall)."
                 .into(),
         );
     } else if workload.without_end > 0 {
         notes.push(format!(
-            "the trace does not show the end of {} of {} reads: they are not in the fit of time (--events …,syscall)",
+            "The end of {} of {} reads is not in the trace: the model of time does without them.",
             workload.without_end,
             workload.calls.len()
         ));
     }
     if workload.faults > 0 {
         notes.push(format!(
-            "{} faults of mapped files: what a fault maps around it leaves no event, and its pages' use is not known; 4096 in \
-             /sys/kernel/debug/fault_around_bytes while it is recorded shows each page that is touched",
+            "There are {} faults of mapped files. Each maps up to 64 KiB around it, whose use leaves no event. Write 4096 into /sys/kernel/debug/fault_around_bytes before you record to see each page that is used.",
             workload.faults
         ));
     }
     if !workload.cached_before.is_empty() {
         let pages: u64 = workload.cached_before.iter().map(|(_, pages)| pages.end - pages.start).sum();
-        notes.push(format!("{pages} pages were cached before the recording began"));
+        notes.push(format!("{pages} pages were in the cache before the recording began."));
     }
     if workload.costs.not_kept > 0 {
         notes.push(format!(
-            "{} pages cost the mean: of calls that bring in or read more than 4,096, or beyond the first 262,144 whose cost is kept",
+            "{} pages are given the mean cost: their calls were larger than 4,096 pages, or came after the first 262,144.",
             workload.costs.not_kept
         ));
     }
     if workload.held_ns > 0 {
         notes.push(format!(
-            "calls were held up for {:.1} ms while others ran in their place (the recorder among them): it is in no time here",
+            "Calls waited {:.1} ms for a CPU (the recorder used some of it). No time here includes that.",
             workload.held_ns as f64 / 1e6
         ));
     }
     if workload.pages_brought > 0 {
         notes.push(format!(
-            "{} pages came for no read, fault, write or advice that is followed (garbage that a file system collects, a symlink's \
-             target, sendfile()): they come under each setting, and are in no count",
+            "{} pages came for another reason than a read, fault, write or advice (garbage collection, a symlink's target, sendfile()). No setting changes them, and they are not counted.",
             workload.pages_brought
         ));
     }
     if workload.nodes.guessed > 0 {
         notes.push(format!(
-            "of {} files on UBIFS the trace does not show where their data nodes lie: for bulk_read LEBs are taken to be full of \
-             them (--events flash,cache,syscall)",
+            "Where the data nodes of {} files on UBIFS lie is not in the trace (record with --events flash,cache,syscall). For bulk_read, LEBs are assumed to be full of them.",
             workload.nodes.guessed
         ));
     }
     if workload.left_out > 0 {
         notes.push(format!(
-            "WARNING: {} accesses are left out: beyond the first 4,000,000, or beyond 262,144 pages asked for and 16 more an event",
+            "WARNING: {} accesses are left out: only the first 4,000,000 are used, and 262,144 pages plus 16 for each event.",
             workload.left_out
         ));
     }
     if workload.of_further_files > 0 {
         notes.push(format!(
-            "WARNING: {} events of files beyond the first 131,072 are left out",
+            "WARNING: {} events are left out: only the first 131,072 files are used.",
             workload.of_further_files
         ));
     }
     if workload.pages_forgotten > 0 {
         notes.push(format!(
-            "of {} pages it is not known whether they were in the cache: they lay in too many pieces, or were too many",
+            "Whether {} pages were in the cache is unknown: there were too many, in too many pieces.",
             workload.pages_forgotten
         ));
     }
     let losses: u64 = trace.losses().iter().map(|(_, n)| n).sum();
     if losses > 0 {
         notes.push(
-            "WARNING: the trace is not whole (flashscope report says what is lost): figures are of what is left".into(),
+            "WARNING: the trace lost events (flashscope report says how many of what), and figures are of the rest."
+                .into(),
         );
     }
     notes

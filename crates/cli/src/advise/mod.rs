@@ -2,7 +2,7 @@
 //! what other settings of read-ahead would bring.
 
 use flashscope_analysis::findings::Finding;
-use flashscope_cachesim::PAGE_BYTES;
+use flashscope_cachesim::{FileId, PAGE_BYTES};
 use flashscope_output::quote;
 use flashscope_predict::{
     Advice, Change, ErrorBar, Off, Predictor, Seen, Silent, TRIED_KIB, Workload, advise, recorded_knob, silent,
@@ -80,8 +80,8 @@ fn of_readahead(
         // Behind a queue a page that comes early may cost the reader nothing, and many small requests cost it more.
         advice.retain(|one| !matches!(one.change, Change::SetReadahead { .. }));
         told.push(format!(
-            "The knob is not weighed: on this device read-ahead overlaps with the reader, and the trace does not show what its \
-             requests cost (--events block,cache,syscall). Of {} pages {} are read ahead and not used.",
+            "No read-ahead setting is recommended: the device reads ahead while the program works, and the trace does not show \
+             what its requests cost (record with --events block,cache,syscall). Of {} pages {} are read ahead and not used.",
             row.tally.pages(),
             row.tally.pages_unused
         ));
@@ -120,10 +120,10 @@ fn of_readahead(
         }
     }
     if !told.is_empty() {
-        outln!();
+        outln!("\nWhat this rests on");
     }
     for note in &told {
-        outln!("{}", flashscope_report::visible(note));
+        outln!("  {}", flashscope_report::visible(note));
     }
     if args.apply {
         let kib = advice.iter().find_map(|one| match one.change {
@@ -163,7 +163,8 @@ fn print(advice: &[Advice], trace: &Trace, storage: &Storage) -> Result<(), Fail
         outln!("Nothing of read-ahead is worth changing{why}.");
     }
     for (n, one) in advice.iter().enumerate() {
-        outln!("\n{}. {}", n + 1, what(one));
+        let try_first = if may_lose(one) { "Only after a trial: " } else { "" };
+        outln!("\n{}. {try_first}{}", n + 1, flashscope_report::visible(&what(one, trace)));
         outln!("   Evidence: {}", evidence(one, trace));
         outln!("   Gain: {}", gain(one));
         outln!("   Risk: {}", risk(one, storage));
@@ -174,7 +175,18 @@ fn print(advice: &[Advice], trace: &Trace, storage: &Storage) -> Result<(), Fail
     Ok(())
 }
 
-fn what(advice: &Advice) -> String {
+/// A file's path where the recording has it, else its number.
+fn file_path(trace: &Trace, file: FileId) -> String {
+    let path = file.device.and_then(|device| trace.file_names().display(Device(device), file.inode));
+    path.unwrap_or_else(|| predict::file_name(file))
+}
+
+/// Whether the change may lose as well as gain.
+fn may_lose(advice: &Advice) -> bool {
+    advice.gain_between_percent.is_some_and(|[least, _]| least < 0.0)
+}
+
+fn what(advice: &Advice, trace: &Trace) -> String {
     match advice.change {
         Change::SetReadahead { kib: 0 } => "Turn read-ahead off".to_owned(),
         Change::SetReadahead { kib } => format!("Set read-ahead to {kib} KiB"),
@@ -183,18 +195,21 @@ fn what(advice: &Advice) -> String {
         Change::SquashfsBlock { from_bytes, bytes } => {
             format!("Make the squashfs image with blocks of {} KiB instead of {}", bytes / 1024, from_bytes / 1024)
         }
-        Change::AdviseRandom { file } => format!("Tell the kernel that {} is read at random", predict::file_name(file)),
+        Change::AdviseRandom { file } => format!("Tell the kernel that {} is read at random", file_path(trace, file)),
     }
 }
 
 fn evidence(advice: &Advice, trace: &Trace) -> String {
-    let mut text =
-        format!("{} of {} pages that come are read ahead and not used", advice.unused_pages_now, advice.pages_now);
+    let mut text = format!("{} of {} pages that come are read ahead and ", advice.unused_pages_now, advice.pages_now);
+    text += &match advice.pages_in_faults_now {
+        0 => "not used".to_owned(),
+        n => format!("no event shows their use; {n} came with faults of mapped files, and may be used without one"),
+    };
     if let Some(of_change) = evidence_of_change(advice) {
         text = format!("{of_change}; {text}");
     }
     if let Some(file) = advice.file {
-        text += &format!(", most of {}", predict::file_name(file));
+        text += &format!(", most of {}", flashscope_report::visible(&file_path(trace, file)));
     }
     if let Some(tid) = advice.task {
         let name = trace.comm(tid, flashscope_trace::TimeNs(u64::MAX)).unwrap_or("?");
@@ -254,7 +269,7 @@ fn gain(advice: &Advice) -> String {
             format!(
                 "{:.1} % of the time in reads{} ({:.1} ms instead of {:.1}), {pages}",
                 advice.gain_percent,
-                between.unwrap_or_default(),
+                between.unwrap_or_default() + if may_lose(advice) { " (it may lose: measure both)" } else { "" },
                 then / 1e6,
                 now / 1e6
             )

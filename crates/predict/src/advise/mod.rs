@@ -46,6 +46,8 @@ pub struct Advice {
     /// Pages that read-ahead brings in now and that nothing uses, of the files that it is about.
     pub unused_pages_now: u64,
     pub pages_now: u64,
+    /// Of `pages_now`: those that came with faults of mapped files. A use of one that is mapped already leaves no event.
+    pub pages_in_faults_now: u64,
     pub pages_then: u64,
     /// `None` where the trace has no cost to fit: the gain is in pages alone then.
     pub time_now_ns: Option<f64>,
@@ -142,6 +144,7 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off: Off) -> Vec<Advice> 
         change,
         unused_pages_now: from.tally.pages_unused,
         pages_now: from.tally.pages(),
+        pages_in_faults_now: from.tally.pages_in_faults,
         pages_then: then.tally.pages(),
         time_now_ns: from.time_ns,
         time_then_ns: then.time_ns,
