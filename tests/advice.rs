@@ -164,7 +164,10 @@ fn traces(booted: &Booted, groups: &[&[(&Situation, Way)]], dir: &Path) -> (Path
 }
 
 fn json(command: &str, trace: &Path, more: &[&str]) -> Value {
-    serde_json::from_str(&stdout(flashscope().arg(command).arg(trace).arg("--json").args(more))).expect("JSON")
+    let said = serde_json::from_str(&stdout(flashscope().arg(command).arg(trace).arg("--json").args(more)));
+    let said = said.expect("JSON");
+    flashscope_tests::valid(command, &said);
+    said
 }
 
 /// Time in reads, flash reads.

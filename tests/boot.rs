@@ -57,6 +57,7 @@ fn first_and_second_boot_of_jffs2_and_ubifs_show_their_phases() {
         assert!(said.contains(phase), "{said}");
     }
     let text = std::fs::read_to_string(out.join("results.json")).expect("results.json");
+    flashscope_tests::valid("study-boot", &serde_json::from_str(&text).expect("JSON"));
     let found: BootResult = serde_json::from_str(&text).expect("a study of booting");
     let page = std::fs::read_to_string(out.join("report.html")).expect("the page");
     assert!(page.contains("until the login prompt") && out.join("timeline-g0-0.svg").exists());

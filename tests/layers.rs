@@ -306,6 +306,7 @@ fn study(file: &Path, kernel: &str, into: &Path) -> String {
 
 /// Every call is covered, by the layers that it goes through on such a storage.
 fn covered(text: &str) -> LayersResult {
+    flashscope_tests::valid("study-layers", &serde_json::from_str(text).expect("JSON"));
     let result: LayersResult = serde_json::from_str(text).expect("a study's result");
     for group in &result.groups {
         let expected: &[Layer] = match (group.inputs.board.as_str(), group.filesystem.as_str()) {

@@ -1,7 +1,7 @@
 //! What the end-to-end tests share: boards with plans of their own, the command, and honest skips.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use flashscope_analysis::Analysis as _;
@@ -9,6 +9,7 @@ use flashscope_analysis::flash::{Counts, Geometry, LabelledCounts};
 use flashscope_targets::NoProgress;
 use flashscope_targets::board::{self, BootOutcome, ImageBuilder, Run};
 use flashscope_trace::{Event, Session, Step, Trace};
+use serde_json::Value;
 
 /// Boards with raw NAND, and their kernels, that the tests cover; what a board lists is what is tested. A board that is
 /// another at another speed is not tested on its own.
@@ -57,6 +58,38 @@ pub fn stdout(command: &mut Command) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}\n{stderr}", output.status);
     String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// What a command printed is what `flashscope schema NAME` says.
+pub fn valid(name: &str, printed: &Value) {
+    valid_all(name, std::slice::from_ref(printed));
+}
+
+pub fn valid_all(name: &str, printed: &[Value]) {
+    let wrong: Vec<String> = errors(&[(name, printed)]).into_iter().flatten().collect();
+    assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+}
+
+/// Why documents are not what the schemas of these names say: the first error of each. Nothing where there is no validator, which is
+/// said.
+pub fn errors(documents: &[(&str, &[Value])]) -> Vec<Option<String>> {
+    let script = top().join("tests/schemas/validate.py");
+    let has = |python: &&str| Command::new(python).arg(&script).arg("there").output().is_ok_and(|o| o.status.success());
+    let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(has) else {
+        skip("python3-jsonschema is not installed: no JSON was validated");
+        return Vec::new();
+    };
+    let schema = |name: &str| -> Value {
+        serde_json::from_str(&stdout(flashscope().args(["schema", name]))).expect("a schema is JSON")
+    };
+    let asked: Vec<(Value, &[Value])> = documents.iter().map(|(name, all)| (schema(name), *all)).collect();
+    let mut child =
+        Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 starts");
+    serde_json::to_writer(child.stdin.take().expect("a pipe"), &asked).expect("python3 reads");
+    let ran = child.wait_with_output().expect("python3 ends");
+    assert!(ran.status.success(), "the validator failed");
+    let found: Vec<Vec<Option<String>>> = serde_json::from_slice(&ran.stdout).expect("a list of errors");
+    found.into_iter().flatten().collect()
 }
 
 /// A test that cannot run here says why; `tools/run-tests` counts these lines.

@@ -44,6 +44,7 @@ mod remote;
 mod replay;
 mod rows;
 mod runs;
+mod schemas;
 mod study;
 mod syncs;
 mod top;

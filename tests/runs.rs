@@ -46,6 +46,7 @@ fn a_small_postmark_is_counted_by_part_and_repeats_to_the_byte() {
         (said, std::fs::read(output.join("results.json")).expect("results"), output)
     };
     let (said, first, output) = run("first");
+    flashscope_tests::valid("study-runs", &serde_json::from_slice(&first).expect("JSON"));
     let found: RunsResult = serde_json::from_slice(&first).expect("a study's result");
     let of = |name: &str| found.groups.iter().find(|group| group.name == name).expect("a group");
     for name in ["jffs2", "ubifs"] {

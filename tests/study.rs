@@ -9,6 +9,7 @@ use flashscope_tests::{TempDir, flashscope, output, skip, stdout};
 
 fn result(dir: &Path) -> StudyResult {
     let bytes = std::fs::read(dir.join("results.json")).expect("results.json");
+    flashscope_tests::valid("study", &serde_json::from_slice(&bytes).expect("JSON"));
     serde_json::from_slice(&bytes).expect("a study's result")
 }
 
@@ -250,6 +251,7 @@ fn bench_read_prints_one_object_with_counts_by_phase() {
     ]));
     assert_eq!(said.trim().lines().count(), 1);
     let found: serde_json::Value = serde_json::from_str(&said).expect("one object");
+    flashscope_tests::valid("bench-read", &found);
     assert_eq!(found["latency_ns"]["n"], 8);
     let number = |value: &serde_json::Value| value.as_u64().unwrap_or_else(|| panic!("{value} in {found}"));
     assert!(number(&found["total_ns"]) >= number(&found["flash_reads"]["measured"]) * 145_000);

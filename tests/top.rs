@@ -32,9 +32,11 @@ fn the_sum_of_all_intervals_is_what_was_written() {
         .spawn()
         .expect("flashscope starts");
     let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut pictures = Vec::new();
     let (mut written, mut syncs, mut peak, mut work) = (0.0, 0.0, 0.0_f64, None);
     for line in lines {
         let top: Value = serde_json::from_str(&line.expect("text")).expect("an object a line");
+        pictures.push(top.clone());
         if work.is_none() {
             // The first picture: it records.
             let file = dir.join("file");
@@ -54,6 +56,7 @@ fn the_sum_of_all_intervals_is_what_was_written() {
         }
         assert_eq!(top["dropped"], 0);
     }
+    flashscope_tests::valid_all("top", &pictures);
     assert!(child.wait().expect("ended").success());
     work.expect("a picture came").wait().expect("ended");
     // 20 MiB directly, and 4 KiB that fsync writes; the file system's own blocks come on top.

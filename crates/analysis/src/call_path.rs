@@ -3,6 +3,7 @@
 use crate::Evidence;
 use crate::calls::{SlowCall, is_sync};
 use crate::layers::LayerTime;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -10,7 +11,7 @@ use std::cmp::Reverse;
 const MAX_BIOS: usize = 20;
 
 /// A bio that was on its way during the call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PathBio {
     pub device: String,
     pub sector: u64,
@@ -32,7 +33,7 @@ pub struct PathBio {
 }
 
 /// Whose bios the device had while the call's own waited in front of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Holder {
     pub device: String,
     pub owner: String,
@@ -42,7 +43,10 @@ pub struct Holder {
     pub in_device_ns: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Version of [`CallPath`].
+pub const CALL_PATH_SCHEMA: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CallPath {
     pub schema: u32,
     pub call: SlowCall,
@@ -70,7 +74,7 @@ pub fn call_path(call: SlowCall, layers: Evidence<(Vec<LayerTime>, u64)>, bios: 
     own.truncate(MAX_BIOS);
     let unattributed_ns = layers.clone().map(|(_, ns)| ns);
     let layers = layers.map(|(layers, _)| layers);
-    CallPath { schema: 1, call, layers, unattributed_ns, bios: own, bios_not_listed, held_up_by }
+    CallPath { schema: CALL_PATH_SCHEMA, call, layers, unattributed_ns, bios: own, bios_not_listed, held_up_by }
 }
 
 fn held_up(own: &[PathBio], others: &[PathBio]) -> Vec<Holder> {

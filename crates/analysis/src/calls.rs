@@ -8,6 +8,7 @@
 use crate::latency::{LatencyHistogram, LatencyNs};
 use crate::{Analysis, clip};
 use flashscope_trace::{BlockAction, Device, Event, EventKind, FileStep, TimeNs};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ const MAX_LISTED: usize = 64;
 const MAX_OPEN: usize = 1 << 14;
 
 /// Calls of one kind by one process, or of one file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct CallGroup {
     /// As the kernel names it: `read`, `fsync`, `openat`; `page fault`.
     pub call: String,
@@ -33,7 +34,7 @@ pub struct CallGroup {
 }
 
 /// One call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct SlowCall {
     /// Of all calls in the trace, from 1, in order of their begin: what `report --call` takes.
     pub number: u64,
@@ -46,7 +47,7 @@ pub struct SlowCall {
     pub bytes: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct CallsFound {
     /// Most time first.
     pub by_process: Vec<CallGroup>,

@@ -4,6 +4,7 @@
 //! Embedded Linux", section 4.2. The powers are a profile's (`power/`), above idle; the time is the run's own. It is a model,
 //! and every figure made with it says so.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Whose power was measured, doing what.
@@ -30,7 +31,7 @@ pub struct Power {
     pub memory_w: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activity {
     /// Reads of a file.
@@ -40,7 +41,7 @@ pub enum Activity {
 }
 
 /// Where a figure of energy comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
     /// Time by a profile's powers.
@@ -50,7 +51,7 @@ pub enum Basis {
 }
 
 /// Energy of one run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Energy {
     pub basis: Basis,
     /// Microjoules above idle.

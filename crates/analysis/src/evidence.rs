@@ -3,10 +3,11 @@
 //! A figure rests on events. Where the trace or the kernel lacks them, the answer is *unknown*: which event or field is missing,
 //! and how to get it. It is never 0, never a percentage and never a guess. A result whose field has this type cannot forget it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a figure is unknown.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 pub struct Unknown {
     /// The event or field that is missing, and what follows: "the trace has no block_bio_queue: queueing is unknown".
     #[serde(rename = "unknown")]
@@ -23,7 +24,7 @@ impl Unknown {
 }
 
 /// In JSON the value itself, or `{"unknown": "…", "next": "…"}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(untagged)]
 pub enum Evidence<T> {
     // First, because any value could be read where `T` is a map.

@@ -7,13 +7,14 @@ use crate::flash::{
 };
 use crate::{Analysis, OwnWear};
 use flashscope_trace::{Event, EventKind, FlashOp, TimeNs};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of [`FlashReport`]'s shape; raised when a field changes its meaning.
 pub const FLASH_REPORT_SCHEMA: u32 = 1;
 
 /// A report on one trace. Free of host time and host paths.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct FlashReport {
     pub schema: u32,
     /// What the reader calls the trace: its file name, without folders.
@@ -46,7 +47,7 @@ pub struct FlashReport {
 }
 
 /// Where the trace comes from, as its recording says; empty where it does not.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct SystemFacts {
     pub kernel_release: String,
     pub machine: String,
@@ -61,7 +62,7 @@ pub struct SystemFacts {
     pub wear: Vec<OwnWear>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct ChipShape {
     pub chip: u16,
     pub name: String,
@@ -78,7 +79,7 @@ impl ChipShape {
 }
 
 /// A probe of the recording, and what it cannot see.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct ProbeFacts {
     pub event: String,
     pub operation: String,
@@ -88,7 +89,7 @@ pub struct ProbeFacts {
 }
 
 /// A named counter of something that was not seen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LossCount {
     pub name: String,
     pub count: u64,
@@ -96,7 +97,7 @@ pub struct LossCount {
 }
 
 /// What one pass over the events finds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct FlashFindings {
     /// Events of every kind.
     pub events: u64,
@@ -121,7 +122,7 @@ pub struct FlashFindings {
     pub durations: Vec<OpDurations>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OpDurations {
     pub op: FlashOp,
     pub latency_ns: LatencyNs,

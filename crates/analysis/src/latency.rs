@@ -1,9 +1,10 @@
 //! How long: distributions of times.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Distribution of the times of a set of calls, nanoseconds; percentiles by nearest rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LatencyNs {
     pub n: u64,
     pub min: u64,
@@ -48,7 +49,7 @@ const SUB_BITS: u32 = 7;
 const SUB: usize = 1 << SUB_BITS;
 
 /// Times of one quarter of an octave: wide enough to be few, narrow enough to be drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LatencyRange {
     pub from_ns: u64,
     /// The first time that is longer.

@@ -22,7 +22,7 @@ mod testing;
 pub mod units;
 pub mod usage;
 
-pub use call_path::{CallPath, Holder, PathBio, call_path};
+pub use call_path::{CALL_PATH_SCHEMA, CallPath, Holder, PathBio, call_path};
 pub use evidence::{Evidence, Unknown};
 pub use flash_report::*;
 pub use latency::{LatencyHistogram, LatencyNs, LatencyRange};

@@ -8,6 +8,7 @@ use crate::block::{BlockReport, GroupBy};
 use crate::bounded::{BoundedMap, Full};
 use crate::{Evidence, FlashReport};
 use flashscope_trace::{Device, DeviceNames, Event, EventKind, FileName, FileNames, FileStep, TimeNs};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -63,7 +64,7 @@ impl Named for Member<'_> {
 }
 
 /// A device of the recorded machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct NamedDevice {
     /// `254:0`
     pub device: String,
@@ -75,7 +76,7 @@ pub struct NamedDevice {
 }
 
 /// What one application, process or thread did with a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct FileUse {
     /// Empty where the trace does not name it.
     pub who: String,
@@ -100,7 +101,7 @@ impl FileUse {
 }
 
 /// Files without a path, by the reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Unnamed {
     /// `deleted`, `metadata`, `no_mount`, `remote`, `not_reachable`, `out_of_time`, `not_looked_for`.
     pub why: String,
@@ -109,7 +110,7 @@ pub struct Unnamed {
 }
 
 /// How much of the files' bytes has a path.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Coverage {
     pub bytes: u64,
     pub named_bytes: u64,
@@ -128,7 +129,7 @@ impl Default for Coverage {
 }
 
 /// The names of a report.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct NamesFound {
     pub devices: Vec<NamedDevice>,
     /// Most bytes first.

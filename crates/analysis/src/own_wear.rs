@@ -1,5 +1,6 @@
 //! What storage says of its own wear: UBI's erase counters, an eMMC's life time.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use serde_json::Value;
 const MAX_DEVICES: usize = 64;
 
 /// As it stood when the recording began.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum OwnWear {
     /// `/sys/class/ubi/ubiN` (drivers/mtd/ubi/build.c).

@@ -3,6 +3,7 @@
 use crate::Analysis;
 use crate::bounded::{BoundedMap, Full};
 use flashscope_trace::{BlockAction, Device, Event, EventKind, FileStep, RequestKind};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +17,7 @@ const MAX_LISTED: usize = 16;
 const BLOCK_BYTES: u64 = 4096;
 
 /// Reads of one device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeviceUse {
     pub device: String,
     pub read_bytes: u64,
@@ -25,7 +26,7 @@ pub struct DeviceUse {
 }
 
 /// Reads of one file, by whichever program.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FileReads {
     pub device: String,
     pub inode: u64,
@@ -39,7 +40,7 @@ pub struct FileReads {
     pub size: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UsageFound {
     /// Commits of ext4's journals, by the journal's thread.
     pub commits: BTreeMap<u32, u64>,

@@ -9,7 +9,7 @@ use crate::squashfs::{Buffer, Squashfs};
 use crate::ubifs::{Bulk, BulkReads, InARow, NodeRuns};
 
 /// Device and inode of a file; the device is `None` where the trace names none that has a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema)]
 pub struct FileId {
     pub device: Option<u32>,
     pub inode: u64,
@@ -83,7 +83,7 @@ pub enum Access {
 }
 
 /// Why a page came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// It is of the request itself.

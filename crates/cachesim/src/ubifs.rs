@@ -110,7 +110,7 @@ impl NodeRuns {
 }
 
 /// What bulk reads did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct BulkReads {
     pub reads: u64,
     /// Data nodes that they read from flash.

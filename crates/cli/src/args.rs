@@ -79,6 +79,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// List, fetch, boot or explore virtual boards.
     Board(BoardArgs),
+    /// Print the JSON schema of a command's --json, or list the schemas.
+    Schema(SchemaArgs),
     /// Print a shell's completion script.
     Completions { shell: clap_complete::Shell },
     /// Write the man pages into a directory.
@@ -88,6 +90,17 @@ pub enum Command {
         #[arg(long, hide = true)]
         reference: bool,
     },
+}
+
+/// Which schema.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashscope schema                       the names, and which command prints each
+  flashscope schema report-block > report-block.schema.json")]
+pub struct SchemaArgs {
+    /// Name of a schema; without it, all names.
+    pub name: Option<String>,
 }
 
 /// Where a command runs.
@@ -161,7 +174,7 @@ Examples:
   flashscope report trace.dat
   flashscope report trace.dat --fail-if 'p99(d2c, write, mmcblk0) > 20ms' --fail-if 'errors > 0'
   flashscope report trace.dat --html report.html --process sqlite3
-  flashscope report trace.dat --json | jq .counts
+  flashscope report trace.dat --json | jq '.findings[0].what'
   flashscope report before.dat after.dat                   two recordings of one boot: one clock
   flashscope report board-a.dat board-b.dat --offset board-b.dat=-2500000
 
@@ -348,7 +361,7 @@ pub struct ClockArgs {
 #[command(after_help = "\
 Examples:
   flashscope study readahead-reads --output out/reads
-  flashscope study ./mine.toml --json | jq .verdicts
+  flashscope study ./mine.toml --json | jq '.verdicts'
   flashscope study --all --report docs/reproduction.md
 An interrupted run continues where it stopped: finished parts are not measured again (--fresh measures all).")]
 pub struct StudyArgs {

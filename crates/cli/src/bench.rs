@@ -7,8 +7,9 @@ use flashscope_analysis::{Analysis, LossCount};
 use flashscope_study::{Definition, Filesystem, Group, Matrix, Pattern, Study};
 use flashscope_targets::Job;
 use flashscope_trace::{Session, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::args::{Bench, BenchArgs, BenchReadArgs};
 use crate::failure::Failure;
@@ -37,8 +38,8 @@ pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failure> {
 }
 
 /// One benchmark's result; one object of `--json`.
-#[derive(Debug, Serialize)]
-struct BenchResult {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BenchResult {
     bench: &'static str,
     target: String,
     filesystem: String,
@@ -61,14 +62,38 @@ struct BenchResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     device_reads: Option<FlashReads>,
     losses: Vec<LossCount>,
-    board: Value,
-    kernel: Value,
-    inputs: Value,
+    board: Option<String>,
+    kernel: Option<String>,
+    inputs: BenchInputs,
+}
+
+/// What a result rests on.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum BenchInputs {
+    /// On a virtual board.
+    Study(Box<flashscope_study::Inputs>),
+    Agent {
+        #[schemars(with = "crate::schema::Agent")]
+        agent: Value,
+    },
+    Nothing,
+}
+
+impl BenchInputs {
+    pub fn agent(facts: &Value) -> BenchInputs {
+        BenchInputs::Agent { agent: facts["agent"].clone() }
+    }
+}
+
+/// A text of the facts.
+pub fn text(fact: &Value) -> Option<String> {
+    fact.as_str().map(str::to_owned)
 }
 
 /// Array reads, by when they happened.
-#[derive(Debug, Default, Serialize)]
-struct FlashReads {
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub struct FlashReads {
     /// From the first read() to the last; null where the target has no raw NAND to watch.
     measured: Option<u64>,
     open: Option<u64>,
@@ -150,9 +175,9 @@ fn of_group(args: &BenchReadArgs, group: Group) -> Result<BenchResult, Failure> 
         flash_reads,
         device_reads,
         losses: group.losses,
-        board: json!(group.inputs.board),
-        kernel: json!(group.inputs.kernel_release),
-        inputs: json!(group.inputs),
+        board: Some(group.inputs.board.clone()),
+        kernel: Some(group.inputs.kernel_release.clone()),
+        inputs: BenchInputs::Study(Box::new(group.inputs)),
     })
 }
 
@@ -207,9 +232,9 @@ fn on_real_board(args: &BenchReadArgs, terminal: &Arc<Terminal>) -> Result<Bench
         },
         device_reads: None,
         losses,
-        board: facts["kernel"]["machine"].clone(),
-        kernel: facts["kernel"]["release"].clone(),
-        inputs: json!({ "agent": facts["agent"] }),
+        board: text(&facts["kernel"]["machine"]),
+        kernel: text(&facts["kernel"]["release"]),
+        inputs: BenchInputs::agent(&facts),
     })
 }
 

@@ -11,11 +11,12 @@ use flashscope_study::replays::MAGIC;
 use flashscope_targets::board::{self, MOUNT_POINT};
 use flashscope_targets::{BESIDE_AGENT, Job, OpenOptions, PutFile, PutSource};
 use flashscope_trace::{BlockAction, EventKind, FlashOp, RequestKind, Session, Trace};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::args::{BenchPlaceArgs, BenchPostmarkArgs, BenchReplayArgs, BenchSqliteArgs};
-use crate::bench::{mounted, read_json};
+use crate::bench::{BenchInputs, mounted, read_json, text};
 use crate::failure::Failure;
 use crate::progress::Terminal;
 use crate::recover::Pending;
@@ -45,25 +46,25 @@ enum Whereabouts {
 }
 
 /// One benchmark's result; one object of `--json`.
-#[derive(Debug, Serialize)]
-struct Done {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Done<R = Value> {
     bench: &'static str,
     target: String,
     filesystem: String,
     /// What the agent printed (docs/reference/agent.md, "Benchmark results").
-    result: Value,
+    result: R,
     /// What `operations` counts: "flash operations", "device requests"; null where nothing was watched.
     operations_of: Option<&'static str>,
     operations: Vec<Operations>,
     losses: Vec<LossCount>,
-    board: Value,
-    kernel: Value,
-    inputs: Value,
+    board: Option<String>,
+    kernel: Option<String>,
+    inputs: BenchInputs,
 }
 
 /// Operations in one part of a benchmark.
-#[derive(Debug, Serialize)]
-struct Operations {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Operations {
     part: String,
     begin_ns: u64,
     end_ns: u64,
@@ -294,9 +295,9 @@ impl<'a> Work<'a> {
         let argv = self.argv(dir, place.drop_caches, program);
         let mut done = self.measure(argv, watched, OpenOptions::default(), terminal)?;
         done.filesystem = mounted(&facts, dir);
-        done.board = facts["kernel"]["machine"].clone();
-        done.kernel = facts["kernel"]["release"].clone();
-        done.inputs = json!({ "agent": facts["agent"] });
+        done.board = text(&facts["kernel"]["machine"]);
+        done.kernel = text(&facts["kernel"]["release"]);
+        done.inputs = BenchInputs::agent(&facts);
         Ok(done)
     }
 
@@ -333,9 +334,9 @@ impl<'a> Work<'a> {
             operations_of: None,
             operations: Vec::new(),
             losses: Vec::new(),
-            board: Value::Null,
-            kernel: Value::Null,
-            inputs: Value::Null,
+            board: None,
+            kernel: None,
+            inputs: BenchInputs::Nothing,
         };
         let events = match (&self.recording, watched) {
             (Some((_, events)), _) if !events.is_empty() => events,
@@ -429,9 +430,9 @@ impl<'a> Work<'a> {
         };
         done.losses = flashscope_study::losses(&trace);
         let facts = trace.facts();
-        done.board = json!(self.place.target.target.strip_prefix("board:"));
-        done.kernel = facts["kernel"]["release"].clone();
-        done.inputs = json!({ "agent": facts["agent"] });
+        done.board = self.place.target.target.strip_prefix("board:").map(str::to_owned);
+        done.kernel = text(&facts["kernel"]["release"]);
+        done.inputs = BenchInputs::agent(&facts);
         Ok(())
     }
 }

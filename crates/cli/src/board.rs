@@ -7,7 +7,8 @@ use flashscope_output::{quote, visible};
 use flashscope_targets::Progress as _;
 use flashscope_targets::board::{self, Board, ImageBuilder, Kernel, Run};
 use flashscope_trace::Session;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::args::{BoardAction, BoardArgs, BoardOptions};
 use crate::failure::Failure;
@@ -24,30 +25,59 @@ pub fn run(args: &BoardArgs, quiet: bool) -> Result<(), Failure> {
     }
 }
 
+/// A board in the JSON of `board list`.
+#[derive(Serialize, JsonSchema)]
+pub struct Listed {
+    name: String,
+    description: String,
+    arch: String,
+    /// The one that `--on board` means.
+    default: bool,
+    clock: String,
+    /// Its NAND chip, or null.
+    chip: Option<String>,
+    /// Its disk, or null.
+    disk: Option<String>,
+    kernels: Vec<ListedKernel>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct ListedKernel {
+    name: String,
+    suites: Vec<String>,
+    package: String,
+    default: bool,
+    /// Release of the kernel that is fetched; null where none is.
+    cached: Option<String>,
+}
+
+impl Listed {
+    fn of(board: &Board) -> Listed {
+        let kernel = |line: &board::KernelLine| ListedKernel {
+            name: line.name.clone(),
+            suites: line.suites.clone(),
+            package: line.package.clone(),
+            default: line.default,
+            cached: board.cached_release(line),
+        };
+        Listed {
+            name: board.name.clone(),
+            description: board.description.clone(),
+            arch: board.arch.clone(),
+            default: board.default,
+            clock: board.clock.clone(),
+            chip: board.chip().map(|chip| chip.name.clone()),
+            disk: board.disk().map(|disk| disk.name.clone()),
+            kernels: board.kernels.iter().map(kernel).collect(),
+        }
+    }
+}
+
 fn list(as_json: bool) -> Result<(), Failure> {
     let boards = board::list().into_iter().collect::<Result<Vec<Board>, _>>()?;
     if as_json {
-        let boards: Vec<_> = boards
-            .iter()
-            .map(|board| {
-                let kernels: Vec<_> = board
-                    .kernels
-                    .iter()
-                    .map(|line| {
-                        json!({
-                            "name": line.name, "suites": line.suites, "package": line.package, "default": line.default,
-                            "cached": board.cached_release(line),
-                        })
-                    })
-                    .collect();
-                json!({
-                    "name": board.name, "description": board.description, "arch": board.arch, "default": board.default,
-                    "clock": board.clock, "chip": board.chip().map(|chip| &chip.name),
-                    "disk": board.disk().map(|disk| &disk.name), "kernels": kernels,
-                })
-            })
-            .collect();
-        outln!("{:#}", json!(boards));
+        let listed: Vec<Listed> = boards.iter().map(Listed::of).collect();
+        out!("{}", flashscope_report::json::any(&listed));
         return Ok(());
     }
     for board in boards {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use flashscope_analysis::FlashReport;
 use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::comparison::{Checked, Comparison, RunFigures, of_json};
+use schemars::JsonSchema;
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
@@ -22,8 +23,8 @@ use crate::study::style;
 const MOST_JSON_BYTES: u64 = 256 << 20;
 
 /// What `--json` prints.
-#[derive(Serialize)]
-struct Printed<'a> {
+#[derive(Serialize, JsonSchema)]
+pub struct Printed<'a> {
     #[serde(flatten)]
     comparison: &'a Comparison,
     #[serde(skip_serializing_if = "Vec::is_empty")]

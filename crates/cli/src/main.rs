@@ -40,6 +40,7 @@ mod record;
 mod recover;
 mod replay;
 mod report;
+mod schema;
 mod stop;
 mod stream;
 mod study;
@@ -136,6 +137,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Export(args) => export::run(args, cli.quiet),
         Command::Doctor(args) => doctor::run(args, cli.quiet),
         Command::Board(args) => board::run(args, cli.quiet),
+        Command::Schema(args) => schema::run(args),
         Command::Completions { shell } => manual::completions(*shell),
         Command::Man { directory, reference: false } => manual::man_pages(directory),
         Command::Man { directory, reference: true } => manual::write_reference(directory),

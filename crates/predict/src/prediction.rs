@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use flashscope_cachesim::{BulkReads, FileId};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cost::Cost;
@@ -11,7 +12,7 @@ use crate::settings::{FilesystemOptions, Tally};
 use crate::validated::ErrorBar;
 
 /// One setting.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Row {
     pub readahead_kib: u64,
     /// All files were read with `POSIX_FADV_RANDOM`.
@@ -32,8 +33,19 @@ pub struct Row {
     /// Time by a power profile; `None` where none was asked for, or it does not know such work.
     pub energy_uj: Option<f64>,
     #[serde(serialize_with = "list")]
+    #[schemars(with = "Vec<OfFile>")]
     pub by_file: BTreeMap<FileId, Tally>,
     pub by_task: BTreeMap<u32, Tally>,
+}
+
+/// An entry of `by_file` as it is written, for the schema.
+#[derive(JsonSchema)]
+#[allow(dead_code)]
+struct OfFile {
+    #[serde(flatten)]
+    file: FileId,
+    #[serde(flatten)]
+    tally: Tally,
 }
 
 /// Maps whose keys are no text become lists.
@@ -49,7 +61,7 @@ fn list<S: serde::Serializer>(map: &BTreeMap<FileId, Tally>, to: S) -> Result<S:
 }
 
 /// What the recording itself shows.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Recorded {
     pub pages: u64,
     pub flash_reads: u64,
@@ -65,7 +77,7 @@ pub struct Recorded {
     pub fits_alone: bool,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Prediction {
     pub schema: u32,
     pub model: &'static str,

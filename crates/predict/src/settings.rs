@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flashscope_cachesim::{Kernel, PAGE_BYTES};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub const PREDICTION_SCHEMA: u32 = 2;
@@ -11,7 +12,7 @@ pub const PREDICTION_SCHEMA: u32 = 2;
 pub const TRIED_KIB: [u64; 10] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 /// What one setting brings in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Tally {
     pub calls: u64,
     pub pages_requested: u64,
@@ -48,7 +49,7 @@ impl Tally {
 }
 
 /// What is set beside the window; `None`: as it was recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FilesystemOptions {
     /// UBIFS mounted with, or without, `bulk_read`.
     pub bulk_read: Option<bool>,

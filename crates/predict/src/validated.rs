@@ -1,6 +1,7 @@
 //! How far predictions were off where they were compared with kernels: what an error bar is made of.
 
 use flashscope_cachesim::Kernel;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Written by `bench/readahead/validate` from bench/readahead/cells.csv: reads and faults of one kernel on one
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 const VALIDATED: &str = include_str!("validated.json");
 
 /// What predictions were off by on a board.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ErrorBar {
     pub kernel: String,
     pub filesystem: String,

@@ -11,6 +11,8 @@ use flashscope_study::runs::RunsResult;
 use serde::Serialize;
 use std::fmt::Write;
 
+pub use crate::names::BESIDE as NAMES_BESIDE;
+
 /// All of a study's result.
 pub fn study(result: &StudyResult) -> String {
     pretty(result)

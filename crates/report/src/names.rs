@@ -8,7 +8,7 @@ use crate::rows::Rows;
 use crate::text::{grouped, number, size};
 
 /// Keys that hold a device's number, and the key of its name beside it.
-const DEVICES: [(&str, &str); 3] = [("device", "device_name"), ("upper", "upper_name"), ("lower", "lower_name")];
+pub const BESIDE: [(&str, &str); 3] = [("device", "device_name"), ("upper", "upper_name"), ("lower", "lower_name")];
 
 /// A report as people see it: devices by their names, files by their paths.
 pub fn block_for_people(report: &BlockReport) -> BlockReport {
@@ -69,7 +69,7 @@ pub fn add_to_json(value: &mut Value, names: &NamesFound) {
     match value {
         Value::Array(all) => all.iter_mut().for_each(|one| add_to_json(one, names)),
         Value::Object(object) => {
-            for (key, beside) in DEVICES {
+            for (key, beside) in BESIDE {
                 let found = object.get(key).and_then(Value::as_str).map(|device| (device, names.device(device)));
                 if let Some((device, name)) = found
                     && name != device

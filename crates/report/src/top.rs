@@ -4,6 +4,7 @@
 
 use flashscope_analysis::block::{BlockReport, Group, GroupBy, OwnerLoad};
 use flashscope_analysis::{Evidence, FlashReport, LatencyNs};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ pub const TOP_SCHEMA: u32 = 1;
 const MOST_ROWS: usize = 200;
 
 /// What a row stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TopBy {
     Process,
@@ -34,7 +35,7 @@ impl TopBy {
 }
 
 /// Times of the bios of a row, nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TopTimes {
     pub p50_ns: u64,
     pub p99_ns: u64,
@@ -42,7 +43,7 @@ pub struct TopTimes {
 }
 
 /// One owner, file or device in one interval.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TopRow {
     pub name: String,
     /// `None` where the trace does not tell reads from writes of this row.
@@ -63,7 +64,7 @@ pub struct TopRow {
 }
 
 /// All of one interval: a line of `top --json`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TopSnapshot {
     pub schema: u32,
     /// Since the start of the recording.

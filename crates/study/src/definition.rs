@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use flashscope_cachesim::Kernel;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -236,7 +237,7 @@ pub struct Published {
 }
 
 /// What a cell does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
     /// `count` reads of a file (`bench read`).

@@ -1,5 +1,6 @@
 //! Published statements that no study here can hold figures against, each with the reason.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{DefinitionError, syntax};
@@ -12,7 +13,7 @@ pub struct NotMeasured {
     pub not_measured: Vec<NotMeasurable>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotMeasurable {
     pub id: String,

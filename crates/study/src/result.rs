@@ -4,12 +4,13 @@ use crate::definition::Workload;
 use flashscope_analysis::LossCount;
 use flashscope_analysis::energy::Energy;
 use flashscope_analysis::flash::{BlockCounts, Health, LatencyNs, OpCounts, TaskOps, Timeline};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of this document's shape; raised when a field changes its meaning.
 pub const SCHEMA: u32 = 1;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct StudyResult {
     pub schema: u32,
     pub study: String,
@@ -29,7 +30,7 @@ pub struct StudyResult {
 }
 
 /// A power profile.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PowerUsed {
     pub name: String,
     pub title: String,
@@ -37,7 +38,7 @@ pub struct PowerUsed {
 }
 
 /// Cells that shared one fresh boot.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Group {
     pub id: String,
     pub inputs: Inputs,
@@ -65,7 +66,7 @@ pub struct Group {
     pub cells: Vec<Cell>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Inputs {
     pub board: String,
     pub board_sha256: String,
@@ -80,7 +81,7 @@ pub struct Inputs {
     pub image_sha256: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DefaultReadahead {
     /// "/sys/class/bdi/mtd-0/read_ahead_kb"
     pub knob: String,
@@ -98,7 +99,7 @@ impl Group {
 }
 
 /// The medium: a chip, or a disk in blocks of its file system (then a page is such a block, and so is a block).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ChipFacts {
     pub name: String,
     pub page_bytes: u32,
@@ -108,7 +109,7 @@ pub struct ChipFacts {
     pub page_read_ns_measured: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ProbeUsed {
     pub operation: String,
     pub symbol: String,
@@ -118,7 +119,7 @@ pub struct ProbeUsed {
 
 /// The tracer's own cost: N page-sized raw reads (of a disk: N reads of 4 KiB at random, cold), without and with tracing, on this
 /// very boot.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct TracerCost {
     pub reads: u64,
     pub untraced_ns: u64,
@@ -127,7 +128,7 @@ pub struct TracerCost {
     pub percent_of_page_read: f64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseCounts {
     pub phase: String,
     pub duration_ns: u64,
@@ -135,7 +136,7 @@ pub struct PhaseCounts {
 }
 
 /// One setting, measured once from a cold cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Cell {
     pub count: u64,
     pub request_bytes: u64,
@@ -164,7 +165,7 @@ pub struct Cell {
 }
 
 /// A published value beside ours.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Comparison {
     pub id: String,
     /// "Olivier et al. 2014, section 4.1.2, figure 3-b"
@@ -191,7 +192,7 @@ pub struct Comparison {
     pub note: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Verdict {
     pub filesystem: String,
     pub kernel: String,
@@ -205,7 +206,7 @@ pub struct Verdict {
     pub gain_percent: Vec<GainPoint>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GainPoint {
     pub pattern: String,
     pub count: u64,

@@ -1,5 +1,6 @@
 //! Everything that a trace can have lost, each with a name and what it means.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -34,7 +35,7 @@ macro_rules! losses {
 }
 
 /// How far a loss touches the answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Events or times are missing or wrong: counts are too low.

@@ -3,6 +3,7 @@
 use super::in_flight::{Bio, NEVER};
 use super::matching::Watch;
 use flashscope_trace::{Device, RequestKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ const MAX_FAILURES: usize = 256;
 const MAX_SECTORS: usize = 1 << 14;
 
 /// One bio (or request, where the trace shows no bios) that ended with an error.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Failure {
     pub device: String,
     pub sector: u64,
@@ -31,7 +32,7 @@ pub struct Failure {
 }
 
 /// What failed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct ErrorsFound {
     /// All of them; their times are in the stages.
     pub failed: u64,

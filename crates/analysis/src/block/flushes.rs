@@ -13,13 +13,14 @@ use super::in_flight::{Bio, InFlight, NEVER, Place};
 use super::matching::{Matching, Range, SKEW_NS, Step, Watch};
 use crate::latency::{LatencyHistogram, LatencyNs};
 use flashscope_trace::{BlockEvent, RequestFlags, RequestKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Bios in the flush machinery that are followed at a time; of more the oldest is given up.
 const MAX_WAITING: usize = 1 << 12;
 
 /// What was flushed, and how long it took; times in nanoseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct FlushesFound {
     /// The flush machinery's requests to devices: from issue to completion.
     pub requests: LatencyNs,

@@ -6,6 +6,7 @@ use super::stages::{Stage, Unit, each_stage};
 use crate::latency::{LatencyHistogram, LatencyNs, LatencyRange};
 use flashscope_trace::{Device, RequestFlags, RequestKind};
 use foldhash::HashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Owners with distributions of their own; the bios of more go to one group for all of them.
@@ -26,7 +27,7 @@ const FLAGS: [(RequestFlags, &str); 6] = [
 ];
 
 /// What the bios of a group have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupBy {
     All,
@@ -45,7 +46,7 @@ pub enum GroupBy {
 }
 
 /// Times of one stage.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct StageTimes {
     pub stage: String,
     pub ns: LatencyNs,
@@ -55,7 +56,7 @@ pub struct StageTimes {
 }
 
 /// How the times of one stage are spread.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Distribution {
     pub stage: String,
     /// Those that hold any, shortest first.
@@ -63,7 +64,7 @@ pub struct Distribution {
 }
 
 /// Bios that have something in common.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Group {
     pub by: GroupBy,
     pub name: String,

@@ -16,6 +16,7 @@ use super::stack::Upper;
 use crate::Evidence;
 use crate::Named;
 use flashscope_trace::{BlockEvent, Device, FileEvent, FileStep, RequestKind, TimeNs};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::ops::Range;
@@ -44,14 +45,14 @@ pub struct Loops {
 }
 
 /// A loop device that was used, and what it lies on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LoopFound {
     pub device: String,
     pub backing: Evidence<LoopBacking>,
 }
 
 /// The file that a loop device lies on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LoopBacking {
     pub file: String,
     /// Device of its file system.

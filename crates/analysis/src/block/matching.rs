@@ -33,6 +33,7 @@ use super::stack::{Stack, Upper, upper};
 use super::stages::Unit;
 use super::wholes::Wholes;
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -172,7 +173,7 @@ impl<W: Watch> Watch for Shown<W> {
 }
 
 /// Steps that belong to no bio that was queued in the trace, in events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct UnmatchedSteps {
     pub got: u64,
     pub inserted: u64,
@@ -190,7 +191,7 @@ impl UnmatchedSteps {
 }
 
 /// Bios whose way was not followed to its end, by what was lost: their later stages are unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct GivenUp {
     /// Issued, never completed, and the same sectors came again.
     pub completion_lost: u64,

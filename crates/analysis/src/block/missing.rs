@@ -2,6 +2,7 @@
 
 use super::stages::Unit;
 use super::whole::BlockFound;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 const MAX_MISSING: usize = 256;
 
 /// Events that were asked for and that the recorded kernel does not have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct MissingEvent {
     /// `SYSTEM:EVENT`; alternatives of which one would do are joined by `|`.
     pub event: String,

@@ -47,13 +47,14 @@ pub use whole::{BlockAnalysis, BlockFound};
 use crate::cache::AccuracyFindings;
 use crate::clip::clip;
 use crate::{LossCount, SystemFacts};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of [`BlockReport`].
 pub const BLOCK_REPORT_SCHEMA: u32 = 4;
 
 /// What a trace of block I/O holds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct BlockReport {
     pub schema: u32,
     /// Name of the trace.

@@ -5,6 +5,7 @@ use super::matching::{Step, Watch};
 use super::service::InService;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use flashscope_trace::{BlockAction, BlockEvent, RequestKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Windows at most: a figure shows no more.
@@ -13,7 +14,7 @@ const MAX_WINDOWS: usize = 512;
 const NARROWEST_SHIFT: u32 = 10;
 
 /// One window of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct BlockWindow {
     pub queued: u64,
     pub completed: u64,
@@ -31,7 +32,7 @@ pub struct BlockWindow {
 }
 
 /// Load over time, all devices together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LoadOverTime {
     /// Begin of the first window.
     pub begin_ns: u64,

@@ -4,6 +4,7 @@ use super::in_flight::{Bio, NEVER};
 use super::matching::Watch;
 use flashscope_trace::{Device, RequestKind};
 use foldhash::{HashMap, HashMapExt as _};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Points at most: a figure of 900 × 400 dots shows no more.
@@ -21,7 +22,7 @@ const REST: u16 = u16::MAX;
 const MAX_DEVICES: u16 = 64;
 
 /// Bios of one owner and direction near one time and sector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct IoPoint {
     /// Middle of the bin: time of completion, first sector.
     pub time_ns: u64,
@@ -40,7 +41,7 @@ pub struct IoPoint {
 }
 
 /// Completed bios over time and sectors.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct IoPoints {
     /// Width of a bin; 1 where nothing was binned.
     pub bin_ns: u64,

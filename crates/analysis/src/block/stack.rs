@@ -9,6 +9,7 @@
 
 use super::in_flight::{Bio, InFlight, NEVER, Place};
 use flashscope_trace::{Device, RequestKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +19,7 @@ const MAX_REMAPS: usize = 1 << 14;
 const MAX_LEVELS: usize = 1024;
 
 /// What one device adds above another.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct StackLevel {
     pub upper: String,
     /// All that bios of it went to: `8:0, 8:16` of a mirror.
@@ -48,7 +49,7 @@ pub struct StackLevel {
 }
 
 /// What went to one lower device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct StackLeg {
     pub device: String,
     pub bios: u64,

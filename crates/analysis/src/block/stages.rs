@@ -4,10 +4,11 @@ use super::in_flight::{Bio, NEVER};
 use super::matching::{GivenUp, MatchCounts, Matching, UnmatchedSteps, Watch};
 use crate::Analysis;
 use flashscope_trace::{Device, Event, EventKind, RequestKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// From one step to another. Q queued, G request allocated, I inserted, M merged, D issued to the driver, C completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Between two bios that were queued on one device; flushes without data aside, as in btt.
@@ -34,7 +35,7 @@ impl Stage {
 }
 
 /// Times of one stage, nanoseconds; all zero where there are none. The mean is rounded down.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct StageStats {
     pub n: u64,
     pub min_ns: u64,
@@ -120,7 +121,7 @@ pub(super) fn each_stage(bio: &Bio, completed: u64, mut add: impl FnMut(Stage, u
 }
 
 /// Stages of one device, by what was asked of it. The stages are in the order of [`Stage::ALL`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct DeviceStages {
     pub device: String,
     pub all: Vec<StageStats>,
@@ -132,14 +133,14 @@ pub struct DeviceStages {
 }
 
 /// Stages of one kind of operation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct KindStages {
     pub kind: RequestKind,
     pub stages: Vec<StageStats>,
 }
 
 /// What is counted and timed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// As it was queued.
@@ -150,7 +151,7 @@ pub enum Unit {
 }
 
 /// What one pass finds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct StagesFound {
     /// Names of the stages in all lists.
     pub stages: Vec<String>,

@@ -10,6 +10,7 @@ use super::stages::Unit;
 use crate::evidence::Evidence;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use flashscope_trace::{Device, RequestFlags, RequestKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +21,7 @@ const MAX_OPEN: usize = 4096;
 const MAX_WAITS: usize = 4096;
 
 /// What a call waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncWait {
     Data,
@@ -29,7 +30,7 @@ pub enum SyncWait {
 }
 
 /// The bio that a call waited longest for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LongestWait {
     pub how: SyncWait,
     pub device: String,
@@ -44,7 +45,7 @@ pub struct LongestWait {
 }
 
 /// Nanoseconds of a call, or of all calls, by what they were waited for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct SyncTimes {
     pub data_ns: u64,
     /// Flushes that the trace does not show apart are in the bios that asked for them.
@@ -55,7 +56,7 @@ pub struct SyncTimes {
 }
 
 /// One call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct SyncCall {
     /// `fsync`, `ext4_sync_file`, …
     pub call: String,
@@ -68,7 +69,7 @@ pub struct SyncCall {
 }
 
 /// All calls that began and ended in the trace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct SyncsFound {
     pub durations: LatencyNs,
     /// Of all calls together.

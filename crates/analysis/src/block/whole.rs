@@ -16,10 +16,11 @@ use super::stages::{StageSums, StagesFound, stages_found};
 use super::syncs::{Syncs, SyncsFound};
 use crate::{Analysis, Named};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Event, EventKind, TimeNs};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What one pass finds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct BlockFound {
     pub stages: StagesFound,
     /// All, by device and direction, flag, size, owner, file.

@@ -21,6 +21,7 @@ use std::ops::Range;
 
 use flashscope_cachesim::{FileId, PAGE_BYTES};
 use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileEvent, FileStep};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::in_flight::{InFlight, is_read};
@@ -28,7 +29,7 @@ use crate::Analysis;
 use crate::bounded::{Full, Ranges};
 
 /// Counts of pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Brought {
     /// They were of the read or fault itself.
     pub requested: u64,
@@ -67,7 +68,7 @@ impl Brought {
 }
 
 /// Of one file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct FileBrought {
     pub device: Option<Device>,
     pub inode: u64,
@@ -79,14 +80,14 @@ pub struct FileBrought {
 }
 
 /// Of one task: what it brought in, whoever used it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TaskBrought {
     pub tid: u32,
     #[serde(flatten)]
     pub pages: Brought,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct AccuracyFindings {
     pub total: Brought,
     /// Most pages ahead that went unused first.

@@ -5,6 +5,7 @@ use super::spread;
 use crate::Evidence;
 use crate::block::BlockReport;
 use crate::flash_report::FlashReport;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -54,7 +55,7 @@ impl RunFigures {
 }
 
 /// Whether a change is more than run-to-run variation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Variation {
     /// 95 % confidence interval of the change of the mean (Welch's t), in the figure's unit.
     pub from: f64,
@@ -62,7 +63,7 @@ pub struct Variation {
 }
 
 /// One figure on both sides.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Change {
     /// As `--fail-if` names it.
     pub figure: String,
@@ -87,7 +88,7 @@ impl Change {
 }
 
 /// Two sides, each one or several recordings of the same work.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Comparison {
     pub schema: u32,
     /// Names of the recordings.

@@ -3,6 +3,7 @@
 use super::change::{Comparison, RunFigures};
 use super::figures::{Better, Figure, FigureUnit};
 use crate::Evidence;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a condition looks like.
@@ -43,7 +44,7 @@ pub struct Condition {
 }
 
 /// What a condition came to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Checked {
     pub condition: String,
     /// Whether it is met, which is a failure; or why that is unknown.
@@ -53,7 +54,7 @@ pub struct Checked {
 }
 
 /// Of what a condition looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutcomeUnit {
     Figure(FigureUnit),
@@ -63,7 +64,7 @@ pub enum OutcomeUnit {
 }
 
 /// A figure that a condition looked at.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Outcome {
     pub figure: String,
     pub unit: OutcomeUnit,

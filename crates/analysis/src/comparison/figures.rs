@@ -3,11 +3,12 @@
 use crate::block::{BlockReport, GroupBy, Unit};
 use crate::flash_report::FlashReport;
 use crate::latency::LatencyNs;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What a figure counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FigureUnit {
     Nanoseconds,
@@ -18,7 +19,7 @@ pub enum FigureUnit {
 }
 
 /// Which way is an improvement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
     Lower,

@@ -33,10 +33,11 @@ use crate::calls::CallsFound;
 use crate::flash::Life;
 use crate::usage::UsageFound;
 use crate::{Evidence, FlashFindings, LossCount, OwnWear};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which rule found it; as JSON has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
     Errors,
@@ -63,7 +64,7 @@ pub enum Rule {
 }
 
 /// How findings are ordered before their cost is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
     /// Data or the device is in danger.
@@ -74,7 +75,7 @@ pub enum Weight {
     Overview,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MeasureUnit {
     Ns,
@@ -87,7 +88,7 @@ pub enum MeasureUnit {
 }
 
 /// A figure that a finding rests on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Measure {
     pub name: String,
     pub value: f64,
@@ -97,7 +98,7 @@ pub struct Measure {
 }
 
 /// What to type, or to change in a program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do")]
 pub enum Step {
     /// A file below /sys that takes a value at run time.
@@ -111,7 +112,7 @@ pub enum Step {
 }
 
 /// What following an advice brings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Gain {
     /// Which figure falls: "time in fsync() of logger (12)".
     pub of: String,
@@ -122,7 +123,7 @@ pub struct Gain {
     pub basis: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Remedy {
     pub what: String,
     pub steps: Vec<Step>,
@@ -131,7 +132,7 @@ pub struct Remedy {
 }
 
 /// One answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Finding {
     pub rule: Rule,
     pub weight: Weight,

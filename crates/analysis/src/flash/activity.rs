@@ -22,6 +22,7 @@ use super::{Geometry, OTHER_TASKS, OpCounts, TaskOps};
 use crate::Analysis;
 use crate::clip::clip;
 use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
@@ -48,7 +49,7 @@ const MAX_PAGES: u64 = 1 << 16;
 /// Erase blocks that are remembered.
 const MAX_BLOCKS: usize = super::MAX_BLOCKS;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActivityKind {
     MountScan,
@@ -86,7 +87,7 @@ impl ActivityKind {
 }
 
 /// A phase that was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Activity {
     pub kind: ActivityKind,
     pub chip: u16,
@@ -103,14 +104,14 @@ pub struct Activity {
     pub tasks: Vec<TaskOps>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Scanned {
     pub pages: u64,
     pub blocks: u64,
     pub whole_blocks: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Activities {
     /// In order of their begin. They overlap: a background check goes on beside programs.
     pub phases: Vec<Activity>,

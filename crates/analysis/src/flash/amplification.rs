@@ -3,12 +3,13 @@
 use super::Wear;
 use crate::clip::clip;
 use flashscope_trace::{Event, EventKind, FileStep, FlashOp, TimeNs};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A layer's bytes, on the way down.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LayerBytes {
     pub layer: WriteLayer,
     pub bytes: u64,
@@ -16,7 +17,7 @@ pub struct LayerBytes {
     pub times: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteLayer {
     /// Passed to `write()` and similar calls.

@@ -3,6 +3,7 @@
 use super::{Geometry, OpCounts};
 use crate::Analysis;
 use flashscope_trace::{Event, EventKind, FlashAccess};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 pub const MAX_BLOCKS: usize = 1 << 18;
 
 /// Operations of one erase block; blocks without any are left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct BlockCounts {
     /// 0 where there is one chip only.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -24,7 +25,7 @@ fn is_zero(n: &u16) -> bool {
     *n == 0
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct BlockMap {
     /// By chip, then by block.
     pub blocks: Vec<BlockCounts>,

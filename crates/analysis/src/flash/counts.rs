@@ -2,11 +2,12 @@
 
 use crate::Analysis;
 use flashscope_trace::{Event, EventKind, FlashAccess, FlashOp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Array commands by operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OpCounts {
     pub reads: u64,
     pub programs: u64,
@@ -44,7 +45,7 @@ impl std::ops::AddAssign for OpCounts {
 }
 
 /// Shape of a chip.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Geometry {
     /// Data bytes of a page; the spare area (OOB) begins at this column.
     pub page_bytes: u32,
@@ -53,7 +54,7 @@ pub struct Geometry {
 
 /// Reads, or programs, by what they moved. Each command is in exactly one of the first five;
 /// `repeats` is counted across them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct KindCounts {
     /// From column 0, at least all data bytes of the page.
     pub full_page: u64,
@@ -71,7 +72,7 @@ pub struct KindCounts {
 }
 
 /// All commands of a trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LabelledCounts {
     pub total: OpCounts,
     pub reads: KindCounts,

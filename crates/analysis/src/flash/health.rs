@@ -1,10 +1,11 @@
 //! What error correction did while a recording ran, and which of its figures that touches.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A NAND device by the kernel's own counters (`/sys/class/mtd/mtdN`), at the recording's start and end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Health {
     /// `mtdN`.
     pub mtd: u64,

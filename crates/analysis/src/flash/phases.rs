@@ -4,6 +4,7 @@ use super::OpCounts;
 use crate::Analysis;
 use crate::clip::clip;
 use flashscope_trace::{Event, EventKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// More phases than this are counted, not kept.
@@ -12,7 +13,7 @@ pub const MAX_PHASES: usize = 10_000;
 const MAX_OPEN: usize = 64;
 
 /// A phase and all flash commands between its begin and its end, those of phases inside it included.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseOps {
     pub name: String,
     pub begin_ns: u64,
@@ -22,7 +23,7 @@ pub struct PhaseOps {
     pub counts: OpCounts,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct PhasesFound {
     /// In order of their begin.
     pub phases: Vec<PhaseOps>,

@@ -3,6 +3,7 @@
 use super::OpCounts;
 use crate::Analysis;
 use flashscope_trace::{Event, EventKind, TimeNs};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ pub const MAX_TASKS: usize = 4096;
 pub const OTHER_TASKS: &str = "(further tasks)";
 
 /// Operations of all tasks that bore one name when they did them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TaskOps {
     pub task: String,
     pub counts: OpCounts,

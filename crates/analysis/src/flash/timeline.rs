@@ -3,6 +3,7 @@
 use crate::Analysis;
 use crate::clip::clip;
 use flashscope_trace::{Event, EventKind, FlashOp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ const TIME_BINS: u64 = 512;
 const PAGE_BINS: u64 = 256;
 
 /// Operations over time and address, binned to a bounded number of points.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Timeline {
     pub begin_ns: u64,
     pub end_ns: u64,
@@ -28,7 +29,7 @@ pub struct Timeline {
     pub spans: Vec<Span>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TimelinePoint {
     /// Middle of the bin.
     pub time_ns: u64,
@@ -44,7 +45,7 @@ fn is_zero(n: &u16) -> bool {
     *n == 0
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Span {
     pub name: String,
     pub begin_ns: u64,

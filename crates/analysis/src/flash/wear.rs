@@ -14,6 +14,7 @@ use super::{Geometry, MAX_TASKS, OTHER_TASKS};
 use crate::Analysis;
 use crate::clip::clip;
 use flashscope_trace::{Device, Event, EventKind, FileEvent, FileStep, FlashOp, TimeNs};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -31,7 +32,7 @@ const MAX_DEVICES: usize = 64;
 const MAX_SAME: usize = 4;
 
 /// What one task wrote, and what became of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TaskWear {
     pub task: String,
     /// Passed to `write()`, of files on flash.
@@ -40,7 +41,7 @@ pub struct TaskWear {
     pub erased_blocks: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct FileWear {
     /// "31:4"; `null` where only writeback named the file.
     pub device: Option<String>,
@@ -53,7 +54,7 @@ pub struct FileWear {
 }
 
 /// How even a chip's erases were, in this recording.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct EraseSpread {
     pub chip: u16,
     /// Of the chip; 0 where it is not known.
@@ -66,7 +67,7 @@ pub struct EraseSpread {
     pub standard_deviation: f64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Wear {
     /// Passed to `write()`, of files on flash; `null` where no file's writes were recorded (`--events cache`).
     pub written_bytes: Option<u64>,
@@ -100,7 +101,7 @@ pub struct Wear {
 }
 
 /// How long a chip lasts if it goes on as in a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Life {
     pub chip: u16,
     /// Erases that each block stands, as stated.

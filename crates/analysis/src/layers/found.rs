@@ -2,10 +2,11 @@
 
 use crate::{Evidence, LossCount};
 use flashscope_trace::{Layer, SleepSource};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a program does: a call, or a write and the sync that makes it last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
     Read,
@@ -18,7 +19,7 @@ pub enum Operation {
 }
 
 /// Time that one layer had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LayerTime {
     pub layer: Layer,
     pub ns: u64,
@@ -27,7 +28,7 @@ pub struct LayerTime {
 }
 
 /// One operation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct CallLayers {
     pub call: Operation,
     pub task: String,
@@ -52,7 +53,7 @@ pub struct CallLayers {
 }
 
 /// A stretch of a call in one layer; `null` is unattributed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Slice {
     pub layer: Option<Layer>,
     pub begin_ns: u64,
@@ -60,7 +61,7 @@ pub struct Slice {
 }
 
 /// All operations of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct CallSum {
     pub call: Operation,
     pub n: u64,
@@ -71,7 +72,7 @@ pub struct CallSum {
     pub overlap_stretches: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LayersFound {
     pub sums: Vec<CallSum>,
     /// In the order of their begins; the first [`super::MAX_CALLS`] that ended.

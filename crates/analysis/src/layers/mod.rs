@@ -23,6 +23,7 @@ pub use flashscope_trace::{Layer, SleepSource};
 mod found;
 use flashscope_trace::{BlockAction, BlockEvent, CallKind, Crossing, Device, Event, EventKind, TimeNs};
 pub use found::{CallLayers, CallSum, LayerTime, LayersFound, Operation, Slice};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -132,7 +133,7 @@ type Place = (Device, bool, u64);
 pub const LAYERS_REPORT_SCHEMA: u32 = 4;
 
 /// Where the time of a trace's calls goes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LayersReport {
     pub schema: u32,
     /// Name of the trace.

@@ -13,7 +13,7 @@ use crate::mapping::{MMAP_LOTS_OF_MISSES, Mapping};
 use crate::simulator::MapAdvice;
 
 /// Kernels whose rules are modelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema)]
 pub enum Kernel {
     #[serde(rename = "2.6.37")]
     V2_6_37,

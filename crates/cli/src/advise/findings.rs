@@ -5,8 +5,8 @@ use std::path::Path;
 use flashscope_analysis::findings::{Finding, Step, Weight};
 use flashscope_report::findings_view;
 use flashscope_report::visible;
-use serde_json::json;
 
+use super::{Printed, SCHEMA};
 use crate::args::ReportArgs;
 use crate::failure::Failure;
 use crate::inputs::Inputs;
@@ -58,7 +58,7 @@ pub fn alone(findings: &[Finding], json: bool, why: Failure) -> Result<(), Failu
     }
     let note = format!("Read-ahead is not weighed: {why}");
     if json {
-        let all = json!({"schema": 1, "findings": findings, "advice": [], "notes": [note]});
+        let all = Printed { schema: SCHEMA, findings, advice: Vec::new(), notes: vec![note], readahead: None };
         out!("{}", flashscope_report::json::any(&all));
     } else {
         print(findings)?;

@@ -8,7 +8,9 @@ use flashscope_predict::{
     Advice, Change, ErrorBar, Off, Predictor, Seen, Silent, TRIED_KIB, Workload, advise, recorded_knob, silent,
 };
 use flashscope_trace::{Device, Trace};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::args::AdviseArgs;
 use crate::failure::Failure;
@@ -16,6 +18,44 @@ use crate::predict;
 
 mod apply;
 mod findings;
+
+/// Version of [`Printed`].
+pub const SCHEMA: u32 = 1;
+
+/// What `--json` prints.
+#[derive(Serialize, JsonSchema)]
+pub struct Printed<'a> {
+    schema: u32,
+    /// What the trace answers, what matters most first.
+    findings: &'a [Finding],
+    /// Changes of read-ahead and what goes with it.
+    advice: Vec<Weighed>,
+    notes: Vec<String>,
+    /// Missing where the trace shows nothing of read-ahead; `notes` say why.
+    #[serde(flatten)]
+    readahead: Option<OfReadahead>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct OfReadahead {
+    /// Line of the kernel whose rules are in use.
+    model: &'static str,
+    readahead_kib_now: u64,
+    /// Requests of the file systems or programs that the kernel does not follow.
+    silent: Vec<Silent>,
+    /// Of the model; null where none is known.
+    error: Option<ErrorBar>,
+    /// Of a change of file-system options.
+    error_made: Option<ErrorBar>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct Weighed {
+    advice: Advice,
+    /// What to type.
+    lines: Vec<String>,
+    risk: String,
+}
 
 pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     if args.undo {
@@ -100,13 +140,19 @@ fn of_readahead(
     told.extend(predictor.overlap().map(predict::overlap_note));
     told.extend(predict::notes(workload, trace, kernel, exact));
     if args.json {
-        let list: Vec<_> = advice
-            .iter()
-            .map(|one| json!({"advice": one, "lines": lines(one, &storage), "risk": risk(one, &storage)}))
-            .collect();
-        let all = json!({"schema": 1, "findings": found, "model": kernel.name(), "readahead_kib_now": now, "advice": list, "silent": cases,
-                         "error": error, "error_made": made, "notes": told});
-        outln!("{}", serde_json::to_string_pretty(&all).expect("plain data serialises"));
+        let risk_of = |one: &Advice| risk(one, &storage);
+        let list =
+            advice.iter().map(|one| Weighed { lines: lines(one, &storage), risk: risk_of(one), advice: one.clone() });
+        let readahead =
+            OfReadahead { model: kernel.name(), readahead_kib_now: now, silent: cases, error, error_made: made };
+        let all = Printed {
+            schema: SCHEMA,
+            findings: found,
+            advice: list.collect(),
+            notes: told,
+            readahead: Some(readahead),
+        };
+        out!("{}", flashscope_report::json::any(&all));
         return Ok(());
     }
     findings::print(found)?;

@@ -4,6 +4,7 @@ pub mod block_size;
 pub mod silent;
 
 use flashscope_cachesim::{BulkReads, FileId};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::prediction::Row;
@@ -19,7 +20,7 @@ pub const MOST: usize = 5;
 const WORTH_PERCENT: f64 = 3.0;
 
 /// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "change")]
 pub enum Change {
     /// The knob of the file system's device.
@@ -39,7 +40,7 @@ impl Change {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Advice {
     #[serde(flatten)]
     pub change: Change,

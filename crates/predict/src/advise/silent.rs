@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use flashscope_cachesim::{Access, FileId, Kernel, PAGE_BYTES};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ use crate::prediction::Recorded;
 use crate::prediction::Row;
 use crate::workload::Workload;
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "case")]
 pub enum Silent {
     /// `POSIX_FADV_WILLNEED`, `readahead()` or `MADV_WILLNEED` with read-ahead at 0 read nothing and succeeded.

@@ -14,6 +14,7 @@ pub mod squashfs;
 pub mod ubifs;
 
 use flashscope_cachesim::BulkReads;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cost::flash_time::ReadTimes;
@@ -151,7 +152,7 @@ impl Busy {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Cost {
     /// Of a call that brings nothing in.
     pub call_ns: f64,

@@ -1,5 +1,6 @@
 //! The device: what a request costs, and how many it works on at once.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Requests at once that a device is tried with.
@@ -9,7 +10,7 @@ const MOST_TIMES_LONGER: u64 = 8;
 const KIB: f64 = 1024.0;
 
 /// From the issue of a read request to its completion: so much a request, so much a KiB.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DeviceCost {
     pub request_ns: f64,
     pub kib_ns: f64,

@@ -11,6 +11,7 @@
 //! that the file goes on elsewhere on its device ([`Extents`]).
 
 use flashscope_trace::Device;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 mod device;
@@ -26,7 +27,7 @@ pub use replay::Replay;
 pub use watch::Watch;
 
 /// What a request costs, and what the processor's part of a call does.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct QueueCost {
     pub device: DeviceCost,
     pub processor: ProcessorCost,
@@ -51,7 +52,7 @@ pub struct Queued {
 }
 
 /// What a setting asks of the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Asked {
     pub requests: u64,
     pub kib: u64,

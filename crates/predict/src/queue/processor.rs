@@ -1,9 +1,10 @@
 //! The processor's part of calls, by least squares.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The processor's part of a call, by what happens in it; least squares without negative parts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProcessorCost {
     pub call_ns: f64,
     /// A page that is made room for.

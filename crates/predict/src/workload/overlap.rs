@@ -6,12 +6,13 @@
 use std::collections::{HashMap, HashSet};
 
 use flashscope_cachesim::FileId;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::workload::Call;
 
 /// How many tasks and files have such calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Overlap {
     pub tasks: usize,
     pub files: usize,

@@ -4,12 +4,13 @@ use crate::result::Inputs;
 use crate::statement::{Figures, Row};
 use flashscope_analysis::LossCount;
 use flashscope_analysis::flash::{Activities, OpCounts, TaskOps, Timeline};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of this document's shape; raised when a field changes its meaning.
 pub const BOOT_SCHEMA: u32 = 1;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct BootResult {
     pub schema: u32,
     pub study: String,
@@ -26,7 +27,7 @@ pub struct BootResult {
 }
 
 /// One root file system.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct BootGroup {
     pub id: String,
     pub inputs: Inputs,
@@ -43,7 +44,7 @@ pub struct BootGroup {
 }
 
 /// What was flashed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct RootFs {
     pub image_bytes: u64,
     pub image_blocks: u64,
@@ -58,7 +59,7 @@ pub struct RootFs {
 }
 
 /// From the mount on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Boot {
     pub name: String,
     /// On the recording's clock; every other time of a boot counts from here.

@@ -5,12 +5,13 @@ use crate::statement::{Figures, Row};
 use flashscope_analysis::LossCount;
 use flashscope_analysis::layers::{CallLayers, CallSum, Operation};
 use flashscope_trace::Layer;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of this document's shape; raised when a field changes its meaning.
 pub const LAYERS_SCHEMA: u32 = 1;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LayersResult {
     pub schema: u32,
     pub study: String,
@@ -26,7 +27,7 @@ pub struct LayersResult {
 }
 
 /// One boot.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LayersGroup {
     pub id: String,
     pub inputs: Inputs,
@@ -43,7 +44,7 @@ pub struct LayersGroup {
     pub losses: Vec<LossCount>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Boundary {
     /// As the agent names it.
     pub layer: String,

@@ -2,6 +2,7 @@
 
 use flashscope_analysis::LossCount;
 use flashscope_analysis::block::BlockReport;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::result::Inputs;
@@ -10,7 +11,7 @@ use crate::statement::{Figures, Row};
 /// Version of this document's shape; raised when a field changes its meaning.
 pub const REPLAYS_SCHEMA: u32 = 1;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ReplaysResult {
     pub schema: u32,
     pub study: String,
@@ -28,7 +29,7 @@ pub struct ReplaysResult {
 }
 
 /// One boot.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ReplayGroup {
     pub id: String,
     pub name: String,
@@ -55,7 +56,7 @@ pub struct ReplayGroup {
 }
 
 /// The application's read() calls.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Player {
     pub reads: u64,
     pub bytes: u64,
@@ -68,7 +69,7 @@ pub struct Player {
 }
 
 /// A stage between two steps of a bio, as btt has it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Stage {
     pub name: String,
     pub n: u64,
@@ -78,7 +79,7 @@ pub struct Stage {
 }
 
 /// What the points of figures 5 to 7 show.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Pattern {
     pub reads: u64,
     /// The most frequent size of a read, and the share of reads that have it.
@@ -96,7 +97,7 @@ pub struct Pattern {
 }
 
 /// The application's mean time from queueing to completion.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Delay {
     pub bios: u64,
     pub mean_q2c_ns: u64,
@@ -107,7 +108,7 @@ pub struct Delay {
 }
 
 /// A lever in one case, over its shifts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LeverFound {
     pub case: String,
     pub lever: String,

@@ -5,12 +5,13 @@ use crate::result::Inputs;
 use crate::statement::{Figures, Row};
 use flashscope_analysis::LossCount;
 use flashscope_analysis::flash::{Geometry, OpCounts, TaskOps, Timeline};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of this document's shape; raised when a field changes its meaning.
 pub const RUNS_SCHEMA: u32 = 1;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RunsResult {
     pub schema: u32,
     pub study: String,
@@ -33,7 +34,7 @@ pub struct RunsResult {
 }
 
 /// One boot.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RunGroup {
     pub id: String,
     /// What its figures' names begin with.
@@ -65,7 +66,7 @@ pub struct RunGroup {
 }
 
 /// What `bench postmark` says of itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PostmarkFacts {
     pub filesystem: String,
     /// Of the mount, where any were given.
@@ -89,7 +90,7 @@ pub struct PostmarkFacts {
 }
 
 /// Read throughput when so much of each file is read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Share {
     pub percent: u64,
     pub bytes: u64,
@@ -103,7 +104,7 @@ impl Share {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Part {
     pub name: String,
     pub begin_ns: u64,
@@ -121,7 +122,7 @@ impl Part {
 }
 
 /// What a recording took of the kernel's ring buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct RingUse {
     pub events: u64,
     /// Of whole sub-buffers, as they left the ring.
@@ -129,7 +130,7 @@ pub struct RingUse {
 }
 
 /// The time of a run, or of a part of it, without and with the tracer: two boots of the same.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Cost {
     pub name: String,
     /// Of the whole: empty. `busy`: of the processor's time, until the end of watching.
@@ -145,7 +146,7 @@ pub struct Cost {
 pub(super) const PART_BUSY: &str = "busy";
 
 /// Costs of runs with several seeds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Spread {
     pub name: String,
     pub part: String,

@@ -3,6 +3,7 @@
 //! Sources: `include/uapi/linux/blktrace_api.h` (Linux 7.2) for actions and categories, `include/trace/events/block.h`
 //! for the trace events, `kernel/trace/blktrace.c` (`blk_fill_rwbs`) for the letters of a request.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -55,7 +56,7 @@ pub enum BlockDetail {
 }
 
 /// The kernel's number of a device (`dev_t`: 12 bits major, 20 bits minor).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(transparent)]
 pub struct Device(pub u32);
 
@@ -89,7 +90,7 @@ impl fmt::Display for Device {
 macro_rules! actions {
     ($( $(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, $letters:literal; )*) => {
         /// What happened. The order is blktrace's.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum BlockAction {
             $( $(#[$doc])* $variant = $code, )*
@@ -158,7 +159,7 @@ actions! {
 }
 
 /// What a request is, as bits.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(transparent)]
 pub struct RequestFlags(pub u32);
 
@@ -328,7 +329,7 @@ impl fmt::Debug for RequestFlags {
 macro_rules! kinds {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal; )*) => {
         /// What a request asks of the device.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum RequestKind { $( $(#[$doc])* $variant, )* }
 

@@ -6,11 +6,12 @@
 use crate::record::Record;
 use crate::ring::schema::{Field, Schema, Value};
 use crate::trace::Trace;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// From the task down to the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
     /// The way into the call and out of it. Its boundaries are the kernel's own events of calls.
@@ -175,7 +176,7 @@ const RULES: [(&[&str], Layer); 11] = [
 ];
 
 /// A call of a task whose way through the layers is of interest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
     Read,

@@ -9,7 +9,9 @@ use crate::events::block::BlockEvent;
 use crate::events::file::FileEvent;
 
 /// Nanoseconds of the trace clock. flashscope records on `CLOCK_MONOTONIC`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct TimeNs(pub u64);
 
@@ -39,7 +41,9 @@ pub struct Event {
 }
 
 /// A kind of flash array operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum FlashOp {
     Read,

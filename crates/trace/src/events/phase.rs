@@ -1,11 +1,12 @@
 //! Named parts of a run.
 
 use crate::losses::{Loss, Losses};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// A named part of a run; times are the trace clock's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Phase {
     pub name: String,
     pub begin_ns: u64,
@@ -18,7 +19,7 @@ pub struct Phase {
 }
 
 /// A named moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Mark {
     pub name: String,
     pub time_ns: u64,
@@ -31,7 +32,7 @@ const MAX_PHASES: usize = 20_000;
 
 /// Begin, end and mark messages into phases. A phase's beginning and end can come from different producers (two steps of
 /// a plan): the name joins them, the innermost first.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema, Deserialize)]
 pub(crate) struct Phases {
     pub phases: Vec<Phase>,
     pub marks: Vec<Mark>,

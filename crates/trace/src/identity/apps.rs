@@ -1,10 +1,11 @@
 //! The application that a process belongs to, by its control group, its namespaces or its Android user.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// By what an application was told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AppKind {
     /// A service or scope of systemd, or another control group.
@@ -19,7 +20,7 @@ pub enum AppKind {
 }
 
 /// An application.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 pub struct App {
     pub kind: AppKind,
     pub name: String,

@@ -28,6 +28,7 @@ use super::matching::{Step, Watch};
 use crate::{Evidence, LatencyHistogram};
 use device::{OneDevice, OwnerHere, Place, SIZES, Waits};
 use flashscope_trace::{BlockAction, BlockEvent, RequestKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ const CLASSES: usize = SIZES * RequestKind::COUNT;
 const ENOUGH: u64 = 5;
 
 /// Where a bio waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitStage {
     /// For a request: all of the device's are in use, or its plug is held (Q2G).
@@ -96,7 +97,7 @@ impl Part {
 }
 
 /// What one owner's bios waited behind another owner's, on one device, in one stage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct WaitBehind {
     pub device: String,
     pub victim: String,
@@ -109,7 +110,7 @@ pub struct WaitBehind {
 }
 
 /// An owner's bios on one device, and what they would have taken alone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OwnerLoad {
     pub device: String,
     pub owner: String,
@@ -129,7 +130,7 @@ pub struct OwnerLoad {
 }
 
 /// What a step takes with nobody in the way, and how well that is known: an error in it is one in every wait of the step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OwnWork {
     pub device: String,
     /// As btt names it.
@@ -143,7 +144,7 @@ pub struct OwnWork {
     pub shortest_ns: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct InterferenceFound {
     pub owners: Vec<OwnerLoad>,
     /// Longest first.

@@ -1,9 +1,10 @@
 //! What is found of originators.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What an originator is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OwnerKind {
     Task,
@@ -16,7 +17,7 @@ pub enum OwnerKind {
 }
 
 /// Bytes that a carrier moved for an originator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct CarriedBytes {
     pub carrier: String,
     pub read_bytes: u64,
@@ -24,7 +25,7 @@ pub struct CarriedBytes {
 }
 
 /// What one originator caused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Originator {
     pub name: String,
     pub kind: OwnerKind,
@@ -39,7 +40,7 @@ pub struct Originator {
 }
 
 /// Bytes queued of one file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct FileBytes {
     pub device: String,
     pub inode: u64,
@@ -49,7 +50,7 @@ pub struct FileBytes {
     pub written_bytes: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OriginatorsFound {
     /// Most bytes first.
     pub originators: Vec<Originator>,
