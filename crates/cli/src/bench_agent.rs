@@ -432,7 +432,7 @@ impl<'a> Work<'a> {
         let facts = trace.facts();
         done.board = self.place.target.target.strip_prefix("board:").map(str::to_owned);
         done.kernel = text(&facts["kernel"]["release"]);
-        done.inputs = BenchInputs::agent(&facts);
+        done.inputs = BenchInputs::agent(facts);
         Ok(())
     }
 }
