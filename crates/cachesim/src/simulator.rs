@@ -478,7 +478,7 @@ mod tests {
         for kernel in Kernel::ALL {
             let mut s = simulator(kernel, 0);
             assert_eq!(read(&mut s, 0, 4096), [0], "{kernel:?}");
-            assert_eq!(read(&mut s, 4000, 96), [], "{kernel:?}");
+            assert!(read(&mut s, 4000, 96).is_empty(), "{kernel:?}");
             assert_eq!(read(&mut s, 4000, 200), [1], "{kernel:?}");
         }
     }
@@ -490,7 +490,7 @@ mod tests {
             assert_eq!(read(&mut s, 0, 4096), [0, 1, 2, 3], "{kernel:?}");
             // Page 1 has the mark: eight more behind the window.
             assert_eq!(read(&mut s, 4096, 4096), (4..12).collect::<Vec<_>>(), "{kernel:?}");
-            assert_eq!(read(&mut s, 8192, 4096), [], "{kernel:?}");
+            assert!(read(&mut s, 8192, 4096).is_empty(), "{kernel:?}");
         }
     }
 
@@ -498,7 +498,7 @@ mod tests {
     fn a_file_that_was_cut_is_not_read_behind_its_end() {
         for kernel in Kernel::ALL {
             let mut s = simulator(kernel, 32);
-            assert_eq!(pages(&mut s, Access::Resized { bytes: 2 * 4096 + 1 }), [], "{kernel:?}");
+            assert!(pages(&mut s, Access::Resized { bytes: 2 * 4096 + 1 }).is_empty(), "{kernel:?}");
             assert_eq!(read(&mut s, 0, 4096), [0, 1, 2], "{kernel:?}");
             pages(&mut s, Access::Resized { bytes: 900 * 4096 });
             assert_eq!(read(&mut s, 800 * 4096, 4096), [800], "{kernel:?}");
@@ -537,7 +537,7 @@ mod tests {
         }
         // WILLNEED reads nothing on MTD from 5.10 on, where read-ahead is 0 (docs/explanation/measurement.md).
         let ask = Access::WillNeed { offset: 0, length: 40960 };
-        assert_eq!(pages(&mut simulator(Kernel::V6_1, 0), ask), []);
+        assert!(pages(&mut simulator(Kernel::V6_1, 0), ask).is_empty());
         assert_eq!(pages(&mut simulator(Kernel::V2_6_37, 0), ask).len(), 10);
         assert_eq!(pages(&mut simulator(Kernel::V6_1, 8), ask).len(), 8);
         let all = Access::WillNeed { offset: 0, length: 0 };

@@ -202,7 +202,7 @@ mod tests {
         for kernel in Kernel::ALL {
             let mut s = simulator(kernel, 0, 5 << 20);
             assert_eq!(blocks(&mut s, 40, 1), [32], "{kernel:?}");
-            assert_eq!(blocks(&mut s, 41, 1), [], "{kernel:?}");
+            assert!(blocks(&mut s, 41, 1).is_empty(), "{kernel:?}");
             // Two pages of it left: what comes for one goes through the buffer, where it is read alone, and so does the next.
             for page in [50, 60] {
                 s.apply(FILE, OpenId(1), Access::Drop { page, pages: 1 }, &mut |_| {});

@@ -285,7 +285,7 @@ mod tests {
             let mut s = simulator(kernel, 0, 200, NodeRuns::new(vec![(0, 31), (31, 31)], 40));
             assert_eq!([read(&mut s, 0, 1), read(&mut s, 1, 1)], [[0], [1]], "{kernel:?}");
             assert_eq!(read(&mut s, 2, 1), (2..31).collect::<Vec<_>>(), "{kernel:?}");
-            assert_eq!(read(&mut s, 30, 1), [], "{kernel:?}");
+            assert!(read(&mut s, 30, 1).is_empty(), "{kernel:?}");
             assert_eq!(read(&mut s, 31, 1), (31..63).collect::<Vec<_>>(), "{kernel:?}");
             assert_eq!(read(&mut s, 63, 1), (63..71).collect::<Vec<_>>(), "{kernel:?}");
             // Not in a row: alone, and the count begins anew.

@@ -508,10 +508,10 @@ fn diagnosis(silent: &Silent) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
     use flashscope_cachesim::{Access, FileId, Kernel, NodeRuns, OpenId};
     use flashscope_predict::Storage as Below;
     use flashscope_predict::{Call, Step, Workload};
+    use serde_json::json;
 
     const FILE: FileId = FileId { device: Some(14), inode: 5 };
 
