@@ -372,7 +372,10 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
 
 /// What read-ahead brought in; unknown where no trace shows what is read of it.
 fn readahead(followed: Accuracy, inputs: &Inputs) -> Option<Evidence<AccuracyFindings>> {
-    let found = Some(followed.finish()).filter(|found| !found.total.is_empty())?;
+    let mut found = Some(followed.finish()).filter(|found| !found.total.is_empty())?;
+    for task in &mut found.tasks {
+        task.name = inputs.comm(0, task.tid, TimeNs(u64::MAX)).map(str::to_owned);
+    }
     Some(match inputs.traces().any(Trace::shows_reads) {
         true => found.into(),
         false => Evidence::unknown(

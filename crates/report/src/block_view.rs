@@ -10,6 +10,8 @@ use flashscope_analysis::{Evidence, OWN_RECORDING};
 
 /// Sentences at most.
 const MAX_SENTENCES: usize = 4;
+/// Who waited less behind others than this part of their time is not worth a sentence; the table has all.
+const MIN_WAIT_PERCENT: f64 = 1.0;
 
 pub fn wait_stage(stage: WaitStage) -> &'static str {
     match stage {
@@ -216,7 +218,7 @@ pub fn loops(found: &BlockFound) -> Vec<String> {
 /// Who slows whom down, worst first; one sentence where nobody does. Names are as recorded: whoever prints them escapes.
 pub fn interference(found: &BlockFound) -> Vec<String> {
     let i = &found.interference;
-    let mut out = Vec::new();
+    let (mut out, mut short) = (Vec::new(), 0);
     let total = |o: &OwnerLoad| o.mean_q2c_ns.saturating_mul(o.bios);
     for o in i.owners.iter().filter(|o| o.mean_behind_ns > 0).take(MAX_SENTENCES) {
         let behind = |w: &&WaitBehind| w.victim == o.owner && w.device == o.device;
@@ -234,6 +236,10 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
         let Some((worst, ns)) = culprits.first() else { continue };
         let stage = of.iter().filter(|w| w.behind == *worst).max_by_key(|w| waited(w)).map(|w| wait_stage(w.stage));
         let share = |ns: u64, of: u64| if of == 0 { 0.0 } else { ns as f64 / of as f64 * 100.0 };
+        if share(o.mean_behind_ns, o.mean_q2c_ns) < MIN_WAIT_PERCENT {
+            short += 1;
+            continue;
+        }
         out.push(format!(
             "{} on {}: of {} a bio, {} ({}) passed behind others; {} of that behind {}, mostly waiting {}. {}",
             o.owner,
@@ -246,6 +252,9 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
             stage.unwrap_or("somewhere"),
             alone(o)
         ));
+    }
+    if out.is_empty() && short > 0 {
+        return vec![format!("Nobody waited behind another's request for {MIN_WAIT_PERCENT} % of their time or more.")];
     }
     if out.is_empty()
         && let Some(note) = unit_note(found)

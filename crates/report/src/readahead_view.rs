@@ -45,7 +45,13 @@ pub fn files(found: &AccuracyFindings, most: usize) -> Rows {
 
 /// Pages by the task that brought them in.
 pub fn tasks(found: &AccuracyFindings, most: usize) -> Rows {
-    Rows::new("tnnnnnnn", HEADS, found.tasks.iter(), most, |task| row(format!("tid {}", task.tid), &task.pages))
+    Rows::new("tnnnnnnn", HEADS, found.tasks.iter(), most, |task| {
+        let name = match &task.name {
+            Some(name) => format!("{name} ({})", task.tid),
+            None => format!("tid {}", task.tid),
+        };
+        row(name, &task.pages)
+    })
 }
 
 /// Why use is not known, and what to do.

@@ -417,7 +417,7 @@ fn readahead(late: Option<u64>) -> AccuracyFindings {
             FileBrought { device: Some(Device::new(8, 1)), inode: 12, path: None, pages },
             FileBrought { device: None, inode: 0, path: None, pages: Brought::default() },
         ],
-        tasks: vec![TaskBrought { tid: 10, pages }],
+        tasks: vec![TaskBrought { tid: 10, name: Some("player".to_owned()), pages }],
         file_systems_own: 7,
         not_followed: 5,
         arrival_unknown: 2,

@@ -83,6 +83,9 @@ pub struct FileBrought {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TaskBrought {
     pub tid: u32,
+    /// Where the trace has its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     #[serde(flatten)]
     pub pages: Brought,
 }
@@ -456,7 +459,7 @@ impl Analysis for Accuracy {
             .collect();
         files.sort_by_key(|file| std::cmp::Reverse((file.pages.ahead_unused(), file.pages.ahead)));
         let mut tasks: Vec<TaskBrought> =
-            self.tasks.into_iter().map(|(tid, pages)| TaskBrought { tid, pages }).collect();
+            self.tasks.into_iter().map(|(tid, pages)| TaskBrought { tid, name: None, pages }).collect();
         tasks.sort_by_key(|task| std::cmp::Reverse((task.pages.ahead_unused(), task.pages.ahead)));
         AccuracyFindings {
             total,
@@ -543,7 +546,7 @@ mod tests {
         assert_eq!(found.total, pages);
         assert_eq!(found.files.len(), 1);
         // Task 2 brought in nothing: what it used was task 1's.
-        assert_eq!(found.tasks, [TaskBrought { tid: 1, pages }]);
+        assert_eq!(found.tasks, [TaskBrought { tid: 1, name: None, pages }]);
     }
 
     #[test]
