@@ -14,14 +14,19 @@ use flashscope_predict::{
     Collector, FilesystemOptions, Off, PREDICTION_SCHEMA, Prediction, Predictor, Seen, Storage, Workload, advise,
     silent,
 };
-use flashscope_report::{html, json, terminal};
-use flashscope_trace::{Crossings, EventKind, Trace, export, flashmon};
+use flashscope_report::terminal::{self, Style};
+use flashscope_report::{html, json};
+use flashscope_trace::{Crossings, EventKind, TimeNs, Trace, export, flashmon};
 use std::hint::black_box;
 use std::path::Path;
 
+#[path = "results.rs"]
+mod results;
+pub use results::{diff, fail_if, replay_script, report_by, report_call};
+
 pub type Body = fn(&[u8]);
 
-pub const ALL: [(&str, Body); 10] = [
+pub const ALL: [(&str, Body); 15] = [
     ("report", report),
     ("report_layers", report_layers),
     ("predict", predict),
@@ -32,6 +37,11 @@ pub const ALL: [(&str, Body); 10] = [
     ("export_perfetto", export_perfetto),
     ("export_flashmon", export_flashmon),
     ("export_trace_dat", export_trace_dat),
+    ("report_call", report_call),
+    ("report_by", report_by),
+    ("diff", diff),
+    ("fail_if", fail_if),
+    ("replay_script", replay_script),
 ];
 
 /// Windows that a recording is compared with, KiB.
@@ -44,65 +54,78 @@ fn trace(bytes: &[u8]) -> Option<Trace> {
 /// `report`, of block I/O or of flash, in all its forms.
 pub fn report(bytes: &[u8]) {
     let Some(trace) = trace(bytes) else { return };
-    let has_flash = trace.schemas().any(|schema| schema.name.starts_with("nand_"));
-    let mut accuracy = Accuracy::new();
-    if has_flash {
-        let facts = trace.facts();
-        let number = |mtd: &serde_json::Value, field: &str| mtd[field].as_u64().unwrap_or(0);
-        let mtd = || facts["mtd"].as_array().into_iter().flatten();
-        let partitions: Vec<(u16, u64, u64)> = mtd()
-            .filter(|mtd| number(mtd, "erasesize") > 0)
-            .map(|mtd| {
-                let block = number(mtd, "erasesize");
-                (number(mtd, "chip") as u16, number(mtd, "offset") / block, number(mtd, "size") / block)
-            })
-            .collect();
-        let ubi: Vec<UbiRegion> = UbiRegion::of_facts(facts, 0);
-        let mut analysis = FlashAnalysis::new(&[], &partitions, &ubi, |tid, time| trace.comm(tid, time));
-        let _ = trace.for_each(&mut |event| {
-            accuracy.event(event);
-            analysis.event(event);
-        });
-        let findings = analysis.finish();
-        let report = FlashReport {
-            names: Default::default(),
-            schema: FLASH_REPORT_SCHEMA,
-            title: "fuzz".into(),
-            system: system(&trace),
-            chips: Vec::new(),
-            life: Vec::new(),
-            probes: Vec::new(),
-            health: Vec::new(),
-            losses: Vec::new(),
-            readahead: Some(accuracy.finish().into()),
-            findings: Vec::new(),
-            calls: Default::default(),
-            found: findings,
-        };
-        black_box((terminal::flash(&report, &terminal::Style::default()), json::flash(&report), html::flash(&report)));
+    if is_of_flash(&trace) {
+        let report = flash_report(&trace);
+        black_box((terminal::flash(&report, &Style::default()), json::flash(&report), html::flash(&report)));
         return;
     }
+    let report = block_report(&trace, |tid, time| trace.comm(tid, time));
+    black_box((terminal::block(&report, &Style::default()), json::block(&report), html::block(&report)));
+}
+
+fn is_of_flash(trace: &Trace) -> bool {
+    trace.schemas().any(|schema| schema.name.starts_with("nand_"))
+}
+
+fn flash_report(trace: &Trace) -> FlashReport {
+    let mut accuracy = Accuracy::new();
+    let facts = trace.facts();
+    let number = |mtd: &serde_json::Value, field: &str| mtd[field].as_u64().unwrap_or(0);
+    let mtd = || facts["mtd"].as_array().into_iter().flatten();
+    let partitions: Vec<(u16, u64, u64)> = mtd()
+        .filter(|mtd| number(mtd, "erasesize") > 0)
+        .map(|mtd| {
+            let block = number(mtd, "erasesize");
+            (number(mtd, "chip") as u16, number(mtd, "offset") / block, number(mtd, "size") / block)
+        })
+        .collect();
+    let ubi: Vec<UbiRegion> = UbiRegion::of_facts(facts, 0);
+    let mut analysis = FlashAnalysis::new(&[], &partitions, &ubi, |tid, time| trace.comm(tid, time));
+    let _ = trace.for_each(&mut |event| {
+        accuracy.event(event);
+        analysis.event(event);
+    });
+    let findings = analysis.finish();
+    FlashReport {
+        names: Default::default(),
+        schema: FLASH_REPORT_SCHEMA,
+        title: "fuzz".into(),
+        system: system(trace),
+        chips: Vec::new(),
+        life: Vec::new(),
+        probes: Vec::new(),
+        health: Vec::new(),
+        losses: Vec::new(),
+        readahead: Some(accuracy.finish().into()),
+        findings: Vec::new(),
+        calls: Default::default(),
+        found: findings,
+    }
+}
+
+/// With names of tasks as `--by` asks for them.
+fn block_report<'t>(trace: &'t Trace, name: impl Fn(u32, TimeNs) -> Option<&'t str>) -> BlockReport {
+    let mut accuracy = Accuracy::new();
     let sizes = Sizes::of_facts([trace.facts()]);
-    let mut analysis = BlockAnalysis::new(|tid, time| trace.comm(tid, time), sizes);
+    let mut analysis = BlockAnalysis::new(name, sizes);
     let _ = trace.for_each(&mut |event| {
         analysis.event(event);
         if matches!(event.kind, EventKind::Block(_) | EventKind::File(_) | EventKind::Other { .. }) {
             accuracy.event(event);
         }
     });
-    let report = BlockReport {
+    BlockReport {
         names: Default::default(),
         schema: BLOCK_REPORT_SCHEMA,
         title: "fuzz".into(),
-        system: system(&trace),
+        system: system(trace),
         losses: Vec::new(),
         missing: Vec::new(),
         readahead: Some(accuracy.finish().into()),
         findings: Vec::new(),
         calls: Default::default(),
         found: analysis.finish(),
-    };
-    black_box((terminal::block(&report, &terminal::Style::default()), json::block(&report), html::block(&report)));
+    }
 }
 
 fn system(trace: &Trace) -> SystemFacts {
@@ -139,7 +162,7 @@ pub fn report_layers(bytes: &[u8]) {
         losses,
         found: findings,
     };
-    black_box((terminal::layers(&report, &terminal::Style::default()), json::layers(&report), html::layers(&report)));
+    black_box((terminal::layers(&report, &Style::default()), json::layers(&report), html::layers(&report)));
 }
 
 /// What a trace says of file reads, and how it was stored.
@@ -194,7 +217,7 @@ pub fn predict(bytes: &[u8]) {
     let file = |file: FileId| file.inode.to_string();
     let task = |tid: u32| tid.to_string();
     black_box((
-        terminal::prediction(&prediction, &file, &task, &terminal::Style::default()),
+        terminal::prediction(&prediction, &file, &task, &Style::default()),
         json::prediction(&prediction),
         html::prediction(&prediction, "fuzz", &file, &task),
     ));

@@ -15,6 +15,9 @@ use crate::output;
 
 /// Longest text that is read of strace.
 const MAX_TEXT: u64 = 1 << 30;
+/// What a script takes: a century, and files of 64 TiB. Sums of such numbers do not wrap.
+const MOST_NS: u64 = 3_155_760_000_000_000_000;
+const MOST_BYTES: u64 = 1 << 46;
 /// What joined reads come to at most: the read-ahead that block devices have as shipped.
 const MAX_JOINED: u64 = 128 << 10;
 
@@ -67,7 +70,9 @@ struct Line<'a> {
 fn nanoseconds(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.')?;
     let fraction = format!("{fraction:0<9}");
-    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction.get(..9)?.parse().ok()?)
+    let time =
+        seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction.get(..9)?.parse().ok()?)?;
+    (time <= MOST_NS).then_some(time)
 }
 
 /// Pid and name, time, and the rest.
@@ -410,10 +415,11 @@ impl<'a> Import<'a> {
             "write" | "writev" | "pwrite64" | "pwrite" | "pwritev" | "pwritev2" => Verb::Write { offset, length },
             _ => return None,
         };
+        // No file is that long: the line is not strace's.
+        let end = offset.checked_add(length).filter(|&end| end <= MOST_BYTES)?;
         if moves {
-            *position += length;
+            *position = position.saturating_add(length);
         }
-        let end = offset + length;
         match verb {
             // At the end of the file: nothing came.
             Verb::Read { length: 0, .. } | Verb::Write { length: 0, .. } => return None,
@@ -464,7 +470,7 @@ fn join(before: &mut Found, next: &Found, pause_us: u64) -> bool {
         || before.call.file != next.call.file
         || before.read_end != Some(*next_offset)
         || *length + *next_length > MAX_JOINED
-        || next.call.time_ns > end_ns + pause_us * 1000
+        || next.call.time_ns > end_ns.saturating_add(pause_us.saturating_mul(1000))
     {
         return false;
     }
@@ -543,5 +549,70 @@ mod tests {
         assert!(import.recording("x", None, "hello\n").unwrap_err().to_string().contains("no line of it is strace's"));
         import.recording("x", None, "1 100.5 close(3</etc/a>) = 0 <0.1>\n").unwrap();
         assert!(import.finish().unwrap_err().to_string().contains("no call on a file below --under"));
+    }
+
+    /// Lines that are nearly strace's: no panic, no overflow, and a script that can be read or one line of error.
+    /// `FLASHSCOPE_MUTATIONS=N` asks for more.
+    #[test]
+    fn any_text_is_a_script_or_an_error() {
+        const WORDS: [&str; 20] = [
+            "18446744073709551615",
+            "9223372036854775807",
+            "-1",
+            "0",
+            "<",
+            ">",
+            "(",
+            ")",
+            "\"",
+            ",",
+            " = ",
+            "\\",
+            "\u{202e}",
+            " <unfinished ...>",
+            "<... read resumed>",
+            "pread64",
+            "_llseek",
+            "[",
+            "]",
+            "\n",
+        ];
+        let wanted = std::env::var("FLASHSCOPE_MUTATIONS").ok().and_then(|n| n.parse::<u64>().ok()).unwrap_or(3000);
+        let (mut scripts, mut errors) = (0, 0);
+        for seed in 1..=wanted {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut next = |most: usize| {
+                state ^= state >> 12;
+                state ^= state << 25;
+                state ^= state >> 27;
+                (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % most
+            };
+            let mut text = STRACE.to_owned();
+            for _ in 0..=next(8) {
+                let mut at = next(text.len());
+                while !text.is_char_boundary(at) {
+                    at -= 1;
+                }
+                let mut end = (at + next(24)).min(text.len());
+                while !text.is_char_boundary(end) {
+                    end += 1;
+                }
+                text.replace_range(at..end, WORDS[next(WORDS.len())]);
+            }
+            let args = BenchImportStraceArgs {
+                files: Vec::new(),
+                under: vec!["/films".to_owned()],
+                first: None,
+                join: [0, 1000, u64::MAX][next(3)],
+                output: "-".into(),
+            };
+            let mut import = Import::new(&args);
+            match import.recording("x", None, &text).and_then(|()| import.finish()) {
+                Ok(script) if Script::parse("x", &script.text()).is_ok() => scripts += 1,
+                _ => errors += 1,
+            }
+        }
+        println!("import_strace: {wanted} executions, {scripts} scripts, {errors} errors, 0 findings");
+        assert!(scripts > wanted / 2, "{scripts} of {wanted} are scripts");
     }
 }

@@ -87,5 +87,10 @@ commands!(
     export_text,
     export_perfetto,
     export_flashmon,
-    export_trace_dat
+    export_trace_dat,
+    report_call,
+    report_by,
+    diff,
+    fail_if,
+    replay_script
 );
