@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "the fuzz targets make whole streams of bytes")]
 mod structured;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,18 @@ const MEMORY: u64 = 64 << 20;
 const TIME: Duration = Duration::from_secs(10);
 const MEBIBYTE: usize = 1 << 20;
 /// Without optimisation everything takes many times as long: an eighth of that, and a minute of processor time.
-const MOST: usize = if cfg!(debug_assertions) { MEBIBYTE / 8 } else { MEBIBYTE };
+fn is_unoptimised() -> bool {
+    cfg!(debug_assertions) && optimised().is_none()
+}
+
+/// `FLASHSCOPE_TEST_OPTIMISED=target/release/flashscope`: an optimised command, on inputs of a whole mebibyte.
+fn optimised() -> Option<PathBuf> {
+    std::env::var_os("FLASHSCOPE_TEST_OPTIMISED").map(|path| flashscope_tests::top().join(path))
+}
+
+fn most_bytes() -> usize {
+    if is_unoptimised() { MEBIBYTE / 8 } else { MEBIBYTE }
+}
 
 const DISK: u64 = 8 << 20;
 const SECOND: u64 = 1_000_000_000;
@@ -84,7 +95,7 @@ fn of_block_io(_: &str, name: &str) -> bool {
 fn fill(with: fn(&str, &str) -> bool, mut event: impl FnMut(&mut Writer, u64) -> bool) -> (Vec<u8>, u64) {
     let mut writer = Writer::new(&facts(), with);
     let mut events = 0;
-    while writer.bytes.len() < MOST - 8192 && event(&mut writer, events) {
+    while writer.bytes.len() < most_bytes() - 8192 && event(&mut writer, events) {
         events += 1;
     }
     (writer.finish(), events)
@@ -221,7 +232,11 @@ fn limited(arguments: &[&str], path: &Path, memory: u64) -> (u64, Duration, std:
     let command = flashscope();
     let mut limited = Command::new("/bin/sh");
     limited.args(["-c", "ulimit -d \"$1\" && shift && exec \"$@\"", "sh", &(memory >> 10).to_string()]);
-    limited.arg(command.get_program()).arg(arguments[0]).arg(path).args(&arguments[1..]);
+    limited
+        .arg(optimised().unwrap_or_else(|| command.get_program().into()))
+        .arg(arguments[0])
+        .arg(path)
+        .args(&arguments[1..]);
     limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let begin = Instant::now();
     let mut child = limited.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("a shell");
@@ -253,11 +268,13 @@ fn limited(arguments: &[&str], path: &Path, memory: u64) -> (u64, Duration, std:
 #[test]
 fn whole_commands_stay_within_their_memory_and_time() {
     let dir = TempDir::new("bounds");
-    let most = if cfg!(debug_assertions) { 6 * TIME } else { TIME };
+    let page = dir.path().join("page").display().to_string();
+    let most = if is_unoptimised() { 6 * TIME } else { TIME };
     for (name, (bytes, events)) in hostile() {
         assert!(bytes.len() <= MEBIBYTE && events > 100, "{name}: {events} events, {} bytes", bytes.len());
         let path = dir.path().join("hostile.stream");
         std::fs::write(&path, bytes).unwrap();
+        let text = path.display().to_string();
         let memory = MEMORY + (events << 10);
         for command in [
             &["report"][..],
@@ -267,6 +284,10 @@ fn whole_commands_stay_within_their_memory_and_time() {
             &["export", "--to", "json", "-o", "-"],
             &["export", "--to", "text", "-o", "-"],
             &["export", "--to", "perfetto", "-o", "-"],
+            &["report", "--html", &page, "--top", "1000000"],
+            &["diff", &text, "--html", &page],
+            &["report", "--by", "app"],
+            &["report", "--fail-if", "p99(d2c, app=nosuch) > 1ms"],
         ] {
             let (peak, took, status, stderr) = limited(command, &path, memory);
             println!("{name}, {events} events: {}: {} MiB, {:.1} s", command.join(" "), peak >> 20, took.as_secs_f64());
