@@ -189,7 +189,7 @@ pub fn fail_if(bytes: &[u8]) {
         let run = figures(&trace);
         black_box((
             condition.check(&run),
-            condition.check_change(&Comparison::new(&[run.clone()], &[run.clone()]), &run),
+            condition.check_change(&Comparison::new(std::slice::from_ref(&run), std::slice::from_ref(&run)), &run),
         ));
     }
 }

@@ -554,6 +554,7 @@ mod tests {
     /// Lines that are nearly strace's: no panic, no overflow, and a script that can be read or one line of error.
     /// `FLASHSCOPE_MUTATIONS=N` asks for more.
     #[test]
+    #[expect(clippy::print_stdout, reason = "a test says how many inputs it tried")]
     fn any_text_is_a_script_or_an_error() {
         const WORDS: [&str; 20] = [
             "18446744073709551615",
