@@ -42,6 +42,7 @@ mod readahead_queue;
 mod record_what;
 mod remote;
 mod replay;
+mod replay_refusals;
 mod rows;
 mod runs;
 mod schemas;

@@ -23,6 +23,22 @@
 
 static const char *const controllers[] = { "io", "memory", "cpu", "pids" };
 
+/* The kernel's option without which a file or a controller is not there; the first that begins alike. */
+static const struct {
+	const char *file, *option;
+} options[] = {
+	{ "io.max", "CONFIG_BLK_DEV_THROTTLING" },
+	{ "io.latency", "CONFIG_BLK_CGROUP_IOLATENCY" },
+	{ "io.bfq.", "CONFIG_BFQ_GROUP_IOSCHED and the scheduler bfq" },
+	{ "io.weight", "CONFIG_BLK_CGROUP_IOCOST" },
+	{ "io.prio.", "CONFIG_BLK_CGROUP_IOPRIO" },
+	{ "io.", "CONFIG_BLK_CGROUP" },
+	{ "memory.", "CONFIG_MEMCG" },
+	{ "cpu.max", "CONFIG_CFS_BANDWIDTH" },
+	{ "cpu.", "CONFIG_FAIR_GROUP_SCHED" },
+	{ "pids.", "CONFIG_CGROUP_PIDS" },
+};
+
 /* Until jiffies, which start at -300 s, have passed 0. */
 #define IO_MAX_AFTER_NS (UINT64_C(305) * 1000000000)
 
@@ -44,6 +60,14 @@ static int find_mount(struct replay_cgroups *c)
 		return fs_fail("cgroup: cgroup2 cannot be mounted: %s; run as root on a kernel with CONFIG_CGROUPS", strerror(errno));
 	strcpy(c->mount, c->own_mount);
 	return 0;
+}
+
+static const char *option_of(const char *file)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++)
+		if (!strncmp(file, options[i].file, strlen(options[i].file)))
+			return options[i].option;
+	return "another kernel";
 }
 
 /* Major and minor number of the whole disk below a directory: what the io controller knows devices by. */
@@ -115,8 +139,8 @@ static int want(struct replay_cgroups *c, const char *cgroup, const char *file)
 			continue;
 		snprintf(path, sizeof(path), "%s/cgroup.controllers", c->mount);
 		if (!has_word(path, controllers[i]))
-			return fs_fail("cgroup %s: %s: cgroup2 has no %s controller here (the kernel lacks it, or cgroup v1 holds it); leave it out",
-				       cgroup, file, controllers[i]);
+			return fs_fail("cgroup %s: %s: cgroup2 has no %s controller here (it wants %s, or cgroup v1 holds it); leave it out",
+				       cgroup, file, controllers[i], option_of(file));
 		snprintf(path, sizeof(path), "%s/cgroup.subtree_control", c->mount);
 		if (!has_word(path, controllers[i])) {
 			if (enable(c->mount, "+", controllers[i]))
@@ -152,8 +176,10 @@ static int set(const struct replay_cgroups *c, const struct replay_script *s, co
 		fs_buf_puts(&value, setting->value);
 	path_of(c, s, setting->cgroup, setting->file, path, sizeof(path));
 	if (fs_write_text(path, value.data))
-		failed = fs_fail("cgroup %s: %s=%s: %s%s", s->cgroup[setting->cgroup], setting->file, value.data, strerror(errno),
-				 errno == ENOENT ? ": this kernel or the device's scheduler does not have it; leave it out" : "");
+		failed = errno == ENOENT || errno == EOPNOTSUPP ?
+				 fs_fail("cgroup %s: %s=%s: %s: it wants %s; leave it out, or take another kernel",
+					 s->cgroup[setting->cgroup], setting->file, value.data, strerror(errno), option_of(setting->file)) :
+				 fs_fail("cgroup %s: %s=%s: %s", s->cgroup[setting->cgroup], setting->file, value.data, strerror(errno));
 	fs_buf_free(&value);
 	return failed;
 }
