@@ -20,6 +20,10 @@
 #define SECOND UINT64_C(1000000000)
 /* What is still in flight is believed once two more readings have not shown its end. */
 #define LATE_NS UINT64_C(250000000)
+/* Clocks of two CPUs of a virtual machine: a completion may be stamped before its issue. */
+#define SKEW_NS UINT64_C(1000000)
+/* Of events that were read and not followed; two seconds of a fast device. */
+#define MOST_READ (1u << 18)
 
 const char fs_trigger_grammar[] =
 	"'d2c>TIME' (a request is with its device for longer), 'fsync>TIME' (a sync takes longer), 'error' (a request fails), "
@@ -161,7 +165,7 @@ static void add(struct fs_pending *items, size_t *count, size_t most, uint64_t a
 	}
 	if (!there)
 		there = &items[(*count)++];
-	*there = (struct fs_pending){ a, b, begin_ns };
+	*there = (struct fs_pending){ a, b, begin_ns, false };
 }
 
 static void drop(struct fs_pending *items, size_t *count, struct fs_pending *item)
@@ -186,27 +190,28 @@ static uint64_t number(const unsigned char *data, size_t length, struct fs_field
 
 static void issued(struct fs_watch *watch, uint64_t dev, uint64_t sector, uint64_t time_ns)
 {
-	/* CPUs are read one after the other: the end may have been read before the beginning. */
 	struct fs_pending *end = find(watch->early, ARRAY_SIZE(watch->early), dev, sector);
 
-	if (end && end->begin_ns >= time_ns) {
-		request_took(watch, dev, sector, time_ns, end->begin_ns);
+	if (end && end->begin_ns + SKEW_NS >= time_ns)
 		*end = (struct fs_pending){ 0 };
-		return;
-	}
-	add(watch->requests, &watch->request_count, ARRAY_SIZE(watch->requests), dev, sector, time_ns);
+	else
+		add(watch->requests, &watch->request_count, ARRAY_SIZE(watch->requests), dev, sector, time_ns);
 }
 
 static void completed(struct fs_watch *watch, uint64_t dev, uint64_t sector, uint64_t time_ns)
 {
-	struct fs_pending *begin = find(watch->requests, watch->request_count, dev, sector);
+	struct fs_pending *begin = find(watch->requests, watch->request_count, dev, sector), *end;
 
-	if (begin && begin->begin_ns <= time_ns) {
-		request_took(watch, dev, sector, begin->begin_ns, time_ns);
+	if (begin) {
+		if (!begin->told)
+			request_took(watch, dev, sector, begin->begin_ns, time_ns);
 		drop(watch->requests, &watch->request_count, begin);
 		return;
 	}
-	watch->early[watch->early_at++ % ARRAY_SIZE(watch->early)] = (struct fs_pending){ dev, sector, time_ns };
+	end = find(watch->early, ARRAY_SIZE(watch->early), dev, sector);
+	if (!end)
+		end = &watch->early[watch->early_at++ % ARRAY_SIZE(watch->early)];
+	*end = (struct fs_pending){ dev, sector, time_ns, false };
 }
 
 static void synced(struct fs_watch *watch, uint16_t id, uint64_t task, uint64_t time_ns)
@@ -220,54 +225,86 @@ static void synced(struct fs_watch *watch, uint16_t id, uint64_t task, uint64_t 
 			continue;
 		begin = find(watch->syncs, watch->sync_count, task, 0);
 		if (begin) {
-			sync_took(watch, task, begin->begin_ns, time_ns);
+			if (!begin->told)
+				sync_took(watch, task, begin->begin_ns, time_ns);
 			drop(watch->syncs, &watch->sync_count, begin);
 		}
 	}
 }
 
+static void follow(struct fs_watch *watch, const struct fs_watched *event)
+{
+	if (event->id == watch->issue_id) {
+		issued(watch, event->key_a, event->key_b, event->time_ns);
+		return;
+	}
+	if (event->id != watch->complete_id) {
+		synced(watch, event->id, event->key_a, event->time_ns);
+		return;
+	}
+	if (of_kind(watch, FS_TRIGGER_ERROR) && event->error)
+		fire(watch, event->time_ns, "error: a request to %u:%u at sector %" PRIu64 " ended with %d",
+		     (unsigned int)(event->key_a >> 20), (unsigned int)(event->key_a & 0xfffff), event->key_b, event->error);
+	if (of_kind(watch, FS_TRIGGER_D2C))
+		completed(watch, event->key_a, event->key_b, event->time_ns);
+}
+
 static void one(void *data, uint64_t time_ns, const unsigned char *event, size_t length)
 {
 	struct fs_watch *watch = data;
-	const struct fs_trigger *trigger = of_kind(watch, FS_TRIGGER_ERROR);
-	uint64_t dev, sector;
+	struct fs_watched read = { .time_ns = time_ns };
 	uint32_t task;
-	uint16_t id;
 
 	if (length < 8)
 		return;
-	memcpy(&id, event, 2);
+	memcpy(&read.id, event, 2);
 	memcpy(&task, event + 4, 4);
-	if (id != watch->issue_id && id != watch->complete_id) {
-		synced(watch, id, task, time_ns);
-		return;
+	read.key_a = task;
+	if (read.id == watch->issue_id || read.id == watch->complete_id) {
+		read.key_a = number(event, length, watch->dev);
+		read.key_b = number(event, length, watch->sector);
 	}
-	dev = number(event, length, watch->dev);
-	sector = number(event, length, watch->sector);
-	if (id == watch->issue_id) {
-		issued(watch, dev, sector, time_ns);
-		return;
+	if (read.id == watch->complete_id)
+		read.error = (int32_t)number(event, length, watch->error);
+	fs_watch_read(watch, &read);
+}
+
+void fs_watch_read(struct fs_watch *watch, const struct fs_watched *event)
+{
+	if (watch->read_count == watch->read_room) {
+		size_t room = watch->read_room ? 2 * watch->read_room : 1024;
+		struct fs_watched *more = room > MOST_READ ? NULL : realloc(watch->read, room * sizeof(*more));
+
+		if (!more) {
+			fs_warn("--trigger: %zu events at once are too many: some are not watched", watch->read_count);
+			watch->read_count = 0;
+		} else {
+			watch->read = more;
+			watch->read_room = room;
+		}
+		if (!watch->read)
+			return;
 	}
-	if (trigger && (int32_t)number(event, length, watch->error))
-		fire(watch, time_ns, "error: a request to %u:%u at sector %" PRIu64 " ended with %d",
-		     (unsigned int)(dev >> 20), (unsigned int)(dev & 0xfffff), sector,
-		     (int)(int32_t)number(event, length, watch->error));
-	if (of_kind(watch, FS_TRIGGER_D2C))
-		completed(watch, dev, sector, time_ns);
+	watch->read[watch->read_count++] = *event;
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct fs_watched *x = a, *y = b;
+
+	return (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
 }
 
 /* What has not ended yet and takes too long already: a device that hangs completes nothing. */
-static void in_flight(struct fs_watch *watch, struct fs_pending *items, size_t *count, const struct fs_trigger *trigger,
+static void in_flight(struct fs_watch *watch, struct fs_pending *items, size_t count, const struct fs_trigger *trigger,
 		      const char *what, uint64_t now)
 {
-	for (size_t i = 0; trigger && i < *count;) {
-		if (now > items[i].begin_ns && now - items[i].begin_ns > trigger->limit_ns + LATE_NS) {
-			fire(watch, now, "%s: %s has taken %.1f ms and is not done", trigger->text, what,
-			     ms(now - items[i].begin_ns));
-			drop(items, count, &items[i]);
-		} else {
-			i++;
-		}
+	for (size_t i = 0; trigger && i < count; i++) {
+		if (items[i].told || now <= items[i].begin_ns || now - items[i].begin_ns <= trigger->limit_ns + LATE_NS)
+			continue;
+		items[i].told = true;
+		fire(watch, now, "%s: %s has taken %.1f ms and is not done", trigger->text, what,
+		     ms(now - items[i].begin_ns));
 	}
 }
 
@@ -315,14 +352,33 @@ static void look_at_command(struct fs_watch *watch, uint64_t now)
 	}
 }
 
+/*
+ * CPUs are read one after the other. Taken as they come, the issue and the completion of a sector on the second CPU would follow
+ * its next issue on the first one, and end that one: what hangs would not be in flight.
+ */
+void fs_watch_follow(struct fs_watch *watch, uint64_t until_ns)
+{
+	size_t i = 0;
+
+	if (watch->read_count)
+		qsort(watch->read, watch->read_count, sizeof(*watch->read), by_time);
+	while (i < watch->read_count && watch->read[i].time_ns <= until_ns)
+		follow(watch, &watch->read[i++]);
+	if (i)
+		memmove(watch->read, watch->read + i, (watch->read_count - i) * sizeof(*watch->read));
+	watch->read_count -= i;
+	in_flight(watch, watch->requests, watch->request_count, of_kind(watch, FS_TRIGGER_D2C), "a request", until_ns);
+	in_flight(watch, watch->syncs, watch->sync_count, of_kind(watch, FS_TRIGGER_FSYNC), "a sync", until_ns);
+}
+
 void fs_watch_look(struct fs_watch *watch)
 {
-	uint64_t now;
+	/* What comes while the CPUs are read is followed next time. */
+	uint64_t now = fs_now_ns();
 
 	fs_ring_each(&watch->ring, one, watch);
+	fs_watch_follow(watch, now);
 	now = fs_now_ns();
-	in_flight(watch, watch->requests, &watch->request_count, of_kind(watch, FS_TRIGGER_D2C), "a request", now);
-	in_flight(watch, watch->syncs, &watch->sync_count, of_kind(watch, FS_TRIGGER_FSYNC), "a sync", now);
 	look_at_pressure(watch, now);
 	look_at_command(watch, now);
 }
@@ -453,5 +509,8 @@ int fs_watch_end(struct fs_watch *watch)
 		kill(watch->command, SIGKILL);
 		waitpid(watch->command, NULL, 0);
 	}
+	free(watch->read);
+	watch->read = NULL;
+	watch->read_count = watch->read_room = 0;
 	return fs_ring_remove(&watch->ring);
 }

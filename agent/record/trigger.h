@@ -38,6 +38,14 @@ bool fs_trigger_parse(const char *text, struct fs_trigger *trigger);
 struct fs_pending {
 	uint64_t key_a, key_b; /* device and sector, or thread */
 	uint64_t begin_ns;
+	bool told; /* it fired while it was in flight */
+};
+
+/* An event of the watch's ring: device and sector of a request, or the thread of a call. */
+struct fs_watched {
+	uint64_t time_ns, key_a, key_b;
+	int32_t error;
+	uint16_t id;
 };
 
 struct fs_watch {
@@ -46,6 +54,9 @@ struct fs_watch {
 	struct fs_ring ring;
 	struct fs_pending requests[512], syncs[128], early[64];
 	size_t request_count, sync_count, early_at;
+	/* Read, and not followed yet. */
+	struct fs_watched *read;
+	size_t read_count, read_room;
 	struct fs_field dev, sector, error;
 	uint16_t issue_id, complete_id;
 	uint16_t sync_enter[8], sync_exit[8];
@@ -66,6 +77,10 @@ int fs_watch_begin(struct fs_watch *watch, const struct fs_trigger *triggers, si
 		   struct fs_filter *filter, char *error, size_t size);
 /* Looks at what has happened since; sets fired. */
 void fs_watch_look(struct fs_watch *watch);
+/* One event was read: in the order of time of its CPU, and in any order of the CPUs. */
+void fs_watch_read(struct fs_watch *watch, const struct fs_watched *event);
+/* Follows what was read up to that time, by when all CPUs have been read; sets fired. */
+void fs_watch_follow(struct fs_watch *watch, uint64_t until_ns);
 /* After a capture. */
 void fs_watch_again(struct fs_watch *watch);
 /* 0, or -1 with errno where the instance stays. */

@@ -58,6 +58,7 @@ void test_quiet(bool on);
 void test_frame(void);
 void test_text(void);
 void test_options(void);
+void test_trigger(void);
 void test_groups(void);
 void test_files(void);
 void test_layers(void);

@@ -124,6 +124,7 @@ int main(void)
 	test_frame();
 	test_text();
 	test_options();
+	test_trigger();
 	test_groups();
 	test_files();
 	test_layers();

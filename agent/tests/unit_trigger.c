@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The flight recorder's watch: CPUs are read one after the other, and their events followed in the order of time. */
+#include "test.h"
+#include "trigger.h"
+
+#define MS UINT64_C(1000000)
+#define ISSUE 1
+#define COMPLETE 2
+#define DISK (7u << 20)
+
+static void ring(struct fs_watch *watch, struct fs_trigger *trigger, const char *text)
+{
+	memset(watch, 0, sizeof(*watch));
+	CHECK(fs_trigger_parse(text, trigger));
+	watch->triggers = trigger;
+	watch->count = 1;
+	watch->issue_id = ISSUE;
+	watch->complete_id = COMPLETE;
+}
+
+static void event(struct fs_watch *watch, uint16_t id, uint64_t sector, uint64_t time_ns)
+{
+	fs_watch_read(watch, &(struct fs_watched){ .time_ns = time_ns, .key_a = DISK, .key_b = sector, .id = id });
+}
+
+void test_trigger(void)
+{
+	struct fs_trigger trigger;
+	struct fs_watch watch;
+
+	/* Of one sector, the second CPU has an earlier request whole, the first one that which hangs. */
+	ring(&watch, &trigger, "d2c>300ms");
+	event(&watch, ISSUE, 8, 60 * MS);
+	event(&watch, ISSUE, 8, 20 * MS);
+	event(&watch, COMPLETE, 8, 21 * MS);
+	fs_watch_follow(&watch, 100 * MS);
+	CHECK(!watch.fired);
+	fs_watch_follow(&watch, 700 * MS);
+	CHECK(watch.fired && watch.times == 1);
+	/* Once for each: its end is no second one. */
+	fs_watch_again(&watch);
+	event(&watch, COMPLETE, 8, 750 * MS);
+	fs_watch_follow(&watch, 2000 * MS);
+	CHECK(!watch.fired);
+	/* And the next of that sector is watched again. */
+	event(&watch, ISSUE, 8, 2001 * MS);
+	event(&watch, COMPLETE, 8, 2400 * MS);
+	fs_watch_follow(&watch, 2500 * MS);
+	CHECK(watch.fired && watch.fired_ns == 2400 * MS);
+	free(watch.read);
+
+	/* The completion is read before its issue: the second CPU was read later. */
+	ring(&watch, &trigger, "d2c>300ms");
+	event(&watch, COMPLETE, 8, 101 * MS);
+	fs_watch_follow(&watch, 100 * MS);
+	event(&watch, ISSUE, 8, 99 * MS);
+	fs_watch_follow(&watch, 200 * MS);
+	fs_watch_follow(&watch, 900 * MS);
+	CHECK(!watch.fired);
+	/* Stamped before its issue, by another CPU's clock. */
+	event(&watch, COMPLETE, 16, 1000 * MS - 5000);
+	event(&watch, ISSUE, 16, 1000 * MS);
+	fs_watch_follow(&watch, 1100 * MS);
+	fs_watch_follow(&watch, 1900 * MS);
+	CHECK(!watch.fired);
+	free(watch.read);
+}
