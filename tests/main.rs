@@ -25,6 +25,7 @@ mod first_commands;
 mod five_ways;
 mod flashmon;
 mod hostile_directory;
+mod house;
 mod interference;
 mod kernelshark;
 mod kills;

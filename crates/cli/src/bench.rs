@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flashscope_analysis::flash::{LatencyNs, OpCounts, Window, WindowCounts};
 use flashscope_analysis::{Analysis, LossCount};
-use flashscope_study::{Definition, Filesystem, Group, Matrix, Pattern, Study};
+use flashscope_study::{Definition, Filesystem, Group, Matrix, Study};
 use flashscope_targets::Job;
 use flashscope_trace::{Session, Trace};
 use schemars::JsonSchema;
@@ -348,13 +348,4 @@ fn table(result: &BenchResult) -> String {
         let _ = writeln!(out, "  lost        {} {}: {}", loss.name, loss.count, loss.meaning);
     }
     out
-}
-
-/// The pattern as the command line takes it.
-pub fn pattern(text: &str) -> Result<Pattern, String> {
-    match text {
-        "sequential" => Ok(Pattern::Sequential),
-        "random" => Ok(Pattern::Random),
-        _ => Err("sequential or random".to_owned()),
-    }
 }

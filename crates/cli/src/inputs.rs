@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use flashscope_analysis::{LossCount, OWN_RECORDING};
+use flashscope_study::Pattern;
 use flashscope_trace::{Alignment, DeviceNames, Event, FileNames, Losses, MergedTrace, Process, TimeNs, Trace};
 
 use crate::failure::Failure;
@@ -19,6 +20,15 @@ pub fn offset(text: &str) -> Result<Offset, String> {
     let (name, ns) = text.rsplit_once('=').ok_or("a trace's name, an equals sign and nanoseconds are needed")?;
     let ns = ns.parse().map_err(|_| format!("\"{ns}\" is not a number of nanoseconds"))?;
     Ok(Offset { name: name.to_owned(), ns })
+}
+
+/// The pattern of `bench`, as the command line takes it.
+pub fn pattern(text: &str) -> Result<Pattern, String> {
+    match text {
+        "sequential" => Ok(Pattern::Sequential),
+        "random" => Ok(Pattern::Random),
+        _ => Err("sequential or random".to_owned()),
+    }
 }
 
 /// Traces on the clock of the first.

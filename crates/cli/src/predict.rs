@@ -110,7 +110,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What times and flash reads, or requests, may be off by. With bulk_read it was validated apart (tests/readahead.rs).
+/// What times and flash reads, or requests, may be off by. With bulk_read it was validated apart (tests/readahead/mod.rs).
 pub fn error_bar(kernel: Kernel, predictor: &Predictor<'_>, filesystem: &str, model: &ModelArgs) -> Option<ErrorBar> {
     if predictor.queue().is_some() {
         return ErrorBar::of_queue(kernel, filesystem);

@@ -5,6 +5,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cell;
+mod error;
 mod file;
 mod place;
 pub mod quote;
@@ -13,9 +14,8 @@ mod temporary;
 mod text;
 
 pub use cell::cell;
-pub use file::{
-    Existing, FileId, Output, OutputError, Rules, adopt, create_new, is_own, read_own, remove_leftovers, set_aside,
-};
+pub use error::OutputError;
+pub use file::{Existing, FileId, Output, Rules, adopt, create_new, is_own, read_own, remove_leftovers, set_aside};
 pub use standard::{StdoutError, flush, note, print, print_bytes, print_error};
 pub use temporary::{random, temporary};
 pub use text::{acts, visible};

@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::file::OutputError;
+use crate::error::OutputError;
 
 /// As many links as the kernel follows (`MAXSYMLINKS`, include/linux/namei.h).
 const LINKS: usize = 40;

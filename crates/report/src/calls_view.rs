@@ -1,7 +1,7 @@
 //! Latencies of calls as tables, and one call with what held it up.
 
+use crate::layers_view::layer_name;
 use crate::rows::Rows;
-use crate::terminal::layer_name;
 use crate::text::{duration, grouped, percent, size};
 use flashscope_analysis::CallPath;
 use flashscope_analysis::calls::{CallGroup, CallsFound};

@@ -19,6 +19,7 @@ pub mod terminal;
 pub mod top;
 
 mod comparison_view;
+mod layers_view;
 mod names;
 mod prediction_view;
 mod readahead_view;

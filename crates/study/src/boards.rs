@@ -1,10 +1,8 @@
 //! The groups of a study, a board each: as many boards at once as the machine has cores, over all studies that run together.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
-
-use crate::run::Options;
 
 /// How many boards may run at once. Who waits for one gets it in the order of asking.
 pub struct Boards {
@@ -60,7 +58,8 @@ pub struct Interrupted {
 /// Does `work` for each of these, and returns what it made in their order: until one fails or the run is stopped.
 pub(crate) fn each<S, G, E>(
     specs: &[S],
-    options: &Options,
+    boards: &Boards,
+    stop: &AtomicBool,
     work: impl Fn(&S) -> Result<G, E> + Sync,
 ) -> Result<Vec<G>, E>
 where
@@ -72,14 +71,14 @@ where
     let done: Mutex<BTreeMap<usize, G>> = Mutex::new(BTreeMap::new());
     let failure: Mutex<Option<E>> = Mutex::new(None);
     std::thread::scope(|scope| {
-        for _ in 0..options.boards.jobs.min(specs.len()) {
+        for _ in 0..boards.jobs.min(specs.len()) {
             scope.spawn(|| {
                 loop {
                     // Nobody waits for a board who has nothing to do on it.
                     let next = lock(&queue).next();
                     let Some((index, spec)) = next else { return };
-                    let leave = options.boards.wait();
-                    if options.stop.load(Ordering::Relaxed) || lock(&failure).is_some() {
+                    let leave = boards.wait();
+                    if stop.load(Ordering::Relaxed) || lock(&failure).is_some() {
                         return;
                     }
                     match work(spec) {
@@ -92,7 +91,7 @@ where
         }
     });
     let done = done.into_inner().unwrap_or_else(|e| e.into_inner());
-    if options.stop.load(Ordering::Relaxed) && done.len() < specs.len() {
+    if stop.load(Ordering::Relaxed) && done.len() < specs.len() {
         return Err(Interrupted { finished: done.len(), groups: specs.len() }.into());
     }
     match failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
@@ -107,8 +106,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::sync::atomic::AtomicUsize;
     use std::time::Duration;
 
     use super::*;
@@ -125,22 +123,9 @@ mod tests {
         }
     }
 
-    fn options(jobs: usize) -> Options {
-        Options {
-            boards: Boards::new(jobs),
-            fresh: true,
-            store: std::path::PathBuf::new(),
-            kernel: None,
-            packages: Vec::new(),
-            disk: Vec::new(),
-            timeout: Duration::ZERO,
-            stop: Arc::new(AtomicBool::new(false)),
-        }
-    }
-
     #[test]
     fn two_studies_never_run_more_boards_than_allowed_and_keep_their_order() {
-        let options = options(2);
+        let (boards, stop) = (Boards::new(2), AtomicBool::new(false));
         let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let work = |&number: &usize| -> Result<usize, Failed> {
             most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -150,9 +135,9 @@ mod tests {
         };
         let specs: Vec<usize> = (0..9).collect();
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| each(&specs, &options, work).unwrap());
+            let other = scope.spawn(|| each(&specs, &boards, &stop, work).unwrap());
             let tens: Vec<usize> = specs.iter().map(|number| number * 10).collect();
-            assert_eq!(each(&specs, &options, work).unwrap(), tens);
+            assert_eq!(each(&specs, &boards, &stop, work).unwrap(), tens);
             assert_eq!(other.join().unwrap(), tens);
         });
         assert_eq!(most.into_inner(), 2);
@@ -165,15 +150,15 @@ mod tests {
             begun.fetch_add(1, Ordering::SeqCst);
             if number == 1 { Err(Failed::At(number)) } else { Ok(number) }
         };
-        assert!(matches!(each(&[0, 1, 2, 3], &options(1), failing), Err(Failed::At(1))));
+        assert!(matches!(each(&[0, 1, 2, 3], &Boards::new(1), &AtomicBool::new(false), failing), Err(Failed::At(1))));
         assert_eq!(begun.into_inner(), 2);
 
-        let options = options(1);
+        let (boards, stop) = (Boards::new(1), AtomicBool::new(false));
         let stopping = |&number: &usize| -> Result<usize, Failed> {
-            options.stop.store(number == 2, Ordering::Relaxed);
+            stop.store(number == 2, Ordering::Relaxed);
             Ok(number)
         };
-        match each(&[0, 1, 2, 3], &options, stopping) {
+        match each(&[0, 1, 2, 3], &boards, &stop, stopping) {
             Err(Failed::Interrupted(Interrupted { finished: 3, groups: 4 })) => {}
             other => panic!("{other:?}"),
         }

@@ -12,8 +12,9 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use crate::definition::{Filesystem, hex};
-use crate::plan::SQUASHFS_IMAGE;
 use crate::result::Inputs;
+
+pub const SQUASHFS_IMAGE: &str = "/flashscope/data.squashfs";
 
 /// Of the first UBI device.
 const UBI_THREAD: &str = "ubi_bgt0d";

@@ -81,7 +81,6 @@ fn cells(matrix: &Matrix) -> Vec<CellSpec> {
 pub const AGENT: &str = "/flashscope/agent";
 pub const SQLITE: &str = "/flashscope/flashscope-sqlite";
 const DATABASE: &str = "/mnt/contacts.db";
-pub const SQUASHFS_IMAGE: &str = "/flashscope/data.squashfs";
 const DATA_FILE: &str = "/mnt/data";
 
 /// Raw page reads that give the tracer's own cost: enough to make 1 ns of it visible, 30 ms of guest time.

@@ -4,8 +4,8 @@ use flashscope_analysis::energy::{Activity, PowerProfile, Work};
 use flashscope_targets::board;
 
 use crate::definition::Workload;
+use crate::error::RunError;
 use crate::result::{Cell, Group};
-use crate::run::RunError;
 
 /// By its name, or by its path where the name holds a slash.
 pub fn load(name: &str) -> Result<PowerProfile, RunError> {

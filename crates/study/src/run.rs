@@ -1,76 +1,21 @@
 //! Running a study: a fresh boot for each group, as many boards at once as asked, finished groups kept for a resume.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use flashscope_targets::Progress;
 use flashscope_targets::board::{self, Board, ImageBuilder, Kernel, Run};
 
-use crate::boards::{Boards, Interrupted, each};
-use crate::collect::{CollectError, Medium, collect};
+use crate::boards::each;
+use crate::collect::{Medium, collect};
 use crate::definition::{Study, Workload};
+use crate::error::RunError;
 use crate::evaluate::{compare, verdict};
-use crate::lab;
-use crate::plan::{self, GroupSpec, SQUASHFS_IMAGE, Storage};
+use crate::lab::{self, SQUASHFS_IMAGE};
+use crate::options::{Options, Watch};
+use crate::plan::{self, GroupSpec, Storage};
 use crate::power;
 use crate::result::{Group, PowerUsed, SCHEMA, StudyResult};
-
-/// How to run a study.
-pub struct Options {
-    /// Boards that run at once, also those of other studies.
-    pub boards: Boards,
-    /// Measure also what an earlier run with the same inputs has finished.
-    pub fresh: bool,
-    /// Where finished groups are kept, by the hash of their inputs.
-    pub store: PathBuf,
-    /// A kernel instead of the study's own lines: a line's name or a directory.
-    pub kernel: Option<String>,
-    /// More packages for the boot image.
-    pub packages: Vec<String>,
-    /// Changes of the settings of boards' disks, by name.
-    pub disk: Vec<(String, String)>,
-    /// Stop a board that has not finished by then (host time).
-    pub timeout: Duration,
-    /// Set from a signal handler: no further board is started.
-    pub stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
-}
-
-/// What a run tells while it goes on. Called from several threads.
-pub trait Watch: Sync {
-    fn study_started(&self, groups: usize);
-    fn group_started(&self, id: &str, cells: usize);
-    /// A group's board is at this cell, counted from 1.
-    fn cell_started(&self, id: &str, cell: usize, cells: usize);
-    /// `reused`: an earlier run with the same inputs had finished it.
-    fn group_finished(&self, id: &str, wall: Duration, reused: bool);
-    fn progress(&self) -> &dyn Progress;
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    #[error(transparent)]
-    Target(#[from] flashscope_targets::Error),
-    #[error(transparent)]
-    Collect(#[from] CollectError),
-    #[error(transparent)]
-    Keep(#[from] lab::KeepError),
-    #[error("{path}: {source}; free some space or name another directory")]
-    Store { path: PathBuf, source: std::io::Error },
-    #[error("{0}; `make sqlite` builds it")]
-    NoSqlite(flashscope_targets::Error),
-    #[error("{path}: {problem}; power/omap3evm.toml is an example")]
-    Power { path: String, problem: String },
-    #[error("{program}: {problem}; install the Debian package {package}")]
-    Program { program: &'static str, problem: String, package: &'static str },
-    #[error(
-        "group {group}: board {board} has no {what}; name another board (flashscope board list), or another file system"
-    )]
-    NoStorage { group: String, board: String, what: &'static str },
-    #[error(transparent)]
-    Interrupted(#[from] Interrupted),
-}
 
 /// Runs a study to its end.
 pub fn run(study: &Study, options: &Options, watch: &dyn Watch) -> Result<StudyResult, RunError> {
@@ -84,7 +29,9 @@ pub fn run(study: &Study, options: &Options, watch: &dyn Watch) -> Result<StudyR
     let power = definition.power.as_deref().map(power::load).transpose()?;
     let lab = Lab::prepare(&definition.packages, &specs, watch)?;
 
-    let mut groups = each(&specs, options, |spec| lab.group(spec, definition.matrix.file_seed, options, watch))?;
+    let mut groups = each(&specs, &options.boards, &options.stop, |spec| {
+        lab.group(spec, definition.matrix.file_seed, options, watch)
+    })?;
     if let Some(profile) = &power {
         power::add_energy(&mut groups, profile);
     }

@@ -6,11 +6,12 @@
 use crate::error::Error;
 use crate::events::{Event, TimeNs};
 use crate::identity::Process;
+use crate::kind::TraceKind;
 use crate::losses::Losses;
 use crate::record::Record;
 use crate::ring::Missed;
 use crate::ring::schema::{Schema, Value};
-use crate::trace::{Trace, TraceKind};
+use crate::trace::Trace;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::path::Path;

@@ -16,6 +16,7 @@ use crate::formats::text::Text;
 use crate::formats::{self, Chosen, Head, perfetto};
 use crate::identity::{self, Processes};
 use crate::input::Input;
+use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses, Severity};
 use crate::record::Record;
 use crate::ring::merge::{Lane, LaneCounts, Raw, merge};
@@ -47,27 +48,6 @@ pub struct Trace {
     pub(crate) initial_names: Names,
     /// Threads that read ahead; `None`: as many as pay.
     threads: Option<usize>,
-}
-
-/// What a file is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TraceKind {
-    /// The agent's stream (`agent/protocol.h`).
-    AgentStream,
-    /// trace-cmd's file.
-    TraceDat,
-    /// Flashmon's temporal log.
-    FlashmonLog,
-    /// blktrace's records: files of each CPU, or a stream.
-    Blktrace,
-    /// Text that ftrace, trace-cmd or systrace printed: best effort.
-    FtraceText,
-    /// Text that blkparse printed.
-    BlkparseText,
-    /// Text that perf script printed of trace points: best effort.
-    PerfScript,
-    /// Perfetto's protobuf.
-    Perfetto,
 }
 
 #[derive(Debug)]

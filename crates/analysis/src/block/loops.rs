@@ -7,7 +7,7 @@
 //! - A read, and with direct I/O a write, of the backing file by a worker is below the bios of the loop device that cover the same
 //!   bytes, and were issued to it.
 //! - A read of other bytes is read-ahead of the backing file. It is whose all bios in the loop device are, else of nobody known.
-//! - Without direct I/O a write ends in the page cache; whoever asked at the loop device dirtied the page (`originators.rs`).
+//! - Without direct I/O a write ends in the page cache; whoever asked at the loop device dirtied the page (`originators/`).
 
 use super::in_flight::{NEVER, NONE, Place};
 use super::matching::{Matching, Watch};

@@ -3,8 +3,8 @@
 use super::axes::{thousands, time_ticks, time_unit};
 use super::stages::Texture;
 use super::{Figure, WIDTH};
+use crate::layers_view::{call_name, layer_name};
 use crate::svg::{Anchor, LegendKey, Rect, Scale, Svg, legend, legend_height, text_width};
-use crate::terminal::{call_name, layer_name};
 use crate::text::{duration, grouped, percent};
 use flashscope_analysis::layers::{CallLayers, CallSum, Layer, LayersReport, Operation};
 use flashscope_study::layers::LayersResult;

@@ -3,8 +3,8 @@
 use super::page::{Header, Page};
 use super::{facts, figure, losses, rows, summary, system};
 use crate::figures;
+use crate::layers_view::{call_name, layer_name};
 use crate::rows::Rows;
-use crate::terminal::{call_name, layer_name};
 use crate::text::{duration, escape, grouped};
 use flashscope_analysis::layers::{CallLayers, CallSum, LayersReport};
 use flashscope_analysis::{Evidence, LossCount};

@@ -2,39 +2,14 @@
 
 use super::Style;
 use super::table::{Table, paragraph};
+use crate::layers_view::{call_name, layer_name};
 use crate::text::{duration, grouped, visible};
 use flashscope_analysis::Evidence;
-use flashscope_analysis::layers::{CallLayers, CallSum, Layer, LayerTime, LayersReport, Operation};
+use flashscope_analysis::layers::{CallLayers, CallSum, LayerTime, LayersReport};
 use flashscope_study::layers::LayersResult;
 
 /// Calls that are listed; the JSON has all.
 const MAX_CALLS: usize = 12;
-
-pub fn call_name(call: Operation) -> &'static str {
-    match call {
-        Operation::Read => "read",
-        Operation::Write => "write without sync",
-        Operation::Sync => "sync without write",
-        Operation::WriteSync => "write + sync",
-    }
-}
-
-/// As people call it.
-pub fn layer_name(layer: Layer) -> &'static str {
-    match layer {
-        Layer::Call => "system call",
-        Layer::Vfs => "VFS",
-        Layer::PageCache => "page cache",
-        Layer::FileSystem => "file system",
-        Layer::Ubi => "UBI",
-        Layer::Block => "block",
-        Layer::Mtd => "MTD",
-        Layer::Driver => "driver",
-        Layer::Device => "device",
-        Layer::Interrupt => "interrupt",
-        Layer::OtherTasks => "other tasks",
-    }
-}
 
 /// The whole text; ends in a newline.
 pub fn layers(report: &LayersReport, style: &Style) -> String {

@@ -28,7 +28,7 @@ pub use boot::boot_study;
 pub use call::call;
 pub use comparison::comparison;
 pub use flash::flash;
-pub use layers::{call_name, layer_name, layers, layers_study};
+pub use layers::{layers, layers_study};
 pub use prediction::prediction;
 pub(crate) use published::published;
 pub use replays::replays_study;

@@ -15,9 +15,9 @@ use super::result::{BOOT_SCHEMA, Boot, BootGroup, BootResult, RootFs};
 use crate::boards::{Interrupted, each};
 use crate::collect::losses;
 use crate::lab::{self, KeepError};
+use crate::options::{Options, Watch};
 use crate::plan::modules;
 use crate::result::Inputs;
-use crate::run::{Options, Watch};
 use crate::statement::rows;
 
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +78,7 @@ pub fn run(study: &BootStudy, options: &Options, watch: &dyn Watch) -> Result<Bo
             chip: chip.name.clone(),
         });
     }
-    let done = each(&specs, options, |spec| {
+    let done = each(&specs, &options.boards, &options.stop, |spec| {
         let began = std::time::Instant::now();
         watch.group_started(&spec.id(), 1);
         let kernel = board.fetch(&spec.kernel, watch.progress())?;

@@ -15,9 +15,9 @@ use super::result::{Boundary, LAYERS_SCHEMA, LayersGroup, LayersResult, figures}
 use crate::boards::{Interrupted, each};
 use crate::collect::losses;
 use crate::lab::{self, KeepError};
+use crate::options::{Options, Watch};
 use crate::plan::{disk_mib, modules, partition_blocks};
 use crate::result::Inputs;
-use crate::run::{Options, Watch};
 use crate::size::Bytes;
 use crate::statement::rows;
 
@@ -57,7 +57,8 @@ pub fn run(study: &LayersStudy, options: &Options, watch: &dyn Watch) -> Result<
             boards.insert(spec.storage.board.clone(), board::load(&spec.storage.board)?);
         }
     }
-    let done = each(&specs, options, |spec| group(spec, &boards[&spec.storage.board], options, watch))?;
+    let done =
+        each(&specs, &options.boards, &options.stop, |spec| group(spec, &boards[&spec.storage.board], options, watch))?;
     let mut clocks: Vec<String> = boards.into_values().map(|board| board.clock).collect();
     clocks.dedup();
     Ok(LayersResult {

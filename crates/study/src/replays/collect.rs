@@ -10,9 +10,9 @@ use flashscope_analysis::block::{
 use flashscope_trace::{EventKind, FlashOp, Session};
 use serde::Deserialize;
 
+use super::error::ReplaysError;
 use super::plan::{ReplaySpec, STEP};
 use super::result::{Delay, Pattern, Player, ReplayGroup, Stage};
-use super::run::ReplaysError;
 use super::script::Verb;
 use crate::collect::losses;
 use crate::lab::first_lost;

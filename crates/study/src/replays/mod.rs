@@ -6,6 +6,7 @@
 
 mod collect;
 mod definition;
+mod error;
 mod figures;
 mod plan;
 mod result;
@@ -13,6 +14,7 @@ mod run;
 mod script;
 
 pub use definition::{Case, Change, Lever, Replays, ReplaysDefinition, ReplaysStudy};
+pub use error::ReplaysError;
 pub use result::{Delay, LeverFound, Pattern, Player, REPLAYS_SCHEMA, ReplayGroup, ReplaysResult, Stage};
-pub use run::{ReplaysError, run};
+pub use run::run;
 pub use script::{Call, Cgroup, File, MAGIC, Script, ScriptError, Task, Verb};

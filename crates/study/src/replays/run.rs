@@ -6,38 +6,18 @@ use flashscope_targets::board::{self, Board, ImageBuilder, Kernel, Run};
 
 use super::collect::collect;
 use super::definition::ReplaysStudy;
+use super::error::ReplaysError;
 use super::figures::{figures, levers};
 use super::plan::{ReplaySpec, SCRIPT, groups, plan};
 use super::result::{REPLAYS_SCHEMA, ReplayGroup, ReplaysResult};
-use crate::boards::{Interrupted, each};
+use crate::boards::each;
 use crate::definition::Filesystem;
-use crate::lab::{self, KeepError};
-use crate::plan::{SQUASHFS_IMAGE, modules, partition_blocks};
-use crate::run::{Options, RunError, SQUASHFS_BLOCK, Watch, squashfs_image};
+use crate::lab::{self, SQUASHFS_IMAGE};
+use crate::options::{Options, Watch};
+use crate::plan::{modules, partition_blocks};
+use crate::run::{SQUASHFS_BLOCK, squashfs_image};
 use crate::size::Bytes;
 use crate::statement::rows;
-
-#[derive(Debug, thiserror::Error)]
-pub enum ReplaysError {
-    #[error(transparent)]
-    Target(#[from] flashscope_targets::Error),
-    #[error(transparent)]
-    Trace(#[from] flashscope_trace::Error),
-    #[error(transparent)]
-    Keep(#[from] KeepError),
-    #[error(transparent)]
-    Image(Box<RunError>),
-    #[error(
-        "group {group}: board {board} has no {what}; name another board (flashscope board list), or another file system"
-    )]
-    NoStorage { group: String, board: String, what: &'static str },
-    #[error("group {group}: the replay {why}")]
-    Step { group: String, why: String },
-    #[error("group {group}: the recording lost {count} events ({name}); take shorter scripts")]
-    Lost { group: String, name: &'static str, count: u64 },
-    #[error(transparent)]
-    Interrupted(#[from] Interrupted),
-}
 
 /// Runs a study to its end.
 pub fn run(study: &ReplaysStudy, options: &Options, watch: &dyn Watch) -> Result<ReplaysResult, ReplaysError> {
@@ -50,7 +30,8 @@ pub fn run(study: &ReplaysStudy, options: &Options, watch: &dyn Watch) -> Result
             boards.insert(spec.case.board.clone(), board::load(&spec.case.board)?);
         }
     }
-    let done = each(&specs, options, |spec| group(spec, &boards[&spec.case.board], options, watch))?;
+    let done =
+        each(&specs, &options.boards, &options.stop, |spec| group(spec, &boards[&spec.case.board], options, watch))?;
     let levers = levers(&done, &specs);
     let figures = figures(&done, &specs, &levers);
     let mut clocks: Vec<String> = boards.into_values().map(|board| board.clock).collect();

@@ -9,9 +9,9 @@ use flashscope_trace::{Event, EventKind, FlashOp, Session, Trace};
 use serde::Deserialize;
 
 use super::definition::Tracer;
+use super::error::RunsError;
 use super::plan::{IDLE_STEPS, PHASE_AFTER, PostmarkWork, RAW_STEPS, RunSpec, STEP_POSTMARK, Work};
 use super::result::{Part, PostmarkFacts, RingUse, RunGroup, Share};
-use super::run::RunsError;
 use crate::collect::losses;
 use crate::definition::Readahead;
 use crate::lab::first_lost;

@@ -6,34 +6,15 @@ use flashscope_targets::board::{self, Board, ImageBuilder, Kernel, Package, Run}
 
 use super::collect::collect;
 use super::definition::RunsStudy;
+use super::error::RunsError;
 use super::figures::{costs, figures, spreads};
 use super::plan::{FLASHMON_LOG, RAW_SCRIPT, RunSpec, Work, groups, plan, raw_script};
 use super::result::{RUNS_SCHEMA, RunGroup, RunsResult};
-use crate::boards::{Interrupted, each};
-use crate::lab::{self, KeepError};
+use crate::boards::each;
+use crate::lab;
+use crate::options::{Options, Watch};
 use crate::plan::modules;
-use crate::run::{Options, Watch};
 use crate::statement::rows;
-
-#[derive(Debug, thiserror::Error)]
-pub enum RunsError {
-    #[error(transparent)]
-    Target(#[from] flashscope_targets::Error),
-    #[error(transparent)]
-    Trace(#[from] flashscope_trace::Error),
-    #[error(transparent)]
-    Keep(#[from] KeepError),
-    #[error("board {board} has no raw NAND; name another board in runs.board (flashscope board list)")]
-    NoChip { board: String },
-    #[error("group {group}: step '{step}' {why}")]
-    Step { group: String, step: String, why: String },
-    #[error(
-        "group {group}: the recording lost {count} events ({name}), so its operations are unknown; take a smaller workload"
-    )]
-    Lost { group: String, name: &'static str, count: u64 },
-    #[error(transparent)]
-    Interrupted(#[from] Interrupted),
-}
 
 /// The module that `kernel/flashmon` holds.
 const FLASHMON: &str = "flashmon";
@@ -58,7 +39,7 @@ pub fn run(study: &RunsStudy, options: &Options, watch: &dyn Watch) -> Result<Ru
     watch.study_started(specs.len());
     let runner = Runner::prepare(&definition.runs.board, &definition.packages, &specs, options, watch)?;
 
-    let groups = each(&specs, options, |spec| runner.group(spec))?;
+    let groups = each(&specs, &options.boards, &options.stop, |spec| runner.group(spec))?;
     let costs = costs(&groups);
     let spreads = spreads(&costs);
     let figures = figures(&groups, &costs, &spreads);

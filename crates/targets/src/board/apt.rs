@@ -458,6 +458,12 @@ pub(super) fn publish(dir: ScratchDir, to: &Path) -> Result<(), Error> {
     }
 }
 
+/// Debian's name of this host's architecture.
+pub(super) fn host_arch() -> Result<String, Error> {
+    let text = process::checked(Command::new("dpkg").arg("--print-architecture"), "dpkg")?;
+    Ok(String::from_utf8_lossy(&text).trim().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

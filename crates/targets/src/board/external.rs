@@ -226,7 +226,7 @@ fn fetch_headers(
     unpack(&target, &[format!("{package}={}", kernel.version), common], &root, progress)?;
 
     // The tools run here, with the libraries that they were linked with: those of the kernel's suite, not the host's.
-    let host_arch = host_arch()?;
+    let host_arch = apt::host_arch()?;
     let host = apt::Apt::open(suite, &host_arch, false, progress)?;
     let names = match host.closure(std::slice::from_ref(&kbuild)) {
         Ok(names) => names,
@@ -237,12 +237,6 @@ fn fetch_headers(
     relocate(&root.join("usr/src").join(&package).join("Makefile"))?;
     apt::publish(scratch, &cached)?;
     Ok(Headers { dir })
-}
-
-/// Debian's name of this host's architecture.
-pub(super) fn host_arch() -> Result<String, Error> {
-    let text = process::checked(Command::new("dpkg").arg("--print-architecture"), "dpkg")?;
-    Ok(String::from_utf8_lossy(&text).trim().to_owned())
 }
 
 fn unpack(apt: &apt::Apt, packages: &[String], root: &Path, progress: &dyn Progress) -> Result<(), Error> {

@@ -75,7 +75,7 @@ impl Source {
         progress: &dyn Progress,
     ) -> Result<Vec<SourceFile>, Error> {
         progress.step(&format!("fetching the source of {} ({suite})", self.package));
-        let apt = apt::Apt::open_sources(suite, &super::external::host_arch()?, progress)?;
+        let apt = apt::Apt::open_sources(suite, &apt::host_arch()?, progress)?;
         let dir = ScratchDir::new("source")?;
         let archive = apt.download_source(&self.package, dir.path(), progress)?;
         let unpacked = ScratchDir::new("unpacked")?;

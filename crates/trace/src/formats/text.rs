@@ -2,7 +2,7 @@
 
 use super::made::{Item, Source};
 use crate::input::Input;
-use crate::trace::TraceKind;
+use crate::kind::TraceKind;
 use std::fmt;
 use std::io::{self, BufRead, BufReader};
 use std::sync::Arc;

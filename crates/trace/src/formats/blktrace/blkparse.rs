@@ -7,8 +7,8 @@
 use crate::formats::ftrace::{blk_event, time};
 use crate::formats::made::Item;
 use crate::formats::text::{Dialect, Lines};
+use crate::kind::TraceKind;
 use crate::losses::Loss;
-use crate::trace::TraceKind;
 use std::collections::HashMap;
 
 pub(crate) const DIALECT: Dialect = Dialect {

@@ -7,12 +7,13 @@ use super::write::{Place, header, inputs_of, own_section, publish_error, put_pla
 use crate::decode::names::Names;
 use crate::error::Error;
 use crate::events::phase::{Mark, Phase, Phases};
+use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses};
 use crate::merged::MergedTrace;
 use crate::record::Record;
 use crate::ring::schema::{Layout, Schemas};
 use crate::ring::{Encoder, Missed};
-use crate::trace::{Body, Ring, RingBuffer, TASKS_BUFFER, Trace, TraceKind};
+use crate::trace::{Body, Ring, RingBuffer, TASKS_BUFFER, Trace};
 use flashscope_output::{Output, Rules};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};

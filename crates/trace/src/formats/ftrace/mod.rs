@@ -15,8 +15,8 @@ pub(crate) use line::time;
 
 use crate::formats::made::{Item, MAX_CPUS, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
+use crate::kind::TraceKind;
 use crate::losses::Loss;
-use crate::trace::TraceKind;
 use line::{Head, Line, Step};
 use std::collections::HashMap;
 

@@ -6,7 +6,7 @@
 use crate::formats::ftrace::{self, Reader as Ftrace};
 use crate::formats::made::Item;
 use crate::formats::text::{Dialect, Lines};
-use crate::trace::TraceKind;
+use crate::kind::TraceKind;
 
 pub(crate) const DIALECT: Dialect = Dialect {
     kind: TraceKind::FtraceText,

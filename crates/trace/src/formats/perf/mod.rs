@@ -6,7 +6,7 @@
 use super::made::Item;
 use super::text::{Dialect, Lines};
 use crate::formats::ftrace::{of_event, time};
-use crate::trace::TraceKind;
+use crate::kind::TraceKind;
 
 pub(crate) const DIALECT: Dialect = Dialect {
     kind: TraceKind::PerfScript,

@@ -14,7 +14,7 @@ pub(crate) use index::looks_like;
 use super::made::{Item, Source};
 use crate::error::Error;
 use crate::input::Input;
-use crate::trace::TraceKind;
+use crate::kind::TraceKind;
 use events::{Bundle, Running};
 use index::Index;
 use std::cmp::Reverse;

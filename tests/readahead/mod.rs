@@ -1,11 +1,8 @@
 //! The read-ahead models against kernels: every page that came into the cache, page by page; flash reads and time predicted from
 //! a recording at another window.
 
-#[path = "readahead/cells.rs"]
 mod cells;
-#[path = "readahead/table.rs"]
 mod table;
-#[path = "readahead/validation.rs"]
 mod validation;
 
 use std::collections::BTreeMap;

@@ -452,7 +452,7 @@ pub struct BenchSqliteArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,10,100,1000")]
     pub selects: Vec<u64>,
     /// Order of the records: sequential, random.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "sequential,random", value_parser = crate::bench::pattern)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "sequential,random", value_parser = crate::inputs::pattern)]
     pub pattern: Vec<Pattern>,
     /// Records of the database.
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -544,7 +544,7 @@ pub struct BenchReadArgs {
     #[arg(long, value_name = "SIZE", default_value = "4K")]
     pub size: Bytes,
     /// sequential or random.
-    #[arg(long, default_value = "sequential", value_parser = crate::bench::pattern)]
+    #[arg(long, default_value = "sequential", value_parser = crate::inputs::pattern)]
     pub pattern: Pattern,
     /// Read-ahead in KiB as the kernel's knob (suffixes allowed), or keep, fadvise-random, fadvise-sequential.
     #[arg(long, value_name = "KIB", default_value = "keep")]

@@ -1,0 +1,46 @@
+//! Why something cannot be written.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why something cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    #[error("{}: cannot {action}: {source}; name another file", path.display())]
+    Io { path: PathBuf, action: &'static str, source: io::Error },
+    #[error("{}: it is an input of this command, and writing would destroy it; name another file", path.display())]
+    Input { path: PathBuf },
+    #[error(
+        "{}: {} is a symbolic link in a directory that others can write to, and it is not followed; name the file itself, or \
+         another directory",
+        path.display(),
+        Path::new(name).display()
+    )]
+    ForeignLink { path: PathBuf, name: OsString },
+    #[error(
+        "{}: somebody else put this {kind} into a directory that others can write to; name another file",
+        path.display()
+    )]
+    ForeignNode { path: PathBuf, kind: &'static str },
+    #[error("{}: this is a {kind}; name a file", path.display())]
+    NoFile { path: PathBuf, kind: &'static str },
+    #[error("{}: the path names no file; name one", path.display())]
+    NoName { path: PathBuf },
+    #[error("{}: somebody replaced the file while it was written; name a file in a directory of your own", path.display())]
+    Replaced { path: PathBuf },
+}
+
+impl OutputError {
+    pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> OutputError {
+        OutputError::Io { path: path.to_owned(), action, source }
+    }
+
+    /// What the system said, where it said something.
+    pub fn kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            OutputError::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+}
