@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use flashscope_tests::{TempDir, skip, top};
+use flashscope_tests::{TempDir, flashscope, skip, stdout, top};
 use flashscope_trace::{BlockAction, EventKind, FlashOp, Loss, Session, Trace, Value as Field, export};
 use serde_json::{Value, json};
 
@@ -296,4 +296,90 @@ fn perfetto_s_own_trace_processor_answers_as_we_do() {
     let trace = Trace::open(&data("trace_dat/armv7-6.1-lost.dat")).expect("a trace.dat");
     assert!(trace.losses().get(Loss::EventsMissedAtGaps) > 0);
     check(&processor, dir.path(), &trace, "a ring that overran");
+}
+
+const FINDINGS: &str =
+    "select s.name, extract_arg(s.arg_set_id, 'debug.rule'), extract_arg(s.arg_set_id, 'debug.cause'),
+    extract_arg(s.arg_set_id, 'debug.evidence') from slice s where s.category = 'finding'
+    order by extract_arg(s.arg_set_id, 'debug.number')";
+const CALLS: &str = "select extract_arg(s.arg_set_id, 'debug.number'), s.name, s.ts, s.dur, t.tid
+    from slice s join thread_track k on s.track_id = k.id join thread t using (utid)
+    where s.category = 'call' order by s.dur desc, 1";
+/// Each bio with the tracks that it lies on, from the outside, and its time from queue to completion.
+const BIOS: &str = "select g.name, o.name, d.name, s.name, extract_arg(s.arg_set_id, 'debug.sector'), s.ts, s.dur,
+    extract_arg(s.arg_set_id, 'debug.bytes')
+    from slice s join track k on s.track_id = k.id join track d on k.parent_id = d.id join track o on d.parent_id = o.id
+    join track g on o.parent_id = g.id where s.category = 'bio' order by s.ts, 5";
+/// Calls that flows leave, bios that they reach, and whether the bio was queued while the call ran on that thread.
+const FLOWS: &str = "select a.category, a.name, b.category, b.ts >= a.ts and b.ts <= a.ts + a.dur
+    from flow f join slice a on f.slice_out = a.id join slice b on f.slice_in = b.id";
+const RATES: &str = "select k.name, sum(c.value) from counter c join counter_track k on c.track_id = k.id
+    where k.name glob '*a second' group by 1 order by 1";
+const OVERLAPS: &str = "select count(*) from slice where category = 'bio' and depth > 0";
+
+/// `report --perfetto`: the findings of the report, its calls and bios, and flows between them, as the trace processor has them.
+#[test]
+fn what_a_report_found_is_in_its_trace() {
+    let processor = match processor() {
+        Ok(processor) => processor,
+        Err(why) => return skip(&why),
+    };
+    let dir = TempDir::new("report-perfetto");
+    let ours = |args: &[&str]| stdout(flashscope().args(args));
+    for name in ["x86_64-6.1-io", "armv7-7.2-io"] {
+        let input = top().join(format!("crates/trace/tests/data/trace_dat/{name}.dat"));
+        let path = dir.path().join("report.pftrace");
+        let [input, out] = [&input, &path].map(|path| path.to_str().expect("text"));
+        let report: Value =
+            serde_json::from_str(&ours(&["report", "--json", "--perfetto", out, input])).expect("a report");
+        let queries = [FINDINGS, CALLS, BIOS, FLOWS, RATES, OVERLAPS, COMPLAINTS];
+        let answers = ask(&processor, &path, &queries);
+        let [findings, calls, bios, flows, rates, overlaps, complaints] = &answers[..] else { panic!("seven answers") };
+        assert_eq!(plain(complaints), Vec::<String>::new(), "{name}");
+        assert_eq!(plain(overlaps), ["0"], "{name}: bios that overlap have lanes of their own");
+        let said = report["findings"].as_array().expect("findings");
+        assert_eq!(findings.len(), said.len());
+        for (row, finding) in findings.iter().zip(said) {
+            assert_eq!([&row[0], &row[1], &row[2]], [&finding["what"], &finding["rule"], &finding["cause"]]);
+            assert!(row[3].as_str().is_some_and(|text| text.contains('(')), "evidence names its source: {row:?}");
+        }
+        // All calls of these traces are among the slowest that the report lists.
+        let listed = report["calls"]["slowest"].as_array().expect("calls");
+        let fields = ["number", "call", "begin_ns", "duration_ns", "tid"];
+        let listed: Rows = listed.iter().map(|call| fields.map(|field| call[field].clone()).to_vec()).collect();
+        assert_eq!(plain(calls), plain(&listed), "{name}: calls");
+        let rows = ours(&["export", "-q", "--rows", "bios", "--to", "json", "-o", "-", input]);
+        let rows = rows.lines().map(|line| serde_json::from_str::<Value>(line).expect("a row"));
+        let mut want: Rows = Vec::new();
+        let mut moved: BTreeMap<String, u64> = BTreeMap::new();
+        for row in rows.filter(|row| row["status"] == "completed" && row["queued_ns"].is_u64()) {
+            let owner = if row["owner"].is_string() { &row["owner"] } else { &row["carrier"] };
+            let (begin, end) =
+                (row["queued_ns"].as_u64().expect("a time"), row["completed_ns"].as_u64().expect("a time"));
+            let [device, flags] = ["device", "flags"].map(|field| row[field].clone());
+            want.push(vec!["I/O by application".into(), owner.clone(), device, flags, row["sector"].clone()]);
+            want.last_mut().expect("a row").extend([begin.into(), (end - begin).into(), row["bytes"].clone()]);
+            let text = |field: &str| row[field].as_str().expect("text").to_owned();
+            if let Some(what) =
+                text("flags").chars().find_map(|c| [('R', "read"), ('W', "written")].iter().find(|w| w.0 == c))
+            {
+                *moved.entry(format!("{} bytes {} a second", text("device"), what.1)).or_default() +=
+                    row["bytes"].as_u64().expect("bytes");
+            }
+        }
+        want.sort_by_key(|row| (row[5].as_u64(), row[4].as_u64()));
+        assert!(!want.is_empty());
+        assert_eq!(plain(bios), plain(&want), "{name}: bios");
+        assert!(!flows.is_empty(), "{name}: no call leads to a bio");
+        assert!(flows.iter().all(|row| row[0] == "call" && row[2] == "bio" && row[3] == 1), "{flows:?}");
+        // Rates in windows of 2^20 ns: their sum has all bytes, but for what division cuts off.
+        for row in rates {
+            let rate = row[1].as_f64().expect("a rate");
+            let bytes = moved.get(row[0].as_str().expect("a name")).copied().unwrap_or(0) as f64;
+            let counted = rate * f64::from(1 << 20) / 1e9;
+            assert!((counted - bytes).abs() <= 1.0 + bytes / 1e4, "{name}: {row:?}, {bytes} bytes");
+        }
+    }
+    let said = flashscope_tests::output(flashscope().args(["report", "--perfetto", "x", "--from", "1", "y"]));
+    assert_eq!(said.status.code(), Some(2));
 }

@@ -156,7 +156,11 @@ pub struct Calls<L> {
     cut: u64,
     number: Option<u64>,
     wanted: Option<SlowCall>,
+    each: Option<Each>,
 }
+
+/// What gets every call that is counted, as it ends.
+pub type Each = Box<dyn FnMut(SlowCall)>;
 
 impl<L, N> Calls<L>
 where
@@ -178,12 +182,19 @@ where
             cut: 0,
             number: None,
             wanted: None,
+            each: None,
         }
     }
 
     /// Keeps the call with this number, however short it was.
     pub fn wanted(mut self, number: u64) -> Self {
         self.number = Some(number);
+        self
+    }
+
+    /// Gives every call to `each`, too.
+    pub fn each(mut self, each: Each) -> Self {
+        self.each = Some(each);
         self
     }
 
@@ -221,6 +232,9 @@ where
         let listed = Listed { open, tid, task, duration };
         if Some(listed.open.number) == self.number {
             self.wanted = Some(listed.call());
+        }
+        if let Some(each) = &mut self.each {
+            each(listed.call());
         }
         self.listed.push(listed);
         if self.listed.len() > 4 * MAX_LISTED {

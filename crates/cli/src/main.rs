@@ -34,6 +34,7 @@ mod limits;
 mod live;
 mod manual;
 mod output;
+mod perfetto;
 mod predict;
 mod progress;
 mod record;

@@ -33,6 +33,12 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
             return Err(Failure::usage(format!("{option}: seconds after the first event, 0 or more")));
         }
     }
+    if args.perfetto.is_some() && args.by == Some(ReportBy::Layer) {
+        return Err(Failure::usage("--perfetto: has the whole trace; leave out --by layer"));
+    }
+    if args.perfetto.is_some() && args.perfetto == args.html {
+        return Err(Failure::usage("--html and --perfetto name the same file; name two"));
+    }
     let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
     if let Some(number) = args.call {
         return crate::call::run(&inputs, args, number);
@@ -71,6 +77,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
                 "--html",
             )?;
         }
+        if let Some(path) = &args.perfetto {
+            crate::perfetto::write(path, &inputs, args, &report.findings)?;
+        }
         if args.json {
             out!("{}", flashscope_report::json::block(&report));
         } else {
@@ -89,6 +98,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
             &output::inputs(&args.traces),
             "--html",
         )?;
+    }
+    if let Some(path) = &args.perfetto {
+        crate::perfetto::write(path, &inputs, args, &report.findings)?;
     }
     if args.json {
         out!("{}", flashscope_report::json::flash(&report));

@@ -7,6 +7,7 @@ mod parquet;
 #[cfg(feature = "parquet")]
 mod parquet_table;
 mod perfetto;
+mod perfetto_more;
 mod proto;
 mod table;
 mod text;
@@ -16,6 +17,7 @@ pub use parquet::{PARQUET_COLUMNS, PARQUET_SCHEMA, ParquetWritten, parquet};
 #[cfg(feature = "parquet")]
 pub use parquet_table::ParquetTable;
 pub use perfetto::{PerfettoWritten, perfetto};
+pub use perfetto_more::{Note as PerfettoNote, PerfettoTracks, Slice as PerfettoSlice, perfetto_with};
 pub use table::{Cell, Column, ColumnType, TableWriter, TableWritten, TextTable};
 pub use text::{text, text_merged};
 

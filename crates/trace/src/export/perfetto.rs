@@ -27,6 +27,8 @@ pub struct PerfettoWritten {
     pub requests: u64,
     /// Completions of block requests whose issue was not recorded; they are not in the file.
     pub unmatched: u64,
+    /// Slices of a report that found no room.
+    pub left_out: u64,
 }
 
 /// Tasks with a track of their own; later ones share one.
@@ -58,22 +60,12 @@ const COUNTER: u64 = 4;
 /// - Phases are slices, marks instants, on tracks of their own. What is missing is an instant `losses` at the end.
 pub fn perfetto(trace: &Trace, out: &mut dyn Write) -> Result<PerfettoWritten, Error> {
     let mut writer = Writer::new(trace, out);
-    writer.head();
-    writer.phases();
-    trace.for_each_pair(&mut |pair| {
-        if writer.failed.is_none() {
-            writer.pair(pair);
-        }
-    })?;
-    writer.rest();
-    match writer.failed.take().map_or_else(|| writer.out.flush(), Err) {
-        Ok(()) => Ok(writer.written),
-        Err(e) => Err(Error::io(trace.path(), "write the export of", e)),
-    }
+    writer.all()?;
+    writer.finish()
 }
 
 /// Numbers of tracks: what it is in the highest byte.
-mod track {
+pub(super) mod track {
     pub const TASK: u64 = 1 << 56;
     pub const OTHER_TASKS: u64 = 2 << 56;
     pub const PHASE: u64 = 3 << 56;
@@ -83,9 +75,11 @@ mod track {
     pub const DEVICE: u64 = 7 << 56;
     pub const REQUEST: u64 = 8 << 56;
     pub const LOSSES: u64 = 9 << 56;
+    /// What a report adds; the number of a lane is in the lowest 16 bits.
+    pub const MORE: u64 = 10 << 56;
 }
 
-enum Note<'a> {
+pub(super) enum Note<'a> {
     Number(&'a str, u64),
     Text(&'a str, &'a str),
 }
@@ -123,7 +117,7 @@ fn key(block: &BlockEvent) -> Key {
     (block.device, kind as u8, if kind == RequestKind::Flush { 0 } else { block.sector })
 }
 
-struct Writer<'a> {
+pub(super) struct Writer<'a> {
     trace: &'a Trace,
     out: &'a mut dyn Write,
     failed: Option<io::Error>,
@@ -150,7 +144,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(trace: &'a Trace, out: &'a mut dyn Write) -> Writer<'a> {
+    pub(super) fn new(trace: &'a Trace, out: &'a mut dyn Write) -> Writer<'a> {
         let returns = [FlashOp::Read, FlashOp::Program, FlashOp::Erase].into_iter().filter(|op| {
             let done = format!("nand_{}_done", operation_name(*op));
             trace.schemas().any(|s| s.name == done && s.system.starts_with("flashscope"))
@@ -199,6 +193,27 @@ impl<'a> Writer<'a> {
         self.packet.clear();
     }
 
+    /// All that is in the trace.
+    pub(super) fn all(&mut self) -> Result<(), Error> {
+        self.head();
+        self.phases();
+        let trace = self.trace;
+        trace.for_each_pair(&mut |pair| {
+            if self.failed.is_none() {
+                self.pair(pair);
+            }
+        })?;
+        self.rest();
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<PerfettoWritten, Error> {
+        match self.failed.take().map_or_else(|| self.out.flush(), Err) {
+            Ok(()) => Ok(self.written),
+            Err(e) => Err(Error::io(self.trace.path(), "write the export of", e)),
+        }
+    }
+
     fn head(&mut self) {
         // TracePacket.sequence_flags: SEQ_INCREMENTAL_STATE_CLEARED
         number(&mut self.packet, 13, 1);
@@ -226,7 +241,7 @@ impl<'a> Writer<'a> {
     }
 
     /// TracePacket.track_descriptor { uuid, parent_uuid, name, … }, once.
-    fn declare(&mut self, uuid: u64, parent: Option<u64>, name: &str, more: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn declare(&mut self, uuid: u64, parent: Option<u64>, name: &str, more: impl FnOnce(&mut Vec<u8>)) {
         if !self.tracks.insert(uuid) {
             return;
         }
@@ -243,7 +258,7 @@ impl<'a> Writer<'a> {
         self.flush_packet();
     }
 
-    fn counter(&mut self, uuid: u64, name: &str, time: u64, value: i64) {
+    pub(super) fn counter(&mut self, uuid: u64, name: &str, time: u64, value: i64) {
         // TrackDescriptor.counter { unit: UNIT_COUNT }
         self.declare(uuid, None, name, |d| message(d, 8, |c| number(c, 3, 2)));
         self.stamp(time);
@@ -265,8 +280,38 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// TracePacket.track_event { type, track_uuid, categories, name, debug_annotations }
     fn event(&mut self, kind: u64, track: u64, time: u64, category: &str, name: &str, notes: &[Note<'_>]) {
+        self.event_with(kind, (track, time), category, name, notes, |_| {});
+    }
+
+    /// A slice begins; `more` adds fields to its TrackEvent.
+    pub(super) fn begin(
+        &mut self,
+        track: u64,
+        time: u64,
+        category: &str,
+        name: &str,
+        notes: &[Note<'_>],
+        more: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.event_with(SLICE_BEGIN, (track, time), category, name, notes, more);
+        self.written.slices += 1;
+    }
+
+    pub(super) fn end(&mut self, track: u64, time: u64) {
+        self.event(SLICE_END, track, time, "", "", &[]);
+    }
+
+    /// TracePacket.track_event { type, track_uuid, categories, name, debug_annotations }
+    fn event_with(
+        &mut self,
+        kind: u64,
+        (track, time): (u64, u64),
+        category: &str,
+        name: &str,
+        notes: &[Note<'_>],
+        more: impl FnOnce(&mut Vec<u8>),
+    ) {
         self.stamp(time);
         self.body.clear();
         let event = &mut self.body;
@@ -291,6 +336,7 @@ impl<'a> Writer<'a> {
             }
             bytes(event, 4, &self.note);
         }
+        more(event);
         bytes(&mut self.packet, 11, &self.body);
         self.flush_packet();
     }
@@ -307,7 +353,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The track of a task, declared where it is new.
-    fn task(&mut self, tid: u32) -> u64 {
+    pub(super) fn task(&mut self, tid: u32) -> u64 {
         // Thread 0 is every CPU's idle task; numbers above i32 are no thread's.
         let known = tid != 0 && i32::try_from(tid).is_ok();
         if !known || (!self.tasks.contains(&tid) && self.tasks.len() >= MAX_TASKS) {

@@ -21,6 +21,12 @@ pub(super) fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
+/// A field of wire type 1.
+pub(super) fn fixed(out: &mut Vec<u8>, field: u32, value: u64) {
+    varint(out, u64::from(field) << 3 | 1);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
 /// A message that `build` fills.
 pub(super) fn message(out: &mut Vec<u8>, field: u32, build: impl FnOnce(&mut Vec<u8>)) {
     let mut inner = Vec::new();
@@ -43,6 +49,9 @@ mod tests {
         out.clear();
         message(&mut out, 3, |m| number(m, 1, 150));
         assert_eq!(out, [0x1a, 0x03, 0x08, 0x96, 0x01]);
+        out.clear();
+        fixed(&mut out, 1, 150);
+        assert_eq!(out, [0x09, 0x96, 0, 0, 0, 0, 0, 0, 0]);
         out.clear();
         varint(&mut out, u64::MAX);
         assert_eq!(out, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
