@@ -257,7 +257,7 @@ impl Bios {
     /// Bytes a second, at the begin of each window and 0 where the next one is empty.
     fn write_counters(&self, tracks: &mut PerfettoTracks<'_, '_>) {
         let shift = self.shift.max(20);
-        let per_second = |bytes: u64| (u128::from(bytes) * 1_000_000_000 >> shift).try_into().unwrap_or(u64::MAX);
+        let per_second = |bytes: u64| ((u128::from(bytes) * 1_000_000_000) >> shift).try_into().unwrap_or(u64::MAX);
         for ((device, at), sums) in &self.windows {
             for (bytes, what) in sums.iter().zip(["read", "written"]) {
                 let name = format!("{device} bytes {what} a second");
