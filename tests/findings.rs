@@ -1,11 +1,13 @@
 //! Findings that can be checked: a fault is planted, the first finding about it has to name it, what it says to do is done, and the
 //! gain has to lie in the range that was printed.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout, work};
+use flashscope_tests::{Plan, TempDir, flashscope, is_root, output, skip, stdout, work};
+use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
 /// A loop device with ext4 at `m`, taken away with the value.
@@ -107,76 +109,91 @@ fn bytes(report: &Value, by: &str, name: &str) -> f64 {
     of.map(|one| one["bytes"].as_f64().expect("bytes")).sum()
 }
 
-#[test]
-fn a_logger_that_syncs_each_line() {
-    let Some(disk) = Disk::new("findings-log", 128, "noatime") else { return };
-    let before = disk.report("./work log 300 1 m/log");
-    let finding = disk.first(&before);
-    assert_eq!(finding["rule"], "fsync_storm", "{finding:#}");
-    let after = disk.report("./work log 300 10 m/log");
-    gained(&finding, time(&before, "fsync"), time(&after, "fsync"));
-    // What syncs once at its end has no storm.
-    let rare = disk.report("./work log 300 300 m/log");
-    let all = rare["findings"].as_array().expect("findings");
-    assert!(
-        !all.iter().any(|one| one["rule"] == "fsync_storm" && one["what"].to_string().contains("work (")),
-        "{all:#?}"
-    );
-}
+/// What is planted on a board's disk: on a machine that others use, what is gained in time, or in a journal's bytes of fifteen
+/// seconds, is theirs too. Each with how the disk is mounted, and the job.
+const PLANTED: [(&str, &str, &str); 5] = [
+    ("log", "relatime,commit=30", "/work log 300 1 /mnt/log1"),
+    ("rare", "relatime,commit=30", "/work log 300 300 /mnt/log2"),
+    ("sync", "relatime,commit=30,sync", "/work write 200 /mnt/file"),
+    ("commit", "async,commit=1", "/work trickle 15000 /mnt/trickle"),
+    ("atime", "commit=30,strictatime", "/work read /mnt/many/*; busybox sync"),
+];
 
-#[test]
-fn a_mount_with_sync() {
-    let Some(disk) = Disk::new("findings-sync", 128, "noatime,sync") else { return };
-    let before = disk.report("./work write 200 m/file");
-    let finding = disk.first(&before);
-    assert_eq!(finding["rule"], "sync_mount", "{finding:#}");
-    let step = &finding["advice"][0]["steps"][0];
-    assert!(disk.sh(&format!("mount -o remount,{} m", step["options"].as_str().expect("options"))));
-    let after = disk.report("./work write 200 m/file");
-    gained(&finding, time(&before, "write"), time(&after, "write"));
-    assert!(!after["findings"].to_string().contains("sync_mount"));
-}
-
-#[test]
-fn a_journal_that_commits_each_second() {
-    let Some(disk) = Disk::new("findings-commit", 128, "noatime,commit=1") else { return };
-    let before = disk.report("./work trickle 15000 m");
-    let finding = disk.first(&before);
-    assert_eq!(finding["rule"], "short_commit", "{finding:#}");
-    let step = &finding["advice"][0]["steps"][0];
-    assert!(
-        disk.sh(&format!("rm m/file*; sync -f m; mount -o remount,{} m", step["options"].as_str().expect("options")))
-    );
-    let after = disk.report("./work trickle 15000 m");
-    let journal = |report: &Value| {
-        let name = disk.device.trim_start_matches("/dev/").to_owned();
-        bytes(report, "owner", &format!("ext4 journal [jbd2/{name}"))
-    };
-    gained(&finding, journal(&before), journal(&after));
-}
-
-#[test]
-fn a_job_that_only_reads_with_times_of_access() {
-    let Some(disk) = Disk::new("findings-atime", 128, "strictatime") else { return };
-    let prepare =
-        "for i in $(seq 200); do ./work write 4 m/$i; done; sync -f m; sleep 1; echo 3 > /proc/sys/vm/drop_caches";
-    assert!(disk.sh(prepare));
-    let job = "./work read m/1* m/2*; sync -f m";
-    let device = std::fs::read_to_string(format!("/sys/block/{}/dev", &disk.device[5..])).expect("its number");
-    let before = disk.report(job);
-    let groups = before["calls"]["by_process"].as_array().expect("calls");
-    let changes = |one: &&Value| {
-        ["unlink", "unlinkat", "rename", "renameat", "renameat2"].iter().any(|name| one["call"] == *name)
-    };
-    if let Some(other) = groups.iter().find(changes) {
-        return skip(&format!("findings: {} changed files meanwhile, and the rule is silent then", other["name"]));
+/// Reports of these jobs, by name, in one boot.
+fn on_the_disk(dir: &TempDir, name: &str, jobs: &[(&str, &str, &str)]) -> HashMap<String, Value> {
+    let mut plan = Plan::new("armv7-blk", "6.1");
+    plan.packages = &["busybox-static"];
+    let make =
+        "cd /mnt; busybox mkdir trickle many; i=0; while [ $i -lt 200 ]; do /work write 4 many/$i; i=$((i + 1)); done";
+    plan.files = vec![("/work", 0o755, work("armv7-blk", "findings/work.c", dir.path()))];
+    plan.files.push(("/make.sh", 0o755, make.into()));
+    plan.lines = vec!["run make busybox sh /make.sh".to_owned()];
+    for (job, options, script) in jobs {
+        plan.files.push((Box::leak(format!("/{job}.sh").into_boxed_str()), 0o755, (*script).into()));
+        plan.lines.extend([
+            format!("run mount-{job} busybox mount -o remount,{options} /mnt"),
+            format!("run sync-{job} busybox sync"),
+            "write /proc/sys/vm/drop_caches 3".to_owned(),
+            "record-start --events block,cache,syscall --mode ring --ring 16384".to_owned(),
+            format!("run {job} busybox sh /{job}.sh"),
+            "record-stop".to_owned(),
+        ]);
     }
-    let finding = disk.first(&before);
-    assert_eq!(finding["rule"], "atime", "{finding:#}");
-    assert!(disk.sh("mount -o remount,noatime m; sync -f m; echo 3 > /proc/sys/vm/drop_caches"));
-    let after = disk.report(job);
-    let written = |report: &Value| bytes(report, "device", &format!("{} writes", device.trim()));
-    gained(&finding, written(&before), written(&after));
+    let booted = plan.boot();
+    let report = |(i, (job, ..)): (usize, &(&str, &str, &str))| {
+        assert_eq!(booted.step(job).status, Some(0), "{job}");
+        let trace = dir.path().join(format!("{name}-{job}.dat"));
+        write_filtered(&booted.recording(i), &trace, &|_| true).expect("a trace.dat");
+        let text = stdout(flashscope().arg("report").arg(&trace));
+        let said = stdout(flashscope().args(["report", "--json"]).arg(&trace));
+        let said: Value = serde_json::from_str(&said).expect("JSON");
+        let any = said["findings"].as_array().is_some_and(|all| !all.is_empty());
+        assert_eq!(text.contains("\nFindings\n  1. "), any, "{text}");
+        ((*job).to_owned(), said)
+    };
+    jobs.iter().enumerate().map(report).collect()
+}
+
+/// The first finding that is no overview: of this rule.
+fn first_is(report: &Value, rule: &str) -> Value {
+    let all = report["findings"].as_array().expect("findings");
+    let first =
+        all.iter().find(|one| one["weight"] != "overview").unwrap_or_else(|| panic!("nothing is found: {all:#?}"));
+    assert_eq!(first["rule"], rule, "{all:#?}");
+    first.clone()
+}
+
+/// A logger that syncs each line, a mount with `sync`, a journal that commits each second, a job that only reads with times of
+/// access: each is found first, what is advised is done in a second boot, and the gain is in the range that was printed.
+#[test]
+fn faults_on_a_disk_are_found_and_mended() {
+    let dir = TempDir::new("findings-disk");
+    let before = on_the_disk(&dir, "before", &PLANTED);
+    let rules = [("log", "fsync_storm"), ("sync", "sync_mount"), ("commit", "short_commit"), ("atime", "atime")];
+    let found = rules.map(|(job, rule)| first_is(&before[job], rule));
+    let options = |finding: &Value| finding["advice"][0]["steps"][0]["options"].as_str().expect("options").to_owned();
+    let [sync, commit, atime] = [1, 2, 3].map(|i| options(&found[i]));
+    let mended = [
+        ("log", PLANTED[0].1, "/work log 300 10 /mnt/log1"),
+        ("sync", &sync, PLANTED[2].2),
+        ("commit", &commit, PLANTED[3].2),
+        ("atime", &atime, PLANTED[4].2),
+    ];
+    let after = on_the_disk(&dir, "after", &mended);
+    let written = |report: &Value| -> f64 {
+        let all = report["block"]["groups"].as_array().expect("groups").iter();
+        let of = all
+            .filter(|one| one["by"] == "device" && one["name"].as_str().is_some_and(|name| name.ends_with(" writes")));
+        of.map(|one| one["bytes"].as_f64().expect("bytes")).sum()
+    };
+    let journal = |report: &Value| bytes(report, "owner", "ext4 journal [jbd2/nullb0");
+    let figures: [&dyn Fn(&Value) -> f64; 4] = [&|of| time(of, "fsync"), &|of| time(of, "write"), &journal, &written];
+    for (((job, rule), finding), figure) in rules.iter().zip(&found).zip(figures) {
+        gained(finding, figure(&before[*job]), figure(&after[*job]));
+        assert!(*job == "log" || !after[*job]["findings"].to_string().contains(rule), "{job}");
+    }
+    // What syncs once at its end has no storm.
+    assert!(!before["rare"]["findings"].to_string().contains("fsync_storm"), "{:#}", before["rare"]["findings"]);
 }
 
 #[test]
