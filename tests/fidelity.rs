@@ -25,6 +25,42 @@ busybox rm /mnt/log2"),
 for i in 9 700 3 512 40 41 42 900 20; do busybox dd if=/mnt/film of=/dev/null bs=4k skip=$i count=3; busybox usleep 20000; done"),
 ];
 
+/// Programs of all lengths and orders, the same for the same number: reads of a film in and out of order, settings that are renamed
+/// into place, synced logs, and pauses.
+fn program(number: u64) -> String {
+    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut draw = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut text = String::new();
+    for step in 0..6 + draw(6) {
+        text += &match draw(4) {
+            0 => format!("busybox dd if=/mnt/film of=/dev/null bs=64k skip={} count={}", draw(40), 1 + draw(20)),
+            1 => format!("busybox dd if=/mnt/film of=/dev/null bs=4k skip={} count={}", draw(900), 1 + draw(60)),
+            2 => format!("busybox dd if=/dev/zero of=/mnt/log{step} bs={}k count=8 conv=fsync", 4 << draw(4)),
+            _ => format!(
+                "busybox dd if=/dev/zero of=/mnt/conf.tmp bs=4k count={} conv=fsync\nbusybox mv /mnt/conf.tmp /mnt/conf",
+                1 + draw(3)
+            ),
+        };
+        text += &format!("\nbusybox usleep {}\n", 10_000 + draw(200_000));
+    }
+    text
+}
+
+/// FLASHSCOPE_TEST_WHOLE=1: 20 recordings.
+fn programs() -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> =
+        PROGRAMS.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    if std::env::var_os("FLASHSCOPE_TEST_WHOLE").is_some() {
+        all.extend((4..=20).map(|number| (format!("program {number}"), program(number))));
+    }
+    all
+}
+
 /// Requests for data that went to the driver, in order: reads or writes, and bytes. The journal's and the directory's blocks
 /// are marked as metadata: where those lie is another file's business.
 fn requests(booted: &Booted, since_ns: u64) -> Vec<(RequestKind, u64)> {
@@ -67,7 +103,7 @@ fn plan(lines: &[&str], files: Vec<(&'static str, u32, Vec<u8>)>) -> Plan<'stati
 #[test]
 fn a_replay_asks_the_device_for_the_same_in_the_same_time() {
     let dir = TempDir::new("fidelity");
-    for (name, program) in PROGRAMS {
+    for (name, program) in programs() {
         let film = format!("create /mnt/film {FILM_BYTES} random 1");
         let traced = format!(
             "run traced strace --quiet=all -f -ttt -T -y -Y -s 0 -e trace={CALLS} -o /tmp/strace busybox sh /program"

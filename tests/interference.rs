@@ -3,7 +3,7 @@
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::block::{BlockAnalysis, BlockFound, OwnerLoad, Sizes};
-use flashscope_tests::{Plan, TempDir, null_block, work};
+use flashscope_tests::{Plan, TempDir, flashscope, null_block, stdout, work};
 use flashscope_trace::Trace;
 
 const READS: u64 = 60;
@@ -126,4 +126,53 @@ fn a_writer_costs_a_reader_what_the_report_says() {
     let off: Vec<String> =
         settings.into_iter().flat_map(|(kernel, scheduler, depth)| cells(kernel, scheduler, depth)).collect();
     assert!(off.is_empty(), "{} cells are off:\n{}", off.len(), off.join("\n"));
+}
+
+/// Through the command, as a user has it: a reader of 4 KiB beside buffered writes whose bios of 1 MiB the device splits. Parts
+/// that wait for each other once counted as an idle device, and the reader waited behind nobody.
+#[test]
+fn a_reader_beside_split_writes_waits_as_long_as_the_report_says() {
+    let dir = TempDir::new("own-work");
+    let one = |name: &str, before: &str| -> [f64; 3] {
+        let trace = dir.path().join(name);
+        let program = format!(
+            "busybox dd if=/dev/zero of=/mnt/film bs=64k count=32; busybox dd if=/dev/zero of=/mnt/log bs=64k count=256; \
+             busybox sync; busybox sleep 1; {before} busybox usleep 200000; \
+             busybox cp /bin/busybox /tmp/busybox-reader; exec /tmp/busybox-reader dd if=/mnt/film of=/dev/null bs=4k count=60 iflag=direct"
+        );
+        let mut record = flashscope();
+        record.args([
+            "record",
+            "-q",
+            "--on",
+            "board:armv7-blk",
+            "--packages",
+            "busybox",
+            "--events",
+            "block",
+            "--ring",
+            "8M",
+        ]);
+        for setting in ["queue_depth=1", "completion_ns=1000000", "scheduler=none"] {
+            record.args(["--disk", setting]);
+        }
+        stdout(record.arg("-o").arg(&trace).args(["--", "busybox", "sh", "-c", &program]));
+        let report = stdout(flashscope().args(["report", "--json"]).arg(&trace));
+        let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+        let owners = report["block"]["interference"]["owners"].as_array().expect("owners").clone();
+        let reader = owners
+            .iter()
+            .find(|owner| owner["owner"].as_str().is_some_and(|name| name.starts_with("busybox-reader (")));
+        let reader = reader.unwrap_or_else(|| panic!("{owners:?}"));
+        assert!(reader["bios"].as_u64() >= Some(60), "{reader}");
+        ["mean_q2c_ns", "mean_behind_ns", "mean_alone_ns"].map(|name| reader[name].as_f64().unwrap_or(f64::NAN))
+    };
+    let alone = one("alone", "");
+    let writer = "( for i in 1 2 3 4; do busybox dd if=/dev/zero of=/mnt/log bs=64k count=256 conv=fsync; done ) &";
+    let beside = one("beside", writer);
+    let measured = beside[0] - alone[0];
+    println!("alone {alone:?}, beside {beside:?}: delay {measured:.0} ns, told {:.0} ns", beside[0] - beside[2]);
+    assert!(measured > 1e6, "the writer is in the way: {measured}");
+    let apart = (beside[2] - alone[0]).abs();
+    assert!(apart <= NANOSECONDS.max(measured * PERCENT / 100.0), "{alone:?} {beside:?}");
 }

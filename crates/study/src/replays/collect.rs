@@ -46,6 +46,8 @@ const CACHING_S: f64 = 0.3;
 const FRAMES_S: f64 = 30.0;
 /// A pause without a read, after which a burst begins.
 const BURST_NS: u64 = 500_000_000;
+/// So near to a film's first read a write belongs to its begin.
+const BEGIN_NS: u64 = 2_000_000_000;
 
 pub(super) fn collect(
     port: &Path,
@@ -198,6 +200,8 @@ fn pattern(spec: &ReplaySpec, points: &[IoPoint], start_ns: u64) -> Pattern {
         found
     };
     let (reads, writes) = (of(RequestKind::Read), of(RequestKind::Write));
+    let begins = begins(spec);
+    let times: Vec<u64> = writes.iter().map(|point| point.time_ns.saturating_sub(start_ns)).collect();
     let mut sizes = std::collections::BTreeMap::<u64, u64>::new();
     for point in &reads {
         *sizes.entry(point.bytes / u64::from(point.bios.max(1))).or_default() += 1;
@@ -217,23 +221,33 @@ fn pattern(spec: &ReplaySpec, points: &[IoPoint], start_ns: u64) -> Pattern {
         common_bytes,
         common_percent: percent(common as usize, reads.len()),
         sequential_percent: percent(follows, reads.len().saturating_sub(1)),
-        breaks: breaks(spec),
+        breaks: (begins.len() as u64).saturating_sub(1),
         writes: writes.len() as u64,
+        writes_at_begins_percent: at_begins(&begins, &times),
         bursts: pairs().filter(|(a, b)| b.time_ns - a.time_ns >= BURST_NS).count() as u64
             + u64::from(!reads.is_empty()),
         half_ns: half.map_or(0, |point| point.time_ns.saturating_sub(start_ns)),
     }
 }
 
-/// How often the application goes on to the next film: the last read of a film before the first of another one.
-fn breaks(spec: &ReplaySpec) -> u64 {
-    let mut films = std::collections::BTreeSet::new();
+/// When the application begins to read each of its films, in its script's time.
+fn begins(spec: &ReplaySpec) -> Vec<u64> {
+    let mut films = std::collections::BTreeMap::new();
     for call in spec.script.calls.iter().filter(|call| call.task < spec.own_tasks) {
         if matches!(call.verb, Verb::Read { .. }) && spec.script.files[call.file].label.ends_with(".mp4") {
-            films.insert(call.file);
+            films.entry(call.file).or_insert(spec.script.tasks[call.task].start_ns + call.time_ns);
         }
     }
-    (films.len() as u64).saturating_sub(1)
+    films.into_values().collect()
+}
+
+/// Of the writes, those near a begin of a film. Times are from the replay's start.
+fn at_begins(begins: &[u64], writes: &[u64]) -> Option<f64> {
+    if begins.len() < 2 || writes.is_empty() {
+        return None;
+    }
+    let near = |time: &&u64| begins.iter().any(|begin| begin.abs_diff(**time) <= BEGIN_NS);
+    Some((writes.iter().filter(near).count() as f64 / writes.len() as f64 * 1e4).round() / 100.0)
 }
 
 /// The application's mean delay, and what of it was others', over all its tasks.
@@ -254,4 +268,17 @@ fn delay(spec: &ReplaySpec, found: &InterferenceFound) -> Option<Delay> {
         told_alone_ns: alone.map(|alone| mean(&|i| alone[i])),
         told_behind_ns: mean(&|i| own[i].mean_behind_ns),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_belong_to_the_begins_that_they_are_near() {
+        let s = |seconds: u64| seconds * 1_000_000_000;
+        assert_eq!(at_begins(&[s(1), s(30)], &[s(1), s(10), s(29), s(32)]), Some(75.0));
+        assert_eq!(at_begins(&[s(1)], &[s(1)]), None, "one film has no break");
+        assert_eq!(at_begins(&[s(1), s(30)], &[]), None, "nothing was written");
+    }
 }

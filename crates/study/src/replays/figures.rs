@@ -10,14 +10,24 @@ fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// The application alone: with the same lever and kernel where that was run, else the case's first.
+/// The application alone on the same kernel: with the same lever where that was run, else with the same disk, else the case's first.
 fn alone<'a>(groups: &'a [ReplayGroup], specs: &[ReplaySpec], index: usize) -> Option<&'a ReplayGroup> {
-    let name = specs[index].alone()?;
-    let of = |i: &usize| specs[*i].case.name == name;
-    let same = |i: &usize| specs[*i].kernel == specs[index].kernel && specs[*i].lever.name == specs[index].lever.name;
-    let kernel = |i: &usize| specs[*i].kernel == specs[index].kernel;
-    let all: Vec<usize> = (0..specs.len()).filter(of).collect();
-    all.iter().find(|i| same(i)).or_else(|| all.iter().find(|i| kernel(i))).map(|&i| &groups[i])
+    let all = all_alone(specs, index);
+    let lever = |i: &&usize| specs[**i].lever.name == specs[index].lever.name;
+    let disk = |i: &&usize| specs[**i].case.disk == specs[index].case.disk;
+    all.iter().find(lever).or_else(|| all.iter().find(disk)).or_else(|| all.first()).map(|&i| &groups[i])
+}
+
+fn all_alone(specs: &[ReplaySpec], index: usize) -> Vec<usize> {
+    let of = |i: &usize| {
+        Some(specs[*i].case.name.as_str()) == specs[index].alone() && specs[*i].kernel == specs[index].kernel
+    };
+    (0..specs.len()).filter(of).collect()
+}
+
+/// What all levers are compared with: the application's reads alone, with the lever with which they take least.
+fn least_alone_ns(groups: &[ReplayGroup], specs: &[ReplaySpec], index: usize) -> u64 {
+    all_alone(specs, index).into_iter().map(|i| groups[i].player.total_ns).min().unwrap_or(0)
 }
 
 pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[LeverFound]) -> Figures {
@@ -53,6 +63,10 @@ pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[Le
             put("writes", pattern.writes as f64);
             put("bursts", pattern.bursts as f64);
             put("half_s", pattern.half_ns as f64 / 1e9);
+            put("burst_every_s", group.duration_ns as f64 / 1e9 / pattern.bursts.max(1) as f64);
+            if let Some(percent) = pattern.writes_at_begins_percent {
+                put("writes_at_begins_percent", percent);
+            }
         }
         for (name, value) in [("flash_reads", group.flash_reads), ("flash_programs", group.flash_programs)] {
             if let Some(value) = value {
@@ -116,10 +130,7 @@ pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverF
         }
         let runs: Vec<usize> = (0..specs.len()).filter(|&i| same(&specs[i])).collect();
         let of = |value: &dyn Fn(usize) -> f64| spread(&runs.iter().map(|&i| value(i)).collect::<Vec<_>>());
-        let wait = |i: usize| {
-            let before = alone(groups, specs, i).map_or(0, |alone| alone.player.total_ns);
-            ms(groups[i].player.total_ns) - ms(before)
-        };
+        let wait = |i: usize| ms(groups[i].player.total_ns) - ms(least_alone_ns(groups, specs, i));
         found.push(LeverFound {
             case: spec.case.name.clone(),
             lever: spec.lever.name.clone(),

@@ -90,6 +90,8 @@ pub struct Pattern {
     /// Times at which the next read is of another file: films, less one.
     pub breaks: u64,
     pub writes: u64,
+    /// Writes within 2 s of a film's first read, of all of them; `None` without a break or a write.
+    pub writes_at_begins_percent: Option<f64>,
     /// Times without a read of half a second and more, plus one.
     pub bursts: u64,
     /// When half of the bytes were read.
@@ -114,7 +116,8 @@ pub struct LeverFound {
     pub lever: String,
     pub kernel: String,
     pub runs: u64,
-    /// Mean, least and most of the shifts: the application's p99, and its sum of waits beyond its own alone.
+    /// Mean, least and most of the shifts: the application's p99, and how much longer its reads took than alone with the
+    /// lever with which they take least.
     pub p99_ms: [f64; 3],
     pub wait_ms: [f64; 3],
     pub late_frames: [f64; 3],
