@@ -372,11 +372,14 @@ void fs_names_end(struct fs_names *names, const volatile int *stop)
 	if (names->mode == FS_NAMES_NONE) {
 		fs_mounts_read(&paths->mounts);
 	} else {
+		/* Looking at what is open takes of the time, too. */
+		const uint64_t begin = fs_now_ns();
+
 		paths->stop = stop;
 		fs_paths_seen(paths, true);
 		fs_paths_check(paths);
 		if (names->mode != FS_NAMES_SEEN)
-			fs_paths_walk(paths, names->mode == FS_NAMES_WALK ? UINT64_MAX : WALK_NS);
+			fs_paths_walk(paths, begin, names->mode == FS_NAMES_WALK ? UINT64_MAX : WALK_NS);
 		send_files(names);
 	}
 	send_devices(names);

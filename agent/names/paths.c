@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -464,21 +465,62 @@ static struct fs_walked *walked(struct fs_paths *paths, uint32_t device)
 	return NULL;
 }
 
-void fs_paths_walk(struct fs_paths *paths, uint64_t limit_ns)
+/* Entries of a file system, as far as it says: inodes in use; without such a count (btrfs) blocks in use. */
+static uint64_t entries_of(const struct fs_paths *paths, uint32_t device)
 {
-	paths->deadline = limit_ns == UINT64_MAX ? UINT64_MAX : fs_now_ns() + limit_ns;
+	for (size_t i = 0; i < paths->mounts.count; i++) {
+		const struct fs_mount *mount = &paths->mounts.items[i];
+		struct statvfs st;
+
+		if (mount->device != device || mount->pid || fs_mounts_are_remote(&paths->mounts, 0, mount->point) ||
+		    statvfs(mount->point, &st))
+			continue;
+		return st.f_files > st.f_ffree ? st.f_files - st.f_ffree : st.f_blocks - st.f_bfree;
+	}
+	return UINT64_MAX;
+}
+
+static int smallest_first(const void *a, const void *b)
+{
+	const struct fs_walked *left = a, *right = b;
+
+	return (left->entries > right->entries) - (left->entries < right->entries);
+}
+
+/* The file systems that hold files without a path, the smallest first. */
+static void to_walk(struct fs_paths *paths)
+{
+	for (size_t i = 0; i < paths->touched.count && paths->walked_count < FS_WALKED_MAX; i++) {
+		const struct fs_inode *file = &paths->touched.files[i];
+
+		if (!file->touched || settled(file) || walked(paths, file->device))
+			continue;
+		paths->walked[paths->walked_count++] =
+			(struct fs_walked){ .device = file->device, .entries = entries_of(paths, file->device) };
+	}
+	qsort(paths->walked, paths->walked_count, sizeof(*paths->walked), smallest_first);
+}
+
+void fs_paths_walk(struct fs_paths *paths, uint64_t begin_ns, uint64_t limit_ns)
+{
+	to_walk(paths);
+	for (size_t i = 0; i < paths->walked_count; i++) {
+		/* Each may take its share of what is left: a small one leaves the rest of its share to the larger. */
+		uint64_t now = fs_now_ns(), end = begin_ns + limit_ns;
+
+		if (limit_ns == UINT64_MAX)
+			paths->deadline = UINT64_MAX;
+		else
+			paths->deadline = now >= end ? now : now + (end - now) / (paths->walked_count - i);
+		paths->walked[i].result = device_walk(paths, paths->walked[i].device);
+	}
 	for (size_t i = 0; i < paths->touched.count; i++) {
 		struct fs_inode *file = &paths->touched.files[i];
-		struct fs_walked *done;
+		const struct fs_walked *done;
 
 		if (!file->touched || settled(file))
 			continue;
 		done = walked(paths, file->device);
-		if (!done && paths->walked_count < FS_WALKED_MAX) {
-			done = &paths->walked[paths->walked_count++];
-			done->device = file->device;
-			done->result = device_walk(paths, file->device);
-		}
 		/* Gone from where it was, and nowhere else. */
 		if (done && done->result == FS_WALK_COMPLETE && file->path && !settled(file))
 			file->state = file->foreign ? FS_FILE_ELSEWHERE : FS_FILE_DELETED;

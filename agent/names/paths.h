@@ -28,6 +28,7 @@ struct fs_paths {
 	struct fs_walked {
 		uint32_t device;
 		enum fs_walk result;
+		uint64_t entries; /* about as many as a walk of it reads; UINT64_MAX: not known */
 	} walked[FS_WALKED_MAX];
 	size_t walked_count;
 	uint64_t directories, entries; /* read by the walk */
@@ -41,8 +42,11 @@ void fs_paths_seen(struct fs_paths *paths, bool only_touched);
 void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns);
 /* Which of the paths are still true. */
 void fs_paths_check(struct fs_paths *paths);
-/* Looks for what has no path, until the time is over. */
-void fs_paths_walk(struct fs_paths *paths, uint64_t limit_ns);
+/*
+ * Looks for what has no path, from begin_ns (fs_now_ns()) for no longer than limit_ns (UINT64_MAX: without end). The file systems
+ * share the time, the smallest first.
+ */
+void fs_paths_walk(struct fs_paths *paths, uint64_t begin_ns, uint64_t limit_ns);
 /* Why a file has no path; NULL where it has one. */
 const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *file);
 void fs_paths_free(struct fs_paths *paths);
