@@ -5,7 +5,7 @@ use flashscope_analysis::block::{BIO_COLUMNS, IoRows, RowsOf, Sizes};
 use flashscope_analysis::calls::Calls;
 use flashscope_analysis::comparison::{Comparison, Condition, RunFigures, of_json};
 use flashscope_analysis::layers::Layers;
-use flashscope_analysis::{Analysis as _, Evidence, PathBio, call_path};
+use flashscope_analysis::{Analysis as _, Evidence, NamesFound, PathBio, call_path};
 use flashscope_report::terminal::{self, Style};
 use flashscope_report::{html, json};
 use flashscope_study::replays::Script;
@@ -41,7 +41,7 @@ pub fn report_call(bytes: &[u8]) {
             None => Evidence::unknown("no layers", "record them"),
         };
         let path = call_path(call.clone(), layers, bios);
-        black_box((terminal::call(&path, 0, &Style::default()), json::any(&path)));
+        black_box((terminal::call(&path, &NamesFound::default(), 0, &Style::default()), json::any(&path)));
     }
 }
 

@@ -140,7 +140,7 @@ mod tests {
 
     fn call(name: &str) -> SlowCall {
         let (task, call) = ("task (7)".to_owned(), name.to_owned());
-        SlowCall { number: 1, call, task, tid: 7, begin_ns: 100, duration_ns: 1000, file: None, bytes: 0 }
+        SlowCall { number: 1, call, task, tid: 7, begin_ns: 100, duration_ns: 1000, file: None, path: None, bytes: 0 }
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub struct CallGroup {
     pub call: String,
     /// `NAME (THREAD)`, or `DEVICE inode N`.
     pub name: String,
+    /// Of a file, where the recording knows it; with what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Bytes that reads and writes asked for, where the trace says it.
     pub bytes: u64,
     pub total_ns: u64,
@@ -43,7 +46,11 @@ pub struct SlowCall {
     pub tid: u32,
     pub begin_ns: u64,
     pub duration_ns: u64,
+    /// `DEVICE inode N`
     pub file: Option<String>,
+    /// Its path, as that of a group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     pub bytes: u64,
 }
 
@@ -135,6 +142,7 @@ impl Listed {
             begin_ns: self.open.begin,
             duration_ns: self.duration,
             file: self.open.file.map(file_name),
+            path: None,
             bytes: self.open.bytes,
         }
     }
@@ -295,6 +303,7 @@ fn groups(sums: HashMap<(String, String), Sum>) -> Vec<CallGroup> {
     let mut groups: Vec<CallGroup> = sums
         .into_iter()
         .map(|((call, name), sum)| CallGroup {
+            path: None,
             call,
             name,
             bytes: sum.bytes,

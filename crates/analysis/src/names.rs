@@ -6,8 +6,11 @@
 
 use crate::block::{BlockReport, GroupBy};
 use crate::bounded::{BoundedMap, Full};
+use crate::calls::CallsFound;
 use crate::{Evidence, FlashReport};
-use flashscope_trace::{Device, DeviceNames, Event, EventKind, FileName, FileNames, FileStep, TimeNs};
+use flashscope_trace::{
+    Device, DeviceNames, Event, EventKind, FileName, FileNames, FileStep, TimeNs, file_label, parse_file,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -142,9 +145,28 @@ impl NamesFound {
         self.devices.is_empty() && self.files.is_empty()
     }
 
+    /// Names of devices alone.
+    pub fn of_devices(devices: &DeviceNames) -> NamesFound {
+        let named = devices.iter().map(|(device, _)| NamedDevice {
+            device: device.to_string(),
+            name: devices.display(device),
+            beneath: devices.stack(device),
+        });
+        NamesFound { devices: named.collect(), ..NamesFound::default() }
+    }
+
     /// A device's display name; the number where it has none.
     pub fn device<'n>(&'n self, number: &'n str) -> &'n str {
         self.devices.iter().find(|one| one.device == number).map_or(number, |one| &one.name)
+    }
+
+    /// A file in a column of its own: its path; without one `inode 12 on mmcblk0p2 (ext4, /data)`. `name`: `254:0 inode 12`.
+    pub fn file(&self, path: Option<&str>, name: &str) -> String {
+        match (path, parse_file(name)) {
+            (Some(path), _) => path.to_owned(),
+            (None, Some((device, inode))) => file_label(None, inode, self.device(&device.to_string())),
+            (None, None) => name.to_owned(),
+        }
     }
 }
 
@@ -259,12 +281,7 @@ where
         let mut coverage = coverage(&all, files.looked_for);
         coverage.not_kept = self.pairs.lost();
         all.truncate(MAX_ROWS);
-        let named = devices.iter().map(|(device, _)| NamedDevice {
-            device: device.to_string(),
-            name: devices.display(device),
-            beneath: devices.stack(device),
-        });
-        NamesFound { devices: named.collect(), files: all, coverage }
+        NamesFound { files: all, coverage, ..NamesFound::of_devices(devices) }
     }
 }
 
@@ -307,9 +324,7 @@ fn coverage(all: &[FileUse], looked_for: bool) -> Coverage {
 /// Puts paths into the tables of files of a report of block I/O.
 pub fn name_block_files(report: &mut BlockReport, files: &FileNames) {
     for group in report.found.groups.iter_mut().filter(|group| group.by == GroupBy::File) {
-        let file = group.name.split_once(" inode ");
-        let file = file.and_then(|(device, inode)| Some((Device::parse(device)?, inode.parse().ok()?)));
-        group.path = file.and_then(|(device, inode)| files.display(device, inode));
+        group.path = path_of(&group.name, files);
     }
     for file in &mut report.found.originators.files {
         file.path = Device::parse(&file.device).and_then(|device| files.display(device, file.inode));
@@ -327,6 +342,20 @@ pub fn name_flash_files(report: &mut FlashReport, files: &FileNames) {
     }
     if let Some(found) = report.readahead.as_mut().and_then(Evidence::known_mut) {
         name_brought(found, files);
+    }
+}
+
+fn path_of(name: &str, files: &FileNames) -> Option<String> {
+    parse_file(name).and_then(|(device, inode)| files.display(device, inode))
+}
+
+/// Puts paths into the tables of calls.
+pub fn name_calls(calls: &mut CallsFound, files: &FileNames) {
+    for group in &mut calls.by_file {
+        group.path = path_of(&group.name, files);
+    }
+    for call in calls.slowest.iter_mut().chain(&mut calls.wanted) {
+        call.path = call.file.as_deref().and_then(|file| path_of(file, files));
     }
 }
 
@@ -383,6 +412,9 @@ mod tests {
             ]
         );
         assert_eq!(found.device("7:0"), "loop0 (file /x.img)");
+        assert_eq!(found.file(None, "7:0 inode 9"), "inode 9 on loop0 (file /x.img)");
+        assert_eq!(found.file(Some("/mnt/a"), "7:0 inode 12"), "/mnt/a");
+        assert_eq!(found.file(None, "(further files)"), "(further files)");
         assert_eq!((found.coverage.bytes, found.coverage.named_bytes), (8192 + 4096 + 4096 + 100, 8292));
         assert_eq!(found.coverage.named_percent.known(), Some(&66.94), "the journal needs no path");
         assert_eq!(found.coverage.unnamed.len(), 2);

@@ -5,7 +5,7 @@ use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::calls::{Calls, CallsFound};
 use flashscope_analysis::findings::{self, Seen, StorageFacts};
 use flashscope_analysis::usage::{Usage, UsageFound};
-use flashscope_analysis::{Evidence, FlashReport};
+use flashscope_analysis::{Evidence, FlashReport, name_calls};
 use flashscope_trace::{Event, TimeNs, Trace};
 
 use crate::inputs::Inputs;
@@ -44,7 +44,8 @@ where
     }
 
     pub fn of_block(self, inputs: &Inputs, report: &mut BlockReport) {
-        let (calls, usage, span_ns) = self.finish();
+        let (mut calls, usage, span_ns) = self.finish();
+        name_calls(&mut calls, &inputs.names().0);
         report.findings = findings::find(&Seen {
             storage: &storage(inputs),
             block: Some(&report.found),
@@ -61,7 +62,8 @@ where
     }
 
     pub fn of_flash(self, inputs: &Inputs, report: &mut FlashReport) {
-        let (calls, usage, span_ns) = self.finish();
+        let (mut calls, usage, span_ns) = self.finish();
+        name_calls(&mut calls, &inputs.names().0);
         report.findings = findings::find(&Seen {
             storage: &storage(inputs),
             block: None,

@@ -5,9 +5,9 @@ use std::cell::Cell as Current;
 use flashscope_analysis::block::{BIO_COLUMNS, IoRows, Loops, RowsOf, Sizes};
 use flashscope_analysis::calls::{Calls, SlowCall};
 use flashscope_analysis::layers::{LayerTime, Layers};
-use flashscope_analysis::{Analysis as _, Evidence, PathBio, call_path};
+use flashscope_analysis::{Analysis as _, Evidence, NamesFound, PathBio, call_path, name_calls};
 use flashscope_trace::export::Cell;
-use flashscope_trace::{Crossings, Trace};
+use flashscope_trace::{Crossings, FileNames, Trace};
 
 use crate::args::ReportArgs;
 use crate::failure::Failure;
@@ -15,23 +15,25 @@ use crate::inputs::Inputs;
 use crate::study::style;
 
 pub fn run(inputs: &Inputs, args: &ReportArgs, number: u64) -> Result<(), Failure> {
-    let (call, begin_ns) = find(inputs, number)?;
+    let (files, devices) = inputs.names();
+    let (call, begin_ns) = find(inputs, number, &files)?;
     let bios = bios(inputs, &call)?;
     let layers = match inputs.only() {
         Some(trace) => layers(trace, &call)?,
         None => Evidence::unknown("layers are followed in one trace at a time", "give the trace alone"),
     };
     let path = call_path(call, layers, bios);
+    let names = NamesFound::of_devices(&devices);
     if args.json {
-        out!("{}", flashscope_report::json::any(&path));
+        out!("{}", flashscope_report::json::call(&path, &names));
     } else {
-        out!("{}", flashscope_report::terminal::call(&path, begin_ns, &style()));
+        out!("{}", flashscope_report::terminal::call(&path, &names, begin_ns, &style()));
     }
     Ok(())
 }
 
 /// The call with this number, and when the trace begins.
-fn find(inputs: &Inputs, number: u64) -> Result<(SlowCall, u64), Failure> {
+fn find(inputs: &Inputs, number: u64, files: &FileNames) -> Result<(SlowCall, u64), Failure> {
     let at = Current::new(0);
     let mut calls = Calls::new(|tid, time| inputs.comm(at.get(), tid, time)).wanted(number);
     let (mut first, mut begun) = (None, 0);
@@ -43,7 +45,8 @@ fn find(inputs: &Inputs, number: u64) -> Result<(SlowCall, u64), Failure> {
             begun += 1;
         }
     })?;
-    let found = calls.finish();
+    let mut found = calls.finish();
+    name_calls(&mut found, files);
     let Some(call) = found.wanted else {
         return Err(Failure::new(match found.is_empty() {
             true => format!(

@@ -9,7 +9,7 @@ use flashscope_predict::{
     Workload, has_bulk_read, request_bytes,
 };
 use flashscope_targets::board::Chip;
-use flashscope_trace::{Device, Trace};
+use flashscope_trace::{Device, DeviceNames, FileNames, Trace, file_label};
 
 use crate::args::{ModelArgs, PowerArgs, PredictArgs};
 use crate::failure::Failure;
@@ -91,7 +91,8 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         notes,
         rows,
     };
-    let file = |file: flashscope_cachesim::FileId| file_name(file);
+    let labels = Labels::of(&trace);
+    let file = |file: flashscope_cachesim::FileId| labels.file(file);
     let task = |tid: u32| {
         let name = trace.comm(tid, flashscope_trace::TimeNs(u64::MAX)).unwrap_or("?");
         format!("{name} ({tid})")
@@ -243,9 +244,28 @@ pub fn mounted(trace: &Trace, workload: &Workload) -> Option<String> {
     })
 }
 
-pub fn file_name(file: flashscope_cachesim::FileId) -> String {
-    let device = file.device.map(Device);
-    device.map_or_else(|| format!("inode {}", file.inode), |device| format!("{device} inode {}", file.inode))
+/// Names of a trace's files.
+#[derive(Default)]
+pub struct Labels {
+    files: FileNames,
+    devices: DeviceNames,
+}
+
+impl Labels {
+    pub fn of(trace: &Trace) -> Labels {
+        Labels { files: trace.file_names(), devices: trace.device_names() }
+    }
+
+    pub fn file(&self, file: flashscope_cachesim::FileId) -> String {
+        let Some(device) = file.device.map(Device) else { return format!("inode {}", file.inode) };
+        let path = self.files.display(device, file.inode);
+        file_label(path.as_deref(), file.inode, &self.devices.display(device))
+    }
+
+    /// The same for a terminal.
+    pub fn visible(&self, file: flashscope_cachesim::FileId) -> String {
+        flashscope_report::visible(&self.file(file)).into_owned()
+    }
 }
 
 /// The accesses of a trace, and what another says of how its files lie. An error says what is missing and what to record.

@@ -2,7 +2,7 @@
 
 use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::layers::LayersReport;
-use flashscope_analysis::{FlashReport, NamesFound};
+use flashscope_analysis::{CallPath, FlashReport, NamesFound};
 use flashscope_predict::Prediction;
 use flashscope_study::StudyResult;
 use flashscope_study::boot::BootResult;
@@ -31,6 +31,11 @@ pub fn flash(report: &FlashReport) -> String {
 /// All of a trace's block I/O.
 pub fn block(report: &BlockReport) -> String {
     named(report, &report.names)
+}
+
+/// One call, and what held it up.
+pub fn call(path: &CallPath, names: &NamesFound) -> String {
+    named(path, names)
 }
 
 /// Where the time of a trace's calls goes.

@@ -1,7 +1,10 @@
 //! Names instead of numbers, in every table of a report; and beside them in its JSON.
 
 use flashscope_analysis::block::{BlockReport, GroupBy};
-use flashscope_analysis::{FileUse, FlashReport, NamesFound};
+use flashscope_analysis::cache::AccuracyFindings;
+use flashscope_analysis::calls::CallsFound;
+use flashscope_analysis::file_label;
+use flashscope_analysis::{CallPath, Evidence, FileUse, FlashReport, NamesFound};
 use serde_json::Value;
 
 use crate::rows::Rows;
@@ -18,6 +21,7 @@ pub fn block_for_people(report: &BlockReport) -> BlockReport {
         return shown;
     }
     let name = |device: &mut String| {
+        // Not all of them are numbers: "(further devices)".
         let found = names.device(device);
         if found != device {
             *device = found.to_owned();
@@ -27,13 +31,11 @@ pub fn block_for_people(report: &BlockReport) -> BlockReport {
     for group in &mut found.groups {
         match group.by {
             GroupBy::File => {
-                if let Some(path) = &group.path {
-                    group.name.clone_from(path);
-                }
+                group.name = names.file(group.path.as_deref(), &group.name);
             }
             // `254:0 read`
             GroupBy::Device => {
-                if let Some((device, kind)) = group.name.split_once(' ') {
+                if let Some((device, kind)) = group.name.rsplit_once(' ') {
                     group.name = format!("{} {kind}", names.device(device));
                 }
             }
@@ -50,6 +52,36 @@ pub fn block_for_people(report: &BlockReport) -> BlockReport {
         name(&mut level.upper);
         name(&mut level.lower);
     }
+    found.points.devices.iter_mut().for_each(name);
+    shown_calls(&mut shown.calls, names);
+    shown_readahead(shown.readahead.as_mut(), names);
+    shown
+}
+
+fn shown_calls(calls: &mut CallsFound, names: &NamesFound) {
+    for group in &mut calls.by_file {
+        group.name = names.file(group.path.as_deref(), &group.name);
+    }
+    for call in &mut calls.slowest {
+        call.file = call.file.as_deref().map(|file| names.file(call.path.as_deref(), file));
+    }
+}
+
+fn shown_readahead(found: Option<&mut Evidence<AccuracyFindings>>, names: &NamesFound) {
+    for file in found.and_then(Evidence::known_mut).into_iter().flat_map(|found| &mut found.files) {
+        if let (None, Some(device)) = (&file.path, file.device) {
+            file.path = Some(file_label(None, file.inode, names.device(&device.to_string())));
+        }
+    }
+}
+
+/// One call as people see it.
+pub fn call_for_people(path: &CallPath, names: &NamesFound) -> CallPath {
+    let mut shown = path.clone();
+    let devices =
+        shown.held_up_by.iter_mut().map(|one| &mut one.device).chain(shown.bios.iter_mut().map(|one| &mut one.device));
+    devices.for_each(|device| *device = names.device(device).to_owned());
+    shown.call.file = shown.call.file.as_deref().map(|file| names.file(shown.call.path.as_deref(), file));
     shown
 }
 
@@ -61,6 +93,8 @@ pub fn flash_for_people(report: &FlashReport) -> FlashReport {
             *device = report.names.device(device).to_owned();
         }
     }
+    shown_calls(&mut shown.calls, &report.names);
+    shown_readahead(shown.readahead.as_mut(), &report.names);
     shown
 }
 

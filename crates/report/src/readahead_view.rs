@@ -2,6 +2,7 @@
 
 use flashscope_analysis::Unknown;
 use flashscope_analysis::cache::{AccuracyFindings, Brought};
+use flashscope_analysis::file_label;
 
 use crate::rows::Rows;
 use crate::text::{grouped, number};
@@ -34,7 +35,7 @@ pub fn files(found: &AccuracyFindings, most: usize) -> Rows {
     let mut rows = Rows::new("tnnnnnnn", HEADS, found.files.iter(), most, |file| {
         let name = match (&file.path, file.device) {
             (Some(path), _) => path.clone(),
-            (None, Some(device)) => format!("inode {} on {device}", file.inode),
+            (None, Some(device)) => file_label(None, file.inode, &device.to_string()),
             (None, None) => format!("inode {}", file.inode),
         };
         row(name, &file.pages)

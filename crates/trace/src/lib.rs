@@ -58,7 +58,9 @@ pub use formats::stream::{
 };
 pub use formats::{Format, TABLE as FORMATS, help as formats_help};
 pub use formats::{dat, flashmon};
-pub use identity::{App, AppKind, DeviceName, DeviceNames, FileName, FileNames, NameState, Process};
+pub use identity::{
+    App, AppKind, DeviceName, DeviceNames, FileName, FileNames, NameState, Process, file_label, parse_file,
+};
 pub use kind::TraceKind;
 pub use losses::{Loss, Losses, Severity};
 pub use merged::{Alignment, MergedTrace, SYNC, Source};

@@ -14,7 +14,8 @@ use super::stages::{Stage, each_stage};
 use crate::Named;
 use flashscope_trace::export::{Cell, Column, ColumnType};
 use flashscope_trace::{
-    BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestFlags, RequestKind, TimeNs,
+    BlockAction, BlockDetail, BlockEvent, Device, DeviceNames, Event, EventKind, FileNames, RequestFlags, RequestKind,
+    TimeNs,
 };
 
 /// What a row is of.
@@ -122,6 +123,8 @@ macro_rules! columns {
             Column::required("below", ColumnType::Flag),
             Column::optional("error", ColumnType::Signed),
             Column::optional("error_name", ColumnType::Text),
+            Column::optional("device_name", ColumnType::Text),
+            Column::optional("file_path", ColumnType::Text),
         ]
     };
 }
@@ -154,6 +157,7 @@ impl RowsOf {
 pub struct NamedRow<'a, L> {
     pub row: &'a IoRow,
     originators: &'a Originators<L>,
+    names: &'a (FileNames, DeviceNames),
 }
 
 impl<L, N> NamedRow<'_, L>
@@ -184,6 +188,9 @@ where
         let times = [row.queued_ns, row.got_ns, row.merged_ns, row.inserted_ns, row.issued_ns, row.completed_ns]
             .map(Cell::from);
         let stages = row.stages.map(Cell::from);
+        let (files, devices) = self.names;
+        let device_name = devices.get(row.device).map(|name| name.display());
+        let file_path = row.file.and_then(|(device, inode)| files.display(device, inode));
         let head = [
             Cell::Text(&device),
             Cell::Number(row.sector),
@@ -207,6 +214,8 @@ where
             Cell::Flag(row.below),
             if completed || row.error != 0 { Cell::Signed(i64::from(row.error)) } else { Cell::Unknown },
             Some(row.error).filter(|&error| error != 0).map(errno_name).into(),
+            device_name.as_deref().into(),
+            file_path.as_deref().into(),
         ];
         let mut cells = [Cell::Unknown; BIO_COLUMNS.len()];
         let all = head.iter().chain(&times).chain(&stages).chain(&tail);
@@ -259,6 +268,7 @@ pub struct IoRows<L> {
     matching: Matching<Collector>,
     originators: Originators<L>,
     loops: Loops,
+    names: (FileNames, DeviceNames),
 }
 
 impl<L, N> IoRows<L>
@@ -269,7 +279,13 @@ where
     /// `lookup` says what a thread was called at a time.
     pub fn new(of: RowsOf, lookup: L, sizes: Sizes) -> Self {
         let (matching, originators) = (Matching::new(Collector::new(of)), Originators::new(lookup, sizes));
-        IoRows { matching, originators, loops: Loops::default() }
+        IoRows { matching, originators, loops: Loops::default(), names: Default::default() }
+    }
+
+    /// Paths of files and names of devices for the rows.
+    pub fn names(mut self, names: (FileNames, DeviceNames)) -> Self {
+        self.names = names;
+        self
     }
 
     /// As [`super::BlockAnalysis::users`].
@@ -314,7 +330,7 @@ where
                     _ => {}
                 }
                 self.matching.block(block, (owner, tid), time.0, || NONE);
-                emit(&mut self.matching.watch.done, &self.originators, sink);
+                emit(&mut self.matching.watch.done, (&self.originators, &self.names), sink);
             }
             EventKind::Other { name, .. } if name.starts_with("sys_enter") => self.originators.is_user(tid),
             _ => {}
@@ -325,7 +341,7 @@ where
     pub fn finish(self, sink: &mut dyn FnMut(NamedRow<'_, L>)) -> RowsFound {
         let (mut watch, _, counts, ..) = self.matching.finish();
         watch.close();
-        emit(&mut watch.done, &self.originators, sink);
+        emit(&mut watch.done, (&self.originators, &self.names), sink);
         RowsFound {
             events: counts.events,
             queued: watch.queued,
@@ -335,9 +351,12 @@ where
     }
 }
 
-fn emit<L>(done: &mut Vec<IoRow>, originators: &Originators<L>, sink: &mut dyn FnMut(NamedRow<'_, L>)) {
+/// Who asked for a row, and names of what it is of.
+type Lookups<'a, L> = (&'a Originators<L>, &'a (FileNames, DeviceNames));
+
+fn emit<L>(done: &mut Vec<IoRow>, (originators, names): Lookups<'_, L>, sink: &mut dyn FnMut(NamedRow<'_, L>)) {
     for row in done.drain(..) {
-        sink(NamedRow { row: &row, originators });
+        sink(NamedRow { row: &row, originators, names });
     }
 }
 

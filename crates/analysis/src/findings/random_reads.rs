@@ -35,9 +35,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             rule: Rule::RandomReads,
             weight: Weight::Cost,
             what: format!(
-                "File {} inode {} is read at random in {} reads of {}, {covered:.0} % of it in the end.",
-                file.device,
-                file.inode,
+                "File {} is read at random in {} reads of {}, {covered:.0} % of it in the end.",
+                seen.storage.file_name(&file.device, file.inode),
                 grouped(file.reads),
                 size(file.bytes / file.reads.max(1))
             ),
@@ -87,7 +86,7 @@ mod tests {
         let finding = only(find(&work(1000, 10, 4 << 20).seen()));
         assert_eq!(
             finding.what,
-            "File 8:0 inode 12 is read at random in 1,000 reads of 4 KiB, 100 % of it in the end."
+            "File inode 12 on 8:0 is read at random in 1,000 reads of 4 KiB, 100 % of it in the end."
         );
     }
 

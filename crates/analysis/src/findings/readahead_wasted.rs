@@ -37,7 +37,10 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             grouped(unused),
             grouped(total.ahead)
         ),
-        cause: format!("The largest part is of file {device} inode {}: it is not read in order.", file.inode),
+        cause: format!(
+            "The largest part is of file {}: it is not read in order.",
+            seen.storage.file_name(&device, file.inode)
+        ),
         evidence: vec![
             measure("pages read ahead", total.ahead as f64, MeasureUnit::Count, source),
             measure("of them unused", unused as f64, MeasureUnit::Count, source),

@@ -1,5 +1,6 @@
 //! What a recording says of mounts and block devices: the part of its facts that rules and their advice rest on.
 
+use flashscope_trace::{Device, DeviceNames, FileNames, file_label};
 use serde_json::Value;
 
 /// Mounts and devices that are kept.
@@ -52,6 +53,9 @@ pub struct Disk {
 pub struct StorageFacts {
     pub mounts: Vec<Mount>,
     pub disks: Vec<Disk>,
+    /// What people call the devices, and paths of the files that were touched.
+    pub device_names: DeviceNames,
+    pub file_names: FileNames,
 }
 
 impl StorageFacts {
@@ -88,7 +92,8 @@ impl StorageFacts {
             }
         };
         let disks = all("block").map(disk).collect();
-        StorageFacts { mounts, disks }
+        let (device_names, file_names) = (DeviceNames::of_facts(facts), FileNames::of_facts(facts));
+        StorageFacts { mounts, disks, device_names, file_names }
     }
 
     pub fn mounts_of<'a>(&'a self, device: &'a str) -> impl Iterator<Item = &'a Mount> {
@@ -108,12 +113,21 @@ impl StorageFacts {
         })
     }
 
-    /// `NAME (NUMBER)`, or the number alone.
+    /// The device's name with its file system and place; without names `NAME (NUMBER)`, or the number alone.
     pub fn device_name(&self, device: &str) -> String {
+        if let Some(known) = Device::parse(device).and_then(|device| self.device_names.get(device)) {
+            return known.display();
+        }
         match self.disk(device) {
             Some(disk) => format!("{} ({device})", disk.name),
             None => device.to_owned(),
         }
+    }
+
+    /// A file in a sentence.
+    pub fn file_name(&self, device: &str, inode: u64) -> String {
+        let path = Device::parse(device).and_then(|device| self.file_names.display(device, inode));
+        file_label(path.as_deref(), inode, &self.device_name(device))
     }
 }
 

@@ -63,14 +63,14 @@ impl Work {
     pub fn call(&mut self, call: &str, name: &str, n: u64, total_ns: u64, bytes: u64) {
         let mean = total_ns / n.max(1);
         let ns = LatencyNs { n, mean, max: mean, ..LatencyNs::default() };
-        self.calls.by_process.push(CallGroup { call: call.into(), name: name.into(), bytes, total_ns, ns });
+        self.calls.by_process.push(CallGroup { call: call.into(), name: name.into(), path: None, bytes, total_ns, ns });
     }
 
     /// The same by file.
     pub fn file_call(&mut self, call: &str, name: &str, n: u64, total_ns: u64) {
         let mean = total_ns / n.max(1);
         let ns = LatencyNs { n, mean, max: mean, ..LatencyNs::default() };
-        self.calls.by_file.push(CallGroup { call: call.into(), name: name.into(), bytes: 0, total_ns, ns });
+        self.calls.by_file.push(CallGroup { call: call.into(), name: name.into(), path: None, bytes: 0, total_ns, ns });
     }
 
     /// A file system on the device 8:0.

@@ -111,7 +111,8 @@ fn of_readahead(
         knobs: &storage.knobs,
         synchronous: storage.synchronous,
     });
-    let mut told: Vec<String> = cases.iter().map(diagnosis).collect();
+    let labels = predict::Labels::of(trace);
+    let mut told: Vec<String> = cases.iter().map(|one| diagnosis(one, &labels)).collect();
     storage.weighed = storage.synchronous || predictor.cost().is_some() || predictor.queue().is_some();
     if let Some(queue) = predictor.queue() {
         told.extend(predict::queue_notes(workload, queue.device.known_bytes() < 256 << 10));
@@ -221,10 +222,9 @@ fn print(advice: &[Advice], trace: &Trace, storage: &Storage) -> Result<(), Fail
     Ok(())
 }
 
-/// A file's path where the recording has it, else its number.
+/// A file's path where the recording has it, with its number and device.
 fn file_path(trace: &Trace, file: FileId) -> String {
-    let path = file.device.and_then(|device| trace.file_names().display(Device(device), file.inode));
-    path.unwrap_or_else(|| predict::file_name(file))
+    predict::Labels::of(trace).file(file)
 }
 
 /// Whether the change may lose as well as gain.
@@ -468,18 +468,18 @@ fn lines(advice: &Advice, storage: &Storage) -> Vec<String> {
 }
 
 /// A case in which nothing happens, and nothing says so: what the trace shows, and what to do.
-fn diagnosis(silent: &Silent) -> String {
+fn diagnosis(silent: &Silent, labels: &predict::Labels) -> String {
     let ms = |ns: f64| format!("{:.1} ms", ns / 1e6);
     match silent {
         Silent::WillNeedReadNothing { calls, pages_asked, file } => format!(
             "{calls} calls of posix_fadvise(WILLNEED), readahead() or madvise(WILLNEED) asked for {pages_asked} pages, most of {}: \
              with read-ahead at 0 they read nothing here, and succeed. Read the file instead, or set read-ahead above 0.",
-            predict::file_name(*file)
+            labels.visible(*file)
         ),
         Silent::WillNeedCut { calls, longest_pages, window_pages, file } => format!(
             "{calls} calls of posix_fadvise(WILLNEED), readahead() or madvise(WILLNEED) asked for up to {longest_pages} pages, most of \
              {}, and got {window_pages} at most, the window, each: ask piece by piece.",
-            predict::file_name(*file)
+            labels.visible(*file)
         ),
         Silent::OldWindow { knob, knob_kib, pages_as_kib, pages } => format!(
             "{knob} said {knob_kib} KiB when the recording began, and all {pages} pages came as with {pages_as_kib} KiB: files that \
@@ -626,8 +626,10 @@ mod tests {
             ),
             (Silent::BulkReadInWindows { nodes: 960, pages: 32 }, "960 data nodes"),
         ];
+        let labels = predict::Labels::default();
         for (case, words) in cases {
-            assert!(diagnosis(&case).contains(words), "{}", diagnosis(&case));
+            let said = diagnosis(&case, &labels);
+            assert!(said.contains(words), "{said}");
         }
     }
 }

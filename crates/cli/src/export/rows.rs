@@ -83,6 +83,7 @@ fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<Rows
     let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
     let mut rows =
         IoRows::new(of, lookup, sizes).users(users).loops(Loops::of_facts(inputs.traces().map(Trace::facts)));
+    rows = rows.names(inputs.names());
     if inputs.traces().any(Trace::may_miss_events) {
         rows.events_are_missing();
     }

@@ -4,10 +4,11 @@ use super::table::paragraph;
 use super::{Style, rows};
 use crate::calls_view;
 use crate::text::{duration, grouped, size, visible};
-use flashscope_analysis::{CallPath, Evidence};
+use flashscope_analysis::{CallPath, Evidence, NamesFound};
 
 /// `begin_ns`: of the trace. Ends in a newline.
-pub fn call(path: &CallPath, begin_ns: u64, style: &Style) -> String {
+pub fn call(path: &CallPath, names: &NamesFound, begin_ns: u64, style: &Style) -> String {
+    let path = &crate::names::call_for_people(path, names);
     let width = style.width();
     let call = &path.call;
     let file = call.file.as_ref().map_or(String::new(), |file| format!(", file {file}"));
@@ -73,6 +74,7 @@ mod tests {
             begin_ns: 1_000,
             duration_ns: 900_000,
             file: None,
+            path: None,
             bytes: 4096,
         };
         let bio = |tid, owner: &str, [queued_ns, issued, completed_ns]: [u64; 3]| PathBio {
@@ -91,7 +93,7 @@ mod tests {
         };
         let bios = vec![bio(7, "player (7)", [2_000, 500_000, 900_000]), bio(8, "backup (8)", [0, 1_000, 400_000])];
         let path = call_path(call_of, Evidence::unknown("no boundaries", "record them"), bios);
-        let text = call(&path, 0, &Style::default());
+        let text = call(&path, &NamesFound::default(), 0, &Style::default());
         assert!(text.contains("backup (8): 1 of it were in 8:0 for 398.0 µs"), "{text}");
         assert!(text.contains("unknown: no boundaries; record them") && !text.contains('\u{1b}'), "{text}");
     }

@@ -38,7 +38,7 @@ impl DeviceName {
 }
 
 /// The devices of a recorded machine.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceNames {
     devices: BTreeMap<Device, DeviceName>,
     by_kernel_name: HashMap<String, Device>,

@@ -61,8 +61,23 @@ impl FileName {
     }
 }
 
+/// A file in a sentence or a column: `/data/film (inode 12 on mmcblk0p2 (ext4, /data))`, `inode 12 on mmcblk0p2 (ext4, /data)`. This is the
+/// one place that makes them. `path`: as [`FileName::display`] has it; `device`: its name, or its number.
+pub fn file_label(path: Option<&str>, inode: u64, device: &str) -> String {
+    match path {
+        Some(path) => format!("{path} (inode {inode} on {device})"),
+        None => format!("inode {inode} on {device}"),
+    }
+}
+
+/// Device and inode of `254:0 inode 12`, as tables of files name their groups.
+pub fn parse_file(name: &str) -> Option<(Device, u64)> {
+    let (device, inode) = name.split_once(" inode ")?;
+    Some((Device::parse(device)?, inode.parse().ok()?))
+}
+
 /// The files that a recording touched.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileNames {
     files: HashMap<(u32, u64), FileName>,
     /// Whether the recording looked for paths.
@@ -134,6 +149,10 @@ mod tests {
         assert_eq!(of(14).as_deref(), Some("/mnt/c (deleted)"));
         assert_eq!(of(15), None);
         assert_eq!(of(16).as_deref(), Some("/x (in a container)"));
+        assert_eq!(file_label(of(12).as_deref(), 12, "mtd3"), "/mnt/a (inode 12 on mtd3)");
+        assert_eq!(file_label(None, 12, "mtd3"), "inode 12 on mtd3");
+        assert_eq!(parse_file("7:0 inode 12"), Some((Device::new(7, 0), 12)));
+        assert_eq!(parse_file("(further files)"), None);
         assert_eq!(of(17).as_deref(), Some("/y (and before it /z, deleted)"));
         assert_eq!(names.get(Device::new(7, 0), 15), Some(&FileName::Unnamed { why: "deleted".to_owned() }));
         assert!(names.looked_for && !FileNames::of_facts(&json!({})).looked_for);
