@@ -162,6 +162,41 @@ fn closed(name: &str, schema: &Value, is_whole: bool) {
     }
 }
 
+/// Columns of a terminal that a line takes: combining marks take none, wide characters of the fixtures do not occur.
+fn columns(line: &str) -> usize {
+    line.chars().filter(|c| !('\u{300}'..='\u{36f}').contains(c)).count()
+}
+
+/// Nothing is wider than the terminal, but what is to be typed: a command stays in one line.
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    let traces: Vec<PathBuf> =
+        traces().into_iter().filter(|path| !path.to_string_lossy().contains("graph.dat")).collect();
+    let ways: [&[&str]; 3] = [&["report"], &["report", "--by", "layer"], &["advise"]];
+    let check = |path: &PathBuf| {
+        let mut lines = 0;
+        for args in ways {
+            let said = |width: &str| {
+                let ran = output(flashscope().env("COLUMNS", width).args(args).arg(path));
+                String::from_utf8(ran.stdout).expect("UTF-8")
+            };
+            for (width, text) in [(80, said("80")), (200, said("200"))] {
+                for line in text.lines().filter(|line| args[0] != "advise" || !line.starts_with("     ")) {
+                    assert!(columns(line) <= width, "{args:?} {}: {} columns: {line}", path.display(), columns(line));
+                    lines += 1;
+                }
+            }
+        }
+        lines
+    };
+    let (one, other) = traces.split_at(traces.len() / 2);
+    let lines: usize = std::thread::scope(|scope| {
+        let other = scope.spawn(|| other.iter().map(check).sum::<usize>());
+        one.iter().map(check).sum::<usize>() + other.join().expect("no line is too wide")
+    });
+    assert!(lines > 5000, "{lines} lines");
+}
+
 /// Each line of help that pipes JSON into jq prints something.
 #[test]
 fn examples_with_jq_work() {

@@ -15,6 +15,8 @@ const MAX_FILES: usize = 4096;
 /// Files that are handed out, those with most reads.
 const MAX_LISTED: usize = 16;
 const BLOCK_BYTES: u64 = 4096;
+/// A fault that comes so soon behind the one before goes on in order: twice the largest window in use.
+const MAX_STEP: u64 = 4 << 20;
 
 /// Reads of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -49,6 +51,10 @@ pub struct UsageFound {
     pub files: Vec<FileReads>,
     /// Writes into files by device of the file system, as far as the trace shows them.
     pub writes: BTreeMap<String, u64>,
+    /// Faults of mapped files that had to read.
+    pub faults: u64,
+    /// Of these: not within 4 MiB behind the thread's fault before in this file.
+    pub faults_elsewhere: u64,
 }
 
 impl UsageFound {
@@ -77,6 +83,10 @@ pub struct Usage {
     files: HashMap<(u32, u64), OfFile>,
     covered: usize,
     writes: BTreeMap<u32, u64>,
+    faults: u64,
+    faults_elsewhere: u64,
+    /// Where the last fault of a thread in a file was.
+    fault_ends: BoundedMap<(u32, u64), u64>,
 }
 
 impl Default for Usage {
@@ -88,6 +98,9 @@ impl Default for Usage {
             files: HashMap::new(),
             covered: 0,
             writes: BTreeMap::new(),
+            faults: 0,
+            faults_elsewhere: 0,
+            fault_ends: BoundedMap::new(MAX_FILES, Full::Refuse),
         }
     }
 }
@@ -136,6 +149,16 @@ impl Usage {
     }
 }
 
+impl Usage {
+    fn fault(&mut self, file: &flashscope_trace::FileEvent, tid: u32) {
+        self.faults += 1;
+        let before = self.fault_ends.get(&(tid, file.inode)).copied();
+        let follows = before.is_some_and(|end| (end..=end.saturating_add(MAX_STEP)).contains(&file.offset));
+        self.faults_elsewhere += u64::from(!follows);
+        self.fault_ends.insert((tid, file.inode), file.offset);
+    }
+}
+
 impl Analysis for Usage {
     type Output = UsageFound;
 
@@ -151,6 +174,7 @@ impl Analysis for Usage {
             }
             EventKind::File(file) => match file.step {
                 FileStep::Read => self.read_file(file, event.tid),
+                FileStep::Fault => self.fault(file, event.tid),
                 FileStep::Write => {
                     if let Some(device) = file.device {
                         *self.writes.entry(device.0).or_default() += 1;
@@ -188,6 +212,8 @@ impl Analysis for Usage {
             devices: self.devices.into_iter().map(device).collect(),
             files,
             writes: self.writes.into_iter().map(|(device, n)| (Device(device).to_string(), n)).collect(),
+            faults: self.faults,
+            faults_elsewhere: self.faults_elsewhere,
         }
     }
 }
@@ -196,6 +222,19 @@ impl Analysis for Usage {
 mod tests {
     use super::*;
     use crate::testing::event;
+
+    #[test]
+    fn faults_in_order_and_elsewhere() {
+        let mut usage = Usage::default();
+        let device = Some(Device::new(8, 0));
+        // The first of a file is nowhere in order; then 2 MiB further, back, and in another file.
+        for (inode, offset) in [(12, 0), (12, 2 << 20), (12, 1 << 20), (13, 3 << 20)] {
+            let fault = FileEvent { step: FileStep::Fault, device, inode, offset, bytes: 0, size: None, block: 0 };
+            usage.event(&event(1, 7, EventKind::File(fault)));
+        }
+        let found = usage.finish();
+        assert_eq!((found.faults, found.faults_elsewhere), (4, 3));
+    }
     use flashscope_trace::{BlockDetail, BlockEvent, FileEvent, RequestFlags};
 
     #[test]

@@ -1,14 +1,12 @@
 //! A program that syncs so often that it spends its time in it.
 
-use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Finding, Gain, MIN_SPAN_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
 use crate::calls::{is_sync, is_write};
 use crate::units::{duration, grouped, size};
 
 /// Fewer calls are no storm: a program that saves a document syncs a handful of times.
 const MIN_CALLS: u64 = 20;
-/// Below this part of the recorded time nobody notices, percent.
-const MIN_PERCENT: f64 = 5.0;
 /// What is written between two calls: with more, each call has its own work to do.
 const MAX_BYTES_A_CALL: u64 = 64 << 10;
 /// The advice: one call in place of so many.
@@ -30,7 +28,7 @@ fn of_process(seen: &Seen<'_>, process: &str) -> Option<Finding> {
     let mine = || seen.calls.by_process.iter().filter(|group| group.name == process);
     let syncs: Vec<_> = mine().filter(|group| is_sync(&group.call)).collect();
     let (n, ns) = syncs.iter().fold((0, 0), |(n, ns), group| (n + group.ns.n, ns + group.total_ns));
-    if n < MIN_CALLS || seen.of_span(ns) < MIN_PERCENT {
+    if n < MIN_CALLS || seen.of_span(ns) < MIN_SPAN_PERCENT {
         return None;
     }
     let (writes, written) =

@@ -1,6 +1,6 @@
 //! Journal and metadata that outweigh the data.
 
-use super::{Finding, MeasureUnit, Rule, Seen, Weight, measure, percent};
+use super::{Finding, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
 use crate::units::size;
 
@@ -15,6 +15,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let known = [o.written_one_bytes, o.written_shared_bytes, o.written_direct_bytes, own].iter().sum::<u64>();
     if own < MIN_BYTES || percent(own, known.saturating_add(o.written_unknown_bytes)) < MIN_PERCENT {
         return Vec::new();
+    }
+    if let Some(mount) = seen.storage.mounts.iter().find(|mount| is_journalled(seen, mount)) {
+        return vec![of_data_journal(seen, mount, own, known.saturating_add(o.written_unknown_bytes))];
     }
     let source = "block:block_bio_queue, with who made the page dirty";
     vec![Finding {
@@ -39,6 +42,54 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
+/// ext4 writes data into its journal, too.
+fn is_journalled(seen: &Seen<'_>, mount: &Mount) -> bool {
+    mount.value("data") == Some("journal") && seen.is_used(&mount.device)
+}
+
+fn of_data_journal(seen: &Seen<'_>, mount: &Mount, own: u64, all: u64) -> Finding {
+    let source = "block:block_bio_queue, with who made the page dirty; mount options of /proc/self/mounts";
+    let written = seen.device_group(&mount.device, "writes").map_or(all, |group| group.bytes);
+    Finding {
+        rule: Rule::MetadataDominated,
+        weight: Weight::Cost,
+        what: format!(
+            "{} writes data twice, first into its journal: journal and metadata are {} of the {} written ({:.0} %).",
+            mount.target,
+            size(own),
+            size(all),
+            percent(own, all)
+        ),
+        cause: "The mount option data=journal: each block goes to the journal, and later to its place.".to_owned(),
+        evidence: vec![
+            measure("journal and metadata", own as f64, MeasureUnit::Bytes, source),
+            measure("written to the device", written as f64, MeasureUnit::Bytes, source),
+        ],
+        lost_ns: Evidence::unknown("which bios of the journal are copies of data is not in the trace", ""),
+        lost_bytes: Some(own),
+        advice: vec![Remedy {
+            what: "Mount with data=ordered, the default; it takes effect after umount and mount".to_owned(),
+            steps: vec![
+                Step::Run { command: "umount".to_owned(), names: vec![mount.target.clone()] },
+                Step::Run {
+                    command: "mount -o data=ordered".to_owned(),
+                    names: vec![mount.source.clone(), mount.target.clone()],
+                },
+            ],
+            gain: Evidence::unknown(
+                format!(
+                    "the bytes written fall by at most what the journal and metadata have ({:.0} %); how much of it are \
+                     copies of data is not in the trace",
+                    percent(own, all)
+                ),
+                "try it, and compare two recordings: flashscope diff",
+            ),
+            risk: "after a power cut a file that was being overwritten may have new and old blocks".to_owned(),
+        }],
+        uncertain: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Work, only};
@@ -55,6 +106,20 @@ mod tests {
     fn metadata_beside_little_data_is_told() {
         let finding = only(find(&work(6 << 20, 2 << 20, 0).seen()));
         assert_eq!(finding.what, "Journal and metadata are 6 MiB of the 8 MiB written (75 %).");
+    }
+
+    #[test]
+    fn data_in_the_journal_is_a_cause_of_its_own() {
+        let mut work = Work::new(1_000_000_000);
+        work.bios(10, "W", 1_000, 5_000_000);
+        let o = &mut work.block().originators;
+        (o.written_kernel_bytes, o.written_one_bytes) = (6 << 20, 4 << 20);
+        work.mount("/data", "ext4", "rw,data=journal");
+        let finding = only(find(&work.seen()));
+        assert!(finding.what.starts_with("/data writes data twice, first into its journal"), "{}", finding.what);
+        assert!(finding.weight == Weight::Cost && finding.cause.contains("data=journal"));
+        work.storage.mounts[0].device = "8:16".into();
+        assert_eq!(only(find(&work.seen())).weight, Weight::Overview);
     }
 
     #[test]

@@ -165,10 +165,23 @@ pub struct Seen<'a> {
     pub span_ns: u64,
 }
 
+/// Below this part of the recorded time nobody notices, percent; and where it is most of the time in calls.
+const MIN_SPAN_PERCENT: f64 = 5.0;
+const MIN_SPAN_OF_MOST_PERCENT: f64 = 1.0;
+const MOST_PERCENT: f64 = 50.0;
+
 impl Seen<'_> {
     /// Part of the recorded time, percent.
     fn of_span(&self, ns: u64) -> f64 {
         percent(ns, self.span_ns)
+    }
+
+    /// Whether time in calls is worth a word: a good part of the recorded time; or, where the recording has much time in which nothing
+    /// happened, a part of it that is most of what all calls with storage took.
+    fn matters(&self, ns: u64) -> bool {
+        let calls = self.calls.by_process.iter().fold(0u64, |sum, group| sum.saturating_add(group.total_ns));
+        self.of_span(ns) >= MIN_SPAN_PERCENT
+            || self.of_span(ns) >= MIN_SPAN_OF_MOST_PERCENT && percent(ns, calls) >= MOST_PERCENT
     }
 
     /// Bios of a device and direction: "8:0 writes".

@@ -2,6 +2,7 @@
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
+use crate::cache::AccuracyFindings;
 use crate::units::{grouped, size};
 
 /// Fewer pages are not worth a knob: 1 MiB.
@@ -9,6 +10,8 @@ const MIN_PAGES: u64 = 256;
 /// Below this part of what is read ahead, percent.
 const MIN_PERCENT: f64 = 50.0;
 const PAGE_BYTES: u64 = 4096;
+/// Fewer faults show no habit.
+const MIN_FAULTS: u64 = 8;
 /// `VM_READAHEAD_PAGES` (include/linux/mm.h): 128 KiB.
 const DEFAULT_KIB: u64 = 128;
 
@@ -18,7 +21,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let unused = total.ahead_unused();
     // Pages of mapped files may have been used in silence: then none is called unused.
     if unused < MIN_PAGES || percent(unused, total.ahead) < MIN_PERCENT {
-        return Vec::new();
+        return around_faults(seen, found).into_iter().collect();
     }
     let Some(file) = found.files.iter().max_by_key(|file| file.pages.ahead_unused()) else { return Vec::new() };
     let Some(device) = file.device.map(|device| device.to_string()) else { return Vec::new() };
@@ -61,12 +64,69 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     }]
 }
 
+/// Faults here and there in mapped files, each of which reads a window much larger than the default around it.
+fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
+    let (faults, elsewhere) = (seen.usage.faults, seen.usage.faults_elsewhere);
+    if faults < MIN_FAULTS || elsewhere * 2 < faults || found.total.mapped < MIN_PAGES {
+        return None;
+    }
+    let file = found.files.iter().max_by_key(|file| file.pages.mapped)?;
+    let each = file.pages.mapped / faults;
+    let disk = seen.storage.disk(&file.device?.to_string())?;
+    let kib = disk.read_ahead_kib.filter(|&kib| kib > DEFAULT_KIB)?;
+    // The window is what brings them: a fault brings more than one of the default's.
+    if each * PAGE_BYTES <= DEFAULT_KIB << 10 {
+        return None;
+    }
+    let source = "flashscope:file_fault, filemap:mm_filemap_add_to_page_cache; /sys/block/*/queue/read_ahead_kb";
+    let bytes = file.pages.mapped * PAGE_BYTES;
+    Some(Finding {
+        rule: Rule::ReadaheadWasted,
+        weight: Weight::Cost,
+        what: format!(
+            "Read-ahead of {kib} KiB on {} brings in {} around {} faults of mapped files, {} each.",
+            disk.name,
+            size(bytes),
+            grouped(faults),
+            size(each * PAGE_BYTES)
+        ),
+        cause: format!(
+            "{} of the faults are not behind the one before: {} is used here and there.",
+            grouped(elsewhere),
+            file.path.clone().unwrap_or_else(|| format!("inode {}", file.inode))
+        ),
+        evidence: vec![
+            measure("faults that had to read", faults as f64, MeasureUnit::Count, source),
+            measure("of them not in order", elsewhere as f64, MeasureUnit::Count, source),
+            measure("brought in around them", bytes as f64, MeasureUnit::Bytes, source),
+        ],
+        lost_ns: Evidence::unknown("which pages of a mapped file were used leaves no event", ""),
+        lost_bytes: None,
+        advice: vec![Remedy {
+            what: format!("Read ahead {DEFAULT_KIB} KiB, or tell the kernel that the mapping is used at random"),
+            steps: vec![
+                Step::Set {
+                    path: format!("/sys/block/{}/queue/read_ahead_kb", disk.name),
+                    value: DEFAULT_KIB.to_string(),
+                },
+                Step::Code { line: "madvise(map, length, MADV_RANDOM);".to_owned() },
+            ],
+            gain: Evidence::unknown(
+                "which pages of a mapped file were used leaves no event",
+                "try it, and compare two recordings: flashscope diff",
+            ),
+            risk: "files that are read in order need more requests; open files keep their window".to_owned(),
+        }],
+        uncertain: None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Disk;
     use super::super::testing::{Work, only};
     use super::*;
-    use crate::cache::{AccuracyFindings, Brought, FileBrought};
+    use crate::cache::{Brought, FileBrought};
     use flashscope_trace::Device;
 
     fn work(ahead: u64, unused: u64, mapped: u64) -> Work {
@@ -86,6 +146,21 @@ mod tests {
         assert!(finding.what.starts_with("Read-ahead of 2048 KiB on sda brings in 3.52 MiB"), "{}", finding.what);
         // 10 bios of 4 KiB at 1 ms: a page costs 1 ms.
         assert_eq!(finding.lost_ns.known(), Some(&900_000_000));
+    }
+
+    #[test]
+    fn windows_around_faults_here_and_there_are_told() {
+        let mut work = work(6000, 0, 5900);
+        (work.usage.faults, work.usage.faults_elsewhere) = (14, 12);
+        let finding = only(find(&work.seen()));
+        assert!(finding.what.contains("23 MiB around 14 faults of mapped files"), "{}", finding.what);
+        assert!(finding.lost_ns.known().is_none());
+        // In order; the default window.
+        work.usage.faults_elsewhere = 2;
+        assert!(find(&work.seen()).is_empty());
+        work.usage.faults_elsewhere = 12;
+        work.storage.disks[0].read_ahead_kib = Some(128);
+        assert!(find(&work.seen()).is_empty());
     }
 
     #[test]

@@ -8,8 +8,6 @@ use crate::units::{duration, grouped, size};
 const MIN_WRITES: u64 = 50;
 /// What a write has to ask for at most to be small.
 const MAX_BYTES: u64 = 16 << 10;
-/// Below this part of the recorded time nobody notices, percent.
-const MIN_PERCENT: f64 = 5.0;
 /// A write into the page cache takes less, nanoseconds.
 const MIN_MEAN_NS: u64 = 100_000;
 
@@ -25,7 +23,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let Some(own) = groups(found, GroupBy::Owner).find(|group| group.name == call.name) else { continue };
         let (n, ns) = (call.ns.n, call.total_ns);
         let each = own.bytes / own.bios.max(1);
-        let waits = call.ns.mean >= MIN_MEAN_NS && seen.of_span(ns) >= MIN_PERCENT;
+        let waits = call.ns.mean >= MIN_MEAN_NS && seen.matters(ns);
         if n < MIN_WRITES || own.bios * 2 < n || each > MAX_BYTES || !waits {
             continue;
         }
@@ -81,6 +79,16 @@ mod tests {
         let finding = only(find(&work.seen()));
         assert_eq!(finding.what, "task (7) waits 600.00 ms in 100 writes that each go to the device: bios of 4 KiB.");
         work.mount("/data", "ext4", "rw,sync");
+        assert!(find(&work.seen()).is_empty());
+    }
+
+    #[test]
+    fn in_a_quiet_recording_most_of_the_time_in_calls_is_enough() {
+        let mut work = Work::new(10_000_000_000);
+        work.bios(100, "WS", 1_000, 2_000_000);
+        work.call("write", "task (7)", 100, 200_000_000, 409_600);
+        only(find(&work.seen()));
+        work.call("fsync", "other (8)", 10, 300_000_000, 0);
         assert!(find(&work.seen()).is_empty());
     }
 

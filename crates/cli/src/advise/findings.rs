@@ -4,6 +4,7 @@ use std::path::Path;
 
 use flashscope_analysis::findings::{Finding, Step, Weight};
 use flashscope_report::findings_view;
+use flashscope_report::terminal::text;
 use flashscope_report::visible;
 
 use super::{Printed, SCHEMA};
@@ -11,6 +12,7 @@ use crate::args::ReportArgs;
 use crate::failure::Failure;
 use crate::inputs::Inputs;
 use crate::report;
+use crate::study::style;
 
 /// Empty where the trace is of nothing that rules look at.
 pub fn of_trace(path: &Path) -> Result<Vec<Finding>, Failure> {
@@ -27,24 +29,27 @@ pub fn of_trace(path: &Path) -> Result<Vec<Finding>, Failure> {
 
 /// As text; nothing where there are none.
 pub fn print(findings: &[Finding]) -> Result<(), Failure> {
+    let style = style();
     for (number, finding) in findings.iter().enumerate() {
-        outln!("{}. {}", number + 1, visible(&finding.what));
+        out!("{}", text(&format!("{}. {}", number + 1, finding.what), &style, 0, 3));
+        let tell = |what: &str, said: &str| text(&format!("{what}: {said}"), &style, 3, 5);
         if !finding.cause.is_empty() {
-            outln!("   Cause: {}", visible(&finding.cause));
+            out!("{}", tell("Cause", &finding.cause));
         }
         for line in findings_view::sources(finding) {
-            outln!("   Evidence: {}", visible(&line));
+            out!("{}", tell("Evidence", &line));
         }
         if let Some(why) = &finding.uncertain {
-            outln!("   Uncertain: {}", visible(why));
+            out!("{}", tell("Uncertain", why));
         }
         for remedy in &finding.advice {
-            outln!("   Do: {}", visible(&remedy.what));
+            out!("{}", tell("Do", &remedy.what));
             for step in &remedy.steps {
+                // What is to be typed stays in one line.
                 outln!("     {}", visible(&findings_view::step(step)));
             }
-            outln!("   Gain: {}", visible(&findings_view::gain(remedy)));
-            outln!("   Risk: {}", visible(&remedy.risk));
+            out!("{}", tell("Gain", &findings_view::gain(remedy)));
+            out!("{}", tell("Risk", &remedy.risk));
         }
         outln!();
     }
@@ -62,7 +67,7 @@ pub fn alone(findings: &[Finding], json: bool, why: Failure) -> Result<(), Failu
         out!("{}", flashscope_report::json::any(&all));
     } else {
         print(findings)?;
-        outln!("{}", visible(&note));
+        out!("{}", text(&note, &style(), 0, 0));
     }
     Ok(())
 }

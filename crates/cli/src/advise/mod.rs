@@ -7,6 +7,7 @@ use flashscope_output::quote;
 use flashscope_predict::{
     Advice, Change, ErrorBar, Off, Predictor, Seen, Silent, TRIED_KIB, Workload, advise, recorded_knob, silent,
 };
+use flashscope_report::terminal::text;
 use flashscope_trace::{Device, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::args::AdviseArgs;
 use crate::failure::Failure;
 use crate::predict;
+use crate::study::style;
 
 mod apply;
 mod findings;
@@ -163,14 +165,15 @@ fn of_readahead(
     let between = || advice.iter().filter(|one| one.gain_between_percent.is_some());
     for (bar, is_made) in [(&error, false), (&made, true)] {
         if let Some(bar) = bar.as_ref().filter(|_| between().any(|one| one.change.is_made() == is_made)) {
-            outln!("\nFrom and to: what is predicted may be off by {}", flashscope_report::worst(bar, kernel.name()));
+            let worst = flashscope_report::worst(bar, kernel.name());
+            out!("\n{}", text(&format!("From and to: what is predicted may be off by {worst}"), &style(), 0, 0));
         }
     }
     if !told.is_empty() {
         outln!("\nWhat this rests on");
     }
     for note in &told {
-        outln!("  {}", flashscope_report::visible(note));
+        out!("{}", text(note, &style(), 2, 4));
     }
     if args.apply {
         let kib = advice.iter().find_map(|one| match one.change {
@@ -211,10 +214,11 @@ fn print(advice: &[Advice], trace: &Trace, storage: &Storage) -> Result<(), Fail
     }
     for (n, one) in advice.iter().enumerate() {
         let try_first = if may_lose(one) { "Only after a trial: " } else { "" };
-        outln!("\n{}. {try_first}{}", n + 1, flashscope_report::visible(&what(one, trace)));
-        outln!("   Evidence: {}", evidence(one, trace));
-        outln!("   Gain: {}", gain(one));
-        outln!("   Risk: {}", risk(one, storage));
+        let tell = |what: &str, said: &str| text(&format!("{what}: {said}"), &style(), 3, 5);
+        out!("\n{}", text(&format!("{}. {try_first}{}", n + 1, what(one, trace)), &style(), 0, 3));
+        out!("{}", tell("Evidence", &evidence(one, trace)));
+        out!("{}", tell("Gain", &gain(one)));
+        out!("{}", tell("Risk", &risk(one, storage)));
         for line in lines(one, storage) {
             outln!("   {}", flashscope_report::visible(&line));
         }

@@ -146,6 +146,11 @@ fn names_section(names: &NamesFound, style: &Style, most: usize) -> String {
     out
 }
 
+/// Text in lines of the terminal's width, the first indented by `first`, the others by `rest`.
+pub fn text(text: &str, style: &Style, first: usize, rest: usize) -> String {
+    table::paragraph(&crate::text::visible(text), style.width(), first, rest)
+}
+
 /// "  1. text", further lines below the text.
 fn paragraph_numbered(text: &str, width: usize, number: usize) -> String {
     table::paragraph(&format!("{number}. {text}"), width, 2, 5)
