@@ -3,7 +3,7 @@
 use crate::rows::Rows;
 use crate::runs_view::View;
 use crate::text::{duration, grouped};
-use flashscope_study::replays::{ReplayGroup, ReplaysResult};
+use flashscope_study::replays::{LeverFound, ReplayGroup, ReplaysResult};
 
 /// What there is to show, in order.
 pub fn views(result: &ReplaysResult) -> Vec<View> {
@@ -160,6 +160,9 @@ pub fn best(result: &ReplaysResult) -> Vec<usize> {
     all.clone().filter(|&a| all.clone().all(|b| !same(a, b) || !beaten(a, b))).collect()
 }
 
+/// The others keep this part of their throughput with a lever that is recommended first.
+const OTHERS_KEEP: f64 = 0.9;
+
 /// A sentence a case and kernel: the lever to use, where its gain is beyond the spread of the shifts.
 pub fn recommendations(result: &ReplaysResult) -> Vec<String> {
     let mut said: Vec<String> = Vec::new();
@@ -171,22 +174,73 @@ pub fn recommendations(result: &ReplaysResult) -> Vec<String> {
             continue;
         }
         seen.push(key);
-        let of_case: Vec<_> =
+        let of_case: Vec<&LeverFound> =
             result.levers.iter().filter(|other| (other.case.as_str(), other.kernel.as_str()) == key).collect();
-        let Some(none) = of_case.iter().find(|other| other.lever == "none") else { continue };
-        let least = of_case.iter().min_by(|a, b| a.wait_ms[0].total_cmp(&b.wait_ms[0]));
-        let Some(least) = least.filter(|least| least.wait_ms[2] < none.wait_ms[1]) else {
-            said.push(format!(
-                "{} on Linux {}: no lever makes the application wait less than the shifts differ among themselves.",
-                key.0, key.1
-            ));
-            continue;
-        };
-        let systemd = if least.systemd.is_empty() { String::new() } else { format!(" systemd: {}", least.systemd) };
-        said.push(format!(
-            "{} on Linux {}: use {}. The application waits {:.0} ms more than alone, not {:.0} ms; the others get {:.1} MiB/s, not {:.1}.{systemd}",
-            key.0, key.1, least.lever, least.wait_ms[0], none.wait_ms[0], least.others_mib_s[0], none.others_mib_s[0]
-        ));
+        said.extend(recommendation(key, &of_case));
     }
     said
+}
+
+fn recommendation((case, kernel): (&str, &str), levers: &[&LeverFound]) -> Option<String> {
+    let none = levers.iter().find(|lever| lever.lever == "none")?;
+    let helps = |lever: &&&LeverFound| lever.wait_ms[2] < none.wait_ms[1];
+    let keeps = |lever: &&&LeverFound| lever.others_mib_s[0] >= none.others_mib_s[0] * OTHERS_KEEP;
+    let by_wait = |a: &&&LeverFound, b: &&&LeverFound| a.wait_ms[0].total_cmp(&b.wait_ms[0]);
+    let Some(least) = levers.iter().filter(helps).min_by(by_wait) else {
+        return Some(format!(
+            "{case} on Linux {kernel}: no lever makes the application wait less than the shifts differ among themselves."
+        ));
+    };
+    let used = levers.iter().filter(helps).filter(keeps).min_by(by_wait).unwrap_or(least);
+    let systemd = if used.systemd.is_empty() { String::new() } else { format!(" systemd: {}", used.systemd) };
+    let further = if used.lever != least.lever && least.wait_ms[2] < used.wait_ms[1] {
+        format!(
+            " With {} it waits {:.0} ms, but the others get {:.1} MiB/s.",
+            least.lever, least.wait_ms[0], least.others_mib_s[0]
+        )
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{case} on Linux {kernel}: use {}. All reads of the application take {:.0} ms more than alone, not {:.0} ms; the others get {:.1} \
+         MiB/s, not {:.1}.{further}{systemd}",
+        used.lever, used.wait_ms[0], none.wait_ms[0], used.others_mib_s[0], none.others_mib_s[0]
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lever(name: &str, wait: [f64; 3], others: f64) -> LeverFound {
+        LeverFound {
+            case: "c".to_owned(),
+            lever: name.to_owned(),
+            kernel: "6.1".to_owned(),
+            runs: 3,
+            p99_ms: [0.0; 3],
+            wait_ms: wait,
+            late_frames: [0.0; 3],
+            others_mib_s: [others; 3],
+            systemd: format!("{name}=yes"),
+        }
+    }
+
+    fn said(levers: &[LeverFound]) -> String {
+        recommendation(("c", "6.1"), &levers.iter().collect::<Vec<_>>()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_lever_that_costs_the_others_little_comes_first() {
+        let none = lever("none", [500.0, 450.0, 550.0], 30.0);
+        let cheap = lever("cheap", [200.0, 180.0, 220.0], 29.0);
+        let strict = lever("strict", [100.0, 90.0, 110.0], 3.0);
+        let text = said(&[none.clone(), strict.clone(), cheap]);
+        assert!(text.contains("use cheap. ") && text.contains("With strict it waits 100 ms"), "{text}");
+        assert!(text.ends_with("systemd: cheap=yes"), "{text}");
+        assert!(said(&[none.clone(), strict]).contains("use strict. "), "nothing else helps");
+        let within_the_spread = lever("maybe", [440.0, 300.0, 460.0], 30.0);
+        assert!(said(&[none, within_the_spread]).contains("no lever"));
+        assert_eq!(said(&[lever("other", [1.0; 3], 1.0)]), "", "nothing to compare with");
+    }
 }
