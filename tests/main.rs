@@ -33,6 +33,7 @@ mod kills;
 mod laid_out;
 mod layers;
 mod loops;
+mod names;
 mod other_chip;
 mod outputs;
 mod overrun;

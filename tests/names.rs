@@ -1,0 +1,110 @@
+//! Names in a report equal what a workload of 200 processes logged of itself (`names/workload.c`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout, top};
+use serde_json::Value;
+
+const PROCESSES: &str = "200";
+/// A busy machine may keep the recorder from looking at a process while it lives: then its application cannot be told.
+const ATTEMPTS: usize = 4;
+
+/// Bytes written, by path and then by who wrote them.
+type Written = BTreeMap<String, BTreeMap<String, u64>>;
+
+fn written(trace: &Path, by: &str) -> Written {
+    let report = stdout(flashscope().arg("report").arg(trace).args(["--by", by, "--json"]));
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let mut all = Written::new();
+    for file in report["names"]["files"].as_array().expect("files") {
+        if let (Some(path), Some(who)) = (file["path"].as_str(), file["who"].as_str()) {
+            let bytes = file["written_bytes"].as_u64().expect("bytes");
+            *all.entry(path.to_owned()).or_default().entry(who.to_owned()).or_default() += bytes;
+        }
+    }
+    all
+}
+
+/// What the workload logged of one file.
+fn check(one: &Value, [thread, process, app]: &[Written; 3], unknown_apps: &mut usize) {
+    let text = |key: &str| one[key].as_str().expect("text");
+    let (path, later, bytes) = (text("path"), text("later"), one["bytes"].as_u64().expect("bytes"));
+    let looked = one["looked"] == true;
+    let paths = match text("state") {
+        "renamed" if looked => vec![format!("{later} (was {path})")],
+        "renamed" => vec![format!("{later} (was {path})"), later.to_owned()],
+        "deleted" => vec![format!("{path} (deleted)")],
+        "bound" => vec![path.to_owned(), later.to_owned()],
+        _ => vec![path.to_owned()],
+    };
+    let Some(shown) = paths.iter().find(|path| thread.contains_key(*path)) else {
+        assert!(text("state") == "deleted" && !looked, "no path of {one}");
+        return;
+    };
+    let of = |table: &Written, who: &str| table[shown].get(who).copied();
+    assert_eq!(of(thread, text("thread")), Some(bytes), "{one}: {:?}", thread[shown]);
+    assert_eq!(of(process, text("process")), Some(bytes), "{one}: {:?}", process[shown]);
+    let wanted = match (one["unit"] == true, text("space")) {
+        (true, _) => format!("unit-{}.service", one["number"]),
+        (false, "") => return,
+        (false, space) => format!("container {space}"),
+    };
+    match of(app, &wanted) {
+        Some(told) => assert_eq!(told, bytes, "{one}: {:?}", app[shown]),
+        None => *unknown_apps += 1,
+    }
+}
+
+#[test]
+fn names_are_what_the_workload_logged() {
+    if !is_root() || !Path::new("/dev/loop-control").exists() {
+        skip("needs root and loop devices");
+        return;
+    }
+    let dir = TempDir::new("names");
+    let (image, mounted, program) = (dir.path().join("fs.img"), dir.path().join("mnt"), dir.path().join("workload"));
+    stdout(Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(top().join("tests/names/workload.c")));
+    std::fs::create_dir(&mounted).expect("a directory");
+    // The test's own /proc: other recorders on this machine look at theirs, and the workload does not see it.
+    let script = "set -e
+        mount -t proc proc /proc
+        truncate -s 256M \"$1\"
+        mkfs.ext4 -q -F \"$1\"
+        mount -o loop \"$1\" \"$2\"
+        groups=-
+        if [ -d /sys/fs/cgroup/systemd ]; then groups=/sys/fs/cgroup/systemd
+        elif [ -f /sys/fs/cgroup/cgroup.procs ]; then groups=/sys/fs/cgroup; fi
+        [ $groups = - ] || { groups=$groups/names-test-$$; mkdir $groups; }
+        \"$3\" record -q --device \"$(basename \"$(findmnt -no SOURCE \"$2\")\")\" -o \"$4\" -- \"$5\" \"$2\" \"$6\" $groups
+        umount -R \"$2\"
+        [ $groups = - ] || rmdir $groups/*/ $groups";
+    let mut unknown_apps = 0;
+    for attempt in 0..ATTEMPTS {
+        let trace = dir.path().join(format!("{attempt}.dat"));
+        let command = flashscope();
+        let mut run = Command::new("unshare");
+        run.args(["-m", "--propagation", "private", "sh", "-c", script, "sh"]);
+        run.args([
+            image.as_os_str(),
+            mounted.as_os_str(),
+            command.get_program(),
+            trace.as_os_str(),
+            program.as_os_str(),
+        ]);
+        run.arg(PROCESSES).envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let ran = output(&mut run);
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let log = String::from_utf8(ran.stdout).expect("UTF-8");
+        let log: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(log.len().to_string(), PROCESSES);
+        let tables = ["thread", "process", "app"].map(|by| written(&trace, by));
+        unknown_apps = 0;
+        log.iter().for_each(|one| check(one, &tables, &mut unknown_apps));
+        if unknown_apps == 0 {
+            return;
+        }
+    }
+    panic!("in each of {ATTEMPTS} runs some applications were unknown, {unknown_apps} in the last");
+}
