@@ -7,17 +7,23 @@ FLASHSCOPE := target/release/flashscope
 # The directory whose agents the command carries (crates/targets/build.rs).
 EMBED := FLASHSCOPE_EMBED_AGENTS=$(CURDIR)/agent/build/embed
 
-.PHONY: all build agent agents embed sqlite demo test check bench install dist deb dist-check deb-check clean packages-demo packages-check packages-test packages-bench packages-dist
+.PHONY: help all build agent agents embed sqlite demo test check bench install dist deb dist-check deb-check clean packages-demo packages-check packages-test packages-bench packages-dist
 
 all: build
+
+## This list.
+help:
+	@awk '/^## /{text = text substr($$0, 3) " "; next} /^[a-z-]+:/{if (text) {sub(/ $$/, "", text); name = $$1; sub(/:.*/, "", name); printf "make %-12s%s\n", name, text; text = ""}} !NF {text = ""}' Makefile
 
 ## The product: the command, with the agents of every architecture that this machine has a compiler for.
 build: embed
 	$(EMBED) $(CARGO) build --release --locked -p flashscope
 
+## The agents of every architecture that this machine has a compiler for.
 agents:
 	$(MAKE) --no-print-directory -C agent all
 
+## The agents in the form that goes into the command.
 embed:
 	@$(MAKE) --no-print-directory -C agent embed
 
@@ -52,10 +58,11 @@ demo: packages-demo
 	@$(EMBED) $(CARGO) build --release --locked -p flashscope
 	@$(FLASHSCOPE) demo --output out/demo
 
-## Format, lint, unit tests: two minutes.
+## Format, lint, documentation, unit tests: three minutes.
 check: packages-check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test --workspace --lib --bins --locked
 	$(MAKE) --no-print-directory -C agent test
 
@@ -83,8 +90,8 @@ install:
 	@echo "Installed in $(DESTDIR)$(PREFIX):"
 	@$(FLASHSCOPE) --version
 
-## The release for this machine's architecture in out/dist: a static program with pages, completions, licence and SBOM as a
-## tarball, its SHA-256, and the Debian packages. ARCH=aarch64 for another (FLASHSCOPE_DIST_HOST: a flashscope that runs here).
+## The release in out/dist: a static program as a tarball, with its SHA-256, and the Debian packages. ARCH=aarch64 for another.
+# With pages, completions, licence and SBOM. FLASHSCOPE_DIST_HOST: a flashscope that runs here, for another ARCH.
 ARCH ?= $(shell uname -m)
 dist: packages-dist embed
 	@binary=$$(tools/dist build $(ARCH)) && tools/dist pack $$binary $(ARCH) out/dist && tools/dist deb $$binary $(ARCH) out/dist
@@ -95,12 +102,14 @@ deb: packages-dist embed
 	@binary=$$(tools/dist build $(ARCH)) && tools/dist deb $$binary $(ARCH) out/dist
 	@tools/dist agent-debs out/dist
 
-## Builds the last commit twice, in two directories, and compares the files; installs the packages in clean Debian chroots.
+## Builds the last commit twice, in two directories, and compares the files.
 dist-check: packages-dist
 	@tools/dist check
+## The Debian packages, installed in clean chroots.
 deb-check: deb
 	@tests/deb-install out/dist
 
+## Removes everything that make built.
 clean:
 	$(CARGO) clean
 	$(MAKE) --no-print-directory -C agent clean

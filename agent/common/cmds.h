@@ -6,7 +6,7 @@
 #ifndef FLASHSCOPE_CMDS_H
 #define FLASHSCOPE_CMDS_H
 
-#define FS_AGENT_VERSION "0.1.0"
+#define FS_AGENT_VERSION "0.2.0"
 
 int cmd_probe(int argc, char **argv);
 /*

@@ -26,7 +26,11 @@ const LISTED: &[(&str, &[&str], &str)] = &[
         &["kernel", "mapping", "simulator", "squashfs", "ubifs"],
         "one simulator: a kernel's rules ask the mapping, and the mapping asks the rules",
     ),
-    ("cli", &["bench", "bench_agent"], "the same command on a virtual board and on a target"),
+    (
+        "cli",
+        &["bench", "bench_agent", "schema"],
+        "the same command on a virtual board and on a target, and the schema of its JSON",
+    ),
     (
         "cli",
         &["flight", "output", "record", "recover"],

@@ -183,3 +183,26 @@ fn a_module_with_files_of_its_own_is_a_folder_with_mod_rs() {
     let beside: Vec<PathBuf> = found.filter(is_beside).collect();
     assert!(beside.is_empty(), "beside a folder of the same name: {beside:?}");
 }
+
+/// The text between two marks.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    let rest = text.split_once(before).unwrap_or_else(|| panic!("no {before:?}")).1;
+    rest.split_once(after).map_or(rest, |(found, _)| found)
+}
+
+#[test]
+fn the_version_is_the_same_wherever_it_is_written() {
+    let read = |path: &str| std::fs::read_to_string(top().join(path)).expect(path);
+    let version = between(&read("Cargo.toml"), "[workspace.package]\n", "\n\n").to_owned();
+    let version = between(&version, "version = \"", "\"");
+    for (path, before, after) in [
+        ("agent/common/cmds.h", "#define FS_AGENT_VERSION \"", "\""),
+        ("packaging/buildroot/package/flashscope-agent/flashscope-agent.mk", "FLASHSCOPE_AGENT_VERSION = ", "\n"),
+        ("packaging/openwrt/flashscope-agent/Makefile", "PKG_VERSION:=", "\n"),
+        ("CHANGELOG.md", "\n## ", "\n"),
+    ] {
+        assert_eq!(between(&read(path), before, after), version, "{path}");
+    }
+    let recipe = format!("packaging/yocto/recipes-devtools/flashscope-agent/flashscope-agent_{version}.bb");
+    assert!(top().join(&recipe).is_file(), "{recipe} is not there");
+}

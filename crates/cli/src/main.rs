@@ -1,4 +1,19 @@
-//! flashscope: what storage really does under embedded Linux.
+//! The command `flashscope`, which measures storage under (embedded) Linux: arguments, and the glue between the crates below.
+//!
+//! A recording flows from left to right: target → trace → analysis → report.
+//!
+//! | crate | answers | begin at |
+//! |---|---|---|
+//! | [`flashscope_targets`] | where is it recorded: this host, over SSH, on a virtual board? | [`flashscope_targets::Target`] |
+//! | [`flashscope_trace`] | what happened, and when: every input format, as typed events | [`flashscope_trace::Trace`] |
+//! | [`flashscope_analysis`] | what does that mean: one fold over events for each question | [`flashscope_analysis::Analysis`] |
+//! | [`flashscope_cachesim`] | what does the page cache do with these reads? | [`flashscope_cachesim::Simulator`] |
+//! | [`flashscope_predict`] | what would another read-ahead setting have cost? | [`flashscope_predict::Predictor`] |
+//! | [`flashscope_study`] | what comes out of a matrix of settings, beside published values? | [`flashscope_study::StudyFile`] |
+//! | [`flashscope_report`] | how is it shown: terminal, JSON, CSV, SVG, HTML? | [`flashscope_report::terminal`] |
+//! | [`flashscope_output`] | how does it get into a file or a terminal without harm? | [`flashscope_output::Output`] |
+//!
+//! The map of the repository is `docs/explanation/architecture.md`; `CONTRIBUTING.md` walks through three changes.
 // Standard output has one writer, which knows a reader that has gone from a full disk: `out!` and `outln!`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

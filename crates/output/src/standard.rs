@@ -33,7 +33,7 @@ pub fn print(text: fmt::Arguments<'_>) -> Result<(), StdoutError> {
     print_bytes(text.to_string().as_bytes())
 }
 
-/// As [`print`], of what need not be text.
+/// As [`print()`], of what need not be text.
 ///
 /// # Errors
 /// As [`StdoutError`] says.
@@ -49,7 +49,7 @@ pub fn flush() -> Result<(), StdoutError> {
     Ok(io::stdout().lock().flush()?)
 }
 
-/// As [`print`], on standard error; where that is closed or full there is nobody to tell.
+/// As [`print()`], on standard error; where that is closed or full there is nobody to tell.
 pub fn print_error(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(text.to_string().as_bytes());
 }

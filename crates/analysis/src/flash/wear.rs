@@ -86,7 +86,7 @@ pub struct Wear {
     pub by_file: Vec<FileWear>,
     /// Of no file: metadata, journal, garbage collection, raw writes.
     pub pages_of_no_file: u64,
-    /// Of files beyond [`MAX_FILES`].
+    /// Of files beyond `MAX_FILES`.
     pub pages_of_further_files: u64,
     pub written_to_further_files_bytes: u64,
     /// Written to file systems of which nothing was programmed.

@@ -129,17 +129,7 @@ fn of_readahead(
             row.tally.pages_unused
         ));
     }
-    let unsure =
-        |one: &&Advice| one.change.is_made() && one.time_then_ns.is_some() && one.gain_between_percent.is_none();
-    if let Some(bar) =
-        made.as_ref().filter(|bar| bar.time_worst_percent >= 100.0 && advice.iter().any(|one| unsure(&one)))
-    {
-        told.push(format!(
-            "no from and to of another mount: times were up to {:.0} % off where nobody knew how the files lie (--layout, a recording \
-             that read them page by page, tells it)",
-            bar.time_worst_percent
-        ));
-    }
+    told.extend(no_range(&advice, made.as_ref()));
     told.extend(predictor.overlap().map(predict::overlap_note));
     told.extend(predict::notes(workload, trace, kernel, exact));
     if args.json {
@@ -183,6 +173,20 @@ fn of_readahead(
         apply::apply(args, quiet, &knobs(found, kib, &storage)?)?;
     }
     Ok(())
+}
+
+/// Why the gain of another mount has no range, where it has none.
+fn no_range(advice: &[Advice], made: Option<&ErrorBar>) -> Option<String> {
+    let bar = made.filter(|bar| bar.time_worst_percent >= 100.0)?;
+    let unsure =
+        |one: &Advice| one.change.is_made() && one.time_then_ns.is_some() && one.gain_between_percent.is_none();
+    advice.iter().any(unsure).then(|| {
+        format!(
+            "no range for another mount: the layout of the files is unknown, and without it times were up to {:.0} % off (use \
+             --layout with a recording that read the files page by page)",
+            bar.time_worst_percent
+        )
+    })
 }
 
 /// What is to be set, below /sys: what findings recommend, and the predicted window.

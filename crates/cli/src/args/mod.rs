@@ -1,4 +1,6 @@
 //! The command line as typed: one definition for parsing, help, man pages and completions.
+// Help text, in which [brackets] are the usual form of what may be left out, not links.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 mod diff;
 mod record;

@@ -256,7 +256,7 @@ impl Collector {
         Collector { left_out, descriptors, places, ..Collector::default() }
     }
 
-    /// Accesses may ask for so many pages, and [`PAGES_AN_EVENT`] more for each event: what is played takes time by them.
+    /// Accesses may ask for so many pages, and `PAGES_AN_EVENT` more for each event: what is played takes time by them.
     pub fn limit_pages(&mut self, most: u64) {
         self.first_pages = Some(most);
     }

@@ -33,7 +33,7 @@ pub enum FieldKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: String,
-    /// As the format text has it, array brackets included ("unsigned long args[6]" gives "unsigned long[6]").
+    /// As the format text has it, array brackets included (`unsigned long args[6]` gives `unsigned long[6]`).
     pub type_text: String,
     pub offset: u32,
     pub size: u32,

@@ -4,7 +4,7 @@
 #
 ################################################################################
 
-FLASHSCOPE_AGENT_VERSION = 0.1.0
+FLASHSCOPE_AGENT_VERSION = 0.2.0
 # The source tree that this external tree lies in.
 FLASHSCOPE_AGENT_SITE = $(BR2_EXTERNAL_FLASHSCOPE_PATH)/../..
 FLASHSCOPE_AGENT_SITE_METHOD = local

@@ -35,11 +35,11 @@ pub fn write(trace: &Trace, path: &Path) -> Result<Written, Error> {
     write_as(trace, path, Rules::default()).map(|(written, _)| written)
 }
 
-/// As [`write`], by rules of the caller's; returns the name of the file as well. What the trace is read from is an input
+/// As [`write()`], by rules of the caller's; returns the name of the file as well. What the trace is read from is an input
 /// beside those of `rules`.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_as(trace: &Trace, path: &Path, rules: Rules<'_>) -> Result<(Written, PathBuf), Error> {
     let Body::Ring(ring) = &trace.body else {
         return Err(Error::Unsupported {
