@@ -187,3 +187,34 @@ fn a_board_with_a_slower_device() {
     // Guest time: the device's timer is 200 µs longer, and a percentile is at most 0.8 % too small.
     assert!((195_000.0..205_000.0).contains(&grew), "{p50}");
 }
+
+/// A fault that was there before and is not there after, side by side in text, JSON and page; none of the overview.
+#[test]
+fn findings_of_both_sides_stand_side_by_side() {
+    let dir = TempDir::new("diff-findings");
+    let case = |name: &str| flashscope_tests::top().join("tests/cases").join(name).join("input");
+    let (bad, good) = (case("io-errors"), case("emmc-fsync-spike"));
+    let page = dir.path().join("page.html");
+    let found = |a: &Path, b: &Path| -> Value {
+        let said = stdout(flashscope().args(["diff", "--json", "--html"]).arg(&page).args([a, b]));
+        let said = serde_json::from_str(&said).expect("JSON");
+        flashscope_tests::valid("diff", &said);
+        said
+    };
+    let of_errors = |comparison: &Value| -> Value {
+        let all = comparison["findings"].as_array().expect("findings");
+        assert!(all.iter().all(|one| one["rule"] != "top_io" && one["rule"] != "where_time_goes"), "{all:#?}");
+        all.iter().find(|one| one["rule"] == "errors").cloned().unwrap_or_default()
+    };
+    let sides = |one: &Value| ["before", "after"].map(|side| one[side].as_array().map_or(9, Vec::len));
+    assert_eq!(sides(&of_errors(&found(&bad, &bad))), [1, 1]);
+    assert_eq!(sides(&of_errors(&found(&good, &bad))), [0, 1]);
+    assert_eq!(of_errors(&found(&good, &good)), Value::Null);
+    let gone = of_errors(&found(&bad, &good));
+    assert_eq!(sides(&gone), [1, 0]);
+    let what = gone["before"][0].as_str().expect("a sentence");
+    assert!(what.contains("EIO"), "{what}");
+    let text = stdout(flashscope().env("COLUMNS", "200").args(["diff"]).args([&bad, &good]));
+    assert!(text.contains("Findings on both sides\n  gone\n    before: ") && text.contains(what), "{text}");
+    assert!(std::fs::read_to_string(&page).expect("a page").contains("Findings on both sides"));
+}

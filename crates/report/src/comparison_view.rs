@@ -2,7 +2,7 @@
 
 use crate::text::{counted, duration, grouped};
 use flashscope_analysis::Evidence;
-use flashscope_analysis::comparison::{Better, Change, Comparison, FigureUnit, Outcome, OutcomeUnit};
+use flashscope_analysis::comparison::{Better, Change, Comparison, FigureUnit, FindingOnSides, Outcome, OutcomeUnit};
 
 pub struct Head<'a> {
     /// One sentence: what changed.
@@ -74,6 +74,20 @@ pub fn head(comparison: &Comparison) -> Head<'_> {
     let next = comparison.changes.iter().find_map(|change| change.confidence.why()).map(|why| why.next.as_str());
     let changed = changed.into_iter().filter(|change| !is_between(&change.figure)).collect();
     Head { answer, notes, changed, next }
+}
+
+/// What became of a finding: "gone", "new", "on both sides".
+pub fn fate(finding: &FindingOnSides) -> &'static str {
+    match (finding.before.is_empty(), finding.after.is_empty()) {
+        (false, true) => "gone",
+        (true, false) => "new",
+        _ => "on both sides",
+    }
+}
+
+/// The sentences of one side.
+pub fn told(sentences: &[String]) -> String {
+    if sentences.is_empty() { "nothing".to_owned() } else { sentences.join(" ") }
 }
 
 /// A recording that is longer by more than this factor did other work.

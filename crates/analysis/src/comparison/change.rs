@@ -4,6 +4,7 @@ use super::figures::{Better, Figure, FigureUnit, of_block, of_flash};
 use super::spread;
 use crate::Evidence;
 use crate::block::BlockReport;
+use crate::findings::{Finding, Rule, Weight};
 use crate::flash_report::FlashReport;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,8 @@ pub struct RunFigures {
     pub unattributed_bytes: Option<u64>,
     /// Events that the recording lost, of all kinds.
     pub lost: u64,
+    /// What its report says first; empty where it is no report.
+    pub findings: Vec<Finding>,
 }
 
 impl RunFigures {
@@ -34,6 +37,7 @@ impl RunFigures {
             seconds: found.stages.end_ns.saturating_sub(found.stages.begin_ns) as f64 / 1e9,
             unattributed_bytes: Some(found.originators.written_unknown_bytes),
             lost: report.losses.iter().map(|loss| loss.count).sum(),
+            findings: report.findings.clone(),
         }
     }
 
@@ -45,6 +49,7 @@ impl RunFigures {
             seconds: found.end_ns.saturating_sub(found.begin_ns) as f64 / 1e9,
             unattributed_bytes: None,
             lost: report.losses.iter().map(|loss| loss.count).sum(),
+            findings: report.findings.clone(),
         }
     }
 
@@ -101,6 +106,9 @@ pub struct Comparison {
     pub lost: u64,
     /// Figures of both sides, most changed first: those beyond variation before all others.
     pub changes: Vec<Change>,
+    /// Findings of the first recording of each side, by rule; faults and costs first, the overview left out.
+    #[serde(default)]
+    pub findings: Vec<FindingOnSides>,
     /// Figures that only one side has.
     pub only_before: Vec<String>,
     pub only_after: Vec<String>,
@@ -127,10 +135,39 @@ impl Comparison {
             after_seconds: mean(after),
             lost: before.iter().chain(after).map(|run| run.lost).sum(),
             changes,
+            findings: on_sides(before.first(), after.first()),
             only_before: only(&a, &b),
             only_after: only(&b, &a),
         }
     }
+}
+
+/// What a rule says of the one and of the other side; empty: nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+pub struct FindingOnSides {
+    pub rule: Rule,
+    pub before: Vec<String>,
+    pub after: Vec<String>,
+}
+
+fn on_sides(before: Option<&RunFigures>, after: Option<&RunFigures>) -> Vec<FindingOnSides> {
+    let told = |run: Option<&RunFigures>| -> Vec<(Rule, String)> {
+        let all = run.into_iter().flat_map(|run| &run.findings);
+        all.filter(|one| one.weight != Weight::Overview).map(|one| (one.rule, one.what.clone())).collect()
+    };
+    let (before, after) = (told(before), told(after));
+    let mut sides: Vec<FindingOnSides> = Vec::new();
+    for (is_after, (rule, what)) in
+        before.into_iter().map(|one| (false, one)).chain(after.into_iter().map(|one| (true, one)))
+    {
+        let at = sides.iter().position(|side| side.rule == rule).unwrap_or_else(|| {
+            sides.push(FindingOnSides { rule, before: Vec::new(), after: Vec::new() });
+            sides.len() - 1
+        });
+        let side = &mut sides[at];
+        if is_after { side.after.push(what) } else { side.before.push(what) }
+    }
+    sides
 }
 
 /// How large a change is: of the larger side, so that doubling and halving are alike.

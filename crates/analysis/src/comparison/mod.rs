@@ -10,7 +10,7 @@ mod figures;
 mod results;
 mod spread;
 
-pub use change::{COMPARISON_SCHEMA, Change, Comparison, RunFigures, Variation};
+pub use change::{COMPARISON_SCHEMA, Change, Comparison, FindingOnSides, RunFigures, Variation};
 pub use condition::{Checked, Condition, GRAMMAR, Outcome, OutcomeUnit};
 pub use figures::{Better, Figure, FigureUnit, of_block, of_flash};
 pub use results::of_json;

@@ -2,7 +2,7 @@
 
 use super::page::{Header, Page};
 use super::rows;
-use crate::comparison_view::{figure_value, head, interval, percent};
+use crate::comparison_view::{fate, figure_value, head, interval, percent, told};
 use crate::rows::Rows;
 use crate::text::escape;
 use flashscope_analysis::Evidence;
@@ -13,9 +13,10 @@ const MAX_ROWS: usize = 500;
 
 pub fn comparison(comparison: &Comparison, checked: &[Checked]) -> String {
     let view = head(comparison);
-    let contents = [("changes", "Changes"), ("conditions", "Conditions")];
-    let contents = if checked.is_empty() { &contents[..1] } else { &contents[..] };
-    let mut page = Page::new(&Header { title: "What changed", question: &view.answer, clock: "", contents });
+    let mut contents = vec![("changes", "Changes")];
+    contents.extend((!comparison.findings.is_empty()).then_some(("findings", "Findings")));
+    contents.extend((!checked.is_empty()).then_some(("conditions", "Conditions")));
+    let mut page = Page::new(&Header { title: "What changed", question: &view.answer, clock: "", contents: &contents });
     let notes: String = view.notes.iter().map(|note| format!("<p class=\"note\">{}</p>\n", escape(note))).collect();
     page.add("notes", &notes);
     page.heading("changes", "Changes, largest first");
@@ -35,6 +36,14 @@ pub fn comparison(comparison: &Comparison, checked: &[Checked]) -> String {
         },
     );
     page.add("the table of changes", &rows("Figures on both sides", &table, "No figure changed."));
+    if !comparison.findings.is_empty() {
+        page.heading("findings", "Findings on both sides");
+        let findings = comparison.findings.iter();
+        let table = Rows::new("ttt", &["", "before", "after"], findings, MAX_ROWS, |finding| {
+            vec![fate(finding).to_owned(), told(&finding.before), told(&finding.after)]
+        });
+        page.add("the findings of both sides", &rows("What the reports say first", &table, ""));
+    }
     if let Some(next) = view.next {
         page.add("what to do next", &format!("<p class=\"note\">Next: <code>{}</code></p>\n", escape(next)));
     }

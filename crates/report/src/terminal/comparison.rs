@@ -2,7 +2,7 @@
 
 use super::Style;
 use super::table::{Table, paragraph};
-use crate::comparison_view::{figure_value, head, interval, percent};
+use crate::comparison_view::{fate, figure_value, head, interval, percent, told};
 use crate::text::{grouped, visible};
 use flashscope_analysis::comparison::Comparison;
 
@@ -32,6 +32,15 @@ pub fn comparison(comparison: &Comparison, top: usize, style: &Style) -> String 
         let more = view.changed.len().saturating_sub(top);
         if more > 0 {
             out += &format!("  and {} more: --top {} or --json\n", grouped(more as u64), view.changed.len());
+        }
+    }
+    if !comparison.findings.is_empty() {
+        out += &style.heading("Findings on both sides");
+        for finding in &comparison.findings {
+            out += &paragraph(fate(finding), width, 2, 4);
+            for (side, sentences) in [("before", &finding.before), ("after", &finding.after)] {
+                out += &paragraph(&visible(&format!("{side}: {}", told(sentences))), width, 4, 6);
+            }
         }
     }
     if let Some(next) = view.next {
