@@ -25,7 +25,14 @@ fn they_name_who_wrote_and_where() {
     let data = top().join("target/tmp/first-commands");
     std::fs::create_dir_all(&data).expect("made");
     let file = data.join("written-by-dd");
-    let script = format!("sleep 3; dd if=/dev/zero of={} bs=1M count=16 conv=fsync", file.display());
+    // Over and over until it is told to end: whenever the recording begins, it is in it.
+    let go = data.join("go");
+    std::fs::write(&go, "").expect("made");
+    let script = format!(
+        "for i in $(seq 200); do [ -e {} ] || break; dd if=/dev/zero of={} bs=1M count=16 conv=fsync; sleep 1; done",
+        go.display(),
+        file.display()
+    );
     let mut work = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).spawn().expect("sh starts");
     let mut said = String::new();
     for words in &commands {
@@ -34,10 +41,14 @@ fn they_name_who_wrote_and_where() {
         assert!(ran.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ran.stderr));
         said = String::from_utf8_lossy(&ran.stdout).into_owned();
     }
+    std::fs::remove_file(&go).expect("made");
     work.wait().expect("ended");
     std::fs::remove_file(&file).expect("dd has written it");
     // The report: who (dd), what (its file), and the findings before all tables.
-    assert!(said.lines().take(6).any(|line| line.trim() == "Findings"), "{said}");
+    let headings = said.lines().zip(said.lines().skip(1)).filter(|(_, next)| next.trim_start().starts_with("---"));
+    let table = headings.map(|(heading, _)| heading).next().unwrap_or_else(|| panic!("no table: {said}"));
+    let at = |wanted: &str| said.lines().position(|line| line.trim() == wanted.trim());
+    assert!(at("Findings").is_some() && at("Findings") < at(table), "{said}");
     assert!(said.contains("dd (") || said.contains("dd ["), "{said}");
     assert!(said.contains("written-by-dd"), "{said}");
 }

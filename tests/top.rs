@@ -1,7 +1,7 @@
 //! `top`: its figures against what programs did, and the terminal that it leaves behind.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use flashscope_tests::{TempDir, flashscope, is_root, output, skip, top as tree};
 use serde_json::Value;
@@ -26,14 +26,15 @@ fn the_sum_of_all_intervals_is_what_was_written() {
     let prometheus = TempDir::new("top");
     let metrics = prometheus.path().join("flashscope.prom");
     let mut child = flashscope()
-        .args(["top", "--json", "--interval", "0.5", "-d", "8", "--prometheus"])
+        .args(["top", "--json", "--interval", "0.5", "-d", "300", "--prometheus"])
         .arg(&metrics)
         .stdout(Stdio::piped())
         .spawn()
         .expect("flashscope starts");
     let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut pictures = Vec::new();
-    let (mut written, mut syncs, mut peak, mut work) = (0.0, 0.0, 0.0_f64, None);
+    let (mut written, mut syncs, mut peak) = (0.0, 0.0, 0.0_f64);
+    let (mut work, mut pictures_after): (Option<Child>, u32) = (None, 0);
     for line in lines {
         let top: Value = serde_json::from_str(&line.expect("text")).expect("an object a line");
         pictures.push(top.clone());
@@ -55,6 +56,12 @@ fn the_sum_of_all_intervals_is_what_was_written() {
             }
         }
         assert_eq!(top["dropped"], 0);
+        // However long it takes: two pictures more, then it is stopped.
+        let ended = work.as_mut().is_some_and(|work| work.try_wait().expect("a status").is_some());
+        pictures_after += u32::from(ended);
+        if ended && pictures_after == 3 {
+            output(Command::new("kill").args(["-INT", &child.id().to_string()]));
+        }
     }
     flashscope_tests::valid_all("top", &pictures);
     assert!(child.wait().expect("ended").success());
@@ -78,11 +85,16 @@ fn the_terminal_is_put_back() {
     }
     let dir = TempDir::new("top-terminal");
     let binary = flashscope().get_program().to_owned();
-    for (end, status) in [("-d 2", 0), ("-d 60 & sleep 3; kill -INT $!; wait $!", 0)] {
-        let log = dir.path().join("typescript");
+    let log = dir.path().join("typescript");
+    // Interrupted once its screen is there.
+    let interrupted = format!(
+        "-d 300 & until grep -q '?1049h' {}; do kill -0 $! || break; sleep 0.1; done; kill -INT $!; wait $!",
+        log.display()
+    );
+    for (end, status) in [("-d 2", 0), (&interrupted, 0)] {
         let command = format!("{} top {end}", binary.display());
         // script gives it a terminal, and ends as it does.
-        let ran = output(Command::new("script").args(["-qec", &command]).arg(&log).stdin(Stdio::null()));
+        let ran = output(Command::new("script").args(["-qfec", &command]).arg(&log).stdin(Stdio::null()));
         let text = std::fs::read_to_string(&log).expect("a typescript");
         let (enter, leave) = (text.find("\u{1b}[?1049h"), text.rfind("\u{1b}[?1049l"));
         assert!(enter.is_some() && leave > enter, "{end}: {text:?}");
