@@ -46,7 +46,7 @@ const CACHING_S: f64 = 0.3;
 const FRAMES_S: f64 = 30.0;
 /// A pause without a read, after which a burst begins.
 const BURST_NS: u64 = 500_000_000;
-/// So near to a film's first read a write belongs to its begin.
+/// So near to the begin of a film a write belongs to it.
 const BEGIN_NS: u64 = 2_000_000_000;
 
 pub(super) fn collect(
@@ -230,15 +230,24 @@ fn pattern(spec: &ReplaySpec, points: &[IoPoint], start_ns: u64) -> Pattern {
     }
 }
 
-/// When the application begins to read each of its films, in its script's time.
+/// When the application begins to play each of its films, in its script's time: their heads are read long before, so it is the first
+/// read after the last one of the film before.
 fn begins(spec: &ReplaySpec) -> Vec<u64> {
-    let mut films = std::collections::BTreeMap::new();
+    let mut films = std::collections::BTreeMap::<usize, Vec<u64>>::new();
     for call in spec.script.calls.iter().filter(|call| call.task < spec.own_tasks) {
         if matches!(call.verb, Verb::Read { .. }) && spec.script.files[call.file].label.ends_with(".mp4") {
-            films.entry(call.file).or_insert(spec.script.tasks[call.task].start_ns + call.time_ns);
+            films.entry(call.file).or_default().push(spec.script.tasks[call.task].start_ns + call.time_ns);
         }
     }
-    films.into_values().collect()
+    let mut films: Vec<Vec<u64>> = films.into_values().collect();
+    films.sort_by_key(|reads| reads.iter().max().copied());
+    let mut last = None;
+    let mut found = Vec::new();
+    for reads in &films {
+        found.extend(reads.iter().filter(|&&time| last.is_none_or(|last| time > last)).min());
+        last = reads.iter().max().copied();
+    }
+    found
 }
 
 /// Of the writes, those near a begin of a film. Times are from the replay's start.

@@ -90,7 +90,7 @@ pub struct Pattern {
     /// Times at which the next read is of another file: films, less one.
     pub breaks: u64,
     pub writes: u64,
-    /// Writes within 2 s of a film's first read, of all of them; `None` without a break or a write.
+    /// Writes within 2 s of the begin of a film, of all of them; `None` without a break or a write.
     pub writes_at_begins_percent: Option<f64>,
     /// Times without a read of half a second and more, plus one.
     pub bursts: u64,
