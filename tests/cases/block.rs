@@ -286,3 +286,45 @@ fn two_levels_and_a_mirror_are_one_bio_each() {
         assert_eq!(stage(&mirror, "device", disk, "Q2C"), [1, q2c, q2c, q2c], "{disk}");
     }
 }
+
+#[test]
+fn flushes_end_with_what_the_trace_shows_of_them() {
+    assert_eq!(all(&report("fua-without-preflush"), "Q2C"), [1, 2_125_000, 2_125_000, 2_125_000]);
+    let two = report("empty-flush-of-two");
+    assert_eq!(stage(&two, "owner", "a (1)", "Q2C"), [1, 5_200_000, 5_200_000, 5_200_000]);
+    assert_eq!(stage(&two, "owner", "b (2)", "Q2C"), [1, 5_100_000, 5_100_000, 5_100_000]);
+    // A flush whose completion is not known takes no other flush's.
+    assert_eq!(all(&report("flush-clocks"), "Q2C"), [1, 5_100_000, 5_100_000, 5_100_000]);
+}
+
+#[test]
+fn a_part_with_impossible_times_costs_its_bio_and_is_counted() {
+    let report = report("split-clocks");
+    assert_eq!(all(&report, "Q2C"), [2, 300_000, 300_000, 300_000]);
+    assert_eq!((given_up(&report), count(&report, "bios_queued")), ([0, 0, 1], 3));
+}
+
+#[test]
+fn io_below_an_array_or_another_path_is_counted_once() {
+    let array = report("raid5-parity");
+    assert_eq!((count(&array, "bios_queued"), all(&array, "Q2C")), (4, [4, 510_000, 510_000, 510_000]));
+    let level = &array["block"]["stack"][0];
+    assert_eq!((&level["upper_bytes"], &level["lower_bytes"]), (&16_384.into(), &32_768.into()));
+    let path = report("nvme-multipath");
+    assert_eq!(all(&path, "Q2C"), [4, 210_000, 210_000, 210_000]);
+    assert_eq!(stage(&path, "device", "259:0 reads", "D2C"), [4, 200_000, 200_000, 200_000]);
+    assert_eq!((count(&path, "bios_queued"), count(&path, "bios_completed"), count(&path, "unfinished")), (4, 4, 0));
+    assert_eq!(path["block"]["stages"]["unmatched"]["issued"], 0);
+}
+
+#[test]
+fn a_failure_names_the_part_that_failed_and_a_command_ends() {
+    let failed = report("failed-part");
+    let errors = &failed["block"]["errors"];
+    assert_eq!((&errors["failed"], &errors["recovered"]), (&1.into(), &1.into()));
+    let failure = &errors["failures"][0];
+    assert_eq!((&failure["sector"], &failure["bytes"]), (&1008.into(), &4096.into()));
+    let commands = report("driver-commands");
+    assert_eq!((count(&commands, "requests"), count(&commands, "requests_completed")), (2, 2));
+    assert_eq!(commands["block"]["stages"]["unmatched"]["completed"], 0);
+}

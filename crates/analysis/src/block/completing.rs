@@ -15,6 +15,7 @@
 
 use super::in_flight::{Bio, NEVER, NONE, Place, Wanted};
 use super::matching::{Matching, Range, SKEW_NS, Stray, Watch};
+use super::wholes::Lost;
 
 /// Completions without a bio that are remembered for bios that are queued a moment later.
 const MAX_STRAYS: usize = 64;
@@ -114,7 +115,13 @@ impl<W: Watch> Matching<W> {
             && u64::from(bio.sectors) > range.end - sector
         {
             // The rest of it comes with another completion.
-            bio.error = if bio.error == 0 { error } else { bio.error };
+            if error != 0 && bio.error == 0 {
+                bio.error = error;
+                // A split bio's parts are the whole's.
+                let name = if bio.whole == NONE { at } else { self.wholes.root(bio.whole) };
+                let bio = *bio;
+                self.watch.failed_part(name, &bio, range.end - sector);
+            }
             self.bios.shorten(at, (range.end - sector) as u32);
             return range.end;
         }
@@ -226,8 +233,7 @@ impl<W: Watch> Matching<W> {
             if self.bios.is_contested(at) {
                 self.settle(range.place, begin, Cause::Complete);
             } else {
-                let shown = self.bios.see(at).shown;
-                self.counts.given_up.time_backwards += u64::from(self.drop_bio(at) && shown);
+                self.lose(at, Some(Lost::TimeBackwards));
             }
         }
     }
@@ -363,58 +369,91 @@ impl<W: Watch> Matching<W> {
         } else {
             self.counts.completed += u64::from(bio.shown && !bio.below);
         }
-        if !self.stack.is_empty() {
-            self.stack.over(at, bio, time);
+        if self.stack.is_empty() {
+            self.watch.gone(at, bio, time);
+            self.bios.remove(at);
+            return;
         }
+        self.stack.over(at, bio, time);
+        let error = bio.error;
         self.watch.gone(at, bio, time);
         self.bios.remove(at);
+        if let Some((upper, queued)) = self.stack.take_moved(at)
+            && self.bios.see(upper).live
+            && self.bios.see(upper).queued == queued
+        {
+            self.take(upper, time, error);
+        }
     }
 
-    /// A part's way is over; true where it was the last one's of its bio.
+    /// A part's way is over.
     #[cold]
-    fn part_done(&mut self, at: u32, time: u64) -> bool {
+    fn part_done(&mut self, at: u32, time: u64) {
         let part = *self.bios.get(at);
         self.watch.part_gone(at, &part, time);
         self.bios.hide(at);
         let root = self.wholes.root(part.whole);
+        if part.error != 0 {
+            self.watch.failed_part(root, &part, u64::from(part.sectors));
+        }
         if at != root {
             self.bios.release(at);
         }
-        let Some((mut bio, completed)) = self.wholes.part_done(&part, at, time) else { return false };
+        let Some((mut bio, completed, lost)) = self.wholes.part_done(&part, at, time) else { return };
         self.counts.completed += u64::from(bio.shown && completed != NEVER && !bio.below);
         self.stack.over(root, &mut bio, completed);
         self.watch.gone(root, &bio, completed);
         self.bios.release(root);
-        true
+        self.count_lost(&bio, lost);
     }
 
     /// Its completion cannot come any more: it is counted by what was lost.
     pub(super) fn give_up(&mut self, at: u32) {
         let bio = *self.bios.get(at);
         let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
-        if self.drop_bio(at) && bio.shown {
-            let given_up = &mut self.counts.given_up;
-            *match (backwards, bio.issued) {
-                (true, _) => &mut given_up.time_backwards,
-                (_, NEVER) => &mut given_up.issue_lost,
-                _ => &mut given_up.completion_lost,
-            } += 1;
-        }
+        let lost = match (backwards, bio.issued) {
+            (true, _) => Lost::TimeBackwards,
+            (_, NEVER) => Lost::Issue,
+            _ => Lost::Completion,
+        };
+        self.lose(at, Some(lost));
     }
 
-    /// It is forgotten, as far as it was followed; true where that ends a bio's way.
-    pub(super) fn drop_bio(&mut self, at: u32) -> bool {
+    /// It is forgotten, as far as it was followed. A bio is counted by why, a split one with its last part.
+    pub(super) fn lose(&mut self, at: u32, lost: Option<Lost>) {
         let bio = self.bios.get(at);
         if bio.flush {
             self.flush_forgotten(at);
         }
         let bio = self.bios.get(at);
         if bio.whole != NONE {
-            return self.part_done(at, NEVER);
+            if let Some(lost) = lost {
+                self.wholes.lost(bio.whole, lost);
+            }
+            self.part_done(at, NEVER);
+            return;
         }
         self.stack.over(at, bio, NEVER);
-        self.watch.gone(at, bio, NEVER);
+        let bio = *bio;
+        self.watch.gone(at, &bio, NEVER);
         self.bios.remove(at);
-        true
+        self.count_lost(&bio, lost);
+    }
+
+    fn count_lost(&mut self, bio: &Bio, lost: Option<Lost>) {
+        // What is counted are bios as programs asked for them; requests only where the trace has no bios.
+        if bio.below || bio.is_request() && self.counts.all_queued > 0 {
+            return;
+        }
+        let given_up = &mut self.counts.given_up;
+        let count = match lost {
+            None => return,
+            Some(Lost::Completion) => &mut given_up.completion_lost,
+            Some(Lost::Issue) => &mut given_up.issue_lost,
+            Some(Lost::TimeBackwards) => &mut given_up.time_backwards,
+            Some(Lost::TooMany) => &mut given_up.too_many,
+            Some(Lost::Unfinished) => &mut self.counts.unfinished,
+        };
+        *count += u64::from(bio.shown);
     }
 }

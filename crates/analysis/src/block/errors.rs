@@ -5,7 +5,7 @@ use super::matching::Watch;
 use flashscope_trace::{Device, RequestKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Failures that are listed; of more there is a count.
 const MAX_FAILURES: usize = 256;
@@ -16,6 +16,7 @@ const MAX_SECTORS: usize = 1 << 14;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Failure {
     pub device: String,
+    /// Of the first part of it that failed.
     pub sector: u64,
     pub bytes: u64,
     pub kind: RequestKind,
@@ -46,6 +47,8 @@ pub struct ErrorsFound {
 
 struct Failed {
     bio: Bio,
+    /// The part of it that failed: first sector, number of sectors.
+    part: (u64, u64),
     completed: u64,
     attempt: u64,
 }
@@ -58,27 +61,46 @@ pub(super) struct Errors {
     recovered: u64,
     failures: Vec<Failed>,
     /// Attempts that failed, by device, kind and sector.
-    sectors: HashMap<(u16, RequestKind, u64), u64>,
+    sectors: BTreeMap<(u16, RequestKind, u64), u64>,
+    /// Parts that failed of bios on their way, by their names and times.
+    parts: HashMap<(u32, u64), (u64, u64)>,
 }
 
 impl Watch for Errors {
+    #[cold]
+    fn failed_part(&mut self, at: u32, bio: &Bio, sectors: u64) {
+        if self.parts.len() < MAX_SECTORS {
+            self.parts.entry((at, bio.queued)).or_insert((bio.sector, sectors));
+        }
+    }
+
     #[inline(always)]
-    fn gone(&mut self, _at: u32, bio: &Bio, completed: u64) {
-        if completed != NEVER && (bio.error != 0 || !self.sectors.is_empty()) {
-            self.ended(bio, completed);
+    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+        if bio.error != 0 || !self.sectors.is_empty() || !self.parts.is_empty() {
+            let part = if self.parts.is_empty() { None } else { self.parts.remove(&(at, bio.queued)) };
+            if completed != NEVER {
+                // An empty flush lies at a number of the matching's own.
+                let own = if bio.kind == RequestKind::Flush { (0, 0) } else { (bio.sector, u64::from(bio.sectors)) };
+                self.ended(bio, part.unwrap_or(own), completed);
+            }
         }
     }
 }
 
 impl Errors {
     #[cold]
-    fn ended(&mut self, bio: &Bio, completed: u64) {
-        let key = (bio.device, bio.kind, bio.sector);
+    fn ended(&mut self, bio: &Bio, part: (u64, u64), completed: u64) {
+        let key = |sector| (bio.device, bio.kind, sector);
         // Of a stack's levels only the highest counts: it is what the program got.
         if bio.error == 0 {
-            self.recovered += u64::from(self.sectors.remove(&key).is_some() && bio.shown);
+            let begin = bio.end().saturating_sub(u64::from(bio.whole_sectors));
+            let failed = self.sectors.range(key(begin)..key(bio.end().max(begin + 1)));
+            let failed: Vec<_> = failed.map(|(&key, _)| key).collect();
+            self.recovered += u64::from(!failed.is_empty() && bio.shown);
+            self.sectors.retain(|key, _| !failed.contains(key));
             return;
         }
+        let key = key(part.0);
         let attempt = self.sectors.get(&key).copied().unwrap_or(0) + 1;
         if attempt > 1 || self.sectors.len() < MAX_SECTORS {
             self.sectors.insert(key, attempt);
@@ -89,7 +111,7 @@ impl Errors {
         self.failed += 1;
         self.retries += u64::from(attempt > 1);
         if self.failures.len() < MAX_FAILURES {
-            self.failures.push(Failed { bio: *bio, completed, attempt });
+            self.failures.push(Failed { bio: *bio, part, completed, attempt });
         }
     }
 
@@ -99,8 +121,8 @@ impl Errors {
             let begin_ns = if one.bio.is_request() { one.bio.issued } else { one.bio.queued };
             Failure {
                 device: devices[usize::from(one.bio.device)].to_string(),
-                sector: one.bio.sector,
-                bytes: u64::from(one.bio.whole_sectors) * 512,
+                sector: one.part.0,
+                bytes: one.part.1 * 512,
                 kind: one.bio.kind,
                 errno: one.bio.error,
                 error: errno_name(one.bio.error).to_owned(),

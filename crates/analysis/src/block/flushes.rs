@@ -4,7 +4,8 @@
 //! data, and, where the device does not know FUA, a flush after it. The flushes are requests of the machinery's own (`FF`,
 //! `FN`), which serve all bios that wait for one. The data's completion does not end the bio: a last completion of no
 //! sectors does (`WS () 8208 + 0`; before 6.6 its sector is the one behind the data). A bio that flushes and has no data (`FWS
-//! 0 + 0`) ends with such a completion too.
+//! 0 + 0`) ends with such a completion too. Where no empty flush of a device has one (traces that were filtered by sectors),
+//! the completion of the flush that served it ends it.
 //!
 //! Whether a last completion is to come: the bio asked for FUA and its data was issued without (then the kernel flushes after
 //! it), or a flush was issued for it before its data. A device with FUA of its own completes it once.
@@ -15,6 +16,7 @@ use crate::latency::{LatencyHistogram, LatencyNs};
 use flashscope_trace::{BlockEvent, RequestFlags, RequestKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bios in the flush machinery that are followed at a time; of more the oldest is given up.
 const MAX_WAITING: usize = 1 << 12;
@@ -91,6 +93,8 @@ struct Waiting {
     /// When the flush that it waits for was issued.
     pending: u64,
     served: u64,
+    /// No other flush was issued meanwhile: the completion was that of the flush that it waited for.
+    sure: bool,
     before: Span,
     data: Span,
     after: Span,
@@ -101,6 +105,10 @@ pub(super) struct Flushes {
     waiting: Vec<Waiting>,
     /// Last completions that were seen.
     ends: u64,
+    /// Devices of which an empty flush's own completion was seen.
+    own_ends: BTreeSet<u16>,
+    /// By device: when the last flush was issued.
+    last_issue: BTreeMap<u16, u64>,
     empty: u64,
     with_data: u64,
     before: LatencyHistogram,
@@ -159,6 +167,7 @@ impl<W: Watch> Matching<W> {
             keeps_fua: None,
             pending: NEVER,
             served: NEVER,
+            sure: false,
             before: Span::UNKNOWN,
             data: Span::UNKNOWN,
             after: Span::UNKNOWN,
@@ -215,6 +224,7 @@ impl<W: Watch> Matching<W> {
 
     /// The machinery issued a flush: it serves all that wait for one.
     pub(super) fn flush_request_issued(&mut self, device: u16, now: u64) {
+        self.flushes.last_issue.insert(device, now);
         for one in self.flushes.waiting.iter_mut().filter(|one| one.device == device && one.pending == NEVER) {
             match one.needs {
                 Needs::FlushBefore => {
@@ -281,7 +291,11 @@ impl<W: Watch> Matching<W> {
     }
 
     fn flush_end(&mut self, index: usize, error: i32, now: u64) {
-        let at = self.flushes.waiting[index].at;
+        let one = &self.flushes.waiting[index];
+        let at = one.at;
+        if one.empty {
+            self.flushes.own_ends.insert(one.device);
+        }
         self.flush_over(index);
         let bio = self.bios.get(at);
         if bio.error == 0 {
@@ -307,15 +321,16 @@ impl<W: Watch> Matching<W> {
             let ended = one.device == device && one.needs == Needs::End && one.served != NEVER;
             ended && one.served.saturating_add(SKEW_NS) < now
         };
-        let lost: Vec<u32> = self.flushes.waiting.iter().filter(|one| late(one)).map(|one| one.at).collect();
-        for at in lost {
-            self.give_up(at);
+        let late: Vec<u32> = self.flushes.waiting.iter().filter(|one| late(one)).map(|one| one.at).collect();
+        for at in late {
+            self.flush_without_end(at);
         }
         let of_device = self.flushes.waiting.iter_mut().filter(|one| one.device == device);
         let first = of_device.map(|one| one.pending).min().unwrap_or(NEVER);
+        let sure = self.flushes.last_issue.get(&device) == Some(&first);
         let served = self.flushes.waiting.iter_mut().filter(|one| one.device == device && one.pending == first);
         for one in served.filter(|one| one.pending != NEVER) {
-            (one.pending, one.served) = (NEVER, now);
+            (one.pending, one.served, one.sure) = (NEVER, now, sure);
             if one.needs == Needs::FlushAfter {
                 one.after.to = now;
                 one.needs = Needs::End;
@@ -325,6 +340,34 @@ impl<W: Watch> Matching<W> {
             }
         }
         self.complete(range, block.error, now);
+    }
+
+    /// The device has flushed, and the bio's own completion did not come: it was lost; or, where no empty flush of this device
+    /// has one in the trace, the flush's completion is all that there is.
+    pub(super) fn flush_without_end(&mut self, at: u32) {
+        let waiting = self.flushes.waiting.iter().position(|one| one.at == at);
+        match waiting.map(|index| (index, &self.flushes.waiting[index])) {
+            Some((index, one))
+                if one.empty && one.sure && one.served != NEVER && !self.flushes.own_ends.contains(&one.device) =>
+            {
+                let served = one.served;
+                self.flush_over(index);
+                self.done(at, served);
+            }
+            _ => self.give_up(at),
+        }
+    }
+
+    /// Empty flushes that ended with their device's, when the trace ends.
+    pub(super) fn flushes_end(&mut self) {
+        let ended = |one: &&Waiting| one.empty && one.needs == Needs::End && one.served != NEVER;
+        let ended: Vec<(u32, u16)> =
+            self.flushes.waiting.iter().filter(ended).map(|one| (one.at, one.device)).collect();
+        for (at, device) in ended {
+            if !self.flushes.own_ends.contains(&device) {
+                self.flush_without_end(at);
+            }
+        }
     }
 
     /// A completion of no sectors, without a flush's letter: the end of a bio's way through the machinery.

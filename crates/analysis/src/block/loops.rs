@@ -105,6 +105,9 @@ impl Loops {
         if let Some(owner) = above {
             return (owner, true);
         }
+        if matching.orphaned() && originators.carries(tid, time) && matching.next_of_array() {
+            return (originators.task(tid, time).0, true);
+        }
         let owner = originators.queue(block, tid, time);
         let by_loop = originators.by_loop.take().and_then(|file| self.of_file(file));
         if let Some(device) = by_loop {

@@ -31,7 +31,7 @@ use super::flushes::Flushes;
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::stack::{Stack, Upper, upper};
 use super::stages::Unit;
-use super::wholes::Wholes;
+use super::wholes::{Lost, Wholes};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,8 @@ pub(super) trait Watch {
     fn split(&mut self, _from: u32, _to: u32) {}
     /// The way of a part of a split bio is over, at `completed`, or as far as the trace goes (`NEVER`).
     fn part_gone(&mut self, _at: u32, _part: &Bio, _completed: u64) {}
+    /// So many sectors of it failed, from its first one on; what is left of it goes on.
+    fn failed_part(&mut self, _at: u32, _bio: &Bio, _sectors: u64) {}
     /// Its data is written, at `completed`; what flushes the cache after it is not done.
     fn data_written(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
     /// Its way is over, at `completed`, or as far as the trace goes (`NEVER`).
@@ -109,6 +111,11 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
     fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
         self.0.part_gone(at, part, completed);
         self.1.part_gone(at, part, completed);
+    }
+
+    fn failed_part(&mut self, at: u32, bio: &Bio, sectors: u64) {
+        self.0.failed_part(at, bio, sectors);
+        self.1.failed_part(at, bio, sectors);
     }
 
     fn data_written(&mut self, at: u32, bio: &Bio, completed: u64) {
@@ -290,6 +297,9 @@ pub(super) struct Matching<W> {
     /// time.
     next_uppers: Vec<Upper>,
     next_below: Option<(Option<u16>, Show)>,
+    /// The device that the next bio was remapped from, where it is below none of that device's bios: found, and decided.
+    orphan: Option<u16>,
+    next_array: Option<u16>,
     pub(super) group: Vec<u32>,
     gaps: Vec<(u64, u64)>,
 }
@@ -348,6 +358,8 @@ impl<W: Watch> Matching<W> {
             gets: false,
             next_uppers: Vec::new(),
             next_below: None,
+            orphan: None,
+            next_array: None,
             group: Vec::new(),
             gaps: Vec::new(),
         }
@@ -411,8 +423,7 @@ impl<W: Watch> Matching<W> {
     #[inline(always)]
     pub(super) fn add(&mut self, bio: Bio) -> u32 {
         if let Some(at) = self.bios.too_many() {
-            self.counts.given_up.too_many += u64::from(self.bios.see(at).shown);
-            self.drop_bio(at);
+            self.lose(at, Some(Lost::TooMany));
         }
         self.bios.add(bio)
     }
@@ -448,6 +459,9 @@ impl<W: Watch> Matching<W> {
             Some(_) => self.stack.add(&self.next_uppers, at, &bio),
             None => {}
         }
+        if let Some(array) = self.next_array.take().filter(|_| bio.shown) {
+            self.stack.add_other(array, &bio);
+        }
         self.watch.queued(at, self.bios.get(at), now);
         if bio.flush {
             self.flush_queued(at, false);
@@ -473,19 +487,51 @@ impl<W: Watch> Matching<W> {
     }
 
     /// A bio is remapped to a lower device, or a part of one.
-    pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64)) {
+    pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64), now: u64) {
         let queues = self.devices.contains(&from.0);
-        self.stack.remapped(to, from, queues);
+        self.stack.remapped(to, from, queues, now);
+    }
+
+    /// The upper bio that lies at a sector of an upper device, or a part of it.
+    fn upper_at(&self, device: u16, kind: RequestKind, sector: u64) -> Option<u32> {
+        self.bios.newest_at(Place::new(device, kind), sector).or_else(|| upper(&self.bios, device, kind, sector))
+    }
+
+    /// Bios that are remapped to these sectors and were not queued there: they are the upper bios themselves.
+    #[cold]
+    fn moved(&mut self, device: u16, block: &BlockEvent, now: u64) {
+        let mut sector = block.sector;
+        while sector < block.end() {
+            let Some(((from, from_sector), time)) = self.stack.remap((block.device, sector)) else { return };
+            let upper = self.devices.iter().position(|&known| known == from);
+            let Some(at) = upper.and_then(|upper| self.upper_at(upper as u16, block.kind(), from_sector)) else {
+                return;
+            };
+            let upper = *self.bios.see(at);
+            let (flags, by) = ((upper.flags, upper.kind), (upper.owner, upper.tid));
+            let mut bio = InFlight::bio(device, flags, sector, upper.sectors, by, time);
+            (bio.in_range, bio.shown, bio.below) = (upper.in_range, upper.shown, true);
+            self.counts.below += u64::from(bio.shown);
+            let lower = self.add(bio);
+            let name = if upper.whole == NONE { at } else { self.wholes.root(upper.whole) };
+            let bytes = u64::from(upper.sectors) * 512;
+            self.stack.add(&[Upper { at: name, queued: upper.queued, bytes }], lower, &bio);
+            self.stack.moved(lower, at, upper.queued);
+            if bio.shown || self.in_range {
+                self.watch.queued(lower, self.bios.get(lower), now);
+            }
+            sector = bio.end().max(sector + 1);
+        }
     }
 
     /// Whose bio the one that is about to be queued does the work of, if it does another's: its owner.
     pub fn is_below(&mut self, block: &BlockEvent) -> Option<u32> {
+        self.orphan = None;
         let (device, sector) = self.stack.origin((block.device, block.sector))?;
         let device = self.devices.iter().position(|&known| known == device)? as u16;
-        let place = Place::new(device, block.kind());
-        let at = match self.bios.newest_at(place, sector) {
-            Some(at) => at,
-            None => upper(&self.bios, device, block.kind(), sector)?,
+        let Some(at) = self.upper_at(device, block.kind(), sector) else {
+            self.orphan = Some(device);
+            return None;
         };
         let bio = self.bios.see(at);
         // A part's name is its bio's.
@@ -496,6 +542,19 @@ impl<W: Watch> Matching<W> {
         self.next_uppers.push(upper);
         self.next_below = Some((None, show));
         Some(owner)
+    }
+
+    pub(super) fn orphaned(&self) -> bool {
+        self.orphan.is_some()
+    }
+
+    /// The bio that is about to be queued, by a thread that carries others' work, was remapped from a device and does the work of
+    /// none of its bios alone: whether that is so.
+    pub(super) fn next_of_array(&mut self) -> bool {
+        let Some(device) = self.orphan.take() else { return false };
+        self.next_uppers.clear();
+        (self.next_array, self.next_below) = (Some(device), Some((None, self.show())));
+        true
     }
 
     /// The bio that is about to be queued does the work of these; of none: of this loop device, at another time.
@@ -589,6 +648,21 @@ impl<W: Watch> Matching<W> {
         self.with_sectors(device, block, (owner, tid), now, issuer);
     }
 
+    /// A driver's own command is done. Trace events name neither its sectors nor its bytes then (`N 0 + 0`).
+    fn command_complete(&mut self, device: u16, block: &BlockEvent, now: u64) -> bool {
+        let nowhere = block.sector == 0 || block.sector == u64::MAX;
+        let place = Place::new(device, RequestKind::Other);
+        if !nowhere || block.kind() != RequestKind::Other {
+            return false;
+        }
+        let wanted = Wanted { place, sector: 0, most: u64::MAX };
+        let Some(end) = self.bios.find(wanted, |bio| u8::from(bio.is_request())).map(|(_, bio)| bio.end()) else {
+            return false;
+        };
+        self.complete(Range { place, sector: 0, end: end.max(1) }, block.error, now);
+        true
+    }
+
     #[inline(always)]
     fn with_sectors(
         &mut self,
@@ -598,6 +672,9 @@ impl<W: Watch> Matching<W> {
         now: u64,
         issuer: impl FnOnce() -> u32,
     ) {
+        if self.stack.has_remaps() && block.action.is_of_a_request() {
+            self.moved(device, block, now);
+        }
         match block.action {
             BlockAction::Queue => self.queue(device, block, (owner, tid), now),
             BlockAction::GetRq => self.got(Range::of(device, block), tid, now),
@@ -786,7 +863,9 @@ impl<W: Watch> Matching<W> {
                 _ => {}
             }
         } else if block.action == BlockAction::Complete {
-            self.flush_ended(device, block, now);
+            if !self.command_complete(device, block, now) {
+                self.flush_ended(device, block, now);
+            }
         } else {
             self.counts.without_data += u64::from(block.action == BlockAction::Queue && self.in_range && self.own);
         }
@@ -795,20 +874,19 @@ impl<W: Watch> Matching<W> {
     /// What is still on its way is handed over, and all that was found.
     pub fn finish(mut self) -> (W, Vec<Device>, MatchCounts, Flushes, Stack) {
         self.settle_all();
+        self.flushes_end();
         let rest: Vec<u32> = self.bios.rest().map(|(at, _)| at).collect();
         for at in rest {
             let bio = *self.bios.get(at);
             let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
             self.watch.at_end(!backwards && !bio.superseded);
-            if self.drop_bio(at) && !bio.is_request() && !bio.below && bio.shown {
-                let given_up = &mut self.counts.given_up;
-                *match (backwards, bio.superseded, bio.issued) {
-                    (true, ..) => &mut given_up.time_backwards,
-                    (_, false, _) => &mut self.counts.unfinished,
-                    (_, true, NEVER) => &mut given_up.issue_lost,
-                    (_, true, _) => &mut given_up.completion_lost,
-                } += 1;
-            }
+            let lost = match (backwards, bio.superseded, bio.issued) {
+                (true, ..) => Lost::TimeBackwards,
+                (_, false, _) => Lost::Unfinished,
+                (_, true, NEVER) => Lost::Issue,
+                (_, true, _) => Lost::Completion,
+            };
+            self.lose(at, Some(lost).filter(|_| !bio.is_request() && !bio.below));
         }
         if self.counts.events == 0 {
             self.counts.begin_ns = 0;

@@ -313,7 +313,7 @@ where
             EventKind::Block(block) => {
                 if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {
                     self.originators.remapped(block.device, device, block.sector, sector);
-                    self.matching.remapped((block.device, block.sector), (device, sector));
+                    self.matching.remapped((block.device, block.sector), (device, sector), event.time.0);
                 }
                 let mut owner = 0;
                 match block.action {

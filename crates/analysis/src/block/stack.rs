@@ -5,6 +5,11 @@
 //! programs did: only in the figures of its own device, and in the table of the stack. The upper bio is in the device while
 //! those below it are: its D is their first issue, and D2C ends with their last completion.
 //!
+//! Some drivers (NVMe multipath, md before 5.14) hand the bio itself down, and it is not queued again. It is on its way in the
+//! lower device from its remap on, and completed in both at once.
+//!
+//! What an array's thread queues below it for none of its bios alone (parity) is below as well, and no program's I/O.
+//!
 //! A partition queues nothing of its own: its remap is a step on the way, and no level.
 
 use super::in_flight::{Bio, InFlight, NEVER, Place};
@@ -109,9 +114,18 @@ struct Sums {
     q2c: u128,
 }
 
+/// Where a remapped bio comes from, and when it was remapped.
+#[derive(Clone, Copy)]
+struct Remap {
+    from: (Device, u64),
+    time: u64,
+}
+
 #[derive(Default)]
 pub(super) struct Stack {
-    remaps: HashMap<(Device, u64), (Device, u64)>,
+    remaps: HashMap<(Device, u64), Remap>,
+    /// Bios that were remapped without being queued again, by the name of that below: the upper one's name and time.
+    moved: HashMap<u32, (u32, u64)>,
     /// By the upper bio's name.
     above: HashMap<u32, Above>,
     /// The upper bios of each that is below any.
@@ -121,27 +135,47 @@ pub(super) struct Stack {
 
 impl Stack {
     /// A bio moves to a lower device. `queues`: the upper device is one to which bios are queued.
-    pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64), queues: bool) {
+    pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64), queues: bool, time: u64) {
         if !queues && (self.remaps.is_empty() || !self.remaps.contains_key(&from)) {
             return;
         }
         if self.remaps.len() >= MAX_REMAPS {
             self.remaps.clear();
         }
-        self.remaps.insert(to, from);
+        self.remaps.insert(to, Remap { from, time });
     }
 
     /// Where a bio that is queued here comes from: the highest device and sector to which remaps lead.
     pub fn origin(&mut self, at: (Device, u64)) -> Option<(Device, u64)> {
+        self.remap(at).map(|(from, _)| from)
+    }
+
+    /// The same, and when the first of these remaps was.
+    pub fn remap(&mut self, at: (Device, u64)) -> Option<((Device, u64), u64)> {
         if self.remaps.is_empty() {
             return None;
         }
-        let mut from = self.remaps.remove(&at)?;
+        let Remap { mut from, mut time } = self.remaps.remove(&at)?;
         // A partition lies between.
         while let Some(higher) = self.remaps.remove(&from) {
-            from = higher;
+            (from, time) = (higher.from, higher.time);
         }
-        Some(from)
+        Some((from, time))
+    }
+
+    /// Remaps are known whose bios were not queued again.
+    pub fn has_remaps(&self) -> bool {
+        !self.remaps.is_empty()
+    }
+
+    /// The bio `at` is the upper bio itself, as it was remapped.
+    pub fn moved(&mut self, at: u32, upper: u32, queued: u64) {
+        self.moved.insert(at, (upper, queued));
+    }
+
+    /// The upper bio that a bio is, where it is one: they are completed together.
+    pub fn take_moved(&mut self, at: u32) -> Option<(u32, u64)> {
+        if self.moved.is_empty() { None } else { self.moved.remove(&at) }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -175,6 +209,14 @@ impl Stack {
             sums.cached_bios += 1;
             sums.cached_bytes += u64::from(bio.whole_sectors) * 512;
             sums.legs.entry(bio.device).or_default();
+        }
+    }
+
+    /// A bio was queued for a device above, and for none of that device's bios alone: parity of an array.
+    pub fn add_other(&mut self, upper: u16, bio: &Bio) {
+        if self.levels.len() < MAX_LEVELS || self.levels.contains_key(&upper) {
+            let leg = self.levels.entry(upper).or_default().legs.entry(bio.device).or_default();
+            *leg = (leg.0 + 1, leg.1 + u64::from(bio.whole_sectors) * 512);
         }
     }
 

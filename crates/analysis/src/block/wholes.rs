@@ -17,6 +17,19 @@ struct Whole {
     all_issued: bool,
     last: u64,
     all_completed: bool,
+    /// Why the way of a part of it was not followed to its end.
+    lost: Option<Lost>,
+}
+
+/// Why a bio's way was not followed to its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lost {
+    Completion,
+    Issue,
+    TimeBackwards,
+    TooMany,
+    /// The trace ends before.
+    Unfinished,
 }
 
 /// The split bios that are on their way.
@@ -33,8 +46,16 @@ impl Wholes {
             self.wholes[bio.whole as usize].left += 1;
             return bio.whole;
         }
-        let whole =
-            Whole { root: at, bio: *bio, left: 2, first_issue: NEVER, all_issued: true, last: 0, all_completed: true };
+        let whole = Whole {
+            root: at,
+            bio: *bio,
+            left: 2,
+            first_issue: NEVER,
+            all_issued: true,
+            last: 0,
+            all_completed: true,
+            lost: None,
+        };
         match self.free.pop() {
             Some(free) => {
                 self.wholes[free as usize] = whole;
@@ -51,8 +72,14 @@ impl Wholes {
         self.wholes[whole as usize].root
     }
 
-    /// The bio and its completion, where this was its last part.
-    pub fn part_done(&mut self, part: &Bio, at: u32, completed: u64) -> Option<(Bio, u64)> {
+    /// A part of it will not be followed to its end; the first reason counts.
+    pub fn lost(&mut self, whole: u32, lost: Lost) {
+        let known = &mut self.wholes[whole as usize].lost;
+        *known = known.or(Some(lost));
+    }
+
+    /// The bio, its completion, and why that is not known, where this was its last part.
+    pub fn part_done(&mut self, part: &Bio, at: u32, completed: u64) -> Option<(Bio, u64, Option<Lost>)> {
         let whole = &mut self.wholes[part.whole as usize];
         whole.left -= 1;
         whole.first_issue = whole.first_issue.min(part.issued);
@@ -72,6 +99,6 @@ impl Wholes {
         let sectors = whole.bio.whole_sectors;
         let issued = if whole.all_issued { whole.first_issue } else { NEVER };
         let bio = Bio { issued, sectors, whole: part.whole, ..whole.bio };
-        Some((bio, if whole.all_completed { whole.last } else { NEVER }))
+        Some((bio, if whole.all_completed { whole.last } else { NEVER }, whole.lost))
     }
 }

@@ -158,6 +158,15 @@ actions! {
     ZoneUnplug = 19, "zone_unplug", "ZU";
 }
 
+impl BlockAction {
+    /// A step between a bio's queueing and its completion.
+    #[inline]
+    pub fn is_of_a_request(self) -> bool {
+        use BlockAction::*;
+        matches!(self, GetRq | Insert | BackMerge | FrontMerge | Issue)
+    }
+}
+
 /// What a request is, as bits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(transparent)]
