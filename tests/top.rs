@@ -28,31 +28,40 @@ fn the_sum_of_all_intervals_is_what_was_written() {
     std::fs::create_dir_all(&dir).expect("made");
     let prometheus = TempDir::new("top");
     let metrics = prometheus.path().join("flashscope.prom");
+    // A picture may come before the recorder is armed: it is once it shows what this one syncs.
+    let sign = dir.join("sign");
+    let script = format!("for i in $(seq 600); do echo >{0}; sync {0}; sleep 0.2; done", sign.display());
+    let mut signs = Command::new("sh").args(["-c", &script]).spawn().expect("sh starts");
     let mut child = flashscope()
-        .args(["top", "--json", "--interval", "0.5", "-d", "120", "--prometheus"])
+        .args(["top", "--json", "--interval", "1", "-d", "120", "--prometheus"])
         .arg(&metrics)
         .stdout(Stdio::piped())
         .spawn()
         .expect("flashscope starts");
     let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-    let mut pictures = Vec::new();
     let (mut written, mut syncs, mut peak) = (0.0, 0.0, 0.0_f64);
     let (mut work, mut pictures_after) = (None, 0);
+    // Its programs by number: others on this machine may run dd, too.
+    let numbers = prometheus.path().join("numbers");
     for line in lines {
         let top: Value = serde_json::from_str(&line.expect("text")).expect("an object a line");
-        pictures.push(top.clone());
-        if work.is_none() {
-            // The first picture: it records.
+        let rows = top["process"].as_array().expect("rows");
+        let named = |row: &Value, name: &str| row["name"].as_str().is_some_and(|of| of.starts_with(name));
+        if work.is_none() && rows.iter().any(|row| named(row, "sync ")) {
+            signs.kill().ok();
             let file = dir.join("file");
             let script = format!(
-                "dd if=/dev/zero of={0} bs=64k count=320 oflag=direct && dd if=/dev/zero of={0} bs=4k count=1 conv=fsync; rm {0}",
-                file.display()
+                "run() {{ sh -c 'echo $$ >>{1}; exec \"$@\"' sh \"$@\"; }}; run dd if=/dev/zero of={0} bs=64k count=320 oflag=direct \
+                 && run dd if=/dev/zero of={0} bs=4k count=1 conv=fsync; rm {0}",
+                file.display(),
+                numbers.display()
             );
             work = Some(Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).spawn().expect("sh starts"));
         }
         let interval = top["interval_s"].as_f64().expect("known");
-        for row in top["process"].as_array().expect("rows") {
-            if row["name"].as_str().is_some_and(|name| name.starts_with("dd ")) {
+        let numbers = std::fs::read_to_string(&numbers).unwrap_or_default();
+        for row in rows {
+            if numbers.lines().any(|number| row["name"] == format!("dd ({number})")) {
                 written += row["written_bytes_per_s"].as_f64().unwrap_or(0.0) * interval;
                 syncs += row["syncs_per_s"].as_f64().unwrap_or(0.0) * interval;
                 peak = peak.max(row["times"]["p99_ns"].as_f64().unwrap_or(0.0));
@@ -65,6 +74,8 @@ fn the_sum_of_all_intervals_is_what_was_written() {
             output(Command::new("kill").args(["-INT", &child.id().to_string()]));
         }
     }
+    signs.kill().ok();
+    signs.wait().expect("ended");
     assert!(child.wait().expect("ended").success());
     work.expect("a picture came").wait().expect("ended");
     // The file system's own blocks come on top.
