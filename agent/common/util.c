@@ -282,6 +282,24 @@ bool fs_parse_u64(const char *text, uint64_t max, uint64_t *value)
 	return !errno && !*end && *value <= max;
 }
 
+void fs_worker_name(char *comm)
+{
+	static const char head[] = "kworker/";
+	char *end = comm + strlen(head);
+
+	if (strncmp(comm, head, strlen(head)))
+		return;
+	end += *end == 'u';
+	/* "kworker/R-xfs" is a whole name: only behind numbers there is work. */
+	end += strspn(end, "0123456789");
+	if (*end != ':')
+		return;
+	end += 1 + strspn(end + 1, "0123456789");
+	end += *end == 'H';
+	if (*end == '-' || *end == '+')
+		*end = '\0';
+}
+
 uint64_t fs_now_ns(void)
 {
 	struct timespec now;

@@ -68,6 +68,8 @@ int fs_mkdirs(const char *path, mode_t mode); /* like mkdir -p */
 
 /* Whole decimal number, nothing else around it, at most max. */
 bool fs_parse_u64(const char *text, uint64_t max, uint64_t *value);
+/* Cuts what /proc adds to a kworker's name: its work (wq_worker_comm() of kernel/workqueue.c). Events have the name without. */
+void fs_worker_name(char *comm);
 
 uint64_t fs_now_ns(void); /* CLOCK_MONOTONIC */
 void fs_sleep_ms(unsigned int ms);

@@ -81,6 +81,7 @@ bool fs_process_read(struct fs_process *process, int32_t pid)
 		return false;
 	}
 	snprintf(process->comm, sizeof(process->comm), "%.*s", (int)strcspn(status + 6, "\n"), status + 6);
+	fs_worker_name(process->comm);
 	if (number_of(status, "\nPPid:", &parent))
 		process->parent = (int32_t)parent;
 	if (number_of(status, "\nUid:", &uid))

@@ -240,6 +240,7 @@ static int send_tasks(struct fs_recorder *recorder)
 			if (!comm)
 				continue; /* ended meanwhile */
 			comm[strcspn(comm, "\n")] = '\0';
+			fs_worker_name(comm);
 			result = add_task(recorder, &used, (uint32_t)tid, (uint32_t)tgid, comm);
 			free(comm);
 		}

@@ -50,6 +50,28 @@ static void numbers(void)
 	CHECK(!fs_parse_u64("1k", 10, &value));
 }
 
+static void workers(void)
+{
+	static const char *const names[][2] = {
+		{ "kworker/u4:0-events_unbound", "kworker/u4:0" },
+		{ "kworker/0:1H-kblockd", "kworker/0:1H" },
+		{ "kworker/12:3+mm_percpu_wq", "kworker/12:3" },
+		{ "kworker/1:2", "kworker/1:2" },
+		{ "kworker/R-xfs-sync/sda", "kworker/R-xfs-sync/sda" },
+		{ "kworker/u", "kworker/u" },
+		{ "kworker/", "kworker/" },
+		{ "logger-1", "logger-1" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%s", names[i][0]);
+		fs_worker_name(name);
+		CHECK_TEXT(name, names[i][1]);
+	}
+}
+
 static void buffers(void)
 {
 	struct fs_buf buf = { 0 };
@@ -93,6 +115,7 @@ void test_text(void)
 {
 	json();
 	numbers();
+	workers();
 	buffers();
 	processes();
 }
