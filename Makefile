@@ -58,7 +58,7 @@ demo: packages-demo
 	@$(EMBED) $(CARGO) build --release --locked -p flashscope
 	@$(FLASHSCOPE) demo --output out/demo
 
-## Format, lint, documentation, unit tests: three minutes.
+## Format, lint, documentation, unit tests.
 check: packages-check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings

@@ -38,7 +38,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             "writes" => (most_written(found), "go into"),
             _ => (most_read(found), "come from"),
         };
-        if let Some((file, bytes)) = which {
+        // With less than half in one file there is no such file; the recorder's own is never one.
+        if let Some((file, bytes)) = which.filter(|(_, bytes)| bytes.saturating_mul(2) >= sum) {
             cause += &format!(" {} of all {went} {file}.", size(bytes));
         }
         findings.push(Finding {
@@ -133,11 +134,15 @@ mod tests {
         block.groups = vec![group(9, Some("/lib/c.so"), 30 << 20), group(7, Some("/var/log/a"), 12 << 20)];
         let causes: Vec<String> = find(&work.seen()).into_iter().map(|finding| finding.cause).collect();
         assert_eq!(causes, ["2 MiB of all go into /var/log/a.", "30 MiB of all come from /lib/c.so."]);
-        // Most bios of a file may be of writes.
+        // What was written of a file is not read from it.
         work.block().groups[0].bytes = 9 << 20;
+        work.block().groups[1].bytes = 32 << 20;
         work.block().groups[0].path = None;
         let causes: Vec<String> = find(&work.seen()).into_iter().map(|finding| finding.cause).collect();
-        assert_eq!(causes[1], "10 MiB of all come from /var/log/a.");
+        assert_eq!(causes[1], "30 MiB of all come from /var/log/a.");
+        // A twentieth of what is read says nothing of where it comes from.
+        work.block().groups.iter_mut().for_each(|group| group.bytes = 4 << 20);
+        assert!(find(&work.seen())[1].cause.is_empty());
     }
 
     #[test]
