@@ -398,7 +398,7 @@ fn readahead(followed: Accuracy, inputs: &Inputs) -> Option<Evidence<AccuracyFin
     })
 }
 
-/// Erases that a block stands: a number, or the chip that says it.
+/// Rated erase cycles of a block: a number, or the chip whose file states them.
 fn endurance(text: &str) -> Result<u64, Failure> {
     match text.parse() {
         Ok(0) => Err(Failure::usage("--endurance 0: not a number of erase cycles; use the figure from the data sheet")),

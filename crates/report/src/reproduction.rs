@@ -127,12 +127,12 @@ fn statement(chapter: &Chapter, row: &Row) -> String {
 
 fn study(chapter: &Chapter, figures: &str) -> String {
     let mut out = format!(
-        "\n## {}\n\n{}\n\n`flashscope study {}`: {}. Measured on {}.\n",
+        "\n## {}\n\n{}\n\n`flashscope study {}`: {}. Measured on{}\n",
         text(&chapter.study),
         text(&chapter.question),
         code(&chapter.file),
         text(&chapter.clock),
-        chapter.measured_on.iter().map(|on| text(on)).collect::<Vec<_>>().join("; "),
+        places(&chapter.measured_on),
     );
     if !chapter.more.is_empty() {
         _ = write!(out, "\n{}", chapter.more);
@@ -142,6 +142,17 @@ fn study(chapter: &Chapter, figures: &str) -> String {
         _ = write!(out, "\n![{}]({figures}/{file})\n\n{}\n", text(&figure.title), text(&figure.caption));
     }
     out
+}
+
+/// One place ends the sentence before it; several are a list.
+fn places(measured_on: &[String]) -> String {
+    match measured_on {
+        [one] => format!(" {}.", text(one)),
+        several => {
+            let lines: Vec<String> = several.iter().map(|on| format!("- {}", text(on))).collect();
+            format!(":\n\n{}", lines.join("\n"))
+        }
+    }
 }
 
 /// The tables of a study of runs.
@@ -273,5 +284,15 @@ mod tests {
         assert!(page.contains("| 9 × | 4.5 | **outside**, modelled |"), "{page}");
         assert!(page.contains("| – | – | not measured |"), "{page}");
         assert!(page.contains("| a cause |"), "{page}");
+        assert!(page.contains("`: guest time. Measured on armv7.\n"), "{page}");
+    }
+
+    #[test]
+    fn several_places_are_a_list() {
+        let mut several = chapter(vec![row("Author et al. 2014", None)]);
+        several.measured_on.push("apf27".to_owned());
+        several.more = "### Table\n".to_owned();
+        let page = page(&[several], &[], "reproduction", "flashscope study --all");
+        assert!(page.contains("`: guest time. Measured on:\n\n- armv7\n- apf27\n\n### Table\n"), "{page}");
     }
 }
