@@ -375,7 +375,7 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
     }
     if !workload.open_ended.is_empty() {
         notes.push(format!(
-            "The size of {} files is unknown, as no read met their end; they are assumed to end at the last page seen. A recording that reads them whole, given with --layout, tells it.",
+            "The size of {} files is unknown, because no read reached their end; they are assumed to end at the last page seen. To give the sizes: record a read of the whole files, and name that trace with --layout.",
             workload.open_ended.len()
         ));
     }

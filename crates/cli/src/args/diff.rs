@@ -9,7 +9,7 @@ pub struct LimitArgs {
     /// End with status 3 where this holds; repeatable. `--fail-if help` shows the grammar.
     #[arg(long, value_name = "CONDITION", value_parser = condition)]
     pub fail_if: Vec<Condition>,
-    /// Write what each --fail-if came to as JUnit XML.
+    /// Write the result of each --fail-if as JUnit XML.
     #[arg(long, value_name = "FILE", requires = "fail_if")]
     pub junit: Option<PathBuf>,
 }

@@ -216,7 +216,7 @@ pub struct ReportArgs {
     /// systemd unit, container or Android package [default: thread].
     #[arg(long, value_name = "WHAT")]
     pub by: Option<ReportBy>,
-    /// Show one call, by its number in the tables of calls: its way through the layers, and who held it up.
+    /// Show one call, by its number in the tables of calls: its way through the layers, and what delayed it.
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["by", "html", "from", "to", "process"])]
     pub call: Option<u64>,
     /// Rows of each table.

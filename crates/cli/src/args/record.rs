@@ -54,10 +54,10 @@ pub struct RecordArgs {
     /// other tasks: these events are recorded of all processes (add --device).
     #[arg(long, value_name = "PID")]
     pub pid: Vec<u32>,
-    /// Only the processes of this cgroup (v1 or v2): a path below /sys/fs/cgroup, as /proc/PID/cgroup has it. Requests: as of --pid.
+    /// Only the processes of this cgroup (v1 or v2): a path below /sys/fs/cgroup, as /proc/PID/cgroup has it. Requests: as with --pid.
     #[arg(long, value_name = "PATH")]
     pub cgroup: Vec<String>,
-    /// Only tasks of this name (15 characters; * stands for any). Requests: as of --pid.
+    /// Only tasks of this name (15 characters; * matches any characters). Requests: as with --pid.
     #[arg(long, value_name = "NAME")]
     pub comm: Vec<String>,
     /// Source of flash events: the kernel's tracefs, or the module flashmon, which must be loaded (a virtual board loads it).

@@ -232,7 +232,7 @@ impl<'a> OneDevice<'a> {
         let sectors = bin_sectors(report, self.device);
         let binned = if found.bin_ns > 1 || sectors > 1 {
             format!(
-                "A mark stands for all bios of its originator and direction in {} and {} sectors; its size is their mean.",
+                "A mark represents all bios of its originator and direction in {} and {} sectors; its size is their mean.",
                 duration(found.bin_ns),
                 grouped(sectors)
             )

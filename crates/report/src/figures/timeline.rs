@@ -76,7 +76,7 @@ pub fn figure(id: &str, name: &str, shape: &Shape, timeline: &Timeline) -> Optio
     let title = "Flash operations over time, by address and kind".to_owned();
     let binned = if timeline.bin_ns > 1 || timeline.bin_pages > 1 {
         format!(
-            "A mark stands for all operations of its kind in {} and {} page{}.",
+            "A mark represents all operations of its kind in {} and {} page{}.",
             duration(timeline.bin_ns),
             grouped(timeline.bin_pages.into()),
             if timeline.bin_pages == 1 { "" } else { "s" }
