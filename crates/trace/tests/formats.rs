@@ -31,6 +31,12 @@ fn what_is_refused_is_called_by_its_name() {
         bytes[257..262].copy_from_slice(b"ustar");
         bytes
     };
+    // A whole trace behind the archive's head of 512 bytes.
+    let tar_with_trace = {
+        let mut bytes = tar.clone();
+        bytes.extend_from_slice(ONE_ISSUE);
+        bytes
+    };
     let cases: &[(&[u8], &[&str])] = &[
         (b"", &["is empty"]),
         (b"PERFILE2\x68\0\0\0", &["perf.data", "perf script -i FILE -F"]),
@@ -83,6 +89,17 @@ fn what_is_refused_is_called_by_its_name() {
         (b"2048, 8, 0\n4096, 16, 120\n1048576, 256, 431\n", &["table of numbers", "who asked"]),
         (b"[2048, 8, 0]\n[4096, 16, 120]\n", &["table of numbers"]),
         (b"LBA,SIZE,TIME\n2048,8,0.5\n4096,16,120.25\n1,2,3\n", &["table of numbers"]),
+        (b"\xff\xfe#\0 \0t\0", &["UTF-16", "iconv"]),
+        (&tar_with_trace, &["archive", "unpack"]),
+        (
+            b"# tracer: nop\n             fio-900     [001] d..1.    1024: block_rq_issue: 8,0 R 4096 () 0 + 8 [fio]\n",
+            &["counts instead of times", "trace_clock"],
+        ),
+        (b"TID     COMM             READS  WRITES R_Kb    W_Kb    T FILE\n900     fio              10     0      40      0       R data\n", &["filetop"]),
+        (b"PID    COMM               FD ERR PATH\n900    fio                 3   0 /data/x\n", &["opensnoop", "no requests"]),
+        (b" Performance counter stats for 'system wide':\n\n 300 block:block_rq_issue\n", &["perf stat's output"]),
+        (b"4 KiB <<< . (ext4 /dev/sda1): request=1 time=89.5 us\n", &["ioping"]),
+        (b"smartctl 7.3 2022-02-28 r5338 [x86_64-linux-6.1.0] (local build)\n", &["smartctl"]),
         (b"64 0 3\n1 2 0\n", &["three numbers a line", "spatial view", "blocks with their sizes and times"]),
         (b"Dear reader, this is no trace.\n", &["not a trace that flashscope reads", "report --help"]),
         (b"\xfe\xfd\x00\x01\x02", &["not a trace that flashscope reads"]),
@@ -99,6 +116,22 @@ fn what_is_refused_is_called_by_its_name() {
             assert_eq!(packed, error);
         }
     }
+}
+
+const ONE_ISSUE: &[u8] =
+    b"# tracer: nop\n             fio-900     [001] d..1.     1.024000: block_rq_issue: 8,0 R 4096 () 0 + 8 [fio]\n";
+
+/// The byte order mark of an editor is no line of its own and costs none.
+#[test]
+fn a_byte_order_mark_is_passed_over() {
+    let line = ONE_ISSUE.split_inclusive(|&b| b == b'\n').nth(1).expect("a line");
+    let plain = of(line).expect("a trace");
+    let marked = of(&[b"\xef\xbb\xbf", line].concat()).expect("a trace");
+    assert_eq!(blocks(&plain).len(), 1);
+    assert_eq!(blocks(&marked), blocks(&plain));
+    let malformed =
+        |trace: &Trace| trace.losses().iter().find(|(loss, _)| *loss == Loss::LinesMalformed).map(|(_, n)| n);
+    assert_eq!(malformed(&marked), malformed(&plain));
 }
 
 /// Gzip without a compressor: stored blocks.

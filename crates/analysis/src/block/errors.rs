@@ -143,31 +143,40 @@ impl Errors {
 
 /// Errors that a block device's requests end with (`blk_errors` in block/blk-core.c), and what drivers and older kernels give
 /// beside them; numbers of include/uapi/asm-generic/errno.h.
-const NAMES: [(i32, &str); 24] = [
+const NAMES: [(i32, &str); 33] = [
     (1, "EPERM"),
     (5, "EIO"),
     (6, "ENXIO"),
     (11, "EAGAIN"),
     (12, "ENOMEM"),
+    (13, "EACCES"),
+    (14, "EFAULT"),
     (16, "EBUSY"),
     (19, "ENODEV"),
     (22, "EINVAL"),
     (27, "EFBIG"),
     (28, "ENOSPC"),
     (30, "EROFS"),
+    (32, "EPIPE"),
+    (34, "ERANGE"),
     (52, "EBADE"),
     (61, "ENODATA"),
     (62, "ETIME"),
     (67, "ENOLINK"),
+    (71, "EPROTO"),
     (74, "EBADMSG"),
     (75, "EOVERFLOW"),
     (84, "EILSEQ"),
     (95, "EOPNOTSUPP"),
+    (107, "ENOTCONN"),
     (108, "ESHUTDOWN"),
     (110, "ETIMEDOUT"),
     (112, "EHOSTDOWN"),
     (117, "EUCLEAN"),
     (121, "EREMOTEIO"),
+    (123, "ENOMEDIUM"),
+    (124, "EMEDIUMTYPE"),
+    (125, "ECANCELED"),
 ];
 
 pub(super) fn errno_name(error: i32) -> &'static str {
@@ -199,5 +208,6 @@ mod tests {
         let second = &found.failures[1];
         assert_eq!((second.error.as_str(), second.sector, second.took_ns), ("EIO", 16, 50));
         assert_eq!((found.failures[2].error.as_str(), errno_name(-4095)), ("ETIMEDOUT", "unknown error"));
+        assert_eq!((errno_name(-34), errno_name(-107), errno_name(-123)), ("ERANGE", "ENOTCONN", "ENOMEDIUM"));
     }
 }

@@ -13,7 +13,7 @@ mod refused;
 pub(crate) mod stream;
 pub(crate) mod text;
 
-pub(crate) use refused::refusal;
+pub(crate) use refused::{is_archive, refusal};
 
 use crate::input::Input;
 use ftrace::Header;
@@ -149,7 +149,8 @@ impl Head {
 
     /// Whole lines, without their ends.
     fn lines(&self) -> Vec<&[u8]> {
-        let mut lines: Vec<&[u8]> = self.bytes.split_inclusive(|&b| b == b'\n').take(256).collect();
+        let text = text::without_mark(&self.bytes);
+        let mut lines: Vec<&[u8]> = text.split_inclusive(|&b| b == b'\n').take(256).collect();
         let cut = lines.last().is_some_and(|line| !line.ends_with(b"\n")) && !self.whole;
         if cut && lines.len() > 1 {
             lines.pop();
@@ -169,6 +170,10 @@ pub(crate) enum Chosen {
 /// Text is in the dialect that understands most of its first lines. Others may stand among them, as in what is pasted from
 /// a terminal, but not four times as many.
 pub(crate) fn choose(head: &Head) -> Chosen {
+    // The text of an archive is cut by its heads, and not all of it is the trace's.
+    if is_archive(head) {
+        return Chosen::None;
+    }
     if ftrace::systrace::is_page(head.bytes()) {
         return Chosen::Dialect(ftrace::systrace::DIALECT);
     }
@@ -193,6 +198,7 @@ pub(crate) fn choose(head: &Head) -> Chosen {
     let best = dialects.into_iter().filter_map(|d| Some((count(&d)?, d))).reduce(|a, b| if b.0 > a.0 { b } else { a });
     match (best, header) {
         (Some((_, dialect)), _) => Chosen::Dialect(dialect),
+        _ if ftrace::of_raw_clock(&lines) => Chosen::None,
         (None, Header::Text) => Chosen::Dialect(ftrace::DIALECT),
         (None, _) => Chosen::None,
     }

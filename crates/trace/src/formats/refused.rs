@@ -1,6 +1,6 @@
 //! What is no trace that is read, by what it is: each with what it lacks and what to do instead.
 
-use super::{Head, blktrace::blkparse};
+use super::{Head, blktrace::blkparse, ftrace};
 use crate::bytes::Endian;
 
 /// What a file is or looks like, and how that is told.
@@ -26,6 +26,16 @@ pub(crate) fn refusal(head: &Head) -> Option<String> {
 
 /// Magic numbers first, then tables by their heads, then what only looks so.
 const ALL: &[Refused] = &[
+    Refused {
+        what: "text in UTF-16, as PowerShell's `>` writes it",
+        why: "text of one byte a letter is read; convert it with `iconv -f UTF-16 -t UTF-8 FILE > FILE.txt`",
+        is: |head, _| starts(head, &[b"\xff\xfe", b"\xfe\xff"]),
+    },
+    Refused {
+        what: "ftrace's text with counts instead of times (the clock is counter or x86-tsc)",
+        why: "no duration follows from them; `echo mono > /sys/kernel/tracing/trace_clock` (trace-cmd: `-C mono`), and record again",
+        is: |_, lines| ftrace::of_raw_clock(lines),
+    },
     Refused {
         what: "perf.data",
         why: "perf's binary file is not read; print it with `perf script -i FILE -F comm,pid,tid,cpu,time,event,trace > FILE.txt`, and read that",
@@ -75,12 +85,7 @@ const ALL: &[Refused] = &[
     Refused {
         what: "an archive or a packed file of another kind",
         why: "gzip, xz and zstd around one trace are read; unpack it, and name the trace in it",
-        is: |head, _| {
-            starts(
-                head,
-                &[b"PK\x03\x04", b"BZh", b"\x04\x22\x4d\x18", b"7z\xbc\xaf", b"Rar!", b"LZIP", b"\x5d\x00\x00"],
-            ) || head.bytes().get(257..262) == Some(b"ustar")
-        },
+        is: |head, _| is_archive(head),
     },
     Refused {
         what: "atrace's packed output (`atrace -z`)",
@@ -123,7 +128,11 @@ const ALL: &[Refused] = &[
     Refused {
         what: "biosnoop's table",
         why: "it has no queueing events, and one line an I/O when it ended; RECORD",
-        is: |_, lines| any(lines, |l| all_in(l, &[b"TIME", b"COMM", b"DISK", b"SECTOR", b"LAT"])),
+        is: |_, lines| {
+            any(lines, |l| {
+                all_in(l, &[b"TIME", b"COMM", b"DISK", b"LAT"]) || all_in(l, &[b"TIME", b"COMM", b"DEV", b"LAT"])
+            })
+        },
     },
     Refused {
         what: "iosnoop's table (perf-tools)",
@@ -134,24 +143,32 @@ const ALL: &[Refused] = &[
         what: "a table of slow file operations (ext4slower, fileslower and their kin)",
         why: "it has no requests, and only operations above a limit; RECORD",
         is: |_, lines| {
-            any(lines, |l| all_in(l, &[b"TIME", b"COMM", b"LAT(ms)", b"FILENAME"]))
+            first(lines, |l| all_in(l, &[b"ENDTIME_us", b"TASK", b"LATENCY_us"]))
+                || any(lines, |l| all_in(l, &[b"TIME", b"COMM", b"LAT(ms)", b"FILENAME"]))
                 || any(lines, |l| l.starts_with(b"Tracing ") && find(l, b" slower than ").is_some())
         },
     },
     Refused {
-        what: "a histogram (biolatency, bitesize, bpftrace)",
+        what: "a histogram (biolatency, iolatency, bitesize, bpftrace)",
         why: "it has counts and no requests; RECORD",
         is: |_, lines| {
-            any(lines, |l| all_in(l, &[b": count", b"distribution"]))
+            any(lines, |l| all_in(l, &[b": count", b"distribution"]) || all_in(l, &[b": I/O", b"Distribution"]))
                 || any(lines, |l| l.ends_with(b"|") && l.contains(&b'@') && find(l, b"|").is_some())
-                || first(lines, |l| l.starts_with(b"Attaching ") && find(l, b" probe").is_some())
+                || any(lines, |l| l.starts_with(b"@") && all_in(l, &[b"["]) && all_in(l, &[b"]: "]))
         },
     },
     Refused {
-        what: "biotop's or iotop's table",
+        what: "bpftrace's output",
+        why: "what its script prints is not known, and not which of it is which step of a request; RECORD",
+        is: |_, lines| first(lines, |l| l.starts_with(b"Attaching ") && find(l, b" probe").is_some()),
+    },
+    Refused {
+        what: "biotop's, filetop's or iotop's table",
         why: "it has sums of an interval and no requests; RECORD",
         is: |_, lines| {
             any(lines, |l| all_in(l, &[b"PID", b"COMM", b"DISK", b"Kbytes"]))
+                || any(lines, |l| all_in(l, &[b"TID", b"COMM", b"READS", b"WRITES"]))
+                || any(lines, |l| l.starts_with(b"Total DISK READ"))
                 || any(lines, |l| all_in(l, &[b"TID", b"PRIO", b"DISK READ", b"COMMAND"]))
         },
     },
@@ -178,6 +195,60 @@ const ALL: &[Refused] = &[
                     || l.starts_with(b"avg-cpu:")
             })
         },
+    },
+    Refused {
+        what: "sar's or pidstat's output",
+        why: "it has means of an interval and no requests; RECORD",
+        is: |_, lines| {
+            any(lines, |l| all_in(l, &[b"DEV", b"tps", b"await"]) || all_in(l, &[b"UID", b"PID", b"kB_rd/s"]))
+        },
+    },
+    Refused {
+        what: "dstat's output",
+        why: "it has means of an interval and no requests; RECORD",
+        is: |_, lines| any(lines, |l| l.starts_with(b"----total") || all_in(l, &[b"-dsk/"])),
+    },
+    Refused {
+        what: "a table of opened files (opensnoop)",
+        why: "it has no requests; RECORD",
+        is: |_, lines| any(lines, |l| all_in(l, &[b"PID", b"COMM", b"FD", b"ERR", b"PATH"])),
+    },
+    Refused {
+        what: "perf trace's output",
+        why: "its lines have no CPU, and its times begin with its own; record with `perf record -e 'block:*' -a`, print with `perf script -F comm,pid,tid,cpu,time,event,trace`, and read that",
+        is: |_, lines| most(lines, is_perf_trace),
+    },
+    Refused {
+        what: "perf stat's output",
+        why: "it has counts and no requests; RECORD",
+        is: |_, lines| any(lines, |l| l.starts_with(b"Performance counter stats for")),
+    },
+    Refused {
+        what: "LTTng's text (babeltrace)",
+        why: "it is not read; RECORD",
+        is: |_, lines| most(lines, |l| l.starts_with(b"[") && all_in(l, &[b"] (+", b": {", b"}"])),
+    },
+    Refused {
+        what: "sysdig's output",
+        why: "it has system calls and no requests; RECORD",
+        is: |_, lines| most(lines, is_sysdig),
+    },
+    Refused {
+        what: "ioping's output",
+        why: "it has how long its own requests took and none of others; run it under `flashscope record --events block,syscall -- ioping …`",
+        is: |_, lines| any(lines, |l| all_in(l, &[b": request=", b" time="])),
+    },
+    Refused {
+        what: "a table of the kernel's own (an event histogram, or counts of functions)",
+        why: "it has sums and no events; RECORD",
+        is: |_, lines| {
+            any(lines, |l| l.starts_with(b"# event histogram") || all_in(l, &[b"Function", b"Hit", b"Time", b"Avg"]))
+        },
+    },
+    Refused {
+        what: "smartctl's output",
+        why: "it has a drive's own counts and no requests; RECORD",
+        is: |_, lines| first(lines, |l| l.starts_with(b"smartctl ")),
     },
     Refused {
         what: "vmstat's output",
@@ -235,6 +306,13 @@ const ALL: &[Refused] = &[
         is: |_, lines| most(lines, |l| count_numbers(l, b" ,;\t").is_some_and(|n| n > 1)),
     },
 ];
+
+/// An archive, or a packed file that is not unpacked here.
+pub(crate) fn is_archive(head: &Head) -> bool {
+    let packed: &[&[u8]] =
+        &[b"PK\x03\x04", b"BZh", b"\x04\x22\x4d\x18", b"7z\xbc\xaf", b"Rar!", b"LZIP", b"\x5d\x00\x00"];
+    starts(head, packed) || head.bytes().get(257..262) == Some(b"ustar")
+}
 
 fn starts(head: &Head, with: &[&[u8]]) -> bool {
     with.iter().any(|bytes| head.bytes().starts_with(bytes))
@@ -323,4 +401,22 @@ fn is_dmesg(line: &[u8]) -> bool {
     let Some(end) = rest.iter().position(|&b| b == b']') else { return false };
     let time = rest[..end].trim_ascii();
     time.contains(&b'.') && time.iter().all(|b| b.is_ascii_digit() || *b == b'.')
+}
+
+/// `     0.000 ( 0.005 ms): fio/900 pread64(…) = 4096`, or `0.010 fio/900 block:block_rq_issue(…)`.
+fn is_perf_trace(line: &[u8]) -> bool {
+    let end = line.iter().position(|&b| b == b' ').unwrap_or(0);
+    let time = end > 0 && line[..end].iter().all(|b| b.is_ascii_digit() || *b == b'.') && line[..end].contains(&b'.');
+    let call = line.iter().position(|&b| b == b'(').is_some() && line.contains(&b'/');
+    time && call
+        && (find(line, b" ms): ").is_some() || find(line, b":").is_some_and(|at| !line[at..].starts_with(b": ")))
+}
+
+/// `1 12:00:00.0 0 fio (900) > pread fd=3`
+fn is_sysdig(line: &[u8]) -> bool {
+    let words: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
+    words.len() > 6
+        && words[0].iter().all(u8::is_ascii_digit)
+        && words[1].contains(&b':')
+        && words.iter().any(|w| matches!(*w, b">" | b"<"))
 }

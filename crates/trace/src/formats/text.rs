@@ -69,6 +69,7 @@ impl Source for Text {
         let mut lines = (self.dialect.lines)();
         let mut reader = BufReader::with_capacity(64 << 10, self.input.reader());
         let mut buffer = Vec::new();
+        let mut first = true;
         loop {
             buffer.clear();
             let n = io::Read::take(&mut reader, MAX_LINE as u64).read_until(b'\n', &mut buffer)?;
@@ -80,7 +81,9 @@ impl Source for Text {
                 lines.too_long(&buffer, f);
                 continue;
             }
-            lines.line(without_end(&buffer), f);
+            let line = without_end(&buffer);
+            lines.line(if first { without_mark(line) } else { line }, f);
+            first = false;
         }
     }
 }
@@ -89,4 +92,9 @@ impl Source for Text {
 pub(crate) fn without_end(line: &[u8]) -> &[u8] {
     let text = line.strip_suffix(b"\n").unwrap_or(line);
     text.strip_suffix(b"\r").unwrap_or(text)
+}
+
+/// The beginning of a text without the byte order mark that editors of Windows put there.
+pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }

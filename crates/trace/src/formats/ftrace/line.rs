@@ -160,6 +160,19 @@ fn head(line: &[u8]) -> Option<(Head<'_>, &[u8])> {
     kernels.into_iter().chain(brackets).find_map(|at| head_at(line, at))
 }
 
+/// `COMM-TID [CPU] … COUNT: EVENT: …`: the clocks `counter` and `x86-tsc` give numbers that are no times
+/// (`trace_clocks` in kernel/trace/trace.c).
+pub(super) fn has_raw_count(line: &[u8]) -> bool {
+    let brackets = line.iter().enumerate().filter(|&(_, &b)| b == b'[').map(|(at, _)| at);
+    kernels_column(line).into_iter().chain(brackets).any(|at| {
+        let behind_cpu = number(&line[at + 1..]).and_then(|(_, rest)| rest.strip_prefix(b"]"));
+        let count = behind_cpu.and_then(|rest| rest.split(|&b| b == b':').next());
+        let count = count.and_then(|rest| rest.rsplit(|&b| b == b' ').next());
+        let digits = count.is_some_and(|c| !c.is_empty() && c.iter().all(u8::is_ascii_digit));
+        digits && task(line[..at].split(|&b| b == b'(').next().unwrap_or_default()).is_some()
+    })
+}
+
 /// The bracket of a line whose name ends where the kernel lets it end.
 fn kernels_column(line: &[u8]) -> Option<usize> {
     if line.get(16) != Some(&b'-') {

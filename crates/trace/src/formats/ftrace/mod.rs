@@ -65,6 +65,17 @@ pub(crate) fn is_line(text: &[u8]) -> bool {
     !matches!(line::parse(text), Line::Unknown | Line::Nothing) || text.trim_ascii_start().starts_with(b"#")
 }
 
+/// Whether most lines have a count where a time belongs.
+pub(crate) fn of_raw_clock(lines: &[&[u8]]) -> bool {
+    let events = lines.iter().filter(|line| !matches!(line::parse(line), Line::Nothing | Line::Lost { .. }));
+    let (mut all, mut raw) = (0usize, 0usize);
+    for line in events {
+        all += 1;
+        raw += usize::from(line::has_raw_count(line));
+    }
+    raw > 0 && raw * 2 > all
+}
+
 /// Reads lines of ftrace's text.
 #[derive(Default)]
 pub(crate) struct Reader {
