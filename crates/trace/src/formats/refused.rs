@@ -159,7 +159,7 @@ const ALL: &[Refused] = &[
     },
     Refused {
         what: "bpftrace's output",
-        why: "what its script prints is not known, and not which of it is which step of a request; RECORD",
+        why: "its lines have no fixed form, so the steps of a request cannot be told apart; RECORD",
         is: |_, lines| first(lines, |l| l.starts_with(b"Attaching ") && find(l, b" probe").is_some()),
     },
     Refused {
@@ -215,7 +215,7 @@ const ALL: &[Refused] = &[
     },
     Refused {
         what: "perf trace's output",
-        why: "its lines have no CPU, and its times begin with its own; record with `perf record -e 'block:*' -a`, print with `perf script -F comm,pid,tid,cpu,time,event,trace`, and read that",
+        why: "its lines name no CPU, and their times count from the start of perf trace; record with `perf record -e 'block:*' -a`, print with `perf script -F comm,pid,tid,cpu,time,event,trace`, and read that",
         is: |_, lines| most(lines, is_perf_trace),
     },
     Refused {
