@@ -38,6 +38,7 @@ mod other_chip;
 mod outputs;
 mod overrun;
 mod page;
+mod paths;
 mod peers_agree;
 mod perfetto;
 mod readahead;

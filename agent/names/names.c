@@ -13,7 +13,6 @@
 
 /* What a look at new files and processes may take: 1 % of a CPU at ten draining rounds a second. */
 #define LIVE_NS UINT64_C(1000000)
-#define WALK_NS UINT64_C(5000000000)
 /* The longest row: two paths of 1 KiB, of which each byte may be escaped. */
 #define ROW_MAX (16u << 10)
 
@@ -116,16 +115,21 @@ static void send_process(struct fs_names *names, int32_t pid)
 	fs_json_object_end(json);
 }
 
-static void send_processes(struct fs_names *names)
+static void send_processes(struct fs_names *names, uint64_t end_ns)
 {
 	char path[FS_PATH_MAX];
 	DIR *proc = opendir(fs_path(path, sizeof(path), "/proc"));
 	struct dirent *entry;
 	uint64_t pid;
 
-	while (proc && (entry = readdir(proc)))
-		if (fs_parse_u64(entry->d_name, INT32_MAX, &pid))
+	while (proc && (entry = readdir(proc))) {
+		if (!fs_parse_u64(entry->d_name, INT32_MAX, &pid))
+			continue;
+		if (fs_now_ns() < end_ns)
 			send_process(names, (int32_t)pid);
+		else
+			names->processes_late++;
+	}
 	if (proc)
 		closedir(proc);
 }
@@ -324,7 +328,7 @@ static void send_files(struct fs_names *names)
 	}
 }
 
-static void send_search(struct fs_names *names)
+static void send_search(struct fs_names *names, uint64_t begin_ns, uint64_t limit_ns)
 {
 	static const char *const modes[] = { "default", "walk", "seen", "none" };
 	struct fs_json *json = row(names, "search");
@@ -334,7 +338,11 @@ static void send_search(struct fs_names *names)
 	fs_json_u64(json, "entries", names->paths.entries);
 	fs_json_u64(json, "files_dropped", names->paths.touched.dropped);
 	fs_json_u64(json, "processes_dropped", names->processes_dropped);
+	fs_json_u64(json, "processes_late", names->processes_late);
 	fs_json_u64(json, "mounts_dropped", names->paths.mounts.dropped);
+	if (limit_ns != UINT64_MAX)
+		fs_json_u64(json, "limit_ms", limit_ns / 1000000);
+	fs_json_u64(json, "took_ms", (fs_now_ns() - begin_ns) / 1000000);
 	fs_json_object_end(json);
 }
 
@@ -343,8 +351,8 @@ void fs_names_begin(struct fs_names *names)
 	if (names->mode == FS_NAMES_NONE)
 		fs_mounts_read(&names->paths.mounts);
 	else
-		fs_paths_seen(&names->paths, false);
-	send_processes(names);
+		fs_paths_seen(&names->paths, false, UINT64_MAX);
+	send_processes(names, UINT64_MAX);
 	send_packages(names);
 	send_devices(names);
 	send_mounts(names);
@@ -364,27 +372,35 @@ void fs_names_live(struct fs_names *names)
 	flush(names);
 }
 
-void fs_names_end(struct fs_names *names, const volatile int *stop)
+/* When the n-th of four parts of the time is over. */
+static uint64_t part(uint64_t begin_ns, uint64_t limit_ns, unsigned int n)
 {
+	return limit_ns == UINT64_MAX ? UINT64_MAX : begin_ns + limit_ns / 4 * n;
+}
+
+void fs_names_end(struct fs_names *names, const volatile int *stop, uint64_t limit_ns)
+{
+	const uint64_t begin = fs_now_ns();
 	struct fs_paths *paths = &names->paths;
 
-	send_processes(names);
+	if (names->mode == FS_NAMES_WALK)
+		limit_ns = UINT64_MAX;
 	if (names->mode == FS_NAMES_NONE) {
+		send_processes(names, part(begin, limit_ns, 3));
 		fs_mounts_read(&paths->mounts);
 	} else {
-		/* Looking at what is open takes of the time, too. */
-		const uint64_t begin = fs_now_ns();
-
+		/* What one part leaves goes to the next. */
+		send_processes(names, part(begin, limit_ns, 1));
 		paths->stop = stop;
-		fs_paths_seen(paths, true);
-		fs_paths_check(paths);
+		fs_paths_seen(paths, true, part(begin, limit_ns, 2));
+		fs_paths_check(paths, part(begin, limit_ns, 3));
 		if (names->mode != FS_NAMES_SEEN)
-			fs_paths_walk(paths, begin, names->mode == FS_NAMES_WALK ? UINT64_MAX : WALK_NS);
+			fs_paths_walk(paths, part(begin, limit_ns, 4));
 		send_files(names);
 	}
 	send_devices(names);
 	send_mounts(names);
-	send_search(names);
+	send_search(names, begin, limit_ns);
 	flush(names);
 }
 

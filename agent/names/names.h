@@ -31,6 +31,7 @@ struct fs_names {
 	uint64_t *processes; /* hashes of what was sent */
 	size_t process_count;
 	uint64_t processes_dropped;
+	uint64_t processes_late; /* not read: the time was over */
 	bool failed; /* the stream is broken */
 };
 
@@ -41,8 +42,11 @@ void fs_names_init(struct fs_names *names, enum fs_names_mode mode, struct fs_st
 void fs_names_begin(struct fs_names *names);
 /* After each draining: processes and files that are new. */
 void fs_names_live(struct fs_names *names);
-/* At the end, when nothing is traced any more. stop: ends the walk where it becomes non-zero. */
-void fs_names_end(struct fs_names *names, const volatile int *stop);
+/*
+ * At the end, when nothing is traced any more, in limit_ns; FS_NAMES_WALK takes as long as it needs. stop: ends the
+ * walk where it becomes non-zero.
+ */
+void fs_names_end(struct fs_names *names, const volatile int *stop, uint64_t limit_ns);
 void fs_names_free(struct fs_names *names);
 
 #endif

@@ -179,7 +179,7 @@ static bool is_foreign(const struct fs_paths *paths, int32_t pid)
 	return fs_namespace_of(pid, "mnt") != paths->mounts.namespaces[0];
 }
 
-void fs_paths_seen(struct fs_paths *paths, bool only_touched)
+void fs_paths_seen(struct fs_paths *paths, bool only_touched, uint64_t end_ns)
 {
 	char path[FS_PATH_MAX];
 	struct dirent *entry;
@@ -193,6 +193,10 @@ void fs_paths_seen(struct fs_paths *paths, bool only_touched)
 
 		if (!fs_parse_u64(entry->d_name, INT32_MAX, &pid) || (pid_t)pid == getpid())
 			continue;
+		if (fs_now_ns() >= end_ns) {
+			paths->late = true;
+			break;
+		}
 		foreign = is_foreign(paths, (int32_t)pid);
 		open_files(paths, (int32_t)pid, foreign, only_touched);
 		mapped_files(paths, (int32_t)pid, foreign, only_touched);
@@ -218,9 +222,9 @@ void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns)
 	}
 }
 
-void fs_paths_check(struct fs_paths *paths)
+void fs_paths_check(struct fs_paths *paths, uint64_t end_ns)
 {
-	for (size_t i = 0; i < paths->touched.count; i++) {
+	for (size_t i = 0; i < paths->touched.count && fs_now_ns() < end_ns; i++) {
 		struct fs_inode *file = &paths->touched.files[i];
 		struct stat st;
 
@@ -247,16 +251,18 @@ struct walk {
 	char path[PATH_MAX];
 };
 
-static bool is_over(struct walk *walk)
+static bool is_out_of_time(struct walk *walk)
 {
-	if (!walk->wanted)
-		return true;
-	if (walk->result == FS_WALK_TIME)
-		return true;
-	if (!(++walk->count % STRIDE) &&
-	    (fs_now_ns() > walk->paths->deadline || (walk->paths->stop && *walk->paths->stop)))
+	if (fs_now_ns() >= walk->paths->deadline || (walk->paths->stop && *walk->paths->stop))
 		walk->result = FS_WALK_TIME;
 	return walk->result == FS_WALK_TIME;
+}
+
+static bool is_over(struct walk *walk)
+{
+	if (!walk->wanted || walk->result == FS_WALK_TIME)
+		return true;
+	return !(++walk->count % STRIDE) && is_out_of_time(walk);
 }
 
 /* Whether the file was made after another of this number had been seen. */
@@ -340,8 +346,10 @@ static void directory(struct walk *walk, int fd, size_t length, dev_t device, in
 	struct dirent *entry;
 	DIR *dir = fdopendir(fd);
 
-	if (!dir || depth > DEEPEST) {
-		walk->result = FS_WALK_PART;
+	/* To read a directory may take long on a slow device. */
+	if (is_out_of_time(walk) || !dir || depth > DEEPEST) {
+		if (walk->result != FS_WALK_TIME)
+			walk->result = FS_WALK_PART;
 		if (dir)
 			closedir(dir);
 		else
@@ -501,17 +509,17 @@ static void to_walk(struct fs_paths *paths)
 	qsort(paths->walked, paths->walked_count, sizeof(*paths->walked), smallest_first);
 }
 
-void fs_paths_walk(struct fs_paths *paths, uint64_t begin_ns, uint64_t limit_ns)
+void fs_paths_walk(struct fs_paths *paths, uint64_t end_ns)
 {
 	to_walk(paths);
 	for (size_t i = 0; i < paths->walked_count; i++) {
 		/* Each may take its share of what is left: a small one leaves the rest of its share to the larger. */
-		uint64_t now = fs_now_ns(), end = begin_ns + limit_ns;
+		uint64_t now = fs_now_ns();
 
-		if (limit_ns == UINT64_MAX)
+		if (end_ns == UINT64_MAX)
 			paths->deadline = UINT64_MAX;
 		else
-			paths->deadline = now >= end ? now : now + (end - now) / (paths->walked_count - i);
+			paths->deadline = now >= end_ns ? now : now + (end_ns - now) / (paths->walked_count - i);
 		paths->walked[i].result = device_walk(paths, paths->walked[i].device);
 	}
 	for (size_t i = 0; i < paths->touched.count; i++) {
@@ -585,7 +593,7 @@ const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *fi
 	case FS_WALK_PART:
 		return "not_reachable";
 	default:
-		return "not_looked_for";
+		return paths->late ? "out_of_time" : "not_looked_for";
 	}
 }
 

@@ -34,19 +34,17 @@ struct fs_paths {
 	uint64_t directories, entries; /* read by the walk */
 	uint64_t deadline;	       /* fs_now_ns() */
 	const volatile int *stop;      /* ends the walk where set and not 0 */
+	bool late;		       /* not every process was looked at: the time was over */
 };
 
-/* What all processes have open or mapped now; only_touched: of files that are touched already. */
-void fs_paths_seen(struct fs_paths *paths, bool only_touched);
+/* What all processes have open or mapped now, until end_ns (fs_now_ns()); only_touched: of files that are touched already. */
+void fs_paths_seen(struct fs_paths *paths, bool only_touched, uint64_t end_ns);
 /* What the tasks of newly touched files have open, in at most so many nanoseconds. */
 void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns);
-/* Which of the paths are still true. */
-void fs_paths_check(struct fs_paths *paths);
-/*
- * Looks for what has no path, from begin_ns (fs_now_ns()) for no longer than limit_ns (UINT64_MAX: without end). The file systems
- * share the time, the smallest first.
- */
-void fs_paths_walk(struct fs_paths *paths, uint64_t begin_ns, uint64_t limit_ns);
+/* Which of the paths are still true, until end_ns. */
+void fs_paths_check(struct fs_paths *paths, uint64_t end_ns);
+/* Looks for what has no path until end_ns (UINT64_MAX: without end). The file systems share the time, the smallest first. */
+void fs_paths_walk(struct fs_paths *paths, uint64_t end_ns);
 /* Why a file has no path; NULL where it has one. */
 const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *file);
 void fs_paths_free(struct fs_paths *paths);

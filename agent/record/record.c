@@ -28,6 +28,8 @@
 
 /* A reader that takes nothing for so long after a stop has gone. */
 #define STALLED_S 5
+/* Names of files and processes take no longer at the end. */
+#define NAMES_MOST_S 5
 /* A second request to stop so much later is a person's: nothing is waited for any more. */
 #define IMPATIENT_NS UINT64_C(1000000000)
 
@@ -273,11 +275,21 @@ static int record(struct fs_recorder *recorder)
 	return loop(recorder);
 }
 
+/* Who gave -d counts on the end: names take a fifth of the time at most, but a second; without it as much as they may ever. */
+static uint64_t names_limit_ns(uint64_t seconds)
+{
+	const uint64_t second = UINT64_C(1000000000), limit = seconds * second / 5;
+
+	if (!seconds || limit > NAMES_MOST_S * second)
+		return NAMES_MOST_S * second;
+	return limit < second ? second : limit;
+}
+
 /* Nothing is written while files are looked for: that is no sign of a reader that has gone. */
 static void names_frames(struct fs_recorder *recorder)
 {
 	alarm(0);
-	fs_names_end(&recorder->names, &give_up);
+	fs_names_end(&recorder->names, &give_up, names_limit_ns(recorder->options.seconds));
 	if (asked_stop) {
 		written_at_alarm = recorder->stream.seq;
 		alarm(STALLED_S);

@@ -69,5 +69,6 @@ void test_crosscheck(void);
 void test_sweep(void);
 void test_sensors(void);
 void test_user(void);
+void test_names(void);
 
 #endif

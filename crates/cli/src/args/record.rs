@@ -89,7 +89,7 @@ pub struct RecordArgs {
     #[arg(long, value_enum, default_value_t = Mode::Stream)]
     pub mode: Mode,
     /// How paths of files are found. seen: in what processes have open or mapped; walk: also by a search of the file systems that were
-    /// touched, without a time limit; none [default: as walk, for 5 seconds at most].
+    /// touched, without a time limit; none [default: as walk, for 5 seconds at most, after -d a fifth of its seconds but at least 1].
     #[arg(long, value_name = "HOW")]
     pub paths: Option<Paths>,
     /// Record neither paths of files nor command lines: the same as --paths none.

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "names.h"
+#include "test.h"
+#include "util.h"
+
+/* A file system of one mount, whose file of that inode was touched. */
+static void touched_on(struct fs_paths *paths, const char *point, const char *type, uint32_t device, uint64_t inode)
+{
+	struct fs_mounts *mounts = &paths->mounts;
+
+	memset(paths, 0, sizeof(*paths));
+	mounts->items = fs_alloc(sizeof(*mounts->items));
+	mounts->items[0] = (struct fs_mount){ .device = device, .root = fs_strdup("/"), .point = fs_strdup(point),
+					      .type = fs_strdup(type), .source = fs_strdup("none") };
+	mounts->count = 1;
+	fs_touched_file(&paths->touched, device, inode, true)->touched = true;
+}
+
+static void time_is_over(void)
+{
+	char name[] = "/tmp/flashscope-unit-XXXXXX", path[64];
+	struct fs_paths paths;
+	struct fs_inode *file;
+	struct stat st;
+	int fd;
+
+	CHECK(mkdtemp(name) != NULL);
+	snprintf(path, sizeof(path), "%s/file", name);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && !fstat(fd, &st));
+	close(fd);
+	touched_on(&paths, name, "ext4", (uint32_t)major(st.st_dev) << 20 | (uint32_t)minor(st.st_dev), st.st_ino);
+	file = &paths.touched.files[0];
+
+	CHECK_TEXT(fs_paths_why(&paths, file), "not_looked_for");
+	/* No process is looked at, and no directory. */
+	fs_paths_walk(&paths, fs_now_ns());
+	CHECK_NUMBER(paths.directories, 0);
+	CHECK_TEXT(fs_paths_why(&paths, file), "out_of_time");
+	paths.walked_count = 0;
+	fs_paths_walk(&paths, UINT64_MAX);
+	CHECK_NUMBER(paths.directories, 1);
+	CHECK_TEXT(file->path, path);
+	fs_paths_free(&paths);
+
+	touched_on(&paths, name, "ext4", 0, 0);
+	fs_paths_seen(&paths, true, 0);
+	CHECK(paths.late);
+	fs_paths_free(&paths);
+	unlink(path);
+	rmdir(name);
+}
+
+void test_names(void)
+{
+	time_is_over();
+}
