@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use flashscope_analysis::{LossCount, OWN_RECORDING};
 use flashscope_study::Pattern;
-use flashscope_trace::{Alignment, DeviceNames, Event, FileNames, Losses, MergedTrace, Process, TimeNs, Trace};
+use flashscope_trace::{Alignment, DeviceNames, Event, FileNames, Loss, Losses, MergedTrace, Process, TimeNs, Trace};
 
 use crate::failure::Failure;
 
@@ -140,13 +140,25 @@ impl Inputs {
         (files, devices)
     }
 
+    /// CPUs that blktrace's sets have no file of.
+    fn cpus_missing(&self) -> Vec<u64> {
+        let of = |trace: &Trace| trace.facts()["blktrace"]["cpus_missing"].as_array().cloned().unwrap_or_default();
+        self.traces().flat_map(of).filter_map(|cpu| cpu.as_u64()).collect()
+    }
+
     /// Every counter of what they miss together, zero ones included.
     pub fn losses(&self) -> Vec<LossCount> {
         let losses: Losses = self.merged.losses();
-        let count = |(loss, count): (flashscope_trace::Loss, u64)| LossCount {
+        let count = |(loss, count): (Loss, u64)| LossCount {
             name: loss.name().to_owned(),
             count,
-            meaning: loss.meaning().to_owned(),
+            meaning: match (loss, self.cpus_missing().as_slice()) {
+                (Loss::CpuFilesMissing, [_, ..]) => {
+                    let cpus: Vec<String> = self.cpus_missing().iter().map(u64::to_string).collect();
+                    format!("the file of CPU {} is not there: {}", cpus.join(", "), loss.meaning())
+                }
+                _ => loss.meaning().to_owned(),
+            },
         };
         losses.iter().map(count).collect()
     }

@@ -91,6 +91,8 @@ losses! {
         "events shorter than their format says";
     RecordsMissing => "records_missing", Data,
         "blktrace records that are not there, by the numbers of those around them; what blktrace dropped has no number";
+    CpuFilesMissing => "cpu_files_missing", Data,
+        "CPUs whose file is not in a set of blktrace's files, though a higher CPU's is: what they did is missing, unless they were offline; copy all of NAME.blktrace.*";
     TimesBackwards => "times_backwards", Data,
         "events older than the one before them on the same CPU";
     TimesImpossible => "times_impossible", Data,

@@ -63,6 +63,25 @@ const REFUSED: &[(&[u8], &[&str])] = &[
     (b"[    0.000000] Linux version 6.1\n[    0.100000] sda: ok\n", &["dmesg"]),
     (b"8,0 1 0.000001 Q W 1000\n8,0 1 0.000009 D W 1000\n", &["`-f`", "blkparse -i NAME"]),
     (b"0.000001;8,16;C;R;1000;8\n", &["`-f`"]),
+    (b"    0.000000000, 102, work, Q, 2208\n    0.000285920, 102, work, G, 2208\n", &["`-f`"]),
+    (b"Q RS 2208 8\nG RS 2208 8\n", &["`-f`"]),
+    // blkparse's own heads with less behind them, other numbers behind them, a name where a completion has its error, times
+    // without leading zeros, and completions alone of another form.
+    (b"8,0    0        1     0.000000000   102  Q  RS\n8,0    0        2     0.000285920   102  C  RS\n", &["`-f`"]),
+    (b"8,0    0        1     0.000000000   102  Q  RS 2208 8\n", &["`-f`"]),
+    (
+        b"8,0    0        1     0.000000000   102  Q  RS 2208 + 8 [work]\n8,0    0        2     0.000285920     0  C  RS 2208 + 8 [swapper]\n8,0    0        3     0.000285920     0  C  RS 2208 + 8 [swapper]\n",
+        &["`-F`", "without -f and -F"],
+    ),
+    (b"8,0    0        1     0.0   102  Q  RS 2208 + 8 [work]\n8,0    0        1     0.285920   102  Q  RS 2208 + 8 [work]\n", &["`-f`"]),
+    (b"8,0    0        1     0.000000000   102  Q  RS\nCPU0 (8,0):\n Reads Queued:           5,       20KiB\n", &["`-f`"]),
+    (b">=(ms) .. <(ms)   : I/O      |Distribution                          |\n     0 -> 1       : 2104     |######|\n", &["histogram", "iolatency"]),
+    (b"ENDTIME_us,TASK,PID,TYPE,BYTES,OFFSET_b,LATENCY_us,FILE\n1234,fio,900,R,4096,0,12000,data\n", &["ext4slower", "no requests"]),
+    (b"@reads: 12\n@writes: 3\n", &["histogram", "bpftrace"]),
+    (b"@bytes[fio]: 4096\n", &["bpftrace"]),
+    (b"@[fio, 8388608]: count 5, average 4096, total 20480\n", &["bpftrace"]),
+    (b"    HITS   MISSES  DIRTIES HITRATIO   BUFFERS_MB  CACHED_MB\n    1132        0        4  100.00%            8         900\n", &["cachestat"]),
+    (b"TIME     DISK     %RND  %SEQ    COUNT     KBYTES\n19:02:06 vdb        62    37        8        160\n", &["biopattern"]),
     (b"cat block:block_rq_issue: 8,0 R 4096 () 0 + 8 [cat]\n", &["perf script", "-F comm,pid"]),
     (b"2048, 8, 0\n4096, 16, 120\n1048576, 256, 431\n", &["table of numbers", "who asked"]),
     (b"[2048, 8, 0]\n[4096, 16, 120]\n", &["table of numbers"]),
@@ -80,6 +99,11 @@ const REFUSED: &[(&[u8], &[&str])] = &[
     (b"UID       PID   kB_rd/s   kB_wr/s Command\n0         900     40.00      0.00 fio\n", &["sar's or pidstat's"]),
     (b"----total-usage---- -dsk/total-\nusr sys idl wai stl| read  writ\n", &["dstat"]),
     (b"0.000 ( 0.005 ms): fio/900 read(fd: 3) = 4096\n0.010 ( 0.005 ms): fio/900 read(fd: 3) = 4096\n", &["perf trace", "perf script -F"]),
+    (b"     0.000 my fio/900 block:block_rq_issue(dev: 8388608, sector: 8, nr_sector: 8)\n", &["perf trace"]),
+    (b"     0.010 (         ): block:block_rq_issue:8,0 R 4096 () 0 + 8 [fio]\n", &["perf trace"]),
+    // Times, slashes and brackets in another order are no perf trace's.
+    (b"0.010 /dev/sda (disk):x\n0.020 /dev/sdb (disk):y\n", &["not a trace that flashscope reads"]),
+    (b"0.5 a/b (c) d:e\n", &["not a trace that flashscope reads"]),
     (b"[10:00:00.000000001] (+0.000000100) vm block_rq_issue: { cpu_id = 0 }, { dev = 8388608 }\n", &["LTTng"]),
     (b"1 12:00:00.000000001 0 fio (900) > read fd=3 size=4096\n", &["sysdig"]),
     (b"# event histogram\n#\n{ common_pid: 900 } hitcount: 3\n", &["event histogram"]),
@@ -394,6 +418,61 @@ fn files_of_one_run_named_one_by_one() {
     let both = Trace::open_set(&all).unwrap();
     assert_eq!((blocks(&both).len(), both.path()), (80, &*dir.0));
     assert_eq!(blocks(&Trace::open(&sdb[1]).unwrap()).len(), 40);
+}
+
+/// A CPU whose file is not there is a loss by its number, whichever file is named; one that did nothing has an empty file.
+#[test]
+fn a_missing_file_of_a_set_is_a_loss() {
+    let dir = crate::common::TempDir::new("missing-file");
+    let [a, b] = two_cpus(8 << 20, 1000, 1000);
+    let [c, d] = two_cpus(8 << 20 | 16, 1000, 1000);
+    dir.file("first.blktrace.1", &b);
+    dir.file("middle.blktrace.0", &a);
+    dir.file("middle.blktrace.3", &b);
+    dir.file("whole.blktrace.0", &c);
+    dir.file("whole.blktrace.1", b"");
+    dir.file("whole.blktrace.2", &d);
+    for (names, cpus, events) in [
+        (&["first"][..], &[0][..], 20),
+        (&["first.blktrace.1"], &[0], 20),
+        (&["middle.blktrace.0"], &[1, 2], 40),
+        (&["whole"], &[], 40),
+        (&["middle", "whole"], &[1, 2], 80),
+    ] {
+        let paths: Vec<_> = names.iter().map(|name| dir.0.join(name)).collect();
+        let trace = Trace::open_set(&paths).unwrap();
+        assert_eq!(trace.facts()["blktrace"]["cpus_missing"], serde_json::json!(cpus), "{names:?}");
+        assert_eq!(trace.losses().get(Loss::CpuFilesMissing), cpus.len() as u64, "{names:?}");
+        assert_eq!(trace.may_miss_events(), !cpus.is_empty(), "{names:?}");
+        assert_eq!(blocks(&trace).len(), events, "{names:?}");
+    }
+    // A packed copy beside its file is the same file.
+    dir.file("whole.blktrace.0.gz", &gzip(&c));
+    assert_eq!(blocks(&Trace::open(&dir.0.join("whole")).unwrap()).len(), 40);
+}
+
+/// What -s and -t add to the lines, and a step that is cut.
+#[test]
+fn blkparse_with_sums_of_programs_times_of_requests_and_a_cut_end() {
+    let text = b"  8,0    1        1     0.000000000  5529  Q  WS 274432 + 8 [a [b] c]\n\
+        \x20 8,0    1        2     0.000010951  5529  G  WS 274432 + 8 [a [b] c]\n\
+        \x20 8,0    1        3     0.000020951  5529  D  WS 274432 + 8 (   20951) [a [b] c]\n\
+        \x20 8,0    1        4     0.000110951     0  C  WS 274432 + 8 (   90000) [0]\n\
+        \x20 8,0    1        5     0.000120951  5529  D   R 36 [a [b] c]\n\
+        \x20 8,0    1        6     0.000130951     0  C   R [0]\n\
+        kworker/0:1H (42)\n Reads Queued:           0,        0KiB\t Writes Queued:           0,        0KiB\n\
+        \x20Allocation wait:        0        \t Allocation wait:         0\n\
+        my [x] (1, 2)\n Reads Queued:           0,        0KiB\n\n";
+    let trace = of(text).unwrap();
+    assert_eq!(trace.losses().iter().filter(|&(_, n)| n > 0).collect::<Vec<_>>(), []);
+    let all = blocks(&trace);
+    assert_eq!(all[2], "20951 1 D 8:0 WS 274432+8 a [b] c 0");
+    // A driver's own command has bytes and no place.
+    assert_eq!(all[4..], ["120951 1 D 8:0 R 0+0 a [b] c 0", "130951 1 C 8:0 R 0+0 <idle> 0"]);
+    let cut = text.windows(8).rposition(|w| w == b"274432 +").unwrap() + 10;
+    let trace = of(&text[..cut]).unwrap();
+    assert_eq!(trace.losses().get(Loss::LinesMalformed), 1);
+    assert_eq!(blocks(&trace), all[..3]);
 }
 
 #[test]

@@ -177,11 +177,14 @@ pub(crate) fn choose(head: &Head) -> Chosen {
     if ftrace::systrace::is_page(head.bytes()) {
         return Chosen::Dialect(ftrace::systrace::DIALECT);
     }
+    let lines = head.lines();
+    if blktrace::blkparse::has_changed_columns(&lines) {
+        return Chosen::None;
+    }
     let header = ftrace::header(head.bytes());
     if header == Header::Latency {
         return Chosen::Latency;
     }
-    let lines = head.lines();
     let count = |dialect: &Dialect| {
         let (mut events, mut malformed) = (0usize, 0usize);
         let mut reader = (dialect.lines)();

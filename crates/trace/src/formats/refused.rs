@@ -14,6 +14,9 @@ struct Refused {
 
 const RECORD: &str = "record with `flashscope record --events block,syscall,cache -- COMMAND` or `blktrace -d DEVICE`";
 
+const OWN_COLUMNS: &str = "blkparse's output in a format of its own (`-f` or `-F`)";
+const COLUMNS_UNKNOWN: &str = "its columns are not known; run `blkparse -i NAME` without -f and -F, or give the blktrace files (NAME.blktrace.0 and so on)";
+
 /// The line of an error about a file that is not read; `None`: nobody knows what it is.
 pub(crate) fn refusal(head: &Head) -> Option<String> {
     let lines: Vec<&[u8]> = head.lines().into_iter().map(<[u8]>::trim_ascii).filter(|l| !l.is_empty()).collect();
@@ -36,6 +39,7 @@ const ALL: &[Refused] = &[
         why: "no duration follows from them; `echo mono > /sys/kernel/tracing/trace_clock` (trace-cmd: `-C mono`), and record again",
         is: |_, lines| ftrace::of_raw_clock(lines),
     },
+    Refused { what: OWN_COLUMNS, why: COLUMNS_UNKNOWN, is: |_, lines| blkparse::has_changed_columns(lines) },
     Refused {
         what: "perf.data",
         why: "perf's binary file is not read; print it with `perf script -i FILE -F comm,pid,tid,cpu,time,event,trace > FILE.txt`, and read that",
@@ -154,7 +158,8 @@ const ALL: &[Refused] = &[
         is: |_, lines| {
             any(lines, |l| all_in(l, &[b": count", b"distribution"]) || all_in(l, &[b": I/O", b"Distribution"]))
                 || any(lines, |l| l.ends_with(b"|") && l.contains(&b'@') && find(l, b"|").is_some())
-                || any(lines, |l| l.starts_with(b"@") && all_in(l, &[b"["]) && all_in(l, &[b"]: "]))
+                || any(lines, |l| l.starts_with(b"@") && find(l, b"]: ").is_some() && l.contains(&b'['))
+                || most(lines, |l| l.starts_with(b"@") && find(l, b": ").is_some())
         },
     },
     Refused {
@@ -207,6 +212,22 @@ const ALL: &[Refused] = &[
         what: "dstat's output",
         why: "it has means of an interval and no requests; RECORD",
         is: |_, lines| any(lines, |l| l.starts_with(b"----total") || all_in(l, &[b"-dsk/"])),
+    },
+    Refused {
+        what: "a table of the page cache or of directories' names (cachestat, cachetop, vfsstat, dcstat)",
+        why: "it has counts of an interval and no requests; RECORD",
+        is: |_, lines| {
+            any(lines, |l| {
+                all_in(l, &[b"HITS", b"MISSES", b"DIRTIES"])
+                    || all_in(l, &[b"READ/s", b"WRITE/s", b"CREATE/s"])
+                    || all_in(l, &[b"REFS/s", b"MISS/s"])
+            })
+        },
+    },
+    Refused {
+        what: "biopattern's table",
+        why: "it has shares of an interval and no requests; RECORD",
+        is: |_, lines| any(lines, |l| all_in(l, &[b"%RND", b"%SEQ"])),
     },
     Refused {
         what: "a table of opened files (opensnoop)",
@@ -280,11 +301,7 @@ const ALL: &[Refused] = &[
         why: "it has no events of storage; RECORD",
         is: |_, lines| most(lines, is_dmesg),
     },
-    Refused {
-        what: "blkparse's output in a format of its own (`-f`)",
-        why: "its columns are not known; run `blkparse -i NAME` without -f, or give the blktrace files",
-        is: |_, lines| blkparse::of_another_format(lines),
-    },
+    Refused { what: OWN_COLUMNS, why: COLUMNS_UNKNOWN, is: |_, lines| blkparse::of_another_format(lines) },
     Refused {
         what: "perf script's text without what it takes",
         why: "each line needs a name, a pid, a time and an event; print it with `perf script -F comm,pid,tid,cpu,time,event,trace`",
@@ -403,13 +420,33 @@ fn is_dmesg(line: &[u8]) -> bool {
     time.contains(&b'.') && time.iter().all(|b| b.is_ascii_digit() || *b == b'.')
 }
 
-/// `     0.000 ( 0.005 ms): fio/900 pread64(…) = 4096`, or `0.010 fio/900 block:block_rq_issue(…)`.
+/// `0.000 ( 0.005 ms): fio/900 pread64(…) = 4096`, or `0.010 fio/900 block:block_rq_issue(…)`: milliseconds, how long a call
+/// took, and who called (`trace__fprintf_entry_head` of tools/perf/builtin-trace.c).
 fn is_perf_trace(line: &[u8]) -> bool {
-    let end = line.iter().position(|&b| b == b' ').unwrap_or(0);
-    let time = end > 0 && line[..end].iter().all(|b| b.is_ascii_digit() || *b == b'.') && line[..end].contains(&b'.');
-    let call = line.iter().position(|&b| b == b'(').is_some() && line.contains(&b'/');
-    time && call
-        && (find(line, b" ms): ").is_some() || find(line, b":").is_some_and(|at| !line[at..].starts_with(b": ")))
+    let end = line.iter().position(|&b| b == b' ').unwrap_or(line.len());
+    let (time, rest) = (&line[..end], line[end..].trim_ascii());
+    let parts: Vec<&[u8]> = time.split(|&b| b == b'.').collect();
+    let digits = |part: &&[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    if !(time == b"?" || parts.len() == 2 && parts.iter().all(digits) && parts[1].len() == 3) {
+        return false;
+    }
+    if let Some(took) = rest.strip_prefix(b"(") {
+        let took = find(took, b"): ").map(|end| took[..end].trim_ascii());
+        return took.is_some_and(|took| took.is_empty() || took.ends_with(b" ms"));
+    }
+    // An event alone: `SYSTEM:EVENT(` or `SYSTEM:EVENT:` behind a name and a number.
+    rest.split(|&b| b == b' ').skip_while(|word| !is_task(word)).nth(1).is_some_and(|word| {
+        let name = word.split(|&b| b == b'(').next().unwrap_or_default();
+        let name = name.strip_suffix(b":").unwrap_or(name);
+        name.split(|&b| b == b':').count() == 2
+            && name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':'))
+    })
+}
+
+/// `fio/900`
+fn is_task(word: &[u8]) -> bool {
+    let slash = word.iter().rposition(|&b| b == b'/');
+    slash.is_some_and(|at| at > 0 && at + 1 < word.len() && word[at + 1..].iter().all(u8::is_ascii_digit))
 }
 
 /// `1 12:00:00.0 0 fio (900) > pread fd=3`

@@ -5,7 +5,7 @@
 //! the first step, so that the clock is blkparse's own.
 
 use crate::formats::ftrace::{blk_event, time};
-use crate::formats::made::Item;
+use crate::formats::made::{Item, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
 use crate::kind::TraceKind;
 use crate::losses::Loss;
@@ -28,6 +28,8 @@ const MAX_GAP: u64 = 1 << 24;
 struct Reader {
     /// The next number of each device and CPU.
     next: HashMap<(Vec<u8>, u16), u64>,
+    /// There was a step.
+    in_steps: bool,
     /// The text has come to the sums behind the steps.
     in_summary: bool,
 }
@@ -38,12 +40,13 @@ impl Lines for Reader {
             self.other(text, f);
             return;
         };
-        let Some(parsed) = blk_event(head.device, head.action, head.rest) else { return f(Item::Malformed(text)) };
+        let Some(parsed) = step(&head) else { return f(Item::Malformed(text)) };
         self.in_summary = false;
+        self.in_steps = true;
         self.count(&head, f);
         // Behind a completion stands its error, and who was interrupted is not said.
         let comm = parsed.fields.iter().find_map(|(key, value)| match value {
-            crate::formats::made::Value::Text(comm) if *key == "comm" => Some(*comm),
+            Value::Text(comm) if *key == "comm" => Some(*comm),
             _ => None,
         });
         if let Some(comm) = comm {
@@ -56,6 +59,11 @@ impl Lines for Reader {
             f(Item::Numbered);
         }
     }
+}
+
+/// The step of a line, where blkparse printed it by itself.
+fn step<'a>(head: &Head<'a>) -> Option<Parsed<'a>> {
+    if head.digits == 9 { blk_event(head.device, head.action, head.rest) } else { None }
 }
 
 impl Reader {
@@ -90,7 +98,7 @@ impl Reader {
             }
             return;
         }
-        self.in_summary |= is_summary(trimmed);
+        self.in_summary |= is_summary(trimmed) || self.in_steps && is_program(trimmed);
         let said = trimmed.is_empty() || trimmed.starts_with(b"#") || is_file(trimmed);
         if !said && !self.in_summary {
             f(Item::Malformed(text));
@@ -104,6 +112,13 @@ fn is_summary(text: &[u8]) -> bool {
     named && text.ends_with(b"):") || text.starts_with(b"Throughput (R/W)") || text.starts_with(b"Events (")
 }
 
+/// `kworker/0:1H (42)`: whose sums follow, with -s.
+fn is_program(text: &[u8]) -> bool {
+    let pid = text.strip_suffix(b")").and_then(|text| text.rsplit(|&b| b == b'(').next());
+    pid.is_some_and(|pid| !pid.is_empty() && pid.iter().all(|b| b.is_ascii_digit() || matches!(b, b',' | b' ')))
+        && text.contains(&b' ')
+}
+
 /// `Input file sda.blktrace.0 added`: what blkparse says of its input.
 fn is_file(text: &[u8]) -> bool {
     text.starts_with(b"Input file ") && text.ends_with(b" added")
@@ -115,6 +130,8 @@ struct Head<'a> {
     cpu: u16,
     number: Option<u64>,
     time_ns: u64,
+    /// Of the time's fraction; blkparse and the kernel print nine.
+    digits: usize,
     tid: u32,
     action: &'a [u8],
     /// Behind the action.
@@ -139,10 +156,11 @@ fn head(text: &[u8]) -> Option<Head<'_>> {
         Some(time_ns) => (None, time_ns),
         None => (Some(number(next)?), time(word(&mut rest)?)?),
     };
+    let digits = text[..text.len() - rest.len()].rsplit(|&b| b == b'.').next().map_or(0, <[u8]>::len);
     let tid = u32::try_from(self::number(word(&mut rest)?)?).ok()?;
     let payload = rest.trim_ascii();
     let action = word(&mut rest)?;
-    (action.len() <= 2).then_some(Head { device, cpu, number, time_ns, tid, action, rest, payload })
+    (action.len() <= 2).then_some(Head { device, cpu, number, time_ns, digits, tid, action, rest, payload })
 }
 
 /// The next word, and what stands behind it.
@@ -158,22 +176,47 @@ fn number(text: &[u8]) -> Option<u64> {
     digits.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
 }
 
-/// Whether most of these lines are of blkparse with a format of its own (`-f`): a device and a step's letter, but not where
-/// blkparse puts them by itself.
+/// Whether lines have blkparse's heads, and steps of a kind are not as it prints them by itself: `-f` or `-F` changed them.
+pub(crate) fn has_changed_columns(lines: &[&[u8]]) -> bool {
+    /// Steps as they are printed by themselves, and others.
+    #[derive(Default)]
+    struct Count {
+        own: usize,
+        other: usize,
+    }
+    let mut kinds: HashMap<&[u8], Count> = HashMap::new();
+    for head in lines.iter().filter_map(|line| head(line)) {
+        if is_action(head.action) {
+            let count = kinds.entry(head.action).or_default();
+            *(if step(&head).is_some() { &mut count.own } else { &mut count.other }) += 1;
+        }
+    }
+    // One that is cut is no other format.
+    let own: usize = kinds.values().map(|count| count.own).sum();
+    kinds.values().any(|count| count.other > count.own && (count.other > 1 || own == 0))
+}
+
+fn is_action(word: &[u8]) -> bool {
+    matches!(
+        word,
+        b"Q" | b"G" | b"M" | b"F" | b"I" | b"D" | b"C" | b"P" | b"U" | b"UT" | b"A" | b"X" | b"R" | b"S" | b"B"
+    )
+}
+
+/// Whether most of these lines are of blkparse with a format of its own (`-f`): a step's letter with a device, a time or a
+/// kind of request, but not where blkparse puts them by itself.
 pub(crate) fn of_another_format(lines: &[&[u8]]) -> bool {
     let is_one = |line: &&[u8]| {
-        let words: Vec<&[u8]> =
-            line.split(|b| matches!(b, b' ' | b'\t' | b';' | b'|')).filter(|w| !w.is_empty()).collect();
-        let device = |w: &&[u8]| {
-            let mut parts = w.splitn(2, |&b| b == b',');
-            let digits = |part: Option<&[u8]>| {
-                part.is_some_and(|p| (1..=7).contains(&p.len()) && p.iter().all(u8::is_ascii_digit))
-            };
-            digits(parts.next()) && digits(parts.next())
-        };
-        let action =
-            |w: &&[u8]| matches!(*w, b"Q" | b"G" | b"M" | b"F" | b"I" | b"D" | b"C" | b"P" | b"U" | b"A" | b"X");
-        words.len() >= 3 && words.iter().any(device) && words.iter().any(action)
+        let separators = |b: &u8| matches!(b, b' ' | b'\t' | b';' | b'|');
+        let words: Vec<&[u8]> = line.split(separators).map(|w| w.strip_suffix(b",").unwrap_or(w)).collect();
+        let digits = |part: &[u8]| (1..=7).contains(&part.len()) && part.iter().all(u8::is_ascii_digit);
+        let device = |w: &&[u8]| w.split(|&b| b == b',').count() == 2 && w.split(|&b| b == b',').all(digits);
+        let exact = |w: &&[u8]| time(w).is_some() && w.iter().rev().position(|&b| b == b'.') == Some(9);
+        let kind = |w: &&[u8]| (1..=5).contains(&w.len()) && w.iter().all(|b| b"RWDFSAMN".contains(b)) && *w != b"A";
+        let beside =
+            |at: usize| words.iter().enumerate().any(|(other, w)| other != at && (device(w) || exact(w) || kind(w)));
+        let is_step = words.iter().enumerate().any(|(at, w)| is_action(w) && *w != b"R" && beside(at));
+        is_step && words.iter().filter(|w| !w.is_empty()).count() >= 3
     };
     let like = lines.iter().filter(|line| is_one(line)).count();
     like > 0 && like * 2 >= lines.len()

@@ -8,8 +8,9 @@ use crate::error::Error;
 use crate::formats::Head;
 use crate::formats::packed::{self, Packing, nameless};
 use crate::input::Input;
-use crate::losses::Losses;
+use crate::losses::{Loss, Losses};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileTypeExt;
@@ -17,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// CPUs without a file that are named.
+const MAX_ABSENT: usize = 64;
 /// Per-CPU files of one trace, those of several devices counted together.
 const MAX_FILES: usize = 1024;
 
@@ -107,6 +110,8 @@ fn parts_in(dir: &Path, name: Option<&str>) -> Result<Vec<PathBuf>, Error> {
         }
     }
     found.sort();
+    // A file beside its packed copy is one file.
+    found.dedup_by(|later, kept| (&later.0, later.1) == (&kept.0, kept.1));
     Ok(found.into_iter().map(|(_, _, path)| path).collect())
 }
 
@@ -268,7 +273,25 @@ pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
 pub(crate) fn of_parts(path: &Path, parts: &[PathBuf]) -> Result<Opened, Error> {
     let inputs = parts.iter().map(|part| Ok((part.as_path(), opened(part)?)));
     let highest = parts.iter().filter_map(|p| split_name(p)).map(|(_, n)| n).max().unwrap_or(0);
-    of_inputs(path, inputs, highest)
+    let mut opened = of_inputs(path, inputs, highest)?;
+    let absent = absent(parts);
+    opened.losses.add(Loss::CpuFilesMissing, absent.len() as u64);
+    let mut cpus: Vec<u32> = absent.into_iter().take(MAX_ABSENT).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    opened.facts["blktrace"]["cpus_missing"] = cpus.into();
+    Ok(opened)
+}
+
+/// CPUs without a file in a set that has one of a higher CPU, those of several sets one after the other: blktrace writes a
+/// file for each CPU that is online (`blktrace.c`: `open_ios`).
+fn absent(parts: &[PathBuf]) -> Vec<u32> {
+    let mut sets: BTreeMap<PathBuf, BTreeSet<u32>> = BTreeMap::new();
+    for (base, cpu) in parts.iter().filter_map(|part| split_name(part)) {
+        sets.entry(base).or_default().insert(cpu);
+    }
+    let below = |cpus: &BTreeSet<u32>| 0..cpus.last().copied().unwrap_or(0).min(1 << 16);
+    sets.values().flat_map(|cpus| below(cpus).filter(|cpu| !cpus.contains(cpu))).collect()
 }
 
 /// A file of one CPU, which may be packed.

@@ -37,13 +37,23 @@ pub(super) fn line(text: &[u8]) -> Option<Parsed<'_>> {
         return None;
     }
     let end = text.iter().position(|&b| b == b' ')?;
-    device(&text[..end])?;
-    let rest = text[end..].trim_ascii_start();
+    let dev = &text[..end];
+    device(dev)?;
+    let mut rest = text[end..].trim_ascii_start();
+    // With the options blk_cgroup and blk_cgname a control group stands before the step.
+    if rest.first().is_some_and(|b| *b == b'/' || b.is_ascii_hexdigit() && rest.contains(&b',')) {
+        let end = rest.iter().position(|&b| b == b' ')?;
+        let is_group = rest[0] == b'/' || rest[..end].iter().all(|b| b.is_ascii_hexdigit() || *b == b',');
+        if is_group && name(&rest[..end]).is_none() {
+            rest = rest[end..].trim_ascii_start();
+        }
+    }
     let end = rest.iter().position(|&b| b == b' ').unwrap_or(rest.len());
-    event(&text[..text.iter().position(|&b| b == b' ')?], &rest[..end], &rest[end..])
+    event(dev, &rest[..end], &rest[end..])
 }
 
-/// One step: its device, its letters, and what stands behind them. `None`: it is no step.
+/// One step: its device, its letters, and what stands behind them. `None`: it is no step, its end is missing, or it is not
+/// printed as the kernel and blkparse print it by themselves.
 pub(crate) fn event<'a>(dev: &'a [u8], action: &[u8], rest: &'a [u8]) -> Option<Parsed<'a>> {
     let dev = device(dev)?;
     let rest = rest.trim_ascii();
@@ -61,41 +71,60 @@ pub(crate) fn event<'a>(dev: &'a [u8], action: &[u8], rest: &'a [u8]) -> Option<
         _ => None,
     };
     out.fields.push(("rwbs", Value::Text(all.first()?)));
-    if matches!(action, b"P" | b"U" | b"UT") {
+    match action {
         // A plug has no place; one that ends says how many requests leave it.
-        out.fields.extend(number(words(behind).next().as_ref()).map(|n| ("nr_rq", Value::Unsigned(n))));
-    } else {
-        out.fields.push(("sector", Value::Unsigned(number(all.get(1)).unwrap_or(0))));
-        match (all.get(2), number(all.get(3))) {
-            (Some(&b"+"), Some(sectors)) => out.fields.push(("nr_sector", Value::Unsigned(sectors))),
-            (Some(&b"/"), Some(sector)) => out.fields.push(("new_sector", Value::Unsigned(sector))),
-            // A command of its own kind: its bytes, then itself in brackets. A flush has neither.
-            _ => out.fields.push(("nr_sector", Value::Unsigned(0))),
+        b"P" | b"U" | b"UT" => {
+            out.fields.extend(number(words(behind).next().as_ref()).map(|n| ("nr_rq", Value::Unsigned(n))));
         }
-        if action == b"A" {
+        b"A" => {
             let from = all.get(5).and_then(|w| device(w.strip_prefix(b"(")?.strip_suffix(b")")?));
-            if let (Some(&b"<-"), Some(dev), Some(sector)) = (all.get(4), from, number(all.get(6))) {
-                out.fields.push(("old_dev", Value::Unsigned(dev)));
-                out.fields.push(("old_sector", Value::Unsigned(sector)));
-            }
+            let (Some(&b"<-"), Some(dev), Some(sector)) = (all.get(4), from, number(all.get(6))) else { return None };
+            out.fields.extend(range(&all[1..], action)?);
+            out.fields.push(("old_dev", Value::Unsigned(dev)));
+            out.fields.push(("old_sector", Value::Unsigned(sector)));
+            return Some(out);
         }
+        _ => out.fields.extend(range(&all[1..], action)?),
     }
-    match in_brackets {
-        // blkparse prints the error as the 16 bits that blktrace has.
-        Some(text) if action == b"C" => match value_of(text) {
-            Value::Unsigned(n @ 0..=0xffff) => out.fields.push(("error", Value::Signed(i64::from(n as u16 as i16)))),
-            value => out.fields.push(("error", value)),
-        },
-        Some(text) => out.fields.push(("comm", Value::Text(text))),
-        None => {}
+    let inside = in_brackets?;
+    if !matches!(action, b"C" | b"R") {
+        out.fields.push(("comm", Value::Text(inside)));
+        return Some(out);
     }
+    // blkparse prints the error as the 16 bits that blktrace has.
+    out.fields.push(match value_of(inside) {
+        Value::Unsigned(n @ 0..=0xffff) => ("error", Value::Signed(i64::from(n as u16 as i16))),
+        Value::Signed(n) => ("error", Value::Signed(n)),
+        _ => return None,
+    });
     Some(out)
 }
 
-/// What stands before the last bracket, in it and behind it.
+/// What a step is of: `2208 + 8`, `100 / 200` of a split, `0` of a flush that ended, nothing of one that is issued, and of
+/// a driver's own command its bytes and itself in round brackets (`36 (12 00 …)`). `-t` puts times in round brackets behind.
+fn range<'a>(words: &[&'a [u8]], action: &[u8]) -> Option<Vec<(&'static str, Value<'a>)>> {
+    let number = |at: usize| match words.get(at).map(|w| value_of(w)) {
+        Some(Value::Unsigned(n)) => Some(Value::Unsigned(n)),
+        _ => None,
+    };
+    let rest_is_round = |from: usize| words.get(from).is_none_or(|w| w.starts_with(b"("));
+    let zero = Value::Unsigned(0);
+    Some(match words.get(1) {
+        Some(&b"/") if action == b"X" => vec![("sector", number(0)?), ("new_sector", number(2)?)],
+        Some(&b"+") if action != b"X" && (action == b"A" || rest_is_round(3)) => {
+            vec![("sector", number(0)?), ("nr_sector", number(2)?)]
+        }
+        _ if rest_is_round(0) => vec![("sector", zero), ("nr_sector", zero)],
+        // The place of what ended without data; before that, the bytes of a command.
+        _ if rest_is_round(1) && matches!(action, b"C" | b"R") => vec![("sector", number(0)?), ("nr_sector", zero)],
+        _ if rest_is_round(1) => vec![("sector", zero), ("nr_sector", zero), ("bytes", number(0)?)],
+        _ => return None,
+    })
+}
+
+/// What stands before the first bracket, in it and behind it: a name may have brackets of its own.
 fn bracket(text: &[u8]) -> (&[u8], Option<&[u8]>, &[u8]) {
-    let open =
-        text.windows(2).rposition(|w| w == b" [").map(|at| at + 1).or((text.first() == Some(&b'[')).then_some(0));
+    let open = text.windows(2).position(|w| w == b" [").map(|at| at + 1);
     let close = text.iter().rposition(|&b| b == b']');
     match (open, close) {
         (Some(open), Some(close)) if open < close => (&text[..open], Some(&text[open + 1..close]), &text[close + 1..]),
@@ -151,8 +180,27 @@ mod tests {
             ("8,0    m   N cfq workload slice:300", "print buf='cfq workload slice:300'"),
             (
                 "8,0    D   R 36 (12 00 00 00 24 00) [udevd]",
-                "block_rq_issue dev=8388608u rwbs='R' sector=36u nr_sector=0u comm='udevd'",
+                "block_rq_issue dev=8388608u rwbs='R' sector=0u nr_sector=0u bytes=36u comm='udevd'",
             ),
+            ("8,0    C   R (12 00) [0]", "block_rq_complete dev=8388608u rwbs='R' sector=0u nr_sector=0u error=0"),
+            (
+                "8,0    D   R 96 + 8 [a [b] c]",
+                "block_rq_issue dev=8388608u rwbs='R' sector=96u nr_sector=8u comm='a [b] c'",
+            ),
+            ("8,0    D   R 96 + 8 [[x]]", "block_rq_issue dev=8388608u rwbs='R' sector=96u nr_sector=8u comm='[x]'"),
+            // With the options blk_cgroup and blk_cgname.
+            ("8,0 1,62    Q   R 96 + 8 [a]", "block_bio_queue dev=8388608u rwbs='R' sector=96u nr_sector=8u comm='a'"),
+            (
+                "8,0 /system.slice    Q   R 96 + 8 [a]",
+                "block_bio_queue dev=8388608u rwbs='R' sector=96u nr_sector=8u comm='a'",
+            ),
+            // Cut, or with the columns of blkparse -f.
+            ("8,0    Q   R 96 + 8", "none"),
+            ("8,0    Q   R 96 + 8 [a", "none"),
+            ("8,0    Q   R", "none"),
+            ("8,0    Q   R 96 8 [a]", "none"),
+            ("8,0    C   R 96 + 8 [swapper/0]", "none"),
+            ("8,0    A   R 96 + 8 [a]", "none"),
             ("8,0    Y   R 36 + 8 [x]", "none"),
             ("8,0", "none"),
             ("8,0 Q", "none"),
