@@ -68,6 +68,14 @@ fn a_lost_issue_leaves_the_time_from_the_queueing() {
 }
 
 #[test]
+fn a_request_that_is_issued_again_costs_no_time() {
+    let report = report("issued-again");
+    assert_eq!(all(&report, "Q2C"), [6, 202_000, 368_666, 1_202_000]);
+    assert_eq!(all(&report, "D2C"), [6, 200_000, 200_000, 200_000]);
+    assert_eq!((count(&report, "reissued"), count(&report, "requests"), given_up(&report)), (1, 0, [0; 3]));
+}
+
+#[test]
 fn bios_of_one_sector_at_once_are_all_timed() {
     let report_of = report("two-direct-writers");
     assert_eq!(all(&report_of, "D2C"), [100, 200_000, 200_000, 200_000]);

@@ -520,6 +520,7 @@ pub fn unmatched(found: &BlockFound) -> Rows {
         ("completed before they were queued or issued: clocks of two CPUs differ", s.given_up.time_backwards),
         ("bios given up: too many on their way", s.given_up.too_many),
         ("bios completed without an issue (D2C unknown)", s.without_issue),
+        ("issues again of a request that was in the device, without a requeue (D2C is from the last)", s.reissued),
         ("requests allocated without their bio", u.got),
         ("merges without their bio", u.merged),
         ("inserts without their bios", u.inserted),

@@ -19,6 +19,8 @@
 //! - A completion that comes up to [`SKEW_NS`] before its own queueing or issue was stamped by another CPU's clock.
 //! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`wholes.rs`).
 //! - A request that the driver gave back (`R`) is issued anew: I2D ends, and D2C begins, with the last issue.
+//! - An issue of exactly the bios of a request that is in the device is the same request's, issued again: its requeue was lost,
+//!   or its driver has no such event. It is another's where a request was allocated for those sectors meanwhile.
 //! - A completion of a part of a request completes the bios in that part, and shortens the bio that it ends in.
 //! - Flushes, and bios that flush before or after their data: `flushes.rs`.
 //! - A zone append is completed at the sector that the device chose: in the zone that begins at or before it, the oldest of
@@ -31,6 +33,7 @@ use super::flushes::Flushes;
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::stack::{Stack, Upper, upper};
 use super::stages::Unit;
+pub(super) use super::watch::{Shown, Step, Watch};
 use super::wholes::{Lost, Wholes};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
 use schemars::JsonSchema;
@@ -47,137 +50,6 @@ const MAX_SUPERSEDED: usize = 8;
 const MAX_ZONES: usize = 1 << 16;
 /// Clocks of CPUs differ by microseconds in virtual machines; a completion that is earlier by more is another's.
 pub(super) const SKEW_NS: u64 = 1_000_000;
-
-/// What a bio has just had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Got,
-    Merged,
-    Inserted,
-    Issued,
-    /// The driver gave it back.
-    Requeued,
-}
-
-/// Sees every bio's way. `at` names the bio from `queued` to `gone`, then it may name another one.
-pub(super) trait Watch {
-    /// Any event that has a device and data, before its bios have had their step.
-    fn event(&mut self, _device: u16, _block: &BlockEvent, _now: u64, _shown: bool) {}
-    fn queued(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
-    /// A request was issued whose queueing is not in the trace: `gone` is told of it too.
-    fn requested(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
-    /// Its times are those before the step.
-    fn step(&mut self, _at: u32, _bio: &Bio, _step: Step, _now: u64) {}
-    /// A second part has the name `to`; both are what they have become.
-    fn split(&mut self, _from: u32, _to: u32) {}
-    /// The way of a part of a split bio is over, at `completed`, or as far as the trace goes (`NEVER`).
-    fn part_gone(&mut self, _at: u32, _part: &Bio, _completed: u64) {}
-    /// So many sectors of it failed, from its first one on; what is left of it goes on.
-    fn failed_part(&mut self, _at: u32, _bio: &Bio, _sectors: u64) {}
-    /// Its data is written, at `completed`; what flushes the cache after it is not done.
-    fn data_written(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
-    /// Its way is over, at `completed`, or as far as the trace goes (`NEVER`).
-    fn gone(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
-    /// The trace is over. What is handed over next was still on its way (`unfinished`), or its completion was lost.
-    fn at_end(&mut self, _unfinished: bool) {}
-}
-
-impl<A: Watch, B: Watch> Watch for (A, B) {
-    fn event(&mut self, device: u16, block: &BlockEvent, now: u64, shown: bool) {
-        self.0.event(device, block, now, shown);
-        self.1.event(device, block, now, shown);
-    }
-
-    fn queued(&mut self, at: u32, bio: &Bio, now: u64) {
-        self.0.queued(at, bio, now);
-        self.1.queued(at, bio, now);
-    }
-
-    fn requested(&mut self, at: u32, bio: &Bio, now: u64) {
-        self.0.requested(at, bio, now);
-        self.1.requested(at, bio, now);
-    }
-
-    fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
-        self.0.step(at, bio, step, now);
-        self.1.step(at, bio, step, now);
-    }
-
-    fn split(&mut self, from: u32, to: u32) {
-        self.0.split(from, to);
-        self.1.split(from, to);
-    }
-
-    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
-        self.0.part_gone(at, part, completed);
-        self.1.part_gone(at, part, completed);
-    }
-
-    fn failed_part(&mut self, at: u32, bio: &Bio, sectors: u64) {
-        self.0.failed_part(at, bio, sectors);
-        self.1.failed_part(at, bio, sectors);
-    }
-
-    fn data_written(&mut self, at: u32, bio: &Bio, completed: u64) {
-        self.0.data_written(at, bio, completed);
-        self.1.data_written(at, bio, completed);
-    }
-
-    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
-        self.0.gone(at, bio, completed);
-        self.1.gone(at, bio, completed);
-    }
-
-    fn at_end(&mut self, unfinished: bool) {
-        self.0.at_end(unfinished);
-        self.1.at_end(unfinished);
-    }
-}
-
-/// Sees the ways of those bios and requests alone that are shown, and every event.
-pub(super) struct Shown<W>(pub W);
-
-impl<W: Watch> Watch for Shown<W> {
-    #[inline(always)]
-    fn event(&mut self, device: u16, block: &BlockEvent, now: u64, shown: bool) {
-        self.0.event(device, block, now, shown);
-    }
-
-    #[inline(always)]
-    fn queued(&mut self, at: u32, bio: &Bio, now: u64) {
-        if bio.shown {
-            self.0.queued(at, bio, now);
-        }
-    }
-
-    #[inline(always)]
-    fn requested(&mut self, at: u32, bio: &Bio, now: u64) {
-        if bio.shown {
-            self.0.requested(at, bio, now);
-        }
-    }
-
-    #[inline(always)]
-    fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
-        if bio.shown {
-            self.0.step(at, bio, step, now);
-        }
-    }
-
-    #[inline(always)]
-    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
-        if part.shown {
-            self.0.part_gone(at, part, completed);
-        }
-    }
-
-    #[inline(always)]
-    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
-        if bio.shown {
-            self.0.gone(at, bio, completed);
-        }
-    }
-}
 
 /// Steps that belong to no bio that was queued in the trace, in events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
@@ -234,6 +106,8 @@ pub(super) struct MatchCounts {
     pub requests_completed: u64,
     pub parts: u64,
     pub requeues: u64,
+    /// Issues of a request that was in the device, without a requeue.
+    pub reissued: u64,
     pub without_data: u64,
     pub unfinished: u64,
     /// Completed, on a device that issues requests, without an issue.
@@ -719,7 +593,20 @@ impl<W: Watch> Matching<W> {
         if walk == Walk::Gaps {
             self.counts.unmatched.got += 1;
             self.whole_trace = false;
+            self.allocated_again(range);
         }
+    }
+
+    /// A request was allocated for sectors that are in the device: whatever is issued for them next is not what is there.
+    #[cold]
+    fn allocated_again(&mut self, range: Range) {
+        let mut group = std::mem::take(&mut self.group);
+        self.bios.group(range.place, range.sector, &mut group);
+        for &at in &group {
+            let bio = self.bios.get(at);
+            bio.superseded |= bio.issued != NEVER;
+        }
+        self.group = group;
     }
 
     #[inline(always)]
@@ -781,11 +668,12 @@ impl<W: Watch> Matching<W> {
                 * (1 + 4 * u8::from(!bio.superseded) + u8::from(requested) + u8::from(bio.inserted != NEVER))
         };
         let range = Range::of(device, block);
-        let mut early = false;
+        let (mut early, mut any) = (false, false);
         let (mut flush, keeps_fua) = (false, block.flags.has(RequestFlags::FUA));
         let walk = self.walk(range, fits, |watch, at, bio| {
             watch.step(at, bio, Step::Issued, now);
             bio.issued = now;
+            any = true;
             early |= bio.held != NEVER;
             flush |= bio.flush;
         });
@@ -795,7 +683,7 @@ impl<W: Watch> Matching<W> {
         if flush {
             self.flush_data_issued(range, keeps_fua, now);
         }
-        if walk == Walk::Gaps {
+        if walk == Walk::Gaps && (any || !self.issued_again(range, now)) {
             // Commands of a driver's own are never queued.
             if block.kind() != RequestKind::Other {
                 self.counts.unmatched.issued += 1;
@@ -808,6 +696,34 @@ impl<W: Watch> Matching<W> {
             }
             self.gaps = gaps;
         }
+    }
+
+    /// A request that is in the device is issued again: whether that is so.
+    #[cold]
+    fn issued_again(&mut self, range: Range, now: u64) -> bool {
+        let waits = |bio: &Bio| {
+            let free = !bio.is_request() && !bio.superseded && !bio.data_done && bio.held == NEVER;
+            u8::from(free && bio.issued != NEVER)
+        };
+        let (mut sector, mut before, mut shown) = (range.sector, NEVER, false);
+        while sector < range.end {
+            let Some((_, bio)) = self.bios.find(range.from(sector), waits) else { return false };
+            // All were issued together.
+            if before != NEVER && bio.issued != before {
+                return false;
+            }
+            before = bio.issued;
+            shown |= bio.shown;
+            sector = bio.end().max(sector + 1);
+        }
+        self.counts.reissued += u64::from(shown);
+        self.walk(range, waits, |watch, at, bio| {
+            watch.step(at, bio, Step::Requeued, now);
+            bio.issued = NEVER;
+            watch.step(at, bio, Step::Issued, now);
+            bio.issued = now;
+        });
+        true
     }
 
     fn requeued(&mut self, range: Range, now: u64) {

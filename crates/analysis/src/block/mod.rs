@@ -23,6 +23,7 @@ mod sizes;
 mod stack;
 mod stages;
 mod syncs;
+mod watch;
 mod whole;
 mod wholes;
 

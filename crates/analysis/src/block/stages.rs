@@ -174,6 +174,9 @@ pub struct StagesFound {
     /// Parts that splits added to the bios.
     pub parts: u64,
     pub requeues: u64,
+    /// Issues of a request that was in the device already, without a requeue: D2C is from the last one.
+    #[serde(default)]
+    pub reissued: u64,
     /// Commands of a driver's own without data, which are in no stage.
     pub without_data: u64,
     /// Bios that were still on their way at the end.
@@ -356,6 +359,7 @@ pub(super) fn stages_found(mut sums: StageSums, devices: &[Device], counts: &Mat
         requests_completed: counts.requests_completed,
         parts: counts.parts,
         requeues: counts.requeues,
+        reissued: counts.reissued,
         without_data: counts.without_data,
         unfinished: counts.unfinished,
         without_issue: counts.without_issue,
@@ -487,6 +491,23 @@ mod tests {
         assert_eq!(of(&found, Stage::D2c), (1, 28, 28));
         assert_eq!(of(&found, Stage::Q2c), (1, 40, 40));
         assert_eq!((found.unmatched.sum(), found.unfinished), (0, 0));
+    }
+
+    #[test]
+    fn a_second_issue_without_a_requeue_is_the_same_requests() {
+        let first = [(0, Queue, "R", 8, 8, NO), (1, Queue, "R", 16, 8, NO), (2, GetRq, "R", 8, 8, NO)];
+        let again = [(10, Issue, "R", 8, 16, NO), (40, Issue, "R", 8, 16, NO), (90, Complete, "R", 8, 16, NO)];
+        let found = run(&[&first[..], &again].concat());
+        assert_eq!((of(&found, Stage::D2c), of(&found, Stage::Q2c)), ((2, 50, 50), (2, 89, 90)));
+        assert_eq!((found.reissued, found.requests, found.unmatched.sum(), found.given_up.sum()), (1, 0, 0, 0));
+        // A request was allocated in between: the second issue is another's, whose queueing is not there.
+        let another = [again[0], (30, GetRq, "R", 8, 8, NO), again[1], again[2]];
+        let found = run(&[&first[..], &another].concat());
+        assert_eq!((found.reissued, found.requests, found.unmatched.issued), (0, 1, 1));
+        // So it is where it has other sectors.
+        let longer = [again[0], (40, Issue, "R", 8, 24, NO), again[2]];
+        let found = run(&[&first[..], &longer].concat());
+        assert_eq!((found.reissued, found.requests, of(&found, Stage::D2c)), (0, 1, (2, 80, 80)));
     }
 
     #[test]

@@ -1,0 +1,135 @@
+//! What is told of bios on their way, and to whom: statistics, distributions, interference watch the same matching.
+
+use super::in_flight::Bio;
+use flashscope_trace::BlockEvent;
+
+/// What a bio has just had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Got,
+    Merged,
+    Inserted,
+    Issued,
+    /// The driver gave it back.
+    Requeued,
+}
+
+/// Sees every bio's way. `at` names the bio from `queued` to `gone`, then it may name another one.
+pub(super) trait Watch {
+    /// Any event that has a device and data, before its bios have had their step.
+    fn event(&mut self, _device: u16, _block: &BlockEvent, _now: u64, _shown: bool) {}
+    fn queued(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
+    /// A request was issued whose queueing is not in the trace: `gone` is told of it too.
+    fn requested(&mut self, _at: u32, _bio: &Bio, _now: u64) {}
+    /// Its times are those before the step.
+    fn step(&mut self, _at: u32, _bio: &Bio, _step: Step, _now: u64) {}
+    /// A second part has the name `to`; both are what they have become.
+    fn split(&mut self, _from: u32, _to: u32) {}
+    /// The way of a part of a split bio is over, at `completed`, or as far as the trace goes (`NEVER`).
+    fn part_gone(&mut self, _at: u32, _part: &Bio, _completed: u64) {}
+    /// So many sectors of it failed, from its first one on; what is left of it goes on.
+    fn failed_part(&mut self, _at: u32, _bio: &Bio, _sectors: u64) {}
+    /// Its data is written, at `completed`; what flushes the cache after it is not done.
+    fn data_written(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
+    /// Its way is over, at `completed`, or as far as the trace goes (`NEVER`).
+    fn gone(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
+    /// The trace is over. What is handed over next was still on its way (`unfinished`), or its completion was lost.
+    fn at_end(&mut self, _unfinished: bool) {}
+}
+
+impl<A: Watch, B: Watch> Watch for (A, B) {
+    fn event(&mut self, device: u16, block: &BlockEvent, now: u64, shown: bool) {
+        self.0.event(device, block, now, shown);
+        self.1.event(device, block, now, shown);
+    }
+
+    fn queued(&mut self, at: u32, bio: &Bio, now: u64) {
+        self.0.queued(at, bio, now);
+        self.1.queued(at, bio, now);
+    }
+
+    fn requested(&mut self, at: u32, bio: &Bio, now: u64) {
+        self.0.requested(at, bio, now);
+        self.1.requested(at, bio, now);
+    }
+
+    fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
+        self.0.step(at, bio, step, now);
+        self.1.step(at, bio, step, now);
+    }
+
+    fn split(&mut self, from: u32, to: u32) {
+        self.0.split(from, to);
+        self.1.split(from, to);
+    }
+
+    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
+        self.0.part_gone(at, part, completed);
+        self.1.part_gone(at, part, completed);
+    }
+
+    fn failed_part(&mut self, at: u32, bio: &Bio, sectors: u64) {
+        self.0.failed_part(at, bio, sectors);
+        self.1.failed_part(at, bio, sectors);
+    }
+
+    fn data_written(&mut self, at: u32, bio: &Bio, completed: u64) {
+        self.0.data_written(at, bio, completed);
+        self.1.data_written(at, bio, completed);
+    }
+
+    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+        self.0.gone(at, bio, completed);
+        self.1.gone(at, bio, completed);
+    }
+
+    fn at_end(&mut self, unfinished: bool) {
+        self.0.at_end(unfinished);
+        self.1.at_end(unfinished);
+    }
+}
+
+/// Sees the ways of those bios and requests alone that are shown, and every event.
+pub(super) struct Shown<W>(pub W);
+
+impl<W: Watch> Watch for Shown<W> {
+    #[inline(always)]
+    fn event(&mut self, device: u16, block: &BlockEvent, now: u64, shown: bool) {
+        self.0.event(device, block, now, shown);
+    }
+
+    #[inline(always)]
+    fn queued(&mut self, at: u32, bio: &Bio, now: u64) {
+        if bio.shown {
+            self.0.queued(at, bio, now);
+        }
+    }
+
+    #[inline(always)]
+    fn requested(&mut self, at: u32, bio: &Bio, now: u64) {
+        if bio.shown {
+            self.0.requested(at, bio, now);
+        }
+    }
+
+    #[inline(always)]
+    fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
+        if bio.shown {
+            self.0.step(at, bio, step, now);
+        }
+    }
+
+    #[inline(always)]
+    fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
+        if part.shown {
+            self.0.part_gone(at, part, completed);
+        }
+    }
+
+    #[inline(always)]
+    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+        if bio.shown {
+            self.0.gone(at, bio, completed);
+        }
+    }
+}
