@@ -99,6 +99,26 @@ fn a_bio_that_flushes_lives_until_its_last_step() {
 }
 
 #[test]
+fn a_flush_of_a_stacked_device_is_counted_once() {
+    for (path, bios, below, flushes) in
+        [("dm-flush", 6, 6, 5), ("dm-flush-remapped", 5, 5, 5), ("md-flush", 12, 16, 12)]
+    {
+        let report = report(path);
+        assert_eq!((count(&report, "bios_queued"), count(&report, "bios_completed")), (bios, bios), "{path}");
+        assert_eq!(count(&report, "bios_below"), below, "{path}");
+        assert_eq!(report["block"]["flushes"]["requests"]["n"], flushes, "{path}");
+    }
+    let report_of = report("dm-flush");
+    assert_eq!(stage(&report_of, "device", "253:0 flushes", "Q2C"), [5, 1_012_000, 1_012_000, 1_012_000]);
+    assert_eq!(stage(&report_of, "device", "8:0 flushes", "Q2C"), [5, 1_009_000, 1_009_000, 1_009_000]);
+    assert_eq!(report_of["block"]["flushes"]["empty_bios"], 5);
+    // A flush that another program asks of one half is its own.
+    let report = report("md-flush");
+    assert_eq!(stage(&report, "owner", "other (95)", "Q2C"), [4, 511_000, 511_000, 511_000]);
+    assert_eq!(stage(&report, "device", "9:0 flushes", "Q2C"), [4, 1_030_000, 1_030_000, 1_030_000]);
+}
+
+#[test]
 fn other_operations_are_kinds_of_their_own() {
     let report = report("zone-append");
     for (kind, n, q2c) in [

@@ -12,6 +12,7 @@
 
 use super::in_flight::{Bio, InFlight, NEVER, Place};
 use super::matching::{Matching, Range, SKEW_NS, Step, Watch};
+use super::stack::Upper;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use flashscope_trace::{BlockEvent, RequestFlags, RequestKind};
 use schemars::JsonSchema;
@@ -152,7 +153,7 @@ impl<W: Watch> Matching<W> {
         }
         let bio = *self.bios.get(at);
         let (flushes, before) = (&mut self.flushes, bio.flags.has(RequestFlags::FLUSH));
-        *if empty { &mut flushes.empty } else { &mut flushes.with_data } += u64::from(bio.shown);
+        *if empty { &mut flushes.empty } else { &mut flushes.with_data } += u64::from(bio.shown && !bio.below);
         flushes.waiting.push(Waiting {
             at,
             device: bio.device,
@@ -181,11 +182,49 @@ impl<W: Watch> Matching<W> {
         let number = self.counts.all_queued;
         let mut bio = InFlight::bio(device, (block.flags, RequestKind::Flush), number, 0, by, now);
         (bio.place, bio.flush) = (Place::of_empty_flushes(device), true);
-        (bio.in_range, bio.shown) = self.show();
-        self.counts.queued += u64::from(bio.shown);
+        let below = self.next_below.take();
+        (bio.in_range, bio.shown) = below.map_or(self.show(), |(_, show)| show);
+        bio.below = below.is_some();
+        *if bio.below { &mut self.counts.below } else { &mut self.counts.queued } += u64::from(bio.shown);
         let at = self.add(bio);
+        if bio.below {
+            self.stack.add(&self.next_uppers, at, &bio);
+        }
         self.watch.queued(at, self.bios.get(at), now);
         self.flush_queued(at, true);
+    }
+
+    /// Whose bio of an upper device the flush that is about to be queued belongs to, if it does one's: its owner. `carries`: its thread
+    /// carries others' work.
+    pub(super) fn is_flush_below(&mut self, block: &BlockEvent, tid: u32, carries: bool) -> Option<u32> {
+        // A remap of it has no sectors that could be told from another's.
+        self.stack.remap((block.device, block.sector));
+        let uppers = self.stack.uppers_of(block.device);
+        let lower = self.devices.iter().position(|&known| known == block.device).map(|at| at as u16);
+        for upper in uppers {
+            let Some(upper) = self.devices.iter().position(|&known| known == upper) else { continue };
+            let waits = |one: &&Waiting| {
+                let unserved = matches!(one.needs, Needs::FlushBefore | Needs::FlushAfter) && one.pending == NEVER;
+                usize::from(one.device) == upper && unserved
+            };
+            // That thread's own comes first, then one without a flush below it, then the oldest.
+            let rank = |one: &&Waiting| {
+                let bio = self.bios.see(one.at);
+                let served = lower.is_some_and(|lower| self.stack.is_above(one.at, bio.queued, lower));
+                (bio.tid != tid, served)
+            };
+            let own = |one: &&Waiting| carries || self.bios.see(one.at).tid == tid;
+            let Some(at) = self.flushes.waiting.iter().filter(waits).filter(own).min_by_key(rank).map(|one| one.at)
+            else {
+                continue;
+            };
+            let bio = *self.bios.see(at);
+            self.next_uppers.clear();
+            self.next_uppers.push(Upper { at, queued: bio.queued, bytes: 0 });
+            self.next_below = Some((None, (bio.in_range, bio.shown)));
+            return Some(bio.owner);
+        }
+        None
     }
 
     pub(super) fn flush_got(&mut self, device: u16, tid: u32, now: u64) {
@@ -265,7 +304,10 @@ impl<W: Watch> Matching<W> {
         let one = &mut self.flushes.waiting[index];
         one.data.to = time;
         let flush_after = one.flags.has(RequestFlags::FUA) && one.keeps_fua == Some(false);
-        let goes_on = flush_after || one.before.from != NEVER || one.keeps_fua.is_none() && self.flushes.ends > 0;
+        // A device that is issued no requests (device mapper, md) completes a bio once.
+        let machinery = self.issues[usize::from(one.device)];
+        let unknown = machinery && one.keeps_fua.is_none() && self.flushes.ends > 0;
+        let goes_on = flush_after || one.before.from != NEVER || unknown;
         if !goes_on {
             self.flush_over(index);
             return false;

@@ -98,7 +98,13 @@ impl Loops {
         N: Named,
         W: Watch,
     {
-        let above = match matching.is_below(block) {
+        let above = if block.kind() == RequestKind::Flush && block.bytes == 0 {
+            let carries = originators.carries(tid, time);
+            matching.is_flush_below(block, tid, carries)
+        } else {
+            matching.is_below(block)
+        };
+        let above = match above {
             None => self.below((matching, originators), block, tid, time),
             above => above,
         };

@@ -169,8 +169,8 @@ pub(super) struct Matching<W> {
     gets: bool,
     /// The next bio that is queued is below these, and is shown as the first of them is; or it does a loop device's work at another
     /// time.
-    next_uppers: Vec<Upper>,
-    next_below: Option<(Option<u16>, Show)>,
+    pub(super) next_uppers: Vec<Upper>,
+    pub(super) next_below: Option<(Option<u16>, Show)>,
     /// The device that the next bio was remapped from, where it is below none of that device's bios: found, and decided.
     orphan: Option<u16>,
     next_array: Option<u16>,

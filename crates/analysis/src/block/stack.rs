@@ -8,6 +8,9 @@
 //! Some drivers (NVMe multipath, md before 5.14) hand the bio itself down, and it is not queued again. It is on its way in the
 //! lower device from its remap on, and completed in both at once.
 //!
+//! A flush of a cache has no sectors by which a remap could name it. One that is queued in a lower device, by the same thread or by a
+//! kernel thread that carries others' work, while a bio of an upper device waits for a flush, is below that bio.
+//!
 //! What an array's thread queues below it for none of its bios alone (parity) is below as well, and no program's I/O.
 //!
 //! A partition queues nothing of its own: its remap is a step on the way, and no level.
@@ -22,6 +25,8 @@ use std::collections::{BTreeMap, HashMap};
 /// Remaps whose bio has not come, and levels, that are remembered.
 const MAX_REMAPS: usize = 1 << 14;
 const MAX_LEVELS: usize = 1024;
+/// Pairs of devices of which one lies on the other.
+const MAX_EDGES: usize = 1024;
 
 /// What one device adds above another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
@@ -131,11 +136,46 @@ pub(super) struct Stack {
     /// The upper bios of each that is below any.
     below: HashMap<u32, Few<Upper>>,
     levels: BTreeMap<u16, Sums>,
+    /// Devices and what they lie on, as remaps show.
+    edges: Vec<(Device, Device)>,
 }
 
 impl Stack {
+    fn edge(&mut self, upper: Device, lower: Device) {
+        if self.edges.last() != Some(&(upper, lower))
+            && upper != lower
+            && self.edges.len() < MAX_EDGES
+            && !self.edges.contains(&(upper, lower))
+        {
+            self.edges.push((upper, lower));
+        }
+    }
+
+    /// The devices that lie on this one, directly or not: the nearest first.
+    pub fn uppers_of(&self, device: Device) -> Vec<Device> {
+        let mut found = vec![device];
+        let mut at = 0;
+        while at < found.len() {
+            for &(upper, lower) in &self.edges {
+                if lower == found[at] && !found.contains(&upper) {
+                    found.push(upper);
+                }
+            }
+            at += 1;
+        }
+        found.remove(0);
+        found
+    }
+
+    /// Whether an upper bio has one below it on this device.
+    pub fn is_above(&self, at: u32, queued: u64, device: u16) -> bool {
+        let known = self.above.get(&at).filter(|above| above.queued == queued);
+        known.is_some_and(|above| above.legs.all().any(|leg| leg.0 == device))
+    }
+
     /// A bio moves to a lower device. `queues`: the upper device is one to which bios are queued.
     pub fn remapped(&mut self, to: (Device, u64), from: (Device, u64), queues: bool, time: u64) {
+        self.edge(from.0, to.0);
         if !queues && (self.remaps.is_empty() || !self.remaps.contains_key(&from)) {
             return;
         }
