@@ -91,38 +91,12 @@ impl From<flashscope_targets::Error> for Failure {
     }
 }
 
-impl From<flashscope_study::RunError> for Failure {
-    fn from(error: flashscope_study::RunError) -> Self {
-        let usage = matches!(&error, flashscope_study::RunError::Target(error) if error.is_usage());
-        Failure { status: if usage { 2 } else { 1 }, ..Failure::new(error.to_string()) }
-    }
-}
-
-impl From<flashscope_study::layers::LayersError> for Failure {
-    fn from(error: flashscope_study::layers::LayersError) -> Self {
-        let usage = matches!(&error, flashscope_study::layers::LayersError::Target(error) if error.is_usage());
-        Failure { status: if usage { 2 } else { 1 }, ..Failure::new(error.to_string()) }
-    }
-}
-
-impl From<flashscope_study::runs::RunsError> for Failure {
-    fn from(error: flashscope_study::runs::RunsError) -> Self {
-        let usage = matches!(&error, flashscope_study::runs::RunsError::Target(error) if error.is_usage());
-        Failure { status: if usage { 2 } else { 1 }, ..Failure::new(error.to_string()) }
-    }
-}
-
-impl From<flashscope_study::replays::ReplaysError> for Failure {
-    fn from(error: flashscope_study::replays::ReplaysError) -> Self {
-        let usage = matches!(&error, flashscope_study::replays::ReplaysError::Target(error) if error.is_usage());
-        Failure { status: if usage { 2 } else { 1 }, ..Failure::new(error.to_string()) }
-    }
-}
-
-impl From<flashscope_study::boot::BootError> for Failure {
-    fn from(error: flashscope_study::boot::BootError) -> Self {
-        let usage = matches!(&error, flashscope_study::boot::BootError::Target(error) if error.is_usage());
-        Failure { status: if usage { 2 } else { 1 }, ..Failure::new(error.to_string()) }
+impl From<flashscope_study::StudyError> for Failure {
+    fn from(error: flashscope_study::StudyError) -> Self {
+        match error {
+            flashscope_study::StudyError::Target(error) => error.into(),
+            error => Failure::new(error.to_string()),
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use flashscope_study::boot::BootResult;
 use flashscope_study::layers::LayersResult;
 use flashscope_study::replays::ReplaysResult;
 use flashscope_study::runs::RunsResult;
-use flashscope_study::{Boards, DefinitionError, Inputs, NotMeasurable, Options, Row, Study, StudyFile, StudyResult};
+use flashscope_study::{
+    Boards, DefinitionError, Header, Inputs, NotMeasurable, Options, Row, Study, StudyFile, StudyResult,
+};
 
 use crate::args::{BoardOptions, StudyArgs};
 use crate::failure::Failure;
@@ -94,22 +96,24 @@ fn one(
     lines: &StudyLines,
 ) -> Option<Result<Finished, Failure>> {
     let finished = match study {
-        StudyFile::Matrix(study) => measure(study, options, lines).map(|result| of_matrix(&result, file, csv_raw)),
-        StudyFile::Layers(study) => flashscope_study::layers::run(study, options, lines)
-            .map(|result| of_layers(&result, file))
-            .map_err(Failure::from),
-        StudyFile::Runs(study) => flashscope_study::runs::run(study, options, lines)
-            .map(|result| of_runs(&result, file))
-            .map_err(Failure::from),
-        StudyFile::Replays(study) => flashscope_study::replays::run(study, options, lines)
-            .map(|result| of_replays(&result, file))
-            .map_err(Failure::from),
-        StudyFile::Boot(study) => flashscope_study::boot::run(study, options, lines)
-            .map(|result| of_boot(&result, file))
-            .map_err(Failure::from),
+        StudyFile::Matrix(study) => {
+            flashscope_study::run(study, options, lines).map(|result| of_matrix(&result, file, csv_raw))
+        }
+        StudyFile::Layers(study) => {
+            flashscope_study::layers::run(study, options, lines).map(|result| of_layers(&result, file))
+        }
+        StudyFile::Runs(study) => {
+            flashscope_study::runs::run(study, options, lines).map(|result| of_runs(&result, file))
+        }
+        StudyFile::Replays(study) => {
+            flashscope_study::replays::run(study, options, lines).map(|result| of_replays(&result, file))
+        }
+        StudyFile::Boot(study) => {
+            flashscope_study::boot::run(study, options, lines).map(|result| of_boot(&result, file))
+        }
         StudyFile::NotMeasured(_) => return None,
     };
-    Some(finished)
+    Some(finished.map_err(Failure::from))
 }
 
 fn not_measured(study: &StudyFile) -> &[NotMeasurable] {
@@ -143,19 +147,19 @@ impl Finished {
     }
 }
 
-/// What the results of every kind of study begin with: its name, title, question and clock, and what each board was.
+/// What every kind of study has in the reproduction: what its results begin with, and what each board was.
 fn chapter<'a>(
-    [study, title, question, clock]: [&String; 4],
+    header: &Header,
     inputs: impl Iterator<Item = &'a Inputs>,
     file: &str,
     rows: Vec<Row>,
     figures: Vec<Figure>,
 ) -> Chapter {
     Chapter {
-        study: study.clone(),
-        title: title.clone(),
-        question: question.clone(),
-        clock: clock.clone(),
+        study: header.study.clone(),
+        title: header.title.clone(),
+        question: header.question.clone(),
+        clock: header.clock.clone(),
         file: file.to_owned(),
         measured_on: reproduction::measured_on(inputs),
         rows,
@@ -165,10 +169,9 @@ fn chapter<'a>(
 }
 
 fn of_matrix(result: &StudyResult, file: &str, csv_raw: bool) -> Finished {
-    let head = [&result.study, &result.title, &result.question, &result.clock];
     let inputs = result.groups.iter().map(|group| &group.inputs);
     let rows = result.comparisons.iter().map(Row::from).collect();
-    let chapter = chapter(head, inputs, file, rows, figures::study(result));
+    let chapter = chapter(&result.header, inputs, file, rows, figures::study(result));
     Finished {
         files: matrix_files(result, csv_raw),
         text: flashscope_report::terminal::study(result, &style()),
@@ -185,18 +188,16 @@ fn with_figures(chapter: Chapter, json: String, text: String, page: String) -> F
 }
 
 fn of_layers(result: &LayersResult, file: &str) -> Finished {
-    let head = [&result.study, &result.title, &result.question, &result.clock];
     let inputs = result.groups.iter().map(|group| &group.inputs);
-    let chapter = chapter(head, inputs, file, result.published.clone(), figures::layers_study(result));
+    let chapter = chapter(&result.header, inputs, file, result.published.clone(), figures::layers_study(result));
     let json = flashscope_report::json::layers_study(result);
     let text = flashscope_report::terminal::layers_study(result, &style());
     with_figures(chapter, json, text, flashscope_report::html::layers_study(result))
 }
 
 fn of_runs(result: &RunsResult, file: &str) -> Finished {
-    let head = [&result.study, &result.title, &result.question, &result.clock];
     let inputs = result.groups.iter().map(|group| &group.inputs);
-    let chapter = chapter(head, inputs, file, result.published.clone(), figures::runs_study(result));
+    let chapter = chapter(&result.header, inputs, file, result.published.clone(), figures::runs_study(result));
     let chapter = Chapter { more: reproduction::runs(result), ..chapter };
     let json = flashscope_report::json::runs_study(result);
     let text = flashscope_report::terminal::runs_study(result, &style());
@@ -204,9 +205,8 @@ fn of_runs(result: &RunsResult, file: &str) -> Finished {
 }
 
 fn of_replays(result: &ReplaysResult, file: &str) -> Finished {
-    let head = [&result.study, &result.title, &result.question, &result.clock];
     let inputs = result.groups.iter().map(|group| &group.inputs);
-    let chapter = chapter(head, inputs, file, result.published.clone(), figures::replays_study(result));
+    let chapter = chapter(&result.header, inputs, file, result.published.clone(), figures::replays_study(result));
     let chapter = Chapter { more: reproduction::replays(result), ..chapter };
     let json = flashscope_report::json::replays_study(result);
     let text = flashscope_report::terminal::replays_study(result, &style());
@@ -214,9 +214,8 @@ fn of_replays(result: &ReplaysResult, file: &str) -> Finished {
 }
 
 fn of_boot(result: &BootResult, file: &str) -> Finished {
-    let head = [&result.study, &result.title, &result.question, &result.clock];
     let inputs = result.groups.iter().map(|group| &group.inputs);
-    let chapter = chapter(head, inputs, file, result.published.clone(), figures::boot_study(result));
+    let chapter = chapter(&result.header, inputs, file, result.published.clone(), figures::boot_study(result));
     let json = flashscope_report::json::boot_study(result);
     let text = flashscope_report::terminal::boot_study(result, &style());
     with_figures(chapter, json, text, flashscope_report::html::boot_study(result))

@@ -22,7 +22,7 @@ pub fn study(result: &StudyResult, raw: bool) -> String {
             row(
                 &mut out,
                 &[
-                    field(&result.study),
+                    field(&result.header.study),
                     field(&group.id),
                     field(&group.inputs.board),
                     field(&group.inputs.kernel_release),

@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn nothing_in_it_acts_on_a_terminal() {
         let mut result = synthetic::study();
-        result.title = "\u{1b}[2J\u{9b}31m\u{202e}\u{e0001}".into();
+        result.header.title = "\u{1b}[2J\u{9b}31m\u{202e}\u{e0001}".into();
         let json = study(&result);
         assert!(!json.chars().any(|c| c != '\n' && crate::text::acts(c)), "{json}");
         assert_eq!(serde_json::from_str::<StudyResult>(&json).unwrap(), result);

@@ -228,13 +228,15 @@ pub fn study() -> StudyResult {
         };
     let (time, reads) = ("time_saved_percent", "reads_saved_percent");
     StudyResult {
-        schema: SCHEMA,
-        study: "readahead-reads".into(),
-        title: "Read-ahead on raw NAND: number of requests".into(),
-        question: "Does read-ahead help or hurt 4 KB reads of a 5 MB file on raw NAND?".into(),
-        clock: "guest time: executed instructions at 2 ns each".into(),
-        flashscope: "0.1.0".into(),
-        study_sha256: "12".repeat(32),
+        header: Header {
+            schema: SCHEMA,
+            study: "readahead-reads".into(),
+            title: "Read-ahead on raw NAND: number of requests".into(),
+            question: "Does read-ahead help or hurt 4 KB reads of a 5 MB file on raw NAND?".into(),
+            clock: "guest time: executed instructions at 2 ns each".into(),
+            flashscope: "0.1.0".into(),
+            study_sha256: "12".repeat(32),
+        },
         power: Some(PowerUsed { name: "p".into(), title: "a board".into(), source: "tables 2 and 3".into() }),
         verdicts: groups.iter().map(verdict).collect(),
         groups,

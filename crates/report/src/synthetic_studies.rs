@@ -7,7 +7,7 @@ use flashscope_study::boot::{BOOT_SCHEMA, Boot, BootGroup, BootResult, RootFs};
 use flashscope_study::runs::{
     Cost, Part, PostmarkFacts, RUNS_SCHEMA, RingUse, RunGroup, RunsResult, Share, Spread, Tracer,
 };
-use flashscope_study::{Figures, Group, How, Inputs, Row};
+use flashscope_study::{Figures, Group, Header, How, Inputs, Row};
 
 fn inputs() -> (Inputs, Group) {
     let group = synthetic::study().groups.remove(0);
@@ -84,13 +84,15 @@ pub fn runs() -> RunsResult {
         losses: of.losses.clone(),
     };
     RunsResult {
-        schema: RUNS_SCHEMA,
-        study: "runs".into(),
-        title: "Runs".into(),
-        question: "What does a run cost?".into(),
-        clock: "guest time".into(),
-        flashscope: "0.1.0".into(),
-        study_sha256: "ab".into(),
+        header: Header {
+            schema: RUNS_SCHEMA,
+            study: "runs".into(),
+            title: "Runs".into(),
+            question: "What does a run cost?".into(),
+            clock: "guest time".into(),
+            flashscope: "0.1.0".into(),
+            study_sha256: "ab".into(),
+        },
         groups: vec![group(Tracer::None, "armv7-none"), group(Tracer::Ring, "armv7-ring")],
         costs: vec![Cost {
             name: "jffs2".into(),
@@ -131,13 +133,15 @@ pub fn boot() -> BootResult {
         timeline: of.timeline.clone(),
     };
     BootResult {
-        schema: BOOT_SCHEMA,
-        study: "boot".into(),
-        title: "Boot".into(),
-        question: "What does a boot do?".into(),
-        clock: "guest time".into(),
-        flashscope: "0.1.0".into(),
-        study_sha256: "ab".into(),
+        header: Header {
+            schema: BOOT_SCHEMA,
+            study: "boot".into(),
+            title: "Boot".into(),
+            question: "What does a boot do?".into(),
+            clock: "guest time".into(),
+            flashscope: "0.1.0".into(),
+            study_sha256: "ab".into(),
+        },
         groups: vec![BootGroup {
             id: "armv7-jffs2".into(),
             inputs,

@@ -332,7 +332,7 @@ pub fn facts(result: &StudyResult) -> Vec<Fact> {
     };
     let one = |value: &str| vec![(value.to_owned(), String::new())];
     let facts = [
-        ("clock", one(&result.clock)),
+        ("clock", one(&result.header.clock)),
         ("board", of(|g| g.inputs.board.clone())),
         ("kernel", of(|g| format!("{} ({}: {})", g.inputs.kernel_release, g.inputs.kernel, g.inputs.kernel_package))),
         ("QEMU", of(|g| g.inputs.qemu.clone())),
@@ -372,8 +372,8 @@ pub fn facts(result: &StudyResult) -> Vec<Fact> {
                 .as_ref()
                 .map_or(Vec::new(), |p| one(&format!("model, not measured: {} ({})", p.title, p.source))),
         ),
-        ("flashscope", one(&result.flashscope)),
-        ("SHA-256 of the study", one(&result.study_sha256)),
+        ("flashscope", one(&result.header.flashscope)),
+        ("SHA-256 of the study", one(&result.header.study_sha256)),
         ("SHA-256 of the board", of(|g| g.inputs.board_sha256.clone())),
         ("SHA-256 of the kernel", of(|g| g.inputs.kernel_sha256.clone())),
         ("SHA-256 of the agent", of(|g| g.inputs.agent_sha256.clone())),

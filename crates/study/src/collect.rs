@@ -11,7 +11,9 @@ use flashscope_trace::{BlockAction, Event, EventKind, FlashAccess, FlashOp, Requ
 use serde::Deserialize;
 
 use crate::definition::{Readahead, Workload};
-use crate::lab::first_lost;
+use crate::error::StudyError;
+use crate::lab;
+use crate::medium::Medium;
 use crate::plan::{CellSpec, DISK_BLOCK_BYTES, GroupSpec, STEP_TRACED, STEP_UNTRACED, cell_step};
 use crate::result::{Cell, ChipFacts, DefaultReadahead, Group, Inputs, PhaseCounts, ProbeUsed, TracerCost};
 
@@ -94,88 +96,44 @@ struct Timed {
     measured: Option<Interval>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum CollectError {
-    #[error(transparent)]
-    Trace(#[from] flashscope_trace::Error),
-    #[error("group {group}: the board sent no result of step '{step}': its console says why; run the study again")]
-    NoStep { group: String, step: String },
-    #[error("group {group}: step '{step}' failed with status {status}: {stderr}")]
-    Step { group: String, step: String, status: i32, stderr: String },
-    #[error("group {group}: step '{step}' printed no result that can be read: {source}")]
-    Json { group: String, step: String, source: serde_json::Error },
-    #[error("group {group}: the recording names no {what}: it cannot be interpreted")]
-    Facts { group: String, what: &'static str },
-    #[error("group {group}: cell {cell} ran with read-ahead {got} KiB, asked for {asked} KiB")]
-    Readahead { group: String, cell: String, got: u64, asked: u64 },
-    #[error(
-        "group {group}: the recording lost {count} events ({name}), so how many reads its cells took is not known; measure \
-         fewer cells in one study"
-    )]
-    Lost { group: String, name: &'static str, count: u64 },
-}
-
-/// What a group's file system lies on.
-#[derive(Clone, Debug)]
-pub enum Medium {
-    Chip { name: String },
-    Disk { name: String, bytes: u64 },
-}
-
 /// Reads a group's port file. One pass over its events answers every question.
-pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, medium: &Medium) -> Result<Group, CollectError> {
+pub(crate) fn collect(
+    port_file: &Path,
+    spec: &GroupSpec,
+    inputs: Inputs,
+    medium: &Medium,
+) -> Result<Group, StudyError> {
     let group = spec.id();
     let session = Session::open(port_file)?;
-    let stdout_of = |step: &str| {
-        let found =
-            session.step(step).ok_or_else(|| CollectError::NoStep { group: group.clone(), step: step.to_owned() })?;
-        match found.status {
-            Some(0) => Ok(found.stdout.as_slice()),
-            Some(status) => Err(CollectError::Step {
-                group: group.clone(),
-                step: step.to_owned(),
-                status,
-                stderr: String::from_utf8_lossy(&found.stderr).trim().to_owned(),
-            }),
-            None => Err(CollectError::NoStep { group: group.clone(), step: step.to_owned() }),
-        }
-    };
-    let parse_error = |step: &str, source| CollectError::Json { group: group.clone(), step: step.to_owned(), source };
-
     let mut benches = Vec::with_capacity(spec.cells.len());
     for index in 0..spec.cells.len() {
         let step = cell_step(index);
-        let printed = stdout_of(&step)?;
         let bench: BenchRead = match spec.workload {
-            Workload::Read => serde_json::from_slice(printed),
-            Workload::Sqlite => serde_json::from_slice::<BenchSqlite>(printed).map(BenchRead::from),
-        }
-        .map_err(|source| parse_error(&step, source))?;
+            Workload::Read => lab::printed(&session, &group, &step)?,
+            Workload::Sqlite => lab::printed::<BenchSqlite>(&session, &group, &step)?.into(),
+        };
         if let (Readahead::Kib(asked), Some(got)) = (spec.cells[index].readahead, bench.readahead.effective_kib)
             && got != asked
         {
-            return Err(CollectError::Readahead { group, cell: step, got, asked });
+            return Err(StudyError::Readahead { group, cell: step, got, asked });
         }
         benches.push(bench);
     }
-    let raw = |step: &str| -> Result<Timed, CollectError> {
-        serde_json::from_slice(stdout_of(step)?).map_err(|source| parse_error(step, source))
-    };
-    let untraced = raw(STEP_UNTRACED)?;
-    let traced = raw(STEP_TRACED)?;
+    let untraced: Timed = lab::printed(&session, &group, STEP_UNTRACED)?;
+    let traced: Timed = lab::printed(&session, &group, STEP_TRACED)?;
 
     let trace = session.recording(0)?;
     let facts = trace.facts();
-    let missing = |what| CollectError::Facts { group: group.clone(), what };
+    let missing = |what: &str| StudyError::Missing { group: group.clone(), what: what.to_owned() };
     let mut chip = match medium {
-        Medium::Chip { name } => {
+        Medium::Chip { name, .. } => {
             let mtd = facts["mtd"].as_array().and_then(|all| all.first()).ok_or_else(|| missing("MTD device"))?;
             let geometry = geometry(mtd).ok_or_else(|| missing("geometry of the chip"))?;
             let bytes: u64 = facts["mtd"].as_array().into_iter().flatten().filter_map(|mtd| mtd["size"].as_u64()).sum();
             chip_facts(name, geometry, bytes)
         }
         // In blocks of its file system: a disk tells of no pages.
-        Medium::Disk { name, bytes } => {
+        Medium::Disk { name, bytes, .. } => {
             let geometry = Geometry { page_bytes: DISK_BLOCK_BYTES as u32, pages_per_block: 1 };
             chip_facts(name, geometry, *bytes)
         }
@@ -253,9 +211,7 @@ pub fn collect(port_file: &Path, spec: &GroupSpec, inputs: Inputs, medium: &Medi
         })
         .ok_or_else(|| missing("read-ahead knob of the file system"))?;
 
-    if let Some((name, count)) = first_lost(&trace) {
-        return Err(CollectError::Lost { group, name, count });
-    }
+    lab::whole(&trace, &group, "how many reads its cells took is not known; measure fewer cells in one study")?;
     let mut losses = losses(&trace);
     losses.push(LossCount {
         name: "operations_not_placed".to_owned(),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use flashscope_cachesim::Kernel;
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -302,12 +303,21 @@ pub enum Fold {
     Mean,
 }
 
-/// A study that was read and checked, with the hash of its text.
+/// A study file that was read and checked, with the hash of its text.
 #[derive(Clone, Debug)]
-pub struct Study {
-    pub definition: Definition,
+pub struct Checked<D> {
+    pub definition: D,
     pub sha256: String,
 }
+
+/// What a study file of one kind says.
+pub trait Define: DeserializeOwned {
+    /// What a value means that it must not.
+    fn check(&self) -> Result<(), String>;
+}
+
+/// A study of a matrix.
+pub type Study = Checked<Definition>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
@@ -320,26 +330,29 @@ pub enum DefinitionError {
     Meaning { name: String, message: String },
 }
 
-impl Study {
-    pub fn read(path: &Path) -> Result<Study, DefinitionError> {
+impl<D: Define> Checked<D> {
+    pub fn read(path: &Path) -> Result<Self, DefinitionError> {
         let text = flashscope_targets::read_text(path, flashscope_targets::DEFINITION_BYTES)
             .map_err(|source| DefinitionError::Read { path: path.to_owned(), source })?;
-        Study::parse(&path.display().to_string(), &text)
+        Checked::parse(&path.display().to_string(), &text)
     }
 
     /// `name` is what errors call the text by.
-    pub fn parse(name: &str, text: &str) -> Result<Study, DefinitionError> {
-        let definition: Definition = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
-        check(&definition).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
-        Ok(Study { definition, sha256: hex(&Sha256::digest(text.as_bytes())) })
+    pub fn parse(name: &str, text: &str) -> Result<Self, DefinitionError> {
+        let definition = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
+        Ok(Checked { sha256: hex(&Sha256::digest(text.as_bytes())), ..Checked::new(name, definition)? })
+    }
+
+    /// A study that no file holds: `bench read` is one with a single cell. It has no text, so no hash.
+    pub fn new(name: &str, definition: D) -> Result<Self, DefinitionError> {
+        definition.check().map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
+        Ok(Checked { definition, sha256: String::new() })
     }
 }
 
-impl Study {
-    /// A study that no file holds: `bench read` is one with a single cell. It has no text, so no hash.
-    pub fn new(name: &str, definition: Definition) -> Result<Study, DefinitionError> {
-        check(&definition).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
-        Ok(Study { definition, sha256: String::new() })
+impl Define for Definition {
+    fn check(&self) -> Result<(), String> {
+        check(self)
     }
 }
 

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use flashscope_targets::board::MOUNT_POINT;
 use flashscope_targets::board::{Board, Image, Kernel};
-use flashscope_trace::{Loss, Trace};
+use flashscope_trace::{Loss, Session, Step, Trace};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use crate::definition::{Filesystem, hex};
+use crate::error::StudyError;
 use crate::result::Inputs;
 
 pub const SQUASHFS_IMAGE: &str = "/flashscope/data.squashfs";
@@ -106,17 +107,9 @@ pub(crate) fn kept<T: DeserializeOwned>(path: &Path) -> Option<T> {
     std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok())
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum KeepError {
-    #[error(transparent)]
-    Target(#[from] flashscope_targets::Error),
-    #[error("{path}: {source}; free some space or name another directory")]
-    Store { path: PathBuf, source: std::io::Error },
-}
-
 /// Written in a scratch directory, then renamed: a killed run leaves no half of a result.
-pub(crate) fn keep(path: &Path, group: &impl Serialize) -> Result<(), KeepError> {
-    let failed = |source| KeepError::Store { path: path.to_owned(), source };
+pub(crate) fn keep(path: &Path, group: &impl Serialize) -> Result<(), StudyError> {
+    let failed = |source| StudyError::Store { path: path.to_owned(), source };
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).map_err(failed)?;
     }
@@ -138,8 +131,33 @@ pub(crate) fn keep(path: &Path, group: &impl Serialize) -> Result<(), KeepError>
 const EVENTS_LOST: [Loss; 4] =
     [Loss::EventsOverwritten, Loss::EventsDropped, Loss::CommitOverruns, Loss::EventsNotDrained];
 
-/// The first kind of event that the recording lost, and how many.
-pub(crate) fn first_lost(trace: &Trace) -> Option<(&'static str, u64)> {
+/// Refuses a recording that lost events. `unknown`: what is not known then, and what to do.
+pub(crate) fn whole(trace: &Trace, group: &str, unknown: &'static str) -> Result<(), StudyError> {
     let lost = trace.losses();
-    EVENTS_LOST.into_iter().map(|loss| (loss.name(), lost.get(loss))).find(|&(_, count)| count > 0)
+    match EVENTS_LOST.into_iter().map(|loss| (loss.name(), lost.get(loss))).find(|&(_, count)| count > 0) {
+        Some((name, count)) => Err(StudyError::Lost { group: group.to_owned(), name, count, unknown }),
+        None => Ok(()),
+    }
+}
+
+/// A step of the plan that ended well.
+pub(crate) fn finished<'a>(session: &'a Session, group: &str, step: &str) -> Result<&'a Step, StudyError> {
+    let (group, name) = (group.to_owned(), step.to_owned());
+    match session.step(step).map(|step| (step, step.status)) {
+        Some((step, Some(0))) => Ok(step),
+        Some((step, Some(status))) => {
+            let stderr = String::from_utf8_lossy(&step.stderr);
+            let why = format!("failed with status {status}: {}", stderr.trim().replace("flashscope-agent: ", ""));
+            Err(StudyError::Step { group, step: name, why })
+        }
+        None | Some((_, None)) => Err(StudyError::NoStep { group, step: name }),
+    }
+}
+
+/// What such a step printed, from its JSON.
+pub(crate) fn printed<T: DeserializeOwned>(session: &Session, group: &str, step: &str) -> Result<T, StudyError> {
+    serde_json::from_slice(&finished(session, group, step)?.stdout).map_err(|error| {
+        let why = format!("printed no result that can be read: {error}");
+        StudyError::Step { group: group.to_owned(), step: step.to_owned(), why }
+    })
 }

@@ -7,8 +7,10 @@ mod definition;
 mod error;
 mod evaluate;
 mod file;
+mod kind;
 mod lab;
 pub mod layers;
+mod medium;
 mod modelled;
 mod not_measured;
 mod options;
@@ -22,14 +24,15 @@ mod size;
 mod statement;
 
 pub use boards::{Boards, Interrupted};
-pub use collect::{CollectError, losses};
+pub use collect::losses;
 pub use definition::{
-    Definition, DefinitionError, Filesystem, Fold, Matrix, Pattern, Published, Quantity, Readahead, Study, Workload,
+    Checked, Define, Definition, DefinitionError, Filesystem, Fold, Matrix, Pattern, Published, Quantity, Readahead,
+    Study, Workload,
 };
-pub use error::RunError;
+pub use error::StudyError;
 pub use evaluate::{compare, gains, verdict};
 pub use file::{SHIPPED, StudyFile};
-pub use lab::{KeepError, on_nand};
+pub use lab::on_nand;
 pub use modelled::random_slots;
 pub use not_measured::{NotMeasurable, NotMeasured};
 pub use options::{Options, Watch};

@@ -2,6 +2,7 @@
 
 use crate::definition::{Filesystem, Matrix, Pattern, RECORDS, Readahead, Workload, text_bytes};
 use crate::lab::{MOUNT_POINT, Mount};
+use crate::medium::Medium;
 use crate::size::Bytes;
 
 /// Cells that share one fresh boot: the unit of resume.
@@ -129,29 +130,16 @@ pub fn disk_mib(file_size: Bytes) -> u64 {
     (file_size.0.div_ceil(1 << 20) * 2 + 32).next_power_of_two()
 }
 
-/// What a file system lies on.
-#[derive(Clone, Copy, Debug)]
-pub enum Storage<'a> {
-    /// A chip, as mtd0.
-    Chip { page_bytes: u32 },
-    /// A disk, formatted.
-    Disk { device: &'a str },
-}
-
 /// Requests that give the tracer's cost on a disk: reads of a file-system block each, at random.
 pub const DISK_BLOCK_BYTES: u64 = 4096;
 
 /// The measured part of the plan, after the chip or the disk is there.
-pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
-    let mut lines = match storage {
-        Storage::Chip { .. } => vec!["device-wait /dev/mtd0 5000".to_owned(), format!("mkdir {MOUNT_POINT}")],
-        Storage::Disk { .. } => vec![format!("mkdir {MOUNT_POINT}")],
+pub(crate) fn plan(spec: &GroupSpec, medium: &Medium, file_seed: u64) -> Vec<String> {
+    let mut lines = match medium {
+        Medium::Chip { .. } => vec!["device-wait /dev/mtd0 5000".to_owned(), format!("mkdir {MOUNT_POINT}")],
+        Medium::Disk { .. } => vec![format!("mkdir {MOUNT_POINT}")],
     };
-    let device = match storage {
-        Storage::Chip { .. } => None,
-        Storage::Disk { device } => Some(device),
-    };
-    let mounting = Mount::new(spec.filesystem, device);
+    let mounting = Mount::new(spec.filesystem, medium.device());
     lines.extend(mounting.prepare.iter().cloned());
     let mount = mounting.mount.clone();
     if spec.filesystem.is_written() {
@@ -163,8 +151,8 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
         lines.push(format!("umount {MOUNT_POINT}"));
     }
     let mode = recording_mode(spec);
-    match storage {
-        Storage::Chip { page_bytes } => {
+    match medium {
+        Medium::Chip { page_bytes, .. } => {
             let raw = |step: &str| {
                 format!("run {step} {AGENT} bench raw --mtd 0 --count {CALIBRATION_READS} --length {page_bytes}")
             };
@@ -172,7 +160,7 @@ pub fn plan(spec: &GroupSpec, storage: Storage, file_seed: u64) -> Vec<String> {
             lines.push(format!("record-start --events flash --mode {mode} --ring {RING_KIB}"));
             lines.push(raw(STEP_TRACED));
         }
-        Storage::Disk { .. } => {
+        Medium::Disk { .. } => {
             let read = |step: &str| {
                 format!(
                     "run {step} {AGENT} bench read --file {DATA_FILE} --count {CALIBRATION_READS} \
@@ -272,11 +260,15 @@ mod tests {
         }
     }
 
+    fn chip() -> Medium {
+        Medium::Chip { name: "slc".to_owned(), page_bytes: 2048 }
+    }
+
     #[test]
     fn a_plan_mounts_under_the_recorder_and_measures_every_cell() {
         let study = Study::parse("s", include_str!("../../../studies/readahead-reads.toml")).unwrap();
         let group = &groups(&study.definition.matrix)[0];
-        let lines = plan(group, Storage::Chip { page_bytes: 2048 }, 1);
+        let lines = plan(group, &chip(), 1);
         let at = |needle: &str| lines.iter().position(|line| line.starts_with(needle)).unwrap();
         assert!(at("umount") < at("record-start") && at("record-start") < at("phase-begin mount"));
         assert!(at("settle") < at("run cell-00000"));
@@ -288,7 +280,7 @@ mod tests {
     fn selects_are_cells_of_their_own_from_one_database() {
         let study = Study::parse("s", include_str!("../../../studies/sqlite.toml")).unwrap();
         let group = &groups(&study.definition.matrix)[0];
-        let lines = plan(group, Storage::Chip { page_bytes: 2048 }, 1);
+        let lines = plan(group, &chip(), 1);
         let at = |needle: &str| lines.iter().position(|line| line.starts_with(needle)).unwrap();
         assert!(at("run create-database") < at("record-start") && at("settle") < at("run cell-00000"));
         assert!(lines[at("run create-database")].ends_with("--text 64 --page-size 1024 --seed 1 --create"));
@@ -300,7 +292,8 @@ mod tests {
     fn a_disk_is_mounted_once_more_under_the_recorder() {
         let study = Study::parse("s", include_str!("../../../studies/readahead-reads.toml")).unwrap();
         let group = GroupSpec { filesystem: Filesystem::Ext4, ..groups(&study.definition.matrix)[0].clone() };
-        let lines = plan(&group, Storage::Disk { device: "/dev/nullb0" }, 1);
+        let disk = Medium::Disk { name: "null".to_owned(), device: "/dev/nullb0".to_owned(), bytes: 64 << 20 };
+        let lines = plan(&group, &disk, 1);
         let mounts: Vec<usize> = (0..lines.len()).filter(|&n| lines[n] == "mount /dev/nullb0 /mnt ext4 -").collect();
         let at = |needle: &str| lines.iter().position(|line| line.starts_with(needle)).unwrap();
         assert_eq!(mounts.len(), 3);

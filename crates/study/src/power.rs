@@ -4,17 +4,17 @@ use flashscope_analysis::energy::{Activity, PowerProfile, Work};
 use flashscope_targets::board;
 
 use crate::definition::Workload;
-use crate::error::RunError;
+use crate::error::StudyError;
 use crate::result::{Cell, Group};
 
 /// By its name, or by its path where the name holds a slash.
-pub fn load(name: &str) -> Result<PowerProfile, RunError> {
+pub fn load(name: &str) -> Result<PowerProfile, StudyError> {
     let (path, text) = board::power_profile(name)?;
-    let profile: PowerProfile = toml::from_str(&text).map_err(|error| RunError::Power {
+    let profile: PowerProfile = toml::from_str(&text).map_err(|error| StudyError::Power {
         path: path.clone(),
         problem: error.to_string().trim().replace('\n', " "),
     })?;
-    profile.check().map_err(|problem| RunError::Power { path, problem })?;
+    profile.check().map_err(|problem| StudyError::Power { path, problem })?;
     Ok(profile)
 }
 

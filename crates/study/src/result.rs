@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Version of this document's shape; raised when a field changes its meaning.
 pub const SCHEMA: u32 = 1;
 
+/// What the results of every kind of study begin with.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-pub struct StudyResult {
+pub struct Header {
     pub schema: u32,
     pub study: String,
     pub title: String,
@@ -21,6 +22,12 @@ pub struct StudyResult {
     pub clock: String,
     pub flashscope: String,
     pub study_sha256: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+pub struct StudyResult {
+    #[serde(flatten)]
+    pub header: Header,
     /// What energy was modelled with; `null`: it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<PowerUsed>,

@@ -52,7 +52,7 @@ pub fn layers_study(result: &LayersResult) -> Vec<Figure> {
             })
         })
         .collect();
-    let mut figures: Vec<Figure> = stacked("layers", &result.title, &bars).into_iter().collect();
+    let mut figures: Vec<Figure> = stacked("layers", &result.header.title, &bars).into_iter().collect();
     for (i, group) in result.groups.iter().enumerate() {
         figures.extend(timelines(&format!("g{i}"), &group.id, &format!(" on {}", group.id), &group.calls));
     }

@@ -12,7 +12,12 @@ use flashscope_study::boot::{BootGroup, BootResult};
 pub fn boot_study(result: &BootResult) -> String {
     let contents =
         [("figures", "What the flash does"), ("phases", "Phases"), ("published", "Published"), ("groups", "Boards")];
-    let header = Header { title: &result.title, question: &result.question, clock: &result.clock, contents: &contents };
+    let header = Header {
+        title: &result.header.title,
+        question: &result.header.question,
+        clock: &result.header.clock,
+        contents: &contents,
+    };
     let mut page = Page::new(&header);
     page.heading("figures", "What the flash does");
     for drawn in figures::boot_study(result) {
@@ -32,7 +37,7 @@ pub fn boot_study(result: &BootResult) -> String {
     for group in &result.groups {
         page.add(&group.id, &of_group(group));
     }
-    page.finish(&format!("Written by flashscope {}; schema {}.", result.flashscope, result.schema))
+    page.finish(&format!("Written by flashscope {}; schema {}.", result.header.flashscope, result.header.schema))
 }
 
 fn of_group(group: &BootGroup) -> String {

@@ -50,7 +50,12 @@ pub fn layers(report: &LayersReport) -> String {
 /// Of a study.
 pub fn layers_study(result: &LayersResult) -> String {
     let contents = [("figures", "Layers"), ("published", "Published values"), ("groups", "Boards")];
-    let header = Header { title: &result.title, question: &result.question, clock: &result.clock, contents: &contents };
+    let header = Header {
+        title: &result.header.title,
+        question: &result.header.question,
+        clock: &result.header.clock,
+        contents: &contents,
+    };
     let mut page = Page::new(&header);
     page.heading("figures", "Where the time goes");
     for drawn in figures::layers_study(result) {
@@ -62,7 +67,7 @@ pub fn layers_study(result: &LayersResult) -> String {
     for group in &result.groups {
         page.add(&group.id, &of_group(group));
     }
-    page.finish(&format!("Written by flashscope {}; schema {}.", result.flashscope, result.schema))
+    page.finish(&format!("Written by flashscope {}; schema {}.", result.header.flashscope, result.header.schema))
 }
 
 fn of_group(group: &LayersGroup) -> String {

@@ -9,7 +9,12 @@ use flashscope_study::runs::{RunGroup, RunsResult};
 
 pub fn runs_study(result: &RunsResult) -> String {
     let contents = [("figures", "Over time"), ("tables", "Tables"), ("published", "Published"), ("groups", "Boots")];
-    let header = Header { title: &result.title, question: &result.question, clock: &result.clock, contents: &contents };
+    let header = Header {
+        title: &result.header.title,
+        question: &result.header.question,
+        clock: &result.header.clock,
+        contents: &contents,
+    };
     let mut page = Page::new(&header);
     page.heading("published", "Published values beside ours");
     page.add("published values", &published(&result.published));
@@ -25,7 +30,7 @@ pub fn runs_study(result: &RunsResult) -> String {
     for group in &result.groups {
         page.add(&group.id, &of_group(group));
     }
-    page.finish(&format!("Written by flashscope {}; schema {}.", result.flashscope, result.schema))
+    page.finish(&format!("Written by flashscope {}; schema {}.", result.header.flashscope, result.header.schema))
 }
 
 fn of_group(group: &RunGroup) -> String {

@@ -14,9 +14,9 @@ const LATE_ROOM: usize = 400_000;
 /// The whole page.
 pub fn study(result: &StudyResult) -> String {
     let mut page = Page::new(&Header {
-        title: &result.title,
-        question: &result.question,
-        clock: &format!("Times are {}.", result.clock),
+        title: &result.header.title,
+        question: &result.header.question,
+        clock: &format!("Times are {}.", result.header.clock),
         contents: &[
             ("verdict", "Verdict"),
             ("figures", "Figures"),
@@ -61,7 +61,7 @@ pub fn study(result: &StudyResult) -> String {
     page.add("the box with board, kernel, probes, losses and the tracer's cost", &measured_on);
     page.finish(&format!(
         "Study {}, written by flashscope {}; result schema {}. All figures and numbers come from the results JSON beside this page.",
-        result.study, result.flashscope, result.schema
+        result.header.study, result.header.flashscope, result.header.schema
     ))
 }
 

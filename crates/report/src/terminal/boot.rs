@@ -11,7 +11,8 @@ use flashscope_study::boot::BootResult;
 pub fn boot_study(result: &BootResult, style: &Style) -> String {
     let style = *style;
     let width = style.width();
-    let mut out = paragraph(&visible(&result.title), width, 0, 0) + &paragraph(&visible(&result.question), width, 0, 0);
+    let mut out = paragraph(&visible(&result.header.title), width, 0, 0)
+        + &paragraph(&visible(&result.header.question), width, 0, 0);
     for group in &result.groups {
         out += &style.heading(&visible(&group.id));
         let mut table = Table::new("tt");

@@ -48,7 +48,8 @@ pub fn layers(report: &LayersReport, style: &Style) -> String {
 pub fn layers_study(result: &LayersResult, style: &Style) -> String {
     let style = *style;
     let width = style.width();
-    let mut out = paragraph(&visible(&result.title), width, 0, 0) + &paragraph(&visible(&result.question), width, 0, 0);
+    let mut out = paragraph(&visible(&result.header.title), width, 0, 0)
+        + &paragraph(&visible(&result.header.question), width, 0, 0);
     for group in &result.groups {
         let about = format!("{}, Linux {}: {}", group.id, group.inputs.kernel_release, group.medium);
         out += &style.heading(&visible(&about));

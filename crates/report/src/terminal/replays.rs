@@ -10,7 +10,8 @@ use flashscope_study::replays::ReplaysResult;
 pub fn replays_study(result: &ReplaysResult, style: &Style) -> String {
     let style = *style;
     let width = style.width();
-    let mut out = paragraph(&visible(&result.title), width, 0, 0) + &paragraph(&visible(&result.question), width, 0, 0);
+    let mut out = paragraph(&visible(&result.header.title), width, 0, 0)
+        + &paragraph(&visible(&result.header.question), width, 0, 0);
     for said in recommendations(result) {
         out += &paragraph(&visible(&said), width, 0, 2);
     }

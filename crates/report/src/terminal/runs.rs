@@ -10,7 +10,8 @@ use flashscope_study::runs::RunsResult;
 pub fn runs_study(result: &RunsResult, style: &Style) -> String {
     let style = *style;
     let width = style.width();
-    let mut out = paragraph(&visible(&result.title), width, 0, 0) + &paragraph(&visible(&result.question), width, 0, 0);
+    let mut out = paragraph(&visible(&result.header.title), width, 0, 0)
+        + &paragraph(&visible(&result.header.question), width, 0, 0);
     for view in views(result) {
         out += &style.heading(view.heading);
         out += &rows(&view.rows, width, "none");

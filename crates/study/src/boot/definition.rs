@@ -1,10 +1,9 @@
 //! A study of booting as its file says it.
 
-use crate::definition::{DefinitionError, Filesystem, hex, syntax};
+use crate::definition::{Checked, Define, Filesystem};
 use crate::size::Bytes;
 use crate::statement::Statement;
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,24 +43,17 @@ pub struct Root {
     pub image: Option<Bytes>,
 }
 
-/// One that was read and checked, with the hash of its text.
-#[derive(Clone, Debug)]
-pub struct BootStudy {
-    pub definition: BootDefinition,
-    pub sha256: String,
-}
+/// One that was read and checked.
+pub type BootStudy = Checked<BootDefinition>;
 
 /// The root file system's shell, which makes the image as well.
 const NEEDED: &str = "busybox-static";
 const KEYS: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
 const LONGEST_WATCH_S: u64 = 3600;
 
-impl BootStudy {
-    /// `name` is what errors call the text by.
-    pub fn parse(name: &str, text: &str) -> Result<BootStudy, DefinitionError> {
-        let definition: BootDefinition = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
-        check(&definition.boot).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
-        Ok(BootStudy { definition, sha256: hex(&Sha256::digest(text.as_bytes())) })
+impl Define for BootDefinition {
+    fn check(&self) -> Result<(), String> {
+        check(&self.boot)
     }
 }
 

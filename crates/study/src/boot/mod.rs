@@ -8,4 +8,4 @@ mod run;
 
 pub use definition::{BootDefinition, BootStudy, Root};
 pub use result::{BOOT_SCHEMA, Boot, BootGroup, BootResult, RootFs};
-pub use run::{BootError, run};
+pub use run::run;

@@ -5,7 +5,7 @@ use crate::definition::Filesystem;
 
 /// One root file system under one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BootSpec {
+pub(crate) struct BootSpec {
     pub board: String,
     pub kernel: String,
     pub filesystem: Filesystem,

@@ -1,10 +1,9 @@
 //! A study of layers as its file says it.
 
-use crate::definition::{DefinitionError, Filesystem, hex, syntax};
+use crate::definition::{Checked, Define, Filesystem};
 use crate::size::Bytes;
 use crate::statement::Statement;
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,24 +35,17 @@ pub struct Storage {
     pub filesystem: Filesystem,
 }
 
-/// One that was read and checked, with the hash of its text.
-#[derive(Clone, Debug)]
-pub struct LayersStudy {
-    pub definition: LayersDefinition,
-    pub sha256: String,
-}
+/// One that was read and checked.
+pub type LayersStudy = Checked<LayersDefinition>;
 
 /// More calls than a ring holds.
 const MOST_CALLS: u64 = 64;
 /// A page, and what is written in one call: the agent's `create` writes pieces of this size.
 const MOST_BYTES: u64 = 65_536;
 
-impl LayersStudy {
-    /// `name` is what errors call the text by.
-    pub fn parse(name: &str, text: &str) -> Result<LayersStudy, DefinitionError> {
-        let definition: LayersDefinition = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
-        check(&definition).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
-        Ok(LayersStudy { definition, sha256: hex(&Sha256::digest(text.as_bytes())) })
+impl Define for LayersDefinition {
+    fn check(&self) -> Result<(), String> {
+        check(self)
     }
 }
 

@@ -9,4 +9,4 @@ mod run;
 
 pub use definition::{LayersDefinition, LayersStudy, Storage};
 pub use result::{Boundary, LAYERS_SCHEMA, LayersGroup, LayersResult};
-pub use run::{LayersError, run};
+pub use run::run;

@@ -1,6 +1,6 @@
 //! What a study of layers found: plain data, free of host time and host paths.
 
-use crate::result::Inputs;
+use crate::result::{Header, Inputs};
 use crate::statement::{Figures, Row};
 use flashscope_analysis::LossCount;
 use flashscope_analysis::layers::{CallLayers, CallSum, Operation};
@@ -13,14 +13,8 @@ pub const LAYERS_SCHEMA: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LayersResult {
-    pub schema: u32,
-    pub study: String,
-    pub title: String,
-    pub question: String,
-    /// What "time" is in this document.
-    pub clock: String,
-    pub flashscope: String,
-    pub study_sha256: String,
+    #[serde(flatten)]
+    pub header: Header,
     pub groups: Vec<LayersGroup>,
     #[serde(default)]
     pub published: Vec<Row>,

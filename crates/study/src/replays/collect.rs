@@ -10,12 +10,12 @@ use flashscope_analysis::block::{
 use flashscope_trace::{EventKind, FlashOp, Session};
 use serde::Deserialize;
 
-use super::error::ReplaysError;
 use super::plan::{ReplaySpec, STEP};
 use super::result::{Delay, Pattern, Player, ReplayGroup, Stage};
 use super::script::Verb;
 use crate::collect::losses;
-use crate::lab::first_lost;
+use crate::error::StudyError;
+use crate::lab;
 use crate::result::Inputs;
 
 /// The parts of the agent's `bench replay` object that are used.
@@ -54,19 +54,11 @@ pub(super) fn collect(
     spec: &ReplaySpec,
     inputs: Inputs,
     medium: String,
-) -> Result<ReplayGroup, ReplaysError> {
-    let failed = |why: String| ReplaysError::Step { group: spec.id(), why };
+) -> Result<ReplayGroup, StudyError> {
     let session = Session::open(port)?;
-    let step = session.step(STEP).ok_or_else(|| failed("was not reached; the board's console says why".to_owned()))?;
-    if step.status != Some(0) {
-        return Err(failed(String::from_utf8_lossy(&step.stderr).trim().replace("flashscope-agent: ", "")));
-    }
-    let bench: Bench = serde_json::from_slice(&step.stdout)
-        .map_err(|error| failed(format!("printed no result that can be read: {error}")))?;
+    let bench: Bench = lab::printed(&session, &spec.id(), STEP)?;
     let trace = session.recording(0)?;
-    if let Some((name, count)) = first_lost(&trace) {
-        return Err(ReplaysError::Lost { group: spec.id(), name, count });
-    }
+    lab::whole(&trace, &spec.id(), "its requests are unknown; take shorter scripts")?;
     let process = spec.application.first().map(String::as_str);
     let sizes = Sizes::of_facts(std::iter::once(trace.facts()));
     let mut block = BlockAnalysis::new(|tid, time| trace.comm(tid, time), sizes)

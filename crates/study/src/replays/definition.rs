@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
 use super::script::Script;
-use crate::definition::{DefinitionError, Filesystem, hex, syntax};
+use crate::definition::{Checked, Define, Filesystem};
 use crate::size::Bytes;
 use crate::statement::Statement;
 
@@ -102,12 +101,8 @@ pub struct Change {
     pub cgroup: BTreeMap<String, String>,
 }
 
-/// One that was read and checked, with the hash of its text.
-#[derive(Clone, Debug)]
-pub struct ReplaysStudy {
-    pub definition: ReplaysDefinition,
-    pub sha256: String,
-}
+/// One that was read and checked.
+pub type ReplaysStudy = Checked<ReplaysDefinition>;
 
 const MOST_GROUPS: usize = 500;
 
@@ -140,12 +135,9 @@ pub(super) fn script(word: &str) -> Result<(Script, u64), String> {
     Script::parse(name, text).map(|script| (script, start_ns)).map_err(|error| error.to_string())
 }
 
-impl ReplaysStudy {
-    /// `name` is what errors call the text by.
-    pub fn parse(name: &str, text: &str) -> Result<ReplaysStudy, DefinitionError> {
-        let definition: ReplaysDefinition = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
-        check(&definition.replays).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
-        Ok(ReplaysStudy { definition, sha256: hex(&Sha256::digest(text.as_bytes())) })
+impl Define for ReplaysDefinition {
+    fn check(&self) -> Result<(), String> {
+        check(&self.replays)
     }
 }
 

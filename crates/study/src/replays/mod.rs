@@ -6,7 +6,6 @@
 
 mod collect;
 mod definition;
-mod error;
 mod figures;
 mod plan;
 mod result;
@@ -14,7 +13,6 @@ mod run;
 mod script;
 
 pub use definition::{Case, Change, Lever, Replays, ReplaysDefinition, ReplaysStudy};
-pub use error::ReplaysError;
 pub use result::{Delay, LeverFound, Pattern, Player, REPLAYS_SCHEMA, ReplayGroup, ReplaysResult, Stage};
 pub use run::run;
 pub use script::{Call, Cgroup, File, MAGIC, Script, ScriptError, Task, Verb};

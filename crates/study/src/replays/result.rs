@@ -5,7 +5,7 @@ use flashscope_analysis::block::BlockReport;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::result::Inputs;
+use crate::result::{Header, Inputs};
 use crate::statement::{Figures, Row};
 
 /// Version of this document's shape; raised when a field changes its meaning.
@@ -13,14 +13,8 @@ pub const REPLAYS_SCHEMA: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ReplaysResult {
-    pub schema: u32,
-    pub study: String,
-    pub title: String,
-    pub question: String,
-    /// What "time" is in this document.
-    pub clock: String,
-    pub flashscope: String,
-    pub study_sha256: String,
+    #[serde(flatten)]
+    pub header: Header,
     pub groups: Vec<ReplayGroup>,
     /// The application's delay with each lever.
     pub levers: Vec<LeverFound>,

@@ -9,12 +9,12 @@ use flashscope_trace::{Event, EventKind, FlashOp, Session, Trace};
 use serde::Deserialize;
 
 use super::definition::Tracer;
-use super::error::RunsError;
 use super::plan::{IDLE_STEPS, PHASE_AFTER, PostmarkWork, RAW_STEPS, RunSpec, STEP_POSTMARK, Work};
 use super::result::{Part, PostmarkFacts, RingUse, RunGroup, Share};
 use crate::collect::losses;
 use crate::definition::Readahead;
-use crate::lab::first_lost;
+use crate::error::StudyError;
+use crate::lab;
 use crate::result::Inputs;
 
 /// The parts of the agent's `bench postmark` object that are used.
@@ -59,7 +59,7 @@ fn part(name: &str, begin_ns: u64, end_ns: u64) -> Part {
     Part { name: name.to_owned(), begin_ns, end_ns, counts: None, last_ns: None, last_erase_ns: None }
 }
 
-pub(super) fn collect(port: &Path, spec: &RunSpec, inputs: Inputs, chip: &Chip) -> Result<RunGroup, RunsError> {
+pub(super) fn collect(port: &Path, spec: &RunSpec, inputs: Inputs, chip: &Chip) -> Result<RunGroup, StudyError> {
     let session = Session::open(port)?;
     let (mut parts, total_ns, postmark) = match &spec.work {
         Work::Raw(_) => {
@@ -90,14 +90,13 @@ pub(super) fn collect(port: &Path, spec: &RunSpec, inputs: Inputs, chip: &Chip) 
         losses: Vec::new(),
     };
     if spec.compared && group.postmark.is_some() {
-        let [before, after] = IDLE_STEPS.map(|step| finished(&session, spec, step).and_then(|done| busy(spec, done)));
+        let [before, after] =
+            IDLE_STEPS.map(|step| lab::finished(&session, &spec.id(), step).and_then(|done| busy(spec, done)));
         group.busy_ns = Some(after?.saturating_sub(before?));
     }
     if spec.tracer != Tracer::None {
         let trace = session.recording(0)?;
-        if let Some((name, count)) = first_lost(&trace) {
-            return Err(RunsError::Lost { group: spec.id(), name, count });
-        }
+        lab::whole(&trace, &spec.id(), "its operations are unknown; take a smaller workload")?;
         count(&trace, &mut parts, &mut group)?;
         group.losses = losses(&trace);
         group.inputs.agent = trace.facts()["agent"]["version"].as_str().unwrap_or(&group.inputs.agent).to_owned();
@@ -110,28 +109,16 @@ pub(super) fn collect(port: &Path, spec: &RunSpec, inputs: Inputs, chip: &Chip) 
 }
 
 /// A program's time from its start to its end.
-fn raw_part(session: &Session, spec: &RunSpec, step: &str) -> Result<Part, RunsError> {
-    let done = finished(session, spec, step)?;
+fn raw_part(session: &Session, spec: &RunSpec, step: &str) -> Result<Part, StudyError> {
+    let done = lab::finished(session, &spec.id(), step)?;
     match (done.begin_ns, done.end_ns) {
         (Some(begin_ns), Some(end_ns)) => Ok(part(step, begin_ns, end_ns)),
-        _ => Err(RunsError::Step { group: spec.id(), step: step.to_owned(), why: "has no times".to_owned() }),
-    }
-}
-
-fn finished<'a>(session: &'a Session, spec: &RunSpec, step: &str) -> Result<&'a flashscope_trace::Step, RunsError> {
-    let failed = |why: String| RunsError::Step { group: spec.id(), step: step.to_owned(), why };
-    let done = session.step(step).ok_or_else(|| failed("was not reached; the board's console says why".to_owned()))?;
-    match done.status {
-        Some(0) => Ok(done),
-        Some(status) => {
-            Err(failed(format!("failed with status {status}: {}", String::from_utf8_lossy(&done.stderr).trim())))
-        }
-        None => Err(failed("did not end".to_owned())),
+        _ => Err(StudyError::Step { group: spec.id(), step: step.to_owned(), why: "has no times".to_owned() }),
     }
 }
 
 /// What `/proc/uptime` says that the processor did not idle since it was started; both its times are in hundredths of a second.
-fn busy(spec: &RunSpec, step: &flashscope_trace::Step) -> Result<u64, RunsError> {
+fn busy(spec: &RunSpec, step: &flashscope_trace::Step) -> Result<u64, StudyError> {
     let text = String::from_utf8_lossy(&step.stdout);
     let hundredths = |word: Option<&str>| -> Option<u64> {
         let (seconds, rest) = word?.split_once('.')?;
@@ -140,7 +127,7 @@ fn busy(spec: &RunSpec, step: &flashscope_trace::Step) -> Result<u64, RunsError>
     };
     let mut words = text.split_whitespace().map(Some);
     let (up, idle) = (hundredths(words.next().flatten()), hundredths(words.next().flatten()));
-    up.zip(idle).and_then(|(up, idle)| up.checked_sub(idle)?.checked_mul(10_000_000)).ok_or_else(|| RunsError::Step {
+    up.zip(idle).and_then(|(up, idle)| up.checked_sub(idle)?.checked_mul(10_000_000)).ok_or_else(|| StudyError::Step {
         group: spec.id(),
         step: step.name.clone(),
         why: format!("printed {text:?}, not the processor's two times"),
@@ -149,11 +136,9 @@ fn busy(spec: &RunSpec, step: &flashscope_trace::Step) -> Result<u64, RunsError>
 
 type PostmarkParts = (Vec<Part>, u64, Option<PostmarkFacts>);
 
-fn postmark_parts(session: &Session, spec: &RunSpec, work: &PostmarkWork) -> Result<PostmarkParts, RunsError> {
-    let done = finished(session, spec, STEP_POSTMARK)?;
-    let failed = |why: String| RunsError::Step { group: spec.id(), step: STEP_POSTMARK.to_owned(), why };
-    let bench: Bench = serde_json::from_slice(&done.stdout)
-        .map_err(|error| failed(format!("printed no result that can be read: {error}")))?;
+fn postmark_parts(session: &Session, spec: &RunSpec, work: &PostmarkWork) -> Result<PostmarkParts, StudyError> {
+    let failed = |why: String| StudyError::Step { group: spec.id(), step: STEP_POSTMARK.to_owned(), why };
+    let bench: Bench = lab::printed(session, &spec.id(), STEP_POSTMARK)?;
     if let (Readahead::Kib(asked), Some(got)) = (work.readahead, bench.readahead.effective_kib)
         && got != asked
     {
@@ -191,7 +176,7 @@ fn postmark_parts(session: &Session, spec: &RunSpec, work: &PostmarkWork) -> Res
 }
 
 /// One pass over the events: by part, by task, over time.
-fn count(trace: &Trace, parts: &mut [Part], group: &mut RunGroup) -> Result<(), RunsError> {
+fn count(trace: &Trace, parts: &mut [Part], group: &mut RunGroup) -> Result<(), StudyError> {
     let begin = parts.first().map_or(0, |part| part.begin_ns);
     let end = parts.last().map_or(0, |part| part.end_ns);
     let worked = parts.iter().filter(|part| part.name != PHASE_AFTER).map(|part| part.end_ns).max().unwrap_or(end);

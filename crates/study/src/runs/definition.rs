@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::definition::{DefinitionError, Filesystem, Readahead, hex, syntax};
+use crate::definition::{Checked, Define, Filesystem, Readahead};
 use crate::size::Bytes;
 use crate::statement::Statement;
 
@@ -144,12 +143,8 @@ impl Tracer {
     }
 }
 
-/// One that was read and checked, with the hash of its text.
-#[derive(Clone, Debug)]
-pub struct RunsStudy {
-    pub definition: RunsDefinition,
-    pub sha256: String,
-}
+/// One that was read and checked.
+pub type RunsStudy = Checked<RunsDefinition>;
 
 /// Longer than any collector was seen to work.
 const MOST_SECONDS: u64 = 3600;
@@ -159,12 +154,9 @@ const MOST_RAW_BYTES: u64 = 64 << 20;
 const MEMORY: std::ops::RangeInclusive<u64> = 32 << 20..=2 << 30;
 const MOST_GROUPS: usize = 1000;
 
-impl RunsStudy {
-    /// `name` is what errors call the text by.
-    pub fn parse(name: &str, text: &str) -> Result<RunsStudy, DefinitionError> {
-        let definition: RunsDefinition = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
-        check(&definition).map_err(|message| DefinitionError::Meaning { name: name.to_owned(), message })?;
-        Ok(RunsStudy { definition, sha256: hex(&Sha256::digest(text.as_bytes())) })
+impl Define for RunsDefinition {
+    fn check(&self) -> Result<(), String> {
+        check(self)
     }
 }
 

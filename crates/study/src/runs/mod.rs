@@ -5,14 +5,12 @@
 
 mod collect;
 mod definition;
-mod error;
 mod figures;
 mod plan;
 mod result;
 mod run;
 
 pub use definition::{Case, Postmark, Raw, Runs, RunsDefinition, RunsStudy, Tracer};
-pub use error::RunsError;
 pub use plan::{PostmarkCommand, postmark_commands};
 pub use result::{Cost, Part, PostmarkFacts, RUNS_SCHEMA, RingUse, RunGroup, RunsResult, Share, Spread};
 pub use run::run;

@@ -1,7 +1,7 @@
 //! What a study of runs found: plain data, free of host time and host paths.
 
 use super::definition::Tracer;
-use crate::result::Inputs;
+use crate::result::{Header, Inputs};
 use crate::statement::{Figures, Row};
 use flashscope_analysis::LossCount;
 use flashscope_analysis::flash::{Geometry, OpCounts, TaskOps, Timeline};
@@ -13,14 +13,8 @@ pub const RUNS_SCHEMA: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RunsResult {
-    pub schema: u32,
-    pub study: String,
-    pub title: String,
-    pub question: String,
-    /// What "time" is in this document.
-    pub clock: String,
-    pub flashscope: String,
-    pub study_sha256: String,
+    #[serde(flatten)]
+    pub header: Header,
     pub groups: Vec<RunGroup>,
     /// What tracing added, where runs were made without it as well.
     pub costs: Vec<Cost>,
