@@ -89,6 +89,37 @@ fn the_sum_of_all_intervals_is_what_was_written() {
     assert!(metrics.lines().all(|line| line.starts_with('#') || sample(line)), "{metrics}");
 }
 
+/// A line for each interval, the last one at the end of the time, and all of them from the start of the recording on.
+#[test]
+fn each_interval_has_a_line_up_to_the_end_of_the_time() {
+    if !can_record() {
+        return;
+    }
+    for (args, intervals) in [
+        (&["-d", "1"][..], &[1.0][..]),
+        (&["-d", "0.3"], &[0.3]),
+        (&["-d", "2.5"], &[1.0, 1.0, 0.5]),
+        (&["-d", "1", "--interval", "3600"], &[1.0]),
+    ] {
+        let ran = output(flashscope().args(["top", "--json"]).args(args));
+        let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+        // A picture may take longer than an interval on a busy machine: then one line is of the time of two, none is early.
+        assert!((1..=intervals.len()).contains(&lines.len()), "{args:?}: {text}");
+        let first = lines[0]["interval_s"].as_f64().expect("known");
+        assert!(first >= intervals[0] - 0.01, "{args:?}: {first} instead of {} s", intervals[0]);
+        let mut time = 0.0;
+        for line in &lines {
+            time += line["interval_s"].as_f64().expect("known");
+            assert!((line["time_s"].as_f64().expect("known") - time).abs() < 1e-6, "{args:?}: {text}");
+        }
+        let asked: f64 = intervals.iter().sum();
+        assert!(time >= asked - 0.01, "{args:?}: the last line is of {time} s");
+    }
+}
+
 #[test]
 fn the_terminal_is_put_back() {
     if !can_record() {
@@ -121,6 +152,8 @@ fn what_cannot_be_is_said() {
         (&["top", "--json", "--on", "board:armv7"], "comes when it has ended"),
         (&["top", "--json", "--interval", "0"], "--interval: 0.1 to 3600"),
         (&["top", "--json", "-d", "-1"], ""),
+        (&["top", "--json", "-d", "1e300"], "--duration: 0.1 to 1000000000 seconds"),
+        (&["top", "--json", "-d", "nan"], "--duration: 0.1 to 1000000000 seconds"),
     ] {
         let ran = output(flashscope().args(args));
         let said = String::from_utf8_lossy(&ran.stderr);

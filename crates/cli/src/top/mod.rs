@@ -28,6 +28,10 @@ const INTERVALS: u32 = 2;
 const DRAINED_LATE: Duration = Duration::from_millis(300);
 /// Bytes of events that are kept.
 const MOST_BYTES: usize = 64 << 20;
+/// Longest recording, some 30 years: an end that the clock can tell.
+const MOST_SECONDS: f64 = 1e9;
+/// Shortest interval of a picture.
+const SHORTEST: Duration = Duration::from_millis(100);
 /// How often a key or a signal is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -51,6 +55,15 @@ impl Write for Feed {
     }
 }
 
+/// The recorder ends with the picture as by Ctrl-C, however that ends, and takes its probes with it.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn lock(window: &Mutex<StreamWindow>) -> std::sync::MutexGuard<'_, StreamWindow> {
     window.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -70,10 +83,8 @@ pub fn run(args: &TopArgs, quiet: bool) -> Result<(), Failure> {
         let picture = scope.spawn({
             let (shared, ended, asked_to_stop) = (Arc::clone(&shared), &ended, Arc::clone(&asked_to_stop));
             move || {
-                let looked = look(args, interval, &shared, ended, &asked_to_stop);
-                // The recorder ends as by Ctrl-C, and takes its probes with it.
-                asked_to_stop.store(true, Ordering::Relaxed);
-                looked
+                let _stop = StopAtEnd(&asked_to_stop);
+                look(args, interval, &shared, ended, &asked_to_stop)
             }
         });
         let ran = target.run(&job, &mut Feed(Arc::clone(&shared)));
@@ -95,12 +106,12 @@ fn check(args: &TopArgs) -> Result<(), Failure> {
             args.target.target
         )));
     }
-    let positive = |seconds: f64| seconds.is_finite() && (0.1..=3600.0).contains(&seconds);
+    let positive = |seconds: f64| seconds.is_finite() && (SHORTEST.as_secs_f64()..=3600.0).contains(&seconds);
     if !positive(args.interval) {
         return Err(Failure::usage("--interval: 0.1 to 3600 seconds"));
     }
-    if args.duration.is_some_and(|seconds| !seconds.is_finite() || seconds <= 0.0) {
-        return Err(Failure::usage("--duration: more than 0 seconds"));
+    if args.duration.is_some_and(|seconds| !(SHORTEST.as_secs_f64()..=MOST_SECONDS).contains(&seconds)) {
+        return Err(Failure::usage("--duration: 0.1 to 1000000000 seconds"));
     }
     if !args.json && !std::io::stdout().is_terminal() {
         return Err(Failure::usage("standard output is no terminal: --json prints a line each interval"));
@@ -117,13 +128,43 @@ fn look(
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
     let mut screen = if args.json { None } else { Some(Screen::open(&args.target.target)?) };
-    let until = args.duration.map(Duration::from_secs_f64);
-    let mut next = shared.began.elapsed() + interval;
-    let (mut until_ns, mut looked) = (0, Duration::ZERO);
     let goes_on = || !ended.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed);
+    let mut begun = None;
+    while begun.is_none() && goes_on() {
+        begun = lock(&shared.window).described();
+        match &mut screen {
+            Some(screen) => {
+                if screen.keys(LOOK)?.is_break() {
+                    return Ok(());
+                }
+            }
+            None => std::thread::sleep(LOOK),
+        }
+    }
+    // Times count from here: before it nothing was recorded.
+    let Some(begun) = begun else { return Ok(()) };
+    let until = args.duration.map(|seconds| begun.saturating_add(Duration::from_secs_f64(seconds)));
+    let mut next = begun + interval;
+    let (mut until_ns, mut looked) = (0, begun);
+    let mut picture = |now: Duration, screen: &mut Option<Screen>| {
+        let snapshot = snapshot(shared, now, (now - begun, now - looked), &mut until_ns)?;
+        looked = now;
+        if let Some(path) = &args.prometheus {
+            keep(path, &snapshot)?;
+        }
+        match screen {
+            Some(screen) => screen.show(snapshot)?,
+            None => {
+                outln!("{}", serde_json::to_string(&snapshot).expect("plain data serialises"));
+                flashscope_output::flush()?;
+            }
+        }
+        Ok::<_, Failure>(now)
+    };
+    let mut last = begun;
     while goes_on() {
         let now = shared.began.elapsed();
-        if until.is_some_and(|until| now > until) {
+        if until.is_some_and(|until| now >= until) {
             break;
         }
         if now >= next {
@@ -132,18 +173,7 @@ fn look(
                 // It took longer than the interval: nothing is made up for.
                 next = now + interval;
             }
-            let snapshot = snapshot(shared, now, now - looked, &mut until_ns)?;
-            looked = now;
-            if let Some(path) = &args.prometheus {
-                keep(path, &snapshot)?;
-            }
-            match &mut screen {
-                Some(screen) => screen.show(snapshot)?,
-                None => {
-                    outln!("{}", serde_json::to_string(&snapshot).expect("plain data serialises"));
-                    flashscope_output::flush()?;
-                }
-            }
+            last = picture(now, &mut screen)?;
         }
         match &mut screen {
             Some(screen) => {
@@ -151,19 +181,31 @@ fn look(
                     break;
                 }
             }
-            None => std::thread::sleep(LOOK.min(next.saturating_sub(shared.began.elapsed()))),
+            None => {
+                std::thread::sleep(LOOK.min(next.min(until.unwrap_or(next)).saturating_sub(shared.began.elapsed())))
+            }
         }
+    }
+    // What came since the last picture; of a shorter time the rates would say little.
+    let now = shared.began.elapsed();
+    if now - last >= SHORTEST {
+        picture(now, &mut screen)?;
     }
     Ok(())
 }
 
 /// What was queued since the events that were looked at before, which ended at `until_ns`. No bio is in two snapshots.
-fn snapshot(shared: &Shared, now: Duration, interval: Duration, until_ns: &mut u64) -> Result<TopSnapshot, Failure> {
+fn snapshot(
+    shared: &Shared,
+    now: Duration,
+    (time, interval): (Duration, Duration),
+    until_ns: &mut u64,
+) -> Result<TopSnapshot, Failure> {
     let (stream, dropped) = {
         let mut window = lock(&shared.window);
         (window.stream(now), window.dropped())
     };
-    let (time_s, interval_s) = (now.as_secs_f64(), interval.as_secs_f64());
+    let (time_s, interval_s) = (time.as_secs_f64(), interval.as_secs_f64());
     let Some(stream) = stream else { return Ok(TopSnapshot::empty(time_s, interval_s)) };
     let session = Session::from_bytes(Path::new("the recording"), stream.into(), SessionOptions::default())?;
     if session.recordings.is_empty() {

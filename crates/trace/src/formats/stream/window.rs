@@ -31,6 +31,7 @@ pub struct StreamWindow {
     piece_bytes: usize,
     length: Duration,
     most_bytes: usize,
+    described: Option<Duration>,
     /// Sub-buffers that were dropped before their time, and descriptions beyond the bound.
     dropped: u64,
     damaged: u64,
@@ -48,6 +49,7 @@ impl StreamWindow {
             piece_bytes: 0,
             length,
             most_bytes,
+            described: None,
             dropped: 0,
             damaged: 0,
         }
@@ -94,6 +96,9 @@ impl StreamWindow {
             kind::OUTPUT | kind::FILE | kind::LOG | kind::EXIT | kind::END => {}
             _ if self.head_bytes + payload.len() > MOST_HEAD => self.dropped += 1,
             _ => {
+                if kind == kind::TASKS {
+                    self.described.get_or_insert(now);
+                }
                 self.head_bytes += payload.len();
                 self.head.push((kind, source, payload));
             }
@@ -129,6 +134,11 @@ impl StreamWindow {
             *seq += 1;
         }
         Some(out)
+    }
+
+    /// When the names of tasks came: the last of a recording's descriptions. Events follow from then on.
+    pub fn described(&self) -> Option<Duration> {
+        self.described
     }
 
     /// Sub-buffers that were dropped before their time because too much came.
@@ -171,6 +181,7 @@ mod tests {
         bytes.extend(data(1, 100));
         // However it is cut on its way.
         bytes.chunks(7).for_each(|part| window.push(part, second(0)));
+        assert_eq!(window.described(), None);
         window.push(&data(2, 100), second(1));
         window.push(&data(3, 100), second(3));
         window.push(b"noise", second(3));
