@@ -539,3 +539,148 @@ fn what_has_no_end_is_not_read_to_its_end() {
     let ran = output(&mut command);
     refused("an endless pipe", &ran, "bytes came through the pipe");
 }
+
+/// Every option that names a file, with the command's other words; FILE stands for the destination.
+const DESTINATIONS: [(&str, &str); 15] = [
+    ("--html", "report T --html FILE"),
+    ("--perfetto", "report T --perfetto FILE"),
+    ("--junit", "report T --junit FILE --fail-if errors>0"),
+    ("--html", "report T --json --html FILE"),
+    ("--html", "diff T U --html FILE"),
+    ("--junit", "diff T U --junit FILE --fail-if errors>0"),
+    ("--html", "predict READS --html FILE"),
+    ("--output", "export T --to csv -o FILE"),
+    ("--output", "export T --to trace.dat -o FILE"),
+    ("--prometheus", "top --json -d 1 --prometheus FILE"),
+    ("--script", "bench replay READS --script FILE"),
+    ("--output", "bench replay READS --dir /nonexistent -o FILE"),
+    ("--output", "bench import-strace T --under / -o FILE"),
+    ("--report", "study readahead-reads --report FILE"),
+    ("--output", "record --events task:task_newtask -o FILE -- true"),
+];
+
+#[test]
+fn a_destination_that_cannot_be_written_is_refused_before_anything_is_printed() {
+    let place = Place::new("outputs-destinations");
+    let (t, u) = (text(&place.trace("t", "cat")), text(&place.trace("u", "dog")));
+    let reads = text(&flashscope_tests::top().join("tests/outputs/reads.stream"));
+    std::fs::create_dir(place.at("dir")).expect("a directory");
+    symlink("loop", place.at("loop")).expect("a link");
+    let missing = place.at("missing/file");
+    let under_a_file = place.at("t/file");
+    for (option, line) in DESTINATIONS {
+        for (destination, words) in [
+            (missing.as_path(), "No such file or directory"),
+            (&under_a_file, "Not a directory"),
+            (&place.at("dir"), "this is a directory"),
+            (&place.at("loop"), "Too many levels of symbolic links"),
+            (Path::new("/proc/version"), ""),
+        ] {
+            let file = text(destination);
+            let word = |word: &str| match word {
+                "T" => t.clone(),
+                "U" => u.clone(),
+                "READS" => reads.clone(),
+                "FILE" => file.clone(),
+                other => other.to_owned(),
+            };
+            let argv: Vec<String> = line.split(' ').map(word).collect();
+            let ran = place.run(&argv.iter().map(String::as_str).collect::<Vec<_>>());
+            let said = said(&ran);
+            assert!(matches!(ran.status.code(), Some(1 | 2 | 125)), "{argv:?}: {:?}\n{said}", ran.status);
+            assert_eq!(ran.stdout, b"", "{argv:?}: {said}");
+            assert_eq!(said.lines().count(), 1, "{argv:?}: {said}");
+            assert!(said.starts_with(&format!("flashscope: {file}: ")) && said.contains(words), "{argv:?}: {said}");
+            assert!(said.ends_with(&format!("with {option}\n")) || words.contains("directory"), "{argv:?}: {said}");
+        }
+    }
+    // A study's directory is made where there is none.
+    for directory in [place.at("t/out"), place.at("t"), Path::new("/proc/out/deep").to_owned()] {
+        let ran = place.run(&["study", "readahead-reads", "-o", &text(&directory)]);
+        refused("study", &ran, "cannot create");
+        assert_eq!(ran.stdout, b"");
+    }
+    let left: Vec<_> = std::fs::read_dir(place.dir.path()).expect("listed").flatten().map(|e| e.file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains("flashscope-")), "{left:?}");
+}
+
+#[test]
+fn two_options_do_not_name_one_file() {
+    let place = Place::new("outputs-twice");
+    let t = text(&place.trace("t", "cat"));
+    std::fs::write(place.at("there"), "before").expect("a file");
+    symlink("there", place.at("soft")).expect("a link");
+    let (there, soft, new) = (text(&place.at("there")), text(&place.at("soft")), text(&place.at("new")));
+    let dotted = text(&place.at("./new"));
+    for (first, second) in [(&there, &there), (&there, &soft), (&new, &new), (&new, &dotted)] {
+        for options in [["--html", "--perfetto"], ["--html", "--junit"], ["--perfetto", "--junit"]] {
+            let argv = ["report", &t, "--fail-if", "errors > 0", options[0], first, options[1], second];
+            let ran = place.run(&argv);
+            refused(&format!("{argv:?}"), &ran, "name the same file; name two");
+            assert_eq!((ran.stdout.len(), ran.status.code()), (0, Some(2)), "{argv:?}");
+        }
+    }
+    assert_eq!(std::fs::read_to_string(there).expect("the file"), "before");
+    let null = ["report", &t, "--html", "/dev/null", "--perfetto", "/dev/null"];
+    assert!(place.run(&null).status.success(), "a device takes both");
+}
+
+#[test]
+fn limits_that_cannot_be_checked_are_refused_before_the_report() {
+    let place = Place::new("outputs-limits");
+    let t = text(&place.trace("t", "cat"));
+    for (argv, words) in [
+        (&["report", &t, "--fail-if", "regress > 5%"][..], "regress compares two recordings"),
+        (&["report", &t, "--by", "layer", "--fail-if", "errors > 0"], "--by layer has none of these figures"),
+        (&["report", &t, "--call", "1", "--fail-if", "errors > 0"], "cannot be used with"),
+    ] {
+        let ran = place.run(argv);
+        assert_eq!((ran.stdout.len(), ran.status.code()), (0, Some(2)), "{argv:?}: {}", said(&ran));
+        assert!(said(&ran).contains(words), "{argv:?}: {}", said(&ran));
+    }
+}
+
+/// Waits for a line of a child's.
+fn first_line(child: &mut Child) -> String {
+    use std::io::BufRead as _;
+    let mut line = String::new();
+    std::io::BufReader::new(child.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    line
+}
+
+#[test]
+fn a_fifo_that_nobody_reads_is_said_to_be_waited_for() {
+    let place = Place::new("outputs-fifo");
+    let t = text(&place.trace("t", "cat"));
+    let fifo = place.at("fifo");
+    stdout(Command::new("mkfifo").arg(&fifo));
+    let path = text(&fifo);
+    let waiting = format!("flashscope: {path}: this is a FIFO, and nobody reads it: waiting for a reader\n");
+    for argv in [
+        &["export", &t, "--to", "csv", "-o", &path][..],
+        &["export", &t, "--to", "perfetto", "-o", &path],
+        &["report", &t, "--html", &path],
+        &["report", &t, "--junit", &path, "--fail-if", "errors > 0"],
+        &["diff", &t, &t, "--html", &path],
+    ] {
+        for interrupted in [true, false] {
+            let mut command = place.command(argv);
+            let mut child =
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+            assert_eq!(first_line(&mut child), waiting, "{argv:?}");
+            if interrupted {
+                output(Command::new("kill").args(["-INT", &child.id().to_string()]));
+                assert!(!child.wait().expect("ends").success(), "{argv:?}");
+                continue;
+            }
+            let read = std::fs::read(&fifo).expect("what it writes");
+            child.wait().expect("ends");
+            assert!(read.len() > 100, "{argv:?}: {} bytes", read.len());
+        }
+    }
+    // The reader of a pipe has gone: nobody comes in its place.
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let ran = output(place.command(&["export", &t, "--to", "csv", "-o", "/dev/stdout"]).stdout(writer));
+    refused("/dev/stdout", &ran, "Broken pipe");
+}

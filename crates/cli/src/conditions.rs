@@ -1,10 +1,9 @@
 //! `--fail-if`: what conditions came to, as lines, exit status and JUnit XML.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use flashscope_analysis::Evidence;
 use flashscope_analysis::comparison::{Checked, RunFigures};
-use flashscope_output::FileId;
 use flashscope_report::visible;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
@@ -15,33 +14,32 @@ use crate::output;
 /// A condition holds.
 const CONDITION_HOLDS: u8 = 3;
 
-/// The other files of the command: none of them may become the JUnit XML.
-pub struct Files<'a> {
-    pub inputs: &'a [PathBuf],
-    pub page: Option<&'a Path>,
+/// Limits that one report cannot be held against are refused before it is made.
+pub fn of_one_report(limits: &LimitArgs) -> Result<(), Failure> {
+    match limits.fail_if.iter().find(|condition| condition.is_of_a_change()) {
+        Some(change) => Err(Failure::usage(format!(
+            "--fail-if '{}': regress compares two recordings; type flashscope diff BEFORE AFTER --fail-if …",
+            change.text()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Looks at one report.
-pub fn check(limits: &LimitArgs, run: &RunFigures, files: &Files<'_>) -> Result<(), Failure> {
-    if let Some(change) = limits.fail_if.iter().find(|condition| condition.is_of_a_change()) {
-        return Err(Failure::usage(format!(
-            "--fail-if '{}': regress compares two recordings; type flashscope diff BEFORE AFTER --fail-if …",
-            change.text()
-        )));
+pub fn checked(limits: &LimitArgs, run: &RunFigures) -> Vec<Checked> {
+    limits.fail_if.iter().map(|condition| condition.check(run)).collect()
+}
+
+/// Writes the JUnit XML.
+pub fn write(limits: &LimitArgs, checked: &[Checked], inputs: &[PathBuf]) -> Result<(), Failure> {
+    match &limits.junit {
+        Some(path) => output::write(path, junit(checked)?.as_bytes(), &output::inputs(inputs), "--junit"),
+        None => Ok(()),
     }
-    let checked: Vec<Checked> = limits.fail_if.iter().map(|condition| condition.check(run)).collect();
-    end(limits, &checked, files)
 }
 
 /// Says what they came to, and ends the command with 3 where one holds, 1 where one could not be checked.
-pub fn end(limits: &LimitArgs, checked: &[Checked], files: &Files<'_>) -> Result<(), Failure> {
-    if let Some(path) = &limits.junit {
-        let is_the_page = |page: &Path| FileId::of(path).is_some_and(|file| FileId::of(page) == Some(file));
-        if files.page.is_some_and(is_the_page) && path.is_file() {
-            return Err(Failure::usage(format!("{}: --html and --junit name the same file; name two", path.display())));
-        }
-        output::write(path, junit(checked)?.as_bytes(), &output::inputs(files.inputs), "--junit")?;
-    }
+pub fn end(checked: &[Checked]) -> Result<(), Failure> {
     let mut status = 0;
     for one in checked {
         match &one.met {

@@ -62,12 +62,13 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
             "--html",
         )?;
     }
+    conditions::write(&args.limits, &checked, &inputs)?;
     if args.json {
         out!("{}", flashscope_report::json::any(&Printed { comparison: &comparison, conditions: &checked }));
     } else {
         out!("{}", flashscope_report::terminal::comparison(&comparison, args.top, &style()));
     }
-    conditions::end(&args.limits, &checked, &conditions::Files { inputs: &inputs, page: args.html.as_deref() })
+    conditions::end(&checked)
 }
 
 /// The files of each side.

@@ -38,6 +38,7 @@ mod call;
 mod conditions;
 mod ctl;
 mod demo;
+mod destinations;
 mod diff;
 mod doctor;
 mod export;
@@ -90,6 +91,7 @@ fn begin(cli: &Cli) -> Result<(), Failure> {
     cli.agent.as_deref().map(flashscope_targets::use_agents).transpose()?;
     // First what earlier runs left, if they were killed: docs/reference/files.md.
     recover::recover(cli.quiet);
+    destinations::check(cli)?;
     run(cli)
 }
 

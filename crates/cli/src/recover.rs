@@ -28,9 +28,7 @@ impl Pending {
         let absolute = std::path::absolute(output)
             .map_err(|error| Failure::usage(format!("{}: {error}; name a file with --output", output.display())))?;
         // Before anything is recorded: whether it can be written at all.
-        if !Output::is_through(&absolute) {
-            drop(Output::create(&absolute, rules()).map_err(crate::output::with("--output"))?);
-        }
+        Output::check(&absolute, rules()).map_err(crate::output::with("--output"))?;
         let note = ScratchDir::new(LABEL)?;
         let random = flashscope_output::random().map_err(|error| Failure::new(format!("random numbers: {error}")))?;
         let stream = match Output::is_through(&absolute) {

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, Loops, MissingEvent, Sizes, Unit};
+use flashscope_analysis::block::{
+    BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, Loops, MissingEvent, Sizes, StagesFound, Unit,
+};
 use flashscope_analysis::cache::{Accuracy, AccuracyFindings};
 use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::comparison::RunFigures;
@@ -36,8 +38,12 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     if args.perfetto.is_some() && args.by == Some(ReportBy::Layer) {
         return Err(Failure::usage("--perfetto: has the whole trace; leave out --by layer"));
     }
-    if args.perfetto.is_some() && args.perfetto == args.html {
-        return Err(Failure::usage("--html and --perfetto name the same file; name two"));
+    conditions::of_one_report(&args.limits)?;
+    if let (true, Some(condition)) = (args.by == Some(ReportBy::Layer), args.limits.fail_if.first()) {
+        return Err(Failure::usage(format!(
+            "--fail-if '{}': --by layer has none of these figures; leave out one of the two",
+            condition.text()
+        )));
     }
     let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
     if let Some(number) = args.call {
@@ -66,9 +72,11 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
             "these are traces of block I/O and of flash, which have reports of their own; give those of one kind",
         ));
     }
-    let files = conditions::Files { inputs: &args.traces, page: args.html.as_deref() };
     if of_block_io > 0 {
         let report = block_report(&inputs, args)?;
+        if args.process.is_none() {
+            nothing_in_range(&inputs, args, shown(&report.found.stages) == 0)?;
+        }
         if let Some(page) = &args.html {
             output::write(
                 page,
@@ -80,14 +88,17 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         if let Some(path) = &args.perfetto {
             crate::perfetto::write(path, &inputs, args, &report.findings)?;
         }
+        let checked = conditions::checked(&args.limits, &RunFigures::of_block(&report));
+        conditions::write(&args.limits, &checked, &args.traces)?;
         if args.json {
             out!("{}", flashscope_report::json::block(&report));
         } else {
             out!("{}", flashscope_report::terminal::block(&report, &style_of(args)));
         }
-        return conditions::check(&args.limits, &RunFigures::of_block(&report), &files);
+        return conditions::end(&checked);
     }
     let report = flash_report(&inputs, args)?;
+    nothing_in_range(&inputs, args, report.found.events == 0)?;
     if report.readahead.is_none() && !inputs.traces().any(is_of_flash) {
         return Err(nothing_to_report(&inputs));
     }
@@ -102,12 +113,14 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     if let Some(path) = &args.perfetto {
         crate::perfetto::write(path, &inputs, args, &report.findings)?;
     }
+    let checked = conditions::checked(&args.limits, &RunFigures::of_flash(&report));
+    conditions::write(&args.limits, &checked, &args.traces)?;
     if args.json {
         out!("{}", flashscope_report::json::flash(&report));
     } else {
         out!("{}", flashscope_report::terminal::flash(&report, &style_of(args)));
     }
-    conditions::check(&args.limits, &RunFigures::of_flash(&report), &files)
+    conditions::end(&checked)
 }
 
 fn style_of(args: &ReportArgs) -> Style {
@@ -235,13 +248,7 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         )));
     }
     let findings = analysis.finish();
-    let shown = match findings.stages.unit {
-        Unit::Bio => findings.stages.bios_queued,
-        Unit::Request => findings.stages.requests,
-    };
-    if args.process.is_none() {
-        nothing_in_range(inputs, args, shown == 0)?;
-    }
+    let shown = shown(&findings.stages);
     if let Some(process) = &args.process
         && shown == 0
     {
@@ -281,6 +288,14 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
     name_block_files(&mut report, &files);
     answers.of_block(inputs, &mut report);
     Ok(report)
+}
+
+/// Bios, or requests where no bio is known.
+fn shown(stages: &StagesFound) -> u64 {
+    match stages.unit {
+        Unit::Bio => stages.bios_queued,
+        Unit::Request => stages.requests,
+    }
 }
 
 /// A range without events has no figures: says how long the trace is.
@@ -353,7 +368,6 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         }
     }
     let findings = analysis.finish();
-    nothing_in_range(inputs, args, findings.events == 0)?;
     let life = match &args.endurance {
         Some(cycles) => {
             let cycles = endurance(cycles)?;

@@ -10,16 +10,22 @@ use std::io::{self, Read as _, Seek as _, Write};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, flock, fstat, linkat, openat, renameat,
-    renameat_with, statat, unlinkat,
+    Access, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, accessat, fcntl_getfl, fcntl_setfl,
+    flock, fstat, linkat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
 use crate::error::OutputError;
 use crate::place::{self, Found, Place, kind};
 use crate::temporary::{random, temporary};
+
+/// After this time without a reader of a FIFO the user is told.
+const SAID_AFTER: Duration = Duration::from_secs(1);
+/// How often a reader is looked for.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A file by what it is, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,19 +115,29 @@ impl<'a> Output<'a> {
         Ok(Output { path: path.to_owned(), file, way: Way::Beside { place: Box::new(place), temporary }, rules })
     }
 
+    /// Whether [`Output::create`] would take `path`, before the work that the output is for. Nothing stays behind, and no
+    /// device or FIFO is opened.
+    ///
+    /// # Errors
+    /// As [`Output::create`].
+    pub fn check(path: &Path, rules: Rules<'a>) -> Result<(), OutputError> {
+        if !Output::is_through(path) {
+            return Output::create(path, rules).map(drop);
+        }
+        let place = place::find(path)?;
+        if let Found::There(stat) = &place.found {
+            foreign_node(path, &place, stat)?;
+        }
+        accessat(&place.dir, &place.name, Access::WRITE_OK, AtFlags::EACCESS)
+            .map_err(|errno| OutputError::io(path, "open", errno.into()))
+    }
+
     fn through(path: &Path, place: Place, rules: Rules<'a>) -> Result<Output<'a>, OutputError> {
         let failed = |errno: Errno| OutputError::io(path, "open", errno.into());
         let mut flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
         if let Found::There(stat) = &place.found {
             flags |= OFlags::NOFOLLOW;
-            let (me, owner) = (rustix::process::geteuid().as_raw(), stat.st_uid);
-            let what = match kind(stat) {
-                FileType::Fifo => "FIFO",
-                _ => "device",
-            };
-            if place.shared && owner != me && (owner != 0 || what == "FIFO") {
-                return Err(OutputError::ForeignNode { path: path.to_owned(), kind: what });
-            }
+            foreign_node(path, &place, stat)?;
             if kind(stat) == FileType::BlockDevice {
                 // The kernel refuses one that is mounted or otherwise in use (block/bdev.c, bd_prepare_to_claim).
                 flags |= OFlags::EXCL;
@@ -130,7 +146,7 @@ impl<'a> Output<'a> {
             // `> FILE` and `>> FILE` of the shell that opened it: what is there stays.
             flags |= OFlags::APPEND;
         }
-        let file: File = openat(&place.dir, &place.name, flags, Mode::empty()).map_err(failed)?.into();
+        let file = open_through(path, &place, flags).map_err(failed)?;
         let now = fstat(&file).map_err(failed)?;
         if rules.inputs.contains(&FileId::of_stat(&now)) && kind(&now) == FileType::RegularFile {
             return Err(OutputError::Input { path: path.to_owned() });
@@ -221,6 +237,48 @@ impl Drop for Output<'_> {
             // Nothing can be done about a file that cannot be removed. Once it is published it has another name.
             let _ = unlinkat(&place.dir, temporary.as_str(), AtFlags::empty());
         }
+    }
+}
+
+/// Refuses a node that somebody else can have put there for us to write to.
+fn foreign_node(path: &Path, place: &Place, stat: &Stat) -> Result<(), OutputError> {
+    let (me, owner) = (rustix::process::geteuid().as_raw(), stat.st_uid);
+    let what = match kind(stat) {
+        FileType::Fifo => "FIFO",
+        FileType::Socket => return Err(OutputError::NoFile { path: path.to_owned(), kind: "socket" }),
+        _ => "device",
+    };
+    if place.shared && owner != me && (owner != 0 || what == "FIFO") {
+        return Err(OutputError::ForeignNode { path: path.to_owned(), kind: what });
+    }
+    Ok(())
+}
+
+/// A FIFO that nobody reads is said to be waited for. Signals end the wait as they end the command.
+fn open_through(path: &Path, place: &Place, flags: OFlags) -> rustix::io::Result<File> {
+    let stat = statat(&place.dir, &place.name, AtFlags::empty())?;
+    if kind(&stat) != FileType::Fifo {
+        return Ok(openat(&place.dir, &place.name, flags, Mode::empty())?.into());
+    }
+    let began = Instant::now();
+    let mut said = false;
+    loop {
+        // fs/pipe.c, fifo_open: ENXIO where there is no reader.
+        match openat(&place.dir, &place.name, flags | OFlags::NONBLOCK, Mode::empty()) {
+            Ok(fifo) => {
+                fcntl_setfl(&fifo, fcntl_getfl(&fifo)? - OFlags::NONBLOCK)?;
+                return Ok(fifo.into());
+            }
+            // A pipe without a name gets no new reader.
+            Err(Errno::NXIO) if matches!(place.found, Found::Magic) => return Err(Errno::PIPE),
+            Err(Errno::NXIO) => {}
+            Err(errno) => return Err(errno),
+        }
+        if !said && began.elapsed() >= SAID_AFTER {
+            crate::note(&format!("{}: this is a FIFO, and nobody reads it: waiting for a reader", path.display()));
+            said = true;
+        }
+        std::thread::sleep(LOOK);
     }
 }
 

@@ -217,7 +217,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "WHAT")]
     pub by: Option<ReportBy>,
     /// Show one call, by its number in the tables of calls: its way through the layers, and what delayed it.
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["by", "html", "from", "to", "process"])]
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["by", "html", "from", "to", "process", "fail_if"])]
     pub call: Option<u64>,
     /// Rows of each table.
     #[arg(long, value_name = "N", value_parser = rows)]

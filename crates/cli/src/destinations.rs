@@ -1,0 +1,122 @@
+//! Where a command's files go, looked at before its work: nothing is read, measured or printed for a file that cannot be
+//! written. Limits: a disk that fills up later; `record` has rules of its own (`recover.rs`).
+
+use std::path::{Path, PathBuf};
+
+use flashscope_output::{FileId, Output, Rules};
+
+use crate::args::{Bench, Cli, Command};
+use crate::failure::Failure;
+use crate::{output, replay};
+
+/// What a command writes, and what it reads.
+#[derive(Default)]
+struct Destinations<'a> {
+    /// Each with the option that names it.
+    files: Vec<(&'a Path, &'static str)>,
+    /// Made where there is none, and a file that is written there.
+    directory: Option<(&'a Path, &'static str)>,
+    inputs: Vec<PathBuf>,
+}
+
+/// Refuses a destination that cannot be written, is an input, or is that of another option too.
+pub fn check(cli: &Cli) -> Result<(), Failure> {
+    let Destinations { files, directory, inputs } = of(&cli.command);
+    let inputs = output::inputs(&inputs);
+    for (at, &(path, option)) in files.iter().enumerate() {
+        let same = |other: &&(&Path, &str)| are_one_file(other.0, path);
+        if let Some((_, other)) = files[..at].iter().find(same) {
+            return Err(Failure::usage(format!(
+                "{}: {other} and {option} name the same file; name two",
+                path.display()
+            )));
+        }
+        Output::check(path, Rules { inputs: &inputs, ..Rules::default() }).map_err(output::with(option))?;
+    }
+    directory.map_or(Ok(()), |(directory, name)| check_directory(directory, name))
+}
+
+fn of(command: &Command) -> Destinations<'_> {
+    let mut all = Destinations::default();
+    match command {
+        Command::Report(args) => {
+            all.inputs.clone_from(&args.traces);
+            all.add(&args.html, "--html").add(&args.perfetto, "--perfetto").add(&args.limits.junit, "--junit");
+        }
+        Command::Diff(args) => {
+            all.inputs = [&args.before[..], &args.against].concat();
+            all.add(&args.html, "--html").add(&args.limits.junit, "--junit");
+        }
+        Command::Predict(args) => {
+            all.inputs = args.model.layout.iter().chain([&args.trace]).cloned().collect();
+            all.add(&args.html, "--html");
+        }
+        Command::Export(args) => {
+            all.inputs.clone_from(&args.traces);
+            all.add([&args.output], "--output");
+        }
+        Command::Top(args) => _ = all.add(&args.prometheus, "--prometheus"),
+        Command::Study(args) => {
+            all.inputs.clone_from(&args.files);
+            all.add(&args.report, "--report");
+            all.directory = args.output.as_deref().map(|directory| (directory, "report.html"));
+        }
+        Command::Demo(args) => all.directory = Some((&args.output, "report.html")),
+        Command::Bench(args) => match &args.bench {
+            Bench::Replay(args) => {
+                all.inputs = replay::inputs(args);
+                all.add(&args.script, "--script").add(&args.output, "--output");
+            }
+            Bench::ImportStrace(args) => {
+                let path = |file: &String| file.rsplit('=').next().unwrap_or(file).into();
+                all.inputs = args.files.iter().map(path).collect();
+                all.add([&args.output], "--output");
+            }
+            Bench::Read(_) | Bench::Sqlite(_) | Bench::Postmark(_) => {}
+        },
+        Command::Record(_)
+        | Command::Ctl(_)
+        | Command::Advise(_)
+        | Command::Policy { .. }
+        | Command::Doctor(_)
+        | Command::Board(_)
+        | Command::Schema(_)
+        | Command::Completions { .. }
+        | Command::Man { .. } => {}
+    }
+    all
+}
+
+impl<'a> Destinations<'a> {
+    /// A file, where one is named; `-` is standard output.
+    fn add(&mut self, path: impl IntoIterator<Item = &'a PathBuf>, option: &'static str) -> &mut Self {
+        let named = path.into_iter().filter(|path| path.as_os_str() != "-");
+        self.files.extend(named.map(|path| (path.as_path(), option)));
+        self
+    }
+}
+
+/// Two names of one file. What is written through (a device, a FIFO) may be two outputs.
+fn are_one_file(a: &Path, b: &Path) -> bool {
+    if Output::is_through(a) {
+        return false;
+    }
+    match (FileId::of(a), FileId::of(b)) {
+        (Some(a), Some(b)) => a == b,
+        (None, None) => {
+            let place = |path: &Path| {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                Some((FileId::of(parent.unwrap_or(Path::new(".")))?, path.file_name()?.to_owned()))
+            };
+            place(a).is_some_and(|place_of_a| place(b) == Some(place_of_a))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a directory can be made, or a file in it that is there.
+fn check_directory(directory: &Path, name: &str) -> Result<(), Failure> {
+    let file = directory.join(name);
+    let first_missing = directory.ancestors().filter(|path| !path.as_os_str().is_empty() && !path.exists()).last();
+    Output::check(first_missing.unwrap_or(&file), Rules::default()).map_err(output::with("--output"))
+}
