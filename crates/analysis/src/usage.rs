@@ -109,7 +109,7 @@ impl Usage {
     fn read_blocks(&mut self, device: Device, sector: u64, bytes: u64) {
         let sums = self.devices.entry(device.0).or_default();
         sums.0 = sums.0.saturating_add(bytes);
-        let first = sector * 512 / BLOCK_BYTES;
+        let first = sector / (BLOCK_BYTES / 512);
         for block in first..first.saturating_add(bytes.div_ceil(BLOCK_BYTES)) {
             let (piece, bit) = ((device.0, block / 64), 1u64 << (block % 64));
             let seen = self.pieces.get(&piece).copied().unwrap_or(0);

@@ -83,6 +83,7 @@ const REFUSED: &[(&[u8], &[&str])] = &[
     (b"    HITS   MISSES  DIRTIES HITRATIO   BUFFERS_MB  CACHED_MB\n    1132        0        4  100.00%            8         900\n", &["cachestat"]),
     (b"TIME     DISK     %RND  %SEQ    COUNT     KBYTES\n19:02:06 vdb        62    37        8        160\n", &["biopattern"]),
     (b"cat block:block_rq_issue: 8,0 R 4096 () 0 + 8 [cat]\n", &["perf script", "-F comm,pid"]),
+    (b"     cat    77 [000] 5120.900000: 8,0 R 4096 () 0 + 8 [cat]\n", &["perf script", "an event"]),
     (b"2048, 8, 0\n4096, 16, 120\n1048576, 256, 431\n", &["table of numbers", "who asked"]),
     (b"[2048, 8, 0]\n[4096, 16, 120]\n", &["table of numbers"]),
     (b"LBA,SIZE,TIME\n2048,8,0.5\n4096,16,120.25\n1,2,3\n", &["table of numbers"]),
@@ -449,6 +450,60 @@ fn a_missing_file_of_a_set_is_a_loss() {
     // A packed copy beside its file is the same file.
     dir.file("whole.blktrace.0.gz", &gzip(&c));
     assert_eq!(blocks(&Trace::open(&dir.0.join("whole")).unwrap()).len(), 40);
+}
+
+/// Lines as people have them: names of any kind, call chains of any kind, modifiers of an event.
+#[test]
+fn names_and_chains_of_any_kind_cost_no_event() {
+    for name in ["a b", "[x]", "foo-bar-12", "->", "#a", "a -> b", "1.0: z", "CPU:0", "a [0] 1.0", "12"] {
+        let ftrace = format!(
+            "# tracer: nop\n{name:>16}-900     [001] d..1.     1.000000: block_bio_queue: 8,0 R 8 + 8 [{name}]\n\
+             {name:>16}-900     [001] d..1.     1.000010: block_rq_issue: 8,0 R 4096 () 8 + 8 none,0,0 [{name}]\n"
+        );
+        let perf = format!(
+            "{name:>16}   900 [001]     1.000000:          1 block:block_bio_queue:k: 8,0 R 8 + 8 [{name}]\n\
+             \t             7f1 [unknown] (/usr/bin/fio)\n\t                 __submit_bio (inlined)\n\t   0 [unknown] ([unknown])\n\n\
+             {name:>16}   900 [001]     1.000010: block:block_rq_issue: 8,0 R 4096 () 8 + 8 none,0,0 [{name}]\n"
+        );
+        for text in [ftrace, perf] {
+            let trace = of(text.as_bytes()).unwrap();
+            let want = ["1000000000 1 Q", "1000010000 1 D"].map(|step| format!("{step} 8:0 R 8+8 {name} 0"));
+            assert_eq!(blocks(&trace), want, "{text}");
+            assert_eq!(trace.losses().iter().filter(|&(_, n)| n > 0).collect::<Vec<_>>(), [], "{text}");
+        }
+    }
+}
+
+/// A step that is not as the kernel prints it, or not all there, or larger than any, is counted and is no I/O.
+#[test]
+fn a_step_without_its_parts_is_counted() {
+    let line = |rest: &str| format!("             fio-900     [001] d..1.     1.000000: {rest}\n");
+    let whole = line("block_rq_issue: 8,0 R 4096 () 8 + 8 [fio]");
+    for (rest, loss) in [
+        ("block_rq_issue: nothing here", Loss::LinesMalformed),
+        ("block_rq_issue: 8,0 R 4096 () 8 + 8", Loss::LinesMalformed),
+        ("block_rq_issue: 8,0 R 4096 () 8 + 8 [fi", Loss::LinesMalformed),
+        ("block_rq_issue: 4096,0 R 4096 () 8 + 8 [fio]", Loss::LinesMalformed),
+        ("block_rq_complete: 8,0 R () 8 + 8 [EIO]", Loss::LinesMalformed),
+        ("block_bio_queue: 8,0 R 18446744073709551616 + 8 [fio]", Loss::LinesMalformed),
+        ("block_bio_queue: 8,0 R 18446744073709551608 + 8 [fio]", Loss::RecordsMalformed),
+        ("block_bio_queue: 8,0 R 8 + 8388609 [fio]", Loss::RecordsMalformed),
+        ("block_bio_queue: dev=8388608 rwbs=R", Loss::LinesMalformed),
+    ] {
+        let trace = of(format!("{whole}{}", line(rest)).as_bytes()).unwrap();
+        assert_eq!(blocks(&trace).len(), 1, "{rest}");
+        assert_eq!(trace.losses().iter().filter(|&(_, n)| n > 0).collect::<Vec<_>>(), [(loss, 1)], "{rest}");
+    }
+    // Before 5.1 a flush has the sector -1; a plug has no place; 4 GiB is the most.
+    for rest in [
+        "block_rq_issue: 8,0 FF 0 () 18446744073709551615 + 0 [fio]",
+        "block_plug: [fio]",
+        "block_bio_queue: 8,0 D 8 + 8388608 [fio]",
+        "block_rq_issue: dev=8388608 sector=8 nr_sector=8 bytes=4096 rwbs=R comm=fio",
+    ] {
+        let trace = of(format!("{whole}{}", line(rest)).as_bytes()).unwrap();
+        assert_eq!(trace.losses().iter().filter(|&(_, n)| n > 0).collect::<Vec<_>>(), [], "{rest}");
+    }
 }
 
 /// What -s and -t add to the lines, and a step that is cut.

@@ -242,7 +242,8 @@ impl RequestFlags {
                     Some([b'F', ..]) => (Self::ZONE_FINISH, 1),
                     Some([b'O', ..]) => (Self::ZONE_OPEN, 1),
                     Some([b'C', ..]) => (Self::ZONE_CLOSE, 1),
-                    _ => (Self::default(), 0),
+                    // One that is not known is no write.
+                    _ => return flags,
                 };
                 flags.0 |= Self::WRITE.0 | operation.0;
                 rest = &rest[letters..];

@@ -1,6 +1,6 @@
 //! What is no trace that is read, by what it is: each with what it lacks and what to do instead.
 
-use super::{Head, blktrace::blkparse, ftrace};
+use super::{Head, blktrace::blkparse, ftrace, perf};
 use crate::bytes::Endian;
 
 /// What a file is or looks like, and how that is told.
@@ -308,6 +308,7 @@ const ALL: &[Refused] = &[
         is: |_, lines| {
             most(lines, |l| {
                 [&b"block:block_"[..], b"syscalls:sys_", b"ext4:ext4_"].iter().any(|e| find(l, e).is_some())
+                    || perf::lacks_event(l)
             })
         },
     },

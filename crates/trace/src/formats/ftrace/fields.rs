@@ -19,8 +19,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Parsed<'_>> {
     let rest = &text[end..];
     let mut out = Parsed { system: "text", name: name.to_string(), fields: Vec::new() };
     if let Some(rest) = rest.strip_prefix(b":") {
-        event(&mut out, rest.trim_ascii());
-        return Some(out);
+        return event(&mut out, rest.trim_ascii()).then_some(out);
     }
     if text.starts_with(b"<stack trace>") {
         return None;
@@ -48,15 +47,16 @@ pub(super) fn parse(text: &[u8]) -> Option<Parsed<'_>> {
     None
 }
 
-/// An event whose system the text says, and what stands behind its name.
-pub(crate) fn of_event<'a>(system: &'a str, name: &str, rest: &'a [u8]) -> Parsed<'a> {
+/// An event whose system the text says, and what stands behind its name. `None`: a step of the block layer that is not
+/// printed as the kernel prints it, or not to its end.
+pub(crate) fn of_event<'a>(system: &'a str, name: &str, rest: &'a [u8]) -> Option<Parsed<'a>> {
     let mut out = Parsed { system, name: name.to_string(), fields: Vec::new() };
-    event(&mut out, rest);
+    let read = event(&mut out, rest);
     out.system = system;
-    out
+    read.then_some(out)
 }
 
-fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
+fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     out.system = system(&out.name);
     // The forms of trace-cmd and perf.
     let of_tools = match out.system {
@@ -65,7 +65,7 @@ fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
         _ => false,
     };
     if of_tools {
-        return;
+        return true;
     }
     match out.name.as_str() {
         // A text that somebody wrote is nothing to take apart.
@@ -74,7 +74,7 @@ fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
             out.fields.push(("buf", Value::Text(rest)));
         }
         "sys_enter" | "sys_exit" => syscall(out, rest),
-        _ if out.system == "block" => block(out, rest),
+        _ if out.system == "block" => return block(out, rest),
         _ => {
             if !super::files::read(out, rest) {
                 out.fields.clear();
@@ -82,6 +82,7 @@ fn event<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
             }
         }
     }
+    true
 }
 
 /// The system that an event's name belongs to: the text does not say it.
@@ -121,20 +122,23 @@ fn syscall<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
     }
 }
 
-/// `8,0 WS 4096 () 1234 + 8 [cat]` and its kin.
-fn block<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
+/// `8,0 WS 4096 () 1234 + 8 [cat]` and its kin. False: one of the steps that have a place has none, or its end is missing.
+fn block<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
+    let is_step = ["block_bio_", "block_rq_", "block_split", "block_getrq", "block_sleeprq"];
+    let is_step = is_step.iter().any(|begin| out.name.starts_with(begin));
     let all: Vec<&[u8]> = words(rest).take(32).collect();
     let Some(dev) = all.first().and_then(|w| device(w)) else {
         pairs(out, rest);
-        return;
+        // Raw fields, as `trace-cmd report -R` prints them.
+        return !is_step || ["dev", "sector"].iter().all(|name| out.fields.iter().any(|(key, _)| key == name));
     };
     out.fields.push(("dev", Value::Unsigned(dev)));
-    let Some(plus) = all.iter().position(|w| matches!(*w, b"+" | b"/")).filter(|&at| at >= 3) else { return };
+    let Some(plus) = all.iter().position(|w| matches!(*w, b"+" | b"/")).filter(|&at| at >= 3) else { return !is_step };
     let number = |word: Option<&&'a [u8]>| match word.map(|w| value_of(w)) {
         Some(Value::Unsigned(n)) => Some(n),
         _ => None,
     };
-    let (Some(sector), Some(after)) = (number(all.get(plus - 1)), number(all.get(plus + 1))) else { return };
+    let (Some(sector), Some(after)) = (number(all.get(plus - 1)), number(all.get(plus + 1))) else { return !is_step };
     out.fields.push(("rwbs", Value::Text(all[1])));
     out.fields.push(("sector", Value::Unsigned(sector)));
     if all[plus] == b"/" {
@@ -154,6 +158,7 @@ fn block<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
     {
         out.fields.push(("old_dev", Value::Unsigned(old)));
         out.fields.push(("old_sector", Value::Unsigned(sector)));
+        return true;
     }
     // The last bracket is an error of what ends, else a task's name.
     if let Some(open) = find(rest, b" [")
@@ -165,9 +170,12 @@ fn block<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) {
                 out.fields.push(("comm", Value::Text(inside)))
             }
             Value::Unsigned(n) => out.fields.push(("error", Value::Signed(n as i64))),
-            value => out.fields.push(("error", value)),
+            Value::Signed(n) => out.fields.push(("error", Value::Signed(n))),
+            Value::Text(_) => return !is_step,
         }
+        return true;
     }
+    !is_step
 }
 
 /// `8,0` as the kernel numbers devices.

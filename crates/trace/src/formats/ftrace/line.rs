@@ -78,7 +78,11 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
         return Line::Nothing;
     }
     if let Some(comment) = text.strip_prefix(b"#") {
-        return entries(comment).unwrap_or(Line::Nothing);
+        // A name may begin so too.
+        return match head(line) {
+            Some((head, rest)) => Line::Event(head, rest),
+            None => entries(comment).unwrap_or(Line::Nothing),
+        };
     }
     // What trace-cmd report says first.
     if text.starts_with(b"cpus=") || text.starts_with(b"version = ") {
@@ -312,6 +316,7 @@ mod tests {
                 "           a b-c-12      (-----) [000] ..... 1.0: e: f",
                 ("a b-c", 12, 0, ".....", 1_000_000_000, "e: f"),
             ),
+            ("            #a b-12      [000] ..... 1.0: e: f", ("#a b", 12, 0, ".....", 1_000_000_000, "e: f")),
             // A name that looks like the rest of a line.
             (
                 " a-1 [003] 2.0: -12      [000] ..... 1.0: e: f",

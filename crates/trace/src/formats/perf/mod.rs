@@ -25,13 +25,9 @@ struct Reader {
 impl Lines for Reader {
     fn line(&mut self, text: &[u8], f: &mut dyn FnMut(Item<'_>)) {
         let trimmed = text.trim_ascii();
-        if trimmed.is_empty() || trimmed.starts_with(b"#") {
-            self.in_chain &= !trimmed.is_empty();
-            return;
-        }
         if let Some(head) = head(text) {
             self.in_chain = true;
-            let parsed = of_event(head.system, head.name, head.rest);
+            let Some(parsed) = of_event(head.system, head.name, head.rest) else { return f(Item::Malformed(text)) };
             let text = head.payload;
             f(Item::Task { tid: head.tid, comm: head.comm, time: head.time_ns });
             f(Item::Event {
@@ -44,11 +40,15 @@ impl Lines for Reader {
             });
             return;
         }
+        if trimmed.is_empty() || trimmed.starts_with(b"#") {
+            self.in_chain &= !trimmed.is_empty();
+            return;
+        }
         if let Some(events) = lost(trimmed) {
             f(Item::Lost { cpu: 0, events: Some(events) });
             return;
         }
-        if !(self.in_chain && is_frame(trimmed)) {
+        if !(self.in_chain && text[0].is_ascii_whitespace() && is_frame(trimmed)) {
             f(Item::Malformed(text));
         }
     }
@@ -103,7 +103,14 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
     }
     let payload = rest;
     let (system, rest) = name(rest)?;
-    let (name, rest) = name(rest)?;
+    let (name, mut rest) = name(rest)?;
+    // What it was recorded with: `block:block_rq_issue:k`.
+    if let Some(end) = rest.iter().position(|&b| b == b':')
+        && end > 0
+        && rest[..end].iter().all(|b| b"ukhpPGHSDIWeb".contains(b))
+    {
+        rest = &rest[end + 1..];
+    }
     let tid = u32::try_from(tid).ok()?;
     Some(Head { comm, tid, cpu, time_ns, system, name, rest: rest.trim_ascii(), payload })
 }
@@ -129,10 +136,24 @@ fn lost(text: &[u8]) -> Option<u64> {
     number(&rest[..rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len())])
 }
 
-/// `ffffffff811c248d submit_bio+0x1d (/lib/modules/…/vmlinux)`
+/// `ffffffff811c248d submit_bio+0x1d (/lib/modules/…/vmlinux)`; what was inlined has no address.
 fn is_frame(text: &[u8]) -> bool {
     let end = text.iter().position(|&b| b == b' ').unwrap_or(text.len());
-    (4..=16).contains(&end) && text[..end].iter().all(u8::is_ascii_hexdigit)
+    let address = (1..=16).contains(&end) && text[..end].iter().all(u8::is_ascii_hexdigit);
+    address || text.ends_with(b")")
+}
+
+/// `cat    77 [000] 5120.900000: …` without the name of an event, as `-F comm,tid,cpu,time,trace` prints it.
+pub(crate) fn lacks_event(line: &[u8]) -> bool {
+    let Some(colon) = line.windows(2).position(|w| w == b": ") else { return false };
+    let exact = |time: &[u8]| {
+        self::time(time).is_some() && matches!(time.rsplit(|&b| b == b'.').next(), Some(d) if matches!(d.len(), 6 | 9))
+    };
+    let words: Vec<&[u8]> = line[..colon].split(|&b| b == b' ').filter(|w| !w.is_empty()).collect();
+    let is_cpu = |word: &[u8]| word.first() == Some(&b'[') && word.last() == Some(&b']');
+    let [before @ .., at] = &words[..] else { return false };
+    let pid = before.iter().rev().find(|word| !is_cpu(word));
+    exact(at) && before.len() > 1 && pid.is_some_and(|pid| pid.split(|&b| b == b'/').all(|n| number(n).is_some()))
 }
 
 #[cfg(test)]
