@@ -3,7 +3,7 @@
 use super::groups::{Group, GroupBy, Times};
 use super::in_flight::Bio;
 use super::matching::Watch;
-use flashscope_trace::Device;
+use flashscope_trace::{Device, RequestKind};
 use std::collections::HashMap;
 
 /// Files with times of their own, as they come; the bios of more go to one group for all of them.
@@ -14,33 +14,56 @@ const FURTHER: usize = MAX_FILES;
 /// A file: device of its file system, and inode.
 pub(super) type File = (u32, u64);
 
+#[derive(Default)]
+struct OneFile {
+    times: Times,
+    read_bytes: u64,
+    written_bytes: u64,
+}
+
+impl OneFile {
+    fn queued(&mut self, bio: &Bio, now: u64) {
+        self.times.queued(bio, now);
+        let bytes = match bio.kind {
+            RequestKind::Read => &mut self.read_bytes,
+            RequestKind::Write => &mut self.written_bytes,
+            _ => return,
+        };
+        *bytes += u64::from(bio.sectors) * 512;
+    }
+
+    fn finish(&self, name: String) -> Group {
+        let group = self.times.finish(GroupBy::File, name);
+        Group { read_bytes: Some(self.read_bytes), written_bytes: Some(self.written_bytes), ..group }
+    }
+}
+
 /// Times by file. It costs nothing where no bio's file is known.
 #[derive(Default)]
 pub(super) struct Files {
     /// Of the bio that is queued next, where it is known.
     pub next: Option<File>,
     numbers: HashMap<File, usize>,
-    times: Vec<Times>,
-    further: Times,
+    files: Vec<OneFile>,
+    further: OneFile,
     /// Files of bios on their way, by the bio's name.
     on_the_way: HashMap<u32, usize>,
 }
 
 impl Files {
-    fn times(&mut self, number: usize) -> &mut Times {
-        self.times.get_mut(number).unwrap_or(&mut self.further)
+    fn file(&mut self, number: usize) -> &mut OneFile {
+        self.files.get_mut(number).unwrap_or(&mut self.further)
     }
 
     /// Most bytes first.
     pub fn finish(&self) -> Vec<Group> {
-        let mut files: Vec<(&File, &Times)> =
-            self.numbers.iter().filter_map(|(file, &number)| Some((file, self.times.get(number)?))).collect();
-        files.sort_by_key(|(file, times)| (std::cmp::Reverse(times.bytes), **file));
+        let mut files: Vec<(&File, &OneFile)> =
+            self.numbers.iter().filter_map(|(file, &number)| Some((file, self.files.get(number)?))).collect();
+        files.sort_by_key(|(file, one)| (std::cmp::Reverse(one.times.bytes), **file));
         let name = |&(device, inode): &File| format!("{} inode {inode}", Device(device));
-        let mut groups: Vec<Group> =
-            files.into_iter().map(|(file, times)| times.finish(GroupBy::File, name(file))).collect();
-        if self.further.bios > 0 {
-            groups.push(self.further.finish(GroupBy::File, "(further files)".to_owned()));
+        let mut groups: Vec<Group> = files.into_iter().map(|(file, one)| one.finish(name(file))).collect();
+        if self.further.times.bios > 0 {
+            groups.push(self.further.finish("(further files)".to_owned()));
         }
         groups
     }
@@ -51,15 +74,15 @@ impl Watch for Files {
         let Some(file) = self.next.take() else { return };
         let number = match self.numbers.get(&file) {
             Some(&number) => number,
-            None if self.times.len() < MAX_FILES => {
-                self.times.push(Times::default());
-                self.numbers.insert(file, self.times.len() - 1);
-                self.times.len() - 1
+            None if self.files.len() < MAX_FILES => {
+                self.files.push(OneFile::default());
+                self.numbers.insert(file, self.files.len() - 1);
+                self.files.len() - 1
             }
             None => FURTHER,
         };
         self.on_the_way.insert(at, number);
-        self.times(number).queued(bio, now);
+        self.file(number).queued(bio, now);
     }
 
     fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
@@ -67,7 +90,7 @@ impl Watch for Files {
             return;
         }
         if let Some(number) = self.on_the_way.remove(&at) {
-            self.times(number).gone(bio, completed);
+            self.file(number).times.gone(bio, completed);
         }
     }
 }
@@ -101,6 +124,7 @@ mod tests {
         assert_eq!(groups.len(), 1);
         let (group, q2c) = (&groups[0], groups[0].stages.iter().find(|stage| stage.stage == "Q2C").unwrap());
         assert_eq!((group.name.as_str(), group.bios, group.bytes), ("8:1 inode 12", 1, 64 * 512));
+        assert_eq!((group.read_bytes, group.written_bytes), (Some(64 * 512), Some(0)));
         assert_eq!((q2c.ns.n, q2c.total_ns), (1, 150));
     }
 

@@ -74,6 +74,11 @@ pub struct Group {
     /// Queued, parts of splits not counted; requests where the trace does not show what was queued.
     pub bios: u64,
     pub bytes: u64,
+    /// Of a file: how many of `bytes` were read and written; neither is a discard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
     /// Those that were seen, in the order of [`Stage::ALL`].
     pub stages: Vec<StageTimes>,
     /// Of Q2C and D2C; only for all bios, and by device and direction.
@@ -135,7 +140,17 @@ impl Times {
         if matches!(by, GroupBy::All | GroupBy::Device) {
             distributions.extend([Stage::Q2c, Stage::D2c].iter().map(spread).filter(|d| !d.ranges.is_empty()));
         }
-        Group { by, name, path: None, bios: self.bios, bytes: self.bytes, stages, distributions }
+        Group {
+            by,
+            name,
+            path: None,
+            bios: self.bios,
+            bytes: self.bytes,
+            read_bytes: None,
+            written_bytes: None,
+            stages,
+            distributions,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who reads and writes most: process, file, device.
 
 use super::{Finding, MeasureUnit, Rule, Seen, Weight, groups, measure, percent};
-use crate::block::{BlockFound, GroupBy, Originator, OwnerKind};
+use crate::block::{BlockFound, Group, GroupBy, Originator, OwnerKind};
 use crate::units::size;
 use crate::{Evidence, OWN_RECORDING};
 
@@ -24,7 +24,10 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let Some(first) = kind(OwnerKind::Task).max_by_key(|one| of(one)).filter(|one| of(one) >= MIN_BYTES) else {
             continue;
         };
-        let source = "block:block_bio_queue, with who made the page dirty";
+        let source = match verb {
+            "writes" => "block:block_bio_queue, with who made the page dirty",
+            _ => "block:block_bio_queue",
+        };
         let thread = format!(" ({})", first.tid);
         let name = if first.name.ends_with(&thread) { first.name.clone() } else { first.name.clone() + &thread };
         let mut cause = String::new();
@@ -35,8 +38,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             cause += &format!(" For whom {} were {done} is unknown.", size(bytes(OwnerKind::Unknown)));
         }
         let (which, went) = match verb {
-            "writes" => (most_written(found), "go into"),
-            _ => (most_read(found), "come from"),
+            "writes" => (most(found, |file| file.written_bytes), "go into"),
+            _ => (most(found, |file| file.read_bytes), "come from"),
         };
         // With less than half in one file there is no such file; the recorder's own is never one.
         if let Some((file, bytes)) = which.filter(|(_, bytes)| bytes.saturating_mul(2) >= sum) {
@@ -65,37 +68,17 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     findings
 }
 
-fn named(path: Option<&String>, or: impl FnOnce() -> String) -> String {
-    path.cloned().unwrap_or_else(or)
-}
-
-/// The file into which most was written, by anybody, and how much.
-fn most_written(found: &BlockFound) -> Option<(String, u64)> {
-    let most =
-        found.originators.files.iter().max_by_key(|file| file.written_bytes).filter(|file| file.written_bytes > 0)?;
-    Some((named(most.path.as_ref(), || file_key(&most.device, most.inode)), most.written_bytes))
-}
-
-/// The file of which most was read. A file's bios are of both directions: what was written of it is taken off.
-fn most_read(found: &BlockFound) -> Option<(String, u64)> {
-    let written = |name: &str| {
-        let mut files = found.originators.files.iter();
-        files.find(|file| file_key(&file.device, file.inode) == name).map_or(0, |file| file.written_bytes)
-    };
-    let read = groups(found, GroupBy::File).map(|file| (file, file.bytes.saturating_sub(written(&file.name))));
-    let (file, bytes) = read.max_by_key(|(_, bytes)| *bytes).filter(|(_, bytes)| *bytes > 0)?;
-    Some((named(file.path.as_ref(), || file.name.clone()), bytes))
-}
-
-fn file_key(device: &str, inode: u64) -> String {
-    format!("{device} inode {inode}")
+/// The file of which most was moved by anybody, and how much.
+fn most(found: &BlockFound, moved: impl Fn(&Group) -> Option<u64>) -> Option<(String, u64)> {
+    let files = groups(found, GroupBy::File).filter_map(|file| Some((file, moved(file)?)));
+    let (file, bytes) = files.max_by_key(|(_, bytes)| *bytes).filter(|(_, bytes)| *bytes > 0)?;
+    Some((file.path.clone().unwrap_or_else(|| file.name.clone()), bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::Work;
     use super::*;
-    use crate::block::{FileBytes, Group};
 
     #[test]
     fn the_most_is_named_for_each_direction() {
@@ -114,34 +97,31 @@ mod tests {
         let mut work = Work::new(1_000_000);
         work.owner("python3", OwnerKind::Task, 0, 2 << 20);
         work.owner("ld", OwnerKind::Task, 40 << 20, 0);
-        let file = |inode, path: Option<&str>, written_bytes| FileBytes {
-            device: "254:0".to_owned(),
-            inode,
-            path: path.map(str::to_owned),
-            written_bytes,
-        };
-        let group = |inode, path: Option<&str>, bytes| Group {
+        let group = |inode, path: Option<&str>, read_bytes, written_bytes| Group {
             by: GroupBy::File,
             name: format!("254:0 inode {inode}"),
             path: path.map(str::to_owned),
             bios: 1,
-            bytes,
+            bytes: read_bytes + written_bytes,
+            read_bytes: Some(read_bytes),
+            written_bytes: Some(written_bytes),
             stages: Vec::new(),
             distributions: Vec::new(),
         };
-        let block = work.block();
-        block.originators.files = vec![file(7, Some("/var/log/a"), 2 << 20), file(8, None, 50 << 10)];
-        block.groups = vec![group(9, Some("/lib/c.so"), 30 << 20), group(7, Some("/var/log/a"), 12 << 20)];
+        work.block().groups = vec![
+            group(9, Some("/lib/c.so"), 30 << 20, 0),
+            group(7, Some("/var/log/a"), 10 << 20, 2 << 20),
+            group(8, None, 0, 50 << 10),
+        ];
         let causes: Vec<String> = find(&work.seen()).into_iter().map(|finding| finding.cause).collect();
         assert_eq!(causes, ["2 MiB of all go into /var/log/a.", "30 MiB of all come from /lib/c.so."]);
-        // What was written of a file is not read from it.
-        work.block().groups[0].bytes = 9 << 20;
-        work.block().groups[1].bytes = 32 << 20;
-        work.block().groups[0].path = None;
+        // The file that most was written to is not the one that most was read from, however much it is.
+        work.owner("rustc", OwnerKind::Task, 0, 50 << 20);
+        work.block().groups.push(group(10, Some("/out.bin"), 0, 50 << 20));
         let causes: Vec<String> = find(&work.seen()).into_iter().map(|finding| finding.cause).collect();
-        assert_eq!(causes[1], "30 MiB of all come from /var/log/a.");
+        assert_eq!(causes, ["50 MiB of all go into /out.bin.", "30 MiB of all come from /lib/c.so."]);
         // A twentieth of what is read says nothing of where it comes from.
-        work.block().groups.iter_mut().for_each(|group| group.bytes = 4 << 20);
+        work.block().groups.iter_mut().for_each(|group| group.read_bytes = Some(2 << 20));
         assert!(find(&work.seen())[1].cause.is_empty());
     }
 
