@@ -77,6 +77,14 @@ pub struct Recorded {
     pub fits_alone: bool,
 }
 
+impl Recorded {
+    /// Every page came as under one other window than the knob's, and as under no third: only then do the pages outweigh the knob.
+    pub fn shows_another_than(&self, knob_kib: u64) -> bool {
+        let exact = self.predicted_pages == self.pages && self.pages > 0;
+        knob_kib != self.fits_readahead_kib && exact && self.fits_alone
+    }
+}
+
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Prediction {
     pub schema: u32,
@@ -98,4 +106,31 @@ pub struct Prediction {
     pub rows: Vec<Row>,
     /// What bounds the prediction.
     pub notes: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Recorded;
+
+    #[test]
+    fn pages_outweigh_the_knob_only_where_one_window_explains_them_all() {
+        let seen = Recorded {
+            pages: 1249,
+            flash_reads: 0,
+            time_ns: 0,
+            timed_calls: 0,
+            held_ns: 0,
+            fits_readahead_kib: 64,
+            predicted_pages: 1249,
+            fits_alone: true,
+        };
+        assert!(seen.shows_another_than(8192));
+        assert!(!seen.shows_another_than(64));
+        assert!(
+            !Recorded { predicted_pages: 1240, ..seen }.shows_another_than(8192),
+            "the model explains most of them"
+        );
+        assert!(!Recorded { fits_alone: false, ..seen }.shows_another_than(8192));
+        assert!(!Recorded { pages: 0, predicted_pages: 0, ..seen }.shows_another_than(8192));
+    }
 }

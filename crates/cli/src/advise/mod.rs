@@ -90,12 +90,17 @@ fn of_readahead(
     let predictor = Predictor::new(workload, below);
     let recorded = predictor.recorded(&TRIED_KIB);
     let mut storage = Storage::of(trace.facts(), workload.sizes.keys().filter_map(|file| file.device));
-    let now = args.now.unwrap_or_else(|| {
-        let fits = recorded.fits_readahead_kib;
-        // Pages that come the same under many windows tell none of them: then it is the one that the knob says.
-        let as_well = |&said: &u64| said != fits && !predictor.recorded(&[fits, said]).fits_alone;
-        recorded_knob(trace.facts(), &storage.knobs).map(|(_, kib)| kib).filter(as_well).unwrap_or(fits)
-    });
+    let fits = recorded.fits_readahead_kib;
+    // Pages that a model does not explain exactly, or explains with many windows, say less than the knob does.
+    let by_knob = recorded_knob(trace.facts(), &storage.knobs)
+        .map(|(_, said)| said)
+        .filter(|&said| !predictor.recorded(&[fits, said]).shows_another_than(said));
+    let now = args.now.or(by_knob).unwrap_or(fits);
+    let from = match (args.now, by_knob) {
+        (Some(_), _) => "as given with --now",
+        (None, Some(_)) => "as the device was set",
+        (None, None) => "inferred from the pages",
+    };
     let filesystem = predict::mounted(trace, workload).unwrap_or_default();
     let error = predict::error_bar(kernel, &predictor, &filesystem, &args.model);
     let made = predict::error_bar_made(kernel, &predictor, &args.model);
@@ -149,7 +154,7 @@ fn of_readahead(
         return Ok(());
     }
     findings::print(found)?;
-    outln!("Read-ahead now: {now} KiB, inferred from the pages. Rules of Linux {}.", kernel.name());
+    outln!("Read-ahead now: {now} KiB, {from}. Rules of Linux {}.", kernel.name());
     print(&advice, trace, &storage)?;
     // Each bar where a gain lies between its ends.
     let between = || advice.iter().filter(|one| one.gain_between_percent.is_some());

@@ -113,8 +113,8 @@ fn will_need(seen: &Seen<'_>) -> Option<Silent> {
 /// The knob says one thing and the pages another: `file_ra_state_init` (mm/readahead.c) takes the window when a file is opened.
 fn old_window(seen: &Seen<'_>) -> Option<Silent> {
     let (knob, knob_kib) = recorded_knob(seen.facts, seen.knobs)?;
-    let Recorded { pages, predicted_pages, fits_readahead_kib, fits_alone, .. } = seen.recorded;
-    let told = knob_kib != fits_readahead_kib && predicted_pages == pages && pages > 0 && fits_alone;
+    let Recorded { pages, fits_readahead_kib, .. } = seen.recorded;
+    let told = seen.recorded.shows_another_than(knob_kib);
     told.then_some(Silent::OldWindow { knob: knob.to_owned(), knob_kib, pages_as_kib: fits_readahead_kib, pages })
 }
 
