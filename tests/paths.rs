@@ -1,10 +1,10 @@
 //! Paths of files that a recording on this host finds, and how long it may look for them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use flashscope_tests::{TempDir, is_root, output, skip, stdout};
+use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout};
 use flashscope_trace::Trace;
 use serde_json::Value;
 
@@ -51,4 +51,101 @@ fn a_recording_ends_in_time() {
     let (names, _) = self::names(dir.path(), &["--", "true"]);
     assert_eq!(names["search"][0]["limit_ms"], 5000);
     stdout(Command::new("rm").arg(dir.path().join("t.stream")));
+}
+
+/// A file system of its own, mounted on `mnt`.
+struct Disk {
+    dir: TempDir,
+    device: String,
+}
+
+impl Disk {
+    fn new(name: &str) -> Disk {
+        let dir = TempDir::new(name);
+        let image = dir.path().join("fs.img");
+        stdout(Command::new("truncate").args(["-s", "64M"]).arg(&image));
+        stdout(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
+        let device = stdout(Command::new("losetup").args(["-f", "--show"]).arg(&image)).trim().to_owned();
+        let disk = Disk { dir, device };
+        std::fs::create_dir(disk.mount()).expect("a directory");
+        stdout(Command::new("mount").arg(&disk.device).arg(disk.mount()));
+        disk
+    }
+
+    fn mount(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// Names, where the shell does `work` on the mounted file system, `$m`.
+    fn names(&self, work: &str) -> Value {
+        let work = format!("set -e; m={}; {work}", self.mount().display());
+        let device = self.device.trim_start_matches("/dev/");
+        names(self.dir.path(), &["--device", device, "--", "sh", "-c", &work]).0
+    }
+
+    /// Path below the mount and bytes written, of each file of the recording.
+    fn written(&self) -> Vec<(String, u64)> {
+        let report = stdout(flashscope().arg("report").arg(self.dir.path().join("t.stream")).arg("--json"));
+        let report: Value = serde_json::from_str(&report).expect("JSON");
+        let mount = self.mount().display().to_string();
+        let files = report["names"]["files"].as_array().expect("files");
+        let path = |file: &Value| {
+            file["path"].as_str().map_or_else(|| file["unnamed"].to_string(), |path| path.replace(&mount, ""))
+        };
+        files
+            .iter()
+            .map(|file| (path(file), file["written_bytes"].as_u64().expect("bytes")))
+            .filter(|file| file.1 > 0)
+            .collect()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        output(Command::new("umount").arg("-R").arg(self.mount()));
+        output(Command::new("losetup").args(["-d", &self.device]));
+    }
+}
+
+/// Files that nobody has open any more are found without a search, also those that are renamed or deleted later.
+#[test]
+fn a_closed_file_is_named_without_a_search() {
+    if !can_record() {
+        return;
+    }
+    let disk = Disk::new("paths-closed");
+    let names = disk.names(
+        "mkdir -p $m/a/b; for f in a/b/kept first dead; do dd if=/dev/zero of=$m/$f bs=64k count=2 conv=fsync status=none; done
+        sleep 1; mv $m/first $m/a/second; rm $m/dead; echo text >\"$m/y (deleted)\"",
+    );
+    assert_eq!(names["search"][0]["directories"], 0, "{}", names["search"]);
+    let written = disk.written();
+    let mount = disk.mount().display().to_string();
+    for wanted in ["/a/b/kept", &format!("/a/second (was {mount}/first)").replace(&mount, ""), "/dead (deleted)"] {
+        assert!(written.contains(&(wanted.to_owned(), 131_072)), "{wanted}: {written:?}");
+    }
+    assert!(written.iter().any(|(path, _)| path == "/y (deleted)"), "{written:?}");
+}
+
+/// ext4 gives the number of a deleted file to the next one.
+#[test]
+fn files_of_one_inode_number_are_told_apart() {
+    if !can_record() {
+        return;
+    }
+    let disk = Disk::new("paths-reused");
+    let names = disk.names(
+        "for n in 1 2 3; do dd if=/dev/zero of=$m/file$n bs=4k count=$n conv=fsync status=none; stat -c %i $m/file$n >>$m/../inodes
+        sleep 0.5; [ $n = 3 ] || rm $m/file$n; done",
+    );
+    let inodes = std::fs::read_to_string(disk.dir.path().join("inodes")).expect("inode numbers");
+    let inodes: Vec<&str> = inodes.lines().collect();
+    assert!(inodes.len() == 3 && inodes.iter().all(|inode| *inode == inodes[0]), "{inodes:?}");
+    let inode: u64 = inodes[0].parse().expect("a number");
+    let rows = names["files"].as_array().expect("files").iter().filter(|file| file["inode"] == inode).count();
+    assert_eq!(rows, 3, "{names}");
+    let written = disk.written();
+    for (file, bytes) in [("/file1 (deleted)", 4096), ("/file2 (deleted)", 8192), ("/file3", 12288)] {
+        assert!(written.contains(&(file.to_owned(), bytes)), "{file}: {written:?}");
+    }
 }

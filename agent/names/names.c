@@ -301,31 +301,48 @@ static void send_mounts(struct fs_names *names)
 
 /* --- files ------------------------------------------------------------------ */
 
-static void send_files(struct fs_names *names)
+static void send_file(struct fs_names *names, const struct fs_inode *file)
 {
 	static const char *const states[] = { "unknown", "seen", "named", "renamed", "deleted", "elsewhere" };
+	struct fs_json *json = row(names, "files");
+
+	device_string(json, "device", file->device);
+	fs_json_u64(json, "inode", file->inode);
+	if (file->until_ns)
+		fs_json_u64(json, "until_ns", file->until_ns);
+	if (file->path) {
+		fs_json_string(json, "path", file->path);
+		if (file->state != FS_FILE_NAMED)
+			fs_json_string(json, "state", file->again ? "again" : states[file->state]);
+		if (file->was && strcmp(file->was, file->path))
+			fs_json_string(json, "was", file->was);
+	} else {
+		fs_json_string(json, "why", fs_paths_why(&names->paths, file));
+	}
+	fs_json_object_end(json);
+}
+
+static void send_ended(struct fs_names *names)
+{
+	struct fs_touched *touched = &names->paths.touched;
+
+	while (touched->ended_count) {
+		struct fs_inode *file = &touched->ended[--touched->ended_count];
+
+		if (names->mode != FS_NAMES_NONE)
+			send_file(names, file);
+		fs_inode_forget_paths(touched, file);
+	}
+}
+
+static void send_files(struct fs_names *names)
+{
 	const struct fs_touched *touched = &names->paths.touched;
 
-	for (size_t i = 0; i < touched->count && !names->failed; i++) {
-		const struct fs_inode *file = &touched->files[i];
-		struct fs_json *json;
-
-		if (!file->touched)
-			continue;
-		json = row(names, "files");
-		device_string(json, "device", file->device);
-		fs_json_u64(json, "inode", file->inode);
-		if (file->path) {
-			fs_json_string(json, "path", file->path);
-			if (file->state != FS_FILE_NAMED)
-				fs_json_string(json, "state", file->again ? "again" : states[file->state]);
-			if (file->was && strcmp(file->was, file->path))
-				fs_json_string(json, "was", file->was);
-		} else {
-			fs_json_string(json, "why", fs_paths_why(&names->paths, file));
-		}
-		fs_json_object_end(json);
-	}
+	send_ended(names);
+	for (size_t i = 0; i < touched->count && !names->failed; i++)
+		if (touched->files[i].touched)
+			send_file(names, &touched->files[i]);
 }
 
 static void send_search(struct fs_names *names, uint64_t begin_ns, uint64_t limit_ns)
@@ -367,6 +384,7 @@ void fs_names_live(struct fs_names *names)
 	/* Processes first: they end sooner than files go. What is left of either waits for the next round. */
 	while (touched->started_count && fs_now_ns() < end)
 		send_process(names, (int32_t)touched->started[--touched->started_count]);
+	send_ended(names);
 	if (names->mode != FS_NAMES_NONE && touched->fresh_count)
 		fs_paths_live(&names->paths, LIVE_NS);
 	flush(names);
@@ -394,6 +412,7 @@ void fs_names_end(struct fs_names *names, const volatile int *stop, uint64_t lim
 		paths->stop = stop;
 		fs_paths_seen(paths, true, part(begin, limit_ns, 2));
 		fs_paths_check(paths, part(begin, limit_ns, 3));
+		fs_paths_by_handle(paths, part(begin, limit_ns, 4));
 		if (names->mode != FS_NAMES_SEEN)
 			fs_paths_walk(paths, part(begin, limit_ns, 4));
 		send_files(names);

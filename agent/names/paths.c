@@ -52,16 +52,22 @@ static uint64_t real_ns(void)
 
 /* --- what processes have open ------------------------------------------ */
 
-static void sighted(struct fs_paths *paths, struct fs_inode *file, char *path, bool foreign, bool deleted)
+/* The kernel appends it to the path of what is gone. */
+static void without_gone(char *path)
 {
 	size_t length = strlen(path), tail = strlen(gone);
 
 	if (length > tail && !strcmp(path + length - tail, gone))
 		path[length - tail] = '\0';
+}
+
+static void sighted(struct fs_paths *paths, struct fs_inode *file, char *path, bool foreign, bool deleted)
+{
 	if (*path != '/')
 		return;
 	if (strlen(path) > PATH_KEPT)
 		path += strlen(path) - PATH_KEPT;
+	file->looked_ns = fs_now_ns();
 	if (!file->path) {
 		if (!fs_inode_set_path(&paths->touched, &file->path, path))
 			return;
@@ -140,6 +146,8 @@ static void open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool o
 		if (length <= 0)
 			continue;
 		target[length] = '\0';
+		if (!st.stx_nlink)
+			without_gone(target);
 		sighted(paths, file, target, foreign, !st.stx_nlink);
 	}
 	if (dir)
@@ -168,6 +176,7 @@ static void mapped_files(struct fs_paths *paths, int32_t pid, bool foreign, bool
 		if (!file || (only_touched && !file->touched))
 			continue;
 		fs_unescape(name);
+		without_gone(name);
 		/* Whether it is gone or was renamed onto, the walk finds out. */
 		sighted(paths, file, name, foreign, false);
 	}
@@ -205,6 +214,16 @@ void fs_paths_seen(struct fs_paths *paths, bool only_touched, uint64_t end_ns)
 		closedir(proc);
 }
 
+static bool sighted_by_handle(struct fs_paths *paths, struct fs_inode *file)
+{
+	struct fs_handle_file found;
+
+	if (fs_handle_name(&paths->handles, &paths->mounts, file->device, file->inode, &found) != FS_HANDLE_NAMED)
+		return false;
+	sighted(paths, file, found.path, found.foreign, found.deleted);
+	return file->path != NULL;
+}
+
 void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns)
 {
 	struct fs_touched *touched = &paths->touched;
@@ -213,13 +232,14 @@ void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns)
 
 	/* The newest first: what they have open is most likely open still. The others wait for the next round. */
 	while (touched->fresh_count && fs_now_ns() < end) {
-		const struct fs_inode *file = &touched->files[touched->fresh[--touched->fresh_count]];
+		struct fs_inode *file = &touched->files[touched->fresh[--touched->fresh_count]];
 
-		if (file->path || !file->tid || file->tid == last)
+		if (file->path || sighted_by_handle(paths, file) || !file->tid || file->tid == last)
 			continue;
 		last = file->tid;
 		open_files(paths, (int32_t)file->tid, is_foreign(paths, (int32_t)file->tid), true);
 	}
+	fs_handles_close(&paths->handles);
 }
 
 void fs_paths_check(struct fs_paths *paths, uint64_t end_ns)
@@ -235,6 +255,42 @@ void fs_paths_check(struct fs_paths *paths, uint64_t end_ns)
 		file->foreign = false;
 		file->state = file->was ? FS_FILE_RENAMED : FS_FILE_NAMED;
 	}
+}
+
+void fs_paths_by_handle(struct fs_paths *paths, uint64_t end_ns)
+{
+	struct fs_touched *touched = &paths->touched;
+	struct fs_handle_file found;
+
+	for (size_t i = 0; i < touched->count && fs_now_ns() < end_ns; i++) {
+		struct fs_inode *file = &touched->files[i];
+
+		enum fs_handle_result result;
+
+		if (!file->touched || settled(file))
+			continue;
+		result = fs_handle_name(&paths->handles, &paths->mounts, file->device, file->inode, &found);
+		/* No search will find it. */
+		if (result == FS_HANDLE_GONE)
+			file->state = FS_FILE_DELETED;
+		if (result != FS_HANDLE_NAMED)
+			continue;
+		if (file->path && !file->foreign && strcmp(file->path, found.path)) {
+			file->again = found.born_ns > file->seen_ns;
+			if (!file->was)
+				fs_inode_set_path(touched, &file->was, file->path);
+		}
+		if (strlen(found.path) > PATH_KEPT || !fs_inode_set_path(touched, &file->path, found.path))
+			continue;
+		file->foreign = found.foreign;
+		if (found.foreign)
+			file->state = FS_FILE_ELSEWHERE;
+		else if (found.deleted)
+			file->state = FS_FILE_DELETED;
+		else
+			file->state = file->was ? FS_FILE_RENAMED : FS_FILE_NAMED;
+	}
+	fs_handles_close(&paths->handles);
 }
 
 /* --- the walk ---------------------------------------------------------- */
@@ -567,6 +623,8 @@ const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *fi
 
 	if (file->path)
 		return NULL;
+	if (file->until_ns)
+		return "deleted";
 	mount = mount_of(paths, file->device);
 	if (!mount && !(file->device >> 20)) {
 		char path[FS_PATH_MAX];
@@ -582,6 +640,8 @@ const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *fi
 		return "metadata";
 	if (fs_mount_is_remote(mount))
 		return "remote";
+	if (file->state == FS_FILE_DELETED)
+		return "deleted";
 	for (size_t i = 0; i < paths->walked_count; i++)
 		if (paths->walked[i].device == file->device)
 			result = paths->walked[i].result;

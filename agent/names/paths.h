@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "handles.h"
 #include "mounts.h"
 #include "touched.h"
 
@@ -25,6 +26,7 @@ enum fs_walk {
 struct fs_paths {
 	struct fs_touched touched;
 	struct fs_mounts mounts;
+	struct fs_handles handles;
 	struct fs_walked {
 		uint32_t device;
 		enum fs_walk result;
@@ -43,6 +45,8 @@ void fs_paths_seen(struct fs_paths *paths, bool only_touched, uint64_t end_ns);
 void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns);
 /* Which of the paths are still true, until end_ns. */
 void fs_paths_check(struct fs_paths *paths, uint64_t end_ns);
+/* What the kernel calls those that have no true path yet, until end_ns. */
+void fs_paths_by_handle(struct fs_paths *paths, uint64_t end_ns);
 /* Looks for what has no path until end_ns (UINT64_MAX: without end). The file systems share the time, the smallest first. */
 void fs_paths_walk(struct fs_paths *paths, uint64_t end_ns);
 /* Why a file has no path; NULL where it has one. */

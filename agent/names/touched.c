@@ -76,6 +76,14 @@ bool fs_inode_set_path(struct fs_touched *touched, char **where, const char *pat
 	return true;
 }
 
+void fs_inode_forget_paths(struct fs_touched *touched, struct fs_inode *file)
+{
+	touched->path_bytes -= (file->path ? strlen(file->path) : 0) + (file->was ? strlen(file->was) : 0);
+	free(file->path);
+	free(file->was);
+	file->path = file->was = NULL;
+}
+
 void fs_touched_format(struct fs_touched *touched, const char *event, const char *format)
 {
 	struct fs_touched_event found = { 0 };
@@ -89,6 +97,10 @@ void fs_touched_format(struct fs_touched *touched, const char *event, const char
 	found.inode = fs_format_field(format, "ino");
 	if (!found.inode.known)
 		found.inode = fs_format_field(format, "i_ino");
+	/* fs/ext4/ialloc.c: at the end of a deletion; fs/f2fs/inode.c: also where an inode leaves the cache, with links then. */
+	found.frees = !strcmp(event, "ext4_free_inode") || !strcmp(event, "f2fs_evict_inode");
+	if (!strcmp(event, "f2fs_evict_inode"))
+		found.links = fs_format_field(format, "nlink");
 	if (!strcmp(event, "sched_process_exec"))
 		found.pid = fs_format_field(format, "pid");
 	if (!(found.device.known && found.inode.known) && !found.pid.known)
@@ -119,6 +131,44 @@ static void fresh(struct fs_touched *touched, const struct fs_inode *file)
 	touched->fresh[touched->fresh_count++] = (size_t)(file - touched->files);
 }
 
+/*
+ * The file is gone, and its number may be given to another one. Events of one CPU come after those of another: what the
+ * next file of this number did, or was called, may be known already.
+ */
+static void freed(struct fs_touched *touched, struct fs_inode *file, uint64_t time_ns)
+{
+	const bool goes_on = file->last_ns > time_ns, looked_later = file->path && file->looked_ns > time_ns;
+	struct fs_inode next = { .device = file->device, .inode = file->inode, .tid = file->tid };
+
+	if (looked_later) {
+		next.path = file->path;
+		next.state = file->state;
+		next.foreign = file->foreign;
+		next.seen_ns = file->seen_ns;
+		next.looked_ns = file->looked_ns;
+		file->path = file->was;
+		file->was = NULL;
+	}
+	next.touched = goes_on && file->touched;
+	next.last_ns = goes_on ? file->last_ns : 0;
+	if (file->touched && touched->ended_count < FS_FILES_MAX) {
+		if (touched->ended_count == touched->ended_capacity) {
+			touched->ended_capacity += 64;
+			touched->ended = fs_realloc(touched->ended, touched->ended_capacity * sizeof(*touched->ended));
+		}
+		file->until_ns = time_ns;
+		file->state = FS_FILE_DELETED;
+		touched->ended[touched->ended_count++] = *file;
+	} else {
+		touched->dropped += file->touched;
+		fs_inode_forget_paths(touched, file);
+	}
+	*file = next;
+	if (next.touched && !next.path)
+		fresh(touched, file);
+	touched->any = false;
+}
+
 static void one(void *argument, uint64_t time_ns, const unsigned char *data, size_t length)
 {
 	struct fs_touched *touched = argument;
@@ -128,7 +178,6 @@ static void one(void *argument, uint64_t time_ns, const unsigned char *data, siz
 	uint32_t tid;
 	uint16_t id;
 
-	(void)time_ns;
 	if (length < 8)
 		return;
 	memcpy(&id, data, 2); /* common_type */
@@ -142,14 +191,35 @@ static void one(void *argument, uint64_t time_ns, const unsigned char *data, siz
 	}
 	if (!fs_field_get(data, length, event->device, &device) || !fs_field_get(data, length, event->inode, &inode))
 		return;
-	/* Pages of one file come one after the other. */
-	if (touched->any && touched->last_inode == inode && touched->last_device == (uint32_t)device)
+	if (event->frees) {
+		uint64_t links = 0;
+
+		if (event->links.known && (!fs_field_get(data, length, event->links, &links) || links))
+			return;
+		file = fs_touched_file(touched, (uint32_t)device, inode, false);
+		if (file)
+			freed(touched, file, time_ns);
 		return;
+	}
+	/* Pages of one file come one after the other. */
+	if (touched->any && touched->last_inode == inode && touched->last_device == (uint32_t)device) {
+		file = &touched->files[touched->last_file];
+		if (file->last_ns < time_ns)
+			file->last_ns = time_ns;
+		return;
+	}
 	touched->any = true;
 	touched->last_device = (uint32_t)device;
 	touched->last_inode = inode;
 	file = fs_touched_file(touched, (uint32_t)device, inode, true);
-	if (!file || file->touched)
+	if (!file) {
+		touched->any = false;
+		return;
+	}
+	touched->last_file = (size_t)(file - touched->files);
+	if (file->last_ns < time_ns)
+		file->last_ns = time_ns;
+	if (file->touched)
 		return;
 	file->touched = true;
 	memcpy(&tid, data + 4, 4); /* common_pid */
@@ -171,6 +241,9 @@ void fs_touched_free(struct fs_touched *touched)
 		free(touched->files[i].path);
 		free(touched->files[i].was);
 	}
+	for (size_t i = 0; i < touched->ended_count; i++)
+		fs_inode_forget_paths(touched, &touched->ended[i]);
+	free(touched->ended);
 	free(touched->files);
 	free(touched->slots);
 	free(touched->fresh);

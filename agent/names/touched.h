@@ -33,6 +33,9 @@ struct fs_inode {
 	uint32_t tid;	 /* of the first event */
 	char *path, *was;
 	uint64_t seen_ns; /* of CLOCK_REALTIME: when it first had its path */
+	uint64_t looked_ns; /* of the trace clock: when its path was last looked at */
+	uint64_t last_ns;   /* the same of its last event, about */
+	uint64_t until_ns;  /* the same: from then on its inode number is another file's; 0: it is its own */
 	uint8_t state; /* enum fs_inode_state */
 	bool touched;  /* an event names it */
 	bool foreign;  /* its path is another mount namespace's */
@@ -48,16 +51,20 @@ struct fs_touched {
 	uint64_t dropped; /* files that were too many */
 	size_t *fresh;	  /* touched since the last look, without a path */
 	size_t fresh_count, fresh_capacity;
+	struct fs_inode *ended; /* deleted since the last look: their numbers are free */
+	size_t ended_count, ended_capacity;
 	uint32_t *started; /* processes that executed a program since the last look */
 	size_t started_count, started_capacity;
 
 	uint8_t kinds[65536]; /* of an event's number: index + 1 into events */
 	struct fs_touched_event {
-		struct fs_field device, inode, pid;
+		struct fs_field device, inode, pid, links;
+		bool frees; /* the inode, if it has no links */
 	} events[250];
 	size_t event_count;
 	uint32_t last_device;
 	uint64_t last_inode;
+	size_t last_file; /* its index */
 	bool any;
 };
 
@@ -70,6 +77,7 @@ void fs_touched_subbuf(struct fs_touched *touched, const unsigned char *subbuf, 
 struct fs_inode *fs_touched_file(struct fs_touched *touched, uint32_t device, uint64_t inode, bool add);
 /* Keeps a copy of path; false where there is no room for it. */
 bool fs_inode_set_path(struct fs_touched *touched, char **where, const char *path);
+void fs_inode_forget_paths(struct fs_touched *touched, struct fs_inode *file);
 void fs_touched_free(struct fs_touched *touched);
 
 #endif

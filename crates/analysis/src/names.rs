@@ -179,23 +179,26 @@ struct Bytes {
 }
 
 /// Follows who uses which file.
-pub struct FileUses<L> {
+pub struct FileUses<'f, L> {
     lookup: L,
+    files: &'f FileNames,
     /// By number; the first is of those without a name.
     whos: Vec<String>,
     numbers: HashMap<String, u32>,
-    pairs: BoundedMap<(Device, u64, u32), Bytes>,
+    /// Device, inode, which of the files that had this number, and who.
+    pairs: BoundedMap<(Device, u64, u32, u32), Bytes>,
 }
 
-impl<L, N> FileUses<L>
+impl<'f, L, N> FileUses<'f, L>
 where
     L: FnMut(u32, TimeNs) -> Option<N>,
     N: Named,
 {
     /// `lookup` says what a thread is counted as.
-    pub fn new(lookup: L) -> Self {
+    pub fn new(lookup: L, files: &'f FileNames) -> Self {
         FileUses {
             lookup,
+            files,
             whos: vec![String::new()],
             numbers: HashMap::new(),
             pairs: BoundedMap::new(MAX_PAIRS, Full::Refuse),
@@ -213,7 +216,8 @@ where
             None => 0,
         };
         let add = |sum: &mut u64| *sum = sum.saturating_add(file.bytes);
-        let Some(used) = self.pairs.entry((device, file.inode, who), Bytes::default) else { return };
+        let turn = self.files.turn(device, file.inode, event.time);
+        let Some(used) = self.pairs.entry((device, file.inode, turn, who), Bytes::default) else { return };
         match file.step {
             FileStep::Read => add(&mut used.read),
             FileStep::Cached => add(&mut used.cached),
@@ -237,25 +241,25 @@ where
     }
 
     /// Puts names to what was found.
-    pub fn finish(self, files: &FileNames, devices: &DeviceNames) -> NamesFound {
-        let mut by_who: BTreeMap<(Device, u64, String), Bytes> = BTreeMap::new();
-        let mut shows_writes: BTreeSet<(Device, u64)> = BTreeSet::new();
-        for (&(device, inode, who), bytes) in self.pairs.iter() {
+    pub fn finish(self, devices: &DeviceNames) -> NamesFound {
+        let mut by_who: BTreeMap<(Device, u64, u32, String), Bytes> = BTreeMap::new();
+        let mut shows_writes: BTreeSet<(Device, u64, u32)> = BTreeSet::new();
+        for (&(device, inode, turn, who), bytes) in self.pairs.iter() {
             let who = self.whos.get(who as usize).cloned().unwrap_or_default();
-            let sum = by_who.entry((device, inode, who)).or_default();
+            let sum = by_who.entry((device, inode, turn, who)).or_default();
             sum.read = sum.read.saturating_add(bytes.read);
             sum.cached = sum.cached.saturating_add(bytes.cached);
             sum.written = sum.written.saturating_add(bytes.written);
             sum.dirtied = sum.dirtied.saturating_add(bytes.dirtied);
             if bytes.written > 0 {
-                shows_writes.insert((device, inode));
+                shows_writes.insert((device, inode, turn));
             }
         }
         let mut all: Vec<FileUse> = by_who
             .into_iter()
-            .map(|((device, inode, who), bytes)| {
-                let written = if shows_writes.contains(&(device, inode)) { bytes.written } else { bytes.dirtied };
-                let name = files.get(device, inode);
+            .map(|((device, inode, turn, who), bytes)| {
+                let written = if shows_writes.contains(&(device, inode, turn)) { bytes.written } else { bytes.dirtied };
+                let name = self.files.of_turn(device, inode, turn);
                 // block/bdev.c: the inode number of a block device's page cache is its dev_t.
                 let is_device =
                     u32::try_from(inode).is_ok_and(|inode| inode >= 1 << 20 && devices.get(Device(inode)).is_some());
@@ -278,7 +282,7 @@ where
             })
             .collect();
         all.sort_by_key(|one| (std::cmp::Reverse(one.bytes()), one.device.clone(), one.inode));
-        let mut coverage = coverage(&all, files.looked_for);
+        let mut coverage = coverage(&all, self.files.looked_for);
         coverage.not_kept = self.pairs.lost();
         all.truncate(MAX_ROWS);
         NamesFound { files: all, coverage, ..NamesFound::of_devices(devices) }
@@ -378,13 +382,30 @@ mod tests {
     }
 
     #[test]
+    fn files_of_one_inode_number_are_kept_apart() {
+        let facts = json!({"names": {"search": [{"paths": "default"}], "files": [
+            {"device": "7:0", "inode": 12, "path": "/a", "state": "deleted", "until_ns": 100},
+            {"device": "7:0", "inode": 12, "path": "/b"}]}});
+        let names = FileNames::of_facts(&facts);
+        let mut uses = FileUses::new(|_, _| Some("cp"), &names);
+        for (time, step, bytes) in
+            [(50, FileStep::Write, 10), (101, FileStep::Write, 20), (102, FileStep::Dirtied, 4096)]
+        {
+            uses.event(&Event { time: TimeNs(time), ..event(1, step, 12, bytes) });
+        }
+        let found = uses.finish(&DeviceNames::of_facts(&facts));
+        let rows: Vec<_> = found.files.iter().map(|f| (f.path.as_deref(), f.written_bytes)).collect();
+        assert_eq!(rows, [(Some("/b"), 20), (Some("/a (deleted)"), 10)]);
+    }
+
+    #[test]
     fn bytes_are_somebodys_of_some_file() {
         let facts = json!({"names": {"search": [{"paths": "default"}],
             "devices": [{"device": "7:0", "name": "loop0", "file": "/x.img"}],
             "files": [{"device": "7:0", "inode": 12, "path": "/mnt/a"}, {"device": "7:0", "inode": 13, "why": "deleted"},
                       {"device": "7:0", "inode": 8, "why": "metadata"}]}});
         let names = FileNames::of_facts(&facts);
-        let mut uses = FileUses::new(|tid, _| (tid < 9).then_some(if tid < 3 { "vlc" } else { "cp" }));
+        let mut uses = FileUses::new(|tid, _| (tid < 9).then_some(if tid < 3 { "vlc" } else { "cp" }), &names);
         for (tid, step, inode, bytes) in [
             (1, FileStep::Read, 12, 4000),
             (2, FileStep::Cached, 12, 8192),
@@ -396,7 +417,7 @@ mod tests {
         ] {
             uses.event(&event(tid, step, inode, bytes));
         }
-        let found = uses.finish(&names, &DeviceNames::of_facts(&facts));
+        let found = uses.finish(&DeviceNames::of_facts(&facts));
         let rows: Vec<_> = found
             .files
             .iter()

@@ -133,8 +133,8 @@ impl Inputs {
     /// Paths of files of the first trace's machine, and names of its devices.
     pub fn names(&self) -> (FileNames, DeviceNames) {
         let (mut files, mut devices) = (FileNames::default(), DeviceNames::default());
-        for (_, trace) in self.traces().enumerate().filter(|(source, _)| self.machine(*source) == 0) {
-            files.extend(trace.file_names());
+        for (source, trace) in self.traces().enumerate().filter(|(source, _)| self.machine(*source) == 0) {
+            files.extend(trace.file_names().later_by(self.merged.sources()[source].offset_ns));
             devices.extend(trace.device_names());
         }
         (files, devices)

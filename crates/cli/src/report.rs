@@ -188,7 +188,8 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
     let at = Cell::new(0);
     let whose = Whose::new(inputs, args);
     let lookup = |tid, time| whose.member(at.get(), tid, time);
-    let mut uses = FileUses::new(|tid, time| whose.member(at.get(), tid, time));
+    let (files, devices) = inputs.names();
+    let mut uses = FileUses::new(|tid, time| whose.member(at.get(), tid, time), &files);
     let sizes = Sizes::of_facts(inputs.traces().map(|trace| trace.facts()));
     let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
     let mut analysis = BlockAnalysis::new(lookup, sizes).users(users).only(args.process.as_deref());
@@ -272,7 +273,6 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         }
     }
     missing.extend(MissingEvent::of_findings(&findings));
-    let (files, devices) = inputs.names();
     let mut report = BlockReport {
         schema: BLOCK_REPORT_SCHEMA,
         title: inputs.title(),
@@ -280,7 +280,7 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         losses: inputs.losses(),
         missing,
         readahead: readahead(accuracy, inputs),
-        names: uses.finish(&files, &devices),
+        names: uses.finish(&devices),
         findings: Vec::new(),
         calls: CallsFound::default(),
         found: findings,
@@ -332,7 +332,8 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         .flat_map(|(trace, first)| UbiRegion::of_facts(trace.facts(), *first))
         .collect();
     let whose = Whose::new(inputs, args);
-    let mut uses = FileUses::new(|tid, time| whose.member(at.get(), tid, time));
+    let (files, devices) = inputs.names();
+    let mut uses = FileUses::new(|tid, time| whose.member(at.get(), tid, time), &files);
     let mut analysis = FlashAnalysis::new(&shapes, &partitions, &ubi, |tid, time| task(&whose, at.get(), tid, time))
         .with_yaffs2_on(&yaffs2_partitions(inputs, &first_chips));
     let mut first = None;
@@ -375,7 +376,6 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         }
         None => Vec::new(),
     };
-    let (files, devices) = inputs.names();
     let mut report = FlashReport {
         schema: FLASH_REPORT_SCHEMA,
         title: inputs.title(),
@@ -386,7 +386,7 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         health: inputs.traces().flat_map(|trace| Health::of_recording(trace.facts(), trace.stats())).collect(),
         losses: inputs.losses(),
         readahead: readahead(accuracy, inputs),
-        names: uses.finish(&files, &devices),
+        names: uses.finish(&devices),
         findings: Vec::new(),
         calls: CallsFound::default(),
         found: findings,

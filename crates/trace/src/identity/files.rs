@@ -1,6 +1,7 @@
 //! Paths of files, by device and inode number.
 
 use super::{rows, text};
+use crate::events::TimeNs;
 use crate::events::block::Device;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,10 +77,19 @@ pub fn parse_file(name: &str) -> Option<(Device, u64)> {
     Some((Device::parse(device)?, inode.parse().ok()?))
 }
 
+/// One of the files that had an inode number one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Turn {
+    /// From then on the number is the next file's.
+    until: u64,
+    name: FileName,
+}
+
 /// The files that a recording touched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileNames {
-    files: HashMap<(u32, u64), FileName>,
+    /// In order; the last one's `until` is [`u64::MAX`].
+    files: HashMap<(u32, u64), Vec<Turn>>,
     /// Whether the recording looked for paths.
     pub looked_for: bool,
 }
@@ -104,25 +114,56 @@ impl FileNames {
                 }
                 None => FileName::Unnamed { why: text(&row["why"]).unwrap_or("not_looked_for").to_owned() },
             };
-            names.files.insert((device.0, inode), name);
+            let until = row["until_ns"].as_u64().unwrap_or(u64::MAX);
+            let turns = names.files.entry((device.0, inode)).or_default();
+            turns.retain(|turn| turn.until != until);
+            turns.push(Turn { until, name });
+            turns.sort_by_key(|turn| turn.until);
         }
         names
     }
 
-    pub fn get(&self, device: Device, inode: u64) -> Option<&FileName> {
-        self.files.get(&(device.0, inode))
+    /// How many files had this inode number before the one that has it at a time.
+    pub fn turn(&self, device: Device, inode: u64, time: TimeNs) -> u32 {
+        let turns = self.files.get(&(device.0, inode));
+        turns.map_or(0, |turns| turns.partition_point(|turn| turn.until < time.0) as u32)
     }
 
-    /// The path with what is to be known of it; `None` where there is none.
+    /// The file of [`FileNames::turn`].
+    pub fn of_turn(&self, device: Device, inode: u64, turn: u32) -> Option<&FileName> {
+        self.files.get(&(device.0, inode))?.get(turn as usize).map(|turn| &turn.name)
+    }
+
+    /// The path with what is to be known of it; `None` where there is none. Where several files had the number, all are named: the
+    /// figures beside it are theirs together.
     pub fn display(&self, device: Device, inode: u64) -> Option<String> {
-        self.get(device, inode)?.display()
+        const MOST: usize = 3;
+        let turns = self.files.get(&(device.0, inode))?;
+        if let [only] = turns.as_slice() {
+            return only.name.display();
+        }
+        let mut names: Vec<String> =
+            turns.iter().map(|turn| turn.name.display().unwrap_or_else(|| "a deleted file".to_owned())).collect();
+        names.dedup();
+        let more = names.len().saturating_sub(MOST);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        names.drain(..names.len().saturating_sub(MOST));
+        Some(format!("reused inode: {}{more}", names.join(", ")))
+    }
+
+    /// The same with every time later by so much.
+    pub fn later_by(mut self, ns: i64) -> FileNames {
+        for turn in self.files.values_mut().flatten().filter(|turn| turn.until != u64::MAX) {
+            turn.until = turn.until.saturating_add_signed(ns);
+        }
+        self
     }
 
     /// Takes over what another trace knows and this one does not.
     pub fn extend(&mut self, other: FileNames) {
         self.looked_for |= other.looked_for;
-        for (file, name) in other.files {
-            self.files.entry(file).or_insert(name);
+        for (file, turns) in other.files {
+            self.files.entry(file).or_insert(turns);
         }
     }
 }
@@ -141,6 +182,9 @@ mod tests {
             {"device": "7:0", "inode": 15, "why": "deleted"},
             {"device": "7:0", "inode": 16, "path": "/x", "state": "elsewhere"},
             {"device": "7:0", "inode": 17, "path": "/y", "state": "again", "was": "/z"},
+            {"device": "7:0", "inode": 18, "path": "/e"},
+            {"device": "7:0", "inode": 18, "path": "/f", "state": "deleted", "until_ns": 200},
+            {"device": "7:0", "inode": 18, "why": "deleted", "until_ns": 100},
             {"device": "7", "inode": 16, "path": "/mnt/d"}, {"inode": 16}, 7]}});
         let names = FileNames::of_facts(&facts);
         let of = |inode| names.display(Device::new(7, 0), inode);
@@ -154,7 +198,15 @@ mod tests {
         assert_eq!(parse_file("7:0 inode 12"), Some((Device::new(7, 0), 12)));
         assert_eq!(parse_file("(further files)"), None);
         assert_eq!(of(17).as_deref(), Some("/y (and before it /z, deleted)"));
-        assert_eq!(names.get(Device::new(7, 0), 15), Some(&FileName::Unnamed { why: "deleted".to_owned() }));
+        let deleted = FileName::Unnamed { why: "deleted".to_owned() };
+        assert_eq!(names.of_turn(Device::new(7, 0), 15, 0), Some(&deleted));
+        let turn = |names: &FileNames, time| names.turn(Device::new(7, 0), 18, TimeNs(time));
+        assert_eq!([50, 100, 101, 200, 201, 900].map(|time| turn(&names, time)), [0, 0, 1, 1, 2, 2]);
+        let path = |turn| names.of_turn(Device::new(7, 0), 18, turn).and_then(FileName::path);
+        assert_eq!([0, 1, 2, 3].map(path), [None, Some("/f"), Some("/e"), None]);
+        assert_eq!(of(18).as_deref(), Some("reused inode: a deleted file, /f (deleted), /e"));
+        assert_eq!(turn(&names.clone().later_by(50), 150), 0);
+        assert_eq!(names.turn(Device::new(7, 1), 18, TimeNs(0)), 0);
         assert!(names.looked_for && !FileNames::of_facts(&json!({})).looked_for);
     }
 }

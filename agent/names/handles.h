@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The path of an inode without a search: the file system opens it by its number
+ * (open_by_handle_at(2)), and the kernel's dentry cache knows what it is called.
+ * On file systems whose handles are a number and a generation, of which 0 is
+ * any: fs/ext4/super.c, fs/ext2/super.c, fs/f2fs/super.c, fs/jffs2/fs.c.
+ */
+#ifndef FLASHSCOPE_HANDLES_H
+#define FLASHSCOPE_HANDLES_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mounts.h"
+
+/* The mount of one file system, as long as it is open: it cannot be unmounted then. */
+struct fs_handles {
+	uint32_t device;
+	int fd;	     /* of the mount's root; -1: this file system has no such handles */
+	int32_t pid; /* of a process in the mount's namespace; 0: our own */
+	bool open;   /* device and fd are valid */
+};
+
+struct fs_handle_file {
+	char path[PATH_MAX];
+	bool deleted, foreign;
+	uint64_t born_ns; /* CLOCK_REALTIME; 0: the file system does not say */
+};
+
+enum fs_handle_result {
+	FS_HANDLE_UNKNOWN, /* the kernel does not know the path, or not for sure */
+	FS_HANDLE_NAMED,
+	FS_HANDLE_GONE, /* no inode of this number is in use */
+};
+
+enum fs_handle_result fs_handle_name(struct fs_handles *handles, const struct fs_mounts *mounts, uint32_t device, uint64_t inode,
+		    struct fs_handle_file *file);
+void fs_handles_close(struct fs_handles *handles);
+
+#endif
