@@ -149,3 +149,21 @@ fn files_of_one_inode_number_are_told_apart() {
         assert!(written.contains(&(file.to_owned(), bytes)), "{file}: {written:?}");
     }
 }
+
+/// Nothing of a report calls a device's page cache `0:3 inode 266338304`.
+#[test]
+fn a_devices_own_pages_are_named() {
+    if !can_record() {
+        return;
+    }
+    let disk = Disk::new("paths-own");
+    // The inode table comes through the page cache of the device; so does a raw read of it.
+    disk.names("umount $m; mount $(losetup -nO NAME -j $m/../fs.img) $m; for n in 1 2 3; do echo $n >$m/$n; done; sync; dd if=$(losetup -nO NAME -j $m/../fs.img) of=/dev/null bs=64k count=16 status=none");
+    let report = stdout(flashscope().arg("report").arg(disk.dir.path().join("t.stream")).arg("--json"));
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let name = format!("metadata of {} (ext4, ", disk.device.trim_start_matches("/dev/"));
+    let files = report["names"]["files"].as_array().expect("files");
+    let own: Vec<&Value> = files.iter().filter(|file| file["unnamed"] == "metadata").collect();
+    assert!(own.iter().any(|file| file["what"].as_str().is_some_and(|what| what.starts_with(&name))), "{own:?}");
+    assert!(own.iter().all(|file| file["what"].is_string()), "{own:?}");
+}

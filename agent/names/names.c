@@ -255,7 +255,7 @@ static void send_devices(struct fs_names *names)
 		closedir(dir);
 }
 
-/* File systems that no storage is beneath: nothing refers to them. */
+/* File systems that no storage is beneath: hardly anything refers to them. */
 static bool of_no_interest(const char *type)
 {
 	static const char *const types[] = { "proc",	"sysfs",   "devpts",	 "cgroup",  "cgroup2", "tracefs",
@@ -264,6 +264,14 @@ static bool of_no_interest(const char *type)
 
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
 		if (!strcmp(type, types[i]))
+			return true;
+	return false;
+}
+
+static bool is_touched(const struct fs_touched *touched, uint32_t device)
+{
+	for (size_t i = 0; i < touched->count; i++)
+		if (touched->files[i].touched && touched->files[i].device == device)
 			return true;
 	return false;
 }
@@ -278,7 +286,7 @@ static void send_mounts(struct fs_names *names)
 		bool before = false;
 		struct fs_json *json;
 
-		if (of_no_interest(mount->type))
+		if (of_no_interest(mount->type) && !is_touched(&names->paths.touched, mount->device))
 			continue;
 		/* The same in another namespace is of no more use. */
 		for (size_t k = 0; k < i && !before; k++)

@@ -9,7 +9,7 @@ use crate::bounded::{BoundedMap, Full};
 use crate::calls::CallsFound;
 use crate::{Evidence, FlashReport};
 use flashscope_trace::{
-    Device, DeviceNames, Event, EventKind, FileName, FileNames, FileStep, TimeNs, file_label, parse_file,
+    Device, DeviceNames, Event, EventKind, FileName, FileNames, FileStep, TimeNs, file_label, own_data, parse_file,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,9 @@ pub struct NamedDevice {
     pub device: String,
     /// `mmcblk0p2 (ext4, /data)`
     pub name: String,
+    /// The type of its file system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filesystem: Option<String>,
     /// Names of the devices beneath it, the nearest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beneath: Vec<String>,
@@ -88,6 +91,9 @@ pub struct FileUse {
     /// With what became of it: `/data/a (deleted)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// What it is instead: `metadata of vda (ext4, /)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub what: Option<String>,
     /// Why there is no path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unnamed: Option<String>,
@@ -150,6 +156,7 @@ impl NamesFound {
         let named = devices.iter().map(|(device, _)| NamedDevice {
             device: device.to_string(),
             name: devices.display(device),
+            filesystem: devices.filesystem(device).filter(|kind| !kind.is_empty()).map(str::to_owned),
             beneath: devices.stack(device),
         });
         NamesFound { devices: named.collect(), ..NamesFound::default() }
@@ -164,9 +171,28 @@ impl NamesFound {
     pub fn file(&self, path: Option<&str>, name: &str) -> String {
         match (path, parse_file(name)) {
             (Some(path), _) => path.to_owned(),
-            (None, Some((device, inode))) => file_label(None, inode, self.device(&device.to_string())),
+            (None, Some((device, inode))) => self.unnamed(device, inode),
             (None, None) => name.to_owned(),
         }
+    }
+
+    /// A file without a path.
+    pub fn unnamed(&self, device: Device, inode: u64) -> String {
+        match self.own_data(device, inode) {
+            Some(own) => own,
+            None => file_label(None, inode, self.device(&device.to_string())),
+        }
+    }
+
+    /// `metadata of vda (ext4, /)`, where it is of the file system's own.
+    pub fn own_data(&self, device: Device, inode: u64) -> Option<String> {
+        let known = |device: Device| {
+            let number = device.to_string();
+            self.devices.iter().find(|one| one.device == number)
+        };
+        let kind = |device| known(device).map(|one| one.filesystem.as_deref().unwrap_or_default());
+        let (what, device) = own_data(device, inode, kind)?;
+        Some(format!("{what} {}", known(device)?.name))
     }
 }
 
@@ -242,6 +268,7 @@ where
 
     /// Puts names to what was found.
     pub fn finish(self, devices: &DeviceNames) -> NamesFound {
+        let named = NamesFound::of_devices(devices);
         let mut by_who: BTreeMap<(Device, u64, u32, String), Bytes> = BTreeMap::new();
         let mut shows_writes: BTreeSet<(Device, u64, u32)> = BTreeSet::new();
         for (&(device, inode, turn, who), bytes) in self.pairs.iter() {
@@ -260,20 +287,20 @@ where
             .map(|((device, inode, turn, who), bytes)| {
                 let written = if shows_writes.contains(&(device, inode, turn)) { bytes.written } else { bytes.dirtied };
                 let name = self.files.of_turn(device, inode, turn);
-                // block/bdev.c: the inode number of a block device's page cache is its dev_t.
-                let is_device =
-                    u32::try_from(inode).is_ok_and(|inode| inode >= 1 << 20 && devices.get(Device(inode)).is_some());
+                let path = name.and_then(FileName::display);
+                let what = if path.is_none() { named.own_data(device, inode) } else { None };
                 let why = match name {
                     Some(FileName::Unnamed { why }) => Some(why.clone()),
                     Some(FileName::Path { .. }) => None,
-                    None if is_device => Some("metadata".to_owned()),
+                    None if what.is_some() => Some("metadata".to_owned()),
                     None => Some("not_looked_for".to_owned()),
                 };
                 FileUse {
                     who,
                     device: device.to_string(),
                     inode,
-                    path: name.and_then(FileName::display),
+                    path,
+                    what,
                     unnamed: why,
                     read_bytes: bytes.read,
                     cached_bytes: bytes.cached,
@@ -285,7 +312,7 @@ where
         let mut coverage = coverage(&all, self.files.looked_for);
         coverage.not_kept = self.pairs.lost();
         all.truncate(MAX_ROWS);
-        NamesFound { files: all, coverage, ..NamesFound::of_devices(devices) }
+        NamesFound { files: all, coverage, ..named }
     }
 }
 

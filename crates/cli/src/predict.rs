@@ -9,7 +9,7 @@ use flashscope_predict::{
     Workload, has_bulk_read, request_bytes,
 };
 use flashscope_targets::board::Chip;
-use flashscope_trace::{Device, DeviceNames, FileNames, Trace, file_label};
+use flashscope_trace::{Device, DeviceNames, FileNames, Trace};
 
 use crate::args::{ModelArgs, PowerArgs, PredictArgs};
 use crate::failure::Failure;
@@ -259,7 +259,7 @@ impl Labels {
     pub fn file(&self, file: flashscope_cachesim::FileId) -> String {
         let Some(device) = file.device.map(Device) else { return format!("inode {}", file.inode) };
         let path = self.files.display(device, file.inode);
-        file_label(path.as_deref(), file.inode, &self.devices.display(device))
+        self.devices.file_label(path.as_deref(), device, file.inode)
     }
 
     /// The same for a terminal.

@@ -3,7 +3,6 @@
 use flashscope_analysis::block::{BlockReport, GroupBy};
 use flashscope_analysis::cache::AccuracyFindings;
 use flashscope_analysis::calls::CallsFound;
-use flashscope_analysis::file_label;
 use flashscope_analysis::{CallPath, Evidence, FileUse, FlashReport, NamesFound};
 use serde_json::Value;
 
@@ -70,7 +69,7 @@ fn shown_calls(calls: &mut CallsFound, names: &NamesFound) {
 fn shown_readahead(found: Option<&mut Evidence<AccuracyFindings>>, names: &NamesFound) {
     for file in found.and_then(Evidence::known_mut).into_iter().flat_map(|found| &mut found.files) {
         if let (None, Some(device)) = (&file.path, file.device) {
-            file.path = Some(file_label(None, file.inode, names.device(&device.to_string())));
+            file.path = Some(names.unnamed(device, file.inode));
         }
     }
 }
@@ -124,7 +123,7 @@ pub fn files(names: &NamesFound, most: usize) -> Rows {
     let heads = &["who", "file", "device", "read", "into the\ncache", "written"];
     let used: Vec<&FileUse> = names.files.iter().collect();
     Rows::new("tttnnn", heads, used.into_iter(), most, |file| {
-        let path = file.path.clone().unwrap_or_else(|| format!("inode {}", file.inode));
+        let path = file.path.clone().or_else(|| file.what.clone()).unwrap_or_else(|| format!("inode {}", file.inode));
         let who = if file.who.is_empty() { "not named".to_owned() } else { file.who.clone() };
         let device = names.device(&file.device).to_owned();
         vec![who, path, device, size(file.read_bytes), size(file.cached_bytes), size(file.written_bytes)]
@@ -176,13 +175,18 @@ mod tests {
     use flashscope_analysis::NamedDevice;
 
     fn names() -> NamesFound {
-        let device =
-            NamedDevice { device: "7:0".into(), name: "loop0 (ext4, /mnt)".into(), beneath: vec!["vda".into()] };
+        let device = NamedDevice {
+            device: "7:0".into(),
+            name: "loop0 (ext4, /mnt)".into(),
+            filesystem: Some("ext4".into()),
+            beneath: vec!["vda".into()],
+        };
         let file = FileUse {
             who: "vlc".into(),
             device: "7:0".into(),
             inode: 12,
             path: Some("/mnt/a\u{1b}".into()),
+            what: None,
             unnamed: None,
             read_bytes: 0,
             cached_bytes: 4096,
@@ -206,6 +210,9 @@ mod tests {
     fn tables_of_files_name_them() {
         let rows = files(&names(), 9);
         assert_eq!(rows.rows[0][..3], ["vlc".to_owned(), "/mnt/a\u{1b}".to_owned(), "loop0 (ext4, /mnt)".to_owned()]);
+        assert_eq!(names().file(None, "0:3 inode 7340032"), "metadata of loop0 (ext4, /mnt)");
+        assert_eq!(names().file(None, "7:0 inode 8"), "journal of loop0 (ext4, /mnt)");
+        assert_eq!(names().file(None, "0:3 inode 12"), "inode 12 on 0:3");
         assert_eq!(stacks(&names()), ["loop0 (ext4, /mnt) on vda"]);
     }
 }

@@ -59,7 +59,7 @@ pub use formats::stream::{
 pub use formats::{Format, TABLE as FORMATS, help as formats_help};
 pub use formats::{dat, flashmon};
 pub use identity::{
-    App, AppKind, DeviceName, DeviceNames, FileName, FileNames, NameState, Process, file_label, parse_file,
+    App, AppKind, DeviceName, DeviceNames, FileName, FileNames, NameState, Process, file_label, own_data, parse_file,
 };
 pub use kind::TraceKind;
 pub use losses::{Loss, Losses, Severity};

@@ -1,6 +1,6 @@
 //! What a recording says of mounts and block devices: the part of its facts that rules and their advice rest on.
 
-use flashscope_trace::{Device, DeviceNames, FileNames, file_label};
+use flashscope_trace::{Device, DeviceNames, FileNames, file_label, own_data};
 use serde_json::Value;
 
 /// Mounts and devices that are kept.
@@ -126,7 +126,12 @@ impl StorageFacts {
 
     /// A file in a sentence.
     pub fn file_name(&self, device: &str, inode: u64) -> String {
-        let path = Device::parse(device).and_then(|device| self.file_names.display(device, inode));
+        let number = Device::parse(device);
+        let path = number.and_then(|device| self.file_names.display(device, inode));
+        let own = |number| own_data(number, inode, |device| self.device_names.filesystem(device));
+        if let (None, Some((what, of))) = (&path, number.and_then(own)) {
+            return format!("{what} {}", self.device_name(&of.to_string()));
+        }
         file_label(path.as_deref(), inode, &self.device_name(device))
     }
 }

@@ -1,9 +1,10 @@
 //! Who reads and writes most: process, file, device.
 
-use super::{Finding, MeasureUnit, Rule, Seen, Weight, groups, measure, percent};
+use super::{Finding, MeasureUnit, Rule, Seen, StorageFacts, Weight, groups, measure, percent};
 use crate::block::{BlockFound, Group, GroupBy, Originator, OwnerKind};
 use crate::units::size;
 use crate::{Evidence, OWN_RECORDING};
+use flashscope_trace::parse_file;
 
 /// With less there is no "most", bytes.
 const MIN_BYTES: u64 = 4096;
@@ -38,8 +39,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             cause += &format!(" For whom {} were {done} is unknown.", size(bytes(OwnerKind::Unknown)));
         }
         let (which, went) = match verb {
-            "writes" => (most(found, |file| file.written_bytes), "go into"),
-            _ => (most(found, |file| file.read_bytes), "come from"),
+            "writes" => (most(seen.storage, found, |file| file.written_bytes), "go into"),
+            _ => (most(seen.storage, found, |file| file.read_bytes), "come from"),
         };
         // With less than half in one file there is no such file; the recorder's own is never one.
         if let Some((file, bytes)) = which.filter(|(_, bytes)| bytes.saturating_mul(2) >= sum) {
@@ -69,10 +70,15 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 }
 
 /// The file of which most was moved by anybody, and how much.
-fn most(found: &BlockFound, moved: impl Fn(&Group) -> Option<u64>) -> Option<(String, u64)> {
+fn most(storage: &StorageFacts, found: &BlockFound, moved: impl Fn(&Group) -> Option<u64>) -> Option<(String, u64)> {
     let files = groups(found, GroupBy::File).filter_map(|file| Some((file, moved(file)?)));
     let (file, bytes) = files.max_by_key(|(_, bytes)| *bytes).filter(|(_, bytes)| *bytes > 0)?;
-    Some((file.path.clone().unwrap_or_else(|| file.name.clone()), bytes))
+    // Its path alone: the device that it lies on would say little here.
+    let unnamed = || match parse_file(&file.name) {
+        Some((device, inode)) => storage.file_name(&device.to_string(), inode),
+        None => file.name.clone(),
+    };
+    Some((file.path.clone().unwrap_or_else(unnamed), bytes))
 }
 
 #[cfg(test)]

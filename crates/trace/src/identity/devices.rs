@@ -1,6 +1,7 @@
 //! Names of devices: `mmcblk0p2 (ext4, /data)`, `ubi0:rootfs (ubifs, /)`, `mtd3 "rootfs"`, `vg-home (dm-0, ext4, /home)`,
 //! `loop0 (ext4, /mnt, file /srv/disk.img)`. This is the one place that makes them.
 
+use super::files::{file_label, own_data};
 use super::{rows, text};
 use crate::events::block::Device;
 use serde_json::Value;
@@ -121,6 +122,21 @@ impl DeviceNames {
     /// The name with file system, place and file; the number where nothing is known.
     pub fn display(&self, device: Device) -> String {
         self.get(device).map_or_else(|| device.to_string(), DeviceName::display)
+    }
+
+    /// The type of its file system; empty where none is mounted. `None`: the device is not known.
+    pub fn filesystem(&self, device: Device) -> Option<&str> {
+        // A file system without a device is called by its type: tmpfs.
+        self.get(device)
+            .map(|name| name.filesystem.as_deref().unwrap_or(if device.major() == 0 { &name.name } else { "" }))
+    }
+
+    /// A file in a sentence: [`file_label`], or what it is of the file system's own (`metadata of vda (ext4, /)`).
+    pub fn file_label(&self, path: Option<&str>, device: Device, inode: u64) -> String {
+        match (path, own_data(device, inode, |device| self.filesystem(device))) {
+            (None, Some((what, device))) => format!("{what} {}", self.display(device)),
+            _ => file_label(path, inode, &self.display(device)),
+        }
     }
 
     /// The same for a number as text, `254:0`; what is no number stays as it is.

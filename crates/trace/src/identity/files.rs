@@ -71,6 +71,33 @@ pub fn file_label(path: Option<&str>, inode: u64, device: &str) -> String {
     }
 }
 
+/// An inode that no directory names: a block device's page cache, which holds the file system's metadata, or an inode with which a file
+/// system keeps its own data. What it is, and on which device. `filesystem` says the type of a device's file system: `None` of a device
+/// that is not known, `Some("")` where it has none.
+pub fn own_data<'d>(
+    device: Device,
+    inode: u64,
+    filesystem: impl Fn(Device) -> Option<&'d str>,
+) -> Option<(&'static str, Device)> {
+    // block/bdev.c: the inode number of a block device's page cache is its dev_t, on a file system that is mounted nowhere.
+    let cached = u32::try_from(inode).ok().map(Device).filter(|cached| cached.major() > 0);
+    if let Some(cached) =
+        cached.filter(|cached| *cached == device || device.major() == 0 && filesystem(device).is_none())
+        && let Some(kind) = filesystem(cached)
+    {
+        return Some((if kind.is_empty() { "block device" } else { "metadata of" }, cached));
+    }
+    let what = match (filesystem(device)?, inode) {
+        // fs/ext4/ext4.h: EXT4_JOURNAL_INO 8; below EXT4_FIRST_INO 11 all but the root, 2, are its own.
+        ("ext3" | "ext4", 8) => "journal of",
+        ("ext2" | "ext3" | "ext4", 1 | 3..=10) => "metadata of",
+        // include/linux/f2fs_fs.h: F2FS_NODE_INO 1, F2FS_META_INO 2; fs/btrfs/btrfs_inode.h: BTRFS_BTREE_INODE_OBJECTID 1.
+        ("f2fs", 1 | 2) | ("btrfs", 1) => "metadata of",
+        _ => return None,
+    };
+    Some((what, device))
+}
+
 /// Device and inode of `254:0 inode 12`, as tables of files name their groups.
 pub fn parse_file(name: &str) -> Option<(Device, u64)> {
     let (device, inode) = name.split_once(" inode ")?;
@@ -172,6 +199,36 @@ impl FileNames {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_file_systems_own_data_is_named() {
+        let of = |device: Device| match (device.major(), device.minor()) {
+            (254, 0) => Some("ext4"),
+            (254, 1) => Some("f2fs"),
+            (7, 0) => Some(""),
+            (0, 30) => Some("tmpfs"),
+            _ => None,
+        };
+        let (vda, vdb, loop0) = (Device::new(254, 0), Device::new(254, 1), Device::new(7, 0));
+        for (device, inode, own) in [
+            (Device::new(0, 3), 254 << 20, Some(("metadata of", vda))),
+            (Device::new(0, 3), 7 << 20, Some(("block device", loop0))),
+            (Device::new(0, 3), 7 << 20 | 1, None),
+            (vda, 254 << 20, Some(("metadata of", vda))),
+            // A file system with inodes of 64 bits, or many files.
+            (Device::new(0, 30), 254 << 20, None),
+            (vda, 7 << 20, None),
+            (vda, 8, Some(("journal of", vda))),
+            (vda, 7, Some(("metadata of", vda))),
+            (vda, 2, None),
+            (vda, 11, None),
+            (vdb, 1, Some(("metadata of", vdb))),
+            (vdb, 8, None),
+            (loop0, 8, None),
+        ] {
+            assert_eq!(own_data(device, inode, of), own, "{device} {inode}");
+        }
+    }
 
     #[test]
     fn paths_say_what_became_of_them() {
