@@ -3,10 +3,12 @@
 use crate::Analysis;
 use crate::bounded::{BoundedMap, Full};
 use flashscope_trace::{BlockAction, Device, Event, EventKind, FileStep, RequestKind};
+use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 
 /// Pieces of 64 blocks of 4 KiB whose reads are remembered: 64 GiB of a device.
 const MAX_PIECES: usize = 1 << 18;
@@ -79,7 +81,8 @@ struct OfFile {
 pub struct Usage {
     commits: BTreeMap<u32, u64>,
     devices: BTreeMap<u32, (u64, u64)>,
-    pieces: BoundedMap<(u32, u64), u64>,
+    /// By device and piece: a bit for each of its blocks that was read. At most [`MAX_PIECES`].
+    pieces: HashMap<(u32, u64), u64>,
     files: HashMap<(u32, u64), OfFile>,
     covered: usize,
     writes: BTreeMap<u32, u64>,
@@ -94,7 +97,7 @@ impl Default for Usage {
         Usage {
             commits: BTreeMap::new(),
             devices: BTreeMap::new(),
-            pieces: BoundedMap::new(MAX_PIECES, Full::Refuse),
+            pieces: HashMap::new(),
             files: HashMap::new(),
             covered: 0,
             writes: BTreeMap::new(),
@@ -109,15 +112,22 @@ impl Usage {
     fn read_blocks(&mut self, device: Device, sector: u64, bytes: u64) {
         let sums = self.devices.entry(device.0).or_default();
         sums.0 = sums.0.saturating_add(bytes);
-        let first = sector / (BLOCK_BYTES / 512);
-        for block in first..first.saturating_add(bytes.div_ceil(BLOCK_BYTES)) {
-            let (piece, bit) = ((device.0, block / 64), 1u64 << (block % 64));
-            let seen = self.pieces.get(&piece).copied().unwrap_or(0);
-            if seen & bit != 0 {
-                sums.1 = sums.1.saturating_add(BLOCK_BYTES.min(bytes));
-            } else {
-                self.pieces.insert(piece, seen | bit);
+        let mut block = sector / (BLOCK_BYTES / 512);
+        let end = block.saturating_add(bytes.div_ceil(BLOCK_BYTES));
+        while block < end {
+            let blocks = (end - block).min(64 - block % 64);
+            let bits = u64::MAX >> (64 - blocks) << (block % 64);
+            let full = self.pieces.len() >= MAX_PIECES;
+            match self.pieces.entry((device.0, block / 64)) {
+                Entry::Occupied(mut seen) => {
+                    let again = u64::from((seen.get() & bits).count_ones());
+                    sums.1 = sums.1.saturating_add(again * BLOCK_BYTES.min(bytes));
+                    *seen.get_mut() |= bits;
+                }
+                Entry::Vacant(_) if full => {}
+                Entry::Vacant(new) => drop(new.insert(bits)),
             }
+            block += blocks;
         }
     }
 
