@@ -204,12 +204,11 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
     let mut first = None;
     let mut owners: HashMap<Device, usize> = HashMap::new();
     let mut twice = None;
+    let of_several_machines = inputs.of_several_machines();
     inputs.for_each(&mut |source, event| {
         let begin = *first.get_or_insert(event.time.0);
         at.set(source);
-        if let EventKind::Block(block) = &event.kind
-            && inputs.of_several_machines()
-        {
+        if of_several_machines && let EventKind::Block(block) = &event.kind {
             let machine = inputs.machine(source);
             let owner = *owners.entry(block.device).or_insert(machine);
             if owner != machine {
@@ -223,19 +222,20 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
         // What is not shown is followed all the same: others wait for it.
         analysis.in_range(shown);
         analysis.event(event);
-        if inputs.machine(source) == 0 {
-            answers.event(event, shown);
+        if inputs.machine(source) != 0 {
+            return;
         }
-        if shown && inputs.machine(source) == 0 && wanted(event, source, begin, &whose, args) {
+        answers.event(event, shown);
+        if !shown {
+            return;
+        }
+        // What the device does is nobody's own, and of no file.
+        let is_block = matches!(event.kind, EventKind::Block(_));
+        let is_wanted = !is_block && whose.is_wanted(source, event.tid, event.time);
+        if is_wanted {
             uses.event(event);
         }
-        // What the device does is nobody's own.
-        let is_block = matches!(event.kind, EventKind::Block(_));
-        if shows_cache
-            && shown
-            && inputs.machine(source) == 0
-            && (is_block || wanted(event, source, begin, &whose, args))
-        {
+        if shows_cache && (is_block || is_wanted) {
             accuracy.event(event);
         }
     })?;
@@ -562,6 +562,9 @@ pub fn is_of_block_io(trace: &Trace) -> bool {
 }
 
 fn in_time(event: &Event, begin: u64, args: &ReportArgs) -> bool {
+    if args.from.is_none() && args.to.is_none() {
+        return true;
+    }
     let seconds = event.time.0.saturating_sub(begin) as f64 / 1e9;
     args.from.is_none_or(|from| seconds >= from) && args.to.is_none_or(|to| seconds <= to)
 }
