@@ -184,9 +184,10 @@ pub(super) struct OneDevice {
     pub rows: Vec<u32>,
     weights: Vec<f64>,
     waiting: Vec<[Waiting; WAITING]>,
-    /// Rows that wait now, a bit each; and, by row of whom is served, those that waited since `served` was known last.
-    waiting_rows: u64,
-    unsettled: Vec<u64>,
+    /// Rows that wait now in each place, a bit each; and, by row of whom is served, those that waited there since `served` was
+    /// known last.
+    waiting_rows: [u64; WAITING],
+    unsettled: Vec<[u64; WAITING]>,
     /// By row of whom is served: for each that waits, and where, how long; and the integral up to which that is known.
     served: Vec<Vec<[(f64, f64); WAITING]>>,
     /// D2C with nobody else in the device, by class.
@@ -250,7 +251,7 @@ impl OneDevice {
             self.weights.push(0.0);
             self.waiting.push(Default::default());
             self.served.push(Vec::new());
-            self.unsettled.push(u64::MAX);
+            self.unsettled.push([u64::MAX; WAITING]);
         }
         self.owners[owner].row = Some(row);
         row
@@ -262,17 +263,20 @@ impl OneDevice {
             return;
         }
         let (row, virtual_ns) = (self.row(owner), self.virtual_ns);
-        for (place, by) in [(from, -1.0), (to, 1.0)] {
-            if place.waits() {
-                self.waiting[row][place as usize].change(by, virtual_ns);
+        let (bit, waiting) = (1 << row, &mut self.waiting[row]);
+        if from.waits() {
+            let left = &mut waiting[from as usize];
+            left.change(-1.0, virtual_ns);
+            if left.now == 0.0 {
+                self.waiting_rows[from as usize] &= !bit;
             }
         }
-        let (bit, waits) = (1 << row, self.waiting[row].iter().any(|waiting| waiting.now > 0.0));
-        if !waits {
-            self.waiting_rows &= !bit;
-        } else if self.waiting_rows & bit == 0 {
-            self.waiting_rows |= bit;
-            self.unsettled.iter_mut().for_each(|rows| *rows |= bit);
+        if to.waits() {
+            waiting[to as usize].change(1.0, virtual_ns);
+            if self.waiting_rows[to as usize] & bit == 0 {
+                self.waiting_rows[to as usize] |= bit;
+                self.unsettled.iter_mut().for_each(|rows| rows[to as usize] |= bit);
+            }
         }
     }
 
@@ -282,13 +286,14 @@ impl OneDevice {
         if served.len() < self.waiting.len() {
             served.resize(self.waiting.len(), Default::default());
         }
-        let mut rows = std::mem::replace(&mut self.unsettled[row], self.waiting_rows);
-        while let at = rows.trailing_zeros() as usize
-            && at < served.len()
-        {
-            rows &= rows - 1;
-            for ((sum, known), waiting) in served[at].iter_mut().zip(&self.waiting[at]) {
-                let integral = waiting.integral(self.virtual_ns);
+        let unsettled = std::mem::replace(&mut self.unsettled[row], self.waiting_rows);
+        for (place, mut rows) in unsettled.into_iter().enumerate() {
+            while let at = rows.trailing_zeros() as usize
+                && at < served.len()
+            {
+                rows &= rows - 1;
+                let (sum, known) = &mut served[at][place];
+                let integral = self.waiting[at][place].integral(self.virtual_ns);
                 *sum += weight * (integral - *known);
                 *known = integral;
             }

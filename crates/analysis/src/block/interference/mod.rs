@@ -28,6 +28,7 @@ use super::matching::{Step, Watch};
 use crate::{Evidence, LatencyHistogram};
 use device::{OneDevice, OwnerHere, Place, SIZES, Waits};
 use flashscope_trace::{BlockAction, BlockEvent, RequestKind};
+use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -195,7 +196,7 @@ struct Wait {
     device: u16,
     place: Place,
     /// Whose it is: a place among the device's owners.
-    owner: usize,
+    owner: u32,
     request: Option<u32>,
     /// The bio of a part; of a whole bio itself. What follows is the bio's alone.
     root: u32,
@@ -211,13 +212,8 @@ struct Wait {
     had: u8,
     beside: u8,
     steps: [f64; 5],
-    /// Where it was split: all that it waited, less its originator's part of the device, and what of that in each stage beside
-    /// others.
+    /// What it waited since is kept apart.
     split: bool,
-    waited: f64,
-    beside_others: [f64; 3],
-    /// What lies behind others where its originator's part of the wait is in proportion to its part of the device.
-    in_proportion: f64,
     /// Nobody else's request was in the device when its last part came, and how many of others' had come until then.
     alone: bool,
     others: u64,
@@ -241,18 +237,27 @@ impl Wait {
         beside: 0,
         steps: [0.0; 5],
         split: false,
-        waited: 0.0,
-        beside_others: [0.0; 3],
-        in_proportion: 0.0,
         alone: false,
         others: 0,
     };
+}
+
+/// What a bio has waited since it was split.
+#[derive(Clone, Copy, Default)]
+struct SplitWait {
+    /// All of it, less its originator's part of the device, and what of that in each stage beside others.
+    waited: f64,
+    beside_others: [f64; 3],
+    /// What lies behind others where its originator's part of the wait is in proportion to its part of the device.
+    in_proportion: f64,
 }
 
 /// Measures what bios wait; bounded by the bios in flight, and by owners a device.
 pub(super) struct Interference {
     devices: Vec<OneDevice>,
     waits: Vec<Wait>,
+    /// By name; those that were not split have none.
+    split_waits: HashMap<u32, SplitWait>,
     /// The request that is being issued.
     issuing: Option<u32>,
     not_measured: u64,
@@ -261,7 +266,8 @@ pub(super) struct Interference {
 
 impl Interference {
     pub fn new() -> Interference {
-        Interference { devices: Vec::new(), waits: Vec::new(), issuing: None, not_measured: 0, shared: 0 }
+        let (devices, waits, split_waits) = (Vec::new(), Vec::new(), HashMap::new());
+        Interference { devices, waits, split_waits, issuing: None, not_measured: 0, shared: 0 }
     }
 
     fn device(&mut self, device: u16) -> &mut OneDevice {
@@ -276,6 +282,7 @@ impl Interference {
         self.waits.get_mut(at as usize).filter(|wait| wait.known)
     }
 
+    #[inline(always)]
     fn put(&mut self, at: u32, wait: Wait) {
         let slot = at as usize;
         if self.waits.len() <= slot {
@@ -288,14 +295,15 @@ impl Interference {
     /// is this step's.
     fn settle(&mut self, at: u32, part: Part, place: Place, now: u64) {
         let Some(wait) = self.known(at) else { return };
-        let (device, owner, root, in_range) = (usize::from(wait.device), wait.owner, wait.root, wait.in_range);
+        let (device, owner, root, in_range) = (usize::from(wait.device), wait.owner as usize, wait.root, wait.in_range);
         let before = wait.place;
         let Some(bio) = self.waits.get_mut(root as usize).filter(|bio| bio.known) else { return };
         let one = &mut self.devices[device];
         one.pass(now);
         let given = one.owners[owner].given(one.virtual_ns());
         if bio.waiting > 0 {
-            waited(one, bio, part, (now, given));
+            let split = if bio.split { self.split_waits.get_mut(&root) } else { None };
+            waited(one, bio, split, part, (now, given));
         }
         one.moves(owner, before, place, in_range);
         bio.waiting = (bio.waiting + u32::from(place.waits())).saturating_sub(u32::from(before.waits()));
@@ -314,8 +322,9 @@ impl Interference {
     fn enter(&mut self, at: u32, sectors: u32) {
         let Some(wait) = self.waits.get_mut(at as usize).filter(|wait| wait.known) else { return };
         let one = &mut self.devices[usize::from(wait.device)];
-        let (request, shared) = one.enter(self.issuing, wait.owner, sectors);
-        let (others, alone) = (one.others_entered(wait.owner), !one.others_in_device(wait.owner));
+        let owner = wait.owner as usize;
+        let (request, shared) = one.enter(self.issuing, owner, sectors);
+        let (others, alone) = (one.others_entered(owner), !one.others_in_device(owner));
         wait.request = Some(request);
         let root = wait.root;
         self.issuing = Some(request);
@@ -329,7 +338,7 @@ impl Interference {
         self.leave(at, now);
         let wait = self.known(at)?;
         let place = std::mem::replace(&mut wait.place, Place::InDevice);
-        let (device, owner, root, in_range) = (usize::from(wait.device), wait.owner, wait.root, wait.in_range);
+        let (device, owner, root, in_range) = (usize::from(wait.device), wait.owner as usize, wait.root, wait.in_range);
         if place.waits() {
             self.devices[device].moves(owner, place, Place::InDevice, in_range);
             let bio = &mut self.waits[root as usize];
@@ -575,7 +584,7 @@ impl Watch for Interference {
         let owner = one.owner(bio.owner);
         one.moves(owner, Place::InDevice, Place::BeforeRequest, in_range);
         let (busy, given) = (one.busy(), one.owners[owner].given(one.virtual_ns()));
-        let begun = Wait { known: true, in_range, device, owner, root: at, waiting: 1, ..Wait::NONE };
+        let begun = Wait { known: true, in_range, device, owner: owner as u32, root: at, waiting: 1, ..Wait::NONE };
         self.put(at, Wait { since: now, busy, given, ..begun });
     }
 
@@ -599,10 +608,13 @@ impl Watch for Interference {
 
     fn split(&mut self, from: u32, to: u32) {
         let Some(&mut wait) = self.known(from) else { return };
-        self.devices[usize::from(wait.device)].moves(wait.owner, Place::InDevice, wait.place, wait.in_range);
+        self.devices[usize::from(wait.device)].moves(wait.owner as usize, Place::InDevice, wait.place, wait.in_range);
         self.put(to, Wait { request: None, ..wait });
         let bio = &mut self.waits[wait.root as usize];
-        bio.split = true;
+        if !bio.split {
+            bio.split = true;
+            self.split_waits.insert(wait.root, SplitWait::default());
+        }
         bio.waiting += u32::from(wait.place.waits());
     }
 
@@ -623,18 +635,20 @@ impl Watch for Interference {
         }
         let wait = &mut self.waits[at as usize];
         wait.known = false;
+        let split = if wait.split { self.split_waits.remove(&at) } else { None };
         if completed == NEVER {
             return;
         }
         let one = &mut self.devices[usize::from(wait.device)];
-        let others = one.others_entered(wait.owner);
+        let owner = wait.owner as usize;
+        let others = one.others_entered(owner);
         let q2c = now.saturating_sub(bio.queued);
-        if !wait.split {
+        if split.is_none() {
             waited_in_steps(one, wait, q2c);
         }
-        let here = &mut one.owners[wait.owner];
-        if wait.split {
-            waited_split(here, wait, size_class(bio.whole_sectors).min(SIZES - 1), q2c);
+        let here = &mut one.owners[owner];
+        if let Some(split) = split {
+            waited_split(here, &split, size_class(bio.whole_sectors).min(SIZES - 1), q2c, wait.in_range);
         }
         let load = &mut here.load;
         if bio.in_range {
@@ -663,7 +677,7 @@ impl Watch for Interference {
 }
 
 /// Counts a step in which a bio waited.
-fn waited(one: &mut OneDevice, bio: &mut Wait, part: Part, (now, given): (u64, f64)) {
+fn waited(one: &mut OneDevice, bio: &mut Wait, split: Option<&mut SplitWait>, part: Part, (now, given): (u64, f64)) {
     let lasted = now.saturating_sub(bio.since);
     let served = (one.busy() - bio.busy).min(lasted) as f64;
     let own = (given - bio.given).clamp(0.0, served);
@@ -673,11 +687,11 @@ fn waited(one: &mut OneDevice, bio: &mut Wait, part: Part, (now, given): (u64, f
     if others {
         bio.behind += waited;
     }
-    if bio.split {
-        bio.waited += waited;
+    if let Some(split) = split {
+        split.waited += waited;
         if others {
-            bio.beside_others[part.stage() as usize] += waited;
-            bio.in_proportion += (lasted as f64 - own * lasted as f64 / served).max(0.0);
+            split.beside_others[part.stage() as usize] += waited;
+            split.in_proportion += (lasted as f64 - own * lasted as f64 / served).max(0.0);
         } else if served == 0.0 {
             one.unhindered[part as usize].add(lasted);
         }
@@ -691,7 +705,7 @@ fn waited(one: &mut OneDevice, bio: &mut Wait, part: Part, (now, given): (u64, f
 /// Counts the steps of a completed bio; all of them together are no longer than its Q2C.
 fn waited_in_steps(one: &mut OneDevice, bio: &Wait, q2c: u64) {
     let OneDevice { owners, unhindered, .. } = one;
-    let here = &mut owners[bio.owner];
+    let here = &mut owners[bio.owner as usize];
     let shares_row = here.is_further();
     let mut left = q2c as f64;
     for part in Part::ALL.into_iter().filter(|part| bio.had >> *part as u8 & 1 != 0) {
@@ -704,17 +718,17 @@ fn waited_in_steps(one: &mut OneDevice, bio: &Wait, q2c: u64) {
 }
 
 /// Counts what a bio that was split waited.
-fn waited_split(here: &mut OwnerHere, bio: &Wait, size: usize, q2c: u64) {
+fn waited_split(here: &mut OwnerHere, split: &SplitWait, size: usize, q2c: u64, in_range: bool) {
     if here.split.is_empty() {
         here.split = vec![Waits::default(); SIZES];
     }
-    let others = bio.beside_others.iter().any(|&ns| ns > 0.0);
-    here.split[size].add((bio.waited as u64).min(q2c), others.then_some(bio.in_range), None);
-    if !bio.in_range {
+    let others = split.beside_others.iter().any(|&ns| ns > 0.0);
+    here.split[size].add((split.waited as u64).min(q2c), others.then_some(in_range), None);
+    if !in_range {
         return;
     }
-    here.split[size].in_proportion_ns += bio.in_proportion.min(q2c as f64);
-    for (sum, ns) in here.split_stages.iter_mut().zip(bio.beside_others) {
+    here.split[size].in_proportion_ns += split.in_proportion.min(q2c as f64);
+    for (sum, ns) in here.split_stages.iter_mut().zip(split.beside_others) {
         *sum += ns;
     }
 }
