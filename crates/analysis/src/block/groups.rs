@@ -1,5 +1,6 @@
 //! Stages of bios by what they are: direction, flag, size, owner; with distributions.
 
+use super::by_owner::ByOwner;
 use super::in_flight::Bio;
 use super::matching::Watch;
 use super::stages::{Stage, Unit, each_stage};
@@ -213,7 +214,7 @@ pub(super) struct Groups {
     sizes: [Times; SIZES],
     owners: Vec<(u32, Times)>,
     /// Where each is in `owners`.
-    places: HashMap<u32, usize>,
+    places: ByOwner,
     others: Times,
     parts: Times,
     /// Stages of bios that are not in their groups yet, and where each class is among them.
@@ -250,14 +251,14 @@ impl Groups {
     }
 
     fn place(&mut self, owner: u32) -> usize {
-        if let Some(&place) = self.places.get(&owner) {
-            return place;
+        if let Some(place) = self.places.get(owner) {
+            return usize::from(place);
         }
         let place = self.owners.len();
         if place < MAX_OWNERS {
             self.owners.push((owner, Times::default()));
-            self.places.insert(owner, place);
         }
+        self.places.set(owner, place as u16);
         place
     }
 

@@ -1,11 +1,13 @@
 //! Where and when: the I/O distribution (block and size over time, per process), in bounded memory.
 
+use super::by_owner::ByOwner;
 use super::in_flight::{Bio, NEVER};
 use super::matching::Watch;
 use flashscope_trace::{Device, RequestKind};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
 
 /// Points at most: a figure of 900 × 400 dots shows no more.
 const MAX_POINTS: usize = 6000;
@@ -57,13 +59,22 @@ pub struct IoPoints {
     pub of_further_devices: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Bin {
     device: u16,
     time: u64,
     sector: u64,
     kind: RequestKind,
     owner: u16,
+}
+
+impl Hash for Bin {
+    /// In three numbers, not five.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.time);
+        state.write_u64(self.sector);
+        state.write_u64(u64::from(self.device) << 32 | (self.kind as u64) << 16 | u64::from(self.owner));
+    }
 }
 
 /// Of the bios of a bin.
@@ -109,7 +120,7 @@ pub(super) struct Points {
     sectors: Vec<Sectors>,
     /// Each with its bios.
     owners: Vec<(u32, u64)>,
-    index: HashMap<u32, u16>,
+    index: ByOwner,
     of_further_devices: u64,
 }
 
@@ -121,13 +132,13 @@ impl Points {
             time: (u64::MAX, 0),
             sectors: Vec::new(),
             owners: Vec::new(),
-            index: HashMap::new(),
+            index: ByOwner::default(),
             of_further_devices: 0,
         }
     }
 
     fn owner(&mut self, owner: u32) -> u16 {
-        if let Some(&at) = self.index.get(&owner) {
+        if let Some(at) = self.index.get(owner) {
             self.owners[usize::from(at)].1 += 1;
             return at;
         }
@@ -136,7 +147,7 @@ impl Points {
         }
         let at = self.owners.len() as u16;
         self.owners.push((owner, 1));
-        self.index.insert(owner, at);
+        self.index.set(owner, at);
         at
     }
 
@@ -165,7 +176,8 @@ impl Points {
     fn forget(&mut self) {
         let (owners, numbers) = self.ranked(MAX_TOLD / 2);
         self.bins = self.renumbered(&numbers);
-        self.index = owners.iter().enumerate().map(|(at, (owner, _))| (*owner, at as u16)).collect();
+        self.index = ByOwner::default();
+        owners.iter().enumerate().for_each(|(at, (owner, _))| self.index.set(*owner, at as u16));
         self.owners = owners;
     }
 

@@ -4,6 +4,7 @@
 //! device served, how long each originator, and how long each one was served while another waited. Each costs constant time, or a
 //! few additions for each originator that waits; none depends on how much is in flight.
 
+use super::super::by_owner::ByOwner;
 use super::FURTHER;
 use crate::latency::LatencyHistogram;
 
@@ -176,9 +177,9 @@ pub(super) struct OneDevice {
     virtual_ns: f64,
     requests: Vec<Request>,
     free: Vec<u32>,
-    /// Those that were here, and where each number's is (from 1; 0: it was not).
+    /// Those that were here, and where each number's is.
     pub owners: Vec<OwnerHere>,
-    index: Vec<u32>,
+    index: ByOwner,
     pub entries: u64,
     /// Originators by row.
     pub rows: Vec<u32>,
@@ -215,15 +216,13 @@ impl OneDevice {
 
     /// The place of an originator in `owners`, which it gets where it has none.
     pub fn owner(&mut self, number: u32) -> usize {
-        let at = number as usize;
-        if self.index.len() <= at {
-            self.index.resize(at + 1, 0);
+        if let Some(at) = self.index.get(number) {
+            return usize::from(at);
         }
-        if self.index[at] == 0 {
-            self.owners.push(OwnerHere { number, ..OwnerHere::default() });
-            self.index[at] = self.owners.len() as u32;
-        }
-        self.index[at] as usize - 1
+        let at = self.owners.len();
+        self.owners.push(OwnerHere { number, ..OwnerHere::default() });
+        self.index.set(number, at as u16);
+        at
     }
 
     pub fn busy(&self) -> u64 {

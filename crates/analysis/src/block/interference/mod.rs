@@ -22,6 +22,7 @@
 
 mod device;
 
+use super::by_owner::MAX_OWNERS;
 use super::groups::{size_class, size_name};
 use super::in_flight::{Bio, NEVER};
 use super::matching::{Step, Watch};
@@ -37,8 +38,6 @@ use std::collections::BTreeMap;
 pub const MATRIX: usize = 63;
 /// The row of all others.
 const FURTHER: usize = MATRIX;
-/// Originators are numbered from 0; numbers from here on are not measured.
-const MAX_OWNERS: u32 = 1 << 16;
 /// Size classes times kinds.
 const CLASSES: usize = SIZES * RequestKind::COUNT;
 /// Steps from which an originator's own work is known without the others'.
