@@ -39,6 +39,9 @@ static int help(FILE *out)
 	return 0;
 }
 
+#define TEXT_OF(number) #number
+#define TEXT(number) TEXT_OF(number)
+
 int main(int argc, char **argv)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -52,8 +55,8 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
 		return help(stdout);
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
-		printf("flashscope-agent %s, stream version %d\n", FS_AGENT_VERSION,
-		       FS_PROTOCOL_VERSION);
+		/* flashscope looks for this text in the program: crates/targets/src/agents/build.rs. */
+		puts("flashscope-agent " FS_AGENT_VERSION ", stream version " TEXT(FS_PROTOCOL_VERSION) ", build " FS_AGENT_BUILD);
 		return 0;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)

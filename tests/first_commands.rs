@@ -52,3 +52,48 @@ fn they_name_who_wrote_and_where() {
     assert!(said.contains("dd (") || said.contains("dd ["), "{said}");
     assert!(said.contains("written-by-dd"), "{said}");
 }
+
+/// A copy of this machine's agent with another text at that place, of the same length.
+fn changed(from: &str, to: &str) -> Vec<u8> {
+    let agent = flashscope_targets::host_agent().expect("this machine's agent");
+    let mut bytes = std::fs::read(agent).expect("read");
+    assert_eq!(from.len(), to.len());
+    let places: Vec<usize> =
+        bytes.windows(from.len()).enumerate().filter(|(_, here)| *here == from.as_bytes()).map(|(at, _)| at).collect();
+    assert_eq!(places.len(), 1, "{from}");
+    bytes[places[0]..places[0] + from.len()].copy_from_slice(to.as_bytes());
+    bytes
+}
+
+#[test]
+fn an_agent_of_another_build_is_told_and_of_another_stream_refused() {
+    let dir = TempDir::new("another-build");
+    let agent = dir.path().join("flashscope-agent");
+    let doctor = |bytes: Vec<u8>| {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::write(&agent, bytes).expect("an agent");
+        std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o755)).expect("executable");
+        let ran = output(flashscope().args(["doctor", "--json", "--agent"]).arg(&agent));
+        (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned(), ran.stdout)
+    };
+    let (_, said, facts) = doctor(std::fs::read(flashscope_targets::host_agent().expect("an agent")).expect("read"));
+    assert!(!said.contains("build"), "{said}");
+    let facts: serde_json::Value = serde_json::from_slice(&facts).expect("JSON");
+    let build = facts["agent"]["build"].as_str().expect("a build").to_owned();
+    assert!(build.len() == 16 && build.bytes().all(|c| c.is_ascii_hexdigit()), "{build}");
+
+    let other = format!("stream version 1, build {}", "0".repeat(16));
+    let (status, said, facts) = doctor(changed(&format!("stream version 1, build {build}"), &other));
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let words = format!("the agent is of another build ({}) than this flashscope ({build})", "0".repeat(16));
+    assert!(said.starts_with(&format!("flashscope: {}: ", agent.display())) && said.contains(&words), "{said}");
+    assert!(matches!(status, Some(0 | 1)) && !facts.is_empty(), "it is used all the same: {status:?}");
+
+    let (status, said, facts) = doctor(changed("stream version 1, build", "stream version 7, build"));
+    assert!(status == Some(2) && facts.is_empty() && said.lines().count() == 1, "{status:?}: {said}");
+    assert!(said.contains("the agent writes stream version 7, and this flashscope reads version 1"), "{said}");
+
+    // An agent of before says no build.
+    let (_, said, _) = doctor(changed(", build ", ", bauld "));
+    assert!(said.contains("of another build (unknown)"), "{said}");
+}

@@ -8,6 +8,11 @@
 
 #define FS_AGENT_VERSION "0.2.0"
 
+/* SHA-256 of the sources, from the Makefile: two agents of one version need not be the same. */
+#ifndef FS_AGENT_BUILD
+#define FS_AGENT_BUILD "unknown"
+#endif
+
 int cmd_probe(int argc, char **argv);
 /*
  * record --ready-fd N: one byte is written to N, and N is closed, when all

@@ -87,6 +87,7 @@ static void kernel_json(struct fs_json *json, const struct fs_facts *facts)
 	uname(&name);
 	fs_json_object(json, "agent");
 	fs_json_string(json, "version", FS_AGENT_VERSION);
+	fs_json_string(json, "build", FS_AGENT_BUILD);
 	fs_json_u64(json, "protocol", FS_PROTOCOL_VERSION);
 	fs_json_string(json, "arch", name.machine);
 	fs_json_object_end(json);

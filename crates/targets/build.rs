@@ -43,7 +43,40 @@ fn main() {
         }
     }
     table.push_str("];\n");
+    let _ = writeln!(table, "pub(super) const BUILD: Option<&str> = {:?};", build_of_sources());
     std::fs::write(out.join("carried.rs"), table).expect("OUT_DIR can be written");
+}
+
+/// The hash of the agent's sources, as agent/Makefile computes it; `None` where they are not there.
+fn build_of_sources() -> Option<String> {
+    let agent = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?).join("../../agent");
+    let makefile = std::fs::read_to_string(agent.join("Makefile")).ok()?;
+    let folders = makefile.lines().find_map(|line| line.strip_prefix("FOLDERS := "))?;
+    println!("cargo::rerun-if-changed={}", agent.join("Makefile").display());
+    let mut names = Vec::new();
+    for folder in std::iter::once("").chain(folders.split_whitespace()) {
+        let listed = std::fs::read_dir(agent.join(folder)).ok()?.flatten();
+        let sources = listed.filter_map(|entry| entry.file_name().into_string().ok());
+        let sources = sources.filter(|name| !name.starts_with('.') && (name.ends_with(".c") || name.ends_with(".h")));
+        names.extend(sources.map(|name| if folder.is_empty() { name } else { format!("{folder}/{name}") }));
+        if !folder.is_empty() {
+            println!("cargo::rerun-if-changed={}", agent.join(folder).display());
+        }
+    }
+    names.sort();
+    let mut hash = Sha256::new();
+    for name in &names {
+        println!("cargo::rerun-if-changed={}", agent.join(name).display());
+        hash.update(std::fs::read(agent.join(name)).ok()?);
+    }
+    Some(hex(&hash.finalize())[..16].to_owned())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes it");
+        text
+    })
 }
 
 /// Compresses one program into OUT_DIR; its entry in the table.
@@ -51,10 +84,7 @@ fn pack(path: &Path, out: &Path, arch: &str, program: &str) -> String {
     let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let file = format!("{arch}-{program}.deflate");
     std::fs::write(out.join(&file), miniz_oxide::deflate::compress_to_vec(&bytes, 10)).expect("OUT_DIR can be written");
-    let sha256 = Sha256::digest(&bytes).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes it");
-        text
-    });
+    let sha256 = hex(&Sha256::digest(&bytes));
     format!(
         "    Carried {{ arch: {arch:?}, name: {program:?}, size: {}, sha256: {sha256:?}, \
          deflated: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{file}\")) }},\n",

@@ -29,6 +29,11 @@ pub enum Error {
     )]
     AgentOfAnother { path: PathBuf, arch: String, machine: String },
     #[error(
+        "{path}: the agent writes stream version {stream}, and this flashscope reads version {own}; build both from the same sources, or \
+         leave out --agent and FLASHSCOPE_AGENTS"
+    )]
+    AgentStream { path: PathBuf, stream: String, own: String },
+    #[error(
         "{place}: the agent is not unpacked there: other users can write to {path}; name a directory of your own in FLASHSCOPE_CACHE"
     )]
     AgentPlace { place: PathBuf, path: PathBuf },
@@ -147,6 +152,7 @@ impl Error {
                 | Error::OwnKernel { .. }
                 | Error::NoAgentFile { .. }
                 | Error::AgentOfAnother { .. }
+                | Error::AgentStream { .. }
         )
     }
 

@@ -50,6 +50,9 @@ struct Need {
 #[derive(Deserialize, JsonSchema)]
 pub struct Agent {
     version: String,
+    /// SHA-256 of the agent's sources, first 16 digits; agents before 0.2.0 have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    build: Option<String>,
     protocol: u32,
     arch: String,
 }

@@ -19,7 +19,7 @@ pub(super) struct Carried {
     pub deflated: &'static [u8],
 }
 
-// `const CARRIED: &[Carried]`
+// `const CARRIED: &[Carried]`, and `pub(super) const BUILD: Option<&str>`: the hash of the agent's sources, where they were there.
 include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
 /// Every architecture that a whole build carries an agent of.

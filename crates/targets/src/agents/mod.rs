@@ -3,6 +3,7 @@
 //! An agent runs as root on the user's machine or board. So it comes from this program itself, or from a place that the user
 //! named (`--agent`, or the directory in `FLASHSCOPE_AGENTS`); never from the working directory or from beside the program.
 
+mod build;
 mod carried;
 mod unpack;
 
@@ -40,15 +41,25 @@ enum Source {
 /// the user's own directory calls it.
 pub(crate) fn agent_bytes(arch: &str) -> Result<Vec<u8>, Error> {
     match find(arch, AGENT)? {
-        Source::File(path) => std::fs::read(&path).map_err(|e| Error::io(&path, e)),
-        Source::Carried(carried) => carried.bytes(),
+        Source::File(path) => {
+            let program = std::fs::read(&path).map_err(|e| Error::io(&path, e))?;
+            build::check(&path, &program)?;
+            Ok(program)
+        }
+        Source::Carried(carried) => {
+            let program = carried.bytes()?;
+            build::check(Path::new("built in"), &program)?;
+            Ok(program)
+        }
     }
 }
 
 /// The agent for an architecture as a file that can be run or sent. One that this program carries is unpacked first, into a
 /// directory that nobody else can write to.
 pub fn agent_for(arch: &str) -> Result<PathBuf, Error> {
-    file(find(arch, AGENT)?)
+    let path = file(find(arch, AGENT)?)?;
+    build::check(&path, &std::fs::read(&path).map_err(|e| Error::io(&path, e))?)?;
+    Ok(path)
 }
 
 /// A program that belongs to the agent of a machine, as `uname -m` names it there (`flashscope-sqlite`).
