@@ -315,3 +315,35 @@ fn a_recording_over_ssh_that_is_stopped_ends_its_command_and_leaves_nothing() {
     assert!(!Path::new("/proc").join(&pid).exists(), "the command still runs");
     assert!(stdout(flashscope().args(["export", "--to", "json", "-o", "-", &file])).starts_with('{'));
 }
+
+/// What the recorder holds while the command runs, against what `doctor` says it keeps.
+#[test]
+fn the_recorder_keeps_what_doctor_says() {
+    if !is_root() {
+        return skip("recording needs root");
+    }
+    let facts: serde_json::Value =
+        serde_json::from_slice(&output(flashscope().args(["doctor", "--json"])).stdout).expect("JSON");
+    let keeps = facts["access"]["keeps"].as_array().expect("a list");
+    assert!(keeps.iter().all(|keep| keep["why"].as_str().is_some_and(|why| why.len() > 10)), "{keeps:?}");
+    // Numbers of include/uapi/linux/capability.h.
+    let numbers = [("cap_sys_nice", 23), ("cap_kill", 5), ("cap_sys_ptrace", 19), ("cap_dac_read_search", 2)];
+    let dir = TempDir::new("command-keeps");
+    for (options, when) in [
+        (&[][..], &["always", "without --no-paths"][..]),
+        (&["--no-paths"], &["always"]),
+        (&["--no-paths", "--user", "nobody"], &["always", "with --user"]),
+    ] {
+        let mut command = flashscope();
+        command.args(["record", "--events", "task:task_newtask", "-o"]).arg(dir.path().join("t")).args(options);
+        let ran = output(command.args(["--", "sh", "-c", "grep -E 'CapEff|CapPrm|CapBnd' /proc/$PPID/status"]));
+        let held: u64 = keeps
+            .iter()
+            .filter(|keep| when.iter().any(|when| keep["when"] == **when))
+            .map(|keep| numbers.iter().find(|(name, _)| keep["capability"] == *name).expect("a known one").1)
+            .fold(0, |held, number| held | 1 << number);
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+        let want = ["CapPrm", "CapEff", "CapBnd"].map(|set| format!("{set}:\t{held:016x}\n")).concat();
+        assert_eq!(said, want, "{options:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    }
+}

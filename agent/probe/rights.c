@@ -57,19 +57,34 @@ static bool tracefs_is_anothers(const struct fs_tracefs *tracefs)
 	       st.st_uid != geteuid();
 }
 
-int fs_rights_drop(const struct fs_tracefs *tracefs, bool others_command, bool names)
+enum when { ALWAYS, WITH_USER, WITH_NAMES, OTHERS_TRACEFS };
+
+/* What a recording agent does not give up, when, and why. */
+static const struct {
+	int capability;
+	enum when when;
+	const char *said, *why;
+} kept[] = {
+	{ CAP_SYS_NICE, ALWAYS, "always", "drain in idle time" },
+	{ CAP_KILL, WITH_USER, "with --user", "end a command of another user" },
+	{ CAP_SYS_PTRACE, WITH_NAMES, "without --no-paths", "read open files and namespaces of other users' processes in /proc" },
+	{ CAP_DAC_READ_SEARCH, WITH_NAMES, "without --no-paths", "look for file names in directories of other users" },
+	{ CAP_DAC_OVERRIDE, OTHERS_TRACEFS, "where tracefs belongs to another user", "write to tracefs" },
+};
+
+int fs_rights_drop(const struct fs_tracefs *tracefs, bool others_command, bool names_recorded)
 {
-	uint64_t effective, permitted, keep = BIT(CAP_SYS_NICE);
+	const bool holds[] = { [ALWAYS] = true,
+			       [WITH_USER] = others_command,
+			       [WITH_NAMES] = names_recorded,
+			       [OTHERS_TRACEFS] = tracefs_is_anothers(tracefs) };
+	uint64_t effective, permitted, keep = 0;
 
 	if (get(&effective, &permitted))
 		return -1;
-	if (others_command)
-		keep |= BIT(CAP_KILL);
-	/* Others' /proc/PID/fd and namespaces, and directories that root may not read by its user alone. */
-	if (names)
-		keep |= BIT(CAP_SYS_PTRACE) | BIT(CAP_DAC_READ_SEARCH);
-	if (tracefs_is_anothers(tracefs))
-		keep |= BIT(CAP_DAC_OVERRIDE);
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
+		if (holds[kept[i].when])
+			keep |= BIT(kept[i].capability);
 	/* Root that executes a program would get all of them back, but for these two. */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (effective & BIT(CAP_SETPCAP)) {
@@ -119,6 +134,24 @@ static void tracefs_json(struct fs_json *json, const struct fs_tracefs *tracefs)
 	fs_json_object_end(json);
 }
 
+static void keeps_json(struct fs_json *json, uint64_t permitted)
+{
+	char name[32];
+
+	fs_json_array(json, "keeps");
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
+		if (!(permitted & BIT(kept[i].capability)))
+			continue;
+		snprintf(name, sizeof(name), "cap_%s", names[kept[i].capability]);
+		fs_json_object(json, NULL);
+		fs_json_string(json, "capability", name);
+		fs_json_string(json, "when", kept[i].said);
+		fs_json_string(json, "why", kept[i].why);
+		fs_json_object_end(json);
+	}
+	fs_json_array_end(json);
+}
+
 void fs_rights_json(struct fs_json *json, const struct fs_tracefs *tracefs)
 {
 	uint64_t effective = 0, permitted = 0;
@@ -160,5 +193,6 @@ void fs_rights_json(struct fs_json *json, const struct fs_tracefs *tracefs)
 		need_json(json, &needs[i]);
 	}
 	fs_json_array_end(json);
+	keeps_json(json, permitted);
 	fs_json_object_end(json);
 }

@@ -172,9 +172,16 @@ fn access(facts: &Value) -> String {
         let there = if need["there"] == true { "yes" } else { "no" };
         let _ = writeln!(out, "  {there:<4} {}: {}", text(&need["what"]), text(&need["by"]));
     }
-    let _ = writeln!(
-        out,
-        "  Once armed, the recorder keeps CAP_SYS_NICE alone. CAP_PERFMON, CAP_BPF and CAP_SYSLOG are not used.\n  Without root: docs/how-to/record-without-root.md"
+    let keeps = access["keeps"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !keeps.is_empty() {
+        out.push_str("  Once armed, the recorder gives up all capabilities but these:\n");
+    }
+    for keep in keeps {
+        let capability = text(&keep["capability"]).to_uppercase();
+        let _ = writeln!(out, "       {capability} ({}): {}", text(&keep["when"]), text(&keep["why"]));
+    }
+    out.push_str(
+        "  CAP_PERFMON, CAP_BPF and CAP_SYSLOG are not used.\n  Without root: docs/how-to/record-without-root.md\n",
     );
     out
 }
@@ -338,11 +345,15 @@ mod tests {
             "access": {"uid": 1000, "capabilities": [], "needs": [
                 {"what": "drain in idle time", "by": "CAP_SYS_NICE", "there": false},
                 {"what": "record", "by": "root", "there": true}
-            ]}
+            ], "keeps": [{"capability": "cap_sys_nice", "when": "always", "why": "drain in idle time"}]}
         });
         let said = advice(&facts);
         assert!(said.contains("Access (user id 1000, no capabilities)\n"), "{said}");
         assert!(said.contains("  no   drain in idle time: CAP_SYS_NICE\n  yes  record: root\n"), "{said}");
+        let kept = "gives up all capabilities but these:\n       CAP_SYS_NICE (always): drain in idle time\n";
+        assert!(said.contains(kept), "{said}");
+        facts["access"]["keeps"] = json!([]);
+        assert!(!advice(&facts).contains("gives up"), "it has none");
         facts["access"]["capabilities"] = json!(["cap_sys_nice"]);
         assert!(advice(&facts).contains("Access (user id 1000, cap_sys_nice)\n"));
         facts["access"] = Value::Null;

@@ -29,6 +29,9 @@ struct Access {
     capabilities: Vec<String>,
     instances: Option<Instances>,
     needs: Vec<Need>,
+    /// What a recording agent keeps of the capabilities that it has; it gives up all others.
+    #[serde(default)]
+    keeps: Vec<Keep>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -45,6 +48,14 @@ struct Need {
     what: String,
     by: String,
     there: bool,
+}
+
+/// A capability, when it is kept, and what for.
+#[derive(Deserialize, JsonSchema)]
+struct Keep {
+    capability: String,
+    when: String,
+    why: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
