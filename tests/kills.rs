@@ -148,6 +148,34 @@ fn agents_killed_on_boards() {
     }
 }
 
+/// What is left of a killed replay's cgroups: controllers that are on in the root, groups, and notes.
+#[test]
+fn a_killed_replay_leaves_no_cgroup_and_no_controller() {
+    let mut plan = Plan::new("armv7", "6.1");
+    plan.packages = &["busybox-static"];
+    plan.files = vec![("/kills.sh", 0o755, include_bytes!("kills_replay.sh").to_vec())];
+    plan.lines = vec!["-run kills busybox sh /kills.sh".to_owned()];
+    let booted = plan.boot();
+    let step = booted.step("kills");
+    let said = String::from_utf8_lossy(&step.stdout).into_owned();
+    println!("{said}");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 16, "{said}{}", String::from_utf8_lossy(&step.stderr));
+    for mounted in ["no", "yes"] {
+        let of: Vec<&&str> = lines.iter().filter(|line| line.starts_with(&format!("{mounted} "))).collect();
+        let killed: Vec<_> =
+            of.iter().filter_map(|line| line.split_once(" killed: ")?.1.split_once("; swept: ")).collect();
+        assert_eq!(killed.len(), 6, "{said}");
+        assert!(killed.iter().all(|(_, swept)| *swept == "0 0"), "left behind: {said}");
+        let had = killed.iter().filter(|(left, _)| left.contains("memory") && left.ends_with(" 1 1")).count();
+        assert!(had > 0, "the moments are badly chosen: no kill left a controller on: {said}");
+        let line = |what: &str| of.iter().find_map(|line| line.split_once(what)).expect("a line").1;
+        let beside = line(" beside: ");
+        assert!(beside.contains("memory") && beside.ends_with(" 1 2"), "the living one keeps its own: {said}");
+        assert_eq!(line(" after: "), "0 0", "{said}");
+    }
+}
+
 /// Events of a stream that a killed recorder has left; a stream without a whole frame of ring data has none.
 fn events_of_stream(path: &Path) -> Result<u64, String> {
     let bytes = std::fs::metadata(path).map_err(|error| error.to_string())?.len();

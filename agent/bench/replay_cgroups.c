@@ -8,20 +8,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "cgroups.h"
 #include "owner.h"
-#include "sweep.h"
-
-static const char *const controllers[] = { "io", "memory", "cpu", "pids" };
 
 /* The kernel's option without which a file or a controller is not there; the first that begins alike. */
 static const struct {
@@ -41,26 +37,6 @@ static const struct {
 
 /* Until jiffies, which start at -300 s, have passed 0. */
 #define IO_MAX_AFTER_NS (UINT64_C(305) * 1000000000)
-
-static int find_mount(struct replay_cgroups *c)
-{
-	char *text = fs_read_text("/proc/self/mounts", NULL), *rest = text;
-	const char *mounted = fs_next_cgroup2(&rest);
-
-	if (mounted)
-		snprintf(c->mount, sizeof(c->mount), "%s", mounted);
-	free(text);
-	if (*c->mount)
-		return 0;
-	if (fs_temp_dir(fs_run_dir() ? fs_run_dir() : "/tmp", c->own_mount, sizeof(c->own_mount)))
-		return fs_fail("cgroup: no directory to mount cgroup2 on: %s; mount it on /sys/fs/cgroup", strerror(errno));
-	/* The mount ends with this process, however that ends. */
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    mount("cgroup2", c->own_mount, "cgroup2", 0, NULL))
-		return fs_fail("cgroup: cgroup2 cannot be mounted: %s; run as root on a kernel with CONFIG_CGROUPS", strerror(errno));
-	strcpy(c->mount, c->own_mount);
-	return 0;
-}
 
 static const char *option_of(const char *file)
 {
@@ -106,13 +82,13 @@ static int check_io_max(void)
 		       (unsigned long long)((IO_MAX_AFTER_NS - now) / 1000000000 + 1));
 }
 
-/* Switches a controller on for the children of `dir`. 0, or -1 with errno. */
-static int enable(const char *dir, const char *sign, const char *controller)
+/* Switches a controller on for the run's own cgroups. 0, or -1 with errno. */
+static int enable(const char *dir, const char *controller)
 {
 	char path[FS_PATH_MAX + 128], text[16];
 
 	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", dir);
-	snprintf(text, sizeof(text), "%s%s", sign, controller);
+	snprintf(text, sizeof(text), "+%s", controller);
 	return fs_write_text(path, text);
 }
 
@@ -132,24 +108,22 @@ static int want(struct replay_cgroups *c, const char *cgroup, const char *file)
 {
 	char path[FS_PATH_MAX + 128];
 
-	for (size_t i = 0; i < ARRAY_SIZE(controllers); i++) {
-		size_t length = strlen(controllers[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(fs_cgroup_controllers); i++) {
+		const char *controller = fs_cgroup_controllers[i];
+		size_t length = strlen(controller);
 
-		if (strncmp(file, controllers[i], length) || file[length] != '.')
+		if (strncmp(file, controller, length) || file[length] != '.')
 			continue;
 		snprintf(path, sizeof(path), "%s/cgroup.controllers", c->mount);
-		if (!has_word(path, controllers[i]))
+		if (!has_word(path, controller))
 			return fs_fail("cgroup %s: %s: cgroup2 has no %s controller here (it wants %s, or cgroup v1 holds it); leave it out",
-				       cgroup, file, controllers[i], option_of(file));
+				       cgroup, file, controller, option_of(file));
 		snprintf(path, sizeof(path), "%s/cgroup.subtree_control", c->mount);
-		if (!has_word(path, controllers[i])) {
-			if (enable(c->mount, "+", controllers[i]))
-				return fs_fail("%s: +%s: %s; is another process in the root cgroup's way?", path, controllers[i],
-					       strerror(errno));
-			c->enabled[i] = true;
-		}
-		if (enable(c->path, "+", controllers[i]))
-			return fs_fail("%s: +%s: %s", c->path, controllers[i], strerror(errno));
+		if (!has_word(path, controller) && fs_cgroup_enable(c->mount, controller))
+			return fs_fail("%s: +%s: %s; is another process in the root cgroup's way?", path, controller,
+				       strerror(errno));
+		if (enable(c->path, controller))
+			return fs_fail("%s: +%s: %s", c->path, controller, strerror(errno));
 	}
 	return 0;
 }
@@ -187,10 +161,15 @@ static int set(const struct replay_cgroups *c, const struct replay_script *s, co
 int replay_cgroups_make(struct replay_cgroups *c, const struct replay_script *s, const char *dir)
 {
 	char own[96], path[2 * FS_PATH_MAX], device[32];
-	int failed = s->cgroups ? find_mount(c) : 0;
+	int failed;
 
-	if (failed || !s->cgroups)
-		return failed;
+	if (!s->cgroups)
+		return 0;
+	if (fs_cgroup2_find(c->mount, c->own_mount, sizeof(c->mount)))
+		return fs_fail("cgroup: cgroup2 cannot be mounted: %s; mount it on /sys/fs/cgroup, as root on a kernel with CONFIG_CGROUPS",
+			       strerror(errno));
+	if (fs_cgroups_note())
+		return fs_fail("cgroup: no note of what is to be removed: %s; make /run writable", strerror(errno));
 	failed = device_of(dir, device, sizeof(device));
 	if (failed)
 		return failed;
@@ -231,12 +210,8 @@ int replay_cgroups_remove(struct replay_cgroups *c, const struct replay_script *
 			failed = fs_fail("%s: not removed: %s; remove it by hand", path, strerror(errno));
 	if (*c->path && rmdir(c->path) && !failed)
 		failed = fs_fail("%s: not removed: %s; remove it by hand", c->path, strerror(errno));
-	for (size_t i = 0; i < ARRAY_SIZE(controllers); i++)
-		if (c->enabled[i])
-			enable(c->mount, "-", controllers[i]);
-	if (*c->own_mount) {
-		umount(c->own_mount);
-		fs_temp_dir_remove(c->own_mount);
-	}
+	if (*c->mount && fs_cgroups_restore(c->mount) && !failed)
+		failed = FS_EXIT_FAILURE;
+	fs_cgroup2_leave(c->own_mount);
 	return failed;
 }

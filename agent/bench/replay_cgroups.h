@@ -13,7 +13,6 @@ struct replay_cgroups {
 	char mount[FS_PATH_MAX];     /* of cgroup2 */
 	char path[FS_PATH_MAX + 64]; /* that holds the run's; empty: none was made */
 	char own_mount[FS_PATH_MAX]; /* a directory of this run's, where cgroup2 was not mounted; else empty */
-	bool enabled[4];	     /* controllers that the run has switched on below the root */
 	uint32_t made;
 };
 

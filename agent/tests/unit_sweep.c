@@ -178,6 +178,45 @@ static void knobs(void)
 	test_root_end();
 }
 
+/* What killed replays have switched on is switched off again; what a living one has stays on. */
+static void controllers(void)
+{
+	struct fs_swept swept;
+	char *text, note[300];
+
+	test_root_begin();
+	stat_of(500, 50);
+	test_root_file("/proc/self/mounts", "none /sys/fs/cgroup cgroup2 rw 0 0\n");
+	test_root_file("/sys/fs/cgroup/cgroup.subtree_control", "io memory\n");
+	test_root_dir("/sys/fs/cgroup/flashscope_600_7/reader");
+	test_root_dir("/sys/fs/cgroup/flashscope_500_50/reader");
+	test_root_dir("/sys/fs/cgroup/other_600_7");
+	test_root_file("/run/flashscope/cgroups_500_50", "made\non memory\n");
+	test_root_file("/run/flashscope/cgroups_600_7", "made\non io\non cpuset\non ../io\non");
+	fs_sweep(&swept);
+	CHECK_NUMBER(swept.failed, 0);
+	CHECK_NUMBER(swept.files, 1);
+	CHECK(!test_root_has("/sys/fs/cgroup/flashscope_600_7"));
+	CHECK(test_root_has("/sys/fs/cgroup/flashscope_500_50/reader"));
+	CHECK(test_root_has("/sys/fs/cgroup/other_600_7"));
+	CHECK(!test_root_has("/run/flashscope/cgroups_600_7"));
+	CHECK(test_root_has("/run/flashscope/cgroups_500_50"));
+	text = test_root_read("/sys/fs/cgroup/cgroup.subtree_control");
+	CHECK(!strncmp(text, "-io", 3));
+	free(text);
+	/* A boot has switched all of them off. */
+	test_root_file("/sys/fs/cgroup/cgroup.subtree_control", "untouched\n");
+	test_root_file("/proc/sys/kernel/random/boot_id", "now\n");
+	snprintf(note, sizeof(note), "boot before\nmade\non io\n");
+	test_root_file("/run/flashscope/cgroups_600_8", note);
+	fs_sweep(&swept);
+	CHECK(!test_root_has("/run/flashscope/cgroups_600_8"));
+	text = test_root_read("/sys/fs/cgroup/cgroup.subtree_control");
+	CHECK_TEXT(text, "untouched\n");
+	free(text);
+	test_root_end();
+}
+
 #define FIRST "4026531836"
 #define OTHER "4026532999"
 
@@ -342,6 +381,7 @@ void test_sweep(void)
 	owners();
 	sweeping();
 	knobs();
+	controllers();
 	other_namespaces();
 	planted();
 	after_a_boot();

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cgroups.h"
 #include "cmds.h"
 #include "notes.h"
 #include "tracefs.h"
@@ -343,7 +344,8 @@ static void sweep_notes(struct fs_swept *swept)
 	while ((entry = readdir(open))) {
 		char path[FS_PATH_MAX + 258];
 
-		if (!of_an_earlier_boot(dir, entry->d_name) && !dead(entry->d_name, swept))
+		/* Those of cgroups are undone with these, or stay for a later sweep. */
+		if (!of_an_earlier_boot(dir, entry->d_name) && (!strncmp(entry->d_name, "cgroups_", 8) || !dead(entry->d_name, swept)))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
 		if (!strncmp(entry->d_name, KNOBS "_", sizeof(KNOBS)))
@@ -354,50 +356,6 @@ static void sweep_notes(struct fs_swept *swept)
 			swept->failed++;
 	}
 	closedir(open);
-}
-
-/* Cgroups of replays (replay_cgroups.c), empty once their tasks are dead. */
-static void sweep_cgroup(const char *path, struct fs_swept *swept)
-{
-	DIR *dir = opendir(path);
-	struct dirent *entry;
-
-	while (dir && (entry = readdir(dir))) {
-		char child[FS_PATH_MAX + 600];
-
-		snprintf(child, sizeof(child), "%s/%s", path, entry->d_name);
-		if (entry->d_type == DT_DIR && *entry->d_name != '.')
-			rmdir(child);
-	}
-	if (dir)
-		closedir(dir);
-	if (!rmdir(path))
-		swept->files++;
-	else if (errno != ENOENT && errno != EACCES && errno != EPERM)
-		swept->failed++;
-}
-
-static void sweep_cgroups(struct fs_swept *swept)
-{
-	char *text = fs_read_text("/proc/self/mounts", NULL), *rest = text;
-	struct dirent *entry;
-	const char *mount;
-
-	while ((mount = fs_next_cgroup2(&rest))) {
-		DIR *dir = opendir(mount);
-
-		while (dir && (entry = readdir(dir))) {
-			char path[FS_PATH_MAX + 258];
-
-			if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) || !dead(entry->d_name, swept))
-				continue;
-			snprintf(path, sizeof(path), "%.500s/%s", mount, entry->d_name);
-			sweep_cgroup(path, swept);
-		}
-		if (dir)
-			closedir(dir);
-	}
-	free(text);
 }
 
 void fs_sweep(struct fs_swept *swept)
@@ -411,7 +369,7 @@ void fs_sweep(struct fs_swept *swept)
 		if (tracefs.kprobe_events)
 			sweep_probes(&tracefs, swept);
 	}
-	sweep_cgroups(swept);
+	fs_sweep_cgroups(swept);
 	sweep_notes(swept);
 }
 
