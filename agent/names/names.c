@@ -363,7 +363,8 @@ static void send_search(struct fs_names *names, uint64_t begin_ns, uint64_t limi
 	fs_json_u64(json, "entries", names->paths.entries);
 	fs_json_u64(json, "files_dropped", names->paths.touched.dropped);
 	fs_json_u64(json, "processes_dropped", names->processes_dropped);
-	fs_json_u64(json, "processes_late", names->processes_late);
+	fs_json_u64(json, "processes_late", names->processes_late + names->paths.touched.started_late);
+	fs_json_u64(json, "rounds_busy", names->rounds_busy);
 	fs_json_u64(json, "mounts_dropped", names->paths.mounts.dropped);
 	if (limit_ns != UINT64_MAX)
 		fs_json_u64(json, "limit_ms", limit_ns / 1000000);
@@ -384,11 +385,18 @@ void fs_names_begin(struct fs_names *names)
 	flush(names);
 }
 
-void fs_names_live(struct fs_names *names)
+void fs_names_live(struct fs_names *names, bool busy)
 {
 	struct fs_touched *touched = &names->paths.touched;
 	uint64_t end = fs_now_ns() + LIVE_NS;
 
+	if (busy) {
+		names->rounds_busy++;
+		fs_touched_wait(touched);
+		send_ended(names);
+		flush(names);
+		return;
+	}
 	/* Processes first: they end sooner than files go. What is left of either waits for the next round. */
 	while (touched->started_count && fs_now_ns() < end)
 		send_process(names, (int32_t)touched->started[--touched->started_count]);

@@ -32,6 +32,7 @@ struct fs_names {
 	size_t process_count;
 	uint64_t processes_dropped;
 	uint64_t processes_late; /* not read: the time was over */
+	uint64_t rounds_busy; /* in which nothing was looked for: events came too fast */
 	bool failed; /* the stream is broken */
 };
 
@@ -40,8 +41,8 @@ bool fs_names_mode_of(const char *word, enum fs_names_mode *mode);
 void fs_names_init(struct fs_names *names, enum fs_names_mode mode, struct fs_stream *stream);
 /* At the begin: what is there. */
 void fs_names_begin(struct fs_names *names);
-/* After each draining: processes and files that are new. */
-void fs_names_live(struct fs_names *names);
+/* After each draining: processes and files that are new. busy: it took long, and they wait for a later one. */
+void fs_names_live(struct fs_names *names, bool busy);
 /*
  * At the end, when nothing is traced any more, in limit_ns; FS_NAMES_WALK takes as long as it needs. stop: ends the
  * walk where it becomes non-zero.

@@ -27,6 +27,8 @@
 #define DEEPEST 128
 /* Entries between two looks at the clock. */
 #define STRIDE 256
+/* Open files of a process between two looks at the clock: some 50 us. */
+#define FD_STRIDE 16
 
 static const char gone[] = " (deleted)";
 
@@ -120,16 +122,24 @@ static uint32_t device_of(const struct fs_paths *paths, dev_t device, int32_t pi
 	return mount && !strcmp(mount->type, "btrfs") ? mount->device : kernel_device(device);
 }
 
-static void open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool only_touched)
+/* Until end_ns; false where it was over before all were looked at. */
+static bool open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool only_touched, uint64_t end_ns)
 {
 	char path[FS_PATH_MAX], target[PATH_MAX];
 	struct dirent *entry;
 	DIR *dir = opendir(fs_path(path, sizeof(path), "/proc/%" PRId32 "/fd", pid));
+	unsigned int count = 0;
+	bool whole = true;
 
 	while (dir && (entry = readdir(dir))) {
 		struct fs_inode *file;
 		struct statx st;
 		ssize_t length;
+
+		if (!(++count % FD_STRIDE) && fs_now_ns() >= end_ns) {
+			whole = false;
+			break;
+		}
 
 		/* What the kernel has of it will do: what was unmounted with force may be remote. */
 		if (entry->d_name[0] == '.' || is_remote(paths, pid, entry->d_name) ||
@@ -152,6 +162,7 @@ static void open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool o
 	}
 	if (dir)
 		closedir(dir);
+	return whole;
 }
 
 /* "7f0c5a2b1000-7f0c5a2d9000 r-xp 00000000 fe:00 12345   /usr/lib/libc.so.6" (proc(5)). */
@@ -207,7 +218,7 @@ void fs_paths_seen(struct fs_paths *paths, bool only_touched, uint64_t end_ns)
 			break;
 		}
 		foreign = is_foreign(paths, (int32_t)pid);
-		open_files(paths, (int32_t)pid, foreign, only_touched);
+		paths->late |= !open_files(paths, (int32_t)pid, foreign, only_touched, end_ns);
 		mapped_files(paths, (int32_t)pid, foreign, only_touched);
 	}
 	if (proc)
@@ -237,7 +248,8 @@ void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns)
 		if (file->path || sighted_by_handle(paths, file) || !file->tid || file->tid == last)
 			continue;
 		last = file->tid;
-		open_files(paths, (int32_t)file->tid, is_foreign(paths, (int32_t)file->tid), true);
+		if (!open_files(paths, (int32_t)file->tid, is_foreign(paths, (int32_t)file->tid), true, end))
+			file->late = true;
 	}
 	fs_handles_close(&paths->handles);
 }
@@ -624,7 +636,7 @@ const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *fi
 	if (file->path)
 		return NULL;
 	if (file->until_ns)
-		return "deleted";
+		return file->late ? "busy" : "deleted";
 	mount = mount_of(paths, file->device);
 	if (!mount && !(file->device >> 20)) {
 		char path[FS_PATH_MAX];
@@ -641,19 +653,19 @@ const char *fs_paths_why(const struct fs_paths *paths, const struct fs_inode *fi
 	if (fs_mount_is_remote(mount))
 		return "remote";
 	if (file->state == FS_FILE_DELETED)
-		return "deleted";
+		return file->late ? "busy" : "deleted";
 	for (size_t i = 0; i < paths->walked_count; i++)
 		if (paths->walked[i].device == file->device)
 			result = paths->walked[i].result;
 	switch (result) {
 	case FS_WALK_COMPLETE:
-		return "deleted";
+		return file->late ? "busy" : "deleted";
 	case FS_WALK_TIME:
 		return "out_of_time";
 	case FS_WALK_PART:
 		return "not_reachable";
 	default:
-		return paths->late ? "out_of_time" : "not_looked_for";
+		return paths->late ? "out_of_time" : file->late ? "busy" : "not_looked_for";
 	}
 }
 

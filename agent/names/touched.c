@@ -111,8 +111,10 @@ void fs_touched_format(struct fs_touched *touched, const char *event, const char
 
 static void started(struct fs_touched *touched, uint32_t pid)
 {
-	if (touched->started_count == WAITING_MAX)
+	if (touched->started_count == WAITING_MAX) {
+		touched->started_late++;
 		return;
+	}
 	if (touched->started_count == touched->started_capacity) {
 		touched->started_capacity += 64;
 		touched->started = fs_realloc(touched->started, touched->started_capacity * sizeof(*touched->started));
@@ -120,10 +122,12 @@ static void started(struct fs_touched *touched, uint32_t pid)
 	touched->started[touched->started_count++] = pid;
 }
 
-static void fresh(struct fs_touched *touched, const struct fs_inode *file)
+static void fresh(struct fs_touched *touched, struct fs_inode *file)
 {
-	if (touched->fresh_count == WAITING_MAX)
+	if (touched->fresh_count == WAITING_MAX) {
+		file->late = true;
 		return;
+	}
 	if (touched->fresh_count == touched->fresh_capacity) {
 		touched->fresh_capacity += 64;
 		touched->fresh = fs_realloc(touched->fresh, touched->fresh_capacity * sizeof(*touched->fresh));
@@ -233,6 +237,12 @@ void fs_touched_subbuf(struct fs_touched *touched, const unsigned char *subbuf, 
 {
 	if (touched->event_count)
 		fs_subbuf_walk(subbuf, used, layout, one, touched);
+}
+
+void fs_touched_wait(struct fs_touched *touched)
+{
+	for (size_t i = 0; i < touched->fresh_count; i++)
+		touched->files[touched->fresh[i]].late = true;
 }
 
 void fs_touched_free(struct fs_touched *touched)

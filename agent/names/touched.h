@@ -39,6 +39,7 @@ struct fs_inode {
 	uint8_t state; /* enum fs_inode_state */
 	bool touched;  /* an event names it */
 	bool foreign;  /* its path is another mount namespace's */
+	bool late;     /* not looked for at once: events came too fast */
 	bool again;    /* another file has had this inode number since it was seen */
 };
 
@@ -55,6 +56,7 @@ struct fs_touched {
 	size_t ended_count, ended_capacity;
 	uint32_t *started; /* processes that executed a program since the last look */
 	size_t started_count, started_capacity;
+	uint64_t started_late; /* that were too many */
 
 	uint8_t kinds[65536]; /* of an event's number: index + 1 into events */
 	struct fs_touched_event {
@@ -75,6 +77,8 @@ void fs_touched_subbuf(struct fs_touched *touched, const unsigned char *subbuf, 
 		       const struct fs_page_layout *layout);
 /* The file of this device and inode; added where it is new. NULL: too many. */
 struct fs_inode *fs_touched_file(struct fs_touched *touched, uint32_t device, uint64_t inode, bool add);
+/* Says of all that wait that they wait: events come too fast to look for them. */
+void fs_touched_wait(struct fs_touched *touched);
 /* Keeps a copy of path; false where there is no room for it. */
 bool fs_inode_set_path(struct fs_touched *touched, char **where, const char *path);
 void fs_inode_forget_paths(struct fs_touched *touched, struct fs_inode *file);

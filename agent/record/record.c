@@ -128,6 +128,8 @@ static int set_paused(struct fs_recorder *recorder, bool paused, const char *mar
 
 static int drain(struct fs_recorder *recorder, bool all)
 {
+	const uint64_t began = fs_now_ns(), interval = recorder->options.interval_ms * UINT64_C(1000000);
+
 	if (recorder->options.monitor) {
 		if ((all || !recorder->options.overwrite) &&
 		    fs_monitor_drain(&recorder->monitor, &recorder->stream))
@@ -140,7 +142,8 @@ static int drain(struct fs_recorder *recorder, bool all)
 		return fs_recorder_stream_broken(recorder);
 	if (fs_ring_drain(&recorder->tasks, &recorder->stream))
 		return fs_recorder_stream_broken(recorder);
-	fs_names_live(&recorder->names);
+	/* Events before names: what a full ring loses is lost, and most names can be found later. */
+	fs_names_live(&recorder->names, fs_now_ns() - began > interval / 2);
 	return recorder->stream.error ? fs_recorder_stream_broken(recorder) : 0;
 }
 

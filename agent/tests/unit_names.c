@@ -57,7 +57,37 @@ static void time_is_over(void)
 	rmdir(name);
 }
 
+/* While events come too fast nothing is looked for: what waits is looked for later, and else says why it has no name. */
+static void under_load(void)
+{
+	static struct fs_names names;
+	struct fs_touched *touched = &names.paths.touched;
+	char path[] = "/tmp/flashscope-unit-XXXXXX";
+	struct stat st;
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0 && !fstat(fd, &st));
+	touched_on(&names.paths, "/tmp", "ext4", (uint32_t)major(st.st_dev) << 20 | (uint32_t)minor(st.st_dev), st.st_ino);
+	touched->files[0].tid = (uint32_t)getpid();
+	touched->fresh = fs_alloc(sizeof(*touched->fresh));
+	touched->fresh[0] = 0;
+	touched->fresh_count = touched->fresh_capacity = 1;
+	fs_names_live(&names, true);
+	CHECK_NUMBER(names.rounds_busy, 1);
+	CHECK_NUMBER(touched->fresh_count, 1);
+	CHECK_TEXT(fs_paths_why(&names.paths, &touched->files[0]), "busy");
+	fs_names_live(&names, false);
+	CHECK_NUMBER(names.rounds_busy, 1);
+	CHECK_NUMBER(touched->fresh_count, 0);
+	CHECK(touched->files[0].path && !strcmp(touched->files[0].path, path));
+	CHECK(!fs_paths_why(&names.paths, &touched->files[0]));
+	fs_names_free(&names);
+	close(fd);
+	unlink(path);
+}
+
 void test_names(void)
 {
 	time_is_over();
+	under_load();
 }

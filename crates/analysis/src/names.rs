@@ -112,7 +112,7 @@ impl FileUse {
 /// Files without a path, by the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Unnamed {
-    /// `deleted`, `metadata`, `no_mount`, `remote`, `not_reachable`, `out_of_time`, `not_looked_for`.
+    /// `deleted`, `metadata`, `no_mount`, `remote`, `not_reachable`, `out_of_time`, `busy`, `not_looked_for`.
     pub why: String,
     pub files: u64,
     pub bytes: u64,

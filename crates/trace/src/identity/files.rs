@@ -34,7 +34,7 @@ pub enum FileName {
         state: NameState,
         was: Option<String>,
     },
-    /// `deleted`, `metadata`, `no_mount`, `remote`, `not_reachable`, `out_of_time`, `not_looked_for`.
+    /// `deleted`, `metadata`, `no_mount`, `remote`, `not_reachable`, `out_of_time`, `busy`, `not_looked_for`.
     Unnamed {
         why: String,
     },
