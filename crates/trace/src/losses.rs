@@ -115,6 +115,8 @@ losses! {
         "lines of a text whose fields were not taken apart: there are more kinds of lines than are kept; their text is whole";
     OwnSectionDamaged => "own_section_damaged", Context,
         "the part of a trace.dat with flashscope's facts, phases and losses cannot be read";
+    OtherMachines => "packets_of_other_machines", Context,
+        "packets of other machines (guests of a virtual machine): only the machine that recorded is read";
     DataCut => "data_cut", Data,
         "per-CPU data that the file promises and does not hold: it was cut";
 }

@@ -498,6 +498,7 @@ fn a_step_without_its_parts_is_counted() {
     for rest in [
         "block_rq_issue: 8,0 FF 0 () 18446744073709551615 + 0 [fio]",
         "block_plug: [fio]",
+        "block_rq_complete: 8,0 R () 8 + 8 [0] ffffffff811c248d submit_bio+0x1d ([kernel.kallsyms])",
         "block_bio_queue: 8,0 D 8 + 8388608 [fio]",
         "block_rq_issue: dev=8388608 sector=8 nr_sector=8 bytes=4096 rwbs=R comm=fio",
     ] {

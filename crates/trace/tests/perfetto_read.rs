@@ -253,6 +253,53 @@ fn columns_names_probes_and_events_that_perfetto_does_not_know() {
     assert_eq!(names, ["sh", "my prog", "a-very-long-pro", "worker"]);
 }
 
+/// Bundles of one CPU in another order than their events, and two with clocks that differ.
+#[test]
+fn bundles_of_one_cpu_in_any_order() {
+    let issue = event(1300, 7, 45, &[&n(1, SDB), &n(2, 64), &n(3, 8), &n(4, 4096), &b(5, &[b"R"]), &b(6, &[b"cat"])]);
+    let done = event(1500, 0, 125, &[&n(1, SDB), &n(2, 64), &n(3, 8), &b(5, &[b"R"])]);
+    let again = event(1500, 0, 125, &[&n(1, SDB), &n(2, 72), &n(3, 8), &b(5, &[b"R"])]);
+    let first_of_columns = b(4, &[&b(5, &[b"sh"]), &b(1, &[&varint(1200)]), &b(3, &[&[7]]), &b(6, &[&[0]])]);
+    let trace = of(&[bundle(0, &[&done, &again]), bundle(0, &[&issue, &first_of_columns])].concat()).unwrap();
+    let want = ["1300 0 D 8:16 R 64+8 cat 0", "1500 0 C 8:16 R 64+8 <idle> 0", "1500 0 C 8:16 R 72+8 <idle> 0"];
+    assert_eq!((steps(&trace), lost(&trace)), (want.map(str::to_owned).to_vec(), vec![]));
+    assert_eq!(trace.clock(), "boot");
+    let mixed = [bundle(0, &[&n(5, 2), &issue]), bundle(1, &[&n(5, 3), &done])].concat();
+    assert_eq!(of(&mixed).unwrap().clock(), "unknown");
+    assert_eq!(of(&bundle(0, &[&n(5, 2), &issue])).unwrap().clock(), "global");
+}
+
+/// A guest's devices and threads have the numbers of its host's: they are not read as one machine's.
+#[test]
+fn packets_of_other_machines_are_left_out() {
+    let of_guest = |id| packet(&[&b(1, &[&n(1, 0), &event(1400, 7, 45, &[&n(1, SDB), &n(2, 8), &n(3, 8), &b(5, &[b"W"])])]), &n(98, id)]);
+    let trace = of(&[two_cpus(), of_guest(77)].concat()).unwrap();
+    assert_eq!((steps(&trace).len(), lost(&trace)), (3, vec![(Loss::OtherMachines, 1)]));
+    assert_eq!(steps(&of(&[two_cpus(), of_guest(0)].concat()).unwrap()).len(), 4);
+    let error = of(&of_guest(77)).unwrap_err();
+    assert!(error.contains("other machines") && error.contains("record on the guest"), "{error}");
+}
+
+/// A packed packet that is damaged costs itself, wherever it stands, and is counted.
+#[test]
+fn a_damaged_packed_packet_costs_itself() {
+    let plain = two_cpus();
+    let stored = |bytes: &[u8]| [&[0x78, 0x01, 1][..], &(bytes.len() as u16).to_le_bytes(), &(!(bytes.len() as u16)).to_le_bytes(), bytes].concat();
+    // Of the first, a packet and a half come out.
+    let half = &plain[..plain.len() - 3];
+    for (damaged, events) in [(stored(half), 2), (b"\x78\x9c\xff\xff\xff".to_vec(), 0)] {
+        let bytes = [packet(&[&n(8, 5)]), packet(&[&b(50, &[&damaged])]), plain.clone()].concat();
+        let trace = of(&bytes).unwrap();
+        assert_eq!((steps(&trace).len(), lost(&trace)), (3 + events, vec![(Loss::DataCut, 1)]));
+    }
+    let error = of(&[packet(&[&n(8, 5)]), packet(&[&b(50, &[b"\x78\x9c\xff\xff\xff"])])].concat()).unwrap_err();
+    assert!(error.contains("1 damaged packets") && error.contains("copy it again"), "{error}");
+    // A first packet that is larger than what formats are told by.
+    let many: Vec<u8> = (0..4000).flat_map(|at| event(at * 1000 + 1, 7, 45, &[&n(1, SDB), &n(2, at * 8), &n(3, 8), &b(5, &[b"R"])])).collect();
+    assert!(many.len() > 64 << 10);
+    assert_eq!(steps(&of(&bundle(0, &[&many])).unwrap()).len(), 4000);
+}
+
 #[test]
 fn a_trace_without_kernel_events_says_what_to_record() {
     let bytes = [packet(&[&n(8, 5)]), packet(&[&b(33, &[&n(1, 1)])])].concat();

@@ -161,9 +161,12 @@ fn block<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
         return true;
     }
     // The last bracket is an error of what ends, else a task's name.
-    if let Some(open) = find(rest, b" [")
-        && let Some(inside) = rest[open + 2..].strip_suffix(b"]")
-    {
+    // perf can print more behind it.
+    let bracketed = find(rest, b" [").and_then(|open| {
+        let inside = &rest[open + 2..];
+        inside.strip_suffix(b"]").or_else(|| Some(&inside[..find(inside, b"] ")?]))
+    });
+    if let Some(inside) = bracketed {
         let ends = out.name.ends_with("complete") || out.name.ends_with("requeue") || out.name.ends_with("_error");
         match value_of(inside) {
             Value::Text(_) | Value::Signed(_) | Value::Unsigned(_) if !ends => {

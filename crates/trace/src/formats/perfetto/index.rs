@@ -16,6 +16,7 @@ const PROCESS_TREE: u32 = 2;
 const FTRACE_STATS: u32 = 34;
 const TRACE_STATS: u32 = 35;
 const COMPRESSED: u32 = 50;
+const MACHINE: u32 = 98;
 /// The highest number that TracePacket has had so far, and then some.
 const HIGHEST: u32 = 2000;
 
@@ -26,7 +27,7 @@ const MAX_UNPACKED: u64 = 16 << 20;
 /// Unpacked bytes of a whole trace: so many times the file's size, as of any packed file, beyond what is never too much.
 const ALWAYS: u64 = 256 << 20;
 const MOST_TIMES: u64 = 200;
-/// Bundles that are remembered: 48 MiB.
+/// Bundles that are remembered: 48 MiB, in steps of twice as many.
 const MAX_BUNDLES: usize = 1 << 21;
 /// CPUs whose bundles are distinguished.
 const MAX_CPUS: usize = 512;
@@ -39,9 +40,14 @@ const MAX_NAMES: usize = 100_000;
 /// Where a bundle lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bundle {
+    /// The time of its first event.
+    first: u64,
     pub offset: u64,
     pub length: u32,
 }
+
+/// `FTRACE_CLOCK_UNKNOWN`
+const UNKNOWN_CLOCK: u64 = 1;
 
 /// What one pass has found.
 #[derive(Debug, Default)]
@@ -51,9 +57,10 @@ pub(super) struct Index {
     pub names: Vec<(u32, Vec<u8>)>,
     pub kinds: Kinds,
     pub losses: Losses,
-    /// As the first bundle says it (`FtraceClock`).
+    /// As the bundles say it (`FtraceClock`); [`UNKNOWN_CLOCK`] where they differ.
     pub clock: u64,
     pub packets: u64,
+    clock_said: bool,
 }
 
 /// Whether bytes begin as a trace: packets one behind the other, whose fields are those of a packet.
@@ -65,9 +72,9 @@ pub(crate) fn looks_like(head: &[u8]) -> bool {
         let begin = at + 1 + size;
         let Some(end) = usize::try_from(length).ok().and_then(|n| begin.checked_add(n)) else { return false };
         if end > head.len() {
-            // A packet beyond the head: its first field has to be one.
-            let first = Fields::new(&head[begin.min(head.len())..]).next();
-            return packets > 0 || first.is_some_and(|(n, _)| n == FTRACE_EVENTS || n == COMPRESSED);
+            // A packet beyond the head: its first field has to be one with bytes in it.
+            let tag = varint(&head[begin.min(head.len())..]).map(|(tag, _)| tag);
+            return packets > 0 || tag.is_some_and(|tag| [FTRACE_EVENTS, COMPRESSED].contains(&((tag >> 3) as u32)) && tag & 7 == 2);
         }
         if !is_message(&head[begin..end], |number| number < HIGHEST) {
             return false;
@@ -141,8 +148,26 @@ fn read_varint(reader: &mut impl BufRead) -> io::Result<Option<(u64, u64)>> {
     Ok(None)
 }
 
-/// The same trace with its packed packets unpacked, in a file without a name; `None` where none is packed.
-pub(super) fn unpacked(path: &Path, input: &Input) -> Result<Option<Input>, Error> {
+/// The whole packets of what compressed packets hold; false: something of them is cut or damaged.
+fn whole_packets(bytes: &[u8]) -> (&[u8], bool) {
+    let mut at = 0;
+    while at < bytes.len() {
+        let packet = |at: usize| {
+            let (length, size) = varint(bytes.get(at + 1..)?).filter(|_| bytes[at] == 0x0a)?;
+            let end = (at + 1 + size).checked_add(usize::try_from(length).ok()?)?;
+            (end <= bytes.len()).then_some(end)
+        };
+        match packet(at) {
+            Some(end) => at = end,
+            None => return (&bytes[..at], false),
+        }
+    }
+    (bytes, true)
+}
+
+/// The same trace with its packed packets unpacked, in a file without a name, and how many of those are cut or damaged;
+/// `None` where none is packed.
+pub(super) fn unpacked(path: &Path, input: &Input) -> Result<Option<(Input, u64)>, Error> {
     let reading = |e| Error::io(path, "read", e);
     let mut any = false;
     let inside = |packet: &[u8]| Fields::new(packet).any(|(number, _)| number == COMPRESSED);
@@ -156,14 +181,18 @@ pub(super) fn unpacked(path: &Path, input: &Input) -> Result<Option<Input>, Erro
     }
     let most = ALWAYS.max(input.size().map_err(reading)?.saturating_mul(MOST_TIMES));
     let mut file = io::BufWriter::with_capacity(256 << 10, nameless(path)?);
-    let mut written = 0u64;
+    let (mut written, mut damaged, mut inner) = (0u64, 0u64, Vec::new());
     let bomb = || io::Error::other("it unpacks to more than 200 times its size: no trace does");
     packets(input, &mut 0, |_, packet| {
         for (number, value) in Fields::new(packet) {
             if let (COMPRESSED, Wire::Bytes(packed)) = (number, value) {
-                // Cut or damaged: what came before that is kept, and its last packet is found to be cut.
-                written += io::copy(&mut flate2::bufread::ZlibDecoder::new(packed).take(MAX_UNPACKED), &mut file)
-                    .unwrap_or_default();
+                // Cut or damaged: the packets that came before that are kept.
+                inner.clear();
+                let read = flate2::bufread::ZlibDecoder::new(packed).take(MAX_UNPACKED).read_to_end(&mut inner);
+                let (whole, all) = whole_packets(&inner);
+                damaged += u64::from(read.is_err() || !all);
+                file.write_all(whole)?;
+                written += whole.len() as u64;
             }
         }
         if !inside(packet) {
@@ -180,7 +209,7 @@ pub(super) fn unpacked(path: &Path, input: &Input) -> Result<Option<Input>, Erro
         if written > most { Err(bomb()) } else { Ok(()) }
     })
     .map_err(reading)?;
-    file.into_inner().map(|file| Some(Input::File(file))).map_err(|e| Error::io(path, "unpack", e.into_error()))
+    file.into_inner().map(|file| Some((Input::File(file), damaged))).map_err(|e| Error::io(path, "unpack", e.into_error()))
 }
 
 /// Goes through all packets once.
@@ -188,16 +217,23 @@ pub(super) fn index(input: &Input) -> io::Result<Index> {
     let mut index = Index { kinds: Kinds::shipped(), ..Index::default() };
     let mut by_cpu: HashMap<u16, usize> = HashMap::new();
     let (mut skipped, mut bundles, mut stats, mut overwritten) = (0, 0usize, HashMap::new(), 0);
+    let mut others = 0;
     let whole = packets(input, &mut skipped, |at, packet| {
         index.packets += 1;
+        // A host can record its guests too. Their devices and threads have the same numbers as its own.
+        let machine = Fields::new(packet).filter(|(number, _)| *number == MACHINE).last();
+        if machine.and_then(|(_, value)| value.number()).is_some_and(|id| id != 0) {
+            others += 1;
+            return Ok(());
+        }
         let mut fields = Fields::new(packet);
         for (number, value) in fields.by_ref() {
             match (number, value) {
                 (FTRACE_EVENTS, Wire::Bytes(bytes)) => {
-                    let cpu = index.bundle(bytes);
+                    let (cpu, first) = index.bundle(bytes);
                     // Where its bytes lie in the file: they are a part of the packet's.
                     let inside = bytes.as_ptr() as usize - packet.as_ptr() as usize;
-                    let bundle = Bundle { offset: at + inside as u64, length: bytes.len() as u32 };
+                    let bundle = Bundle { first, offset: at + inside as u64, length: bytes.len() as u32 };
                     let full = by_cpu.len() == MAX_CPUS && !by_cpu.contains_key(&cpu);
                     if full || bundles == MAX_BUNDLES {
                         index.losses.add(Loss::BytesSkipped, bytes.len() as u64);
@@ -224,6 +260,7 @@ pub(super) fn index(input: &Input) -> io::Result<Index> {
     index.losses.add(Loss::BytesSkipped, skipped);
     index.losses.add(Loss::DataCut, u64::from(!whole));
     index.losses.add(Loss::GapsOfUnknownSize, overwritten);
+    index.losses.add(Loss::OtherMachines, others);
     for (begin, end) in stats.into_values() {
         let over = |n: usize| end.get(n).zip(begin.get(n)).map_or(0, |(e, b): (&u64, &u64)| e.saturating_sub(*b));
         index.losses.add(Loss::EventsOverwritten, over(0));
@@ -233,6 +270,10 @@ pub(super) fn index(input: &Input) -> io::Result<Index> {
     // A bundle beyond this is not read.
     let most = SMALLEST_BOUND.max(ALL_BUNDLES / index.lanes.len().max(1) as u64);
     for (_, lane) in &mut index.lanes {
+        // Bundles need not lie in the order of their events. Stable: of one time, in the file's order.
+        if !lane.is_sorted_by_key(|bundle| bundle.first) {
+            lane.sort_by_key(|bundle| bundle.first);
+        }
         let too_large: u64 = lane.iter().map(|b| u64::from(b.length)).filter(|&n| n > most).sum();
         index.losses.add(Loss::BytesSkipped, too_large);
         lane.retain(|bundle| u64::from(bundle.length) <= most);
@@ -242,19 +283,35 @@ pub(super) fn index(input: &Input) -> io::Result<Index> {
 }
 
 impl Index {
-    /// What stands in a bundle beside its events; its CPU.
-    fn bundle(&mut self, bytes: &[u8]) -> u16 {
-        let mut cpu = 0;
+    /// What stands in a bundle beside its events; its CPU, and the time of its first event.
+    fn bundle(&mut self, bytes: &[u8]) -> (u16, u64) {
+        let (mut cpu, mut first, mut clock) = (0, None::<u64>, 0);
+        let mut times = Vec::new();
         for (number, value) in Fields::new(bytes) {
             match (number, value) {
                 (1, Wire::Number(n)) => cpu = u16::try_from(n).unwrap_or(u16::MAX),
-                (5, Wire::Number(clock)) => self.clock = clock,
+                (2, Wire::Bytes(event)) if first.is_none() => {
+                    first = Fields::new(event).find(|(n, _)| *n == 1).and_then(|(_, v)| v.number());
+                }
+                (4, Wire::Bytes(compact)) => {
+                    for (_, times_of) in Fields::new(compact).filter(|(n, _)| matches!(n, 1 | 7)) {
+                        let mut steps = Vec::new();
+                        numbers(times_of, &mut steps);
+                        times.extend(steps.first());
+                    }
+                }
+                (5, Wire::Number(said)) => clock = said,
                 (8, Wire::Bytes(_)) => self.losses.add(Loss::SubBuffersDamaged, 1),
                 (11, Wire::Bytes(descriptor)) => self.kinds.declare(descriptor),
                 _ => {}
             }
         }
-        cpu
+        if std::mem::replace(&mut self.clock_said, true) && self.clock != clock {
+            self.clock = UNKNOWN_CLOCK;
+        } else {
+            self.clock = clock;
+        }
+        (cpu, first.into_iter().chain(times).min().unwrap_or(0))
     }
 
     /// `ProcessTree`: names of processes and of their threads.

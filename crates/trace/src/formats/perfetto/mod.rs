@@ -15,6 +15,7 @@ use super::made::{Item, Source};
 use crate::error::Error;
 use crate::input::Input;
 use crate::kind::TraceKind;
+use crate::losses::Loss;
 use events::{Bundle, Running};
 use index::Index;
 use std::cmp::Reverse;
@@ -31,9 +32,24 @@ pub(crate) struct Perfetto {
 
 /// Finds the bundles of a trace.
 pub(crate) fn open(path: &Path, input: Input) -> Result<Perfetto, Error> {
-    let input = index::unpacked(path, &input)?.unwrap_or(input);
-    let index = index::index(&input).map_err(|e| Error::io(path, "read", e))?;
+    let (input, damaged) = index::unpacked(path, &input)?.unwrap_or((input, 0));
+    let mut index = index::index(&input).map_err(|e| Error::io(path, "read", e))?;
+    index.losses.add(Loss::DataCut, damaged);
     if index.lanes.is_empty() {
+        if index.losses.get(Loss::OtherMachines) > 0 {
+            return Err(Error::Unsupported {
+                path: path.to_path_buf(),
+                what: "is a Perfetto trace whose kernel events are of other machines (a virtual machine's guests): only those of \
+                       the machine that recorded are read; record on the guest itself"
+                    .to_string(),
+            });
+        }
+        if damaged > 0 {
+            return Err(Error::Unsupported {
+                path: path.to_path_buf(),
+                what: format!("is a Perfetto trace with {damaged} damaged packets, and no kernel event is left; copy it again"),
+            });
+        }
         return Err(Error::Unsupported {
             path: path.to_path_buf(),
             what: format!(
