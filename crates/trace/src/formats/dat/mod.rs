@@ -24,6 +24,9 @@ pub use write::{Written, write, write_as};
 /// The first ten bytes.
 const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
 
+const CUT_BEFORE_EVENTS: &str =
+    "was cut before its first event: its descriptions are there, and none of what was recorded; copy it again";
+
 /// Options, which in version 7 are the numbers of sections too (`include/private/trace-cmd-private.h` of trace-cmd 3.1.6).
 mod option {
     pub const DONE: u16 = 0;

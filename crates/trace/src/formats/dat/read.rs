@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use super::parts::Header;
-use super::{MAGIC, v6, v7};
+use super::{CUT_BEFORE_EVENTS, MAGIC, v6, v7};
 use crate::bytes::Endian;
 use crate::decode::names::Names;
 use crate::error::Error;
@@ -15,6 +15,9 @@ use crate::trace::{Ring, RingBuffer, Trace, count_statistics};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Clocks whose numbers are no times (`trace_clocks` of kernel/trace/trace.c; `ppc-tb` is PowerPC's time base).
+const COUNTERS: [&str; 3] = ["counter", "x86-tsc", "ppc-tb"];
 
 pub(crate) fn looks_like_dat(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
@@ -63,6 +66,25 @@ fn finish(path: &Path, file: Input, header: Header) -> Result<Trace, Error> {
             path: path.to_path_buf(),
             what: "its times are ticks of a CPU's counter; record with \"trace-cmd record -C mono\"".to_string(),
         });
+    }
+    if COUNTERS.contains(&header.clock.as_str()) {
+        return Err(Error::Unsupported {
+            path: path.to_path_buf(),
+            what: format!(
+                "has counts instead of times (its clock is {}), and no duration follows from them; record with \"trace-cmd record -C mono\"",
+                header.clock
+            ),
+        });
+    }
+    if header.own.is_none() && header.buffers.iter().all(|(_, lanes)| lanes.is_empty()) {
+        let what = match losses.get(Loss::DataCut) {
+            0 => {
+                "has no events: they are described, and none was recorded; record again with what is to be seen, as \
+                  \"trace-cmd record -e block -C mono\""
+            }
+            _ => CUT_BEFORE_EVENTS,
+        };
+        return Err(Error::Unsupported { path: path.to_path_buf(), what: what.to_string() });
     }
     let mut names = Names::default();
     let (facts, stats, phases, mut clock) = match header.own {

@@ -5,7 +5,7 @@ use super::option;
 use super::parts::{
     Formats, Header, MAX_BUFFERS, MAX_CPUS, MAX_LANES, MAX_OPTIONS, Options, header_info, is_needed, long_text, place,
 };
-use super::recover;
+use super::{CUT_BEFORE_EVENTS, recover};
 use crate::error::Error;
 use crate::formats::dat::codec::{Codec, MAX_UNPACKED};
 use crate::input::Input;
@@ -13,6 +13,7 @@ use crate::losses::{Loss, Losses};
 use crate::ring::pages::PageSource;
 use crate::ring::schema::{Layout, MAX_SUBBUF};
 use crate::trace::Blob;
+use std::collections::BTreeSet;
 
 /// A section's header: id, flags, description, size.
 const SECTION_HEADER: u64 = 16;
@@ -69,11 +70,7 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
         };
         places.buffers.extend(found.map(of_main));
         if places.buffers.is_empty() {
-            return Err(Error::Unsupported {
-                path: c.path().to_path_buf(),
-                what: "was cut before its first event: its descriptions are there, and none of what was recorded; copy it again"
-                    .to_string(),
-            });
+            return Err(Error::Unsupported { path: c.path().to_path_buf(), what: CUT_BEFORE_EVENTS.to_string() });
         }
     }
     if places.buffers.is_empty() {
@@ -107,7 +104,21 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
         cmdlines = in_section(c, file, &packing, at, option::CMDLINES, |s| s.text8("saved_cmdlines"))?;
     }
 
-    let clock = places.buffers.iter().map(|b| b.clock.clone()).find(|c| !c.is_empty());
+    // A buffer without data has a clock too, and it is compared with nothing.
+    let has_data = |b: &&Buffer| b.cpus.iter().any(|(_, _, length)| *length > 0);
+    let clocks: BTreeSet<&str> =
+        places.buffers.iter().filter(has_data).map(|b| b.clock.as_str()).filter(|c| !c.is_empty()).collect();
+    if clocks.len() > 1 {
+        return Err(Error::Unsupported {
+            path: c.path().to_path_buf(),
+            what: format!(
+                "has buffers with different clocks ({}), whose times cannot be compared; record all of them with the same -C, as \
+                 \"trace-cmd record -C mono -e block -B NAME -C mono -e sched\"",
+                clocks.into_iter().collect::<Vec<_>>().join(", ").escape_debug()
+            ),
+        });
+    }
+    let clock = clocks.first().map(|clock| clock.to_string());
     let mut cpus = options.cpus.unwrap_or(0).min(MAX_CPUS);
     let mut buffers = vec![(String::new(), Vec::new())];
     let mut all_lanes = 0;

@@ -74,7 +74,8 @@ pub(crate) fn looks_like(head: &[u8]) -> bool {
         if end > head.len() {
             // A packet beyond the head: its first field has to be one with bytes in it.
             let tag = varint(&head[begin.min(head.len())..]).map(|(tag, _)| tag);
-            return packets > 0 || tag.is_some_and(|tag| [FTRACE_EVENTS, COMPRESSED].contains(&((tag >> 3) as u32)) && tag & 7 == 2);
+            return packets > 0
+                || tag.is_some_and(|tag| [FTRACE_EVENTS, COMPRESSED].contains(&((tag >> 3) as u32)) && tag & 7 == 2);
         }
         if !is_message(&head[begin..end], |number| number < HIGHEST) {
             return false;
@@ -209,7 +210,9 @@ pub(super) fn unpacked(path: &Path, input: &Input) -> Result<Option<(Input, u64)
         if written > most { Err(bomb()) } else { Ok(()) }
     })
     .map_err(reading)?;
-    file.into_inner().map(|file| Some((Input::File(file), damaged))).map_err(|e| Error::io(path, "unpack", e.into_error()))
+    file.into_inner()
+        .map(|file| Some((Input::File(file), damaged)))
+        .map_err(|e| Error::io(path, "unpack", e.into_error()))
 }
 
 /// Goes through all packets once.

@@ -47,7 +47,9 @@ pub(crate) fn open(path: &Path, input: Input) -> Result<Perfetto, Error> {
         if damaged > 0 {
             return Err(Error::Unsupported {
                 path: path.to_path_buf(),
-                what: format!("is a Perfetto trace with {damaged} damaged packets, and no kernel event is left; copy it again"),
+                what: format!(
+                    "is a Perfetto trace with {damaged} damaged packets, and no kernel event is left; copy it again"
+                ),
             });
         }
         return Err(Error::Unsupported {
