@@ -233,7 +233,14 @@ fn to_flashmon(trace: &Trace, args: &ExportArgs, quiet: bool) -> Result<(), Fail
     let inputs = output::inputs(&args.traces);
     let (mut log, mut view) = (Noted::create(&args.output, &inputs, OPTION)?, Noted::create(&blocks, &inputs, OPTION)?);
     let mut out = BufWriter::new(&mut log.file);
-    flashmon::write_log(trace, args.chip, &mut out)?;
+    let lines = flashmon::write_log(trace, args.chip, &mut out)?;
+    if lines.lines == 0 {
+        let why = match lines.other_chips {
+            0 => "the trace has no flash operations (flashscope:nand_read and others); record with `flashscope record --events flash`".to_owned(),
+            n => format!("the trace has no operations of chip {}, and {n} of others; choose one with --chip", args.chip),
+        };
+        return Err(Failure::new(format!("{}: nothing to export: {why}", args.traces[0].display())));
+    }
     out.flush().map_err(|error| cannot(&args.output, &error))?;
     drop(out);
     let mut out = BufWriter::new(&mut view.file);
