@@ -1,23 +1,38 @@
 //! Events that the recording lost: what the other findings may leave out.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
-use crate::Evidence;
 use crate::units::grouped;
+use crate::{Evidence, LossCount};
 
-/// Counters of events that happened and are not in the trace.
-const COUNTERS: [&str; 8] = [
+/// Counters of events that found no place while they were recorded.
+const OF_THE_RING: [&str; 7] = [
     "events_overwritten",
     "events_dropped",
+    "commit_overruns",
     "events_missed_at_gaps",
+    "gaps_of_unknown_size",
     "events_not_drained",
-    "frames_missing",
-    "frames_bad_crc",
+    "records_missing",
+];
+
+/// Counters of what was recorded and is not in the file, or cannot be read there.
+const OF_THE_FILE: [&str; 10] = [
+    "cpu_files_missing",
     "data_cut",
     "stream_cut",
+    "frames_missing",
+    "frames_bad_crc",
+    "events_not_delivered",
+    "sub_buffers_damaged",
+    "bytes_skipped",
+    "records_malformed",
+    "times_impossible",
 ];
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let lost: Vec<_> = seen.losses.iter().filter(|loss| loss.count > 0 && COUNTERS.contains(&&*loss.name)).collect();
+    let is_of_file = |loss: &&LossCount| OF_THE_FILE.contains(&&*loss.name);
+    let is_lost = |loss: &&LossCount| loss.count > 0 && (is_of_file(loss) || OF_THE_RING.contains(&&*loss.name));
+    let lost: Vec<_> = seen.losses.iter().filter(is_lost).collect();
     let Some(first) = lost.iter().max_by_key(|loss| loss.count) else { return Vec::new() };
     vec![Finding {
         rule: Rule::LostEvents,
@@ -30,16 +45,33 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             .collect(),
         lost_ns: Evidence::unknown("what is lost has no time", ""),
         lost_bytes: None,
-        advice: vec![Remedy {
-            what: "Record again with a larger ring, or fewer events".to_owned(),
-            steps: vec![Step::Run {
-                command: "flashscope record --ring 16384 --events block".to_owned(),
-                names: Vec::new(),
-            }],
-            gain: Evidence::unknown("how fast events come is not known where they are lost", ""),
-            risk: "16 MiB of memory for each processor".to_owned(),
-        }],
+        advice: match is_of_file(first) {
+            true => copy_again(),
+            false => larger_ring(),
+        },
         uncertain: None,
+    }]
+}
+
+fn larger_ring() -> Vec<Remedy> {
+    vec![Remedy {
+        what: "Record again with a larger ring, or fewer events".to_owned(),
+        steps: vec![Step::Run {
+            command: "flashscope record --ring 16384 --events block".to_owned(),
+            names: Vec::new(),
+        }],
+        gain: Evidence::unknown("how fast events come is not known where they are lost", ""),
+        risk: "16 MiB of memory for each processor".to_owned(),
+    }]
+}
+
+fn copy_again() -> Vec<Remedy> {
+    vec![Remedy {
+        what: "Copy the whole trace again from where it was recorded; if it is no longer there, record again"
+            .to_owned(),
+        steps: Vec::new(),
+        gain: Evidence::unknown("what is missing has no time", ""),
+        risk: "none".to_owned(),
     }]
 }
 
@@ -52,8 +84,6 @@ fn capital(text: &str) -> String {
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
-    use crate::LossCount;
-
     fn loss(name: &str, count: u64) -> LossCount {
         LossCount { name: name.into(), count, meaning: "entries that the ring wrote over".into() }
     }
@@ -67,6 +97,22 @@ mod tests {
         assert!(only(find(&work.seen())).what.contains("events_overwritten 12"));
         let all = super::super::find(&work.seen());
         assert!(all[0].rule == Rule::FsyncStorm && all[0].uncertain.is_some(), "{all:?}");
+    }
+
+    /// A larger ring helps where events found no place, and not where the file is cut.
+    #[test]
+    fn what_to_do_depends_on_where_events_were_lost() {
+        for (name, word) in [
+            ("data_cut", "Copy"),
+            ("cpu_files_missing", "Copy"),
+            ("records_missing", "ring"),
+            ("gaps_of_unknown_size", "ring"),
+        ] {
+            let mut work = Work::new(1_000_000_000);
+            work.losses.push(loss(name, 2));
+            let found = only(find(&work.seen()));
+            assert!(found.what.contains(name) && found.advice[0].what.contains(word), "{found:?}");
+        }
     }
 
     #[test]
