@@ -117,7 +117,10 @@ const THREADS: &[(&str, Work)] = &[
     ("dp_zil_clean", FileSystem("ZFS intent log")),
     // OpenZFS 2.1, module/zfs/arc.c, l2arc_start(): "l2arc_feed"
     ("l2arc_feed", FileSystem("ZFS L2ARC")),
-    // OpenZFS 2.1, module/zfs/mmp.c, mmp_thread_start(): "mmp"; vdev_trim.c, vdev_initialize.c, vdev_rebuild.c
+    // OpenZFS 2.1, module/zfs/mmp.c, mmp_thread_start(): "mmp"
+    ("mmp", FileSystem("ZFS multihost")),
+    // OpenZFS 2.1, module/zfs/vdev_trim.c, vdev_initialize.c and vdev_rebuild.c: a thread has the name of its function without
+    // "_thread" (module/os/linux/spl/spl-thread.c, __thread_create())
     ("vdev_autotrim", FileSystem("ZFS trim")),
     ("vdev_trim", FileSystem("ZFS trim")),
     ("vdev_initialize", FileSystem("ZFS initialisation")),
@@ -161,10 +164,13 @@ const THREADS: &[(&str, Work)] = &[
     ("f2fs_flush", FileSystem("f2fs flush")),
     // fs/f2fs/checkpoint.c, f2fs_start_ckpt_thread(): "f2fs_ckpt-%u:%u"
     ("f2fs_ckpt", FileSystem("f2fs checkpoint")),
-    // fs/bcachefs/journal_reclaim.c: "bch-reclaim/%s"; movinggc.c: "bch-copygc/%s"; rebalance.c: "bch-rebalance/%s" (6.7)
+    // fs/bcachefs/journal_reclaim.c, bch2_journal_reclaim_start(): "bch-reclaim/%s"; movinggc.c, bch2_copygc_start():
+    // "bch-copygc/%s"; rebalance.c, bch2_rebalance_start(): "bch-rebalance/%s" (6.7 to 6.17); after it left the kernel,
+    // bch2_reconcile_start(): "bch-reconcile/%s"
     ("bch-reclaim", FileSystem("bcachefs journal")),
     ("bch-copygc", FileSystem("bcachefs GC")),
     ("bch-rebalance", FileSystem("bcachefs rebalance")),
+    ("bch-reconcile", FileSystem("bcachefs rebalance")),
     // fs/nilfs2/segment.c, nilfs_segctor_start_thread(): "segctord"
     ("segctord", FileSystem("NILFS2 segments")),
     // fs/jfs/super.c, init_jfs_fs(): "jfsIO", "jfsCommit", "jfsSync"
@@ -256,7 +262,7 @@ fn work(name: &str) -> Option<Work> {
         // Programs begin so too; the kernel's have a number there.
         "mtdblock" if behind == "d" => true,
         "nbd" | "mtdblock" | "kswapd" | "vhost-" => behind.starts_with(|c: char| c.is_ascii_digit()),
-        "nfsd" => behind.is_empty(),
+        "nfsd" | "mmp" => behind.is_empty(),
         "zvol" => behind.is_empty() || behind.starts_with("_tq"),
         _ => true,
     };
@@ -322,6 +328,11 @@ mod tests {
             ("mdadm", false, None, None),
             ("bcache_writebac", true, None, None),
             ("bcache_gc", false, Some("bcache GC"), Some(Layer::Block)),
+            ("bch-reconcile/s", false, Some("bcachefs rebalance"), file_system),
+            ("bch-copygc/sda", false, Some("bcachefs GC"), file_system),
+            ("mmp", false, Some("ZFS multihost"), file_system),
+            ("mmpd", false, None, None),
+            ("loop12", true, None, None),
             ("z_wr_iss", true, None, None),
             ("z_rd_int_1", true, None, None),
             ("txg_sync", false, Some("ZFS transaction group"), file_system),
