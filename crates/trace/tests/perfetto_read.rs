@@ -304,7 +304,9 @@ fn a_damaged_packed_packet_costs_itself() {
         assert_eq!(lost(&trace), backwards.into_iter().chain([(Loss::DataCut, 1)]).collect::<Vec<_>>());
     }
     let error = of(&[packet(&[&n(8, 5)]), packet(&[&b(50, &[b"\x78\x9c\xff\xff\xff"])])].concat()).unwrap_err();
-    assert!(error.contains("1 damaged packets") && error.contains("copy it again"), "{error}");
+    assert!(error.contains("cut or damaged") && error.contains("copy it again"), "{error}");
+    let error = of(&plain[..20]).unwrap_err();
+    assert!(error.contains("cut or damaged") && error.contains("copy it again"), "{error}");
     // A first packet that is larger than what formats are told by.
     let many: Vec<u8> = (0..4000)
         .flat_map(|at| event(at * 1000 + 1, 7, 45, &[&n(1, SDB), &n(2, at * 8), &n(3, 8), &b(5, &[b"R"])]))

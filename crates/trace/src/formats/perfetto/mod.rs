@@ -44,12 +44,11 @@ pub(crate) fn open(path: &Path, input: Input) -> Result<Perfetto, Error> {
                     .to_string(),
             });
         }
-        if damaged > 0 {
+        if index.losses.get(Loss::DataCut) > 0 {
             return Err(Error::Unsupported {
                 path: path.to_path_buf(),
-                what: format!(
-                    "is a Perfetto trace with {damaged} damaged packets, and no kernel event is left; copy it again"
-                ),
+                what: "is a Perfetto trace that is cut or damaged, and no kernel event is left; copy it again"
+                    .to_string(),
             });
         }
         return Err(Error::Unsupported {
