@@ -160,6 +160,9 @@ fn what_is_no_trace_is_called_by_its_name_and_writes_nothing() {
              app-30 [000] ..... 5.100000: ext4_sync_file_exit: dev 8,1 ino 12 ret 0\n",
             "no events of block I/O (block:block_bio_queue",
         ),
+        // A CPU that did nothing, and another whose file is not there.
+        ("quiet.blktrace.0", "", "no step of block I/O"),
+        ("half.blktrace.1", "", "cpu_files_missing 1"),
     ] {
         let path = dir.path().join(name);
         std::fs::write(&path, text).expect("a file");
@@ -173,4 +176,18 @@ fn what_is_no_trace_is_called_by_its_name_and_writes_nothing() {
         assert!(stderr.contains(says) && stderr.lines().count() == 1, "{says:?} is not in: {stderr}");
         assert!(output.stdout.is_empty() && !page.exists(), "{}: something was written", path.display());
     }
+}
+
+/// An export of nothing fails, whatever its format, and leaves no file.
+#[test]
+fn an_export_of_nothing_fails_in_every_format() {
+    let dir = TempDir::new("formats-nothing");
+    let input = top().join("tests/cases/blkparse-text/input");
+    let path = dir.path().join("log");
+    let output = output(flashscope().args(["export", "--to", "flashmon", "-o"]).arg(&path).arg(&input));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("no flash operations") && stderr.contains("--events flash"), "{stderr}");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").collect();
+    assert!(left.is_empty(), "{left:?}");
 }

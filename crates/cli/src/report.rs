@@ -77,6 +77,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         if args.process.is_none() {
             nothing_in_range(&inputs, args, shown(&report.found.stages) == 0)?;
         }
+        if nothing_happened(&inputs, &report) {
+            return Err(nothing_recorded(&inputs));
+        }
         if let Some(page) = &args.html {
             output::write(
                 page,
@@ -551,6 +554,29 @@ fn nothing_to_report(inputs: &Inputs) -> Failure {
          --events block` or `trace-cmd record -e block`, raw flash with `flashscope record --events flash`{layers}",
         paths.join(", "),
         flashscope_report::visible(&there)
+    ))
+}
+
+/// No step is in the traces of other tools, and nothing else that a report would show. In one of flashscope's own, that there was none is
+/// a figure: its facts say what it recorded.
+fn nothing_happened(inputs: &Inputs, report: &BlockReport) -> bool {
+    let others = inputs.traces().all(|trace| trace.facts()["recording"].is_null());
+    let calls = !report.calls.by_process.is_empty() || !report.calls.slowest.is_empty();
+    others && report.found.stages.events == 0 && report.readahead.is_none() && !calls
+}
+
+fn nothing_recorded(inputs: &Inputs) -> Failure {
+    let lost: Vec<String> = inputs
+        .losses()
+        .iter()
+        .filter(|loss| loss.count > 0)
+        .map(|loss| format!("{} {}", loss.name, loss.count))
+        .collect();
+    let lost = if lost.is_empty() { String::new() } else { format!(" It is not complete: {}.", lost.join(", ")) };
+    Failure::new(format!(
+        "{}: has no step of block I/O: none happened while it was recorded, or none was kept.{lost} Record again while the device is \
+         used, with `flashscope record --events block -- COMMAND` or `blktrace -d DEVICE`",
+        inputs.title()
     ))
 }
 
