@@ -39,6 +39,7 @@ pub use missing::MissingEvent;
 pub use originators::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind};
 pub use over_time::{BlockWindow, LoadOverTime};
 pub use points::{IoPoint, IoPoints};
+pub(crate) use rows::kind_name;
 pub use rows::{BIO_COLUMNS, IoRow, IoRows, NamedRow, REQUEST_COLUMNS, ROWS_SCHEMA, RowStatus, RowsFound, RowsOf};
 pub use sizes::Sizes;
 pub use stack::{StackLeg, StackLevel};

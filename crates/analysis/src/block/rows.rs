@@ -234,7 +234,7 @@ fn owner_kind(kind: OwnerKind) -> &'static str {
 }
 
 /// As JSON reports name it.
-fn kind_name(kind: RequestKind) -> &'static str {
+pub(crate) fn kind_name(kind: RequestKind) -> &'static str {
     match kind {
         RequestKind::Read => "read",
         RequestKind::Write => "write",

@@ -1,8 +1,9 @@
 //! The figures of a report by name: `p99(d2c, write, 179:0)`, `bytes(write, app=logd)`.
 
-use crate::block::{BlockReport, GroupBy, Unit};
+use crate::block::{BlockReport, GroupBy, Unit, kind_name};
 use crate::flash_report::FlashReport;
 use crate::latency::LatencyNs;
+use flashscope_trace::RequestKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -131,6 +132,12 @@ fn first_word(device: &str) -> &str {
     device.split(' ').next().unwrap_or(device)
 }
 
+/// What a group by device is of: `8:0 zone appends`. Of kinds that end alike, the one with the longest name.
+fn kind_and_device(group: &str) -> Option<(&'static str, &str)> {
+    let of = |kind: &RequestKind| Some((kind_name(*kind), group.strip_suffix(kind.plural())?.strip_suffix(' ')?));
+    RequestKind::ALL.iter().filter_map(of).min_by_key(|(_, device)| device.len())
+}
+
 /// The figures of a report on block I/O.
 pub fn of_block(report: &BlockReport) -> Vec<Figure> {
     let found = &report.found;
@@ -139,8 +146,8 @@ pub fn of_block(report: &BlockReport) -> Vec<Figure> {
     for group in &found.groups {
         let (kind, device) = match group.by {
             GroupBy::All => ("", ""),
-            GroupBy::Device => match group.name.rsplit_once(' ') {
-                Some((device, kind)) => (kind.strip_suffix('s').unwrap_or(kind), device),
+            GroupBy::Device => match kind_and_device(&group.name) {
+                Some(found) => found,
                 None => continue,
             },
             _ => continue,
@@ -244,4 +251,25 @@ pub fn of_flash(report: &FlashReport) -> Vec<Figure> {
         figures.push(count("errors", errors, Better::Lower));
     }
     figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_groups_have_the_names_of_exports() {
+        for (group, kind, device) in [
+            ("8:0 reads", "read", "8:0"),
+            ("mmcblk0p2 (ext4, /data) writes", "write", "mmcblk0p2 (ext4, /data)"),
+            ("8:0 flushes", "flush", "8:0"),
+            ("8:0 zone appends", "zone_append", "8:0"),
+            ("8:0 zone finishes", "zone_finish", "8:0"),
+            ("8:0 writes of zeroes", "write_zeroes", "8:0"),
+            ("8:0 secure erases", "secure_erase", "8:0"),
+        ] {
+            assert_eq!(kind_and_device(group), Some((kind, device)), "{group}");
+        }
+        assert_eq!(kind_and_device("8:0"), None);
+    }
 }
