@@ -55,3 +55,26 @@ fn csv_of_a_board() {
     assert!(text.contains("\n4398803200,0,1,init,flash,erase,192,,,0,,,\n"), "{text}");
     assert!(text.contains(",phase_begin,,,,,,,,erase and write\n"));
 }
+
+/// A plug has no place, and neither has a flush whose completion the kernel gives the sector -1.
+#[test]
+fn csv_of_steps_without_a_place() {
+    let text = b"# tracer: nop\n\
+        \x20 a-1 [000] ..... 1.000000: block_rq_issue: 8,0 FF 0 () 0 + 0 [a]\n\
+        \x20 a-1 [000] ..... 1.000010: block_rq_complete: 8,0 FF () 18446744073709551615 + 0 [0]\n\
+        \x20 a-1 [000] ..... 1.000020: block_plug: [a]\n\
+        \x20 a-1 [000] ..... 1.000030: block_rq_issue: 8,0 R 4096 () 8 + 8 [a]\n";
+    let trace = Trace::from_bytes("given".as_ref(), text.as_slice().into()).unwrap();
+    let mut out = vec![];
+    export::csv(&trace, &mut out).unwrap();
+    let rows: Vec<String> = String::from_utf8(out).unwrap().lines().skip(1).map(str::to_owned).collect();
+    assert_eq!(
+        rows,
+        [
+            "1000000000,0,1,a,block,issue,,,0,,0,,8:0 FN",
+            "1000010000,0,1,a,block,complete,,,,,,,8:0 FN",
+            "1000020000,0,1,a,block,plug,,,,,,,0:0 N",
+            "1000030000,0,1,a,block,issue,,,4096,,4096,,8:0 R",
+        ]
+    );
+}

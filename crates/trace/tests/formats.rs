@@ -494,7 +494,7 @@ fn a_step_without_its_parts_is_counted() {
         assert_eq!(blocks(&trace).len(), 1, "{rest}");
         assert_eq!(trace.losses().iter().filter(|&(_, n)| n > 0).collect::<Vec<_>>(), [(loss, 1)], "{rest}");
     }
-    // Before 5.1 a flush has the sector -1; a plug has no place; 4 GiB is the most.
+    // A flush may have the sector -1; a plug has no place; 4 GiB is the most.
     for rest in [
         "block_rq_issue: 8,0 FF 0 () 18446744073709551615 + 0 [fio]",
         "block_plug: [fio]",

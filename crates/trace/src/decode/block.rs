@@ -85,7 +85,7 @@ impl BlockPlan {
             sectors => sectors.saturating_mul(512),
         };
         // The kernel counts bytes of bios and requests in 32 bits (`bi_size`, `__data_len`), and those of a device in 64.
-        // Before 5.1 a flush has the sector -1.
+        // A flush without a place may have the sector -1.
         if bytes > 1 << 32 || bytes > 0 && sector >= 1 << 55 {
             return None;
         }

@@ -29,6 +29,19 @@ impl BlockEvent {
         self.sector.saturating_add(self.bytes.div_ceil(512))
     }
 
+    /// The first sector and the bytes. `None`: it has no place (a plug); a flush has none either where the kernel says -1.
+    pub fn place(&self) -> Option<(u64, u64)> {
+        use BlockAction::*;
+        let plug = matches!(self.action, Plug | Unplug | UnplugTimer | ZonePlug | ZoneUnplug) && self.bytes == 0;
+        (!plug && self.sector != u64::MAX).then_some((self.sector, self.bytes))
+    }
+
+    /// The kernel's negative number, 0: none. `None`: a step that says nothing of it.
+    pub fn result(&self) -> Option<i32> {
+        use BlockAction::*;
+        (matches!(self.action, Complete | Requeue | Abort) || self.error != 0).then_some(self.error)
+    }
+
     /// What is asked of the device; a request to flush that moves no data is a flush, whichever way it points.
     #[inline]
     pub fn kind(&self) -> RequestKind {

@@ -265,8 +265,11 @@ fn csv_event(out: &mut Vec<u8>, raw: bool, event: &Event, comm: Option<&str>) {
             put(out, format_args!("mtd,{},,,{length_bytes},,{address},,", operation(op)));
         }
         EventKind::Block(b) => {
-            let address = b.sector.saturating_mul(512);
-            put(out, format_args!("block,{},,,{},,{address},,", b.action.name(), b.bytes));
+            put(out, format_args!("block,{},,,", b.action.name()));
+            match b.place() {
+                Some((sector, bytes)) => put(out, format_args!("{bytes},,{},,", sector.saturating_mul(512))),
+                None => out.extend_from_slice(b",,,,"),
+            }
             csv_text(out, raw, &format!("{} {}", b.device, b.flags));
         }
         EventKind::File(e) => {

@@ -242,11 +242,11 @@ fn typed<'a>(pair: &Pair<'a>) -> Typed<'a> {
         EventKind::Block(b) => Typed {
             kind: "block",
             operation: Some(b.action.name()),
-            length_bytes: Some(b.bytes),
+            length_bytes: b.place().map(|(_, bytes)| bytes),
             device: Some(b.device.to_string()),
-            sector: Some(b.sector),
+            sector: b.place().map(|(sector, _)| sector),
             rwbs: Some(b.flags.to_string()),
-            error: Some(b.error),
+            error: b.result(),
             ..none
         },
         EventKind::File(e) => Typed {
