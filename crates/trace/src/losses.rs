@@ -95,6 +95,8 @@ losses! {
         "CPUs whose file is not in a set of blktrace's files, though a higher CPU's is: what they did is missing, unless they were offline; copy all of NAME.blktrace.*";
     TimesBackwards => "times_backwards", Data,
         "events older than the one before them on the same CPU";
+    EventsRepeated => "events_repeated", Data,
+        "events that the file has twice (text pasted twice, captures that overlap): counted once";
     TimesImpossible => "times_impossible", Data,
         "events whose time is 2^63 ns (292 years) or more, which no kernel clock gives: damaged; left out";
     TimesMissing => "times_missing", Data,

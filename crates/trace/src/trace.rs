@@ -554,19 +554,22 @@ impl Trace {
                 let mut typer = Typer::new(Geometry::default());
                 typer.declare(log.schemas().iter());
                 let mut reads = self.reads().cursor();
-                log.for_each_record(&mut |record| {
-                    reads.around(record, &mut |read| match read {
-                        Some(read) => f(read),
-                        None => {
-                            typer
-                                .event(record.time.0, record.cpu, record.schema, record.data)
-                                .into_iter()
-                                .for_each(&mut *f);
-                        }
-                    });
-                })
-                .map_err(|e| Error::io(&self.path, "read", e))?;
-                typer.finish()
+                let repeated = log
+                    .for_each_record(&mut |record| {
+                        reads.around(record, &mut |read| match read {
+                            Some(read) => f(read),
+                            None => {
+                                typer
+                                    .event(record.time.0, record.cpu, record.schema, record.data)
+                                    .into_iter()
+                                    .for_each(&mut *f);
+                            }
+                        });
+                    })
+                    .map_err(|e| Error::io(&self.path, "read", e))?;
+                let mut losses = typer.finish();
+                losses.add(Loss::EventsRepeated, repeated);
+                losses
             }
         };
         phases.rest(f);
@@ -609,7 +612,7 @@ impl Trace {
             Body::Blktrace(log) => {
                 log.for_each_pair(&mut |record, _| f(record)).map_err(|e| Error::io(&self.path, "read", e)).map(drop)
             }
-            Body::Made(log) => log.for_each_record(f).map_err(|e| Error::io(&self.path, "read", e)),
+            Body::Made(log) => log.for_each_record(f).map_err(|e| Error::io(&self.path, "read", e)).map(drop),
         }
     }
 

@@ -3,6 +3,7 @@
 //! An event becomes a record whose format is made up: `text` (all that stands behind the time), `flags`, and a field for
 //! each value that was found. Two events with the same name and the same names and kinds of values have one format.
 
+use super::repeated::{Backwards, Repeated};
 use crate::bytes::Endian;
 use crate::decode::names::Names;
 use crate::error::Error;
@@ -98,6 +99,7 @@ pub(crate) struct Log {
     pub cpus: u32,
     /// Every event has a number of its own.
     pub is_numbered: bool,
+    backwards: Backwards,
 }
 
 /// What opening has found.
@@ -123,6 +125,7 @@ struct Survey {
     losses: Losses,
     /// The last time of each CPU.
     last: Vec<u64>,
+    backwards: Backwards,
     with_time: u64,
     without_time: u64,
     numbered: u64,
@@ -145,6 +148,7 @@ impl Survey {
             names: Names::default(),
             losses: Losses::new(),
             last: vec![0],
+            backwards: Backwards::default(),
             with_time: 0,
             without_time: 0,
             numbered: 0,
@@ -189,6 +193,7 @@ impl Survey {
             None => self.without_time += 1,
             Some(time) => {
                 self.with_time += 1;
+                self.backwards.time(time);
                 if time % 1000 != 0 {
                     self.finest = 1;
                 }
@@ -260,7 +265,7 @@ impl Log {
             return Err(Error::Unsupported { path: path.to_path_buf(), what });
         }
         let is_numbered = survey.numbered == survey.with_time + survey.without_time;
-        let Survey { schemas, by_signature, names, mut losses, .. } = survey;
+        let Survey { schemas, by_signature, names, mut losses, backwards, .. } = survey;
         losses.add(Loss::LinesMalformed, survey.malformed);
         losses.add(Loss::TimesMissing, survey.without_time);
         losses.add(Loss::NamesDropped, names.dropped);
@@ -275,7 +280,8 @@ impl Log {
         source.facts(&mut own);
         let facts = json!({source.key(): own});
         let cpus = u32::from(survey.highest_cpu) + 1;
-        Ok(Opened { log: Log { source, schemas, by_signature, cpus, is_numbered }, names, losses, facts })
+        let log = Log { source, schemas, by_signature, cpus, is_numbered, backwards };
+        Ok(Opened { log, names, losses, facts })
     }
 
     pub fn kind(&self) -> TraceKind {
@@ -290,14 +296,17 @@ impl Log {
         &self.schemas
     }
 
-    /// Hands every event to `f`, in the source's order.
-    pub fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<()> {
+    /// Hands every event to `f`, in the source's order; what is there twice once. Returns how many were there before.
+    pub fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<u64> {
         let (mut scratch, mut data) = (Vec::new(), Vec::new());
+        let mut repeated = Repeated::new(self.backwards);
         let mut missed: HashMap<u16, Missed> = HashMap::new();
         self.source.walk(&mut |item| match item {
             Item::Lost { cpu, events } => {
                 missed.insert(cpu, events.map_or(Missed::Unknown, Missed::Events));
             }
+            Item::Event { cpu, time: Some(time), tid, flags, text, parsed }
+                if repeated.is(time, (cpu, tid, &parsed.name, text, flags), is_once(parsed)) => {}
             Item::Event { cpu, time, tid, flags, text, parsed } => {
                 let at = self.by_signature.get(signature(parsed, &mut scratch)).copied().unwrap_or(REST);
                 let schema = &self.schemas[at];
@@ -313,8 +322,17 @@ impl Log {
                 });
             }
             _ => {}
-        })
+        })?;
+        Ok(repeated.count)
     }
+}
+
+/// A step of a bio or a request that cannot come twice at one time.
+fn is_once(parsed: &Parsed<'_>) -> bool {
+    let field = |name: &str| parsed.fields.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+    parsed.name.starts_with("block_")
+        && matches!(field("nr_sector"), Some(Value::Unsigned(1..)))
+        && matches!(field("rwbs"), Some(Value::Text(letters)) if !letters.contains(&b'Z'))
 }
 
 /// System, name, and the names and kinds of the fields.

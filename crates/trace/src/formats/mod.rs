@@ -10,6 +10,7 @@ pub(crate) mod packed;
 mod perf;
 pub(crate) mod perfetto;
 mod refused;
+mod repeated;
 pub(crate) mod stream;
 pub(crate) mod text;
 

@@ -1,0 +1,125 @@
+//! Events that a source has twice: a text that was pasted twice, two captures that overlap in one file, a line that was copied.
+//!
+//! Two events are one where all that the source says of them is the same: time to its last digit, CPU, thread, name, text and flags.
+//! How much evidence that is depends on where they stand:
+//!
+//! - Where times have run backwards, and the event was already there before: a second copy begins again at earlier times. That
+//!   holds for events of every kind.
+//! - At the same time, and times did not run backwards: only for bios and requests with sectors. The block layer does not do the same
+//!   step of the same sectors twice within the resolution of any clock (a microsecond in text). A wake-up, a system call, or the end of
+//!   a flush may come twice; and zone appends are queued at their zone's begin, whatever comes before them.
+//!
+//! Memory is bounded, and nothing is kept of a source whose times never run backwards. Of one whose times do, events are remembered
+//! from the earliest time that came too late.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Events that are remembered where times run backwards; of more, a copy is not seen (the losses have `times_backwards`).
+const MAX_SEEN: usize = 1 << 20;
+/// Events of one moment that are compared.
+const MAX_MOMENT: usize = 256;
+
+/// The earliest time that came after a later one: what a first pass finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Backwards {
+    last: u64,
+    from: Option<u64>,
+}
+
+impl Backwards {
+    pub fn time(&mut self, time: u64) {
+        if time < self.last {
+            self.from = Some(self.from.map_or(time, |from| from.min(time)));
+        }
+        self.last = time;
+    }
+}
+
+/// Finds them in one pass.
+#[derive(Debug)]
+pub(super) struct Repeated {
+    from: Option<u64>,
+    last: u64,
+    /// Times have run backwards so often.
+    stretch: u32,
+    /// In which stretch an event was first.
+    seen: HashMap<u64, u32>,
+    /// Of the time of the last event: bios and requests with sectors.
+    moment: Vec<u64>,
+    pub count: u64,
+}
+
+impl Repeated {
+    pub fn new(backwards: Backwards) -> Repeated {
+        Repeated { from: backwards.from, last: 0, stretch: 0, seen: HashMap::new(), moment: Vec::new(), count: 0 }
+    }
+
+    /// Whether this event (CPU, thread, name, text and flags) was there before; it is counted then. `once`: it is a step that cannot come
+    /// twice at one time.
+    pub fn is(&mut self, time: u64, event: (u16, u32, &str, &[u8], &[u8]), once: bool) -> bool {
+        if time != self.last {
+            self.stretch += u32::from(time < self.last);
+            self.last = time;
+            self.moment.clear();
+        }
+        let may_return = self.from.is_some_and(|from| time >= from);
+        if !may_return && !once {
+            return false;
+        }
+        let mut hasher = DefaultHasher::new();
+        (time, event).hash(&mut hasher);
+        let hash = hasher.finish();
+        let mut is = false;
+        if may_return {
+            match self.seen.get(&hash) {
+                Some(&stretch) => is = stretch < self.stretch,
+                None if self.seen.len() < MAX_SEEN => drop(self.seen.insert(hash, self.stretch)),
+                None => {}
+            }
+        }
+        if once && !is {
+            is = self.moment.contains(&hash);
+            if !is && self.moment.len() < MAX_MOMENT {
+                self.moment.push(hash);
+            }
+        }
+        self.count += u64::from(is);
+        is
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of these events (time, thread, text) are copies.
+    fn copies(once: bool, events: &[(u64, u32, &'static str)]) -> Vec<bool> {
+        let mut backwards = Backwards::default();
+        events.iter().for_each(|event| backwards.time(event.0));
+        let mut repeated = Repeated::new(backwards);
+        let event = |tid, text: &'static str| (0, tid, "block_bio_queue", text.as_bytes(), &b""[..]);
+        events.iter().map(|&(time, tid, text)| repeated.is(time, event(tid, text), once)).collect()
+    }
+
+    #[test]
+    fn a_copy_begins_again_at_earlier_times() {
+        // Two wake-ups at one time are two, and so they are where the whole comes again.
+        let once = [(5, 1, "a"), (5, 1, "a"), (7, 2, "b"), (9, 1, "c")];
+        assert_eq!(copies(false, &once), [false; 4]);
+        let twice = [&once[..], &once].concat();
+        assert_eq!(copies(false, &twice), [[false; 4], [true; 4]].concat());
+        // Captures that overlap: what is new in the second is kept.
+        let overlapping = [&once[..], &[(7, 2, "b"), (9, 1, "c"), (11, 1, "d")]].concat();
+        assert_eq!(copies(false, &overlapping), [false, false, false, false, true, true, false]);
+        // Another thread's, or another text, is another event.
+        assert_eq!(copies(false, &[(5, 1, "a"), (7, 1, "b"), (5, 2, "a"), (7, 1, "c")]), [false; 4]);
+    }
+
+    #[test]
+    fn the_same_step_of_the_same_sectors_comes_once_at_a_time() {
+        let events = [(5, 1, "8,0 R 8 + 8"), (5, 1, "8,0 R 16 + 8"), (5, 1, "8,0 R 8 + 8"), (6, 1, "8,0 R 8 + 8")];
+        assert_eq!(copies(true, &events), [false, false, true, false]);
+        assert_eq!(copies(false, &events), [false; 4]);
+    }
+}
