@@ -79,7 +79,9 @@ fn what_blktrace_records_on_a_board_is_read_whole() {
         assert!(losses.is_empty(), "{name}: {losses:?}");
         println!(
             "{name}: {} bios, {} completed, unmatched {:?}",
-            found.bios_queued, found.bios_completed, found.unmatched
+            found.bios_queued.known().expect("a count"),
+            found.bios_completed.known().expect("a count"),
+            found.unmatched
         );
         assert_eq!(found.bios_queued, found.bios_completed, "{name}: {found:?}");
     }
@@ -87,7 +89,7 @@ fn what_blktrace_records_on_a_board_is_read_whole() {
     let trace = Trace::open(&dir.path().join("cgroup")).expect("a trace");
     let mut stages = Stages::new();
     trace.for_each(&mut |event| stages.event(event)).expect("a readable trace");
-    assert_eq!(stages.finish().bios_queued, 40);
+    assert_eq!(stages.finish().bios_queued, 40.into());
 }
 
 /// What btt counts wrongly, each alone in a recording; `FLASHSCOPE_KEEP=DIR cargo test --workspace --test end-to-end --

@@ -322,7 +322,10 @@ fn stages_are_btts_on_what_was_recorded_together() {
                     );
                 }
             }
-            println!("  {process}: {} bios, as the modified btt has them", ours.stages.bios_queued);
+            println!(
+                "  {process}: {} bios, as the modified btt has them",
+                ours.stages.bios_queued.known().expect("a count")
+            );
         }
         // Of all processes together it is the whole.
         let whole = &theirs.groups[0];

@@ -94,6 +94,11 @@ fn the_rows_add_up_to_the_report() {
         let Some(report) = report(&path) else { continue };
         let stages = &report["block"]["stages"];
         let figure = |name: &str| stages[name].as_u64().expect("a figure");
+        // Without completions, or where totals are unknown, there is nothing to add up to.
+        let totals = if stages["unit"] == "bio" { "unfinished" } else { "requests" };
+        if stages[totals]["unknown"].is_string() {
+            continue;
+        }
         if stages["unit"] == "bio" {
             let rows = rows(&path, "bios").expect("rows");
             add_up(&path, &report, &rows);
@@ -146,7 +151,9 @@ fn every_issue_is_a_request() {
             let key = (number("issued_ns"), device, number("sector"), number("bytes"));
             *issues.get_mut(&key).unwrap_or_else(|| panic!("{}: {row}", path.display())) -= 1;
         }
-        assert_eq!(issues.values().sum::<i64>(), requeues, "{}", path.display());
+        // A request that was issued again is one row, of its last issue.
+        let again = report(&path).and_then(|report| report["block"]["stages"]["reissued"].as_i64());
+        assert_eq!(issues.values().sum::<i64>(), requeues + again.unwrap_or(0), "{}", path.display());
         seen += rows.len();
     }
     assert!(seen > 1000, "{seen}");

@@ -2,6 +2,7 @@
 
 mod block;
 mod formats;
+mod levels;
 mod owners;
 mod readahead;
 

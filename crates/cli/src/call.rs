@@ -70,6 +70,7 @@ fn bios(inputs: &Inputs, call: &SlowCall) -> Result<Vec<PathBio>, Failure> {
     let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
     let mut rows =
         IoRows::new(RowsOf::Bios, lookup, Sizes::of_facts(facts())).users(users).loops(Loops::of_facts(facts()));
+    rows = rows.stacked(crate::export::rows::stack_of(inputs)?);
     let mut bios = Vec::new();
     let mut take = |cells: &[Cell<'_>]| bios.extend(bio(cells, call));
     inputs.for_each(&mut |source, event| {

@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use flashscope_analysis::block::{
-    BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockReport, Loops, MissingEvent, Sizes, StagesFound, Unit,
+    BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockFound, BlockReport, Loops, MissingEvent, Sizes, StackHints, StagesFound,
+    Unit,
 };
 use flashscope_analysis::cache::{Accuracy, AccuracyFindings};
 use flashscope_analysis::calls::CallsFound;
@@ -186,7 +187,17 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
 
 /// What traces of block I/O hold. Of several, each is of devices of its own, or of the same boot: who is called a thread
 /// and a device in one of them is the same in the others.
+///
+/// Where stacked devices show only at the end how they lie on one another, the traces are read a second time.
 pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, Failure> {
+    let mut first = read_block(inputs, args, None)?;
+    match first.found.again.take() {
+        Some(hints) => read_block(inputs, args, Some(hints)),
+        None => Ok(first),
+    }
+}
+
+fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> Result<BlockReport, Failure> {
     // The trace whose event it is; names are asked for while it is taken in.
     let at = Cell::new(0);
     let whose = Whose::new(inputs, args);
@@ -195,7 +206,7 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
     let mut uses = FileUses::new(|tid, time| whose.member(at.get(), tid, time), &files);
     let sizes = Sizes::of_facts(inputs.traces().map(|trace| trace.facts()));
     let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
-    let mut analysis = BlockAnalysis::new(lookup, sizes).users(users).only(args.process.as_deref());
+    let mut analysis = BlockAnalysis::new(lookup, sizes).users(users).only(args.process.as_deref()).stacked(hints);
     analysis = analysis.loops(Loops::of_facts(inputs.traces().map(Trace::facts)));
     if inputs.traces().any(Trace::may_miss_events) {
         analysis.events_are_missing();
@@ -253,29 +264,10 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
     }
     let findings = analysis.finish();
     let shown = shown(&findings.stages);
-    if let Some(process) = &args.process
-        && shown == 0
-    {
-        let mut names: Vec<&str> = findings.originators.originators.iter().map(|one| one.name.as_str()).collect();
-        names.truncate(10);
-        return Err(Failure::new(format!(
-            "--process {}: no {} of a task with that name{}{}",
-            flashscope_report::visible(process),
-            if findings.stages.unit == Unit::Bio { "bio" } else { "request" },
-            if args.from.is_some() || args.to.is_some() { " in this time" } else { "" },
-            match names.is_empty() {
-                true => String::new(),
-                false => format!("; there are bios of: {}", flashscope_report::visible(&names.join(", "))),
-            }
-        )));
+    if let Some(process) = args.process.as_ref().filter(|_| shown == 0) {
+        return Err(no_bio_of(process, &findings, args));
     }
-    let mut missing: Vec<MissingEvent> = Vec::new();
-    for one in inputs.traces().flat_map(|trace| MissingEvent::of_facts(trace.facts())) {
-        if !missing.contains(&one) {
-            missing.push(one);
-        }
-    }
-    missing.extend(MissingEvent::of_findings(&findings));
+    let missing = missing_events(inputs, &findings);
     let mut report = BlockReport {
         schema: BLOCK_REPORT_SCHEMA,
         title: inputs.title(),
@@ -293,12 +285,41 @@ pub fn block_report(inputs: &Inputs, args: &ReportArgs) -> Result<BlockReport, F
     Ok(report)
 }
 
-/// Bios, or requests where no bio is known.
+/// Bios, or requests where no bio is known; where neither is counted, events.
 fn shown(stages: &StagesFound) -> u64 {
-    match stages.unit {
-        Unit::Bio => stages.bios_queued,
-        Unit::Request => stages.requests,
+    let count = match stages.unit {
+        Unit::Bio => &stages.bios_queued,
+        Unit::Request => &stages.requests,
+    };
+    count.known().copied().unwrap_or(stages.events)
+}
+
+/// Says whose bios there are, where there are none of the process that was asked for.
+fn no_bio_of(process: &str, findings: &BlockFound, args: &ReportArgs) -> Failure {
+    let mut names: Vec<&str> = findings.originators.originators.iter().map(|one| one.name.as_str()).collect();
+    names.truncate(10);
+    Failure::new(format!(
+        "--process {}: no {} of a task with that name{}{}",
+        flashscope_report::visible(process),
+        if findings.stages.unit == Unit::Bio { "bio" } else { "request" },
+        if args.from.is_some() || args.to.is_some() { " in this time" } else { "" },
+        match names.is_empty() {
+            true => String::new(),
+            false => format!("; there are bios of: {}", flashscope_report::visible(&names.join(", "))),
+        }
+    ))
+}
+
+/// What the kernels did not have, and what the traces do not have.
+fn missing_events(inputs: &Inputs, findings: &BlockFound) -> Vec<MissingEvent> {
+    let mut missing: Vec<MissingEvent> = Vec::new();
+    for one in inputs.traces().flat_map(|trace| MissingEvent::of_facts(trace.facts())) {
+        if !missing.contains(&one) {
+            missing.push(one);
+        }
     }
+    missing.extend(MissingEvent::of_findings(findings));
+    missing
 }
 
 /// A range without events has no figures: says how long the trace is.

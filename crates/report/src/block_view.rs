@@ -34,9 +34,31 @@ pub fn unit_note(found: &BlockFound) -> Option<String> {
             "The trace shows {} being issued and completed, and no bio being queued (block_bio_queue, blktrace's Q): times in \
              the device (D2C), bytes and issuers are known; how long anything waited before, and for whom a request was made, \
              is not. Record queueing too.",
-            counted(stages.requests, "request")
+            stages.requests.known().map_or("requests".to_owned(), |&n| counted(n, "request"))
         )
     })
+}
+
+/// A count, or that it is unknown.
+pub fn count(count: &Evidence<u64>) -> String {
+    count.known().map_or("unknown".to_owned(), |&n| grouped(n))
+}
+
+/// Why counts are unknown: a sentence each.
+pub fn unknown_counts(found: &BlockFound) -> Vec<String> {
+    let s = &found.stages;
+    let counts = match s.unit {
+        Unit::Bio => [&s.bios_queued, &s.bios_completed],
+        Unit::Request => [&s.requests, &s.requests_completed],
+    };
+    let mut lines: Vec<String> = Vec::new();
+    for why in counts.into_iter().filter_map(Evidence::why) {
+        let line = format!("Unknown: {}. To know it, {}.", why.missing, why.next);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
 }
 
 /// How many failed, in one line; none where nothing did.
@@ -72,8 +94,8 @@ pub fn failures(found: &BlockFound, most: usize) -> Rows {
             size(one.bytes),
             format!("{} {}", one.errno, one.error),
             one.owner.clone(),
-            format!("+{}", duration(one.begin_ns.saturating_sub(begin))),
-            duration(one.took_ns),
+            format!("+{}", duration(one.begin_ns.known().unwrap_or(&one.end_ns).saturating_sub(begin))),
+            one.took_ns.known().map_or("unknown".to_owned(), |&ns| duration(ns)),
             grouped(one.attempt),
         ]
     })
@@ -199,6 +221,7 @@ pub fn stack(found: &BlockFound, most: usize) -> Rows {
     ];
     Rows::new("ttnnnnnnnnn", heads, found.stack.iter(), most, |one| {
         let lower = match &one.file {
+            None if one.inferred => format!("{} (inferred from their bios; no block_bio_remap)", one.lower),
             Some(file) => format!("{file} on {}", one.lower),
             None => one.lower.clone(),
         };
@@ -264,13 +287,14 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
     if out.is_empty() {
         let issued = found.groups.iter().flat_map(|g| &g.stages).any(|s| s.stage == "D2C");
         let stages = &found.stages;
-        out.push(match (stages.bios_completed, issued) {
-            (0, _) if stages.bios_queued == 0 && stages.events > 0 => {
+        out.push(match (stages.bios_completed.known(), issued) {
+            (None, _) => "Who waits behind whom is unknown: see above what the trace lacks.".to_owned(),
+            (Some(0), _) if stages.bios_queued.known() == Some(&0) && stages.events > 0 => {
                 "The trace has block events but no bio being queued (block_bio_queue, blktrace's Q): without those no stage, \
                  no originator and no wait is known. Record them too."
                     .to_owned()
             }
-            (0, _) => "No bio was completed in this trace.".to_owned(),
+            (Some(0), _) => "No bio was completed in this trace.".to_owned(),
             (_, false) => "Who waits behind whom is unknown: the trace shows no issued request.".to_owned(),
             (_, true) => "Nobody waited behind another's request.".to_owned(),
         });
@@ -301,9 +325,9 @@ fn alone(o: &OwnerLoad) -> String {
 }
 
 /// Over what [`missing`] says.
-pub const MISSING: &str = "Events that this kernel does not have";
+pub const MISSING: &str = "Events that the trace does not have";
 
-/// Events that the kernel lacks, each with the figures that fail for want of it.
+/// Events that the kernel or the trace lacks, each with the figures that fail for want of it.
 pub fn missing(report: &BlockReport) -> Vec<String> {
     report.missing.iter().map(|one| format!("{}: not known: {} ({})", one.event, one.loses, one.why)).collect()
 }
@@ -318,6 +342,9 @@ pub fn own_recording(found: &BlockFound) -> Option<String> {
 /// What was written for whom, in one sentence.
 pub fn written(found: &BlockFound) -> String {
     let o = &found.originators;
+    if found.stages.bios_queued.known().is_none() {
+        return "How much was written for whom is unknown: see above what the trace lacks.".to_owned();
+    }
     format!(
         "Written: {} by the task that asked, {} for one task that dirtied the page, {} of pages that several dirtied, {} of the \
          kernel's own (journals, metadata, garbage collection, resync, swap), {} by carriers for nobody known; {} bios had several originators.",
@@ -514,7 +541,7 @@ pub fn unmatched(found: &BlockFound) -> Rows {
     let (s, u) = (&found.stages, &found.stages.unmatched);
     let rows: Vec<(&str, u64)> = [
         ("commands of a driver's own", s.without_data),
-        ("bios on their way when the trace ended", s.unfinished),
+        ("bios on their way when the trace ended", s.unfinished.known().copied().unwrap_or(0)),
         ("completion lost: the same sectors came again", s.given_up.completion_lost),
         ("issue and completion lost: the same sectors came again", s.given_up.issue_lost),
         ("completed before they were queued or issued: clocks of two CPUs differ", s.given_up.time_backwards),

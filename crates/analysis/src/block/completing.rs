@@ -13,9 +13,10 @@
 //!   device yet, it is the newer one's.
 //! - The end of the trace: it is told in the same way.
 
-use super::in_flight::{Bio, NEVER, NONE, Place, Wanted};
+use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::matching::{Matching, Range, SKEW_NS, Stray, Watch};
 use super::wholes::Lost;
+use flashscope_trace::{RequestFlags, RequestKind};
 
 /// Completions without a bio that are remembered for bios that are queued a moment later.
 const MAX_STRAYS: usize = 64;
@@ -130,8 +131,21 @@ impl<W: Watch> Matching<W> {
             _ => self.bios.next_start(range.place, sector + 1, range.end, Self::completes),
         };
         self.counts.unmatched.completed += 1;
+        let end = next.unwrap_or(range.end);
+        self.failed_alone(range.place, (sector, end), error, now);
         self.stray(range.place, sector, now);
-        next.unwrap_or(range.end)
+        end
+    }
+
+    /// A completion without a bio: what failed is known by it alone.
+    pub(super) fn failed_alone(&mut self, place: Place, (sector, end): (u64, u64), error: i32, now: u64) {
+        if error == 0 || !self.in_range || !self.own {
+            return;
+        }
+        let sectors = u32::try_from(end - sector).unwrap_or(u32::MAX);
+        let of = (RequestFlags(0), RequestKind::ALL[place.kind()]);
+        let bio = Bio { error, ..InFlight::bio(place.device(), of, sector, sectors, (NONE, NONE), NEVER) };
+        self.watch.failed_alone(&bio, now);
     }
 
     /// Bios of one request lie side by side: one that a newer one begins in is of another request, and has lost its end.

@@ -1,12 +1,15 @@
 //! I/O that failed: where, with which error, whose, and whether it was tried again.
 
-use super::in_flight::{Bio, NEVER};
+use super::in_flight::{Bio, NEVER, NONE};
 use super::matching::Watch;
+use crate::Evidence;
 use flashscope_trace::{Device, RequestKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
+/// How to record what a failure's times rest on.
+const AGAIN: &str = "record block_bio_queue and block_rq_issue too (flashscope record --events block)";
 /// Failures that are listed; of more there is a count.
 const MAX_FAILURES: usize = 256;
 /// Sectors that failed and whose next I/O is waited for.
@@ -23,11 +26,15 @@ pub struct Failure {
     /// The kernel's negative number, and its name in errno.h.
     pub errno: i32,
     pub error: String,
+    /// `unknown` where the trace has its completion alone.
     pub owner: String,
     /// When it was queued, or issued where no queueing was recorded.
-    pub begin_ns: u64,
-    /// From there to its completion.
-    pub took_ns: u64,
+    pub begin_ns: Evidence<u64>,
+    /// When it failed.
+    #[serde(default)]
+    pub end_ns: u64,
+    /// From its begin to its end.
+    pub took_ns: Evidence<u64>,
     /// 1; 2 where the same operation on the same sector had failed once before; and so on.
     pub attempt: u64,
 }
@@ -74,6 +81,11 @@ impl Watch for Errors {
         }
     }
 
+    #[cold]
+    fn failed_alone(&mut self, bio: &Bio, now: u64) {
+        self.ended(bio, (bio.sector, u64::from(bio.sectors)), now);
+    }
+
     #[inline(always)]
     fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
         if bio.error != 0 || !self.sectors.is_empty() || !self.parts.is_empty() {
@@ -118,7 +130,11 @@ impl Errors {
     /// `owner` names an owner.
     pub fn finish(&self, devices: &[Device], owner: impl Fn(u32) -> String) -> ErrorsFound {
         let failure = |one: &Failed| {
-            let begin_ns = if one.bio.is_request() { one.bio.issued } else { one.bio.queued };
+            let begin = if one.bio.is_request() { one.bio.issued } else { one.bio.queued };
+            let known = |ns: u64| match begin {
+                NEVER => Evidence::unknown("the trace has neither the queueing nor the issue of this request", AGAIN),
+                _ => Evidence::Known(ns),
+            };
             Failure {
                 device: devices[usize::from(one.bio.device)].to_string(),
                 sector: one.part.0,
@@ -126,9 +142,10 @@ impl Errors {
                 kind: one.bio.kind,
                 errno: one.bio.error,
                 error: errno_name(one.bio.error).to_owned(),
-                owner: owner(one.bio.owner),
-                begin_ns,
-                took_ns: one.completed.saturating_sub(begin_ns),
+                owner: if one.bio.owner == NONE { "unknown".to_owned() } else { owner(one.bio.owner) },
+                begin_ns: known(begin),
+                end_ns: one.completed,
+                took_ns: known(one.completed.saturating_sub(begin)),
                 attempt: one.attempt,
             }
         };
@@ -206,7 +223,7 @@ mod tests {
         let attempts: Vec<u64> = found.failures.iter().map(|one| one.attempt).collect();
         assert_eq!(attempts, [1, 2, 1, 1]);
         let second = &found.failures[1];
-        assert_eq!((second.error.as_str(), second.sector, second.took_ns), ("EIO", 16, 50));
+        assert_eq!((second.error.as_str(), second.sector, second.took_ns.clone()), ("EIO", 16, 50.into()));
         assert_eq!((found.failures[2].error.as_str(), errno_name(-4095)), ("ETIMEDOUT", "unknown error"));
         assert_eq!((errno_name(-34), errno_name(-107), errno_name(-123)), ("ERANGE", "ENOTCONN", "ENOMEDIUM"));
     }

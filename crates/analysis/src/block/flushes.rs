@@ -14,11 +14,13 @@ use super::in_flight::{Bio, InFlight, NEVER, Place};
 use super::matching::{Matching, Range, SKEW_NS, Step, Watch};
 use super::stack::Upper;
 use crate::latency::{LatencyHistogram, LatencyNs};
-use flashscope_trace::{BlockEvent, RequestFlags, RequestKind};
+use flashscope_trace::{BlockEvent, Device, RequestFlags, RequestKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Pairs of devices that may lie on one another.
+const MAX_DOUBTFUL: usize = 64;
 /// Bios in the flush machinery that are followed at a time; of more the oldest is given up.
 const MAX_WAITING: usize = 1 << 12;
 
@@ -104,6 +106,9 @@ struct Waiting {
 #[derive(Default)]
 pub(super) struct Flushes {
     waiting: Vec<Waiting>,
+    /// Upper and lower devices: a flush came in the lower one while a bio of the upper one waited for one, and nothing showed that
+    /// one lies on the other.
+    pub(super) doubtful: Vec<(Device, Device)>,
     /// Last completions that were seen.
     ends: u64,
     /// Devices of which an empty flush's own completion was seen.
@@ -223,6 +228,15 @@ impl<W: Watch> Matching<W> {
             self.next_uppers.push(Upper { at, queued: bio.queued, bytes: 0 });
             self.next_below = Some((None, (bio.in_range, bio.shown)));
             return Some(bio.owner);
+        }
+        for at in 0..self.flushes.waiting.len() {
+            let one = &self.flushes.waiting[at];
+            let pair = (self.devices[usize::from(one.device)], block.device);
+            let own = carries || self.bios.see(one.at).tid == tid;
+            let doubtful = &mut self.flushes.doubtful;
+            if own && pair.0 != pair.1 && doubtful.len() < MAX_DOUBTFUL && !doubtful.contains(&pair) {
+                doubtful.push(pair);
+            }
         }
         None
     }
@@ -432,6 +446,7 @@ impl<W: Watch> Matching<W> {
             }
             None => {
                 self.counts.unmatched.completed += 1;
+                self.failed_alone(Place::new(device, kind), (block.sector, block.sector), block.error, now);
                 self.stray(Place::new(device, kind), block.sector, now);
             }
         }

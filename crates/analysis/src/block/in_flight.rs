@@ -25,6 +25,11 @@ impl Place {
         (self.0 >> 16) as usize
     }
 
+    #[inline]
+    pub fn device(self) -> u16 {
+        self.0 as u16
+    }
+
     pub fn of_empty_flushes(device: u16) -> Place {
         Place(u32::from(device) | Self::OF_EMPTY_FLUSHES << 16)
     }

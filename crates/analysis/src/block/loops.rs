@@ -102,7 +102,8 @@ impl Loops {
             let carries = originators.carries(tid, time);
             matching.is_flush_below(block, tid, carries)
         } else {
-            matching.is_below(block)
+            let above = matching.is_below(block);
+            if above.is_none() && !matching.orphaned() { matching.is_inferred_below(block) } else { above }
         };
         let above = match above {
             None => self.below((matching, originators), block, tid, time),
@@ -399,7 +400,7 @@ mod tests {
     #[test]
     fn one_bio_of_the_disk_does_the_work_of_two_of_the_loop_device() {
         let found = found(&facts(0), &reads());
-        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (2, 1));
+        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (2.into(), 1));
         let level = &found.stack[0];
         assert_eq!(
             (level.upper.as_str(), level.lower.as_str(), level.file.as_deref()),
@@ -435,7 +436,7 @@ mod tests {
             (99, WORKER, block(Complete, DISK, "W", 1002 * 8, 8)),
         ];
         let found = found(&facts(0), &events);
-        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (1, 1));
+        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (1.into(), 1));
         assert_eq!((found.stack[0].cached_bios, found.stack[0].cached_bytes), (1, 4096));
         let owners: Vec<_> =
             found.originators.originators.iter().map(|one| (one.name.as_str(), one.written_bytes)).collect();
@@ -447,7 +448,7 @@ mod tests {
     #[test]
     fn a_loop_device_without_facts_says_what_is_missing() {
         let found = found(&json!({}), &reads());
-        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (3, 0));
+        assert_eq!((found.stages.bios_queued, found.stages.bios_below), (3.into(), 0));
         assert!(found.stack.is_empty());
         let why = found.loops[0].backing.why().expect("a reason");
         assert!(why.missing.contains("backing file of loop device 7:0") && why.next.contains("block,cache"), "{why:?}");

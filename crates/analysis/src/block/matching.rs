@@ -104,6 +104,9 @@ pub(super) struct MatchCounts {
     /// Requests whose queueing is not in the trace, and those of them that were completed.
     pub requests: u64,
     pub requests_completed: u64,
+    /// The trace has issues, and completions.
+    pub issues: bool,
+    pub completions: bool,
     pub parts: u64,
     pub requeues: u64,
     /// Issues of a request that was in the device, without a requeue.
@@ -121,7 +124,7 @@ pub(super) struct MatchCounts {
 impl MatchCounts {
     /// What figures are of: a trace without any queueing shows requests alone.
     pub fn unit(&self) -> Unit {
-        if self.all_queued == 0 && self.all_requests > 0 { Unit::Request } else { Unit::Bio }
+        if self.all_queued == 0 && (self.all_requests > 0 || self.completions) { Unit::Request } else { Unit::Bio }
     }
 }
 
@@ -510,6 +513,7 @@ impl<W: Watch> Matching<W> {
 
     #[inline(always)]
     fn follow(&mut self, block: &BlockEvent, (owner, tid): (u32, u32), now: u64, issuer: impl FnOnce() -> u32) {
+        self.counts.completions |= block.action == BlockAction::Complete;
         let Some(device) = self.device(block.device) else {
             self.counts.of_further_devices += u64::from(self.in_range);
             return;
@@ -807,6 +811,7 @@ impl<W: Watch> Matching<W> {
         if self.counts.events == 0 {
             self.counts.begin_ns = 0;
         }
+        self.counts.issues = self.issues.contains(&true);
         (self.watch, self.devices, self.counts, self.flushes, self.stack)
     }
 }

@@ -34,14 +34,36 @@ impl MissingEvent {
 
 impl MissingEvent {
     /// Events without which the trace leaves figures unknown, as its own events show.
-    pub fn of_findings(found: &BlockFound) -> Option<MissingEvent> {
-        (found.stages.unit == Unit::Request).then(|| MissingEvent {
+    pub fn of_findings(found: &BlockFound) -> Vec<MissingEvent> {
+        let stages = &found.stages;
+        let no_issues = stages.requests.known().is_none();
+        let queueing = (stages.unit == Unit::Request && !no_issues).then(|| MissingEvent {
             event: "block:block_bio_queue".to_owned(),
             why:
                 "the trace has issues and completions only; record queueing too (blktrace without -a issue -a complete)"
                     .to_owned(),
             loses: "queueing: every time before the issue, Q2C, and for whom a carrier's requests were made".to_owned(),
-        })
+        });
+        let issue = no_issues.then(|| MissingEvent {
+            event: "block:block_bio_queue|block:block_rq_issue".to_owned(),
+            why: "the trace has completions only; record queueing and issues too".to_owned(),
+            loses:
+                "how many requests there were, whose they were, and every time; failures are listed without an owner"
+                    .to_owned(),
+        });
+        let completion =
+            (!no_issues && stages.unfinished.known().is_none() && found.unclear.is_empty()).then(|| MissingEvent {
+                event: "block:block_rq_complete|block:block_bio_complete".to_owned(),
+                why: "the trace has no completion; record them too (blktrace without -a)".to_owned(),
+                loses: "how many were completed, D2C and Q2C".to_owned(),
+            });
+        let remap = (!found.unclear.is_empty()).then(|| MissingEvent {
+            event: "block:block_bio_remap".to_owned(),
+            why: format!("the trace has no remap of {}; record it too (blktrace without -a)", found.unclear.join(", ")),
+            loses: "which bios of the devices beneath do their work: all totals over devices; figures of one device are known"
+                .to_owned(),
+        });
+        [queueing, issue, completion, remap].into_iter().flatten().collect()
     }
 }
 

@@ -300,6 +300,14 @@ where
         self
     }
 
+    /// As [`super::BlockAnalysis::stacked`].
+    pub fn stacked(mut self, hints: Option<super::StackHints>) -> Self {
+        if let Some(hints) = hints {
+            self.matching.stack.learn(hints);
+        }
+        self
+    }
+
     /// As [`super::BlockAnalysis::events_are_missing`].
     pub fn events_are_missing(&mut self) {
         (self.matching.whole_trace, self.matching.missing) = (false, true);

@@ -34,6 +34,9 @@ pub struct StackLevel {
     pub upper: String,
     /// All that bios of it went to: `8:0, 8:16` of a mirror.
     pub lower: String,
+    /// The trace has no remaps between them: their bios show it.
+    #[serde(default)]
+    pub inferred: bool,
     /// Of a loop device: the file that it lies on.
     #[serde(default)]
     pub file: Option<String>,
@@ -64,6 +67,15 @@ pub struct StackLeg {
     pub device: String,
     pub bios: u64,
     pub bytes: u64,
+}
+
+/// What a first reading has found of stacked devices, for a second one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StackHints {
+    /// Devices and what they lie on, as remaps show.
+    edges: Vec<(Device, Device)>,
+    /// As their bios show (`levels.rs`): upper and lower device, and what is added to the upper one's sectors.
+    pub(super) offsets: Vec<(Device, Device, i64)>,
 }
 
 /// A bio whose work another one does, or some of it.
@@ -136,11 +148,31 @@ pub(super) struct Stack {
     /// The upper bios of each that is below any.
     below: HashMap<u32, Few<Upper>>,
     levels: BTreeMap<u16, Sums>,
-    /// Devices and what they lie on, as remaps show.
+    /// Devices and what they lie on, as remaps show, or a first reading.
     edges: Vec<(Device, Device)>,
+    pub(super) known: Option<StackHints>,
 }
 
 impl Stack {
+    /// What a first reading has found.
+    pub fn learn(&mut self, hints: StackHints) {
+        self.edges.clone_from(&hints.edges);
+        hints.offsets.iter().for_each(|&(upper, lower, _)| self.edge(upper, lower));
+        self.known = Some(hints);
+    }
+
+    pub fn edges(&self) -> &[(Device, Device)] {
+        &self.edges
+    }
+
+    /// What a second reading has to know, if one is needed: of levels that no remap shows, or of flushes (`doubtful`: upper and lower
+    /// device) that came before the first remap between their devices.
+    pub fn again(&self, offsets: Vec<(Device, Device, i64)>, doubtful: &[(Device, Device)]) -> Option<StackHints> {
+        let late = || doubtful.iter().any(|&(upper, lower)| self.uppers_of(lower).contains(&upper));
+        (self.known.is_none() && (!offsets.is_empty() || late()))
+            .then(|| StackHints { edges: self.edges.clone(), offsets })
+    }
+
     fn edge(&mut self, upper: Device, lower: Device) {
         if self.edges.last() != Some(&(upper, lower))
             && upper != lower
@@ -313,6 +345,10 @@ impl Stack {
             StackLevel {
                 upper: name(upper),
                 lower: lower.join(", "),
+                inferred: self
+                    .known
+                    .as_ref()
+                    .is_some_and(|known| known.offsets.iter().any(|one| one.0 == devices[usize::from(upper)])),
                 file: file(devices[usize::from(upper)]),
                 upper_bios: sums.upper_bios,
                 upper_bytes: sums.upper_bytes,

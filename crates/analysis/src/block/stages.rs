@@ -2,7 +2,7 @@
 
 use super::in_flight::{Bio, NEVER};
 use super::matching::{GivenUp, MatchCounts, Matching, UnmatchedSteps, Watch};
-use crate::Analysis;
+use crate::{Analysis, Evidence, Unknown};
 use flashscope_trace::{Device, Event, EventKind, RequestKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -164,13 +164,13 @@ pub struct StagesFound {
     /// All devices together.
     pub all: Vec<StageStats>,
     pub devices: Vec<DeviceStages>,
-    pub bios_queued: u64,
-    pub bios_completed: u64,
+    pub bios_queued: Evidence<u64>,
+    pub bios_completed: Evidence<u64>,
     /// Bios of lower devices that did the work of those, and are not among them.
     pub bios_below: u64,
     /// Requests whose queueing is not in the trace, and those of them that were completed.
-    pub requests: u64,
-    pub requests_completed: u64,
+    pub requests: Evidence<u64>,
+    pub requests_completed: Evidence<u64>,
     /// Parts that splits added to the bios.
     pub parts: u64,
     pub requeues: u64,
@@ -180,7 +180,7 @@ pub struct StagesFound {
     /// Commands of a driver's own without data, which are in no stage.
     pub without_data: u64,
     /// Bios that were still on their way at the end.
-    pub unfinished: u64,
+    pub unfinished: Evidence<u64>,
     /// Completed bios whose issue is not in the trace: their Q2C is known, their D2C is not.
     pub without_issue: u64,
     /// Bios whose end is not known, by what was lost.
@@ -296,11 +296,42 @@ impl Analysis for Stages {
 
     fn finish(self) -> StagesFound {
         let (sums, devices, counts, ..) = self.0.finish();
-        stages_found(sums, &devices, &counts)
+        stages_found(sums, &devices, &counts, None)
     }
 }
 
-pub(super) fn stages_found(mut sums: StageSums, devices: &[Device], counts: &MatchCounts) -> StagesFound {
+/// Why a trace does not say how many there are.
+fn no_queueing() -> Unknown {
+    let next = "record block_bio_queue too (flashscope record --events block, blktrace without -a)";
+    Unknown::new("the trace shows no bio being queued (block_bio_queue, blktrace's Q)", next)
+}
+
+fn no_completions() -> Unknown {
+    let missing = "the trace has no completion (block_rq_complete, block_bio_complete, blktrace's C): how many were completed, and when";
+    Unknown::new(missing, "record them too (flashscope record --events block, blktrace without -a)")
+}
+
+fn no_issues() -> Unknown {
+    let missing = "the trace has completions alone: which request each is of, how long it took and whose it was";
+    Unknown::new(missing, "record block_bio_queue and block_rq_issue too (flashscope record --events block)")
+}
+
+/// `unclear`: why one I/O may be two bios in this trace.
+pub(super) fn stages_found(
+    mut sums: StageSums,
+    devices: &[Device],
+    counts: &MatchCounts,
+    unclear: Option<&Unknown>,
+) -> StagesFound {
+    let any = counts.events > 0;
+    let known = |count: u64, without: [Option<Unknown>; 3]| match without.into_iter().flatten().next() {
+        Some(why) => Evidence::Unknown(why),
+        None => Evidence::Known(count),
+    };
+    let queueing = || (any && counts.all_queued == 0).then(no_queueing);
+    let completions = || (any && !counts.completions && (counts.all_queued > 0 || counts.issues)).then(no_completions);
+    let issues = || (any && counts.all_queued == 0 && !counts.issues).then(no_issues);
+    let unclear = || unclear.cloned();
     let mut all = [Sum::NOTHING; 9];
     let unit = counts.unit();
     sums.devices.resize(devices.len(), OneDevice::NOTHING);
@@ -350,18 +381,18 @@ pub(super) fn stages_found(mut sums: StageSums, devices: &[Device], counts: &Mat
         begin_ns: counts.begin_ns,
         end_ns: counts.end_ns,
         unit,
-        all: all.iter().map(Sum::finish).collect(),
+        all: if unclear().is_some() { Vec::new() } else { all.iter().map(Sum::finish).collect() },
         devices,
-        bios_queued: counts.queued,
-        bios_completed: counts.completed,
+        bios_queued: known(counts.queued, [queueing(), unclear(), None]),
+        bios_completed: known(counts.completed, [queueing(), unclear(), completions()]),
         bios_below: counts.below,
-        requests: counts.requests,
-        requests_completed: counts.requests_completed,
+        requests: known(counts.requests, [issues(), None, None]),
+        requests_completed: known(counts.requests_completed, [issues(), completions(), None]),
         parts: counts.parts,
         requeues: counts.requeues,
         reissued: counts.reissued,
         without_data: counts.without_data,
-        unfinished: counts.unfinished,
+        unfinished: known(counts.unfinished, [unclear(), completions(), issues()]),
         without_issue: counts.without_issue,
         given_up: counts.given_up,
         of_further_devices: counts.of_further_devices,
@@ -428,7 +459,7 @@ mod tests {
         ] {
             assert_eq!(of(&found, stage), want, "{stage:?}");
         }
-        assert_eq!((found.bios_completed, found.unfinished, found.unmatched.sum()), (1, 1, 0));
+        assert_eq!((found.bios_completed, found.unfinished, found.unmatched.sum()), (1.into(), 1.into(), 0));
         assert_eq!(found.devices[0].reads, found.devices[0].all);
     }
 
@@ -446,7 +477,7 @@ mod tests {
         assert_eq!(of(&found, Stage::M2d), (1, 4, 4));
         assert_eq!(of(&found, Stage::D2c), (2, 10, 10));
         assert_eq!(of(&found, Stage::Q2c), (2, 17, 19));
-        assert_eq!((found.unmatched.sum(), found.unfinished), (0, 0));
+        assert_eq!((found.unmatched.sum(), found.unfinished), (0, 0.into()));
     }
 
     #[test]
@@ -467,7 +498,7 @@ mod tests {
         ]);
         assert_eq!(of(&found, Stage::D2c), (4, 10, 10));
         assert_eq!(of(&found, Stage::Q2c), (4, 19, 21));
-        assert_eq!((found.unmatched.sum(), found.unfinished), (0, 0));
+        assert_eq!((found.unmatched.sum(), found.unfinished), (0, 0.into()));
         assert_eq!(found.devices[0].writes[Stage::Q2c as usize].n, 1);
     }
 
@@ -486,11 +517,14 @@ mod tests {
             (30, Complete, "R", 8, 8, NO),
             (40, Complete, "R", 16, 8, NO),
         ]);
-        assert_eq!((found.parts, found.requeues, found.bios_queued, found.bios_completed), (1, 1, 1, 1));
+        assert_eq!(
+            (found.parts, found.requeues, found.bios_queued.clone(), found.bios_completed.clone()),
+            (1, 1, 1.into(), 1.into())
+        );
         // One bio: from its first issue (the last one of a request that came back) to its last part's completion.
         assert_eq!(of(&found, Stage::D2c), (1, 28, 28));
         assert_eq!(of(&found, Stage::Q2c), (1, 40, 40));
-        assert_eq!((found.unmatched.sum(), found.unfinished), (0, 0));
+        assert_eq!((found.unmatched.sum(), found.unfinished), (0, 0.into()));
     }
 
     #[test]
@@ -499,15 +533,18 @@ mod tests {
         let again = [(10, Issue, "R", 8, 16, NO), (40, Issue, "R", 8, 16, NO), (90, Complete, "R", 8, 16, NO)];
         let found = run(&[&first[..], &again].concat());
         assert_eq!((of(&found, Stage::D2c), of(&found, Stage::Q2c)), ((2, 50, 50), (2, 89, 90)));
-        assert_eq!((found.reissued, found.requests, found.unmatched.sum(), found.given_up.sum()), (1, 0, 0, 0));
+        assert_eq!(
+            (found.reissued, found.requests.clone(), found.unmatched.sum(), found.given_up.sum()),
+            (1, 0.into(), 0, 0)
+        );
         // A request was allocated in between: the second issue is another's, whose queueing is not there.
         let another = [again[0], (30, GetRq, "R", 8, 8, NO), again[1], again[2]];
         let found = run(&[&first[..], &another].concat());
-        assert_eq!((found.reissued, found.requests, found.unmatched.issued), (0, 1, 1));
+        assert_eq!((found.reissued, found.requests, found.unmatched.issued), (0, 1.into(), 1));
         // So it is where it has other sectors.
         let longer = [again[0], (40, Issue, "R", 8, 24, NO), again[2]];
         let found = run(&[&first[..], &longer].concat());
-        assert_eq!((found.reissued, found.requests, of(&found, Stage::D2c)), (0, 1, (2, 80, 80)));
+        assert_eq!((found.reissued, found.requests.clone(), of(&found, Stage::D2c)), (0, 1.into(), (2, 80, 80)));
     }
 
     #[test]
@@ -523,9 +560,9 @@ mod tests {
         let u = found.unmatched;
         // The issue is a request's whose queueing is not there, and the completion is that request's.
         assert_eq!((u.issued, u.completed, u.got, u.split, u.requeued), (1, 0, 1, 1, 1));
-        assert_eq!((found.requests, found.requests_completed), (1, 1));
+        assert_eq!((found.requests, found.requests_completed), (1.into(), 1.into()));
         // A flush is a bio.
-        assert_eq!((found.without_data, found.bios_queued, found.unfinished), (0, 1, 1));
+        assert_eq!((found.without_data, found.bios_queued, found.unfinished), (0, 1.into(), 1.into()));
     }
 
     #[test]
@@ -547,7 +584,7 @@ mod tests {
             }
         }
         let found = stages.finish();
-        assert_eq!((found.devices.len(), found.bios_completed, found.of_further_devices), (1024, 1024, 2 * 76));
+        assert_eq!((found.devices.len(), found.bios_completed, found.of_further_devices), (1024, 1024.into(), 2 * 76));
         assert_eq!((found.events, found.unmatched.sum()), (2200, 0));
     }
 
@@ -568,6 +605,7 @@ mod tests {
             stages.event(&event(i, 1, EventKind::Block(block(i * 8))));
         }
         let found = stages.finish();
-        assert_eq!((found.unfinished, found.given_up.too_many), (MAX_IN_FLIGHT as u64, 1000));
+        // Without any completion nobody knows what was still on its way.
+        assert_eq!((found.unfinished.known(), found.given_up.too_many), (None, 1000));
     }
 }

@@ -29,6 +29,8 @@ pub(super) trait Watch {
     fn part_gone(&mut self, _at: u32, _part: &Bio, _completed: u64) {}
     /// So many sectors of it failed, from its first one on; what is left of it goes on.
     fn failed_part(&mut self, _at: u32, _bio: &Bio, _sectors: u64) {}
+    /// A completion with an error came whose bio or request is not known: of these sectors, without an owner and a begin.
+    fn failed_alone(&mut self, _bio: &Bio, _now: u64) {}
     /// Its data is written, at `completed`; what flushes the cache after it is not done.
     fn data_written(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
     /// Its way is over, at `completed`, or as far as the trace goes (`NEVER`).
@@ -71,6 +73,11 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
     fn failed_part(&mut self, at: u32, bio: &Bio, sectors: u64) {
         self.0.failed_part(at, bio, sectors);
         self.1.failed_part(at, bio, sectors);
+    }
+
+    fn failed_alone(&mut self, bio: &Bio, now: u64) {
+        self.0.failed_alone(bio, now);
+        self.1.failed_alone(bio, now);
     }
 
     fn data_written(&mut self, at: u32, bio: &Bio, completed: u64) {

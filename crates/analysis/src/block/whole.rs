@@ -3,19 +3,20 @@
 use super::errors::{Errors, ErrorsFound};
 use super::files::Files;
 use super::flushes::{FlushRequests, FlushesFound};
-use super::groups::{Group, GroupsByUnit};
+use super::groups::{Group, GroupBy, GroupsByUnit};
 use super::interference::{Interference, InterferenceFound};
+use super::levels::Levels;
 use super::loops::{LoopFound, Loops};
 use super::matching::{Matching, Shown};
 use super::originators::{Originators, OriginatorsFound};
 use super::over_time::{LoadOverTime, OverTime};
 use super::points::{IoPoints, Points};
 use super::sizes::Sizes;
-use super::stack::StackLevel;
+use super::stack::{StackHints, StackLevel};
 use super::stages::{StageSums, StagesFound, stages_found};
 use super::syncs::{Syncs, SyncsFound};
-use crate::{Analysis, Named};
-use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Event, EventKind, TimeNs};
+use crate::{Analysis, Named, Unknown};
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +35,12 @@ pub struct BlockFound {
     pub syncs: SyncsFound,
     /// Stacked devices, and what each adds; empty where there are none.
     pub stack: Vec<StackLevel>,
+    /// Devices that may lie on others in the trace, as its bios show, where nothing says how: totals over devices are unknown.
+    #[serde(default)]
+    pub unclear: Vec<String>,
+    /// What a second reading of the trace has to know to count each I/O of stacked devices once; `None`: this one did.
+    #[serde(skip)]
+    pub again: Option<StackHints>,
     /// Loop devices that were used, and what they lie on.
     #[serde(default)]
     pub loops: Vec<LoopFound>,
@@ -41,7 +48,7 @@ pub struct BlockFound {
 
 /// What sees only what is shown, and what sees all.
 type Parts = (((StageSums, GroupsByUnit), Files), ((OverTime, Points), FlushRequests));
-type Watches = (Shown<Parts>, ((Errors, Syncs), Interference));
+type Watches = (Shown<Parts>, ((Errors, Syncs), (Interference, Levels)));
 
 /// Folds the events of a trace with block I/O; reads them in order of time.
 pub struct BlockAnalysis<L> {
@@ -61,7 +68,7 @@ where
     pub fn new(lookup: L, sizes: Sizes) -> Self {
         let stages = ((StageSums::new(), GroupsByUnit::default()), Files::default());
         let parts = (stages, ((OverTime::new(), Points::new()), FlushRequests::default()));
-        let watches = (Shown(parts), (<(Errors, Syncs)>::default(), Interference::new()));
+        let watches = (Shown(parts), (<(Errors, Syncs)>::default(), (Interference::new(), Levels::default())));
         let (matching, originators) = (Matching::new(watches), Originators::new(lookup, sizes));
         BlockAnalysis { matching, originators, loops: Loops::default(), only: None }
     }
@@ -75,6 +82,14 @@ where
     /// Loop devices and their backing files, as the recording's facts state them.
     pub fn loops(mut self, loops: Loops) -> Self {
         self.loops = loops;
+        self
+    }
+
+    /// What a first reading has found of stacked devices ([`BlockFound::again`]).
+    pub fn stacked(mut self, hints: Option<StackHints>) -> Self {
+        if let Some(hints) = hints {
+            self.matching.stack.learn(hints);
+        }
         self
     }
 
@@ -167,15 +182,32 @@ where
     fn finish(self) -> BlockFound {
         let (watches, devices, counts, flushes, stack) = self.matching.finish();
         let (Shown((((sums, groups), files), ((over_time, points), flush_requests))), rest) = watches;
-        let ((errors, syncs), interference) = rest;
+        let ((errors, syncs), (interference, levels)) = rest;
+        let (offsets, unclear) = levels.finish(&devices, stack.edges());
+        let again = stack.again(offsets, &flushes.doubtful);
+        let why = doubt(&unclear);
         let name = |owner| self.originators.name(owner);
         let shown = |owner| self.only.as_ref().is_none_or(|only| self.originators.is_called(owner, only));
         let mut groups = groups.finish(counts.unit(), &devices, name);
         groups.extend(files.finish());
-        BlockFound {
-            stages: stages_found(sums, &devices, &counts),
+        let mut over_time = over_time.finish();
+        if why.is_some() {
+            // One I/O may be in these twice.
+            groups.retain(|group| matches!(group.by, GroupBy::Device | GroupBy::Parts));
+            over_time.windows.clear();
+        }
+        if counts.all_queued + counts.all_requests == 0 {
+            // Completions alone: how many there were of anything is unknown.
+            groups.clear();
+        }
+        let mut unclear: Vec<String> = unclear.into_iter().map(|(upper, _)| upper.to_string()).collect();
+        unclear.dedup();
+        let mut found = BlockFound {
+            stages: stages_found(sums, &devices, &counts, why.as_ref()),
+            unclear,
+            again,
             groups,
-            over_time: over_time.finish(),
+            over_time,
             points: points.finish(&devices, name),
             interference: interference.finish(&devices, name, shown),
             flushes: flushes.finish(&flush_requests),
@@ -184,6 +216,25 @@ where
             stack: stack.finish(&devices, |device| self.loops.file_of(device)),
             loops: self.loops.found(&devices, &self.originators),
             originators: self.originators.finish(),
+        };
+        if why.is_some() {
+            (found.originators.originators, found.originators.files) = (Vec::new(), Vec::new());
         }
+        found
     }
+}
+
+/// Why totals are unknown where these devices may lie on those.
+fn doubt(unclear: &[(Device, Device)]) -> Option<Unknown> {
+    let (upper, _) = unclear.first()?;
+    let lower: Vec<String> = unclear.iter().filter(|one| one.0 == *upper).map(|one| one.1.to_string()).collect();
+    let missing = format!(
+        "the trace has no block:block_bio_remap of {upper}, which may lie on {}: one I/O may be a bio of both, and totals over \
+         devices are unknown",
+        lower.join(", ")
+    );
+    Some(Unknown::new(
+        missing,
+        "record block:block_bio_remap too (flashscope record --events block, blktrace without -a)",
+    ))
 }

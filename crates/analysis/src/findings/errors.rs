@@ -16,7 +16,12 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let failed = errors.failed.saturating_sub(not_supported);
     let device = seen.storage.device_name(&first.device);
     let source = "block:block_rq_complete, block_bio_complete (their error)";
-    let took = errors.failures.iter().filter(|one| one.errno != NOT_SUPPORTED).map(|one| one.took_ns).sum::<u64>();
+    let took = errors
+        .failures
+        .iter()
+        .filter(|one| one.errno != NOT_SUPPORTED)
+        .filter_map(|one| one.took_ns.known())
+        .sum::<u64>();
     let unit = if found.stages.unit == Unit::Bio { "bio" } else { "request" };
     vec![Finding {
         rule: Rule::Errors,
@@ -69,8 +74,9 @@ mod tests {
             errno,
             error: "EIO".into(),
             owner: "reader (7)".into(),
-            begin_ns: 5,
-            took_ns: 30_000_000,
+            begin_ns: 5.into(),
+            end_ns: 30_000_005,
+            took_ns: 30_000_000.into(),
             attempt: 1,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Finding, MeasureUnit, Rule, Seen, Weight, measure, percent, stage};
 use crate::Evidence;
-use crate::block::Unit;
+use crate::block::{GroupBy, Unit};
 use crate::units::duration;
 
 /// Bios that are on their way for less than this part of the recorded time hold nothing up, percent.
@@ -12,7 +12,7 @@ const MOST_PERCENT: f64 = 60.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
-    let Some(all) = found.groups.first() else { return Vec::new() };
+    let Some(all) = found.groups.iter().find(|group| group.by == GroupBy::All) else { return Vec::new() };
     let Some(d2c) = stage(all, "D2C") else { return Vec::new() };
     let source = "block:block_bio_queue, block_rq_issue, block_rq_complete";
     let mut evidence = vec![

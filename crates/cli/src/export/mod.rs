@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::inputs::Inputs;
 use crate::output::{self, Noted};
 
-mod rows;
+pub mod rows;
 
 pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
     if args.to == ExportFormat::Parquet && !cfg!(feature = "parquet") {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::Write;
 
-use flashscope_analysis::block::{IoRows, Loops, ROWS_SCHEMA, RowsFound, RowsOf, Sizes};
+use flashscope_analysis::block::{IoRows, Loops, ROWS_SCHEMA, RowsFound, RowsOf, Sizes, StackHints, StackSurvey};
 use flashscope_trace::export::{TableWriter, TableWritten, TextTable};
 use flashscope_trace::{Error, Trace};
 
@@ -74,7 +74,14 @@ fn table<'a>(
     })
 }
 
-/// One pass over the traces.
+/// What of stacked devices only the whole trace shows.
+pub fn stack_of(inputs: &Inputs) -> Result<Option<StackHints>, Failure> {
+    let mut survey = StackSurvey::default();
+    inputs.for_each(&mut |_, event| survey.event(event))?;
+    Ok(survey.finish())
+}
+
+/// One pass over the traces, after one over their stacks.
 fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<RowsFound, Failure> {
     // The trace whose event it is; names are asked for while it is taken in.
     let at = Cell::new(0);
@@ -83,7 +90,7 @@ fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<Rows
     let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
     let mut rows =
         IoRows::new(of, lookup, sizes).users(users).loops(Loops::of_facts(inputs.traces().map(Trace::facts)));
-    rows = rows.names(inputs.names());
+    rows = rows.names(inputs.names()).stacked(stack_of(inputs)?);
     if inputs.traces().any(Trace::may_miss_events) {
         rows.events_are_missing();
     }

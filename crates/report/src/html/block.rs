@@ -3,7 +3,7 @@
 use super::explore::explore;
 use super::page::{Header, Page};
 use super::{calls, facts, figure, findings, losses, names, readahead, rows, summary, system};
-use crate::block_view;
+use crate::block_view::{self, count};
 use crate::figures;
 use crate::text::{duration, escape, grouped, size};
 use flashscope_analysis::block::{BlockReport, GroupBy, Unit};
@@ -51,6 +51,9 @@ pub fn block(report: &BlockReport) -> String {
     page.heading("verdict", "Who slows whom down");
     page.add("who slows whom down", &verdict(report));
     page.add("the summary", &numbers(report));
+    for line in block_view::unknown_counts(found) {
+        page.add("what is unknown", &format!("<p class=\"lost\">{}</p>\n", escape(&line)));
+    }
     if let Some(line) = block_view::failed(found) {
         page.add("what failed", &format!("<p class=\"lost\">{}</p>\n", escape(&line)));
     }
@@ -144,23 +147,28 @@ fn tied(sentence: &str) -> String {
 
 fn numbers(report: &BlockReport) -> String {
     let found = &report.found;
-    let q2c = found.groups.first().and_then(|all| all.stages.iter().find(|s| s.stage == "Q2C"));
+    let q2c = found
+        .groups
+        .iter()
+        .find(|group| group.by == GroupBy::All)
+        .and_then(|all| all.stages.iter().find(|s| s.stage == "Q2C"));
     let sum = |of: fn(&flashscope_analysis::block::BlockWindow) -> u64| {
         size(found.over_time.windows.iter().fold(0u64, |sum, w| sum.saturating_add(of(w))))
     };
     let stages = &found.stages;
     let (begun, done) = match stages.unit {
-        Unit::Bio => ((grouped(stages.bios_queued), "bios queued"), (grouped(stages.bios_completed), "bios completed")),
+        Unit::Bio => ((count(&stages.bios_queued), "bios queued"), (count(&stages.bios_completed), "bios completed")),
         Unit::Request => {
-            ((grouped(stages.requests), "requests issued"), (grouped(stages.requests_completed), "requests completed"))
+            ((count(&stages.requests), "requests issued"), (count(&stages.requests_completed), "requests completed"))
         }
     };
     let time = |ns: Option<u64>| ns.map_or("–".to_owned(), duration);
+    let known = stages.unit == Unit::Request || stages.bios_queued.known().is_some();
     summary(&[
         begun,
         done,
-        (sum(|w| w.read_bytes), "read"),
-        (sum(|w| w.written_bytes), "written"),
+        (if known { sum(|w| w.read_bytes) } else { "unknown".to_owned() }, "read"),
+        (if known { sum(|w| w.written_bytes) } else { "unknown".to_owned() }, "written"),
         (time(q2c.map(|s| s.ns.mean)), "mean Q2C"),
         (time(q2c.map(|s| s.ns.p99)), "p99 of Q2C"),
     ])

@@ -6,7 +6,7 @@ use crate::block_view;
 use crate::names;
 use crate::rows::Rows;
 use crate::text::{duration, grouped, visible};
-use flashscope_analysis::block::{BlockFound, BlockReport, Unit};
+use flashscope_analysis::block::{BlockFound, BlockReport, GroupBy, Unit};
 
 /// Rows of a list; the JSON has all.
 const MAX_ROWS: usize = 12;
@@ -20,17 +20,20 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     let stages = &found.stages;
     let mut out = paragraph(&visible(&report.title), width, 0, 0);
     let (what, begun, done) = match stages.unit {
-        Unit::Bio => ("bios queued", stages.bios_queued, stages.bios_completed),
-        Unit::Request => ("requests issued", stages.requests, stages.requests_completed),
+        Unit::Bio => ("bios queued", &stages.bios_queued, &stages.bios_completed),
+        Unit::Request => ("requests issued", &stages.requests, &stages.requests_completed),
     };
     let line = format!(
         "{} {what}, {} completed; {} block events in {}",
-        grouped(begun),
-        grouped(done),
+        block_view::count(begun),
+        block_view::count(done),
         grouped(stages.events),
         duration(stages.end_ns.saturating_sub(stages.begin_ns))
     );
     out += &paragraph(&line, width, 0, 0);
+    for line in block_view::unknown_counts(found) {
+        out += &paragraph(&visible(&line), width, 0, 2);
+    }
     if let Some(line) = block_view::own_recording(found) {
         out += &paragraph(&line, width, 0, 2);
     }
@@ -46,7 +49,7 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     for sentence in block_view::interference(found) {
         out += &paragraph(&visible(&sentence), width, 2, 4);
     }
-    let all = found.groups.first().map_or(&[][..], |all| &all.stages);
+    let all = found.groups.iter().find(|group| group.by == GroupBy::All).map_or(&[][..], |all| &all.stages);
     let stages = section("Stages, all devices", &block_view::stages(all), &style);
     if !stages.is_empty() {
         out += &(stages + &paragraph(block_view::STAGE_NAMES, width, 2, 2));

@@ -77,7 +77,7 @@ pub(super) fn collect(
         block.event(event);
     })?;
     let found = block.finish();
-    let has_block = found.stages.bios_queued > 0;
+    let has_block = found.stages.bios_queued.known().is_some_and(|&n| n > 0);
     let (own, others) = bench.tasks.split_at(spec.own_tasks.min(bench.tasks.len()));
     let mut group = ReplayGroup {
         id: spec.id(),

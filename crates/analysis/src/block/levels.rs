@@ -1,0 +1,258 @@
+//! Which device lies on which, where no remap says so.
+//!
+//! Device mapper, md and bcache complete bios and are issued no requests. Where the trace has no remap (`block_bio_remap`) of such a
+//! device, its bios show what it lies on: almost each of them holds, between its queueing and its completion, a bio of a lower
+//! device of the same kind and size, always at the same distance in sectors. What is found here is for a second reading of the trace
+//! ([`super::StackHints`]). Where such a device may lie on another one and this does not show how, totals of both are unknown
+//! ([`Levels::finish`]): one I/O may be two bios in the trace.
+//!
+//! Not found: devices that cut or combine bios (stripes), or that place them anywhere (caches, thin volumes).
+
+use super::in_flight::{Bio, NEVER, NONE, Place};
+use super::matching::Matching;
+use super::stack::{StackHints, Upper as Above};
+use super::watch::{Step, Watch};
+use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, RequestKind};
+use std::collections::BTreeMap;
+
+/// Bios of an upper device that are followed at a time, and those that are looked at in all.
+const MAX_LIVE: usize = 256;
+const MAX_SAMPLES: usize = 4096;
+/// Bios of lower devices that one may be found to hold.
+const MAX_HELD: usize = 8;
+/// Fewer show nothing.
+const MIN_SAMPLES: usize = 5;
+/// Of a hundred bios: from so many on that hold one below the device is a level; up to so many it lies on nothing in the trace.
+const ENOUGH_PERCENT: usize = 90;
+const FEW_PERCENT: usize = 10;
+/// A place below that fewer of a hundred go to is chance.
+const CHANCE_PERCENT: usize = 5;
+
+/// Another device's bio within an upper one's time: its device, and the distance where it has the same size.
+type Held = (u16, Option<i64>);
+
+/// A bio of a device without requests, on its way.
+struct Live {
+    at: u32,
+    queued: u64,
+    kind: RequestKind,
+    sector: u64,
+    sectors: u32,
+    held: Vec<Held>,
+}
+
+#[derive(Default)]
+struct Upper {
+    live: Vec<Live>,
+    samples: Vec<Vec<Held>>,
+}
+
+/// Watches all bios; what it costs ends with a device's first request.
+#[derive(Default)]
+pub(super) struct Levels {
+    /// By device: it has been issued a request.
+    issues: Vec<bool>,
+    uppers: BTreeMap<u16, Upper>,
+    live: usize,
+}
+
+impl Levels {
+    #[cold]
+    fn issued(&mut self, device: u16) {
+        let device = usize::from(device);
+        if self.issues.len() <= device {
+            self.issues.resize(device + 1, false);
+        }
+        self.issues[device] = true;
+        if let Some(upper) = self.uppers.remove(&(device as u16)) {
+            self.live -= upper.live.len();
+        }
+    }
+
+    #[inline(always)]
+    fn has_issued(&self, device: u16) -> bool {
+        self.issues.get(usize::from(device)).copied().unwrap_or(false)
+    }
+
+    #[cold]
+    fn begins(&mut self, at: u32, bio: &Bio) {
+        let upper = self.uppers.entry(bio.device).or_default();
+        if upper.live.len() < MAX_LIVE && upper.samples.len() < MAX_SAMPLES {
+            let Bio { queued, kind, sector, whole_sectors, .. } = *bio;
+            upper.live.push(Live { at, queued, kind, sector, sectors: whole_sectors, held: Vec::new() });
+            self.live += 1;
+        }
+    }
+
+    #[cold]
+    fn ends(&mut self, at: u32, bio: &Bio, completed: u64) {
+        let begin = bio.end().saturating_sub(u64::from(bio.whole_sectors));
+        for (&device, upper) in &mut self.uppers {
+            if device == bio.device {
+                if let Some(own) = upper.live.iter().position(|one| one.at == at && one.queued == bio.queued) {
+                    let own = upper.live.swap_remove(own);
+                    self.live -= 1;
+                    if completed != NEVER {
+                        upper.samples.push(own.held);
+                    }
+                }
+                continue;
+            }
+            if bio.below || completed == NEVER {
+                continue;
+            }
+            let within =
+                |one: &&mut Live| one.kind == bio.kind && one.queued <= bio.queued && one.held.len() < MAX_HELD;
+            for one in upper.live.iter_mut().filter(within) {
+                let same = one.sectors == bio.whole_sectors;
+                one.held.push((bio.device, same.then(|| begin.wrapping_sub(one.sector) as i64)));
+            }
+        }
+    }
+
+    /// What a second reading has to know beyond the remaps' `edges`; and devices without remaps that may lie on others, with
+    /// these.
+    pub fn finish(
+        &self,
+        devices: &[Device],
+        edges: &[(Device, Device)],
+    ) -> (Vec<(Device, Device, i64)>, Vec<(Device, Device)>) {
+        let name = |device: u16| devices[usize::from(device)];
+        let bare = |device: u16| !edges.iter().any(|&(upper, _)| upper == name(device));
+        let uppers = || self.uppers.iter().filter(|(device, upper)| bare(**device) && !upper.samples.is_empty());
+        let places: BTreeMap<u16, Vec<(u16, i64)>> =
+            uppers().filter_map(|(&device, upper)| Some((device, upper.places()?))).collect();
+        let (mut offsets, mut unclear) = (Vec::new(), Vec::new());
+        for (&device, upper) in uppers() {
+            if let Some(found) = places.get(&device) {
+                // The nearest level alone: what lies below that is its own.
+                let further = |lower: u16| {
+                    let nearer =
+                        found.iter().filter(|(near, _)| *near != lower).filter_map(|(near, _)| places.get(near));
+                    nearer.flatten().any(|(below, _)| *below == lower)
+                };
+                let near = found.iter().filter(|(lower, _)| !further(*lower));
+                offsets.extend(near.map(|&(lower, sectors)| (name(device), name(lower), sectors)));
+                continue;
+            }
+            let below = |held: &&Held| self.has_issued(held.0) || places.contains_key(&held.0);
+            let with = upper.samples.iter().filter(|held| held.iter().any(|one| below(&one))).count();
+            if with * 100 > upper.samples.len() * FEW_PERCENT {
+                let mut lower: Vec<u16> = upper.samples.iter().flatten().filter(below).map(|one| one.0).collect();
+                lower.sort_unstable();
+                lower.dedup();
+                unclear.extend(lower.into_iter().map(|lower| (name(device), name(lower))));
+            }
+        }
+        (offsets, unclear)
+    }
+}
+
+impl Upper {
+    /// Where almost all of its bios are found below: devices and distances.
+    fn places(&self) -> Option<Vec<(u16, i64)>> {
+        let n = self.samples.len();
+        let mut times: BTreeMap<(u16, i64), usize> = BTreeMap::new();
+        for held in &self.samples {
+            let mut own: Vec<(u16, i64)> = held.iter().filter_map(|&(device, by)| Some((device, by?))).collect();
+            own.sort_unstable();
+            own.dedup();
+            for place in own {
+                *times.entry(place).or_default() += 1;
+            }
+        }
+        times.retain(|_, times| *times * 100 >= n * CHANCE_PERCENT && *times > 1);
+        let there =
+            |held: &&Vec<Held>| held.iter().any(|&(device, by)| by.is_some_and(|by| times.contains_key(&(device, by))));
+        let covered = self.samples.iter().filter(there).count();
+        (n >= MIN_SAMPLES && covered * 100 >= n * ENOUGH_PERCENT).then(|| times.into_keys().collect())
+    }
+}
+
+impl Watch for Levels {
+    #[inline(always)]
+    fn queued(&mut self, at: u32, bio: &Bio, _now: u64) {
+        if !self.has_issued(bio.device) && bio.sectors > 0 && !bio.below {
+            self.begins(at, bio);
+        }
+    }
+
+    #[inline(always)]
+    fn requested(&mut self, _at: u32, bio: &Bio, _now: u64) {
+        if !self.has_issued(bio.device) {
+            self.issued(bio.device);
+        }
+    }
+
+    #[inline(always)]
+    fn step(&mut self, _at: u32, bio: &Bio, step: Step, _now: u64) {
+        if step == Step::Issued && !self.has_issued(bio.device) {
+            self.issued(bio.device);
+        }
+    }
+
+    #[inline(always)]
+    fn gone(&mut self, at: u32, bio: &Bio, completed: u64) {
+        if self.live > 0 && !bio.is_request() && bio.whole_sectors > 0 {
+            self.ends(at, bio, completed);
+        }
+    }
+}
+
+impl<W: Watch> Matching<W> {
+    /// Whose bio the one that is about to be queued does the work of, as a first reading has found: its owner.
+    pub(super) fn is_inferred_below(&mut self, block: &BlockEvent) -> Option<u32> {
+        let known = self.stack.known.as_ref().filter(|known| !known.offsets.is_empty() && block.bytes > 0)?;
+        let lower = self.devices.iter().position(|&known| known == block.device).map(|at| at as u16);
+        let mut group = Vec::new();
+        for &(upper, _, by) in known.offsets.iter().filter(|one| one.1 == block.device) {
+            let Some(upper) = self.devices.iter().position(|&known| known == upper) else { continue };
+            let sector = block.sector.wrapping_sub(by as u64);
+            self.bios.group(Place::new(upper as u16, block.kind()), sector, &mut group);
+            let free = |at: &u32| {
+                let bio = self.bios.see(*at);
+                let same = u64::from(bio.whole_sectors) * 512 == block.bytes && bio.whole == NONE;
+                same && !lower.is_some_and(|lower| self.stack.is_above(*at, bio.queued, lower))
+            };
+            let Some(at) = group.iter().copied().find(free) else { continue };
+            let bio = *self.bios.see(at);
+            self.next_uppers.clear();
+            self.next_uppers.push(Above { at, queued: bio.queued, bytes: block.bytes });
+            self.next_below = Some((None, (bio.in_range, bio.shown)));
+            return Some(bio.owner);
+        }
+        None
+    }
+}
+
+/// Finds how stacked devices lie on one another where only the whole trace shows it, for who reads it once more.
+pub struct StackSurvey(Matching<Levels>);
+
+impl Default for StackSurvey {
+    fn default() -> Self {
+        StackSurvey(Matching::new(Levels::default()))
+    }
+}
+
+impl StackSurvey {
+    /// Events in order of time.
+    pub fn event(&mut self, event: &Event) {
+        let (EventKind::Block(block), matching) = (&event.kind, &mut self.0) else { return };
+        if let (BlockAction::Remap, BlockDetail::Remap { device, sector }) = (block.action, block.detail) {
+            matching.remapped((block.device, block.sector), (device, sector), event.time.0);
+        }
+        if block.action == BlockAction::Queue {
+            match (block.kind(), block.bytes) {
+                (RequestKind::Flush, 0) => drop(matching.is_flush_below(block, event.tid, true)),
+                _ => drop(matching.is_below(block)),
+            }
+        }
+        matching.block(block, (0, event.tid), event.time.0, || 0);
+    }
+
+    pub fn finish(self) -> Option<StackHints> {
+        let (levels, devices, _, flushes, stack) = self.0.finish();
+        let (offsets, _) = levels.finish(&devices, stack.edges());
+        stack.again(offsets, &flushes.doubtful)
+    }
+}

@@ -1,0 +1,154 @@
+//! Stacked devices without remaps, events that are there twice, and traces that lack a kind of event.
+
+use super::report;
+use flashscope_tests::{flashscope, stdout, top};
+use serde_json::Value;
+
+fn counts<const N: usize>(report: &Value, names: [&str; N]) -> [Option<u64>; N] {
+    names.map(|name| report["block"]["stages"][name].as_u64())
+}
+
+fn why(report: &Value, name: &str) -> String {
+    report["block"]["stages"][name]["unknown"].as_str().unwrap_or("known").to_owned()
+}
+
+fn loss(report: &Value, name: &str) -> u64 {
+    let losses = report["losses"].as_array().expect("losses");
+    losses.iter().find(|one| one["name"] == name).and_then(|one| one["count"].as_u64()).expect("a count")
+}
+
+fn text(path: &str) -> String {
+    stdout(flashscope().arg("report").arg(top().join("tests/cases").join(path).join("input")))
+}
+
+#[test]
+fn levels_without_remaps_are_inferred_from_their_bios() {
+    for (path, bios, below, levels) in [
+        ("dm-linear-no-remap", 10, 10, &["252:0 8:0"][..]),
+        ("dm-crypt-no-remap", 10, 10, &["252:0 8:0"]),
+        ("md-mirror-no-remap", 12, 18, &["9:0 8:0, 8:16"]),
+        ("three-levels-no-remap", 10, 20, &["252:1 252:0", "252:0 8:0"]),
+        ("dm-linear-and-other", 16, 10, &["252:0 8:0"]),
+        ("zram-beside-disk", 40, 0, &[]),
+    ] {
+        let report = report(path);
+        let names = ["bios_queued", "bios_completed", "bios_below"];
+        assert_eq!(counts(&report, names), [Some(bios), Some(bios), Some(below)], "{path}");
+        let found: Vec<String> = report["block"]["stack"]
+            .as_array()
+            .expect("levels")
+            .iter()
+            .map(|level| {
+                assert_eq!(level["inferred"], true, "{path}");
+                format!("{} {}", level["upper"].as_str().unwrap(), level["lower"].as_str().unwrap())
+            })
+            .collect();
+        assert_eq!(found, levels, "{path}");
+        let sum: u64 = report["block"]["groups"]
+            .as_array()
+            .expect("groups")
+            .iter()
+            .filter(|group| group["by"] == "owner")
+            .map(|group| group["bios"].as_u64().unwrap())
+            .sum();
+        assert_eq!(sum, bios, "{path}");
+    }
+    assert!(text("dm-linear-no-remap").contains("(inferred"));
+}
+
+#[test]
+fn a_level_that_bios_do_not_show_leaves_totals_unknown() {
+    let report = report("dm-stripe-no-remap");
+    for name in ["bios_queued", "bios_completed", "unfinished"] {
+        assert!(why(&report, name).contains("no block:block_bio_remap of 252:0"), "{name}");
+    }
+    let groups = report["block"]["groups"].as_array().expect("groups");
+    let of = |by: &str| groups.iter().filter(|group| group["by"] == by).count();
+    assert_eq!((of("all"), of("owner"), of("size"), of("device")), (0, 0, 0, 3));
+    assert_eq!(report["missing"][0]["event"], "block:block_bio_remap");
+    let text = text("dm-stripe-no-remap");
+    assert!(text.contains("unknown bios queued, unknown completed") && text.contains("block_bio_remap"), "{text}");
+}
+
+#[test]
+fn a_flush_before_the_first_remap_is_below_too() {
+    let report = report("dm-preflush");
+    assert_eq!(counts(&report, ["bios_queued", "bios_completed", "bios_below"]), [Some(3), Some(3), Some(6)]);
+    let all = &report["block"]["groups"][0];
+    let mean = |stage: &str| {
+        let stages = all["stages"].as_array().expect("stages");
+        stages.iter().find(|one| one["stage"] == stage).map(|one| one["ns"]["mean"].clone())
+    };
+    assert_eq!((mean("D2C"), mean("Q2C")), (Some(1_112_000.into()), Some(1_123_000.into())));
+}
+
+#[test]
+fn what_a_file_has_twice_is_counted_once() {
+    for (path, repeated) in [("repeated-twice", 15), ("repeated-lines", 15), ("repeated-overlap", 3)] {
+        let report = report(path);
+        assert_eq!(
+            counts(&report, ["events", "bios_queued", "bios_completed"]),
+            [Some(15), Some(5), Some(5)],
+            "{path}"
+        );
+        assert_eq!(loss(&report, "events_repeated"), repeated, "{path}");
+        assert!(text(path).contains("events_repeated"), "{path}");
+    }
+}
+
+#[test]
+fn texts_without_a_copy_lose_nothing_to_it() {
+    let mut texts = 0;
+    for case in std::fs::read_dir(top().join("tests/cases")).expect("the cases") {
+        let path = case.expect("a case").path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        if !path.join("input").is_file() || name.starts_with("repeated-") || name == "blk-tracer-text" {
+            continue;
+        }
+        let output = flashscope().args(["report", "--json"]).arg(path.join("input")).output().expect("it runs");
+        if output.status.success() {
+            let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            assert_eq!(loss(&report, "events_repeated"), 0, "{name}");
+            texts += 1;
+        }
+    }
+    assert!(texts > 40, "{texts}");
+}
+
+#[test]
+fn completions_alone_list_what_failed() {
+    let report = report("completions-alone");
+    for name in ["bios_queued", "bios_completed", "requests", "requests_completed", "unfinished"] {
+        assert_ne!(why(&report, name), "known", "{name}");
+    }
+    let failures = report["block"]["errors"]["failures"].as_array().expect("failures");
+    let found: Vec<_> = failures
+        .iter()
+        .map(|one| {
+            assert_eq!(
+                (&one["device"], &one["error"], &one["owner"]),
+                (&"8:0".into(), &"EIO".into(), &"unknown".into())
+            );
+            assert!(one["took_ns"]["unknown"].is_string() && one["begin_ns"]["unknown"].is_string());
+            (one["sector"].as_u64(), one["bytes"].as_u64(), one["end_ns"].as_u64())
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [(72, 50_010_202_000), (88, 50_030_202_000)].map(|(sector, end)| (Some(sector), Some(4096), Some(end)))
+    );
+    let text = text("completions-alone");
+    assert!(text.contains("unknown requests issued, unknown completed") && text.contains("EIO"), "{text}");
+}
+
+#[test]
+fn without_completions_how_many_there_were_is_unknown() {
+    for (path, begun) in [("issues-alone", "requests"), ("queued-and-issued", "bios_queued")] {
+        let report = report(path);
+        assert_eq!(counts(&report, [begun]), [Some(4)], "{path}");
+        for name in ["bios_completed", "requests_completed", "unfinished"] {
+            assert_ne!(why(&report, name), "known", "{path} {name}");
+        }
+        assert!(text(path).contains("unknown completed"), "{path}");
+    }
+}
