@@ -153,7 +153,7 @@ pub fn measure(board: &str, kernel: &str, count: u64, settings: &[Setting]) -> M
     Measured {
         board: board.to_owned(),
         kernel: kernel.to_owned(),
-        release: booted.recording(0).facts()["kernel"]["release"].as_str().unwrap_or_default().to_owned(),
+        release: booted.recording(0).facts().kernel.release.clone().unwrap_or_default(),
         untraced: reads("untraced"),
         untraced_again: reads("untraced-again"),
         settings: traced.collect(),

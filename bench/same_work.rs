@@ -385,8 +385,8 @@ pub fn run(earlier: &Value, wanted: &[String]) -> Value {
             }
             let booted = boot(place, works, sides);
             let recording = booted.recording(0);
-            kernel = recording.facts()["kernel"]["release"].clone();
-            let page_bytes = recording.facts()["mtd"][0]["writesize"].as_u64().unwrap_or(0);
+            kernel = json!(recording.facts().kernel.release);
+            let page_bytes = recording.facts().mtd.first().and_then(|mtd| mtd.writesize).unwrap_or(0);
             for (loss, count) in recording.losses().iter() {
                 assert_eq!(count, 0, "{}: {}", place.filesystem, loss.name());
             }

@@ -70,13 +70,10 @@ fn is_of_flash(trace: &Trace) -> bool {
 fn flash_report(trace: &Trace) -> FlashReport {
     let mut accuracy = Accuracy::new();
     let facts = trace.facts();
-    let number = |mtd: &serde_json::Value, field: &str| mtd[field].as_u64().unwrap_or(0);
-    let mtd = || facts["mtd"].as_array().into_iter().flatten();
-    let partitions: Vec<(u16, u64, u64)> = mtd()
-        .filter(|mtd| number(mtd, "erasesize") > 0)
-        .map(|mtd| {
-            let block = number(mtd, "erasesize");
-            (number(mtd, "chip") as u16, number(mtd, "offset") / block, number(mtd, "size") / block)
+    let partitions: Vec<(u16, u64, u64)> = (facts.mtd.iter())
+        .filter_map(|mtd| {
+            let block = mtd.erasesize.filter(|&bytes| bytes > 0)?;
+            Some((mtd.chip.unwrap_or(0) as u16, mtd.offset.unwrap_or(0) / block, mtd.size.unwrap_or(0) / block))
         })
         .collect();
     let ubi: Vec<UbiRegion> = UbiRegion::of_facts(facts, 0);
@@ -170,8 +167,8 @@ fn workload(trace: &Trace) -> Option<(Workload, Storage)> {
     let mut collector = Collector::new(trace.facts(), []);
     // What takes time in proportion to that is no finding.
     collector.limit_pages(1 << 12);
-    let kind = trace.facts()["mounts"][0]["type"].as_str().unwrap_or_default().to_owned();
-    if kind == "squashfs" {
+    let is_squashfs = trace.facts().mounts.first().is_some_and(|mount| mount.is("squashfs"));
+    if is_squashfs {
         collector.through_block_layer();
     }
     trace.for_each_pair(&mut |pair| collector.pair(&pair)).ok()?;
@@ -179,9 +176,9 @@ fn workload(trace: &Trace) -> Option<(Workload, Storage)> {
     if workload.calls.is_empty() && workload.faults == 0 || !workload.cache_seen {
         return None;
     }
-    let release = trace.facts()["kernel"]["release"].as_str().unwrap_or_default();
+    let release = trace.facts().kernel.release.as_deref().unwrap_or_default();
     let mut storage = Storage::new(Kernel::nearest(release).map_or(Kernel::V6_1, |choice| choice.kernel));
-    if kind == "squashfs" {
+    if is_squashfs {
         storage.squashfs = [(8 << 20, 128 << 10)].into();
     }
     Some((workload, storage))

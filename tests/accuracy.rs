@@ -70,7 +70,7 @@ fn span(step: &Step) -> (u64, u64) {
 
 /// The file system that the files lie on.
 fn device(trace: &Trace) -> Device {
-    let mounts = trace.facts()["mounts"].as_array().expect("mounts");
+    let mounts = trace.facts_json()["mounts"].as_array().expect("mounts");
     let mount = mounts.iter().find(|mount| mount["target"] == "/mnt").expect("a mount");
     mount["device"].as_str().and_then(Device::parse).expect("a device")
 }

@@ -184,7 +184,7 @@ fn board_plan<'a>(kernel: &'a str, work: &[u8], recorders: &[&str]) -> Plan<'a> 
 /// What `write`, `read` and `map` do must be in the recording, each exactly once, in numbers that stat and the program know.
 fn the_programs_io_is_there(booted: &Booted, trace: &Trace, kernel: &str) {
     let seen = records(trace);
-    own_calls_are_left_out(&seen, trace.facts());
+    own_calls_are_left_out(&seen, trace.facts_json());
     let of = |event: &&Seen| (event.get("pos"), event.get("count"));
 
     let write = Program::of(&booted.json("write0"));
@@ -250,7 +250,7 @@ fn layers_nest(booted: &Booted, trace: &Trace, kernel: &str) {
         let place = |symbol: &str| deepest.iter().position(|open| open == symbol);
         assert!(place(below).is_some() && place(below) < place(above), "{kernel}: {below}, {above} in {deepest:?}");
     }
-    let boundaries = trace.facts()["recording"]["boundaries"].as_array().expect("boundaries");
+    let boundaries = trace.facts_json()["recording"]["boundaries"].as_array().expect("boundaries");
     let mut layers: Vec<&str> = boundaries.iter().filter_map(|boundary| boundary["layer"].as_str()).collect();
     layers.dedup();
     for layer in [
@@ -286,11 +286,11 @@ fn a_boards_recording_has_the_files_and_offsets_of_a_known_program() {
         let booted = board_plan(kernel, &work, &["block,syscall,cache", "layers"]).boot();
         let trace = booted.recording(0);
         nothing_lost(&trace, &[]);
-        let recording = &trace.facts()["recording"];
+        let recording = &trace.facts_json()["recording"];
         for (name, offset) in recording["layout"].as_object().expect("a layout") {
             assert_eq!(offset.is_i64(), name != "missing", "{kernel}: {name}: {offset}");
         }
-        let missing = absent(trace.facts());
+        let missing = absent(trace.facts_json());
         assert_eq!(missing.contains(&"readahead:page_cache_sync_ra"), kernel == "6.1", "{missing:?}");
         assert!(!missing.iter().any(|event| event.starts_with("flashscope:")), "{missing:?}");
         the_programs_io_is_there(&booted, &trace, kernel);
@@ -450,7 +450,7 @@ fn this_hosts_recording_has_the_offsets_of_a_known_program() {
     let (read, trace) = (&programs[0], &traces[0]);
     nothing_lost(trace, &[]);
     let seen = records(trace);
-    own_calls_are_left_out(&seen, trace.facts());
+    own_calls_are_left_out(&seen, trace.facts_json());
     let called: Vec<_> = read
         .events(&seen, "syscalls:sys_enter_pread64")
         .iter()
@@ -471,8 +471,8 @@ fn this_hosts_recording_has_the_offsets_of_a_known_program() {
     let seen = records(trace);
     assert_eq!(map.cached(&seen), TOUCHED);
     // Without kprobes what they would tell is named as missing.
-    let kprobes = trace.facts()["tracefs"]["kprobe_events"] == true;
-    let missing = absent(trace.facts());
+    let kprobes = trace.facts_json()["tracefs"]["kprobe_events"] == true;
+    let missing = absent(trace.facts_json());
     assert_eq!(missing.contains(&"flashscope:file_read"), !kprobes, "{missing:?}");
     assert_eq!(missing.contains(&"flashscope:enter_* of layer vfs"), !kprobes, "{missing:?}");
     if kprobes {

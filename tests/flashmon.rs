@@ -218,9 +218,9 @@ fn is_the_recorders(booted: &Booted, on: &str) {
     for (loss, count) in ours.losses().iter() {
         assert_eq!(count, 0, "{on}: {}", loss.name());
     }
-    assert_eq!(ours.facts()["recording"]["source"], "flashmon");
+    assert_eq!(ours.facts_json()["recording"]["source"], "flashmon");
     assert_eq!(ours.stats()["crosscheck"], theirs.stats()["crosscheck"], "{on}");
-    assert_eq!(ours.facts()["mtd"][0]["first_page"], theirs.facts()["mtd"][0]["first_page"]);
+    assert_eq!(ours.facts_json()["mtd"][0]["first_page"], theirs.facts_json()["mtd"][0]["first_page"]);
     assert!(said(booted, "state").contains("state: running"), "{on}: it is left as it was found");
     // A trace.dat of it holds the same, and its report says the same.
     let reports = [("ours", &ours), ("theirs", &theirs)].map(|(name, trace)| {

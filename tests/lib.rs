@@ -282,7 +282,7 @@ impl Booted {
 }
 
 pub fn geometry(trace: &Trace) -> Geometry {
-    let mtd = &trace.facts()["mtd"][0];
+    let mtd = &trace.facts_json()["mtd"][0];
     let page = mtd["writesize"].as_u64().expect("a page size");
     let block = mtd["erasesize"].as_u64().expect("a block size");
     Geometry { page_bytes: page as u32, pages_per_block: (block / page) as u32 }

@@ -30,7 +30,7 @@ fn written(trace: &Path, by: &str) -> Written {
 /// then cannot tell the application.
 fn was_read(trace: &Trace, one: &Value) -> bool {
     let number = format!(" {} ", one["number"]);
-    let rows = trace.facts()["names"]["processes"].as_array().expect("processes");
+    let rows = trace.facts_json()["names"]["processes"].as_array().expect("processes");
     rows.iter().any(|row| {
         let command = row["command"].as_str().unwrap_or_default();
         let worker = command.split_once("--worker ").is_some_and(|(_, rest)| rest.contains(&number));

@@ -26,7 +26,7 @@ fn names(dir: &Path, more: &[&str]) -> (Value, Duration) {
     let took = began.elapsed();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let trace = Trace::open(&stream).expect("a stream");
-    (trace.facts()["names"].clone(), took)
+    (trace.facts_json()["names"].clone(), took)
 }
 
 /// The search has a second after two seconds of recording: this host's file systems hold more than it can read in that time.

@@ -46,7 +46,7 @@ fn session() -> Session {
 
 /// Number of the file system's device.
 fn device(trace: &Trace) -> Device {
-    let mounts = trace.facts()["mounts"].as_array().expect("mounts");
+    let mounts = trace.facts_json()["mounts"].as_array().expect("mounts");
     let mount = mounts.iter().find(|mount| mount["target"] == "/mnt").expect("the disk is mounted");
     mount["device"].as_str().and_then(Device::parse).expect("a device")
 }

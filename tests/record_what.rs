@@ -197,7 +197,7 @@ fn the_flight_recorder_writes_a_capture_each_time_its_command_succeeds() {
     assert_eq!(files.len(), 3, "{files:?}");
     for file in &files {
         let trace = Trace::open(file).expect("a capture");
-        let facts = &trace.facts()["recording"]["trigger"];
+        let facts = &trace.facts_json()["recording"]["trigger"];
         assert!(facts["reason"].as_str().is_some_and(|reason| reason.starts_with("run test -e")), "{facts}");
         let fired = facts["fired_ns"].as_u64().expect("a time");
         let (mut first, mut last) = (u64::MAX, 0);
@@ -252,7 +252,7 @@ fn the_recorders_own_bios_are_counted_apart() {
     let json: serde_json::Value =
         serde_json::from_str(&stdout(flashscope().args(["report", "--json"]).arg(&path))).expect("JSON");
     let trace = Trace::open(&path).expect("a trace");
-    let own: Vec<u64> = trace.facts()["recording"]["own"]["tasks"]
+    let own: Vec<u64> = trace.facts_json()["recording"]["own"]["tasks"]
         .as_array()
         .expect("tasks")
         .iter()
@@ -407,7 +407,7 @@ fn a_failed_request_is_captured() {
     let files = captures(&into, 1);
     assert_eq!(files.len(), 1);
     let trace = Trace::open(&files[0]).expect("a capture");
-    let reason = trace.facts()["recording"]["trigger"]["reason"].as_str().unwrap_or_default().to_owned();
+    let reason = trace.facts_json()["recording"]["trigger"]["reason"].as_str().unwrap_or_default().to_owned();
     assert!(reason.contains("error") || reason.contains("fail"), "{reason}");
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use flashscope_cachesim::{FileId, Kernel};
 use flashscope_predict::{Collector, Predictor, Row, Storage, Workload, has_bulk_read, request_bytes};
+use flashscope_trace::facts::Mount;
 use flashscope_trace::{Device, Session, Step, Trace};
 use serde_json::{Value, json};
 
@@ -20,11 +21,11 @@ struct Mounted {
 }
 
 fn mounted(trace: &Trace) -> Mounted {
-    let number = |mount: &Value| Some(flashscope_trace::Device::parse(mount["device"].as_str()?)?.0);
-    let mounts = trace.facts()["mounts"].as_array().cloned().unwrap_or_default();
-    let (ours, others): (Vec<&Value>, Vec<&Value>) = mounts.iter().partition(|mount| mount["target"] == "/mnt");
-    let squashfs = ours.first().filter(|mount| mount["type"] == "squashfs");
-    let block = squashfs.and_then(|mount| mount["block_bytes"].as_u64());
+    let number = |mount: &Mount| Some(mount.device()?.0);
+    let mounts = trace.facts().mounts.iter();
+    let (ours, others): (Vec<&Mount>, Vec<&Mount>) = mounts.partition(|mount| mount.target.as_deref() == Some("/mnt"));
+    let squashfs = ours.first().filter(|mount| mount.is("squashfs"));
+    let block = squashfs.and_then(|mount| mount.block_bytes);
     Mounted {
         device: ours.first().and_then(|mount| number(mount)),
         others: others.into_iter().filter_map(number).collect(),

@@ -1,8 +1,8 @@
 //! What storage says of its own wear: UBI's erase counters, an eMMC's life time.
 
+use flashscope_trace::Facts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// Devices of a kind that are kept.
 const MAX_DEVICES: usize = 64;
@@ -34,26 +34,25 @@ pub enum OwnWear {
 
 impl OwnWear {
     /// `facts` of a recording (docs/reference/agent.md, "Facts"). Devices that say nothing are left out.
-    pub fn of_facts(facts: &Value) -> Vec<OwnWear> {
-        let all = |name: &str| facts[name].as_array().cloned().unwrap_or_default();
-        let name = |of: &Value| of["name"].as_str().unwrap_or("?").chars().take(64).collect::<String>();
-        let ubi = all("ubi").into_iter().filter_map(|ubi| {
+    pub fn of_facts(facts: &Facts) -> Vec<OwnWear> {
+        let name = |of: &Option<String>| of.as_deref().unwrap_or("?").chars().take(64).collect::<String>();
+        let ubi = facts.ubi.iter().filter_map(|ubi| {
             Some(OwnWear::Ubi {
-                device: name(&ubi),
-                mtd: ubi["mtd_num"].as_u64(),
-                max_erases: ubi["max_ec"].as_u64()?,
-                bad_blocks: ubi["bad_peb_count"].as_u64(),
-                reserved_blocks: ubi["reserved_for_bad"].as_u64(),
+                device: name(&ubi.name),
+                mtd: ubi.mtd_num,
+                max_erases: ubi.max_ec?,
+                bad_blocks: ubi.bad_peb_count,
+                reserved_blocks: ubi.reserved_for_bad,
             })
         });
-        let emmc = all("block").into_iter().filter_map(|disk| {
-            let life_time = match bytes(&disk["life_time"]).as_slice() {
+        let emmc = facts.block.iter().filter_map(|disk| {
+            let life_time = match bytes(&disk.life_time).as_slice() {
                 &[a, b] => [a, b],
                 _ => [0; 2],
             };
-            let pre_end_of_life = bytes(&disk["pre_eol_info"]).first().copied().unwrap_or(0);
+            let pre_end_of_life = bytes(&disk.pre_eol_info).first().copied().unwrap_or(0);
             let said = life_time != [0; 2] || pre_end_of_life != 0;
-            said.then(|| OwnWear::Emmc { device: name(&disk), life_time, pre_end_of_life })
+            said.then(|| OwnWear::Emmc { device: name(&disk.name), life_time, pre_end_of_life })
         });
         ubi.take(MAX_DEVICES).chain(emmc.take(MAX_DEVICES)).collect()
     }
@@ -89,8 +88,8 @@ impl OwnWear {
 }
 
 /// "0x01 0x0b" as the kernel prints them.
-fn bytes(value: &Value) -> Vec<u16> {
-    let words = value.as_str().unwrap_or_default().split_ascii_whitespace().take(4);
+fn bytes(said: &Option<String>) -> Vec<u16> {
+    let words = said.as_deref().unwrap_or_default().split_ascii_whitespace().take(4);
     words.filter_map(|word| u8::from_str_radix(word.strip_prefix("0x")?, 16).ok().map(u16::from)).collect()
 }
 
@@ -106,10 +105,10 @@ fn used(tenths: u16) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn said(facts: &Value) -> Vec<String> {
-        let all = OwnWear::of_facts(facts);
+        let all = OwnWear::of_facts(&Facts::of(facts));
         let text = serde_json::to_string(&all).unwrap();
         assert_eq!(serde_json::from_str::<Vec<OwnWear>>(&text).unwrap(), all);
         all.iter().map(OwnWear::sentence).collect()

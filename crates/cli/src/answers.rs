@@ -82,5 +82,6 @@ where
 
 /// Mounts and devices of the first machine.
 fn storage(inputs: &Inputs) -> StorageFacts {
-    inputs.traces().next().map(Trace::facts).map(StorageFacts::of_facts).unwrap_or_default()
+    let of = |trace: &Trace| StorageFacts::of_facts(trace.facts(), trace.device_names(), trace.file_names());
+    inputs.traces().next().map(of).unwrap_or_default()
 }

@@ -6,7 +6,8 @@ use flashscope_analysis::flash::{LatencyNs, OpCounts, Window, WindowCounts};
 use flashscope_analysis::{Analysis, LossCount};
 use flashscope_study::{Definition, Filesystem, Group, Matrix, Study};
 use flashscope_targets::Job;
-use flashscope_trace::{Session, Trace};
+use flashscope_trace::facts::{self, Mtd};
+use flashscope_trace::{Facts, Session, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -75,20 +76,15 @@ pub enum BenchInputs {
     Study(Box<flashscope_study::Inputs>),
     Agent {
         #[schemars(with = "crate::schema::Agent")]
-        agent: Value,
+        agent: facts::Agent,
     },
     Nothing,
 }
 
 impl BenchInputs {
-    pub fn agent(facts: &Value) -> BenchInputs {
-        BenchInputs::Agent { agent: facts["agent"].clone() }
+    pub fn agent(facts: &Facts) -> BenchInputs {
+        BenchInputs::Agent { agent: facts.agent.clone() }
     }
-}
-
-/// A text of the facts.
-pub fn text(fact: &Value) -> Option<String> {
-    fact.as_str().map(str::to_owned)
 }
 
 /// Array reads, by when they happened.
@@ -194,10 +190,8 @@ fn on_real_board(args: &BenchReadArgs, terminal: &Arc<Terminal>) -> Result<Bench
             "name the file to read with --file PATH (with --create it is made, if it is not there)",
         ));
     };
-    let facts = target::facts(&args.target, &["probe"], terminal)?;
-    let watched = facts["mtd"]
-        .as_array()
-        .is_some_and(|all| all.iter().any(|mtd| mtd["type"].as_str().is_some_and(|kind| kind.contains("nand"))));
+    let facts = Facts::of(&target::facts(&args.target, &["probe"], terminal)?);
+    let watched = facts.mtd.iter().any(Mtd::is_nand);
     let bench = bench_argv(args, file);
     let (bench, counts, losses): Recorded = if watched {
         recorded(args, bench, terminal)?
@@ -232,9 +226,9 @@ fn on_real_board(args: &BenchReadArgs, terminal: &Arc<Terminal>) -> Result<Bench
         },
         device_reads: None,
         losses,
-        board: text(&facts["kernel"]["machine"]),
-        kernel: text(&facts["kernel"]["release"]),
         inputs: BenchInputs::agent(&facts),
+        board: facts.kernel.machine,
+        kernel: facts.kernel.release,
     })
 }
 
@@ -297,12 +291,10 @@ pub fn read_json(bytes: &[u8]) -> Result<Value, Failure> {
 }
 
 /// The type of the file system that holds a path: the longest mount point above it.
-pub fn mounted(facts: &Value, file: &str) -> String {
-    facts["mounts"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|mount| Some((mount["target"].as_str()?, mount["type"].as_str()?)))
+pub fn mounted(facts: &Facts, file: &str) -> String {
+    let mounts = facts.mounts.iter();
+    mounts
+        .filter_map(|mount| Some((mount.target.as_deref()?, mount.kind.as_deref()?)))
         .filter(|(target, _)| std::path::Path::new(file).starts_with(target))
         .max_by_key(|(target, _)| target.len())
         .map_or_else(|| "unknown".to_owned(), |(_, kind)| kind.to_owned())

@@ -10,13 +10,14 @@ use flashscope_study::Filesystem;
 use flashscope_study::replays::MAGIC;
 use flashscope_targets::board::{self, MOUNT_POINT};
 use flashscope_targets::{BESIDE_AGENT, Job, OpenOptions, PutFile, PutSource};
-use flashscope_trace::{BlockAction, EventKind, FlashOp, RequestKind, Session, Trace};
+use flashscope_trace::facts::Mtd;
+use flashscope_trace::{BlockAction, EventKind, Facts, FlashOp, RequestKind, Session, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::{BenchPlaceArgs, BenchPostmarkArgs, BenchReplayArgs, BenchSqliteArgs};
-use crate::bench::{BenchInputs, mounted, read_json, text};
+use crate::bench::{BenchInputs, mounted, read_json};
 use crate::failure::Failure;
 use crate::progress::Terminal;
 use crate::recover::Pending;
@@ -273,21 +274,19 @@ impl<'a> Work<'a> {
         let Some(dir) = place.dir.as_deref() else {
             return Err(Failure::usage("name a directory of the file system to measure with --dir"));
         };
-        let facts = target::facts(&place.target, &["probe"], terminal)?;
+        let facts = Facts::of(&target::facts(&place.target, &["probe"], terminal)?);
         let mut program = None;
         if self.name == "sqlite" {
-            let machine = facts["kernel"]["machine"].as_str().unwrap_or_default();
+            let machine = facts.kernel.machine.as_deref().unwrap_or_default();
             let source = flashscope_targets::companion_for(machine, SQLITE).map_err(no_sqlite)?;
             // Its name begins with flashscope: what ends the agent when the line is cut looks for that.
             let path = format!("{BESIDE_AGENT}{SQLITE}");
             self.put.push(PutFile { path: path.clone(), mode: 0o755, source: PutSource::Path(source) });
             program = Some(path);
         }
-        let watched = match facts["mtd"].as_array() {
-            Some(all) if all.iter().any(|mtd| mtd["type"].as_str().is_some_and(|kind| kind.contains("nand"))) => {
-                Watched::Flash
-            }
-            _ => {
+        let watched = match facts.mtd.iter().any(Mtd::is_nand) {
+            true => Watched::Flash,
+            false => {
                 terminal.line("no raw NAND on this target: calls are timed, flash operations are not counted");
                 Watched::Nothing
             }
@@ -295,9 +294,9 @@ impl<'a> Work<'a> {
         let argv = self.argv(dir, place.drop_caches, program);
         let mut done = self.measure(argv, watched, OpenOptions::default(), terminal)?;
         done.filesystem = mounted(&facts, dir);
-        done.board = text(&facts["kernel"]["machine"]);
-        done.kernel = text(&facts["kernel"]["release"]);
         done.inputs = BenchInputs::agent(&facts);
+        done.board = facts.kernel.machine;
+        done.kernel = facts.kernel.release;
         Ok(done)
     }
 
@@ -431,7 +430,7 @@ impl<'a> Work<'a> {
         done.losses = flashscope_study::losses(&trace);
         let facts = trace.facts();
         done.board = self.place.target.target.strip_prefix("board:").map(str::to_owned);
-        done.kernel = text(&facts["kernel"]["release"]);
+        done.kernel = facts.kernel.release.clone();
         done.inputs = BenchInputs::agent(facts);
         Ok(())
     }

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use flashscope_report::visible;
-use serde_json::Value;
+use flashscope_trace::Facts;
+use flashscope_trace::facts::{Absent, Group, Mtd, ProbePoint};
 
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
@@ -13,9 +14,10 @@ use crate::target;
 
 pub fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failure> {
     let terminal = Arc::new(Terminal::new(quiet));
-    let facts = target::facts(&args.target, &["probe", "--trial"], &terminal)?;
+    let json = target::facts(&args.target, &["probe", "--trial"], &terminal)?;
+    let facts = Facts::of(&json);
     if args.json {
-        outln!("{facts:#}");
+        outln!("{json:#}");
     } else if args.verbose {
         out!("{}\n{}", summary(&facts, &args.target.target), advice(&facts));
     } else {
@@ -28,9 +30,8 @@ pub fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failure> {
 }
 
 /// At most ten lines: what can be recorded, best first, and the command that does it.
-fn summary(facts: &Value, target: &str) -> String {
-    let kernel = &facts["kernel"];
-    let mut out = format!("Linux {} on {}\n", text(&kernel["release"]), text(&kernel["machine"]));
+fn summary(facts: &Facts, target: &str) -> String {
+    let mut out = format!("Linux {} on {}\n", text(&facts.kernel.release), text(&facts.kernel.machine));
     let capabilities = capabilities(facts);
     let some = capabilities.iter().any(|capability| capability.missing.is_none());
     let on = if target == "local" { String::new() } else { format!("--on {} ", shell(target)) };
@@ -74,57 +75,57 @@ fn shell(word: &str) -> std::borrow::Cow<'_, str> {
 }
 
 /// A text of the facts, harmless on a terminal.
-fn text(value: &Value) -> std::borrow::Cow<'_, str> {
-    visible(value.as_str().unwrap_or("?"))
+fn text(said: &Option<String>) -> std::borrow::Cow<'_, str> {
+    visible(said.as_deref().unwrap_or("?"))
+}
+
+/// A number of the facts; one that is not there is unknown.
+fn number(said: Option<u64>) -> String {
+    said.map_or_else(|| "?".to_owned(), |number| number.to_string())
 }
 
 /// The facts as a person wants them: first what works, then what does not and the next step.
-pub fn advice(facts: &Value) -> String {
+pub fn advice(facts: &Facts) -> String {
     let mut out = String::new();
 
-    let kernel = &facts["kernel"];
-    let _ = writeln!(
-        out,
-        "Linux {} on {}, agent {}",
-        text(&kernel["release"]),
-        text(&kernel["machine"]),
-        text(&facts["agent"]["version"])
-    );
+    let kernel = &facts.kernel;
+    let (release, machine) = (text(&kernel.release), text(&kernel.machine));
+    let _ = writeln!(out, "Linux {release} on {machine}, agent {}", text(&facts.agent.version));
 
     let _ = writeln!(out, "\nFlash chips and partitions");
-    let mtds = facts["mtd"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for mtd in mtds {
+    for mtd in &facts.mtd {
+        let kib = |bytes: Option<u64>| number(bytes.map(|bytes| bytes >> 10));
         let _ = writeln!(
             out,
             "  mtd{} chip {} {:?} {}: {} KiB, blocks of {} KiB, pages of {} bytes, spare {} bytes",
-            mtd["index"],
-            mtd["chip"],
-            text(&mtd["name"]),
-            text(&mtd["type"]),
-            mtd["size"].as_u64().unwrap_or(0) >> 10,
-            mtd["erasesize"].as_u64().unwrap_or(0) >> 10,
-            mtd["writesize"],
-            mtd["oobsize"],
+            number(mtd.index),
+            number(mtd.chip),
+            text(&mtd.name),
+            text(&mtd.kind),
+            kib(mtd.size),
+            kib(mtd.erasesize),
+            number(mtd.writesize),
+            number(mtd.oobsize),
         );
     }
-    if mtds.is_empty() {
+    if facts.mtd.is_empty() {
         let _ = writeln!(out, "  none");
     }
 
     let _ = writeln!(out, "\nProbe points");
-    for point in facts["probe_points"].as_array().into_iter().flatten() {
-        let chosen = if point["chosen"] == true { "*" } else { " " };
-        let device = point["mtd"].as_u64().map(|mtd| format!("mtd{mtd}")).unwrap_or_default();
-        let note = point["note"].as_str().unwrap_or_default();
+    for point in &facts.probe_points {
+        let chosen = if point.chosen == Some(true) { "*" } else { " " };
+        let device = point.mtd.map(|mtd| format!("mtd{mtd}")).unwrap_or_default();
+        let note = point.note.as_deref().unwrap_or_default();
         let _ = writeln!(
             out,
             " {chosen} {:<8} {:<24} {:<8} {device:<5} {}",
-            text(&point["operation"]),
-            text(&point["symbol"]),
-            text(&point["status"]),
+            text(&point.operation),
+            text(&point.symbol),
+            text(&point.status),
             visible(note)
         );
-        if let Some(loses) = point["loses"].as_str() {
+        if let Some(loses) = &point.loses {
             let _ = writeln!(out, "            does not see: {}", visible(loses));
         }
     }
@@ -142,9 +143,9 @@ pub fn advice(facts: &Value) -> String {
                     let _ = writeln!(
                         out,
                         "       without {}: {}; it would show {}",
-                        text(&absent["event"]),
-                        text(&absent["why"]),
-                        text(&absent["loses"])
+                        text(&absent.event),
+                        text(&absent.why),
+                        text(&absent.loses)
                     );
                 }
             }
@@ -158,19 +159,19 @@ pub fn advice(facts: &Value) -> String {
 }
 
 /// What each part of a recording needs of rights, and whether this user has it.
-fn access(facts: &Value) -> String {
-    let access = &facts["access"];
-    let Some(needs) = access["needs"].as_array() else { return String::new() };
-    let held = access["capabilities"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut out = format!("\nAccess (user id {}, ", access["uid"]);
+fn access(facts: &Facts) -> String {
+    let access = facts.access.clone().unwrap_or_default();
+    let Some(needs) = access.needs else { return String::new() };
+    let held = access.capabilities;
+    let mut out = format!("\nAccess (user id {}, ", number(access.uid.map(u64::from)));
     let _ = match held.len() {
         0 => writeln!(out, "no capabilities)"),
-        1..=8 => writeln!(out, "{})", held.iter().map(text).collect::<Vec<_>>().join(", ")),
+        1..=8 => writeln!(out, "{})", held.iter().map(|name| visible(name)).collect::<Vec<_>>().join(", ")),
         count => writeln!(out, "{count} capabilities)"),
     };
     for need in needs {
-        let there = if need["there"] == true { "yes" } else { "no" };
-        let _ = writeln!(out, "  {there:<4} {}: {}", text(&need["what"]), text(&need["by"]));
+        let there = if need.there == Some(true) { "yes" } else { "no" };
+        let _ = writeln!(out, "  {there:<4} {}: {}", text(&need.what), text(&need.by));
     }
     let keeps = access["keeps"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !keeps.is_empty() {
@@ -196,52 +197,47 @@ struct Capability {
     missing: Option<Missing>,
 }
 
-fn capabilities(facts: &Value) -> Vec<Capability> {
-    let tracefs = &facts["tracefs"];
-    let no_tracefs = tracefs["path"].is_null().then(|| {
+fn capabilities(facts: &Facts) -> Vec<Capability> {
+    let tracefs = &facts.tracefs;
+    let no_tracefs = tracefs.path.is_none().then(|| {
         (
-            format!("no tracefs ({})", visible(tracefs["error"].as_str().unwrap_or("reason unknown"))),
+            format!("no tracefs ({})", visible(tracefs.error.as_deref().unwrap_or("reason unknown"))),
             "run as root, which mounts tracefs for itself; if that fails, a kernel with CONFIG_FTRACE".to_owned(),
         )
     });
-    let no_instances = (tracefs["instances"] != Value::Bool(true)).then(|| {
+    let no_instances = (tracefs.instances != Some(true)).then(|| {
         (
             "no tracing instances".to_owned(),
             "run as root; if that fails, a kernel with CONFIG_TRACING (instances/ in tracefs)".to_owned(),
         )
     });
-    let no_kprobes = (tracefs["kprobe_events"] != Value::Bool(true)).then(|| {
+    let no_kprobes = (tracefs.kprobe_events != Some(true)).then(|| {
         (
             "this kernel has no kprobe_events".to_owned(),
             "a kernel with CONFIG_KPROBES and CONFIG_KPROBE_EVENTS, not locked down".to_owned(),
         )
     });
-    let no_nand = facts["mtd"].as_array().is_none_or(|all| !all.iter().any(is_nand)).then(|| {
+    let no_nand = (!facts.mtd.iter().any(Mtd::is_nand)).then(|| {
         (
             "no raw NAND here".to_owned(),
             "a board with /dev/mtdN of type nand, or a virtual one: --on board:armv7".to_owned(),
         )
     });
-    let unseen = facts["mtd"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|mtd| is_nand(mtd))
-        .find(|mtd| {
-            !facts["probe_points"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|point| point["operation"] == "read" && point["status"] == "proved" && proves(point, mtd))
-        })
-        .map(|mtd| {
-            (
-                format!("no probe point sees a page read of mtd{}", mtd["index"]),
-                "run as root, so that it can be tried; then see the probe points above".to_owned(),
-            )
-        });
+    let proved = |mtd: &Mtd| {
+        let is = |said: &Option<String>, what: &str| said.as_deref() == Some(what);
+        facts
+            .probe_points
+            .iter()
+            .any(|point| is(&point.operation, "read") && is(&point.status, "proved") && proves(point, mtd))
+    };
+    let unseen = facts.mtd.iter().find(|mtd| mtd.is_nand() && !proved(mtd)).map(|mtd| {
+        (
+            format!("no probe point sees a page read of mtd{}", number(mtd.index)),
+            "run as root, so that it can be tried; then see the probe points above".to_owned(),
+        )
+    });
     let base = no_tracefs.or(no_instances);
-    let no_disk = facts["block"].as_array().is_none_or(Vec::is_empty);
+    let no_disk = facts.block.is_empty();
     let no_disk = no_disk.then(|| ("no block device here".to_owned(), "none: there is nothing to record".to_owned()));
     let first = |reasons: [Option<Missing>; 3]| reasons.into_iter().flatten().next();
     let mut all = vec![
@@ -276,34 +272,39 @@ fn capabilities(facts: &Value) -> Vec<Capability> {
     all
 }
 
-fn of_group<'a>(facts: &'a Value, name: &str) -> Option<&'a Value> {
-    facts["groups"].as_array()?.iter().find(|group| group["group"] == name)
+fn of_group<'a>(facts: &'a Facts, name: &str) -> Option<&'a Group> {
+    facts.groups.iter().find(|group| group.group.as_deref() == Some(name))
 }
 
 /// The next step where a kernel has nothing of a group.
-fn lacks(facts: &Value, name: &str) -> Option<(String, String)> {
-    let step = of_group(facts, name)?["lacks"].as_str()?;
+fn lacks(facts: &Facts, name: &str) -> Option<(String, String)> {
+    let step = of_group(facts, name)?.lacks.as_deref()?;
     Some(("this kernel has none of its events".to_owned(), visible(step).into_owned()))
 }
 
 /// What a recording of a group would do without here.
-fn absent_of<'a>(facts: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
-    of_group(facts, name).and_then(|group| group["absent"].as_array()).into_iter().flatten()
-}
-
-fn is_nand(mtd: &Value) -> bool {
-    mtd["type"].as_str().is_some_and(|kind| kind.contains("nand"))
+fn absent_of<'a>(facts: &'a Facts, name: &str) -> impl Iterator<Item = &'a Absent> {
+    of_group(facts, name).into_iter().flat_map(|group| &group.absent)
 }
 
 /// A point was proved on one MTD device; it stands for every partition of the same chip.
-fn proves(point: &Value, mtd: &Value) -> bool {
-    point["mtd"] == mtd["index"] || point["chip"] == mtd["chip"]
+fn proves(point: &ProbePoint, mtd: &Mtd) -> bool {
+    let same = |a: Option<u64>, b: Option<u64>| a.is_some() && a == b;
+    same(point.mtd, mtd.index) || same(point.chip, mtd.chip)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    fn advice(facts: &Value) -> String {
+        super::advice(&Facts::of(facts))
+    }
+
+    fn summary(facts: &Value, target: &str) -> String {
+        super::summary(&Facts::of(facts), target)
+    }
 
     #[test]
     fn a_bare_machine_gets_a_next_step_for_everything() {
@@ -400,5 +401,13 @@ mod tests {
             ),
             "{advice}"
         );
+    }
+
+    #[test]
+    fn what_an_mtd_device_does_not_say_is_unknown() {
+        let facts = json!({"mtd": [{"index": 4, "chip": null, "name": "u-boot", "type": "nor", "size": 65536, "writesize": 1}]});
+        let advice = advice(&facts);
+        let line = "  mtd4 chip ? \"u-boot\" nor: 64 KiB, blocks of ? KiB, pages of 1 bytes, spare ? bytes\n";
+        assert!(advice.contains(line) && !advice.contains("null"), "{advice}");
     }
 }

@@ -110,9 +110,10 @@ impl Captures<'_> {
     }
 
     fn say(&self, path: &Path) {
-        let facts = Trace::open(path).map(|trace| trace.facts()["recording"]["trigger"].clone()).unwrap_or_default();
-        let reason = facts["reason"].as_str().unwrap_or("?");
-        let lost = facts["captures_lost"].as_u64().filter(|&lost| lost > 0);
+        let trigger = Trace::open(path).ok().and_then(|trace| trace.facts().recording.trigger.clone());
+        let trigger = trigger.unwrap_or_default();
+        let reason = trigger.reason.as_deref().unwrap_or("?");
+        let lost = trigger.captures_lost.filter(|&lost| lost > 0);
         let lost = lost.map_or_else(String::new, |lost| format!("; {lost} captures before it could not be written"));
         self.terminal.line(&format!("{}: {reason}{lost}", path.display()));
     }

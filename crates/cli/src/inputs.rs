@@ -72,11 +72,11 @@ impl Inputs {
     }
 
     fn of(merged: MergedTrace) -> Inputs {
-        let boot = |i: usize| merged.sources()[i].trace.facts()["kernel"]["boot_id"].as_str();
+        let boot = |i: usize| merged.sources()[i].trace.facts().kernel.boot_id.as_deref();
         let machines = (0..merged.sources().len())
             .map(|i| (0..i).find(|&before| boot(before).is_some() && boot(before) == boot(i)).unwrap_or(i))
             .collect();
-        let own = merged.sources().iter().map(|source| own_tasks(source.trace.facts())).collect();
+        let own = merged.sources().iter().map(|source| source.trace.facts().recording.own.tasks.clone()).collect();
         Inputs { merged, machines, own }
     }
 
@@ -142,8 +142,7 @@ impl Inputs {
 
     /// CPUs that blktrace's sets have no file of.
     fn cpus_missing(&self) -> Vec<u64> {
-        let of = |trace: &Trace| trace.facts()["blktrace"]["cpus_missing"].as_array().cloned().unwrap_or_default();
-        self.traces().flat_map(of).filter_map(|cpu| cpu.as_u64()).collect()
+        self.traces().flat_map(|trace| trace.facts().blktrace.cpus_missing.clone()).collect()
     }
 
     /// Every counter of what they miss together, zero ones included.
@@ -176,12 +175,6 @@ impl Inputs {
         });
         names.collect::<Vec<_>>().join(", ")
     }
-}
-
-/// Tasks of the recorder, itself first; none where the facts do not name them.
-fn own_tasks(facts: &serde_json::Value) -> Vec<u32> {
-    let tasks = facts["recording"]["own"]["tasks"].as_array();
-    tasks.into_iter().flatten().filter_map(|task| u32::try_from(task.as_u64()?).ok()).collect()
 }
 
 #[cfg(test)]

@@ -234,10 +234,10 @@ pub fn filesystem(said: &PowerArgs, trace: &Trace, workload: &Workload) -> Strin
 /// What the file that is read most lies on, as the bars of validation name it: `squashfs-mtdblock` where it is not on MTD itself.
 pub fn mounted(trace: &Trace, workload: &Workload) -> Option<String> {
     let (most, _) = workload.pages_added.iter().max_by_key(|&(_, pages)| pages)?;
-    let number = Device(most.device?).to_string();
-    let mount = trace.facts()["mounts"].as_array()?.iter().find(|mount| mount["device"] == number.as_str())?;
-    let kind = mount["type"].as_str()?;
-    let below = ["mtdblock", "ubiblock"].into_iter().find(|name| mount["source"].as_str().unwrap_or("").contains(name));
+    let mount = trace.facts().mount_of(Device(most.device?))?;
+    let kind = mount.kind.as_deref()?;
+    let source = mount.source.as_deref().unwrap_or_default();
+    let below = ["mtdblock", "ubiblock"].into_iter().find(|name| source.contains(name));
     Some(match below {
         Some(below) if kind == "squashfs" => format!("{kind}-{below}"),
         _ => kind.to_owned(),
@@ -287,8 +287,7 @@ fn recorded(trace: &Trace) -> Result<Workload, Failure> {
     let in_ram: HashSet<String> = crate::replay::devices_in_ram(trace);
     let in_ram: Vec<u32> = in_ram.iter().filter_map(|text| Device::parse(text)).map(|device| device.0).collect();
     let mut collector = Collector::new(trace.facts(), in_ram);
-    let mounts = trace.facts()["mounts"].as_array();
-    if mounts.is_some_and(|mounts| mounts.iter().any(|mount| mount["type"] == "squashfs")) {
+    if trace.facts().mounts.iter().any(|mount| mount.is("squashfs")) {
         collector.through_block_layer();
     }
     trace.for_each_access(&mut |pair| collector.pair(&pair))?;
@@ -318,10 +317,9 @@ const MTD_BLOCK_PAGES: u64 = 31;
 pub fn storage(trace: &Trace, workload: &Workload, kernel: Kernel, io_kib: Option<u64>) -> Storage {
     let mut storage = Storage::new(kernel);
     let devices: HashSet<u32> = workload.sizes.keys().filter_map(|file| file.device).collect();
-    for mount in trace.facts()["mounts"].as_array().into_iter().flatten() {
-        let device = mount["device"].as_str().and_then(Device::parse);
-        let Some(device) = device.filter(|device| devices.contains(&device.0)) else { continue };
-        let source = mount["source"].as_str().unwrap_or_default();
+    for mount in &trace.facts().mounts {
+        let Some(device) = mount.device().filter(|device| devices.contains(&device.0)) else { continue };
+        let source = mount.source.as_deref().unwrap_or_default();
         if source.contains("mtdblock") || source.contains("ubiblock") {
             storage.io_pages = MTD_BLOCK_PAGES;
         }
@@ -329,12 +327,12 @@ pub fn storage(trace: &Trace, workload: &Workload, kernel: Kernel, io_kib: Optio
             storage.request_bytes = bytes;
             storage.io_pages = bytes / 4096;
         }
-        if mount["type"] == "squashfs"
-            && let Some(bytes) = mount["block_bytes"].as_u64()
+        if mount.is("squashfs")
+            && let Some(bytes) = mount.block_bytes
         {
             storage.squashfs.insert(device.0, bytes);
         }
-        if mount["type"] == "ubifs" && has_bulk_read(mount) {
+        if mount.is("ubifs") && has_bulk_read(mount) {
             storage.bulk_read.insert(device.0);
         }
     }
@@ -352,7 +350,7 @@ pub fn model(trace: &Trace, asked: Option<&str>) -> Result<(Kernel, bool), Failu
             .ok_or_else(|| Failure::usage(format!("--kernel-model {asked}: no version of Linux; {}", names())))?;
         return Ok((choice.kernel, choice.exact));
     }
-    let release = trace.facts()["kernel"]["release"].as_str().unwrap_or_default();
+    let release = trace.facts().kernel.release.as_deref().unwrap_or_default();
     match Kernel::nearest(release) {
         Some(choice) => Ok((choice.kernel, choice.exact)),
         None => Err(Failure::usage(format!(
@@ -367,7 +365,7 @@ pub fn model(trace: &Trace, asked: Option<&str>) -> Result<(Kernel, bool), Failu
 pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if !exact {
-        let release = trace.facts()["kernel"]["release"].as_str().unwrap_or("unknown");
+        let release = trace.facts().kernel.release.as_deref().unwrap_or("unknown");
         notes.push(format!(
             "WARNING: flashscope has no read-ahead model of this kernel ({release}), and used that of Linux {}.",
             kernel.name()

@@ -79,7 +79,7 @@ impl Pending {
     /// Whether the stream holds a recording that a trigger had written.
     pub fn is_capture(&self) -> bool {
         let trace = Session::open(&self.stream).ok().and_then(|session| session.recording(0).ok());
-        trace.is_some_and(|trace| trace.facts()["recording"]["trigger"].is_object())
+        trace.is_some_and(|trace| trace.facts().recording.trigger.is_some())
     }
 }
 

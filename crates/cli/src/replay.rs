@@ -170,13 +170,13 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
 
 /// File systems that lie in memory: reading them again says nothing of storage.
 pub fn devices_in_ram(trace: &Trace) -> HashSet<String> {
-    let mounts = trace.facts()["mounts"].as_array().into_iter().flatten();
+    let mounts = trace.facts().mounts.iter();
     mounts
         .filter(|mount| {
-            let kind = mount["type"].as_str().unwrap_or_default();
+            let kind = mount.kind.as_deref().unwrap_or_default();
             matches!(kind, "rootfs" | "ramfs" | "tmpfs" | "devtmpfs" | "proc" | "sysfs" | "tracefs" | "debugfs")
         })
-        .filter_map(|mount| mount["device"].as_str().map(str::to_owned))
+        .filter_map(|mount| mount.device.clone())
         .collect()
 }
 

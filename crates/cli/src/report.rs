@@ -18,8 +18,8 @@ use flashscope_analysis::{
     SystemFacts, name_block_files, name_flash_files,
 };
 use flashscope_report::terminal::Style;
-use flashscope_trace::{Crossings, Device, Event, EventKind, FlashAccess, Schema, TimeNs, Trace, TraceKind};
-use serde_json::Value;
+use flashscope_trace::facts::Mount;
+use flashscope_trace::{Crossings, Device, Event, EventKind, Facts, FlashAccess, Schema, TimeNs, Trace, TraceKind};
 
 use crate::answers::Answers;
 use crate::args::{ReportArgs, ReportBy};
@@ -447,15 +447,11 @@ fn endurance(text: &str) -> Result<u64, Failure> {
 
 /// Erases of the most worn block of a chip before the recording, where UBI counts them.
 fn used(inputs: &Inputs, chip: u16) -> u64 {
-    let facts = inputs.traces().map(Trace::facts);
-    let of_chip = facts.flat_map(|facts| {
-        let on = |mtd: &Value| {
-            facts["mtd"].as_array().into_iter().flatten().find(|m| m["index"] == *mtd).map(|m| &m["chip"])
-        };
-        let ubi = facts["ubi"].as_array().into_iter().flatten();
-        ubi.filter(move |ubi| on(&ubi["mtd_num"]).and_then(Value::as_u64) == Some(u64::from(chip)))
+    let of_chip = inputs.traces().map(Trace::facts).flat_map(|facts| {
+        let on = |mtd: Option<u64>| facts.mtd(mtd?)?.chip;
+        facts.ubi.iter().filter(move |ubi| on(ubi.mtd_num) == Some(u64::from(chip)))
     });
-    of_chip.filter_map(|ubi| ubi["max_ec"].as_u64()).max().unwrap_or(0)
+    of_chip.filter_map(|ubi| ubi.max_ec).max().unwrap_or(0)
 }
 
 /// Thread ids are below 2²² (`PID_MAX_LIMIT`, `include/linux/threads.h`): what is above tells machines apart.
@@ -512,14 +508,13 @@ fn yaffs2_partitions(inputs: &Inputs, first_chips: &[u16]) -> Vec<(u16, u64, u64
         let facts = trace.facts();
         let tasks = trace.tasks();
         let is_mounted = |index: u64| {
-            let text = |mount: &Value, field: &str| mount[field].as_str().unwrap_or_default().to_owned();
-            let of = |mount: &Value| {
-                let source = text(mount, "source");
+            let of = |mount: &Mount| {
+                let source = mount.source.as_deref().unwrap_or_default();
                 let here = source == format!("mtd{index}") || source.ends_with(&format!("/mtdblock{index}"));
-                matches!(&*text(mount, "type"), "yaffs" | "yaffs2") && here
+                (mount.is("yaffs") || mount.is("yaffs2")) && here
             };
             let thread = format!("yaffs2_gc_mtd{index}");
-            facts["mounts"].as_array().into_iter().flatten().any(of) || tasks.iter().any(|(_, name)| *name == thread)
+            facts.mounts.iter().any(of) || tasks.iter().any(|(_, name)| *name == thread)
         };
         all.extend(trace_partitions(facts, *first).filter(|(index, _)| is_mounted(*index)).map(|(_, place)| place));
     }
@@ -527,12 +522,11 @@ fn yaffs2_partitions(inputs: &Inputs, first_chips: &[u16]) -> Vec<(u16, u64, u64
 }
 
 /// Number of each MTD device of a trace that says where it lies; chip, first erase block, and how many.
-fn trace_partitions(facts: &Value, first_chip: u16) -> impl Iterator<Item = (u64, (u16, u64, u64))> + '_ {
-    facts["mtd"].as_array().into_iter().flatten().filter_map(move |mtd| {
-        let number = |field: &str| mtd[field].as_u64();
-        let block = number("erasesize").filter(|&bytes| bytes > 0)?;
-        let chip = u16::try_from(number("chip")?).ok()?.saturating_add(first_chip);
-        Some((number("index").unwrap_or(u64::MAX), (chip, number("offset")? / block, number("size")? / block)))
+fn trace_partitions(facts: &Facts, first_chip: u16) -> impl Iterator<Item = (u64, (u16, u64, u64))> + '_ {
+    facts.mtd.iter().filter_map(move |mtd| {
+        let block = mtd.erasesize.filter(|&bytes| bytes > 0)?;
+        let chip = u16::try_from(mtd.chip?).ok()?.saturating_add(first_chip);
+        Some((mtd.index.unwrap_or(u64::MAX), (chip, mtd.offset? / block, mtd.size? / block)))
     })
 }
 
@@ -621,23 +615,22 @@ fn wanted(event: &Event, source: usize, begin: u64, whose: &Whose<'_>, args: &Re
 }
 
 /// One shape a chip, from its partitions: their sizes add up to what of the chip is visible.
-pub fn chips(facts: &Value) -> Vec<ChipShape> {
+pub fn chips(facts: &Facts) -> Vec<ChipShape> {
     let mut chips: Vec<ChipShape> = Vec::new();
-    for mtd in facts["mtd"].as_array().into_iter().flatten() {
-        let number = |field: &str| mtd[field].as_u64().unwrap_or(0);
-        let (page, block) = (number("writesize"), number("erasesize"));
+    for mtd in &facts.mtd {
+        let (page, block) = (mtd.writesize.unwrap_or(0), mtd.erasesize.unwrap_or(0));
         if page == 0 || block < page {
             continue;
         }
-        let chip = u16::try_from(number("chip")).unwrap_or(0);
+        let chip = mtd.chip.and_then(|chip| u16::try_from(chip).ok()).unwrap_or(0);
         // A master that is listed beside its partitions covers them.
-        let end = number("offset").saturating_add(number("size")) / block;
+        let end = mtd.offset.unwrap_or(0).saturating_add(mtd.size.unwrap_or(0)) / block;
         let end = u32::try_from(end).unwrap_or(u32::MAX);
         match chips.iter_mut().find(|known| known.chip == chip) {
             Some(known) => known.blocks = known.blocks.max(end),
             None => chips.push(ChipShape {
                 chip,
-                name: mtd["name"].as_str().unwrap_or_default().to_owned(),
+                name: mtd.name.clone().unwrap_or_default(),
                 page_bytes: u32::try_from(page).unwrap_or(u32::MAX),
                 pages_per_block: u32::try_from(block / page).unwrap_or(u32::MAX),
                 blocks: end,
@@ -649,7 +642,7 @@ pub fn chips(facts: &Value) -> Vec<ChipShape> {
 
 /// Of several traces what each of them says, once; CPUs are those of the machine that has the most.
 fn system(inputs: &Inputs) -> SystemFacts {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |said: &Option<String>| said.clone().unwrap_or_default();
     let each = |of: &dyn Fn(&Trace) -> Vec<String>| {
         let mut all: Vec<String> = Vec::new();
         for said in inputs.traces().flat_map(of) {
@@ -661,10 +654,10 @@ fn system(inputs: &Inputs) -> SystemFacts {
     };
     let joined = |of: &dyn Fn(&Trace) -> String| each(&|trace| vec![of(trace)]).join(", ");
     SystemFacts {
-        kernel_release: joined(&|trace| text(&trace.facts()["kernel"]["release"])),
-        machine: joined(&|trace| text(&trace.facts()["kernel"]["machine"])),
+        kernel_release: joined(&|trace| text(&trace.facts().kernel.release)),
+        machine: joined(&|trace| text(&trace.facts().kernel.machine)),
         cpus: inputs.traces().map(Trace::cpus).max().unwrap_or(0),
-        agent_version: joined(&|trace| text(&trace.facts()["agent"]["version"])),
+        agent_version: joined(&|trace| text(&trace.facts().agent.version)),
         clock: joined(&|trace| trace.clock().to_owned()),
         mounts: each(&|trace| mounts(trace.facts())),
         wear: own_wear(inputs),
@@ -680,31 +673,23 @@ fn own_wear(inputs: &Inputs) -> Vec<OwnWear> {
     inputs.traces().enumerate().flat_map(|(source, trace)| of(source, trace)).collect()
 }
 
-fn mounts(facts: &Value) -> Vec<String> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    facts["mounts"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|mount| {
-            matches!(mount["type"].as_str(), Some("jffs2" | "ubifs" | "yaffs2" | "squashfs" | "ext4" | "f2fs"))
-        })
-        .map(|mount| format!("{} on {} at {}", text(&mount["type"]), text(&mount["source"]), text(&mount["target"])))
-        .collect()
+fn mounts(facts: &Facts) -> Vec<String> {
+    let text = |said: &Option<String>| said.clone().unwrap_or_default();
+    let storage = |mount: &&Mount| {
+        matches!(mount.kind.as_deref(), Some("jffs2" | "ubifs" | "yaffs2" | "squashfs" | "ext4" | "f2fs"))
+    };
+    let line = |mount: &Mount| format!("{} on {} at {}", text(&mount.kind), text(&mount.source), text(&mount.target));
+    facts.mounts.iter().filter(storage).map(line).collect()
 }
 
-fn probes(facts: &Value) -> Vec<ProbeFacts> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    facts["recording"]["probes"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|probe| ProbeFacts {
-            event: text(&probe["event"]),
-            operation: text(&probe["operation"]),
-            symbol: text(&probe["symbol"]),
-            level: text(&probe["level"]),
-            loses: text(&probe["loses"]),
-        })
-        .collect()
+fn probes(facts: &Facts) -> Vec<ProbeFacts> {
+    let text = |said: &Option<String>| said.clone().unwrap_or_default();
+    let probes = facts.recording.probes.iter().map(|probe| ProbeFacts {
+        event: text(&probe.event),
+        operation: text(&probe.operation),
+        symbol: text(&probe.symbol),
+        level: text(&probe.level),
+        loses: text(&probe.loses),
+    });
+    probes.collect()
 }

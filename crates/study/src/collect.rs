@@ -7,7 +7,8 @@ use flashscope_analysis::LossCount;
 use flashscope_analysis::flash::{
     Blocks, ByTask, Geometry, Health, LatencyNs, Span, TimelineFold, Window, WindowCounts,
 };
-use flashscope_trace::{BlockAction, Event, EventKind, FlashAccess, FlashOp, RequestKind, Session, Trace};
+use flashscope_trace::facts::Mtd;
+use flashscope_trace::{BlockAction, Event, EventKind, Facts, FlashAccess, FlashOp, RequestKind, Session, Trace};
 use serde::Deserialize;
 
 use crate::definition::{Readahead, Workload};
@@ -127,9 +128,9 @@ pub(crate) fn collect(
     let missing = |what: &str| StudyError::Missing { group: group.clone(), what: what.to_owned() };
     let mut chip = match medium {
         Medium::Chip { name, .. } => {
-            let mtd = facts["mtd"].as_array().and_then(|all| all.first()).ok_or_else(|| missing("MTD device"))?;
+            let mtd = facts.mtd.first().ok_or_else(|| missing("MTD device"))?;
             let geometry = geometry(mtd).ok_or_else(|| missing("geometry of the chip"))?;
-            let bytes: u64 = facts["mtd"].as_array().into_iter().flatten().filter_map(|mtd| mtd["size"].as_u64()).sum();
+            let bytes: u64 = facts.mtd.iter().filter_map(|mtd| mtd.size).sum();
             chip_facts(name, geometry, bytes)
         }
         // In blocks of its file system: a disk tells of no pages.
@@ -221,11 +222,7 @@ pub(crate) fn collect(
 
     Ok(Group {
         id: group.clone(),
-        inputs: Inputs {
-            kernel_release: facts["kernel"]["release"].as_str().unwrap_or(&inputs.kernel_release).to_owned(),
-            agent: facts["agent"]["version"].as_str().unwrap_or(&inputs.agent).to_owned(),
-            ..inputs
-        },
+        inputs: inputs.recorded(facts),
         workload: spec.workload,
         filesystem: spec.filesystem.as_str().to_owned(),
         contents: spec.contents.clone(),
@@ -293,37 +290,27 @@ fn chip_facts(name: &str, geometry: Geometry, bytes: u64) -> ChipFacts {
     }
 }
 
-fn geometry(mtd: &serde_json::Value) -> Option<Geometry> {
-    let page_bytes = u32::try_from(mtd["writesize"].as_u64()?).ok().filter(|&bytes| bytes > 0)?;
-    let block_bytes = u32::try_from(mtd["erasesize"].as_u64()?).ok()?;
+fn geometry(mtd: &Mtd) -> Option<Geometry> {
+    let page_bytes = u32::try_from(mtd.writesize?).ok().filter(|&bytes| bytes > 0)?;
+    let block_bytes = u32::try_from(mtd.erasesize?).ok()?;
     Some(Geometry { page_bytes, pages_per_block: block_bytes / page_bytes })
 }
 
-fn probes(facts: &serde_json::Value) -> Vec<ProbeUsed> {
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    facts["recording"]["probes"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|probe| ProbeUsed {
-            operation: text(&probe["operation"]),
-            symbol: text(&probe["symbol"]),
-            how_chosen: how_chosen(facts, &probe["symbol"]),
-            loses: text(&probe["loses"]),
-        })
-        .collect()
+fn probes(facts: &Facts) -> Vec<ProbeUsed> {
+    let text = |said: &Option<String>| said.clone().unwrap_or_default();
+    let used = facts.recording.probes.iter().map(|probe| ProbeUsed {
+        operation: text(&probe.operation),
+        symbol: text(&probe.symbol),
+        how_chosen: how_chosen(facts, probe.symbol.as_deref()).to_owned(),
+        loses: text(&probe.loses),
+    });
+    used.collect()
 }
 
 /// How a probe point came to be taken: proved by a read of each device, or (programs, erases) present and cross-counted.
-fn how_chosen(facts: &serde_json::Value, symbol: &serde_json::Value) -> String {
-    facts["probe_points"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find(|point| point["symbol"] == *symbol)
-        .and_then(|point| point["status"].as_str())
-        .unwrap_or("not said")
-        .to_owned()
+fn how_chosen<'a>(facts: &'a Facts, symbol: Option<&str>) -> &'a str {
+    let point = facts.probe_points.iter().find(|point| point.symbol.as_deref() == symbol);
+    point.and_then(|point| point.status.as_deref()).unwrap_or("not said")
 }
 
 /// The cost of one event: the same reads, on the same boot, without and with the tracer, which saw so many events of them.

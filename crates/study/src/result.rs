@@ -4,6 +4,7 @@ use crate::definition::Workload;
 use flashscope_analysis::LossCount;
 use flashscope_analysis::energy::Energy;
 use flashscope_analysis::flash::{BlockCounts, Health, LatencyNs, OpCounts, TaskOps, Timeline};
+use flashscope_trace::Facts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +87,17 @@ pub struct Inputs {
     pub agent: String,
     pub agent_sha256: String,
     pub image_sha256: String,
+}
+
+impl Inputs {
+    /// With the kernel and the agent as the recording itself states them.
+    pub(crate) fn recorded(self, facts: &Facts) -> Inputs {
+        Inputs {
+            kernel_release: facts.kernel.release.clone().unwrap_or(self.kernel_release),
+            agent: facts.agent.version.clone().unwrap_or(self.agent),
+            ..self
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]

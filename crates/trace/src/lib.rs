@@ -34,6 +34,7 @@ mod decode;
 mod error;
 mod events;
 pub mod export;
+pub mod facts;
 mod formats;
 mod identity;
 mod input;
@@ -52,6 +53,7 @@ pub use events::layer::{CallKind, Crossing, Crossings, Layer, SleepSource};
 pub use events::phase::{Mark, Phase};
 pub use events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
 pub use export::pairs::Pair;
+pub use facts::Facts;
 pub use formats::blktrace::files_of;
 pub use formats::stream::{
     LogLine, RecordingInfo, Session, SessionOptions, Step, StoredFile, StreamWindow, encode_frame,

@@ -312,7 +312,7 @@ fn refused(trace: &Trace, what: String) -> Error {
 fn one_clock(a: &Trace, b: &Trace) -> bool {
     let same_name = a.clock() == b.clock();
     let one_stream = a.kind() == TraceKind::AgentStream && b.kind() == a.kind() && a.path() == b.path();
-    let boot = |t: &Trace| t.facts()["kernel"]["boot_id"].as_str().map(str::to_owned);
+    let boot = |t: &Trace| t.facts().kernel.boot_id.clone();
     same_name && (one_stream || boot(a).is_some_and(|id| boot(b) == Some(id)))
 }
 

@@ -7,6 +7,7 @@ use crate::decode::{Geometry, Typer};
 use crate::error::Error;
 use crate::events::phase::{Mark, Phase, Phases};
 use crate::events::{Event, EventKind, TimeNs};
+use crate::facts::{Facts, Kernel};
 use crate::formats::blktrace::{self, Found, looks_like_blktrace};
 use crate::formats::flashmon::{self, Looks};
 use crate::formats::made::{self, Source};
@@ -35,6 +36,7 @@ pub struct Trace {
     pub(crate) path: PathBuf,
     pub(crate) kind: TraceKind,
     pub(crate) facts: Value,
+    pub(crate) known: OnceLock<Facts>,
     pub(crate) stats: Value,
     pub(crate) phases: Phases,
     pub(crate) body: Body,
@@ -291,7 +293,7 @@ impl Trace {
             time_offset: 0,
             kallsyms: None,
             printk: None,
-            uname: uname(&facts),
+            uname: uname(&Facts::of(&facts).kernel),
         };
         if stats.is_null() {
             losses.add(Loss::StatisticsMissing, 1);
@@ -316,6 +318,7 @@ impl Trace {
             path: path.to_path_buf(),
             kind,
             facts,
+            known: OnceLock::new(),
             stats,
             phases,
             body: Body::Ring(ring),
@@ -345,6 +348,7 @@ impl Trace {
             path: path.to_path_buf(),
             kind: TraceKind::FlashmonLog,
             facts,
+            known: OnceLock::new(),
             stats: Value::Null,
             phases: Phases::default(),
             body: Body::Flashmon(log),
@@ -363,6 +367,7 @@ impl Trace {
             path: path.to_path_buf(),
             kind: TraceKind::Blktrace,
             facts: opened.facts,
+            known: OnceLock::new(),
             stats: Value::Null,
             phases: Phases::default(),
             body: Body::Blktrace(opened.log),
@@ -383,6 +388,7 @@ impl Trace {
             path: path.to_path_buf(),
             kind: opened.log.kind(),
             facts: opened.facts,
+            known: OnceLock::new(),
             stats: Value::Null,
             phases: Phases::default(),
             body: Body::Made(opened.log),
@@ -413,9 +419,13 @@ impl Trace {
         self.kind
     }
 
-    /// What was known about board, kernel, chips and recorder (`docs/reference/agent.md`, "Facts"); null where the trace
-    /// does not carry it.
-    pub fn facts(&self) -> &Value {
+    /// What was known about board, kernel, chips and recorder; what the trace does not carry is unknown.
+    pub fn facts(&self) -> &Facts {
+        self.known.get_or_init(|| Facts::of(&self.facts))
+    }
+
+    /// The same as the recorder wrote it (`docs/reference/agent.md`, "Facts"), for exports; null where there is none.
+    pub fn facts_json(&self) -> &Value {
         &self.facts
     }
 
@@ -527,7 +537,7 @@ impl Trace {
         let mut phases = PhaseEvents::new(&self.phases);
         let decoded = match &self.body {
             Body::Ring(ring) => {
-                let mut typer = Typer::new(Geometry::from_facts(&self.facts));
+                let mut typer = Typer::new(Geometry::from_facts(self.facts()));
                 typer.declare(ring.schemas.iter());
                 let mut reads = self.reads().cursor();
                 let mut losses = self.run(ring, |record| {
@@ -589,7 +599,7 @@ impl Trace {
             if needed == reads::Needed::Nothing {
                 return Reads::default();
             }
-            let page = Geometry::from_facts(&self.facts).page_size.unwrap_or(4096);
+            let page = Geometry::from_facts(self.facts()).page_size.unwrap_or(4096);
             let mut finder = reads::Finder::new(page, needed == reads::Needed::Unprobed);
             // An error leaves the reads that were found before it.
             let _ = self.for_each_record(&mut |record| finder.record(record));
@@ -772,12 +782,13 @@ fn cores() -> usize {
 }
 
 /// What `uname -srvm` would have said.
-fn uname(facts: &Value) -> String {
-    let kernel = |n: &str| facts["kernel"][n].as_str().unwrap_or("?").to_string();
-    if facts["kernel"].is_null() {
+fn uname(kernel: &Kernel) -> String {
+    if *kernel == Kernel::default() {
         return String::new();
     }
-    format!("Linux {} {} {}", kernel("release"), kernel("version"), kernel("machine"))
+    let [release, version, machine] =
+        [&kernel.release, &kernel.version, &kernel.machine].map(|said| said.as_deref().unwrap_or("?"));
+    format!("Linux {release} {version} {machine}")
 }
 
 /// Events read from the ring by (instance, CPU), as `FS_STATS` has it.

@@ -139,8 +139,8 @@ fn every_kind_of_record_in_both_versions_and_byte_orders() {
             let path = dir.write("a.blktrace.0", &everything(endian, version));
             let trace = Trace::open(&path).unwrap();
             assert_eq!((trace.kind(), trace.clock(), trace.cpus()), (TraceKind::Blktrace, "mono", 1));
-            assert_eq!(trace.facts()["blktrace"]["version"], version);
-            assert_eq!(trace.facts()["blktrace"]["wall_clock"]["realtime_ns"], 1_700_000_000_000_000_005u64);
+            assert_eq!(trace.facts_json()["blktrace"]["version"], version);
+            assert_eq!(trace.facts_json()["blktrace"]["wall_clock"]["realtime_ns"], 1_700_000_000_000_000_005u64);
             let all = events(&trace);
             let blocks: Vec<_> = all
                 .iter()
@@ -535,7 +535,7 @@ fn recorded_details_and_control_groups() {
         assert!(all.iter().any(|e| e.kind == EventKind::Mark { name: "a message".into() }), "{name}: a message");
         let work = all.iter().find(|e| trace.comm(e.tid, e.time) == Some("work"));
         assert!(work.is_some(), "{name}: names");
-        assert!(trace.facts()["blktrace"]["wall_clock"]["realtime_ns"].is_u64(), "{name}");
+        assert!(trace.facts_json()["blktrace"]["wall_clock"]["realtime_ns"].is_u64(), "{name}");
         for b in blocks(&all) {
             if let BlockDetail::Split { sector } = b.detail {
                 assert_eq!(sector, b.end(), "{name}: a split's second part begins where its first ends");
@@ -571,7 +571,7 @@ fn version_8_as_linux_7_2_writes_it() {
 
 fn version_8_of(board: &str) {
     let trace = Trace::open(&data(&format!("{board}-newest/v8"))).unwrap();
-    assert_eq!(trace.facts()["blktrace"]["version"], 8);
+    assert_eq!(trace.facts_json()["blktrace"]["version"], 8);
     assert!(trace.losses().is_empty(), "{:?}", trace.losses());
     let all = events(&trace);
     let count = |action| {
@@ -631,5 +631,5 @@ fn parts_in_memory_read_as_their_files_do() {
     assert!(all.len() > 500, "{}", all.len());
     assert_eq!(all, events(&from_memory));
     assert_eq!((from_files.losses(), from_files.cpus()), (from_memory.losses(), from_memory.cpus()));
-    assert_eq!(from_files.facts(), from_memory.facts());
+    assert_eq!(from_files.facts_json(), from_memory.facts_json());
 }

@@ -60,7 +60,7 @@ fn a_filtered_trace_has_what_was_wanted_and_says_what_is_not_there() {
         assert_eq!(written.bytes, std::fs::metadata(&path).unwrap().len());
         let back = Trace::open(&path).unwrap();
         assert_eq!(shown(&back), want, "{name}");
-        assert_eq!(back.facts()["written_from"]["records_left_out"], written.left_out);
+        assert_eq!(back.facts_json()["written_from"]["records_left_out"], written.left_out);
         assert_eq!(back.clock(), trace.clock());
         if let Some(counts) = trace_cmd(&path) {
             assert_eq!(counts, count(want.iter()), "{name}");
@@ -155,7 +155,7 @@ fn merged_traces_are_one_file_in_one_order() {
     m.for_each(&mut |_, e: &Event| typed += u64::from(matches!(e.kind, flashscope_trace::EventKind::FlashDone { .. })))
         .unwrap();
     assert_eq!(typed, 6);
-    assert_eq!(back.facts()["written_from"]["merged_with"][1]["offset_ns"], 1_000_000_000);
+    assert_eq!(back.facts_json()["written_from"]["merged_with"][1]["offset_ns"], 1_000_000_000);
     if let Some(counts) = trace_cmd(&path) {
         assert_eq!(counts, count(want.iter()));
     }

@@ -18,7 +18,7 @@ fn the_papers_example() {
             (13_563_917_567, access(FlashOp::Erase, 1025 * 64), "jffs2_gcd_mtd6"),
         ]
     );
-    assert_eq!(trace.facts()["flashmon"]["pages_per_block_assumed"], 64);
+    assert_eq!(trace.facts_json()["flashmon"]["pages_per_block_assumed"], 64);
     assert!(trace.losses().is_empty());
 
     let trace = Trace::from_flashmon(&data("flashmon/paper.log"), Some(128)).unwrap();

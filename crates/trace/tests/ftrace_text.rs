@@ -25,7 +25,7 @@ fn lost(trace: &Trace) -> Vec<(Loss, u64)> {
 fn events_with_their_fields() {
     let trace = open("events");
     assert_eq!(trace.kind(), TraceKind::FtraceText);
-    assert_eq!(trace.facts()["ftrace_text"]["best_effort"], true);
+    assert_eq!(trace.facts_json()["ftrace_text"]["best_effort"], true);
     assert_eq!(lost(&trace), []);
     // grep -c counts them: 283 lines that are no comment.
     let want = [
@@ -121,7 +121,7 @@ fn functions_and_graphs() {
         )
     );
     assert_eq!(lost(&plain), [(Loss::TimesMissing, 56)]);
-    assert!(plain.facts()["ftrace_text"]["times"].as_str().unwrap().starts_with("none"));
+    assert!(plain.facts_json()["ftrace_text"]["times"].as_str().unwrap().starts_with("none"));
     assert_eq!(lost(&timed), []);
     let first = &events(&timed)[0];
     assert_eq!((first.time.0, first.tid), (4_118_508_000, 83));

@@ -217,7 +217,7 @@ fn a_trace_dat_of_a_stream_has_the_same_in_it() {
         assert_eq!(records(&back), records(&stream));
         assert_eq!(events(&back), events(&stream));
         assert_eq!(back.losses(), stream.losses());
-        assert_eq!(back.facts(), stream.facts());
+        assert_eq!(back.facts_json(), stream.facts_json());
         assert_eq!(back.stats(), stream.stats());
         assert_eq!(back.phases(), stream.phases());
         assert_eq!((back.clock(), back.cpus()), ("mono", 2));

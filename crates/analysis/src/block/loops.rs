@@ -15,10 +15,10 @@ use super::originators::{At, Originators, OwnerKind};
 use super::stack::Upper;
 use crate::Evidence;
 use crate::Named;
-use flashscope_trace::{BlockEvent, Device, FileEvent, FileStep, RequestKind, TimeNs};
+use flashscope_trace::facts::Disk;
+use flashscope_trace::{BlockEvent, Device, Facts, FileEvent, FileStep, RequestKind, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::ops::Range;
 
 /// Documentation/admin-guide/devices.txt
@@ -63,21 +63,19 @@ pub struct LoopBacking {
 
 impl Loops {
     /// From the facts of recordings (`docs/reference/agent.md`, "Facts").
-    pub fn of_facts<'a>(facts: impl IntoIterator<Item = &'a Value>) -> Loops {
-        let disks = facts.into_iter().flat_map(|facts| facts["block"].as_array().into_iter().flatten());
-        let number = |value: &Value| value.as_str().and_then(Device::parse);
-        let one = |disk: &Value| {
-            let backing = &disk["loop"];
+    pub fn of_facts<'a>(facts: impl IntoIterator<Item = &'a Facts>) -> Loops {
+        let number = |said: &Option<String>| said.as_deref().and_then(Device::parse);
+        let one = |disk: &Disk| {
             Some(Loop {
-                device: number(&disk["device"])?,
-                file: backing["backing_file"].as_str()?.to_owned(),
-                file_system: number(&backing["device"])?,
-                inode: backing["inode"].as_u64()?,
-                offset: backing["offset"].as_u64()?,
-                direct: backing["direct_io"].as_u64()? != 0,
+                device: number(&disk.device)?,
+                file: disk.of_loop.backing_file.clone()?,
+                file_system: number(&disk.of_loop.device)?,
+                inode: disk.of_loop.inode?,
+                offset: disk.of_loop.offset?,
+                direct: disk.of_loop.direct_io? != 0,
             })
         };
-        Loops { all: disks.filter_map(one).collect() }
+        Loops { all: facts.into_iter().flat_map(|facts| &facts.block).filter_map(one).collect() }
     }
 
     fn on(&self, file_system: Device, inode: u64) -> Option<&Loop> {
@@ -344,7 +342,7 @@ mod tests {
     use crate::Analysis;
     use crate::testing::event;
     use flashscope_trace::{BlockAction, BlockDetail, EventKind, RequestFlags};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     const DISK: Device = Device(0xfe0_0000);
     const LOOP: Device = Device(7 << 20);
@@ -359,7 +357,7 @@ mod tests {
     /// A file of 1 MiB that lies at block 1000 of the disk; the loop device begins at its third block.
     fn found(facts: &Value, events: &[(u64, u32, EventKind)]) -> BlockFound {
         let names = |tid, _| Some(["", "app", "other", "", "", "", "", "kworker/u8:1"][tid as usize]);
-        let mut analysis = BlockAnalysis::new(names, Sizes::default()).loops(Loops::of_facts([facts]));
+        let mut analysis = BlockAnalysis::new(names, Sizes::default()).loops(Loops::of_facts([&Facts::of(facts)]));
         let extent = FileEvent {
             step: FileStep::Extent,
             device: Some(DISK),

@@ -2,9 +2,9 @@
 
 use super::stages::Unit;
 use super::whole::BlockFound;
+use flashscope_trace::Facts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// Events of a recording's facts that are taken over: the table they come from has fewer.
 const MAX_MISSING: usize = 256;
@@ -21,12 +21,12 @@ pub struct MissingEvent {
 
 impl MissingEvent {
     /// Those that block I/O and the page cache would have had, from a recording's facts (`recording.absent`).
-    pub fn of_facts(facts: &Value) -> Vec<MissingEvent> {
-        let absent = facts["recording"]["absent"].as_array().into_iter().flatten();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    pub fn of_facts(facts: &Facts) -> Vec<MissingEvent> {
+        let text = |said: &Option<String>| said.clone().unwrap_or_default();
+        let absent = facts.recording.absent.iter();
         absent
-            .filter(|one| matches!(one["group"].as_str(), Some("block" | "cache")))
-            .map(|one| MissingEvent { event: text(&one["event"]), why: text(&one["why"]), loses: text(&one["loses"]) })
+            .filter(|one| matches!(one.group.as_deref(), Some("block" | "cache")))
+            .map(|one| MissingEvent { event: text(&one.event), why: text(&one.why), loses: text(&one.loses) })
             .take(MAX_MISSING)
             .collect()
     }
@@ -79,11 +79,11 @@ mod tests {
             {"group": "syscall", "event": "syscalls:read", "why": "", "loses": "read()"},
             {"group": 3}, "x",
         ]}});
-        let found = MissingEvent::of_facts(&facts);
+        let found = MissingEvent::of_facts(&Facts::of(&facts));
         assert_eq!(found.iter().map(|one| one.event.as_str()).collect::<Vec<_>>(), ["block:block_split"]);
         assert_eq!(found[0].loses, "bios that were cut");
-        assert!(MissingEvent::of_facts(&Value::Null).is_empty());
+        assert!(MissingEvent::of_facts(&Facts::default()).is_empty());
         let many = json!({"recording": {"absent": vec![json!({"group": "cache"}); 1000]}});
-        assert_eq!(MissingEvent::of_facts(&many).len(), MAX_MISSING);
+        assert_eq!(MissingEvent::of_facts(&Facts::of(&many)).len(), MAX_MISSING);
     }
 }

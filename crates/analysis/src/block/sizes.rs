@@ -1,7 +1,6 @@
 //! Units of file systems and of the page cache, as recordings state them.
 
-use flashscope_trace::Device;
-use serde_json::Value;
+use flashscope_trace::{Device, Facts};
 use std::collections::HashMap;
 
 /// Where nothing states them: what most systems have.
@@ -23,13 +22,13 @@ impl Default for Sizes {
 
 impl Sizes {
     /// From the facts of recordings (`docs/reference/agent.md`, "Facts"); the page is the first one's that states it.
-    pub fn of_facts<'a>(facts: impl IntoIterator<Item = &'a Value>) -> Sizes {
+    pub fn of_facts<'a>(facts: impl IntoIterator<Item = &'a Facts>) -> Sizes {
         let mut sizes = Sizes::default();
         let mut page = None;
         for facts in facts {
-            page = page.or(facts["kernel"]["page_size"].as_u64().filter(|bytes| bytes.is_power_of_two()));
-            for mount in facts["mounts"].as_array().into_iter().flatten() {
-                if let (Some(device), Some(bytes)) = (device(&mount["device"]), mount["block_bytes"].as_u64()) {
+            page = page.or(facts.kernel.page_size.filter(|bytes| bytes.is_power_of_two()));
+            for mount in &facts.mounts {
+                if let (Some(device), Some(bytes)) = (mount.device(), mount.block_bytes) {
                     sizes = sizes.with_block(device, bytes);
                 }
             }
@@ -53,10 +52,6 @@ impl Sizes {
     }
 }
 
-fn device(text: &Value) -> Option<Device> {
-    Device::parse(text.as_str()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,12 +68,12 @@ mod tests {
                 {"device": null, "block_bytes": null},
             ],
         });
-        let sizes = Sizes::of_facts([&json!({}), &facts]);
+        let sizes = Sizes::of_facts([&Facts::default(), &Facts::of(&facts)]);
         assert_eq!(
             (sizes.page(), sizes.block(Device::new(254, 0)), sizes.block(Device::new(254, 1))),
             (16384, 1024, 512)
         );
         assert_eq!(sizes.block(Device::new(8, 0)), 4096);
-        assert_eq!(Sizes::of_facts([&json!({"kernel": {"page_size": 3}, "mounts": 5})]), Sizes::default());
+        assert_eq!(Sizes::of_facts([&Facts::of(&json!({"kernel": {"page_size": 3}, "mounts": 5}))]), Sizes::default());
     }
 }

@@ -1,7 +1,6 @@
 //! What a recording says of mounts and block devices: the part of its facts that rules and their advice rest on.
 
-use flashscope_trace::{Device, DeviceNames, FileNames, file_label, own_data};
-use serde_json::Value;
+use flashscope_trace::{Device, DeviceNames, Facts, FileNames, facts, file_label, own_data};
 
 /// Mounts and devices that are kept.
 const MAX_KEPT: usize = 256;
@@ -60,39 +59,38 @@ pub struct StorageFacts {
 
 impl StorageFacts {
     /// `facts` of a recording (docs/reference/agent.md, "Facts").
-    pub fn of_facts(facts: &Value) -> StorageFacts {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let mount = |mount: &Value| Mount {
-            source: text(&mount["source"]),
-            target: text(&mount["target"]),
-            kind: text(&mount["type"]),
-            options: text(&mount["options"]).split(',').map(str::to_owned).collect(),
-            device: text(&mount["device"]),
-            size_bytes: mount["size_bytes"].as_u64().filter(|&bytes| bytes > 0),
-            free_bytes: mount["free_bytes"].as_u64(),
+    pub fn of_facts(facts: &Facts, device_names: DeviceNames, file_names: FileNames) -> StorageFacts {
+        let text = |said: &Option<String>| said.clone().unwrap_or_default();
+        let mount = |mount: &facts::Mount| Mount {
+            source: text(&mount.source),
+            target: text(&mount.target),
+            kind: text(&mount.kind),
+            options: text(&mount.options).split(',').map(str::to_owned).collect(),
+            device: text(&mount.device),
+            size_bytes: mount.size_bytes.filter(|&bytes| bytes > 0),
+            free_bytes: mount.free_bytes,
         };
-        let all = |name: &str| facts[name].as_array().into_iter().flatten().take(MAX_KEPT);
-        let mounts: Vec<Mount> = all("mounts").map(mount).filter(|mount| !mount.device.is_empty()).collect();
-        let disk = |disk: &Value| {
-            let name = text(&disk["name"]);
+        let mounts = facts.mounts.iter().take(MAX_KEPT).map(mount);
+        let mounts: Vec<Mount> = mounts.filter(|mount| !mount.device.is_empty()).collect();
+        let disk = |disk: &facts::Disk| {
+            let name = text(&disk.name);
             let by_mount = || mounts.iter().find(|mount| mount.source == format!("/dev/{name}"));
-            let device = match disk["device"].as_str() {
-                Some(device) => device.to_owned(),
+            let device = match &disk.device {
+                Some(device) => device.clone(),
                 None => by_mount().map(|mount| mount.device.clone()).unwrap_or_default(),
             };
             Disk {
                 device,
-                scheduler: disk["scheduler"].as_str().map(in_use),
-                read_ahead_kib: disk["read_ahead_kb"].as_u64(),
-                write_cache: disk["write_cache"].as_str().map(str::to_owned),
-                dm_name: disk["dm_name"].as_str().map(str::to_owned),
-                dm_uuid: disk["dm_uuid"].as_str().map(str::to_owned),
-                backing_file: disk["loop"]["backing_file"].as_str().map(str::to_owned),
+                scheduler: disk.scheduler.as_deref().map(in_use),
+                read_ahead_kib: disk.read_ahead_kb,
+                write_cache: disk.write_cache.clone(),
+                dm_name: disk.dm_name.clone(),
+                dm_uuid: disk.dm_uuid.clone(),
+                backing_file: disk.of_loop.backing_file.clone(),
                 name,
             }
         };
-        let disks = all("block").map(disk).collect();
-        let (device_names, file_names) = (DeviceNames::of_facts(facts), FileNames::of_facts(facts));
+        let disks = facts.block.iter().take(MAX_KEPT).map(disk).collect();
         StorageFacts { mounts, disks, device_names, file_names }
     }
 
@@ -156,13 +154,16 @@ mod tests {
             ],
             "block": [{"name": "mmcblk0", "scheduler": "none [mq-deadline] bfq", "read_ahead_kb": 128, "device": "179:0"}],
         });
-        let storage = StorageFacts::of_facts(&facts);
+        fn of(facts: &Facts) -> StorageFacts {
+            StorageFacts::of_facts(facts, DeviceNames::default(), FileNames::default())
+        }
+        let storage = of(&Facts::of(&facts));
         assert_eq!(storage.mounts.len(), 1);
         assert_eq!((storage.mounts[0].value("commit"), storage.mounts[0].has("sync")), (Some("1"), false));
         let disk = storage.disk("179:2").expect("the disk of its partition");
         assert_eq!((disk.name.as_str(), disk.scheduler.as_deref()), ("mmcblk0", Some("mq-deadline")));
         assert_eq!(storage.device_name("179:0"), "mmcblk0 (179:0)");
         assert_eq!(storage.device_name("8:0"), "8:0");
-        assert_eq!(StorageFacts::of_facts(&Value::Null), StorageFacts::default());
+        assert_eq!(of(&Facts::default()), StorageFacts::default());
     }
 }

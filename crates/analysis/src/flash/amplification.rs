@@ -2,10 +2,10 @@
 
 use super::Wear;
 use crate::clip::clip;
-use flashscope_trace::{Event, EventKind, FileStep, FlashOp, TimeNs};
+use flashscope_trace::facts::Ubi;
+use flashscope_trace::{Event, EventKind, Facts, FileStep, FlashOp, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A layer's bytes, on the way down.
@@ -57,22 +57,21 @@ pub struct UbiRegion {
 
 impl UbiRegion {
     /// Of a recording's facts (docs/reference/agent.md): what was attached when it began. `first_chip` is added to chips' numbers.
-    pub fn of_facts(facts: &Value, first_chip: u16) -> Vec<UbiRegion> {
-        let mtds = facts["mtd"].as_array();
-        let region = |ubi: &Value| {
-            let mtd = mtds?.iter().find(|mtd| mtd["index"] == ubi["mtd_num"])?;
-            let number = |value: &Value| value.as_u64().filter(|&n| n > 0);
-            let (block, page) = (number(&mtd["erasesize"])?, number(&mtd["writesize"])?);
+    pub fn of_facts(facts: &Facts, first_chip: u16) -> Vec<UbiRegion> {
+        let region = |ubi: &Ubi| {
+            let mtd = facts.mtd(ubi.mtd_num?)?;
+            let number = |said: Option<u64>| said.filter(|&n| n > 0);
+            let (block, page) = (number(mtd.erasesize)?, number(mtd.writesize)?);
             Some(UbiRegion {
-                chip: u16::try_from(mtd["chip"].as_u64()?).ok()?.checked_add(first_chip)?,
-                first_block: mtd["offset"].as_u64()? / block,
-                blocks: mtd["size"].as_u64()? / block,
+                chip: u16::try_from(mtd.chip?).ok()?.checked_add(first_chip)?,
+                first_block: mtd.offset? / block,
+                blocks: mtd.size? / block,
                 pages_per_block: block / page,
                 // A logical block is a physical one without its headers.
-                header_pages: block.checked_sub(number(&ubi["eraseblock_size"])?)? / page,
+                header_pages: block.checked_sub(number(ubi.eraseblock_size)?)? / page,
             })
         };
-        facts["ubi"].as_array().into_iter().flatten().filter_map(region).take(64).collect()
+        facts.ubi.iter().filter_map(region).take(64).collect()
     }
 
     fn is_header(&self, chip: u16, page: u64) -> bool {
@@ -168,7 +167,7 @@ mod tests {
             "mtd": [{ "index": 4, "chip": 0, "offset": 131_072, "size": 1_310_720, "erasesize": 131_072, "writesize": 2048 }],
             "ubi": [{ "name": "ubi0", "mtd_num": 4, "eraseblock_size": 129_024 }, { "name": "ubi1", "mtd_num": 9 }],
         });
-        let ubi = UbiRegion::of_facts(&facts, 0);
+        let ubi = UbiRegion::of_facts(&Facts::of(&facts), 0);
         let region = UbiRegion { chip: 0, first_block: 1, blocks: 10, pages_per_block: 64, header_pages: 1 };
         assert_eq!(ubi, [region]);
         let file = FileEvent {
@@ -222,7 +221,7 @@ mod tests {
             json!({ "mtd": [{ "index": 0, "chip": 65_535, "offset": 0, "size": 1, "erasesize": 4, "writesize": 2 }],
                     "ubi": [{ "mtd_num": 0, "eraseblock_size": 8 }] }),
         ] {
-            assert_eq!(UbiRegion::of_facts(&facts, 9), []);
+            assert_eq!(UbiRegion::of_facts(&Facts::of(&facts), 9), []);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What error correction did while a recording ran, and which of its figures that touches.
 
+use flashscope_trace::Facts;
+use flashscope_trace::facts::Mtd;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,23 +27,22 @@ const MAX_DEVICES: usize = 64;
 impl Health {
     /// `facts` and `stats` of a recording (docs/reference/agent-protocol.md). Devices that nothing happened to and that have no bad blocks are
     /// left out, and so are those whose kernel does not tell.
-    pub fn of_recording(facts: &Value, stats: &Value) -> Vec<Health> {
-        let mtds = |value: &Value| value["mtd"].as_array().cloned().unwrap_or_default();
-        let at_begin = mtds(facts);
+    pub fn of_recording(facts: &Facts, stats: &Value) -> Vec<Health> {
+        let unknown = Mtd::default();
         let mut found = Vec::new();
-        for end in mtds(stats) {
-            let Some(mtd) = end["index"].as_u64() else { continue };
-            let begin = at_begin.iter().find(|begin| begin["index"].as_u64() == Some(mtd)).unwrap_or(&Value::Null);
-            let grown = |name: &str| {
-                let [from, to] = [begin, &end].map(|side| side[name].as_u64());
+        for end in Facts::of(stats).mtd {
+            let Some(mtd) = end.index else { continue };
+            let begin = facts.mtd(mtd).unwrap_or(&unknown);
+            let grown = |of: fn(&Mtd) -> Option<u64>| {
+                let [from, to] = [begin, &end].map(of);
                 to.unwrap_or(0).saturating_sub(from.or(to).unwrap_or(0))
             };
             let health = Health {
                 mtd,
-                corrected_bits: grown("corrected_bits"),
-                ecc_failures: grown("ecc_failures"),
-                blocks_gone_bad: grown("bad_blocks"),
-                bad_blocks: end["bad_blocks"].as_u64().unwrap_or(0),
+                corrected_bits: grown(|mtd| mtd.corrected_bits),
+                ecc_failures: grown(|mtd| mtd.ecc_failures),
+                blocks_gone_bad: grown(|mtd| mtd.bad_blocks),
+                bad_blocks: end.bad_blocks.unwrap_or(0),
             };
             let nothing = Health { mtd, corrected_bits: 0, ecc_failures: 0, blocks_gone_bad: 0, bad_blocks: 0 };
             if health != nothing && found.len() < MAX_DEVICES {
@@ -103,7 +104,7 @@ mod tests {
             {"index": 1, "corrected_bits": 7, "ecc_failures": 1, "bad_blocks": 0},
             {"index": 2, "corrected_bits": null, "ecc_failures": null, "bad_blocks": null},
         ]});
-        let found = Health::of_recording(&facts, &stats);
+        let found = Health::of_recording(&Facts::of(&facts), &stats);
         let only = Health { mtd: 0, corrected_bits: 4, ecc_failures: 1, blocks_gone_bad: 1, bad_blocks: 3 };
         assert_eq!(found, [only]);
         let said = found[0].sentences();
@@ -113,10 +114,13 @@ mod tests {
 
     #[test]
     fn a_recording_that_does_not_say_has_none() {
-        assert!(Health::of_recording(&Value::Null, &Value::Null).is_empty());
-        assert!(Health::of_recording(&json!({"mtd": 3}), &json!({"mtd": [{"corrected_bits": 4}, 5]})).is_empty());
+        assert!(Health::of_recording(&Facts::default(), &Value::Null).is_empty());
+        assert!(
+            Health::of_recording(&Facts::of(&json!({"mtd": 3})), &json!({"mtd": [{"corrected_bits": 4}, 5]}))
+                .is_empty()
+        );
         // A device that came later: what it had before is not known.
         let late = json!({"mtd": [{"index": 4, "corrected_bits": 9, "ecc_failures": 0, "bad_blocks": 0}]});
-        assert!(Health::of_recording(&Value::Null, &late).is_empty());
+        assert!(Health::of_recording(&Facts::default(), &late).is_empty());
     }
 }

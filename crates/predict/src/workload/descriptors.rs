@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use flashscope_cachesim::{Access, FileId, MapAdvice, OpenId, PAGE_BYTES};
-use flashscope_trace::{Record, Value};
+use flashscope_trace::{Facts, Record, Value};
 
 /// Open files, mappings and tasks that are followed at once.
 const MAX_KNOWN: usize = 1 << 16;
@@ -81,12 +81,9 @@ pub struct Descriptors {
 pub type Meant = (FileId, OpenId, Access);
 
 impl Descriptors {
-    pub fn new(facts: &serde_json::Value) -> Descriptors {
-        let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
-        let calls = facts["recording"]["raw_syscalls"].as_array().into_iter().flatten().filter_map(|call| {
-            let names = call["arguments"].as_array()?.iter().map(text).collect();
-            Some((call["id"].as_i64()?, (text(&call["name"])?, names)))
-        });
+    pub fn new(facts: &Facts) -> Descriptors {
+        let calls = facts.recording.raw_syscalls.iter();
+        let calls = calls.filter_map(|call| Some((call.id?, (call.name.clone()?, call.arguments.clone()?))));
         Descriptors { registers: calls.take(64).collect(), ..Descriptors::default() }
     }
 

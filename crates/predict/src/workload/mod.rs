@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use flashscope_cachesim::{Access, FileId, OpenId, PAGE_BYTES};
-use flashscope_trace::{Event, EventKind, FileStep, FlashOp, Pair, Record};
+use flashscope_trace::{Event, EventKind, Facts, FileStep, FlashOp, Pair, Record};
 
 use crate::cost::flash_time::{FlashTimes, ReadRun};
 use crate::cost::pages::{InCall, PageCosts};
@@ -249,7 +249,7 @@ pub struct Collector {
 
 impl Collector {
     /// `in_ram`: numbers of devices whose files are no storage. `facts`: of the recording.
-    pub fn new(facts: &serde_json::Value, in_ram: impl IntoIterator<Item = u32>) -> Collector {
+    pub fn new(facts: &Facts, in_ram: impl IntoIterator<Item = u32>) -> Collector {
         let descriptors = Descriptors::new(facts);
         let places = Places::new(facts);
         let left_out = in_ram.into_iter().collect();

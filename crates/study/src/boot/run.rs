@@ -111,15 +111,10 @@ impl Kind for Boots {
         }
         lab::whole(&trace, &group, "its phases are unknown")?;
         let facts = trace.facts();
-        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         let pages = u64::from(chip.pages_per_block);
         Ok(BootGroup {
             id: group,
-            inputs: Inputs {
-                kernel_release: text(&facts["kernel"]["release"]),
-                agent: text(&facts["agent"]["version"]),
-                ..inputs
-            },
+            inputs: inputs.recorded(facts),
             filesystem: spec.filesystem.as_str().to_owned(),
             chip: chip.name,
             page_bytes: chip.page_bytes,

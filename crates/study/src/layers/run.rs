@@ -115,18 +115,13 @@ fn collect(port: &Path, spec: &LayersSpec, inputs: Inputs, medium: &str) -> Resu
         }
     }
     let facts = trace.facts();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let boundaries = facts["recording"]["boundaries"].as_array().into_iter().flatten().map(|one| Boundary {
-        layer: text(&one["layer"]),
-        what: if one["symbol"].is_null() { text(&one["enter"]) } else { text(&one["symbol"]) },
+    let boundaries = facts.recording.boundaries.iter().map(|one| Boundary {
+        layer: one.layer.clone().unwrap_or_default(),
+        what: one.symbol.clone().or(one.enter.clone()).unwrap_or_default(),
     });
     Ok(LayersGroup {
         id: group,
-        inputs: Inputs {
-            kernel_release: text(&facts["kernel"]["release"]),
-            agent: text(&facts["agent"]["version"]),
-            ..inputs
-        },
+        inputs: inputs.recorded(facts),
         filesystem: spec.storage.filesystem.as_str().to_owned(),
         medium: medium.to_owned(),
         boundaries: boundaries.collect(),

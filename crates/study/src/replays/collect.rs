@@ -82,10 +82,7 @@ pub(super) fn collect(
     let mut group = ReplayGroup {
         id: spec.id(),
         name: spec.name.clone(),
-        inputs: Inputs {
-            kernel_release: trace.facts()["kernel"]["release"].as_str().unwrap_or_default().to_owned(),
-            ..inputs
-        },
+        inputs: inputs.recorded(trace.facts()),
         filesystem: spec.case.filesystem.as_str().to_owned(),
         medium,
         duration_ns: bench.measured.end_ns.saturating_sub(bench.measured.begin_ns),

@@ -99,7 +99,7 @@ pub(super) fn collect(port: &Path, spec: &RunSpec, inputs: Inputs, chip: &Chip) 
         lab::whole(&trace, &spec.id(), "its operations are unknown; take a smaller workload")?;
         count(&trace, &mut parts, &mut group)?;
         group.losses = losses(&trace);
-        group.inputs.agent = trace.facts()["agent"]["version"].as_str().unwrap_or(&group.inputs.agent).to_owned();
+        group.inputs = group.inputs.recorded(trace.facts());
         let bytes = session.recordings.first().map_or(0, |recording| recording.bytes);
         // What flashmon's events become on their way is no measure of its log, whose entries are of one size.
         group.ring = group.ring.filter(|_| !spec.tracer.is_flashmon()).map(|ring| RingUse { bytes, ..ring });

@@ -12,10 +12,10 @@ pub mod tasks;
 use crate::decode::block::BlockPlan;
 use crate::events::file::{self, FilePlan};
 use crate::events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+use crate::facts::Facts;
 use crate::losses::{Loss, Losses};
 use crate::record::tid;
 use crate::ring::schema::{Field, Schema};
-use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -44,24 +44,21 @@ struct Mtd {
 }
 
 impl Geometry {
-    pub fn from_facts(facts: &Value) -> Geometry {
-        let page_size = facts["kernel"]["page_size"].as_u64().filter(|size| size.is_power_of_two());
+    pub fn from_facts(facts: &Facts) -> Geometry {
+        let page_size = facts.kernel.page_size.filter(|size| size.is_power_of_two());
         let mut g = Geometry { page_size, ..Geometry::default() };
-        for mtd in facts["mtd"].as_array().into_iter().flatten() {
-            let (Some(page), Some(block)) = (mtd["writesize"].as_u64(), mtd["erasesize"].as_u64()) else {
-                continue;
-            };
+        for mtd in &facts.mtd {
+            let (Some(page), Some(block)) = (mtd.writesize, mtd.erasesize) else { continue };
             // NOR and RAM have a page of one byte.
             if page < 16 || block < page {
                 continue;
             }
-            let number = |name: &str| mtd[name].as_u64().unwrap_or(0);
             g.mtds.push(Mtd {
                 page_bytes: page,
                 block_bytes: block,
-                chip: u16::try_from(number("chip")).unwrap_or(0),
-                chip_pointer: number("chip_pointer"),
-                mtd_pointer: number("mtd_pointer"),
+                chip: mtd.chip.and_then(|chip| u16::try_from(chip).ok()).unwrap_or(0),
+                chip_pointer: mtd.chip_pointer.unwrap_or(0),
+                mtd_pointer: mtd.mtd_pointer.unwrap_or(0),
             });
         }
         let first = g.mtds.first().copied();
@@ -69,7 +66,7 @@ impl Geometry {
         g.page_bytes = same(|m| m.page_bytes);
         g.block_bytes = same(|m| m.block_bytes);
         g.pages_per_block = first.map(|m| m.block_bytes / m.page_bytes);
-        if let Some(said) = facts["flashmon"]["pages_per_block"].as_u64() {
+        if let Some(said) = facts.flashmon.pages_per_block {
             g.pages_per_block = Some(said);
         }
         g.pages_per_block = g.pages_per_block.filter(|&n| n > 0);
@@ -397,19 +394,19 @@ mod tests {
         let nand = serde_json::json!({"writesize": 2048, "erasesize": 131072});
         let nor = serde_json::json!({"writesize": 1, "erasesize": 65536});
         let big = serde_json::json!({"writesize": 4096, "erasesize": 262144});
-        let g = Geometry::from_facts(&serde_json::json!({"mtd": [nor, nand, nand]}));
+        let g = Geometry::from_facts(&Facts::of(&serde_json::json!({"mtd": [nor, nand, nand]})));
         assert_eq!(g.pages_per_block, Some(64));
         assert_eq!(g.page_bytes, Some(2048));
-        let g = Geometry::from_facts(&serde_json::json!({"mtd": [nand, big]}));
+        let g = Geometry::from_facts(&Facts::of(&serde_json::json!({"mtd": [nand, big]})));
         assert_eq!((g.pages_per_block, g.page_bytes), (Some(64), None));
         let at = serde_json::json!({"writesize": 4096, "erasesize": 524288, "chip": 1, "mtd_pointer": 0xc1u64,
                                     "chip_pointer": 0xc2u64});
-        let g = Geometry::from_facts(&serde_json::json!({"mtd": [nand, at]}));
+        let g = Geometry::from_facts(&Facts::of(&serde_json::json!({"mtd": [nand, at]})));
         assert_eq!(g.of_mtd(Some(0xc1)), (Some(4096), Some(524_288)));
         assert_eq!(g.of_mtd(Some(0xc9)), (None, None));
         assert_eq!((g.chip_at(0xc2), g.chip_at(0)), (Some(1), None));
         assert_eq!((g.pages_per_block_of(1), g.pages_per_block_of(0), g.pages_per_block_of(7)), (128, 64, 64));
-        assert_eq!(Geometry::from_facts(&Value::Null), Geometry::default());
+        assert_eq!(Geometry::from_facts(&Facts::default()), Geometry::default());
     }
 
     #[test]

@@ -270,9 +270,9 @@ enum Function {
 
 impl Crossings {
     pub fn new(trace: &Trace) -> Crossings {
-        let boundaries = trace.facts()["recording"]["boundaries"].as_array().into_iter().flatten();
+        let boundaries = trace.facts().recording.boundaries.iter();
         let layers: HashMap<&str, &str> =
-            boundaries.filter_map(|one| Some((one["symbol"].as_str()?, one["layer"].as_str()?))).collect();
+            boundaries.filter_map(|one| Some((one.symbol.as_deref()?, one.layer.as_deref()?))).collect();
         let plans: HashMap<u16, Plan> =
             trace.schemas().filter_map(|schema| Some((schema.id, plan(schema, &layers)?))).collect();
         let functions = plans.values().any(|plan| matches!(plan, Plan::Function { .. }));

@@ -49,7 +49,7 @@ impl Trace {
         let mut phases = PhaseEvents::new(&self.phases);
         let decoded = match &self.body {
             Body::Ring(ring) => {
-                let mut typer = Typer::new(Geometry::from_facts(&self.facts));
+                let mut typer = Typer::new(Geometry::from_facts(self.facts()));
                 typer.declare(ring.schemas.iter());
                 let mut losses = self.run(ring, |record| {
                     phases.before(record.time, &mut |event| f(Pair { record: None, event: Some(event) }));
@@ -65,7 +65,7 @@ impl Trace {
                 losses
             }
             Body::Flashmon(log) => {
-                let said = self.facts["flashmon"]["pages_per_block"].as_u64();
+                let said = self.facts().flashmon.pages_per_block;
                 let pages_per_block = said.unwrap_or(ASSUMED_PAGES_PER_BLOCK);
                 let event = |record: &Record<'_>| flashmon_event(record, log.schema(), pages_per_block);
                 log.for_each_pair(event, &mut |record, event| f(Pair { record, event }))

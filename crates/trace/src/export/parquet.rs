@@ -135,7 +135,7 @@ fn write(trace: &Trace, out: &mut (dyn Write + Send)) -> Result<ParquetWritten, 
     for (key, value) in [
         ("flashscope.schema", PARQUET_SCHEMA.to_string()),
         ("flashscope.clock", trace.clock().to_string()),
-        ("flashscope.facts", trace.facts().to_string()),
+        ("flashscope.facts", trace.facts_json().to_string()),
         ("flashscope.losses", serde_json::Value::Object(losses).to_string()),
     ] {
         file.append_key_value_metadata(KeyValue::new(key.to_string(), value));

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::events::block::{BlockAction, BlockEvent, Device, RequestKind};
 use crate::events::{Event, EventKind, FlashAccess, FlashOp};
 use crate::export::pairs::Pair;
+use crate::facts::Kernel;
 use crate::trace::Trace;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
@@ -223,10 +224,10 @@ impl<'a> Writer<'a> {
             message(&mut self.packet, 6, |snapshot| number(snapshot, 2, clock));
         }
         self.flush_packet();
-        let kernel = &self.trace.facts()["kernel"];
-        if !kernel.is_null() {
-            let said = |name: &str| kernel[name].as_str().unwrap_or_default().as_bytes().to_vec();
-            let (version, release, machine) = (said("version"), said("release"), said("machine"));
+        let kernel = &self.trace.facts().kernel;
+        if *kernel != Kernel::default() {
+            let said = |of: &Option<String>| of.clone().unwrap_or_default().into_bytes();
+            let (version, release, machine) = (said(&kernel.version), said(&kernel.release), said(&kernel.machine));
             // TracePacket.system_info.utsname { sysname, version, release, machine }
             message(&mut self.packet, 45, |info| {
                 message(info, 1, |utsname| {

@@ -4,6 +4,7 @@
 use super::files::{file_label, own_data};
 use super::{rows, text};
 use crate::events::block::Device;
+use crate::facts::{Facts, Mtd};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
@@ -190,12 +191,11 @@ impl DeviceNames {
 
 /// `mtd3 "rootfs"` by number.
 fn mtd_names(facts: &Value) -> BTreeMap<u32, String> {
-    let all = facts["mtd"].as_array().into_iter().flatten();
-    let of = |mtd: &Value| {
-        let index = u32::try_from(mtd["index"].as_u64()?).ok()?;
-        Some((index, format!("mtd{index} \"{}\"", mtd["name"].as_str()?)))
+    let of = |mtd: &Mtd| {
+        let index = u32::try_from(mtd.index?).ok()?;
+        Some((index, format!("mtd{index} \"{}\"", mtd.name.as_deref()?)))
     };
-    all.filter_map(of).collect()
+    Facts::of(facts).mtd.iter().filter_map(of).collect()
 }
 
 /// A kernel's name, or a mount's source, as one calls it.

@@ -487,13 +487,9 @@ pub fn write_spatial(trace: &Trace, chip: u16, out: &mut dyn Write) -> Result<Wr
 
 /// Blocks of a chip, as far as the facts know: its partitions reach up to its end.
 fn chip_blocks(trace: &Trace, chip: u16) -> usize {
-    let mtds = trace.facts()["mtd"].as_array().cloned().unwrap_or_default();
-    mtds.iter()
-        .filter(|m| m["chip"].as_u64().unwrap_or(0) == u64::from(chip))
-        .filter_map(|m| {
-            let end = m["offset"].as_u64().unwrap_or(0).checked_add(m["size"].as_u64()?)?;
-            end.checked_div(m["erasesize"].as_u64()?)
-        })
+    let of_chip = trace.facts().mtd.iter().filter(|mtd| mtd.chip.unwrap_or(0) == u64::from(chip));
+    of_chip
+        .filter_map(|mtd| mtd.offset.unwrap_or(0).checked_add(mtd.size?)?.checked_div(mtd.erasesize?))
         .max()
         .map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX))
 }

@@ -5,6 +5,7 @@ use super::index::{RunIndex, Spill};
 use crate::bytes::Endian;
 use crate::error::Error;
 use crate::events::phase::{Mark, Phase, Phases};
+use crate::facts::Facts;
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::ring::schema::{Layout, MAX_FORMATS_MEMORY, MAX_SUBBUF, Schema, Schemas};
@@ -726,7 +727,7 @@ impl Assembler {
 
 fn recording_name(facts: Option<&str>) -> String {
     facts
-        .and_then(|f| serde_json::from_str::<serde_json::Value>(f).ok())
-        .and_then(|f| Some(f.get("recording")?.get("name")?.as_str()?.to_string()))
+        .and_then(|facts| serde_json::from_str::<Facts>(facts).ok())
+        .and_then(|facts| facts.recording.name)
         .unwrap_or_default()
 }

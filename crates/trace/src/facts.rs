@@ -1,0 +1,341 @@
+//! What a recording says of its machine and of itself, typed (`docs/reference/agent.md`, "Facts").
+//!
+//! A trace is anybody's file: a fact that is absent or of another type is unknown (`None`, or not in its list), and leaves the others
+//! as they are. Names of devices, files and processes are tables of their own (`identity`). What is not listed here stays in the
+//! JSON that exports carry ([`Trace::facts_json`](crate::Trace::facts_json)).
+
+use serde::de::{DeserializeOwned, Deserializer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Device;
+
+/// A field's value, or that it is unknown.
+trait Known: Sized {
+    fn known(value: Value) -> Self;
+}
+
+impl<T: DeserializeOwned> Known for Option<T> {
+    fn known(value: Value) -> Self {
+        serde_json::from_value(value).ok()
+    }
+}
+
+impl<T: DeserializeOwned> Known for Vec<T> {
+    fn known(value: Value) -> Self {
+        let Value::Array(all) = value else { return Vec::new() };
+        all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect()
+    }
+}
+
+fn known<'de, D: Deserializer<'de>, T: Known>(from: D) -> Result<T, D::Error> {
+    Value::deserialize(from).map(T::known)
+}
+
+/// Objects whose every field may be unknown.
+macro_rules! objects {
+    ($($(#[$about:meta])* $name:ident { $($(#[$meta:meta])* $field:ident: $type:ty,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+        #[serde(default)]
+        pub struct $name {
+            $($(#[$meta])* #[serde(deserialize_with = "known")] pub $field: $type,)*
+        }
+
+        impl Known for $name {
+            fn known(value: Value) -> Self {
+                serde_json::from_value(value).unwrap_or_default()
+            }
+        }
+    )*};
+}
+
+objects! {
+    /// All facts of a recording, or those of a machine that `doctor` asked.
+    Facts {
+        access: Option<Access>,
+        agent: Agent,
+        kernel: Kernel,
+        tracefs: Tracefs,
+        /// What each group of `--events` has here.
+        groups: Vec<Group>,
+        probe_points: Vec<ProbePoint>,
+        mtd: Vec<Mtd>,
+        block: Vec<Disk>,
+        ubi: Vec<Ubi>,
+        /// Directories of /sys/class/bdi.
+        bdi: Vec<Bdi>,
+        mounts: Vec<Mount>,
+        recording: Recording,
+        flashmon: Flashmon,
+        blktrace: Blktrace,
+    }
+
+    /// The rights of the process that would record.
+    Access {
+        uid: Option<u32>,
+        capabilities: Vec<String>,
+        needs: Option<Vec<Need>>,
+    }
+
+    /// A part of a recording, the right that it needs, and whether it is there.
+    Need {
+        what: Option<String>,
+        by: Option<String>,
+        there: Option<bool>,
+    }
+
+    Kernel {
+        release: Option<String>,
+        version: Option<String>,
+        machine: Option<String>,
+        page_size: Option<u64>,
+        boot_id: Option<String>,
+    }
+
+    Tracefs {
+        path: Option<String>,
+        error: Option<String>,
+        instances: Option<bool>,
+        kprobe_events: Option<bool>,
+    }
+
+    Group {
+        group: Option<String>,
+        /// The next step where the group has nothing.
+        lacks: Option<String>,
+        absent: Vec<Absent>,
+    }
+
+    /// An event that the kernel does not have.
+    Absent {
+        group: Option<String>,
+        event: Option<String>,
+        why: Option<String>,
+        loses: Option<String>,
+    }
+
+    ProbePoint {
+        /// `read`, `program`, `erase`
+        operation: Option<String>,
+        symbol: Option<String>,
+        /// `proved`, `present`, `absent`, `refused`, `silent`
+        status: Option<String>,
+        mtd: Option<u64>,
+        chip: Option<u64>,
+        /// Only after a trial.
+        chosen: Option<bool>,
+        note: Option<String>,
+        loses: Option<String>,
+    }
+
+    /// An MTD device; in bytes.
+    Mtd {
+        index: Option<u64>,
+        name: Option<String>,
+        #[serde(rename = "type")]
+        kind: Option<String>,
+        size: Option<u64>,
+        erasesize: Option<u64>,
+        writesize: Option<u64>,
+        oobsize: Option<u64>,
+        /// Where it begins on its chip.
+        offset: Option<u64>,
+        /// Numbers chips from 0: partitions of one chip share it.
+        chip: Option<u64>,
+        /// Where the kernel has its `struct nand_chip` and `struct mtd_info`.
+        chip_pointer: Option<u64>,
+        mtd_pointer: Option<u64>,
+        corrected_bits: Option<u64>,
+        ecc_failures: Option<u64>,
+        bad_blocks: Option<u64>,
+    }
+
+    /// A block device that is no partition.
+    Disk {
+        name: Option<String>,
+        /// `254:0`
+        device: Option<String>,
+        read_ahead_kb: Option<u64>,
+        max_sectors_kb: Option<u64>,
+        scheduler: Option<String>,
+        write_cache: Option<String>,
+        dm_name: Option<String>,
+        dm_uuid: Option<String>,
+        /// Of an eMMC.
+        life_time: Option<String>,
+        pre_eol_info: Option<String>,
+        #[serde(rename = "loop")]
+        of_loop: Loop,
+    }
+
+    /// What a loop device lies on.
+    Loop {
+        backing_file: Option<String>,
+        device: Option<String>,
+        inode: Option<u64>,
+        offset: Option<u64>,
+        direct_io: Option<u64>,
+    }
+
+    /// `/sys/class/ubi/ubiN`
+    Ubi {
+        name: Option<String>,
+        mtd_num: Option<u64>,
+        /// Of a logical erase block.
+        eraseblock_size: Option<u64>,
+        bad_peb_count: Option<u64>,
+        reserved_for_bad: Option<u64>,
+        max_ec: Option<u64>,
+    }
+
+    Bdi {
+        name: Option<String>,
+        read_ahead_kb: Option<u64>,
+    }
+
+    Mount {
+        source: Option<String>,
+        target: Option<String>,
+        #[serde(rename = "type")]
+        kind: Option<String>,
+        options: Option<String>,
+        device: Option<String>,
+        block_bytes: Option<u64>,
+        size_bytes: Option<u64>,
+        free_bytes: Option<u64>,
+    }
+
+    /// What the recorder says of the recording.
+    Recording {
+        name: Option<String>,
+        clock: Option<String>,
+        probes: Vec<Probe>,
+        /// Functions and events between layers.
+        boundaries: Vec<Boundary>,
+        absent: Vec<Absent>,
+        raw_syscalls: Vec<RawSyscall>,
+        trigger: Option<Trigger>,
+        own: Own,
+    }
+
+    Probe {
+        event: Option<String>,
+        operation: Option<String>,
+        symbol: Option<String>,
+        level: Option<String>,
+        loses: Option<String>,
+    }
+
+    Boundary {
+        layer: Option<String>,
+        symbol: Option<String>,
+        enter: Option<String>,
+    }
+
+    /// A call by its number, with the names of its registers.
+    RawSyscall {
+        id: Option<i64>,
+        name: Option<String>,
+        arguments: Option<Vec<Option<String>>>,
+    }
+
+    /// Why a flight recorder wrote.
+    Trigger {
+        reason: Option<String>,
+        captures_lost: Option<u64>,
+    }
+
+    /// The recorder's own tasks, itself first.
+    Own {
+        tasks: Vec<u32>,
+    }
+
+    Flashmon {
+        pages_per_block: Option<u64>,
+    }
+
+    Blktrace {
+        /// CPUs whose files are not there.
+        cpus_missing: Vec<u64>,
+    }
+}
+
+/// The recorder's agent, as results state it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Agent {
+    #[serde(deserialize_with = "known")]
+    pub version: Option<String>,
+    #[serde(deserialize_with = "known")]
+    pub protocol: Option<u32>,
+    #[serde(deserialize_with = "known")]
+    pub arch: Option<String>,
+}
+
+impl Known for Agent {
+    fn known(value: Value) -> Self {
+        serde_json::from_value(value).unwrap_or_default()
+    }
+}
+
+impl Facts {
+    pub fn of(json: &Value) -> Facts {
+        Facts::deserialize(json).unwrap_or_default()
+    }
+
+    /// The MTD device with this number.
+    pub fn mtd(&self, index: u64) -> Option<&Mtd> {
+        self.mtd.iter().find(|mtd| mtd.index == Some(index))
+    }
+
+    /// The first mount of this device.
+    pub fn mount_of(&self, device: Device) -> Option<&Mount> {
+        self.mounts.iter().find(|mount| mount.device() == Some(device))
+    }
+}
+
+impl Mtd {
+    /// Raw NAND, not NOR or RAM.
+    pub fn is_nand(&self) -> bool {
+        self.kind.as_deref().is_some_and(|kind| kind.contains("nand"))
+    }
+}
+
+impl Mount {
+    pub fn device(&self) -> Option<Device> {
+        self.device.as_deref().and_then(Device::parse)
+    }
+
+    pub fn is(&self, kind: &str) -> bool {
+        self.kind.as_deref() == Some(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_fact_of_another_type_is_unknown_and_leaves_the_others() {
+        let facts = Facts::of(&json!({
+            "kernel": {"release": "6.1.0", "page_size": "4096", "future": [1]},
+            "mtd": [{"index": 0, "type": "nand", "size": -1, "chip": null}, "x", 3, {"index": "1"}],
+            "mounts": {"not": "a list"},
+            "block": [{"name": "loop0", "loop": null}, {"name": "loop1", "loop": {"inode": 7, "offset": 1.5}}],
+            "recording": {"own": {"tasks": [11, -1, "x", 4294967296u64, 12]}, "trigger": 5},
+            "agent": 7,
+        }));
+        assert_eq!((facts.kernel.release.as_deref(), facts.kernel.page_size), (Some("6.1.0"), None));
+        assert_eq!(facts.mtd.iter().map(|mtd| mtd.index).collect::<Vec<_>>(), [Some(0), None]);
+        assert!(facts.mtd[0].is_nand() && facts.mtd[0].size.is_none() && facts.mtd[0].chip.is_none());
+        assert!(facts.mounts.is_empty());
+        assert_eq!((facts.block[1].of_loop.inode, facts.block[1].of_loop.offset), (Some(7), None));
+        assert_eq!(facts.recording.own.tasks, [11, 12]);
+        assert_eq!((facts.recording.trigger, facts.agent), (None, Agent::default()));
+        for nonsense in [json!(null), json!([1, 2]), json!("x"), json!(3)] {
+            assert_eq!(Facts::of(&nonsense), Facts::default());
+        }
+    }
+}
