@@ -11,13 +11,15 @@ use flashscope_analysis::block::{
 use flashscope_analysis::cache::{Accuracy, AccuracyFindings};
 use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::comparison::RunFigures;
+use flashscope_analysis::findings::Finding;
 use flashscope_analysis::flash::{Health, UbiRegion, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::{
     Analysis, ChipShape, Evidence, FLASH_REPORT_SCHEMA, FileUses, FlashAnalysis, FlashReport, OwnWear, ProbeFacts,
     SystemFacts, name_block_files, name_flash_files,
 };
-use flashscope_report::terminal::Style;
+use flashscope_report::terminal::{self, Style};
+use flashscope_report::{html, json};
 use flashscope_trace::facts::Mount;
 use flashscope_trace::{Crossings, Device, Event, EventKind, Facts, FlashAccess, Schema, TimeNs, Trace, TraceKind};
 
@@ -52,20 +54,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     }
     if args.by == Some(ReportBy::Layer) {
         let report = layers_report(&inputs, args)?;
-        if let Some(page) = &args.html {
-            output::write(
-                page,
-                flashscope_report::html::layers(&report).as_bytes(),
-                &output::inputs(&args.traces),
-                "--html",
-            )?;
-        }
-        if args.json {
-            out!("{}", flashscope_report::json::layers(&report));
-        } else {
-            out!("{}", flashscope_report::terminal::layers(&report, &style()));
-        }
-        return Ok(());
+        let forms: [Form; 3] =
+            [&|| html::layers(&report), &|| json::layers(&report), &|| terminal::layers(&report, &style())];
+        return show(&inputs, args, (&[], None), forms);
     }
     let of_block_io = inputs.traces().filter(|trace| is_of_block_io(trace)).count();
     if of_block_io > 0 && of_block_io < inputs.traces().count() {
@@ -81,49 +72,39 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         if nothing_happened(&inputs, &report) {
             return Err(nothing_recorded(&inputs));
         }
-        if let Some(page) = &args.html {
-            output::write(
-                page,
-                flashscope_report::html::block(&report).as_bytes(),
-                &output::inputs(&args.traces),
-                "--html",
-            )?;
-        }
-        if let Some(path) = &args.perfetto {
-            crate::perfetto::write(path, &inputs, args, &report.findings)?;
-        }
-        let checked = conditions::checked(&args.limits, &RunFigures::of_block(&report));
-        conditions::write(&args.limits, &checked, &args.traces)?;
-        if args.json {
-            out!("{}", flashscope_report::json::block(&report));
-        } else {
-            out!("{}", flashscope_report::terminal::block(&report, &style_of(args)));
-        }
-        return conditions::end(&checked);
+        let forms: [Form; 3] =
+            [&|| html::block(&report), &|| json::block(&report), &|| terminal::block(&report, &style_of(args))];
+        return show(&inputs, args, (&report.findings, Some(&RunFigures::of_block(&report))), forms);
     }
     let report = flash_report(&inputs, args)?;
     nothing_in_range(&inputs, args, report.found.events == 0)?;
     if report.readahead.is_none() && !inputs.traces().any(is_of_flash) {
         return Err(nothing_to_report(&inputs));
     }
-    if let Some(page) = &args.html {
-        output::write(
-            page,
-            flashscope_report::html::flash(&report).as_bytes(),
-            &output::inputs(&args.traces),
-            "--html",
-        )?;
+    let forms: [Form; 3] =
+        [&|| html::flash(&report), &|| json::flash(&report), &|| terminal::flash(&report, &style_of(args))];
+    show(&inputs, args, (&report.findings, Some(&RunFigures::of_flash(&report))), forms)
+}
+
+/// A report in one of its forms.
+type Form<'a> = &'a dyn Fn() -> String;
+
+/// Writes and prints what was asked for, and ends as its conditions say.
+fn show(
+    inputs: &Inputs,
+    args: &ReportArgs,
+    (findings, figures): (&[Finding], Option<&RunFigures>),
+    [page, json, text]: [Form<'_>; 3],
+) -> Result<(), Failure> {
+    if let Some(path) = &args.html {
+        output::write(path, page().as_bytes(), &output::inputs(&args.traces), "--html")?;
     }
     if let Some(path) = &args.perfetto {
-        crate::perfetto::write(path, &inputs, args, &report.findings)?;
+        crate::perfetto::write(path, inputs, args, findings)?;
     }
-    let checked = conditions::checked(&args.limits, &RunFigures::of_flash(&report));
+    let checked = figures.map(|figures| conditions::checked(&args.limits, figures)).unwrap_or_default();
     conditions::write(&args.limits, &checked, &args.traces)?;
-    if args.json {
-        out!("{}", flashscope_report::json::flash(&report));
-    } else {
-        out!("{}", flashscope_report::terminal::flash(&report, &style_of(args)));
-    }
+    out!("{}", if args.json { json() } else { text() });
     conditions::end(&checked)
 }
 

@@ -2,7 +2,7 @@
 
 use super::explore::explore;
 use super::page::{Header, Page};
-use super::{calls, facts, figure, findings, losses, names, readahead, rows, summary, system};
+use super::{calls, facts, figure, findings, lost, names, readahead, rows, summary, system};
 use crate::block_view::{self, count};
 use crate::figures;
 use crate::text::{duration, escape, grouped, size};
@@ -180,7 +180,7 @@ fn not_in_stages(report: &BlockReport) -> String {
 
 fn recorded_on(report: &BlockReport) -> String {
     let mut out = format!("<div class=\"box\">\n{}<h3>Losses</h3>\n", facts(system(&report.system)));
-    out += &losses(report.losses.iter().map(|l| (l.name.as_str(), l.count, String::new(), l.meaning.as_str())));
+    out += &lost(&report.losses);
     if !report.missing.is_empty() {
         out += &format!("<h3>{}</h3>\n<ul>\n", block_view::MISSING);
         for line in block_view::missing(report) {

@@ -1,24 +1,16 @@
 //! The page of a study of booting.
 
-use super::page::{Header, Page};
 use super::published::published;
-use super::{facts, figure, losses, rows};
+use super::{figure, rows, studies};
 use crate::boot_view::{flashed, heading, phases};
 use crate::figures;
-use crate::text::escape;
 use flashscope_study::boot::{BootGroup, BootResult};
 
 /// The whole page.
 pub fn boot_study(result: &BootResult) -> String {
     let contents =
         [("figures", "What the flash does"), ("phases", "Phases"), ("published", "Published"), ("groups", "Boards")];
-    let header = Header {
-        title: &result.header.title,
-        question: &result.header.question,
-        clock: &result.header.clock,
-        contents: &contents,
-    };
-    let mut page = Page::new(&header);
+    let mut page = studies::open(&result.header, &contents);
     page.heading("figures", "What the flash does");
     for drawn in figures::boot_study(result) {
         page.add(&drawn.title, &figure(&drawn));
@@ -37,22 +29,17 @@ pub fn boot_study(result: &BootResult) -> String {
     for group in &result.groups {
         page.add(&group.id, &of_group(group));
     }
-    page.finish(&format!("Written by flashscope {}; schema {}.", result.header.flashscope, result.header.schema))
+    studies::finish(page, &result.header)
 }
 
 fn of_group(group: &BootGroup) -> String {
-    let inputs = &group.inputs;
+    let [kernel, board] = studies::measured_on(&group.inputs);
     let known = vec![
         ("flashed", flashed(group)),
         ("chip", group.chip.clone()),
-        ("kernel", format!("{} ({})", inputs.kernel_release, inputs.kernel_package)),
-        ("board", format!("{}, {}", inputs.board, inputs.qemu)),
+        kernel,
+        board,
         ("root", group.root.packages.join(", ")),
     ];
-    format!(
-        "<h3>{}</h3>\n<div class=\"box\">\n{}<h3>Losses</h3>\n{}</div>\n",
-        escape(&group.id),
-        facts(known),
-        losses(group.losses.iter().map(|l| (l.name.as_str(), l.count, String::new(), l.meaning.as_str())))
-    )
+    studies::boot(&group.id, "", known, &group.losses)
 }

@@ -2,7 +2,7 @@
 
 use super::page::{Header, Page};
 use super::{
-    MAX_ROWS, body, calls, facts, figure, findings, losses, more, names, operations, readahead, rows, summary, system,
+    MAX_ROWS, body, calls, facts, figure, findings, lost, more, names, operations, readahead, rows, summary, system,
     table,
 };
 use crate::boot_view::phases as activities;
@@ -223,7 +223,7 @@ fn recorded_on(report: &FlashReport) -> String {
         );
     }
     out.push_str("<h3>Losses</h3>\n");
-    out += &losses(report.losses.iter().map(|l| (l.name.as_str(), l.count, String::new(), l.meaning.as_str())));
+    out += &lost(&report.losses);
     out.push_str("</div>\n");
     out
 }

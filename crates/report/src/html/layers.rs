@@ -1,13 +1,13 @@
 //! The pages of layers: of a trace, and of a study.
 
 use super::page::{Header, Page};
-use super::{facts, figure, losses, rows, summary, system};
+use super::{facts, figure, lost, rows, studies, summary, system};
 use crate::figures;
 use crate::layers_view::{call_name, layer_name};
 use crate::rows::Rows;
 use crate::text::{duration, escape, grouped};
+use flashscope_analysis::Evidence;
 use flashscope_analysis::layers::{CallLayers, CallSum, LayersReport};
-use flashscope_analysis::{Evidence, LossCount};
 use flashscope_study::layers::{LayersGroup, LayersResult};
 
 /// Operations of one table at most, the longest.
@@ -50,13 +50,7 @@ pub fn layers(report: &LayersReport) -> String {
 /// Of a study.
 pub fn layers_study(result: &LayersResult) -> String {
     let contents = [("figures", "Layers"), ("published", "Published values"), ("groups", "Boards")];
-    let header = Header {
-        title: &result.header.title,
-        question: &result.header.question,
-        clock: &result.header.clock,
-        contents: &contents,
-    };
-    let mut page = Page::new(&header);
+    let mut page = studies::open(&result.header, &contents);
     page.heading("figures", "Where the time goes");
     for drawn in figures::layers_study(result) {
         page.add(&drawn.title, &figure(&drawn));
@@ -67,33 +61,14 @@ pub fn layers_study(result: &LayersResult) -> String {
     for group in &result.groups {
         page.add(&group.id, &of_group(group));
     }
-    page.finish(&format!("Written by flashscope {}; schema {}.", result.header.flashscope, result.header.schema))
+    studies::finish(page, &result.header)
 }
 
 fn of_group(group: &LayersGroup) -> String {
-    let inputs = &group.inputs;
-    let mut boundaries: Vec<String> = Vec::new();
-    for boundary in &group.boundaries {
-        boundaries.push(format!("{} ({})", boundary.what, boundary.layer));
-    }
-    let known = vec![
-        ("medium", group.medium.clone()),
-        ("kernel", format!("{} ({})", inputs.kernel_release, inputs.kernel_package)),
-        ("board", format!("{}, {}", inputs.board, inputs.qemu)),
-        ("boundaries", boundaries.join(", ")),
-    ];
-    format!(
-        "<h3>{}</h3>\n{}{}<div class=\"box\">\n{}<h3>Losses</h3>\n{}</div>\n",
-        escape(&group.id),
-        sums(&group.sums),
-        calls(&group.calls),
-        facts(known),
-        lost(&group.losses)
-    )
-}
-
-fn lost(all: &[LossCount]) -> String {
-    losses(all.iter().map(|l| (l.name.as_str(), l.count, String::new(), l.meaning.as_str())))
+    let [kernel, board] = studies::measured_on(&group.inputs);
+    let boundaries: Vec<String> = group.boundaries.iter().map(|one| format!("{} ({})", one.what, one.layer)).collect();
+    let known = vec![("medium", group.medium.clone()), kernel, board, ("boundaries", boundaries.join(", "))];
+    studies::boot(&group.id, &(sums(&group.sums) + &calls(&group.calls)), known, &group.losses)
 }
 
 fn sums(sums: &[CallSum]) -> String {

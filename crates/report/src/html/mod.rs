@@ -11,6 +11,7 @@ mod prediction;
 mod published;
 mod replays;
 mod runs;
+mod studies;
 mod study;
 
 #[cfg(test)]
@@ -38,7 +39,7 @@ use flashscope_analysis::calls::CallsFound;
 use flashscope_analysis::findings::Finding;
 use flashscope_analysis::flash::OpCounts;
 use flashscope_analysis::{Evidence, NamesFound};
-use flashscope_analysis::{OwnWear, SystemFacts};
+use flashscope_analysis::{LossCount, OwnWear, SystemFacts};
 use std::fmt::Write;
 
 /// Rows of one table of names at most.
@@ -203,6 +204,11 @@ fn readahead(found: &Evidence<AccuracyFindings>) -> String {
     rows("By file", &readahead_view::files(found, MAX_ROWS), "")
         + &rows("By task", &readahead_view::tasks(found, MAX_ROWS), "")
         + &format!("<p>{}</p>\n", escape(&readahead_view::notes(found)))
+}
+
+/// What was lost, by name.
+fn lost(all: &[LossCount]) -> String {
+    losses(all.iter().map(|l| (l.name.as_str(), l.count, String::new(), l.meaning.as_str())))
 }
 
 /// Rows of a named loss: zero ones too, because a loss that is looked for and not found is an answer.
