@@ -5,7 +5,7 @@
 
 #include "json.h"
 #include "mtd.h"
-#include "points.h"
+#include "probe_points.h"
 #include "tracefs.h"
 
 struct fs_facts {
@@ -13,7 +13,7 @@ struct fs_facts {
 	struct fs_page_layout layout; /* a guess where tracefs cannot be read */
 	struct fs_machine machine;
 	struct fs_mtd_list mtd;
-	struct fs_points points; /* by fs_points_check() or fs_points_try(), which the caller runs */
+	struct fs_probe_points points; /* by fs_probe_points_check() or fs_probe_points_try(), which the caller runs */
 };
 
 void fs_facts_gather(struct fs_facts *facts, enum fs_tracefs_mount mount_tracefs);

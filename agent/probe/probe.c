@@ -45,7 +45,7 @@ void fs_facts_gather(struct fs_facts *facts, enum fs_tracefs_mount mount_tracefs
 void fs_facts_free(struct fs_facts *facts)
 {
 	fs_mtd_free(&facts->mtd);
-	fs_points_free(&facts->points);
+	fs_probe_points_free(&facts->points);
 }
 
 static void value_json(struct fs_json *json, const char *key, const char *path)
@@ -387,7 +387,7 @@ void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brie
 	kernel_json(json, facts);
 	clocks_json(json, facts);
 	tracefs_json(json, &facts->tracefs);
-	fs_points_json(json, "probe_points", &facts->points);
+	fs_probe_points_json(json, "probe_points", &facts->points);
 	mtd_json(json, &facts->mtd);
 	if (brief) {
 		fs_json_null(json, "block");
@@ -462,10 +462,10 @@ int cmd_probe(int argc, char **argv)
 	if (trial) {
 		char error[256];
 
-		if (fs_points_try(&facts.tracefs, &facts.machine, &facts.points, &facts.mtd, error, sizeof(error)))
+		if (fs_probe_points_try(&facts.tracefs, &facts.machine, &facts.points, &facts.mtd, error, sizeof(error)))
 			result = fs_fail("trial: %s", error);
 	} else {
-		fs_points_check(&facts.tracefs, &facts.machine, &facts.points);
+		fs_probe_points_check(&facts.tracefs, &facts.machine, &facts.points);
 	}
 	if (!result) {
 		fs_json_object(&json, NULL);

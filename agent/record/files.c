@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "groups.h"
-#include "tryout.h"
+#include "probe_trial.h"
 #include "util.h"
 
 /* A file whose device and inode number are known. */
@@ -37,7 +37,7 @@ static const char *const places[] = { "/proc/version", "/sys/kernel/uevent_seqnu
 
 struct search {
 	const struct fs_machine *machine;
-	struct fs_tryout tryout;
+	struct fs_probe_trial setup;
 	struct known known[KNOWN_FILES];
 	size_t count;
 	int memory; /* fd of a file in memory, the last of known; -1 */
@@ -131,8 +131,8 @@ static uint64_t as_word(const struct search *search, uint64_t value)
 static bool keep_right(struct search *search, const char *symbol, int argument, struct place *all, size_t count,
 		       bool device)
 {
-	char fetch[FS_TRYOUT_FETCHES][48], file[16];
-	uint64_t values[KNOWN_FILES * FS_TRYOUT_FETCHES];
+	char fetch[FS_PROBE_TRIAL_FETCHES][48], file[16];
+	uint64_t values[KNOWN_FILES * FS_PROBE_TRIAL_FETCHES];
 
 	fs_argument(search->machine, argument, file);
 	for (size_t i = 0; i < count; i++) {
@@ -143,7 +143,7 @@ static bool keep_right(struct search *search, const char *symbol, int argument, 
 			snprintf(fetch[i], sizeof(*fetch), "+%d(+%d(%s)):%s", all[i].second, all[i].first, file,
 				 word_type(search));
 	}
-	if (fs_tryout_ask(&search->tryout, symbol, fetch, count, read_files, search, values, KNOWN_FILES) !=
+	if (fs_probe_trial_ask(&search->setup, symbol, fetch, count, read_files, search, values, KNOWN_FILES) !=
 	    (int)search->count)
 		return false;
 	for (size_t k = 0; k < search->count; k++) {
@@ -244,7 +244,7 @@ static void find_size(struct search *search, const char *symbol, int argument)
 		uint64_t values[SIZE_WORDS];
 
 		if (ftruncate(search->memory, sizes[k]) ||
-		    fs_tryout_ask(&search->tryout, symbol, fetch, SIZE_WORDS, read_memory, &search->memory, values,
+		    fs_probe_trial_ask(&search->setup, symbol, fetch, SIZE_WORDS, read_memory, &search->memory, values,
 				  1) != 1)
 			return;
 		for (int i = 0; i < SIZE_WORDS; i++)
@@ -276,7 +276,7 @@ static void find_file(struct search *search)
 			continue;
 		snprintf(fetch[0], sizeof(fetch[0]), "%s:%s", fs_argument(search->machine, from[i].argument, file),
 			 word_type(search));
-		if (search->memory >= 0 && fs_tryout_ask(&search->tryout, from[i].symbol, fetch, 1, read_files, search,
+		if (search->memory >= 0 && fs_probe_trial_ask(&search->setup, from[i].symbol, fetch, 1, read_files, search,
 							 pointers, KNOWN_FILES) == (int)search->count)
 			search->pointer = pointers[search->count - 1];
 		if (search->memory >= 0)
@@ -331,7 +331,7 @@ static void find_call(struct search *search)
 		snprintf(fetch[i], sizeof(fetch[i]), "+%d(%s):x64", words(search, i), call);
 		snprintf(fetch[CALL_WORDS + i], sizeof(fetch[i]), "+%d(%s):%s", words(search, i), iter, word_type(search));
 	}
-	if (fs_tryout_ask(&search->tryout, symbol, fetch, ARRAY_SIZE(fetch), read_known, &search->memory, values,
+	if (fs_probe_trial_ask(&search->setup, symbol, fetch, ARRAY_SIZE(fetch), read_known, &search->memory, values,
 			  1) <= 0) {
 		missing(search, "position and length of a read");
 		return;
@@ -352,7 +352,7 @@ static void find_write(struct search *search)
 	fs_argument(search->machine, 0, first);
 	snprintf(fetch[0], sizeof(fetch[0]), "%s:%s", first, word_type(search));
 	snprintf(fetch[1], sizeof(fetch[1]), "+0(%s):%s", first, word_type(search));
-	if (fs_tryout_ask(&search->tryout, "generic_perform_write", fetch, 2, write_known, &search->memory,
+	if (fs_probe_trial_ask(&search->setup, "generic_perform_write", fetch, 2, write_known, &search->memory,
 			  values, 1) <= 0)
 		return;
 	search->layout->write_by_file = values[0] == search->pointer;
@@ -374,7 +374,7 @@ static void find_fault(struct search *search)
 	for (int i = 0; i < AREA_WORDS; i++)
 		snprintf(fetch[FAULT_WORDS + i], sizeof(fetch[i]), "+%d(+0(%s)):%s", words(search, i), fault,
 			 word_type(search));
-	if (fs_tryout_ask(&search->tryout, "shmem_fault", fetch, ARRAY_SIZE(fetch), touch_known, &search->memory,
+	if (fs_probe_trial_ask(&search->setup, "shmem_fault", fetch, ARRAY_SIZE(fetch), touch_known, &search->memory,
 			  values, 1) <= 0)
 		return;
 	for (int i = FAULT_WORDS - 1; i > 0; i--)
@@ -399,7 +399,7 @@ int fs_files_calibrate(const struct fs_tracefs *tracefs, const struct fs_machine
 		return -1;
 	}
 	open_known(&search);
-	result = fs_tryout_begin(&search.tryout, tracefs, error, size);
+	result = fs_probe_trial_begin(&search.setup, tracefs, error, size);
 	if (!result) {
 		find_file(&search);
 		if (search.memory < 0) {
@@ -409,7 +409,7 @@ int fs_files_calibrate(const struct fs_tracefs *tracefs, const struct fs_machine
 			find_write(&search);
 			find_fault(&search);
 		}
-		result = fs_tryout_end(&search.tryout, error, size);
+		result = fs_probe_trial_end(&search.setup, error, size);
 	}
 	for (size_t i = 0; i < search.count; i++)
 		close(search.known[i].fd);

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "json.h"
-#include "points.h"
+#include "probe_points.h"
 #include "tracefs.h"
 
 /* Offsets in bytes; -1: not found. */

@@ -17,7 +17,7 @@
 #include "groups.h"
 #include "json.h"
 #include "options.h"
-#include "points.h"
+#include "probe_points.h"
 #include "ring.h"
 
 struct fs_filter {

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #include "json.h"
-#include "points.h"
+#include "probe_points.h"
 #include "tracefs.h"
 
 enum fs_group {

@@ -10,7 +10,7 @@
 
 #include "groups.h"
 #include "json.h"
-#include "points.h"
+#include "probe_points.h"
 
 /*
  * Adds enter_SYMBOL and leave_SYMBOL for each function that this kernel has;

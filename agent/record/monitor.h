@@ -13,7 +13,7 @@
 #include "frame.h"
 #include "json.h"
 #include "mtd.h"
-#include "points.h"
+#include "probe_points.h"
 #include "tracefs.h"
 
 struct fs_monitor_task {

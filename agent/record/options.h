@@ -9,7 +9,7 @@
 
 #include "groups.h"
 #include "names.h"
-#include "points.h"
+#include "probe_points.h"
 
 struct fs_trigger;
 

@@ -164,11 +164,11 @@ static int loop(struct fs_recorder *recorder)
 {
 	uint64_t interval = recorder->options.interval_ms * UINT64_C(1000000);
 	uint64_t next = fs_now_ns() + interval;
-	struct fs_patience *patience = &recorder->patience;
+	struct fs_drain_priority *priority = &recorder->priority;
 
 	/* Not before: the command would inherit it. */
-	fs_patience_init(patience);
-	recorder->main.patience = patience;
+	fs_drain_priority_init(priority);
+	recorder->main.priority = priority;
 	for (;;) {
 		struct pollfd fds[] = {
 			{ .fd = wake[0], .events = POLLIN },
@@ -208,7 +208,7 @@ static int loop(struct fs_recorder *recorder)
 		if (recorder->ends_ns && now >= recorder->ends_ns && time_is_over(recorder))
 			return recorder->command.pid ? -1 : 0;
 		if (now >= next) {
-			fs_patience_begin(patience, next, interval);
+			fs_drain_priority_begin(priority, next, interval);
 			if (fs_flight(recorder)) {
 				int done = fs_flight_look(recorder);
 
@@ -306,7 +306,7 @@ static int finish(struct fs_recorder *recorder, int failed)
 
 	if (recorder->state_noted)
 		fs_state_write(recorder->name, "stopping", recorder->main.name);
-	fs_patience_end(&recorder->patience);
+	fs_drain_priority_end(&recorder->priority);
 	if (fs_flight(recorder) && !failed) {
 		failed = fs_flight_finish(recorder);
 		if (!failed)

@@ -122,7 +122,7 @@ int fs_recorder_choose(struct fs_recorder *recorder)
 		nand |= fs_mtd_is_nand(&facts->mtd.items[i]);
 	if (nand && facts->tracefs.kprobe_events && (!by_device || nand_asked)) {
 		/* A chip that no probe sees must not stop the rest. */
-		options->flash = !fs_points_try(&facts->tracefs, &facts->machine, &facts->points, &facts->mtd, error,
+		options->flash = !fs_probe_points_try(&facts->tracefs, &facts->machine, &facts->points, &facts->mtd, error,
 						sizeof(error));
 		if (!options->flash)
 			fs_warn("flash: not recorded: %s", error);
@@ -182,7 +182,7 @@ int fs_recorder_plan_probes(struct fs_recorder *recorder)
 	for (size_t i = 0; i < facts->mtd.count; i++)
 		nand += fs_mtd_is_nand(&facts->mtd.items[i]);
 	if (!options->flash) {
-		fs_points_check(&facts->tracefs, &facts->machine, &facts->points);
+		fs_probe_points_check(&facts->tracefs, &facts->machine, &facts->points);
 		plan_groups(recorder);
 		return 0;
 	}
@@ -192,7 +192,7 @@ int fs_recorder_plan_probes(struct fs_recorder *recorder)
 		return fs_recorder_broken(recorder, "NAND: /sys/class/mtd shows none; load its driver (or nandsim), "
 					"or record other events with --events");
 	if (!options->automatic &&
-	    fs_points_try(&facts->tracefs, &facts->machine, &facts->points, &facts->mtd,
+	    fs_probe_points_try(&facts->tracefs, &facts->machine, &facts->points, &facts->mtd,
 			  recorder->error, sizeof(recorder->error)))
 		return -1;
 	if (fs_probes_plan(&facts->machine, &facts->points, &facts->mtd, options->mtd,

@@ -20,7 +20,7 @@
 #include "monitor.h"
 #include "names.h"
 #include "options.h"
-#include "patience.h"
+#include "drain_priority.h"
 #include "ring.h"
 #include "state.h"
 #include "trigger.h"
@@ -45,7 +45,7 @@ struct fs_recorder {
 	struct fs_ring main, tasks;
 	struct fs_ring requests; /* with --pid and kin: events that are raised in anyone's name */
 	struct fs_monitor monitor; /* with --from flashmon, in place of both */
-	struct fs_patience patience;
+	struct fs_drain_priority priority;
 	struct fs_crosscheck crosscheck;
 	struct fs_stream stream;
 	bool streaming; /* FS_HELLO is written */

@@ -183,7 +183,7 @@ int fs_ring_drain(struct fs_ring *ring, struct fs_stream *stream)
 			memcpy(payload, &head, sizeof(head));
 			if (fs_frame_commit(stream, FS_DATA_FOLDED, sizeof(head) + used))
 				return -1;
-			fs_patience_check(ring->patience);
+			fs_drain_priority_check(ring->priority);
 		}
 	}
 	return 0;

@@ -9,7 +9,7 @@
 #include "crosscheck.h"
 #include "frame.h"
 #include "json.h"
-#include "patience.h"
+#include "drain_priority.h"
 #include "touched.h"
 #include "tracefs.h"
 
@@ -23,7 +23,7 @@ struct fs_ring {
 	int cpus;
 	struct fs_crosscheck *crosscheck; /* counts while draining; may be NULL */
 	struct fs_touched *touched;	  /* collects files and processes while draining; may be NULL */
-	struct fs_patience *patience;	  /* of who drains; may be NULL */
+	struct fs_drain_priority *priority;	  /* of who drains; may be NULL */
 	bool flight;	   /* overwriting is no loss: of the flight recorder */
 	uint64_t since_ns; /* sub-buffers that end before are not sent */
 	uint64_t sub_buffers, empty, malformed;

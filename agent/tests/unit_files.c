@@ -2,7 +2,7 @@
 #include "files.h"
 #include "groups.h"
 #include "test.h"
-#include "tryout.h"
+#include "probe_trial.h"
 
 /* As found on armmp 5.10 and 6.1, and on amd64 6.12. */
 static const struct fs_file_layout arm510 = { .file_inode = 16, .inode_number = 40, .inode_super = 28,
@@ -96,16 +96,16 @@ static void parsing(void)
 		"  x-1  [000] .....  3.6: ask: (vfs_read+0x0/0x1f8) v0=0x11 v1=1\n";
 	uint64_t values[8] = { 9, 9, 9, 9, 9, 9, 9, 9 };
 
-	CHECK_NUMBER(fs_tryout_parse(text, "ask", 4, values, 1), 2);
+	CHECK_NUMBER(fs_probe_trial_parse(text, "ask", 4, values, 1), 2);
 	CHECK_NUMBER(values[0], 0x10);
 	CHECK_NUMBER(values[1], 0);
 	CHECK_NUMBER(values[2], 0xffffffff81000000);
 	CHECK_NUMBER(values[3], 0);
 	CHECK_NUMBER(values[4], 9);
-	CHECK_NUMBER(fs_tryout_parse(text, "ask", 4, values, 2), 2);
+	CHECK_NUMBER(fs_probe_trial_parse(text, "ask", 4, values, 2), 2);
 	CHECK_NUMBER(values[4], 0x11);
 	CHECK_NUMBER(values[5], 1);
-	CHECK_NUMBER(fs_tryout_parse("", "ask", 4, values, 2), 0);
+	CHECK_NUMBER(fs_probe_trial_parse("", "ask", 4, values, 2), 0);
 }
 
 static void symbols(void)

@@ -114,7 +114,7 @@ static void bare_facts(void)
 	test_root_file("/sys/class/ubi/version", "1\n");
 	test_root_file("/sys/class/bdi/mtd-0/read_ahead_kb", "0\n");
 	fs_facts_gather(&facts, FS_MOUNT_NEVER);
-	fs_points_check(&facts.tracefs, &facts.machine, &facts.points);
+	fs_probe_points_check(&facts.tracefs, &facts.machine, &facts.points);
 	fs_json_object(&json, NULL);
 	fs_facts_json(&json, &facts, false);
 	fs_json_object_end(&json);

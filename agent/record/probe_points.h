@@ -5,8 +5,8 @@
  * (some NAND drivers have a page reader of their own): a device's place is
  * chosen by arming every candidate and reading pages through the device.
  */
-#ifndef FLASHSCOPE_POINTS_H
-#define FLASHSCOPE_POINTS_H
+#ifndef FLASHSCOPE_PROBE_POINTS_H
+#define FLASHSCOPE_PROBE_POINTS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ struct fs_trial {
 	char error[160]; /* why nothing could be tried; "" */
 };
 
-struct fs_points {
+struct fs_probe_points {
 	enum fs_point_status status[FS_CANDIDATES];
 	char note[FS_CANDIDATES][120];
 	struct fs_trial *trials;
@@ -68,17 +68,17 @@ struct fs_points {
 };
 
 /* Arms each candidate and undoes it. Without a usable kprobe_events: kallsyms only, status unknown. */
-void fs_points_check(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
-		     struct fs_points *points);
+void fs_probe_points_check(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
+		     struct fs_probe_points *points);
 /*
  * Reads up to four pages of every NAND device; fills in points->trials and the
  * devices' chip_pointer, mtd_pointer, first_page and chip. 0, or -1 with a
  * text in error where no trial was possible at all.
  */
-int fs_points_try(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
-		  struct fs_points *points, struct fs_mtd_list *list, char *error, size_t size);
-void fs_points_free(struct fs_points *points);
-void fs_points_json(struct fs_json *json, const char *key, const struct fs_points *points);
+int fs_probe_points_try(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
+		  struct fs_probe_points *points, struct fs_mtd_list *list, char *error, size_t size);
+void fs_probe_points_free(struct fs_probe_points *points);
+void fs_probe_points_json(struct fs_json *json, const char *key, const struct fs_probe_points *points);
 
 /* The lowest candidate that fired exactly once for a page; -1. */
 int fs_trial_choose(const struct fs_trial *trial);
@@ -116,7 +116,7 @@ struct fs_probes {
  * The probes of a recording of the devices in wanted (all NAND where
  * wanted_count is 0), from trials made before. 0, or -1 with a text in error.
  */
-int fs_probes_plan(const struct fs_machine *machine, const struct fs_points *points,
+int fs_probes_plan(const struct fs_machine *machine, const struct fs_probe_points *points,
 		   const struct fs_mtd_list *list, const int *wanted, size_t wanted_count,
 		   struct fs_details details, const char *group, struct fs_probes *probes,
 		   char *error, size_t size);

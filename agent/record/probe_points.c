@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "points.h"
+#include "probe_points.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "sweep.h"
-#include "tryout.h"
+#include "probe_trial.h"
 #include "util.h"
 
 /*
@@ -182,7 +182,7 @@ static void trial_event(char *out, size_t size, size_t candidate)
 
 /* Defines the candidate's trial event; leaves status and note. */
 static bool arm_trial(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
-		      const char *group, struct fs_points *points, size_t i, struct present *present)
+		      const char *group, struct fs_probe_points *points, size_t i, struct present *present)
 {
 	const struct fs_candidate *candidate = &fs_candidates[i];
 	struct fs_buf definition = { 0 };
@@ -210,8 +210,8 @@ static bool arm_trial(const struct fs_tracefs *tracefs, const struct fs_machine 
 	return false;
 }
 
-void fs_points_check(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
-		     struct fs_points *points)
+void fs_probe_points_check(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
+		     struct fs_probe_points *points)
 {
 	struct present present = { 0 };
 	char group[96];
@@ -219,7 +219,7 @@ void fs_points_check(const struct fs_tracefs *tracefs, const struct fs_machine *
 
 	memset(points, 0, sizeof(*points));
 	fs_own_name(group, sizeof(group), "flashscope");
-	fs_tryout_hold(&old);
+	fs_probe_trial_hold(&old);
 	for (size_t i = 0; i < FS_CANDIDATES; i++) {
 		char undo[160], event[32];
 
@@ -320,13 +320,13 @@ static void read_page(void *argument)
 	read->error = errno;
 }
 
-static void try_page(const struct fs_tryout *tryout, int fd, struct fs_mtd *mtd, uint64_t offset,
+static void try_page(const struct fs_probe_trial *setup, int fd, struct fs_mtd *mtd, uint64_t offset,
 		     void *page, struct fs_trial *trial)
 {
 	struct page_read read = { fd, mtd, offset, page, 0, 0 };
 	unsigned int fired[FS_READ_CANDIDATES], any = 0;
 	struct fs_trial_values values = { 0 };
-	char *text = fs_tryout_trace(tryout, read_page, &read);
+	char *text = fs_probe_trial_trace(setup, read_page, &read);
 
 	trial->pages++;
 	for (size_t i = 0; i < FS_READ_CANDIDATES; i++) {
@@ -359,7 +359,7 @@ static void try_page(const struct fs_tryout *tryout, int fd, struct fs_mtd *mtd,
 	}
 }
 
-static void try_device(const struct fs_tryout *tryout, struct fs_mtd *mtd, struct fs_trial *trial)
+static void try_device(const struct fs_probe_trial *setup, struct fs_mtd *mtd, struct fs_trial *trial)
 {
 	uint64_t pages = mtd->erasesize / mtd->writesize;
 	int64_t block;
@@ -390,7 +390,7 @@ static void try_device(const struct fs_tryout *tryout, struct fs_mtd *mtd, struc
 	for (uint64_t i = 0; i < 4 && !trial->once[NAND_READ]; i++) {
 		uint64_t at = i % pages * (pages > 8 ? pages / 4 : 1);
 
-		try_page(tryout, fd, mtd, (uint64_t)block * mtd->erasesize + at * mtd->writesize,
+		try_page(setup, fd, mtd, (uint64_t)block * mtd->erasesize + at * mtd->writesize,
 			 page, trial);
 	}
 	trial->chosen = fs_trial_choose(trial);
@@ -398,25 +398,25 @@ static void try_device(const struct fs_tryout *tryout, struct fs_mtd *mtd, struc
 	close(fd);
 }
 
-int fs_points_try(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
-		  struct fs_points *points, struct fs_mtd_list *list, char *error, size_t size)
+int fs_probe_points_try(const struct fs_tracefs *tracefs, const struct fs_machine *machine,
+		  struct fs_probe_points *points, struct fs_mtd_list *list, char *error, size_t size)
 {
 	struct present present = { 0 };
-	struct fs_tryout tryout;
+	struct fs_probe_trial setup;
 
 	memset(points, 0, sizeof(*points));
-	if (fs_tryout_begin(&tryout, tracefs, error, size))
+	if (fs_probe_trial_begin(&setup, tracefs, error, size))
 		return -1;
 	for (size_t i = 0; i < FS_CANDIDATES; i++) {
 		char event[32];
 
-		if (!arm_trial(tracefs, machine, tryout.group, points, i, &present) || i >= FS_READ_CANDIDATES)
+		if (!arm_trial(tracefs, machine, setup.group, points, i, &present) || i >= FS_READ_CANDIDATES)
 			continue;
 		trial_event(event, sizeof(event), i);
-		if (fs_tracefs_write(tracefs, tryout.filter, "instances/%s/events/%s/%s/filter",
-				     tryout.instance, tryout.group, event) ||
-		    fs_tracefs_write(tracefs, "1", "instances/%s/events/%s/%s/enable", tryout.instance,
-				     tryout.group, event)) {
+		if (fs_tracefs_write(tracefs, setup.filter, "instances/%s/events/%s/%s/filter",
+				     setup.instance, setup.group, event) ||
+		    fs_tracefs_write(tracefs, "1", "instances/%s/events/%s/%s/enable", setup.instance,
+				     setup.group, event)) {
 			points->status[i] = FS_POINT_REFUSED;
 			snprintf(points->note[i], sizeof(points->note[i]), "enable: %s",
 				 strerror(errno));
@@ -425,12 +425,12 @@ int fs_points_try(const struct fs_tracefs *tracefs, const struct fs_machine *mac
 	points->trials = fs_alloc(list->count * sizeof(*points->trials));
 	for (size_t i = 0; i < list->count; i++)
 		if (fs_mtd_is_nand(&list->items[i]))
-			try_device(&tryout, &list->items[i], &points->trials[points->trial_count++]);
+			try_device(&setup, &list->items[i], &points->trials[points->trial_count++]);
 	fs_mtd_number_chips(list);
-	return fs_tryout_end(&tryout, error, size);
+	return fs_probe_trial_end(&setup, error, size);
 }
 
-void fs_points_free(struct fs_points *points)
+void fs_probe_points_free(struct fs_probe_points *points)
 {
 	free(points->trials);
 	memset(points, 0, sizeof(*points));
@@ -453,7 +453,7 @@ static const char *loses_of(const struct fs_candidate *candidate)
 	return NULL;
 }
 
-static void point_json(struct fs_json *json, const struct fs_points *points, size_t i,
+static void point_json(struct fs_json *json, const struct fs_probe_points *points, size_t i,
 		       const struct fs_trial *trial)
 {
 	static const char *const names[] = { NULL, "present", "absent", "refused" };
@@ -495,7 +495,7 @@ static void point_json(struct fs_json *json, const struct fs_points *points, siz
 	fs_json_object_end(json);
 }
 
-void fs_points_json(struct fs_json *json, const char *key, const struct fs_points *points)
+void fs_probe_points_json(struct fs_json *json, const char *key, const struct fs_probe_points *points)
 {
 	fs_json_array(json, key);
 	for (size_t i = 0; i < FS_CANDIDATES; i++) {
@@ -532,7 +532,7 @@ static void or_term(struct fs_buf *filter, const char *format, ...)
 /* What is needed to plan, in one place. */
 struct plan {
 	const struct fs_machine *machine;
-	const struct fs_points *points;
+	const struct fs_probe_points *points;
 	struct fs_details details;
 	const char *group;
 	struct fs_probes *probes;
@@ -569,7 +569,7 @@ static void add_probe(struct plan *plan, size_t candidate_index, bool done, cons
 	fs_buf_free(&definition);
 }
 
-int fs_probes_plan(const struct fs_machine *machine, const struct fs_points *points,
+int fs_probes_plan(const struct fs_machine *machine, const struct fs_probe_points *points,
 		   const struct fs_mtd_list *list, const int *wanted, size_t wanted_count,
 		   struct fs_details details, const char *group, struct fs_probes *probes,
 		   char *error, size_t size)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "points.h"
+#include "probe_points.h"
 #include "test.h"
 
 static const struct fs_mtd two[] = {
@@ -68,7 +68,7 @@ static const struct fs_probe *probe_of(const struct fs_probes *probes, const cha
 
 struct setting {
 	struct fs_machine machine;
-	struct fs_points points;
+	struct fs_probe_points points;
 	struct fs_trial trials[2];
 	struct fs_mtd devices[3];
 	struct fs_mtd_list list;

@@ -4,13 +4,13 @@
  * has room. So a recorder drains at the lowest priority, in the time that others
  * leave idle; where they leave none, it takes its usual one after a while.
  */
-#ifndef FLASHSCOPE_PATIENCE_H
-#define FLASHSCOPE_PATIENCE_H
+#ifndef FLASHSCOPE_DRAIN_PRIORITY_H
+#define FLASHSCOPE_DRAIN_PRIORITY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct fs_patience {
+struct fs_drain_priority {
 	bool able;	 /* may come back from the lowest priority */
 	bool low;	 /* is at it */
 	int usual;	 /* nice value that it was started with */
@@ -18,12 +18,12 @@ struct fs_patience {
 	unsigned int hurried; /* passes for which it is not tried again */
 };
 
-void fs_patience_init(struct fs_patience *patience);
+void fs_drain_priority_init(struct fs_drain_priority *priority);
 /* Before a pass that was due at due_ns, of which there is one each interval. */
-void fs_patience_begin(struct fs_patience *patience, uint64_t due_ns, uint64_t interval_ns);
-/* In a pass, now and then. patience may be NULL. */
-void fs_patience_check(struct fs_patience *patience);
+void fs_drain_priority_begin(struct fs_drain_priority *priority, uint64_t due_ns, uint64_t interval_ns);
+/* In a pass, now and then. priority may be NULL. */
+void fs_drain_priority_check(struct fs_drain_priority *priority);
 /* The usual priority from now on. */
-void fs_patience_end(struct fs_patience *patience);
+void fs_drain_priority_end(struct fs_drain_priority *priority);
 
 #endif
