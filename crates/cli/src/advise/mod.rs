@@ -89,17 +89,8 @@ fn of_readahead(
     let predictor = Predictor::new(workload, below);
     let recorded = predictor.recorded(&TRIED_KIB);
     let mut storage = Storage::of(trace.facts(), workload.sizes.keys().filter_map(|file| file.device));
-    let fits = recorded.fits_readahead_kib;
-    // Pages that a model does not explain exactly, or explains with many windows, say less than the knob does.
-    let by_knob = recorded_knob(trace.facts(), &storage.knobs)
-        .map(|(_, said)| said)
-        .filter(|&said| !predictor.recorded(&[fits, said]).shows_another_than(said));
-    let now = args.now.or(by_knob).unwrap_or(fits);
-    let from = match (args.now, by_knob) {
-        (Some(_), _) => "as given with --now",
-        (None, Some(_)) => "as the device was set",
-        (None, None) => "inferred from the pages",
-    };
+    let knob = recorded_knob(trace.facts(), &storage.knobs).map(|(_, said)| said);
+    let (now, from) = set_now(args.now, knob, &predictor, recorded.fits_readahead_kib);
     let filesystem = predict::mounted(trace, workload).unwrap_or_default();
     let error = predict::error_bar(kernel, &predictor, &filesystem, &args.model);
     let made = predict::error_bar_made(kernel, &predictor, &args.model);
@@ -177,6 +168,17 @@ fn of_readahead(
         apply::apply(args, quiet, &knobs(found, kib, &storage)?)?;
     }
     Ok(())
+}
+
+/// The read-ahead of the recording, KiB, and what says so.
+fn set_now(given: Option<u64>, knob: Option<u64>, predictor: &Predictor<'_>, fits: u64) -> (u64, &'static str) {
+    // Pages that a model does not explain exactly, or explains with many windows, say less than the knob does.
+    let knob = knob.filter(|&said| !predictor.recorded(&[fits, said]).shows_another_than(said));
+    match (given, knob) {
+        (Some(given), _) => (given, "as given with --now"),
+        (None, Some(said)) => (said, "as the device was set"),
+        (None, None) => (fits, "inferred from the pages"),
+    }
 }
 
 /// Why the gain of another mount has no range, where it has none.
