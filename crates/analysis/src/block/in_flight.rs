@@ -8,7 +8,7 @@ pub(super) const NEVER: u64 = u64::MAX;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Device and kind in one number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place(u32);
 
 impl Place {

@@ -19,6 +19,8 @@
 //! - A completion that comes up to [`SKEW_NS`] before its own queueing or issue was stamped by another CPU's clock.
 //! - A bio that was split (`X`) is one bio, from its queueing to its last part's completion (`wholes.rs`).
 //! - A request that the driver gave back (`R`) is issued anew: I2D ends, and D2C begins, with the last issue.
+//! - A thread's bios have their requests in the order in which it queued them: one that a later one has overtaken has lost its G or
+//!   M, and what comes is another's.
 //! - An issue of exactly the bios of a request that is in the device is the same request's, issued again: its requeue was lost,
 //!   or its driver has no such event. It is another's where a request was allocated for those sectors meanwhile.
 //! - A completion of a part of a request completes the bios in that part, and shortens the bio that it ends in.
@@ -38,7 +40,7 @@ use super::wholes::{Lost, Wholes};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Bios on their way that are remembered; beyond it the oldest is given up, and counted.
 pub const MAX_IN_FLIGHT: usize = 1 << 18;
@@ -46,6 +48,8 @@ pub const MAX_IN_FLIGHT: usize = 1 << 18;
 const MAX_DEVICES: usize = 1024;
 /// Bios of one sector that wait at a time where events are missing: of more, the oldest is given up.
 const MAX_SUPERSEDED: usize = 8;
+/// Threads, by device and kind, of which the last bio that had a request is remembered.
+const MAX_SERVED: usize = 1 << 12;
 /// Zones whose begin is remembered.
 const MAX_ZONES: usize = 1 << 16;
 /// Clocks of CPUs differ by microseconds in virtual machines; a completion that is earlier by more is another's.
@@ -170,6 +174,8 @@ pub(super) struct Matching<W> {
     pub(super) stack: Stack,
     /// The trace has events of requests that were got.
     gets: bool,
+    /// By device, kind and thread, where events are missing: when the last of its bios that had a request was queued.
+    served: HashMap<(Place, u32), u64>,
     /// The next bio that is queued is below these, and is shown as the first of them is; or it does a loop device's work at another
     /// time.
     pub(super) next_uppers: Vec<Upper>,
@@ -233,6 +239,7 @@ impl<W: Watch> Matching<W> {
             usual: Vec::new(),
             stack: Stack::default(),
             gets: false,
+            served: HashMap::new(),
             next_uppers: Vec::new(),
             next_below: None,
             orphan: None,
@@ -583,22 +590,48 @@ impl<W: Watch> Matching<W> {
     #[inline(always)]
     fn got(&mut self, range: Range, tid: u32, now: u64) {
         self.gets = true;
+        let (served, mut last) = (std::mem::take(&mut self.served), 0);
         let walk = self.walk(
             range,
             |bio| {
                 let fits = bio.got == NEVER && bio.merged == NEVER && bio.issued == NEVER;
-                u8::from(fits) * (1 + 2 * u8::from(bio.tid == tid) + u8::from(!bio.superseded))
+                u8::from(fits && !Self::is_overtaken(&served, bio))
+                    * (1 + 2 * u8::from(bio.tid == tid) + u8::from(!bio.superseded))
             },
             |watch, at, bio| {
                 watch.step(at, bio, Step::Got, now);
                 bio.got = now;
+                if bio.tid == tid {
+                    last = bio.queued;
+                }
             },
         );
+        self.served = served;
+        self.serves(range, tid, last);
         if walk == Walk::Gaps {
             self.counts.unmatched.got += 1;
             self.whole_trace = false;
             self.allocated_again(range);
         }
+    }
+
+    /// Whether a later bio of its thread has had its request already.
+    #[inline]
+    fn is_overtaken(served: &HashMap<(Place, u32), u64>, bio: &Bio) -> bool {
+        !served.is_empty() && served.get(&(bio.place, bio.tid)).is_some_and(|&last| bio.queued < last)
+    }
+
+    /// A bio of this thread, queued then, has its request.
+    #[inline]
+    fn serves(&mut self, range: Range, tid: u32, queued: u64) {
+        if self.whole_trace || queued == 0 {
+            return;
+        }
+        if self.served.len() >= MAX_SERVED {
+            self.served.clear();
+        }
+        let last = self.served.entry((range.place, tid)).or_default();
+        *last = queued.max(*last);
     }
 
     /// A request was allocated for sectors that are in the device: whatever is issued for them next is not what is there.
@@ -642,20 +675,29 @@ impl<W: Watch> Matching<W> {
     fn merged(&mut self, range: Range, tid: u32, now: u64) {
         // The range of a request that is merged into another is that of bios which have had their step.
         let mut merged = 0;
+        let (served, mut last) = (std::mem::take(&mut self.served), 0);
         let walk = self.walk(
             range,
             |bio| {
-                let new = 4 * u8::from(bio.got == NEVER && bio.merged == NEVER);
-                u8::from(bio.issued == NEVER) * (1 + new + 2 * u8::from(bio.tid == tid) + u8::from(!bio.superseded))
+                let fresh = bio.got == NEVER && bio.merged == NEVER;
+                let new = 4 * u8::from(fresh);
+                let overtaken = fresh && Self::is_overtaken(&served, bio);
+                u8::from(bio.issued == NEVER && !overtaken)
+                    * (1 + new + 2 * u8::from(bio.tid == tid) + u8::from(!bio.superseded))
             },
             |watch, at, bio| {
                 if bio.got == NEVER && bio.merged == NEVER {
                     watch.step(at, bio, Step::Merged, now);
                     bio.merged = now;
                     merged += 1;
+                    if bio.tid == tid {
+                        last = bio.queued;
+                    }
                 }
             },
         );
+        self.served = served;
+        self.serves(range, tid, last);
         self.bios.were_merged(merged);
         if walk == Walk::Gaps {
             self.counts.unmatched.merged += 1;

@@ -548,6 +548,22 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_not_that_of_a_bio_which_a_later_one_of_its_thread_overtook() {
+        // The first bio lost its request, issue and completion; the queueing of the third, of the same sectors, is lost too.
+        let found = run(&[
+            (0, Queue, "R", 8, 8, NO),
+            // Another's, whose queueing is lost: events are missing.
+            (50, GetRq, "W", 0, 8, NO),
+            (100, Queue, "R", 64, 8, NO),
+            (110, GetRq, "R", 64, 8, NO),
+            (120, Issue, "R", 64, 8, NO),
+            (150, Complete, "R", 64, 8, NO),
+            (1000, GetRq, "R", 8, 8, NO),
+        ]);
+        assert_eq!((of(&found, Stage::Q2g), found.unmatched.got), ((1, 10, 10), 2));
+    }
+
+    #[test]
     fn what_cannot_be_matched_is_counted() {
         let found = run(&[
             (1, Issue, "R", 0, 8, NO),
