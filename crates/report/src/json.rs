@@ -83,7 +83,12 @@ pub fn replays_study(result: &flashscope_study::replays::ReplaysResult) -> Strin
 /// not: they become `\u` escapes, which mean the same to a parser.
 fn pretty(value: &impl Serialize) -> String {
     // Both documents are structs with string keys and plain values: serde_json cannot fail on them.
-    let json = serde_json::to_string_pretty(value).expect("plain data serialises");
+    let mut json = serde_json::to_string_pretty(value).expect("plain data serialises");
+    // Almost always nothing acts.
+    if json.bytes().all(|b| matches!(b, b' '..=b'~' | b'\n')) {
+        json.push('\n');
+        return json;
+    }
     let mut out = String::with_capacity(json.len() + 1);
     for c in json.chars() {
         if c == '\n' || !crate::text::acts(c) {
