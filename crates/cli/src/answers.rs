@@ -6,7 +6,7 @@ use flashscope_analysis::calls::{Calls, CallsFound};
 use flashscope_analysis::findings::{self, Seen, StorageFacts};
 use flashscope_analysis::usage::{Usage, UsageFound};
 use flashscope_analysis::{Evidence, FlashReport, name_calls};
-use flashscope_trace::{Event, TimeNs, Trace};
+use flashscope_trace::{BlockAction, Event, EventKind, TimeNs, Trace};
 
 use crate::inputs::Inputs;
 
@@ -28,10 +28,16 @@ where
     }
 
     pub fn event(&mut self, event: &Event, shown: bool) {
-        self.calls.counts = shown;
-        self.calls.event(event);
+        // Of a bio's way, both look at its queueing alone.
+        let matters = !matches!(&event.kind, EventKind::Block(block) if block.action != BlockAction::Queue);
+        if matters {
+            self.calls.counts = shown;
+            self.calls.event(event);
+        }
         if shown {
-            self.usage.event(event);
+            if matters {
+                self.usage.event(event);
+            }
             let (_, last) = self.span.get_or_insert((event.time.0, event.time.0));
             *last = event.time.0.max(*last);
         }
