@@ -92,17 +92,7 @@ impl Log {
     /// What processes are called, by the kernel's notes.
     pub fn names(&self, names: &mut Names) {
         // An error leaves the names that were read before it.
-        let _ = self.run(&mut |raw: &Raw<'_>| {
-            if raw.missing > 0 {
-                self.gap.store(true, Ordering::Relaxed);
-            }
-            if let Some(name) = typed::process(raw) {
-                let pid = raw.header.pid();
-                // Another CPU may have had its events before.
-                let from = if names.knows(pid) { raw.header.time() } else { 0 };
-                names.set(pid, from, name);
-            }
-        });
+        let _ = self.run(&mut Notes { names, gap: &self.gap });
     }
 }
 
@@ -121,6 +111,27 @@ impl<F: FnMut(&Event) + ?Sized> Sink for Events<'_, F> {
         }
         if let Some(event) = self.typer.event(raw) {
             (self.f)(event);
+        }
+    }
+}
+
+/// Takes what processes are called out of records.
+struct Notes<'n> {
+    names: &'n mut Names,
+    gap: &'n AtomicBool,
+}
+
+impl Sink for Notes<'_> {
+    #[inline(always)]
+    fn record(&mut self, raw: &Raw<'_>) {
+        if raw.missing > 0 {
+            self.gap.store(true, Ordering::Relaxed);
+        }
+        if let Some(name) = typed::process(raw) {
+            let pid = raw.header.pid();
+            // Another CPU may have had its events before.
+            let from = if self.names.knows(pid) { raw.header.time() } else { 0 };
+            self.names.set(pid, from, name);
         }
     }
 }
