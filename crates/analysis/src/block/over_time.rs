@@ -181,6 +181,27 @@ impl OverTime {
         }
     }
 
+    /// A request is issued.
+    fn issue(&mut self, device: usize, block: &BlockEvent) {
+        self.service.issue();
+        self.moved = None;
+        if block.bytes == 0 {
+            return;
+        }
+        if self.heads.len() <= device {
+            self.heads.resize(device + 1, NEVER);
+        }
+        let head = std::mem::replace(&mut self.heads[device], block.end());
+        self.moved = (head != NEVER).then(|| head.abs_diff(block.sector));
+    }
+
+    /// A bio of the request that is being issued.
+    fn issued(&mut self, at: u32, now: u64) {
+        self.moves(now);
+        let change = self.service.step(at, Step::Issued);
+        self.serve(change, now);
+    }
+
     fn serve(&mut self, change: i32, now: u64) {
         if change != 0 {
             self.at(now);
@@ -217,21 +238,10 @@ impl OverTime {
 }
 
 impl Watch for OverTime {
+    #[inline(always)]
     fn event(&mut self, device: u16, block: &BlockEvent, now: u64, shown: bool) {
         match block.action {
-            BlockAction::Issue => {
-                self.service.issue();
-                self.moved = None;
-                if block.bytes == 0 {
-                    return;
-                }
-                let device = usize::from(device);
-                if self.heads.len() <= device {
-                    self.heads.resize(device + 1, NEVER);
-                }
-                let head = std::mem::replace(&mut self.heads[device], block.end());
-                self.moved = (head != NEVER).then(|| head.abs_diff(block.sector));
-            }
+            BlockAction::Issue => self.issue(usize::from(device), block),
             BlockAction::BackMerge | BlockAction::FrontMerge if shown => self.at(now).window.merges += 1,
             _ => {}
         }
@@ -245,18 +255,20 @@ impl Watch for OverTime {
         self.flying += 1;
     }
 
+    #[inline(always)]
     fn step(&mut self, at: u32, _bio: &Bio, step: Step, now: u64) {
-        if step == Step::Issued {
-            self.moves(now);
+        match step {
+            Step::Issued => self.issued(at, now),
+            Step::Requeued => {
+                let change = self.service.step(at, step);
+                self.serve(change, now);
+            }
+            Step::Got | Step::Merged | Step::Inserted => {}
         }
-        let change = self.service.step(at, step);
-        self.serve(change, now);
     }
 
     fn requested(&mut self, at: u32, _bio: &Bio, now: u64) {
-        self.moves(now);
-        let change = self.service.step(at, Step::Issued);
-        self.serve(change, now);
+        self.issued(at, now);
     }
 
     fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
