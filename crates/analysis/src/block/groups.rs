@@ -96,6 +96,7 @@ pub(super) struct Times {
 }
 
 impl Times {
+    #[inline(always)]
     pub fn queued(&mut self, bio: &Bio, now: u64) {
         self.bios += 1;
         self.bytes += u64::from(bio.sectors) * 512;

@@ -27,7 +27,7 @@ use super::groups::{size_class, size_name};
 use super::in_flight::{Bio, NEVER};
 use super::matching::{Step, Watch};
 use crate::{Evidence, LatencyHistogram};
-use device::{OneDevice, OwnerHere, Place, SIZES, Waits};
+use device::{OneDevice, OwnerHere, Place, SIZES, Waits, float};
 use flashscope_trace::{BlockAction, BlockEvent, RequestKind};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
@@ -310,6 +310,13 @@ impl Interference {
         self.waits[at as usize].place = place;
     }
 
+    fn issued(&mut self, at: u32, bio: &Bio, now: u64) {
+        let part = if bio.merged != NEVER { Part::M2d } else { Part::I2d };
+        self.settle(at, part, Place::InDevice, now);
+        self.leave(at, now);
+        self.enter(at, bio.sectors);
+    }
+
     fn leave(&mut self, at: u32, now: u64) {
         let Some(wait) = self.known(at) else { return };
         let (device, Some(request)) = (usize::from(wait.device), wait.request.take()) else { return };
@@ -587,17 +594,13 @@ impl Watch for Interference {
         self.put(at, Wait { since: now, busy, given, ..begun });
     }
 
+    #[inline(always)]
     fn step(&mut self, at: u32, bio: &Bio, step: Step, now: u64) {
         match step {
             Step::Got => self.settle(at, Part::Q2g, Place::Scheduler, now),
             Step::Merged => self.settle(at, Part::Q2m, Place::Merged, now),
             Step::Inserted => self.settle(at, Part::G2i, Place::Scheduler, now),
-            Step::Issued => {
-                let part = if bio.merged != NEVER { Part::M2d } else { Part::I2d };
-                self.settle(at, part, Place::InDevice, now);
-                self.leave(at, now);
-                self.enter(at, bio.sectors);
-            }
+            Step::Issued => self.issued(at, bio, now),
             Step::Requeued => {
                 self.leave(at, now);
                 self.settle(at, Part::I2d, Place::Scheduler, now);
@@ -678,11 +681,11 @@ impl Watch for Interference {
 /// Counts a step in which a bio waited.
 fn waited(one: &mut OneDevice, bio: &mut Wait, split: Option<&mut SplitWait>, part: Part, (now, given): (u64, f64)) {
     let lasted = now.saturating_sub(bio.since);
-    let served = (one.busy() - bio.busy).min(lasted) as f64;
+    let (served, lasted_ns) = (float((one.busy() - bio.busy).min(lasted)), float(lasted));
     let own = (given - bio.given).clamp(0.0, served);
     // Half a nanosecond: the sums are of fractions.
     let others = served - own >= 0.5;
-    let waited = lasted as f64 - own;
+    let waited = lasted_ns - own;
     if others {
         bio.behind += waited;
     }
@@ -690,7 +693,7 @@ fn waited(one: &mut OneDevice, bio: &mut Wait, split: Option<&mut SplitWait>, pa
         split.waited += waited;
         if others {
             split.beside_others[part.stage() as usize] += waited;
-            split.in_proportion += (lasted as f64 - own * lasted as f64 / served).max(0.0);
+            split.in_proportion += (lasted_ns - own * lasted_ns / served).max(0.0);
         } else if served == 0.0 {
             one.unhindered[part as usize].add(lasted);
         }
@@ -706,7 +709,7 @@ fn waited_in_steps(one: &mut OneDevice, bio: &Wait, q2c: u64) {
     let OneDevice { owners, unhindered, .. } = one;
     let here = &mut owners[bio.owner as usize];
     let shares_row = here.is_further();
-    let mut left = q2c as f64;
+    let mut left = float(q2c);
     for part in Part::ALL.into_iter().filter(|part| bio.had >> *part as u8 & 1 != 0) {
         let waited = bio.steps[part as usize].min(left);
         left -= waited;
