@@ -31,6 +31,9 @@ const CHANCE_PERCENT: usize = 5;
 /// Another device's bio within an upper one's time: its device, and the distance where it has the same size.
 type Held = (u16, Option<i64>);
 
+/// A device, one below it, and by how many sectors a place on that one is further from its begin.
+type Below = (Device, Device, i64);
+
 /// A bio of a device without requests, on its way.
 struct Live {
     at: u32,
@@ -112,11 +115,7 @@ impl Levels {
 
     /// What a second reading has to know beyond the remaps' `edges`; and devices without remaps that may lie on others, with
     /// these.
-    pub fn finish(
-        &self,
-        devices: &[Device],
-        edges: &[(Device, Device)],
-    ) -> (Vec<(Device, Device, i64)>, Vec<(Device, Device)>) {
+    pub fn finish(&self, devices: &[Device], edges: &[(Device, Device)]) -> (Vec<Below>, Vec<(Device, Device)>) {
         let name = |device: u16| devices[usize::from(device)];
         let bare = |device: u16| !edges.iter().any(|&(upper, _)| upper == name(device));
         let uppers = || self.uppers.iter().filter(|(device, upper)| bare(**device) && !upper.samples.is_empty());
