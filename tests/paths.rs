@@ -167,3 +167,35 @@ fn a_devices_own_pages_are_named() {
     assert!(own.iter().any(|file| file["what"].as_str().is_some_and(|what| what.starts_with(&name))), "{own:?}");
     assert!(own.iter().all(|file| file["what"].is_string()), "{own:?}");
 }
+
+/// A file of an overlay's upper layer is what the overlay calls it, of a container's what the container does.
+#[test]
+fn files_of_an_overlay_are_named_in_it() {
+    if !can_record() {
+        return;
+    }
+    let disk = Disk::new("paths-overlay");
+    // The second overlay is in a mount namespace of its own, which lives until the end.
+    let names = disk.names(
+        "mkdir -p $m/low $m/up $m/work $m/up2 $m/work2 $m/merged $m/inner; echo text >$m/low/base; sync
+        mount -t overlay -o lowerdir=$m/low,upperdir=$m/up,workdir=$m/work overlay $m/merged
+        dd if=/dev/zero of=$m/merged/mine bs=4k count=3 conv=fsync status=none
+        unshare -m sh -c 'mount -t overlay -o lowerdir='$m'/low,upperdir='$m'/up2,workdir='$m'/work2 overlay '$m'/inner
+            dd if=/dev/zero of='$m'/inner/theirs bs=4k count=5 conv=fsync status=none; exec sleep 5' &
+        sleep 1.5",
+    );
+    let rows = names["files"].as_array().expect("files");
+    let mount = disk.mount().display().to_string();
+    let row = |layer: &str| {
+        let layer = format!("{mount}{layer}");
+        rows.iter().find(|row| row["layer"] == *layer).unwrap_or_else(|| panic!("{layer}: {names}"))
+    };
+    assert_eq!(row("/up/mine")["path"], format!("{mount}/merged/mine"));
+    assert!(row("/up/mine")["mnt_ns"].is_null());
+    assert_eq!(row("/up2/theirs")["path"], format!("{mount}/inner/theirs"));
+    assert!(row("/up2/theirs")["mnt_ns"].is_u64());
+    let written = disk.written();
+    assert!(written.contains(&("/merged/mine (in an overlay)".to_owned(), 12288)), "{written:?}");
+    let theirs = |(path, bytes): &(String, u64)| path.starts_with("/inner/theirs (in container ") && *bytes == 20480;
+    assert!(written.iter().any(theirs), "{written:?}");
+}

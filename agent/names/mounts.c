@@ -40,6 +40,26 @@ uint64_t fs_namespace_of(int32_t pid, const char *kind)
 	return stat(path, &st) ? 0 : (uint64_t)st.st_ino;
 }
 
+/* A copy of an overlay's option: "\\," is a comma of the path (fs/overlayfs/params.c). NULL: it is not there. */
+static char *option_of(const char *options, const char *name)
+{
+	size_t length = strlen(name);
+	char *copy, *to;
+
+	while (strncmp(options, name, length) || options[length] != '=') {
+		options = strchr(options, ',');
+		if (!options++)
+			return NULL;
+	}
+	copy = fs_strdup(options + length + 1);
+	to = copy;
+	for (const char *from = copy; *from && *from != ','; *to++ = *from++)
+		if (from[0] == '\\' && from[1] == ',')
+			from++;
+	*to = '\0';
+	return copy;
+}
+
 /* "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw" (proc(5)). */
 bool fs_parse_mountinfo(char *line, struct fs_mount *mount)
 {
@@ -63,11 +83,15 @@ bool fs_parse_mountinfo(char *line, struct fs_mount *mount)
 	mount->point = words[4];
 	mount->type = strsep(&after, " ");
 	mount->source = strsep(&after, " ");
+	mount->options = after;
+	mount->upper = mount->lower = NULL;
 	if (!mount->type || !mount->source)
 		return false;
 	fs_unescape(mount->root);
 	fs_unescape(mount->point);
 	fs_unescape(mount->source);
+	if (mount->options)
+		fs_unescape(mount->options);
 	return true;
 }
 
@@ -123,6 +147,11 @@ static void read_namespace(struct fs_mounts *mounts, int32_t pid)
 		mount.point = fs_strdup(mount.point);
 		mount.type = fs_strdup(mount.type);
 		mount.source = fs_strdup(mount.source);
+		if (!strcmp(mount.type, "overlay") && mount.options) {
+			mount.upper = option_of(mount.options, "upperdir");
+			mount.lower = option_of(mount.options, "lowerdir");
+		}
+		mount.options = NULL;
 		mounts->items = fs_realloc(mounts->items, (mounts->count + 1) * sizeof(*mounts->items));
 		mounts->items[mounts->count++] = mount;
 		mounts->remote += fs_mount_is_remote(&mount);
@@ -168,6 +197,59 @@ void fs_mounts_read(struct fs_mounts *mounts)
 		closedir(proc);
 }
 
+/* What follows a layer's directory in the path; NULL: it is not in this layer. */
+static const char *behind(const char *path, const char *layer, size_t length)
+{
+	while (length && layer[length - 1] == '/')
+		length--;
+	return length && !strncmp(path, layer, length) && path[length] == '/' ? path + length : NULL;
+}
+
+static const char *in_layers(const struct fs_mount *mount, const char *path, bool upper)
+{
+	const char *rest = NULL;
+
+	if (upper)
+		return mount->upper ? behind(path, mount->upper, strlen(mount->upper)) : NULL;
+	for (const char *layer = mount->lower; layer && !rest; layer = strchr(layer, ':') ? strchr(layer, ':') + 1 : NULL)
+		rest = behind(path, layer, strcspn(layer, ":"));
+	return rest;
+}
+
+bool fs_mounts_in_overlay(const struct fs_mounts *mounts, const char *path, char *out, size_t size, uint64_t *namespace)
+{
+	const struct fs_mount *found = NULL;
+	const char *rest = NULL;
+
+	/* Images are lower layers of many containers: of those nobody can tell which one it was. */
+	for (int pass = 0; pass < 2 && !found; pass++)
+		for (size_t i = 0; i < mounts->count; i++) {
+			const struct fs_mount *mount = &mounts->items[i];
+			const char *here = in_layers(mount, path, !pass);
+
+			if (!here || strcmp(mount->root, "/"))
+				continue;
+			if (found && found->device != mount->device)
+				return false;
+			/*
+			 * A container's root is mounted for the host, too, elsewhere: it is the container's. At the same
+			 * place it is a copy, of a namespace that was made of ours.
+			 */
+			if (!found || (mount->pid && !found->pid && strcmp(mount->point, found->point))) {
+				found = mount;
+				rest = here;
+			}
+		}
+	if (!found)
+		return false;
+	*namespace = 0;
+	for (size_t i = 0; found->pid && i < mounts->namespace_count; i++)
+		if (mounts->pids[i] == found->pid)
+			*namespace = mounts->namespaces[i];
+	snprintf(out, size, "%s%s", strcmp(found->point, "/") ? found->point : "", rest);
+	return true;
+}
+
 const struct fs_mount *fs_mounts_by_id(const struct fs_mounts *mounts, uint64_t id)
 {
 	for (size_t i = 0; i < mounts->count; i++)
@@ -183,6 +265,8 @@ void fs_mounts_free(struct fs_mounts *mounts)
 		free(mounts->items[i].point);
 		free(mounts->items[i].type);
 		free(mounts->items[i].source);
+		free(mounts->items[i].upper);
+		free(mounts->items[i].lower);
 	}
 	free(mounts->items);
 	memset(mounts, 0, sizeof(*mounts));

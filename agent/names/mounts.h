@@ -20,6 +20,8 @@ struct fs_mount {
 	int32_t pid;	 /* of a process in its namespace; 0: our own */
 	char *root;	 /* what of the file system is mounted: "/" is all */
 	char *point, *type, *source;
+	char *options;	     /* of the super block, while the line is parsed */
+	char *upper, *lower; /* of an overlay: directories of its layers, lower ones with colons between; else NULL */
 };
 
 struct fs_mounts {
@@ -40,6 +42,11 @@ void fs_mounts_read(struct fs_mounts *mounts);
 bool fs_mount_is_remote(const struct fs_mount *mount);
 /* Whether a path of that namespace (pid as in struct fs_mount) leads over a remote mount. */
 bool fs_mounts_are_remote(const struct fs_mounts *mounts, int32_t pid, const char *path);
+/*
+ * What a file of a layer is called in the overlay; false where no overlay has it, or several have. namespace: of the
+ * mount namespace that has the overlay; 0: our own.
+ */
+bool fs_mounts_in_overlay(const struct fs_mounts *mounts, const char *path, char *out, size_t size, uint64_t *namespace);
 const struct fs_mount *fs_mounts_by_id(const struct fs_mounts *mounts, uint64_t id);
 void fs_mounts_free(struct fs_mounts *mounts);
 /* In place: blanks and the like of mountinfo and mounts, which are \\ooo there. */

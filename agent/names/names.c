@@ -309,6 +309,22 @@ static void send_mounts(struct fs_names *names)
 
 /* --- files ------------------------------------------------------------------ */
 
+/* The path, and the layer's where the file is one of an overlay. */
+static void send_path(struct fs_json *json, const struct fs_mounts *mounts, const struct fs_inode *file)
+{
+	char path[PATH_MAX];
+	uint64_t namespace;
+
+	if (file->foreign || !fs_mounts_in_overlay(mounts, file->path, path, sizeof(path), &namespace)) {
+		fs_json_string(json, "path", file->path);
+		return;
+	}
+	fs_json_string(json, "path", path);
+	fs_json_string(json, "layer", file->path);
+	if (namespace)
+		fs_json_u64(json, "mnt_ns", namespace);
+}
+
 static void send_file(struct fs_names *names, const struct fs_inode *file)
 {
 	static const char *const states[] = { "unknown", "seen", "named", "renamed", "deleted", "elsewhere" };
@@ -319,7 +335,7 @@ static void send_file(struct fs_names *names, const struct fs_inode *file)
 	if (file->until_ns)
 		fs_json_u64(json, "until_ns", file->until_ns);
 	if (file->path) {
-		fs_json_string(json, "path", file->path);
+		send_path(json, &names->paths.mounts, file);
 		if (file->state != FS_FILE_NAMED)
 			fs_json_string(json, "state", file->again ? "again" : states[file->state]);
 		if (file->was && strcmp(file->was, file->path))

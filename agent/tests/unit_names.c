@@ -86,8 +86,55 @@ static void under_load(void)
 	unlink(path);
 }
 
+static void overlays(void)
+{
+	struct fs_mounts *mounts = fs_alloc(sizeof(*mounts));
+	char path[64];
+	uint64_t namespace;
+
+	memset(mounts, 0, sizeof(*mounts));
+	test_root_begin();
+	test_root_file("/proc/self/mountinfo",
+		       "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"
+		       "2 1 0:40 / /merged rw - overlay overlay rw,lowerdir=/low\\040er:/base/,upperdir=/up\\134,per,workdir=/work\n"
+		       "3 1 0:41 / /other rw - overlay overlay rw,lowerdir=/base\n");
+	fs_mounts_read(mounts);
+	test_root_end();
+	CHECK_NUMBER(mounts->count, 3);
+	CHECK(fs_mounts_in_overlay(mounts, "/up,per/a/b", path, sizeof(path), &namespace));
+	CHECK_TEXT(path, "/merged/a/b");
+	CHECK_NUMBER(namespace, 0);
+	CHECK(fs_mounts_in_overlay(mounts, "/low er/c", path, sizeof(path), &namespace));
+	CHECK_TEXT(path, "/merged/c");
+	/* Two overlays have this layer. */
+	CHECK(!fs_mounts_in_overlay(mounts, "/base/c", path, sizeof(path), &namespace));
+	CHECK(!fs_mounts_in_overlay(mounts, "/up,perhaps/c", path, sizeof(path), &namespace));
+	CHECK(!fs_mounts_in_overlay(mounts, "/up,per", path, sizeof(path), &namespace));
+	/* A container has the same overlay as its root. */
+	for (size_t i = 0; i < mounts->count; i++)
+		if (mounts->items[i].device == 40) {
+			mounts->items = fs_realloc(mounts->items, (mounts->count + 1) * sizeof(*mounts->items));
+			mounts->items[mounts->count] = mounts->items[i];
+			mounts->items[mounts->count].pid = 77;
+			mounts->items[mounts->count].point = fs_strdup("/");
+			break;
+		}
+	mounts->pids[1] = 77;
+	mounts->namespaces[1] = 4026532000;
+	mounts->namespace_count = 2;
+	mounts->count++;
+	CHECK(fs_mounts_in_overlay(mounts, "/up,per/a/b", path, sizeof(path), &namespace));
+	CHECK_TEXT(path, "/a/b");
+	CHECK_NUMBER(namespace, 4026532000);
+	mounts->count--;
+	free(mounts->items[mounts->count].point);
+	fs_mounts_free(mounts);
+	free(mounts);
+}
+
 void test_names(void)
 {
+	overlays();
 	time_is_over();
 	under_load();
 }

@@ -58,7 +58,7 @@ fn short(id: &str) -> &str {
 /// - `/docker/ID`, `/system.slice/docker-ID.scope`, `/kubepods/…/ID`, `…/cri-containerd-ID.scope`, `…/crio-ID.scope`
 /// - `/machine.slice/libpod-ID.scope`, `/user.slice/…/libpod-ID.scope/container`
 /// - `/lxc/NAME`, `/lxc.payload.NAME`, `/machine.slice/machine-NAME.scope` (systemd-nspawn), `lxc.payload.NAME`
-fn container(cgroup: &str) -> Option<&str> {
+pub(super) fn container(cgroup: &str) -> Option<&str> {
     let mut before = "";
     for part in cgroup.split('/') {
         let scope = part.strip_suffix(".scope").unwrap_or(part);

@@ -1,5 +1,6 @@
 //! Paths of files, by device and inode number.
 
+use super::apps::container;
 use super::{rows, text};
 use crate::events::TimeNs;
 use crate::events::block::Device;
@@ -33,17 +34,21 @@ pub enum FileName {
         path: String,
         state: NameState,
         was: Option<String>,
+        /// The path is one in an overlay: where that is.
+        overlay: Option<String>,
     },
     /// `deleted`, `metadata`, `no_mount`, `remote`, `not_reachable`, `out_of_time`, `busy`, `not_looked_for`.
-    Unnamed {
-        why: String,
-    },
+    Unnamed { why: String },
 }
 
 impl FileName {
     /// The path, and what is to be known of it: `/data/a (deleted)`, `/data/b (was /data/a)`.
     pub fn display(&self) -> Option<String> {
-        let FileName::Path { path, state, was } = self else { return None };
+        let FileName::Path { path, state, was, overlay } = self else { return None };
+        if let Some(overlay) = overlay {
+            let deleted = if *state == NameState::Deleted { ", deleted" } else { "" };
+            return Some(format!("{path} ({overlay}{deleted})"));
+        }
         Some(match (state, was) {
             (NameState::Deleted, _) => format!("{path} (deleted)"),
             (NameState::Again, Some(was)) => format!("{path} (and before it {was}, deleted)"),
@@ -104,6 +109,14 @@ pub fn parse_file(name: &str) -> Option<(Device, u64)> {
     Some((Device::parse(device)?, inode.parse().ok()?))
 }
 
+/// Where an overlay is mounted: `namespace` of another one than the recorder's is a container.
+fn overlay(facts: &Value, namespace: Option<u64>) -> String {
+    let Some(namespace) = namespace else { return "in an overlay".to_owned() };
+    let mut processes = rows(facts, "processes").filter(|row| row["mnt_ns"].as_u64() == Some(namespace));
+    let name = processes.find_map(|row| container(text(&row["cgroup"])?));
+    name.map_or_else(|| format!("in container mnt:[{namespace}]"), |name| format!("in container {name}"))
+}
+
 /// One of the files that had an inode number one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Turn {
@@ -137,7 +150,8 @@ impl FileNames {
             let name = match text(&row["path"]) {
                 Some(path) => {
                     let state = serde_json::from_value(row["state"].clone()).unwrap_or(NameState::Named);
-                    FileName::Path { path: path.to_owned(), state, was }
+                    let overlay = text(&row["layer"]).map(|_| overlay(facts, row["mnt_ns"].as_u64()));
+                    FileName::Path { path: path.to_owned(), state, was, overlay }
                 }
                 None => FileName::Unnamed { why: text(&row["why"]).unwrap_or("not_looked_for").to_owned() },
             };
@@ -240,9 +254,13 @@ mod tests {
             {"device": "7:0", "inode": 16, "path": "/x", "state": "elsewhere"},
             {"device": "7:0", "inode": 17, "path": "/y", "state": "again", "was": "/z"},
             {"device": "7:0", "inode": 18, "path": "/e"},
+            {"device": "7:0", "inode": 19, "path": "/m/a", "layer": "/up/a", "state": "deleted"},
+            {"device": "7:0", "inode": 20, "path": "/app/a", "layer": "/up/app/a", "mnt_ns": 77},
+            {"device": "7:0", "inode": 21, "path": "/app/b", "layer": "/up/app/b", "mnt_ns": 78},
             {"device": "7:0", "inode": 18, "path": "/f", "state": "deleted", "until_ns": 200},
             {"device": "7:0", "inode": 18, "why": "deleted", "until_ns": 100},
-            {"device": "7", "inode": 16, "path": "/mnt/d"}, {"inode": 16}, 7]}});
+            {"device": "7", "inode": 16, "path": "/mnt/d"}, {"inode": 16}, 7],
+            "processes": [{"pid": 1, "mnt_ns": 77, "cgroup": "/lxc/web"}]}});
         let names = FileNames::of_facts(&facts);
         let of = |inode| names.display(Device::new(7, 0), inode);
         assert_eq!(of(12).as_deref(), Some("/mnt/a"));
@@ -250,6 +268,9 @@ mod tests {
         assert_eq!(of(14).as_deref(), Some("/mnt/c (deleted)"));
         assert_eq!(of(15), None);
         assert_eq!(of(16).as_deref(), Some("/x (in a container)"));
+        assert_eq!(of(19).as_deref(), Some("/m/a (in an overlay, deleted)"));
+        assert_eq!(of(20).as_deref(), Some("/app/a (in container web)"));
+        assert_eq!(of(21).as_deref(), Some("/app/b (in container mnt:[78])"));
         assert_eq!(file_label(of(12).as_deref(), 12, "mtd3"), "/mnt/a (inode 12 on mtd3)");
         assert_eq!(file_label(None, 12, "mtd3"), "inode 12 on mtd3");
         assert_eq!(parse_file("7:0 inode 12"), Some((Device::new(7, 0), 12)));
