@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod advice;
+mod anonymize;
 mod applications;
 mod attacks;
 mod bad_input;

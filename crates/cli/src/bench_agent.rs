@@ -20,7 +20,7 @@ use crate::args::{BenchPlaceArgs, BenchPostmarkArgs, BenchReplayArgs, BenchSqlit
 use crate::bench::{BenchInputs, mounted, read_json};
 use crate::failure::Failure;
 use crate::progress::Terminal;
-use crate::recover::Pending;
+use crate::recover::{Pending, Way};
 use crate::{replay, target};
 
 const SQLITE: &str = "flashscope-sqlite";
@@ -364,7 +364,7 @@ impl<'a> Work<'a> {
         argv.extend(bench);
         let job = Job { argv, put: self.put.clone(), ..Job::default() };
         if let Some((output, _)) = &self.recording {
-            let mut pending = Pending::begin(output)?;
+            let mut pending = Pending::begin(output, Way::Convert)?;
             let ran = pending.writer().and_then(|mut stream| Ok(target.run(&job, &mut stream)?));
             let failed = match ran {
                 Ok(outcome) if outcome.status == 0 => self.read(pending.stream(), watched, &mut done).err(),
@@ -375,7 +375,7 @@ impl<'a> Work<'a> {
                 pending.discard();
                 return Err(failure);
             }
-            pending.finish(true)?.says.iter().for_each(|line| flashscope_output::note(line));
+            pending.finish()?.says.iter().for_each(|line| flashscope_output::note(line));
             return Ok(done);
         }
         let scratch = flashscope_targets::ScratchDir::new("bench")?;

@@ -12,7 +12,7 @@ use crate::args::RecordArgs;
 use crate::failure::Failure;
 use crate::progress::Terminal;
 use crate::record;
-use crate::recover::Pending;
+use crate::recover::{Pending, Way};
 use crate::stream::{END, Frames};
 use crate::target;
 
@@ -27,7 +27,7 @@ pub fn run(args: &RecordArgs, target: &dyn Target, terminal: &Terminal) -> Resul
     terminal.line("flight recorder: Ctrl-C (or `flashscope ctl stop`) ends it");
     let mut captures = Captures {
         output: &args.output,
-        convert: !args.no_convert,
+        way: record::way(args)?,
         terminal,
         current: None,
         frames: Frames::default(),
@@ -60,7 +60,7 @@ pub fn run(args: &RecordArgs, target: &dyn Target, terminal: &Terminal) -> Resul
 
 struct Captures<'a> {
     output: &'a Path,
-    convert: bool,
+    way: Way,
     terminal: &'a Terminal,
     current: Option<(Pending, File)>,
     frames: Frames,
@@ -87,7 +87,7 @@ impl Captures<'_> {
         while numbered(self.output, self.number).exists() {
             self.number += 1;
         }
-        let mut pending = Pending::begin(&numbered(self.output, self.number))?;
+        let mut pending = Pending::begin(&numbered(self.output, self.number), self.way.clone())?;
         let file = pending.writer()?;
         Ok((pending, file))
     }
@@ -99,7 +99,7 @@ impl Captures<'_> {
             logs.iter().filter(|line| line.level == 2).for_each(|line| self.terminal.line(&line.text));
             return;
         }
-        match pending.finish(self.convert) {
+        match pending.finish() {
             Ok(finished) => {
                 self.written += 1;
                 finished.says.iter().for_each(|line| flashscope_output::note(line));

@@ -29,6 +29,7 @@ macro_rules! outln {
 }
 
 mod advise;
+mod anonymous;
 mod answers;
 mod args;
 mod bench;

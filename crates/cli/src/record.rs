@@ -10,12 +10,13 @@ use flashscope_output::{Existing, Output, Rules};
 use flashscope_targets::{Job, OpenOptions};
 use flashscope_trace::{Session, Severity, Trace};
 
+use crate::anonymous;
 use crate::args::{Mode, Paths, RecordArgs, Source};
 use crate::failure::Failure;
 use crate::limits::{Limited, Reached};
 use crate::live::Live;
 use crate::progress::Terminal;
-use crate::recover::{Finished, Pending};
+use crate::recover::{Finished, Pending, Way};
 use crate::{flight, stop, target};
 
 pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
@@ -43,7 +44,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     if !args.trigger.is_empty() {
         return flight::run(args, &*target, &terminal);
     }
-    let mut pending = Pending::begin(&args.output)?;
+    let mut pending = Pending::begin(&args.output, way(args)?)?;
     let mut argv = argv(args);
     if terminal.is_live() && !args.target.target.starts_with("board:") {
         argv.insert(1, "--progress".to_owned());
@@ -59,13 +60,12 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         }
         _ => {}
     }
-    let convert = !args.no_convert;
     let (ran, reached) = {
         let mut limited = Limited::new(pending.writer()?, args.max_size.map(|size| size.0), stop::flag()?);
         let ran = target.run(&job, &mut Live::new(&mut limited, &terminal));
         (ran, limited.reached())
     };
-    let end = pending.finish(convert);
+    let end = pending.finish();
     match ran {
         // It was asked to end, and so was the command under it.
         Ok(_) if reached.is_some() => ended_early(reached, end?, &terminal),
@@ -103,6 +103,15 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
             Err(Failure::new(format!("{error}{kept}")))
         }
     }
+}
+
+/// How the stream becomes what was asked for.
+pub fn way(args: &RecordArgs) -> Result<Way, Failure> {
+    Ok(match anonymous::key(&args.anonymize)? {
+        Some(key) => Way::Anonymize(key),
+        None if args.no_convert => Way::Stream,
+        None => Way::Convert,
+    })
 }
 
 /// What the agent says of a command that it cannot start.
@@ -233,8 +242,8 @@ pub fn matched_nothing(stream: &Path) -> Option<String> {
 /// Turns a stream into what the user asked for. The stream is left alone where that fails. A file that has the name already is
 /// kept as `NAME.old`, as perf does; what was cut short never takes the place of one.
 ///
-/// Without `convert` the stream itself takes the name: no second copy is made.
-pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, convert: bool) -> Result<Finished, Failure> {
+/// By [`Way::Stream`] the stream itself takes the name: no second copy is made.
+pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Result<Finished, Failure> {
     let session = Session::open(stream)?;
     let says = session.logs.iter().filter(|line| line.level <= 1);
     let mut says: Vec<String> = says.map(|line| format!("the agent says: {}", line.text)).collect();
@@ -246,11 +255,14 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, convert: bool) ->
     let existing = if session.complete { Existing::KeepAsOld } else { Existing::Stays("incomplete") };
     let there = std::fs::metadata(output).is_ok_and(|meta| meta.is_file());
     let rules = Rules { existing, ..rules };
-    let room = if convert && !Output::is_through(output) { room_for_a_copy(stream) } else { Ok(()) };
-    let path = if room.is_ok() && (convert || Output::is_through(output)) {
-        flashscope_trace::dat::write_as(&trace, output, rules)?.1
-    } else {
-        flashscope_output::adopt(stream, output, rules)?
+    let through = Output::is_through(output);
+    let room = if matches!(way, Way::Convert) && !through { room_for_a_copy(stream) } else { Ok(()) };
+    let path = match way {
+        Way::Anonymize(key) => anonymous::write(&trace, output, rules, key)?,
+        _ if room.is_ok() && (matches!(way, Way::Convert) || through) => {
+            flashscope_trace::dat::write_as(&trace, output, rules)?.1
+        }
+        _ => flashscope_output::adopt(stream, output, rules)?,
     };
     if let Err((needed, free)) = room {
         says.push(format!(

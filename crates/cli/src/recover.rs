@@ -7,7 +7,9 @@ use flashscope_output::quote::shell_path;
 use flashscope_output::{Output, Rules};
 use flashscope_targets::ScratchDir;
 use flashscope_trace::Session;
+use flashscope_trace::dat::Key;
 
+use crate::anonymous;
 use crate::failure::Failure;
 use crate::record;
 
@@ -21,10 +23,26 @@ pub struct Pending {
     note: Option<ScratchDir>,
     stream: PathBuf,
     output: PathBuf,
+    way: Way,
 }
 
+/// How a stream becomes what was asked for.
+#[derive(Clone)]
+pub enum Way {
+    /// A trace.dat is made of it.
+    Convert,
+    /// The stream itself takes the name.
+    Stream,
+    /// A trace.dat with pseudonyms, and nothing else under that name.
+    Anonymize(Key),
+}
+
+/// Ends a note, where the recording may get its name with pseudonyms alone.
+const ANONYMIZE: &str = "\0anonymize";
+
 impl Pending {
-    pub fn begin(output: &Path) -> Result<Pending, Failure> {
+    /// `way`: how it becomes what was asked for.
+    pub fn begin(output: &Path, way: Way) -> Result<Pending, Failure> {
         let absolute = std::path::absolute(output)
             .map_err(|error| Failure::usage(format!("{}: {error}; name a file with --output", output.display())))?;
         // Before anything is recorded: whether it can be written at all.
@@ -43,9 +61,10 @@ impl Pending {
         let (Some(stream_text), Some(output_text)) = (stream.to_str(), absolute.to_str()) else {
             return Err(Failure::usage(format!("{}: the path is not UTF-8: name another", output.display())));
         };
-        std::fs::write(note.path().join(NOTE), format!("{stream_text}\0{output_text}"))
+        let mark = if matches!(way, Way::Anonymize(_)) { ANONYMIZE } else { "" };
+        std::fs::write(note.path().join(NOTE), format!("{stream_text}\0{output_text}{mark}"))
             .map_err(|error| Failure::new(format!("{}: {error}", note.path().display())))?;
-        Ok(Pending { note: Some(note), stream, output: absolute })
+        Ok(Pending { note: Some(note), stream, output: absolute, way })
     }
 
     /// What was recorded, until it is finished.
@@ -61,9 +80,8 @@ impl Pending {
 
     /// Makes the trace.dat and removes the stream. Where that fails (a full disk, say) the stream is kept under a name
     /// of its own, and the error says so.
-    /// Without `convert` the stream itself is what was asked for.
-    pub fn finish(mut self, convert: bool) -> Result<Finished, Failure> {
-        let result = finish(&self.stream, &self.output, convert);
+    pub fn finish(mut self) -> Result<Finished, Failure> {
+        let result = finish(&self.stream, &self.output, &self.way);
         drop(self.note.take());
         result
     }
@@ -105,7 +123,7 @@ pub struct Finished {
     pub says: Vec<String>,
 }
 
-fn finish(stream: &Path, output: &Path, convert: bool) -> Result<Finished, Failure> {
+fn finish(stream: &Path, output: &Path, way: &Way) -> Result<Finished, Failure> {
     let empty = std::fs::symlink_metadata(stream).map_or(true, |meta| meta.len() == 0);
     if empty {
         std::fs::remove_file(stream).ok();
@@ -115,7 +133,7 @@ fn finish(stream: &Path, output: &Path, convert: bool) -> Result<Finished, Failu
         std::fs::remove_file(stream).ok();
         return Err(Failure::new(nothing));
     }
-    match record::convert(stream, output, rules(), convert) {
+    match record::convert(stream, output, rules(), way) {
         Ok(finished) => {
             std::fs::remove_file(stream).ok();
             Ok(finished)
@@ -149,13 +167,22 @@ pub fn recover(quiet: bool) {
     for dir in flashscope_targets::abandoned(LABEL) {
         let Ok(note) = flashscope_output::read_own(&dir.join(NOTE)) else { continue };
         let Some((stream, output)) = note.split_once('\0').or_else(|| earlier_note(&note)) else { continue };
+        // The key went with the process that had it: another one hides the names as well.
+        let (output, way) = match output.strip_suffix(ANONYMIZE).map(|output| (output, anonymous::random())) {
+            None => (output, Way::Convert),
+            Some((output, Ok(key))) => (output, Way::Anonymize(key)),
+            Some((_, Err(error))) => {
+                say(&format!("an earlier recording was killed: {error}"));
+                continue;
+            }
+        };
         let (stream, output) = (Path::new(stream), Path::new(output));
         flashscope_output::remove_leftovers(output);
         // Who can write to its directory could have put anything there.
         if !flashscope_output::is_own(stream) {
             continue;
         }
-        match finish(stream, output, true) {
+        match finish(stream, output, &way) {
             Ok(finished) => {
                 finished.says.iter().for_each(|line| say(line));
                 say(&format!("an earlier recording was killed: what it had is in {}", finished.path.display()));

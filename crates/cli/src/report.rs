@@ -23,6 +23,7 @@ use flashscope_report::{html, json};
 use flashscope_trace::facts::Mount;
 use flashscope_trace::{Crossings, Device, Event, EventKind, Facts, FlashAccess, Schema, TimeNs, Trace, TraceKind};
 
+use crate::anonymous;
 use crate::answers::Answers;
 use crate::args::{ReportArgs, ReportBy};
 use crate::conditions;
@@ -48,7 +49,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
             condition.text()
         )));
     }
-    let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
+    let copies = anonymous::copies(&args.anonymize, &args.traces, &args.clocks, None)?;
+    let traces = copies.as_ref().map_or(&args.traces, |copies| &copies.traces);
+    let inputs = Inputs::open(traces, &args.clocks.offsets)?;
     if let Some(number) = args.call {
         return crate::call::run(&inputs, args, number);
     }

@@ -189,6 +189,8 @@ pub struct ReportArgs {
     pub traces: Vec<PathBuf>,
     #[command(flatten)]
     pub clocks: ClockArgs,
+    #[command(flatten)]
+    pub anonymize: AnonymizeArgs,
     /// Write a self-contained HTML page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -355,7 +357,7 @@ pub enum ReportBy {
 }
 
 /// What ties the clocks of several traces together.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct ClockArgs {
     /// Added to all times of the trace of this name (or path), in nanoseconds; may be negative.
     #[arg(long = "offset", value_name = "NAME=NANOSECONDS", value_parser = crate::inputs::offset)]
@@ -568,7 +570,7 @@ pub struct BenchReadArgs {
     pub json: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   flashscope export trace.dat --to csv -o - | head
@@ -585,6 +587,8 @@ pub struct ExportArgs {
     pub traces: Vec<PathBuf>,
     #[command(flatten)]
     pub clocks: ClockArgs,
+    #[command(flatten)]
+    pub anonymize: AnonymizeArgs,
     /// Format to write.
     #[arg(long, value_enum)]
     pub to: ExportFormat,
@@ -606,6 +610,19 @@ pub struct ExportArgs {
     /// Which chip, where there are several (flashmon).
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub chip: u16,
+}
+
+/// Pseudonyms instead of names.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AnonymizeArgs {
+    /// Replace names by pseudonyms: of files (each part of a path), tasks, command lines, cgroups, units, containers, mounts, volumes
+    /// and models. Sizes, times, numbers, lengths of names, and names of the kernel's own threads and devices stay.
+    #[arg(long)]
+    pub anonymize: bool,
+    /// The same with pseudonyms of a key of your own (a file of 16 bytes or more): traces with one key have the same pseudonyms. Who
+    /// has the key can try names out.
+    #[arg(long, value_name = "FILE")]
+    pub anonymize_key: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

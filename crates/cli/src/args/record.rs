@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use flashscope_study::Bytes;
 
-use super::TargetArgs;
+use super::{AnonymizeArgs, TargetArgs};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -37,7 +37,7 @@ pub struct RecordArgs {
     pub max_size: Option<Bytes>,
     /// Keep the agent's stream. Without this option it is converted to a trace.dat at the end. Where there is no room for that
     /// copy, the stream is kept.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["anonymize", "anonymize_key"])]
     pub no_convert: bool,
     /// End after so many seconds. A command goes on to its own end, unrecorded.
     #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -95,6 +95,8 @@ pub struct RecordArgs {
     /// Record neither paths of files nor command lines: the same as --paths none.
     #[arg(long, conflicts_with = "paths")]
     pub no_paths: bool,
+    #[command(flatten)]
+    pub anonymize: AnonymizeArgs,
     /// Name for `flashscope ctl`.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use flashscope_output::{Output, Rules, StdoutError, note};
 use flashscope_trace::{Error, Session, Trace, dat, export, flashmon};
 
+use crate::anonymous;
 use crate::args::{ExportArgs, ExportFormat, ExportRows};
 use crate::failure::Failure;
 use crate::inputs::Inputs;
@@ -25,6 +26,19 @@ pub fn run(args: &ExportArgs, quiet: bool) -> Result<(), Failure> {
         return Err(Failure::usage(
             "--output -: only csv, json, text, perfetto and parquet go to standard output; name a file",
         ));
+    }
+    if let Some(copies) = anonymous::copies(&args.anonymize, &args.traces, &args.clocks, args.recording)? {
+        // What is written may replace none of the traces, as ever.
+        let traces = copies.traces.clone();
+        return run_on(&ExportArgs { traces, recording: None, ..args.clone() }, to_stdout, quiet, &args.traces);
+    }
+    run_on(args, to_stdout, quiet, &args.traces)
+}
+
+fn run_on(args: &ExportArgs, to_stdout: bool, quiet: bool, given: &[PathBuf]) -> Result<(), Failure> {
+    let given = output::inputs(given);
+    if !to_stdout {
+        Output::check(&args.output, Rules { inputs: &given, ..Rules::default() }).map_err(output::with(OPTION))?;
     }
     if args.rows != ExportRows::Events {
         return rows::run(args, to_stdout, quiet);

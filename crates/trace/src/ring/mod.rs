@@ -169,6 +169,35 @@ impl Walker {
     }
 }
 
+/// Zeroes what no reader takes for a record: discarded events, whose bytes are still there, and what is behind the last one.
+pub(crate) fn forget_remains(layout: &Layout, page: &mut [u8]) {
+    let (endian, size) = (layout.endian, usize::from(layout.commit_size));
+    let Some(commit) = endian.uint(page, layout.commit_offset as usize, size) else { return page.fill(0) };
+    let mut at = layout.data_offset as usize;
+    let committed = (at + (commit & COMMIT_MASK) as usize).min(page.len());
+    while let Some(head) = endian.u32(page, at).filter(|_| at < committed) {
+        let (kind, delta) = match endian {
+            crate::bytes::Endian::Little => (head & 31, head >> 5),
+            crate::bytes::Endian::Big => (head >> DELTA_BITS, head & 0x07ff_ffff),
+        };
+        let length = endian.u32(page, at + 4).map_or(usize::MAX, |length| length as usize);
+        let next = match kind {
+            TYPE_PADDING if delta == 0 => committed,
+            TYPE_PADDING | 0 => at.saturating_add(4).saturating_add(length.saturating_add(3) & !3),
+            TYPE_TIME_EXTEND | TYPE_TIME_STAMP => at + 8,
+            _ => at + 4 + kind as usize * 4,
+        };
+        if kind == TYPE_PADDING {
+            let from = if delta == 0 { at + 4 } else { at + 8 };
+            page.get_mut(from..next.min(committed)).unwrap_or_default().fill(0);
+        }
+        at = next.max(at + 4);
+    }
+    let counted = commit & MISSED_EVENTS != 0 && commit & MISSED_STORED != 0;
+    let behind = committed + if counted { usize::from(layout.long_size) } else { 0 };
+    page.get_mut(behind..).unwrap_or_default().fill(0);
+}
+
 /// Writes records into sub-buffers.
 #[derive(Debug)]
 pub struct Encoder {

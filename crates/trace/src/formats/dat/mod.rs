@@ -6,6 +6,7 @@
 
 pub(crate) mod codec;
 
+mod anonymous;
 mod cursor;
 mod own;
 mod parts;
@@ -16,10 +17,11 @@ mod v6;
 mod v7;
 mod write;
 
+pub use anonymous::Key;
 pub(crate) use read::{looks_like_dat, open};
 pub use records::{RecordsWritten, write_filtered, write_merged};
 pub(crate) use write::carried;
-pub use write::{Written, write, write_as};
+pub use write::{Written, write, write_anonymized, write_as};
 
 /// The first ten bytes.
 const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";

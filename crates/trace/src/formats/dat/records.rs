@@ -124,7 +124,7 @@ fn write_from(
     let Body::Ring(ring) = &head.body else { unreachable!("it was made of one") };
 
     let failed = |e: io::Error| write_error(first.trace, path, e);
-    let own = own_section(&head, ring).map_err(|e| failed(io::Error::other(e)))?;
+    let own = own_section(&head, ring, None).map_err(|e| failed(io::Error::other(e)))?;
     let names: Vec<&str> = buffers.iter().map(String::as_str).collect();
     let page = u64::from(layout.subbuf_size);
     let mut places: Vec<Vec<Place>> = buffers.iter().map(|_| Vec::new()).collect();

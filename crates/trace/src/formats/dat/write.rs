@@ -1,5 +1,6 @@
 //! Writes a trace.dat of version 6.
 
+use super::anonymous::{Anonymizer, Key};
 use super::own::{self, Own};
 use super::{MAGIC, option};
 use crate::bytes::Endian;
@@ -11,6 +12,7 @@ use crate::ring::schema::{Layout, Schema};
 use crate::ring::{Step, Walker};
 use crate::trace::{Blob, Body, Ring, Trace, stats_by_cpu};
 use flashscope_output::{FileId, Output, OutputError, Rules};
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,6 +43,23 @@ pub fn write(trace: &Trace, path: &Path) -> Result<Written, Error> {
 /// # Errors
 /// As [`write()`].
 pub fn write_as(trace: &Trace, path: &Path, rules: Rules<'_>) -> Result<(Written, PathBuf), Error> {
+    write_with(trace, path, rules, None)
+}
+
+/// As [`write_as()`], with pseudonyms for all names. What another tool carried along (kallsyms, printk formats) is left out.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_anonymized(trace: &Trace, path: &Path, rules: Rules<'_>, key: &Key) -> Result<(Written, PathBuf), Error> {
+    write_with(trace, path, rules, Some(&Anonymizer::new(key.clone())))
+}
+
+fn write_with(
+    trace: &Trace,
+    path: &Path,
+    rules: Rules<'_>,
+    names: Option<&Anonymizer>,
+) -> Result<(Written, PathBuf), Error> {
     let Body::Ring(ring) = &trace.body else {
         return Err(Error::Unsupported {
             path: trace.path().to_path_buf(),
@@ -53,7 +72,7 @@ pub fn write_as(trace: &Trace, path: &Path, rules: Rules<'_>) -> Result<(Written
     let output = Output::create(path, Rules { inputs: &inputs, private, ..rules })?;
     let failed = |e: io::Error| write_error(trace, path, e);
     let mut out = BufWriter::with_capacity(256 << 10, output.file());
-    let written = write_all(trace, ring, &mut out).map_err(failed)?;
+    let written = write_all(trace, ring, names, &mut out).map_err(failed)?;
     out.flush().map_err(failed)?;
     drop(out);
     let named = output.publish().map_err(|e| publish_error(trace, e))?;
@@ -92,20 +111,22 @@ pub(super) struct Place {
     pub size: u64,
 }
 
-fn write_all(trace: &Trace, ring: &Ring, out: &mut impl Write) -> io::Result<Written> {
+fn write_all(trace: &Trace, ring: &Ring, names: Option<&Anonymizer>, out: &mut impl Write) -> io::Result<Written> {
     let layout = &ring.layout;
     let page = u64::from(layout.subbuf_size);
     let align = page.max(4096);
     // The main buffer is always there; another only if it holds something.
     let buffers: Vec<_> =
         ring.buffers.iter().enumerate().filter(|(i, b)| *i == 0 || !b.lanes.is_empty()).map(|(_, b)| b).collect();
-    let own = own_section(trace, ring).map_err(io::Error::other)?;
+    let own = own_section(trace, ring, names).map_err(io::Error::other)?;
 
     // Offsets stand in the header, whose size does not depend on them.
     let mut places: Vec<Vec<Place>> = buffers.iter().map(|_| Vec::new()).collect();
     let mut tables = vec![0u64; buffers.len()];
+    let called = buffers_of(&buffers, names);
+    let called: Vec<&str> = called.iter().map(|name| &**name).collect();
     let header_size =
-        header(trace, ring, &buffers_of(&buffers), &places, &tables)?.len() as u64 + 16 * u64::from(ring.cpus);
+        header_of(trace, ring, &called, &places, &tables, names)?.len() as u64 + 16 * u64::from(ring.cpus);
     let mut at = header_size + own.len() as u64;
     for (b, buffer) in buffers.iter().enumerate() {
         if b > 0 {
@@ -127,7 +148,7 @@ fn write_all(trace: &Trace, ring: &Ring, out: &mut impl Write) -> io::Result<Wri
     }
 
     let mut out = Counted { out, at: 0 };
-    out.write_all(&header(trace, ring, &buffers_of(&buffers), &places, &tables)?)?;
+    out.write_all(&header_of(trace, ring, &called, &places, &tables, names)?)?;
     out.write_all(&own)?;
     let mut sub_buffers = 0;
     for (b, buffer) in buffers.iter().enumerate() {
@@ -143,7 +164,12 @@ fn write_all(trace: &Trace, ring: &Ring, out: &mut impl Write) -> io::Result<Wri
             }
             out.pad_to(place.offset)?;
             for (_, source) in buffer.lanes.iter().filter(|(c, _)| usize::from(*c) == cpu) {
-                sub_buffers += write_pages(&ring.file, layout, source, &mut out)?;
+                let clean = |page: &mut [u8]| {
+                    if let Some(names) = names {
+                        names.page(layout, &ring.schemas, page);
+                    }
+                };
+                sub_buffers += write_pages(&ring.file, layout, source, &clean, &mut out)?;
             }
             // Sub-buffers that were indexed and could not be read again leave room: trace-cmd wants whole pages.
             while out.at < place.offset + place.size {
@@ -154,8 +180,9 @@ fn write_all(trace: &Trace, ring: &Ring, out: &mut impl Write) -> io::Result<Wri
     Ok(Written { bytes: out.at, sub_buffers })
 }
 
-fn buffers_of<'a>(buffers: &[&'a crate::trace::RingBuffer]) -> Vec<&'a str> {
-    buffers.iter().map(|b| b.name.as_str()).collect()
+fn buffers_of<'a>(buffers: &[&'a crate::trace::RingBuffer], names: Option<&Anonymizer>) -> Vec<Cow<'a, str>> {
+    let name = |name: &'a str| names.map_or(name.into(), |names| names.buffer(name));
+    buffers.iter().map(|b| name(&b.name)).collect()
 }
 
 /// Copies a lane's sub-buffers, each filled up to its whole size. One that ends in the middle is closed after its last
@@ -164,6 +191,7 @@ fn write_pages<W: Write>(
     file: &Arc<Input>,
     layout: &Layout,
     source: &PageSource,
+    clean: &dyn Fn(&mut [u8]),
     out: &mut Counted<'_, W>,
 ) -> io::Result<u64> {
     let mut pages = source.open(file, 1);
@@ -191,6 +219,7 @@ fn write_pages<W: Write>(
             set_commit(layout, &mut copy, good - layout.data_offset as usize);
         }
         copy.resize(size, 0);
+        clean(&mut copy);
         out.write_all(&copy)?;
     }
     Ok(count)
@@ -214,7 +243,7 @@ fn set_commit(layout: &Layout, page: &mut [u8], bytes: usize) {
     page[at..at + size].copy_from_slice(&field);
 }
 
-pub(super) fn own_section(trace: &Trace, ring: &Ring) -> serde_json::Result<Vec<u8>> {
+pub(super) fn own_section(trace: &Trace, ring: &Ring, anonymizer: Option<&Anonymizer>) -> serde_json::Result<Vec<u8>> {
     let mut losses = trace.base_losses.clone();
     // Damaged sub-buffers are written repaired, so that a reader of the file will not find them.
     let all = trace.losses();
@@ -225,14 +254,18 @@ pub(super) fn own_section(trace: &Trace, ring: &Ring) -> serde_json::Result<Vec<
         let first = if initial.knows(tid) { Some(comm) } else { names.get(tid, 0) };
         Some((tid, first?.to_string()))
     });
-    own::encode(&Own {
+    let mut own = Own {
         facts: trace.facts.clone(),
         stats: trace.stats.clone(),
         phases: trace.phases.clone(),
         losses,
         tasks: tasks.collect(),
         clock: ring.clock.clone(),
-    })
+    };
+    if let Some(anonymizer) = anonymizer {
+        anonymizer.own(&mut own);
+    }
+    own::encode(&own)
 }
 
 /// Everything before our own section.
@@ -242,6 +275,17 @@ pub(super) fn header(
     names: &[&str],
     places: &[Vec<Place>],
     tables: &[u64],
+) -> io::Result<Vec<u8>> {
+    header_of(trace, ring, names, places, tables, None)
+}
+
+fn header_of(
+    trace: &Trace,
+    ring: &Ring,
+    names: &[&str],
+    places: &[Vec<Place>],
+    tables: &[u64],
+    anonymizer: Option<&Anonymizer>,
 ) -> io::Result<Vec<u8>> {
     let layout = &ring.layout;
     let e = layout.endian;
@@ -279,11 +323,11 @@ pub(super) fn header(
         }
     }
     for blob in [&ring.kallsyms, &ring.printk] {
-        let text = carried(&ring.file, blob)?;
+        let text = if anonymizer.is_some() { Vec::new() } else { carried(&ring.file, blob)? };
         e.put_u32(&mut h, text.len() as u32);
         h.extend_from_slice(&text);
     }
-    put_text(&mut h, e, cmdlines(trace).as_bytes());
+    put_text(&mut h, e, cmdlines(trace, anonymizer).as_bytes());
     e.put_u32(&mut h, ring.cpus);
 
     h.extend_from_slice(b"options  \0");
@@ -300,7 +344,8 @@ pub(super) fn header(
     // trace-cmd 3.1.6 parses this text as a string although the clock comes once more below: without its NUL it reads on
     // into what happens to follow in memory, and sometimes takes the clock for another.
     put_option(&mut h, e, option::TRACECLOCK, format!("[{}]\n\0", ring.clock).as_bytes());
-    if !ring.uname.is_empty() {
+    // It names the machine.
+    if !ring.uname.is_empty() && anonymizer.is_none() {
         put_option(&mut h, e, option::UNAME, text_option(&ring.uname).as_bytes());
     }
     if ring.time_offset != 0 {
@@ -335,10 +380,11 @@ fn header_page_text(layout: &Layout) -> String {
 }
 
 /// `pid comm` lines: the last name of every task. trace-cmd has one name for a task, flashscope one for every time.
-fn cmdlines(trace: &Trace) -> String {
+fn cmdlines(trace: &Trace, anonymizer: Option<&Anonymizer>) -> String {
     let mut out = String::new();
     for (tid, comm) in trace.names().last() {
         // The line is the unit: what would break it is left out.
+        let comm = anonymizer.map_or(Cow::Borrowed(comm), |names| names.task(comm).into());
         let comm: String = comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         if tid != 0 && !comm.trim().is_empty() {
             out.push_str(&format!("{tid} {comm}\n"));
