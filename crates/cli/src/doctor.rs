@@ -173,13 +173,12 @@ fn access(facts: &Facts) -> String {
         let there = if need.there == Some(true) { "yes" } else { "no" };
         let _ = writeln!(out, "  {there:<4} {}: {}", text(&need.what), text(&need.by));
     }
-    let keeps = access["keeps"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if !keeps.is_empty() {
+    if !access.keeps.is_empty() {
         out.push_str("  Once armed, the recorder gives up all capabilities but these:\n");
     }
-    for keep in keeps {
-        let capability = text(&keep["capability"]).to_uppercase();
-        let _ = writeln!(out, "       {capability} ({}): {}", text(&keep["when"]), text(&keep["why"]));
+    for keep in &access.keeps {
+        let capability = text(&keep.capability).to_uppercase();
+        let _ = writeln!(out, "       {capability} ({}): {}", text(&keep.when), text(&keep.why));
     }
     out.push_str(
         "  CAP_PERFMON, CAP_BPF and CAP_SYSLOG are not used.\n  Without root: docs/how-to/record-without-root.md\n",

@@ -559,7 +559,7 @@ fn nothing_to_report(inputs: &Inputs) -> Failure {
 /// No step is in the traces of other tools, and nothing else that a report would show. In one of flashscope's own, that there was none is
 /// a figure: its facts say what it recorded.
 fn nothing_happened(inputs: &Inputs, report: &BlockReport) -> bool {
-    let others = inputs.traces().all(|trace| trace.facts()["recording"].is_null());
+    let others = inputs.traces().all(|trace| trace.facts_json()["recording"].is_null());
     let calls = !report.calls.by_process.is_empty() || !report.calls.slowest.is_empty();
     others && report.found.stages.events == 0 && report.readahead.is_none() && !calls
 }

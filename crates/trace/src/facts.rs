@@ -76,6 +76,15 @@ objects! {
         uid: Option<u32>,
         capabilities: Vec<String>,
         needs: Option<Vec<Need>>,
+        /// Capabilities that a recorder does not give up.
+        keeps: Vec<Kept>,
+    }
+
+    /// A capability, when it is kept, and for what.
+    Kept {
+        capability: Option<String>,
+        when: Option<String>,
+        why: Option<String>,
     }
 
     /// A part of a recording, the right that it needs, and whether it is there.
