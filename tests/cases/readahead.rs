@@ -1,7 +1,7 @@
 //! What of read-ahead is used: where the kernel has kprobes, and where it has its own events alone.
 
 use super::report;
-use flashscope_tests::{TempDir, flashscope, output, stdout};
+use flashscope_tests::{TempDir, flashscope, output, stdout, top};
 use flashscope_trace::Trace;
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
@@ -72,4 +72,18 @@ fn without_an_event_that_shows_reads_use_is_unknown() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("does not say which part of which file was read"));
     assert!(refused.stdout.is_empty());
+}
+
+/// Sixteen pages in one go, and all of them used: each setting of read-ahead gives so many, and none is known to have been there.
+#[test]
+fn a_setting_that_nothing_shows_is_unknown() {
+    let input = top().join("tests/cases/readahead-any-setting/input");
+    let advise = |more: &[&str]| -> serde_json::Value {
+        let json = stdout(flashscope().args(["advise", "--json", "--kernel-model", "6.12"]).args(more).arg(&input));
+        serde_json::from_str(&json).expect("JSON")
+    };
+    let unknown = &advise(&[])["readahead_kib_now"];
+    assert!(unknown["unknown"].as_str().is_some_and(|why| why.contains("several settings")), "{unknown}");
+    assert!(unknown["next"].as_str().is_some_and(|next| next.contains("--now KIB")), "{unknown}");
+    assert_eq!(advise(&["--now", "128"])["readahead_kib_now"], 128);
 }

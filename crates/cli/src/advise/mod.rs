@@ -1,11 +1,13 @@
 //! `advise`: what is worth changing for a recorded workload, with evidence, gain, risk and the line to type: all findings, and
 //! what other settings of read-ahead would bring.
 
+use flashscope_analysis::Evidence;
 use flashscope_analysis::findings::Finding;
-use flashscope_cachesim::{FileId, PAGE_BYTES};
+use flashscope_cachesim::{FileId, Kernel, PAGE_BYTES};
 use flashscope_output::quote;
 use flashscope_predict::{
-    Advice, Change, ErrorBar, Off, Predictor, Seen, Silent, TRIED_KIB, Workload, advise, recorded_knob, silent,
+    Advice, Change, ErrorBar, Off, Predictor, Recorded, Row, Seen, Silent, TRIED_KIB, Workload, advise, recorded_knob,
+    silent,
 };
 use flashscope_report::terminal::text;
 use flashscope_trace::{Device, Facts, Trace};
@@ -41,7 +43,7 @@ pub struct Printed<'a> {
 pub struct OfReadahead {
     /// Line of the kernel whose rules are in use.
     model: &'static str,
-    readahead_kib_now: u64,
+    readahead_kib_now: Evidence<u64>,
     /// Requests of the file systems or programs that the kernel does not follow.
     silent: Vec<Silent>,
     /// Of the model; null where none is known.
@@ -90,7 +92,7 @@ fn of_readahead(
     let recorded = predictor.recorded(&TRIED_KIB);
     let mut storage = Storage::of(trace.facts(), workload.sizes.keys().filter_map(|file| file.device));
     let knob = recorded_knob(trace.facts(), &storage.knobs).map(|(_, said)| said);
-    let (now, from) = set_now(args.now, knob, &predictor, recorded.fits_readahead_kib);
+    let (now, from) = set_now(args.now, knob, &predictor, &recorded);
     let filesystem = predict::mounted(trace, workload).unwrap_or_default();
     let error = predict::error_bar(kernel, &predictor, &filesystem, &args.model);
     let made = predict::error_bar_made(kernel, &predictor, &args.model);
@@ -115,24 +117,24 @@ fn of_readahead(
         told.extend(predict::queue_notes(workload, queue.device.known_bytes() < 256 << 10));
     }
     if !storage.weighed {
-        // Behind a queue a page that comes early may cost the reader nothing, and many small requests cost it more.
+        told.push(not_weighed(&row));
+    }
+    // Behind a queue a page that comes early may cost the reader nothing, and many small requests cost it more.
+    if from.is_none() || !storage.weighed {
         advice.retain(|one| !matches!(one.change, Change::SetReadahead { .. }));
-        told.push(format!(
-            "No read-ahead setting is recommended: the device reads ahead while the program works, and the trace does not show \
-             what its requests cost (record with --events block,cache,syscall). Of {} pages {} are read ahead and not used.",
-            row.tally.pages(),
-            row.tally.pages_unused
-        ));
     }
     told.extend(no_range(&advice, made.as_ref()));
     told.extend(predictor.overlap().map(predict::overlap_note));
     told.extend(predict::notes(workload, trace, kernel, exact));
+    let readahead_kib_now = match from {
+        Some(_) => Evidence::Known(now),
+        None => several_settings_fit(recorded.pages),
+    };
     if args.json {
         let risk_of = |one: &Advice| risk(one, &storage);
         let list =
             advice.iter().map(|one| Weighed { lines: lines(one, &storage), risk: risk_of(one), advice: one.clone() });
-        let readahead =
-            OfReadahead { model: kernel.name(), readahead_kib_now: now, silent: cases, error, error_made: made };
+        let readahead = OfReadahead { model: kernel.name(), readahead_kib_now, silent: cases, error, error_made: made };
         let all = Printed {
             schema: SCHEMA,
             findings: found,
@@ -144,16 +146,13 @@ fn of_readahead(
         return Ok(());
     }
     findings::print(found)?;
-    outln!("Read-ahead now: {now} KiB, {from}. Rules of Linux {}.", kernel.name());
+    let said = match &readahead_kib_now {
+        Evidence::Known(now) => format!("{now} KiB, {}", from.unwrap_or_default()),
+        Evidence::Unknown(why) => format!("unknown: {}; {}", why.missing, why.next),
+    };
+    out!("{}", text(&format!("Read-ahead now: {said}. Rules of Linux {}.", kernel.name()), &style(), 0, 0));
     print(&advice, trace, &storage)?;
-    // Each bar where a gain lies between its ends.
-    let between = || advice.iter().filter(|one| one.gain_between_percent.is_some());
-    for (bar, is_made) in [(&error, false), (&made, true)] {
-        if let Some(bar) = bar.as_ref().filter(|_| between().any(|one| one.change.is_made() == is_made)) {
-            let worst = flashscope_report::worst(bar, kernel.name());
-            out!("\n{}", text(&format!("From and to: what is predicted may be off by {worst}"), &style(), 0, 0));
-        }
-    }
+    print_bars(&advice, &error, &made, kernel)?;
     if !told.is_empty() {
         outln!("\nWhat this rests on");
     }
@@ -170,15 +169,54 @@ fn of_readahead(
     Ok(())
 }
 
-/// The read-ahead of the recording, KiB, and what says so.
-fn set_now(given: Option<u64>, knob: Option<u64>, predictor: &Predictor<'_>, fits: u64) -> (u64, &'static str) {
+/// The read-ahead of the recording, KiB, and what says so; `None`: several settings explain its pages, and this is the first of them.
+fn set_now(
+    given: Option<u64>,
+    knob: Option<u64>,
+    predictor: &Predictor<'_>,
+    recorded: &Recorded,
+) -> (u64, Option<&'static str>) {
+    let fits = recorded.fits_readahead_kib;
     // Pages that a model does not explain exactly, or explains with many windows, say less than the knob does.
     let knob = knob.filter(|&said| !predictor.recorded(&[fits, said]).shows_another_than(said));
     match (given, knob) {
-        (Some(given), _) => (given, "as given with --now"),
-        (None, Some(said)) => (said, "as the device was set"),
-        (None, None) => (fits, "inferred from the pages"),
+        (Some(given), _) => (given, Some("as given with --now")),
+        (None, Some(said)) => (said, Some("as the device was set")),
+        (None, None) => (fits, recorded.fits_alone.then_some("inferred from the pages")),
     }
+}
+
+fn not_weighed(row: &Row) -> String {
+    format!(
+        "No read-ahead setting is recommended: the device reads ahead while the program works, and the trace does not show what \
+         its requests cost (record with --events block,cache,syscall). Of {} pages {} are read ahead and not used.",
+        row.tally.pages(),
+        row.tally.pages_unused
+    )
+}
+
+/// What predicted gains may be off by: each bar where a gain lies between its ends.
+fn print_bars(
+    advice: &[Advice],
+    error: &Option<ErrorBar>,
+    made: &Option<ErrorBar>,
+    kernel: Kernel,
+) -> Result<(), Failure> {
+    let between = || advice.iter().filter(|one| one.gain_between_percent.is_some());
+    for (bar, is_made) in [(error, false), (made, true)] {
+        if let Some(bar) = bar.as_ref().filter(|_| between().any(|one| one.change.is_made() == is_made)) {
+            let worst = flashscope_report::worst(bar, kernel.name());
+            out!("\n{}", text(&format!("From and to: what is predicted may be off by {worst}"), &style(), 0, 0));
+        }
+    }
+    Ok(())
+}
+
+fn several_settings_fit<T>(pages: u64) -> Evidence<T> {
+    Evidence::unknown(
+        format!("{pages} pages came, and several settings explain them as well, so that no other one is recommended"),
+        "name the setting of that time with --now KIB, or record with flashscope, which keeps it",
+    )
 }
 
 /// Why the gain of another mount has no range, where it has none.
