@@ -212,7 +212,7 @@ fn sweep_this_machine() -> Option<String> {
     if !traces {
         return None;
     }
-    let agent = flashscope_targets::host_agent().ok()?;
+    let agent = flashscope_targets::sweeping_agent().ok()?;
     let mut sweep = std::process::Command::new(agent);
     let output =
         sweep.arg("sweep").stdin(std::process::Stdio::null()).stderr(std::process::Stdio::inherit()).output().ok()?;

@@ -100,6 +100,16 @@ fn is_between(figure: &str) -> bool {
 
 /// In the reader's units.
 pub fn figure_value(unit: FigureUnit, value: f64) -> String {
+    /// Below it an f64 holds each whole number (2⁵³): what is larger has no digits to show.
+    const WHOLE: f64 = 9_007_199_254_740_992.0;
+    if value.abs() >= WHOLE {
+        let unit = match unit {
+            FigureUnit::Nanoseconds => " ns",
+            FigureUnit::Bytes => " bytes",
+            FigureUnit::Count | FigureUnit::Number => "",
+        };
+        return format!("{value:.3e}{unit}");
+    }
     match unit {
         FigureUnit::Nanoseconds => duration(value.max(0.0).round() as u64),
         FigureUnit::Bytes => crate::text::size(value.max(0.0).round() as u64),
@@ -135,4 +145,24 @@ pub fn outcome(outcome: &Outcome) -> String {
         OutcomeUnit::Percent => format!("{:+.1} %", outcome.value),
     };
     format!("{} is {value}", outcome.figure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_for_digits_has_an_exponent() {
+        for (unit, value, shown) in [
+            (FigureUnit::Number, 1e308, "1.000e308"),
+            (FigureUnit::Number, -1e308, "-1.000e308"),
+            (FigureUnit::Count, 1e300, "1.000e300"),
+            (FigureUnit::Nanoseconds, 1e30, "1.000e30 ns"),
+            (FigureUnit::Bytes, 1e30, "1.000e30 bytes"),
+            (FigureUnit::Count, 1234.0, "1,234"),
+            (FigureUnit::Number, 0.5, "0.5"),
+        ] {
+            assert_eq!(figure_value(unit, value), shown);
+        }
+    }
 }

@@ -62,14 +62,23 @@ impl StudyFile {
     pub fn parse(name: &str, text: &str) -> Result<StudyFile, DefinitionError> {
         let table: toml::Table = toml::from_str(text).map_err(|error| syntax(name, text, &error))?;
         let is = |kind: &str| table.contains_key(kind);
-        Ok(match () {
+        let file = match () {
             () if is("layers") => StudyFile::Layers(LayersStudy::parse(name, text)?),
             () if is("runs") => StudyFile::Runs(Box::new(RunsStudy::parse(name, text)?)),
             () if is("replays") => StudyFile::Replays(Box::new(ReplaysStudy::parse(name, text)?)),
             () if is("boot") => StudyFile::Boot(Box::new(BootStudy::parse(name, text)?)),
             () if is("not_measured") => StudyFile::NotMeasured(NotMeasured::parse(name, text)?),
             () => StudyFile::Matrix(Box::new(Study::parse(name, text)?)),
-        })
+        };
+        if is_plain(file.name()) {
+            Ok(file)
+        } else {
+            let message = format!(
+                "name = {:?}: it becomes the name of a directory; use letters, digits, `-`, `_` and `.`, 64 at most, a letter or digit first",
+                file.name()
+            );
+            Err(DefinitionError::Meaning { name: name.to_owned(), message })
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -84,9 +93,28 @@ impl StudyFile {
     }
 }
 
+/// Results go to `out/NAME`, which lies below `out`.
+fn is_plain(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(plain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_that_of_a_directory_below_out() {
+        for (path, text) in SHIPPED {
+            let plain = StudyFile::parse(path, text).unwrap().name().to_owned();
+            for name in ["../escape", "/tmp/escape", "..", ".", "", "a/b", "-o", "a b", "\\u001b[31m", &"a".repeat(65)]
+            {
+                let text = text.replacen(&format!("name = \"{plain}\""), &format!("name = \"{name}\""), 1);
+                let error = StudyFile::parse(path, &text).map(|_| ()).unwrap_err().to_string();
+                assert!(error.contains("the name of a directory"), "{path}: {name:?}: {error}");
+            }
+        }
+    }
 
     #[test]
     fn every_study_of_the_source_tree_is_built_in() {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub use agents::{CARRIED_BY_DESIGN, agent_for, carried, companion_for, host_agent, use_agents};
+pub use agents::{CARRIED_BY_DESIGN, agent_for, carried, companion_for, host_agent, sweeping_agent, use_agents};
 pub use error::Error;
 pub use job::{BESIDE_AGENT, Job, JobOutcome, PutFile, PutSource, Target};
 pub use progress::{NoProgress, Progress};

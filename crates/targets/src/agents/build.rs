@@ -37,25 +37,27 @@ fn said(program: &[u8]) -> Option<Said<'_>> {
 }
 
 /// Why an agent does not fit, as a line; refused where its stream cannot be read.
-fn judge(path: &Path, program: &[u8], own: Option<&str>) -> Result<Option<String>, Error> {
+fn judge(path: Option<&Path>, program: &[u8], own: Option<&str>) -> Result<Option<String>, Error> {
     let found = said(program);
     if let Some(Said { stream, .. }) = &found
         && *stream != STREAM
     {
-        return Err(Error::AgentStream { path: path.to_owned(), stream: (*stream).to_owned(), own: STREAM.to_owned() });
+        let path = path.unwrap_or(Path::new("the built-in agent")).to_owned();
+        return Err(Error::AgentStream { path, stream: (*stream).to_owned(), own: STREAM.to_owned() });
     }
     let (Some(own), build) = (own, found.map_or("unknown", |said| said.build)) else { return Ok(None) };
-    Ok((build != own).then(|| {
-        format!(
-            "{}: the agent is of another build ({build}) than this flashscope ({own}): it may lack what is asked for; build both from \
-             the same sources, or leave out --agent and FLASHSCOPE_AGENTS",
+    let what = format!("of another build ({build}) than this flashscope ({own}): it may lack what is asked for; ");
+    Ok((build != own).then(|| match path {
+        Some(path) => format!(
+            "{}: the agent is {what}build both from the same sources, or leave out --agent and FLASHSCOPE_AGENTS",
             path.display()
-        )
+        ),
+        None => format!("the built-in agent is {what}build the agents, then flashscope (make)"),
     }))
 }
 
-/// Says once of each agent that it is of another build.
-pub(super) fn check(path: &Path, program: &[u8]) -> Result<(), Error> {
+/// Says once of each agent that it is of another build. No path: it is built in.
+pub(super) fn check(path: Option<&Path>, program: &[u8]) -> Result<(), Error> {
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let Some(line) = judge(path, program, BUILD)? else { return Ok(()) };
     let mut told = TOLD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -87,12 +89,14 @@ mod tests {
 
     #[test]
     fn another_build_is_told_and_another_stream_refused() {
-        let path = Path::new("agent");
-        let of = |text: &str, own| judge(path, &program(text), own);
+        let of = |text: &str, own| judge(Some(Path::new("agent")), &program(text), own);
         let same = "flashscope-agent 0.2.0, stream version 1, build 01";
         assert_eq!(of(same, Some("01")).unwrap(), None);
         assert_eq!(of(same, None).unwrap(), None, "what this program belongs to is unknown");
-        assert!(of(same, Some("02")).unwrap().unwrap().contains("another build (01) than this flashscope (02)"));
+        let told = of(same, Some("02")).unwrap().unwrap();
+        assert!(told.starts_with("agent: the agent is of another build (01) than this flashscope (02)"), "{told}");
+        let told = judge(None, &program(same), Some("02")).unwrap().unwrap();
+        assert!(told.starts_with("the built-in agent is of another build") && !told.contains("--agent"), "{told}");
         let before = of("flashscope-agent 0.2.0, stream version 1", Some("02"));
         assert!(before.unwrap().unwrap().contains("another build (unknown)"));
         for own in [Some("01"), Some("02"), None] {

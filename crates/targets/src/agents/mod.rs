@@ -43,12 +43,12 @@ pub(crate) fn agent_bytes(arch: &str) -> Result<Vec<u8>, Error> {
     match find(arch, AGENT)? {
         Source::File(path) => {
             let program = std::fs::read(&path).map_err(|e| Error::io(&path, e))?;
-            build::check(&path, &program)?;
+            build::check(Some(&path), &program)?;
             Ok(program)
         }
         Source::Carried(carried) => {
             let program = carried.bytes()?;
-            build::check(Path::new("built in"), &program)?;
+            build::check(None, &program)?;
             Ok(program)
         }
     }
@@ -57,8 +57,11 @@ pub(crate) fn agent_bytes(arch: &str) -> Result<Vec<u8>, Error> {
 /// The agent for an architecture as a file that can be run or sent. One that this program carries is unpacked first, into a
 /// directory that nobody else can write to.
 pub fn agent_for(arch: &str) -> Result<PathBuf, Error> {
-    let path = file(find(arch, AGENT)?)?;
-    build::check(&path, &std::fs::read(&path).map_err(|e| Error::io(&path, e))?)?;
+    let source = find(arch, AGENT)?;
+    let named = matches!(source, Source::File(_));
+    let path = file(source)?;
+    let program = std::fs::read(&path).map_err(|e| Error::io(&path, e))?;
+    build::check(named.then_some(&*path), &program)?;
     Ok(path)
 }
 
@@ -70,6 +73,11 @@ pub fn companion_for(machine: &str, name: &str) -> Result<PathBuf, Error> {
 /// The agent that runs on this host.
 pub fn host_agent() -> Result<PathBuf, Error> {
     agent_for(host_arch())
+}
+
+/// The same for putting right what earlier runs left: an agent of another build does that too.
+pub fn sweeping_agent() -> Result<PathBuf, Error> {
+    file(find(host_arch(), AGENT)?)
 }
 
 /// The agent's architecture of this program itself.
