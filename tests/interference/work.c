@@ -2,10 +2,10 @@
 /*
  * What tests/interference.rs runs on boards: a reader of a device, alone or beside a writer.
  *
- *   work DEVICE READ_BYTES COUNT none|direct|synced WRITE_BYTES
+ *   work DEVICE READ_BYTES COUNT none|direct|synced WRITE_BYTES START_US
  *
  * The reader reads COUNT times READ_BYTES from the device's first half, O_DIRECT, one after another. The writer writes
- * WRITE_BYTES at a time to the second half from 50 ms before the first read to the last one: `direct` by O_DIRECT, `synced` through the
+ * WRITE_BYTES at a time to the second half from START_US before the first read to the last one: `direct` by O_DIRECT, `synced` through the
  * page cache, 1 MiB and an fdatasync.
  */
 #define _GNU_SOURCE
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
 	int fd;
 	pid_t writer = 0;
 
-	if (argc != 6) {
+	if (argc != 7) {
 		fprintf(stderr, "usage: see the source\n");
 		return 2;
 	}
@@ -81,7 +81,7 @@ int main(int argc, char **argv)
 			die("fork");
 		if (!writer)
 			write_on(argv[1], !strcmp(argv[4], "direct"), (size_t)atoll(argv[5]));
-		usleep(50000);
+		usleep((useconds_t)atoi(argv[6]));
 	}
 	prctl(PR_SET_NAME, "reader");
 	for (int i = 0; i < atoi(argv[3]); i++)

@@ -95,18 +95,18 @@ impl Waiting {
     }
 }
 
-/// Waits of one originator: in one step of the way, or of bios of one size that were split. Of each, the time in which the device
-/// served the originator itself is not counted.
+/// Waits of one originator in one step of the way. The time in which the device served the originator itself is not counted, but
+/// where [`Own::Stays`] says so.
 #[derive(Clone, Default)]
 pub(super) struct Waits {
     /// While the device served no others: what it takes anyway.
     pub unhindered: LatencyHistogram,
+    /// The same of split bios of which other steps were beside others.
+    pub partly: LatencyHistogram,
     pub shortest: Option<u64>,
     /// While it served others: how many, and their sum.
     pub hindered: u64,
     pub hindered_ns: f64,
-    /// Of split bios: what lies behind others, where the originator's part of a wait is in proportion to its part of the device.
-    pub in_proportion_ns: f64,
 }
 
 impl Waits {
@@ -124,10 +124,25 @@ impl Waits {
         }
     }
 
-    /// What all of them waited behind others, where each takes `own` nanoseconds anyway.
-    pub fn behind(&self, own: u64) -> f64 {
-        (self.hindered_ns - own as f64 * self.hindered as f64).max(0.0)
+    /// What all of them waited behind others, where each takes `own` nanoseconds anyway. Less than nothing where they took less.
+    pub fn behind(&self, own: f64) -> f64 {
+        self.hindered_ns - own * self.hindered as f64
     }
+}
+
+/// What its originator has in the device during a step of a split bio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    Nothing,
+    /// Requests, of which none is left at the end.
+    Leaves,
+    /// Requests, of which one is left at the end: the step did not wait for it, and takes as long as it takes. The time in which
+    /// the device served it is part of the step.
+    Stays,
+}
+
+impl Own {
+    pub const COUNT: usize = 3;
 }
 
 /// Size classes with waits of their own.
@@ -148,9 +163,12 @@ pub(super) struct OwnerHere {
     row: Option<usize>,
     /// Of bios that were not split, by step.
     pub steps: [Waits; 5],
-    /// Of bios that were split, by size; empty where there are none. What of their waits lies in each stage, nanoseconds.
+    /// Of bios that were split, by step and what the originator has in the device; empty where there are none.
     pub split: Vec<Waits>,
-    pub split_stages: [f64; 3],
+    /// Of bios that were split: how many had no others beside them; what those that had waited behind others, where the originator's
+    /// part of a wait is in proportion to its part of the device.
+    pub split_alone: u64,
+    pub in_proportion_ns: f64,
     pub load: super::Load,
 }
 
@@ -386,6 +404,10 @@ impl OneDevice {
     /// Entries of others' requests so far.
     pub fn others_entered(&self, owner: usize) -> u64 {
         self.entries - self.owners[owner].entries
+    }
+
+    pub fn is_in_device(&self, owner: usize) -> bool {
+        self.owners[owner].requests > 0
     }
 
     pub fn others_in_device(&self, owner: usize) -> bool {

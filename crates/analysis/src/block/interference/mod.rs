@@ -4,14 +4,15 @@
 //! others. Where the device has k requests, each is given 1/k of the time, and a request of several originators is theirs by bytes.
 //!
 //! What a step of the way takes anyway is its *own work*: the median of the originator's steps during which the device served
-//! nobody else, less the time in which it served the originator itself. Where there are too few of them, it is the median of all
-//! originators', and at most the shortest step that this one was seen to take. Of a step during which the device served
-//! others, what lies beyond the own work, and beyond the originator's own part of the device, is waited behind the others.
+//! nobody else, less the time in which it served the originator itself. The fewer they are, the more the median of all
+//! originators' counts, or the shortest step that this one was seen to take, if that is shorter. Of a step during which the device
+//! served others, what lies beyond the own work, and beyond the originator's own part of the device, is waited behind the others.
 //! It is divided among them by the time that the device gave them meanwhile.
 //!
 //! A bio that was split waits as long as any of its parts does, and each moment counts once: a part that waits for another
-//! part waits for its originator's own work. What such a bio takes anyway is known of the whole bio, by its size; where too few
-//! had the device for themselves, the originator's part of a wait is in proportion to its part of the device meanwhile.
+//! part waits for its originator's own work. If the device served others during one of its steps, all that its steps take beyond
+//! their own work is waited behind others: a device that is throttled stands idle afterwards. Where the trace does not show what
+//! the steps take anyway, the originator's part of a wait is in proportion to its part of the device meanwhile.
 //!
 //! In the device requests may really run side by side, so nothing is divided there: from the issue of a bio's last part to
 //! its completion, the excess over the mean of the same kind and size class with nobody else's request in the device is
@@ -23,11 +24,11 @@
 mod device;
 
 use super::by_owner::MAX_OWNERS;
-use super::groups::{size_class, size_name};
+use super::groups::size_class;
 use super::in_flight::{Bio, NEVER};
 use super::matching::{Step, Watch};
 use crate::{Evidence, LatencyHistogram};
-use device::{OneDevice, OwnerHere, Place, SIZES, Waits, float};
+use device::{OneDevice, Own, OwnerHere, Place, SIZES, Waits, float};
 use flashscope_trace::{BlockAction, BlockEvent, RequestKind};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
@@ -40,7 +41,8 @@ pub const MATRIX: usize = 63;
 const FURTHER: usize = MATRIX;
 /// Size classes times kinds.
 const CLASSES: usize = SIZES * RequestKind::COUNT;
-/// Steps from which an originator's own work is known without the others'.
+/// In what a step takes anyway, those of all originators count as much as so many of its originator's own. From so many steps on
+/// there is evidence of what a split bio takes anyway.
 const ENOUGH: u64 = 5;
 
 /// Where a bio waits.
@@ -122,7 +124,7 @@ pub struct OwnerLoad {
     /// From the last issue of a part to the completion, above that of the same class alone in the device, of the mean. Unknown where
     /// nobody else used the device, or no bio of a class was alone in it.
     pub mean_device_excess_ns: Evidence<i64>,
-    /// Mean Q2C less both (the excess where it is known). Unknown where nobody else used the device.
+    /// Mean Q2C less both. Unknown where the excess is.
     pub mean_alone_ns: Evidence<u64>,
     pub longest_q2c_ns: u64,
     /// Of one bio, its steps' own work included.
@@ -139,7 +141,7 @@ pub struct OwnWork {
     pub waited: u64,
     /// Steps during which the device served nobody, of all owners.
     pub idle: u64,
-    /// Median of those; where there are none the shortest step.
+    /// Median of those; where there are none, of those of split bios with other steps beside others, else the shortest step.
     pub own_ns: u64,
     pub shortest_ns: u64,
 }
@@ -211,7 +213,7 @@ struct Wait {
     had: u8,
     beside: u8,
     steps: [f64; 5],
-    /// What it waited since is kept apart.
+    /// What it waits is in `split_waits`.
     split: bool,
     /// Nobody else's request was in the device when its last part came, and how many of others' had come until then.
     alone: bool,
@@ -241,13 +243,14 @@ impl Wait {
     };
 }
 
-/// What a bio has waited since it was split.
-#[derive(Clone, Copy, Default)]
+/// Steps of split bios: as many as [`Part`] by [`Own`].
+const SPLIT: usize = Part::ALL.len() * Own::COUNT;
+
+/// What a bio has waited since it was split: its steps, whether the device served others, and what the bio waited. They count once the bio is completed.
+#[derive(Clone, Default)]
 struct SplitWait {
-    /// All of it, less its originator's part of the device, and what of that in each stage beside others.
-    waited: f64,
-    beside_others: [f64; 3],
-    /// What lies behind others where its originator's part of the wait is in proportion to its part of the device.
+    steps: Vec<(usize, bool, f64)>,
+    /// What lies behind others where its originator's part of each step is in proportion to its part of the device.
     in_proportion: f64,
 }
 
@@ -416,10 +419,10 @@ impl Interference {
     }
 }
 
-/// What is taken anyway on one device: steps of bios, and waits of split bios by size.
+/// What is taken anyway on one device: steps of bios, and of split ones.
 struct WorkOfDevice {
     steps: [OneWork; 5],
-    split: [OneWork; SIZES],
+    split: [OneWork; SPLIT],
 }
 
 #[derive(Clone, Copy)]
@@ -434,33 +437,37 @@ struct OneWork {
 impl OneWork {
     fn of<'a>(mut all: LatencyHistogram, owners: impl Iterator<Item = &'a Waits>) -> OneWork {
         let (mut shortest, mut waited) = (None::<u64>, 0);
+        let mut partly = LatencyHistogram::default();
         for one in owners {
             all.merge(&one.unhindered);
+            partly.merge(&one.partly);
             shortest = shortest.into_iter().chain(one.shortest).min();
             waited += one.hindered;
+        }
+        if all.finish().n == 0 {
+            all = partly;
         }
         let (idle, shortest_ns) = (all.finish(), shortest.unwrap_or(0));
         let own_ns = if idle.n > 0 { idle.p50 } else { shortest_ns };
         OneWork { idle: idle.n, own_ns, shortest_ns, waited }
     }
 
-    /// What one owner's take anyway, nanoseconds.
-    fn own_ns(self, owner: &Waits) -> u64 {
+    /// What one owner's take anyway, nanoseconds: the fewer it has of its own, the more all owners' count.
+    fn own_ns(self, owner: &Waits) -> f64 {
         let own = owner.unhindered.finish();
-        if own.n >= ENOUGH {
-            return own.p50;
-        }
-        owner.shortest.map_or(self.own_ns, |shortest| shortest.min(self.own_ns))
+        let all = owner.shortest.map_or(self.own_ns, |shortest| shortest.min(self.own_ns)) as f64;
+        let n = own.n as f64;
+        (own.p50 as f64 * n + all * ENOUGH as f64) / (n + ENOUGH as f64)
     }
 }
 
 impl WorkOfDevice {
     fn of(one: &OneDevice) -> WorkOfDevice {
         let of_step = |step: usize| one.owners.iter().map(move |owner| &owner.steps[step]);
-        let of_size = |size: usize| one.owners.iter().filter_map(move |owner| owner.split.get(size));
+        let of_split = |step: usize| one.owners.iter().filter_map(move |owner| owner.split.get(step));
         WorkOfDevice {
             steps: std::array::from_fn(|step| OneWork::of(one.unhindered[step].clone(), of_step(step))),
-            split: std::array::from_fn(|size| OneWork::of(LatencyHistogram::default(), of_size(size))),
+            split: std::array::from_fn(|step| OneWork::of(LatencyHistogram::default(), of_split(step))),
         }
     }
 
@@ -470,9 +477,21 @@ impl WorkOfDevice {
             (waited > 0).then(|| OwnWork { device: device.to_owned(), step, waited, idle, own_ns, shortest_ns })
         };
         let steps = Part::ALL.into_iter().filter_map(|part| row(part.name().to_owned(), &self.steps[part as usize]));
-        let split = self.split.iter().enumerate();
-        steps.chain(split.filter_map(|(size, work)| row(format!("split bios, {}", size_name(size)), work))).collect()
+        let split = self.split.iter().enumerate().filter_map(|(at, work)| {
+            let own = ["", ", after its own request", ", beside its own request"][at % Own::COUNT];
+            row(format!("{} of a split bio{own}", Part::ALL[at / Own::COUNT].name()), work)
+        });
+        steps.chain(split).collect()
     }
+}
+
+/// Whether the trace shows what an owner's split bios take anyway: either some of them had no company, or nearly all that they
+/// waited is of steps that were also seen while the device served no others.
+fn is_own_work_known(owner: &OwnerHere) -> bool {
+    let waited = |one: &Waits| one.hindered_ns;
+    let seen = |one: &&Waits| one.unhindered.finish().n + one.partly.finish().n >= ENOUGH;
+    let all: f64 = owner.split.iter().map(waited).sum();
+    owner.split_alone >= ENOUGH || owner.split.iter().filter(seen).map(waited).sum::<f64>() >= 0.9 * all
 }
 
 /// What all bios of an owner waited behind others, nanoseconds, by step; those of split bios by stage.
@@ -482,16 +501,25 @@ struct Behind {
 }
 
 impl Behind {
+    /// A step that took less than usual beside others makes up for one that took more. Only the sum is no less than nothing, and
+    /// what is divided among others is no more than the sum.
     fn of(owner: &OwnerHere, work: &WorkOfDevice) -> Behind {
-        let steps = std::array::from_fn(|at| owner.steps[at].behind(work.steps[at].own_ns(&owner.steps[at])));
-        let split = |(one, work): (&Waits, OneWork)| match one.unhindered.finish().n {
-            // Nothing says what a bio of this size takes anyway.
-            n if n < ENOUGH => one.in_proportion_ns,
-            _ => one.behind(work.own_ns(one)),
-        };
-        let split: f64 = owner.split.iter().zip(work.split).map(split).sum();
-        let beside: f64 = owner.split_stages.iter().sum();
-        Behind { steps, split: owner.split_stages.map(|ns| if beside > 0.0 { split * ns / beside } else { 0.0 }) }
+        let mut steps: [f64; 5] =
+            std::array::from_fn(|at| owner.steps[at].behind(work.steps[at].own_ns(&owner.steps[at])));
+        let mut split = [0.0; 3];
+        for (at, (one, work)) in owner.split.iter().zip(work.split).enumerate() {
+            split[Part::ALL[at / Own::COUNT].stage() as usize] += one.behind(work.own_ns(one));
+        }
+        if !is_own_work_known(owner) {
+            let total: f64 = split.iter().sum();
+            let part = if total > 0.0 { owner.in_proportion_ns / total } else { 0.0 };
+            split.iter_mut().for_each(|ns| *ns *= part);
+        }
+        let each = || steps.iter().chain(&split);
+        let (sum, more): (f64, f64) = (each().sum(), each().filter(|ns| **ns > 0.0).sum());
+        let part = if more > 0.0 { (sum / more).max(0.0) } else { 0.0 };
+        steps.iter_mut().chain(&mut split).for_each(|ns| *ns = ns.max(0.0) * part);
+        Behind { steps, split }
     }
 
     fn sum(&self) -> f64 {
@@ -546,16 +574,18 @@ fn load_found(one: &OneDevice, owner: usize, behind: &Behind, device: &str, name
             let alone = one.alone.get(class).and_then(|alone| alone.get());
             sum = sum.zip(alone).map(|(sum, alone)| sum + total - count as f64 * alone as f64);
         }
-        let alone = (mean as f64 - mean_behind - sum.unwrap_or(0.0) / n).round();
-        debug_assert!(alone >= -1.0, "{name}: {alone} ns alone, of {mean} ns and {mean_behind} behind others");
-        let excess = match sum {
-            Some(sum) => Evidence::Known((sum / n).round() as i64),
-            None => Evidence::unknown(
-                "no request of the same kind and size was alone in the device",
-                "record until others have ended, or before they begin",
-            ),
-        };
-        (excess, Evidence::Known(alone.max(0.0) as u64))
+        match sum {
+            Some(sum) => {
+                let alone = (mean as f64 - mean_behind - sum / n).round();
+                debug_assert!(alone >= -1.0, "{name}: {alone} ns alone, of {mean} ns and {mean_behind} behind others");
+                (Evidence::Known((sum / n).round() as i64), Evidence::Known(alone.max(0.0) as u64))
+            }
+            None => {
+                let why = "no request of the same kind and size was alone in the device";
+                let next = "record until others have ended, or before they begin";
+                (Evidence::unknown(why, next), Evidence::unknown(why, next))
+            }
+        }
     };
     debug_assert!(mean_behind <= mean as f64 + 1.0, "{name}: waited {mean_behind} of {mean} ns");
     OwnerLoad {
@@ -613,11 +643,16 @@ impl Watch for Interference {
         self.devices[usize::from(wait.device)].moves(wait.owner as usize, Place::InDevice, wait.place, wait.in_range);
         self.put(to, Wait { request: None, ..wait });
         let bio = &mut self.waits[wait.root as usize];
+        bio.waiting += u32::from(wait.place.waits());
         if !bio.split {
             bio.split = true;
-            self.split_waits.insert(wait.root, SplitWait::default());
+            let mut split = SplitWait::default();
+            for part in Part::ALL.into_iter().filter(|part| bio.had >> *part as u8 & 1 != 0) {
+                let others = bio.beside >> part as u8 & 1 != 0;
+                split.steps.push((part as usize * Own::COUNT, others, bio.steps[part as usize]));
+            }
+            self.split_waits.insert(wait.root, split);
         }
-        bio.waiting += u32::from(wait.place.waits());
     }
 
     fn part_gone(&mut self, at: u32, part: &Bio, completed: u64) {
@@ -645,14 +680,11 @@ impl Watch for Interference {
         let owner = wait.owner as usize;
         let others = one.others_entered(owner);
         let q2c = now.saturating_sub(bio.queued);
-        if split.is_none() {
-            waited_in_steps(one, wait, q2c);
+        match split {
+            None => waited_in_steps(one, wait, q2c),
+            Some(split) => waited_split(one, wait, &split, q2c),
         }
-        let here = &mut one.owners[owner];
-        if let Some(split) = split {
-            waited_split(here, &split, size_class(bio.whole_sectors).min(SIZES - 1), q2c, wait.in_range);
-        }
-        let load = &mut here.load;
+        let load = &mut one.owners[owner].load;
         if bio.in_range {
             load.q2c.add(q2c);
             load.longest_q2c = load.longest_q2c.max(q2c);
@@ -689,19 +721,29 @@ fn waited(one: &mut OneDevice, bio: &mut Wait, split: Option<&mut SplitWait>, pa
     if others {
         bio.behind += waited;
     }
-    if let Some(split) = split {
-        split.waited += waited;
-        if others {
-            split.beside_others[part.stage() as usize] += waited;
-            split.in_proportion += (lasted_ns - own * lasted_ns / served).max(0.0);
-        } else if served == 0.0 {
-            one.unhindered[part as usize].add(lasted);
-        }
+    let Some(split) = split else {
+        bio.had |= 1 << part as u8;
+        bio.beside |= u8::from(others) << part as u8;
+        bio.steps[part as usize] += waited;
         return;
+    };
+    let (class, waited) = match own >= 0.5 {
+        true if one.is_in_device(bio.owner as usize) => (Own::Stays, lasted_ns),
+        true => (Own::Leaves, waited),
+        false => (Own::Nothing, waited),
+    };
+    let step = part as usize * Own::COUNT + class as usize;
+    if others {
+        split.in_proportion += (lasted_ns - own * lasted_ns / served).max(0.0);
     }
-    bio.had |= 1 << part as u8;
-    bio.beside |= u8::from(others) << part as u8;
-    bio.steps[part as usize] += waited;
+    split.steps.push((step, others, waited));
+}
+
+fn of_split(here: &mut OwnerHere) -> &mut [Waits] {
+    if here.split.is_empty() {
+        here.split = vec![Waits::default(); SPLIT];
+    }
+    &mut here.split
 }
 
 /// Counts the steps of a completed bio; all of them together are no longer than its Q2C.
@@ -719,164 +761,38 @@ fn waited_in_steps(one: &mut OneDevice, bio: &Wait, q2c: u64) {
     }
 }
 
-/// Counts what a bio that was split waited.
-fn waited_split(here: &mut OwnerHere, split: &SplitWait, size: usize, q2c: u64, in_range: bool) {
-    if here.split.is_empty() {
-        here.split = vec![Waits::default(); SIZES];
+/// Counts the steps of a completed bio that was split; all of them together are no longer than its Q2C.
+fn waited_split(one: &mut OneDevice, bio: &Wait, split: &SplitWait, q2c: u64) {
+    let OneDevice { owners, unhindered, .. } = one;
+    let beside = split.steps.iter().any(|&(_, others, _)| others);
+    let sum: f64 = split.steps.iter().map(|(.., ns)| ns).sum();
+    let part = if sum > q2c as f64 { q2c as f64 / sum } else { 1.0 };
+    let here = &mut owners[bio.owner as usize];
+    if !beside {
+        here.split_alone += 1;
+    } else if bio.in_range {
+        here.in_proportion_ns += split.in_proportion.min(q2c as f64);
     }
-    let others = split.beside_others.iter().any(|&ns| ns > 0.0);
-    here.split[size].add((split.waited as u64).min(q2c), others.then_some(in_range), None);
-    if !in_range {
-        return;
-    }
-    here.split[size].in_proportion_ns += split.in_proportion.min(q2c as f64);
-    for (sum, ns) in here.split_stages.iter_mut().zip(split.beside_others) {
-        *sum += ns;
+    let of_split = of_split(here);
+    for &(step, others, ns) in &split.steps {
+        let (waits, ns) = (&mut of_split[step], ns * part);
+        waits.shortest = Some(waits.shortest.map_or(ns as u64, |known| known.min(ns as u64)));
+        match (beside, others) {
+            (false, _) => {
+                waits.unhindered.add(ns as u64);
+                if step % Own::COUNT == Own::Nothing as usize {
+                    unhindered[step / Own::COUNT].add(ns as u64);
+                }
+            }
+            (true, false) => waits.partly.add(ns as u64),
+            (true, true) => {}
+        }
+        if beside && bio.in_range {
+            waits.hindered += 1;
+            waits.hindered_ns += ns;
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::matching::Matching;
-    use super::*;
-    use BlockAction::*;
-    use flashscope_trace::{BlockDetail, Device, RequestFlags};
-
-    fn run(steps: &[(u64, BlockAction, u32, u64)]) -> InterferenceFound {
-        let mut matching = Matching::new(Interference::new());
-        for &(time, action, owner, sector) in steps {
-            let block = BlockEvent {
-                action,
-                device: Device::new(8, 0),
-                flags: RequestFlags::WRITE,
-                sector,
-                bytes: 4096,
-                error: 0,
-                cgroup: 0,
-                detail: BlockDetail::None,
-            };
-            matching.block(&block, (owner, owner), time, || owner);
-        }
-        let (interference, devices, ..) = matching.finish();
-        interference.finish(&devices, |owner| format!("task {owner}"), |_| true)
-    }
-
-    /// One request at a time, 100 each; whoever comes second waits for the rest of the first and for the hand-over.
-    #[test]
-    fn a_wait_belongs_to_whom_the_device_serves() {
-        let found = run(&[
-            (0, Queue, 1, 0),
-            (2, GetRq, 1, 0),
-            (3, Issue, 1, 0),
-            (10, Queue, 2, 64),
-            (103, Complete, 1, 0),
-            // The request is free; the waiter runs ten later.
-            (113, GetRq, 2, 64),
-            (114, Issue, 2, 64),
-            (214, Complete, 2, 64),
-        ]);
-        let [pair] = found.pairs.as_slice() else { panic!("{:?}", found.pairs) };
-        assert_eq!((pair.victim.as_str(), pair.behind.as_str(), pair.stage), ("task 2", "task 1", WaitStage::Request));
-        // From 10 to 103 the device served task 1; of the ten until the request was got, two are what it takes anyway.
-        assert_eq!((pair.served_ns, pair.handover_ns), (93, 8));
-        let [own] = found.own_work.as_slice() else { panic!("{:?}", found.own_work) };
-        assert_eq!((own.step.as_str(), own.waited, own.idle, own.own_ns, own.shortest_ns), ("Q2G", 1, 1, 2, 2));
-        let of = |name: &str| found.owners.iter().find(|o| o.owner == name).expect("an owner");
-        let second = of("task 2");
-        assert_eq!((second.mean_q2c_ns, second.mean_behind_ns), (204, 101));
-        assert_eq!(second.mean_device_excess_ns, Evidence::Known(0));
-        assert_eq!(second.mean_alone_ns, Evidence::Known(103));
-        assert_eq!((of("task 1").mean_q2c_ns, of("task 1").mean_behind_ns), (103, 0));
-        assert_eq!((found.not_measured, found.shared_requests), (0, 0));
-    }
-
-    #[test]
-    fn ones_own_queue_is_no_interference() {
-        let found = run(&[
-            (0, Queue, 1, 0),
-            (1, Issue, 1, 0),
-            (2, Queue, 1, 64),
-            (100, Complete, 1, 0),
-            (101, Issue, 1, 64),
-            (200, Complete, 1, 64),
-        ]);
-        assert_eq!(found.pairs, []);
-        assert_eq!(found.owners[0].mean_behind_ns, 0);
-    }
-
-    #[test]
-    fn a_device_with_two_requests_gives_each_half_of_its_time() {
-        let found = run(&[
-            (0, Queue, 1, 0),
-            (0, Issue, 1, 0),
-            (0, Queue, 2, 64),
-            (0, Issue, 2, 64),
-            (0, Queue, 3, 128),
-            (100, Complete, 1, 0),
-            (100, Issue, 3, 128),
-            (150, Complete, 2, 64),
-            (200, Complete, 3, 128),
-        ]);
-        let of = |behind: &str| found.pairs.iter().filter(|p| p.behind == behind).map(|p| p.served_ns).sum::<u64>();
-        assert_eq!((of("task 1"), of("task 2")), (50, 50));
-        // None was ever alone in the device.
-        assert!(found.owners.iter().all(|o| o.mean_device_excess_ns.known().is_none()), "{:?}", found.owners);
-    }
-
-    /// A reader of 4 KiB behind a bio of 12 KiB that is split into three requests: each part waits for the one before it,
-    /// which is the writer's own work, and says nothing about what a step takes anyway.
-    #[test]
-    fn parts_of_a_bio_that_wait_for_each_other_are_no_own_work() {
-        let mut steps = Vec::new();
-        for round in 0..20u64 {
-            let (at, sector) = (round * 10_000, round * 1000);
-            steps.extend([(at, Queue, 1, sector), (at + 2, GetRq, 1, sector), (at + 3, Issue, 1, sector)]);
-            steps.extend([
-                (at + 3, Queue, 1, sector + 8),
-                (at + 4, Queue, 1, sector + 16),
-                (at + 5, Queue, 2, sector + 64),
-            ]);
-            steps.extend([(at + 1003, Complete, 1, sector), (at + 1005, GetRq, 1, sector + 8)]);
-            steps.extend([(at + 1006, Issue, 1, sector + 8), (at + 2006, Complete, 1, sector + 8)]);
-            steps.extend([(at + 2008, GetRq, 1, sector + 16), (at + 2009, Issue, 1, sector + 16)]);
-            steps.extend([(at + 3009, Complete, 1, sector + 16), (at + 3011, GetRq, 2, sector + 64)]);
-            steps.extend([(at + 3012, Issue, 2, sector + 64), (at + 4012, Complete, 2, sector + 64)]);
-        }
-        let found = run(&steps);
-        let reader = found.owners.iter().find(|o| o.owner == "task 2").expect("the reader");
-        // Queued at 5, its request came at 3011; two of that it takes anyway.
-        assert_eq!((reader.mean_q2c_ns, reader.mean_behind_ns), (4007, 3004));
-        assert_eq!(
-            (&reader.mean_alone_ns, &reader.mean_device_excess_ns),
-            (&Evidence::Known(1003), &Evidence::Known(0))
-        );
-    }
-
-    #[test]
-    fn nobody_to_compare_with_is_said() {
-        let found = run(&[(0, Queue, 1, 0), (1, Issue, 1, 0), (100, Complete, 1, 0)]);
-        let one = &found.owners[0];
-        assert_eq!(one.mean_behind_ns, 0);
-        assert!(one.mean_alone_ns.why().is_some() && one.mean_device_excess_ns.why().is_some(), "{one:?}");
-    }
-
-    /// Each of 200 waits for the 199 before it: all are measured, and those that share a row are counted.
-    #[test]
-    fn no_owner_is_too_many() {
-        let at = |i: u32| u64::from(i);
-        let mut steps: Vec<_> = (0..200).map(|i| (at(i), Queue, i, at(i) * 8)).collect();
-        for i in 0..200 {
-            steps.push((1000 + at(i) * 100, Issue, i, at(i) * 8));
-            steps.push((1100 + at(i) * 100, Complete, i, at(i) * 8));
-        }
-        let found = run(&steps);
-        assert_eq!((found.owners.len(), found.not_measured, found.further_owners), (200, 0, 137));
-        let of = |i: u32| found.owners.iter().find(|o| o.owner == format!("task {i}")).expect("an owner");
-        // The first one waited idle only.
-        assert_eq!(of(0).mean_behind_ns, 0);
-        assert_eq!(of(199).mean_behind_ns, 1000 + 19_900 - 199 - 1000);
-        let pairs: u64 = found.pairs.iter().map(|p| p.served_ns + p.handover_ns).sum();
-        let owners: u64 = found.owners.iter().map(|o| o.mean_behind_ns * o.bios).sum();
-        assert!(pairs.abs_diff(owners) <= found.pairs.len() as u64, "{pairs} {owners}");
-    }
-}
+mod tests;

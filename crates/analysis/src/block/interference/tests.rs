@@ -1,0 +1,182 @@
+use super::super::matching::Matching;
+use super::*;
+use BlockAction::*;
+use flashscope_trace::{BlockDetail, Device, RequestFlags};
+
+fn run(steps: &[(u64, BlockAction, u32, u64)]) -> InterferenceFound {
+    let mut matching = Matching::new(Interference::new());
+    let splits = |owner: u32| steps.iter().any(|&(_, action, of, _)| action == Split && of == owner);
+    for &(time, action, owner, sector) in steps {
+        // Bios have eight sectors. Those of an owner whose bios are split have parts of four.
+        let is_part = splits(owner) && action != Queue;
+        let detail = if action == Split { BlockDetail::Split { sector: sector + 4 } } else { BlockDetail::None };
+        let block = BlockEvent {
+            action,
+            device: Device::new(8, 0),
+            flags: RequestFlags::WRITE,
+            sector,
+            bytes: if is_part { 2048 } else { 4096 },
+            error: 0,
+            cgroup: 0,
+            detail,
+        };
+        matching.block(&block, (owner, owner), time, || owner);
+    }
+    let (interference, devices, ..) = matching.finish();
+    interference.finish(&devices, |owner| format!("task {owner}"), |_| true)
+}
+
+/// One request at a time, 100 each; whoever comes second waits for the rest of the first and for the hand-over.
+#[test]
+fn a_wait_belongs_to_whom_the_device_serves() {
+    let found = run(&[
+        (0, Queue, 1, 0),
+        (2, GetRq, 1, 0),
+        (3, Issue, 1, 0),
+        (10, Queue, 2, 64),
+        (103, Complete, 1, 0),
+        // The request is free; the waiter runs ten later.
+        (113, GetRq, 2, 64),
+        (114, Issue, 2, 64),
+        (214, Complete, 2, 64),
+    ]);
+    let [pair] = found.pairs.as_slice() else { panic!("{:?}", found.pairs) };
+    assert_eq!((pair.victim.as_str(), pair.behind.as_str(), pair.stage), ("task 2", "task 1", WaitStage::Request));
+    // From 10 to 103 the device served task 1; of the ten until the request was got, two are what it takes anyway.
+    assert_eq!((pair.served_ns, pair.handover_ns), (93, 8));
+    let [own] = found.own_work.as_slice() else { panic!("{:?}", found.own_work) };
+    assert_eq!((own.step.as_str(), own.waited, own.idle, own.own_ns, own.shortest_ns), ("Q2G", 1, 1, 2, 2));
+    let of = |name: &str| found.owners.iter().find(|o| o.owner == name).expect("an owner");
+    let second = of("task 2");
+    assert_eq!((second.mean_q2c_ns, second.mean_behind_ns), (204, 101));
+    assert_eq!(second.mean_device_excess_ns, Evidence::Known(0));
+    assert_eq!(second.mean_alone_ns, Evidence::Known(103));
+    assert_eq!((of("task 1").mean_q2c_ns, of("task 1").mean_behind_ns), (103, 0));
+    assert_eq!((found.not_measured, found.shared_requests), (0, 0));
+}
+
+#[test]
+fn ones_own_queue_is_no_interference() {
+    let found = run(&[
+        (0, Queue, 1, 0),
+        (1, Issue, 1, 0),
+        (2, Queue, 1, 64),
+        (100, Complete, 1, 0),
+        (101, Issue, 1, 64),
+        (200, Complete, 1, 64),
+    ]);
+    assert_eq!(found.pairs, []);
+    assert_eq!(found.owners[0].mean_behind_ns, 0);
+}
+
+#[test]
+fn a_device_with_two_requests_gives_each_half_of_its_time() {
+    let found = run(&[
+        (0, Queue, 1, 0),
+        (0, Issue, 1, 0),
+        (0, Queue, 2, 64),
+        (0, Issue, 2, 64),
+        (0, Queue, 3, 128),
+        (100, Complete, 1, 0),
+        (100, Issue, 3, 128),
+        (150, Complete, 2, 64),
+        (200, Complete, 3, 128),
+    ]);
+    let of = |behind: &str| found.pairs.iter().filter(|p| p.behind == behind).map(|p| p.served_ns).sum::<u64>();
+    assert_eq!((of("task 1"), of("task 2")), (50, 50));
+    // None was ever alone in the device, so nothing says how long they take alone.
+    let unknown = |o: &OwnerLoad| o.mean_device_excess_ns.known().is_none() && o.mean_alone_ns.known().is_none();
+    assert!(found.owners.iter().all(unknown), "{:?}", found.owners);
+}
+
+/// A reader of 4 KiB behind a bio of 12 KiB that is split into three requests: each part waits for the one before it,
+/// which is the writer's own work, and says nothing about what a step takes anyway.
+#[test]
+fn parts_of_a_bio_that_wait_for_each_other_are_no_own_work() {
+    let mut steps = Vec::new();
+    for round in 0..20u64 {
+        let (at, sector) = (round * 10_000, round * 1000);
+        steps.extend([(at, Queue, 1, sector), (at + 2, GetRq, 1, sector), (at + 3, Issue, 1, sector)]);
+        steps.extend([
+            (at + 3, Queue, 1, sector + 8),
+            (at + 4, Queue, 1, sector + 16),
+            (at + 5, Queue, 2, sector + 64),
+        ]);
+        steps.extend([(at + 1003, Complete, 1, sector), (at + 1005, GetRq, 1, sector + 8)]);
+        steps.extend([(at + 1006, Issue, 1, sector + 8), (at + 2006, Complete, 1, sector + 8)]);
+        steps.extend([(at + 2008, GetRq, 1, sector + 16), (at + 2009, Issue, 1, sector + 16)]);
+        steps.extend([(at + 3009, Complete, 1, sector + 16), (at + 3011, GetRq, 2, sector + 64)]);
+        steps.extend([(at + 3012, Issue, 2, sector + 64), (at + 4012, Complete, 2, sector + 64)]);
+    }
+    let found = run(&steps);
+    let reader = found.owners.iter().find(|o| o.owner == "task 2").expect("the reader");
+    // Queued at 5, its request came at 3011; two of that it takes anyway.
+    assert_eq!((reader.mean_q2c_ns, reader.mean_behind_ns), (4007, 3004));
+    assert_eq!((&reader.mean_alone_ns, &reader.mean_device_excess_ns), (&Evidence::Known(1003), &Evidence::Known(0)));
+}
+
+#[test]
+fn nobody_to_compare_with_is_said() {
+    let found = run(&[(0, Queue, 1, 0), (1, Issue, 1, 0), (100, Complete, 1, 0)]);
+    let one = &found.owners[0];
+    assert_eq!(one.mean_behind_ns, 0);
+    assert!(one.mean_alone_ns.why().is_some() && one.mean_device_excess_ns.why().is_some(), "{one:?}");
+}
+
+/// Each of 200 waits for the 199 before it: all are measured, and those that share a row are counted.
+#[test]
+fn no_owner_is_too_many() {
+    let at = |i: u32| u64::from(i);
+    let mut steps: Vec<_> = (0..200).map(|i| (at(i), Queue, i, at(i) * 8)).collect();
+    for i in 0..200 {
+        steps.push((1000 + at(i) * 100, Issue, i, at(i) * 8));
+        steps.push((1100 + at(i) * 100, Complete, i, at(i) * 8));
+    }
+    let found = run(&steps);
+    assert_eq!((found.owners.len(), found.not_measured, found.further_owners), (200, 0, 137));
+    let of = |i: u32| found.owners.iter().find(|o| o.owner == format!("task {i}")).expect("an owner");
+    // The first one waited idle only.
+    assert_eq!(of(0).mean_behind_ns, 0);
+    assert_eq!(of(199).mean_behind_ns, 1000 + 19_900 - 199 - 1000);
+    let pairs: u64 = found.pairs.iter().map(|p| p.served_ns + p.handover_ns).sum();
+    let owners: u64 = found.owners.iter().map(|o| o.mean_behind_ns * o.bios).sum();
+    assert!(pairs.abs_diff(owners) <= found.pairs.len() as u64, "{pairs} {owners}");
+}
+
+/// A bio of two parts, each 1000 in the device. Beside another's request the first part is issued, put back because the device is
+/// throttled, and issued again 500 later, when the device has long been idle.
+#[test]
+fn a_split_bio_beside_others_waits_for_the_throttled_device_too() {
+    let mut steps = Vec::new();
+    for round in 0..5u64 {
+        let (at, sector) = (round * 10_000, round * 1000);
+        steps.extend([(at, Queue, 2, sector), (at + 1, Split, 2, sector), (at + 5, GetRq, 2, sector)]);
+        steps.extend([(at + 8, Issue, 2, sector), (at + 1008, Complete, 2, sector), (at + 1018, GetRq, 2, sector + 4)]);
+        steps.extend([(at + 1021, Issue, 2, sector + 4), (at + 2021, Complete, 2, sector + 4)]);
+    }
+    let (at, sector) = (100_000, 10_000);
+    steps.extend([(at, Queue, 1, 90_000), (at + 1, GetRq, 1, 90_000), (at + 2, Issue, 1, 90_000)]);
+    steps.extend([(at + 10, Queue, 2, sector), (at + 11, Split, 2, sector), (at + 1002, Complete, 1, 90_000)]);
+    steps.extend([(at + 1015, GetRq, 2, sector), (at + 1018, Issue, 2, sector), (at + 1021, Requeue, 2, sector)]);
+    steps.extend([(at + 1521, Issue, 2, sector), (at + 2521, Complete, 2, sector)]);
+    steps.extend([(at + 2531, GetRq, 2, sector + 4), (at + 2534, Issue, 2, sector + 4)]);
+    steps.push((at + 3534, Complete, 2, sector + 4));
+    let found = run(&steps);
+    let reader = found.owners.iter().find(|o| o.owner == "task 2").expect("the reader");
+    // Alone 2021, of which the steps take 5, 3, 10 and 3. Beside the other 3524: its steps take 1005, 3, 3, 500, 10 and 3, and to
+    // issue it takes 3 each of four times.
+    assert_eq!((reader.bios, reader.mean_q2c_ns), (6, (2021 * 5 + 3524) / 6));
+    let behind: u64 = 1524 - 5 - 10 - 4 * 3;
+    assert_eq!((reader.mean_behind_ns, &reader.mean_alone_ns), (behind.div_ceil(6), &Evidence::Known(2022)));
+}
+
+/// Steps beside others that take less than usual make up for those that take more: the sum is what counts.
+#[test]
+fn shorter_steps_beside_others_make_up_for_longer_ones() {
+    let mut waits = device::Waits::default();
+    for (ns, hindered) in [(10, None), (10, None), (10, None), (4, Some(true)), (26, Some(true))] {
+        waits.add(ns, hindered, None);
+    }
+    assert_eq!(waits.behind(10.0), 10.0);
+    assert_eq!(waits.behind(20.0), -10.0);
+}
