@@ -63,6 +63,11 @@ pub(crate) trait Kind: Sync {
         inputs: Inputs,
         medium: Self::Medium,
     ) -> Result<Self::Group, StudyError>;
+
+    /// Whether a group that an earlier run has kept holds all that is wanted of it now.
+    fn is_whole(&self, _spec: &Self::Spec, _group: &Self::Group) -> bool {
+        true
+    }
 }
 
 /// A boot image in the making, and what it is made of.
@@ -226,7 +231,7 @@ impl<'a, K: Kind> Lab<'a, K> {
         let inputs = lab::inputs(board, line, kernel, &image, qemu.clone());
         let kept = lab::kept_at(&options.store, &id, &inputs);
         if !options.fresh
-            && let Some(group) = lab::kept::<K::Group>(&kept)
+            && let Some(group) = lab::kept::<K::Group>(&kept).filter(|group| kind.is_whole(spec, group))
         {
             watch.group_finished(&id, began.elapsed(), true);
             return Ok(group);

@@ -1,5 +1,6 @@
 //! What a boot's port file holds, as one group of results.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use flashscope_analysis::Analysis as _;
@@ -7,7 +8,7 @@ use flashscope_analysis::block::{
     BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockFound, BlockReport, InterferenceFound, IoPoint, RequestKind, Sizes,
     StagesFound,
 };
-use flashscope_trace::{EventKind, FlashOp, Session};
+use flashscope_trace::{EventKind, FlashOp, Session, TimeNs, Trace};
 use serde::Deserialize;
 
 use super::plan::{ReplaySpec, STEP};
@@ -59,11 +60,7 @@ pub(super) fn collect(
     let bench: Bench = lab::printed(&session, &spec.id(), STEP)?;
     let trace = session.recording(0)?;
     lab::whole(&trace, &spec.id(), "its requests are unknown; take shorter scripts")?;
-    let process = spec.application.first().map(String::as_str);
-    let sizes = Sizes::of_facts(std::iter::once(trace.facts()));
-    let mut block = BlockAnalysis::new(|tid, time| trace.comm(tid, time), sizes)
-        .users(trace.user_tasks().iter().copied())
-        .only(process);
+    let mut block = analysis(&trace, spec);
     let (mut reads, mut programs, mut flash) = (0, 0, false);
     trace.for_each(&mut |event| {
         // The files are made before the first call.
@@ -78,6 +75,10 @@ pub(super) fn collect(
     })?;
     let found = block.finish();
     let has_block = found.stages.bios_queued.known().is_some_and(|&n| n > 0);
+    let mut delays = Vec::new();
+    for &from_ns in spec.delay_from_ns.iter().filter(|_| has_block) {
+        delays.extend(delay(spec, &trace, from_ns, bench.start_ns + from_ns..=bench.measured.end_ns)?);
+    }
     let (own, others) = bench.tasks.split_at(spec.own_tasks.min(bench.tasks.len()));
     let mut group = ReplayGroup {
         id: spec.id(),
@@ -89,7 +90,7 @@ pub(super) fn collect(
         player: player(spec, own),
         stages: if has_block { stages(&found.stages) } else { Vec::new() },
         pattern: has_block.then(|| pattern(spec, &found.points.points, bench.start_ns)),
-        delay: delay(spec, &found.interference),
+        delay: delays,
         flash_reads: flash.then_some(reads),
         flash_programs: flash.then_some(programs),
         others_bytes: others.iter().map(|task| task.bytes_read + task.bytes_written).sum(),
@@ -248,8 +249,29 @@ fn at_begins(begins: &[u64], writes: &[u64]) -> Option<f64> {
     Some((writes.iter().filter(near).count() as f64 / writes.len() as f64 * 1e4).round() / 100.0)
 }
 
-/// The application's mean delay, and what of it was others', over all its tasks.
-fn delay(spec: &ReplaySpec, found: &InterferenceFound) -> Option<Delay> {
+fn analysis<'a>(trace: &'a Trace, spec: &ReplaySpec) -> BlockAnalysis<impl FnMut(u32, TimeNs) -> Option<&'a str>> {
+    BlockAnalysis::new(move |tid, time| trace.comm(tid, time), Sizes::of_facts(std::iter::once(trace.facts())))
+        .users(trace.user_tasks().iter().copied())
+        .only(spec.application.first().map(String::as_str))
+}
+
+/// The application's mean delay, and what of it was others', over all its tasks' bios of a range of time. Before the others begin,
+/// runs differ too (the application waits for the file system's journal), but not by the others.
+fn delay(
+    spec: &ReplaySpec,
+    trace: &Trace,
+    from_ns: u64,
+    range: RangeInclusive<u64>,
+) -> Result<Option<Delay>, StudyError> {
+    let mut block = analysis(trace, spec);
+    trace.for_each(&mut |event| {
+        block.in_range(range.contains(&event.time.0));
+        block.event(event);
+    })?;
+    Ok(mean_delay(spec, &block.finish().interference, from_ns))
+}
+
+fn mean_delay(spec: &ReplaySpec, found: &InterferenceFound, from_ns: u64) -> Option<Delay> {
     let is_own = |owner: &str| spec.application.iter().any(|name| owner.starts_with(&format!("{name} (")));
     let own: Vec<_> = found.owners.iter().filter(|one| is_own(&one.owner)).collect();
     let bios: u64 = own.iter().map(|one| one.bios).sum();
@@ -261,6 +283,7 @@ fn delay(spec: &ReplaySpec, found: &InterferenceFound) -> Option<Delay> {
     };
     let alone: Option<Vec<u64>> = own.iter().map(|one| one.mean_alone_ns.known().copied()).collect();
     Some(Delay {
+        from_ns,
         bios,
         mean_q2c_ns: mean(&|i| own[i].mean_q2c_ns),
         told_alone_ns: alone.map(|alone| mean(&|i| alone[i])),

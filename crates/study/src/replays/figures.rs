@@ -1,7 +1,7 @@
 //! A study's figures by name, and the levers side by side.
 
 use super::plan::ReplaySpec;
-use super::result::{LeverFound, ReplayGroup};
+use super::result::{Delay, LeverFound, ReplayGroup};
 use crate::statement::Figures;
 
 const MIB: f64 = (1u64 << 20) as f64;
@@ -76,9 +76,12 @@ pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[Le
         if group.others_bytes > 0 {
             put("others_mib_s", rate(group));
         }
-        let Some(delay) = &group.delay else { continue };
+        let Some(delay) = group.delay.first() else { continue };
         put("behind_us", delay.told_behind_ns as f64 / 1e3);
-        let Some(before) = alone(groups, specs, index).and_then(|alone| alone.delay.as_ref()) else { continue };
+        let from = |alone: &&Delay| alone.from_ns == delay.from_ns;
+        let Some(before) = alone(groups, specs, index).and_then(|alone| alone.delay.iter().find(from)) else {
+            continue;
+        };
         put("delay_measured_us", (delay.mean_q2c_ns as f64 - before.mean_q2c_ns as f64) / 1e3);
         if let Some(told) = delay.told_alone_ns {
             put("delay_told_us", (delay.mean_q2c_ns as f64 - told as f64) / 1e3);

@@ -21,6 +21,8 @@ pub(super) struct ReplaySpec {
     /// The application's and the others' processes.
     pub application: Vec<String>,
     pub others: Vec<String>,
+    /// From when on its delay is measured: since the others began, or, where it is alone, since those began that it is compared with.
+    pub delay_from_ns: Vec<u64>,
 }
 
 impl ReplaySpec {
@@ -74,6 +76,14 @@ pub(super) fn groups(replays: &Replays, kernels: Option<&str>) -> Vec<ReplaySpec
             }
         }
     }
+    let begins: Vec<(Option<String>, u64)> =
+        specs.iter().map(|spec| (spec.case.alone.clone(), spec.others_begin_ns())).collect();
+    for spec in specs.iter_mut().filter(|spec| spec.others.is_empty()) {
+        let of = |(alone, _): &&(Option<String>, u64)| alone.as_deref() == Some(spec.case.name.as_str());
+        spec.delay_from_ns.extend(begins.iter().filter(of).map(|(_, begin)| *begin));
+        spec.delay_from_ns.sort_unstable();
+        spec.delay_from_ns.dedup();
+    }
     specs
 }
 
@@ -93,7 +103,11 @@ fn spec(name: String, case: Case, lever: Lever, kernel: String, shift_ns: u64) -
         names
     };
     let (application, others) = (names(&whole.tasks[..own_tasks]), names(&whole.tasks[own_tasks..]));
-    Some(ReplaySpec { name, case, lever, kernel, script: whole, own_tasks, application, others })
+    let delay_from_ns = Vec::new();
+    let mut spec =
+        ReplaySpec { name, case, lever, kernel, script: whole, own_tasks, application, others, delay_from_ns };
+    spec.delay_from_ns.push(spec.others_begin_ns());
+    Some(spec)
 }
 
 /// Gives a script's tasks priorities, and a cgroup of this name.

@@ -9,7 +9,7 @@ use crate::result::{Header, Inputs};
 use crate::statement::{Figures, Row};
 
 /// Version of this document's shape; raised when a field changes its meaning.
-pub const REPLAYS_SCHEMA: u32 = 1;
+pub const REPLAYS_SCHEMA: u32 = 2;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ReplaysResult {
@@ -37,7 +37,9 @@ pub struct ReplayGroup {
     /// Of its requests to a block device; empty on raw NAND.
     pub stages: Vec<Stage>,
     pub pattern: Option<Pattern>,
-    pub delay: Option<Delay>,
+    /// From when the others began, or of the application alone from each of those times that it is compared with. Empty where there
+    /// are no block events.
+    pub delay: Vec<Delay>,
     /// Flash reads and programs; of raw NAND.
     pub flash_reads: Option<u64>,
     pub flash_programs: Option<u64>,
@@ -92,9 +94,11 @@ pub struct Pattern {
     pub half_ns: u64,
 }
 
-/// The application's mean time from queueing to completion.
+/// The mean time from queueing to completion of the bios that the application queued from a time on.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Delay {
+    /// In the scripts' time.
+    pub from_ns: u64,
     pub bios: u64,
     pub mean_q2c_ns: u64,
     /// As the trace by itself says it would be without the others; `None`: not told.

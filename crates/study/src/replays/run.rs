@@ -77,6 +77,10 @@ impl Kind for Replayed {
     ) -> Result<ReplayGroup, StudyError> {
         collect(port, spec, inputs, medium.name().to_owned())
     }
+
+    fn is_whole(&self, spec: &ReplaySpec, group: &ReplayGroup) -> bool {
+        group.delay.is_empty() || group.delay.iter().map(|delay| &delay.from_ns).eq(&spec.delay_from_ns)
+    }
 }
 
 /// The script's files under their numbers, as `bench replay --existing` looks for them.
