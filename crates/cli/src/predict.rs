@@ -405,10 +405,10 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
             workload.costs.not_kept
         ));
     }
-    if workload.held_ns > 0 {
+    if workload.cpu_wait_ns > 0 {
         notes.push(format!(
             "Calls waited {:.1} ms for a CPU (the recorder used some of it). No time here includes that.",
-            workload.held_ns as f64 / 1e6
+            workload.cpu_wait_ns as f64 / 1e6
         ));
     }
     if workload.pages_brought > 0 {

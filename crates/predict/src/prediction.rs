@@ -69,7 +69,7 @@ pub struct Recorded {
     pub time_ns: u64,
     pub timed_calls: u64,
     /// In which calls could not go on because others ran: not in `time_ns`. 0 where the recording has no `sched_switch`.
-    pub held_ns: u64,
+    pub cpu_wait_ns: u64,
     /// The setting whose prediction is nearest to the pages that came, and that prediction.
     pub fits_readahead_kib: u64,
     pub predicted_pages: u64,
@@ -119,7 +119,7 @@ mod tests {
             flash_reads: 0,
             time_ns: 0,
             timed_calls: 0,
-            held_ns: 0,
+            cpu_wait_ns: 0,
             fits_readahead_kib: 64,
             predicted_pages: 1249,
             fits_alone: true,

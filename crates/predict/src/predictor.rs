@@ -266,7 +266,7 @@ impl<'a> Predictor<'a> {
             flash_reads: self.costs.workload.flash_reads,
             time_ns: self.costs.busy_ns,
             timed_calls: calls.filter(|call| call.duration_ns.is_some()).count() as u64,
-            held_ns: self.costs.workload.held_ns,
+            cpu_wait_ns: self.costs.workload.cpu_wait_ns,
             fits_readahead_kib: fits,
             predicted_pages: pages,
             fits_alone,

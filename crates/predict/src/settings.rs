@@ -6,7 +6,7 @@ use flashscope_cachesim::{Kernel, PAGE_BYTES};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub const PREDICTION_SCHEMA: u32 = 2;
+pub const PREDICTION_SCHEMA: u32 = 3;
 
 /// Windows that a recording is tried with to find which it was made with, KiB.
 pub const TRIED_KIB: [u64; 10] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];

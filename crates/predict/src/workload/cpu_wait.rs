@@ -17,14 +17,14 @@ pub fn can_run(prev_state: i64) -> bool {
 
 /// The clock.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct CpuWait {
     /// Tasks in a call that could run and do not.
     waiting: HashSet<u32>,
     since: Option<u64>,
     total_ns: u64,
 }
 
-impl Held {
+impl CpuWait {
     /// A processor went over to `next`, from a task that could run on and is in a call, if it is; `in_calls`: all that are in one.
     pub fn switched(&mut self, time_ns: u64, from: Option<u32>, next: u32, in_calls: usize) {
         self.waiting.remove(&next);
@@ -115,23 +115,23 @@ mod tests {
 
     #[test]
     fn the_clock_stands_while_no_call_can_go_on() {
-        let mut held = Held::default();
-        held.runs(0, 7, 1);
-        held.switched(100, Some(7), 9, 1);
-        assert_eq!((held.before(100), held.before(150)), (0, 50));
-        held.switched(300, None, 7, 1);
-        assert_eq!(held.before(400), 200);
+        let mut waits = CpuWait::default();
+        waits.runs(0, 7, 1);
+        waits.switched(100, Some(7), 9, 1);
+        assert_eq!((waits.before(100), waits.before(150)), (0, 50));
+        waits.switched(300, None, 7, 1);
+        assert_eq!(waits.before(400), 200);
         // The one is preempted for the other, which is in a call too; then both are.
-        held.runs(400, 8, 2);
-        held.switched(500, Some(7), 8, 2);
-        assert_eq!(held.before(600), 200);
-        held.switched(600, Some(8), 9, 2);
-        held.switched(700, None, 7, 2);
-        assert_eq!(held.before(800), 300);
+        waits.runs(400, 8, 2);
+        waits.switched(500, Some(7), 8, 2);
+        assert_eq!(waits.before(600), 200);
+        waits.switched(600, Some(8), 9, 2);
+        waits.switched(700, None, 7, 2);
+        assert_eq!(waits.before(800), 300);
         // One that sleeps waits for storage; what others do counts then.
-        held.switched(800, None, 9, 2);
-        held.runs(900, 8, 1);
-        assert_eq!((held.before(1000), held.total_ns()), (300, 300));
+        waits.switched(800, None, 9, 2);
+        waits.runs(900, 8, 1);
+        assert_eq!((waits.before(1000), waits.total_ns()), (300, 300));
     }
 
     #[test]
@@ -142,11 +142,11 @@ mod tests {
 
     #[test]
     fn times_that_run_backwards_are_no_panic() {
-        let mut held = Held::default();
-        held.switched(u64::MAX, Some(7), 9, 1);
-        held.runs(0, 7, 1);
-        held.switched(5, Some(7), 7, 1);
-        assert_eq!(held.before(3), 0);
+        let mut waits = CpuWait::default();
+        waits.switched(u64::MAX, Some(7), 9, 1);
+        waits.runs(0, 7, 1);
+        waits.switched(5, Some(7), 7, 1);
+        assert_eq!(waits.before(3), 0);
     }
 
     /// Task 1 reads; task 2 comes, ends its call and sleeps, and what task 3 does is no call.

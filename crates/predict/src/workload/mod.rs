@@ -16,7 +16,7 @@ use crate::cost::pages::{InCall, PageCosts};
 use crate::cost::ubifs::{Nodes, Place, Places};
 use crate::queue::{Queued, Watch};
 use crate::workload::cached::Cached;
-use crate::workload::cpu_wait::{Held, Ran, can_run};
+use crate::workload::cpu_wait::{CpuWait, Ran, can_run};
 use crate::workload::descriptors::{Descriptors, Meant, integer};
 
 /// One access of one task.
@@ -49,8 +49,8 @@ pub struct Call {
     /// none.
     pub duration_ns: Option<u64>,
     /// How long all calls had been held up when it began, and for how long they were while it lasted.
-    pub held_before_ns: u64,
-    pub held_ns: u64,
+    pub cpu_wait_before_ns: u64,
+    pub cpu_wait_ns: u64,
 }
 
 impl Call {
@@ -64,19 +64,19 @@ impl Call {
             flash_reads_in_part: 0,
             began_ns,
             duration_ns: None,
-            held_before_ns: 0,
-            held_ns: 0,
+            cpu_wait_before_ns: 0,
+            cpu_wait_ns: 0,
         }
     }
 
     /// By the clock that stands while calls are held up.
     pub fn clock_began_ns(&self) -> u64 {
-        self.began_ns.saturating_sub(self.held_before_ns)
+        self.began_ns.saturating_sub(self.cpu_wait_before_ns)
     }
 
     /// When it was over, where that is known.
     pub fn ended_ns(&self) -> Option<u64> {
-        Some(self.began_ns.saturating_add(self.duration_ns?).saturating_add(self.held_ns))
+        Some(self.began_ns.saturating_add(self.duration_ns?).saturating_add(self.cpu_wait_ns))
     }
 }
 
@@ -118,7 +118,7 @@ pub struct Workload {
     /// What each page cost when it came.
     pub costs: PageCosts,
     /// How long calls could not go on because others ran; 0 where the trace has no `sched_switch`.
-    pub held_ns: u64,
+    pub cpu_wait_ns: u64,
     /// How the data nodes of files on UBIFS lie.
     pub nodes: Nodes,
     /// What reads of flash take.
@@ -241,7 +241,7 @@ pub struct Collector {
     places: Places,
     meant: Vec<Meant>,
     queue: Watch,
-    held: Held,
+    cpu_wait: CpuWait,
     ran: Ran,
     /// Workers read for those who wait: who runs in a call's place may do so for it.
     served_by_others: bool,
@@ -315,12 +315,12 @@ impl Collector {
             return;
         }
         self.ran.switched(time_ns, prev_in_call.is_some(), next as u32);
-        self.held.switched(time_ns, prev_in_call.filter(|_| can_run(state)), next as u32, self.inside.len());
+        self.cpu_wait.switched(time_ns, prev_in_call.filter(|_| can_run(state)), next as u32, self.inside.len());
     }
 
     /// By the clock that stands while all calls are held up.
     fn clock(&self, time_ns: u64) -> u64 {
-        time_ns.saturating_sub(self.held.before(time_ns))
+        time_ns.saturating_sub(self.cpu_wait.before(time_ns))
     }
 
     fn take_meant(&mut self, tid: u32) {
@@ -502,9 +502,9 @@ impl Collector {
     fn enter(&mut self, tid: u32, inside: Inside) {
         let call = inside.call_of(&mut self.workload);
         let began_ns = call.began_ns;
-        call.held_before_ns = self.held.before(began_ns);
+        call.cpu_wait_before_ns = self.cpu_wait.before(began_ns);
         self.inside.insert(tid, inside);
-        self.held.runs(began_ns, tid, self.inside.len());
+        self.cpu_wait.runs(began_ns, tid, self.inside.len());
         self.ran.begins(began_ns);
         self.came.entry(tid).or_default().clear();
     }
@@ -637,7 +637,7 @@ impl Collector {
             let (file, began_ns) = (call.file, call.clock_began_ns());
             self.note_place(inside);
             self.inside.remove(&tid);
-            self.held.runs(time_ns, tid, self.inside.len());
+            self.cpu_wait.runs(time_ns, tid, self.inside.len());
             self.ran.ended(time_ns);
             self.known(tid, file, began_ns, Some(clock_ns));
         }
@@ -651,7 +651,7 @@ impl Collector {
         let waited_until = self.queue.over(tid, ended_ns);
         let Some(inside) = self.inside.remove(&tid) else { return };
         if let Some(ended_ns) = ended_ns {
-            self.held.runs(ended_ns, tid, self.inside.len());
+            self.cpu_wait.runs(ended_ns, tid, self.inside.len());
             self.ran.ended(ended_ns);
         }
         let call = *inside.call_of(&mut self.workload);
@@ -703,7 +703,7 @@ impl Collector {
         }
         let mut workload = self.workload;
         workload.queued = self.queue.finish();
-        workload.held_ns = self.held.total_ns();
+        workload.cpu_wait_ns = self.cpu_wait.total_ns();
         workload.descriptors = self.descriptors.any();
         // What was there before, or ends elsewhere than it was written to, was not made by what was seen.
         let mut written: HashMap<FileId, u64> = HashMap::new();
@@ -750,7 +750,7 @@ impl Collector {
 fn end(call: &mut Call, ended_ns: u64, clock_ns: u64) {
     let duration_ns = clock_ns.saturating_sub(call.clock_began_ns());
     call.duration_ns = Some(duration_ns);
-    call.held_ns = ended_ns.saturating_sub(call.began_ns).saturating_sub(duration_ns);
+    call.cpu_wait_ns = ended_ns.saturating_sub(call.began_ns).saturating_sub(duration_ns);
 }
 
 #[cfg(test)]

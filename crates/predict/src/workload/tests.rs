@@ -38,16 +38,16 @@ fn a_call_does_not_last_while_others_run() {
     let mut collector = Collector::default();
     collector.event(&event(100, FileStep::Read, 0, 4096));
     collector.event(&event(110, FileStep::Cached, 0, 4096));
-    collector.held.switched(120, Some(7), 9, collector.inside.len());
-    collector.held.switched(170, None, 7, collector.inside.len());
+    collector.cpu_wait.switched(120, Some(7), 9, collector.inside.len());
+    collector.cpu_wait.switched(170, None, 7, collector.inside.len());
     collector.returned(7, 200, Some(4096));
     collector.event(&event(300, FileStep::Read, 4096, 4096));
     collector.returned(7, 310, Some(4096));
     let workload = collector.finish();
     let [held, free] = workload.calls[..] else { panic!("two calls") };
-    assert_eq!((held.duration_ns, held.held_ns, held.ended_ns()), (Some(50), 50, Some(200)));
+    assert_eq!((held.duration_ns, held.cpu_wait_ns, held.ended_ns()), (Some(50), 50, Some(200)));
     assert_eq!((free.duration_ns, free.clock_began_ns(), free.ended_ns()), (Some(10), 250, Some(310)));
-    assert_eq!(workload.held_ns, 50);
+    assert_eq!(workload.cpu_wait_ns, 50);
 }
 
 /// As `cat` reads a file whose size is a multiple of its buffer's.
