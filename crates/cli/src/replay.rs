@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use flashscope_cachesim::FileId;
 use flashscope_study::replays::ScriptError;
 use flashscope_trace::{EventKind, FileStep, TimeNs, Trace, Value};
 
@@ -53,9 +54,6 @@ struct Read {
     /// What the call returned; `None` where the trace does not say it.
     got: Option<u64>,
 }
-
-/// Device and inode.
-type FileId = (Option<u32>, u64);
 
 /// Scripts that cannot be are refused before a board is booted for them.
 impl From<ScriptError> for Failure {
@@ -123,7 +121,7 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
         }
         let Some(event) = pair.event else { return };
         let EventKind::File(file) = &event.kind else { return };
-        let id = (file.device.map(|device| device.0), file.inode);
+        let id = FileId { device: file.device.map(|device| device.0), inode: file.inode };
         match file.step {
             FileStep::Cached => {
                 let end = cached.entry(id).or_default();
@@ -249,7 +247,7 @@ fn write<'t>(
     for read in &reads {
         let count = files.len();
         let file = *files.entry(read.file).or_insert_with(|| {
-            let (device, inode) = read.file;
+            let FileId { device, inode } = read.file;
             let end = ends.get(&read.file).copied().unwrap_or_default();
             let size = match known.get(&read.file) {
                 Some(&size) => size.max(end),
@@ -296,11 +294,11 @@ mod tests {
     use super::*;
 
     fn read(time: u64, tid: u32, inode: u64, offset: u64, asked: u64, got: Option<u64>) -> Read {
-        Read { time: TimeNs(time), tid, file: (Some(31 << 20), inode), offset, asked, got }
+        Read { time: TimeNs(time), tid, file: FileId { device: Some(31 << 20), inode }, offset, asked, got }
     }
 
     fn of(reads: Vec<Read>, cached: &[(u64, u64)], beyond: u64) -> Script {
-        let cached = cached.iter().map(|&(inode, end)| ((Some(31 << 20), inode), end)).collect();
+        let cached = cached.iter().map(|&(inode, end)| (FileId { device: Some(31 << 20), inode }, end)).collect();
         write(reads, &cached, beyond, |_, _| Some("cat")).unwrap()
     }
 
