@@ -105,8 +105,8 @@ deb: packages-dist embed
 ## Builds the last commit twice, in two directories, and compares the files.
 dist-check: packages-dist
 	@tools/dist check
-## The Debian packages, installed in clean chroots.
-deb-check: deb
+## The Debian packages and the tarball: a user's first three commands in clean chroots.
+deb-check: dist
 	@tests/deb-install out/dist
 
 ## Removes everything that make built.
