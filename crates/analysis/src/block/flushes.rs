@@ -143,6 +143,17 @@ impl Flushes {
         }
     }
 
+    /// Of several that fit: the one that a flush served last, because the end follows its flush at once; of equals the oldest.
+    fn find_served(
+        &self,
+        device: u16,
+        fits: impl Fn(&Waiting) -> bool,
+        served: impl Fn(&Waiting) -> u64,
+    ) -> Option<usize> {
+        let all = self.waiting.iter().enumerate().filter(|(_, one)| one.device == device && fits(one));
+        all.min_by_key(|(_, one)| u64::MAX - served(one)).map(|(at, _)| at)
+    }
+
     fn find(&self, device: u16, fits: impl Fn(&Waiting) -> bool) -> Option<usize> {
         self.waiting.iter().position(|one| one.device == device && fits(one))
     }
@@ -188,6 +199,9 @@ impl<W: Watch> Matching<W> {
         let mut bio = InFlight::bio(device, (block.flags, RequestKind::Flush), number, 0, by, now);
         (bio.place, bio.flush) = (Place::of_empty_flushes(device), true);
         let below = self.next_below.take();
+        if !self.whole_trace {
+            self.flush_asked_anew(device, by.1, below.is_some());
+        }
         (bio.in_range, bio.shown) = below.map_or(self.show(), |(_, show)| show);
         bio.below = below.is_some();
         *if bio.below { &mut self.counts.below } else { &mut self.counts.queued } += u64::from(bio.shown);
@@ -197,6 +211,22 @@ impl<W: Watch> Matching<W> {
         }
         self.watch.queued(at, self.bios.get(at), now);
         self.flush_queued(at, true);
+    }
+
+    /// A thread that asks for a flush has the one that it asked for before: what still waits has lost its end.
+    #[cold]
+    fn flush_asked_anew(&mut self, device: u16, tid: u32, below: bool) {
+        let upper = if below { self.next_uppers.first().map(|upper| upper.queued) } else { None };
+        let before = |one: &&Waiting| {
+            let bio = self.bios.see(one.at);
+            // One bio above may have several flushes below it.
+            let of_another = !below || self.stack.upper_of(one.at) != upper;
+            one.device == device && one.empty && bio.tid == tid && bio.below == below && of_another
+        };
+        let before: Vec<u32> = self.flushes.waiting.iter().filter(before).map(|one| one.at).collect();
+        for at in before {
+            self.flush_without_end(at);
+        }
     }
 
     /// Whose bio of an upper device the flush that is about to be queued belongs to, if it does one's: its owner. `carries`: its thread
@@ -212,11 +242,12 @@ impl<W: Watch> Matching<W> {
                 let unserved = matches!(one.needs, Needs::FlushBefore | Needs::FlushAfter) && one.pending == NEVER;
                 usize::from(one.device) == upper && unserved
             };
-            // That thread's own comes first, then one without a flush below it, then the oldest.
+            // That thread's own comes first, the newest of them; then one without a flush below it, then the oldest.
             let rank = |one: &&Waiting| {
                 let bio = self.bios.see(one.at);
                 let served = lower.is_some_and(|lower| self.stack.is_above(one.at, bio.queued, lower));
-                (bio.tid != tid, served)
+                let other = bio.tid != tid;
+                (other, served, if other { bio.queued } else { u64::MAX - bio.queued })
             };
             let own = |one: &&Waiting| carries || self.bios.see(one.at).tid == tid;
             let Some(at) = self.flushes.waiting.iter().filter(waits).filter(own).min_by_key(rank).map(|one| one.at)
@@ -366,7 +397,9 @@ impl<W: Watch> Matching<W> {
         let issued = self.bios.any_at(range.place, 0);
         let write = block.flags.has(RequestFlags::WRITE);
         let own = |one: &Waiting| one.empty && one.flags == block.flags && (one.own || !issued);
-        let found = self.flushes.find(device, own);
+        // Of a stack's upper bios the one whose lower ones ended last.
+        let below = |one: &Waiting| self.stack.ended_below(one.at, self.bios.see(one.at).queued);
+        let found = self.flushes.find_served(device, own, below);
         let found = found.or_else(|| if write { self.flushes.find(device, |one| one.empty) } else { None });
         if let Some(index) = found {
             self.flush_end(index, block.error, now);
@@ -435,7 +468,8 @@ impl<W: Watch> Matching<W> {
         let found = self.flushes.find(device, |one| here(one) && one.data.to != NEVER);
         let found = found.or_else(|| {
             let empty = |ready: bool| move |one: &Waiting| one.empty && (!ready || one.needs == Needs::End);
-            let flushed = if nowhere { self.flushes.find(device, empty(true)) } else { None };
+            let served = |one: &Waiting| if one.served == NEVER { 0 } else { one.served };
+            let flushed = if nowhere { self.flushes.find_served(device, empty(true), served) } else { None };
             flushed.or_else(|| if nowhere { self.flushes.find(device, empty(false)) } else { None })
         });
         let found = found.or_else(|| self.flushes.find(device, here));

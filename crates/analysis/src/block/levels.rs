@@ -199,12 +199,16 @@ impl Watch for Levels {
 }
 
 impl<W: Watch> Matching<W> {
-    /// Whose bio the one that is about to be queued does the work of, as a first reading has found: its owner.
+    /// Whose bio the one that is about to be queued does the work of, though no remap says so: its owner. A first reading has found
+    /// where the devices lie; or other remaps show it, and this one's was lost.
     pub(super) fn is_inferred_below(&mut self, block: &BlockEvent) -> Option<u32> {
-        let known = self.stack.known.as_ref().filter(|known| !known.offsets.is_empty() && block.bytes > 0)?;
+        let places = self.stack.places_of(block.device, !self.whole_trace);
+        if places.is_empty() || block.bytes == 0 {
+            return None;
+        }
         let lower = self.devices.iter().position(|&known| known == block.device).map(|at| at as u16);
         let mut group = Vec::new();
-        for &(upper, _, by) in known.offsets.iter().filter(|one| one.1 == block.device) {
+        for (upper, by) in places {
             let Some(upper) = self.devices.iter().position(|&known| known == upper) else { continue };
             let sector = block.sector.wrapping_sub(by as u64);
             self.bios.group(Place::new(upper as u16, block.kind()), sector, &mut group);

@@ -6,10 +6,10 @@ use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlag
 use std::collections::HashMap;
 
 /// Numbers without a pattern, the same ones on every run (xorshift64*, Marsaglia 2003, Vigna 2016).
-struct Random(u64);
+pub(super) struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

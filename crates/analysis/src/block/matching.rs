@@ -387,6 +387,10 @@ impl<W: Watch> Matching<W> {
         let mut sector = block.sector;
         while sector < block.end() {
             let Some(((from, from_sector), time)) = self.stack.remap((block.device, sector)) else { return };
+            if self.stack.queues_again(from, block.device) {
+                // Its queueing was lost.
+                return;
+            }
             let upper = self.devices.iter().position(|&known| known == from);
             let Some(at) = upper.and_then(|upper| self.upper_at(upper as u16, block.kind(), from_sector)) else {
                 return;
@@ -417,6 +421,7 @@ impl<W: Watch> Matching<W> {
             self.orphan = Some(device);
             return None;
         };
+        self.stack.placed(self.devices[usize::from(device)], block.device, block.sector.wrapping_sub(sector) as i64);
         let bio = self.bios.see(at);
         // A part's name is its bio's.
         let name = if bio.whole == NONE { at } else { self.wholes.root(bio.whole) };

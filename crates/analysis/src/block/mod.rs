@@ -23,6 +23,8 @@ mod rows;
 mod service;
 mod sizes;
 mod stack;
+#[cfg(test)]
+mod stack_loss_tests;
 mod stages;
 mod syncs;
 mod watch;

@@ -151,9 +151,33 @@ pub(super) struct Stack {
     /// Devices and what they lie on, as remaps show, or a first reading.
     edges: Vec<(Device, Device)>,
     pub(super) known: Option<StackHints>,
+    /// Upper and lower devices of bios that were queued below others, and what was added to the sectors of the last one.
+    placed: Vec<(Device, Device, i64)>,
 }
 
 impl Stack {
+    /// A bio was queued where a remap leads.
+    pub fn placed(&mut self, upper: Device, lower: Device, by: i64) {
+        if let Some(one) = self.placed.iter_mut().find(|one| (one.0, one.1) == (upper, lower)) {
+            one.2 = by;
+        } else if self.placed.len() < MAX_EDGES {
+            self.placed.push((upper, lower, by));
+        }
+    }
+
+    /// Whether bios that are remapped so are queued again in the lower device.
+    pub fn queues_again(&self, upper: Device, lower: Device) -> bool {
+        self.placed.iter().any(|one| (one.0, one.1) == (upper, lower))
+    }
+
+    /// Where a bio of this device may lie above it, without a remap: upper devices, and what was added to their sectors.
+    /// `lost`: remaps may be missing.
+    pub fn places_of(&self, lower: Device, lost: bool) -> Vec<(Device, i64)> {
+        let known = self.known.iter().flat_map(|known| &known.offsets);
+        let all = known.chain(self.placed.iter().filter(|_| lost));
+        all.filter(|one| one.1 == lower).map(|one| (one.0, one.2)).collect()
+    }
+
     /// What a first reading has found.
     pub fn learn(&mut self, hints: StackHints) {
         self.edges.clone_from(&hints.edges);
@@ -197,6 +221,16 @@ impl Stack {
         }
         found.remove(0);
         found
+    }
+
+    /// When the upper bio of this one was queued.
+    pub fn upper_of(&self, at: u32) -> Option<u64> {
+        self.below.get(&at).map(|uppers| uppers.first.queued)
+    }
+
+    /// When the last of the bios below an upper one ended; 0: none has.
+    pub fn ended_below(&self, at: u32, queued: u64) -> u64 {
+        self.above.get(&at).filter(|above| above.queued == queued).map_or(0, |above| above.last_below)
     }
 
     /// Whether an upper bio has one below it on this device.
