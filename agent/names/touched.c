@@ -8,6 +8,8 @@
 
 /* Files that wait to be looked up, and processes; what is more is looked up at the end. */
 #define WAITING_MAX 1024
+/* Deleted files that wait to be sent: some 0.8 MiB. The flight recorder sends none. */
+#define ENDED_MAX 8192
 
 static size_t slot_of(const struct fs_touched *touched, uint32_t device, uint64_t inode)
 {
@@ -155,7 +157,7 @@ static void freed(struct fs_touched *touched, struct fs_inode *file, uint64_t ti
 	}
 	next.touched = goes_on && file->touched;
 	next.last_ns = goes_on ? file->last_ns : 0;
-	if (file->touched && touched->ended_count < FS_FILES_MAX) {
+	if (file->touched && touched->ended_count < ENDED_MAX) {
 		if (touched->ended_count == touched->ended_capacity) {
 			touched->ended_capacity += 64;
 			touched->ended = fs_realloc(touched->ended, touched->ended_capacity * sizeof(*touched->ended));
