@@ -256,19 +256,15 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Res
     let there = std::fs::metadata(output).is_ok_and(|meta| meta.is_file());
     let rules = Rules { existing, ..rules };
     let through = Output::is_through(output);
-    let room = if matches!(way, Way::Convert) && !through { room_for_a_copy(stream) } else { Ok(()) };
-    let path = match way {
-        Way::Anonymize(key) => anonymous::write(&trace, output, rules, key)?,
-        _ if room.is_ok() && (matches!(way, Way::Convert) || through) => {
-            flashscope_trace::dat::write_as(&trace, output, rules)?.1
-        }
-        _ => flashscope_output::adopt(stream, output, rules)?,
+    let (path, no_room) = match way {
+        Way::Anonymize(key) => (anonymous::write(&trace, output, rules, key)?, None),
+        Way::Stream if !through => (flashscope_output::adopt(stream, output, rules)?, None),
+        Way::Stream | Way::Convert => copy(&trace, stream, output, rules)?,
     };
-    if let Err((needed, free)) = room {
+    if let Some(why) = no_room {
         says.push(format!(
-            "{0}: a trace.dat needs {needed} KiB beside the recording, and {free} KiB are free: this is the agent's stream, which \
-             flashscope reads as well; for trace-cmd and KernelShark type: flashscope export {1} --to trace.dat -o FILE, with FILE on \
-             another disk",
+            "{0}: {why}: this is the agent's stream, which flashscope reads as well; for trace-cmd and KernelShark type: flashscope \
+             export {1} --to trace.dat -o FILE, with FILE on another disk",
             path.display(),
             shell_path(&path)
         ));
@@ -283,6 +279,22 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Res
         (false, _) => {}
     }
     Ok(Finished { path, says })
+}
+
+/// Writes a trace.dat. Where there is no room for it the stream takes the name: why.
+fn copy(trace: &Trace, stream: &Path, output: &Path, rules: Rules<'_>) -> Result<(PathBuf, Option<String>), Failure> {
+    let through = Output::is_through(output);
+    let why = match if through { Ok(()) } else { room_for_a_copy(stream) } {
+        Ok(()) => match flashscope_trace::dat::write_as(trace, output, rules) {
+            Ok((_, path)) => return Ok((path, None)),
+            Err(flashscope_trace::Error::NoSpace { .. }) if !through => {
+                "a trace.dat needs more room beside the recording than there is".to_owned()
+            }
+            Err(error) => return Err(error.into()),
+        },
+        Err((needed, free)) => format!("a trace.dat needs {needed} KiB beside the recording, and {free} KiB are free"),
+    };
+    Ok((flashscope_output::adopt(stream, output, rules)?, Some(why)))
 }
 
 /// KiB that a trace.dat of a stream needs at most, and those that are free, where these are fewer. Its sub-buffers have their
