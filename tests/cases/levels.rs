@@ -152,3 +152,27 @@ fn without_completions_how_many_there_were_is_unknown() {
         assert!(text(path).contains("unknown completed"), "{path}");
     }
 }
+
+#[test]
+fn a_failure_of_a_stack_is_one_failure_of_the_program() {
+    let listed = |path: &str| {
+        let errors = report(path)["block"]["errors"].clone();
+        let counts = ["failed", "failed_below", "retries"].map(|name| errors[name].as_u64().expect(name));
+        let failures = errors["failures"].as_array().expect("failures").iter();
+        let failures: Vec<(String, u64, bool)> = failures
+            .map(|one| {
+                let device = one["device"].as_str().expect("a device").to_owned();
+                (device, one["sector"].as_u64().expect("a sector"), one["below"] == true)
+            })
+            .collect();
+        (counts, failures)
+    };
+    let (counts, mut failures) = listed("dm-errors");
+    failures.sort();
+    let wanted = |device: &str, sectors: [u64; 3], below| sectors.map(|sector| (device.to_owned(), sector, below));
+    assert_eq!(counts, [3, 3, 0]);
+    let both = [wanted("253:0", [1000, 1008, 1016], false), wanted("8:0", [3048, 3056, 3064], true)];
+    assert_eq!(failures, both.concat());
+    assert_eq!(listed("md-mirror-failed-leg"), ([0, 1, 0], vec![("8:16".to_owned(), 4148, true)]));
+    assert!(text("md-mirror-failed-leg").contains("No bio of a program, but 1 at lower levels"));
+}

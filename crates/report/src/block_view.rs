@@ -65,14 +65,15 @@ pub fn unknown_counts(found: &BlockFound) -> Vec<String> {
 pub fn failed(found: &BlockFound) -> Option<String> {
     let e = &found.errors;
     let first = e.failures.first()?;
+    let unit = if found.stages.unit == Unit::Bio { "bio" } else { "request" };
+    let what = match (e.failed, e.failed_below) {
+        (failed, 0) => counted(failed, unit),
+        (0, below) => format!("No {unit} of a program, but {} at lower levels", grouped(below)),
+        (failed, below) => format!("{}, and {} below at lower levels,", counted(failed, unit), grouped(below)),
+    };
     let mut line = format!(
-        "{} ended with an error ({} {}), the first at {} sector {} for {}",
-        counted(e.failed, if found.stages.unit == Unit::Bio { "bio" } else { "request" }),
-        first.errno,
-        first.error,
-        first.device,
-        first.sector,
-        first.owner
+        "{what} ended with an error ({} {}), the first at {} sector {} for {}",
+        first.errno, first.error, first.device, first.sector, first.owner
     );
     for (n, what) in [(e.retries, "were retries of what had failed"), (e.recovered, "succeeded when tried again")] {
         if n > 0 {

@@ -195,7 +195,7 @@ fn processes(report: &BlockReport, interval_s: f64) -> Vec<TopRow> {
     for call in &found.syncs.calls {
         rows.entry(&call.task).or_default().syncs_per_s += 1.0 / interval_s;
     }
-    for failure in &found.errors.failures {
+    for failure in found.errors.failures.iter().filter(|one| !one.below) {
         rows.entry(&failure.owner).or_default().errors += 1;
     }
     for load in &found.interference.owners {

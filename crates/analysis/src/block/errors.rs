@@ -37,13 +37,19 @@ pub struct Failure {
     pub took_ns: Evidence<u64>,
     /// 1; 2 where the same operation on the same sector had failed once before; and so on.
     pub attempt: u64,
+    /// At a lower level of a stack, for an I/O that is counted above.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub below: bool,
 }
 
 /// What failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct ErrorsFound {
-    /// All of them; their times are in the stages.
+    /// All that programs asked for; their times are in the stages.
     pub failed: u64,
+    /// At lower levels of a stack; what failed there may have been put right above.
+    #[serde(default)]
+    pub failed_below: u64,
     /// Failures of a sector at which the same operation had failed before.
     pub retries: u64,
     /// I/O that succeeded where the same operation had failed before.
@@ -64,6 +70,7 @@ struct Failed {
 #[derive(Default)]
 pub(super) struct Errors {
     failed: u64,
+    failed_below: u64,
     retries: u64,
     recovered: u64,
     failures: Vec<Failed>,
@@ -103,12 +110,13 @@ impl Errors {
     #[cold]
     fn ended(&mut self, bio: &Bio, part: (u64, u64), completed: u64) {
         let key = |sector| (bio.device, bio.kind, sector);
-        // Of a stack's levels only the highest counts: it is what the program got.
+        // Of a stack's levels the highest is what the program got.
+        let counts = bio.shown && !bio.below;
         if bio.error == 0 {
             let begin = bio.end().saturating_sub(u64::from(bio.whole_sectors));
             let failed = self.sectors.range(key(begin)..key(bio.end().max(begin + 1)));
             let failed: Vec<_> = failed.map(|(&key, _)| key).collect();
-            self.recovered += u64::from(!failed.is_empty() && bio.shown);
+            self.recovered += u64::from(!failed.is_empty() && counts);
             self.sectors.retain(|key, _| !failed.contains(key));
             return;
         }
@@ -120,8 +128,8 @@ impl Errors {
         if !bio.shown {
             return;
         }
-        self.failed += 1;
-        self.retries += u64::from(attempt > 1);
+        *if bio.below { &mut self.failed_below } else { &mut self.failed } += 1;
+        self.retries += u64::from(attempt > 1 && counts);
         if self.failures.len() < MAX_FAILURES {
             self.failures.push(Failed { bio: *bio, part, completed, attempt });
         }
@@ -147,10 +155,12 @@ impl Errors {
                 end_ns: one.completed,
                 took_ns: known(one.completed.saturating_sub(begin)),
                 attempt: one.attempt,
+                below: one.bio.below,
             }
         };
         ErrorsFound {
             failed: self.failed,
+            failed_below: self.failed_below,
             retries: self.retries,
             recovered: self.recovered,
             failures: self.failures.iter().map(failure).collect(),

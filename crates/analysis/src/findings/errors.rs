@@ -2,7 +2,7 @@
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure};
 use crate::Evidence;
-use crate::block::Unit;
+use crate::block::{Failure, Unit};
 use crate::units::{counted, grouped};
 
 /// A device that does not know an operation says so (EOPNOTSUPP): discards and the like are no failures of its storage.
@@ -11,18 +11,37 @@ const NOT_SUPPORTED: i32 = -95;
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     let errors = &found.errors;
-    let Some(first) = errors.failures.iter().find(|one| one.errno != NOT_SUPPORTED) else { return Vec::new() };
-    let not_supported = errors.failures.iter().filter(|one| one.errno == NOT_SUPPORTED).count() as u64;
-    let failed = errors.failed.saturating_sub(not_supported);
+    let real = || errors.failures.iter().filter(|one| one.errno != NOT_SUPPORTED);
+    let count = |below: bool, all: u64| {
+        let not_supported = errors.failures.iter().filter(|one| one.errno == NOT_SUPPORTED && one.below == below);
+        all.saturating_sub(not_supported.count() as u64)
+    };
+    let (failed, below) = (count(false, errors.failed), count(true, errors.failed_below));
+    let Some(first) = real().find(|one| !one.below) else {
+        return real().next().map(|first| put_right(seen, first, below)).into_iter().collect();
+    };
     let device = seen.storage.device_name(&first.device);
     let source = "block:block_rq_complete, block_bio_complete (their error)";
-    let took = errors
-        .failures
-        .iter()
-        .filter(|one| one.errno != NOT_SUPPORTED)
-        .filter_map(|one| one.took_ns.known())
-        .sum::<u64>();
+    let took = real().filter(|one| !one.below).filter_map(|one| one.took_ns.known()).sum::<u64>();
     let unit = if found.stages.unit == Unit::Bio { "bio" } else { "request" };
+    let mut cause = match (errors.retries, errors.recovered) {
+        (0, 0) => "None of them was tried again: the program got the error.".to_owned(),
+        (retries, recovered) => {
+            format!(
+                "{} were tries of what had failed before; {} succeeded in the end.",
+                grouped(retries),
+                grouped(recovered)
+            )
+        }
+    };
+    if let Some(lower) = real().find(|one| one.below) {
+        cause += &format!(
+            " Below them {} of {} failed, the first at sector {}.",
+            grouped(below),
+            seen.storage.device_name(&lower.device),
+            lower.sector
+        );
+    }
     vec![Finding {
         rule: Rule::Errors,
         weight: Weight::Fault,
@@ -34,35 +53,55 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             first.kind.plural(),
             first.owner
         ),
-        cause: match (errors.retries, errors.recovered) {
-            (0, 0) => "None of them was tried again: the program got the error.".to_owned(),
-            (retries, recovered) => format!(
-                "{} were tries of what had failed before; {} succeeded in the end.",
-                grouped(retries),
-                grouped(recovered)
-            ),
-        },
+        cause,
         evidence: vec![
             measure("failures", failed as f64, MeasureUnit::Count, source),
             measure("time in failed I/O", took as f64, MeasureUnit::Ns, source),
         ],
         lost_ns: took.into(),
-        lost_bytes: Some(errors.failures.iter().map(|one| one.bytes).sum()),
-        advice: vec![Remedy {
-            what: "Save the data, and read what the driver says of the device".to_owned(),
-            steps: vec![Step::Run { command: "dmesg --level=err,warn".to_owned(), names: Vec::new() }],
-            gain: Evidence::unknown("no setting mends a device that fails", ""),
-            risk: "each further read of a failing device may be its last".to_owned(),
-        }],
+        lost_bytes: Some(real().filter(|one| !one.below).map(|one| one.bytes).sum()),
+        advice: vec![save_the_data()],
         uncertain: None,
     }]
+}
+
+/// Failures at lower levels alone: no program got one.
+fn put_right(seen: &Seen<'_>, first: &Failure, below: u64) -> Finding {
+    let source = "block:block_rq_complete, block_bio_complete (their error)";
+    Finding {
+        rule: Rule::Errors,
+        weight: Weight::Fault,
+        what: format!(
+            "{} of {} failed with {} below a device that put it right: the first at sector {}, {} for {}.",
+            counted(below, "bio"),
+            seen.storage.device_name(&first.device),
+            first.error,
+            first.sector,
+            first.kind.plural(),
+            first.owner
+        ),
+        cause: "No program got the error: the level above has another copy, or tried again.".to_owned(),
+        evidence: vec![measure("failures at lower levels", below as f64, MeasureUnit::Count, source)],
+        lost_ns: Evidence::unknown("what the failures cost the I/O above is not measured", ""),
+        lost_bytes: None,
+        advice: vec![save_the_data()],
+        uncertain: None,
+    }
+}
+
+fn save_the_data() -> Remedy {
+    Remedy {
+        what: "Save the data, and read what the driver says of the device".to_owned(),
+        steps: vec![Step::Run { command: "dmesg --level=err,warn".to_owned(), names: Vec::new() }],
+        gain: Evidence::unknown("no setting mends a device that fails", ""),
+        risk: "each further read of a failing device may be its last".to_owned(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
-    use crate::block::Failure;
     use flashscope_trace::RequestKind;
 
     fn failure(errno: i32) -> Failure {
@@ -78,6 +117,7 @@ mod tests {
             end_ns: 30_000_005,
             took_ns: 30_000_000.into(),
             attempt: 1,
+            below: false,
         }
     }
 
@@ -91,6 +131,23 @@ mod tests {
         assert_eq!((finding.weight, finding.rule), (Weight::Fault, Rule::Errors));
         assert_eq!(finding.what, "1 bio of 8:0 failed with EIO: the first at sector 4096, reads for reader (7).");
         assert_eq!(super::super::find(&work.seen())[0].rule, Rule::Errors);
+    }
+
+    #[test]
+    fn what_a_level_above_put_right_is_no_programs_failure() {
+        let mut work = Work::new(1_000_000_000);
+        work.bios(10, "R", 1_000, 1_000_000);
+        let below = || Failure { device: "8:16".into(), below: true, ..failure(-5) };
+        work.block().errors.failed_below = 1;
+        work.block().errors.failures = vec![below()];
+        let finding = only(find(&work.seen()));
+        assert!(finding.what.starts_with("1 bio of 8:16 failed with EIO below a device"), "{}", finding.what);
+        work.block().errors.failed = 1;
+        work.block().errors.failures = vec![below(), failure(-5)];
+        let finding = only(find(&work.seen()));
+        assert!(finding.what.starts_with("1 bio of 8:0 failed with EIO: the first"), "{}", finding.what);
+        assert!(finding.cause.ends_with("Below them 1 of 8:16 failed, the first at sector 4096."), "{}", finding.cause);
+        assert_eq!(finding.lost_bytes, Some(4096));
     }
 
     #[test]

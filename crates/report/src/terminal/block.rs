@@ -110,7 +110,7 @@ fn special(found: &BlockFound, style: &Style, width: usize) -> String {
         out += &paragraph(&visible(&line), width, 2, 4);
         out += &rows(&block_view::syncs(found, style.rows(MAX_ROWS)), width, "");
     }
-    if found.errors.failed > 0 {
+    if !found.errors.failures.is_empty() {
         out += &style.heading("Failures");
         out += &rows(&block_view::failures(found, style.rows(MAX_ROWS)), width, "");
     }
