@@ -196,7 +196,7 @@ where
             groups.retain(|group| matches!(group.by, GroupBy::Device | GroupBy::Parts));
             over_time.windows.clear();
         }
-        if counts.all_queued + counts.all_requests == 0 {
+        if counts.events > 0 && counts.all_queued + counts.all_requests == 0 {
             // Completions alone: how many there were of anything is unknown.
             groups.clear();
         }
