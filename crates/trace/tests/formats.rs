@@ -442,7 +442,7 @@ fn a_missing_file_of_a_set_is_a_loss() {
     ] {
         let paths: Vec<_> = names.iter().map(|name| dir.0.join(name)).collect();
         let trace = Trace::open_set(&paths).unwrap();
-        assert_eq!(trace.facts_json()["blktrace"]["cpus_missing"], serde_json::json!(cpus), "{names:?}");
+        assert_eq!(trace.facts().blktrace.cpus_missing, cpus, "{names:?}");
         assert_eq!(trace.losses().get(Loss::CpuFilesMissing), cpus.len() as u64, "{names:?}");
         assert_eq!(trace.may_miss_events(), !cpus.is_empty(), "{names:?}");
         assert_eq!(blocks(&trace).len(), events, "{names:?}");

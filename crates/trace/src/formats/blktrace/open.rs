@@ -279,7 +279,9 @@ pub(crate) fn of_parts(path: &Path, parts: &[PathBuf]) -> Result<Opened, Error> 
     let mut cpus: Vec<u32> = absent.into_iter().take(MAX_ABSENT).collect();
     cpus.sort_unstable();
     cpus.dedup();
-    opened.facts["blktrace"]["cpus_missing"] = cpus.into();
+    if !cpus.is_empty() {
+        opened.facts["blktrace"]["cpus_missing"] = cpus.into();
+    }
     Ok(opened)
 }
 
