@@ -16,6 +16,7 @@ use crate::ring::schema::{MAX_FORMATS_MEMORY, Schema};
 use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ const MAX_SCHEMAS: usize = 4096;
 pub(crate) const MAX_CPUS: usize = 8192;
 
 /// A field's value.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Hash)]
 pub(crate) enum Value<'a> {
     Signed(i64),
     Unsigned(u64),
@@ -306,7 +307,7 @@ impl Log {
                 missed.insert(cpu, events.map_or(Missed::Unknown, Missed::Events));
             }
             Item::Event { cpu, time: Some(time), tid, flags, text, parsed }
-                if repeated.is(time, (cpu, tid, &parsed.name, text, flags), is_once(parsed)) => {}
+                if repeated.is(time, (cpu, tid, flags, Said { text, parsed }), is_once(parsed)) => {}
             Item::Event { cpu, time, tid, flags, text, parsed } => {
                 let at = self.by_signature.get(signature(parsed, &mut scratch)).copied().unwrap_or(REST);
                 let schema = &self.schemas[at];
@@ -324,6 +325,22 @@ impl Log {
             _ => {}
         })?;
         Ok(repeated.count)
+    }
+}
+
+/// What a source says of an event: its text, or its fields where it has none.
+struct Said<'a> {
+    text: &'a [u8],
+    parsed: &'a Parsed<'a>,
+}
+
+impl Hash for Said<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parsed.name.hash(state);
+        self.text.hash(state);
+        if self.text.is_empty() {
+            self.parsed.fields.hash(state);
+        }
     }
 }
 

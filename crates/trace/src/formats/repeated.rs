@@ -55,9 +55,9 @@ impl Repeated {
         Repeated { from: backwards.from, last: 0, stretch: 0, seen: HashMap::new(), moment: Vec::new(), count: 0 }
     }
 
-    /// Whether this event (CPU, thread, name, text and flags) was there before; it is counted then. `once`: it is a step that cannot come
-    /// twice at one time.
-    pub fn is(&mut self, time: u64, event: (u16, u32, &str, &[u8], &[u8]), once: bool) -> bool {
+    /// Whether this event (CPU, thread, name, text or fields, and flags) was there before; it is counted then. `once`: it is a step that
+    /// cannot come twice at one time.
+    pub fn is(&mut self, time: u64, event: impl Hash, once: bool) -> bool {
         if time != self.last {
             self.stretch += u32::from(time < self.last);
             self.last = time;
