@@ -59,7 +59,7 @@ fn every_command_has_a_target() {
 #[test]
 fn inputs_get_as_far_as_the_analyses() {
     let (mut block, mut flash, mut file) = (0, 0, 0);
-    for seed in 1..200 {
+    for seed in 1..250 {
         let bytes = structured::stream(&input(seed)).into();
         let trace = flashscope_trace::Trace::from_bytes(Path::new("fuzz"), bytes).expect("a whole stream");
         trace
