@@ -14,8 +14,8 @@ const WRITERS: [(&str, u64); 3] = [("direct", 4 << 10), ("direct", 1 << 20), ("s
 const PERCENT: f64 = 5.0;
 const NANOSECONDS: f64 = 20_000.0;
 type Cell = (&'static str, &'static str, u32, u64, (&'static str, u64));
-/// Cells that are further off: kernel, scheduler, queue depth, bytes read, writer. Their reads are split into five parts, and the
-/// writer's copying takes the processor from the reader: neither the device nor another bio is what it waits for.
+/// Cells that are further off: kernel, scheduler, queue depth, bytes read, writer. Their reads are split into five parts. The
+/// causes, as far as they are known, are in docs/explanation/block-io.md, "Accuracy".
 const KNOWN_TO_BE_OFF: [Cell; 6] = [
     ("6.1", "bfq", 64, 512 << 10, ("synced", 64 << 10)),
     ("6.1", "kyber", 1, 512 << 10, ("synced", 64 << 10)),
