@@ -22,7 +22,14 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     };
     let device = seen.storage.device_name(&first.device);
     let source = "block:block_rq_complete, block_bio_complete (their error)";
+    // Of completions alone no time is known: then their sum is none either.
+    let unknown = real().filter(|one| !one.below).find_map(|one| one.took_ns.why());
     let took = real().filter(|one| !one.below).filter_map(|one| one.took_ns.known()).sum::<u64>();
+    let lost_ns = unknown.map_or(Evidence::Known(took), |why| Evidence::Unknown(why.clone()));
+    let mut evidence = vec![measure("failures", failed as f64, MeasureUnit::Count, source)];
+    if lost_ns.known().is_some() {
+        evidence.push(measure("time in failed I/O", took as f64, MeasureUnit::Ns, source));
+    }
     let unit = if found.stages.unit == Unit::Bio { "bio" } else { "request" };
     let mut cause = match (errors.retries, errors.recovered) {
         (0, 0) => "None of them was tried again: the program got the error.".to_owned(),
@@ -54,11 +61,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             first.owner
         ),
         cause,
-        evidence: vec![
-            measure("failures", failed as f64, MeasureUnit::Count, source),
-            measure("time in failed I/O", took as f64, MeasureUnit::Ns, source),
-        ],
-        lost_ns: took.into(),
+        evidence,
+        lost_ns,
         lost_bytes: Some(real().filter(|one| !one.below).map(|one| one.bytes).sum()),
         advice: vec![save_the_data()],
         uncertain: None,
@@ -148,6 +152,18 @@ mod tests {
         assert!(finding.what.starts_with("1 bio of 8:0 failed with EIO: the first"), "{}", finding.what);
         assert!(finding.cause.ends_with("Below them 1 of 8:16 failed, the first at sector 4096."), "{}", finding.cause);
         assert_eq!(finding.lost_bytes, Some(4096));
+    }
+
+    #[test]
+    fn failures_without_a_begin_have_no_time_of_zero() {
+        let mut work = Work::new(1_000_000_000);
+        work.bios(10, "R", 1_000, 1_000_000);
+        work.block().errors.failed = 1;
+        let took_ns = Evidence::unknown("the trace has neither the queueing nor the issue of this request", "");
+        work.block().errors.failures = vec![Failure { took_ns, ..failure(-5) }];
+        let finding = only(find(&work.seen()));
+        assert!(finding.lost_ns.known().is_none());
+        assert!(finding.evidence.iter().all(|one| one.name != "time in failed I/O"));
     }
 
     #[test]
