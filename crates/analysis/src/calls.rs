@@ -13,8 +13,13 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Groups by process and call, and by file and call; calls of more go to one group for all of them.
-const MAX_GROUPS: usize = 4096;
+/// Groups by process and call, and by file and call. Where more come, the half with least time so far goes to one group for
+/// each call.
+const MAX_GROUPS: usize = 8192;
+/// Processes and files with a call that are known, those without a group of their own among them.
+const MAX_KNOWN: usize = 1 << 16;
+/// The name of a call's group of all that have none of their own.
+const FURTHER: &str = "(further ones)";
 /// The slowest calls that are listed.
 const MAX_LISTED: usize = 64;
 /// Threads that are in a call at one time.
@@ -125,6 +130,23 @@ struct Sum {
     times: LatencyHistogram,
 }
 
+impl Sum {
+    fn add(&mut self, bytes: u64, duration: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.times.add(duration);
+    }
+
+    fn merge(&mut self, other: &Sum) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.times.merge(&other.times);
+    }
+
+    fn group(self, call: String, name: String) -> CallGroup {
+        let (bytes, total_ns, ns) = (self.bytes, self.times.total_ns(), self.times.finish());
+        CallGroup { call, name, path: None, bytes, total_ns, ns }
+    }
+}
+
 struct Listed {
     open: Open,
     tid: u32,
@@ -157,8 +179,8 @@ pub struct Calls<L> {
     open: HashMap<u32, Open>,
     faults: HashMap<u32, Open>,
     begun: u64,
-    by_process: HashMap<(String, String), Sum>,
-    by_file: HashMap<(String, String), Sum>,
+    by_process: Sums,
+    by_file: Sums,
     listed: Vec<Listed>,
     without_storage: u64,
     cut: u64,
@@ -183,8 +205,8 @@ where
             open: HashMap::new(),
             faults: HashMap::new(),
             begun: 0,
-            by_process: HashMap::new(),
-            by_file: HashMap::new(),
+            by_process: Sums::default(),
+            by_file: Sums::default(),
             listed: Vec::new(),
             without_storage: 0,
             cut: 0,
@@ -233,9 +255,9 @@ where
         }
         let task = name.map_or_else(|| format!("tid {tid}"), |name| format!("{} ({tid})", clip::clip(name)));
         let duration = time.0.saturating_sub(open.begin);
-        add(&mut self.by_process, (open.name.clone(), task.clone()), open.bytes, duration);
+        self.by_process.add((open.name.clone(), task.clone()), open.bytes, duration);
         if let Some(file) = open.file {
-            add(&mut self.by_file, (open.name.clone(), file_name(file)), open.bytes, duration);
+            self.by_file.add((open.name.clone(), file_name(file)), open.bytes, duration);
         }
         let listed = Listed { open, tid, task, duration };
         if Some(listed.open.number) == self.number {
@@ -290,32 +312,65 @@ fn file_name((device, inode): (Option<Device>, u64)) -> String {
     }
 }
 
-fn add(groups: &mut HashMap<(String, String), Sum>, mut key: (String, String), bytes: u64, duration: u64) {
-    if groups.len() >= MAX_GROUPS && !groups.contains_key(&key) {
-        key.1 = "(further ones)".to_owned();
-    }
-    let sum = groups.entry(key).or_default();
-    sum.bytes = sum.bytes.saturating_add(bytes);
-    sum.times.add(duration);
+/// Sums by call and name.
+#[derive(Default)]
+struct Sums {
+    /// None: what is without a group of its own.
+    groups: HashMap<(String, String), Option<Sum>>,
+    with_group: usize,
+    /// By call.
+    further: HashMap<String, Sum>,
 }
 
-fn groups(sums: HashMap<(String, String), Sum>) -> Vec<CallGroup> {
-    let mut groups: Vec<CallGroup> = sums
-        .into_iter()
-        .map(|((call, name), sum)| CallGroup {
-            path: None,
-            call,
-            name,
-            bytes: sum.bytes,
-            total_ns: sum.times.total_ns(),
-            ns: sum.times.finish(),
-        })
-        .collect();
-    groups.sort_by(|a, b| {
-        let key = |group: &CallGroup| (Reverse(group.total_ns), group.call.clone(), group.name.clone());
-        key(a).cmp(&key(b))
-    });
-    groups
+impl Sums {
+    fn add(&mut self, key: (String, String), bytes: u64, duration: u64) {
+        if let Some(sum) = self.groups.get_mut(&key) {
+            let further = &mut self.further;
+            sum.as_mut().unwrap_or_else(|| further.entry(key.0).or_default()).add(bytes, duration);
+            return;
+        }
+        let known = self.groups.len() < MAX_KNOWN;
+        if self.with_group == MAX_GROUPS && known {
+            self.keep_longest(MAX_GROUPS / 2);
+        }
+        if self.with_group < MAX_GROUPS && known {
+            let mut sum = Sum::default();
+            sum.add(bytes, duration);
+            self.groups.insert(key, Some(sum));
+            self.with_group += 1;
+            return;
+        }
+        self.further.entry(key.0.clone()).or_default().add(bytes, duration);
+        if known {
+            self.groups.insert(key, None);
+        }
+    }
+
+    /// Keeps so many groups, those with most time. The others never get one again: what is listed is whole.
+    fn keep_longest(&mut self, most: usize) {
+        let time = |sum: &Option<Sum>| sum.as_ref().map_or(0, |sum| sum.times.total_ns());
+        let mut times: Vec<u64> = self.groups.values().map(time).collect();
+        times.sort_unstable_by_key(|&ns| Reverse(ns));
+        let Some(&least) = times.get(most) else { return };
+        for (key, sum) in &mut self.groups {
+            if let Some(left) = sum.take_if(|sum| sum.times.total_ns() <= least) {
+                self.further.entry(key.0.clone()).or_default().merge(&left);
+                self.with_group -= 1;
+            }
+        }
+    }
+
+    /// Most time first.
+    fn finish(self) -> Vec<CallGroup> {
+        let own = self.groups.into_iter().filter_map(|(key, sum)| Some((key, sum?)));
+        let further = self.further.into_iter().map(|(call, sum)| ((call, FURTHER.to_owned()), sum));
+        let mut groups: Vec<CallGroup> = own.chain(further).map(|((call, name), sum)| sum.group(call, name)).collect();
+        groups.sort_by(|a, b| {
+            let key = |group: &CallGroup| (Reverse(group.total_ns), group.call.clone(), group.name.clone());
+            key(a).cmp(&key(b))
+        });
+        groups
+    }
 }
 
 impl<L, N> Analysis for Calls<L>
@@ -349,8 +404,8 @@ where
         self.cut += (self.open.len() + self.faults.len()) as u64;
         self.keep_slowest();
         CallsFound {
-            by_process: groups(self.by_process),
-            by_file: groups(self.by_file),
+            by_process: self.by_process.finish(),
+            by_file: self.by_file.finish(),
             slowest: self.listed.iter().map(Listed::call).collect(),
             without_storage: self.without_storage,
             cut: self.cut,
@@ -417,5 +472,31 @@ mod tests {
         let found = calls.finish();
         assert_eq!(found.slowest.iter().map(|one| one.number).collect::<Vec<_>>(), [2]);
         assert_eq!(found.by_process[0].name, "tid 5");
+    }
+
+    #[test]
+    fn the_longest_of_many_have_groups_of_their_own() {
+        let mut sums = Sums::default();
+        let key = |inode: u64| ("read".to_owned(), format!("8:1 inode {inode}"));
+        let many = MAX_KNOWN as u64 + 5000;
+        for inode in 0..many {
+            sums.add(key(inode), 1, 10);
+            if inode == 20_000 {
+                sums.add(key(1 << 40), 7, 1_000_000);
+            }
+            if inode % 5000 == 0 {
+                sums.add(key(0), 1, 1000);
+            }
+        }
+        let groups = sums.finish();
+        assert!(groups.len() <= MAX_GROUPS + 1);
+        let first: Vec<_> =
+            groups[..3].iter().map(|group| (group.name.as_str(), group.bytes, group.total_ns)).collect();
+        assert_eq!(first[0], ("8:1 inode 1099511627776", 7, 1_000_000));
+        assert_eq!(first[1].0, FURTHER);
+        let again = many.div_ceil(5000);
+        assert_eq!(first[2], ("8:1 inode 0", 1 + again, 10 + again * 1000));
+        assert_eq!(groups.iter().map(|group| group.bytes).sum::<u64>(), many + 7 + again);
+        assert_eq!(groups.iter().map(|group| group.ns.n).sum::<u64>(), many + 1 + again);
     }
 }

@@ -6,10 +6,16 @@ use super::matching::Watch;
 use flashscope_trace::{Device, RequestKind};
 use std::collections::HashMap;
 
-/// Files with times of their own, as they come; the bios of more go to one group for all of them.
-const MAX_FILES: usize = 256;
-/// Stands for all files that are too many.
-const FURTHER: usize = MAX_FILES;
+/// Files that are listed, those with most bytes; the bios of the others are one group.
+const MAX_LISTED: usize = 256;
+/// Files with times of their own. Where more come, the half with least bytes so far goes to the group of the others.
+const MAX_TIMED: usize = 4096;
+/// Files that are known, those of the group of the others among them.
+const MAX_KNOWN: usize = 1 << 16;
+/// Stands for all files without times of their own.
+const FURTHER: usize = MAX_TIMED;
+/// The group of the files that are not listed.
+pub(crate) const FURTHER_FILES: &str = "(further files)";
 
 /// A file: device of its file system, and inode.
 pub(super) type File = (u32, u64);
@@ -30,6 +36,12 @@ impl OneFile {
             _ => return,
         };
         *bytes += u64::from(bio.sectors) * 512;
+    }
+
+    fn merge(&mut self, other: &OneFile) {
+        self.times.merge(&other.times);
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
     }
 
     fn finish(&self, name: String) -> Group {
@@ -55,15 +67,54 @@ impl Files {
         self.files.get_mut(number).unwrap_or(&mut self.further)
     }
 
+    /// The number of a file that is not known yet.
+    fn new_file(&mut self, file: File) -> usize {
+        if self.files.len() == MAX_TIMED && self.numbers.len() < MAX_KNOWN {
+            self.keep_largest(MAX_TIMED / 2);
+        }
+        let number = if self.files.len() < MAX_TIMED { self.files.len() } else { FURTHER };
+        if number != FURTHER {
+            self.files.push(OneFile::default());
+        }
+        if self.numbers.len() < MAX_KNOWN {
+            self.numbers.insert(file, number);
+        }
+        number
+    }
+
+    /// Keeps the times of so many files, those with most bytes. The others stay in the group of the others: what is listed
+    /// is all of its file.
+    fn keep_largest(&mut self, most: usize) {
+        let mut by_size: Vec<usize> = (0..self.files.len()).collect();
+        by_size.sort_by_key(|&number| std::cmp::Reverse(self.files[number].times.bytes));
+        let mut renumbered = vec![FURTHER; self.files.len()];
+        let mut old: Vec<Option<OneFile>> = std::mem::take(&mut self.files).into_iter().map(Some).collect();
+        for (place, number) in by_size.into_iter().enumerate() {
+            let Some(one) = old[number].take() else { continue };
+            if place < most {
+                renumbered[number] = self.files.len();
+                self.files.push(one);
+            } else {
+                self.further.merge(&one);
+            }
+        }
+        for number in self.numbers.values_mut().chain(self.on_the_way.values_mut()) {
+            *number = renumbered.get(*number).copied().unwrap_or(FURTHER);
+        }
+    }
+
     /// Most bytes first.
-    pub fn finish(&self) -> Vec<Group> {
+    pub fn finish(mut self) -> Vec<Group> {
+        if self.files.len() > MAX_LISTED {
+            self.keep_largest(MAX_LISTED);
+        }
         let mut files: Vec<(&File, &OneFile)> =
             self.numbers.iter().filter_map(|(file, &number)| Some((file, self.files.get(number)?))).collect();
         files.sort_by_key(|(file, one)| (std::cmp::Reverse(one.times.bytes), **file));
         let name = |&(device, inode): &File| format!("{} inode {inode}", Device(device));
         let mut groups: Vec<Group> = files.into_iter().map(|(file, one)| one.finish(name(file))).collect();
         if self.further.times.bios > 0 {
-            groups.push(self.further.finish("(further files)".to_owned()));
+            groups.push(self.further.finish(FURTHER_FILES.to_owned()));
         }
         groups
     }
@@ -74,12 +125,7 @@ impl Watch for Files {
         let Some(file) = self.next.take() else { return };
         let number = match self.numbers.get(&file) {
             Some(&number) => number,
-            None if self.files.len() < MAX_FILES => {
-                self.files.push(OneFile::default());
-                self.numbers.insert(file, self.files.len() - 1);
-                self.files.len() - 1
-            }
-            None => FURTHER,
+            None => self.new_file(file),
         };
         self.on_the_way.insert(at, number);
         self.file(number).queued(bio, now);
@@ -128,20 +174,52 @@ mod tests {
         assert_eq!((q2c.ns.n, q2c.total_ns), (1, 150));
     }
 
+    fn one_bio(files: &mut Files, name: u32, inode: u64, sectors: u32) {
+        files.next = Some((1, inode));
+        files.queued(name, &bio(sectors), 100);
+        files.gone(name, &bio(sectors), 200);
+    }
+
+    fn all_bios(groups: &[Group]) -> (u64, u64) {
+        (groups.iter().map(|group| group.bios).sum(), groups.iter().map(|group| group.bytes).sum())
+    }
+
     #[test]
-    fn too_many_files_are_one_group() {
+    fn the_largest_of_many_files_are_listed() {
         let mut files = Files::default();
         for inode in 0..1000 {
-            files.next = Some((1, inode));
-            files.queued(inode as u32, &bio(if inode == 5 { 16 } else { 8 }), inode);
-            files.gone(inode as u32, &bio(8), inode + 1);
+            one_bio(&mut files, 1, inode, if inode >= 990 { 16 } else { 8 });
         }
         let groups = files.finish();
-        assert_eq!(groups.len(), MAX_FILES + 1);
-        assert_eq!(groups[0].name, "0:1 inode 5");
-        assert_eq!(
-            (groups[MAX_FILES].name.as_str(), groups[MAX_FILES].bios),
-            ("(further files)", 1000 - MAX_FILES as u64)
-        );
+        assert_eq!(groups.len(), MAX_LISTED + 1);
+        assert_eq!((groups[0].name.as_str(), groups[9].name.as_str()), ("0:1 inode 990", "0:1 inode 999"));
+        let further = &groups[MAX_LISTED];
+        assert_eq!((further.name.as_str(), further.bios), (FURTHER_FILES, 1000 - MAX_LISTED as u64));
+        assert_eq!(all_bios(&groups), (1000, (990 * 8 + 10 * 16) * 512));
+    }
+
+    #[test]
+    fn a_large_file_that_comes_late_is_listed_whole() {
+        let mut files = Files::default();
+        one_bio(&mut files, 1, 1, 800);
+        // Its bio is on its way while others go.
+        files.next = Some((1, 2));
+        files.queued(2, &bio(8), 100);
+        for inode in 10..MAX_KNOWN as u64 + 10_000 {
+            one_bio(&mut files, 3, inode, 8);
+            if inode == 20_000 {
+                one_bio(&mut files, 1, 5, 900);
+            }
+        }
+        one_bio(&mut files, 1, 1, 800);
+        files.gone(2, &bio(8), 900);
+        let groups = files.finish();
+        assert_eq!((groups[0].name.as_str(), groups[0].bios), ("0:1 inode 1", 2));
+        assert_eq!((groups[1].name.as_str(), groups[1].bytes), ("0:1 inode 5", 900 * 512));
+        let bios = 4 + MAX_KNOWN as u64 + 10_000 - 10;
+        assert_eq!(all_bios(&groups), (bios, (2 * 800 + 900 + (bios - 3) * 8) * 512));
+        let completed =
+            |group: &Group| group.stages.iter().find(|stage| stage.stage == "Q2C").map_or(0, |stage| stage.ns.n);
+        assert_eq!(groups.iter().map(completed).sum::<u64>(), bios);
     }
 }

@@ -112,7 +112,14 @@ impl Times {
         each_stage(bio, completed, |stage, ns| self.stages[stage as usize].add(ns));
     }
 
-    fn merge(&mut self, stages: &[LatencyHistogram; 9]) {
+    /// What is of both.
+    pub fn merge(&mut self, other: &Times) {
+        self.bios += other.bios;
+        self.bytes += other.bytes;
+        self.merge_stages(&other.stages);
+    }
+
+    fn merge_stages(&mut self, stages: &[LatencyHistogram; 9]) {
         for (to, from) in self.stages.iter_mut().zip(stages) {
             to.merge(from);
         }
@@ -319,7 +326,7 @@ impl Groups {
     fn gather(&mut self) {
         self.known.clear();
         for (class, stages) in std::mem::take(&mut self.classes) {
-            self.each(class, |times| times.merge(&stages));
+            self.each(class, |times| times.merge_stages(&stages));
         }
     }
 

@@ -32,6 +32,7 @@ mod whole;
 mod wholes;
 
 pub use errors::{ErrorsFound, Failure};
+pub(crate) use files::FURTHER_FILES;
 pub use flashscope_trace::RequestKind;
 pub use flushes::FlushesFound;
 pub use groups::{Distribution, Group, GroupBy, StageTimes};

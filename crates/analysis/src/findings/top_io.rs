@@ -1,7 +1,7 @@
 //! Who reads and writes most: process, file, device.
 
 use super::{Finding, MeasureUnit, Rule, Seen, StorageFacts, Weight, groups, measure, percent};
-use crate::block::{BlockFound, Group, GroupBy, Originator, OwnerKind};
+use crate::block::{BlockFound, FURTHER_FILES, Group, GroupBy, Originator, OwnerKind};
 use crate::units::size;
 use crate::{Evidence, OWN_RECORDING};
 use flashscope_trace::parse_file;
@@ -71,7 +71,9 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 
 /// The file of which most was moved by anybody, and how much.
 fn most(storage: &StorageFacts, found: &BlockFound, moved: impl Fn(&Group) -> Option<u64>) -> Option<(String, u64)> {
-    let files = groups(found, GroupBy::File).filter_map(|file| Some((file, moved(file)?)));
+    // The group of all files that are not listed is no file.
+    let files = groups(found, GroupBy::File).filter(|file| file.name != FURTHER_FILES);
+    let files = files.filter_map(|file| Some((file, moved(file)?)));
     let (file, bytes) = files.max_by_key(|(_, bytes)| *bytes).filter(|(_, bytes)| *bytes > 0)?;
     // Its path alone: the device that it lies on would say little here.
     let unnamed = || match parse_file(&file.name) {
@@ -126,6 +128,10 @@ mod tests {
         work.block().groups.push(group(10, Some("/out.bin"), 0, 50 << 20));
         let causes: Vec<String> = find(&work.seen()).into_iter().map(|finding| finding.cause).collect();
         assert_eq!(causes, ["50 MiB of all go into /out.bin.", "30 MiB of all come from /lib/c.so."]);
+        // What is in many files is in none of them.
+        let further = Group { name: FURTHER_FILES.to_owned(), ..group(0, None, 0, 900 << 20) };
+        work.block().groups.push(further);
+        assert_eq!(find(&work.seen())[0].cause, causes[0]);
         // A twentieth of what is read says nothing of where it comes from.
         work.block().groups.iter_mut().for_each(|group| group.read_bytes = Some(2 << 20));
         assert!(find(&work.seen())[1].cause.is_empty());
