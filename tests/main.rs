@@ -35,6 +35,7 @@ mod laid_out;
 mod layers;
 mod loops;
 mod names;
+mod nothing_there;
 mod other_chip;
 mod outputs;
 mod overrun;

@@ -51,7 +51,7 @@ if (seen.explores) {
   seen.by_kind = await first();
 }
 // The first table that can be sorted and has several rows.
-const table = tab.locator("main table:has(tbody tr:nth-child(3)):has(button.sort)").last();
+const table = tab.locator("main table:not(details table):has(tbody tr:nth-child(3)):has(button.sort)").last();
 if (await table.count()) {
   const last = table.locator("thead tr:last-child th").last();
   const column = () => table.locator("tbody tr td:last-child").allInnerTexts();
@@ -60,7 +60,7 @@ if (await table.count()) {
   await last.getByRole("button").click();
   seen.sorted_back = [await last.getAttribute("aria-sort"), await column()];
 }
-const filter = tab.locator("input.filter").first();
+const filter = tab.locator("input.filter:visible").first();
 if (await filter.count()) {
   await filter.fill("no row has these words");
   seen.filtered_all = await filter.locator("xpath=..").innerText();

@@ -39,10 +39,16 @@ pub fn block(report: &BlockReport) -> String {
     let recorded_on = recorded_on(report);
     page.reserve(recorded_on.len());
 
+    for line in block_view::unknown_counts(found) {
+        page.add("what is unknown", &format!("<p class=\"lost\">{}</p>\n", escape(&line)));
+    }
+    if let Some(line) = block_view::failed(found) {
+        page.add("what failed", &format!("<p class=\"lost\">{}</p>\n", escape(&line)));
+    }
     page.heading("findings", "Findings");
     page.add("findings", &findings(&report.findings));
     let begin_ns = found.stages.begin_ns;
-    page.add("the timeline to explore", &explore(&found.points, &report.title, begin_ns));
+    page.section("the timeline to explore", &explore(&found.points, &report.title, begin_ns));
     let calls = calls(&report.calls, stages.begin_ns);
     if !calls.is_empty() {
         page.heading("calls", "Calls");
@@ -51,48 +57,41 @@ pub fn block(report: &BlockReport) -> String {
     page.heading("verdict", "Who slows whom down");
     page.add("who slows whom down", &verdict(report));
     page.add("the summary", &numbers(report));
-    for line in block_view::unknown_counts(found) {
-        page.add("what is unknown", &format!("<p class=\"lost\">{}</p>\n", escape(&line)));
-    }
-    if let Some(line) = block_view::failed(found) {
-        page.add("what failed", &format!("<p class=\"lost\">{}</p>\n", escape(&line)));
-    }
     page.heading("figures", "Where, when, how long");
     for drawn in figures::block(report) {
         page.add(&drawn.title, &figure(&drawn));
     }
     page.heading("stages", "Stages");
-    page.add("what the stages' names mean", &format!("<p>{}</p>\n", escape(block_view::STAGE_NAMES)));
+    if found.groups.iter().any(|group| !group.stages.is_empty()) {
+        page.add("what the stages' names mean", &format!("<p>{}</p>\n", escape(block_view::STAGE_NAMES)));
+    }
     let tables = found.groups.iter().filter(|g| matches!(g.by, GroupBy::All | GroupBy::Device));
     for group in tables.take(MAX_STAGE_TABLES) {
         let name = if group.by == GroupBy::All { "All devices" } else { &group.name };
-        page.add(&format!("stages of {name}"), &rows(name, &block_view::stages(&group.stages), "No stage was seen."));
+        page.add(&format!("stages of {name}"), &rows(name, &block_view::stages(&group.stages)));
     }
     for (by, heading) in block_view::GROUPS {
         if by == GroupBy::Parts && found.stages.parts == 0 {
             continue;
         }
-        page.add(heading, &rows(heading, &block_view::groups(found, by, MAX_ROWS), "None."));
+        page.add(heading, &rows(heading, &block_view::groups(found, by, MAX_ROWS)));
     }
     special(&mut page, report);
-    page.add("what is not in the stages", &not_in_stages(report));
+    page.add("what is not in the stages", &rows("Not in the stages", &block_view::unmatched(found)));
     page.heading("originators", "Originators and carriers");
-    page.add("what was written for whom", &format!("<p>{}</p>\n", escape(&block_view::written(found))));
-    page.add("originators and carriers", &rows("", &block_view::originators(found, MAX_ROWS), "No bio was queued."));
-    let files = block_view::files(found, MAX_ROWS);
-    if !files.rows.is_empty() {
-        page.add("files that were written back", &rows("Files that were written back", &files, ""));
+    let originators = rows("", &block_view::originators(found, MAX_ROWS));
+    if !originators.is_empty() {
+        page.add("what was written for whom", &format!("<p>{}</p>\n", escape(&block_view::written(found))));
+        page.add("originators and carriers", &originators);
     }
+    page.add(
+        "files that were written back",
+        &rows("Files that were written back", &block_view::files(found, MAX_ROWS)),
+    );
     names(&mut page, &report.names);
     page.heading("waits", "Waits behind others");
-    page.add(
-        "what each originator waited",
-        &rows("Of a bio, on average", &block_view::owner_loads(found, MAX_ROWS), "Nobody waited."),
-    );
-    let pairs = block_view::pairs(found, MAX_ROWS);
-    if !pairs.rows.is_empty() {
-        page.add("who waited behind whom", &rows("Behind whom, in all", &pairs, ""));
-    }
+    page.add("what each originator waited", &rows("Of a bio, on average", &block_view::owner_loads(found, MAX_ROWS)));
+    page.add("who waited behind whom", &rows("Behind whom, in all", &block_view::pairs(found, MAX_ROWS)));
     for note in block_view::wait_notes(found) {
         page.add("what the waits leave out", &format!("<p class=\"lost\">{}</p>\n", escape(&note)));
     }
@@ -109,11 +108,7 @@ pub fn block(report: &BlockReport) -> String {
 /// What only some traces have: stacks of devices, flushes, calls of fsync, failures.
 fn special(page: &mut Page, report: &BlockReport) {
     let found = &report.found;
-    let mut table = |heading: &str, of: crate::rows::Rows| {
-        if !of.rows.is_empty() {
-            page.add(heading, &rows(heading, &of, ""));
-        }
-    };
+    let mut table = |heading: &str, of: crate::rows::Rows| page.add(heading, &rows(heading, &of));
     table("Stacked devices", block_view::stack(found, MAX_ROWS));
     table("Failures", block_view::failures(found, MAX_ROWS));
     table("What fsync and similar calls waited for", block_view::syncs(found, MAX_ROWS));
@@ -172,10 +167,6 @@ fn numbers(report: &BlockReport) -> String {
         (time(q2c.map(|s| s.ns.mean)), "mean Q2C"),
         (time(q2c.map(|s| s.ns.p99)), "p99 of Q2C"),
     ])
-}
-
-fn not_in_stages(report: &BlockReport) -> String {
-    rows("Not in the stages", &block_view::unmatched(&report.found), "nothing; every step was matched.")
 }
 
 fn recorded_on(report: &BlockReport) -> String {

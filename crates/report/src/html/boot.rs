@@ -18,8 +18,7 @@ pub fn boot_study(result: &BootResult) -> String {
     page.heading("phases", "Phases, found in the operations");
     for group in &result.groups {
         for boot in &group.boots {
-            let table =
-                rows(&heading(group, boot), &phases(&boot.phases, 0, Some(boot.prompt_ns)), "No flash operation.");
+            let table = rows(&heading(group, boot), &phases(&boot.phases, 0, Some(boot.prompt_ns)));
             page.add("a boot's phases", &table);
         }
     }

@@ -35,14 +35,14 @@ pub fn comparison(comparison: &Comparison, checked: &[Checked]) -> String {
             ]
         },
     );
-    page.add("the table of changes", &rows("Figures on both sides", &table, "No figure changed."));
+    page.add("the table of changes", &rows("Figures on both sides", &table));
     if !comparison.findings.is_empty() {
         page.heading("findings", "Findings on both sides");
         let findings = comparison.findings.iter();
         let table = Rows::new("ttt", &["", "before", "after"], findings, MAX_ROWS, |finding| {
             vec![fate(finding).to_owned(), told(&finding.before), told(&finding.after)]
         });
-        page.add("the findings of both sides", &rows("What the reports say first", &table, ""));
+        page.add("the findings of both sides", &rows("What the reports say first", &table));
     }
     if let Some(next) = view.next {
         page.add("what to do next", &format!("<p class=\"note\">Next: <code>{}</code></p>\n", escape(next)));
@@ -57,7 +57,7 @@ pub fn comparison(comparison: &Comparison, checked: &[Checked]) -> String {
             };
             vec![one.condition.clone(), result]
         });
-        page.add("the table of conditions", &rows("What conditions came to", &table, "None."));
+        page.add("the table of conditions", &rows("What conditions came to", &table));
     }
     page.finish(&format!("Written by flashscope; comparison schema {}.", comparison.schema))
 }

@@ -80,12 +80,13 @@ fn counts(report: &FlashReport) -> String {
         (grouped(counts.total.erases), "block erases"),
     ]);
     let mut rows = String::new();
-    for (name, reads, programs) in kinds(&counts.reads, &counts.programs) {
+    let commands = if counts.total.sum() > 0 { &kinds(&counts.reads, &counts.programs)[..] } else { &[] };
+    for (name, reads, programs) in commands {
         _ = writeln!(
             rows,
             "<tr><td>{name}</td><td class=\"num\">{}</td><td class=\"num\">{}</td></tr>",
-            grouped(reads),
-            grouped(programs)
+            grouped(*reads),
+            grouped(*programs)
         );
     }
     out += &table(
@@ -123,20 +124,10 @@ fn tasks_and_phases(report: &FlashReport) -> String {
     let mut out = table("By task", &format!("<tr><th>task</th>{numbers}"), &operations(rows));
     out += &more(found.by_task.len(), "tasks");
     let did = activities(&found.activities, found.begin_ns, None);
-    out += &super::rows(
-        "Phases of file systems and UBI, inferred from the operations",
-        &did,
-        "No flash operation on a chip of known shape.",
-    );
-    if !found.yaffs2.is_empty() {
-        let did = activities(&found.yaffs2, found.begin_ns, None);
-        out += &super::rows("YAFFS2's own operations among them", &did, "");
-    }
+    out += &super::rows("Phases of file systems and UBI, inferred from the operations", &did);
+    let did = activities(&found.yaffs2, found.begin_ns, None);
+    out += &super::rows("YAFFS2's own operations among them", &did);
     let phases = &found.phases;
-    if phases.phases.is_empty() {
-        out.push_str("<p class=\"note\">The recording names no phases.</p>\n");
-        return out;
-    }
     let rows = phases.phases.iter().take(MAX_ROWS).map(|p| {
         let lasted = duration(p.end_ns.saturating_sub(p.begin_ns));
         (p.name.as_str(), Some(if p.ended { lasted } else { format!("{lasted}, cut") }), &p.counts)
@@ -157,22 +148,17 @@ fn tasks_and_phases(report: &FlashReport) -> String {
 fn wear(report: &FlashReport) -> String {
     let wear = &report.found.wear;
     if wear.programmed_pages + wear.erased_blocks == 0 {
-        return "<p>Nothing was programmed, and nothing erased.</p>\n".to_owned();
+        return String::new();
     }
     let mut out = String::new();
     for sentence in wear_view::sentences(report) {
         _ = writeln!(out, "<p>{}</p>", escape(&sentence));
     }
-    out += &rows("By task", &wear_view::tasks(wear, MAX_ROWS), "nobody wrote");
-    let files = wear_view::files(wear, MAX_ROWS);
-    if !files.rows.is_empty() {
-        out += &rows("By file", &files, "");
-    }
-    out
+    out + &rows("By task", &wear_view::tasks(wear, MAX_ROWS)) + &rows("By file", &wear_view::files(wear, MAX_ROWS))
 }
 
 fn errors(report: &FlashReport) -> String {
-    let mut out = rows("By device", &wear_view::errors(report), "");
+    let mut out = rows("By device", &wear_view::errors(report));
     for sentence in wear_view::failed(report).into_iter().chain(wear_view::error_notes(report)) {
         _ = writeln!(out, "<p>{}</p>", escape(&sentence));
     }
@@ -194,7 +180,10 @@ fn recorded_on(report: &FlashReport) -> String {
             ),
         ));
     }
-    let mut out = format!("<div class=\"box\">\n{}<h3>Probes, and what they cannot see</h3>\n", facts(known));
+    let mut out = format!("<div class=\"box\">\n{}", facts(known));
+    if !report.probes.is_empty() {
+        out += "<h3>Probes, and what they cannot see</h3>\n";
+    }
     let mut rows = String::new();
     for p in &report.probes {
         _ = writeln!(

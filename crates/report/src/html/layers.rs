@@ -87,7 +87,7 @@ fn sums(sums: &[CallSum]) -> String {
         row("unattributed", sum.unattributed_ns);
         row("all", sum.total_ns);
     }
-    rows("Each kind of call, on average", &table, "No read, write or sync began and ended in this trace.")
+    rows("Each kind of call, on average", &table)
 }
 
 fn calls(calls: &[CallLayers]) -> String {
@@ -111,5 +111,5 @@ fn calls(calls: &[CallLayers]) -> String {
             parts.join(", "),
         ]);
     }
-    rows("The longest calls", &table, "None.")
+    rows("The longest calls", &table)
 }

@@ -63,8 +63,11 @@ fn figure(figure: &Figure) -> String {
     )
 }
 
-/// The first findings; markup.
+/// The first findings; markup, empty where there are none.
 fn findings(findings: &[Finding]) -> String {
+    if findings.is_empty() {
+        return String::new();
+    }
     let mut out = "<ol class=\"findings\">\n".to_owned();
     for finding in findings.iter().take(findings_view::IN_REPORT) {
         let lines = findings_view::lines(finding);
@@ -87,16 +90,16 @@ fn calls(found: &CallsFound, begin_ns: u64) -> String {
     if found.is_empty() {
         return String::new();
     }
-    let mut out = rows("By process", &calls_view::by_process(found, MAX_CALLS), "");
-    let files = calls_view::by_file(found, MAX_CALLS);
-    if !files.rows.is_empty() {
-        out += &rows("By file", &files, "");
-    }
-    out + &rows("The slowest", &calls_view::slowest(found, begin_ns, MAX_CALLS), "")
+    rows("By process", &calls_view::by_process(found, MAX_CALLS))
+        + &rows("By file", &calls_view::by_file(found, MAX_CALLS))
+        + &rows("The slowest", &calls_view::slowest(found, begin_ns, MAX_CALLS))
 }
 
-/// A table that scrolls by itself on narrow screens. `head` and `body` are markup of ours.
+/// A table that scrolls by itself on narrow screens; nothing where it has no row. `head` and `body` are markup of ours.
 fn table(caption: &str, head: &str, body: &str) -> String {
+    if !body.contains("<tr") {
+        return String::new();
+    }
     let caption = if caption.is_empty() { String::new() } else { format!("<caption>{}</caption>\n", escape(caption)) };
     format!("<div class=\"scroll\"><table>\n{caption}<thead>\n{head}</thead>\n{body}</table></div>\n")
 }
@@ -121,12 +124,8 @@ fn operations<'a>(rows: impl Iterator<Item = (&'a str, Option<String>, &'a OpCou
     body(&out)
 }
 
-/// A table, or what says in its place that there is nothing.
-fn rows(caption: &str, rows: &Rows, nothing: &str) -> String {
-    if rows.rows.is_empty() {
-        let caption = if caption.is_empty() { String::new() } else { format!("{}: ", escape(caption)) };
-        return format!("<p>{caption}{nothing}</p>\n");
-    }
+/// A table; nothing where it has no row.
+fn rows(caption: &str, rows: &Rows) -> String {
     let classes: Vec<&str> = rows.kinds.chars().map(|kind| if kind == 'n' { " class=\"num\"" } else { "" }).collect();
     let mut head = "<tr>".to_owned();
     for (words, class) in rows.heads.iter().zip(&classes) {
@@ -174,8 +173,11 @@ fn facts(facts: Vec<(&str, String)>) -> String {
     out + "</dl>\n"
 }
 
-/// Numbers that a page begins with, each with what it counts.
+/// Numbers that a page begins with, each with what it counts; nothing where there are none.
 fn summary(numbers: &[(String, &str)]) -> String {
+    if numbers.is_empty() {
+        return String::new();
+    }
     let mut out = "<div class=\"summary\">".to_owned();
     for (number, what) in numbers {
         _ = write!(out, "<div><b>{number}</b>{what}</div>");
@@ -187,7 +189,7 @@ fn summary(numbers: &[(String, &str)]) -> String {
 fn names(page: &mut page::Page, names: &NamesFound) {
     if !names.files.is_empty() {
         page.heading("files", "Files");
-        page.add("who used which file", &rows("", &crate::names::files(names, MAX_ROWS), ""));
+        page.add("who used which file", &rows("", &crate::names::files(names, MAX_ROWS)));
         page.add("how many files are named", &format!("<p>{}</p>\n", escape(&crate::names::coverage(names))));
     }
     for line in crate::names::stacks(names) {
@@ -201,8 +203,8 @@ fn readahead(found: &Evidence<AccuracyFindings>) -> String {
         Evidence::Known(found) => found,
         Evidence::Unknown(why) => return format!("<p>{}</p>\n", escape(&readahead_view::unknown(why))),
     };
-    rows("By file", &readahead_view::files(found, MAX_ROWS), "")
-        + &rows("By task", &readahead_view::tasks(found, MAX_ROWS), "")
+    rows("By file", &readahead_view::files(found, MAX_ROWS))
+        + &rows("By task", &readahead_view::tasks(found, MAX_ROWS))
         + &format!("<p>{}</p>\n", escape(&readahead_view::notes(found)))
 }
 
@@ -211,11 +213,13 @@ fn lost(all: &[LossCount]) -> String {
     losses(all.iter().map(|l| (l.name.as_str(), l.count, String::new(), l.meaning.as_str())))
 }
 
-/// Rows of a named loss: zero ones too, because a loss that is looked for and not found is an answer.
+/// Rows of a named loss. Those that are zero can be unfolded, because a loss that is looked for and not found is an answer.
 fn losses<'a>(rows: impl Iterator<Item = (&'a str, u64, String, &'a str)>) -> String {
     let head = "<tr><th>what was not seen</th><th class=\"num\">times</th><th>meaning</th></tr>\n";
-    let mut out = String::new();
+    let (mut happened, mut zero, mut zeros) = (String::new(), String::new(), 0);
     for (name, count, places, meaning) in rows {
+        let out = if count > 0 { &mut happened } else { &mut zero };
+        zeros += u64::from(count == 0);
         let lost = if count > 0 { " lost" } else { "" };
         let places = if places.is_empty() {
             String::new()
@@ -230,8 +234,14 @@ fn losses<'a>(rows: impl Iterator<Item = (&'a str, u64, String, &'a str)>) -> St
             escape(meaning)
         );
     }
-    if out.is_empty() {
+    if happened.is_empty() && zero.is_empty() {
         return "<p>The recording names no loss counter: whether anything was lost is not known.</p>\n".to_owned();
     }
-    table("", head, &body(&out))
+    let mut out = table("", head, &body(&happened));
+    if zeros > 0 {
+        let words = if happened.is_empty() { "Nothing was lost: all counters are 0" } else { "Counters that are 0" };
+        let zero = table("", head, &body(&zero));
+        _ = writeln!(out, "<details>\n<summary>{words} ({zeros})</summary>\n{zero}</details>");
+    }
+    out
 }

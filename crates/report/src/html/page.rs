@@ -17,6 +17,12 @@ const MAX_LISTED: usize = 50;
 
 pub struct Page {
     out: String,
+    /// Where the contents go, once it is known which sections there are.
+    contents_at: usize,
+    /// Anchors and words of the contents, and whether the page has the section.
+    contents: Vec<(String, String, bool)>,
+    /// A heading that waits for the first part of its section.
+    heading: Option<(String, String)>,
     /// Bytes that later parts are sure of.
     reserved: usize,
     left_out: Vec<String>,
@@ -26,7 +32,7 @@ pub struct Header<'a> {
     pub title: &'a str,
     pub question: &'a str,
     pub clock: &'a str,
-    /// Anchors of ours, and their words.
+    /// Anchors of ours, and their words; those of sections that get a part are shown.
     pub contents: &'a [(&'a str, &'a str)],
 }
 
@@ -47,17 +53,16 @@ impl Page {
                 _ = writeln!(out, "<p class=\"{class}\">{}</p>", escape(text));
             }
         }
-        out.push_str("<nav aria-label=\"Contents\">");
-        for (id, words) in header.contents {
-            _ = write!(out, "<a href=\"#{id}\">{words}</a>");
-        }
-        out.push_str("</nav>\n</header>\n<main>\n");
-        Self { out, reserved: RESERVE, left_out: Vec::new() }
+        let contents_at = out.len();
+        out.push_str("</header>\n<main>\n");
+        let contents =
+            header.contents.iter().map(|(id, words)| ((*id).to_owned(), (*words).to_owned(), false)).collect();
+        Self { out, contents_at, contents, heading: None, reserved: RESERVE, left_out: Vec::new() }
     }
 
-    /// A heading that always fits.
+    /// The heading of the parts that follow; without one there is no heading either.
     pub fn heading(&mut self, id: &str, words: &str) {
-        _ = writeln!(self.out, "<h2 id=\"{id}\">{words}</h2>");
+        self.heading = Some((id.to_owned(), words.to_owned()));
     }
 
     /// Keeps room for a part that comes later, until [`Page::release`].
@@ -69,8 +74,21 @@ impl Page {
         self.reserved -= bytes;
     }
 
+    /// A part with a heading of its own.
+    pub fn section(&mut self, name: &str, markup: &str) {
+        self.heading = None;
+        self.add(name, markup);
+    }
+
     /// Adds markup of ours where it fits; `name` (untrusted) says what it is where it does not.
     pub fn add(&mut self, name: &str, markup: &str) {
+        if markup.is_empty() {
+            return;
+        }
+        if let Some((id, words)) = self.heading.take() {
+            _ = writeln!(self.out, "<h2 id=\"{id}\">{words}</h2>");
+            self.contents.iter_mut().filter(|one| one.0 == id).for_each(|one| one.2 = true);
+        }
         if self.out.len() + markup.len() + self.reserved <= MAX_BYTES {
             self.out.push_str(markup);
         } else {
@@ -90,6 +108,11 @@ impl Page {
             }
             self.out.push_str("</ul>\n");
         }
+        let mut contents = "<nav aria-label=\"Contents\">".to_owned();
+        for (id, words, _) in self.contents.iter().filter(|one| one.2) {
+            _ = write!(contents, "<a href=\"#{id}\">{words}</a>");
+        }
+        self.out.insert_str(self.contents_at, &(contents + "</nav>\n"));
         _ = write!(
             self.out,
             "</main>\n<footer>\n<p>{}</p>\n</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",

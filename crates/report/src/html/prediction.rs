@@ -26,12 +26,12 @@ pub fn prediction(
     if let Some(drawn) = figures::prediction(prediction) {
         page.add(&drawn.title, &figure(&drawn));
     }
-    page.add("the settings", &rows("", &settings(prediction), "Nothing was predicted."));
+    page.add("the settings", &rows("", &settings(prediction)));
     page.heading("files", "Files and tasks");
     if let Some(row) = widest(prediction) {
         let of = setting(row);
-        page.add("the files", &rows(&format!("Files, {of}"), &files(row, file, MAX_ROWS), "No page came."));
-        page.add("the tasks", &rows(&format!("Tasks, {of}"), &tasks(row, task, MAX_ROWS), "No page came."));
+        page.add("the files", &rows(&format!("Files, {of}"), &files(row, file, MAX_ROWS)));
+        page.add("the tasks", &rows(&format!("Tasks, {of}"), &tasks(row, task, MAX_ROWS)));
     }
     page.heading("model", "Model");
     let recorded = &prediction.recorded;

@@ -16,7 +16,7 @@ pub fn replays_study(result: &ReplaysResult) -> String {
         page.add("what to use", &format!("<p>{}</p>\n", escape(&said)));
     }
     for view in views(result) {
-        page.add(view.heading, &rows(view.heading, &view.rows, "None."));
+        page.add(view.heading, &rows(view.heading, &view.rows));
     }
     page.heading("figures", "Figures");
     for drawn in figures::replays_study(result) {

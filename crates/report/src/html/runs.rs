@@ -13,7 +13,7 @@ pub fn runs_study(result: &RunsResult) -> String {
     page.add("published values", &published(&result.published));
     page.heading("tables", "Tables");
     for view in views(result) {
-        page.add(view.heading, &rows(view.heading, &view.rows, "None."));
+        page.add(view.heading, &rows(view.heading, &view.rows));
     }
     page.heading("figures", "Over time");
     for drawn in figures::runs_study(result) {

@@ -92,9 +92,7 @@ fn special(found: &BlockFound, style: &Style, width: usize) -> String {
     if !found.stack.is_empty() || !loops.is_empty() {
         out += &style.heading("Stacked devices");
     }
-    if !found.stack.is_empty() {
-        out += &rows(&block_view::stack(found, style.rows(MAX_ROWS)), width, "");
-    }
+    out += &rows(&block_view::stack(found, style.rows(MAX_ROWS)), width);
     for line in loops {
         out += &paragraph(&visible(&line), width, 2, 4);
     }
@@ -108,21 +106,14 @@ fn special(found: &BlockFound, style: &Style, width: usize) -> String {
     if let Some(line) = block_view::syncs_line(found) {
         out += &style.heading("What fsync and similar calls waited for");
         out += &paragraph(&visible(&line), width, 2, 4);
-        out += &rows(&block_view::syncs(found, style.rows(MAX_ROWS)), width, "");
+        out += &rows(&block_view::syncs(found, style.rows(MAX_ROWS)), width);
     }
-    if !found.errors.failures.is_empty() {
-        out += &style.heading("Failures");
-        out += &rows(&block_view::failures(found, style.rows(MAX_ROWS)), width, "");
-    }
-    out
+    out + &section("Failures", &block_view::failures(found, style.rows(MAX_ROWS)), style)
 }
 
 /// A table under its heading; nothing where it has no rows.
 fn section(heading: &str, table: &Rows, style: &Style) -> String {
-    match table.rows.is_empty() {
-        true => String::new(),
-        false => style.heading(heading) + &rows(table, style.width(), ""),
-    }
+    style.section(heading, &rows(table, style.width()))
 }
 
 fn waits(found: &BlockFound, style: &Style) -> String {
@@ -131,7 +122,7 @@ fn waits(found: &BlockFound, style: &Style) -> String {
     let pairs = block_view::pairs(found, most);
     if !pairs.rows.is_empty() {
         out.push('\n');
-        out += &rows(&pairs, width, "");
+        out += &rows(&pairs, width);
     }
     for note in block_view::wait_notes(found) {
         out += &paragraph(&visible(&note), width, 2, 2);

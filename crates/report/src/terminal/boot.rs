@@ -24,8 +24,8 @@ pub fn boot_study(result: &BootResult, style: &Style) -> String {
         out += &table.render(width);
         out += &paragraph(&visible(&flashed(group)), width, 2, 2);
         for boot in &group.boots {
-            out += &style.heading(&visible(&heading(group, boot)));
-            out += &rows(&phases(&boot.phases, 0, Some(boot.prompt_ns)), width, "no flash operation");
+            let table = rows(&phases(&boot.phases, 0, Some(boot.prompt_ns)), width);
+            out += &style.section(&visible(&heading(group, boot)), &table);
         }
         out.push('\n');
         out += &losses(group.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str())), width);

@@ -33,7 +33,7 @@ pub fn call(path: &CallPath, names: &NamesFound, begin_ns: u64, style: &Style) -
                 duration(first.in_device_ns)
             );
             out += &paragraph(&visible(&line), width, 2, 4);
-            out += &rows(&calls_view::holders(path), width, "");
+            out += &rows(&calls_view::holders(path), width);
         }
         None if path.bios.is_empty() => out += "  nobody's I/O: the call waited for no bio of its own\n",
         None => out += "  nobody else's I/O: no other bio was in the device while its own waited\n",
@@ -42,7 +42,7 @@ pub fn call(path: &CallPath, names: &NamesFound, begin_ns: u64, style: &Style) -
     match &path.layers {
         Evidence::Known(layers) => {
             let unattributed = path.unattributed_ns.known().copied().unwrap_or(0);
-            out += &rows(&calls_view::layers(layers, unattributed, call.duration_ns), width, "");
+            out += &rows(&calls_view::layers(layers, unattributed, call.duration_ns), width);
         }
         Evidence::Unknown(why) => {
             out += &paragraph(&visible(&format!("unknown: {}; {}", why.missing, why.next)), width, 2, 4);
@@ -50,7 +50,7 @@ pub fn call(path: &CallPath, names: &NamesFound, begin_ns: u64, style: &Style) -
     }
     if !path.bios.is_empty() {
         out += &style.heading("Bios that it waited for");
-        out += &rows(&calls_view::bios(path), width, "");
+        out += &rows(&calls_view::bios(path), width);
         if path.bios_not_listed > 0 {
             out += &format!("  and {} more\n", grouped(path.bios_not_listed));
         }

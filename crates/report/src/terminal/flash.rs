@@ -47,13 +47,14 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
     }
     out += &super::findings(&report.findings, &style);
     out += &super::calls(&report.calls, found.begin_ns, &style);
-    out += &style.heading("By kind");
     let mut table = Table::new("tnn");
     table.head(["what a command moved", "reads", "programs"]);
-    for (name, reads, programs) in kinds(&found.counts.reads, &found.counts.programs) {
-        table.row([name.to_owned(), grouped(reads), grouped(programs)]);
+    if total.sum() > 0 {
+        for (name, reads, programs) in kinds(&found.counts.reads, &found.counts.programs) {
+            table.row([name.to_owned(), grouped(reads), grouped(programs)]);
+        }
     }
-    out += &table.render(width);
+    out += &style.section("By kind", &table.render(width));
     if !found.durations.is_empty() {
         out += &style.heading("Time of a command");
         let mut table = Table::new("tnnnnnnn");
@@ -67,8 +68,8 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         out += &table.render(width);
     }
 
-    out += &style.heading("By task");
-    out += &operations("task", found.by_task.iter().map(|t| (visible(&t.task).into_owned(), None, t.counts)), width);
+    let tasks = found.by_task.iter().map(|t| (visible(&t.task).into_owned(), None, t.counts));
+    out += &style.section("By task", &operations("task", tasks, width));
     let phases = &found.phases;
     if !phases.phases.is_empty() {
         out += &style.heading("By phase");
@@ -81,17 +82,9 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
     if let Some(readahead) = &report.readahead {
         out += &super::readahead(readahead, &style, MAX_ROWS);
     }
-    out += &style.heading("Phases of file systems and UBI, inferred from the operations");
-    out += &rows(
-        &activities(&found.activities, found.begin_ns, None),
-        width,
-        "no flash operation on a chip of known shape",
-    );
-    if !found.yaffs2.is_empty() {
-        out += &style.heading("YAFFS2's own operations among them");
-        out += &rows(&activities(&found.yaffs2, found.begin_ns, None), width, "");
-    }
-    out += &style.heading("Busiest blocks");
+    let did = |all| rows(&activities(all, found.begin_ns, None), width);
+    out += &style.section("Phases of file systems and UBI, inferred from the operations", &did(&found.activities));
+    out += &style.section("YAFFS2's own operations among them", &did(&found.yaffs2));
     let mut blocks: Vec<&BlockCounts> = found.blocks.blocks.iter().collect();
     blocks.sort_by_key(|b| (std::cmp::Reverse(b.counts.sum()), b.chip, b.block));
     let several = report.chips.len() > 1;
@@ -103,7 +96,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         };
         (name, None, b.counts)
     });
-    out += &operations("block", busiest, width);
+    out += &style.section("Busiest blocks", &operations("block", busiest, width));
 
     let worn = found.wear.programmed_pages + found.wear.erased_blocks > 0;
     if !worn && !report.system.wear.is_empty() {
@@ -117,11 +110,11 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         for sentence in wear_view::sentences(report) {
             out += &paragraph(&visible(&sentence), width, 2, 4);
         }
-        out += &rows(&wear_view::tasks(&found.wear, MAX_ROWS), width, "nobody wrote");
+        out += &rows(&wear_view::tasks(&found.wear, MAX_ROWS), width);
         let files = wear_view::files(&found.wear, MAX_ROWS);
         if !files.rows.is_empty() {
             out.push('\n');
-            out += &rows(&files, width, "");
+            out += &rows(&files, width);
         }
     }
 
@@ -165,7 +158,7 @@ fn errors(report: &FlashReport, style: &Style, width: usize) -> String {
     if report.health.is_empty() {
         return String::new();
     }
-    let mut out = style.heading("Errors of the flash") + &rows(&wear_view::errors(report), width, "");
+    let mut out = style.heading("Errors of the flash") + &rows(&wear_view::errors(report), width);
     for sentence in wear_view::error_notes(report) {
         out += &paragraph(&visible(&sentence), width, 2, 4);
     }
@@ -179,9 +172,6 @@ fn operations(
     width: usize,
 ) -> String {
     let all = rows.len();
-    if all == 0 {
-        return "  none\n".to_owned();
-    }
     let rows: Vec<_> = rows.take(MAX_ROWS).collect();
     let timed = rows.iter().any(|row| row.1.is_some());
     let mut table = Table::new(if timed { "tnnnn" } else { "tnnn" });

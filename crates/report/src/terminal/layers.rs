@@ -21,8 +21,7 @@ pub fn layers(report: &LayersReport, style: &Style) -> String {
     if found.sums.is_empty() {
         out += "no read, write or sync began and ended in this trace\n";
     }
-    out += &style.heading("The longest calls");
-    out += &longest(&found.calls, width);
+    out += &style.section("The longest calls", &longest(&found.calls, width));
     let mut notes = Vec::new();
     match &found.slept_ns {
         Evidence::Known(ns) => notes.push(format!("tasks slept {} in these calls", duration(*ns))),
@@ -112,8 +111,5 @@ fn longest(calls: &[CallLayers], width: usize) -> String {
             parts.join(", "),
         ]);
     }
-    match table.is_empty() {
-        true => "  none\n".to_owned(),
-        false => table.render(width),
-    }
+    table.render(width)
 }

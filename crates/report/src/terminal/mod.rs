@@ -76,16 +76,18 @@ impl Style {
     fn heading(self, text: &str) -> String {
         format!("\n{}\n", self.bold(text))
     }
+
+    /// What stands below a heading; nothing of either where there is nothing.
+    fn section(self, heading: &str, below: &str) -> String {
+        if below.is_empty() { String::new() } else { self.heading(heading) + below }
+    }
 }
 
 /// Rows of a table of calls.
 const CALL_ROWS: usize = 8;
 
-/// A table, or in its place what says that there is nothing.
-fn rows(rows: &Rows, width: usize, nothing: &str) -> String {
-    if rows.rows.is_empty() {
-        return format!("  {nothing}\n");
-    }
+/// A table; nothing where it has no row.
+fn rows(rows: &Rows, width: usize) -> String {
     let mut lines = table::Table::new(rows.kinds);
     let two = rows.heads.iter().any(|head| head.contains('\n'));
     for line in 0..1 + usize::from(two) {
@@ -133,7 +135,7 @@ fn names_section(names: &NamesFound, style: &Style, most: usize) -> String {
     let mut out = String::new();
     if !names.files.is_empty() {
         out += &style.heading("Files");
-        out += &rows(&crate::names::files(names, most), width, "");
+        out += &rows(&crate::names::files(names, most), width);
         out += &table::paragraph(&crate::names::coverage(names), width, 2, 2);
     }
     let stacks = crate::names::stacks(names);
@@ -162,15 +164,9 @@ fn calls(found: &CallsFound, begin_ns: u64, style: &Style) -> String {
         return String::new();
     }
     let (width, most) = (style.width(), style.rows(CALL_ROWS));
-    let mut out = style.heading("Calls, by process");
-    out += &rows(&calls_view::by_process(found, most), width, "");
-    let files = calls_view::by_file(found, most);
-    if !files.rows.is_empty() {
-        out += &style.heading("Calls, by file");
-        out += &rows(&files, width, "");
-    }
-    out += &style.heading("The slowest calls");
-    out += &rows(&calls_view::slowest(found, begin_ns, most), width, "");
+    let mut out = style.section("Calls, by process", &rows(&calls_view::by_process(found, most), width));
+    out += &style.section("Calls, by file", &rows(&calls_view::by_file(found, most), width));
+    out += &style.section("The slowest calls", &rows(&calls_view::slowest(found, begin_ns, most), width));
     out + &table::paragraph("What one of them waited for: flashscope report TRACE --call NUMBER", width, 2, 2)
 }
 
@@ -183,10 +179,9 @@ fn readahead(found: &Evidence<AccuracyFindings>, style: &Style, most: usize) -> 
             return style.heading("Read-ahead") + &table::paragraph(&readahead_view::unknown(why), width, 2, 2);
         }
     };
-    let mut out = style.heading("Read-ahead: what it brought in, by file");
-    out += &rows(&readahead_view::files(found, most), width, "");
-    out += &style.heading("Read-ahead: what it brought in, by task");
-    out += &rows(&readahead_view::tasks(found, most), width, "");
+    let (files, tasks) = (readahead_view::files(found, most), readahead_view::tasks(found, most));
+    let mut out = style.section("Read-ahead: what it brought in, by file", &rows(&files, width));
+    out += &style.section("Read-ahead: what it brought in, by task", &rows(&tasks, width));
     out + &table::paragraph(&readahead_view::notes(found), width, 2, 2)
 }
 

@@ -59,13 +59,11 @@ pub fn prediction(
     for bar in error_bars(prediction) {
         out += &paragraph(&bar, width, 0, 0);
     }
-    out += &style.heading("What other settings would have brought");
-    out += &table(&settings(prediction), width);
+    out += &style.section("What other settings would have brought", &table(&settings(prediction), width));
     if let Some(widest) = widest(prediction) {
-        out += &style.heading(&format!("Files, {}", setting(widest)));
-        out += &table(&files(widest, name, MAX_ROWS), width);
-        out += &style.heading(&format!("Tasks, {}", setting(widest)));
-        out += &table(&tasks(widest, task, MAX_ROWS), width);
+        let (files, tasks) = (files(widest, name, MAX_ROWS), tasks(widest, task, MAX_ROWS));
+        out += &style.section(&format!("Files, {}", setting(widest)), &table(&files, width));
+        out += &style.section(&format!("Tasks, {}", setting(widest)), &table(&tasks, width));
     }
     for note in prediction.notes.iter().filter(|note| !is_warning(note)) {
         out += &paragraph(&visible(note), width, 0, 2);

@@ -16,8 +16,7 @@ pub fn replays_study(result: &ReplaysResult, style: &Style) -> String {
         out += &paragraph(&visible(&said), width, 0, 2);
     }
     for view in views(result) {
-        out += &style.heading(view.heading);
-        out += &rows(&view.rows, width, "none");
+        out += &style.section(view.heading, &rows(&view.rows, width));
     }
     out += &super::published(&result.published, style);
     for group in &result.groups {

@@ -13,8 +13,7 @@ pub fn runs_study(result: &RunsResult, style: &Style) -> String {
     let mut out = paragraph(&visible(&result.header.title), width, 0, 0)
         + &paragraph(&visible(&result.header.question), width, 0, 0);
     for view in views(result) {
-        out += &style.heading(view.heading);
-        out += &rows(&view.rows, width, "none");
+        out += &style.section(view.heading, &rows(&view.rows, width));
     }
     out += &super::published(&result.published, style);
     for group in &result.groups {

@@ -40,10 +40,13 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Lines, each indented by two. Where the table is wider than `max`, its widest text columns are wrapped; where that
+    /// Lines, each indented by two; nothing where there is no row. Where the table is wider than `max`, its widest text columns are wrapped; where that
     /// does not help, it is cut into tables that all have the first column, if that names the rows; else each row becomes a
     /// paragraph of "head: value".
     pub fn render(&self, max: usize) -> String {
+        if self.is_empty() {
+            return String::new();
+        }
         let columns = self.numbers.len();
         let mut widths: Vec<usize> = (0..columns)
             .map(|c| self.heads.iter().chain(&self.rows).filter_map(|r| r.get(c)).map(|t| width(t)).max().unwrap_or(0))
