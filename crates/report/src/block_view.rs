@@ -4,7 +4,7 @@ use crate::rows::Rows;
 use crate::text::{bios, counted, duration, grouped, percent, size};
 use flashscope_analysis::block::{
     BlockFound, BlockReport, Group, GroupBy, LongestWait, Originator, OwnerKind, OwnerLoad, StageTimes, SyncTimes,
-    SyncWait, Unit, WaitBehind, WaitStage,
+    SyncWait, TOLD_APART, Unit, WaitBehind, WaitStage,
 };
 use flashscope_analysis::{Evidence, OWN_RECORDING};
 
@@ -257,23 +257,26 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
             }
         }
         culprits.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-        let Some((worst, ns)) = culprits.first() else { continue };
-        let stage = of.iter().filter(|w| w.behind == *worst).max_by_key(|w| waited(w)).map(|w| wait_stage(w.stage));
         let share = |ns: u64, of: u64| if of == 0 { 0.0 } else { ns as f64 / of as f64 * 100.0 };
         if share(o.mean_behind_ns, o.mean_q2c_ns) < MIN_WAIT_PERCENT {
             short += 1;
             continue;
         }
+        let behind_whom = match culprits.first() {
+            Some((worst, ns)) => {
+                let stage = of.iter().filter(|w| w.behind == *worst).max_by_key(|w| waited(w));
+                let stage = stage.map_or("somewhere", |w| wait_stage(w.stage));
+                format!("{} of that behind {worst}, mostly waiting {stage}", percent(share(*ns, all)))
+            }
+            None => format!("behind whom is unknown: only {TOLD_APART} originators of a device are told apart"),
+        };
         out.push(format!(
-            "{} on {}: of {} a bio, {} ({}) passed behind others; {} of that behind {}, mostly waiting {}. {}",
+            "{} on {}: of {} a bio, {} ({}) passed behind others; {behind_whom}. {}",
             o.owner,
             o.device,
             duration(o.mean_q2c_ns),
             duration(o.mean_behind_ns),
             percent(share(o.mean_behind_ns.saturating_mul(o.bios), total(o))),
-            percent(share(*ns, all)),
-            worst,
-            stage.unwrap_or("somewhere"),
             alone(o)
         ));
     }
@@ -568,4 +571,35 @@ pub fn unmatched(found: &BlockFound) -> Rows {
     Rows::new("tn", &["what", "times"], rows.into_iter(), usize::MAX, |(what, times)| {
         vec![what.to_owned(), grouped(times)]
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashscope_analysis::Analysis as _;
+    use flashscope_analysis::block::{BlockAnalysis, Sizes};
+
+    /// Whoever has no row in who waits behind whom waited all the same.
+    #[test]
+    fn who_waits_behind_nobody_known_is_said_to_wait() {
+        let mut found = BlockAnalysis::new(|_, _| None::<&str>, Sizes::default()).finish();
+        found.interference.owners.push(OwnerLoad {
+            device: "8:0".to_owned(),
+            owner: "git (7)".to_owned(),
+            bios: 10,
+            mean_q2c_ns: 2_000_000,
+            mean_behind_ns: 1_500_000,
+            mean_device_excess_ns: Evidence::Known(0),
+            mean_alone_ns: Evidence::Known(500_000),
+            longest_q2c_ns: 2_000_000,
+            longest_behind_ns: 1_500_000,
+        });
+        assert_eq!(
+            interference(&found),
+            [
+                "git (7) on 8:0: of 2.00 ms a bio, 1.50 ms (75.0 %) passed behind others; behind whom is unknown: only 63 \
+              originators of a device are told apart. Alone it would take 500.0 µs."
+            ]
+        );
+    }
 }

@@ -11,7 +11,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Owners with distributions of their own; the bios of more go to one group for all of them.
-pub const MAX_OWNERS: usize = 256;
+const MAX_OWNERS: usize = 4096;
+/// Owners that are listed, those with most bytes; all others are one group.
+const MAX_LISTED: usize = 256;
 /// Devices with distributions of their own; the bios of more go to one group for all of them.
 const MAX_DEVICES: usize = 64;
 /// Classes whose times are kept apart; before there are more, those that there are go to their groups.
@@ -171,14 +173,14 @@ pub(super) fn percent(part: u64, whole: u64) -> f64 {
 /// All that says which groups a bio is in. Bios of one class are in the same ones, so each time is added once, to its class,
 /// and a class is added to its groups in the end. (Q2Q is a group's own.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Class(u32);
+struct Class(u64);
 
 impl Class {
     const KIND: u32 = 7;
     const FLAGS: u32 = Self::KIND + 4;
     const SIZE: u32 = Self::FLAGS + FLAGS.len() as u32;
     const OWNER: u32 = Self::SIZE + 4;
-    const BELOW: u32 = Self::OWNER + 9;
+    const BELOW: u32 = Self::OWNER + 13;
 
     /// Its device; [`MAX_DEVICES`] stands for all further ones.
     fn device(self) -> usize {
@@ -190,7 +192,7 @@ impl Class {
     }
 
     /// One bit for each of [`FLAGS`].
-    fn flags(self) -> u32 {
+    fn flags(self) -> u64 {
         self.0 >> Self::FLAGS & ((1 << FLAGS.len()) - 1)
     }
 
@@ -200,7 +202,7 @@ impl Class {
 
     /// The owner's place among those with distributions of their own; [`MAX_OWNERS`] stands for all others.
     fn owner(self) -> usize {
-        (self.0 >> Self::OWNER & 0x1ff) as usize
+        (self.0 >> Self::OWNER & 0x1fff) as usize
     }
 
     /// What does another bio's work is its device's alone.
@@ -209,8 +211,8 @@ impl Class {
     }
 }
 
-const _: () = assert!(MAX_DEVICES < 1 << 7 && RequestKind::COUNT <= 1 << 4 && SIZES <= 1 << 4 && MAX_OWNERS < 1 << 9);
-const _: () = assert!(Class::BELOW < u32::BITS);
+const _: () = assert!(MAX_DEVICES < 1 << 7 && RequestKind::COUNT <= 1 << 4 && SIZES <= 1 << 4 && MAX_OWNERS < 1 << 13);
+const _: () = assert!(Class::BELOW < u64::BITS);
 
 /// Distributions by group.
 #[derive(Default)]
@@ -246,15 +248,15 @@ pub(super) fn size_class(sectors: u32) -> usize {
 
 impl Groups {
     fn class(&mut self, bio: &Bio) -> Class {
-        let device = u32::from(bio.device).min(MAX_DEVICES as u32);
-        let class = device | (bio.kind() as u32) << Class::KIND;
+        let device = u64::from(bio.device).min(MAX_DEVICES as u64);
+        let class = device | (bio.kind() as u64) << Class::KIND;
         if bio.below {
             return Class(class | 1 << Class::BELOW);
         }
-        let bit = |at: usize| u32::from(bio.flags.has(FLAGS[at].0)) << at;
+        let bit = |at: usize| u64::from(bio.flags.has(FLAGS[at].0)) << at;
         let flags = (0..FLAGS.len()).fold(0, |flags, at| flags | bit(at));
-        let size = size_class(bio.whole_sectors) as u32;
-        let owner = self.place(bio.owner) as u32;
+        let size = size_class(bio.whole_sectors) as u64;
+        let owner = self.place(bio.owner) as u64;
         Class(class | flags << Class::FLAGS | size << Class::SIZE | owner << Class::OWNER)
     }
 
@@ -346,6 +348,9 @@ impl Groups {
             groups.push(times.finish(GroupBy::Size, size_name(class)));
         }
         self.owners.sort_by_key(|(id, times)| (std::cmp::Reverse(times.bytes), *id));
+        for (_, times) in self.owners.drain(MAX_LISTED.min(self.owners.len())..) {
+            self.others.merge(&times);
+        }
         groups.extend(self.owners.iter().map(|(id, times)| times.finish(GroupBy::Owner, owner(*id))));
         groups.push(self.others.finish(GroupBy::Owner, "(further owners)".to_owned()));
         groups.push(self.parts.finish(GroupBy::Parts, "parts of split bios".to_owned()));

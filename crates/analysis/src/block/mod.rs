@@ -36,7 +36,7 @@ pub(crate) use files::FURTHER_FILES;
 pub use flashscope_trace::RequestKind;
 pub use flushes::FlushesFound;
 pub use groups::{Distribution, Group, GroupBy, StageTimes};
-pub use interference::{InterferenceFound, OwnWork, OwnerLoad, WaitBehind, WaitStage};
+pub use interference::{InterferenceFound, OwnWork, OwnerLoad, TOLD_APART, WaitBehind, WaitStage};
 pub use levels::StackSurvey;
 pub use loops::{LoopBacking, LoopFound, Loops};
 pub use matching::{GivenUp, MAX_IN_FLIGHT, UnmatchedSteps};

@@ -268,18 +268,58 @@ impl OneDevice {
 
     #[cold]
     fn new_row(&mut self, owner: usize) -> usize {
-        let row = self.rows.len().min(FURTHER);
-        if row < FURTHER {
-            self.rows.push(self.owners[owner].number);
+        let row = if self.rows.len() < FURTHER { self.rows.len() } else { self.least_row().unwrap_or(FURTHER) };
+        match self.rows.get_mut(row) {
+            Some(number) => *number = self.owners[owner].number,
+            None if row < FURTHER => self.rows.push(self.owners[owner].number),
+            None => {}
         }
+        self.make_row(row);
+        self.owners[owner].row = Some(row);
+        row
+    }
+
+    fn make_row(&mut self, row: usize) {
         if self.weights.len() == row {
             self.weights.push(0.0);
             self.waiting.push(Default::default());
             self.served.push(Vec::new());
             self.unsettled.push([u64::MAX; WAITING]);
         }
-        self.owners[owner].row = Some(row);
-        row
+    }
+
+    /// Frees the row of the originator that waited and was waited for least of all that are idle now: what is known of it goes to
+    /// the row that all further ones share, and so does what it does from now on.
+    fn least_row(&mut self) -> Option<usize> {
+        self.make_row(FURTHER);
+        (0..self.served.len()).for_each(|row| self.settle_served(row));
+        let idle = |row: &usize| self.weights[*row] == 0.0 && self.waiting[*row].iter().all(|place| place.now == 0.0);
+        let sum = |places: &[(f64, f64); WAITING]| places.iter().map(|(sum, _)| sum).sum::<f64>();
+        let weight = |row: usize| {
+            let of_others = (0..FURTHER).filter(|other| *other != row);
+            of_others.map(|other| sum(&self.served[other][row]) + sum(&self.served[row][other])).sum::<f64>()
+        };
+        let (least, _) =
+            (0..FURTHER).filter(idle).map(|row| (row, weight(row))).min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+        // Its own time is no wait behind another, and stays out.
+        self.served[least][least] = Default::default();
+        for other in 0..=FURTHER {
+            for place in 0..WAITING {
+                let served = std::mem::take(&mut self.served[least][other][place].0);
+                self.served[FURTHER][other][place].0 += served;
+            }
+        }
+        for of in 0..=FURTHER {
+            let waited = std::mem::take(&mut self.served[of][least]);
+            for (place, (sum, _)) in waited.into_iter().enumerate() {
+                self.served[of][FURTHER][place].0 += sum;
+            }
+        }
+        self.waiting[least] = Default::default();
+        if let Some(at) = self.index.get(self.rows[least]) {
+            self.owners[usize::from(at)].row = Some(FURTHER);
+        }
+        Some(least)
     }
 
     /// A bio, or a part of one, is in another place. Its waiting counts only where it is shown.

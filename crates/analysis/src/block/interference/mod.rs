@@ -18,8 +18,8 @@
 //! its completion, the excess over the mean of the same kind and size class with nobody else's request in the device is
 //! reported, and where there was no such bio it is unknown.
 //!
-//! Totals of each originator are exact. Who waits behind whom is kept for [`MATRIX`] originators a device, in the order in which they
-//! come; the others share a row of their own, and are counted.
+//! Totals of each originator are exact. Who waits behind whom is kept for [`TOLD_APART`] originators a device: where more come, the one
+//! that waited and was waited for least goes to a row that all others share, and is counted.
 
 mod device;
 
@@ -36,9 +36,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Originators of a device with a row of their own in who waits behind whom.
-pub const MATRIX: usize = 63;
+pub const TOLD_APART: usize = 63;
 /// The row of all others.
-const FURTHER: usize = MATRIX;
+const FURTHER: usize = TOLD_APART;
 /// Size classes times kinds.
 const CLASSES: usize = SIZES * RequestKind::COUNT;
 /// In what a step takes anyway, those of all originators count as much as so many of its originator's own. From so many steps on

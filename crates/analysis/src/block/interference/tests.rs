@@ -143,6 +143,32 @@ fn no_owner_is_too_many() {
     assert!(pairs.abs_diff(owners) <= found.pairs.len() as u64, "{pairs} {owners}");
 }
 
+/// 200 short-lived tasks come before the two that wait for one another: those have rows, and the sums of the others' waits stay.
+#[test]
+fn who_waits_most_has_a_row_however_late_it_comes() {
+    let mut steps = Vec::new();
+    for i in 0..200u32 {
+        let (at, sector, other) = (u64::from(i) * 1000, u64::from(i) * 1000, i + 300);
+        steps.extend([(at, Queue, i, sector), (at, Queue, other, sector + 8), (at + 1, Issue, i, sector)]);
+        steps.extend([(at + 11, Complete, i, sector), (at + 12, Issue, other, sector + 8)]);
+        steps.push((at + 22, Complete, other, sector + 8));
+    }
+    for round in 0..10 {
+        let (at, sector) = (1_000_000 + round * 10_000, 500_000 + round * 100);
+        steps.extend([(at, Queue, 1000, sector), (at, Queue, 1001, sector + 8), (at + 1, Issue, 1000, sector)]);
+        steps.extend([(at + 5001, Complete, 1000, sector), (at + 5002, Issue, 1001, sector + 8)]);
+        steps.push((at + 6002, Complete, 1001, sector + 8));
+    }
+    let found = run(&steps);
+    let longest = &found.pairs[0];
+    assert_eq!((longest.victim.as_str(), longest.behind.as_str()), ("task 1001", "task 1000"));
+    assert!(longest.served_ns.abs_diff(10 * 5000) <= 20, "{longest:?}");
+    assert_eq!(found.further_owners, 402 - TOLD_APART as u64);
+    let pairs: u64 = found.pairs.iter().map(|p| p.served_ns + p.handover_ns).sum();
+    let owners: u64 = found.owners.iter().map(|o| o.mean_behind_ns * o.bios).sum();
+    assert!(pairs.abs_diff(owners) <= owners / 100, "{pairs} {owners}");
+}
+
 /// A bio of two parts, each 1000 in the device. Beside another's request the first part is issued, put back because the device is
 /// throttled, and issued again 500 later, when the device has long been idle.
 #[test]
