@@ -9,6 +9,7 @@ use flashscope_study::replays::{LeverFound, ReplayGroup, ReplaysResult};
 pub fn views(result: &ReplaysResult) -> Vec<View> {
     let all = [
         ("What protects the application", levers(result)),
+        ("Levers that a kernel does not have", refused(result)),
         ("The application's read() calls", players(result)),
         ("Stages of its requests", stages(result)),
         ("Pattern of its requests", patterns(result)),
@@ -41,6 +42,12 @@ fn levers(result: &ReplaysResult) -> Rows {
             spread(lever.late_frames),
             spread(lever.others_mib_s),
         ]
+    })
+}
+
+fn refused(result: &ReplaysResult) -> Rows {
+    Rows::new("tttt", &["case", "lever", "kernel", "why"], result.refused.iter(), usize::MAX, |lever| {
+        vec![lever.case.clone(), lever.lever.clone(), lever.kernel.clone(), lever.why.clone()]
     })
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 
-use flashscope_targets::Progress;
-use flashscope_targets::board::{self, Board, ImageBuilder, Kernel, Package, Run};
+use flashscope_targets::board::{self, Board, BootFailureKind, ImageBuilder, Kernel, Package, Run};
+use flashscope_targets::{Error, Progress};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -63,6 +63,11 @@ pub(crate) trait Kind: Sync {
         inputs: Inputs,
         medium: Self::Medium,
     ) -> Result<Self::Group, StudyError>;
+
+    /// What a boot that failed found, where that is a result too.
+    fn failed(&self, _spec: &Self::Spec, _why: &BootFailureKind) -> Option<Self::Group> {
+        None
+    }
 
     /// Whether a group that an earlier run has kept holds all that is wanted of it now.
     fn is_whole(&self, _spec: &Self::Spec, _group: &Self::Group) -> bool {
@@ -238,8 +243,14 @@ impl<'a, K: Kind> Lab<'a, K> {
         }
         watch.group_started(&id, cells);
         let run = Run { timeout: options.timeout, stop: Some(&*options.stop), ..Run::new(board, kernel, &image) };
-        let boot = board::boot(&run, &CellProgress { watch, id: &id, cells })?;
-        let group = kind.collect(&boot.port_file(), spec, inputs, medium)?;
+        let group = match board::boot(&run, &CellProgress { watch, id: &id, cells }) {
+            Ok(boot) => kind.collect(&boot.port_file(), spec, inputs, medium)?,
+            Err(Error::Boot(failure)) => match kind.failed(spec, &failure.kind) {
+                Some(group) => group,
+                None => return Err(Error::Boot(failure).into()),
+            },
+            Err(error) => return Err(error.into()),
+        };
         lab::keep(&kept, &group)?;
         watch.group_finished(&id, began.elapsed(), false);
         Ok(group)

@@ -8,11 +8,12 @@ use flashscope_analysis::block::{
     BLOCK_REPORT_SCHEMA, BlockAnalysis, BlockFound, BlockReport, InterferenceFound, IoPoint, RequestKind, Sizes,
     StagesFound,
 };
+use flashscope_targets::board::BootFailureKind;
 use flashscope_trace::{EventKind, FlashOp, Session, TimeNs, Trace};
 use serde::Deserialize;
 
 use super::plan::{ReplaySpec, STEP};
-use super::result::{Delay, Pattern, Player, ReplayGroup, Stage};
+use super::result::{Delay, LeverRefused, Pattern, Played, Player, ReplayGroup, Stage};
 use super::script::Verb;
 use crate::collect::losses;
 use crate::error::StudyError;
@@ -50,14 +51,34 @@ const BURST_NS: u64 = 500_000_000;
 /// So near to the begin of a film a write belongs to it.
 const BEGIN_NS: u64 = 2_000_000_000;
 
-pub(super) fn collect(
-    port: &Path,
+/// `bench replay` names the option without which a lever is not there.
+const OPTION: &str = "it wants CONFIG_";
+
+/// A boot that ended because its kernel does not have the lever.
+pub(super) fn refused(spec: &ReplaySpec, why: &BootFailureKind) -> Option<Played> {
+    let BootFailureKind::PlanFailed { reason, .. } = why else { return None };
+    let at = reason.find("cgroup ").filter(|_| reason.contains(OPTION))?;
+    Some(Played::Refused(LeverRefused {
+        case: spec.case.name.clone(),
+        lever: spec.lever.name.clone(),
+        kernel: spec.kernel.clone(),
+        why: reason[at..].trim_end().to_owned(),
+    }))
+}
+
+pub(super) fn collect(port: &Path, spec: &ReplaySpec, inputs: Inputs, medium: String) -> Result<Played, StudyError> {
+    let session = Session::open(port)?;
+    let bench: Bench = lab::printed(&session, &spec.id(), STEP)?;
+    ran(&session, &bench, spec, inputs, medium).map(|group| Played::Ran(Box::new(group)))
+}
+
+fn ran(
+    session: &Session,
+    bench: &Bench,
     spec: &ReplaySpec,
     inputs: Inputs,
     medium: String,
 ) -> Result<ReplayGroup, StudyError> {
-    let session = Session::open(port)?;
-    let bench: Bench = lab::printed(&session, &spec.id(), STEP)?;
     let trace = session.recording(0)?;
     lab::whole(&trace, &spec.id(), "its requests are unknown; take shorter scripts")?;
     let mut block = analysis(&trace, spec);
@@ -294,6 +315,27 @@ fn mean_delay(spec: &ReplaySpec, found: &InterferenceFound, from_ns: u64) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_without_the_lever_is_a_result_and_another_failure_is_not() {
+        let text = "name='s'\ntitle='t'\nquestion='q'\n[replays]\nkernel=['6.1']\n[[replays.case]]\nname='c'\nboard='armv7-blk'\n\
+            filesystem='ext4'\nscripts=['navit-fast']\nlever=['l']\n[[replays.lever]]\nname='l'\n";
+        let study: crate::replays::ReplaysDefinition = toml::from_str(text).expect("a study");
+        let spec = &super::super::plan::groups(&study.replays, None)[0];
+        let failed =
+            |reason: &str| BootFailureKind::PlanFailed { step: 9, line: "run".to_owned(), reason: reason.to_owned() };
+        let lacks =
+            "cgroup x: io.latency=254:0 target=1: Not supported: it wants CONFIG_BLK_CGROUP_IOLATENCY; leave it out";
+        let said = failed(&format!("/agent: exit status 1: flashscope-agent: {lacks}"));
+        let Some(Played::Refused(found)) = refused(spec, &said) else { panic!("a refusal") };
+        assert_eq!((found.case.as_str(), found.lever.as_str(), found.kernel.as_str()), ("c", "l", "6.1"));
+        assert_eq!(found.why, lacks);
+        assert_eq!(
+            refused(spec, &failed("/agent: exit status 1: flashscope-agent: cgroup x: io.max=1: Invalid argument")),
+            None
+        );
+        assert_eq!(refused(spec, &BootFailureKind::NoPort), None);
+    }
 
     #[test]
     fn writes_belong_to_the_begins_that_they_are_near() {

@@ -75,7 +75,9 @@ pub struct Lever {
     pub name: String,
     #[serde(default)]
     pub disk: BTreeMap<String, String>,
-    /// Files below /sys or /proc/sys, and what is written to them.
+    /// Options of the mount of a disk, such as sync.
+    pub mount: Option<String>,
+    /// Files below /sys or /proc/sys, and what is written to them. One below /sys/fs/cgroup is of the root of cgroup2.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
     #[serde(default)]
@@ -88,6 +90,13 @@ pub struct Lever {
     /// Lines for systemd units that do the same; for the page.
     #[serde(default)]
     pub systemd: String,
+}
+
+impl Lever {
+    /// Whether the application asks its device for something else with it, also where it is alone.
+    pub(super) fn changes_own_requests(&self) -> bool {
+        self.mount.is_some() || self.set.keys().any(|path| path.ends_with("/read_ahead_kb"))
+    }
 }
 
 /// Of a script's tasks.
@@ -150,6 +159,9 @@ fn check(replays: &Replays) -> Result<(), String> {
     for lever in &replays.lever {
         if !is_name(&lever.name) {
             return Err(format!("replays.lever '{}': its name wants letters, digits, - and _", lever.name));
+        }
+        if lever.mount.as_ref().is_some_and(|options| odd(options) || options.contains(' ')) {
+            return Err(format!("replays.lever '{}': mount wants options with commas between them", lever.name));
         }
         if lever.set.iter().any(|(path, value)| {
             odd(path)

@@ -11,11 +11,14 @@ fn ms(ns: u64) -> f64 {
 }
 
 /// The application alone on the same kernel: with the same lever where that was run, else with the same disk, else the case's first.
+/// A lever that changes what the application itself asks for (its mount, its read-ahead) is compared with itself alone.
 fn alone<'a>(groups: &'a [ReplayGroup], specs: &[ReplaySpec], index: usize) -> Option<&'a ReplayGroup> {
     let all = all_alone(specs, index);
     let lever = |i: &&usize| specs[**i].lever.name == specs[index].lever.name;
     let disk = |i: &&usize| specs[**i].case.disk == specs[index].case.disk;
-    all.iter().find(lever).or_else(|| all.iter().find(disk)).or_else(|| all.first()).map(|&i| &groups[i])
+    let same = all.iter().find(lever);
+    let other = || all.iter().find(disk).or_else(|| all.first()).filter(|_| !specs[index].lever.changes_own_requests());
+    same.or_else(other).map(|&i| &groups[i])
 }
 
 fn all_alone(specs: &[ReplaySpec], index: usize) -> Vec<usize> {

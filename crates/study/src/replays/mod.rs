@@ -13,6 +13,6 @@ mod run;
 mod script;
 
 pub use definition::{Case, Change, Lever, Replays, ReplaysDefinition, ReplaysStudy};
-pub use result::{Delay, LeverFound, Pattern, Player, REPLAYS_SCHEMA, ReplayGroup, ReplaysResult, Stage};
+pub use result::{Delay, LeverFound, LeverRefused, Pattern, Player, REPLAYS_SCHEMA, ReplayGroup, ReplaysResult, Stage};
 pub use run::run;
 pub use script::{Call, Cgroup, File, MAGIC, Script, ScriptError, Task, Verb};

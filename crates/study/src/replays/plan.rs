@@ -127,17 +127,24 @@ fn change(script: &mut Script, change: &Change, cgroup: &str) {
 
 pub(super) const STEP: &str = "replay";
 pub(super) const SCRIPT: &str = "/flashscope/script";
+const CGROUPS: &str = "/sys/fs/cgroup";
 const RING_KIB: u32 = 16 * 1024;
 
 /// What is done once the storage is there; `device`: a disk's, formatted.
 pub(super) fn plan(spec: &ReplaySpec, device: Option<&str>) -> Vec<String> {
-    let mounting = Mount::new(spec.case.filesystem, device);
+    let mut mounting = Mount::new(spec.case.filesystem, device);
+    if let (Some(options), Some(plain)) = (&spec.lever.mount, mounting.mount.strip_suffix(" -")) {
+        mounting.mount = format!("{plain} {options}");
+    }
     let mut lines = vec![format!("mkdir {MOUNT_POINT}")];
     lines.extend(mounting.prepare.iter().cloned());
     lines.push(mounting.mount.clone());
     lines.extend(mounting.settle());
     if spec.lever.after_s > 0 {
         lines.push(format!("sleep {}", spec.lever.after_s * 1000));
+    }
+    if spec.lever.set.keys().any(|path| path.starts_with(CGROUPS)) {
+        lines.push(format!("mount cgroup2 {CGROUPS} cgroup2 -"));
     }
     for (path, value) in &spec.lever.set {
         lines.push(format!("write {path} {}", value.replace(' ', "%20")));
@@ -154,4 +161,52 @@ pub(super) fn plan(spec: &ReplaySpec, device: Option<&str>) -> Vec<String> {
     ));
     lines.push("record-stop".to_owned());
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::Define as _;
+    use crate::replays::ReplaysDefinition;
+
+    const STUDY: &str = r#"
+name = "s"
+title = "t"
+question = "q"
+[replays]
+kernel = ["6.1"]
+[[replays.case]]
+name = "c"
+board = "armv7-blk"
+filesystem = "ext4"
+scripts = ["navit-fast", "writer@6"]
+lever = ["l"]
+[[replays.lever]]
+name = "l"
+LEVER
+"#;
+
+    fn lines(lever: &str) -> Result<Vec<String>, String> {
+        let study: ReplaysDefinition = toml::from_str(&STUDY.replace("LEVER", lever)).expect("a study");
+        study.check()?;
+        Ok(plan(&groups(&study.replays, None)[0], Some("/dev/nullb0")))
+    }
+
+    fn place(lines: &[String], line: &str) -> usize {
+        lines.iter().position(|one| one == line).unwrap_or_else(|| panic!("{line:?} is not in {lines:#?}"))
+    }
+
+    #[test]
+    fn a_lever_may_be_an_option_of_the_mount_or_a_file_of_the_root_of_cgroup2() {
+        assert!(place(&lines("").unwrap(), "mount /dev/nullb0 /mnt ext4 -") > 0);
+        let sync = lines("mount = \"sync,noatime\"").unwrap();
+        assert!(place(&sync, "mount /dev/nullb0 /mnt ext4 sync,noatime") > 0);
+        let cost = lines("set = { \"/sys/fs/cgroup/io.cost.qos\" = \"254:0 enable=1\" }").unwrap();
+        let mount = place(&cost, "mount cgroup2 /sys/fs/cgroup cgroup2 -");
+        assert!(mount < place(&cost, "write /sys/fs/cgroup/io.cost.qos 254:0%20enable=1"));
+        assert!(!sync.iter().any(|line| line.contains("cgroup2")));
+        for odd in ["mount = \"\"", "mount = \"a b\"", "mount = \"a\\nrun x y\"", "set = { \"/etc/passwd\" = \"1\" }"] {
+            assert!(lines(odd).unwrap_err().contains("replays.lever 'l'"), "{odd}");
+        }
+    }
 }

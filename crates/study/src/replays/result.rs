@@ -18,6 +18,8 @@ pub struct ReplaysResult {
     pub groups: Vec<ReplayGroup>,
     /// The application's delay with each lever.
     pub levers: Vec<LeverFound>,
+    /// Levers that a kernel does not have.
+    pub refused: Vec<LeverRefused>,
     pub figures: Figures,
     pub published: Vec<Row>,
 }
@@ -105,6 +107,23 @@ pub struct Delay {
     pub told_alone_ns: Option<u64>,
     /// Of that, passed behind others.
     pub told_behind_ns: u64,
+}
+
+/// A boot, where its kernel has the lever.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Played {
+    Ran(Box<ReplayGroup>),
+    Refused(LeverRefused),
+}
+
+/// A lever that `bench replay` refused on this kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+pub struct LeverRefused {
+    pub case: String,
+    pub lever: String,
+    pub kernel: String,
+    /// Names the kernel option.
+    pub why: String,
 }
 
 /// A lever in one case, over its shifts.

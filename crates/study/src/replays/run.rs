@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use super::collect::collect;
+use super::collect::{collect, refused};
 use super::definition::ReplaysStudy;
 use super::figures::{figures, levers};
 use super::plan::{ReplaySpec, SCRIPT, groups, plan};
-use super::result::{REPLAYS_SCHEMA, ReplayGroup, ReplaysResult};
+use super::result::{Played, REPLAYS_SCHEMA, ReplaysResult};
+use flashscope_targets::board::BootFailureKind;
+
 use crate::definition::Filesystem;
 use crate::error::StudyError;
 use crate::kind::{Boot, Kind, Lab};
@@ -24,13 +26,25 @@ pub fn run(study: &ReplaysStudy, options: &Options, watch: &dyn Watch) -> Result
     let specs = groups(&definition.replays, options.kernel.as_deref());
     watch.study_started(specs.len());
     let lab = Lab::prepare(&Replayed, &specs, options, watch)?;
-    let groups = lab.run()?;
-    let levers = levers(&groups, &specs);
-    let figures = figures(&groups, &specs, &levers);
+    let (mut groups, mut ran, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+    for (spec, played) in specs.iter().zip(lab.run()?) {
+        match played {
+            Played::Ran(group) => {
+                groups.push(*group);
+                ran.push(spec.clone());
+            }
+            // One line for all shifts.
+            Played::Refused(lever) if refused.contains(&lever) => {}
+            Played::Refused(lever) => refused.push(lever),
+        }
+    }
+    let levers = levers(&groups, &ran);
+    let figures = figures(&groups, &ran, &levers);
     Ok(ReplaysResult {
         header: lab.header(REPLAYS_SCHEMA, [&definition.name, &definition.title, &definition.question], &study.sha256),
         published: rows(&definition.published, &figures),
         levers,
+        refused,
         figures,
         groups,
     })
@@ -41,7 +55,7 @@ struct Replayed;
 
 impl Kind for Replayed {
     type Spec = ReplaySpec;
-    type Group = ReplayGroup;
+    type Group = Played;
     type Medium = Medium;
 
     fn id(&self, spec: &ReplaySpec) -> String {
@@ -68,17 +82,16 @@ impl Kind for Replayed {
         Ok(medium)
     }
 
-    fn collect(
-        &self,
-        port: &Path,
-        spec: &ReplaySpec,
-        inputs: Inputs,
-        medium: Medium,
-    ) -> Result<ReplayGroup, StudyError> {
+    fn collect(&self, port: &Path, spec: &ReplaySpec, inputs: Inputs, medium: Medium) -> Result<Played, StudyError> {
         collect(port, spec, inputs, medium.name().to_owned())
     }
 
-    fn is_whole(&self, spec: &ReplaySpec, group: &ReplayGroup) -> bool {
+    fn failed(&self, spec: &ReplaySpec, why: &BootFailureKind) -> Option<Played> {
+        refused(spec, why)
+    }
+
+    fn is_whole(&self, spec: &ReplaySpec, played: &Played) -> bool {
+        let Played::Ran(group) = played else { return true };
         group.delay.is_empty() || group.delay.iter().map(|delay| &delay.from_ns).eq(&spec.delay_from_ns)
     }
 }
