@@ -54,6 +54,7 @@ mod runs;
 mod schemas;
 mod study;
 mod syncs;
+mod terminal_width;
 mod top;
 mod trace_cmd;
 mod wear;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use flashscope_tests::{TempDir, flashscope, output, top};
 
 /// Every trace of the tests' cases and of the formats' tests.
-fn traces() -> Vec<PathBuf> {
+pub fn traces() -> Vec<PathBuf> {
     let in_dir = |dir: &str| {
         std::fs::read_dir(top().join(dir)).expect("the directory").map(|entry| entry.expect("an entry").path())
     };

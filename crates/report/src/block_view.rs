@@ -349,16 +349,21 @@ pub fn written(found: &BlockFound) -> String {
     if found.stages.bios_queued.known().is_none() {
         return "How much was written for whom is unknown: see above what the trace lacks.".to_owned();
     }
-    format!(
-        "Written: {} by the task that asked, {} for one task that dirtied the page, {} of pages that several dirtied, {} of the \
-         kernel's own (journals, metadata, garbage collection, resync, swap), {} by carriers for nobody known; {} bios had several originators.",
-        size(o.written_direct_bytes),
-        size(o.written_one_bytes),
-        size(o.written_shared_bytes),
-        size(o.written_kernel_bytes),
-        size(o.written_unknown_bytes),
-        grouped(o.mixed_bios)
-    )
+    let parts = [
+        (o.written_direct_bytes, "by the task that asked"),
+        (o.written_one_bytes, "for one task that dirtied the page"),
+        (o.written_shared_bytes, "of pages that several dirtied"),
+        (o.written_kernel_bytes, "of the kernel's own (journals, metadata, garbage collection, resync, swap)"),
+        (o.written_unknown_bytes, "by carriers for nobody known"),
+    ];
+    let parts: Vec<String> =
+        parts.iter().filter(|(bytes, _)| *bytes > 0).map(|(bytes, what)| format!("{} {what}", size(*bytes))).collect();
+    let written = if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") };
+    let mixed = match o.mixed_bios {
+        0 => String::new(),
+        mixed => format!("; {} had several originators", bios(mixed)),
+    };
+    format!("Written: {written}{mixed}.")
 }
 
 /// How much was on its way at once, and how far the devices had to move.

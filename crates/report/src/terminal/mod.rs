@@ -86,19 +86,33 @@ impl Style {
 /// Rows of a table of calls.
 const CALL_ROWS: usize = 8;
 
-/// A table; nothing where it has no row.
+/// A table; nothing where it has no row. Columns without a value are left out, and that of the device where it is always the same:
+/// a line below says which.
 fn rows(rows: &Rows, width: usize) -> String {
-    let mut lines = table::Table::new(rows.kinds);
-    let two = rows.heads.iter().any(|head| head.contains('\n'));
+    let columns = rows.heads.len();
+    let cell = |row: &[String], c: usize| visible(row.get(c).map_or("", |cell| cell)).into_owned();
+    let device = rows.heads.iter().position(|&head| head == "device").filter(|&c| {
+        rows.rows.len() > 1 && columns > 2 && rows.rows.windows(2).all(|pair| pair[0].get(c) == pair[1].get(c))
+    });
+    let shown: Vec<usize> = (0..columns)
+        .filter(|&c| Some(c) != device && rows.rows.iter().any(|row| row.get(c).is_some_and(|cell| !cell.is_empty())))
+        .collect();
+    let kinds: String = shown.iter().filter_map(|&c| rows.kinds.chars().nth(c)).collect();
+    let mut lines = table::Table::new(&kinds);
+    let two = shown.iter().any(|&c| rows.heads[c].contains('\n'));
     for line in 0..1 + usize::from(two) {
-        lines.head(rows.heads.iter().map(|head| head.split('\n').nth(line).unwrap_or("")));
+        lines.head(shown.iter().map(|&c| rows.heads[c].split('\n').nth(line).unwrap_or("")));
     }
     for row in &rows.rows {
-        lines.row(row.iter().map(|cell| visible(cell)));
+        lines.row(shown.iter().map(|&c| cell(row, c)));
     }
     let mut out = lines.render(width);
+    if let (Some(c), Some(row)) = (device, rows.rows.first()) {
+        out += &table::paragraph(&format!("All on {}.", cell(row, c)), width, 2, 2);
+    }
     if rows.more > 0 {
-        out += &table::paragraph(&format!("and {} more: --json has all", grouped(rows.more as u64)), width, 2, 2);
+        let more = format!("and {} more: --top N shows N, --json has all", grouped(rows.more as u64));
+        out += &table::paragraph(&more, width, 2, 2);
     }
     out
 }

@@ -9,7 +9,11 @@ pub struct Table {
 
 const GAP: usize = 2;
 /// Text columns are not made narrower.
-const MIN_TEXT: usize = 16;
+const MIN_TEXT: usize = 12;
+/// Names that have lines of their own leave so much of their column.
+const NARROW: usize = 4;
+/// Behind these a word that is too long breaks.
+const SEPARATORS: [char; 9] = ['/', '-', '_', '.', ':', ',', '|', '=', '+'];
 /// Tables that a wide one is cut into at most.
 const MAX_PARTS: usize = 3;
 
@@ -40,9 +44,9 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Lines, each indented by two; nothing where there is no row. Where the table is wider than `max`, its widest text columns are wrapped; where that
-    /// does not help, it is cut into tables that all have the first column, if that names the rows; else each row becomes a
-    /// paragraph of "head: value".
+    /// Lines, each indented by two; nothing where there is no row. Where the table is wider than `max`, its widest text
+    /// columns are wrapped; where that does not help, it is cut into tables that all have the first columns of text; where
+    /// these leave no room, each row becomes a paragraph of "head: value".
     pub fn render(&self, max: usize) -> String {
         if self.is_empty() {
             return String::new();
@@ -56,43 +60,64 @@ impl Table {
             let widest = (0..columns).filter(|&c| !self.numbers[c] && widths[c] > MIN_TEXT).max_by_key(|&c| widths[c]);
             match widest {
                 Some(c) => widths[c] -= 1,
-                None => {
-                    let parts = self.parts(max, &widths).into_iter();
-                    let parts: Vec<String> = parts.map(|part| self.lines(&part, &widths)).collect();
-                    return if parts.is_empty() { self.paragraphs(max) } else { parts.join("\n") };
+                None if self.numbers.iter().filter(|number| !**number).count() == 1 && !self.numbers[0] => {
+                    // Names have lines of their own where that leaves room for all numbers.
+                    let narrow: Vec<usize> = [&[NARROW], &widths[1..]].concat();
+                    if total(&all, &narrow) <= max {
+                        widths[0] -= total(&all, &widths) - max;
+                    } else {
+                        return self.cut(max, &widths);
+                    }
                 }
+                None => return self.cut(max, &widths),
             }
         }
-        self.lines(&all, &widths)
+        self.lines(&all, &widths, max)
     }
 
-    /// The first column with as many others as fit, and again until all are there; none where that is no help.
+    /// In several tables, or in paragraphs.
+    fn cut(&self, max: usize, widths: &[usize]) -> String {
+        let parts: Vec<String> =
+            self.parts(max, widths).into_iter().map(|part| self.lines(&part, widths, max)).collect();
+        if parts.is_empty() { self.paragraphs(max) } else { parts.join("\n") }
+    }
+
+    /// The columns of text that a table begins with, with as many others as fit, and again until all are there; none where
+    /// that is no help.
     fn parts(&self, max: usize, widths: &[usize]) -> Vec<Vec<usize>> {
-        let mut names: Vec<Option<&String>> = self.rows.iter().map(|row| row.first()).collect();
-        names.sort_unstable();
-        if names.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Vec::new();
-        }
-        let mut parts = vec![vec![0]];
-        for column in 1..widths.len() {
+        let keys: Vec<usize> = (0..widths.len()).take_while(|&c| !self.numbers[c]).collect();
+        let keys = if keys.is_empty() || keys.len() == widths.len() { vec![0] } else { keys };
+        let mut parts = vec![keys.clone()];
+        for column in keys.len()..widths.len() {
             let part = parts.last_mut().expect("there is one");
             part.push(column);
             if total(part, widths) > max {
                 part.pop();
-                parts.push(vec![0, column]);
+                parts.push([&keys[..], &[column]].concat());
             }
         }
-        if parts.len() > MAX_PARTS || parts.iter().any(|part| part.len() < 2 || total(part, widths) > max) {
+        if parts.len() > MAX_PARTS || parts.iter().any(|part| part.len() <= keys.len() || total(part, widths) > max) {
             parts.clear();
         }
         parts
     }
 
-    fn lines(&self, columns: &[usize], widths: &[usize]) -> String {
+    fn lines(&self, columns: &[usize], widths: &[usize], max: usize) -> String {
         let mut out = String::new();
         for (i, row) in self.heads.iter().chain(&self.rows).enumerate() {
-            let wrapped: Vec<Vec<String>> =
-                columns.iter().map(|&c| wrap(row.get(c).map_or("", |t| t), widths[c])).collect();
+            let cell = |c: usize| row.get(c).map_or("", |text| text);
+            // A path that is longer than its column has a line of its own: in a column it would be cut into pieces.
+            let long_word = |c: usize| cell(c).split(' ').any(|word| width(word) > widths[c]);
+            // Prose at the end of a row has its column.
+            let is_name = |c: usize| c + 1 < self.numbers.len() && wrap(cell(c), widths[c]).len() > 2;
+            let is_long = |c: usize| !self.numbers[c] && (long_word(c) || is_name(c));
+            let (first, others): (Vec<usize>, Vec<usize>) =
+                columns.iter().copied().filter(|&c| is_long(c)).partition(|&c| Some(&c) == columns.first());
+            first.iter().for_each(|&c| out += &paragraph(cell(c), max, 2, 4));
+            let wrapped: Vec<Vec<String>> = columns
+                .iter()
+                .map(|&c| if is_long(c) { vec![String::new()] } else { wrap(cell(c), widths[c]) })
+                .collect();
             for line in 0..wrapped.iter().map(Vec::len).max().unwrap_or(1) {
                 let mut text = " ".repeat(2);
                 for (at, (&c, cell)) in columns.iter().zip(&wrapped).enumerate() {
@@ -101,9 +126,12 @@ impl Table {
                     let gap = if at > 0 { " ".repeat(GAP) } else { String::new() };
                     text += &if self.numbers[c] { format!("{gap}{pad}{part}") } else { format!("{gap}{part}{pad}") };
                 }
-                out += text.trim_end();
-                out.push('\n');
+                if !text.trim().is_empty() {
+                    out += text.trim_end();
+                    out.push('\n');
+                }
             }
+            others.iter().for_each(|&c| out += &paragraph(cell(c), max, 4, 6));
             if i + 1 == self.heads.len() {
                 out += &format!("  {}\n", "-".repeat(total(columns, widths).saturating_sub(2)));
             }
@@ -135,7 +163,8 @@ pub fn paragraph(text: &str, max: usize, first: usize, rest: usize) -> String {
     out
 }
 
-/// Breaks at spaces, and within a word only where it alone is too long.
+/// Breaks at spaces. A word that alone is too long breaks behind a separator, as a path has them, and elsewhere only where it
+/// has none.
 pub fn wrap(text: &str, max: usize) -> Vec<String> {
     let max = max.max(1);
     if width(text) <= max {
@@ -150,12 +179,15 @@ pub fn wrap(text: &str, max: usize) -> Vec<String> {
         if !line.is_empty() {
             line.push(' ');
         }
-        for c in word.chars() {
-            if width(&line) == max {
-                lines.push(std::mem::take(&mut line));
-            }
-            line.push(c);
+        let mut rest: Vec<char> = word.chars().collect();
+        while width(&line) + rest.len() > max {
+            let most = max - width(&line);
+            let last = |of: &[char]| rest[..most].iter().rposition(|c| of.contains(c));
+            let at = last(&['/']).filter(|&at| at >= most / 2).or_else(|| last(&SEPARATORS)).map_or(most, |at| at + 1);
+            line.extend(rest.drain(..at));
+            lines.push(std::mem::take(&mut line));
         }
+        line.extend(rest);
     }
     lines.push(line);
     lines
@@ -214,13 +246,58 @@ mod tests {
              \u{20} Q2C    123.00 ms\n\
              \u{20} D2C      9.00 ms\n"
         );
-        table.row(["D2C", "1.00 ms", "9.00 ms", "9.00 ms"]);
-        assert!(table.render(28).contains("    max: 9.00 ms\n"));
+    }
+
+    #[test]
+    fn all_columns_of_text_stand_before_the_numbers_of_a_cut_table() {
+        let mut table = Table::new("ttnn");
+        table.head(["call", "process", "n", "time"]);
+        table.row(["write", "dd (1)", "12", "12.00 ms"]);
+        table.row(["write", "dd (2)", "1", "1.00 ms"]);
+        assert_eq!(
+            table.render(26),
+            "  call   process   n\n\
+             \u{20} ------------------\n\
+             \u{20} write  dd (1)   12\n\
+             \u{20} write  dd (2)    1\n\
+             \n\
+             \u{20} call   process      time\n\
+             \u{20} ------------------------\n\
+             \u{20} write  dd (1)   12.00 ms\n\
+             \u{20} write  dd (2)    1.00 ms\n"
+        );
+    }
+
+    #[test]
+    fn a_path_has_a_line_of_its_own_where_its_column_is_too_narrow() {
+        let mut table = Table::new("tn");
+        table.head(["file", "bytes"]);
+        table.row(["/var/lib/app/data/first.sqlite", "12 KiB"]);
+        table.row(["/etc/fstab", "1 KiB"]);
+        assert_eq!(
+            table.render(34),
+            "  file                       bytes\n\
+             \u{20} --------------------------------\n\
+             \u{20} /var/lib/app/data/first.sqlite\n\
+             \u{20}                           12 KiB\n\
+             \u{20} /etc/fstab                 1 KiB\n"
+        );
+        let mut table = Table::new("ttn");
+        table.head(["call", "file", "took"]);
+        table.row(["write", "/var/lib/app/data/first.sqlite", "1 ms"]);
+        assert_eq!(
+            table.render(30),
+            "  call   file             took\n\
+             \u{20} ----------------------------\n\
+             \u{20} write                   1 ms\n\
+             \u{20}   /var/lib/app/data/\n\
+             \u{20}     first.sqlite\n"
+        );
     }
 
     #[test]
     fn too_narrow_a_terminal_gets_paragraphs() {
-        let text = example().render(24);
+        let text = example().render(20);
         assert!(text.starts_with("  name: overrun\n    times: 12\n    meaning: entries\n"), "{text}");
         assert!(text.lines().all(|l| width(l) <= 26), "{text}");
     }
@@ -228,6 +305,7 @@ mod tests {
     #[test]
     fn long_words_break() {
         assert_eq!(wrap("abcdefgh ij", 3), ["abc", "def", "gh", "ij"]);
+        assert_eq!(wrap("/var/lib/app/first.sqlite", 12), ["/var/lib/", "app/first.", "sqlite"]);
         assert_eq!(wrap("a b c", 3), ["a b", "c"]);
         assert_eq!(wrap("", 3), [""]);
     }
