@@ -71,6 +71,23 @@ fn a_program_with_the_name_of_a_kernel_thread_asked_for_itself() {
     );
 }
 
+/// An `exec` gives a process another name, and it is the same process: one row. A number that is used again is another one.
+#[test]
+fn a_process_that_executes_another_program_is_one() {
+    let of = report("exec-renames");
+    assert_eq!(
+        written(&of),
+        owners(&[("sh (18)", 16 << 10), ("dd (18)", 12 << 10), ("first (19)", 4 << 10), ("second (19)", 4 << 10)])
+    );
+    let input = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/exec-renames/input");
+    let text = stdout(flashscope().args(["report", input]));
+    assert!(text.contains("dd (18), before: sh"), "{text}");
+    let of_dd = stdout(flashscope().args(["report", input, "--process", "dd"]));
+    assert!(of_dd.starts_with("input\n2 bios queued"), "{of_dd}");
+    let of_sh = stdout(flashscope().args(["report", input, "--process", "sh"]));
+    assert!(of_sh.starts_with("input\n1 bios queued"), "{of_sh}");
+}
+
 /// The same recording, as trace.dat and as trace-cmd prints it: the same owners, files and carriers.
 #[test]
 fn text_of_a_recording_gives_the_owners_of_the_recording() {

@@ -123,7 +123,7 @@ fn layers(trace: &Trace, call: &SlowCall) -> Result<Evidence<(Vec<LayerTime>, u6
     if !crossings.are_there() {
         return Ok(unknown("the trace has no boundaries of layers"));
     }
-    let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.sleep());
+    let mut layers = Layers::new(|tid, time| trace.last_name(tid, time), crossings.sleep());
     let end = call.begin_ns + call.duration_ns;
     trace.for_each_pair(&mut |pair| {
         // What is under way when the call begins is the device's too; calls before it would be joined with it.

@@ -115,8 +115,21 @@ impl Inputs {
         Ok(())
     }
 
+    /// The last name of a thread: it is one thread, under whatever names it did its I/O.
     pub fn comm(&self, source: usize, tid: u32, time: TimeNs) -> Option<&str> {
-        if self.recorder(source, tid).is_some() { Some(OWN_RECORDING) } else { self.merged.comm(source, tid, time) }
+        if self.recorder(source, tid).is_some() {
+            Some(OWN_RECORDING)
+        } else {
+            self.merged.last_name(source, tid, time)
+        }
+    }
+
+    /// What a task of the first machine was called before it was called `name`, which may have its number behind it.
+    pub fn former_names(&self, tid: u32, name: &str) -> Vec<String> {
+        let name = name.strip_suffix(&format!(" ({tid})")).unwrap_or(name);
+        let traces = self.traces().enumerate().filter(|(source, _)| self.machine(*source) == 0);
+        let found = traces.map(|(_, trace)| trace.former_names(tid, name)).find(|names| !names.is_empty());
+        found.unwrap_or_default().into_iter().map(str::to_owned).collect()
     }
 
     /// The recorder's number, where a thread is the recorder's own.

@@ -133,9 +133,7 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
                     Some(wanted) => device.as_deref() == Some(wanted),
                     None => device.is_none_or(|device| !in_ram.contains(&device)),
                 };
-                let of_process = wanted
-                    .process
-                    .is_none_or(|name| trace.comm(event.tid, event.time).is_some_and(|comm| comm == name));
+                let of_process = wanted.process.is_none_or(|name| trace.last_name(event.tid, event.time) == Some(name));
                 if !taken || !of_process || file.bytes == 0 {
                     inside.remove(&event.tid);
                     return;
@@ -163,7 +161,7 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
             trace.path().display()
         )));
     }
-    write(reads, &cached, wanted.beyond, |tid, time| trace.comm(tid, time))
+    write(reads, &cached, wanted.beyond, |tid, time| trace.last_name(tid, time))
 }
 
 /// File systems that lie in memory: reading them again says nothing of storage.

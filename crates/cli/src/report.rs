@@ -265,6 +265,9 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
         found: findings,
     };
     name_block_files(&mut report, &files);
+    for one in &mut report.found.originators.originators {
+        one.former_names = inputs.former_names(one.tid, &one.name);
+    }
     answers.of_block(inputs, &mut report);
     Ok(report)
 }

@@ -438,8 +438,16 @@ pub fn groups(found: &BlockFound, by: GroupBy, most: usize) -> Rows {
 pub fn originators(found: &BlockFound, most: usize) -> Rows {
     let heads = &["originator", "read", "written", "carried by"];
     Rows::new("tnnt", heads, found.originators.originators.iter(), most, |one| {
-        vec![one.name.clone(), size(one.read_bytes), size(one.written_bytes), carried(one)]
+        vec![called(one), size(one.read_bytes), size(one.written_bytes), carried(one)]
     })
+}
+
+/// With the names that it had before.
+fn called(one: &Originator) -> String {
+    match one.former_names[..] {
+        [] => one.name.clone(),
+        _ => format!("{}, before: {}", one.name, one.former_names.join(", ")),
+    }
 }
 
 /// Carriers that are named at most.

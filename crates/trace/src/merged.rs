@@ -123,6 +123,12 @@ impl MergedTrace {
         source.trace.comm(tid, source.own_time(time))
     }
 
+    /// What it was called last, as [`Trace::last_name`].
+    pub fn last_name(&self, source: usize, tid: u32, time: TimeNs) -> Option<&str> {
+        let source = self.sources.get(source)?;
+        source.trace.last_name(tid, source.own_time(time))
+    }
+
     /// The process of a thread at a time, as [`Trace::process`].
     pub fn process(&self, source: usize, tid: u32, time: TimeNs) -> Option<Process<'_>> {
         let source = self.sources.get(source)?;

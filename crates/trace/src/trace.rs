@@ -632,6 +632,17 @@ impl Trace {
         self.names().get(tid, time.0)
     }
 
+    /// What the thread was called last, whatever its name at that time: an `exec` gives a process another name, and it is the
+    /// same process. Only where the trace has the change itself (`task_rename`, `sched_process_exec`).
+    pub fn last_name(&self, tid: u32, time: TimeNs) -> Option<&str> {
+        self.names().last_of_task(tid, time.0)
+    }
+
+    /// The names that the thread had before its last one, `last`.
+    pub fn former_names(&self, tid: u32, last: &str) -> Vec<&str> {
+        self.names().former_of_task(tid, last)
+    }
+
     /// Every thread that the trace names, with its last name, by number.
     pub fn tasks(&self) -> Vec<(u32, &str)> {
         self.names().last()

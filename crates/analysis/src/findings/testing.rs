@@ -123,8 +123,10 @@ impl Work {
 
     pub fn owner(&mut self, name: &str, kind: OwnerKind, read_bytes: u64, written_bytes: u64) {
         let carriers: Vec<CarriedBytes> = Vec::new();
+        let former_names = Vec::new();
+        let name = name.into();
         let owner =
-            Originator { name: name.into(), kind, tid: 7, read_bytes, written_bytes, covered_bytes: 0, carriers };
+            Originator { name, kind, tid: 7, former_names, read_bytes, written_bytes, covered_bytes: 0, carriers };
         self.block().originators.originators.push(owner);
     }
 }

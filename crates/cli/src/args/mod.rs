@@ -207,7 +207,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "SECONDS")]
     pub to: Option<f64>,
     /// Show only this process, by any of its names: the thread's, the process's, its program or command line, its systemd unit,
-    /// container or Android package.
+    /// container or Android package. A process that executed another program has the last one's name.
     #[arg(long, value_name = "NAME")]
     pub process: Option<String>,
     /// Rated erase cycles of a block, or a chip whose file states them (chips/*.toml): adds the remaining years.

@@ -13,12 +13,21 @@ const MAX_USERS: usize = 1 << 16;
 /// The task that makes all kernel threads (`kthreadd`, `rest_init()` of init/main.c, 6.1).
 const KTHREADD: u32 = 2;
 
+/// From a time on a task has a name, by the name's number.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    from: u64,
+    name: u32,
+    /// The same task had the name before: it was renamed, as an `exec` does. Otherwise the number may have gone to another task.
+    is_rename: bool,
+}
+
 /// Names of tasks over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     texts: Vec<Box<str>>,
     by_text: HashMap<Box<str>, u32>,
-    tasks: foldhash::HashMap<u32, Vec<(u64, u32)>>,
+    tasks: foldhash::HashMap<u32, Vec<Entry>>,
     /// Names of unknown time.
     saved: HashMap<u32, u32>,
     entries: usize,
@@ -30,6 +39,15 @@ impl Names {
     /// From `time` on, `tid` is called `comm`. Times of one `tid` should not run backwards; where they do, the later
     /// call counts.
     pub fn set(&mut self, tid: u32, time: u64, comm: &[u8]) {
+        self.enter(tid, time, comm, false);
+    }
+
+    /// From `time` on, the task that `tid` already is has another name.
+    pub fn rename(&mut self, tid: u32, time: u64, comm: &[u8]) {
+        self.enter(tid, time, comm, true);
+    }
+
+    fn enter(&mut self, tid: u32, time: u64, comm: &[u8], is_rename: bool) {
         let Some(name) = self.text(comm) else { return };
         let full = self.entries >= MAX_ENTRIES;
         if full && !self.tasks.contains_key(&tid) {
@@ -38,11 +56,11 @@ impl Names {
         }
         let list = self.tasks.entry(tid).or_default();
         match list.last_mut() {
-            Some((_, last)) if *last == name => {}
-            Some(entry) if entry.0 >= time => entry.1 = name,
+            Some(last) if last.name == name => {}
+            Some(last) if last.from >= time => last.name = name,
             _ if full => self.dropped += 1,
             _ => {
-                list.push((time, name));
+                list.push(Entry { from: time, name, is_rename });
                 self.entries += 1;
             }
         }
@@ -112,9 +130,37 @@ impl Names {
             return Some("<idle>");
         }
         let Some(list) = self.tasks.get(&tid) else { return self.saved(tid) };
-        let after = list.partition_point(|&(t, _)| t <= time);
-        let (_, name) = list.get(after.checked_sub(1)?)?;
-        Some(&self.texts[*name as usize])
+        let after = list.partition_point(|entry| entry.from <= time);
+        list.get(after.checked_sub(1)?).map(|entry| self.name(entry))
+    }
+
+    fn name(&self, entry: &Entry) -> &str {
+        &self.texts[entry.name as usize]
+    }
+
+    /// The last name of the task that `tid` is at `time`, whatever it was called then.
+    pub fn last_of_task(&self, tid: u32, time: u64) -> Option<&str> {
+        match self.names_of_task(tid, time).last() {
+            Some(last) => Some(self.name(last)),
+            None => self.get(tid, time),
+        }
+    }
+
+    /// The names that a task had before its last one, `last`; the first one first.
+    pub fn former_of_task(&self, tid: u32, last: &str) -> Vec<&str> {
+        let list = self.tasks.get(&tid).map_or(&[][..], Vec::as_slice);
+        let mut tasks = list.chunk_by(|_, next| next.is_rename);
+        let is_it = |names: &&[Entry]| names.last().is_some_and(|entry| self.name(entry) == last);
+        let names = tasks.rfind(is_it).unwrap_or_default();
+        names[..names.len().saturating_sub(1)].iter().map(|entry| self.name(entry)).collect()
+    }
+
+    fn names_of_task(&self, tid: u32, time: u64) -> &[Entry] {
+        let list = self.tasks.get(&tid).map_or(&[][..], Vec::as_slice);
+        let after = list.partition_point(|entry| entry.from <= time);
+        let renames = list[after..].iter().take_while(|entry| entry.is_rename).count();
+        let Some(begin) = list[..after].iter().rposition(|entry| !entry.is_rename) else { return &[] };
+        &list[begin..after + renames]
     }
 
     /// As `get`, and from when until when it is so: up to, and not including, the second time.
@@ -123,24 +169,18 @@ impl Names {
             return (Some("<idle>"), 0, u64::MAX);
         }
         let Some(list) = self.tasks.get(&tid) else { return (self.saved(tid), 0, u64::MAX) };
-        let after = list.partition_point(|&(t, _)| t <= time);
-        let until = list.get(after).map_or(u64::MAX, |&(t, _)| t);
+        let after = list.partition_point(|entry| entry.from <= time);
+        let until = list.get(after).map_or(u64::MAX, |entry| entry.from);
         match after.checked_sub(1).and_then(|i| list.get(i)) {
-            Some(&(from, name)) => (Some(&self.texts[name as usize]), from, until),
+            Some(entry) => (Some(self.name(entry)), entry.from, until),
             None => (None, 0, until),
         }
     }
 
     /// The last name of every task, by thread id.
     pub fn last(&self) -> Vec<(u32, &str)> {
-        let mut all: Vec<_> = self
-            .tasks
-            .iter()
-            .filter_map(|(&tid, list)| {
-                let (_, name) = list.last()?;
-                Some((tid, &*self.texts[*name as usize]))
-            })
-            .collect();
+        let mut all: Vec<_> =
+            self.tasks.iter().filter_map(|(&tid, list)| Some((tid, self.name(list.last()?)))).collect();
         let only_saved = self.saved.keys().filter(|tid| !self.tasks.contains_key(tid));
         all.extend(only_saved.filter_map(|&tid| Some((tid, self.saved(tid)?))));
         all.sort_unstable();
@@ -170,6 +210,27 @@ mod tests {
         assert_eq!(n.span(7, 5), (Some("sh"), 0, 100));
         assert_eq!(n.get(8, 0), None);
         assert_eq!(n.last(), [(7, "dog"), (9, "\u{fffd}")]);
+    }
+
+    #[test]
+    fn a_renamed_task_is_one_and_a_number_that_is_used_again_is_another() {
+        let mut n = Names::default();
+        n.set(7, 10, b"sh");
+        n.rename(7, 100, b"dd");
+        n.rename(7, 200, b"cat");
+        n.set(7, 300, b"sh");
+        n.rename(7, 400, b"ls");
+        assert_eq!(
+            (n.get(7, 50), n.last_of_task(7, 50), n.last_of_task(7, 250)),
+            (Some("sh"), Some("cat"), Some("cat"))
+        );
+        assert_eq!(n.former_of_task(7, "cat"), ["sh", "dd"]);
+        assert_eq!((n.last_of_task(7, 300), n.former_of_task(7, "ls")), (Some("ls"), vec!["sh"]));
+        assert_eq!((n.last_of_task(7, 9), n.last_of_task(0, 9)), (None, Some("<idle>")));
+        // Where nothing says that it is the same task, it is another one.
+        n.set(8, 0, b"a");
+        n.set(8, 10, b"b");
+        assert_eq!((n.last_of_task(8, 5), n.former_of_task(8, "b")), (Some("a"), vec![]));
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl TaskReader {
                     {
                         names.set(pid, 0, old);
                     }
-                    names.set(pid, time, new);
+                    names.rename(pid, time, new);
                 }
             }
             Plan::Exec { pid, filename, names: is_named } => {
@@ -87,7 +87,7 @@ impl TaskReader {
                         return;
                     }
                     let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-                    names.set(pid, time, &name[..name.len().min(COMM)]);
+                    names.rename(pid, time, &name[..name.len().min(COMM)]);
                 }
             }
             Plan::Switch { pairs } => {

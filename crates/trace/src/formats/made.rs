@@ -182,7 +182,7 @@ impl Survey {
             }
             Item::UserTask { tid } => self.names.executed(tid),
             Item::Event { cpu, time, parsed, tid, .. } => {
-                note_users(&mut self.names, parsed, tid);
+                note_tasks(&mut self.names, parsed, tid, time);
                 self.event(cpu, time, parsed);
             }
         }
@@ -243,8 +243,8 @@ impl Survey {
     }
 }
 
-/// Whose clone or `exec` an event is, as `crate::decode::tasks` takes it from records.
-fn note_users(names: &mut Names, parsed: &Parsed<'_>, by: u32) {
+/// Whose clone, `exec` or other name an event is, as `crate::decode::tasks` takes it from records.
+fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: u32, time: Option<u64>) {
     let number = |name: &str| match parsed.fields.iter().find(|(key, _)| *key == name)?.1 {
         Value::Unsigned(n) => u32::try_from(n).ok(),
         _ => None,
@@ -253,6 +253,12 @@ fn note_users(names: &mut Names, parsed: &Parsed<'_>, by: u32) {
         "task_newtask" => number("pid").into_iter().for_each(|tid| names.made(tid, by)),
         "sched_process_fork" => number("child_pid").into_iter().for_each(|tid| names.made(tid, by)),
         "sched_process_exec" => number("pid").into_iter().for_each(|tid| names.executed(tid)),
+        "task_rename" => {
+            let new = parsed.fields.iter().find(|(key, _)| *key == "newcomm");
+            if let (Some(tid), Some((_, Value::Text(new))), Some(time)) = (number("pid"), new, time) {
+                names.rename(tid, time, new);
+            }
+        }
         _ => {}
     }
 }

@@ -25,9 +25,9 @@ const KTHREADD: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process<'t> {
     pub pid: u32,
-    /// What its first thread is called.
+    /// What its first thread was called last.
     pub name: Option<&'t str>,
-    /// Arguments, or the program where they are not known.
+    /// Arguments of the last program that it executed, or the program where they are not known.
     pub command: Option<&'t str>,
     /// `None`: it stands for itself.
     pub app: Option<&'t App>,
@@ -67,6 +67,8 @@ struct Told {
 #[derive(Debug)]
 struct Life {
     from: u64,
+    /// The process was there before, and changed.
+    is_change: bool,
     /// The agent has read it since.
     is_told: bool,
     told: Told,
@@ -90,8 +92,9 @@ impl Processes {
     pub(crate) fn get<'t>(&'t self, names: &'t Names, tid: u32, time: TimeNs) -> Option<Process<'t>> {
         let pid = self.pid(tid, time.0)?;
         let life = self.life(pid, time.0);
-        let name = names.get(pid, time.0).or_else(|| life.and_then(|life| life.told.name.as_deref()));
-        let command = life.and_then(|life| life.told.command.as_deref());
+        let last = self.last_life(pid, time.0);
+        let name = names.last_of_task(pid, time.0).or_else(|| last.and_then(|life| life.told.name.as_deref()));
+        let command = last.and_then(|life| life.told.command.as_deref());
         let app = life.and_then(|life| self.apps.get(life.app?));
         Some(Process { pid, name, command, app })
     }
@@ -110,6 +113,14 @@ impl Processes {
         list.get(list.partition_point(|life| life.from <= time).saturating_sub(1))
     }
 
+    /// As the process was last: a program that it executes later is the same process.
+    fn last_life(&self, pid: u32, time: u64) -> Option<&Life> {
+        let list = self.lives.get(&pid)?;
+        let after = list.partition_point(|life| life.from <= time).max(1);
+        let changes = list[after..].iter().take_while(|life| life.is_change).count();
+        list.get(after + changes - 1)
+    }
+
     fn begin(&mut self, pid: u32, life: Life) {
         if self.life_count >= MAX_LIVES {
             self.dropped += 1;
@@ -122,7 +133,7 @@ impl Processes {
     fn change(&mut self, pid: u32, time: u64, change: impl FnOnce(&mut Told)) {
         let mut told = self.life(pid, u64::MAX).map(|life| life.told.clone()).unwrap_or_default();
         change(&mut told);
-        self.begin(pid, Life { from: time, is_told: false, told, app: None });
+        self.begin(pid, Life { from: time, is_change: true, is_told: false, told, app: None });
     }
 
     fn thread(&mut self, tid: u32, time: u64, pid: u32) {
@@ -147,7 +158,7 @@ impl Processes {
         let mut told = self.life(parent, time).map(|life| life.told.clone()).unwrap_or_default();
         told.name = None;
         told.is_kernel = parent == KTHREADD;
-        self.begin(tid, Life { from: time, is_told: false, told, app: None });
+        self.begin(tid, Life { from: time, is_change: false, is_told: false, told, app: None });
     }
 
     fn read(&mut self, row: &Row, time: u64) {
@@ -156,7 +167,7 @@ impl Processes {
             Some(life) if same(&life.told, &row.told) => {}
             other => {
                 let from = if other.is_some() { time } else { 0 };
-                self.begin(row.pid, Life { from, is_told: true, told: row.told.clone(), app: None });
+                self.begin(row.pid, Life { from, is_change: false, is_told: true, told: row.told.clone(), app: None });
             }
         }
     }

@@ -30,6 +30,9 @@ pub struct Originator {
     pub name: String,
     pub kind: OwnerKind,
     pub tid: u32,
+    /// What it was called before it got this name, as by an `exec`: it is one task, and its I/O is counted together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_names: Vec<String>,
     pub read_bytes: u64,
     pub written_bytes: u64,
     /// What discards, secure erases and writes of zeroes cover: no data moves for them.

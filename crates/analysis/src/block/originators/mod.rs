@@ -635,6 +635,7 @@ where
                 name: self.name(owner),
                 kind,
                 tid,
+                former_names: Vec::new(),
                 read_bytes: 0,
                 written_bytes: 0,
                 covered_bytes: 0,
