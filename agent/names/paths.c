@@ -256,30 +256,34 @@ void fs_paths_live(struct fs_paths *paths, uint64_t budget_ns)
 
 void fs_paths_check(struct fs_paths *paths, uint64_t end_ns)
 {
-	for (size_t i = 0; i < paths->touched.count && fs_now_ns() < end_ns; i++) {
-		struct fs_inode *file = &paths->touched.files[i];
+	size_t count, *most = fs_touched_most_first(&paths->touched, &count);
+
+	for (size_t i = 0; i < count && fs_now_ns() < end_ns; i++) {
+		struct fs_inode *file = &paths->touched.files[most[i]];
 		struct stat st;
 
-		if (!file->touched || !file->path || settled(file) ||
+		if (!file->path || settled(file) ||
 		    fs_mounts_are_remote(&paths->mounts, 0, file->path) || lstat(file->path, &st) ||
 		    st.st_ino != file->inode || (major(st.st_dev) && kernel_device(st.st_dev) != file->device))
 			continue;
 		file->foreign = false;
 		file->state = file->was ? FS_FILE_RENAMED : FS_FILE_NAMED;
 	}
+	free(most);
 }
 
 void fs_paths_by_handle(struct fs_paths *paths, uint64_t end_ns)
 {
 	struct fs_touched *touched = &paths->touched;
+	size_t count, *most = fs_touched_most_first(touched, &count);
 	struct fs_handle_file found;
 
-	for (size_t i = 0; i < touched->count && fs_now_ns() < end_ns; i++) {
-		struct fs_inode *file = &touched->files[i];
-
+	/* Where the time ends before the files do, those that matter most have names. */
+	for (size_t i = 0; i < count && fs_now_ns() < end_ns; i++) {
+		struct fs_inode *file = &touched->files[most[i]];
 		enum fs_handle_result result;
 
-		if (!file->touched || settled(file))
+		if (settled(file))
 			continue;
 		result = fs_handle_name(&paths->handles, &paths->mounts, file->device, file->inode, &found);
 		/* No search will find it. */
@@ -302,6 +306,7 @@ void fs_paths_by_handle(struct fs_paths *paths, uint64_t end_ns)
 		else
 			file->state = file->was ? FS_FILE_RENAMED : FS_FILE_NAMED;
 	}
+	free(most);
 	fs_handles_close(&paths->handles);
 }
 

@@ -157,6 +157,7 @@ static void freed(struct fs_touched *touched, struct fs_inode *file, uint64_t ti
 	}
 	next.touched = goes_on && file->touched;
 	next.last_ns = goes_on ? file->last_ns : 0;
+	next.events = goes_on;
 	if (file->touched && touched->ended_count < ENDED_MAX) {
 		if (touched->ended_count == touched->ended_capacity) {
 			touched->ended_capacity += 64;
@@ -210,6 +211,7 @@ static void one(void *argument, uint64_t time_ns, const unsigned char *data, siz
 	/* Pages of one file come one after the other. */
 	if (touched->any && touched->last_inode == inode && touched->last_device == (uint32_t)device) {
 		file = &touched->files[touched->last_file];
+		file->events++;
 		if (file->last_ns < time_ns)
 			file->last_ns = time_ns;
 		return;
@@ -223,6 +225,7 @@ static void one(void *argument, uint64_t time_ns, const unsigned char *data, siz
 		return;
 	}
 	touched->last_file = (size_t)(file - touched->files);
+	file->events++;
 	if (file->last_ns < time_ns)
 		file->last_ns = time_ns;
 	if (file->touched)
@@ -239,6 +242,36 @@ void fs_touched_subbuf(struct fs_touched *touched, const unsigned char *subbuf, 
 {
 	if (touched->event_count)
 		fs_subbuf_walk(subbuf, used, layout, one, touched);
+}
+
+struct ranked {
+	uint32_t events;
+	size_t file;
+};
+
+static int more_events(const void *a, const void *b)
+{
+	const struct ranked *one = a, *other = b;
+
+	if (one->events != other->events)
+		return one->events < other->events ? 1 : -1;
+	return one->file > other->file ? 1 : -1;
+}
+
+size_t *fs_touched_most_first(const struct fs_touched *touched, size_t *count)
+{
+	struct ranked *ranked = fs_realloc(NULL, (touched->count + 1) * sizeof(*ranked));
+	size_t *files = fs_realloc(NULL, (touched->count + 1) * sizeof(*files));
+
+	*count = 0;
+	for (size_t i = 0; i < touched->count; i++)
+		if (touched->files[i].touched)
+			ranked[(*count)++] = (struct ranked){ touched->files[i].events, i };
+	qsort(ranked, *count, sizeof(*ranked), more_events);
+	for (size_t i = 0; i < *count; i++)
+		files[i] = ranked[i].file;
+	free(ranked);
+	return files;
 }
 
 void fs_touched_wait(struct fs_touched *touched)

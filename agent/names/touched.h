@@ -31,6 +31,7 @@ struct fs_inode {
 	uint64_t inode;
 	uint32_t device; /* the kernel's dev_t: 12 bits major, 20 bits minor */
 	uint32_t tid;	 /* of the first event */
+	uint32_t events; /* that name it */
 	char *path, *was;
 	uint64_t seen_ns; /* of CLOCK_REALTIME: when it first had its path */
 	uint64_t looked_ns; /* of the trace clock: when its path was last looked at */
@@ -79,6 +80,8 @@ void fs_touched_subbuf(struct fs_touched *touched, const unsigned char *subbuf, 
 struct fs_inode *fs_touched_file(struct fs_touched *touched, uint32_t device, uint64_t inode, bool add);
 /* Says of all that wait that they wait: events come too fast to look for them. */
 void fs_touched_wait(struct fs_touched *touched);
+/* Places in `files` of those that events name, most events first; the caller frees them. */
+size_t *fs_touched_most_first(const struct fs_touched *touched, size_t *count);
 /* Keeps a copy of path; false where there is no room for it. */
 bool fs_inode_set_path(struct fs_touched *touched, char **where, const char *path);
 void fs_inode_forget_paths(struct fs_touched *touched, struct fs_inode *file);

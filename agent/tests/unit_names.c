@@ -132,8 +132,31 @@ static void overlays(void)
 	free(mounts);
 }
 
+/* Where time is short, names are looked for in this order. */
+static void most_events_first(void)
+{
+	static const uint32_t events[] = { 3, 900, 0, 3, 17 };
+	static const size_t order[] = { 1, 4, 0, 3 };
+	struct fs_touched touched = { 0 };
+	size_t count, *most;
+
+	for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+		struct fs_inode *file = fs_touched_file(&touched, 8 << 20, 100 + i, true);
+
+		file->events = events[i];
+		file->touched = events[i];
+	}
+	most = fs_touched_most_first(&touched, &count);
+	CHECK_NUMBER(count, ARRAY_SIZE(order));
+	for (size_t i = 0; i < count; i++)
+		CHECK_NUMBER(most[i], order[i]);
+	free(most);
+	fs_touched_free(&touched);
+}
+
 void test_names(void)
 {
+	most_events_first();
 	overlays();
 	time_is_over();
 	under_load();
