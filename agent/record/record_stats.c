@@ -120,7 +120,8 @@ void fs_recorder_stats(struct fs_recorder *recorder)
 			     "%" PRIu64 " events were lost in the ring; a larger --ring keeps more", lost);
 	if (tasks_lost)
 		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
-			     "%" PRIu64 " task names were lost", tasks_lost);
+			     "%" PRIu64 " starts and new names of tasks were lost: some tasks have no name; nothing else is lost",
+			     tasks_lost);
 	if (missed)
 		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
 			     "%" PRIu64 " calls were missed by their probes", missed);

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 macro_rules! losses {
@@ -109,6 +110,8 @@ losses! {
         "returns of an operation whose beginning was not recorded: no duration";
     NamesDropped => "names_dropped", Context,
         "task names beyond what is kept in memory";
+    TaskEventsLost => "task_events_lost", Context,
+        "starts and new names of tasks that found their own ring full (the kernel's count): some tasks have no name, or that of before; nothing else is lost";
     PhasesUnmatched => "phases_unmatched", Context,
         "ends of a phase without its beginning";
     LinesMalformed => "lines_malformed", Data,
@@ -191,6 +194,35 @@ impl<'de> Deserialize<'de> for Losses {
     }
 }
 
+pub(crate) fn stats_by_cpu(stats: &Value) -> impl Iterator<Item = (u64, &Value)> {
+    stats["instances"].as_array().into_iter().flatten().flat_map(|i| {
+        let number = i["instance"].as_u64().unwrap_or(0);
+        i["cpu"].as_array().into_iter().flatten().map(move |c| (number, c))
+    })
+}
+
+/// The instance of a recording of ours that has what tasks are called, and nothing else (`FS_INSTANCE_TASKS`).
+pub(crate) const TASKS: u64 = 1;
+
+/// The kernel's own counts into losses.
+pub(crate) fn count_statistics(stats: &Value, losses: &mut Losses) {
+    for (instance, cpu) in stats_by_cpu(stats) {
+        let n = |name: &str| cpu[name].as_u64().unwrap_or(0);
+        if instance == TASKS {
+            let lost = ["overrun", "dropped", "commit_overrun", "entries"].map(n);
+            losses.add(Loss::TaskEventsLost, lost.into_iter().fold(0, u64::saturating_add));
+            continue;
+        }
+        losses.add(Loss::EventsOverwritten, n("overrun"));
+        losses.add(Loss::EventsDropped, n("dropped"));
+        losses.add(Loss::CommitOverruns, n("commit_overrun"));
+        losses.add(Loss::EventsNotDrained, n("entries"));
+    }
+    for probe in stats["probes"].as_array().into_iter().flatten() {
+        losses.add(Loss::ProbeMisses, probe["misses"].as_u64().unwrap_or(0));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,5 +240,23 @@ mod tests {
         for &loss in Loss::ALL {
             assert_eq!(Loss::from_name(loss.name()), Some(loss));
         }
+    }
+
+    /// A full ring of tasks' names takes nothing from the events of I/O.
+    #[test]
+    fn lost_names_are_no_lost_events() {
+        let cpu = |lost: u64| serde_json::json!([{ "cpu": 0, "overrun": lost, "commit_overrun": 0, "dropped": 7 * lost, "entries": 0 }]);
+        let stats = |main: u64, tasks: u64| serde_json::json!({ "instances": [{ "instance": 0, "cpu": cpu(main) }, { "instance": 1, "cpu": cpu(tasks) }] });
+        let mut l = Losses::new();
+        count_statistics(&stats(0, 10), &mut l);
+        assert_eq!(
+            (l.get(Loss::EventsDropped), l.get(Loss::EventsOverwritten), l.get(Loss::TaskEventsLost)),
+            (0, 0, 80)
+        );
+        count_statistics(&stats(1, 0), &mut l);
+        assert_eq!(
+            (l.get(Loss::EventsDropped), l.get(Loss::EventsOverwritten), l.get(Loss::TaskEventsLost)),
+            (7, 1, 80)
+        );
     }
 }

@@ -18,7 +18,7 @@ use crate::formats::{self, Chosen, Head, perfetto};
 use crate::identity::{self, Processes};
 use crate::input::Input;
 use crate::kind::TraceKind;
-use crate::losses::{Loss, Losses, Severity};
+use crate::losses::{Loss, Losses, Severity, TASKS, count_statistics, stats_by_cpu};
 use crate::record::Record;
 use crate::ring::merge::{Lane, LaneCounts, Raw, merge};
 use crate::ring::pages::PageSource;
@@ -724,12 +724,16 @@ impl Trace {
         losses.add(Loss::RecordsMalformed, reader.short);
         losses.add(Loss::TimesImpossible, reader.odd_times);
         let read = events_read(&self.stats);
+        let is_ours = stats_by_cpu(&self.stats).any(|(instance, _)| instance == TASKS);
         for lane in &lanes {
             let LaneCounts { records, damaged, backwards, missed_events, gaps_of_unknown_size } = lane.counts;
             losses.add(Loss::SubBuffersDamaged, damaged);
             losses.add(Loss::TimesBackwards, backwards);
-            losses.add(Loss::EventsMissedAtGaps, missed_events);
-            losses.add(Loss::GapsOfUnknownSize, gaps_of_unknown_size);
+            // Of names, the kernel's own count says how many: they are no events of I/O.
+            if !(is_ours && u64::from(lane.buffer) == TASKS) {
+                losses.add(Loss::EventsMissedAtGaps, missed_events);
+                losses.add(Loss::GapsOfUnknownSize, gaps_of_unknown_size);
+            }
             if let Some(&read) = read.get(&(u64::from(lane.buffer), u64::from(lane.cpu))) {
                 losses.add(Loss::EventsNotDelivered, read.saturating_sub(records));
             }
@@ -811,27 +815,6 @@ fn events_read(stats: &Value) -> HashMap<(u64, u64), u64> {
         }
     }
     out
-}
-
-pub(crate) fn stats_by_cpu(stats: &Value) -> impl Iterator<Item = (u64, &Value)> {
-    stats["instances"].as_array().into_iter().flatten().flat_map(|i| {
-        let number = i["instance"].as_u64().unwrap_or(0);
-        i["cpu"].as_array().into_iter().flatten().map(move |c| (number, c))
-    })
-}
-
-/// The kernel's own counts into losses.
-pub(crate) fn count_statistics(stats: &Value, losses: &mut Losses) {
-    for (_, cpu) in stats_by_cpu(stats) {
-        let n = |name: &str| cpu[name].as_u64().unwrap_or(0);
-        losses.add(Loss::EventsOverwritten, n("overrun"));
-        losses.add(Loss::EventsDropped, n("dropped"));
-        losses.add(Loss::CommitOverruns, n("commit_overrun"));
-        losses.add(Loss::EventsNotDrained, n("entries"));
-    }
-    for probe in stats["probes"].as_array().into_iter().flatten() {
-        losses.add(Loss::ProbeMisses, probe["misses"].as_u64().unwrap_or(0));
-    }
 }
 
 /// Phases and marks as events, between the others.
