@@ -7,7 +7,7 @@
 
 use crate::latency::{LatencyHistogram, LatencyNs};
 use crate::{Analysis, clip};
-use flashscope_trace::{BlockAction, Device, Event, EventKind, FileStep, TimeNs};
+use flashscope_trace::{BlockAction, Device, Event, EventKind, FileEvent, FileStep, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -120,8 +120,16 @@ struct Open {
     begin: u64,
     counts: bool,
     file: Option<(Option<Device>, u64)>,
-    bytes: u64,
+    read_bytes: u64,
+    written_bytes: u64,
     touched: bool,
+}
+
+impl Open {
+    /// What was asked for. A copy reads as much as it writes, and is of that.
+    fn bytes(&self) -> u64 {
+        self.read_bytes.max(self.written_bytes)
+    }
 }
 
 #[derive(Default)]
@@ -165,7 +173,7 @@ impl Listed {
             duration_ns: self.duration,
             file: self.open.file.map(file_name),
             path: None,
-            bytes: self.open.bytes,
+            bytes: self.open.bytes(),
         }
     }
 }
@@ -237,7 +245,16 @@ where
     fn begins(&mut self, name: &str, at: u64) -> Open {
         self.begun += 1;
         let counts = self.counts;
-        Open { name: name.to_owned(), number: self.begun, begin: at, counts, file: None, bytes: 0, touched: false }
+        Open {
+            name: name.to_owned(),
+            number: self.begun,
+            begin: at,
+            counts,
+            file: None,
+            read_bytes: 0,
+            written_bytes: 0,
+            touched: false,
+        }
     }
 
     fn ends(&mut self, open: Open, tid: u32, time: TimeNs) {
@@ -255,9 +272,9 @@ where
         }
         let task = name.map_or_else(|| format!("tid {tid}"), |name| format!("{} ({tid})", clip::clip(name)));
         let duration = time.0.saturating_sub(open.begin);
-        self.by_process.add((open.name.clone(), task.clone()), open.bytes, duration);
+        self.by_process.add((open.name.clone(), task.clone()), open.bytes(), duration);
         if let Some(file) = open.file {
-            self.by_file.add((open.name.clone(), file_name(file)), open.bytes, duration);
+            self.by_file.add((open.name.clone(), file_name(file)), open.bytes(), duration);
         }
         let listed = Listed { open, tid, task, duration };
         if Some(listed.open.number) == self.number {
@@ -296,11 +313,14 @@ where
         }
     }
 
-    fn touch(&mut self, tid: u32, file: Option<(Option<Device>, u64)>, bytes: u64) {
+    fn touch(&mut self, tid: u32, file: Option<(Option<Device>, u64)>, event: Option<&FileEvent>) {
+        let bytes = |step: FileStep| event.filter(|event| event.step == step).map_or(0, |event| event.bytes);
+        let (read, written) = (bytes(FileStep::Read), bytes(FileStep::Write));
         for open in [self.open.get_mut(&tid), self.faults.get_mut(&tid)].into_iter().flatten() {
             open.touched = true;
             open.file = open.file.or(file);
-            open.bytes = open.bytes.saturating_add(bytes);
+            open.read_bytes = open.read_bytes.saturating_add(read);
+            open.written_bytes = open.written_bytes.saturating_add(written);
         }
     }
 }
@@ -389,13 +409,12 @@ where
                     let open = self.begins(FAULT, event.time.0);
                     self.faults.insert(tid, open);
                 }
-                let bytes = if matches!(file.step, FileStep::Read | FileStep::Write) { file.bytes } else { 0 };
                 if !matches!(file.step, FileStep::Extent | FileStep::Uncached | FileStep::WritebackEnd) {
-                    self.touch(tid, Some((file.device, file.inode)), bytes);
+                    self.touch(tid, Some((file.device, file.inode)), Some(file));
                 }
             }
-            EventKind::Block(block) if block.action == BlockAction::Queue => self.touch(tid, None, 0),
-            EventKind::Flash(_) => self.touch(tid, None, 0),
+            EventKind::Block(block) if block.action == BlockAction::Queue => self.touch(tid, None, None),
+            EventKind::Flash(_) => self.touch(tid, None, None),
             _ => {}
         }
     }
@@ -418,7 +437,6 @@ where
 mod tests {
     use super::*;
     use crate::testing::event;
-    use flashscope_trace::FileEvent;
 
     fn other(name: &str) -> EventKind {
         EventKind::Other { system: "syscalls".into(), name: name.into() }
@@ -472,6 +490,23 @@ mod tests {
         let found = calls.finish();
         assert_eq!(found.slowest.iter().map(|one| one.number).collect::<Vec<_>>(), [2]);
         assert_eq!(found.by_process[0].name, "tid 5");
+    }
+
+    #[test]
+    fn a_copy_is_of_what_it_copies() {
+        let mut calls = Calls::new(|_, _| Some("cp"));
+        for (time, kind) in [
+            (100, other("sys_enter_copy_file_range")),
+            (110, file(FileStep::Read, 12, 4096)),
+            (120, file(FileStep::Write, 13, 4096)),
+            (130, file(FileStep::Read, 12, 1000)),
+            (140, file(FileStep::Write, 13, 1000)),
+            (150, other("sys_exit_copy_file_range")),
+        ] {
+            calls.event(&event(time, 7, kind));
+        }
+        let found = calls.finish();
+        assert_eq!((found.by_process[0].bytes, found.slowest[0].bytes), (5096, 5096));
     }
 
     #[test]
