@@ -30,7 +30,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             _ => "block:block_bio_queue",
         };
         let thread = format!(" ({})", first.tid);
-        let name = if first.name.ends_with(&thread) { first.name.clone() } else { first.name.clone() + &thread };
+        let is_numbered = first.name.ends_with(&thread) || first.name == format!("tid {}", first.tid);
+        let name = if is_numbered { first.name.clone() } else { first.name.clone() + &thread };
         let mut cause = String::new();
         if verb == "writes" && bytes(OwnerKind::Kernel) > 0 {
             cause += &format!("{} are journal and metadata.", size(bytes(OwnerKind::Kernel)));

@@ -307,6 +307,8 @@ where
                 (Some(role), _) => format!("{role} [{}]", owner.name),
                 (None, OwnerKind::Shared) => owner.name.clone(),
                 (None, _) if owner.tid == 0 || owner.tid >= NOBODY => owner.name.clone(),
+                // The name of one without a name has its number already.
+                (None, _) if owner.name == format!("tid {}", owner.tid) => owner.name.clone(),
                 (None, _) => format!("{} ({})", owner.name, owner.tid),
             },
         }
