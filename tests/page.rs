@@ -17,7 +17,7 @@ fn driver() -> Option<PathBuf> {
     }
     let dir = top().join("target/tmp/page");
     std::fs::create_dir_all(&dir).expect("made");
-    for name in ["package.json", "drive.mjs"] {
+    for name in ["package.json", "drive.mjs", "paper.mjs"] {
         std::fs::copy(top().join("tests/page").join(name), dir.join(name)).expect("copied");
     }
     let ran =
@@ -93,4 +93,50 @@ fn hostile_names_stay_names() {
     let seen = drive(&driver, &page);
     assert_eq!((&seen["errors"], &seen["requests"]), (&Value::Array(Vec::new()), &Value::Array(Vec::new())));
     assert!(seen["whole_rows"][0].as_str().is_some_and(|name| name.contains("</script><b>")), "{}", seen["whole_rows"]);
+}
+
+/// Text as of blkparse: 40 tasks on four devices, so that every table is longer than a sheet allows.
+fn much() -> String {
+    let mut text = String::new();
+    let mut at = 0u64;
+    for i in 0..2_000u64 {
+        let (device, task, kind) = (i % 4 * 16, i % 40, ["R", "W", "WS", "RA"][(i % 4) as usize]);
+        let (sector, begin) = (i * 7919 % 900_000 * 8, i * 300_000);
+        for (step, after) in
+            [("Q", 0), ("G", 2_000), ("I", 5_000), ("D", 900_000 + i % 7 * 40_000), ("C", 2_500_000 + i % 11 * 90_000)]
+        {
+            let time = begin + after;
+            let who = if step == "C" { "0".to_owned() } else { format!("a-program-{task}") };
+            let (seconds, ns) = (time / 1_000_000_000, time % 1_000_000_000);
+            at += 1;
+            text += &format!(
+                "  8,{device}   0 {at:8} {seconds:5}.{ns:09} {:5}  {step}  {kind}   {sector} + {} [{who}]\n",
+                100 + task,
+                8 << (i % 5)
+            );
+        }
+    }
+    text
+}
+
+#[test]
+fn on_paper_it_has_six_sheets_at_most() {
+    let Some(driver) = driver() else { return };
+    let dir = TempDir::new("page-paper");
+    let text = dir.path().join("much.txt");
+    std::fs::write(&text, much()).expect("written");
+    let recorded = |name: &str| top().join("crates/trace/tests/data/trace_dat").join(name);
+    for input in [
+        text,
+        recorded("x86_64-6.12-io.dat"),
+        recorded("armv7-6.1-v6.dat"),
+        top().join("tests/cases/emmc-fsync-spike/input"),
+    ] {
+        let page = dir.path().join("page.html");
+        stdout(flashscope().arg("report").arg(&input).arg("--html").arg(&page));
+        let sheets =
+            stdout(Command::new("node").arg("paper.mjs").arg("/usr/bin/chromium").arg(&page).current_dir(&driver));
+        let sheets: u64 = sheets.trim().parse().expect("a number");
+        assert!((1..=6).contains(&sheets), "{}: {sheets}", input.display());
+    }
 }

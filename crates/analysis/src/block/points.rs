@@ -118,8 +118,8 @@ pub(super) struct Points {
     time: (u64, u64),
     /// By device.
     sectors: Vec<Sectors>,
-    /// Each with its bios.
-    owners: Vec<(u32, u64)>,
+    /// Each with its bios and bytes.
+    owners: Vec<(u32, u64, u64)>,
     index: ByOwner,
     of_further_devices: u64,
 }
@@ -137,24 +137,30 @@ impl Points {
         }
     }
 
-    fn owner(&mut self, owner: u32) -> u16 {
+    fn owner(&mut self, owner: u32, bytes: u64) -> u16 {
         if let Some(at) = self.index.get(owner) {
-            self.owners[usize::from(at)].1 += 1;
+            let known = &mut self.owners[usize::from(at)];
+            (known.1, known.2) = (known.1 + 1, known.2.saturating_add(bytes));
             return at;
         }
         if self.owners.len() == MAX_TOLD {
             self.forget();
         }
         let at = self.owners.len() as u16;
-        self.owners.push((owner, 1));
+        self.owners.push((owner, 1, bytes));
         self.index.set(owner, at);
         at
     }
 
-    /// Owners by their bios, most first, and the new number of each old one: those after the first `kept` are the rest.
-    fn ranked(&self, kept: usize) -> (Vec<(u32, u64)>, Vec<u16>) {
+    /// Owners by their share of the bios or of the bytes, whichever is larger, most first, and the new number of each old one:
+    /// those after the first `kept` are the rest. A few large writes matter as many small ones do.
+    fn ranked(&self, kept: usize) -> (Vec<(u32, u64, u64)>, Vec<u16>) {
+        let sum = |of: fn(&(u32, u64, u64)) -> u64| self.owners.iter().map(|one| u128::from(of(one))).sum::<u128>();
+        let (all_bios, all_bytes) = (sum(|one| one.1), sum(|one| one.2));
+        let share =
+            |&(_, bios, bytes): &(u32, u64, u64)| (u128::from(bios) * all_bytes).max(u128::from(bytes) * all_bios);
         let mut order: Vec<usize> = (0..self.owners.len()).collect();
-        order.sort_by_key(|&at| (std::cmp::Reverse(self.owners[at].1), self.owners[at].0));
+        order.sort_by_key(|&at| (std::cmp::Reverse(share(&self.owners[at])), self.owners[at].0));
         order.truncate(kept);
         let mut numbers = vec![REST; self.owners.len()];
         for (new, &old) in order.iter().enumerate() {
@@ -177,7 +183,7 @@ impl Points {
         let (owners, numbers) = self.ranked(MAX_TOLD / 2);
         self.bins = self.renumbered(&numbers);
         self.index = ByOwner::default();
-        owners.iter().enumerate().for_each(|(at, (owner, _))| self.index.set(*owner, at as u16));
+        owners.iter().enumerate().for_each(|(at, (owner, _, _))| self.index.set(*owner, at as u16));
         self.owners = owners;
     }
 
@@ -212,7 +218,7 @@ impl Points {
         let middle = |index: u64, shift: u32| if shift == 0 { index } else { (index << shift) | (1 << (shift - 1)) };
         let (owners, numbers) = self.ranked(MAX_OWNERS);
         let mut bins: Vec<(Bin, Sum)> = self.renumbered(&numbers).into_iter().collect();
-        let mut owners: Vec<String> = owners.into_iter().map(|(owner, _)| name(owner)).collect();
+        let mut owners: Vec<String> = owners.into_iter().map(|(owner, _, _)| name(owner)).collect();
         let rest = owners.len() as u16;
         let mut others = false;
         for (bin, _) in bins.iter_mut().filter(|(bin, _)| bin.owner == REST) {
@@ -272,7 +278,7 @@ impl Watch for Points {
             time: completed >> self.time_shift,
             sector,
             kind: bio.kind(),
-            owner: self.owner(bio.owner),
+            owner: self.owner(bio.owner, u64::from(bio.whole_sectors) * 512),
         };
         // Of a request whose bios were not seen being queued: from its issue.
         let q2c_ns = completed.saturating_sub(if bio.is_request() { bio.issued } else { bio.queued });
@@ -303,6 +309,19 @@ mod tests {
         assert_eq!(found.points.iter().map(|p| u64::from(p.bios)).sum::<u64>(), 1_000_000);
         assert_eq!(found.points.iter().map(|p| p.bytes).sum::<u64>(), 1_000_000 * 4096);
         assert_eq!((found.owners.len(), found.owners[MAX_OWNERS].as_str()), (13, "(further owners)"));
+    }
+
+    #[test]
+    fn a_few_large_writes_have_a_name_as_many_small_ones_do() {
+        let mut points = Points::new();
+        for i in 0..10_000u64 {
+            let bio = InFlight::plain(0, RequestFlags::READ, i * 8, 8, (i % 40) as u32, i * 1000);
+            points.gone(0, &bio, i * 1000 + 500);
+        }
+        let bio = InFlight::plain(0, RequestFlags::WRITE, 0, 100_000, 99, 0);
+        points.gone(0, &bio, 700);
+        let found = points.finish(&[Device::new(8, 0)], |owner| owner.to_string());
+        assert_eq!(found.owners[0], "99");
     }
 
     #[test]

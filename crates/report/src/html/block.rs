@@ -2,7 +2,7 @@
 
 use super::explore::explore;
 use super::page::{Header, Page};
-use super::{calls, facts, figure, findings, lost, names, readahead, rows, summary, system};
+use super::{calls, facts, figure, findings, lost, names, on_screen, readahead, rows, summary, system};
 use crate::block_view::{self, count};
 use crate::figures;
 use crate::text::{duration, escape, grouped, size};
@@ -27,11 +27,14 @@ pub fn block(report: &BlockReport) -> String {
         clock: "",
         contents: &[
             ("findings", "Findings"),
+            ("calls", "Calls"),
             ("verdict", "Who slows whom down"),
             ("figures", "Where, when, how long"),
             ("stages", "Stages"),
             ("originators", "Originators"),
+            ("files", "Files"),
             ("waits", "Waits"),
+            ("readahead", "Read-ahead"),
             ("recorded-on", "Recorded on"),
         ],
     });
@@ -68,16 +71,20 @@ pub fn block(report: &BlockReport) -> String {
     let tables = found.groups.iter().filter(|g| matches!(g.by, GroupBy::All | GroupBy::Device));
     for group in tables.take(MAX_STAGE_TABLES) {
         let name = if group.by == GroupBy::All { "All devices" } else { &group.name };
-        page.add(&format!("stages of {name}"), &rows(name, &block_view::stages(&group.stages)));
+        let table = rows(name, &block_view::stages(&group.stages)).replacen("<table class=\"long\">", "<table>", 1);
+        let table = if group.by == GroupBy::All { table } else { on_screen(&table) };
+        page.add(&format!("stages of {name}"), &table);
     }
     for (by, heading) in block_view::GROUPS {
         if by == GroupBy::Parts && found.stages.parts == 0 {
             continue;
         }
-        page.add(heading, &rows(heading, &block_view::groups(found, by, MAX_ROWS)));
+        let table = rows(heading, &block_view::groups(found, by, MAX_ROWS));
+        let table = if matches!(by, GroupBy::Device | GroupBy::Owner) { table } else { on_screen(&table) };
+        page.add(heading, &table);
     }
     special(&mut page, report);
-    page.add("what is not in the stages", &rows("Not in the stages", &block_view::unmatched(found)));
+    page.add("what is not in the stages", &on_screen(&rows("Not in the stages", &block_view::unmatched(found))));
     page.heading("originators", "Originators and carriers");
     let originators = rows("", &block_view::originators(found, MAX_ROWS));
     if !originators.is_empty() {
@@ -86,7 +93,7 @@ pub fn block(report: &BlockReport) -> String {
     }
     page.add(
         "files that were written back",
-        &rows("Files that were written back", &block_view::files(found, MAX_ROWS)),
+        &on_screen(&rows("Files that were written back", &block_view::files(found, MAX_ROWS))),
     );
     names(&mut page, &report.names);
     page.heading("waits", "Waits behind others");
@@ -173,11 +180,9 @@ fn recorded_on(report: &BlockReport) -> String {
     let mut out = format!("<div class=\"box\">\n{}<h3>Losses</h3>\n", facts(system(&report.system)));
     out += &lost(&report.losses);
     if !report.missing.is_empty() {
-        out += &format!("<h3>{}</h3>\n<ul>\n", block_view::MISSING);
-        for line in block_view::missing(report) {
-            out += &format!("<li>{}</li>\n", escape(&line));
-        }
-        out += "</ul>\n";
+        let lines: String =
+            block_view::missing(report).iter().map(|line| format!("<li>{}</li>\n", escape(line))).collect();
+        out += &on_screen(&format!("<h3>{}</h3>\n<ul>\n{lines}</ul>\n", block_view::MISSING));
     }
     out + "</div>\n"
 }

@@ -80,7 +80,8 @@
   };
 
   const explore = (data, section) => {
-    const WIDTH = 900, HEIGHT = 190, LEFT = 70, BOTTOM = 22, COLOURS = 6;
+    // As wide as the page is at first: scaled down, its letters could not be read on a phone.
+    const WIDTH = Math.max(300, Math.min(900, document.querySelector("main").clientWidth - 28)), HEIGHT = 190, LEFT = 70, BOTTOM = 22, COLOURS = 6;
     const plot = WIDTH - LEFT - 10, high = HEIGHT - BOTTOM - 8;
     const state = { from: 0, to: data.bins, group: "owners", picked: null, drag: null };
     const COLUMN = { owners: 3, devices: 1, kinds: 2 };
@@ -154,13 +155,13 @@
       const found = sums((row) => row[0] >= from && row[0] < to);
       const length = (to - from) * data.bin_ns / 1e9;
       const total = found.reduce((sum, pair) => sum + pair[1][0], 0);
-      head.textContent = `${seconds(from).toFixed(3)} s to ${seconds(to).toFixed(3)} s: ${total} bios` +
+      head.textContent = `${seconds(from).toFixed(3)} s to ${seconds(to).toFixed(3)} s: ${total.toLocaleString("en")} bios` +
         (state.picked ? " (selected)" : "");
       command.textContent = data.command.replace("FROM", seconds(from).toFixed(6)).replace("TO", seconds(to).toFixed(6));
       const rows = found.map(([key, [bios, bytes, q2c, longest]]) => make("tr", {},
-        make("td", {}, make("span", { class: "swatch", style: `background: var(--c${colour.get(key) ?? COLOURS - 1})` }),
+        make("td", {}, make("span", { class: "figure swatch", style: `background: var(--c${colour.get(key) ?? COLOURS - 1})` }),
           ` ${names()[key] ?? "?"}`),
-        make("td", { class: "num" }, String(bios)), make("td", { class: "num" }, size(bytes)),
+        make("td", { class: "num" }, bios.toLocaleString("en")), make("td", { class: "num" }, size(bytes)),
         make("td", { class: "num" }, `${size(bytes / length)}/s`), make("td", { class: "num" }, time(q2c / Math.max(1, bios))),
         make("td", { class: "num" }, time(longest))));
       const heads = [{ owners: "owner", devices: "device", kinds: "operation" }[state.group], "bios", "bytes", "rate",
@@ -229,12 +230,14 @@
     const zoomIn = () => { if (state.picked) { const [a, b] = state.picked; state.picked = null; move(a, Math.max(1, b - a)); } else zoom(0.5, (state.from + state.to) / 2); };
     document.getElementById("explore-here").append(
       make("p", { class: "note" }, "Drag over the timeline to select a range: the table follows. With the timeline in focus, the wheel, ",
-        "arrows, + and − zoom and move; Escape shows all. The sections further down are of the whole trace."),
+        "arrows, + and − zoom and move; Escape shows all. Flushes, which move no data, are not in it. The sections further down are of the whole trace."),
       make("p", { class: "filters" }, make("label", { for: "explore-group" }, "by "), select, " ",
         button("zoom in", zoomIn), " ", button("zoom out", () => zoom(2, (state.from + state.to) / 2)), " ",
         button("all", () => { state.picked = null; move(0, data.bins); })),
       svg, hover, head, table, make("p", { class: "command" }, "All about this range: ", command));
     section.hidden = false;
+    const first = document.querySelector("nav a");
+    if (first) first.after(make("a", { href: "#explore-heading" }, "Explore"));
     draw();
   };
 

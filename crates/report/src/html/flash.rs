@@ -25,10 +25,14 @@ pub fn flash(report: &FlashReport) -> String {
         clock: "",
         contents: &[
             ("findings", "Findings"),
+            ("calls", "Calls"),
             ("operations", "Operations"),
             ("figures", "Where and when"),
             ("who", "By task and phase"),
             ("wear", "Wear"),
+            ("errors", "Errors"),
+            ("files", "Files"),
+            ("readahead", "Read-ahead"),
             ("recorded-on", "Recorded on"),
         ],
     });

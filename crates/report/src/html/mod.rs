@@ -45,6 +45,14 @@ use std::fmt::Write;
 /// Rows of one table of names at most.
 const MAX_ROWS: usize = 100;
 
+/// Rows of a table on paper; page.css hides the others there, so that a page of a trace is six sheets at most.
+const PAPER_ROWS: usize = 6;
+
+/// A part that is left out on paper: others there say the same of more, or in short.
+fn on_screen(markup: &str) -> String {
+    if markup.is_empty() { String::new() } else { format!("<div class=\"screen\">\n{markup}</div>\n") }
+}
+
 /// What a table of [`MAX_ROWS`] rows leaves out.
 fn more(len: usize, what: &str) -> String {
     match len.checked_sub(MAX_ROWS) {
@@ -144,7 +152,8 @@ fn rows(caption: &str, rows: &Rows) -> String {
         0 => String::new(),
         more => format!("<p class=\"note\">and {} more: see the JSON</p>\n", grouped(more as u64)),
     };
-    table(caption, &head, &body(&lines)) + &more
+    let made = table(caption, &head, &body(&lines)) + &more;
+    if rows.rows.len() > PAPER_ROWS { made.replacen("<table>", "<table class=\"long\">", 1) } else { made }
 }
 
 /// What is known of the system, and what is not.
@@ -204,7 +213,7 @@ fn readahead(found: &Evidence<AccuracyFindings>) -> String {
         Evidence::Unknown(why) => return format!("<p>{}</p>\n", escape(&readahead_view::unknown(why))),
     };
     rows("By file", &readahead_view::files(found, MAX_ROWS))
-        + &rows("By task", &readahead_view::tasks(found, MAX_ROWS))
+        + &on_screen(&rows("By task", &readahead_view::tasks(found, MAX_ROWS)))
         + &format!("<p>{}</p>\n", escape(&readahead_view::notes(found)))
 }
 

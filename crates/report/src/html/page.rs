@@ -54,7 +54,7 @@ impl Page {
             }
         }
         let contents_at = out.len();
-        out.push_str("</header>\n<main>\n");
+        out.push_str("</header>\n<main>\n<p class=\"note paper\">On paper are the first 6 rows of each table, and not all tables: open the page for the others.</p>\n");
         let contents =
             header.contents.iter().map(|(id, words)| ((*id).to_owned(), (*words).to_owned(), false)).collect();
         Self { out, contents_at, contents, heading: None, reserved: RESERVE, left_out: Vec::new() }
@@ -86,7 +86,10 @@ impl Page {
             return;
         }
         if let Some((id, words)) = self.heading.take() {
+            let before = self.out.len();
             _ = writeln!(self.out, "<h2 id=\"{id}\">{words}</h2>");
+            // Headings are of what is kept for the foot: none takes the room that a part was sure of.
+            self.reserved = self.reserved.saturating_sub(self.out.len() - before);
             self.contents.iter_mut().filter(|one| one.0 == id).for_each(|one| one.2 = true);
         }
         if self.out.len() + markup.len() + self.reserved <= MAX_BYTES {
