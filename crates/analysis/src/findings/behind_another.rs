@@ -35,9 +35,10 @@ fn moved(seen: &Seen<'_>, owner: &str) -> (u64, u64) {
 fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
     let found = seen.block?;
     let behind = load.mean_behind_ns.saturating_mul(load.bios);
-    // What the device itself took longer is known only where it was seen without the others.
-    let excess = load.mean_device_excess_ns.known().map_or(0, |&ns| ns.max(0) as u64).saturating_mul(load.bios);
-    let price = behind.saturating_add(excess);
+    // What the device itself took longer is known only where it was seen without the others: else the price is a lower bound.
+    let excess = load.mean_device_excess_ns.as_ref().map(|&ns| (ns.max(0) as u64).saturating_mul(load.bios));
+    let price = behind.saturating_add(excess.known().copied().unwrap_or(0));
+    let at_least = excess.why().map_or("", |_| "at least ");
     let all = load.mean_q2c_ns.saturating_mul(load.bios);
     if load.bios < MIN_BIOS || seen.of_span(price) < MIN_SPAN_PERCENT || percent(price, all) < MIN_Q2C_PERCENT {
         return None;
@@ -67,14 +68,21 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
     let evidence = vec![
         measure("bios", load.bios as f64, MeasureUnit::Count, source),
         measure("mean time of one (Q2C)", load.mean_q2c_ns as f64, MeasureUnit::Ns, source),
-        measure("of it behind others", (price / load.bios) as f64, MeasureUnit::Ns, source),
+        measure(
+            if at_least.is_empty() { "of it behind others" } else { "of it behind others, in front of the device" },
+            (price / load.bios) as f64,
+            MeasureUnit::Ns,
+            source,
+        ),
     ];
     let device = seen.storage.device_name(&load.device);
     let tid = culprit.rsplit_once('(').and_then(|(_, tid)| tid.strip_suffix(')')).unwrap_or("TID");
-    let most = format!(
-        "it is at most the measured wait ({:.0} % of what a bio takes); how much of that another order brings is not in the trace",
-        percent(price, all).min(100.0)
-    );
+    let part = percent(price, all).min(100.0);
+    let most = if at_least.is_empty() {
+        format!("it is at most the measured wait ({part:.0} % of what a bio takes); how much of that another order brings is not in the trace")
+    } else {
+        format!("how much another order brings of the measured wait ({part:.0} % of what a bio takes) and of the time in the device is not in the trace")
+    };
     let try_it = "try it, and compare two recordings: flashscope diff";
     let (cause, remedy) = match disk.filter(|_| no_scheduler) {
         Some(disk) => (
@@ -105,7 +113,7 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         rule: Rule::BehindAnother,
         weight: Weight::Cost,
         what: format!(
-            "{} waits {} behind {culprit} on {device}: {} of the {} that each of its {} bios takes.",
+            "{} waits {at_least}{} behind {culprit} on {device}: {} of the {} that each of its {} bios takes.",
             load.owner,
             duration(price),
             duration(price / load.bios),
@@ -117,7 +125,7 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         lost_ns: Evidence::Known(price),
         lost_bytes: None,
         advice: vec![remedy],
-        uncertain: None,
+        uncertain: excess.why().map(|why| format!("what the device itself took longer is unknown: {}", why.missing)),
     })
 }
 
@@ -157,12 +165,26 @@ mod tests {
         let finding = only(find(&work(100, 4_000_000, OwnerKind::Task).seen()));
         assert_eq!(
             finding.what,
-            "player (7) waits 400.00 ms behind backup (9) on 8:0: 4.00 ms of the 5.00 ms that each of its 100 bios takes."
+            "player (7) waits at least 400.00 ms behind backup (9) on 8:0: 4.00 ms of the 5.00 ms that each of its 100 bios takes."
         );
         assert_eq!(finding.rule, Rule::BehindAnother);
         assert_eq!(finding.advice[0].steps[0], Step::Run { command: "ionice -c 3 -p".into(), names: vec!["9".into()] });
         // No order of the queue was tried.
         assert!(finding.advice[0].gain.why().is_some_and(|why| why.missing.contains("(80 % of what a bio takes)")));
+    }
+
+    #[test]
+    fn an_unknown_excess_is_not_one_of_0() {
+        let mut work = work(100, 4_000_000, OwnerKind::Task);
+        let unknown = only(find(&work.seen()));
+        assert_eq!(
+            unknown.uncertain.as_deref(),
+            Some("what the device itself took longer is unknown: never alone")
+        );
+        work.block().interference.owners[0].mean_device_excess_ns = 500_000.into();
+        let known = only(find(&work.seen()));
+        assert_eq!((known.uncertain, known.lost_ns), (None, 450_000_000.into()));
+        assert!(known.what.starts_with("player (7) waits 450.00 ms behind backup"), "{}", known.what);
     }
 
     #[test]
