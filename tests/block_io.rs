@@ -132,13 +132,14 @@ fn written_bytes_go_to_the_task_that_dirtied_them() {
         let trace = booted.recording(0);
         let found = found(&trace);
         let o = &found.originators;
+        let written = o.written().expect("all is in the trace");
         println!(
             "{board} {kernel} data={mode}: KiB written by who asked {}, for one dirtier {}, shared {}, file system's own {}, unknown {}",
-            o.written_direct_bytes / 1024,
-            o.written_one_bytes / 1024,
-            o.written_shared_bytes / 1024,
-            o.written_kernel_bytes / 1024,
-            o.written_unknown_bytes / 1024
+            written.direct_bytes / 1024,
+            written.one_bytes / 1024,
+            written.shared_bytes / 1024,
+            written.kernel_bytes / 1024,
+            written.unknown_bytes / 1024
         );
         let said = String::from_utf8(booted.step("owners").stdout.clone()).expect("text");
         let mut worst = 1.0f64;
@@ -156,8 +157,8 @@ fn written_bytes_go_to_the_task_that_dirtied_them() {
         }
         assert!(worst >= 0.99, "{board} {kernel} data={mode}: {worst}");
         // One page of two tasks, in blocks of 1 KiB.
-        assert_eq!(o.written_shared_bytes, 4096, "{board} {kernel} data={mode}");
-        assert_eq!(o.written_unknown_bytes, 0, "{board} {kernel} data={mode}");
+        assert_eq!(written.shared_bytes, 4096, "{board} {kernel} data={mode}");
+        assert_eq!(written.unknown_bytes, 0, "{board} {kernel} data={mode}");
     }
 }
 

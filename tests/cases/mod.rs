@@ -5,6 +5,7 @@ mod formats;
 mod levels;
 mod owners;
 mod readahead;
+mod unknown;
 
 use flashscope_tests::{flashscope, stdout, top};
 

@@ -45,6 +45,13 @@ impl<T> Evidence<T> {
         }
     }
 
+    pub fn as_ref(&self) -> Evidence<&T> {
+        match self {
+            Evidence::Known(value) => Evidence::Known(value),
+            Evidence::Unknown(why) => Evidence::Unknown(why.clone()),
+        }
+    }
+
     pub fn known_mut(&mut self) -> Option<&mut T> {
         match self {
             Evidence::Known(value) => Some(value),
@@ -65,6 +72,12 @@ impl<T> Evidence<T> {
             Evidence::Known(value) => Evidence::Known(f(value)),
             Evidence::Unknown(why) => Evidence::Unknown(why),
         }
+    }
+}
+
+impl<T: Default> Default for Evidence<T> {
+    fn default() -> Evidence<T> {
+        Evidence::Known(T::default())
     }
 }
 

@@ -3,8 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Distribution of the times of a set of calls, nanoseconds; percentiles by nearest rank.
+/// Distribution of the times of a set of calls, nanoseconds; percentiles by nearest rank. In JSON all but `n` are null where there
+/// are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+#[serde(into = "Written", from = "Written")]
 pub struct LatencyNs {
     pub n: u64,
     pub min: u64,
@@ -14,6 +16,35 @@ pub struct LatencyNs {
     pub p99: u64,
     pub p999: u64,
     pub max: u64,
+}
+
+/// Distribution of times, nanoseconds; percentiles by nearest rank; null where there are none.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LatencyNs")]
+struct Written {
+    n: u64,
+    min: Option<u64>,
+    mean: Option<u64>,
+    p50: Option<u64>,
+    p90: Option<u64>,
+    p99: Option<u64>,
+    p999: Option<u64>,
+    max: Option<u64>,
+}
+
+impl From<LatencyNs> for Written {
+    fn from(LatencyNs { n, min, mean, p50, p90, p99, p999, max }: LatencyNs) -> Written {
+        let [min, mean, p50, p90, p99, p999, max] =
+            [min, mean, p50, p90, p99, p999, max].map(|time| (n > 0).then_some(time));
+        Written { n, min, mean, p50, p90, p99, p999, max }
+    }
+}
+
+impl From<Written> for LatencyNs {
+    fn from(Written { n, min, mean, p50, p90, p99, p999, max }: Written) -> LatencyNs {
+        let [min, mean, p50, p90, p99, p999, max] = [min, mean, p50, p90, p99, p999, max].map(Option::unwrap_or_default);
+        LatencyNs { n, min, mean, p50, p90, p99, p999, max }
+    }
 }
 
 impl LatencyNs {

@@ -113,7 +113,7 @@ fn the_median_of_seeks() {
     let gaps: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
     assert_eq!(gaps.len(), 99);
     let found = found(&recorded("jumps"));
-    let seeks = &found.over_time.seek_sectors;
+    let seeks = found.over_time.seek_sectors.known().expect("known");
     assert_eq!((seeks.n, seeks.min, seeks.max), (99, gaps[0], gaps[98]));
     // The middle one of 99, as the distribution has it: at most 0.8 % below.
     let middle = gaps[49];

@@ -66,7 +66,8 @@ pub fn failed(found: &BlockFound) -> Option<String> {
     let e = &found.errors;
     let first = e.failures.first()?;
     let unit = if found.stages.unit == Unit::Bio { "bio" } else { "request" };
-    let what = match (e.failed, e.failed_below) {
+    let known = |count: &Evidence<u64>| count.known().copied().unwrap_or(0);
+    let what = match (known(&e.failed), known(&e.failed_below)) {
         (failed, 0) => counted(failed, unit),
         (0, below) => format!("No {unit} of a program, but {} at lower levels", grouped(below)),
         (failed, below) => format!("{}, and {} below at lower levels,", counted(failed, unit), grouped(below)),
@@ -75,7 +76,8 @@ pub fn failed(found: &BlockFound) -> Option<String> {
         "{what} ended with an error ({} {}), the first at {} sector {} for {}",
         first.errno, first.error, first.device, first.sector, first.owner
     );
-    for (n, what) in [(e.retries, "were retries of what had failed"), (e.recovered, "succeeded when tried again")] {
+    for (n, what) in [(&e.retries, "were retries of what had failed"), (&e.recovered, "succeeded when tried again")] {
+        let n = known(n);
         if n > 0 {
             line += &format!("; {} {what}", grouped(n));
         }
@@ -110,16 +112,18 @@ pub fn flushes(found: &BlockFound) -> Vec<String> {
         lines.push(format!(
             "The devices had {} for {} in all: {} on average, {} at most.",
             counted(f.requests.n, "flush request"),
-            duration(f.requests_total_ns),
+            f.requests_total_ns.known().map_or("unknown".to_owned(), |&ns| duration(ns)),
             duration(f.requests.mean),
             duration(f.requests.max)
         ));
     }
-    if f.empty_bios + f.data_bios > 0 {
+    if let (Some(&empty), Some(&data)) = (f.empty_bios.known(), f.data_bios.known())
+        && empty + data > 0
+    {
         lines.push(format!(
             "Bios that only flush: {}; bios with data that flush before or after it: {}.",
-            grouped(f.empty_bios),
-            grouped(f.data_bios)
+            grouped(empty),
+            grouped(data)
         ));
     }
     let steps = [("flush before", f.before_data), ("data", f.data), ("flush after", f.after_data)];
@@ -345,16 +349,15 @@ pub fn own_recording(found: &BlockFound) -> Option<String> {
 
 /// What was written for whom, in one sentence.
 pub fn written(found: &BlockFound) -> String {
-    let o = &found.originators;
-    if found.stages.bios_queued.known().is_none() {
+    let Some(o) = found.originators.written() else {
         return "How much was written for whom is unknown: see above what the trace lacks.".to_owned();
-    }
+    };
     let parts = [
-        (o.written_direct_bytes, "by the task that asked"),
-        (o.written_one_bytes, "for one task that dirtied the page"),
-        (o.written_shared_bytes, "of pages that several dirtied"),
-        (o.written_kernel_bytes, "of the kernel's own (journals, metadata, garbage collection, resync, swap)"),
-        (o.written_unknown_bytes, "by carriers for nobody known"),
+        (o.direct_bytes, "by the task that asked"),
+        (o.one_bytes, "for one task that dirtied the page"),
+        (o.shared_bytes, "of pages that several dirtied"),
+        (o.kernel_bytes, "of the kernel's own (journals, metadata, garbage collection, resync, swap)"),
+        (o.unknown_bytes, "by carriers for nobody known"),
     ];
     let parts: Vec<String> =
         parts.iter().filter(|(bytes, _)| *bytes > 0).map(|(bytes, what)| format!("{} {what}", size(*bytes))).collect();
@@ -369,25 +372,29 @@ pub fn written(found: &BlockFound) -> String {
 /// How much was on its way at once, and how far the devices had to move.
 pub fn load(found: &BlockFound) -> Vec<String> {
     let load = &found.over_time;
-    let seeks = &load.seek_sectors;
-    let merges = load.windows.iter().fold(0u64, |sum, w| sum.saturating_add(w.merges));
+    let merges = load.windows.iter().try_fold(0u64, |sum, w| Some(sum.saturating_add(w.merges?)));
+    let unknown = |name: &str| format!("unknown {name}");
     let mut lines = vec![format!(
         "Most at one time: {} on their way, {} in the devices. Merges: {}.",
-        bios(load.most_in_flight),
-        counted(load.most_in_device, "request"),
-        grouped(merges)
+        load.most_in_flight.known().map_or_else(|| unknown("bios"), |&most| bios(most)),
+        load.most_in_device.known().map_or_else(|| unknown("requests"), |&most| counted(most, "request")),
+        merges.filter(|_| !load.windows.is_empty()).map_or_else(|| "unknown".to_owned(), grouped)
     )];
+    let (Some(seeks), Some(&sequential)) = (load.seek_sectors.known(), load.sequential.known()) else {
+        lines.push("How far the devices had to move is unknown.".to_owned());
+        return lines;
+    };
     if seeks.n > 0 {
         lines.push(format!(
             "{} began where the one before had ended; {} did not: {} sectors away in the median, {} on average, {} at most.",
-            counted(load.sequential, "request"),
+            counted(sequential, "request"),
             grouped(seeks.n),
             grouped(seeks.p50),
             grouped(seeks.mean),
             grouped(seeks.max)
         ));
-    } else if load.sequential > 0 {
-        lines.push(format!("All {} requests began where the one before had ended.", grouped(load.sequential)));
+    } else if sequential > 0 {
+        lines.push(format!("All {} requests began where the one before had ended.", grouped(sequential)));
     }
     lines
 }

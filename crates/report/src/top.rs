@@ -76,7 +76,7 @@ pub struct TopSnapshot {
     /// Rows beyond the first 200 of each kind.
     pub further_rows: u64,
     /// Most bios that were queued and not completed.
-    pub most_in_flight: u64,
+    pub most_in_flight: Evidence<u64>,
     /// Read-ahead pages that came and were not used within the window, of all that came.
     pub readahead_unused: Evidence<f64>,
     /// Erases of the block that was erased most within the window.
@@ -96,7 +96,7 @@ impl TopSnapshot {
             file: Vec::new(),
             device: Vec::new(),
             further_rows: 0,
-            most_in_flight: 0,
+            most_in_flight: 0.into(),
             readahead_unused: Evidence::unknown("no file was read in this interval", ""),
             most_erases_of_a_block: 0,
             dropped: 0,
@@ -118,7 +118,7 @@ impl TopSnapshot {
         top.process = processes(report, interval_s);
         top.device = devices(report, interval_s);
         top.file = of_groups(&found.groups, GroupBy::File, interval_s);
-        top.most_in_flight = found.over_time.most_in_flight;
+        top.most_in_flight = found.over_time.most_in_flight.clone();
         if let Some(found) = &report.readahead {
             top.readahead_unused = found.clone().map(|found| unused(&found));
         }

@@ -1,5 +1,6 @@
 //! I/O that failed: where, with which error, whose, and whether it was tried again.
 
+use super::stages::{Lacks, known};
 use super::in_flight::{Bio, NEVER, NONE};
 use super::matching::Watch;
 use crate::Evidence;
@@ -46,14 +47,14 @@ pub struct Failure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct ErrorsFound {
     /// All that programs asked for; their times are in the stages.
-    pub failed: u64,
+    pub failed: Evidence<u64>,
     /// At lower levels of a stack; what failed there may have been put right above.
     #[serde(default)]
-    pub failed_below: u64,
+    pub failed_below: Evidence<u64>,
     /// Failures of a sector at which the same operation had failed before.
-    pub retries: u64,
+    pub retries: Evidence<u64>,
     /// I/O that succeeded where the same operation had failed before.
-    pub recovered: u64,
+    pub recovered: Evidence<u64>,
     /// The first ones, in order of completion.
     pub failures: Vec<Failure>,
 }
@@ -136,7 +137,8 @@ impl Errors {
     }
 
     /// `owner` names an owner.
-    pub fn finish(&self, devices: &[Device], owner: impl Fn(u32) -> String) -> ErrorsFound {
+    pub fn finish(&self, lacks: &Lacks, devices: &[Device], owner: impl Fn(u32) -> String) -> ErrorsFound {
+        let known_count = |count| known(count, &[&lacks.completions]);
         let failure = |one: &Failed| {
             let begin = if one.bio.is_request() { one.bio.issued } else { one.bio.queued };
             let known = |ns: u64| match begin {
@@ -159,10 +161,10 @@ impl Errors {
             }
         };
         ErrorsFound {
-            failed: self.failed,
-            failed_below: self.failed_below,
-            retries: self.retries,
-            recovered: self.recovered,
+            failed: known_count(self.failed),
+            failed_below: known_count(self.failed_below),
+            retries: known_count(self.retries),
+            recovered: known_count(self.recovered),
             failures: self.failures.iter().map(failure).collect(),
         }
     }
@@ -228,8 +230,9 @@ mod tests {
         {
             end(sector, error, at);
         }
-        let found = errors.finish(&[Device::new(8, 0)], |owner| format!("task {owner}"));
-        assert_eq!((found.failed, found.retries, found.recovered), (4, 1, 1));
+        let found = errors.finish(&Lacks::default(), &[Device::new(8, 0)], |owner| format!("task {owner}"));
+        let counts = [found.failed, found.retries, found.recovered];
+        assert_eq!(counts, [4, 1, 1].map(Evidence::Known));
         let attempts: Vec<u64> = found.failures.iter().map(|one| one.attempt).collect();
         assert_eq!(attempts, [1, 2, 1, 1]);
         let second = &found.failures[1];

@@ -13,6 +13,8 @@
 use super::in_flight::{Bio, InFlight, NEVER, Place};
 use super::matching::{Matching, Range, SKEW_NS, Step, Watch};
 use super::stack::Upper;
+use super::stages::{Lacks, known};
+use crate::Evidence;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use flashscope_trace::{BlockEvent, Device, RequestFlags, RequestKind};
 use schemars::JsonSchema;
@@ -30,10 +32,10 @@ pub struct FlushesFound {
     /// The flush machinery's requests to devices: from issue to completion.
     pub requests: LatencyNs,
     /// All of them together: how long the devices were busy with flushes.
-    pub requests_total_ns: u64,
+    pub requests_total_ns: Evidence<u64>,
     /// Bios that only flush, and bios with data that flush before it or after it.
-    pub empty_bios: u64,
-    pub data_bios: u64,
+    pub empty_bios: Evidence<u64>,
+    pub data_bios: Evidence<u64>,
     /// The steps of bios with data, as far as the trace shows them: flush before the data, the data, flush after it.
     pub before_data: LatencyNs,
     pub data: LatencyNs,
@@ -123,12 +125,13 @@ pub(super) struct Flushes {
 }
 
 impl Flushes {
-    pub fn finish(&self, requests: &FlushRequests) -> FlushesFound {
+    pub fn finish(&self, lacks: &Lacks, requests: &FlushRequests) -> FlushesFound {
+        let Lacks { queueing, completions, issues, requests: no_requests, .. } = lacks;
         FlushesFound {
             requests: requests.0.finish(),
-            requests_total_ns: requests.0.total_ns(),
-            empty_bios: self.empty,
-            data_bios: self.with_data,
+            requests_total_ns: known(requests.0.total_ns(), &[issues, completions, no_requests]),
+            empty_bios: known(self.empty, &[queueing]),
+            data_bios: known(self.with_data, &[queueing]),
             before_data: self.before.finish(),
             data: self.data.finish(),
             after_data: self.after.finish(),

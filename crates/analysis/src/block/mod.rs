@@ -59,7 +59,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of [`BlockReport`].
-pub const BLOCK_REPORT_SCHEMA: u32 = 4;
+pub const BLOCK_REPORT_SCHEMA: u32 = 5;
 
 /// What a trace of block I/O holds.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]

@@ -3,6 +3,8 @@
 use super::in_flight::{Bio, NEVER};
 use super::matching::{Step, Watch};
 use super::service::InService;
+use super::stages::{Lacks, known};
+use crate::Evidence;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use flashscope_trace::{BlockAction, BlockEvent, RequestKind};
 use schemars::JsonSchema;
@@ -13,22 +15,36 @@ const MAX_WINDOWS: usize = 512;
 /// The narrowest window, nanoseconds: a power of two.
 const NARROWEST_SHIFT: u32 = 10;
 
-/// One window of time.
+/// One window of time. A figure is `None` (null) where the trace lacks the events that it rests on: the totals beside the
+/// windows have the reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct BlockWindow {
-    pub queued: u64,
-    pub completed: u64,
-    pub read_bytes: u64,
-    pub written_bytes: u64,
-    pub merges: u64,
+    pub queued: Option<u64>,
+    pub completed: Option<u64>,
+    pub read_bytes: Option<u64>,
+    pub written_bytes: Option<u64>,
+    pub merges: Option<u64>,
     /// Requests that did not begin where the one before on their device had ended.
-    pub seeks: u64,
+    pub seeks: Option<u64>,
     /// Bios between Q and C, on average over the window, in thousandths.
-    pub in_flight_milli: u64,
+    pub in_flight_milli: Option<u64>,
     /// Requests between D and C, on average over the window, in thousandths.
-    pub in_device_milli: u64,
-    pub most_in_flight: u64,
-    pub most_in_device: u64,
+    pub in_device_milli: Option<u64>,
+    pub most_in_flight: Option<u64>,
+    pub most_in_device: Option<u64>,
+}
+
+/// What is counted in a window.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    queued: u64,
+    completed: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    merges: u64,
+    seeks: u64,
+    most_in_flight: u64,
+    most_in_device: u64,
 }
 
 /// Load over time, all devices together.
@@ -37,18 +53,19 @@ pub struct LoadOverTime {
     /// Begin of the first window.
     pub begin_ns: u64,
     pub window_ns: u64,
+    /// None where one I/O may be two bios of the trace.
     pub windows: Vec<BlockWindow>,
     /// Requests that began where the one before on their device had ended.
-    pub sequential: u64,
+    pub sequential: Evidence<u64>,
     /// Distances of the others, in sectors, either way: by nearest rank like times.
-    pub seek_sectors: LatencyNs,
-    pub most_in_flight: u64,
-    pub most_in_device: u64,
+    pub seek_sectors: Evidence<LatencyNs>,
+    pub most_in_flight: Evidence<u64>,
+    pub most_in_device: Evidence<u64>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Sum {
-    window: BlockWindow,
+    window: Counts,
     /// Bios (requests) times nanoseconds.
     in_flight: u128,
     in_device: u128,
@@ -209,7 +226,13 @@ impl OverTime {
         }
     }
 
-    pub fn finish(&self) -> LoadOverTime {
+    pub fn finish(&self, lacks: &Lacks) -> LoadOverTime {
+        let Lacks { queueing, completions, issues, requests, unclear } = lacks;
+        let of_bios: &[_] = &[queueing, unclear, completions];
+        let of_requests: &[_] = &[issues, unclear, completions, requests];
+        let of_issues: &[_] = &[issues, unclear, requests];
+        let when = |figure: u64, lacks: &[&_]| known(figure, lacks).known().copied();
+        let most = |of: fn(&Counts) -> u64| self.sums.iter().map(|sum| of(&sum.window)).max().unwrap_or(0);
         let begin_ns = self.first << self.shift;
         let windows: Vec<BlockWindow> = self
             .sums
@@ -218,21 +241,30 @@ impl OverTime {
             .map(|(i, sum)| {
                 let begin = begin_ns + ((i as u64) << self.shift);
                 let lasted = u128::from(self.end_of(i).min(self.end).saturating_sub(begin).max(1));
+                let counts = &sum.window;
                 BlockWindow {
-                    in_flight_milli: (sum.in_flight * 1000 / lasted) as u64,
-                    in_device_milli: (sum.in_device * 1000 / lasted) as u64,
-                    ..sum.window
+                    queued: when(counts.queued, &[queueing]),
+                    completed: when(counts.completed, &[issues, completions]),
+                    read_bytes: when(counts.read_bytes, &[issues, completions]),
+                    written_bytes: when(counts.written_bytes, &[issues, completions]),
+                    // A trace without queueing may have merges all the same.
+                    merges: if counts.merges > 0 { Some(counts.merges) } else { when(0, &[queueing]) },
+                    seeks: when(counts.seeks, of_issues),
+                    in_flight_milli: when((sum.in_flight * 1000 / lasted) as u64, of_bios),
+                    in_device_milli: when((sum.in_device * 1000 / lasted) as u64, of_requests),
+                    most_in_flight: when(counts.most_in_flight, of_bios),
+                    most_in_device: when(counts.most_in_device, of_requests),
                 }
             })
             .collect();
         LoadOverTime {
             begin_ns,
             window_ns: 1 << self.shift,
-            sequential: self.sequential,
-            seek_sectors: self.seeks.finish(),
-            most_in_flight: windows.iter().map(|w| w.most_in_flight).max().unwrap_or(0),
-            most_in_device: windows.iter().map(|w| w.most_in_device).max().unwrap_or(0),
-            windows,
+            sequential: known(self.sequential, of_issues),
+            seek_sectors: known(self.seeks.finish(), of_issues),
+            most_in_flight: known(most(|counts| counts.most_in_flight), of_bios),
+            most_in_device: known(most(|counts| counts.most_in_device), of_requests),
+            windows: if unclear.is_some() { Vec::new() } else { windows },
         }
     }
 }

@@ -34,14 +34,41 @@ impl Stage {
     }
 }
 
-/// Times of one stage, nanoseconds; all zero where there are none. The mean is rounded down.
+/// Times of one stage, nanoseconds; all zero where there are none, and null in JSON. The mean is rounded down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+#[serde(into = "Written", from = "Written")]
 pub struct StageStats {
     pub n: u64,
     pub min_ns: u64,
     pub mean_ns: u64,
     pub max_ns: u64,
     pub total_ns: u64,
+}
+
+/// Times of one stage, nanoseconds; null where there are none. The mean is rounded down.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "StageStats")]
+struct Written {
+    n: u64,
+    min_ns: Option<u64>,
+    mean_ns: Option<u64>,
+    max_ns: Option<u64>,
+    total_ns: Option<u64>,
+}
+
+impl From<StageStats> for Written {
+    fn from(StageStats { n, min_ns, mean_ns, max_ns, total_ns }: StageStats) -> Written {
+        let [min_ns, mean_ns, max_ns, total_ns] =
+            [min_ns, mean_ns, max_ns, total_ns].map(|time| (n > 0).then_some(time));
+        Written { n, min_ns, mean_ns, max_ns, total_ns }
+    }
+}
+
+impl From<Written> for StageStats {
+    fn from(Written { n, min_ns, mean_ns, max_ns, total_ns }: Written) -> StageStats {
+        let [min_ns, mean_ns, max_ns, total_ns] = [min_ns, mean_ns, max_ns, total_ns].map(Option::unwrap_or_default);
+        StageStats { n, min_ns, mean_ns, max_ns, total_ns }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -296,7 +323,7 @@ impl Analysis for Stages {
 
     fn finish(self) -> StagesFound {
         let (sums, devices, counts, ..) = self.0.finish();
-        stages_found(sums, &devices, &counts, None)
+        stages_found(sums, &devices, &counts, &Lacks::of(&counts, None))
     }
 }
 
@@ -311,27 +338,58 @@ fn no_completions() -> Unknown {
     Unknown::new(missing, "record them too (flashscope record --events block, blktrace without -a)")
 }
 
+fn no_requests() -> Unknown {
+    let missing = "the trace has no issue (block_rq_issue, blktrace's D): requests in the devices, and how far these move, are unknown";
+    Unknown::new(missing, "record them too (flashscope record --events block); a driver that takes bios has none")
+}
+
 fn no_issues() -> Unknown {
     let missing = "the trace has completions alone: which request each is of, how long it took and whose it was";
     Unknown::new(missing, "record block_bio_queue and block_rq_issue too (flashscope record --events block)")
 }
 
-/// `unclear`: why one I/O may be two bios in this trace.
+/// What a trace lacks, each with the reason: figures that rest on it are unknown.
+#[derive(Default)]
+pub(super) struct Lacks {
+    pub queueing: Option<Unknown>,
+    pub completions: Option<Unknown>,
+    /// It has completions alone.
+    pub issues: Option<Unknown>,
+    /// It has bios, and no request.
+    pub requests: Option<Unknown>,
+    /// One I/O may be two bios in it.
+    pub unclear: Option<Unknown>,
+}
+
+impl Lacks {
+    pub fn of(counts: &MatchCounts, unclear: Option<&Unknown>) -> Lacks {
+        let (any, queued) = (counts.events > 0, counts.all_queued > 0);
+        Lacks {
+            queueing: (any && !queued).then(no_queueing),
+            completions: (any && !counts.completions && (queued || counts.issues)).then(no_completions),
+            issues: (any && !queued && !counts.issues).then(no_issues),
+            requests: (queued && !counts.issues).then(no_requests),
+            unclear: unclear.cloned(),
+        }
+    }
+}
+
+/// A figure that rests on what may be missing: unknown for the first of them that is.
+pub(super) fn known<T>(figure: T, lacks: &[&Option<Unknown>]) -> Evidence<T> {
+    match lacks.iter().find_map(|lack| lack.as_ref()) {
+        Some(why) => Evidence::Unknown(why.clone()),
+        None => Evidence::Known(figure),
+    }
+}
+
+/// `lacks.unclear`: why one I/O may be two bios in this trace.
 pub(super) fn stages_found(
     mut sums: StageSums,
     devices: &[Device],
     counts: &MatchCounts,
-    unclear: Option<&Unknown>,
+    lacks: &Lacks,
 ) -> StagesFound {
-    let any = counts.events > 0;
-    let known = |count: u64, without: [Option<Unknown>; 3]| match without.into_iter().flatten().next() {
-        Some(why) => Evidence::Unknown(why),
-        None => Evidence::Known(count),
-    };
-    let queueing = || (any && counts.all_queued == 0).then(no_queueing);
-    let completions = || (any && !counts.completions && (counts.all_queued > 0 || counts.issues)).then(no_completions);
-    let issues = || (any && counts.all_queued == 0 && !counts.issues).then(no_issues);
-    let unclear = || unclear.cloned();
+    let Lacks { queueing, completions, issues, unclear, .. } = lacks;
     let mut all = [Sum::NOTHING; 9];
     let unit = counts.unit();
     sums.devices.resize(devices.len(), OneDevice::NOTHING);
@@ -381,18 +439,18 @@ pub(super) fn stages_found(
         begin_ns: counts.begin_ns,
         end_ns: counts.end_ns,
         unit,
-        all: if unclear().is_some() { Vec::new() } else { all.iter().map(Sum::finish).collect() },
+        all: if unclear.is_some() { Vec::new() } else { all.iter().map(Sum::finish).collect() },
         devices,
-        bios_queued: known(counts.queued, [queueing(), unclear(), None]),
-        bios_completed: known(counts.completed, [queueing(), unclear(), completions()]),
+        bios_queued: known(counts.queued, &[queueing, unclear]),
+        bios_completed: known(counts.completed, &[queueing, unclear, completions]),
         bios_below: counts.below,
-        requests: known(counts.requests, [issues(), None, None]),
-        requests_completed: known(counts.requests_completed, [issues(), completions(), None]),
+        requests: known(counts.requests, &[issues]),
+        requests_completed: known(counts.requests_completed, &[issues, completions]),
         parts: counts.parts,
         requeues: counts.requeues,
         reissued: counts.reissued,
         without_data: counts.without_data,
-        unfinished: known(counts.unfinished, [unclear(), completions(), issues()]),
+        unfinished: known(counts.unfinished, &[unclear, completions, issues]),
         without_issue: counts.without_issue,
         given_up: counts.given_up,
         of_further_devices: counts.of_further_devices,

@@ -13,7 +13,7 @@ use super::over_time::{LoadOverTime, OverTime};
 use super::points::{IoPoints, Points};
 use super::sizes::Sizes;
 use super::stack::{StackHints, StackLevel};
-use super::stages::{StageSums, StagesFound, stages_found};
+use super::stages::{Lacks, StageSums, StagesFound, stages_found};
 use super::syncs::{Syncs, SyncsFound};
 use crate::{Analysis, Named, Unknown};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, Event, EventKind, TimeNs};
@@ -185,16 +185,14 @@ where
         let ((errors, syncs), (interference, levels)) = rest;
         let (offsets, unclear) = levels.finish(&devices, stack.edges());
         let again = stack.again(offsets, &flushes.doubtful);
-        let why = doubt(&unclear);
+        let lacks = Lacks::of(&counts, doubt(&unclear).as_ref());
         let name = |owner| self.originators.name(owner);
         let shown = |owner| self.only.as_ref().is_none_or(|only| self.originators.is_called(owner, only));
         let mut groups = groups.finish(counts.unit(), &devices, name);
         groups.extend(files.finish());
-        let mut over_time = over_time.finish();
-        if why.is_some() {
+        if lacks.unclear.is_some() {
             // One I/O may be in these twice.
             groups.retain(|group| matches!(group.by, GroupBy::Device | GroupBy::Parts));
-            over_time.windows.clear();
         }
         if counts.events > 0 && counts.all_queued + counts.all_requests == 0 {
             // Completions alone: how many there were of anything is unknown.
@@ -203,22 +201,22 @@ where
         let mut unclear: Vec<String> = unclear.into_iter().map(|(upper, _)| upper.to_string()).collect();
         unclear.dedup();
         let mut found = BlockFound {
-            stages: stages_found(sums, &devices, &counts, why.as_ref()),
+            stages: stages_found(sums, &devices, &counts, &lacks),
             unclear,
             again,
             groups,
-            over_time,
+            over_time: over_time.finish(&lacks),
             points: points.finish(&devices, name),
             interference: interference.finish(&devices, name, shown),
-            flushes: flushes.finish(&flush_requests),
-            errors: errors.finish(&devices, name),
+            flushes: flushes.finish(&lacks, &flush_requests),
+            errors: errors.finish(&lacks, &devices, name),
             syncs: syncs.finish(counts.unit(), &devices, name),
             stack: stack.finish(&devices, |device| self.loops.file_of(device)),
             loops: self.loops.found(&devices, &self.originators),
             originators: self.originators.finish(),
         };
-        if why.is_some() {
-            (found.originators.originators, found.originators.files) = (Vec::new(), Vec::new());
+        if let Some(why) = lacks.queueing.as_ref().or(lacks.unclear.as_ref()) {
+            found.originators.is_unknown(why);
         }
         found
     }

@@ -35,7 +35,7 @@ impl RunFigures {
             title: report.title.clone(),
             figures: of_block(report),
             seconds: found.stages.end_ns.saturating_sub(found.stages.begin_ns) as f64 / 1e9,
-            unattributed_bytes: Some(found.originators.written_unknown_bytes),
+            unattributed_bytes: found.originators.written_unknown_bytes.known().copied(),
             lost: report.losses.iter().map(|loss| loss.count).sum(),
             findings: report.findings.clone(),
         }

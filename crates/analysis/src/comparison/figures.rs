@@ -170,8 +170,8 @@ pub fn of_block(report: &BlockReport) -> Vec<Figure> {
         }
         times(&mut figures, ns, &|figure| figure.of("", name, &[]));
     }
-    for (name, n) in [("errors", found.errors.failed), ("retries", found.errors.retries)] {
-        figures.push(Figure::new(name, FigureUnit::Count, Better::Lower, n as f64));
+    for (name, n) in [("errors", &found.errors.failed), ("retries", &found.errors.retries)] {
+        figures.extend(n.known().map(|&n| Figure::new(name, FigureUnit::Count, Better::Lower, n as f64)));
     }
     figures
 }

@@ -12,11 +12,13 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     let errors = &found.errors;
     let real = || errors.failures.iter().filter(|one| one.errno != NOT_SUPPORTED);
-    let count = |below: bool, all: u64| {
+    // They are known where anything failed.
+    let known = |count: &Evidence<u64>| count.known().copied().unwrap_or(0);
+    let count = |below: bool, all: &Evidence<u64>| {
         let not_supported = errors.failures.iter().filter(|one| one.errno == NOT_SUPPORTED && one.below == below);
-        all.saturating_sub(not_supported.count() as u64)
+        known(all).saturating_sub(not_supported.count() as u64)
     };
-    let (failed, below) = (count(false, errors.failed), count(true, errors.failed_below));
+    let (failed, below) = (count(false, &errors.failed), count(true, &errors.failed_below));
     let Some(first) = real().find(|one| !one.below) else {
         return real().next().map(|first| put_right(seen, first, below)).into_iter().collect();
     };
@@ -31,7 +33,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         evidence.push(measure("time in failed I/O", took as f64, MeasureUnit::Ns, source));
     }
     let unit = if found.stages.unit == Unit::Bio { "bio" } else { "request" };
-    let mut cause = match (errors.retries, errors.recovered) {
+    let mut cause = match (known(&errors.retries), known(&errors.recovered)) {
         (0, 0) => "None of them was tried again: the program got the error.".to_owned(),
         (retries, recovered) => {
             format!(
@@ -129,7 +131,7 @@ mod tests {
     fn a_failing_sector_is_the_first_thing_said() {
         let mut work = Work::new(1_000_000_000);
         work.bios(10, "R", 1_000, 1_000_000);
-        work.block().errors.failed = 2;
+        work.block().errors.failed = 2.into();
         work.block().errors.failures = vec![failure(-95), failure(-5)];
         let finding = only(find(&work.seen()));
         assert_eq!((finding.weight, finding.rule), (Weight::Fault, Rule::Errors));
@@ -142,11 +144,11 @@ mod tests {
         let mut work = Work::new(1_000_000_000);
         work.bios(10, "R", 1_000, 1_000_000);
         let below = || Failure { device: "8:16".into(), below: true, ..failure(-5) };
-        work.block().errors.failed_below = 1;
+        work.block().errors.failed_below = 1.into();
         work.block().errors.failures = vec![below()];
         let finding = only(find(&work.seen()));
         assert!(finding.what.starts_with("1 bio of 8:16 failed with EIO below a device"), "{}", finding.what);
-        work.block().errors.failed = 1;
+        work.block().errors.failed = 1.into();
         work.block().errors.failures = vec![below(), failure(-5)];
         let finding = only(find(&work.seen()));
         assert!(finding.what.starts_with("1 bio of 8:0 failed with EIO: the first"), "{}", finding.what);
@@ -158,7 +160,7 @@ mod tests {
     fn failures_without_a_begin_have_no_time_of_zero() {
         let mut work = Work::new(1_000_000_000);
         work.bios(10, "R", 1_000, 1_000_000);
-        work.block().errors.failed = 1;
+        work.block().errors.failed = 1.into();
         let took_ns = Evidence::unknown("the trace has neither the queueing nor the issue of this request", "");
         work.block().errors.failures = vec![Failure { took_ns, ..failure(-5) }];
         let finding = only(find(&work.seen()));
@@ -171,7 +173,7 @@ mod tests {
         let mut work = Work::new(1_000_000_000);
         work.bios(10, "R", 1_000, 1_000_000);
         assert!(find(&work.seen()).is_empty());
-        work.block().errors.failed = 1;
+        work.block().errors.failed = 1.into();
         work.block().errors.failures = vec![failure(-95)];
         assert!(find(&work.seen()).is_empty());
     }

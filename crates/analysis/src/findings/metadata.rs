@@ -10,14 +10,13 @@ const MIN_PERCENT: f64 = 50.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
-    let o = &found.originators;
-    let own = o.written_kernel_bytes;
-    let known = [o.written_one_bytes, o.written_shared_bytes, o.written_direct_bytes, own].iter().sum::<u64>();
-    if own < MIN_BYTES || percent(own, known.saturating_add(o.written_unknown_bytes)) < MIN_PERCENT {
+    let Some(written) = found.originators.written() else { return Vec::new() };
+    let (own, all) = (written.kernel_bytes, written.bytes());
+    if own < MIN_BYTES || percent(own, all) < MIN_PERCENT {
         return Vec::new();
     }
     if let Some(mount) = seen.storage.mounts.iter().find(|mount| is_journalled(seen, mount)) {
-        return vec![of_data_journal(seen, mount, own, known.saturating_add(o.written_unknown_bytes))];
+        return vec![of_data_journal(seen, mount, own, all)];
     }
     let source = "block:block_bio_queue, with who made the page dirty";
     vec![Finding {
@@ -26,14 +25,14 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         what: format!(
             "Journal and metadata are {} of the {} written ({:.0} %).",
             size(own),
-            size(known.saturating_add(o.written_unknown_bytes)),
-            percent(own, known.saturating_add(o.written_unknown_bytes))
+            size(all),
+            percent(own, all)
         ),
         cause: "Many small changes to files and directories, syncs, or short commits write more metadata than data."
             .to_owned(),
         evidence: vec![
             measure("journal and metadata", own as f64, MeasureUnit::Bytes, source),
-            measure("of programs", known.saturating_sub(own) as f64, MeasureUnit::Bytes, source),
+            measure("of programs", all.saturating_sub(own).saturating_sub(written.unknown_bytes) as f64, MeasureUnit::Bytes, source),
         ],
         lost_ns: Evidence::unknown("an overview: the causes are findings of their own", ""),
         lost_bytes: Some(own),
@@ -98,7 +97,8 @@ mod tests {
     fn work(kernel: u64, direct: u64, unknown: u64) -> Work {
         let mut work = Work::new(1_000_000_000);
         let o = &mut work.block().originators;
-        (o.written_kernel_bytes, o.written_direct_bytes, o.written_unknown_bytes) = (kernel, direct, unknown);
+        let of = Evidence::Known;
+        (o.written_kernel_bytes, o.written_direct_bytes, o.written_unknown_bytes) = (of(kernel), of(direct), of(unknown));
         work
     }
 
@@ -113,7 +113,7 @@ mod tests {
         let mut work = Work::new(1_000_000_000);
         work.bios(10, "W", 1_000, 5_000_000);
         let o = &mut work.block().originators;
-        (o.written_kernel_bytes, o.written_one_bytes) = (6 << 20, 4 << 20);
+        (o.written_kernel_bytes, o.written_one_bytes) = (Evidence::Known(6 << 20), Evidence::Known(4 << 20));
         work.mount("/data", "ext4", "rw,data=journal");
         let finding = only(find(&work.seen()));
         assert!(finding.what.starts_with("/data writes data twice, first into its journal"), "{}", finding.what);

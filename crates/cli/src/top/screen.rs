@@ -217,7 +217,7 @@ fn head_lines(target: &str, choice: &Choice, snapshot: Option<&TopSnapshot>) -> 
         top.time_s,
         size(sum(|row| row.read_bytes_per_s).round() as u64),
         size(sum(|row| row.written_bytes_per_s).round() as u64),
-        top.most_in_flight,
+        top.most_in_flight.known().map_or_else(|| "unknown".to_owned(), u64::to_string),
         if choice.paused { "  PAUSED" } else { "" },
     );
     let mut second = format!("by {}, most {} first", choice.by().name(), Sort::ALL[choice.sort].1);

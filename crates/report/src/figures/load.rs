@@ -15,8 +15,8 @@ const MAIN: Look = Look { colour: 0, dash: 0 };
 const BESIDE: Look = Look { colour: 1, dash: 1 };
 const MOST: Look = Look { colour: 5, dash: 2 };
 
-/// A line of a panel: look, name, value in each column.
-type Line = (Look, &'static str, Vec<f64>);
+/// A line of a panel: look, name, value in each column; `None` where the trace lacks what it rests on.
+type Line = (Look, &'static str, Option<Vec<f64>>);
 
 /// A window, or several, with its time.
 struct Column {
@@ -29,34 +29,36 @@ struct Column {
 pub fn figure(report: &BlockReport) -> Option<Figure> {
     let columns = columns(report);
     let (begin_ns, end_ns) = (columns.first()?.begin_ns, columns.last()?.end_ns);
-    let of = |f: &dyn Fn(&Column) -> f64| columns.iter().map(f).collect::<Vec<f64>>();
-    let rate = |bytes: fn(&BlockWindow) -> u64| {
-        of(&|c: &Column| bytes(&c.sum) as f64 * 1e9 / (c.end_ns - c.begin_ns).max(1) as f64)
+    let values = |f: &dyn Fn(&Column) -> Option<f64>| columns.iter().map(f).collect::<Option<Vec<f64>>>();
+    let of = |f: fn(&BlockWindow) -> Option<u64>| values(&|c: &Column| Some(f(&c.sum)? as f64));
+    let milli = |f: fn(&BlockWindow) -> Option<u64>| values(&|c: &Column| Some(f(&c.sum)? as f64 / 1e3));
+    let rate = |bytes: fn(&BlockWindow) -> Option<u64>| {
+        values(&|c: &Column| Some(bytes(&c.sum)? as f64 * 1e9 / (c.end_ns - c.begin_ns).max(1) as f64))
     };
     let (reads, writes) = (rate(|w| w.read_bytes), rate(|w| w.written_bytes));
-    let fastest = reads.iter().chain(&writes).copied().fold(0.0, f64::max);
+    let fastest = reads.iter().chain(&writes).flatten().copied().fold(0.0, f64::max);
     let (unit, per) = if fastest >= 1048576.0 { ("MiB/s", 1048576.0) } else { ("KiB/s", 1024.0) };
-    let scaled = |rates: Vec<f64>| rates.into_iter().map(|rate| rate / per).collect::<Vec<f64>>();
+    let scaled = |rates: Option<Vec<f64>>| Some(rates?.into_iter().map(|rate| rate / per).collect::<Vec<f64>>());
     let width_ns = columns.iter().map(|c| c.end_ns - c.begin_ns).max().unwrap_or(0);
     let panels: [(String, Vec<Line>); 4] = [
         (
             "Bios on their way, from Q to C".to_owned(),
             vec![
-                (MAIN, "mean", of(&|c| c.sum.in_flight_milli as f64 / 1e3)),
-                (MOST, "most", of(&|c| c.sum.most_in_flight as f64)),
+                (MAIN, "mean", milli(|w| w.in_flight_milli)),
+                (MOST, "most", of(|w| w.most_in_flight)),
             ],
         ),
         (
             "Requests in the devices, from D to C".to_owned(),
             vec![
-                (MAIN, "mean", of(&|c| c.sum.in_device_milli as f64 / 1e3)),
-                (MOST, "most", of(&|c| c.sum.most_in_device as f64)),
+                (MAIN, "mean", milli(|w| w.in_device_milli)),
+                (MOST, "most", of(|w| w.most_in_device)),
             ],
         ),
         (format!("Completed, {unit}"), vec![(MAIN, "reads", scaled(reads)), (BESIDE, "writes", scaled(writes))]),
         (
             format!("Merges and seeks in {}", duration(width_ns)),
-            vec![(MAIN, "merges", of(&|c| c.sum.merges as f64)), (BESIDE, "seeks", of(&|c| c.sum.seeks as f64))],
+            vec![(MAIN, "merges", of(|w| w.merges)), (BESIDE, "seeks", of(|w| w.seeks))],
         ),
     ];
 
@@ -69,7 +71,9 @@ pub fn figure(report: &BlockReport) -> Option<Figure> {
     let unit_of_time = time_unit(span);
     for (i, (heading, lines)) in panels.iter().enumerate() {
         let y = top + row * i as f64;
-        svg.text(LEFT, y + 14.0, "heading", Anchor::Start, heading);
+        let known = lines.iter().any(|(.., values)| values.is_some());
+        let heading = if known { heading.clone() } else { format!("{heading}: unknown") };
+        svg.text(LEFT, y + 14.0, "heading", Anchor::Start, &heading);
         let items: Vec<(LegendKey, String)> = lines
             .iter()
             .map(|(look, name, _)| {
@@ -80,12 +84,14 @@ pub fn figure(report: &BlockReport) -> Option<Figure> {
         debug_assert!(legend_height(300.0, &items) <= 20.0);
         legend(&mut svg, LEFT + width - 230.0, y + 2.0, 300.0, &items);
         let area = Rect { x: LEFT, y: y + 26.0, width, height: HEIGHT };
-        let most = lines.iter().flat_map(|l| &l.2).copied().fold(0.0, f64::max);
+        let most = lines.iter().flat_map(|l| &l.2).flatten().copied().fold(0.0, f64::max);
         let scale = Scale::linear((0.0, most * 1.05), (area.bottom(), area.y));
         grid(&mut svg, area, &scale, &scale.ticks(3), thousands);
         // What comes first is on top.
         for (look, _, values) in lines.iter().rev() {
-            svg.path(&look.line_class(), &steps(&columns, values, &at, &scale));
+            if let Some(values) = values {
+                svg.path(&look.line_class(), &steps(&columns, values, &at, &scale));
+            }
         }
         svg.rect("frame", area, None);
         time_ticks(&mut svg, area, &x, unit_of_time, i + 1 == panels.len());
@@ -117,19 +123,22 @@ fn columns(report: &BlockReport) -> Vec<Column> {
         let (begin, end) = (at(i * together), at(i * together + windows.len()));
         let begin_ns = begin.max(stages.begin_ns.min(end));
         let end_ns = if i == 0 || stages.end_ns > begin { end.min(stages.end_ns.max(begin_ns)) } else { end };
-        let mut sum = BlockWindow::default();
-        for w in windows {
-            sum.queued = sum.queued.saturating_add(w.queued);
-            sum.completed = sum.completed.saturating_add(w.completed);
-            sum.read_bytes = sum.read_bytes.saturating_add(w.read_bytes);
-            sum.written_bytes = sum.written_bytes.saturating_add(w.written_bytes);
-            sum.merges = sum.merges.saturating_add(w.merges);
-            sum.seeks = sum.seeks.saturating_add(w.seeks);
-            sum.in_flight_milli = sum.in_flight_milli.saturating_add(w.in_flight_milli / windows.len() as u64);
-            sum.in_device_milli = sum.in_device_milli.saturating_add(w.in_device_milli / windows.len() as u64);
-            sum.most_in_flight = sum.most_in_flight.max(w.most_in_flight);
-            sum.most_in_device = sum.most_in_device.max(w.most_in_device);
-        }
+        let all = |of: fn(&BlockWindow) -> Option<u64>, put: fn(u64, u64) -> u64| {
+            windows.iter().try_fold(0, |all, window| Some(put(all, of(window)?)))
+        };
+        let mean = |of| all(of, u64::saturating_add).map(|all| all / windows.len() as u64);
+        let sum = BlockWindow {
+            queued: all(|w| w.queued, u64::saturating_add),
+            completed: all(|w| w.completed, u64::saturating_add),
+            read_bytes: all(|w| w.read_bytes, u64::saturating_add),
+            written_bytes: all(|w| w.written_bytes, u64::saturating_add),
+            merges: all(|w| w.merges, u64::saturating_add),
+            seeks: all(|w| w.seeks, u64::saturating_add),
+            in_flight_milli: mean(|w| w.in_flight_milli),
+            in_device_milli: mean(|w| w.in_device_milli),
+            most_in_flight: all(|w| w.most_in_flight, u64::max),
+            most_in_device: all(|w| w.most_in_device, u64::max),
+        };
         columns.push(Column { begin_ns, end_ns, sum });
     }
     columns
@@ -156,17 +165,18 @@ fn steps(columns: &[Column], values: &[f64], at: &impl Fn(u64) -> f64, y: &Scale
 
 fn words(c: &Column, begin_ns: u64) -> String {
     let w = &c.sum;
-    let milli = |n: u64| digits(n as f64 / 1e3);
+    let of = |n: Option<u64>, shown: fn(u64) -> String| n.map_or_else(|| "unknown".to_owned(), shown);
+    let milli = |n: Option<u64>| of(n, |n| digits(n as f64 / 1e3));
     format!(
         "from {}: {} bios on their way (most {}), {} requests in the devices (most {}), {} read, {} written, {} merges, {} seeks",
         duration(c.begin_ns - begin_ns),
         milli(w.in_flight_milli),
-        grouped(w.most_in_flight),
+        of(w.most_in_flight, grouped),
         milli(w.in_device_milli),
-        grouped(w.most_in_device),
-        size(w.read_bytes),
-        size(w.written_bytes),
-        grouped(w.merges),
-        grouped(w.seeks)
+        of(w.most_in_device, grouped),
+        of(w.read_bytes, size),
+        of(w.written_bytes, size),
+        of(w.merges, grouped),
+        of(w.seeks, grouped)
     )
 }

@@ -149,15 +149,19 @@ fn tied(sentence: &str) -> String {
 
 fn numbers(report: &BlockReport) -> String {
     let found = &report.found;
+    let stages = &found.stages;
+    let known = stages.unit == Unit::Request || stages.bios_queued.known().is_some();
     let q2c = found
         .groups
         .iter()
         .find(|group| group.by == GroupBy::All)
         .and_then(|all| all.stages.iter().find(|s| s.stage == "Q2C"));
-    let sum = |of: fn(&flashscope_analysis::block::BlockWindow) -> u64| {
-        size(found.over_time.windows.iter().fold(0u64, |sum, w| sum.saturating_add(of(w))))
+    let sum = |of: fn(&flashscope_analysis::block::BlockWindow) -> Option<u64>| {
+        let mut windows = found.over_time.windows.iter();
+        let all = windows.try_fold(0u64, |sum, w| Some(sum.saturating_add(of(w)?)));
+        // No window at all: which of the I/O is counted twice is not known.
+        all.filter(|_| known).map_or_else(|| "unknown".to_owned(), size)
     };
-    let stages = &found.stages;
     let (begun, done) = match stages.unit {
         Unit::Bio => ((count(&stages.bios_queued), "bios queued"), (count(&stages.bios_completed), "bios completed")),
         Unit::Request => {
@@ -165,12 +169,11 @@ fn numbers(report: &BlockReport) -> String {
         }
     };
     let time = |ns: Option<u64>| ns.map_or("–".to_owned(), duration);
-    let known = stages.unit == Unit::Request || stages.bios_queued.known().is_some();
     summary(&[
         begun,
         done,
-        (if known { sum(|w| w.read_bytes) } else { "unknown".to_owned() }, "read"),
-        (if known { sum(|w| w.written_bytes) } else { "unknown".to_owned() }, "written"),
+        (sum(|w| w.read_bytes), "read"),
+        (sum(|w| w.written_bytes), "written"),
         (time(q2c.map(|s| s.ns.mean)), "mean Q2C"),
         (time(q2c.map(|s| s.ns.p99)), "p99 of Q2C"),
     ])

@@ -65,7 +65,7 @@ pub fn block(report: &BlockReport, style: &Style) -> String {
     }
     out += &super::names_section(&report.names, &style, style.rows(MAX_ROWS));
     out += &waits(found, &style);
-    if found.over_time.most_in_flight + found.over_time.most_in_device > 0 {
+    if found.stages.events > 0 && !found.over_time.windows.is_empty() {
         out += &style.heading("Load");
         for line in block_view::load(found) {
             out += &paragraph(&line, width, 2, 2);

@@ -1,5 +1,6 @@
 //! What is found of originators.
 
+use crate::{Evidence, Unknown};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,14 +59,14 @@ pub struct OriginatorsFound {
     /// Most bytes first.
     pub originators: Vec<Originator>,
     /// Written bytes whose page only one task dirtied; several; a kernel thread's own; nobody knows.
-    pub written_one_bytes: u64,
-    pub written_shared_bytes: u64,
-    pub written_kernel_bytes: u64,
-    pub written_unknown_bytes: u64,
+    pub written_one_bytes: Evidence<u64>,
+    pub written_shared_bytes: Evidence<u64>,
+    pub written_kernel_bytes: Evidence<u64>,
+    pub written_unknown_bytes: Evidence<u64>,
     /// Written bytes whose originator is the task that queued them.
-    pub written_direct_bytes: u64,
+    pub written_direct_bytes: Evidence<u64>,
     /// Bios of several originators.
-    pub mixed_bios: u64,
+    pub mixed_bios: Evidence<u64>,
     /// Written back from the page cache, most bytes first; at most 256.
     pub files: Vec<FileBytes>,
     /// Dirty pages that were forgotten before they were written, or lie in too many pieces of one write, and extents that
@@ -74,4 +75,52 @@ pub struct OriginatorsFound {
     pub extents_given_up: u64,
     /// Dirtied files, files being read or written back, written files and partitions that were not remembered: too many.
     pub files_given_up: u64,
+}
+
+/// Sums over all owners.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WrittenSums {
+    pub one_bytes: u64,
+    pub shared_bytes: u64,
+    pub kernel_bytes: u64,
+    pub unknown_bytes: u64,
+    pub direct_bytes: u64,
+    pub mixed_bios: u64,
+}
+
+impl WrittenSums {
+    pub fn bytes(&self) -> u64 {
+        let all = [self.one_bytes, self.shared_bytes, self.kernel_bytes, self.unknown_bytes, self.direct_bytes];
+        all.into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+impl OriginatorsFound {
+    /// How much was written for whom, where the trace tells it.
+    pub fn written(&self) -> Option<WrittenSums> {
+        Some(WrittenSums {
+            one_bytes: *self.written_one_bytes.known()?,
+            shared_bytes: *self.written_shared_bytes.known()?,
+            kernel_bytes: *self.written_kernel_bytes.known()?,
+            unknown_bytes: *self.written_unknown_bytes.known()?,
+            direct_bytes: *self.written_direct_bytes.known()?,
+            mixed_bios: *self.mixed_bios.known()?,
+        })
+    }
+
+    pub(in crate::block) fn set_written(&mut self, sums: Evidence<WrittenSums>) {
+        let of = |figure: fn(&WrittenSums) -> u64| sums.as_ref().map(figure);
+        self.written_one_bytes = of(|sums| sums.one_bytes);
+        self.written_shared_bytes = of(|sums| sums.shared_bytes);
+        self.written_kernel_bytes = of(|sums| sums.kernel_bytes);
+        self.written_unknown_bytes = of(|sums| sums.unknown_bytes);
+        self.written_direct_bytes = of(|sums| sums.direct_bytes);
+        self.mixed_bios = of(|sums| sums.mixed_bios);
+    }
+
+    /// Totals over devices or owners rest on what the trace does not have.
+    pub(in crate::block) fn is_unknown(&mut self, why: &Unknown) {
+        (self.originators, self.files) = (Vec::new(), Vec::new());
+        self.set_written(Evidence::Unknown(why.clone()));
+    }
 }

@@ -12,7 +12,7 @@
 
 mod found;
 
-pub use found::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind};
+pub use found::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind, WrittenSums};
 
 use super::sizes::Sizes;
 use crate::Named;
@@ -162,6 +162,7 @@ pub(super) struct Originators<L> {
     /// The file, where all of the last write was dirtied for bios of a loop device: its bytes are counted there.
     pub by_loop: Option<(u32, u64)>,
     found: OriginatorsFound,
+    written: WrittenSums,
 }
 
 impl<L, N> Originators<L>
@@ -190,6 +191,7 @@ where
             counts: true,
             by_loop: None,
             found: OriginatorsFound::default(),
+            written: WrittenSums::default(),
         }
     }
 
@@ -525,7 +527,7 @@ where
             self.count(owner, carrier, bytes, moved);
         }
         if told.bytes.len() > 1 {
-            self.found.mixed_bios += u64::from(counts);
+            self.written.mixed_bios += u64::from(counts);
             return self.id(u32::MAX - 1, "(several)", OwnerKind::Shared);
         }
         told.bytes.into_keys().next().unwrap_or(carrier)
@@ -608,19 +610,20 @@ where
             return;
         }
         let kind = self.owners.get(owner as usize).map_or(OwnerKind::Unknown, |owner| owner.kind);
-        let found = &mut self.found;
+        let written = &mut self.written;
         let sum = match kind {
-            OwnerKind::Task if owner == carrier => &mut found.written_direct_bytes,
-            OwnerKind::Task => &mut found.written_one_bytes,
-            OwnerKind::Shared => &mut found.written_shared_bytes,
-            OwnerKind::Kernel => &mut found.written_kernel_bytes,
-            OwnerKind::Unknown => &mut found.written_unknown_bytes,
+            OwnerKind::Task if owner == carrier => &mut written.direct_bytes,
+            OwnerKind::Task => &mut written.one_bytes,
+            OwnerKind::Shared => &mut written.shared_bytes,
+            OwnerKind::Kernel => &mut written.kernel_bytes,
+            OwnerKind::Unknown => &mut written.unknown_bytes,
         };
         *sum = sum.saturating_add(bytes);
     }
 
     pub fn finish(&self) -> OriginatorsFound {
         let mut found = self.found.clone();
+        found.set_written(self.written.into());
         found.extents_given_up = self.extents.lost();
         found.files_given_up = self.files.lost()
             + self.writing.lost()
@@ -726,7 +729,8 @@ mod tests {
         let owner = fold.queue(&bio("W", 200, 12288), 7, t);
         assert_eq!(fold.name(owner), "(several)");
         let found = fold.finish();
-        assert_eq!((found.written_one_bytes, found.written_shared_bytes, found.mixed_bios), (8192, 4096, 1));
+        let written = found.written().expect("known");
+        assert_eq!((written.one_bytes, written.shared_bytes, written.mixed_bios), (8192, 4096, 1));
         let of = |name: &str| found.originators.iter().find(|o| o.name == name).map_or(0, |o| o.written_bytes);
         assert_eq!((of("app (1)"), of("other (2)"), of("(shared page)")), (4096, 4096, 4096));
         assert_eq!(found.originators[0].carriers[0].carrier, "kworker/u2:1 (7)");
@@ -757,8 +761,8 @@ mod tests {
         fold.file(&file(FileStep::WritebackEnd, 0, 0, 0), 7, t);
         let owner = fold.queue(&bio("W", 8, 4096), 7, t);
         assert_eq!(fold.name(owner), "kworker/u2:1 (7)");
-        let found = fold.finish();
-        assert_eq!((found.written_one_bytes, found.written_unknown_bytes), (4096, 4096));
+        let written = fold.finish().written().expect("known");
+        assert_eq!((written.one_bytes, written.unknown_bytes), (4096, 4096));
     }
 
     #[test]
@@ -793,8 +797,8 @@ mod tests {
             [reader, direct, journal].map(|o| fold.name(o)),
             ["other (2)", "app (1)", "ext4 journal [jbd2/nullb0-8]"]
         );
-        let found = fold.finish();
-        assert_eq!((found.written_direct_bytes, found.written_kernel_bytes), (4096, 4096));
+        let written = fold.finish().written().expect("known");
+        assert_eq!((written.direct_bytes, written.kernel_bytes), (4096, 4096));
         let metadata = fold.queue(&bio("WM", 8, 4096), 7, t);
         assert_eq!(fold.name(metadata), "(metadata)");
     }
@@ -844,7 +848,7 @@ mod tests {
         }
         let found = fold.finish();
         // What is on its way is dirtied anew by the next one.
-        assert_eq!((found.written_one_bytes, found.pages_given_up), (u64::MAX, 0));
+        assert_eq!((found.written_one_bytes.known(), found.pages_given_up), (Some(&u64::MAX), 0));
     }
 
     #[test]
@@ -860,7 +864,7 @@ mod tests {
         let found = fold.finish();
         // A run and the gap before the next one are 2 pages.
         let followed = MOST_PIECES as u64;
-        assert_eq!(found.written_one_bytes, followed * 4096);
+        assert_eq!(found.written_one_bytes.known(), Some(&(followed * 4096)));
         assert_eq!(found.pages_given_up, 8000 - (2 * followed - 1));
     }
 

@@ -1,0 +1,132 @@
+//! In no JSON a figure is 0 where it is unknown: every case, ours and the shared ones.
+
+use super::report;
+use flashscope_tests::top;
+use serde_json::Value;
+
+/// Calls with every object and its place.
+fn objects(value: &Value, place: &str, each: &mut impl FnMut(&str, &serde_json::Map<String, Value>)) {
+    match value {
+        Value::Object(fields) => {
+            each(place, fields);
+            fields.iter().for_each(|(name, field)| objects(field, &format!("{place}.{name}"), each));
+        }
+        Value::Array(all) => all.iter().for_each(|one| objects(one, place, each)),
+        _ => {}
+    }
+}
+
+/// Reports of block I/O of all cases that are read.
+fn reports() -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    for folder in [top().join("tests/cases"), top().join("../shared/cases")] {
+        for case in std::fs::read_dir(folder).into_iter().flatten() {
+            let input = case.expect("a case").path().join("input");
+            let report = flashscope_tests::flashscope().args(["report", "--json"]).arg(&input).output().expect("it runs");
+            if report.status.success() {
+                let json: Value = serde_json::from_slice(&report.stdout).expect("JSON");
+                if json["block"].is_object() {
+                    found.push((input.display().to_string(), json));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Figures that are numbers, of these that may not be.
+fn numbers(block: &Value, figures: &[&str]) -> Vec<String> {
+    let window = |name: &str| block["over_time"]["windows"].as_array().expect("windows").iter().any(|w| w[name].is_number());
+    let is_number = |figure: &&&str| match figure.strip_prefix("windows/") {
+        Some(name) => window(name),
+        None => block.pointer(&format!("/{figure}")).is_some_and(Value::is_number),
+    };
+    figures.iter().filter(is_number).map(|figure| (*figure).to_owned()).collect()
+}
+
+const NEED_QUEUEING: &[&str] = &[
+    "stages/bios_queued",
+    "stages/bios_completed",
+    "originators/written_one_bytes",
+    "originators/written_shared_bytes",
+    "originators/written_kernel_bytes",
+    "originators/written_unknown_bytes",
+    "originators/written_direct_bytes",
+    "originators/mixed_bios",
+    "over_time/most_in_flight",
+    "windows/queued",
+    "windows/in_flight_milli",
+    "windows/most_in_flight",
+    "flushes/empty_bios",
+    "flushes/data_bios",
+];
+const NEED_COMPLETIONS: &[&str] = &[
+    "stages/bios_completed",
+    "stages/requests_completed",
+    "stages/unfinished",
+    "over_time/most_in_flight",
+    "over_time/most_in_device",
+    "windows/completed",
+    "windows/read_bytes",
+    "windows/written_bytes",
+    "windows/in_flight_milli",
+    "windows/in_device_milli",
+    "flushes/requests_total_ns",
+    "errors/failed",
+    "errors/failed_below",
+    "errors/retries",
+    "errors/recovered",
+];
+const NEED_ISSUES: &[&str] = &[
+    "over_time/sequential",
+    "over_time/most_in_device",
+    "windows/seeks",
+    "windows/in_device_milli",
+    "flushes/requests_total_ns",
+];
+const NEED_CLARITY: &[&str] = &[
+    "stages/bios_queued",
+    "stages/bios_completed",
+    "stages/unfinished",
+    "originators/written_direct_bytes",
+    "originators/mixed_bios",
+    "over_time/sequential",
+    "over_time/most_in_flight",
+    "over_time/most_in_device",
+];
+
+#[test]
+fn what_is_unknown_is_not_0_in_json() {
+    let mut lacking = [0; 3];
+    for (case, json) in reports() {
+        let block = &json["block"];
+        let why = |figure: &str| block["stages"][figure]["unknown"].as_str().unwrap_or_default();
+        let queueing = why("bios_queued").contains("no bio being queued");
+        let completions = why("bios_completed").contains("no completion") || why("requests_completed").contains("no completion");
+        let unclear = !block["unclear"].as_array().expect("a list").is_empty();
+        for (i, (lacks, figures)) in
+            [(queueing, NEED_QUEUEING), (completions, NEED_COMPLETIONS), (unclear, NEED_CLARITY)].into_iter().enumerate()
+        {
+            lacking[i] += usize::from(lacks);
+            if lacks {
+                assert_eq!(numbers(block, figures), Vec::<String>::new(), "{case}");
+            }
+        }
+        objects(&json, "", &mut |place, fields| {
+            // Times of nothing have no mean and no maximum.
+            if fields.get("n").is_some_and(|n| n == 0) && fields.contains_key("mean") {
+                let numbers = fields.iter().filter(|(name, value)| *name != "n" && value.is_number());
+                assert_eq!(numbers.count(), 0, "{case}: {place} {fields:?}");
+            }
+        });
+    }
+    // Every kind of lack is among the cases.
+    assert!(lacking.iter().all(|&cases| cases > 0), "{lacking:?}");
+}
+
+#[test]
+fn bios_without_requests_have_no_request_in_the_device() {
+    let block = report("zram-alone")["block"].clone();
+    assert_eq!(numbers(&block, NEED_ISSUES), Vec::<String>::new());
+    assert_eq!(block["over_time"]["most_in_flight"], 1);
+}
