@@ -24,6 +24,7 @@ use crate::ring::merge::{Lane, LaneCounts, Raw, merge};
 use crate::ring::pages::PageSource;
 use crate::ring::parallel::{batch_size, merge_ahead};
 use crate::ring::schema::{Layout, Schema, Schemas};
+use crate::ring::twice::Twice;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -674,8 +675,19 @@ impl Trace {
         })
     }
 
-    pub(crate) fn run(&self, ring: &Ring, f: impl FnMut(&Record<'_>)) -> Result<Losses, Error> {
-        self.run_buffers(ring, None, f)
+    pub(crate) fn run(&self, ring: &Ring, mut f: impl FnMut(&Record<'_>)) -> Result<Losses, Error> {
+        let with_events = ring.buffers.iter().filter(|b| b.name != TASKS_BUFFER && !b.lanes.is_empty());
+        if with_events.count() < 2 {
+            return self.run_buffers(ring, None, f);
+        }
+        let mut twice = Twice::default();
+        let mut losses = self.run_buffers(ring, None, |record| {
+            if !twice.is(record) {
+                f(record);
+            }
+        })?;
+        losses.add(Loss::EventsRepeated, twice.count);
+        Ok(losses)
     }
 
     /// Threads that read ahead, and the size of what they hand on; `None`: the caller's thread does it all.

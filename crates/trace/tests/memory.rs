@@ -1,7 +1,7 @@
 //! Peak memory does not follow a trace's size, nor what a crafted one says of itself. Each case runs in a process of its
 //! own, whose peak the kernel counted.
 
-use crate::common::dat::{Packing, v6, v7};
+use crate::common::dat::{Packing, v6, v7, v7_of_buffers};
 use crate::common::seeds::parts;
 use crate::common::*;
 use flashscope_trace::{Encoder, Endian, Layout, Loss, Session, Trace, encode_frame};
@@ -405,4 +405,21 @@ fn lying_lengths_allocate_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn what_several_buffers_have_is_one_event() {
+    let p = parts(Endian::Little, 8, 4096);
+    let read = |buffers: &[&str]| {
+        let bytes = v7_of_buffers(&p, Packing::None, 2, buffers);
+        let trace = Trace::from_bytes(Path::new("several.dat"), bytes.into()).expect("a trace.dat");
+        let mut records = Vec::new();
+        trace.for_each_record(&mut |r| records.push((r.time.0, r.cpu, r.data.to_vec()))).expect("read");
+        trace.for_each(&mut |_| {}).expect("read");
+        (records, trace.losses().get(Loss::EventsRepeated))
+    };
+    let (one, none) = read(&[""]);
+    let (several, copies) = read(&["", "a", "b"]);
+    assert_eq!((one.len(), none), (12, 0));
+    assert_eq!((several, copies), (one, 24));
 }

@@ -7,6 +7,7 @@ pub mod merge;
 pub mod pages;
 pub mod parallel;
 pub mod schema;
+pub mod twice;
 
 use crate::ring::schema::Layout;
 

@@ -166,6 +166,11 @@ fn section(o: &mut Out, id: u16, packing: Packing, body: &[u8]) -> u64 {
 
 /// `chunk`: sub-buffers in a packed piece of CPU data.
 pub fn v7(parts: &Parts, packing: Packing, chunk: usize) -> Vec<u8> {
+    v7_of_buffers(parts, packing, chunk, &[""])
+}
+
+/// The same with several buffers, by name, which all have the same events.
+pub fn v7_of_buffers(parts: &Parts, packing: Packing, chunk: usize, buffers: &[&str]) -> Vec<u8> {
     let l = &parts.layout;
     let mut o = begin(parts, b"7");
     o.bytes.extend(packing.name());
@@ -224,20 +229,23 @@ pub fn v7(parts: &Parts, packing: Packing, chunk: usize) -> Vec<u8> {
             b.u32(8);
             b.u64(at);
         }
-        let buffer = part(&|b| {
-            b.u64(data);
-            b.bytes.extend(b"\0mono\0");
-            b.u32(l.subbuf_size);
-            b.u32(table.len() as u32);
-            for (cpu, (at, size)) in table.iter().enumerate() {
-                b.u32(cpu as u32);
-                b.u64(*at);
-                b.u64(*size);
-            }
-        });
-        b.u16(3);
-        b.u32(buffer.len() as u32);
-        b.bytes.extend(buffer);
+        for name in buffers {
+            let buffer = part(&|b| {
+                b.u64(data);
+                b.bytes.extend(name.as_bytes());
+                b.bytes.extend(b"\0mono\0");
+                b.u32(l.subbuf_size);
+                b.u32(table.len() as u32);
+                for (cpu, (at, size)) in table.iter().enumerate() {
+                    b.u32(cpu as u32);
+                    b.u64(*at);
+                    b.u64(*size);
+                }
+            });
+            b.u16(3);
+            b.u32(buffer.len() as u32);
+            b.bytes.extend(buffer);
+        }
         b.u16(0);
         b.u32(8);
         b.u64(0);
