@@ -22,7 +22,8 @@ fn reports() -> Vec<(String, Value)> {
     for folder in [top().join("tests/cases"), top().join("../shared/cases")] {
         for case in std::fs::read_dir(folder).into_iter().flatten() {
             let input = case.expect("a case").path().join("input");
-            let report = flashscope_tests::flashscope().args(["report", "--json"]).arg(&input).output().expect("it runs");
+            let report =
+                flashscope_tests::flashscope().args(["report", "--json"]).arg(&input).output().expect("it runs");
             if report.status.success() {
                 let json: Value = serde_json::from_slice(&report.stdout).expect("JSON");
                 if json["block"].is_object() {
@@ -36,7 +37,8 @@ fn reports() -> Vec<(String, Value)> {
 
 /// Figures that are numbers, of these that may not be.
 fn numbers(block: &Value, figures: &[&str]) -> Vec<String> {
-    let window = |name: &str| block["over_time"]["windows"].as_array().expect("windows").iter().any(|w| w[name].is_number());
+    let window =
+        |name: &str| block["over_time"]["windows"].as_array().expect("windows").iter().any(|w| w[name].is_number());
     let is_number = |figure: &&&str| match figure.strip_prefix("windows/") {
         Some(name) => window(name),
         None => block.pointer(&format!("/{figure}")).is_some_and(Value::is_number),
@@ -102,10 +104,13 @@ fn what_is_unknown_is_not_0_in_json() {
         let block = &json["block"];
         let why = |figure: &str| block["stages"][figure]["unknown"].as_str().unwrap_or_default();
         let queueing = why("bios_queued").contains("no bio being queued");
-        let completions = why("bios_completed").contains("no completion") || why("requests_completed").contains("no completion");
+        let completions =
+            why("bios_completed").contains("no completion") || why("requests_completed").contains("no completion");
         let unclear = !block["unclear"].as_array().expect("a list").is_empty();
         for (i, (lacks, figures)) in
-            [(queueing, NEED_QUEUEING), (completions, NEED_COMPLETIONS), (unclear, NEED_CLARITY)].into_iter().enumerate()
+            [(queueing, NEED_QUEUEING), (completions, NEED_COMPLETIONS), (unclear, NEED_CLARITY)]
+                .into_iter()
+                .enumerate()
         {
             lacking[i] += usize::from(lacks);
             if lacks {
@@ -129,4 +134,34 @@ fn bios_without_requests_have_no_request_in_the_device() {
     let block = report("zram-alone")["block"].clone();
     assert_eq!(numbers(&block, NEED_ISSUES), Vec::<String>::new());
     assert_eq!(block["over_time"]["most_in_flight"], 1);
+}
+
+#[test]
+fn a_second_boot_in_the_stream_ends_the_first() {
+    let report = report("two-boots");
+    let stages = &report["block"]["stages"];
+    let of = |figure: &str| stages["all"][6][figure].as_u64();
+    assert_eq!(
+        ["bios_queued", "bios_completed", "unfinished"].map(|figure| stages[figure].as_u64()),
+        [6, 5, 1].map(Some)
+    );
+    assert_eq!(["n", "min_ns", "mean_ns", "max_ns"].map(of), [5, 50_000, 70_000, 90_000].map(Some));
+    assert_eq!(stages["all"][0]["n"], 4, "Q2Q of 3 and of 3 bios");
+    let joined = report["losses"].as_array().expect("losses").iter().find(|loss| loss["name"] == "recordings_joined");
+    assert_eq!(joined.expect("a loss")["count"], 1);
+}
+
+#[test]
+fn nobody_is_alone_where_a_cpus_file_is_missing() {
+    let path = top().join("tests/cases/cpu-file-missing");
+    let report = report(path.to_str().expect("UTF-8"));
+    let owners = report["block"]["interference"]["owners"].as_array().expect("owners");
+    assert_eq!(owners.len(), 2);
+    for owner in owners {
+        for figure in ["mean_alone_ns", "mean_device_excess_ns"] {
+            assert!(owner[figure]["unknown"].as_str().is_some_and(|why| why.contains("CPU 1")), "{owner}");
+        }
+    }
+    let text = flashscope_tests::stdout(flashscope_tests::flashscope().arg("report").arg(&path));
+    assert!(text.contains("Who waits behind whom is unknown: the file of CPU 1 is not there"), "{text}");
 }

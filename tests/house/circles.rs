@@ -18,7 +18,7 @@ const LISTED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "analysis",
-        &["block::completing", "block::flushes", "block::matching", "block::stages"],
+        &["block::again", "block::completing", "block::flushes", "block::matching", "block::stages"],
         "one state machine, which follows a request from its queue to its end",
     ),
     (

@@ -42,7 +42,8 @@ impl From<LatencyNs> for Written {
 
 impl From<Written> for LatencyNs {
     fn from(Written { n, min, mean, p50, p90, p99, p999, max }: Written) -> LatencyNs {
-        let [min, mean, p50, p90, p99, p999, max] = [min, mean, p50, p90, p99, p999, max].map(Option::unwrap_or_default);
+        let [min, mean, p50, p90, p99, p999, max] =
+            [min, mean, p50, p90, p99, p999, max].map(Option::unwrap_or_default);
         LatencyNs { n, min, mean, p50, p90, p99, p999, max }
     }
 }

@@ -154,7 +154,7 @@ impl Inputs {
     }
 
     /// CPUs that blktrace's sets have no file of.
-    fn cpus_missing(&self) -> Vec<u64> {
+    pub fn cpus_missing(&self) -> Vec<u64> {
         self.traces().flat_map(|trace| trace.facts().blktrace.cpus_missing.clone()).collect()
     }
 

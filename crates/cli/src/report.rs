@@ -191,7 +191,7 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
     let sizes = Sizes::of_facts(inputs.traces().map(|trace| trace.facts()));
     let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
     let mut analysis = BlockAnalysis::new(lookup, sizes).users(users).only(args.process.as_deref()).stacked(hints);
-    analysis = analysis.loops(Loops::of_facts(inputs.traces().map(Trace::facts)));
+    analysis = analysis.loops(Loops::of_facts(inputs.traces().map(Trace::facts))).missing_cpus(inputs.cpus_missing());
     if inputs.traces().any(Trace::may_miss_events) {
         analysis.events_are_missing();
     }

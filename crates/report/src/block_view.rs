@@ -284,6 +284,9 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
             alone(o)
         ));
     }
+    if let (true, Some(why)) = (out.is_empty(), &found.interference.unseen) {
+        return vec![format!("Who waits behind whom is unknown: {}.", why.missing)];
+    }
     if out.is_empty() && short > 0 {
         return vec![format!("Nobody waited behind another's request for {MIN_WAIT_PERCENT} % of their time or more.")];
     }

@@ -129,7 +129,8 @@ fn odd_numbers_break_nothing() {
             (point.time_ns, point.sector, point.bytes) = (u64::MAX, u64::MAX, u64::MAX);
         }
         for window in &mut block.found.over_time.windows {
-            (window.read_bytes, window.in_flight_milli, window.merges) = (Some(u64::MAX), Some(u64::MAX), Some(u64::MAX));
+            (window.read_bytes, window.in_flight_milli, window.merges) =
+                (Some(u64::MAX), Some(u64::MAX), Some(u64::MAX));
         }
         for pair in &mut block.found.interference.pairs {
             (pair.served_ns, pair.handover_ns) = (u64::MAX, u64::MAX);

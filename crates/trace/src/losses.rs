@@ -96,8 +96,12 @@ losses! {
         "CPUs whose file is not in a set of blktrace's files, though a higher CPU's is: what they did is missing, unless they were offline; copy all of NAME.blktrace.*";
     TimesBackwards => "times_backwards", Data,
         "events older than the one before them on the same CPU";
+    ClocksOfCpus => "clocks_of_cpus", Context,
+        "CPUs with clocks of their own (the trace's clock is local): times from one CPU to another, as of an issue and its completion, are wrong by as much as these differ; record with the clock mono (trace-cmd record -C mono)";
+    RecordingsJoined => "recordings_joined", Context,
+        "times at which a blktrace stream begins again at earlier times: another recording of the same file; what was on its way before is unfinished, and the time in between is unknown";
     EventsRepeated => "events_repeated", Data,
-        "events that the file has twice (text pasted twice, captures that overlap): counted once";
+        "events that the file has twice (text pasted twice, captures that overlap, instances with the same events): counted once";
     TimesImpossible => "times_impossible", Data,
         "events whose time is 2^63 ns (292 years) or more, which no kernel clock gives: damaged; left out";
     TimesMissing => "times_missing", Data,

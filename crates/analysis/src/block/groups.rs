@@ -272,6 +272,13 @@ impl Groups {
         place
     }
 
+    /// Q2Q is not known from the last bio of another recording.
+    fn begins_again(&mut self) {
+        let classes: Vec<Class> = self.classes.iter().map(|(class, _)| *class).collect();
+        classes.into_iter().for_each(|class| self.each(class, |times| times.last_queue = None));
+        self.parts.last_queue = None;
+    }
+
     /// The groups that a class is in.
     fn each(&mut self, class: Class, mut f: impl FnMut(&mut Times)) {
         if !class.is_below() {
@@ -397,6 +404,11 @@ impl GroupsByUnit {
 }
 
 impl Watch for GroupsByUnit {
+    fn begins_again(&mut self) {
+        self.bios.begins_again();
+        self.requests.begins_again();
+    }
+
     fn queued(&mut self, at: u32, bio: &Bio, now: u64) {
         self.bios.queued(at, bio, now);
     }

@@ -30,6 +30,7 @@
 //!
 //! What comes of it is up to a [`Watch`]: statistics, distributions, interference.
 
+use super::again::Clock;
 use super::completing::{Cause, Usual};
 use super::flushes::Flushes;
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
@@ -185,6 +186,7 @@ pub(super) struct Matching<W> {
     next_array: Option<u16>,
     pub(super) group: Vec<u32>,
     gaps: Vec<(u64, u64)>,
+    pub(super) clock: Clock,
 }
 
 /// Sectors that a step is of.
@@ -246,6 +248,7 @@ impl<W: Watch> Matching<W> {
             next_array: None,
             group: Vec::new(),
             gaps: Vec::new(),
+            clock: Clock::default(),
         }
     }
 
@@ -506,6 +509,10 @@ impl<W: Watch> Matching<W> {
     /// request is that nobody queued in this trace.
     #[inline]
     pub fn block(&mut self, block: &BlockEvent, (owner, tid): (u32, u32), now: u64, issuer: impl FnOnce() -> u32) {
+        let now = match self.clock.time(now) {
+            Some(now) => now,
+            None => self.begins_again(now),
+        };
         if !self.in_range {
             let unmatched = self.counts.unmatched;
             self.follow(block, (owner, tid), now, issuer);
@@ -840,21 +847,7 @@ impl<W: Watch> Matching<W> {
 
     /// What is still on its way is handed over, and all that was found.
     pub fn finish(mut self) -> (W, Vec<Device>, MatchCounts, Flushes, Stack) {
-        self.settle_all();
-        self.flushes_end();
-        let rest: Vec<u32> = self.bios.rest().map(|(at, _)| at).collect();
-        for at in rest {
-            let bio = *self.bios.get(at);
-            let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
-            self.watch.at_end(!backwards && !bio.superseded);
-            let lost = match (backwards, bio.superseded, bio.issued) {
-                (true, ..) => Lost::TimeBackwards,
-                (_, false, _) => Lost::Unfinished,
-                (_, true, NEVER) => Lost::Issue,
-                (_, true, _) => Lost::Completion,
-            };
-            self.lose(at, Some(lost).filter(|_| !bio.is_request() && !bio.below));
-        }
+        self.recording_ends();
         if self.counts.events == 0 {
             self.counts.begin_ns = 0;
         }

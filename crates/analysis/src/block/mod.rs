@@ -1,5 +1,6 @@
 //! Block I/O: where the time of a request goes. One file per question.
 
+mod again;
 mod by_owner;
 mod completing;
 #[cfg(test)]

@@ -278,7 +278,9 @@ where
 {
     /// `lookup` says what a thread was called at a time.
     pub fn new(of: RowsOf, lookup: L, sizes: Sizes) -> Self {
-        let (matching, originators) = (Matching::new(Collector::new(of)), Originators::new(lookup, sizes));
+        let (mut matching, originators) = (Matching::new(Collector::new(of)), Originators::new(lookup, sizes));
+        // A row has the trace's own times.
+        matching.clock.is_joined = false;
         IoRows { matching, originators, loops: Loops::default(), names: Default::default() }
     }
 
@@ -704,5 +706,9 @@ impl Watch for Collector {
     fn at_end(&mut self, unfinished: bool) {
         self.close();
         self.unfinished = unfinished;
+    }
+
+    fn begins_again(&mut self) {
+        self.unfinished = false;
     }
 }

@@ -264,6 +264,11 @@ impl StageSums {
 }
 
 impl Watch for StageSums {
+    fn begins_again(&mut self) {
+        self.last_queue = NEVER;
+        self.devices.iter_mut().for_each(|one| one.last_queue = NEVER);
+    }
+
     #[inline]
     fn queued(&mut self, _at: u32, bio: &Bio, now: u64) {
         if bio.kind == RequestKind::Flush {

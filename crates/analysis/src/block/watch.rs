@@ -37,6 +37,8 @@ pub(super) trait Watch {
     fn gone(&mut self, _at: u32, _bio: &Bio, _completed: u64) {}
     /// The trace is over. What is handed over next was still on its way (`unfinished`), or its completion was lost.
     fn at_end(&mut self, _unfinished: bool) {}
+    /// Another recording begins; how long after the one before is not known.
+    fn begins_again(&mut self) {}
 }
 
 impl<A: Watch, B: Watch> Watch for (A, B) {
@@ -97,12 +99,21 @@ impl<A: Watch, B: Watch> Watch for (A, B) {
         self.0.at_end(unfinished);
         self.1.at_end(unfinished);
     }
+
+    fn begins_again(&mut self) {
+        self.0.begins_again();
+        self.1.begins_again();
+    }
 }
 
 /// Sees the ways of those bios and requests alone that are shown, and every event.
 pub(super) struct Shown<W>(pub W);
 
 impl<W: Watch> Watch for Shown<W> {
+    fn begins_again(&mut self) {
+        self.0.begins_again();
+    }
+
     #[inline(always)]
     fn event(&mut self, device: u16, block: &BlockEvent, now: u64, shown: bool) {
         self.0.event(device, block, now, shown);

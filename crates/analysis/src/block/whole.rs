@@ -57,6 +57,8 @@ pub struct BlockAnalysis<L> {
     loops: Loops,
     /// Only what belongs to owners with this name is shown.
     only: Option<String>,
+    /// CPUs whose events are not in the trace.
+    missing_cpus: Vec<u64>,
 }
 
 impl<L, N> BlockAnalysis<L>
@@ -70,7 +72,7 @@ where
         let parts = (stages, ((OverTime::new(), Points::new()), FlushRequests::default()));
         let watches = (Shown(parts), (<(Errors, Syncs)>::default(), (Interference::new(), Levels::default())));
         let (matching, originators) = (Matching::new(watches), Originators::new(lookup, sizes));
-        BlockAnalysis { matching, originators, loops: Loops::default(), only: None }
+        BlockAnalysis { matching, originators, loops: Loops::default(), only: None, missing_cpus: Vec::new() }
     }
 
     /// Tasks that are no kernel threads, though they may carry such a name ([`flashscope_trace::Trace::user_tasks`]).
@@ -98,6 +100,12 @@ where
     #[inline]
     pub fn events_are_missing(&mut self) {
         (self.matching.whole_trace, self.matching.missing) = (false, true);
+    }
+
+    /// CPUs whose events are not in the trace: who else used a device is not known then.
+    pub fn missing_cpus(mut self, cpus: Vec<u64>) -> Self {
+        self.missing_cpus = cpus;
+        self
     }
 
     /// Shows the bios and calls of one process alone, by its name: the rest of their requests' way is theirs, whoever carried
@@ -215,6 +223,12 @@ where
             loops: self.loops.found(&devices, &self.originators),
             originators: self.originators.finish(),
         };
+        if !self.missing_cpus.is_empty() {
+            let cpus: Vec<String> = self.missing_cpus.iter().map(u64::to_string).collect();
+            let missing =
+                format!("the file of CPU {} is not there: who else used the devices is not known", cpus.join(", "));
+            found.interference.has_unseen(&Unknown::new(missing, "copy all of NAME.blktrace.*"));
+        }
         if let Some(why) = lacks.queueing.as_ref().or(lacks.unclear.as_ref()) {
             found.originators.is_unknown(why);
         }

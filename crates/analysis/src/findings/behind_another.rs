@@ -79,9 +79,13 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
     let tid = culprit.rsplit_once('(').and_then(|(_, tid)| tid.strip_suffix(')')).unwrap_or("TID");
     let part = percent(price, all).min(100.0);
     let most = if at_least.is_empty() {
-        format!("it is at most the measured wait ({part:.0} % of what a bio takes); how much of that another order brings is not in the trace")
+        format!(
+            "it is at most the measured wait ({part:.0} % of what a bio takes); how much of that another order brings is not in the trace"
+        )
     } else {
-        format!("how much another order brings of the measured wait ({part:.0} % of what a bio takes) and of the time in the device is not in the trace")
+        format!(
+            "how much another order brings of the measured wait ({part:.0} % of what a bio takes) and of the time in the device is not in the trace"
+        )
     };
     let try_it = "try it, and compare two recordings: flashscope diff";
     let (cause, remedy) = match disk.filter(|_| no_scheduler) {
@@ -177,10 +181,7 @@ mod tests {
     fn an_unknown_excess_is_not_one_of_0() {
         let mut work = work(100, 4_000_000, OwnerKind::Task);
         let unknown = only(find(&work.seen()));
-        assert_eq!(
-            unknown.uncertain.as_deref(),
-            Some("what the device itself took longer is unknown: never alone")
-        );
+        assert_eq!(unknown.uncertain.as_deref(), Some("what the device itself took longer is unknown: never alone"));
         work.block().interference.owners[0].mean_device_excess_ns = 500_000.into();
         let known = only(find(&work.seen()));
         assert_eq!((known.uncertain, known.lost_ns), (None, 450_000_000.into()));

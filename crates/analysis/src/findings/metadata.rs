@@ -32,7 +32,12 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             .to_owned(),
         evidence: vec![
             measure("journal and metadata", own as f64, MeasureUnit::Bytes, source),
-            measure("of programs", all.saturating_sub(own).saturating_sub(written.unknown_bytes) as f64, MeasureUnit::Bytes, source),
+            measure(
+                "of programs",
+                all.saturating_sub(own).saturating_sub(written.unknown_bytes) as f64,
+                MeasureUnit::Bytes,
+                source,
+            ),
         ],
         lost_ns: Evidence::unknown("an overview: the causes are findings of their own", ""),
         lost_bytes: Some(own),
@@ -98,7 +103,8 @@ mod tests {
         let mut work = Work::new(1_000_000_000);
         let o = &mut work.block().originators;
         let of = Evidence::Known;
-        (o.written_kernel_bytes, o.written_direct_bytes, o.written_unknown_bytes) = (of(kernel), of(direct), of(unknown));
+        (o.written_kernel_bytes, o.written_direct_bytes, o.written_unknown_bytes) =
+            (of(kernel), of(direct), of(unknown));
         work
     }
 

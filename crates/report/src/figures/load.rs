@@ -43,17 +43,11 @@ pub fn figure(report: &BlockReport) -> Option<Figure> {
     let panels: [(String, Vec<Line>); 4] = [
         (
             "Bios on their way, from Q to C".to_owned(),
-            vec![
-                (MAIN, "mean", milli(|w| w.in_flight_milli)),
-                (MOST, "most", of(|w| w.most_in_flight)),
-            ],
+            vec![(MAIN, "mean", milli(|w| w.in_flight_milli)), (MOST, "most", of(|w| w.most_in_flight))],
         ),
         (
             "Requests in the devices, from D to C".to_owned(),
-            vec![
-                (MAIN, "mean", milli(|w| w.in_device_milli)),
-                (MOST, "most", of(|w| w.most_in_device)),
-            ],
+            vec![(MAIN, "mean", milli(|w| w.in_device_milli)), (MOST, "most", of(|w| w.most_in_device))],
         ),
         (format!("Completed, {unit}"), vec![(MAIN, "reads", scaled(reads)), (BESIDE, "writes", scaled(writes))]),
         (

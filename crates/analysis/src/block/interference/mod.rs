@@ -27,7 +27,7 @@ use super::by_owner::MAX_OWNERS;
 use super::groups::size_class;
 use super::in_flight::{Bio, NEVER};
 use super::matching::{Step, Watch};
-use crate::{Evidence, LatencyHistogram};
+use crate::{Evidence, LatencyHistogram, Unknown};
 use device::{OneDevice, Own, OwnerHere, Place, SIZES, Waits, float};
 use flashscope_trace::{BlockAction, BlockEvent, RequestKind};
 use foldhash::{HashMap, HashMapExt as _};
@@ -159,6 +159,19 @@ pub struct InterferenceFound {
     /// Owners of a device that have no row of their own in `pairs`: they are "(further owners)" there, and exact in `owners`.
     #[serde(default)]
     pub further_owners: u64,
+    /// Why others may have used the devices unseen: who was alone is unknown then, and waits may be longer than told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<Unknown>,
+}
+
+impl InterferenceFound {
+    pub(super) fn has_unseen(&mut self, why: &Unknown) {
+        for owner in &mut self.owners {
+            owner.mean_device_excess_ns = Evidence::Unknown(why.clone());
+            owner.mean_alone_ns = Evidence::Unknown(why.clone());
+        }
+        self.unseen = Some(why.clone());
+    }
 }
 
 #[derive(Clone, Copy, Default)]

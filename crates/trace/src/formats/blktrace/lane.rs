@@ -26,6 +26,8 @@ pub(super) struct Source {
     /// `blkparse -d` wrote it: times count from the first step, those of notes were left as the kernel had them. A note
     /// then has the time of what stands before it.
     pub rebased: bool,
+    /// Which recording of the file it is of, from 0: each comes after the one before, whatever its times.
+    pub recording: u32,
 }
 
 /// Whole records of one CPU, side by side.

@@ -48,13 +48,16 @@ impl Log {
     }
 
     fn run(&self, sink: &mut impl Sink) -> io::Result<Losses> {
-        let count = self.sources.len();
-        let mut lanes: Vec<Lane> = self.sources.iter().map(|source| Lane::new(source, count)).collect();
-        merge::merge(&mut lanes, sink)?;
         let mut losses = Losses::new();
-        for lane in &lanes {
-            count_losses(&mut losses, lane.counts);
+        for sources in self.sources.chunk_by(|a, b| a.recording == b.recording) {
+            let mut lanes: Vec<Lane> = sources.iter().map(|source| Lane::new(source, sources.len())).collect();
+            merge::merge(&mut lanes, sink)?;
+            for lane in &lanes {
+                count_losses(&mut losses, lane.counts);
+            }
         }
+        let last = self.sources.last().map_or(0, |source| source.recording);
+        losses.add(Loss::RecordingsJoined, u64::from(last));
         Ok(losses)
     }
 

@@ -165,7 +165,8 @@ fn first_device(base: &Path) -> Option<u32> {
         let mut head = [0; 4];
         let n = input.fill_at(&mut head, 0).ok()?;
         let (endian, _) = kind(&head[..n])?;
-        let mut lane = super::Lane::new(&Source { input: Arc::new(input), endian, runs: None, rebased: false }, 64);
+        let mut lane =
+            super::Lane::new(&Source { input: Arc::new(input), endian, runs: None, rebased: false, recording: 0 }, 64);
         let (mut device, mut left) = (None, RECORDS);
         lane.start().ok()?;
         let mut step = |raw: &Raw<'_>| {
@@ -255,7 +256,7 @@ pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
     let mut head = [0; 4];
     let n = input.fill_at(&mut head, 0).map_err(|e| Error::io(path, "read", e))?;
     let (endian, version) = kind(&head[..n]).ok_or_else(|| not_blktrace(path))?;
-    let source = Source { input: Arc::new(input), endian, runs: None, rebased: false };
+    let source = Source { input: Arc::new(input), endian, runs: None, rebased: false, recording: 0 };
     let (scanned, losses) = scan::scan(&source).map_err(|e| Error::io(path, "read", e))?;
     // blkparse -d counts from the first step; the kernel from the machine's start.
     let clock = if scanned.rebased { "blkparse" } else { "mono" };
@@ -334,7 +335,7 @@ fn of_inputs<'a>(
                     return Err(Error::malformed(part, 0, "the byte order of the files beside it", "the other"));
                 }
                 first = Some((said, v.max(version)));
-                sources.push(Source { input: Arc::new(input), endian, runs: None, rebased: false });
+                sources.push(Source { input: Arc::new(input), endian, runs: None, rebased: false, recording: 0 });
             }
         }
     }

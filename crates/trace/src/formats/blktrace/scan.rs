@@ -20,17 +20,70 @@ pub(super) struct Scanned {
     pub rebased: bool,
 }
 
-/// One source where the whole file is in order; else one for each device and CPU. A file in such small pieces that they
-/// cannot be remembered stays one source: its times run backwards then, which is counted.
+/// Times of one CPU run forwards; where they fall back by so much, another recording begins.
+const BACK_NS: u64 = 1_000_000_000;
+
+/// What lies between the pieces of a file, and its pieces: of one recording, device and CPU.
+type Key = (u32, u32, u32);
+
+/// One pass over a file.
+struct Pass {
+    lane: Lane,
+    runs: HashMap<Key, Vec<Run>>,
+    order: Vec<Key>,
+    /// All pieces are remembered.
+    fits: bool,
+    highest_cpu: u32,
+    /// In order of time: all records, and without notes.
+    sorted: bool,
+    steps_sorted: bool,
+    first_step: u64,
+    /// Times fall back somewhere by more than clocks of CPUs differ; a CPU's records may be written late.
+    falls: bool,
+}
+
+/// One source where the whole file is in order; else one for each device and CPU, of each recording. A file in such small pieces that
+/// they cannot be remembered stays one source: its times run backwards then, which is counted.
 pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
+    let mut pass = pass(source, &[])?;
+    if pass.falls {
+        let begins = recordings(source)?;
+        if !begins.is_empty() {
+            pass = self::pass(source, &begins)?;
+        }
+    }
+    let mut losses = Losses::new();
+    let rebased = pass.first_step == 0;
+    let sorted = pass.sorted || rebased && pass.steps_sorted;
+    let mut sources = vec![Source { rebased, ..source.clone() }];
+    if !sorted && pass.fits && pass.order.len() > 1 {
+        // What lies between the pieces is read by no lane: it is counted here.
+        let counts = pass.lane.counts;
+        super::count_losses(
+            &mut losses,
+            super::Counts { missing: 0, backwards: 0, malformed: counts.malformed, ..counts },
+        );
+        let of = |key: &Key| Source {
+            runs: Some(pass.runs.remove(key).unwrap_or_default().into()),
+            input: Arc::clone(&source.input),
+            endian: source.endian,
+            rebased,
+            recording: key.0,
+        };
+        sources = pass.order.iter().map(of).collect();
+    }
+    Ok((Scanned { sources, highest_cpu: pass.highest_cpu, rebased }, losses))
+}
+
+/// `begins`: where further recordings begin in the file.
+fn pass(source: &Source, begins: &[u64]) -> io::Result<Pass> {
     let mut lane = Lane::new(source, 1);
-    let mut runs: HashMap<(u32, u32), Vec<Run>> = HashMap::new();
+    let mut runs: HashMap<Key, Vec<Run>> = HashMap::new();
     let mut order = Vec::new();
     let (mut pieces, mut fits, mut highest_cpu) = (0, true, 0);
-    // In order of time: all records, and without notes.
-    let (mut sorted, mut steps_sorted, mut last, mut last_step) = (true, true, 0, 0);
-    let mut first_step = u64::MAX;
-    let mut open: Option<((u32, u32), Run)> = None;
+    let (mut sorted, mut steps_sorted, mut falls, mut last, mut last_step) = (true, true, false, 0, 0);
+    let (mut first_step, mut recording) = (u64::MAX, 0);
+    let mut open: Option<(Key, Run)> = None;
     lane.start()?;
     lane.hand_out(|_| true, &mut |raw: &Raw<'_>| {
         let head = &raw.header;
@@ -39,11 +92,15 @@ pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
         last = head.time();
         if !head.is_notify() {
             steps_sorted &= head.time() >= last_step;
+            falls |= head.time().saturating_add(BACK_NS) < last_step;
             last_step = head.time();
             first_step = first_step.min(head.time());
         }
         let (begin, length) = (raw.position, head.total() as u64);
-        let key = (head.device(), head.cpu());
+        while begins.get(recording).is_some_and(|&at| begin >= at) {
+            recording += 1;
+        }
+        let key = (recording as u32, head.device(), head.cpu());
         match &mut open {
             Some((k, run)) if *k == key && run.begin + run.length == begin => run.length += length,
             _ => {
@@ -57,37 +114,38 @@ pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
     if let Some((k, run)) = open {
         fits &= keep(&mut runs, &mut order, k, run, pieces + 1);
     }
-    let mut losses = Losses::new();
-    let rebased = first_step == 0;
-    sorted |= rebased && steps_sorted;
-    let mut sources = vec![Source { rebased, ..source.clone() }];
-    if !sorted && fits && order.len() > 1 {
-        // What lies between the pieces is read by no lane: it is counted here.
-        super::count_losses(
-            &mut losses,
-            super::Counts { missing: 0, backwards: 0, malformed: lane.counts.malformed, ..lane.counts },
-        );
-        sources = order
-            .iter()
-            .map(|key| Source {
-                runs: Some(runs.remove(key).unwrap_or_default().into()),
-                input: Arc::clone(&source.input),
-                endian: source.endian,
-                rebased,
-            })
-            .collect();
-    }
-    Ok((Scanned { sources, highest_cpu, rebased }, losses))
+    Ok(Pass { lane, runs, order, fits, highest_cpu, sorted, steps_sorted, first_step, falls })
+}
+
+/// Where a file's further recordings begin: at the notes before the first step of a device and CPU that is earlier than the step before it
+/// there.
+fn recordings(source: &Source) -> io::Result<Vec<u64>> {
+    let mut lane = Lane::new(source, 1);
+    let mut last: HashMap<(u32, u32), u64> = HashMap::new();
+    let mut begins = Vec::new();
+    let mut notes: Option<u64> = None;
+    lane.start()?;
+    lane.hand_out(|_| true, &mut |raw: &Raw<'_>| {
+        let head = &raw.header;
+        if head.is_notify() {
+            notes.get_or_insert(raw.position);
+            return;
+        }
+        let (key, time) = ((head.device(), head.cpu()), head.time());
+        if last.get(&key).is_some_and(|&before| time.saturating_add(BACK_NS) < before) {
+            begins.push(notes.unwrap_or(raw.position));
+            last.clear();
+        }
+        if last.len() < MAX_LANES || last.contains_key(&key) {
+            last.insert(key, time);
+        }
+        notes = None;
+    })?;
+    Ok(begins)
 }
 
 /// False: there are too many of them.
-fn keep(
-    runs: &mut HashMap<(u32, u32), Vec<Run>>,
-    order: &mut Vec<(u32, u32)>,
-    key: (u32, u32),
-    run: Run,
-    pieces: usize,
-) -> bool {
+fn keep(runs: &mut HashMap<Key, Vec<Run>>, order: &mut Vec<Key>, key: Key, run: Run, pieces: usize) -> bool {
     if pieces > MAX_RUNS {
         return false;
     }

@@ -20,6 +20,9 @@ use std::sync::Arc;
 /// Clocks whose numbers are no times (`trace_clocks` of kernel/trace/trace.c; `ppc-tb` is PowerPC's time base).
 const COUNTERS: [&str; 3] = ["counter", "x86-tsc", "ppc-tb"];
 
+/// The clock that counts jiffies (`trace_clock_jiffies`).
+const JIFFIES: &str = "uptime";
+
 pub(crate) fn looks_like_dat(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
@@ -76,6 +79,17 @@ fn finish(path: &Path, file: Input, header: Header) -> Result<Trace, Error> {
                 header.clock
             ),
         });
+    }
+    if header.clock == JIFFIES {
+        return Err(Error::Unsupported {
+            path: path.to_path_buf(),
+            what: "has times in whole jiffies of 1 to 10 ms (its clock is uptime), longer than most I/O takes: no duration follows from \
+                   them; record with \"trace-cmd record -C mono\""
+                .to_string(),
+        });
+    }
+    if header.clock == "local" && header.cpus > 1 {
+        losses.add(Loss::ClocksOfCpus, header.cpus.into());
     }
     if header.own.is_none() && header.buffers.iter().all(|(_, lanes)| lanes.is_empty()) {
         let what = match losses.get(Loss::DataCut) {

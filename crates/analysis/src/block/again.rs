@@ -1,0 +1,123 @@
+//! The end of a recording, and several recordings in one trace: `blktrace -o - >> FILE` of two boots.
+//!
+//! A clock that falls back by [`BACK_NS`] is another boot's, or another recording's. Nothing that was on its way then can be completed
+//! any more. How much time passed in between is not known: the second recording follows the first at once, and no time (Q2Q) spans both.
+
+use super::in_flight::NEVER;
+use super::matching::{Matching, Watch};
+use super::wholes::Lost;
+
+/// Clocks of CPUs differ by less.
+const BACK_NS: u64 = 1_000_000_000;
+
+/// Times of a trace, of one recording after another.
+pub(super) struct Clock {
+    latest: u64,
+    /// Added to the times of this recording.
+    shift: u64,
+    /// Whether the second recording's times go on from the first one's; else they are as the trace has them.
+    pub is_joined: bool,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock { latest: 0, shift: 0, is_joined: true }
+    }
+}
+
+impl Clock {
+    /// `None`: the clock fell back.
+    #[inline(always)]
+    pub fn time(&mut self, now: u64) -> Option<u64> {
+        let now = now.saturating_add(self.shift);
+        if now > self.latest {
+            self.latest = now;
+        }
+        if self.latest - now < BACK_NS { Some(now) } else { None }
+    }
+}
+
+impl<W: Watch> Matching<W> {
+    /// The recording that begins with this time, where the clock fell back.
+    #[cold]
+    pub(super) fn begins_again(&mut self, now: u64) -> u64 {
+        self.recording_ends();
+        self.strays.clear();
+        self.early.clear();
+        self.watch.begins_again();
+        if self.clock.is_joined {
+            self.clock.shift = self.clock.latest.saturating_sub(now);
+            return self.clock.latest;
+        }
+        self.clock.latest = now;
+        now
+    }
+
+    /// What is still on its way is handed over.
+    pub(super) fn recording_ends(&mut self) {
+        self.settle_all();
+        self.flushes_end();
+        let rest: Vec<u32> = self.bios.rest().map(|(at, _)| at).collect();
+        for at in rest {
+            let bio = *self.bios.get(at);
+            let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
+            self.watch.at_end(!backwards && !bio.superseded);
+            let lost = match (backwards, bio.superseded, bio.issued) {
+                (true, ..) => Lost::TimeBackwards,
+                (_, false, _) => Lost::Unfinished,
+                (_, true, NEVER) => Lost::Issue,
+                (_, true, _) => Lost::Completion,
+            };
+            self.lose(at, Some(lost).filter(|_| !bio.is_request() && !bio.below));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stages::Stages;
+    use super::super::{Stage, StagesFound};
+    use crate::Analysis;
+    use crate::testing::event;
+    use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, EventKind, RequestFlags};
+
+    /// Reads of 4 KiB: time, action, sector.
+    fn run(steps: &[(u64, BlockAction, u64)]) -> StagesFound {
+        let mut stages = Stages::new();
+        for &(time, action, sector) in steps {
+            let (flags, device) = (RequestFlags::READ, Device::new(8, 0));
+            let detail = BlockDetail::None;
+            let block = BlockEvent { action, device, flags, sector, bytes: 4096, error: 0, cgroup: 0, detail };
+            stages.event(&event(time, 1, EventKind::Block(block)));
+        }
+        stages.finish()
+    }
+
+    #[test]
+    fn a_second_boot_ends_what_the_first_had_on_its_way() {
+        use BlockAction::{Complete, Issue, Queue};
+        const BOOT: u64 = 900_000_000_000;
+        let found = run(&[
+            (BOOT, Queue, 8),
+            (BOOT + 1_000, Issue, 8),
+            (BOOT + 51_000, Complete, 8),
+            // On its way when the first recording ends.
+            (BOOT + 100_000, Queue, 16),
+            (BOOT + 101_000, Issue, 16),
+            // The second boot reads the same sectors.
+            (5_000_000, Queue, 16),
+            (5_002_000, Issue, 16),
+            (5_072_000, Complete, 16),
+            (6_000_000, Queue, 24),
+            (6_002_000, Issue, 24),
+            (6_072_000, Complete, 24),
+        ]);
+        let of = |stage: Stage| found.all[stage as usize];
+        let (d2c, q2q) = (of(Stage::D2c), of(Stage::Q2q));
+        assert_eq!((d2c.n, d2c.min_ns, d2c.max_ns, d2c.total_ns), (3, 50_000, 70_000, 190_000));
+        assert_eq!((q2q.n, q2q.min_ns, q2q.max_ns), (2, 100_000, 1_000_000));
+        assert_eq!((found.bios_queued, found.bios_completed, found.unfinished), (4.into(), 3.into(), 1.into()));
+        // 101 µs of the first, 1,072 µs of the second.
+        assert_eq!(found.end_ns - found.begin_ns, 1_173_000);
+    }
+}
