@@ -649,6 +649,42 @@ fn first_line(child: &mut Child) -> String {
 }
 
 #[test]
+fn a_fifo_that_nobody_writes_is_said_to_be_waited_for() {
+    let place = Place::new("outputs-fifo-input");
+    let bytes = std::fs::read(place.trace("t", "cat")).expect("a trace");
+    let (t, fifo) = (text(&place.at("t")), place.at("fifo"));
+    let reads = text(&flashscope_tests::top().join("tests/outputs/reads.stream"));
+    stdout(Command::new("mkfifo").arg(&fifo));
+    let path = text(&fifo);
+    let waiting = format!("flashscope: {path}: this is a FIFO, and nobody writes to it: waiting for a writer\n");
+    for (argv, trace) in [
+        (&["report", &path][..], true),
+        (&["export", &path, "--to", "csv", "-o", "-"], true),
+        (&["diff", &t, &path], true),
+        (&["report", &reads, "--anonymize-key", &path], true),
+        (&["advise", &path], false),
+        (&["predict", &path], false),
+        (&["bench", "replay", &path, "--script", "-"], false),
+        (&["study", &path], false),
+        (&["board", "boot", &path], false),
+    ] {
+        for interrupted in [true, false] {
+            let mut command = place.command(argv);
+            let mut child =
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+            assert_eq!(first_line(&mut child), waiting, "{argv:?}");
+            if interrupted {
+                output(Command::new("kill").args(["-INT", &child.id().to_string()]));
+                assert!(!child.wait().expect("ends").success(), "{argv:?}");
+            } else {
+                std::fs::write(&fifo, &bytes).expect("a reader");
+                assert_eq!(child.wait().expect("ends").success(), trace, "{argv:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_fifo_that_nobody_reads_is_said_to_be_waited_for() {
     let place = Place::new("outputs-fifo");
     let t = text(&place.trace("t", "cat"));

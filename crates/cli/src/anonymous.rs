@@ -21,7 +21,7 @@ pub fn key(args: &AnonymizeArgs) -> Result<Option<Key>, Failure> {
     };
     let cannot = |error: &dyn std::fmt::Display| Failure::new(format!("--anonymize-key {}: {error}", path.display()));
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| cannot(&error))?;
+    let file = flashscope_output::open_input(path).map_err(|error| cannot(&error))?;
     file.take(MAX_KEY + 1).read_to_end(&mut bytes).map_err(|error| cannot(&error))?;
     match bytes.len() {
         0..16 => Err(cannot(&"holds less than 16 bytes; make one with: head -c 32 /dev/urandom >FILE")),

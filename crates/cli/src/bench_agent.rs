@@ -152,9 +152,12 @@ fn words(options: &[(&str, String)]) -> Vec<String> {
 /// The script as it is, or of a trace; what is uncertain of it is told.
 fn script(args: &BenchReplayArgs, terminal: &Terminal) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", args.trace.display()));
-    let mut file = std::fs::File::open(&args.trace).map_err(failed)?;
     let mut head = vec![0; MAGIC.len()];
-    if file.read_exact(&mut head).is_ok() && head == MAGIC.as_bytes() {
+    // What comes through a pipe can be read once only: it is a trace.
+    if args.trace.is_file()
+        && std::fs::File::open(&args.trace).map_err(failed)?.read_exact(&mut head).is_ok()
+        && head == MAGIC.as_bytes()
+    {
         return flashscope_targets::read_text(&args.trace, replay::MAX_SCRIPT_BYTES as u64).map_err(failed);
     }
     let trace = Trace::open(&args.trace)?;

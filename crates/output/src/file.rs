@@ -22,8 +22,8 @@ use crate::error::OutputError;
 use crate::place::{self, Found, Place, kind};
 use crate::temporary::{random, temporary};
 
-/// After this time without a reader of a FIFO the user is told.
-const SAID_AFTER: Duration = Duration::from_secs(1);
+/// After this time without the other end of a FIFO the user is told.
+pub(crate) const SAID_AFTER: Duration = Duration::from_secs(1);
 /// How often a reader is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 

@@ -104,7 +104,7 @@ pub(crate) fn remove_tree(path: &Path) {
 pub fn read_text(path: &Path, most: u64) -> std::io::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
-    let read = std::fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    let read = flashscope_output::open_input(path)?.take(most + 1).read_to_string(&mut text)?;
     if read as u64 > most {
         return Err(std::io::Error::other(format!("more than {most} bytes, which no such file has")));
     }

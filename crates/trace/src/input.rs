@@ -14,7 +14,7 @@ pub(crate) enum Input {
 
 impl Input {
     pub fn open(path: &Path) -> io::Result<Input> {
-        File::open(path).map(Input::File)
+        flashscope_output::open_input(path).map(Input::File)
     }
 
     /// Reads from the beginning.

@@ -148,6 +148,10 @@ impl Program {
     fn of(path: &Path) -> Result<Option<Program>, Error> {
         use std::io::Read as _;
         let mut header = Vec::new();
+        // A FIFO may have no writer.
+        if !std::fs::metadata(path).map_err(|e| Error::io(path, e))?.is_file() {
+            return Ok(None);
+        }
         let file = std::fs::File::open(path).map_err(|e| Error::io(path, e))?;
         file.take(20).read_to_end(&mut header).map_err(|e| Error::io(path, e))?;
         let Ok(header) = <[u8; 20]>::try_from(header) else { return Ok(None) };

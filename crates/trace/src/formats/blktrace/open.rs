@@ -11,7 +11,7 @@ use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub(crate) fn find(path: &Path) -> Result<Found, Error> {
         return Ok(Found::Parts(parts));
     }
     if meta.file_type().is_fifo() || meta.file_type().is_char_device() || meta.file_type().is_socket() {
-        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+        let file = flashscope_output::open_input(path).map_err(|e| Error::io(path, "open", e))?;
         return spool(path, file).map(Found::Spooled);
     }
     match split_name(path) {

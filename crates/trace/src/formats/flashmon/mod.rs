@@ -19,7 +19,6 @@ use crate::ring::schema::Schema;
 use crate::trace::Trace;
 use crate::{bytes::Endian, bytes::until_nul};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -368,7 +367,7 @@ fn parse_spatial(line: &[u8]) -> Option<BlockCounts> {
 /// Reads a spatial view: one entry for each block, in order. A line that is none is an error, because every line after
 /// it would be taken for another block.
 pub fn read_spatial(path: &Path) -> Result<Vec<BlockCounts>, Error> {
-    let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+    let file = flashscope_output::open_input(path).map_err(|e| Error::io(path, "open", e))?;
     spatial_view(path, BufReader::new(file))
 }
 

@@ -1,0 +1,30 @@
+//! Opens a file that a user named. A FIFO without a writer is said to be waited for.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+
+use crate::file::SAID_AFTER;
+
+/// Opens a file for reading. `open` of a FIFO returns once somebody writes to it (fs/pipe.c, `fifo_open`); signals end the wait
+/// as they end the command.
+///
+/// # Errors
+/// As [`File::open`].
+pub fn open_input(path: &Path) -> io::Result<File> {
+    if !std::fs::metadata(path)?.file_type().is_fifo() {
+        return File::open(path);
+    }
+    let (opened, wait) = channel::<()>();
+    let text = format!("{}: this is a FIFO, and nobody writes to it: waiting for a writer", path.display());
+    std::thread::spawn(move || {
+        if wait.recv_timeout(SAID_AFTER) == Err(RecvTimeoutError::Timeout) {
+            crate::note(&text);
+        }
+    });
+    let file = File::open(path);
+    drop(opened);
+    file
+}
