@@ -235,6 +235,18 @@ impl Writer {
         self.put(id, tid, time, &data);
     }
 
+    /// The kernel's own counts at the end, all of them this one.
+    pub fn statistics(&mut self, count: u64) {
+        let cpu = json!({"cpu": 0, "overrun": count, "dropped": count, "commit_overrun": count, "entries": count});
+        let mtd = |index| json!({"index": index, "corrected_bits": count, "ecc_failures": count, "bad_blocks": count});
+        let stats = json!({
+            "instances": [{"instance": 0, "cpu": [cpu]}],
+            "probes": [{"event": "nand_read", "misses": count}],
+            "mtd": [mtd(0), mtd(1)],
+        });
+        self.frame(9, stats.to_string().as_bytes());
+    }
+
     /// The stream is whole.
     pub fn finish(mut self) -> Vec<u8> {
         if let Some(page) = self.encoder.finish() {
@@ -283,6 +295,7 @@ pub fn stream(bytes: &[u8]) -> Vec<u8> {
             break;
         }
     }
+    writer.statistics(time);
     writer.finish()
 }
 

@@ -10,6 +10,13 @@ use serde_json::Value;
 
 use crate::Device;
 
+/// 9 PB, and the largest count that a double holds: of devices, file systems, and what happened on them.
+const MOST_BYTES: u64 = 1 << 53;
+/// Of an erase block, a file system's block, or a window in KiB: as large as 32 bits say.
+const MOST_UNIT: u64 = u32::MAX as u64;
+/// Of memory: the kernel's largest is 1 MiB (arch/hexagon/Kconfig).
+const MOST_PAGE: u64 = 1 << 20;
+
 /// A field's value, or that it is unknown.
 trait Known: Sized {
     fn known(value: Value) -> Self;
@@ -290,7 +297,49 @@ impl Known for Agent {
 
 impl Facts {
     pub fn of(json: &Value) -> Facts {
-        Facts::deserialize(json).unwrap_or_default()
+        let mut facts = Facts::deserialize(json).unwrap_or_default();
+        facts.forget_impossible();
+        facts
+    }
+
+    /// A size or a count that no machine has is unknown: sums and products of the others do not overflow. Addresses of the kernel and
+    /// inode numbers may be any.
+    fn forget_impossible(&mut self) {
+        let mtd = self.mtd.iter_mut().flat_map(|mtd| {
+            [
+                (&mut mtd.size, MOST_BYTES),
+                (&mut mtd.erasesize, MOST_UNIT),
+                (&mut mtd.writesize, MOST_UNIT),
+                (&mut mtd.oobsize, MOST_UNIT),
+                (&mut mtd.offset, MOST_BYTES),
+                (&mut mtd.corrected_bits, MOST_BYTES),
+                (&mut mtd.ecc_failures, MOST_BYTES),
+                (&mut mtd.bad_blocks, MOST_BYTES),
+            ]
+        });
+        let disks = self.block.iter_mut().flat_map(|disk| {
+            let [window, request] = [&mut disk.read_ahead_kb, &mut disk.max_sectors_kb];
+            [(window, MOST_UNIT), (request, MOST_UNIT), (&mut disk.of_loop.offset, MOST_BYTES)]
+        });
+        let ubi = self.ubi.iter_mut().flat_map(|ubi| {
+            [
+                (&mut ubi.eraseblock_size, MOST_UNIT),
+                (&mut ubi.bad_peb_count, MOST_BYTES),
+                (&mut ubi.reserved_for_bad, MOST_BYTES),
+                (&mut ubi.max_ec, MOST_BYTES),
+            ]
+        });
+        let bdi = self.bdi.iter_mut().map(|bdi| (&mut bdi.read_ahead_kb, MOST_UNIT));
+        let mounts = self.mounts.iter_mut().flat_map(|mount| {
+            let [all, free] = [&mut mount.size_bytes, &mut mount.free_bytes];
+            [(&mut mount.block_bytes, MOST_UNIT), (all, MOST_BYTES), (free, MOST_BYTES)]
+        });
+        let page = (&mut self.kernel.page_size, MOST_PAGE);
+        let others = [page, (&mut self.flashmon.pages_per_block, MOST_UNIT)];
+        let trigger = self.recording.trigger.iter_mut().map(|trigger| (&mut trigger.captures_lost, MOST_BYTES));
+        for (number, most) in mtd.chain(disks).chain(ubi).chain(bdi).chain(mounts).chain(others).chain(trigger) {
+            *number = number.filter(|&number| number <= most);
+        }
     }
 
     /// The MTD device with this number.
@@ -325,6 +374,29 @@ impl Mount {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_number_that_no_machine_has_is_unknown() {
+        let most = u64::MAX >> 1;
+        let facts = Facts::of(&json!({
+            "kernel": {"page_size": most},
+            "mtd": [{"index": 0, "size": most, "erasesize": most, "offset": 4096, "ecc_failures": most, "chip_pointer": most},
+                    {"index": 1, "size": 268_435_456, "erasesize": 131_072}],
+            "block": [{"read_ahead_kb": most, "max_sectors_kb": 512, "loop": {"inode": most, "offset": most}}],
+            "mounts": [{"block_bytes": most, "size_bytes": 1_u64 << 53, "free_bytes": (1_u64 << 53) + 1}],
+            "flashmon": {"pages_per_block": most},
+        }));
+        let [wrong, right] = [&facts.mtd[0], &facts.mtd[1]];
+        assert_eq!((wrong.size, wrong.erasesize, wrong.ecc_failures), (None, None, None));
+        assert_eq!((wrong.index, wrong.offset, wrong.chip_pointer), (Some(0), Some(4096), Some(most)));
+        assert_eq!((right.size, right.erasesize), (Some(268_435_456), Some(131_072)));
+        assert_eq!((facts.kernel.page_size, facts.flashmon.pages_per_block), (None, None));
+        let disk = &facts.block[0];
+        assert_eq!((disk.read_ahead_kb, disk.max_sectors_kb), (None, Some(512)));
+        assert_eq!((disk.of_loop.inode, disk.of_loop.offset), (Some(most), None));
+        let mount = &facts.mounts[0];
+        assert_eq!((mount.block_bytes, mount.size_bytes, mount.free_bytes), (None, Some(1 << 53), None));
+    }
 
     #[test]
     fn a_fact_of_another_type_is_unknown_and_leaves_the_others() {

@@ -130,6 +130,9 @@ losses! {
         "per-CPU data that the file promises and does not hold: it was cut";
 }
 
+/// A trace may state any number. With this one as the most, all of them together do not overflow.
+const MOST: u64 = 1 << 53;
+
 /// Counts of all losses; those that are zero are there too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Losses {
@@ -153,11 +156,11 @@ impl Losses {
 
     pub fn add(&mut self, loss: Loss, count: u64) {
         let c = &mut self.counts[loss as usize];
-        *c = c.saturating_add(count);
+        *c = c.saturating_add(count).min(MOST);
     }
 
     pub fn set(&mut self, loss: Loss, count: u64) {
-        self.counts[loss as usize] = count;
+        self.counts[loss as usize] = count.min(MOST);
     }
 
     /// All of them in a fixed order.
@@ -232,13 +235,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn all_of_them_together_do_not_overflow() {
+        let mut losses = Losses::new();
+        for &loss in Loss::ALL {
+            losses.set(loss, u64::MAX);
+            losses.add(loss, u64::MAX);
+        }
+        losses.merge(&losses.clone());
+        assert_eq!(losses.iter().map(|(_, count)| count).sum::<u64>(), MOST * Loss::ALL.len() as u64);
+    }
+
+    #[test]
     fn serialises_zero_counts_too_and_comes_back() {
         let mut l = Losses::new();
         l.add(Loss::FramesBadCrc, 3);
         l.add(Loss::FramesBadCrc, u64::MAX);
         let json = serde_json::to_value(&l).unwrap();
         assert_eq!(json.as_object().unwrap().len(), Loss::ALL.len());
-        assert_eq!(json["frames_bad_crc"], u64::MAX);
+        assert_eq!(json["frames_bad_crc"], MOST);
         assert_eq!(json["stream_cut"], 0);
         assert_eq!(serde_json::from_value::<Losses>(json).unwrap(), l);
         for &loss in Loss::ALL {

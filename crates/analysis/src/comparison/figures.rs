@@ -247,7 +247,8 @@ pub fn of_flash(report: &FlashReport) -> Vec<Figure> {
     }
     // A recording without a chip's counters says nothing of errors.
     if !report.health.is_empty() {
-        let errors = report.health.iter().map(|chip| chip.ecc_failures + chip.blocks_gone_bad).sum();
+        let of_chip = report.health.iter().flat_map(|chip| [chip.ecc_failures, chip.blocks_gone_bad]);
+        let errors = of_chip.fold(0, u64::saturating_add);
         figures.push(count("errors", errors, Better::Lower));
     }
     figures

@@ -1,5 +1,7 @@
 //! What error correction did while a recording ran, and which of its figures that touches.
 
+use std::collections::HashMap;
+
 use flashscope_trace::Facts;
 use flashscope_trace::facts::Mtd;
 use schemars::JsonSchema;
@@ -30,9 +32,11 @@ impl Health {
     pub fn of_recording(facts: &Facts, stats: &Value) -> Vec<Health> {
         let unknown = Mtd::default();
         let mut found = Vec::new();
+        // The first of those with one number.
+        let begins: HashMap<_, _> = facts.mtd.iter().rev().map(|mtd| (mtd.index, mtd)).collect();
         for end in Facts::of(stats).mtd {
             let Some(mtd) = end.index else { continue };
-            let begin = facts.mtd(mtd).unwrap_or(&unknown);
+            let begin = begins.get(&end.index).copied().unwrap_or(&unknown);
             let grown = |of: fn(&Mtd) -> Option<u64>| {
                 let [from, to] = [begin, &end].map(of);
                 to.unwrap_or(0).saturating_sub(from.or(to).unwrap_or(0))
