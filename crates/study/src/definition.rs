@@ -159,6 +159,13 @@ pub enum Readahead {
 }
 
 impl Readahead {
+    fn kib(kib: u64) -> Result<Readahead, String> {
+        match kib {
+            0..=MOST_READAHEAD_KIB => Ok(Readahead::Kib(kib)),
+            _ => Err(format!("read-ahead of {kib} KiB: take up to {MOST_READAHEAD_KIB}")),
+        }
+    }
+
     /// As the agent's `--readahead` takes it.
     pub fn argument(self) -> String {
         match self {
@@ -189,7 +196,7 @@ impl std::str::FromStr for Readahead {
         if bytes % 1024 != 0 {
             return Err(format!("read-ahead of {bytes} bytes is not a whole number of KiB, as the kernel's knob is"));
         }
-        Ok(Readahead::Kib(bytes / 1024))
+        Readahead::kib(bytes / 1024)
     }
 }
 
@@ -202,7 +209,7 @@ impl<'de> Deserialize<'de> for Readahead {
             Text(String),
         }
         match Raw::deserialize(deserializer)? {
-            Raw::Number(kib) => Ok(Readahead::Kib(kib)),
+            Raw::Number(kib) => Readahead::kib(kib).map_err(serde::de::Error::custom),
             Raw::Text(text) => text.parse().map_err(serde::de::Error::custom),
         }
     }
@@ -426,6 +433,17 @@ fn check(definition: &Definition) -> Result<(), String> {
             return Err(format!("matrix.{what} is 0"));
         }
     }
+    let bytes = |sizes: &[Bytes]| sizes.iter().map(|size| size.0).max().unwrap_or(0);
+    for (what, largest, most) in [
+        ("file_size", bytes(&matrix.file_size), MOST_FILE_BYTES),
+        ("request_size", bytes(&matrix.request_size), MOST_REQUEST_BYTES),
+        ("count", matrix.count.iter().copied().max().unwrap_or(0), MOST_REQUESTS),
+        ("interarrival_us", matrix.interarrival_us.iter().copied().max().unwrap_or(0), LONGEST_PAUSE_US),
+    ] {
+        if largest > most {
+            return Err(format!("matrix.{what} is {largest}: take up to {most}"));
+        }
+    }
     for &file in &matrix.file_size {
         for &request in &matrix.request_size {
             for &count in &matrix.count {
@@ -466,6 +484,13 @@ fn check_sqlite(matrix: &Matrix) -> Result<(), String> {
         None => Ok(()),
     }
 }
+
+/// What `bench read` of the agent takes (`agent/bench/bench_read.c`, `agent/bench/bench_readahead.c`).
+const MOST_FILE_BYTES: u64 = 1 << 46;
+const MOST_REQUEST_BYTES: u64 = 256 << 20;
+const MOST_REQUESTS: u64 = 1 << 24;
+const LONGEST_PAUSE_US: u64 = 3_600_000_000;
+const MOST_READAHEAD_KIB: u64 = 4_194_303;
 
 /// Enough for any matrix a person waits for; a typing error must not fill memory.
 const MOST_CELLS: usize = 100_000;
@@ -517,6 +542,26 @@ readahead = ["0", "128K"]
         let text = SMALL.replace("count = [8]", "count = [17]");
         let error = Study::parse("t.toml", &text).unwrap_err().to_string();
         assert!(error.contains("17 sequential requests"), "{error}");
+    }
+
+    #[test]
+    fn numbers_that_no_agent_takes_are_refused() {
+        const ENDLESS: &str = "9223372036854775807";
+        for (from, to, said) in [
+            ("count = [8]", "interarrival_us = [ENDLESS]\ncount = [8]", "matrix.interarrival_us is ENDLESS"),
+            ("\"64K\"", "ENDLESS", "matrix.file_size is ENDLESS"),
+            ("\"4K\"", "ENDLESS", "matrix.request_size is ENDLESS"),
+            ("[8]", "[16777217]", "matrix.count is 16777217: take up to 16777216"),
+            ("[8]", "[ENDLESS]", "matrix.count is ENDLESS"),
+            ("\"128K\"", "ENDLESS", "read-ahead of ENDLESS KiB"),
+            ("\"128K\"", "\"4G\"", "read-ahead of 4194304 KiB: take up to 4194303"),
+            ("\"128K\"", "\"ENDLESS\"", "read-ahead ENDLESS is too large"),
+            ("count = [8]", "count = [8]\ninterarrival_us = [-1]", "line 13"),
+        ] {
+            let text = SMALL.replace(from, to).replace("ENDLESS", ENDLESS);
+            let error = Study::parse("t.toml", &text).unwrap_err().to_string();
+            assert!(error.contains(&said.replace("ENDLESS", ENDLESS)), "{to}: {error}");
+        }
     }
 
     #[test]

@@ -175,6 +175,10 @@ fn check(replays: &Replays) -> Result<(), String> {
             ));
         }
     }
+    // Each case is compared with all others.
+    if replays.case.len() > MOST_GROUPS || replays.lever.len() > MOST_GROUPS {
+        return Err(format!("more than {MOST_GROUPS} cases or levers: split the study"));
+    }
     let mut groups = 0;
     for case in &replays.case {
         let wrong = |why: String| Err(format!("replays.case '{}': {why}", case.name));

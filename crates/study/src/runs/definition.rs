@@ -174,6 +174,10 @@ fn check(definition: &RunsDefinition) -> Result<(), String> {
     if runs.partition.0 == 0 || runs.watch_s > MOST_SECONDS {
         return Err(format!("runs.partition is 0, or runs.watch_s more than {MOST_SECONDS}"));
     }
+    // Each case is compared with those before it.
+    if runs.case.len() > MOST_GROUPS {
+        return Err(format!("more than {MOST_GROUPS} cases: split the study"));
+    }
     for (index, case) in runs.case.iter().enumerate() {
         let name = &case.name;
         let wrong = |why: &str| Err(format!("runs.case '{name}': {why}"));
