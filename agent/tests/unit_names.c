@@ -86,6 +86,45 @@ static void under_load(void)
 	unlink(path);
 }
 
+/* A look at one process's open files ends with its time, however many there are. */
+static void many_open_files(void)
+{
+	char path[] = "/tmp/flashscope-unit-XXXXXX";
+	struct fs_touched *touched;
+	struct fs_inode *file;
+	struct fs_paths paths;
+	int fds[200], fd;
+	struct stat st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		CHECK((fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
+	/* Last in the order of /proc/PID/fd. */
+	fd = mkstemp(path);
+	CHECK(fd >= 0 && !fstat(fd, &st));
+	touched_on(&paths, "/tmp", "ext4", (uint32_t)major(st.st_dev) << 20 | (uint32_t)minor(st.st_dev), st.st_ino);
+	touched = &paths.touched;
+	file = &touched->files[0];
+	file->tid = (uint32_t)getpid();
+	touched->fresh = fs_alloc(sizeof(*touched->fresh));
+	touched->fresh[0] = 0;
+	touched->fresh_capacity = 1;
+	/* The time is enough to begin, if this process is not stopped just then, and not for 16 files. */
+	for (int tries = 0; tries < 1000 && !file->late; tries++) {
+		touched->fresh_count = 1;
+		fs_paths_live(&paths, 5000);
+	}
+	CHECK(file->late);
+	CHECK(!file->path);
+	touched->fresh_count = 1;
+	fs_paths_live(&paths, UINT64_C(60000000000));
+	CHECK(file->path && !strcmp(file->path, path));
+	fs_paths_free(&paths);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+	close(fd);
+	unlink(path);
+}
+
 static void overlays(void)
 {
 	struct fs_mounts *mounts = fs_alloc(sizeof(*mounts));
@@ -160,4 +199,5 @@ void test_names(void)
 	overlays();
 	time_is_over();
 	under_load();
+	many_open_files();
 }
