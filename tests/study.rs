@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use flashscope_study::StudyResult;
 use flashscope_tests::{TempDir, flashscope, output, skip, stdout};
@@ -225,6 +226,38 @@ fn an_interrupted_study_goes_on_where_it_stopped() {
         std::fs::read(out.join("results.json")).expect("results") == resumed,
         "a resumed run differs from a fresh one"
     );
+}
+
+/// What prepares a board can take minutes, and nobody waits for it after a signal.
+#[test]
+fn a_signal_ends_a_study_that_waits_for_a_kernel() {
+    let dir = TempDir::new("study-signal");
+    let (bin, begun) = (dir.path().join("bin"), dir.path().join("begun"));
+    std::fs::create_dir(&bin).expect("a directory");
+    let slow = format!("#!/bin/sh\n: >'{}'\nexec sleep 120\n", begun.display());
+    std::fs::write(bin.join("apt-get"), slow).expect("a script");
+    stdout(Command::new("chmod").arg("755").arg(bin.join("apt-get")));
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("PATH"));
+    let mut command = flashscope();
+    command.args(["study", "readahead-reads", "--output"]).arg(dir.path().join("out"));
+    command.env("PATH", path).env("FLASHSCOPE_CACHE", dir.path().join("cache"));
+    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("flashscope");
+    for _ in 0..1200 {
+        if begun.exists() || child.try_wait().expect("a child").is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let signalled = Instant::now();
+    Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
+    let status = child.wait().expect("an end");
+    let took = signalled.elapsed();
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().expect("piped"), &mut said).expect("text");
+    assert!(begun.exists(), "{said}");
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(took < Duration::from_secs(20), "{took:?}: {said}");
+    assert!(said.contains("interrupted before the first board ran; nothing was measured"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `study`: a matrix of settings, and its results as files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use flashscope_output::quote::shell_path;
@@ -11,7 +12,7 @@ use flashscope_study::layers::LayersResult;
 use flashscope_study::replays::ReplaysResult;
 use flashscope_study::runs::RunsResult;
 use flashscope_study::{
-    Boards, DefinitionError, Header, Inputs, NotMeasurable, Options, Row, Study, StudyFile, StudyResult,
+    Boards, DefinitionError, Header, Inputs, Interrupted, NotMeasurable, Options, Row, Study, StudyFile, StudyResult,
 };
 
 use crate::args::{BoardOptions, StudyArgs};
@@ -246,8 +247,15 @@ fn reproduce(
 }
 
 pub fn options(jobs: Option<usize>, fresh: bool, board: &BoardOptions) -> Result<Options, Failure> {
+    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let boards = Arc::new(Boards::new(jobs));
+    let kept = Arc::clone(&boards);
+    stop::end_soon(move || match kept.interrupted() {
+        Interrupted { groups: 0, .. } => "interrupted before the first board ran; nothing was measured".to_owned(),
+        some => some.to_string(),
+    })?;
     Ok(Options {
-        boards: Boards::new(jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))),
+        boards,
         fresh,
         store: flashscope_targets::cache_dir()?.join("groups"),
         kernel: board.kernel.clone(),

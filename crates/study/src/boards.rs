@@ -1,7 +1,7 @@
 //! The groups of a study, a board each: as many boards at once as the machine has cores, over all studies that run together.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// How many boards may run at once. Who waits for one gets it in the order of asking.
@@ -9,6 +9,8 @@ pub struct Boards {
     jobs: usize,
     state: Mutex<Queue>,
     moved: Condvar,
+    groups: AtomicUsize,
+    finished: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -24,7 +26,19 @@ struct Leave<'a>(&'a Boards);
 
 impl Boards {
     pub fn new(jobs: usize) -> Boards {
-        Boards { jobs: jobs.max(1), state: Mutex::default(), moved: Condvar::new() }
+        Boards {
+            jobs: jobs.max(1),
+            state: Mutex::default(),
+            moved: Condvar::new(),
+            groups: AtomicUsize::new(0),
+            finished: AtomicUsize::new(0),
+        }
+    }
+
+    /// What an end at this moment leaves, of all studies.
+    pub fn interrupted(&self) -> Interrupted {
+        let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        Interrupted { finished: of(&self.finished), groups: of(&self.groups) }
     }
 
     fn wait(&self) -> Leave<'_> {
@@ -67,6 +81,7 @@ where
     G: Send,
     E: Send + From<Interrupted>,
 {
+    boards.groups.fetch_add(specs.len(), Ordering::Relaxed);
     let queue = Mutex::new(specs.iter().enumerate());
     let done: Mutex<BTreeMap<usize, G>> = Mutex::new(BTreeMap::new());
     let failure: Mutex<Option<E>> = Mutex::new(None);
@@ -82,7 +97,10 @@ where
                         return;
                     }
                     match work(spec) {
-                        Ok(group) => drop(lock(&done).insert(index, group)),
+                        Ok(group) => {
+                            lock(&done).insert(index, group);
+                            boards.finished.fetch_add(1, Ordering::Relaxed);
+                        }
                         Err(error) => drop(lock(&failure).get_or_insert(error)),
                     }
                     drop(leave);
@@ -162,5 +180,7 @@ mod tests {
             Err(Failed::Interrupted(Interrupted { finished: 3, groups: 4 })) => {}
             other => panic!("{other:?}"),
         }
+        let left = boards.interrupted();
+        assert_eq!((left.finished, left.groups), (3, 4));
     }
 }

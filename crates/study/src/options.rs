@@ -1,6 +1,7 @@
 //! How to run a study, and what it reports while it runs.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flashscope_targets::Progress;
@@ -10,7 +11,7 @@ use crate::boards::Boards;
 /// How to run a study.
 pub struct Options {
     /// Boards that run at once, also those of other studies.
-    pub boards: Boards,
+    pub boards: Arc<Boards>,
     /// Measure also what an earlier run with the same inputs has finished.
     pub fresh: bool,
     /// Where finished groups are kept, by the hash of their inputs.
