@@ -259,9 +259,8 @@ fn record(place: &Place, more: &[&str], out: &Path) -> Output {
 fn cannot_record() -> Option<&'static str> {
     match () {
         () if !is_root() => Some("needs root, to record on this host"),
-        () if !Path::new("/sys/kernel/tracing/instances").exists() => {
-            Some("needs tracefs: mount -t tracefs nodev /sys/kernel/tracing")
-        }
+        // The recorder mounts tracefs for itself where nobody has.
+        () if !Path::new("/sys/kernel/tracing").exists() => Some("needs tracefs, which this kernel lacks"),
         () => None,
     }
 }
