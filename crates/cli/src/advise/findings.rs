@@ -1,7 +1,5 @@
 //! The findings of a trace, all of them, with causes, sources, every step and its risk.
 
-use std::path::Path;
-
 use flashscope_analysis::findings::{Finding, Step, Weight};
 use flashscope_report::findings_view;
 use flashscope_report::terminal::text;
@@ -15,13 +13,12 @@ use crate::report;
 use crate::study::style;
 
 /// Empty where the trace is of nothing that rules look at.
-pub fn of_trace(path: &Path) -> Result<Vec<Finding>, Failure> {
-    let args = ReportArgs { traces: vec![path.to_owned()], ..ReportArgs::default() };
-    let inputs = Inputs::open(&args.traces, &args.clocks.offsets)?;
+pub fn of_trace(inputs: &Inputs) -> Result<Vec<Finding>, Failure> {
+    let args = ReportArgs::default();
     if inputs.traces().any(report::is_of_block_io) {
-        Ok(report::block_report(&inputs, &args)?.findings)
+        Ok(report::block_report(inputs, &args)?.findings)
     } else if inputs.traces().any(report::is_of_flash) {
-        Ok(report::flash_report(&inputs, &args)?.findings)
+        Ok(report::flash_report(inputs, &args)?.findings)
     } else {
         Ok(Vec::new())
     }

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::args::AdviseArgs;
 use crate::failure::Failure;
+use crate::inputs::Inputs;
 use crate::predict;
 use crate::study::style;
 
@@ -65,16 +66,18 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
         return apply::undo(args, quiet);
     }
     let path = args.trace.as_deref().unwrap_or("".as_ref());
-    let trace = Trace::open(path)?;
-    let found = findings::of_trace(path)?;
-    let workload = match predict::workload(&trace, &args.model) {
+    // Opened once: it may come through a pipe.
+    let inputs = Inputs::one(Trace::open(path)?)?;
+    let found = findings::of_trace(&inputs)?;
+    let trace = &inputs.merged().sources()[0].trace;
+    let workload = match predict::workload(trace, &args.model) {
         Ok(workload) => workload,
         Err(why) => {
             findings::alone(&found, args.json, why)?;
             return if args.apply { apply::apply(args, quiet, &findings::knobs(&found)) } else { Ok(()) };
         }
     };
-    of_readahead(args, quiet, &trace, &workload, &found)
+    of_readahead(args, quiet, trace, &workload, &found)
 }
 
 /// Findings, and behind them what other settings of read-ahead would bring.
