@@ -406,6 +406,8 @@ mod tests {
         );
         assert_eq!((level.upper_bios, level.upper_bytes, level.lower_bios, level.lower_bytes), (2, 8192, 1, 12288));
         assert_eq!((level.mean_down_ns, level.mean_below_ns, level.mean_up_ns, level.mean_q2c_ns), (35, 110, 40, 185));
+        // The second came while the first was below.
+        assert_eq!(level.alone.as_ref().map(|alone| alone.bios), Some(1));
         // It is of two tasks; each has its own bytes, once.
         let owners: Vec<_> =
             found.originators.originators.iter().map(|one| (one.name.as_str(), one.read_bytes)).collect();

@@ -48,7 +48,7 @@ pub use points::{IoPoint, IoPoints};
 pub(crate) use rows::kind_name;
 pub use rows::{BIO_COLUMNS, IoRow, IoRows, NamedRow, REQUEST_COLUMNS, ROWS_SCHEMA, RowStatus, RowsFound, RowsOf};
 pub use sizes::Sizes;
-pub use stack::{StackHints, StackLeg, StackLevel};
+pub use stack::{StackAlone, StackHints, StackLeg, StackLevel};
 pub use stages::{DeviceStages, KindStages, Stage, StageStats, Stages, StagesFound, Unit};
 pub use syncs::{LongestWait, SyncCall, SyncTimes, SyncWait, SyncsFound};
 pub use whole::{BlockAnalysis, BlockFound};

@@ -59,6 +59,18 @@ pub struct StackLevel {
     pub mean_up_ns: u64,
     pub mean_below_ns: u64,
     pub mean_q2c_ns: u64,
+    /// Of bios that no other one of the level was before: the others may wait for the device below on the way down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone: Option<StackAlone>,
+}
+
+/// What a level adds to a bio that waits for no other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+pub struct StackAlone {
+    pub bios: u64,
+    /// The way down and the way back.
+    pub mean_own_ns: u64,
+    pub mean_q2c_ns: u64,
 }
 
 /// What went to one lower device.
@@ -116,6 +128,15 @@ struct Above {
     last: u64,
     last_below: u64,
     all_completed: bool,
+    /// None was below when it came there, nor ended there since it was queued.
+    alone: bool,
+}
+
+/// Upper bios that have something on a lower device, and when the last of them was over.
+#[derive(Clone, Copy, Default)]
+struct Company {
+    open: u32,
+    last_over: u64,
 }
 
 #[derive(Default)]
@@ -129,6 +150,9 @@ struct Sums {
     up: u128,
     below: u128,
     q2c: u128,
+    alone_bios: u64,
+    alone_own: u128,
+    alone_q2c: u128,
 }
 
 /// Where a remapped bio comes from, and when it was remapped.
@@ -148,6 +172,8 @@ pub(super) struct Stack {
     /// The upper bios of each that is below any.
     below: HashMap<u32, Few<Upper>>,
     levels: BTreeMap<u16, Sums>,
+    /// By lower device.
+    company: HashMap<u16, Company>,
     /// Devices and what they lie on, as remaps show, or a first reading.
     edges: Vec<(Device, Device)>,
     pub(super) known: Option<StackHints>,
@@ -299,7 +325,10 @@ impl Stack {
                     known.into_mut().add(leg);
                 }
                 entry => {
-                    entry.insert_entry(Above::new(upper.queued, bio.queued, leg));
+                    let company = self.company.entry(bio.device).or_default();
+                    let alone = company.open == 0 && company.last_over <= upper.queued;
+                    company.open += 1;
+                    entry.insert_entry(Above { alone, ..Above::new(upper.queued, bio.queued, leg) });
                 }
             }
         }
@@ -334,6 +363,9 @@ impl Stack {
                 bio.issued = if above.all_issued && above.all_completed { above.first_issue } else { NEVER };
                 bio.device_done = if above.all_completed { above.last } else { NEVER };
             }
+            let company = self.company.entry(above.legs.first.0).or_default();
+            company.open = company.open.saturating_sub(1);
+            company.last_over = if completed == NEVER { company.last_over } else { company.last_over.max(completed) };
             self.count(bio, &above, completed);
         }
         let Some(uppers) = self.below.remove(&at) else { return };
@@ -362,8 +394,15 @@ impl Stack {
             let leg = sums.legs.entry(*device).or_default();
             *leg = (leg.0 + bios, leg.1 + bytes);
         }
-        sums.down += u128::from(above.first_queued.saturating_sub(bio.queued));
-        sums.up += u128::from(completed.saturating_sub(above.last_below));
+        let down = u128::from(above.first_queued.saturating_sub(bio.queued));
+        let up = u128::from(completed.saturating_sub(above.last_below));
+        sums.down += down;
+        sums.up += up;
+        if above.alone {
+            sums.alone_bios += 1;
+            sums.alone_own += down + up;
+            sums.alone_q2c += u128::from(completed.saturating_sub(bio.queued));
+        }
         sums.below += u128::from(above.last_below.saturating_sub(above.first_queued));
         sums.q2c += u128::from(completed.saturating_sub(bio.queued));
     }
@@ -394,6 +433,11 @@ impl Stack {
                 mean_up_ns: mean(sums.up),
                 mean_below_ns: mean(sums.below),
                 mean_q2c_ns: mean(sums.q2c),
+                alone: (sums.alone_bios > 0).then(|| StackAlone {
+                    bios: sums.alone_bios,
+                    mean_own_ns: (sums.alone_own / u128::from(sums.alone_bios)) as u64,
+                    mean_q2c_ns: (sums.alone_q2c / u128::from(sums.alone_bios)) as u64,
+                }),
                 legs,
             }
         };
@@ -412,6 +456,7 @@ impl Above {
             last: 0,
             last_below: 0,
             all_completed: true,
+            alone: false,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
 use crate::block::StackLevel;
-use crate::units::{counted, duration, size};
+use crate::units::{counted, duration, grouped, size};
 
 const MIN_BIOS: u64 = 20;
 /// From this part of what a bio of the upper device takes, percent.
@@ -24,9 +24,11 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
     let disk = seen.storage.disk(&level.upper)?;
     let uuid = disk.dm_uuid.as_deref()?;
-    let own = level.mean_down_ns.saturating_add(level.mean_up_ns);
+    // A bio behind others may wait for the device below on its way down, as it would without the layer.
+    let alone = level.alone.as_ref().filter(|alone| alone.bios >= MIN_BIOS)?;
+    let own = alone.mean_own_ns;
     let total = own.saturating_mul(level.upper_bios);
-    let part = percent(own, level.mean_q2c_ns);
+    let part = percent(own, alone.mean_q2c_ns);
     if part < MIN_TIME_PERCENT || seen.of_span(total) < MIN_SPAN_PERCENT {
         return None;
     }
@@ -55,19 +57,20 @@ fn in_time(seen: &Seen<'_>, level: &StackLevel) -> Option<Finding> {
         rule: Rule::LayeredDevice,
         weight: Weight::Cost,
         what: format!(
-            "{} adds {} to each of {} on {upper}: {part:.0} % of what one takes.",
+            "{} adds {} to each of {} on {upper}: {part:.0} % of what one takes that is alone.",
             if crypt { "Encryption (dm-crypt)" } else { "The device mapper" },
             duration(own),
             counted(level.upper_bios, "bio")
         ),
         cause: format!(
-            "A bio waits {} on the way down to {} and {} on the way back.",
-            duration(level.mean_down_ns),
-            seen.storage.device_name(&level.lower),
-            duration(level.mean_up_ns)
+            "So long were {} of them on the way down to {} and back, with no other before them.",
+            grouped(alone.bios),
+            seen.storage.device_name(&level.lower)
         ),
         evidence: vec![
             measure("bios", level.upper_bios as f64, MeasureUnit::Count, source),
+            measure("of them alone", alone.bios as f64, MeasureUnit::Count, source),
+            measure("mean time of these", alone.mean_q2c_ns as f64, MeasureUnit::Ns, source),
             measure("mean time of one", level.mean_q2c_ns as f64, MeasureUnit::Ns, source),
             measure("of it in the device below", level.mean_below_ns as f64, MeasureUnit::Ns, source),
         ],
@@ -112,6 +115,7 @@ mod tests {
     use super::super::Disk;
     use super::super::testing::{Work, only};
     use super::*;
+    use crate::block::StackAlone;
 
     fn work(own_ns: u64, lower_bytes: u64, uuid: Option<&str>) -> Work {
         let mut work = Work::new(1_000_000_000);
@@ -126,6 +130,7 @@ mod tests {
             mean_up_ns: 0,
             mean_below_ns: 1_000_000,
             mean_q2c_ns: 1_000_000 + own_ns,
+            alone: Some(StackAlone { bios: 60, mean_own_ns: own_ns, mean_q2c_ns: 1_000_000 + own_ns }),
             ..StackLevel::default()
         });
         let dm_uuid = uuid.map(str::to_owned);
@@ -145,9 +150,20 @@ mod tests {
         let finding = only(find(&work(1_000_000, 4 << 20, Some("CRYPT-LUKS2-1-secret")).seen()));
         assert_eq!(
             finding.what,
-            "Encryption (dm-crypt) adds 1.00 ms to each of 100 bios on dm-0 (253:0): 50 % of what one takes."
+            "Encryption (dm-crypt) adds 1.00 ms to each of 100 bios on dm-0 (253:0): 50 % of what one takes that is alone."
         );
         assert_eq!(finding.advice[0].gain.known().map(|gain| gain.most_percent), Some(50.0));
+    }
+
+    /// What waits on the way down may wait for the device below, behind those before it.
+    #[test]
+    fn a_wait_for_the_device_below_is_not_the_layers() {
+        let mut work = work(1_000_000, 4 << 20, Some("CRYPT-LUKS2-1-secret"));
+        let level = &mut work.block().stack[0];
+        level.alone = Some(StackAlone { bios: 60, mean_own_ns: 50_000, mean_q2c_ns: 1_050_000 });
+        assert!(find(&work.seen()).is_empty());
+        work.block().stack[0].alone = None;
+        assert!(find(&work.seen()).is_empty());
     }
 
     #[test]
