@@ -2,7 +2,7 @@
 
 use crate::Analysis;
 use crate::bounded::{BoundedMap, Full};
-use flashscope_trace::{BlockAction, Device, Event, EventKind, FileStep, RequestKind};
+use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileStep, RequestKind};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,6 +17,10 @@ const MAX_FILES: usize = 4096;
 /// Files that are handed out, those with most reads.
 const MAX_LISTED: usize = 16;
 const BLOCK_BYTES: u64 = 4096;
+/// Regions of a device in which a thread reads often, and how many are remembered.
+const REGION_BYTES: u64 = 256 << 10;
+const MAX_REGIONS: usize = 1 << 16;
+const MIN_REGION_READS: u32 = 4;
 /// A fault that comes so soon behind the one before goes on in order: twice the largest window in use.
 const MAX_STEP: u64 = 4 << 20;
 
@@ -44,6 +48,32 @@ pub struct FileReads {
     pub size: Option<u64>,
 }
 
+/// Reads that one thread asked one device for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TaskReads {
+    pub device: String,
+    pub tid: u32,
+    pub bios: u64,
+    pub bytes: u64,
+    /// That began where the one before ended.
+    pub sequential: u64,
+    /// Bytes that the trace had not read before.
+    pub first_bytes: u64,
+    /// Of the pieces of 256 KiB in which it read four times or more; `None`: there were too many.
+    pub extent_bytes: Option<u64>,
+    /// From the queueing of the first to that of the last.
+    pub active_ns: u64,
+    /// How long behind the one before each was queued: how many in `2^n .. 2^(n+1)` nanoseconds.
+    pub gaps: Vec<u64>,
+}
+
+impl TaskReads {
+    /// Of those that have one before them: queued at least so long behind it.
+    pub fn apart(&self, ns: u64) -> u64 {
+        self.gaps.iter().enumerate().filter(|(power, _)| 1u64 << power >= ns).map(|(_, n)| n).sum()
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UsageFound {
     /// Commits of ext4's journals, by the journal's thread.
@@ -57,11 +87,47 @@ pub struct UsageFound {
     pub faults: u64,
     /// Of these: not within 4 MiB behind the thread's fault before in this file.
     pub faults_elsewhere: u64,
+    /// By file, as `DEVICE` and inode: from the first byte to the last that a fault had to read.
+    #[serde(skip)]
+    pub fault_extents: BTreeMap<(String, u64), u64>,
+    /// Most bios first.
+    pub readers: Vec<TaskReads>,
 }
 
 impl UsageFound {
     pub fn program_wrote(&self, device: &str) -> bool {
         self.writes.get(device).is_some_and(|&writes| writes > 0)
+    }
+}
+
+#[derive(Default)]
+struct OfTask {
+    bios: u64,
+    bytes: u64,
+    sequential: u64,
+    first_bytes: u64,
+    /// A sector.
+    last_end: u64,
+    first_at: u64,
+    last_at: u64,
+    gaps: Vec<u64>,
+}
+
+impl OfTask {
+    fn read(&mut self, block: &BlockEvent, at: u64, again: u64) {
+        let end = block.sector.saturating_add(block.bytes.div_ceil(512));
+        if self.bios == 0 {
+            self.first_at = at;
+        } else {
+            self.sequential += u64::from(block.sector == self.last_end);
+            let power = at.saturating_sub(self.last_at).max(1).ilog2() as usize;
+            self.gaps.resize(self.gaps.len().max(power + 1), 0);
+            self.gaps[power] += 1;
+        }
+        self.bios += 1;
+        self.bytes = self.bytes.saturating_add(block.bytes);
+        self.first_bytes = self.first_bytes.saturating_add(block.bytes.saturating_sub(again));
+        (self.last_end, self.last_at) = (end, at);
     }
 }
 
@@ -90,6 +156,12 @@ pub struct Usage {
     faults_elsewhere: u64,
     /// Where the last fault of a thread in a file was.
     fault_ends: BoundedMap<(u32, u64), u64>,
+    /// By device and inode: the lowest and the highest offset of a fault.
+    fault_extents: BoundedMap<(u32, u64), (u64, u64)>,
+    /// By thread and device.
+    readers: BoundedMap<(u32, u32), OfTask>,
+    /// Their reads by thread, device and region.
+    regions: BoundedMap<(u32, u32, u64), u32>,
 }
 
 impl Default for Usage {
@@ -104,12 +176,17 @@ impl Default for Usage {
             faults: 0,
             faults_elsewhere: 0,
             fault_ends: BoundedMap::new(MAX_FILES, Full::Refuse),
+            fault_extents: BoundedMap::new(MAX_FILES, Full::Refuse),
+            readers: BoundedMap::new(MAX_FILES, Full::Refuse),
+            regions: BoundedMap::new(MAX_REGIONS, Full::Refuse),
         }
     }
 }
 
 impl Usage {
-    fn read_blocks(&mut self, device: Device, sector: u64, bytes: u64) {
+    /// How many of the bytes were read before.
+    fn read_blocks(&mut self, device: Device, sector: u64, bytes: u64) -> u64 {
+        let mut all_again = 0;
         let sums = self.devices.entry(device.0).or_default();
         sums.0 = sums.0.saturating_add(bytes);
         let mut block = sector / (BLOCK_BYTES / 512);
@@ -121,13 +198,31 @@ impl Usage {
             match self.pieces.entry((device.0, block / 64)) {
                 Entry::Occupied(mut seen) => {
                     let again = u64::from((seen.get() & bits).count_ones());
-                    sums.1 = sums.1.saturating_add(again * BLOCK_BYTES.min(bytes));
+                    all_again += again * BLOCK_BYTES.min(bytes);
                     *seen.get_mut() |= bits;
                 }
                 Entry::Vacant(_) if full => {}
                 Entry::Vacant(new) => drop(new.insert(bits)),
             }
             block += blocks;
+        }
+        sums.1 = sums.1.saturating_add(all_again);
+        all_again
+    }
+
+    fn read(&mut self, block: &BlockEvent, tid: u32, at: u64) {
+        let again = self.read_blocks(block.device, block.sector, block.bytes);
+        let key = (tid, block.device.0);
+        if !self.readers.contains_key(&key) {
+            self.readers.insert(key, OfTask::default());
+        }
+        if let Some(of) = self.readers.get_mut(&key) {
+            of.read(block, at, again);
+        }
+        let region = (tid, block.device.0, block.sector.saturating_mul(512) / REGION_BYTES);
+        match self.regions.get_mut(&region) {
+            Some(reads) => *reads = reads.saturating_add(1),
+            None => drop(self.regions.insert(region, 1)),
         }
     }
 
@@ -166,6 +261,10 @@ impl Usage {
         let follows = before.is_some_and(|end| (end..=end.saturating_add(MAX_STEP)).contains(&file.offset));
         self.faults_elsewhere += u64::from(!follows);
         self.fault_ends.insert((tid, file.inode), file.offset);
+        let Some(device) = file.device else { return };
+        let key = (device.0, file.inode);
+        let (low, high) = self.fault_extents.get(&key).copied().unwrap_or((file.offset, file.offset));
+        self.fault_extents.insert(key, (low.min(file.offset), high.max(file.offset)));
     }
 }
 
@@ -180,7 +279,7 @@ impl Analysis for Usage {
             EventKind::Block(block)
                 if block.action == BlockAction::Queue && block.flags.kind() == RequestKind::Read =>
             {
-                self.read_blocks(block.device, block.sector, block.bytes);
+                self.read(block, event.tid, event.time.0);
             }
             EventKind::File(file) => match file.step {
                 FileStep::Read => self.read_file(file, event.tid),
@@ -217,6 +316,25 @@ impl Analysis for Usage {
             read_bytes,
             read_again_bytes,
         };
+        let extent = |tid, device| {
+            let of = self.regions.range((tid, device, 0)..=(tid, device, u64::MAX));
+            let often = of.filter(|(_, reads)| **reads >= MIN_REGION_READS).count() as u64;
+            (self.regions.lost() == 0).then_some(often * REGION_BYTES)
+        };
+        let reader = |(&(tid, device), of): (&(u32, u32), &OfTask)| TaskReads {
+            device: Device(device).to_string(),
+            tid,
+            bios: of.bios,
+            bytes: of.bytes,
+            sequential: of.sequential,
+            first_bytes: of.first_bytes,
+            extent_bytes: extent(tid, device),
+            active_ns: of.last_at.saturating_sub(of.first_at),
+            gaps: of.gaps.clone(),
+        };
+        let mut readers: Vec<TaskReads> = self.readers.iter().map(reader).collect();
+        readers.sort_by_key(|reader| (Reverse(reader.bios), reader.tid));
+        readers.truncate(MAX_LISTED);
         UsageFound {
             commits: self.commits,
             devices: self.devices.into_iter().map(device).collect(),
@@ -224,6 +342,12 @@ impl Analysis for Usage {
             writes: self.writes.into_iter().map(|(device, n)| (Device(device).to_string(), n)).collect(),
             faults: self.faults,
             faults_elsewhere: self.faults_elsewhere,
+            fault_extents: self
+                .fault_extents
+                .iter()
+                .map(|(&(device, inode), &(low, high))| ((Device(device).to_string(), inode), high - low))
+                .collect(),
+            readers,
         }
     }
 }
@@ -244,8 +368,9 @@ mod tests {
         }
         let found = usage.finish();
         assert_eq!((found.faults, found.faults_elsewhere), (4, 3));
+        assert_eq!(found.fault_extents.into_values().collect::<Vec<_>>(), [2 << 20, 0]);
     }
-    use flashscope_trace::{BlockDetail, BlockEvent, FileEvent, RequestFlags};
+    use flashscope_trace::{BlockDetail, FileEvent, RequestFlags};
 
     #[test]
     fn what_is_read_again_is_counted_by_block() {
@@ -258,6 +383,26 @@ mod tests {
         }
         let found = usage.finish();
         assert_eq!((found.devices[0].read_bytes, found.devices[0].read_again_bytes), (20_480, 4096));
+    }
+
+    #[test]
+    fn how_a_thread_reads_a_device() {
+        let mut usage = Usage::default();
+        for (at, tid, sector) in [(1_000, 7, 400), (2_000, 7, 408), (2_100, 8, 0), (600_000, 7, 80), (602_500, 7, 80)] {
+            let flags = RequestFlags::from_letters(b"R");
+            let (action, device, detail) = (BlockAction::Queue, Device::new(8, 0), BlockDetail::None);
+            let block = BlockEvent { action, device, flags, sector, bytes: 4096, error: 0, cgroup: 0, detail };
+            usage.event(&event(at, tid, EventKind::Block(block)));
+        }
+        let found = usage.finish();
+        let reader = &found.readers[0];
+        assert_eq!((reader.tid, reader.bios, reader.bytes, reader.sequential), (7, 4, 16_384, 1));
+        // The last was read before; four lie in the same 256 KiB, and a single one elsewhere is no region.
+        assert_eq!((reader.first_bytes, reader.extent_bytes, reader.active_ns), (12_288, Some(256 << 10), 601_500));
+        assert_eq!(found.readers[1].extent_bytes, Some(0));
+        // Behind one another by 1, 598 and 2.5 µs, whose powers of two are 512, 524,288 and 2,048 ns.
+        assert_eq!([1, 513, 2_048, 524_288, 524_289].map(|ns| reader.apart(ns)), [3, 2, 2, 1, 0]);
+        assert_eq!(found.readers[1].bios, 1);
     }
 
     #[test]

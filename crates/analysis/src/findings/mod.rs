@@ -18,10 +18,12 @@ mod random_reads;
 mod read_again;
 mod readahead_wasted;
 mod short_commit;
+mod small_reads;
 mod small_sync_writes;
 mod storage;
 mod sync_mount;
 mod top_io;
+mod waits_outside;
 mod wear;
 mod where_time_goes;
 
@@ -54,6 +56,8 @@ pub enum Rule {
     ReadaheadWasted,
     ReadAgain,
     RandomReads,
+    SmallReads,
+    WaitsOutside,
     LayeredDevice,
     DoubleIo,
     FlashAmplification,
@@ -234,7 +238,7 @@ fn groups(block: &BlockFound, by: GroupBy) -> impl Iterator<Item = &Group> {
 
 /// All that the trace answers, what matters most first.
 pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let rules: [fn(&Seen<'_>) -> Vec<Finding>; 19] = [
+    let rules: [fn(&Seen<'_>) -> Vec<Finding>; 21] = [
         errors::find,
         full_device::find,
         wear::find,
@@ -249,6 +253,8 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         readahead_wasted::find,
         read_again::find,
         random_reads::find,
+        small_reads::find,
+        waits_outside::find,
         layered_device::find,
         flash_amplification::find,
         metadata::find,

@@ -1,8 +1,8 @@
 //! Pages that read-ahead brings in and nobody uses.
 
-use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
-use crate::cache::AccuracyFindings;
+use crate::cache::{AccuracyFindings, FileBrought};
 use crate::units::{grouped, size};
 
 /// Fewer pages are not worth a knob: 1 MiB.
@@ -12,6 +12,8 @@ const MIN_PERCENT: f64 = 50.0;
 const PAGE_BYTES: u64 = 4096;
 /// Fewer faults show no habit.
 const MIN_FAULTS: u64 = 8;
+/// Where so much of the range that faults lie in was brought in, all of it was read, and nothing shows that a part was not needed, percent.
+const MAX_DENSE_PERCENT: f64 = 90.0;
 /// `VM_READAHEAD_PAGES` (include/linux/mm.h): 128 KiB.
 const DEFAULT_KIB: u64 = 128;
 
@@ -51,17 +53,44 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         ],
         lost_ns: cost,
         lost_bytes: Some(bytes),
-        advice: vec![Remedy {
-            what: format!("Read ahead {then} KiB"),
-            steps: vec![Step::Set { path: format!("/sys/block/{name}/queue/read_ahead_kb"), value: then.to_string() }],
-            gain: Evidence::unknown(
-                "what smaller windows bring in follows from the order of the reads",
-                "flashscope advise TRACE predicts it",
-            ),
-            risk: "files that are read in order need more requests; open files keep their window".to_owned(),
-        }],
+        advice: vec![
+            Remedy {
+                what: "Tell the kernel that this file is read at random".to_owned(),
+                steps: vec![Step::Code { line: "posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);".to_owned() }],
+                gain: of_random(file, unused, total.ahead),
+                risk: "parts that are read in order need more requests".to_owned(),
+            },
+            Remedy {
+                what: format!("Read ahead {then} KiB"),
+                steps: vec![Step::Set {
+                    path: format!("/sys/block/{name}/queue/read_ahead_kb"),
+                    value: then.to_string(),
+                }],
+                gain: Evidence::unknown(
+                    "what smaller windows bring in follows from the order of the reads",
+                    "flashscope advise TRACE predicts it",
+                ),
+                risk: "files that are read in order need more requests; open files keep their window".to_owned(),
+            },
+        ],
         uncertain: None,
     }]
+}
+
+/// Without read-ahead a file's unused pages are not read, and each page that was used is, by a request of its own.
+fn of_random(file: &FileBrought, unused: u64, ahead: u64) -> Evidence<Gain> {
+    let pages = &file.pages;
+    let all = pages.ahead.saturating_add(pages.requested);
+    if pages.mapped > 0 || pages.ahead_unused() * 2 < unused || all == 0 {
+        return Evidence::unknown(format!("the {} pages read ahead are of several files", grouped(ahead)), "");
+    }
+    let part = percent(pages.ahead_unused(), all);
+    Evidence::Known(Gain {
+        of: "bytes read of this file".to_owned(),
+        least_percent: part * 0.9,
+        most_percent: (part * 1.1).min(100.0),
+        basis: "its pages that nobody used are not read, and the others are".to_owned(),
+    })
 }
 
 /// Faults here and there in mapped files, each of which reads a window much larger than the default around it.
@@ -80,6 +109,13 @@ fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
     }
     let source = "flashscope:file_fault, filemap:mm_filemap_add_to_page_cache; /sys/block/*/queue/read_ahead_kb";
     let bytes = file.pages.mapped * PAGE_BYTES;
+    let extent = seen.usage.fault_extents.get(&(file.device?.to_string(), file.inode))?;
+    if percent(bytes, *extent) >= MAX_DENSE_PERCENT {
+        return None;
+    }
+    // Each fault reads a window still; and where all of the large ones is used, as many bytes are read by more faults.
+    let most = (1.0 - (faults * (DEFAULT_KIB << 10)) as f64 / bytes as f64) * 100.0;
+    let path = file.path.clone().unwrap_or_else(|| format!("inode {}", file.inode));
     Some(Finding {
         rule: Rule::ReadaheadWasted,
         weight: Weight::Cost,
@@ -93,7 +129,7 @@ fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
         cause: format!(
             "{} of the faults are not behind the one before: {} is used here and there.",
             grouped(elsewhere),
-            file.path.clone().unwrap_or_else(|| format!("inode {}", file.inode))
+            path
         ),
         evidence: vec![
             measure("faults that had to read", faults as f64, MeasureUnit::Count, source),
@@ -111,11 +147,18 @@ fn around_faults(seen: &Seen<'_>, found: &AccuracyFindings) -> Option<Finding> {
                 },
                 Step::Code { line: "madvise(map, length, MADV_RANDOM);".to_owned() },
             ],
-            gain: Evidence::unknown(
-                "which pages of a mapped file were used leaves no event",
-                "try it, and compare two recordings: flashscope diff",
-            ),
-            risk: "files that are read in order need more requests; open files keep their window".to_owned(),
+            gain: Gain {
+                of: format!("bytes that faults bring in of {path}"),
+                least_percent: 0.0,
+                most_percent: most.max(0.0),
+                basis: "each of these faults reads a window still; which pages were used leaves no event: with all of them used, \
+                        as many bytes are read by more faults"
+                    .to_owned(),
+            }
+            .into(),
+            risk: "where most of what is brought in is used, and files that are read in order: more requests, which take longer; \
+                   open files keep their window"
+                .to_owned(),
         }],
         uncertain: None,
     })
@@ -126,7 +169,7 @@ mod tests {
     use super::super::Disk;
     use super::super::testing::{Work, only};
     use super::*;
-    use crate::cache::{Brought, FileBrought};
+    use crate::cache::Brought;
     use flashscope_trace::Device;
 
     fn work(ahead: u64, unused: u64, mapped: u64) -> Work {
@@ -146,15 +189,25 @@ mod tests {
         assert!(finding.what.starts_with("Read-ahead of 2048 KiB on sda brings in 3.52 MiB"), "{}", finding.what);
         // 10 bios of 4 KiB at 1 ms: a page costs 1 ms.
         assert_eq!(finding.lost_ns.known(), Some(&900_000_000));
+        // 900 of the 1,050 pages that were brought in are not read without read-ahead.
+        let gain = finding.advice[0].gain.known().expect("a range");
+        assert!(gain.least_percent < 85.7 && 85.7 < gain.most_percent, "{gain:?}");
     }
 
     #[test]
     fn windows_around_faults_here_and_there_are_told() {
         let mut work = work(6000, 0, 5900);
         (work.usage.faults, work.usage.faults_elsewhere) = (14, 12);
+        work.usage.fault_extents.insert(("8:0".to_owned(), 12), 100 << 20);
         let finding = only(find(&work.seen()));
         assert!(finding.what.contains("23 MiB around 14 faults of mapped files"), "{}", finding.what);
         assert!(finding.lost_ns.known().is_none());
+        let gain = finding.advice[0].gain.known().expect("a range");
+        assert_eq!((gain.least_percent, gain.most_percent.round()), (0.0, 92.0));
+        // All of the range was read: nothing shows that a part was not needed.
+        work.usage.fault_extents.insert(("8:0".to_owned(), 12), 24 << 20);
+        assert!(find(&work.seen()).is_empty());
+        work.usage.fault_extents.insert(("8:0".to_owned(), 12), 100 << 20);
         // In order; the default window.
         work.usage.faults_elsewhere = 2;
         assert!(find(&work.seen()).is_empty());

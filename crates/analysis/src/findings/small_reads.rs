@@ -1,0 +1,265 @@
+//! A program whose small reads wait for the device one after another.
+
+use super::{
+    Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, random_reads, stage,
+};
+use crate::Evidence;
+use crate::block::{BlockFound, GroupBy, OwnerKind};
+use crate::units::{duration, grouped, size};
+use crate::usage::TaskReads;
+
+const MIN_BIOS: u64 = 100;
+/// Larger reads cost a start that hardly counts.
+const MAX_BYTES: u64 = 32 << 10;
+/// Below this part of the recorded time it is not what the program waits for, percent.
+const MIN_SPAN_PERCENT: f64 = 20.0;
+/// What else a task does beside its reads, percent of its bytes.
+const MAX_OTHER_PERCENT: f64 = 10.0;
+/// One after another: so many are queued half of their time in the device, or more, behind the one before, percent.
+const MIN_APART_PERCENT: f64 = 80.0;
+/// In order, or nowhere in order: parts that begin where the one before ended, percent.
+const MIN_SEQUENTIAL_PERCENT: f64 = 80.0;
+const MAX_SEQUENTIAL_PERCENT: f64 = 20.0;
+/// Of the regions that they lie in: from here on reading all of it in order is less work, percent.
+const MIN_COVERED_PERCENT: f64 = 60.0;
+/// With a file opened for each fourth read or more, it is many files that are read.
+const READS_A_FILE: u64 = 4;
+/// The advice: reads of this size.
+const TOGETHER_BYTES: u64 = 64 << 10;
+
+/// How the reads lie.
+enum Lie {
+    Files(u64),
+    InOrder,
+    AllOfARange,
+    HereAndThere,
+}
+
+pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    let Some(found) = seen.block else { return Vec::new() };
+    // Beneath dm-crypt and other layers the same thread may do the work of its reads above.
+    let is_below = |device: &str| found.stack.iter().any(|level| level.legs.iter().any(|leg| leg.device == device));
+    let readers = seen.usage.readers.iter().filter(|reader| !is_below(&reader.device));
+    readers.filter_map(|reader| of_reader(seen, found, reader)).collect()
+}
+
+fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<Finding> {
+    let task = found.originators.originators.iter().find(|one| one.tid == reader.tid && one.kind == OwnerKind::Task)?;
+    let is_task = |name: &str| name == task.name || name == format!("{} ({})", task.name, task.tid);
+    let own = groups(found, GroupBy::Owner).find(|group| is_task(&group.name))?;
+    let (q2c, d2c) = (stage(own, "Q2C")?, stage(own, "D2C")?);
+    // What it does to other devices, or writes, is in its group, too.
+    if reader.bios < MIN_BIOS || percent(own.bytes.saturating_sub(reader.bytes), own.bytes) > MAX_OTHER_PERCENT {
+        return None;
+    }
+    let each = reader.bytes / reader.bios;
+    let apart = percent(reader.apart(d2c.ns.mean / 2), reader.bios - 1);
+    // Where they take longer together than the time in which they came, several are under way at once.
+    let beside = q2c.total_ns.saturating_sub(q2c.ns.mean) > reader.active_ns.saturating_add(reader.active_ns / 10);
+    // What others have of it is a finding of its own.
+    let load = found.interference.owners.iter().find(|load| load.device == reader.device && is_task(&load.owner));
+    let behind = load.map_or(0, |load| load.mean_behind_ns.saturating_mul(load.bios));
+    // And what a layer adds.
+    let level = found.stack.iter().find(|level| level.upper == reader.device).and_then(|level| level.alone.as_ref());
+    let layer = level.map_or(0, |alone| alone.mean_own_ns.saturating_mul(reader.bios));
+    let lost = q2c.total_ns.saturating_sub(behind).saturating_sub(layer);
+    if each > MAX_BYTES || beside || apart < MIN_APART_PERCENT || seen.of_span(lost) < MIN_SPAN_PERCENT {
+        return None;
+    }
+    let lie = lie(seen, reader, &own.name);
+    if matches!(lie, Lie::AllOfARange) && !random_reads::find(seen).is_empty() {
+        return None;
+    }
+    let device = seen.storage.device_name(&reader.device);
+    let source = "block:block_bio_queue, block_rq_issue, block_rq_complete";
+    let how = match &lie {
+        Lie::Files(opened) => format!("in {} files that it opens", grouped(*opened)),
+        Lie::InOrder => "in order".to_owned(),
+        Lie::AllOfARange => "at random, and of nearly all of their range in the end".to_owned(),
+        Lie::HereAndThere => "here and there".to_owned(),
+    };
+    Some(Finding {
+        rule: Rule::SmallReads,
+        weight: Weight::Cost,
+        what: format!(
+            "{} waits {} of {} in {} reads of {} from {device}, {how}, one after another.",
+            own.name,
+            duration(lost),
+            duration(seen.span_ns),
+            grouped(reader.bios),
+            size(each)
+        ),
+        cause: format!(
+            "Each read is a request of its own that takes {}, and the next one begins when it ends.",
+            duration(q2c.ns.mean)
+        ),
+        evidence: vec![
+            measure("reads", reader.bios as f64, MeasureUnit::Count, source),
+            measure("their time", lost as f64, MeasureUnit::Ns, source),
+            measure("of them where the one before ended", reader.sequential as f64, MeasureUnit::Count, source),
+            measure("read for the first time", reader.first_bytes as f64, MeasureUnit::Bytes, source),
+        ],
+        lost_ns: lost.into(),
+        lost_bytes: None,
+        advice: vec![remedy(seen, reader, &lie, &own.name)],
+        uncertain: None,
+    })
+}
+
+fn lie(seen: &Seen<'_>, reader: &TaskReads, name: &str) -> Lie {
+    let opens = seen.calls.by_process.iter().filter(|group| group.name == name && group.call.starts_with("open"));
+    let opened: u64 = opens.map(|group| group.ns.n).sum();
+    let sequential = percent(reader.sequential, reader.bios);
+    if opened * READS_A_FILE >= reader.bios {
+        Lie::Files(opened)
+    } else if sequential >= MIN_SEQUENTIAL_PERCENT {
+        Lie::InOrder
+    } else if sequential <= MAX_SEQUENTIAL_PERCENT
+        && reader.extent_bytes.is_some_and(|all| percent(reader.first_bytes, all) >= MIN_COVERED_PERCENT)
+    {
+        Lie::AllOfARange
+    } else {
+        Lie::HereAndThere
+    }
+}
+
+fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str) -> Remedy {
+    let disk = seen.storage.disk(&reader.device);
+    // As many bytes in larger requests, each of which takes as long as a small one, or as all that it replaces.
+    let larger = |bytes: u64| {
+        let most = 100.0 * (1.0 - bytes.div_ceil(TOGETHER_BYTES) as f64 / reader.bios as f64);
+        Evidence::Known(Gain {
+            of: format!("time that {name} waits for its reads"),
+            least_percent: 0.0,
+            most_percent: most.max(0.0),
+            basis: format!(
+                "requests of {}, each of which takes as long as a small one now, or as all those that it replaces",
+                size(TOGETHER_BYTES)
+            ),
+        })
+    };
+    let beside = || {
+        Evidence::unknown(
+            "how much the device does at once is not in the trace",
+            "try it, and compare two recordings: flashscope diff",
+        )
+    };
+    match lie {
+        Lie::InOrder if disk.is_some_and(|disk| disk.read_ahead_kib == Some(0)) => Remedy {
+            what: "Read ahead: it is turned off for this device".to_owned(),
+            steps: disk
+                .map(|disk| Step::Set {
+                    path: format!("/sys/block/{}/queue/read_ahead_kb", disk.name),
+                    value: (TOGETHER_BYTES >> 10).to_string(),
+                })
+                .into_iter()
+                .collect(),
+            gain: larger(reader.bytes),
+            risk: "reads at random may bring in pages that nobody uses".to_owned(),
+        },
+        Lie::InOrder => Remedy {
+            what: format!(
+                "Read {} or more at once, or without O_DIRECT, so that the kernel reads ahead",
+                size(TOGETHER_BYTES)
+            ),
+            steps: vec![Step::Code { line: format!("read(fd, buffer, {TOGETHER_BYTES});") }],
+            gain: larger(reader.bytes),
+            risk: "memory for the buffer".to_owned(),
+        },
+        Lie::AllOfARange => Remedy {
+            what: format!("Read the range in the order of its offsets, {} or more at once", size(TOGETHER_BYTES)),
+            steps: vec![Step::Code { line: format!("pread(fd, buffer, {TOGETHER_BYTES}, offset);") }],
+            gain: larger(reader.extent_bytes.unwrap_or(reader.bytes)),
+            risk: "memory for the range".to_owned(),
+        },
+        Lie::Files(_) => Remedy {
+            what:
+                "Ask for the next files before they are needed, read them in several threads, or keep them in one file"
+                    .to_owned(),
+            steps: vec![Step::Code { line: "posix_fadvise(next_fd, 0, 0, POSIX_FADV_WILLNEED);".to_owned() }],
+            gain: beside(),
+            risk: "memory for what is read before it is used".to_owned(),
+        },
+        Lie::HereAndThere => Remedy {
+            what:
+                "Have several reads under way at once (threads, io_uring), or keep in one place what is read together"
+                    .to_owned(),
+            steps: vec![Step::Code { line: "posix_fadvise(fd, next_offset, length, POSIX_FADV_WILLNEED);".to_owned() }],
+            gain: beside(),
+            risk: "memory for what is read before it is used; with O_DIRECT this call has no effect".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Work, only};
+    use super::*;
+    use crate::block::{StackLeg, StackLevel};
+
+    /// A task's reads of 4 KiB of 8:0, one after another, 1 ms each.
+    fn work(bios: u64, sequential: u64, first_bytes: u64, extent_bytes: u64) -> Work {
+        let mut work = Work::new(1_000_000_000);
+        work.bios_of("viewer", bios, "R", 1_000, 999_000);
+        let mut gaps = vec![0; 20];
+        gaps[19] = bios - 1;
+        work.usage.readers.push(TaskReads {
+            device: "8:0".into(),
+            tid: 7,
+            bios,
+            bytes: bios * 4096,
+            sequential,
+            first_bytes,
+            extent_bytes: Some(extent_bytes),
+            active_ns: (bios - 1) * 1_000_001,
+            gaps,
+        });
+        work
+    }
+
+    #[test]
+    fn how_small_reads_lie_is_told() {
+        let all = 800 * 4096;
+        let mut files = work(800, 700, all, all);
+        files.call("openat", "viewer (7)", 700, 1_000_000, 0);
+        for (work, how, most) in [
+            (files, "in 700 files", None),
+            (work(800, 790, all, all), "in order", Some(93.75)),
+            (work(800, 5, all, all), "nearly all of their range", Some(93.75)),
+            (work(800, 5, all, all * 100), "here and there", None),
+        ] {
+            let finding = only(find(&work.seen()));
+            assert!(finding.what.starts_with("viewer (7) waits 800.00 ms of 1.00 s in 800 reads of 4 KiB from 8:0"));
+            assert!(finding.what.contains(how), "{}", finding.what);
+            let gain = finding.advice[0].gain.known().map(|gain| (gain.least_percent, gain.most_percent));
+            assert_eq!(gain, most.map(|most| (0.0, most)));
+        }
+    }
+
+    #[test]
+    fn few_of_them_large_ones_and_several_at_once_are_not() {
+        assert!(find(&work(50, 0, 0, 1 << 30).seen()).is_empty());
+        let mut large = work(800, 5, 0, 1 << 30);
+        large.usage.readers[0].bytes = 800 * 65_536;
+        assert!(find(&large.seen()).is_empty());
+        let mut beside = work(800, 5, 0, 1 << 30);
+        beside.usage.readers[0].gaps = vec![0, 0, 0, 0, 0, 799];
+        assert!(find(&beside.seen()).is_empty());
+        // A device of one request at a time takes them at this pace, however many are queued before.
+        let mut queued = work(800, 5, 0, 1 << 30);
+        queued.bios_of("viewer", 800, "R", 1_000_000, 1_000_000);
+        assert!(find(&queued.seen()).is_empty());
+        let mut seldom = work(800, 5, 0, 1 << 30);
+        seldom.span_ns *= 10;
+        assert!(find(&seldom.seen()).is_empty());
+        // It does the work of reads of another device.
+        let mut below = work(800, 5, 0, 1 << 30);
+        let leg = StackLeg { device: "8:0".into(), bios: 800, bytes: 800 * 4096 };
+        below.block().stack.push(StackLevel { upper: "253:0".into(), legs: vec![leg], ..StackLevel::default() });
+        assert!(find(&below.seen()).is_empty());
+        // The recording does not say that a program did it.
+        let mut carried = work(800, 5, 0, 1 << 30);
+        carried.block().originators.originators[0].kind = OwnerKind::Unknown;
+        assert!(find(&carried.seen()).is_empty());
+    }
+}
