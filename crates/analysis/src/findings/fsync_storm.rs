@@ -1,7 +1,11 @@
 //! A program that syncs so often that it spends its time in it.
 
-use super::{Finding, Gain, MIN_SPAN_PERCENT, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{
+    Finding, Gain, MIN_SPAN_PERCENT, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent,
+};
 use crate::Evidence;
+use crate::OWN_RECORDING;
+use crate::block::OwnerKind;
 use crate::calls::{is_sync, is_write};
 use crate::units::{duration, grouped, size};
 
@@ -13,6 +17,10 @@ const MAX_BYTES_A_CALL: u64 = 64 << 10;
 const TOGETHER: u64 = 10;
 /// What one call in place of ten costs, times one of now: it has more data to wait for, and a device beside others varies.
 const COST_THEN: [f64; 2] = [0.25, 4.0];
+/// What a sync of a write-ahead log costs, times one of the journal or the database: it is a part of one file that grows.
+const COST_OF_LOG: [f64; 2] = [0.5, 3.0];
+/// From this part of what the process's own bios take on others are why they are slow, percent.
+const MOST_BEHIND_PERCENT: f64 = 50.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let mut processes: Vec<&str> = Vec::new();
@@ -44,38 +52,10 @@ fn of_process(seen: &Seen<'_>, process: &str) -> Option<Finding> {
         measure(&format!("calls of {call}()"), n as f64, MeasureUnit::Count, "syscalls:sys_enter_*, sys_exit_*"),
         measure("time in them", ns as f64, MeasureUnit::Ns, "syscalls:sys_enter_*, sys_exit_*"),
     ];
-    let mut waited = String::new();
-    let mut journal_percent = 0.0;
-    // What all calls waited for is what this process waited for where the others hardly count.
-    if let Some(syncs) = seen.block.map(|block| &block.syncs)
-        && percent(ns, syncs.durations.mean.saturating_mul(syncs.durations.n)) > 90.0
-        && syncs.calls.iter().any(|call| call.waits.known().is_some())
-    {
-        let all = ns.max(1);
-        journal_percent = percent(syncs.journal_ns, all);
-        let parts = [
-            ("its own data", Some(syncs.data_ns)),
-            ("the journal", Some(syncs.journal_ns)),
-            ("flushes of the device", syncs.flush_ns.known().copied()),
-        ];
-        for (what, part) in parts.iter().filter_map(|(what, part)| Some((what, (*part)?))) {
-            let source = "block:block_bio_queue, block_rq_complete within the calls";
-            evidence.push(measure(&format!("waited for {what}"), part as f64, MeasureUnit::Ns, source));
-        }
-        let most = parts.iter().filter_map(|(what, part)| Some((*what, (*part)?))).max_by_key(|(_, part)| *part);
-        let rest = syncs.rest_ns;
-        waited = match most {
-            Some((_, part)) if rest > part => {
-                evidence.push(measure("for no bio", rest as f64, MeasureUnit::Ns, "the rest of their time"));
-                format!(
-                    " {:.0} % of that passed with none of its bios under way: for a lock, another task or a CPU. `record \
-                     --events block,layers` shows which.",
-                    percent(rest, all)
-                )
-            }
-            Some((what, part)) => format!(" They waited most for {what} ({:.0} %).", percent(part, all)),
-            None => String::new(),
-        };
+    let (mut waited, journal_percent) = waits(seen, ns, &mut evidence);
+    let behind = behind_others(seen, process);
+    if let Some((culprit, part)) = behind {
+        waited += &format!(" Of what its own bios take, {part:.0} % is behind others, most behind {culprit}.");
     }
     let of = format!("time in {call}() of {process}");
     let then = |cost: f64| 100.0 * (1.0 - cost / TOGETHER as f64);
@@ -94,6 +74,12 @@ fn of_process(seen: &Seen<'_>, process: &str) -> Option<Finding> {
         .into(),
         risk: format!("a power cut loses up to {TOGETHER} records more"),
     }];
+    if let Some(remedy) = rollback_journal(seen, n, &of) {
+        advice.insert(0, remedy);
+    }
+    if let Some((culprit, part)) = behind {
+        advice.insert(0, of_lower_priority(culprit, part));
+    }
     if call == "fsync" && journal_percent > 10.0 {
         advice.push(Remedy {
             what: "Reserve the file's blocks once, and sync its data alone".to_owned(),
@@ -130,6 +116,121 @@ fn of_process(seen: &Seen<'_>, process: &str) -> Option<Finding> {
         advice,
         uncertain: None,
     })
+}
+
+/// What the calls waited for, as the cause says it, and the journal's part of it, percent. Where all calls are not nearly this process's
+/// nothing is known of its own.
+fn waits(seen: &Seen<'_>, ns: u64, evidence: &mut Vec<Measure>) -> (String, f64) {
+    let mut waited = String::new();
+    let mut journal_percent = 0.0;
+    // What all calls waited for is what this process waited for where the others hardly count.
+    if let Some(syncs) = seen.block.map(|block| &block.syncs)
+        && percent(ns, syncs.durations.mean.saturating_mul(syncs.durations.n)) > 90.0
+        && syncs.calls.iter().any(|call| call.waits.known().is_some())
+    {
+        let all = ns.max(1);
+        journal_percent = percent(syncs.journal_ns, all);
+        let parts = [
+            ("its own data", Some(syncs.data_ns)),
+            ("the journal", Some(syncs.journal_ns)),
+            ("flushes of the device", syncs.flush_ns.known().copied()),
+        ];
+        for (what, part) in parts.iter().filter_map(|(what, part)| Some((what, (*part)?))) {
+            let source = "block:block_bio_queue, block_rq_complete within the calls";
+            evidence.push(measure(&format!("waited for {what}"), part as f64, MeasureUnit::Ns, source));
+        }
+        let most = parts.iter().filter_map(|(what, part)| Some((*what, (*part)?))).max_by_key(|(_, part)| *part);
+        let rest = syncs.rest_ns;
+        waited = match most {
+            Some((_, part)) if rest > part => {
+                evidence.push(measure("for no bio", rest as f64, MeasureUnit::Ns, "the rest of their time"));
+                format!(
+                    " {:.0} % of that passed with none of its bios under way: for a lock, another task or a CPU. `record \
+                     --events block,layers` shows which.",
+                    percent(rest, all)
+                )
+            }
+            Some((what, part)) => format!(" They waited most for {what} ({:.0} %).", percent(part, all)),
+            None => String::new(),
+        };
+    }
+    (waited, journal_percent)
+}
+
+/// SQLite syncs its rollback journal, `DATABASE-journal`, and then the database, for each transaction (sqlite.org/atomiccommit.html).
+/// With a write-ahead log it syncs that alone, once.
+fn rollback_journal(seen: &Seen<'_>, n: u64, of: &str) -> Option<Remedy> {
+    let synced = |path: &str| -> u64 {
+        let is =
+            |known: &Option<String>| known.as_deref().is_some_and(|known| known.trim_end_matches(" (deleted)") == path);
+        let files = seen.calls.by_file.iter().filter(|group| is_sync(&group.call) && is(&group.path));
+        files.map(|group| group.ns.n).sum()
+    };
+    let paths =
+        seen.calls.by_file.iter().filter(|group| is_sync(&group.call)).filter_map(|group| group.path.as_deref());
+    let of_database = |path: &str| {
+        let database = path.trim_end_matches(" (deleted)").strip_suffix("-journal")?.to_owned();
+        let (journal, data) = (synced(&format!("{database}-journal")), synced(&database));
+        // They are most of what this process syncs: else another one's database is seen.
+        (data > 0 && journal >= data && (n..=n * 2).contains(&((journal + data) * 2))).then_some((database, data))
+    };
+    let (database, transactions) = paths.filter_map(of_database).max_by_key(|(_, data)| *data)?;
+    let left = transactions as f64 / n as f64;
+    Some(Remedy {
+        what: format!("Have SQLite keep a write-ahead log for {database} instead of a rollback journal"),
+        steps: vec![Step::Code { line: "PRAGMA journal_mode=WAL;".to_owned() }],
+        gain: Gain {
+            of: of.to_owned(),
+            least_percent: (100.0 * (1.0 - left * COST_OF_LOG[1])).max(0.0),
+            most_percent: 100.0 * (1.0 - left * COST_OF_LOG[0]),
+            basis: format!(
+                "one call for each of {} in place of {:.1}, at {} to {} times what one takes now",
+                grouped(transactions),
+                1.0 / left,
+                COST_OF_LOG[0],
+                COST_OF_LOG[1]
+            ),
+        }
+        .into(),
+        risk: "all programs that use the database have to be on this machine; beside it lie two more files".to_owned(),
+    })
+}
+
+fn of_lower_priority(culprit: &str, part: f64) -> Remedy {
+    let tid = culprit.rsplit_once('(').and_then(|(_, tid)| tid.strip_suffix(')')).unwrap_or("TID");
+    Remedy {
+        what: format!("Give the I/O of {culprit} a lower priority, or have it write more slowly"),
+        steps: vec![Step::Run { command: "ionice -c 3 -p".to_owned(), names: vec![tid.to_owned()] }],
+        gain: Evidence::unknown(
+            format!("it is at most what its bios wait behind others ({part:.0} %), and what the journal's wait"),
+            "try it, and compare two recordings: flashscope diff",
+        ),
+        risk:
+            "it may take much longer; without a scheduler that knows priorities (mq-deadline, bfq) they have no effect"
+                .to_owned(),
+    }
+}
+
+/// Behind whom most of what this process's own bios take is spent, and how much of it, percent.
+fn behind_others<'a>(seen: &Seen<'a>, process: &str) -> Option<(&'a str, f64)> {
+    let found = &seen.block?.interference;
+    let load =
+        found.owners.iter().filter(|load| load.owner == process && load.bios > 0).max_by_key(|load| load.bios)?;
+    let excess = load.mean_device_excess_ns.known().map_or(0, |&ns| ns.max(0) as u64);
+    let part = percent(load.mean_behind_ns.saturating_add(excess), load.mean_q2c_ns).min(100.0);
+    if part < MOST_BEHIND_PERCENT {
+        return None;
+    }
+    // A program of which the trace has bios: a journal is what the syncs themselves cause.
+    let is_program = |name: &str| {
+        let all = &seen.block.map(|block| &block.originators.originators);
+        all.is_some_and(|all| {
+            all.iter().any(|one| one.kind == OwnerKind::Task && name == format!("{} ({})", one.name, one.tid))
+        }) && !name.starts_with(OWN_RECORDING)
+    };
+    let waits = found.pairs.iter().filter(|wait| wait.victim == load.owner && wait.device == load.device);
+    let most = waits.filter(|wait| is_program(&wait.behind)).max_by_key(|wait| wait.served_ns + wait.handover_ns)?;
+    Some((&most.behind, part))
 }
 
 #[cfg(test)]
@@ -176,6 +277,60 @@ mod tests {
             syncs.calls = vec![call(times.into())];
             let finding = only(find(&work.seen()));
             assert!(finding.cause.contains(told), "{}", finding.cause);
+        }
+    }
+
+    #[test]
+    fn a_rollback_journal_of_sqlite_is_told() {
+        for (path, told) in
+            [("/data/db-journal (deleted)", true), ("/data/db-wal", false), ("/data/other-journal", false)]
+        {
+            let mut work = Work::new(1_300_000_000);
+            work.call("fdatasync", "sqlite3 (7)", 600, 1_100_000_000, 0);
+            for (inode, path, n) in [(14, path, 302), (13, "/data/db", 151)] {
+                work.file_call("fdatasync", &format!("7:0 inode {inode}"), n, n * 2_000_000);
+                work.calls.by_file.last_mut().expect("a file").path = Some(path.to_owned());
+            }
+            let remedy = only(find(&work.seen())).advice.remove(0);
+            assert_eq!(remedy.what.contains("write-ahead log for /data/db"), told, "{remedy:?}");
+            if told {
+                let gain = remedy.gain.known().expect("a range");
+                assert_eq!((gain.least_percent.round(), gain.most_percent.round()), (25.0, 87.0), "{gain:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_holds_the_syncs_up_is_named() {
+        use crate::block::{OwnerLoad, WaitBehind, WaitStage};
+        for (behind_ns, told) in [(3_000_000, true), (500_000, false)] {
+            let mut work = Work::new(5_000_000_000);
+            work.call("fsync", "editor (8)", 25, 340_000_000, 0);
+            work.owner("cp", OwnerKind::Task, 0, 100 << 20);
+            let found = &mut work.block().interference;
+            found.owners.push(OwnerLoad {
+                device: "8:0".into(),
+                owner: "editor (8)".into(),
+                bios: 35,
+                mean_q2c_ns: 4_000_000,
+                mean_behind_ns: behind_ns,
+                mean_device_excess_ns: Evidence::unknown("none of it was alone", ""),
+                mean_alone_ns: Evidence::unknown("none of it was alone", ""),
+                longest_q2c_ns: 5_000_000,
+                longest_behind_ns: 4_000_000,
+            });
+            let wait = |behind: &str, served_ns| WaitBehind {
+                device: "8:0".into(),
+                victim: "editor (8)".into(),
+                behind: behind.into(),
+                stage: WaitStage::Scheduler,
+                served_ns,
+                handover_ns: 0,
+            };
+            found.pairs = vec![wait("ext4 journal [jbd2/sda-8]", 90_000_000), wait("cp (7)", 50_000_000)];
+            let finding = only(find(&work.seen()));
+            assert_eq!(finding.cause.contains("75 % is behind others, most behind cp (7)."), told, "{}", finding.cause);
+            assert_eq!(finding.advice[0].what.contains("cp (7)"), told, "{:?}", finding.advice);
         }
     }
 
