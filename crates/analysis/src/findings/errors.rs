@@ -33,15 +33,10 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         evidence.push(measure("time in failed I/O", took as f64, MeasureUnit::Ns, source));
     }
     let unit = if found.stages.unit == Unit::Bio { "bio" } else { "request" };
-    let mut cause = match (known(&errors.retries), known(&errors.recovered)) {
-        (0, 0) => "None of them was tried again: the program got the error.".to_owned(),
-        (retries, recovered) => {
-            format!(
-                "{} were tries of what had failed before; {} succeeded in the end.",
-                grouped(retries),
-                grouped(recovered)
-            )
-        }
+    let (retries, recovered) = (known(&errors.retries), known(&errors.recovered));
+    let mut cause = match retries + recovered {
+        0 => "None of them was tried again: the program got the error.".to_owned(),
+        _ => tried_again(retries, recovered),
     };
     if let Some(lower) = real().find(|one| one.below) {
         cause += &format!(
@@ -92,6 +87,18 @@ fn put_right(seen: &Seen<'_>, first: &Failure, below: u64) -> Finding {
         lost_bytes: None,
         advice: vec![save_the_data()],
         uncertain: None,
+    }
+}
+
+fn tried_again(retries: u64, recovered: u64) -> String {
+    let again = match retries {
+        0 => String::new(),
+        1 => "1 of these failures was at a place that had failed before. ".to_owned(),
+        n => format!("{} of these failures were at places that had failed before. ", grouped(n)),
+    };
+    match recovered {
+        0 => again + "No later try succeeded.",
+        n => again + &format!("The same operation succeeded later at {}.", counted(n, "place")),
     }
 }
 
@@ -154,6 +161,27 @@ mod tests {
         assert!(finding.what.starts_with("1 bio of 8:0 failed with EIO: the first"), "{}", finding.what);
         assert!(finding.cause.ends_with("Below them 1 of 8:16 failed, the first at sector 4096."), "{}", finding.cause);
         assert_eq!(finding.lost_bytes, Some(4096));
+    }
+
+    #[test]
+    fn tries_are_counted_as_what_they_were() {
+        for (retries, recovered, told) in [
+            (0, 0, "None of them was tried again: the program got the error."),
+            (1, 0, "1 of these failures was at a place that had failed before. No later try succeeded."),
+            (0, 1, "The same operation succeeded later at 1 place."),
+            (
+                2,
+                2,
+                "2 of these failures were at places that had failed before. The same operation succeeded later at 2 places.",
+            ),
+        ] {
+            let mut work = Work::new(1_000_000_000);
+            work.bios(10, "R", 1_000, 1_000_000);
+            let errors = &mut work.block().errors;
+            (errors.failed, errors.retries, errors.recovered) = (3.into(), retries.into(), recovered.into());
+            errors.failures = vec![failure(-5)];
+            assert_eq!(only(find(&work.seen())).cause, told);
+        }
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
+use crate::block::OwnerKind;
 use crate::units::size;
+use crate::usage::DeviceUse;
 
 /// Less is not worth a word.
 const MIN_BYTES: u64 = 4 << 20;
@@ -11,7 +13,14 @@ const MIN_PERCENT: f64 = 25.0;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(block) = seen.block else { return Vec::new() };
-    let Some(device) = seen.usage.devices.iter().max_by_key(|device| device.read_again_bytes) else {
+    // What lies beneath a loop device or an array does what programs ask for there.
+    let by_program = |device: &DeviceUse| {
+        let is_task =
+            |tid| block.originators.originators.iter().any(|one| one.tid == tid && one.kind == OwnerKind::Task);
+        seen.usage.readers.iter().any(|reader| reader.device == device.device && is_task(reader.tid))
+    };
+    let devices = seen.usage.devices.iter();
+    let Some(device) = devices.max_by_key(|device| (device.read_again_bytes, by_program(device))) else {
         return Vec::new();
     };
     let (again, all) = (device.read_again_bytes, device.read_bytes);
@@ -51,7 +60,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
 mod tests {
     use super::super::testing::{Work, only};
     use super::*;
-    use crate::usage::DeviceUse;
+    use crate::usage::TaskReads;
 
     fn work(read_bytes: u64, read_again_bytes: u64) -> Work {
         let mut work = Work::new(1_000_000_000);
@@ -64,6 +73,15 @@ mod tests {
     fn what_is_read_again_is_told() {
         let finding = only(find(&work(100 << 20, 60 << 20).seen()));
         assert_eq!(finding.what, "60 MiB of the 100 MiB read from 8:0 were read before (60 %).");
+    }
+
+    #[test]
+    fn the_device_that_a_program_reads_is_named() {
+        let mut work = work(100 << 20, 60 << 20);
+        let below = DeviceUse { device: "254:0".into(), read_bytes: 100 << 20, read_again_bytes: 60 << 20 };
+        work.usage.devices.push(below);
+        work.usage.readers.push(TaskReads { device: "8:0".into(), tid: 7, ..TaskReads::default() });
+        assert!(only(find(&work.seen())).what.contains("read from 8:0"));
     }
 
     #[test]

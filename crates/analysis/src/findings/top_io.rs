@@ -2,7 +2,7 @@
 
 use super::{Finding, MeasureUnit, Rule, Seen, StorageFacts, Weight, groups, measure, percent};
 use crate::block::{BlockFound, FURTHER_FILES, Group, GroupBy, Originator, OwnerKind};
-use crate::units::size;
+use crate::units::{counted, size};
 use crate::{Evidence, OWN_RECORDING};
 use flashscope_trace::parse_file;
 
@@ -43,24 +43,41 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             "writes" => (most(seen.storage, found, |file| file.written_bytes), "go into"),
             _ => (most(seen.storage, found, |file| file.read_bytes), "come from"),
         };
+        // Then the sum holds the same bytes twice, and parts of it say nothing.
+        let doubled = found.loops.iter().find(|one| one.backing.known().is_none());
+        if let Some(one) = doubled {
+            cause += &format!(
+                " What the disk beneath {} does for it counts as I/O of its own: of how much this is a part is unknown.",
+                seen.storage.device_name(&one.device)
+            );
+        }
         // With less than half in one file there is no such file; the recorder's own is never one.
         if let Some((file, bytes)) = which.filter(|(_, bytes)| bytes.saturating_mul(2) >= sum) {
             cause += &format!(" {} of all {went} {file}.", size(bytes));
         }
+        let peers = kind(OwnerKind::Task).filter(|one| of(one) == of(first)).count() as u64 - 1;
+        let mut evidence = vec![measure(&format!("{done} for {name}"), of(first) as f64, MeasureUnit::Bytes, source)];
+        if doubled.is_none() {
+            evidence.push(measure(&format!("{done} in all"), sum as f64, MeasureUnit::Bytes, source));
+        }
         findings.push(Finding {
             rule: Rule::TopIo,
             weight: Weight::Overview,
-            what: format!(
-                "{name} {verb} most: {} of {} ({:.0} %).",
-                size(of(first)),
-                size(sum),
-                percent(of(first), sum)
-            ),
+            // Of several that do as much as one another none does most.
+            what: match doubled {
+                _ if peers > 0 => {
+                    format!("{name} {verb} {}, and {} as much.", size(of(first)), counted(peers, "other program"))
+                }
+                Some(_) => format!("{name} {verb} most: {}.", size(of(first))),
+                None => format!(
+                    "{name} {verb} most: {} of {} ({:.0} %).",
+                    size(of(first)),
+                    size(sum),
+                    percent(of(first), sum)
+                ),
+            },
             cause: cause.trim_start().to_owned(),
-            evidence: vec![
-                measure(&format!("{done} for {name}"), of(first) as f64, MeasureUnit::Bytes, source),
-                measure(&format!("{done} in all"), sum as f64, MeasureUnit::Bytes, source),
-            ],
+            evidence,
             lost_ns: Evidence::unknown("an overview: no time of it is lost by itself", ""),
             lost_bytes: Some(of(first)),
             advice: Vec::new(),
@@ -136,6 +153,27 @@ mod tests {
         // A twentieth of what is read says nothing of where it comes from.
         work.block().groups.iter_mut().for_each(|group| group.read_bytes = Some(2 << 20));
         assert!(find(&work.seen())[1].cause.is_empty());
+    }
+
+    #[test]
+    fn of_two_that_write_as_much_none_writes_most() {
+        let mut work = Work::new(1_000_000);
+        work.owner("alpha", OwnerKind::Task, 0, 3 << 20);
+        work.owner("beta", OwnerKind::Task, 0, 3 << 20);
+        work.owner("gamma", OwnerKind::Task, 0, 1 << 20);
+        assert_eq!(find(&work.seen())[0].what, "beta (7) writes 3 MiB, and 1 other program as much.");
+    }
+
+    #[test]
+    fn bytes_that_may_count_twice_are_no_whole() {
+        let mut work = Work::new(1_000_000);
+        work.owner("tar", OwnerKind::Task, 0, 3 << 20);
+        work.owner("kworker/u8:1", OwnerKind::Unknown, 0, 3 << 20);
+        let backing = Evidence::unknown("where it lies is not in the trace", "");
+        work.block().loops.push(crate::block::LoopFound { device: "7:0".into(), backing });
+        let finding = find(&work.seen()).remove(0);
+        assert_eq!((finding.what.as_str(), finding.evidence.len()), ("tar (7) writes most: 3 MiB.", 1));
+        assert!(finding.cause.contains("beneath 7:0 does for it counts"), "{}", finding.cause);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! A slow device, a queue in front of it, or the program itself.
 
-use super::{Finding, MeasureUnit, Rule, Seen, Weight, measure, percent, stage};
+use super::{Finding, MeasureUnit, Rule, Seen, Weight, lost_events, measure, percent, stage};
 use crate::Evidence;
 use crate::block::{GroupBy, Unit};
-use crate::units::duration;
+use crate::units::{duration, grouped};
 
 /// Bios that are on their way for less than this part of the recorded time hold nothing up, percent.
 const PROGRAM_PERCENT: f64 = 20.0;
@@ -24,19 +24,31 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         (Some(q2c), Some(q2d)) if found.stages.unit == Unit::Bio => {
             evidence.push(measure("time before it (Q2D), sum", q2d.total_ns as f64, MeasureUnit::Ns, source));
             evidence.push(measure("mean Q2D", q2d.ns.mean as f64, MeasureUnit::Ns, source));
-            let shares = (percent(d2c.total_ns, q2c.total_ns), percent(q2d.total_ns, q2c.total_ns));
-            let each = format!(
-                "Of {} a bio on average {} are in the device and {} in front of it.",
-                duration(q2c.ns.mean),
-                duration(d2c.ns.mean),
-                duration(q2d.ns.mean)
-            );
+            // Bios without an issue (of zram, or of a layer that hands them on) have no part in either.
+            let issued = d2c.ns.n == q2c.ns.n;
+            let whole = if issued { q2c.total_ns } else { d2c.total_ns.saturating_add(q2d.total_ns) };
+            let shares = (percent(d2c.total_ns, whole), percent(q2d.total_ns, whole));
+            let (device, front) = (duration(d2c.ns.mean), duration(q2d.ns.mean));
+            let each = if issued {
+                let took = duration(q2c.ns.mean);
+                format!("Of {took} a bio on average {device} are in the device and {front} in front of it.")
+            } else {
+                format!(
+                    "The {} of {} bios that were issued are {device} in the device on average, and {front} in front of it.",
+                    grouped(d2c.ns.n),
+                    grouped(q2c.ns.n)
+                )
+            };
             // Bios beside one another count each: this is the most that it can be.
-            if seen.of_span(q2c.total_ns) < PROGRAM_PERCENT {
+            // Of what was lost nobody knows when it was under way.
+            if seen.of_span(q2c.total_ns) < PROGRAM_PERCENT && !lost_events::find(seen).is_empty() {
+                let part = seen.of_span(q2c.total_ns);
+                (format!("The bios that were not lost are under way for {part:.1} % of the time at most."), each)
+            } else if seen.of_span(q2c.total_ns) < PROGRAM_PERCENT {
                 let most = seen.of_span(q2c.total_ns);
                 (
                     format!(
-                        "Storage is at work for at most {most:.1} % of the time: what is slow here is not storage."
+                        "Bios are under way for at most {most:.1} % of the time: the device and its queue are not what is slow."
                     ),
                     each,
                 )
@@ -77,7 +89,7 @@ mod tests {
         for (queue, device, span, word) in [
             (1_000, 99_000, 400_000, "The device takes most"),
             (90_000, 10_000, 400_000, "wait in front of the device"),
-            (1_000, 9_000, 100_000_000, "not storage"),
+            (1_000, 9_000, 100_000_000, "not what is slow"),
         ] {
             let mut work = Work::new(span);
             work.bios(1, "R", queue, device);
@@ -85,6 +97,16 @@ mod tests {
             assert!(finding.what.contains(word), "{}", finding.what);
             assert!(finding.advice.is_empty());
         }
+    }
+
+    #[test]
+    fn lost_events_are_no_idle_storage() {
+        let mut work = Work::new(100_000_000);
+        work.bios(1, "R", 1_000, 9_000);
+        let meaning = "entries that the ring wrote over".to_owned();
+        work.losses.push(crate::LossCount { name: "events_dropped".into(), count: 9, meaning });
+        let finding = only(find(&work.seen()));
+        assert!(finding.what.starts_with("The bios that were not lost are under way"), "{}", finding.what);
     }
 
     #[test]
