@@ -86,7 +86,7 @@ impl Disk {
 }
 
 /// The gain that was seen lies in the range that the first advice of a finding has.
-fn gained(finding: &Value, before: f64, after: f64) {
+pub fn gained(finding: &Value, before: f64, after: f64) {
     let gain = &finding["advice"][0]["gain"];
     let [least, most] = ["least_percent", "most_percent"].map(|end| gain[end].as_f64().expect("a range"));
     let seen = (before - after) / before * 100.0;
@@ -155,7 +155,7 @@ fn on_the_disk(dir: &TempDir, name: &str, jobs: &[(&str, &str, &str)]) -> HashMa
 }
 
 /// The first finding that is no overview: of this rule.
-fn first_is(report: &Value, rule: &str) -> Value {
+pub fn first_is(report: &Value, rule: &str) -> Value {
     let all = report["findings"].as_array().expect("findings");
     let first =
         all.iter().find(|one| one["weight"] != "overview").unwrap_or_else(|| panic!("nothing is found: {all:#?}"));

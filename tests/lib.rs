@@ -175,6 +175,8 @@ pub struct Plan<'a> {
     pub packages: &'a [&'a str],
     /// Of the packages and what they depend on, those whose name begins so; empty: all.
     pub only_packages: &'a [&'a str],
+    /// Settings of the board's disk that are not its own: `("completion_ns", "1500000")`.
+    pub disk: &'a [(&'a str, &'a str)],
     /// Files of the image.
     pub files: Vec<(&'a str, u32, Vec<u8>)>,
     pub lines: Vec<String>,
@@ -195,6 +197,7 @@ impl<'a> Plan<'a> {
             modules: &[],
             packages: &[],
             only_packages: &[],
+            disk: &[],
             files: Vec::new(),
             lines: Vec::new(),
         }
@@ -209,7 +212,8 @@ impl<'a> Plan<'a> {
         packages.retain(|p| self.only_packages.is_empty() || self.only_packages.iter().any(|n| p.name.starts_with(n)));
         let mut image = ImageBuilder::new(&board).expect("an agent for the board: make agents");
         let mut lines = image.add_port_modules(&kernel).expect("the port's modules");
-        if let Some(settings) = board.disk_settings(&[]).expect("settings of a disk") {
+        let disk: Vec<_> = self.disk.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        if let Some(settings) = board.disk_settings(&disk).expect("settings of a disk") {
             lines.extend(image.add_storage(&kernel, &[], Some(&settings)).expect("the disk"));
         } else if !self.no_nand {
             lines.extend(image.add_nand(&kernel, self.parts).expect("the NAND's modules"));

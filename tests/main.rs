@@ -52,6 +52,7 @@ mod replay_refusals;
 mod rows;
 mod runs;
 mod schemas;
+mod situations;
 mod study;
 mod syncs;
 mod terminal_width;

@@ -1,0 +1,287 @@
+//! Staged situations: one planted cause each. The first finding names it; what it says to do is done, and the gain lies in the range that
+//! was printed. Where no range is printed, what is advised does not make it worse.
+
+use std::collections::HashMap;
+use std::process::Command;
+
+use flashscope_tests::{Plan, TempDir, flashscope, is_root, null_block_device, output, skip, stdout, work};
+use flashscope_trace::dat::write_filtered;
+use serde_json::Value;
+
+use super::findings::{first_is, gained};
+
+/// A job: its name, what comes before the recording, and what is recorded.
+type Job = (&'static str, &'static str, &'static str);
+
+/// Reports of jobs, by name, in one boot.
+fn boot(dir: &TempDir, mut plan: Plan<'_>, jobs: &[Job]) -> HashMap<&'static str, Value> {
+    plan.files.push(("/work", 0o755, work("armv7-blk", "findings/work.c", dir.path())));
+    for (job, before, script) in jobs {
+        for (kind, text) in [("before", before), ("job", script)] {
+            plan.files.push((Box::leak(format!("/{kind}-{job}").into_boxed_str()), 0o755, (*text).into()));
+        }
+        plan.lines.extend([
+            format!("run before-{job} busybox sh /before-{job}"),
+            format!("run sync-{job} busybox sync"),
+            "write /proc/sys/vm/drop_caches 3".to_owned(),
+            "record-start --events block,cache,syscall --mode ring --ring 16384".to_owned(),
+            format!("run {job} busybox sh /job-{job}"),
+            "record-stop".to_owned(),
+        ]);
+    }
+    let booted = plan.boot();
+    let report = |(i, (job, ..)): (usize, &Job)| {
+        for step in [format!("before-{job}"), (*job).to_owned()] {
+            let step = booted.step(&step);
+            assert_eq!(step.status, Some(0), "{job}: {}", String::from_utf8_lossy(&step.stderr));
+        }
+        let trace = dir.path().join(format!("{job}.dat"));
+        write_filtered(&booted.recording(i), &trace, &|_| true).expect("a trace.dat");
+        let said = stdout(flashscope().args(["report", "--json"]).arg(&trace));
+        (*job, serde_json::from_str(&said).expect("JSON"))
+    };
+    jobs.iter().enumerate().map(report).collect()
+}
+
+/// A plan for the board's own disk, with these settings.
+fn plan<'a>(disk: &'a [(&'a str, &'a str)]) -> Plan<'a> {
+    let mut plan = Plan::new("armv7-blk", "6.1");
+    plan.packages = &["busybox-static"];
+    plan.disk = disk;
+    plan
+}
+
+/// Total of a stage of the groups whose name has this in it.
+fn stage_ns(report: &Value, by: &str, name: &str, stage: &str) -> f64 {
+    let all = report["block"]["groups"].as_array().expect("groups").iter();
+    let of = all.filter(|one| one["by"] == by && one["name"].as_str().is_some_and(|group| group.contains(name)));
+    let stages = of.flat_map(|one| one["stages"].as_array().expect("stages"));
+    stages.filter(|one| one["stage"] == stage).map(|one| one["total_ns"].as_f64().expect("a time")).sum()
+}
+
+fn own_ns(report: &Value) -> f64 {
+    stage_ns(report, "owner", "work (", "Q2C")
+}
+
+fn bytes_read(report: &Value) -> f64 {
+    let all = report["block"]["originators"]["originators"].as_array().expect("originators").iter();
+    all.filter(|one| one["name"].as_str().is_some_and(|name| name.starts_with("work")))
+        .map(|one| one["read_bytes"].as_f64().expect("bytes"))
+        .sum()
+}
+
+fn whole(finding: &Value) -> String {
+    format!("{} {}", finding["what"], finding["cause"])
+}
+
+/// A disk that takes one request at a time, 1.5 ms each: a backup beside a player; 2 MiB of read-ahead for bytes here and there of a
+/// mapped file; small files, small reads in order and at random.
+#[test]
+fn readers_on_a_slow_disk() {
+    const SLOW: [(&str, &str); 2] = [("completion_ns", "1500000"), ("queue_depth", "1")];
+    const MAKE: &str = "b=busybox; $b dd if=/dev/zero of=/mnt/film bs=64k count=96; \
+                        $b dd if=/dev/zero of=/mnt/photos bs=64k count=160";
+    const BACKUP: &str = "busybox dd if=/mnt/photos of=/mnt/backup bs=64k conv=fsync & /work play 150 /mnt/film; wait";
+    let dir = TempDir::new("situations-slow");
+    let said = boot(
+        &dir,
+        plan(&SLOW),
+        &[
+            ("backup", MAKE, BACKUP),
+            ("alone", "busybox rm /mnt/backup", "/work play 150 /mnt/film"),
+            (
+                "mapped",
+                "busybox rm /mnt/film /mnt/photos; busybox dd if=/dev/zero of=/mnt/map bs=64k count=700; \
+                 echo 2048 > /sys/block/nullb0/queue/read_ahead_kb",
+                "/work map 12 /mnt/map",
+            ),
+            ("mapped-128", "echo 128 > /sys/block/nullb0/queue/read_ahead_kb", "/work map 12 /mnt/map"),
+            (
+                "all-of-it",
+                "busybox dd if=/dev/zero of=/mnt/small bs=64k count=64; echo 2048 > /sys/block/nullb0/queue/read_ahead_kb",
+                "/work map 400 /mnt/small",
+            ),
+            (
+                "files",
+                "busybox rm /mnt/map; busybox mkdir /mnt/many; /work many 800 /mnt/many",
+                "/work thumbs 800 0 /mnt/many",
+            ),
+            ("files-ahead", "busybox true", "/work thumbs 800 16 /mnt/many"),
+            ("in-order", "busybox true", "/work direct 1000 4096 seq /mnt/small"),
+            ("in-order-64", "busybox true", "/work direct 63 65536 seq /mnt/small"),
+            ("random", "busybox true", "/work direct 2000 4096 random /mnt/small"),
+        ],
+    );
+    let backup = first_is(&said["backup"], "behind_another");
+    assert!(whole(&backup).contains("behind busybox (") && whole(&backup).contains("work ("), "{backup:#}");
+    // What it waits behind the backup is what it takes less without it, as near as the device's own mean is known.
+    let (with, without) = (own_ns(&said["backup"]), own_ns(&said["alone"]));
+    let price = backup["lost_ns"].as_f64().expect("a price");
+    assert!((price - (with - without)).abs() < with * 0.15, "{price} of {with}, {without} alone: {backup:#}");
+    assert!(!said["alone"]["findings"].to_string().contains("behind_another"));
+
+    let mapped = first_is(&said["mapped"], "readahead_wasted");
+    gained(&mapped, bytes_read(&said["mapped"]), bytes_read(&said["mapped-128"]));
+    assert!(own_ns(&said["mapped-128"]) < own_ns(&said["mapped"]));
+    // All of a file is read by large windows around faults: smaller ones would take longer.
+    assert!(
+        !said["all-of-it"]["findings"].to_string().contains("readahead_wasted"),
+        "{:#}",
+        said["all-of-it"]["findings"]
+    );
+
+    let files = first_is(&said["files"], "small_reads");
+    assert!(whole(&files).contains("in 800 files"), "{files:#}");
+    let calls = |report: &Value| -> f64 {
+        let all = report["calls"]["by_process"].as_array().expect("calls").iter();
+        all.filter(|one| one["name"].as_str().is_some_and(|name| name.starts_with("work (")))
+            .map(|one| one["total_ns"].as_f64().expect("a time"))
+            .sum()
+    };
+    assert!(
+        calls(&said["files-ahead"]) < calls(&said["files"]) * 1.05,
+        "{} {}",
+        calls(&said["files-ahead"]),
+        calls(&said["files"])
+    );
+
+    assert!(!said["files-ahead"]["findings"].to_string().contains("small_reads"));
+
+    let in_order = first_is(&said["in-order"], "small_reads");
+    assert!(whole(&in_order).contains(", in order,"), "{in_order:#}");
+    gained(&in_order, own_ns(&said["in-order"]), own_ns(&said["in-order-64"]));
+    assert!(!said["in-order-64"]["findings"].to_string().contains("small_reads"));
+    let random = first_is(&said["random"], "small_reads");
+    assert!(whole(&random).contains("at random, and of nearly all"), "{random:#}");
+    gained(&random, own_ns(&said["random"]), own_ns(&said["in-order-64"]));
+}
+
+/// A file system of the host's tools, for a disk that is made on the board.
+fn ext4(dir: &TempDir) -> Option<Vec<u8>> {
+    let script = "dd if=/dev/zero of=disk bs=1M count=60 2> log; \
+                  mkfs.ext4 -q -m 0 -O ^metadata_csum_seed,^orphan_file -E lazy_itable_init=0,lazy_journal_init=0 disk \
+                  || mkfs.ext4 -q -m 0 -E lazy_itable_init=0,lazy_journal_init=0 disk; gzip -n disk";
+    let made = output(Command::new("sh").current_dir(dir.path()).args(["-c", script]));
+    made.status.success().then(|| std::fs::read(dir.path().join("disk.gz")).expect("a file system"))
+}
+
+/// The mount option `discard` on a device that takes 5 ms for a request.
+#[test]
+fn discards_of_a_slow_device() {
+    let dir = TempDir::new("situations-discard");
+    let Some(disk) = ext4(&dir) else { return skip("situations: no ext4 could be made") };
+    let mut plan = plan(&[]);
+    plan.files.push(("/disk.gz", 0o644, disk));
+    plan.lines = null_block_device(
+        "nullb1",
+        &[
+            "size=64",
+            "memory_backed=1",
+            "submit_queues=1",
+            "hw_queue_depth=1",
+            "irqmode=2",
+            "completion_nsec=5000000",
+            "discard=1",
+        ],
+    );
+    let make = "busybox zcat /disk.gz > /dev/nullb1; busybox mkdir /d; \
+                busybox mount -t ext4 -o discard,noatime,commit=1 /dev/nullb1 /d; busybox mkdir /d/x";
+    let said = boot(
+        &dir,
+        plan,
+        &[
+            ("discard", make, "/work remove 40 /d/x"),
+            ("nodiscard", "busybox mount -o remount,nodiscard /d", "/work remove 40 /d/x"),
+        ],
+    );
+    let finding = first_is(&said["discard"], "discard_stalls");
+    assert_eq!(finding["advice"][0]["steps"][0]["options"], "nodiscard", "{finding:#}");
+    let discards = |report: &Value| stage_ns(report, "device", " discards", "Q2C");
+    gained(&finding, discards(&said["discard"]), discards(&said["nodiscard"]));
+    assert!(!said["nodiscard"]["findings"].to_string().contains("discard_stalls"));
+}
+
+/// A database that reads here and there, on dm-crypt; and the same on a slow device, where the encryption hardly counts.
+#[test]
+fn a_database_on_dm_crypt() {
+    const TABLE: &str = "0 131072 crypt aes-xts-plain64 \
+                         0000000000000000000000000000000000000000000000000000000000000001 0 /dev/nullb1 0";
+    let dir = TempDir::new("situations-crypt");
+    let Some(disk) = ext4(&dir) else { return skip("situations: no ext4 could be made") };
+    let mut plan = plan(&[]);
+    plan.packages = &["busybox-static", "dmsetup"];
+    plan.modules = &["dm-crypt", "xts", "aes_generic", "ecb"];
+    plan.files.push(("/disk.gz", 0o644, disk));
+    let common = ["size=64", "memory_backed=1", "submit_queues=1", "irqmode=2"];
+    let device = |name, depth, ns| null_block_device(name, &[&common[..], &[depth, ns]].concat());
+    plan.lines = device("nullb1", "hw_queue_depth=64", "completion_nsec=100000");
+    plan.lines.extend(device("nullb2", "hw_queue_depth=1", "completion_nsec=5000000"));
+    let dm = |name: &str, table: &str| {
+        format!(
+            "/sbin/dmsetup create --noudevsync --noudevrules -u CRYPT-PLAIN-{name} {name} --table \"{table}\"; \
+             /sbin/dmsetup mknodes; busybox zcat /disk.gz > /dev/mapper/{name}; busybox mkdir /{name}; \
+             busybox mount -t ext4 /dev/mapper/{name} /{name}; "
+        )
+    };
+    let db = "busybox dd if=/dev/zero of=/secret/db bs=64k count=256";
+    let make = Box::leak((dm("secret", TABLE) + db).into_boxed_str());
+    let mend = format!(
+        "/sbin/dmsetup suspend secret; /sbin/dmsetup reload secret --table \"{TABLE} 2 no_read_workqueue no_write_workqueue\"; \
+         /sbin/dmsetup resume secret"
+    );
+    let slow = Box::leak(dm("slow", &TABLE.replace("nullb1", "nullb2")).into_boxed_str());
+    let said = boot(
+        &dir,
+        plan,
+        &[
+            ("crypt", make, "/work direct 600 8192 random /secret/db"),
+            ("refreshed", Box::leak(mend.into_boxed_str()), "/work direct 600 8192 random /secret/db"),
+            ("slow", slow, "/work log 100 1 /slow/log"),
+        ],
+    );
+    let finding = first_is(&said["crypt"], "layered_device");
+    assert!(whole(&finding).contains("Encryption (dm-crypt)"), "{finding:#}");
+    gained(&finding, own_ns(&said["crypt"]), own_ns(&said["refreshed"]));
+    // Bios that wait for a device of one request at a time do so in the layer above it: that is no price of the encryption.
+    let slow = first_is(&said["slow"], "fsync_storm");
+    assert!(whole(&slow).contains("work ("), "{slow:#}");
+}
+
+/// A loop device, and a limit of its reads in the group of the reader: the device is not what is slow.
+#[test]
+fn a_limit_of_a_cgroup_is_no_slow_device() {
+    let blkio = std::path::Path::new("/sys/fs/cgroup/blkio");
+    if !is_root() || !blkio.join("blkio.throttle.read_iops_device").exists() {
+        return skip("situations: limits need root and the controller blkio of cgroup v1");
+    }
+    let dir = TempDir::new("situations-limit");
+    work("x86_64", "findings/work.c", dir.path());
+    let sh = |script: &str| output(Command::new("sh").current_dir(dir.path()).args(["-ec", script]));
+    let group = blkio.join(format!("flashscope-test-{}", std::process::id()));
+    let made =
+        sh("dd if=/dev/zero of=image bs=1M count=32 2> log; sync -f image; losetup -f --show --direct-io=on image");
+    let device = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+    if device.is_empty() {
+        return skip("situations: no loop device");
+    }
+    let name = device.trim_start_matches("/dev/").to_owned();
+    std::fs::create_dir(&group).expect("a cgroup");
+    let number = std::fs::read_to_string(format!("/sys/block/{name}/dev")).expect("a number");
+    let limit = group.join("blkio.throttle.read_iops_device");
+    std::fs::write(&limit, format!("{} 200", number.trim())).expect("a limit");
+    let report = |into: &str| -> Value {
+        let script = format!("{into} exec ./work direct 600 4096 random {device}");
+        let mut record = flashscope();
+        record.current_dir(dir.path()).args(["-q", "record", "--device", &device, "--events", "block,cache,syscall"]);
+        stdout(record.args(["-o", "t.dat", "--", "sh", "-c", &script]));
+        serde_json::from_str(&stdout(flashscope().current_dir(dir.path()).args(["report", "--json", "t.dat"])))
+            .expect("JSON")
+    };
+    let limited = report(&format!("echo $$ > {}/cgroup.procs;", group.display()));
+    let free = report("");
+    output(Command::new("losetup").args(["-d", &device]));
+    std::fs::remove_dir(&group).ok();
+    let finding = first_is(&limited, "waits_outside");
+    assert!(whole(&finding).contains("work (") && whole(&finding).contains("io.max"), "{finding:#}");
+    assert!(!free["findings"].to_string().contains("waits_outside"), "{:#}", free["findings"]);
+}
