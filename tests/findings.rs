@@ -11,7 +11,7 @@ use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
 /// A loop device with ext4 at `m`, taken away with the value.
-struct Disk {
+pub struct Disk {
     dir: TempDir,
     device: String,
     /// What one test does is in the recordings of the others.
@@ -28,7 +28,7 @@ impl Drop for Disk {
 }
 
 impl Disk {
-    fn new(label: &str, mib: u32, options: &str) -> Option<Disk> {
+    pub fn new(label: &str, mib: u32, options: &str) -> Option<Disk> {
         if !is_root() {
             skip(&format!("{label}: loop devices need root"));
             return None;
@@ -56,12 +56,12 @@ impl Disk {
         self.dir.path()
     }
 
-    fn sh(&self, script: &str) -> bool {
+    pub fn sh(&self, script: &str) -> bool {
         output(Command::new("sh").current_dir(self.path()).args(["-ec", script])).status.success()
     }
 
     /// The report of a command that runs under the recorder.
-    fn report(&self, script: &str) -> Value {
+    pub fn report(&self, script: &str) -> Value {
         let mut record = flashscope();
         record.current_dir(self.path()).args(["-q", "record", "--events", "block,cache,syscall", "-o", "t.dat", "--"]);
         stdout(record.args(["sh", "-c", script]));

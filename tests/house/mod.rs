@@ -14,7 +14,6 @@ const FUNCTION_LINES: usize = 100;
 /// Functions that are longer, and why.
 const LONG: &[(&str, &str, &str)] = &[
     ("agent/record/probe_points.c", "fs_probes_plan", "a table of probe points, written as calls"),
-    ("crates/analysis/src/findings/fsync_storm.rs", "of_process", "one finding's text and its evidence"),
     ("crates/predict/src/advise/mod.rs", "advise", "one list of advice, in its order"),
     ("crates/predict/src/workload/mod.rs", "file", "a match with an arm for each kind of file event"),
     ("crates/report/src/figures/measure.rs", "figure", "one figure, drawn from top to bottom"),

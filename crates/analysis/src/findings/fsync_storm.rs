@@ -58,22 +58,8 @@ fn of_process(seen: &Seen<'_>, process: &str) -> Option<Finding> {
         waited += &format!(" Of what its own bios take, {part:.0} % is behind others, most behind {culprit}.");
     }
     let of = format!("time in {call}() of {process}");
-    let then = |cost: f64| 100.0 * (1.0 - cost / TOGETHER as f64);
-    let mut advice = vec![Remedy {
-        what: format!("Sync once for {TOGETHER} records, or once a second, instead of after each"),
-        steps: vec![Step::Code { line: format!("if (++records % {TOGETHER} == 0) {call}(fd);") }],
-        gain: Gain {
-            of: of.clone(),
-            least_percent: then(COST_THEN[1]),
-            most_percent: then(COST_THEN[0]),
-            basis: format!(
-                "a tenth of the calls, each at {} to {} times what one takes now",
-                COST_THEN[0], COST_THEN[1]
-            ),
-        }
-        .into(),
-        risk: format!("a power cut loses up to {TOGETHER} records more"),
-    }];
+    let renamed: u64 = mine().filter(|group| group.call.starts_with("rename")).map(|group| group.ns.n).sum();
+    let mut advice = vec![less_often(call, &of, renamed * 2 >= n)];
     if let Some(remedy) = rollback_journal(seen, n, &of) {
         advice.insert(0, remedy);
     }
@@ -116,6 +102,39 @@ fn of_process(seen: &Seen<'_>, process: &str) -> Option<Finding> {
         advice,
         uncertain: None,
     })
+}
+
+/// `replaces`: it renames a new file over the old one after each call, as programs do that install packages.
+fn less_often(call: &str, of: &str, replaces: bool) -> Remedy {
+    let then = |cost: f64| 100.0 * (1.0 - cost / TOGETHER as f64);
+    let (what, line, risk) = if replaces {
+        (
+            format!("Write {TOGETHER} new files, sync the file system once, and then rename them"),
+            "syncfs(directory); /* once, before rename() of each */".to_owned(),
+            format!("a power cut loses up to {TOGETHER} new files more; the old ones stay"),
+        )
+    } else {
+        (
+            format!("Sync once for {TOGETHER} records, or once a second, instead of after each"),
+            format!("if (++records % {TOGETHER} == 0) {call}(fd);"),
+            format!("a power cut loses up to {TOGETHER} records more"),
+        )
+    };
+    Remedy {
+        what,
+        steps: vec![Step::Code { line }],
+        gain: Gain {
+            of: of.to_owned(),
+            least_percent: then(COST_THEN[1]),
+            most_percent: then(COST_THEN[0]),
+            basis: format!(
+                "a tenth of the calls, each at {} to {} times what one takes now",
+                COST_THEN[0], COST_THEN[1]
+            ),
+        }
+        .into(),
+        risk,
+    }
 }
 
 /// What the calls waited for, as the cause says it, and the journal's part of it, percent. Where all calls are not nearly this process's
@@ -277,6 +296,21 @@ mod tests {
             syncs.calls = vec![call(times.into())];
             let finding = only(find(&work.seen()));
             assert!(finding.cause.contains(told), "{}", finding.cause);
+        }
+    }
+
+    #[test]
+    fn who_replaces_files_syncs_before_it_renames_them() {
+        for (renamed, told) in [(190, true), (3, false)] {
+            let mut work = Work::new(1_000_000_000);
+            work.call("fsync", "dpkg (7)", 200, 800_000_000, 0);
+            work.call("rename", "dpkg (7)", renamed, 1_000_000, 0);
+            let finding = only(find(&work.seen()));
+            assert_eq!(
+                finding.advice[0].steps[0]
+                    == Step::Code { line: "syncfs(directory); /* once, before rename() of each */".into() },
+                told
+            );
         }
     }
 

@@ -75,7 +75,7 @@ pub enum Weight {
     Fault,
     /// Something costs time or bytes that need not be spent.
     Cost,
-    /// Who does what, and where time goes: no advice.
+    /// Who does what, and where time goes.
     Overview,
 }
 

@@ -80,7 +80,11 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     };
     Some(Finding {
         rule: Rule::SmallReads,
-        weight: Weight::Cost,
+        // What is read here and there, or in many files, is needed: this is where time goes, and others cost what need not be.
+        weight: match lie {
+            Lie::InOrder | Lie::AllOfARange => Weight::Cost,
+            Lie::Files(_) | Lie::HereAndThere => Weight::Overview,
+        },
         what: format!(
             "{} waits {} of {} in {} reads of {} from {device}, {how}, one after another.",
             own.name,
@@ -231,6 +235,7 @@ mod tests {
             let finding = only(find(&work.seen()));
             assert!(finding.what.starts_with("viewer (7) waits 800.00 ms of 1.00 s in 800 reads of 4 KiB from 8:0"));
             assert!(finding.what.contains(how), "{}", finding.what);
+            assert_eq!(finding.weight == Weight::Cost, most.is_some());
             let gain = finding.advice[0].gain.known().map(|gain| (gain.least_percent, gain.most_percent));
             assert_eq!(gain, most.map(|most| (0.0, most)));
         }
