@@ -38,7 +38,7 @@ fn levers(result: &ReplaysResult) -> Rows {
             lever.lever.clone(),
             lever.kernel.clone(),
             spread(lever.p99_ms),
-            spread(lever.wait_ms),
+            lever.wait_ms.map_or_else(|| "unknown".to_owned(), spread),
             spread(lever.late_frames),
             spread(lever.others_mib_s),
         ]
@@ -159,9 +159,10 @@ pub fn best(result: &ReplaysResult) -> Vec<usize> {
     };
     let beaten = |a: usize, b: usize| {
         let (a, b) = (&result.levers[a], &result.levers[b]);
-        b.wait_ms[0] <= a.wait_ms[0]
+        let (Some([wait_a, ..]), Some([wait_b, ..])) = (a.wait_ms, b.wait_ms) else { return false };
+        wait_b <= wait_a
             && b.others_mib_s[0] >= a.others_mib_s[0]
-            && (b.wait_ms[0], b.others_mib_s[0]) != (a.wait_ms[0], a.others_mib_s[0])
+            && (wait_b, b.others_mib_s[0]) != (wait_a, a.others_mib_s[0])
     };
     let all = 0..result.levers.len();
     all.clone().filter(|&a| all.clone().all(|b| !same(a, b) || !beaten(a, b))).collect()
@@ -189,21 +190,23 @@ pub fn recommendations(result: &ReplaysResult) -> Vec<String> {
 }
 
 fn recommendation((case, kernel): (&str, &str), levers: &[&LeverFound]) -> Option<String> {
-    let none = levers.iter().find(|lever| lever.lever == "none")?;
-    let helps = |lever: &&&LeverFound| lever.wait_ms[2] < none.wait_ms[1];
-    let keeps = |lever: &&&LeverFound| lever.others_mib_s[0] >= none.others_mib_s[0] * OTHERS_KEEP;
-    let by_wait = |a: &&&LeverFound, b: &&&LeverFound| a.wait_ms[0].total_cmp(&b.wait_ms[0]);
-    let Some(least) = levers.iter().filter(helps).min_by(by_wait) else {
+    let known: Vec<(&LeverFound, [f64; 3])> =
+        levers.iter().filter_map(|lever| Some((*lever, lever.wait_ms?))).collect();
+    let (none, none_wait) = *known.iter().find(|(lever, _)| lever.lever == "none")?;
+    let helps = |(_, wait): &&(&LeverFound, [f64; 3])| wait[2] < none_wait[1];
+    let keeps = |(lever, _): &&(&LeverFound, [f64; 3])| lever.others_mib_s[0] >= none.others_mib_s[0] * OTHERS_KEEP;
+    let by_wait = |a: &&(&LeverFound, [f64; 3]), b: &&(&LeverFound, [f64; 3])| a.1[0].total_cmp(&b.1[0]);
+    let Some(&(least, least_wait)) = known.iter().filter(helps).min_by(by_wait) else {
         return Some(format!(
             "{case} on Linux {kernel}: no lever makes the application wait less than the shifts differ among themselves."
         ));
     };
-    let used = levers.iter().filter(helps).filter(keeps).min_by(by_wait).unwrap_or(least);
+    let &(used, wait) = known.iter().filter(helps).filter(keeps).min_by(by_wait).unwrap_or(&(least, least_wait));
     let systemd = if used.systemd.is_empty() { String::new() } else { format!(" systemd: {}", used.systemd) };
-    let further = if used.lever != least.lever && least.wait_ms[2] < used.wait_ms[1] {
+    let further = if used.lever != least.lever && least_wait[2] < wait[1] {
         format!(
             " With {} it waits {:.0} ms, but the others get {:.1} MiB/s.",
-            least.lever, least.wait_ms[0], least.others_mib_s[0]
+            least.lever, least_wait[0], least.others_mib_s[0]
         )
     } else {
         String::new()
@@ -211,7 +214,7 @@ fn recommendation((case, kernel): (&str, &str), levers: &[&LeverFound]) -> Optio
     Some(format!(
         "{case} on Linux {kernel}: use {}. All reads of the application take {:.0} ms more than alone, not {:.0} ms; the others get {:.1} \
          MiB/s, not {:.1}.{further}{systemd}",
-        used.lever, used.wait_ms[0], none.wait_ms[0], used.others_mib_s[0], none.others_mib_s[0]
+        used.lever, wait[0], none_wait[0], used.others_mib_s[0], none.others_mib_s[0]
     ))
 }
 
@@ -226,7 +229,7 @@ mod tests {
             kernel: "6.1".to_owned(),
             runs: 3,
             p99_ms: [0.0; 3],
-            wait_ms: wait,
+            wait_ms: Some(wait),
             late_frames: [0.0; 3],
             others_mib_s: [others; 3],
             systemd: format!("{name}=yes"),
@@ -249,5 +252,7 @@ mod tests {
         let within_the_spread = lever("maybe", [440.0, 300.0, 460.0], 30.0);
         assert!(said(&[none, within_the_spread]).contains("no lever"));
         assert_eq!(said(&[lever("other", [1.0; 3], 1.0)]), "", "nothing to compare with");
+        let unknown = |name| LeverFound { wait_ms: None, ..lever(name, [0.0; 3], 30.0) };
+        assert_eq!(said(&[unknown("none"), unknown("other")]), "", "no run alone");
     }
 }

@@ -33,11 +33,12 @@ pub fn replays_study(result: &ReplaysResult) -> Vec<Figure> {
 fn pareto(result: &ReplaysResult, (case, kernel): (&str, &str)) -> Option<Figure> {
     let of_case = |index: &usize| {
         let lever = &result.levers[*index];
-        lever.case == case && lever.kernel == kernel
+        lever.case == case && lever.kernel == kernel && lever.wait_ms.is_some()
     };
+    let wait = |index: usize| result.levers[index].wait_ms.unwrap_or_default();
     let shown: Vec<usize> = (0..result.levers.len()).filter(of_case).collect();
     let most = |value: &dyn Fn(usize) -> f64| shown.iter().map(|&i| value(i)).fold(0.0, f64::max);
-    let (waits, rates) = (most(&|i| result.levers[i].wait_ms[2]), most(&|i| result.levers[i].others_mib_s[2]));
+    let (waits, rates) = (most(&|i| wait(i)[2]), most(&|i| result.levers[i].others_mib_s[2]));
     if shown.len() < 2 || waits <= 0.0 || rates <= 0.0 {
         return None;
     }
@@ -54,19 +55,22 @@ fn pareto(result: &ReplaysResult, (case, kernel): (&str, &str)) -> Option<Figure
     }
     let best: Vec<usize> = best(result).into_iter().filter(of_case).collect();
     let mut front: Vec<(f64, f64)> =
-        best.iter().map(|&i| (x.at(result.levers[i].others_mib_s[0]), y.at(result.levers[i].wait_ms[0]))).collect();
+        best.iter().map(|&i| (x.at(result.levers[i].others_mib_s[0]), y.at(wait(i)[0]))).collect();
     front.sort_by(|a, b| a.0.total_cmp(&b.0));
     for pair in front.windows(2) {
         svg.line("axis", pair[0].0, pair[0].1, pair[1].0, pair[1].1);
     }
     for &index in &shown {
         let lever = &result.levers[index];
-        let (at_x, at_y) = (x.at(lever.others_mib_s[0]), y.at(lever.wait_ms[0]));
-        svg.line("axis", at_x, y.at(lever.wait_ms[1]), at_x, y.at(lever.wait_ms[2]));
+        let (at_x, at_y) = (x.at(lever.others_mib_s[0]), y.at(wait(index)[0]));
+        svg.line("axis", at_x, y.at(wait(index)[1]), at_x, y.at(wait(index)[2]));
         svg.line("axis", x.at(lever.others_mib_s[1]), at_y, x.at(lever.others_mib_s[2]), at_y);
         let tip = format!(
             "{}: waits {:.1} ms more than alone, others {:.1} MiB/s, {:.0} late frames",
-            lever.lever, lever.wait_ms[0], lever.others_mib_s[0], lever.late_frames[0]
+            lever.lever,
+            wait(index)[0],
+            lever.others_mib_s[0],
+            lever.late_frames[0]
         );
         let mark = Rect { x: at_x - 4.0, y: at_y - 4.0, width: 8.0, height: 8.0 };
         svg.rect(if best.contains(&index) { "f0" } else { "f1" }, mark, Some(&tip));

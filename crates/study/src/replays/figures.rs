@@ -29,8 +29,8 @@ fn all_alone(specs: &[ReplaySpec], index: usize) -> Vec<usize> {
 }
 
 /// What all levers are compared with: the application's reads alone, with the lever with which they take least.
-fn least_alone_ns(groups: &[ReplayGroup], specs: &[ReplaySpec], index: usize) -> u64 {
-    all_alone(specs, index).into_iter().map(|i| groups[i].player.total_ns).min().unwrap_or(0)
+fn least_alone_ns(groups: &[ReplayGroup], specs: &[ReplaySpec], index: usize) -> Option<u64> {
+    all_alone(specs, index).into_iter().map(|i| groups[i].player.total_ns).min()
 }
 
 pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[LeverFound]) -> Figures {
@@ -97,11 +97,12 @@ pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[Le
     for lever in levers {
         let name = format!("{}.{}.{}", lever.case, lever.lever, lever.kernel.replace('.', "_"));
         for (quantity, values) in [
-            ("p99_ms", lever.p99_ms),
+            ("p99_ms", Some(lever.p99_ms)),
             ("wait_ms", lever.wait_ms),
-            ("late_frames", lever.late_frames),
-            ("others_mib_s", lever.others_mib_s),
+            ("late_frames", Some(lever.late_frames)),
+            ("others_mib_s", Some(lever.others_mib_s)),
         ] {
+            let Some(values) = values else { continue };
             figures.insert(format!("{name}.{quantity}"), values[0]);
             figures.insert(format!("{name}.{quantity}.least"), values[1]);
             figures.insert(format!("{name}.{quantity}.most"), values[2]);
@@ -136,14 +137,15 @@ pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverF
         }
         let runs: Vec<usize> = (0..specs.len()).filter(|&i| same(&specs[i])).collect();
         let of = |value: &dyn Fn(usize) -> f64| spread(&runs.iter().map(|&i| value(i)).collect::<Vec<_>>());
-        let wait = |i: usize| ms(groups[i].player.total_ns) - ms(least_alone_ns(groups, specs, i));
+        let least_alone = least_alone_ns(groups, specs, index);
+        let wait = |alone: u64| of(&|i| ms(groups[i].player.total_ns) - ms(alone));
         found.push(LeverFound {
             case: spec.case.name.clone(),
             lever: spec.lever.name.clone(),
             kernel: spec.kernel.clone(),
             runs: runs.len() as u64,
             p99_ms: of(&|i| ms(groups[i].player.p99_ns)),
-            wait_ms: of(&wait),
+            wait_ms: least_alone.map(wait),
             late_frames: of(&|i| groups[i].player.late_frames.unwrap_or(0) as f64),
             others_mib_s: of(&|i| rate(&groups[i])),
             systemd: spec.lever.systemd.clone(),

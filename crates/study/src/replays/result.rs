@@ -9,7 +9,7 @@ use crate::result::{Header, Inputs};
 use crate::statement::{Figures, Row};
 
 /// Version of this document's shape; raised when a field changes its meaning.
-pub const REPLAYS_SCHEMA: u32 = 2;
+pub const REPLAYS_SCHEMA: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ReplaysResult {
@@ -134,9 +134,9 @@ pub struct LeverFound {
     pub kernel: String,
     pub runs: u64,
     /// Mean, least and most of the shifts: the application's p99, and how much longer its reads took than alone with the
-    /// lever with which they take least.
+    /// lever with which they take least (`None`: the case names no run alone).
     pub p99_ms: [f64; 3],
-    pub wait_ms: [f64; 3],
+    pub wait_ms: Option<[f64; 3]>,
     pub late_frames: [f64; 3],
     /// MiB a second of the others.
     pub others_mib_s: [f64; 3],
