@@ -39,7 +39,7 @@ fn levers(result: &ReplaysResult) -> Rows {
             lever.kernel.clone(),
             spread(lever.p99_ms),
             lever.wait_ms.map_or_else(|| "unknown".to_owned(), spread),
-            spread(lever.late_frames),
+            lever.late_frames.map_or_else(|| "–".to_owned(), spread),
             spread(lever.others_mib_s),
         ]
     })
@@ -230,7 +230,7 @@ mod tests {
             runs: 3,
             p99_ms: [0.0; 3],
             wait_ms: Some(wait),
-            late_frames: [0.0; 3],
+            late_frames: None,
             others_mib_s: [others; 3],
             systemd: format!("{name}=yes"),
         }

@@ -65,12 +65,12 @@ fn pareto(result: &ReplaysResult, (case, kernel): (&str, &str)) -> Option<Figure
         let (at_x, at_y) = (x.at(lever.others_mib_s[0]), y.at(wait(index)[0]));
         svg.line("axis", at_x, y.at(wait(index)[1]), at_x, y.at(wait(index)[2]));
         svg.line("axis", x.at(lever.others_mib_s[1]), at_y, x.at(lever.others_mib_s[2]), at_y);
+        let late = lever.late_frames.map_or_else(String::new, |frames| format!(", {:.0} late frames", frames[0]));
         let tip = format!(
-            "{}: waits {:.1} ms more than alone, others {:.1} MiB/s, {:.0} late frames",
+            "{}: waits {:.1} ms more than alone, others {:.1} MiB/s{late}",
             lever.lever,
             wait(index)[0],
-            lever.others_mib_s[0],
-            lever.late_frames[0]
+            lever.others_mib_s[0]
         );
         let mark = Rect { x: at_x - 4.0, y: at_y - 4.0, width: 8.0, height: 8.0 };
         svg.rect(if best.contains(&index) { "f0" } else { "f1" }, mark, Some(&tip));

@@ -122,8 +122,16 @@ macro_rules! scripts {
 }
 
 /// The scripts that come with flashscope.
-pub(super) const SCRIPTS: &[(&str, &str)] =
-    scripts!("everything-reader", "fsync-storm", "navit-fast", "navit-slow", "vlc-playlist", "vlc-single", "writer",);
+pub(super) const SCRIPTS: &[(&str, &str)] = scripts!(
+    "everything-reader",
+    "fsync-storm",
+    "navit-fast",
+    "navit-slow",
+    "queries",
+    "vlc-playlist",
+    "vlc-single",
+    "writer",
+);
 
 /// `writer@4.5`: the script's name and the nanoseconds after which it begins.
 fn named(word: &str) -> Result<(&str, u64), String> {

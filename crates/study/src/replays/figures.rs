@@ -99,7 +99,7 @@ pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[Le
         for (quantity, values) in [
             ("p99_ms", Some(lever.p99_ms)),
             ("wait_ms", lever.wait_ms),
-            ("late_frames", Some(lever.late_frames)),
+            ("late_frames", lever.late_frames),
             ("others_mib_s", Some(lever.others_mib_s)),
         ] {
             let Some(values) = values else { continue };
@@ -137,6 +137,11 @@ pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverF
         }
         let runs: Vec<usize> = (0..specs.len()).filter(|&i| same(&specs[i])).collect();
         let of = |value: &dyn Fn(usize) -> f64| spread(&runs.iter().map(|&i| value(i)).collect::<Vec<_>>());
+        let late = |runs: &[usize]| {
+            let frames: Option<Vec<f64>> =
+                runs.iter().map(|&i| groups[i].player.late_frames.map(|n| n as f64)).collect();
+            frames.map(|frames| spread(&frames))
+        };
         let least_alone = least_alone_ns(groups, specs, index);
         let wait = |alone: u64| of(&|i| ms(groups[i].player.total_ns) - ms(alone));
         found.push(LeverFound {
@@ -146,7 +151,7 @@ pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverF
             runs: runs.len() as u64,
             p99_ms: of(&|i| ms(groups[i].player.p99_ns)),
             wait_ms: least_alone.map(wait),
-            late_frames: of(&|i| groups[i].player.late_frames.unwrap_or(0) as f64),
+            late_frames: late(&runs),
             others_mib_s: of(&|i| rate(&groups[i])),
             systemd: spec.lever.systemd.clone(),
         });

@@ -137,7 +137,8 @@ pub struct LeverFound {
     /// lever with which they take least (`None`: the case names no run alone).
     pub p99_ms: [f64; 3],
     pub wait_ms: Option<[f64; 3]>,
-    pub late_frames: [f64; 3],
+    /// `None`: the application plays no film.
+    pub late_frames: Option<[f64; 3]>,
     /// MiB a second of the others.
     pub others_mib_s: [f64; 3],
     pub systemd: String,
