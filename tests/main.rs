@@ -13,6 +13,7 @@ mod block_io;
 mod block_record;
 mod boot;
 mod bounds;
+mod by;
 mod cases;
 mod command;
 mod cost;

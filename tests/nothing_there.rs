@@ -77,7 +77,7 @@ fn a_section_with_nothing_is_not_there() {
     let page = dir.path().join("page.html");
     let mut reports = 0;
     for trace in traces() {
-        for by in [&[][..], &["--by", "layer"]] {
+        for by in [&[][..], &["--by", "layer"], &["--by", "file"], &["--by", "device"], &["--by", "call"]] {
             let report = output(flashscope().arg("report").args(by).arg(&trace).arg("--html").arg(&page));
             if !report.status.success() {
                 continue;

@@ -48,9 +48,14 @@ fn of_trace(trace: &Path) -> Vec<(&'static str, Value)> {
         }
         found.push((if report["block"].is_object() { "report-block" } else { "report-flash" }, report));
     }
-    for (args, name) in
-        [(&["report", "--by", "layer"][..], "report-layers"), (&["advise"], "advise"), (&["predict"], "predict")]
-    {
+    for (args, name) in [
+        (&["report", "--by", "layer"][..], "report-layers"),
+        (&["report", "--by", "file"], "report-by"),
+        (&["report", "--by", "device"], "report-by"),
+        (&["report", "--by", "call"], "report-by"),
+        (&["advise"], "advise"),
+        (&["predict"], "predict"),
+    ] {
         found.extend(printed(args, trace).map(|one| (name, one)));
     }
     found
@@ -82,7 +87,7 @@ fn what_is_printed_of_every_trace_is_valid() {
     let asked: Vec<(&str, &[Value])> = documents.iter().map(|(name, all)| (*name, &all[..])).collect();
     let wrong: Vec<String> = flashscope_tests::errors(&asked).into_iter().flatten().collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
-    for name in ["report-block", "report-flash", "report-layers", "report-call", "advise"] {
+    for name in ["report-block", "report-flash", "report-layers", "report-by", "report-call", "advise"] {
         assert!(documents.contains_key(name), "no trace has a {name}: {:?}", documents.keys());
     }
 }

@@ -30,7 +30,7 @@ const MAX_OPEN: usize = 1 << 14;
 pub struct CallGroup {
     /// As the kernel names it: `read`, `fsync`, `openat`; `page fault`.
     pub call: String,
-    /// `NAME (THREAD)`, or `DEVICE inode N`.
+    /// `NAME (THREAD)`, `DEVICE inode N`, or `(all)`.
     pub name: String,
     /// Of a file, where the recording knows it; with what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,9 @@ pub struct SlowCall {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct CallsFound {
-    /// Most time first.
+    /// Of all processes. Most time first, as in the others.
+    #[serde(default)]
+    pub by_call: Vec<CallGroup>,
     pub by_process: Vec<CallGroup>,
     pub by_file: Vec<CallGroup>,
     /// The longest first.
@@ -187,6 +189,7 @@ pub struct Calls<L> {
     open: HashMap<u32, Open>,
     faults: HashMap<u32, Open>,
     begun: u64,
+    by_call: Sums,
     by_process: Sums,
     by_file: Sums,
     listed: Vec<Listed>,
@@ -213,6 +216,7 @@ where
             open: HashMap::new(),
             faults: HashMap::new(),
             begun: 0,
+            by_call: Sums::default(),
             by_process: Sums::default(),
             by_file: Sums::default(),
             listed: Vec::new(),
@@ -272,6 +276,7 @@ where
         }
         let task = name.map_or_else(|| format!("tid {tid}"), |name| format!("{} ({tid})", clip::clip(name)));
         let duration = time.0.saturating_sub(open.begin);
+        self.by_call.add((open.name.clone(), "(all)".to_owned()), open.bytes(), duration);
         self.by_process.add((open.name.clone(), task.clone()), open.bytes(), duration);
         if let Some(file) = open.file {
             self.by_file.add((open.name.clone(), file_name(file)), open.bytes(), duration);
@@ -423,6 +428,7 @@ where
         self.cut += (self.open.len() + self.faults.len()) as u64;
         self.keep_slowest();
         CallsFound {
+            by_call: self.by_call.finish(),
             by_process: self.by_process.finish(),
             by_file: self.by_file.finish(),
             slowest: self.listed.iter().map(Listed::call).collect(),

@@ -17,6 +17,7 @@ mod latency;
 pub mod layers;
 mod names;
 mod own_wear;
+mod split;
 #[cfg(test)]
 mod testing;
 pub mod units;
@@ -29,6 +30,7 @@ pub use flashscope_trace::file_label;
 pub use latency::{LatencyHistogram, LatencyNs, LatencyRange};
 pub use names::*;
 pub use own_wear::OwnWear;
+pub use split::{SPLIT_REPORT_SCHEMA, SplitBy, SplitReport};
 
 use flashscope_trace::Event;
 

@@ -16,7 +16,7 @@ use flashscope_analysis::flash::{Health, UbiRegion, life};
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::{
     Analysis, ChipShape, Evidence, FLASH_REPORT_SCHEMA, FileUses, FlashAnalysis, FlashReport, OwnWear, ProbeFacts,
-    SystemFacts, name_block_files, name_flash_files,
+    SplitBy, SplitReport, SystemFacts, name_block_files, name_flash_files,
 };
 use flashscope_report::terminal::{self, Style};
 use flashscope_report::{html, json};
@@ -75,6 +75,14 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         if nothing_happened(&inputs, &report) {
             return Err(nothing_recorded(&inputs));
         }
+        if let Some(by) = args.by.and_then(ReportBy::split) {
+            let split = SplitReport::of_block(&report, by);
+            nothing_so(&split)?;
+            let forms: [Form; 3] = [&|| html::block(&report), &|| json::split(&split, &report.names), &|| {
+                terminal::block_by(&report, by, &style_of(args))
+            }];
+            return show(&inputs, args, (&report.findings, Some(&RunFigures::of_block(&report))), forms);
+        }
         let forms: [Form; 3] =
             [&|| html::block(&report), &|| json::block(&report), &|| terminal::block(&report, &style_of(args))];
         return show(&inputs, args, (&report.findings, Some(&RunFigures::of_block(&report))), forms);
@@ -84,9 +92,32 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     if report.readahead.is_none() && !inputs.traces().any(is_of_flash) {
         return Err(nothing_to_report(&inputs));
     }
+    if let Some(by) = args.by.and_then(ReportBy::split) {
+        let split = SplitReport::of_flash(&report, by);
+        nothing_so(&split)?;
+        let forms: [Form; 3] = [&|| html::flash(&report), &|| json::split(&split, &report.names), &|| {
+            terminal::flash_by(&report, by, &style_of(args))
+        }];
+        return show(&inputs, args, (&report.findings, Some(&RunFigures::of_flash(&report))), forms);
+    }
     let forms: [Form; 3] =
         [&|| html::flash(&report), &|| json::flash(&report), &|| terminal::flash(&report, &style_of(args))];
     show(&inputs, args, (&report.findings, Some(&RunFigures::of_flash(&report))), forms)
+}
+
+/// Says what to record where a trace has nothing that is split so.
+fn nothing_so(split: &SplitReport) -> Result<(), Failure> {
+    if !split.is_empty() {
+        return Ok(());
+    }
+    let missing = match split.by {
+        SplitBy::File => "nothing in it names a file; record with `flashscope record --events block,cache,syscall`",
+        SplitBy::Device => "it has no I/O of a block device; leave out --by device to see the chips of raw flash",
+        SplitBy::Call => {
+            "it has no call from entry to return; record with `flashscope record --events block,cache,syscall`"
+        }
+    };
+    Err(Failure::new(format!("{}: {missing}", split.title)))
 }
 
 /// A report in one of its forms.

@@ -20,6 +20,14 @@ fn groups(heads: &'static [&'static str], all: &[CallGroup], most: usize) -> Row
     })
 }
 
+/// By kind of call, most time first.
+pub fn by_call(calls: &CallsFound, most: usize) -> Rows {
+    let heads = &["call", "n", "bytes", "time", "mean", "p50", "p99", "max"];
+    let mut all = groups(&["call", "", "n", "bytes", "time", "mean", "p50", "p99", "max"], &calls.by_call, most);
+    all.rows.iter_mut().for_each(|row| drop(row.remove(1)));
+    Rows { kinds: "tnnnnnnn", heads, ..all }
+}
+
 /// By call and process, most time first.
 pub fn by_process(calls: &CallsFound, most: usize) -> Rows {
     groups(&["call", "process", "n", "bytes", "time", "mean", "p50", "p99", "max"], &calls.by_process, most)

@@ -2,7 +2,7 @@
 
 use flashscope_analysis::block::BlockReport;
 use flashscope_analysis::layers::LayersReport;
-use flashscope_analysis::{CallPath, FlashReport, NamesFound};
+use flashscope_analysis::{CallPath, FlashReport, NamesFound, SplitReport};
 use flashscope_predict::Prediction;
 use flashscope_study::StudyResult;
 use flashscope_study::boot::BootResult;
@@ -26,6 +26,11 @@ pub fn any(value: &impl Serialize) -> String {
 /// All of a trace's findings.
 pub fn flash(report: &FlashReport) -> String {
     named(report, &report.names)
+}
+
+/// What of a report is split by file, device or call.
+pub fn split(report: &SplitReport, names: &NamesFound) -> String {
+    named(report, names)
 }
 
 /// All of a trace's block I/O.

@@ -15,6 +15,7 @@ pub use top::TopArgs;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use flashscope_analysis::SplitBy;
 use flashscope_study::{Bytes, Pattern, Readahead};
 
 /// See what storage really does under embedded Linux: which process touched which flash page, for how long, and whether
@@ -176,6 +177,7 @@ Examples:
   flashscope report trace.dat
   flashscope report trace.dat --fail-if 'p99(d2c, write, mmcblk0) > 20ms' --fail-if 'errors > 0'
   flashscope report trace.dat --html report.html --process sqlite3
+  flashscope report trace.dat --by file --top 5
   flashscope report trace.dat --json | jq '.findings[0].what'
   flashscope report before.dat after.dat                   two recordings of one boot: one clock
   flashscope report board-a.dat board-b.dat --offset board-b.dat=-2500000
@@ -215,7 +217,8 @@ pub struct ReportArgs {
     pub endurance: Option<String>,
     /// layer: the time of reads, writes and syncs by layer of the kernel (`record --events layers`, or trace-cmd's function_graph with
     /// block and syscall events). app, process, thread: what the tables of originators, tasks and files count I/O for; app is the
-    /// systemd unit, container or Android package [default: thread].
+    /// systemd unit, container or Android package [default: thread]. file, device, call: only the tables by file, by device and
+    /// operation, or by kind of call.
     #[arg(long, value_name = "WHAT")]
     pub by: Option<ReportBy>,
     /// Show one call, by its number in the tables of calls: its way through the layers, and what delayed it.
@@ -354,6 +357,21 @@ pub enum ReportBy {
     App,
     Process,
     Thread,
+    File,
+    Device,
+    Call,
+}
+
+impl ReportBy {
+    /// What shows only the tables that are split so.
+    pub fn split(self) -> Option<SplitBy> {
+        match self {
+            ReportBy::File => Some(SplitBy::File),
+            ReportBy::Device => Some(SplitBy::Device),
+            ReportBy::Call => Some(SplitBy::Call),
+            ReportBy::Layer | ReportBy::App | ReportBy::Process | ReportBy::Thread => None,
+        }
+    }
 }
 
 /// What ties the clocks of several traces together.

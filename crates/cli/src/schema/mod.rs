@@ -5,7 +5,9 @@
 use flashscope_analysis::block::{BLOCK_REPORT_SCHEMA, BlockReport};
 use flashscope_analysis::comparison::COMPARISON_SCHEMA;
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, LayersReport};
-use flashscope_analysis::{CALL_PATH_SCHEMA, CallPath, FLASH_REPORT_SCHEMA, FlashReport};
+use flashscope_analysis::{
+    CALL_PATH_SCHEMA, CallPath, FLASH_REPORT_SCHEMA, FlashReport, SPLIT_REPORT_SCHEMA, SplitReport,
+};
 use flashscope_predict::{PREDICTION_SCHEMA, Prediction};
 use flashscope_report::json::NAMES_BESIDE;
 use flashscope_report::top::{TOP_SCHEMA, TopSnapshot};
@@ -56,6 +58,7 @@ const DOCUMENTS: &[Document] = &[
     Document { name: "report-block", printed_by: "report --json, of block I/O", version: Some(BLOCK_REPORT_SCHEMA), schema: written::<BlockReport>, named: NAMED },
     Document { name: "report-flash", printed_by: "report --json, of raw flash", version: Some(FLASH_REPORT_SCHEMA), schema: written::<FlashReport>, named: NAMED },
     Document { name: "report-layers", printed_by: "report --by layer --json", version: Some(LAYERS_REPORT_SCHEMA), schema: written::<LayersReport>, named: PLAIN },
+    Document { name: "report-by", printed_by: "report --by file|device|call --json", version: Some(SPLIT_REPORT_SCHEMA), schema: written::<SplitReport>, named: NAMED },
     Document { name: "report-call", printed_by: "report --call NUMBER --json", version: Some(CALL_PATH_SCHEMA), schema: written::<CallPath>, named: PLAIN },
     Document { name: "diff", printed_by: "diff --json", version: Some(COMPARISON_SCHEMA), schema: written::<diff::Printed>, named: PLAIN },
     Document { name: "advise", printed_by: "advise --json", version: Some(advise::SCHEMA), schema: written::<advise::Printed>, named: PLAIN },

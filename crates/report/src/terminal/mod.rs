@@ -10,6 +10,7 @@ mod prediction;
 mod published;
 mod replays;
 mod runs;
+mod split;
 mod study;
 mod table;
 
@@ -33,6 +34,7 @@ pub use prediction::prediction;
 pub(crate) use published::published;
 pub use replays::replays_study;
 pub use runs::runs_study;
+pub use split::{block_by, flash_by};
 pub use study::study;
 
 /// How to write.
