@@ -105,7 +105,7 @@ fn what_is_unknown_is_not_0_in_json() {
         let why = |figure: &str| block["stages"][figure]["unknown"].as_str().unwrap_or_default();
         let queueing = why("bios_queued").contains("no bio being queued");
         let completions =
-            why("bios_completed").contains("no completion") || why("requests_completed").contains("no completion");
+            why("bios_completed").contains("no completion (") || why("requests_completed").contains("no completion (");
         let unclear = !block["unclear"].as_array().expect("a list").is_empty();
         for (i, (lacks, figures)) in
             [(queueing, NEED_QUEUEING), (completions, NEED_COMPLETIONS), (unclear, NEED_CLARITY)]
@@ -164,4 +164,59 @@ fn nobody_is_alone_where_a_cpus_file_is_missing() {
     }
     let text = flashscope_tests::stdout(flashscope_tests::flashscope().arg("report").arg(&path));
     assert!(text.contains("Who waits behind whom is unknown: the file of CPU 1 is not there"), "{text}");
+}
+
+/// Before Linux 4.12 md's bios had no end in a trace; those of its legs have.
+#[test]
+fn a_device_that_tells_no_end_leaves_completions_unknown() {
+    let report = report("md-without-completions");
+    let block = &report["block"];
+    let stages = &block["stages"];
+    assert_eq!([&stages["bios_queued"], &stages["bios_below"]], [5, 10]);
+    for figure in ["bios_completed", "unfinished"] {
+        assert!(stages[figure]["unknown"].as_str().is_some_and(|why| why.contains("9:0")), "{}", stages[figure]);
+    }
+    let needs = ["over_time/most_in_flight", "windows/completed", "windows/written_bytes", "windows/in_flight_milli"];
+    assert_eq!(numbers(block, &needs), Vec::<String>::new());
+    let d2c = |device: &str| {
+        let devices = stages["devices"].as_array().expect("devices");
+        let one = devices.iter().find(|one| one["device"] == device).expect("a device");
+        [&one["all"][6]["n"], &one["all"][6]["mean_ns"]].map(Value::as_u64)
+    };
+    assert_eq!(
+        [d2c("8:0"), d2c("8:16"), d2c("9:0")],
+        [[Some(5), Some(100_000)], [Some(5), Some(150_000)], [Some(0), None]]
+    );
+    let text = flashscope_tests::stdout(
+        flashscope_tests::flashscope().arg("report").arg(top().join("tests/cases/md-without-completions/input")),
+    );
+    assert!(text.contains("5 bios queued, unknown completed") && !text.contains("No bio was completed"), "{text}");
+}
+
+/// Names with spaces, colons, dashes, brackets, and sectors beyond 2 TiB, in each text and in blktrace's records.
+#[test]
+fn odd_names_and_far_sectors_are_the_same_in_every_format() {
+    let names = [
+        "(sd-pam) (35)",
+        "Web Content (33)",
+        "[foo] (36)",
+        "a b c (31)",
+        "a:b (37)",
+        "kworker/u8:2 (32)",
+        "x-y-12 (34)",
+    ];
+    for input in ["ftrace", "ftrace-plain", "perf", "blkparse", "blktrace"] {
+        let path = top().join("tests/cases/odd-names").join(input);
+        let report = report(path.to_str().expect("UTF-8"));
+        let block = &report["block"];
+        let owners = block["originators"]["originators"].as_array().expect("owners");
+        let owners: Vec<&str> = owners.iter().filter_map(|one| one["name"].as_str()).collect();
+        assert_eq!(owners, names, "{input}");
+        assert_eq!([&block["stages"]["bios_queued"], &block["stages"]["bios_completed"]], [7, 7], "{input}");
+        let sectors =
+            block["points"]["points"].as_array().expect("points").iter().map(|point| point["sector"].as_u64());
+        assert_eq!(sectors.max(), Some(Some(1 << 40)), "{input}");
+        let d2c = &block["stages"]["all"][6];
+        assert_eq!([&d2c["n"], &d2c["min_ns"], &d2c["max_ns"]], [7, 100_000, 100_000], "{input}");
+    }
 }

@@ -6,6 +6,7 @@
 use super::in_flight::NEVER;
 use super::matching::{Matching, Watch};
 use super::wholes::Lost;
+use std::collections::BTreeMap;
 
 /// Clocks of CPUs differ by less.
 const BACK_NS: u64 = 1_000_000_000;
@@ -58,8 +59,18 @@ impl<W: Watch> Matching<W> {
         self.settle_all();
         self.flushes_end();
         let rest: Vec<u32> = self.bios.rest().map(|(at, _)| at).collect();
+        let mut stuck = BTreeMap::new();
         for at in rest {
             let bio = *self.bios.get(at);
+            let device = usize::from(bio.device);
+            if !bio.is_request() && !self.issues[device] && !self.completes[device] {
+                let bios = stuck.entry(device).or_insert(0u64);
+                *bios += 1;
+                // One alone may be on its way.
+                if *bios > 1 {
+                    self.counts.endless.get_or_insert(self.devices[device]);
+                }
+            }
             let backwards = !bio.is_request() && self.take_stray(bio.place, bio.sector, bio.queued, bio.issued);
             self.watch.at_end(!backwards && !bio.superseded);
             let lost = match (backwards, bio.superseded, bio.issued) {

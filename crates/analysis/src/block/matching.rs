@@ -112,6 +112,8 @@ pub(super) struct MatchCounts {
     /// The trace has issues, and completions.
     pub issues: bool,
     pub completions: bool,
+    /// A device that takes bios, issues no request, and completes none: its kernel does not tell.
+    pub endless: Option<Device>,
     pub parts: u64,
     pub requeues: u64,
     /// Issues of a request that was in the device, without a requeue.
@@ -163,6 +165,8 @@ pub(super) struct Matching<W> {
     pub(super) own: bool,
     /// By device: it has been issued a request (device mapper and md never are).
     pub(super) issues: Vec<bool>,
+    /// By device: it has completed something.
+    pub(super) completes: Vec<bool>,
     pub(super) wholes: Wholes,
     pub(super) flushes: Flushes,
     /// Completions without an issue, which may be on its way from a CPU whose clock is late.
@@ -233,6 +237,7 @@ impl<W: Watch> Matching<W> {
             in_range: true,
             own: true,
             issues: Vec::new(),
+            completes: Vec::new(),
             wholes: Wholes::default(),
             flushes: Flushes::default(),
             early: VecDeque::new(),
@@ -267,6 +272,7 @@ impl<W: Watch> Matching<W> {
             None => {
                 self.devices.push(device);
                 self.issues.push(false);
+                self.completes.push(false);
                 self.usual.push([Usual::default(); RequestKind::COUNT]);
                 self.devices.len() - 1
             }
@@ -532,11 +538,15 @@ impl<W: Watch> Matching<W> {
 
     #[inline(always)]
     fn follow(&mut self, block: &BlockEvent, (owner, tid): (u32, u32), now: u64, issuer: impl FnOnce() -> u32) {
-        self.counts.completions |= block.action == BlockAction::Complete;
+        let completes = block.action == BlockAction::Complete;
+        self.counts.completions |= completes;
         let Some(device) = self.device(block.device) else {
             self.counts.of_further_devices += u64::from(self.in_range);
             return;
         };
+        if completes {
+            self.completes[usize::from(device)] = true;
+        }
         if block.bytes == 0 || block.flags.has(RequestFlags::PASSTHROUGH) {
             self.without_bytes(device, block, (owner, tid), now, issuer);
             return;

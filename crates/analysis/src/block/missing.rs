@@ -52,7 +52,7 @@ impl MissingEvent {
                     .to_owned(),
         });
         let completion =
-            (!no_issues && stages.unfinished.known().is_none() && found.unclear.is_empty()).then(|| MissingEvent {
+            (!no_issues && found.errors.failed.known().is_none() && found.unclear.is_empty()).then(|| MissingEvent {
                 event: "block:block_rq_complete|block:block_bio_complete".to_owned(),
                 why: "the trace has no completion; record them too (blktrace without -a)".to_owned(),
                 loses: "how many were completed, D2C and Q2C".to_owned(),

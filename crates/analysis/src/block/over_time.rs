@@ -227,8 +227,8 @@ impl OverTime {
     }
 
     pub fn finish(&self, lacks: &Lacks) -> LoadOverTime {
-        let Lacks { queueing, completions, issues, requests, unclear } = lacks;
-        let of_bios: &[_] = &[queueing, unclear, completions];
+        let Lacks { queueing, completions, ends, issues, requests, unclear } = lacks;
+        let of_bios: &[_] = &[queueing, unclear, completions, ends];
         let of_requests: &[_] = &[issues, unclear, completions, requests];
         let of_issues: &[_] = &[issues, unclear, requests];
         let when = |figure: u64, lacks: &[&_]| known(figure, lacks).known().copied();
@@ -244,9 +244,9 @@ impl OverTime {
                 let counts = &sum.window;
                 BlockWindow {
                     queued: when(counts.queued, &[queueing]),
-                    completed: when(counts.completed, &[issues, completions]),
-                    read_bytes: when(counts.read_bytes, &[issues, completions]),
-                    written_bytes: when(counts.written_bytes, &[issues, completions]),
+                    completed: when(counts.completed, &[issues, completions, ends]),
+                    read_bytes: when(counts.read_bytes, &[issues, completions, ends]),
+                    written_bytes: when(counts.written_bytes, &[issues, completions, ends]),
                     // A trace without queueing may have merges all the same.
                     merges: if counts.merges > 0 { Some(counts.merges) } else { when(0, &[queueing]) },
                     seeks: when(counts.seeks, of_issues),

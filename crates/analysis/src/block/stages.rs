@@ -348,6 +348,16 @@ fn no_requests() -> Unknown {
     Unknown::new(missing, "record them too (flashscope record --events block); a driver that takes bios has none")
 }
 
+fn no_ends(device: Device) -> Unknown {
+    let missing = format!(
+        "the trace has no completion of {device}, whose driver takes bios without requests: how many were completed, and when"
+    );
+    Unknown::new(
+        missing,
+        "record with a newer kernel: before Linux 4.12 only device mapper and raid5 told the end of a bio",
+    )
+}
+
 fn no_issues() -> Unknown {
     let missing = "the trace has completions alone: which request each is of, how long it took and whose it was";
     Unknown::new(missing, "record block_bio_queue and block_rq_issue too (flashscope record --events block)")
@@ -358,6 +368,8 @@ fn no_issues() -> Unknown {
 pub(super) struct Lacks {
     pub queueing: Option<Unknown>,
     pub completions: Option<Unknown>,
+    /// A device of it completes nothing.
+    pub ends: Option<Unknown>,
     /// It has completions alone.
     pub issues: Option<Unknown>,
     /// It has bios, and no request.
@@ -372,6 +384,7 @@ impl Lacks {
         Lacks {
             queueing: (any && !queued).then(no_queueing),
             completions: (any && !counts.completions && (queued || counts.issues)).then(no_completions),
+            ends: counts.endless.filter(|_| counts.completions).map(no_ends),
             issues: (any && !queued && !counts.issues).then(no_issues),
             requests: (queued && !counts.issues).then(no_requests),
             unclear: unclear.cloned(),
@@ -394,7 +407,7 @@ pub(super) fn stages_found(
     counts: &MatchCounts,
     lacks: &Lacks,
 ) -> StagesFound {
-    let Lacks { queueing, completions, issues, unclear, .. } = lacks;
+    let Lacks { queueing, completions, ends, issues, unclear, .. } = lacks;
     let mut all = [Sum::NOTHING; 9];
     let unit = counts.unit();
     sums.devices.resize(devices.len(), OneDevice::NOTHING);
@@ -447,7 +460,7 @@ pub(super) fn stages_found(
         all: if unclear.is_some() { Vec::new() } else { all.iter().map(Sum::finish).collect() },
         devices,
         bios_queued: known(counts.queued, &[queueing, unclear]),
-        bios_completed: known(counts.completed, &[queueing, unclear, completions]),
+        bios_completed: known(counts.completed, &[queueing, unclear, completions, ends]),
         bios_below: counts.below,
         requests: known(counts.requests, &[issues]),
         requests_completed: known(counts.requests_completed, &[issues, completions]),
@@ -455,7 +468,7 @@ pub(super) fn stages_found(
         requeues: counts.requeues,
         reissued: counts.reissued,
         without_data: counts.without_data,
-        unfinished: known(counts.unfinished, &[unclear, completions, issues]),
+        unfinished: known(counts.unfinished, &[unclear, completions, ends, issues]),
         without_issue: counts.without_issue,
         given_up: counts.given_up,
         of_further_devices: counts.of_further_devices,
