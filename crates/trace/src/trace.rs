@@ -1,20 +1,20 @@
 //! A trace of any format, behind one face.
 
+use crate::decode::Geometry;
 use crate::decode::names::Names;
 use crate::decode::reads::{self, Reads};
 use crate::decode::tasks::TaskReader;
-use crate::decode::{Geometry, Typer};
 use crate::error::Error;
 use crate::events::phase::{Mark, Phase, Phases};
 use crate::events::{Event, EventKind, TimeNs};
 use crate::facts::{Facts, Kernel};
-use crate::formats::blktrace::{self, Found, looks_like_blktrace};
+use crate::formats::blktrace::{self, Found};
 use crate::formats::flashmon::{self, Looks};
 use crate::formats::made::{self, Source};
 use crate::formats::packed::{self, Packing};
-use crate::formats::stream::{Session, SessionOptions, SourceState, looks_like_stream};
+use crate::formats::stream::SourceState;
 use crate::formats::text::Text;
-use crate::formats::{self, Chosen, Head, perfetto};
+use crate::formats::{self, Chosen, Head};
 use crate::identity::{self, Processes};
 use crate::input::Input;
 use crate::kind::TraceKind;
@@ -118,7 +118,7 @@ const REQUESTS_INSTANCE: u16 = 2;
 impl Trace {
     /// Opens a trace of any format that is known; its contents say which it is, not its name.
     ///
-    /// A stream with more than one recording is refused: open it as a [`Session`].
+    /// A stream with more than one recording is refused: open it as a [`crate::Session`].
     /// Of blktrace's files of each CPU any one stands for all of them, and so does their common name (`sda` for
     /// `sda.blktrace.0` …) or a directory that holds them. `-` is standard input; that and pipes hold blktrace streams or
     /// any other trace, and are kept in a nameless temporary file.
@@ -178,12 +178,7 @@ impl Trace {
 
     /// Whether what begins so is a trace, or is refused for what it is.
     fn is_known(path: &Path, head: &Head) -> Result<(), Error> {
-        let bytes = head.bytes();
-        let binary = looks_like_stream(bytes)
-            || crate::formats::dat::looks_like_dat(bytes)
-            || looks_like_blktrace(bytes)
-            || perfetto::looks_like(bytes);
-        if binary || flashmon::looks_like(bytes) == Looks::Log || !matches!(formats::choose(head), Chosen::None) {
+        if formats::of_bytes(head).is_some() || !matches!(formats::choose(head), Chosen::None) {
             return Ok(());
         }
         Err(Trace::unknown(path, head))
@@ -202,26 +197,8 @@ impl Trace {
     }
 
     fn of_plain(path: &Path, input: Input, head: &Head) -> Result<Trace, Error> {
-        let bytes = head.bytes();
-        if looks_like_stream(bytes) {
-            let session = Session::of(path, input, SessionOptions::default())?;
-            return match session.recordings.len() {
-                0 => Err(Error::NoRecording { path: path.to_path_buf() }),
-                1 => session.recording(0),
-                count => Err(Error::SeveralRecordings { path: path.to_path_buf(), count }),
-            };
-        }
-        if crate::formats::dat::looks_like_dat(bytes) {
-            return crate::formats::dat::open(path, input);
-        }
-        if looks_like_blktrace(bytes) {
-            return Trace::of_blktrace(path, blktrace::of_input(path, input)?);
-        }
-        if perfetto::looks_like(bytes) {
-            return Trace::of_made(path, Box::new(perfetto::open(path, input)?));
-        }
-        if flashmon::looks_like(bytes) == Looks::Log {
-            return Trace::of_flashmon(path, input, None);
+        if let Some(open) = formats::of_bytes(head) {
+            return open(path, input);
         }
         match formats::choose(head) {
             Chosen::Dialect(dialect) => Trace::of_made(path, Box::new(Text { input: Arc::new(input), dialect })),
@@ -301,28 +278,29 @@ impl Trace {
         } else {
             count_statistics(&stats, &mut losses);
         }
-        Trace::from_ring(path, TraceKind::AgentStream, ring, facts, stats, phases.clone(), losses, names)
+        let mut trace = Trace::new(path, TraceKind::AgentStream, Body::Ring(ring), facts, losses, names);
+        trace.stats = stats;
+        trace.phases = phases.clone();
+        Ok(trace)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of a trace, once")]
-    pub(crate) fn from_ring(
+    /// A trace without statistics and phases.
+    pub(crate) fn new(
         path: &Path,
         kind: TraceKind,
-        ring: Ring,
+        body: Body,
         facts: Value,
-        stats: Value,
-        phases: Phases,
         base_losses: Losses,
         initial_names: Names,
-    ) -> Result<Trace, Error> {
-        let trace = Trace {
+    ) -> Trace {
+        Trace {
             path: path.to_path_buf(),
             kind,
             facts,
             known: OnceLock::new(),
-            stats,
-            phases,
-            body: Body::Ring(ring),
+            stats: Value::Null,
+            phases: Phases::default(),
+            body,
             base_losses,
             losses: OnceLock::new(),
             names: OnceLock::new(),
@@ -330,8 +308,7 @@ impl Trace {
             processes: OnceLock::new(),
             initial_names,
             threads: None,
-        };
-        Ok(trace)
+        }
     }
 
     /// A Flashmon log of a chip whose blocks have so many pages; `None`: 64, as the paper's, which the facts say then.
@@ -340,67 +317,24 @@ impl Trace {
         Trace::of_flashmon(path, input, pages_per_block)
     }
 
-    fn of_flashmon(path: &Path, input: Input, pages_per_block: Option<u64>) -> Result<Trace, Error> {
+    pub(crate) fn of_flashmon(path: &Path, input: Input, pages_per_block: Option<u64>) -> Result<Trace, Error> {
         let (log, names, losses) = flashmon::Log::open(path, input, pages_per_block)?;
         let mut facts = serde_json::json!({"flashmon": {}});
         let key = if pages_per_block.is_some() { "pages_per_block" } else { "pages_per_block_assumed" };
         facts["flashmon"][key] = pages_per_block.unwrap_or(crate::decode::ASSUMED_PAGES_PER_BLOCK).into();
-        Ok(Trace {
-            path: path.to_path_buf(),
-            kind: TraceKind::FlashmonLog,
-            facts,
-            known: OnceLock::new(),
-            stats: Value::Null,
-            phases: Phases::default(),
-            body: Body::Flashmon(log),
-            base_losses: losses,
-            losses: OnceLock::new(),
-            names: OnceLock::new(),
-            reads: OnceLock::new(),
-            processes: OnceLock::new(),
-            initial_names: names,
-            threads: None,
-        })
+        Ok(Trace::new(path, TraceKind::FlashmonLog, Body::Flashmon(log), facts, losses, names))
     }
 
-    fn of_blktrace(path: &Path, opened: blktrace::Opened) -> Result<Trace, Error> {
-        Ok(Trace {
-            path: path.to_path_buf(),
-            kind: TraceKind::Blktrace,
-            facts: opened.facts,
-            known: OnceLock::new(),
-            stats: Value::Null,
-            phases: Phases::default(),
-            body: Body::Blktrace(opened.log),
-            base_losses: opened.losses,
-            losses: OnceLock::new(),
-            names: OnceLock::new(),
-            reads: OnceLock::new(),
-            processes: OnceLock::new(),
-            initial_names: Names::default(),
-            threads: None,
-        })
+    pub(crate) fn of_blktrace(path: &Path, opened: blktrace::Opened) -> Result<Trace, Error> {
+        let body = Body::Blktrace(opened.log);
+        Ok(Trace::new(path, TraceKind::Blktrace, body, opened.facts, opened.losses, Names::default()))
     }
 
     /// A trace of a format whose events become records of made-up formats.
-    fn of_made(path: &Path, source: Box<dyn Source>) -> Result<Trace, Error> {
+    pub(crate) fn of_made(path: &Path, source: Box<dyn Source>) -> Result<Trace, Error> {
         let opened = made::Log::open(path, source)?;
-        Ok(Trace {
-            path: path.to_path_buf(),
-            kind: opened.log.kind(),
-            facts: opened.facts,
-            known: OnceLock::new(),
-            stats: Value::Null,
-            phases: Phases::default(),
-            body: Body::Made(opened.log),
-            base_losses: opened.losses,
-            losses: OnceLock::new(),
-            names: OnceLock::new(),
-            reads: OnceLock::new(),
-            processes: OnceLock::new(),
-            initial_names: opened.names,
-            threads: None,
-        })
+        let kind = opened.log.kind();
+        Ok(Trace::new(path, kind, Body::Made(opened.log), opened.facts, opened.losses, opened.names))
     }
 
     /// Lets so many threads read, unpack and take apart sub-buffers ahead of who takes the records; none does all in the
@@ -535,57 +469,7 @@ impl Trace {
     }
 
     fn for_each_of_any(&self, f: &mut dyn FnMut(&Event)) -> Result<(), Error> {
-        let mut phases = PhaseEvents::new(&self.phases);
-        let decoded = match &self.body {
-            Body::Ring(ring) => {
-                let mut typer = Typer::new(Geometry::from_facts(self.facts()));
-                typer.declare(ring.schemas.iter());
-                let mut reads = self.reads().cursor();
-                let mut losses = self.run(ring, |record| {
-                    phases.before(record.time, f);
-                    reads.around(record, &mut |read| match read {
-                        Some(read) => f(read),
-                        None => {
-                            typer
-                                .event(record.time.0, record.cpu, record.schema, record.data)
-                                .into_iter()
-                                .for_each(&mut *f);
-                        }
-                    });
-                })?;
-                losses.merge(&typer.finish());
-                losses
-            }
-            Body::Flashmon(log) => {
-                log.for_each(f).map_err(|e| Error::io(&self.path, "read", e))?;
-                Losses::new()
-            }
-            Body::Blktrace(log) => log.for_each(f).map_err(|e| Error::io(&self.path, "read", e))?,
-            Body::Made(log) => {
-                let mut typer = Typer::new(Geometry::default());
-                typer.declare(log.schemas().iter());
-                let mut reads = self.reads().cursor();
-                let repeated = log
-                    .for_each_record(&mut |record| {
-                        reads.around(record, &mut |read| match read {
-                            Some(read) => f(read),
-                            None => {
-                                typer
-                                    .event(record.time.0, record.cpu, record.schema, record.data)
-                                    .into_iter()
-                                    .for_each(&mut *f);
-                            }
-                        });
-                    })
-                    .map_err(|e| Error::io(&self.path, "read", e))?;
-                let mut losses = typer.finish();
-                losses.add(Loss::EventsRepeated, repeated);
-                losses
-            }
-        };
-        phases.rest(f);
-        self.set_losses(&decoded);
-        Ok(())
+        self.for_each_access(&mut |pair| pair.event.into_iter().for_each(&mut *f))
     }
 
     /// Whether the trace shows what is used of files: reads, by our own probes or by the kernel's events of 6.12 and later.

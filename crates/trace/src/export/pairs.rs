@@ -1,12 +1,11 @@
 //! Records and their typed form side by side: what exports with both need.
 
 use crate::decode::reads::Reads;
-use crate::decode::{ASSUMED_PAGES_PER_BLOCK, Geometry, Typer};
+use crate::decode::{Geometry, Typer};
 use crate::error::Error;
-use crate::events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+use crate::events::{Event, TimeNs};
 use crate::losses::Losses;
 use crate::record::Record;
-use crate::ring::schema::{Schema, Value};
 use crate::trace::{Body, PhaseEvents, Trace};
 
 /// A record, its event, or both.
@@ -65,11 +64,7 @@ impl Trace {
                 losses
             }
             Body::Flashmon(log) => {
-                let said = self.facts().flashmon.pages_per_block;
-                let pages_per_block = said.unwrap_or(ASSUMED_PAGES_PER_BLOCK);
-                let event = |record: &Record<'_>| flashmon_event(record, log.schema(), pages_per_block);
-                log.for_each_pair(event, &mut |record, event| f(Pair { record, event }))
-                    .map_err(|e| Error::io(&self.path, "read", e))?;
+                log.for_each_pair(f).map_err(|e| Error::io(&self.path, "read", e))?;
                 Losses::new()
             }
             Body::Blktrace(log) => log
@@ -95,18 +90,4 @@ impl Trace {
         self.set_losses(&decoded);
         Ok(())
     }
-}
-
-/// The event of one line of a Flashmon log.
-fn flashmon_event(record: &Record<'_>, schema: &Schema, pages_per_block: u64) -> Option<Event> {
-    let Some(Value::Text(operation)) = record.get("operation") else { return None };
-    let Some(Value::Unsigned(address)) = record.get("address") else { return None };
-    let flash = |op, page| EventKind::Flash(FlashAccess { op, page, offset_bytes: None, length_bytes: None, chip: 0 });
-    let kind = match operation {
-        b"R" => flash(FlashOp::Read, address),
-        b"W" => flash(FlashOp::Program, address),
-        b"E" => flash(FlashOp::Erase, address.saturating_mul(pages_per_block)),
-        _ => EventKind::Other { system: schema.system.clone(), name: "mtd_cache_hit".to_string() },
-    };
-    Some(Event { time: record.time, cpu: record.cpu, tid: record.tid(), kind })
 }

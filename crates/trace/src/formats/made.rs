@@ -75,8 +75,7 @@ pub(crate) enum Item<'a> {
     Malformed(&'a [u8]),
 }
 
-/// One input format whose events become records of made-up formats. A new one implements this, and has a line in
-/// `formats::TABLE`.
+/// One input format whose events become records of made-up formats. Text has one already: [`super::text::Text`].
 pub(crate) trait Source: Debug + Send + Sync {
     fn kind(&self) -> TraceKind;
     /// The kernel's name of the clock; `unknown` where the format does not say it.

@@ -1,8 +1,9 @@
-//! The formats that traces come in: one table of them, who tells them apart, and a module for each that is read through
-//! [`made`].
+//! The formats that traces come in: one table of them, how they are recognised, and a module for each.
 
 pub(crate) mod blktrace;
 pub mod dat;
+#[cfg(test)]
+mod example;
 pub mod flashmon;
 pub(crate) mod ftrace;
 pub(crate) mod made;
@@ -16,99 +17,57 @@ pub(crate) mod text;
 
 pub(crate) use refused::{is_archive, refusal};
 
+use crate::error::Error;
 use crate::input::Input;
+use crate::trace::Trace;
 use ftrace::Header;
 use made::Item;
 use std::io;
+use std::path::Path;
 use text::Dialect;
 
 /// A format, as help texts and docs/reference/formats.md list it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Format {
     pub name: &'static str,
     /// `yes`, `no`, or how far.
     pub read: &'static str,
     pub written: &'static str,
-    /// What it is told by; empty for one that is only written.
+    /// How it is recognised; empty for one that is only written.
     pub told_by: &'static str,
+    pub(crate) reader: Reader,
 }
 
-/// Every format that is read or written. `report --help` and docs/reference/formats.md list the same; a test holds them equal.
+/// How a format is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reader {
+    /// Recognised by its first bytes.
+    Bytes { is: fn(&[u8]) -> bool, open: Open },
+    /// Text, recognised by how many of its first lines the dialect understands.
+    Lines(Dialect),
+    /// Not read, or by the reader of another row.
+    None,
+}
+
+pub(crate) type Open = fn(&Path, Input) -> Result<Trace, Error>;
+
+/// Every format that is read or written: the one place where a new one is registered. Where two dialects understand as many lines, the
+/// first is taken. docs/reference/formats.md lists the same; a test compares them.
 pub const TABLE: &[Format] = &[
-    Format {
-        name: "the agent's stream (`agent/protocol.h`, docs/reference/agent-protocol.md)",
-        read: "yes",
-        written: "by the agent",
-        told_by: "the bytes `FSC1`",
-    },
-    Format {
-        name: "trace.dat of trace-cmd, version 6",
-        read: "yes",
-        written: "yes",
-        told_by: "`17 08 44 \"tracing\"`, then `\"6\"`",
-    },
-    Format {
-        name: "trace.dat of trace-cmd, version 7 (none, zlib, zstd)",
-        read: "yes",
-        written: "no",
-        told_by: "the same, then `\"7\"`",
-    },
-    Format {
-        name: "blktrace, versions 7 and 8: per-CPU files, `blktrace -o -`, `blkparse -d`",
-        read: "yes",
-        written: "no",
-        told_by: "0x65617407 or 0x65617408, either byte order",
-    },
-    Format {
-        name: "blkparse's text (not of `-f`)",
-        read: "yes",
-        written: "no",
-        told_by: "lines `MAJOR,MINOR CPU NUMBER SECONDS PID STEP …`",
-    },
-    Format {
-        name: "ftrace's text: `trace`, `trace_pipe`, latency-format, the `blk` tracer, `trace-cmd report` (also `-l`, `-t`, `-R`)",
-        read: "best effort",
-        written: "no",
-        told_by: "`# tracer:`, or lines `COMM-TID [CPU] … TIME: …`",
-    },
-    Format {
-        name: "systrace and atrace: text and HTML",
-        read: "best effort",
-        written: "no",
-        told_by: "the same; a page of HTML with such text inside",
-    },
-    Format {
-        name: "`perf script` text of trace points",
-        read: "best effort",
-        written: "no",
-        told_by: "lines `COMM PID [CPU] TIME: SYSTEM:EVENT: …`",
-    },
-    Format {
-        name: "Flashmon's temporal log",
-        read: "yes",
-        written: "yes",
-        told_by: "a first line `seconds.decimals;R\\|W\\|E\\|C;address[;task]`",
-    },
-    Format {
-        name: "Flashmon's spatial view",
-        read: "counts of each block, by the library",
-        written: "yes",
-        told_by: "a first line of three numbers",
-    },
-    Format {
-        name: "Perfetto's traces of Android and Linux (protobuf): kernel events, names of tasks",
-        read: "yes",
-        written: "yes",
-        told_by: "packets of TracePacket one behind the other",
-    },
-    Format {
-        name: "any of them packed with gzip, xz or zstd",
-        read: "yes",
-        written: "no",
-        told_by: "`1f 8b`, `fd \"7zXZ\"`, `28 b5 2f fd`",
-    },
-    Format { name: "JSON lines, CSV", read: "no", written: "yes", told_by: "" },
-    Format { name: "Parquet", read: "no", written: "yes", told_by: "" },
+    stream::FORMAT,
+    dat::VERSION_6,
+    dat::VERSION_7,
+    blktrace::FORMAT,
+    ftrace::FORMAT,
+    ftrace::systrace::FORMAT,
+    blktrace::blkparse::FORMAT,
+    perf::FORMAT,
+    perfetto::FORMAT,
+    flashmon::LOG,
+    flashmon::SPATIAL,
+    packed::FORMAT,
+    Format { name: "JSON lines, CSV", read: "no", written: "yes", told_by: "", reader: Reader::None },
+    Format { name: "Parquet", read: "no", written: "yes", told_by: "", reader: Reader::None },
 ];
 
 /// The formats that are read, for a help text: a line each.
@@ -160,6 +119,14 @@ impl Head {
     }
 }
 
+/// Opens what begins with these bytes; `None` where no format is recognised by its bytes.
+pub(crate) fn of_bytes(head: &Head) -> Option<Open> {
+    TABLE.iter().find_map(|format| match format.reader {
+        Reader::Bytes { is, open } => is(head.bytes()).then_some(open),
+        _ => None,
+    })
+}
+
 /// What a text is.
 pub(crate) enum Chosen {
     Dialect(Dialect),
@@ -198,8 +165,11 @@ pub(crate) fn choose(head: &Head) -> Chosen {
         }
         (events > 0 && malformed <= events * 4).then_some(events)
     };
-    let dialects = [ftrace::DIALECT, blktrace::blkparse::DIALECT, perf::DIALECT];
-    let best = dialects.into_iter().filter_map(|d| Some((count(&d)?, d))).reduce(|a, b| if b.0 > a.0 { b } else { a });
+    let dialects = TABLE.iter().filter_map(|format| match format.reader {
+        Reader::Lines(dialect) => Some(dialect),
+        _ => None,
+    });
+    let best = dialects.filter_map(|d| Some((count(&d)?, d))).reduce(|a, b| if b.0 > a.0 { b } else { a });
     match (best, header) {
         (Some((_, dialect)), _) => Chosen::Dialect(dialect),
         _ if ftrace::of_raw_clock(&lines) => Chosen::None,

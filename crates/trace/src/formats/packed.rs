@@ -3,12 +3,21 @@
 //! The beginning is unpacked first, and what is no trace ends there. A trace of storage packs to a tenth, a repetitive text
 //! to a fiftieth: what grows far beyond that is made to fill a disk.
 
-use super::Head;
+use super::{Format, Head, Reader};
 use crate::error::Error;
 use crate::input::Input;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
+
+/// Unpacked before the format inside is recognised.
+pub(crate) const FORMAT: Format = Format {
+    name: "any of them packed with gzip, xz or zstd",
+    read: "yes",
+    written: "no",
+    told_by: "`1f 8b`, `fd \"7zXZ\"`, `28 b5 2f fd`",
+    reader: Reader::None,
+};
 
 /// Unpacked bytes that are kept in memory; more go into a file.
 const IN_MEMORY: usize = 1 << 20;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Longest line that is read; the kernel's own are below 8 KiB (`TRACE_SEQ_BUFFER_SIZE`, a page before 6.9).
 pub(crate) const MAX_LINE: usize = 16 << 10;
 
-/// One way of printing a trace. A new one implements [`Lines`], and has a line in `formats::TABLE`.
+/// One way of printing a trace. A new one implements [`Lines`]; `example.rs` shows how.
 #[derive(Clone, Copy)]
 pub(crate) struct Dialect {
     pub kind: TraceKind,
@@ -39,6 +39,9 @@ pub(crate) trait Lines {
     fn too_long(&mut self, begin: &[u8], f: &mut dyn FnMut(Item<'_>)) {
         f(Item::Malformed(begin));
     }
+
+    /// The end of the text, for a reader that holds events back until their time has come.
+    fn end(&mut self, _f: &mut dyn FnMut(Item<'_>)) {}
 }
 
 /// A text in one dialect.
@@ -74,6 +77,7 @@ impl Source for Text {
             buffer.clear();
             let n = io::Read::take(&mut reader, MAX_LINE as u64).read_until(b'\n', &mut buffer)?;
             if n == 0 {
+                lines.end(f);
                 return Ok(());
             }
             if n == MAX_LINE && buffer.last() != Some(&b'\n') {

@@ -7,9 +7,18 @@
 use crate::formats::ftrace::{blk_event, time};
 use crate::formats::made::{Item, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
+use crate::formats::{Format, Reader as FormatReader};
 use crate::kind::TraceKind;
 use crate::losses::Loss;
 use std::collections::HashMap;
+
+pub(crate) const FORMAT: Format = Format {
+    name: "blkparse's text (not of `-f`)",
+    read: "yes",
+    written: "no",
+    told_by: "lines `MAJOR,MINOR CPU NUMBER SECONDS PID STEP …`",
+    reader: FormatReader::Lines(DIALECT),
+};
 
 pub(crate) const DIALECT: Dialect = Dialect {
     kind: TraceKind::BlkparseText,

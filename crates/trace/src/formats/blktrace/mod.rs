@@ -14,20 +14,33 @@ mod scan;
 mod typed;
 
 pub use open::files_of;
-pub(crate) use open::{Found, Opened, find, find_all, looks_like_blktrace, of_input, of_memory, of_parts, sets};
+pub(crate) use open::{Found, Opened, find, find_all, of_memory, of_parts, sets};
 
 use crate::decode::names::Names;
 use crate::events::{Event, TimeNs};
+use crate::formats::{Format, Reader};
 use crate::losses::{Loss, Losses};
 use crate::record::Record;
 use crate::ring::Missed;
 use crate::ring::schema::Schema;
+use crate::trace::Trace;
 use lane::{Counts, Lane, Sink, Source};
 use record::{Raw, V8};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use typed::Typer;
+
+pub(crate) const FORMAT: Format = Format {
+    name: "blktrace, versions 7 and 8: per-CPU files, `blktrace -o -`, `blkparse -d`",
+    read: "yes",
+    written: "no",
+    told_by: "0x65617407 or 0x65617408, either byte order",
+    reader: Reader::Bytes {
+        is: |head| record::kind(head).is_some(),
+        open: |path, input| Trace::of_blktrace(path, open::of_input(path, input)?),
+    },
+};
 
 /// An opened trace: where its lanes lie.
 #[derive(Debug)]

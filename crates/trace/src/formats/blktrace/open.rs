@@ -23,10 +23,6 @@ const MAX_ABSENT: usize = 64;
 /// Per-CPU files of one trace, those of several devices counted together.
 const MAX_FILES: usize = 1024;
 
-pub(crate) fn looks_like_blktrace(head: &[u8]) -> bool {
-    kind(head).is_some()
-}
-
 /// What a name stands for.
 pub(crate) enum Found {
     /// Per-CPU files, by name.

@@ -18,10 +18,28 @@ mod v7;
 mod write;
 
 pub use anonymous::Key;
-pub(crate) use read::{looks_like_dat, open};
 pub use records::{RecordsWritten, write_filtered, write_merged};
 pub(crate) use write::carried;
 pub use write::{Written, write, write_anonymized, write_as};
+
+use crate::formats::{Format, Reader};
+
+pub(crate) const VERSION_6: Format = Format {
+    name: "trace.dat of trace-cmd, version 6",
+    read: "yes",
+    written: "yes",
+    told_by: "`17 08 44 \"tracing\"`, then `\"6\"`",
+    reader: Reader::Bytes { is: read::looks_like_dat, open: read::open },
+};
+
+/// Read as [`VERSION_6`] is.
+pub(crate) const VERSION_7: Format = Format {
+    name: "trace.dat of trace-cmd, version 7 (none, zlib, zstd)",
+    read: "yes",
+    written: "no",
+    told_by: "the same, then `\"7\"`",
+    reader: Reader::None,
+};
 
 /// The first ten bytes.
 const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";

@@ -12,7 +12,7 @@ use crate::kind::TraceKind;
 use crate::losses::Loss;
 use crate::losses::count_statistics;
 use crate::ring::schema::MAX_SUBBUF;
-use crate::trace::{Ring, RingBuffer, Trace};
+use crate::trace::{Body, Ring, RingBuffer, Trace};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -148,7 +148,10 @@ fn finish(path: &Path, file: Input, header: Header) -> Result<Trace, Error> {
         printk: header.printk,
         uname: options.uname,
     };
-    Trace::from_ring(path, TraceKind::TraceDat, ring, facts, stats, phases, losses, names)
+    let mut trace = Trace::new(path, TraceKind::TraceDat, Body::Ring(ring), facts, losses, names);
+    trace.stats = stats;
+    trace.phases = phases;
+    Ok(trace)
 }
 
 /// CPUSTAT texts into the shape of FS_STATS. Other tools' counts are taken for losses, not for what was delivered: they

@@ -355,7 +355,8 @@ fn synthetic(
         printk: first.ring.printk.clone(),
         uname: first.ring.uname.clone(),
     };
-    let trace = Trace::from_ring(path, TraceKind::TraceDat, ring, facts, Value::Null, phases, losses, initial)?;
+    let mut trace = Trace::new(path, TraceKind::TraceDat, Body::Ring(ring), facts, losses, initial);
+    trace.phases = phases;
     let _ = trace.names.set(names);
     Ok(trace)
 }

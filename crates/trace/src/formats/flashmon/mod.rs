@@ -11,6 +11,8 @@ use crate::decode::names::Names;
 use crate::decode::{ASSUMED_PAGES_PER_BLOCK, Geometry};
 use crate::error::Error;
 use crate::events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+use crate::export::pairs::Pair;
+use crate::formats::{Format, Reader};
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::record::Record;
@@ -22,6 +24,26 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::sync::Arc;
+
+pub(crate) const LOG: Format = Format {
+    name: "Flashmon's temporal log",
+    read: "yes",
+    written: "yes",
+    told_by: "a first line `seconds.decimals;R\\|W\\|E\\|C;address[;task]`",
+    reader: Reader::Bytes {
+        is: |head| looks_like(head) == Looks::Log,
+        open: |path, input| Trace::of_flashmon(path, input, None),
+    },
+};
+
+/// Not a trace: counts of each block ([`Spatial`]).
+pub(crate) const SPATIAL: Format = Format {
+    name: "Flashmon's spatial view",
+    read: "counts of each block, by the library",
+    written: "yes",
+    told_by: "a first line of three numbers",
+    reader: Reader::None,
+};
 
 /// Longest line that is read; Flashmon's own buffer has 128 bytes.
 const MAX_LINE: usize = 4096;
@@ -245,53 +267,27 @@ impl Log {
         }
     }
 
-    pub fn for_each(&self, f: &mut dyn FnMut(&Event)) -> io::Result<()> {
-        let mut hit = EventKind::Other { system: "flashmon".to_string(), name: "mtd_cache_hit".to_string() };
-        let mut ends = Ends::default();
-        self.lines(|line| {
-            let Some(line) = line else { return };
-            ends.before(line.time_ns, f);
-            ends.of(&line);
-            let mut event = Event {
-                time: TimeNs(line.time_ns),
-                cpu: line.extended.map_or(0, |extended| extended.cpu),
-                tid: self.tid(&line),
-                kind: EventKind::Mark { name: String::new() },
-            };
-            match line.kind {
-                Kind::CacheHit => {
-                    std::mem::swap(&mut event.kind, &mut hit);
-                    f(&event);
-                    std::mem::swap(&mut event.kind, &mut hit);
-                }
-                Kind::Flash(op) => {
-                    let page = match op {
-                        FlashOp::Erase => line.address.saturating_mul(self.pages_per_block),
-                        _ => line.address,
-                    };
-                    event.kind =
-                        EventKind::Flash(FlashAccess { op, page, offset_bytes: None, length_bytes: None, chip: 0 });
-                    f(&event);
-                }
-            }
-        })?;
-        ends.before(u64::MAX, f);
-        Ok(())
+    fn event(&self, line: &Line<'_>) -> Event {
+        let flash =
+            |op, page| EventKind::Flash(FlashAccess { op, page, offset_bytes: None, length_bytes: None, chip: 0 });
+        let kind = match line.kind {
+            Kind::CacheHit => EventKind::Other { system: "flashmon".to_string(), name: "mtd_cache_hit".to_string() },
+            Kind::Flash(FlashOp::Erase) => flash(FlashOp::Erase, line.address.saturating_mul(self.pages_per_block)),
+            Kind::Flash(op) => flash(op, line.address),
+        };
+        let cpu = line.extended.map_or(0, |extended| extended.cpu);
+        Event { time: TimeNs(line.time_ns), cpu, tid: self.tid(line), kind }
     }
 
     /// As [`Log::for_each_record`]; the ends of operations are events without a record.
-    pub fn for_each_pair(
-        &self,
-        event_of: impl Fn(&Record<'_>) -> Option<Event>,
-        f: &mut dyn FnMut(Option<&Record<'_>>, Option<&Event>),
-    ) -> io::Result<()> {
+    pub fn for_each_pair(&self, f: &mut dyn FnMut(Pair<'_>)) -> io::Result<()> {
         let mut ends = Ends::default();
         self.records(&mut |line, record| {
-            ends.before(line.time_ns, &mut |event| f(None, Some(event)));
+            ends.before(line.time_ns, f);
             ends.of(line);
-            f(Some(record), event_of(record).as_ref());
+            f(Pair { record: Some(record), event: Some(self.event(line)).as_ref() });
         })?;
-        ends.before(u64::MAX, &mut |event| f(None, Some(event)));
+        ends.before(u64::MAX, f);
         Ok(())
     }
 
@@ -340,9 +336,9 @@ impl Ends {
     }
 
     /// Those that end before a time.
-    fn before(&mut self, time_ns: u64, f: &mut dyn FnMut(&Event)) {
+    fn before(&mut self, time_ns: u64, f: &mut dyn FnMut(Pair<'_>)) {
         let due = self.0.partition_point(|end| end.time.0 <= time_ns).max(self.0.len().saturating_sub(Self::MOST));
-        self.0.drain(..due).for_each(|end| f(&end));
+        self.0.drain(..due).for_each(|end| f(Pair { record: None, event: Some(&end) }));
     }
 }
 

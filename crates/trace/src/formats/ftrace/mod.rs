@@ -15,10 +15,19 @@ pub(crate) use line::time;
 
 use crate::formats::made::{Item, MAX_CPUS, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
+use crate::formats::{Format, Reader as FormatReader};
 use crate::kind::TraceKind;
 use crate::losses::Loss;
 use line::{Head, Line, Step};
 use std::collections::HashMap;
+
+pub(crate) const FORMAT: Format = Format {
+    name: "ftrace's text: `trace`, `trace_pipe`, latency-format, the `blk` tracer, `trace-cmd report` (also `-l`, `-t`, `-R`)",
+    read: "best effort",
+    written: "no",
+    told_by: "`# tracer:`, or lines `COMM-TID [CPU] … TIME: …`",
+    reader: FormatReader::Lines(DIALECT),
+};
 
 pub(crate) const DIALECT: Dialect = Dialect {
     kind: TraceKind::FtraceText,

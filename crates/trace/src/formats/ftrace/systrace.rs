@@ -6,7 +6,17 @@
 use crate::formats::ftrace::{self, Reader as Ftrace};
 use crate::formats::made::Item;
 use crate::formats::text::{Dialect, Lines};
+use crate::formats::{Format, Reader as FormatReader};
 use crate::kind::TraceKind;
+
+/// Recognised by its page ([`is_page`]), before the dialects are tried.
+pub(crate) const FORMAT: Format = Format {
+    name: "systrace and atrace: text and HTML",
+    read: "best effort",
+    written: "no",
+    told_by: "the same; a page of HTML with such text inside",
+    reader: FormatReader::None,
+};
 
 pub(crate) const DIALECT: Dialect = Dialect {
     kind: TraceKind::FtraceText,

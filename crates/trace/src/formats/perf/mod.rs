@@ -5,8 +5,17 @@
 
 use super::made::Item;
 use super::text::{Dialect, Lines};
+use super::{Format, Reader as FormatReader};
 use crate::formats::ftrace::{of_event, time};
 use crate::kind::TraceKind;
+
+pub(crate) const FORMAT: Format = Format {
+    name: "`perf script` text of trace points",
+    read: "best effort",
+    written: "no",
+    told_by: "lines `COMM PID [CPU] TIME: SYSTEM:EVENT: …`",
+    reader: FormatReader::Lines(DIALECT),
+};
 
 pub(crate) const DIALECT: Dialect = Dialect {
     kind: TraceKind::PerfScript,

@@ -9,19 +9,30 @@ mod events;
 mod index;
 mod wire;
 
-pub(crate) use index::looks_like;
-
 use super::made::{Item, Source};
+use super::{Format, Reader};
 use crate::error::Error;
 use crate::input::Input;
 use crate::kind::TraceKind;
 use crate::losses::Loss;
+use crate::trace::Trace;
 use events::{Bundle, Running};
 use index::Index;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::path::Path;
+
+pub(crate) const FORMAT: Format = Format {
+    name: "Perfetto's traces of Android and Linux (protobuf): kernel events, names of tasks",
+    read: "yes",
+    written: "yes",
+    told_by: "packets of TracePacket one behind the other",
+    reader: Reader::Bytes {
+        is: index::looks_like,
+        open: |path, input| Trace::of_made(path, Box::new(open(path, input)?)),
+    },
+};
 
 /// An indexed trace.
 #[derive(Debug)]

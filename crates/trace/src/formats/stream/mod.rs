@@ -6,6 +6,31 @@ mod session;
 mod window;
 
 pub use frame::encode_frame;
+pub(crate) use session::SourceState;
+use session::looks_like_stream;
 pub use session::{LogLine, RecordingInfo, Session, SessionOptions, Step, StoredFile};
-pub(crate) use session::{SourceState, looks_like_stream};
 pub use window::StreamWindow;
+
+use crate::error::Error;
+use crate::formats::{Format, Reader};
+use crate::input::Input;
+use crate::trace::Trace;
+use std::path::Path;
+
+pub(crate) const FORMAT: Format = Format {
+    name: "the agent's stream (`agent/protocol.h`, docs/reference/agent-protocol.md)",
+    read: "yes",
+    written: "by the agent",
+    told_by: "the bytes `FSC1`",
+    reader: Reader::Bytes { is: looks_like_stream, open },
+};
+
+/// The only recording of a stream.
+fn open(path: &Path, input: Input) -> Result<Trace, Error> {
+    let session = Session::of(path, input, SessionOptions::default())?;
+    match session.recordings.len() {
+        0 => Err(Error::NoRecording { path: path.to_path_buf() }),
+        1 => session.recording(0),
+        count => Err(Error::SeveralRecordings { path: path.to_path_buf(), count }),
+    }
+}

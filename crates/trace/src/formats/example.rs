@@ -1,0 +1,113 @@
+//! A format to copy: a line a request, `time,device,operation,sector,bytes,tid,task,end`, times in seconds.
+//!
+//! It is compiled for tests only. CONTRIBUTING.md describes the steps.
+
+use super::made::Item;
+use super::text::{Dialect, Lines};
+use super::{Format, Reader};
+use crate::formats::ftrace::{of_event, time};
+use crate::kind::TraceKind;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+const FORMAT: Format = Format {
+    name: "the example",
+    read: "yes",
+    written: "no",
+    told_by: "lines `time,device,operation,sector,bytes,tid,task,end`",
+    reader: Reader::Lines(Dialect {
+        kind: TraceKind::FtraceText,
+        key: "example",
+        title: "the example's text",
+        clock: "unknown",
+        lines: || Box::<Requests>::default(),
+    }),
+};
+
+/// Completions that are held back at most; of more, the earliest is handed over too early and counts as `times_backwards`.
+const MAX_PENDING: usize = 1 << 16;
+
+#[derive(Default)]
+struct Requests {
+    /// Completions, which belong behind lines that are still to come: time, thread, text.
+    pending: BinaryHeap<Reverse<(u64, u32, String)>>,
+}
+
+impl Lines for Requests {
+    fn line(&mut self, text: &[u8], f: &mut dyn FnMut(Item<'_>)) {
+        if !text.starts_with(b"time,") && self.request(text, f).is_none() {
+            f(Item::Malformed(text));
+        }
+    }
+
+    fn end(&mut self, f: &mut dyn FnMut(Item<'_>)) {
+        self.complete_until(u64::MAX, f);
+    }
+}
+
+impl Requests {
+    fn request(&mut self, line: &[u8], f: &mut dyn FnMut(Item<'_>)) -> Option<()> {
+        let fields: Vec<&str> = std::str::from_utf8(line).ok()?.split(',').collect();
+        let [begin, device, operation, sector, bytes, tid, task, end] = fields[..] else { return None };
+        let (begin, end) = (time(begin.as_bytes())?, time(end.as_bytes())?);
+        let (major, minor) = device.split_once(':')?;
+        let (tid, sectors) = (tid.parse().ok()?, bytes.parse::<u64>().ok()? / 512);
+        self.complete_until(begin, f);
+        f(Item::Task { tid, comm: task.as_bytes(), time: begin });
+        let (what, range) = (format!("{major},{minor} {operation}"), format!("{sector} + {sectors}"));
+        event("block_bio_queue", begin, tid, &format!("{what} {range} [{task}]"), f)?;
+        event("block_rq_issue", begin, tid, &format!("{what} {bytes} () {range} [{task}]"), f)?;
+        self.pending.push(Reverse((end, tid, format!("{what} () {range} [0]"))));
+        Some(())
+    }
+
+    /// Hands over the completions up to a time.
+    fn complete_until(&mut self, now: u64, f: &mut dyn FnMut(Item<'_>)) {
+        while self.pending.peek().is_some_and(|Reverse(first)| first.0 <= now) || self.pending.len() > MAX_PENDING {
+            let Some(Reverse((time, tid, text))) = self.pending.pop() else { return };
+            let _ = event("block_rq_complete", time, tid, &text, f);
+        }
+    }
+}
+
+/// One event, as the kernel would have printed it.
+fn event(name: &str, time: u64, tid: u32, text: &str, f: &mut dyn FnMut(Item<'_>)) -> Option<()> {
+    let parsed = of_event("block", name, text.as_bytes())?;
+    f(Item::Event { cpu: 0, time: Some(time), tid, flags: b"", text: text.as_bytes(), parsed: &parsed });
+    Some(())
+}
+
+#[test]
+fn requests_come_in_order_of_time() {
+    const FIXTURE: &[u8] = b"time,device,operation,sector,bytes,tid,task,end\n\
+        1.000000,8:0,R,2048,4096,77,dd,1.000500\n\
+        1.000100,8:0,W,2056,8192,78,cp,1.000200\n\
+        1.000400,8:0\n";
+    let Reader::Lines(dialect) = FORMAT.reader else { panic!("not of lines") };
+    let text = super::text::Text { input: crate::input::Input::Memory(FIXTURE.into()).into(), dialect };
+    let trace = crate::Trace::of_made("example".as_ref(), Box::new(text)).unwrap();
+    let mut seen = Vec::new();
+    trace
+        .for_each(&mut |event| {
+            let crate::EventKind::Block(block) = &event.kind else { panic!("{event:?}") };
+            let task = trace.comm(event.tid, event.time).unwrap();
+            seen.push((event.time.0 / 1000, format!("{task} {:?}", block.action), block.sector, block.bytes));
+        })
+        .unwrap();
+    let step = |time, what: &str, sector, bytes| (time, what.to_string(), sector, bytes);
+    assert_eq!(
+        seen,
+        [
+            step(1_000_000, "dd Queue", 2048, 4096),
+            step(1_000_000, "dd Issue", 2048, 4096),
+            step(1_000_100, "cp Queue", 2056, 8192),
+            step(1_000_100, "cp Issue", 2056, 8192),
+            step(1_000_200, "cp Complete", 2056, 8192),
+            step(1_000_500, "dd Complete", 2048, 4096),
+        ]
+    );
+    assert_eq!(
+        (trace.losses().get(crate::Loss::LinesMalformed), trace.losses().get(crate::Loss::TimesBackwards)),
+        (1, 0)
+    );
+}
