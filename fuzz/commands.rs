@@ -194,7 +194,7 @@ pub fn predict(bytes: &[u8]) {
     rows.push(predictor.row(128, &|_| true));
     if let Some(mounted) = predictor.on_ubifs() {
         rows.push(
-            predictor.row_made(16, FilesystemOptions { bulk_read: Some(!mounted), ..FilesystemOptions::default() }),
+            predictor.row_with(16, FilesystemOptions { bulk_read: Some(!mounted), ..FilesystemOptions::default() }),
         );
     }
     let prediction = Prediction {
@@ -206,7 +206,7 @@ pub fn predict(bytes: &[u8]) {
         cost: predictor.cost(),
         queue: predictor.queue(),
         error: None,
-        error_made: None,
+        error_other_options: None,
         power: None,
         notes: Vec::new(),
         rows,
@@ -228,7 +228,7 @@ pub fn advise_on(bytes: &[u8]) {
     let predictor = Predictor::new(&workload, storage);
     let recorded = predictor.recorded(&SETTINGS);
     let now = recorded.fits_readahead_kib;
-    let off = Off { window: Some(5.0), made: Some(20.0) };
+    let off = Off { window: Some(5.0), options: Some(20.0) };
     let row = predictor.row(now, &|_| false);
     black_box(advise(&predictor, now, off));
     black_box(silent(&Seen {

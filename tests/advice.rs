@@ -473,8 +473,8 @@ fn advice_on_other_storage_gains_what_it_says() {
         let gained = percent(now - then, now);
         // Its ends are those of the bar that is of such a change.
         let is_made = change["change"] != "set_readahead";
-        if is_made && said["error_made"]["made"] != true {
-            failed.push(format!("{}: no bar of another mount or image: {}", other.name, said["error_made"]));
+        if is_made && said["error_other_options"]["other_options"] != true {
+            failed.push(format!("{}: no bar of another mount or image: {}", other.name, said["error_other_options"]));
         }
         let [least, most] = [0, 1].map(|end| change["gain_between_percent"][end].as_f64().expect("between what"));
         println!("{:>50}: {told:.1} ({least:.1} to {most:.1}), {gained:.1} ({now:.2} ms, then {then:.2})", other.name);

@@ -119,7 +119,7 @@ impl Set {
     }
 
     /// What is made otherwise than in the counterpart.
-    pub fn made(&self) -> FilesystemOptions {
+    pub fn options(&self) -> FilesystemOptions {
         match self.is_squashfs() {
             true => FilesystemOptions { squashfs_block: Some(self.block_bytes()), ..FilesystemOptions::default() },
             false => FilesystemOptions { bulk_read: Some(self.is_bulk()), ..FilesystemOptions::default() },

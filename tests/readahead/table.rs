@@ -36,19 +36,19 @@ fn name<'a>(row: &'a Value, name: &str) -> &'a str {
 pub fn error_bars(rows: &[Value]) -> Vec<Value> {
     let mut groups: BTreeMap<(&str, &str, bool, bool), Vec<&Value>> = BTreeMap::new();
     for row in rows {
-        let (overlap, made) = (row["study"] == TWO_TASKS, row["study"] == OTHER);
+        let (overlap, other) = (row["study"] == TWO_TASKS, row["study"] == OTHER);
         // What is run again is among the others once.
         // What a mapping touched leaves no event: of another mount or image it is not predicted, and `advise` says so.
         // Behind a queue two tasks are replayed one beside the other: no bar is theirs.
         let left_out =
-            row["study"] == AGAIN || name(row, "workload").starts_with("two,") && !overlap || made && is_mapped(row);
+            row["study"] == AGAIN || name(row, "workload").starts_with("two,") && !overlap || other && is_mapped(row);
         if !left_out {
-            let key = (name(row, "kernel"), name(row, "filesystem"), made, overlap);
+            let key = (name(row, "kernel"), name(row, "filesystem"), other, overlap);
             groups.entry(key).or_default().push(row);
         }
     }
     let both = [false, true].into_iter().flat_map(|layout| groups.iter().map(move |group| (layout, group)));
-    let bars = both.filter_map(|(layout, (&(kernel, filesystem, made, overlap), rows))| {
+    let bars = both.filter_map(|(layout, (&(kernel, filesystem, other, overlap), rows))| {
         let [flash, ns] = if layout { LEARNED } else { PREDICTED };
         let (_, flash) = spread(rows, "flash", flash)?;
         let (median, worst) = spread(rows, "time_ns", ns)?;
@@ -56,7 +56,7 @@ pub fn error_bars(rows: &[Value]) -> Vec<Value> {
         let kernel = if kernel == "newest" { "7.2" } else { kernel };
         let round = |value: f64| (value * 100.0).round() / 100.0;
         let mut bar = json!({
-            "kernel": kernel, "filesystem": filesystem, "layout": layout, "made": made, "queue": is_behind_queue(filesystem), "cells": cells,
+            "kernel": kernel, "filesystem": filesystem, "layout": layout, "other_options": other, "queue": is_behind_queue(filesystem), "cells": cells,
             "flash_worst_percent": round(flash), "time_median_percent": round(median), "time_worst_percent": round(worst),
         });
         if overlap {

@@ -207,12 +207,12 @@ fn hold_other(set: &Set, kept: Option<&Path>) -> Vec<Value> {
     for cell in &cells {
         let at = place(&others, cell);
         let mut outcome = outcome(set, cell, &ours, &ours.workloads[place(&all, cell)]);
-        let predicted = theirs.predictor(&theirs.workloads[at]).row_made(cell.kib, set.made());
+        let predicted = theirs.predictor(&theirs.workloads[at]).row_with(cell.kib, set.options());
         outcome["predicted_pages"] = json!(predicted.tally.pages());
         outcome["predicted_flash"] = json!(predicted.flash_reads);
         outcome["predicted_ns"] = json!(predicted.time_ns);
         if theirs.workloads[at].learn(&theirs.layout) > 0 {
-            let predicted = theirs.predictor(&theirs.workloads[at]).row_made(cell.kib, set.made());
+            let predicted = theirs.predictor(&theirs.workloads[at]).row_with(cell.kib, set.options());
             outcome["learned_flash"] = json!(predicted.flash_reads);
             outcome["learned_ns"] = json!(predicted.time_ns);
         }

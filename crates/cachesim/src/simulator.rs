@@ -226,11 +226,6 @@ impl Simulator {
         self.tells_blocks = true;
     }
 
-    /// Changes the knob: files that are open keep what they had.
-    pub fn set_readahead_pages(&mut self, pages: u64) {
-        self.settings.readahead_pages = pages.min(MAX_WINDOW);
-    }
-
     fn number(&mut self, file: FileId) -> u32 {
         let next = self.known.len() as u32;
         let number = *self.files.entry(key(file)).or_insert(next);

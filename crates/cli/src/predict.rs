@@ -45,8 +45,8 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     if let Some(mounted) = predictor.on_ubifs() {
         let least = args.readahead.iter().copied().min().unwrap_or(0);
         let windows = args.readahead.iter().copied().filter(|&kib| args.bulk_read || kib == least);
-        let made = FilesystemOptions { bulk_read: Some(!mounted), ..FilesystemOptions::default() };
-        rows.extend(windows.map(|kib| predictor.row_made(kib, made)));
+        let options = FilesystemOptions { bulk_read: Some(!mounted), ..FilesystemOptions::default() };
+        rows.extend(windows.map(|kib| predictor.row_with(kib, options)));
     } else if args.bulk_read {
         return Err(Failure::usage("--bulk-read: the trace's mounts name no UBIFS that was read"));
     }
@@ -86,7 +86,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         cost: predictor.cost(),
         queue: predictor.queue(),
         error,
-        error_made: error_bar_made(kernel, &predictor, &args.model).filter(|_| timed),
+        error_other_options: error_bar_other_options(kernel, &predictor, &args.model).filter(|_| timed),
         power: args.energy.power.clone(),
         notes,
         rows,
@@ -124,13 +124,13 @@ pub fn error_bar(kernel: Kernel, predictor: &Predictor<'_>, filesystem: &str, mo
 }
 
 /// The same of UBIFS mounted otherwise than it was recorded, or of squashfs in other blocks.
-pub fn error_bar_made(kernel: Kernel, predictor: &Predictor<'_>, model: &ModelArgs) -> Option<ErrorBar> {
-    let made = match predictor.on_ubifs() {
+pub fn error_bar_other_options(kernel: Kernel, predictor: &Predictor<'_>, model: &ModelArgs) -> Option<ErrorBar> {
+    let filesystem = match predictor.on_ubifs() {
         Some(true) => "ubifs",
         Some(false) => "ubifs-bulk",
         None => predictor.squashfs_block().map(|_| "squashfs")?,
     };
-    ErrorBar::of_made(kernel, made, model.layout.is_some())
+    ErrorBar::of_other_options(kernel, filesystem, model.layout.is_some())
 }
 
 /// How calls that overlap are played, and where their error bound is from.

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use flashscope_study::Watch;
+use flashscope_study::RunProgress;
 use flashscope_targets::Progress;
 
 /// Steps as lines; byte counts only where the line can be rewritten.
@@ -130,7 +130,7 @@ impl Progress for StudyLines<'_> {
     }
 }
 
-impl Watch for StudyLines<'_> {
+impl RunProgress for StudyLines<'_> {
     fn study_started(&self, groups: usize) {
         *self.groups() = (0, groups);
     }

@@ -10,7 +10,7 @@ use crate::cost::pages::PageCosts;
 use crate::cost::squashfs::BlockReads;
 use crate::queue::{Asked, Replay};
 use crate::settings::{FilesystemOptions, Tally};
-use crate::workload::Step;
+use crate::workload::TaskAccess;
 
 /// By how much the pages that come under a setting differ from as many of the mean.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +37,7 @@ pub struct Played {
 pub struct Accounts<'p> {
     costs: &'p Costs<'p>,
     own: bool,
-    made: FilesystemOptions,
+    options: FilesystemOptions,
     recorded_index: Option<&'p HashMap<(FileId, u64), u64>>,
     rates: Option<[f64; 3]>,
     index: Index<'p>,
@@ -66,13 +66,13 @@ impl<'p> Accounts<'p> {
     pub fn new(
         costs: &'p Costs<'p>,
         own: bool,
-        made: FilesystemOptions,
+        options: FilesystemOptions,
         recorded_index: Option<&'p HashMap<(FileId, u64), u64>>,
     ) -> Accounts<'p> {
         Accounts {
             costs,
             own,
-            made,
+            options,
             recorded_index,
             rates: costs.flash_rates(),
             index: costs.workload.nodes.index(),
@@ -93,7 +93,7 @@ impl<'p> Accounts<'p> {
     }
 
     /// An access begins.
-    pub fn begin(&mut self, step: &Step) {
+    pub fn begin(&mut self, step: &TaskAccess) {
         let in_fault = matches!(step.access, Access::Fault { .. });
         let in_call = step.call.is_some() && !in_fault;
         let played = &mut self.played;
@@ -109,14 +109,14 @@ impl<'p> Accounts<'p> {
         }
     }
 
-    pub fn end(&mut self, step: &Step) {
+    pub fn end(&mut self, step: &TaskAccess) {
         if let Some(replay) = &mut self.replay {
             replay.end(self.costs.began_and_ended(step).is_some());
         }
     }
 
     /// What an access brings in.
-    pub fn event(&mut self, step: &Step, event: PageEvent) {
+    pub fn event(&mut self, step: &TaskAccess, event: PageEvent) {
         if let Some(replay) = &mut self.replay {
             match event.step {
                 _ if event.is_read() => replay.added(event.file, event.page),
@@ -127,7 +127,7 @@ impl<'p> Accounts<'p> {
         match event.step {
             PageStep::Added { cause: Cause::Write } | PageStep::Used => {}
             PageStep::Block => {
-                if let Some((bytes, as_recorded)) = self.costs.block_bytes(event.file, self.made) {
+                if let Some((bytes, as_recorded)) = self.costs.block_bytes(event.file, self.options) {
                     let workload = self.costs.workload;
                     self.played.blocks.add(workload, event.file, event.page, bytes, as_recorded);
                 }
@@ -155,7 +155,7 @@ impl<'p> Accounts<'p> {
     }
 
     /// What is known of a page that comes.
-    fn known(&mut self, step: &Step, PageEvent { file, page, .. }: PageEvent) {
+    fn known(&mut self, step: &TaskAccess, PageEvent { file, page, .. }: PageEvent) {
         let workload = self.costs.workload;
         let of_index = match workload.nodes.runs.contains_key(&file) {
             true => self.index.reads(file, page),

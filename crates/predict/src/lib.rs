@@ -26,4 +26,4 @@ pub use queue::{Asked, DeviceCost, ProcessorCost, QueueCost, Queued, request_byt
 pub use settings::{FilesystemOptions, PREDICTION_SCHEMA, Storage, TRIED_KIB, Tally};
 pub use validated::ErrorBar;
 pub use workload::overlap::Overlap;
-pub use workload::{Call, Collector, Step, Workload};
+pub use workload::{Call, Collector, TaskAccess, Workload};

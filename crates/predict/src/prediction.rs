@@ -18,7 +18,7 @@ pub struct Row {
     /// All files were read with `POSIX_FADV_RANDOM`.
     pub random: bool,
     #[serde(flatten)]
-    pub made: FilesystemOptions,
+    pub options: FilesystemOptions,
     /// What bulk reads did.
     pub bulk: BulkReads,
     pub tally: Tally,
@@ -100,7 +100,7 @@ pub struct Prediction {
     /// What times and flash reads may be off by; `None` where none are predicted.
     pub error: Option<ErrorBar>,
     /// The same of rows of another mount or image.
-    pub error_made: Option<ErrorBar>,
+    pub error_other_options: Option<ErrorBar>,
     /// Name of the power profile.
     pub power: Option<String>,
     pub rows: Vec<Row>,

@@ -13,7 +13,7 @@ use crate::prediction::{Recorded, Row};
 use crate::queue::QueueCost;
 use crate::settings::{FilesystemOptions, Storage, TRIED_KIB, Tally};
 use crate::workload::overlap::{Overlap, overlap};
-use crate::workload::{Step, Workload};
+use crate::workload::{TaskAccess, Workload};
 
 /// Runs settings over a workload.
 pub struct Predictor<'a> {
@@ -94,7 +94,7 @@ impl<'a> Predictor<'a> {
         self.simulator_of(readahead_kib, own, FilesystemOptions::default())
     }
 
-    fn simulator_of(&self, readahead_kib: u64, own: bool, made: FilesystemOptions) -> Simulator {
+    fn simulator_of(&self, readahead_kib: u64, own: bool, options: FilesystemOptions) -> Simulator {
         let settings = Settings {
             readahead_pages: readahead_kib / (PAGE_BYTES / 1024),
             io_pages: self.costs.storage.io_pages,
@@ -107,10 +107,10 @@ impl<'a> Predictor<'a> {
                 simulator.set_size(file, size);
             }
             if let Some(&bytes) = file.device.and_then(|device| self.costs.storage.squashfs.get(&device)) {
-                simulator.set_squashfs_block(file, made.squashfs_block.unwrap_or(bytes));
+                simulator.set_squashfs_block(file, options.squashfs_block.unwrap_or(bytes));
             }
             let mounted = || file.device.is_some_and(|device| self.costs.storage.bulk_read.contains(&device));
-            if made.bulk_read.unwrap_or_else(mounted)
+            if options.bulk_read.unwrap_or_else(mounted)
                 && let Some(runs) = self.costs.workload.nodes.runs_of(file)
             {
                 simulator.set_bulk_read(file, runs);
@@ -142,22 +142,28 @@ impl<'a> Predictor<'a> {
     }
 
     /// One setting of a file system that is made or mounted otherwise.
-    pub fn row_made(&self, readahead_kib: u64, made: FilesystemOptions) -> Row {
-        self.row_of(readahead_kib, &|_| false, made)
+    pub fn row_with(&self, readahead_kib: u64, options: FilesystemOptions) -> Row {
+        self.row_of(readahead_kib, &|_| false, options)
     }
 
     /// What one setting does; `own` as for [`Predictor::simulator`]. Calls are played in the order in which they were recorded.
-    fn play(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, own: bool, made: FilesystemOptions) -> Played {
-        let mut simulator = self.simulator_of(readahead_kib, own, made);
+    fn play(
+        &self,
+        readahead_kib: u64,
+        random: &dyn Fn(FileId) -> bool,
+        own: bool,
+        options: FilesystemOptions,
+    ) -> Played {
+        let mut simulator = self.simulator_of(readahead_kib, own, options);
         if !self.costs.storage.squashfs.is_empty() {
             simulator.tell_blocks();
         }
         if self.costs.queue.is_some() {
             simulator.tell_uses();
         }
-        let mut accounts = Accounts::new(&self.costs, own, made, self.recorded_index(own));
+        let mut accounts = Accounts::new(&self.costs, own, options, self.recorded_index(own));
         let mut opened = HashSet::new();
-        let mut is_random = |step: &Step| random(step.file) && opened.insert((step.file, step.open));
+        let mut is_random = |step: &TaskAccess| random(step.file) && opened.insert((step.file, step.open));
         for step in &self.costs.workload.steps {
             if is_random(step) {
                 simulator.apply(step.file, step.open, Access::AdviseRandom, &mut |_| {});
@@ -169,9 +175,9 @@ impl<'a> Predictor<'a> {
         accounts.finish(&simulator)
     }
 
-    fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, made: FilesystemOptions) -> Row {
+    fn row_of(&self, readahead_kib: u64, random: &dyn Fn(FileId) -> bool, options: FilesystemOptions) -> Row {
         let Played { tally, by_file, by_task, known, blocks, bulk, index_reads, replayed, .. } =
-            self.play(readahead_kib, random, false, made);
+            self.play(readahead_kib, random, false, options);
         let of_bulk = bulk.reads > 0 || !self.costs.storage.bulk_read.is_empty();
         let (flash_reads, mut time_ns) = match self.costs.nodes.filter(|_| of_bulk) {
             Some(nodes) => {
@@ -202,7 +208,7 @@ impl<'a> Predictor<'a> {
         Row {
             readahead_kib,
             random: false,
-            made,
+            options,
             bulk,
             wasted_bytes: tally.wasted_bytes(),
             flash_reads,

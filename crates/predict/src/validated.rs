@@ -18,7 +18,7 @@ pub struct ErrorBar {
     pub layout: bool,
     /// From a recording of another mount option, or of blocks of another size; without what was mapped, whose touches leave no event.
     #[serde(default)]
-    pub made: bool,
+    pub other_options: bool,
     /// Behind a block queue: what is called flash reads are its requests.
     #[serde(default)]
     pub queue: bool,
@@ -39,7 +39,11 @@ impl ErrorBar {
     /// The bar of a kernel's model on a file system, with the files' layout or without; where that was not validated, the widest of
     /// those that share its file system, else the widest of all. `None`: nothing was.
     pub fn of(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
-        ErrorBar::where_they(|bar| bar.layout == layout && !bar.queue && !bar.made && !bar.overlap, kernel, filesystem)
+        ErrorBar::where_they(
+            |bar| bar.layout == layout && !bar.queue && !bar.other_options && !bar.overlap,
+            kernel,
+            filesystem,
+        )
     }
 
     /// The bar of tasks whose calls of one file overlap, as [`ErrorBar::of`] for others.
@@ -54,13 +58,13 @@ impl ErrorBar {
 
     /// The bar of what is mounted otherwise than it was recorded (`ubifs`, `ubifs-bulk`), or made in other blocks (`squashfs`, the widest
     /// of those).
-    pub fn of_made(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
+    pub fn of_other_options(kernel: Kernel, filesystem: &str, layout: bool) -> Option<ErrorBar> {
         let is_of = |bar: &ErrorBar| {
             bar.filesystem == filesystem || filesystem == "squashfs" && bar.filesystem.starts_with(filesystem)
         };
         let widest = |of_kernel: bool| {
             let is_so = |bar: &ErrorBar| {
-                bar.made && bar.layout == layout && is_of(bar) && (bar.kernel == kernel.name()) == of_kernel
+                bar.other_options && bar.layout == layout && is_of(bar) && (bar.kernel == kernel.name()) == of_kernel
             };
             Some(ErrorBar { exact: of_kernel, ..ErrorBar::where_they(is_so, kernel, filesystem)? })
         };
@@ -95,15 +99,15 @@ mod tests {
         assert!(ErrorBar::of_queue(Kernel::V6_1, "f2fs").is_some_and(|bar| bar.queue && !bar.exact));
         assert!(ErrorBar::of(Kernel::V6_1, "ext4", false).is_some_and(|bar| !bar.queue && !bar.exact));
         for filesystem in ["ubifs", "ubifs-bulk", "squashfs"] {
-            let bar = ErrorBar::of_made(Kernel::V6_1, filesystem, true);
+            let bar = ErrorBar::of_other_options(Kernel::V6_1, filesystem, true);
             assert!(
-                bar.is_some_and(|bar| bar.made && bar.exact && bar.filesystem.starts_with(filesystem)),
+                bar.is_some_and(|bar| bar.other_options && bar.exact && bar.filesystem.starts_with(filesystem)),
                 "{filesystem}"
             );
-            let borrowed = ErrorBar::of_made(Kernel::V5_10, filesystem, true);
-            assert!(borrowed.is_some_and(|bar| bar.made && !bar.exact), "{filesystem}");
+            let borrowed = ErrorBar::of_other_options(Kernel::V5_10, filesystem, true);
+            assert!(borrowed.is_some_and(|bar| bar.other_options && !bar.exact), "{filesystem}");
         }
-        assert_eq!(ErrorBar::of_made(Kernel::V6_1, "jffs2", true), None);
+        assert_eq!(ErrorBar::of_other_options(Kernel::V6_1, "jffs2", true), None);
     }
 
     #[test]
@@ -112,7 +116,7 @@ mod tests {
             kernel: kernel.into(),
             filesystem: filesystem.into(),
             layout: false,
-            made: false,
+            other_options: false,
             queue: false,
             overlap: false,
             cells: 8,

@@ -9,7 +9,7 @@ use crate::text::{bytes, duration, grouped, number};
 const DASH: &str = "–";
 
 pub fn setting(row: &Row) -> String {
-    let bulk = match row.made.bulk_read {
+    let bulk = match row.options.bulk_read {
         Some(true) => ", bulk_read",
         Some(false) => ", no_bulk_read",
         None => "",
@@ -85,7 +85,7 @@ pub fn widest(prediction: &Prediction) -> Option<&Row> {
     prediction
         .rows
         .iter()
-        .filter(|row| !row.random && row.made == FilesystemOptions::default())
+        .filter(|row| !row.random && row.options == FilesystemOptions::default())
         .max_by_key(|row| row.readahead_kib)
 }
 
@@ -122,18 +122,22 @@ pub fn queue_cost(queue: &QueueCost) -> String {
 
 /// What a row may be off by.
 pub fn bar_of<'a>(prediction: &'a Prediction, row: &Row) -> Option<&'a ErrorBar> {
-    if row.made == FilesystemOptions::default() { prediction.error.as_ref() } else { prediction.error_made.as_ref() }
+    if row.options == FilesystemOptions::default() {
+        prediction.error.as_ref()
+    } else {
+        prediction.error_other_options.as_ref()
+    }
 }
 
 /// What the bars stand for.
 pub fn error_bars(prediction: &Prediction) -> impl Iterator<Item = String> {
-    let is_made = prediction.rows.iter().any(|row| row.made != FilesystemOptions::default());
-    let made = prediction.error_made.as_ref().filter(|_| is_made);
+    let has_other_options = prediction.rows.iter().any(|row| row.options != FilesystemOptions::default());
+    let other = prediction.error_other_options.as_ref().filter(|_| has_other_options);
     let said = |bar: &ErrorBar| {
-        let of = if bar.made { " of another mount" } else { "" };
+        let of = if bar.other_options { " of another mount" } else { "" };
         format!("±{of} is {}", worst(bar, prediction.model))
     };
-    prediction.error.iter().chain(made).map(said)
+    prediction.error.iter().chain(other).map(said)
 }
 
 /// What predictions were off by at worst.
@@ -144,7 +148,7 @@ pub fn worst(bar: &ErrorBar, model: &str) -> String {
         format!(" {model} on this file system was not validated: the error may be larger.")
     };
     let layout = if bar.layout { ", with the files' layout," } else { "" };
-    let from = if bar.made { " from recordings of another mount or image" } else { "" };
+    let from = if bar.other_options { " from recordings of another mount or image" } else { "" };
     let asked = if bar.queue { "requests" } else { "flash reads" };
     format!(
         "the worst of {} predictions of {} on {}{from}{layout} against a virtual board, in none of which two processes read one file at \
@@ -164,11 +168,11 @@ mod tests {
 
     #[test]
     fn a_bar_says_what_it_is_of() {
-        let bar = |made, layout, exact| ErrorBar {
+        let bar = |other_options, layout, exact| ErrorBar {
             kernel: "6.1".into(),
             filesystem: "ubifs-bulk".into(),
             layout,
-            made,
+            other_options,
             queue: false,
             overlap: false,
             cells: 108,

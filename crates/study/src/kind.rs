@@ -15,7 +15,7 @@ use crate::definition::Filesystem;
 use crate::error::StudyError;
 use crate::lab;
 use crate::medium::Medium;
-use crate::options::{Options, Watch};
+use crate::options::{Options, RunProgress};
 use crate::plan::{self, modules};
 use crate::result::{Header, Inputs};
 use crate::size::Bytes;
@@ -157,7 +157,7 @@ pub(crate) struct Lab<'a, K: Kind> {
     kind: &'a K,
     specs: &'a [K::Spec],
     options: &'a Options,
-    watch: &'a dyn Watch,
+    watch: &'a dyn RunProgress,
     boards: BTreeMap<&'a str, (Board, String)>,
     kernels: BTreeMap<[&'a str; 2], (Kernel, Vec<Vec<Package>>)>,
 }
@@ -167,7 +167,7 @@ impl<'a, K: Kind> Lab<'a, K> {
         kind: &'a K,
         specs: &'a [K::Spec],
         options: &'a Options,
-        watch: &'a dyn Watch,
+        watch: &'a dyn RunProgress,
     ) -> Result<Self, StudyError> {
         let mut boards = BTreeMap::new();
         let mut kernels: BTreeMap<[&str; 2], (Kernel, Vec<Vec<Package>>)> = BTreeMap::new();
@@ -259,7 +259,7 @@ impl<'a, K: Kind> Lab<'a, K> {
 
 /// A board's steps as cells of a group.
 struct CellProgress<'a> {
-    watch: &'a dyn Watch,
+    watch: &'a dyn RunProgress,
     id: &'a str,
     cells: usize,
 }

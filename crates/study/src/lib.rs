@@ -35,7 +35,7 @@ pub use file::{SHIPPED, StudyFile};
 pub use lab::on_nand;
 pub use modelled::random_slots;
 pub use not_measured::{NotMeasurable, NotMeasured};
-pub use options::{Options, Watch};
+pub use options::{Options, RunProgress};
 pub use plan::{CellSpec, GroupSpec, groups, modules};
 pub use power::load as load_power;
 pub use result::*;

@@ -29,7 +29,7 @@ pub struct Options {
 }
 
 /// What a run tells while it goes on. Called from several threads.
-pub trait Watch: Sync {
+pub trait RunProgress: Sync {
     fn study_started(&self, groups: usize);
     fn group_started(&self, id: &str, cells: usize);
     /// A group's board is at this cell, counted from 1.

@@ -13,13 +13,13 @@ use crate::evaluate::{compare, verdict};
 use crate::kind::{Boot, Kind, Lab, no_storage};
 use crate::lab::SQUASHFS_IMAGE;
 use crate::medium::Medium;
-use crate::options::{Options, Watch};
+use crate::options::{Options, RunProgress};
 use crate::plan::{self, GroupSpec};
 use crate::power;
 use crate::result::{Group, Inputs, PowerUsed, SCHEMA, StudyResult};
 
 /// Runs a study to its end.
-pub fn run(study: &Study, options: &Options, watch: &dyn Watch) -> Result<StudyResult, StudyError> {
+pub fn run(study: &Study, options: &Options, watch: &dyn RunProgress) -> Result<StudyResult, StudyError> {
     let mut definition = study.definition.clone();
     if let Some(kernel) = &options.kernel {
         definition.matrix.kernel = vec![kernel.clone()];

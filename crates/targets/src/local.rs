@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::job::{Job, JobOutcome, Target, placed};
 use crate::scratch::ScratchDir;
-use crate::watch::Watch;
+use crate::watch::StreamMonitor;
 use crate::{Error, OpenOptions, agents, process};
 
 pub(crate) struct Local {
@@ -96,7 +96,7 @@ impl Target for Local {
         };
         let timeout = job.timeout.or(self.options.timeout);
         let ended = AtomicBool::new(false);
-        let mut watch = Watch::new(out, &ended);
+        let mut watch = StreamMonitor::new(out, &ended);
         let pumped = process::pump(child, &mut watch, timeout, self.options.stop.as_deref(), |child| {
             process::signal(child, "TERM");
         })?;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::frames::{FS_END, FS_EXIT, HEADER, MAGIC, u32_at};
 
 /// Passes a stream on unchanged. It must be a recorder's own: one source.
-pub(crate) struct Watch<'a> {
+pub(crate) struct StreamMonitor<'a> {
     out: &'a mut dyn Write,
     /// The frame that has begun: its header, and its payload where that is wanted.
     frame: Vec<u8>,
@@ -19,9 +19,9 @@ pub(crate) struct Watch<'a> {
     pub ended: &'a AtomicBool,
 }
 
-impl<'a> Watch<'a> {
-    pub fn new(out: &'a mut dyn Write, ended: &'a AtomicBool) -> Watch<'a> {
-        Watch { out, frame: Vec::new(), skip: 0, lost: false, status: None, ended }
+impl<'a> StreamMonitor<'a> {
+    pub fn new(out: &'a mut dyn Write, ended: &'a AtomicBool) -> StreamMonitor<'a> {
+        StreamMonitor { out, frame: Vec::new(), skip: 0, lost: false, status: None, ended }
     }
 
     fn follow(&mut self, mut bytes: &[u8]) {
@@ -56,7 +56,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Write for Watch<'_> {
+impl Write for StreamMonitor<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.follow(&bytes[..written]);
@@ -94,7 +94,7 @@ mod tests {
         stream.extend(frame(FS_END, &[0; 8]));
         for piece in [1, 3, 19, 20, 21, 4096, stream.len()] {
             let (mut out, ended) = (Vec::new(), AtomicBool::new(false));
-            let mut watch = Watch::new(&mut out, &ended);
+            let mut watch = StreamMonitor::new(&mut out, &ended);
             for bytes in stream[..whole].chunks(piece) {
                 watch.write_all(bytes).unwrap();
             }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn what_is_no_stream_passes_and_tells_nothing() {
         let (mut out, ended) = (Vec::new(), AtomicBool::new(false));
-        let mut watch = Watch::new(&mut out, &ended);
+        let mut watch = StreamMonitor::new(&mut out, &ended);
         watch.write_all(&[0xff; 100_000]).unwrap();
         assert_eq!((watch.status, out.len()), (None, 100_000));
     }

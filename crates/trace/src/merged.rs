@@ -200,9 +200,9 @@ impl MergedTrace {
                     let _ = sender.send(batch);
                     result
                 }));
-                lanes.push(Lane { receiver, batch: Vec::new().into_iter() });
+                lanes.push(Batches { receiver, batch: Vec::new().into_iter() });
             }
-            let mut next: Vec<Option<T>> = lanes.iter_mut().map(Lane::next).collect();
+            let mut next: Vec<Option<T>> = lanes.iter_mut().map(Batches::next).collect();
             let mut heads: BinaryHeap<_> =
                 next.iter().enumerate().filter_map(|(i, item)| Some(Reverse((time(item.as_ref()?), i)))).collect();
             while let Some(Reverse((_, i))) = heads.pop() {
@@ -226,12 +226,12 @@ impl MergedTrace {
 }
 
 /// What one thread hands on.
-struct Lane<T> {
+struct Batches<T> {
     receiver: Receiver<Vec<T>>,
     batch: std::vec::IntoIter<T>,
 }
 
-impl<T> Lane<T> {
+impl<T> Batches<T> {
     fn next(&mut self) -> Option<T> {
         loop {
             if let Some(item) = self.batch.next() {

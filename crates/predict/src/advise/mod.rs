@@ -35,7 +35,7 @@ pub enum Change {
 
 impl Change {
     /// Another mount, or another image.
-    pub fn is_made(self) -> bool {
+    pub fn changes_options(self) -> bool {
         matches!(self, Change::BulkRead { .. } | Change::SquashfsBlock { .. })
     }
 }
@@ -89,13 +89,13 @@ pub struct Off {
     /// Under another window.
     pub window: Option<f64>,
     /// Of another mount, or another image.
-    pub made: Option<f64>,
+    pub options: Option<f64>,
 }
 
 impl Off {
     fn of(self, change: Change) -> Option<f64> {
         // Off by as much as there is, nothing is reported.
-        if change.is_made() { self.made.filter(|&percent| percent < 100.0) } else { self.window }
+        if change.changes_options() { self.options.filter(|&percent| percent < 100.0) } else { self.window }
     }
 }
 
@@ -212,8 +212,8 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off: Off) -> Vec<Advice> 
 /// it: it brings in no page that read-ahead would not.
 fn other_mount(predictor: &Predictor<'_>, now_kib: u64) -> Option<(bool, Row)> {
     let on = !predictor.on_ubifs()?;
-    let made = FilesystemOptions { bulk_read: Some(on), ..FilesystemOptions::default() };
-    let rows = WEIGHED_KIB.into_iter().map(|kib| predictor.row_made(kib, made));
+    let options = FilesystemOptions { bulk_read: Some(on), ..FilesystemOptions::default() };
+    let rows = WEIGHED_KIB.into_iter().map(|kib| predictor.row_with(kib, options));
     let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
     let best = rows.min_by(|a, b| value(a).total_cmp(&value(b)).then_with(|| near(a).cmp(&near(b))))?;
     (!on || best.time_ns.is_some()).then_some((on, best))
@@ -223,7 +223,7 @@ fn other_mount(predictor: &Predictor<'_>, now_kib: u64) -> Option<(bool, Row)> {
 mod tests {
     use super::*;
     use crate::settings::Storage;
-    use crate::workload::{Call, Step, Workload};
+    use crate::workload::{Call, TaskAccess, Workload};
     use flashscope_cachesim::{Access, Kernel, MapAdvice, NodeRuns, OpenId, PAGE_BYTES};
 
     const A: FileId = FileId { device: Some(1), inode: 1 };
@@ -236,7 +236,7 @@ mod tests {
         for (file, access) in accesses {
             let read = matches!(access, Access::Read { .. });
             let call = read.then_some(workload.calls.len() as u32);
-            workload.steps.push(Step { tid: 7, file, open: OpenId(7), access, call });
+            workload.steps.push(TaskAccess { tid: 7, file, open: OpenId(7), access, call });
             if read {
                 // Half of the calls brought a page in, at 1 ms, a call itself takes 10 us.
                 let pages_added = workload.calls.len() as u32 % 2;
@@ -267,7 +267,7 @@ mod tests {
     }
 
     fn off(percent: f64) -> Off {
-        Off { window: Some(percent), made: Some(percent) }
+        Off { window: Some(percent), options: Some(percent) }
     }
 
     const OFF: Change = Change::SetReadahead { kib: 0 };
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!((advice[0].bulk_now.reads, advice[0].bulk_then.pages), (0, FILE_PAGES - 2));
         let [least, most] = advice[0].gain_between_percent.expect("from and to");
         assert!(least < advice[0].gain_percent && advice[0].gain_percent < most && most - least < 10.0, "{advice:?}");
-        let unsure = advise(&predictor, 0, Off { made: Some(805.0), ..off(5.0) });
+        let unsure = advise(&predictor, 0, Off { options: Some(805.0), ..off(5.0) });
         assert_eq!(unsure[0].gain_between_percent, None);
         // Scattered pages are never three in a row.
         assert_eq!(changes(&on_ubifs(scattered(100)), Kernel::V6_1, 0), []);
@@ -415,7 +415,7 @@ mod tests {
         for page in scattered(20) {
             let call = mapped.calls.len() as u32;
             let access = Access::Fault { page, advice: MapAdvice::Normal };
-            mapped.steps.push(Step { tid: 7, file: A, open: OpenId(7), access, call: Some(call) });
+            mapped.steps.push(TaskAccess { tid: 7, file: A, open: OpenId(7), access, call: Some(call) });
             mapped.calls.push(Call {
                 pages_added: 32,
                 flash_reads: 96,
@@ -435,7 +435,7 @@ mod tests {
     fn faults_that_read_around_are_weighed_in_pages() {
         let mut mapped = workload([]);
         mapped.steps = scattered(60)
-            .map(|page| Step {
+            .map(|page| TaskAccess {
                 tid: 7,
                 file: A,
                 open: OpenId(7),

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::predictor::Predictor;
     use crate::settings::Storage;
-    use crate::workload::Step;
+    use crate::workload::TaskAccess;
     use flashscope_cachesim::{NodeRuns, OpenId};
     use serde_json::{Value, json};
 
@@ -140,7 +140,7 @@ mod tests {
     const PAGES: u64 = 200;
 
     fn workload(accesses: impl IntoIterator<Item = Access>) -> Workload {
-        let step = |access| Step { tid: 7, file: FILE, open: OpenId(1), access, call: None };
+        let step = |access| TaskAccess { tid: 7, file: FILE, open: OpenId(1), access, call: None };
         let steps = accesses.into_iter().map(step).collect();
         Workload { steps, sizes: [(FILE, PAGES * PAGE_BYTES)].into(), cache_seen: true, ..Workload::default() }
     }

@@ -5,7 +5,7 @@ use flashscope_cachesim::FileId;
 use crate::cost::{Busy, Cost, NodeCost};
 use crate::queue::{QueueCost, Replay};
 use crate::settings::{FilesystemOptions, Storage, Tally};
-use crate::workload::{Step, Workload};
+use crate::workload::{TaskAccess, Workload};
 
 /// What calls, pages and flash reads of one recording cost.
 pub struct Costs<'a> {
@@ -72,14 +72,14 @@ impl<'a> Costs<'a> {
     }
 
     /// How large a file's blocks are, bytes, and whether they were when it was recorded.
-    pub fn block_bytes(&self, file: FileId, made: FilesystemOptions) -> Option<(u64, bool)> {
+    pub fn block_bytes(&self, file: FileId, options: FilesystemOptions) -> Option<(u64, bool)> {
         let recorded = *file.device.and_then(|device| self.storage.squashfs.get(&device))?;
-        let bytes = made.squashfs_block.unwrap_or(recorded);
+        let bytes = options.squashfs_block.unwrap_or(recorded);
         Some((bytes, bytes == recorded))
     }
 
     /// When its call began when it was recorded, and when it ended, as far as that is known.
-    pub fn began_and_ended(&self, step: &Step) -> Option<(u64, Option<u64>)> {
+    pub fn began_and_ended(&self, step: &TaskAccess) -> Option<(u64, Option<u64>)> {
         let call = self.workload.calls.get(step.call? as usize)?;
         Some((call.began_ns, call.ended_ns()))
     }

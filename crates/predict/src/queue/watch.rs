@@ -103,7 +103,7 @@ struct Disk {
 
 /// Reads events, in order of time.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct QueueReader {
     found: Queued,
     inside: HashMap<u32, Inside>,
     /// Bios by the task that queued them and the begin of its call.
@@ -115,7 +115,7 @@ pub struct Watch {
 /// Disks that are distinguished.
 const MAX_DISKS: usize = 64;
 
-impl Watch {
+impl QueueReader {
     /// A call begins: `end` is the page behind the last that it asks for.
     pub fn begin(&mut self, tid: u32, time_ns: u64, file: FileId, pages: (u64, u64), is_fault: bool) {
         if self.inside.len() >= MAX_FOLLOWED && !self.inside.contains_key(&tid) {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     /// Pages come in and are asked for: a bio, a request.
-    fn asks(watch: &mut Watch, at: u64, page: u64, pages: u64) {
+    fn asks(watch: &mut QueueReader, at: u64, page: u64, pages: u64) {
         watch.added(1, at, FILE, page, pages);
         watch.block(at + 2, 1, &block(BlockAction::Queue, page, pages));
         watch.block(at + 3, 1, &block(BlockAction::Issue, page, pages));
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn calls_waits_and_late_pages_are_told_from_events() {
-        let mut watch = Watch::default();
+        let mut watch = QueueReader::default();
         // Waits for its own page; the next two are read ahead.
         watch.begin(1, 100, FILE, (0, 1), false);
         asks(&mut watch, 110, 0, 1);
@@ -384,7 +384,7 @@ mod tests {
     /// for a page that is read, 7 for one in the driver.
     #[test]
     fn what_lies_between_events_tells_parts_apart_where_all_bios_are_alike() {
-        let mut watch = Watch::default();
+        let mut watch = QueueReader::default();
         for n in 0..50 {
             let at = n * 10_000;
             watch.begin(1, at, FILE, (4 * n, 4 * n + 1), false);
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_request_that_is_cut_brings_its_pages_when_all_of_it_is_there() {
-        let mut watch = Watch::default();
+        let mut watch = QueueReader::default();
         watch.begin(1, 0, FILE, (0, 1), false);
         watch.added(1, 10, FILE, 0, 4);
         watch.block(11, 1, &block(BlockAction::Queue, 0, 4));
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_panic_and_memory_is_bounded() {
-        let mut watch = Watch::default();
+        let mut watch = QueueReader::default();
         for n in 0..3 * MAX_FOLLOWED as u64 {
             for action in [BlockAction::Complete, BlockAction::Queue, BlockAction::Issue] {
                 let mut event = block(action, n, n % 5);

@@ -78,7 +78,7 @@ pub struct Descriptors {
 }
 
 /// What a call means for the cache: a file, one of its open files, and what is done.
-pub type Meant = (FileId, OpenId, Access);
+pub type FileAccess = (FileId, OpenId, Access);
 
 impl Descriptors {
     pub fn new(facts: &Facts) -> Descriptors {
@@ -93,7 +93,7 @@ impl Descriptors {
     }
 
     /// A call begins: whether it asks for pages that it does not read itself.
-    pub fn entered(&mut self, record: &Record<'_>, meant: &mut Vec<Meant>) -> bool {
+    pub fn entered(&mut self, record: &Record<'_>, accesses: &mut Vec<FileAccess>) -> bool {
         let tid = record.tid();
         if let Some(name) = record.schema.name.strip_prefix("sys_enter_") {
             // Where offsets take two registers the call's own event shows other ones; its registers follow.
@@ -102,7 +102,7 @@ impl Descriptors {
                 return false;
             }
             let argument = |name: &str| record.get(name).and_then(integer);
-            self.call(tid, name, &argument, meant)
+            self.call(tid, name, &argument, accesses)
         } else if record.schema.name == "sys_enter"
             && let Some(id) = record.get("id").and_then(integer)
             && let Some((name, names)) = self.registers.get(&id).cloned()
@@ -118,13 +118,19 @@ impl Descriptors {
                     Some(low & 0xffff_ffff | high << 32)
                 })
             };
-            self.call(tid, &name, &argument, meant)
+            self.call(tid, &name, &argument, accesses)
         } else {
             false
         }
     }
 
-    fn call(&mut self, tid: u32, name: &str, argument: &dyn Fn(&str) -> Option<i64>, meant: &mut Vec<Meant>) -> bool {
+    fn call(
+        &mut self,
+        tid: u32,
+        name: &str,
+        argument: &dyn Fn(&str) -> Option<i64>,
+        accesses: &mut Vec<FileAccess>,
+    ) -> bool {
         let descriptor = || argument("fd");
         let length = |name: &str| argument(name).map(|length| length.max(0) as u64);
         let call = match name {
@@ -155,7 +161,7 @@ impl Descriptors {
                     .zip(length("count"))
                     .filter(|&(_, length)| length > 0)
                     .map(|(offset, length)| Access::WillNeed { offset, length });
-                self.advise(tid, descriptor(), access, meant).map(|instance| Call::Advise { instance })
+                self.advise(tid, descriptor(), access, accesses).map(|instance| Call::Advise { instance })
             }
             "fadvise64" | "fadvise64_64" | "arm_fadvise64_64" => {
                 let range = length("offset").zip(length("len"));
@@ -167,13 +173,13 @@ impl Descriptors {
                     _ => None,
                 };
                 let asks = matches!(access, Some(Access::WillNeed { .. }));
-                let instance = self.advise(tid, descriptor(), access, meant);
+                let instance = self.advise(tid, descriptor(), access, accesses);
                 instance.filter(|_| asks).map(|instance| Call::Advise { instance })
             }
             "madvise" => {
                 let known = argument("start").zip(argument("behavior"));
                 let needed = known.and_then(|(from, advice)| {
-                    self.advise_mapping(tid, address(from), length("len_in").unwrap_or(0), advice, meant)
+                    self.advise_mapping(tid, address(from), length("len_in").unwrap_or(0), advice, accesses)
                 });
                 needed.map(|instance| Call::Advise { instance })
             }
@@ -191,9 +197,9 @@ impl Descriptors {
     }
 
     /// Pages of this file come in the call that asks for them.
-    pub fn advised(&mut self, tid: u32, file: FileId, meant: &mut Vec<Meant>) {
+    pub fn advised(&mut self, tid: u32, file: FileId, accesses: &mut Vec<FileAccess>) {
         if let Some(&Call::Advise { instance }) = self.inside.get(&tid) {
-            self.learn(instance, file, meant);
+            self.learn(instance, file, accesses);
         }
     }
 
@@ -246,16 +252,16 @@ impl Descriptors {
         tid: u32,
         descriptor: Option<i64>,
         access: Option<Access>,
-        meant: &mut Vec<Meant>,
+        accesses: &mut Vec<FileAccess>,
     ) -> Option<u64> {
         let number = self.instance(tid, descriptor.filter(|_| access.is_some())?);
-        self.meant(number, access?, meant)
+        self.accessed(number, access?, accesses)
     }
 
-    fn meant(&mut self, number: u64, access: Access, meant: &mut Vec<Meant>) -> Option<u64> {
+    fn accessed(&mut self, number: u64, access: Access, accesses: &mut Vec<FileAccess>) -> Option<u64> {
         let instance = self.instances.get_mut(&number)?;
         match instance.file {
-            Some(file) => meant.push((file, instance.open, access)),
+            Some(file) => accesses.push((file, instance.open, access)),
             None if instance.pending.len() < 64 => instance.pending.push(access),
             None => {}
         }
@@ -263,12 +269,19 @@ impl Descriptors {
     }
 
     /// The open file whose pages are asked for.
-    fn advise_mapping(&mut self, tid: u32, from: u64, length: u64, advice: i64, meant: &mut Vec<Meant>) -> Option<u64> {
+    fn advise_mapping(
+        &mut self,
+        tid: u32,
+        from: u64,
+        length: u64,
+        advice: i64,
+        accesses: &mut Vec<FileAccess>,
+    ) -> Option<u64> {
         let advice = match advice {
             ADVICE_NORMAL => MapAdvice::Normal,
             ADVICE_RANDOM => MapAdvice::Random,
             ADVICE_SEQUENTIAL => MapAdvice::Sequential,
-            ADVICE_WILLNEED => return self.mapping_needed(tid, from, length, meant),
+            ADVICE_WILLNEED => return self.mapping_needed(tid, from, length, accesses),
             _ => return None,
         };
         for mapped in self.mapped.entry(tid).or_default() {
@@ -280,7 +293,7 @@ impl Descriptors {
     }
 
     /// `madvise_willneed` (mm/madvise.c): as `posix_fadvise` for the part of the file that is mapped there.
-    fn mapping_needed(&mut self, tid: u32, from: u64, length: u64, meant: &mut Vec<Meant>) -> Option<u64> {
+    fn mapping_needed(&mut self, tid: u32, from: u64, length: u64, accesses: &mut Vec<FileAccess>) -> Option<u64> {
         let maps = self.mapped.get(&tid).into_iter().flatten();
         let mapped = *maps.rev().find(|mapped| from.wrapping_sub(mapped.from) < mapped.length)?;
         let within = from - mapped.from;
@@ -289,31 +302,31 @@ impl Descriptors {
         if length == 0 {
             return None;
         }
-        self.meant(mapped.instance, Access::WillNeed { offset, length }, meant)
+        self.accessed(mapped.instance, Access::WillNeed { offset, length }, accesses)
     }
 
     /// The task reads this file: through which open file. What was advised before comes first.
-    pub fn read(&mut self, tid: u32, file: FileId, meant: &mut Vec<Meant>) -> OpenId {
+    pub fn read(&mut self, tid: u32, file: FileId, accesses: &mut Vec<FileAccess>) -> OpenId {
         let Some(&Call::Read { descriptor }) = self.inside.get(&tid) else { return OpenId(u64::from(tid)) };
         let mut number = self.instance(tid, descriptor);
         if self.instances.get(&number).is_some_and(|instance| instance.file.is_some_and(|known| known != file)) {
             // It was closed and opened again out of sight.
             number = self.open(tid, descriptor);
         }
-        self.learn(number, file, meant).unwrap_or(OpenId(u64::from(tid)))
+        self.learn(number, file, accesses).unwrap_or(OpenId(u64::from(tid)))
     }
 
-    fn learn(&mut self, number: u64, file: FileId, meant: &mut Vec<Meant>) -> Option<OpenId> {
+    fn learn(&mut self, number: u64, file: FileId, accesses: &mut Vec<FileAccess>) -> Option<OpenId> {
         let instance = self.instances.get_mut(&number)?;
         instance.file = Some(file);
         let open = instance.open;
-        meant.extend(instance.pending.drain(..).map(|access| (file, open, access)));
+        accesses.extend(instance.pending.drain(..).map(|access| (file, open, access)));
         Some(open)
     }
 
     /// The task faults on a mapping of this file: the one that is known to be its, else the last that nothing is known of.
     /// Of several parts of a file the last that has the page.
-    pub fn fault(&mut self, tid: u32, file: FileId, page: u64, meant: &mut Vec<Meant>) -> (OpenId, MapAdvice) {
+    pub fn fault(&mut self, tid: u32, file: FileId, page: u64, accesses: &mut Vec<FileAccess>) -> (OpenId, MapAdvice) {
         let of = |mapped: &Mapped| self.instances.get(&mapped.instance).map(|instance| instance.file);
         let maps = self.mapped.get(&tid).map_or(&[][..], Vec::as_slice);
         let has = |mapped: &&Mapped| (mapped.first_page..mapped.end_page()).contains(&page);
@@ -328,7 +341,7 @@ impl Descriptors {
             }
             advice => advice,
         };
-        self.learn(mapped.instance, file, meant).map_or(nothing, |open| (open, advice))
+        self.learn(mapped.instance, file, accesses).map_or(nothing, |open| (open, advice))
     }
 }
 
@@ -356,20 +369,20 @@ mod tests {
     const FILE: FileId = FileId { device: Some(1), inode: 5 };
     const OTHER: FileId = FileId { device: Some(1), inode: 6 };
 
-    fn call(d: &mut Descriptors, name: &str, arguments: &[(&str, i64)], returns: i64) -> Vec<Meant> {
-        let mut meant = Vec::new();
+    fn call(d: &mut Descriptors, name: &str, arguments: &[(&str, i64)], returns: i64) -> Vec<FileAccess> {
+        let mut accesses = Vec::new();
         let of = |name: &str| arguments.iter().find(|(known, _)| *known == name).map(|&(_, value)| value);
-        d.call(7, name, &of, &mut meant);
+        d.call(7, name, &of, &mut accesses);
         d.returned(7, returns);
-        meant
+        accesses
     }
 
-    fn read(d: &mut Descriptors, descriptor: i64, file: FileId) -> (OpenId, Vec<Meant>) {
-        let mut meant = Vec::new();
-        d.call(7, "pread64", &|name| (name == "fd").then_some(descriptor), &mut meant);
-        let open = d.read(7, file, &mut meant);
+    fn read(d: &mut Descriptors, descriptor: i64, file: FileId) -> (OpenId, Vec<FileAccess>) {
+        let mut accesses = Vec::new();
+        d.call(7, "pread64", &|name| (name == "fd").then_some(descriptor), &mut accesses);
+        let open = d.read(7, file, &mut accesses);
         d.returned(7, 100);
-        (open, meant)
+        (open, accesses)
     }
 
     #[test]
@@ -377,12 +390,12 @@ mod tests {
         let mut d = Descriptors::default();
         call(&mut d, "openat", &[], 3);
         call(&mut d, "fadvise64", &[("fd", 3), ("advice", ADVICE_RANDOM)], 0);
-        let (first, meant) = read(&mut d, 3, FILE);
-        assert_eq!(meant, [(FILE, first, Access::AdviseRandom)]);
+        let (first, accesses) = read(&mut d, 3, FILE);
+        assert_eq!(accesses, [(FILE, first, Access::AdviseRandom)]);
         assert_eq!(read(&mut d, 3, FILE), (first, vec![]));
         let willneed = [("fd", 3), ("advice", ADVICE_WILLNEED), ("offset", 4096), ("len", 0)];
-        let meant = call(&mut d, "fadvise64", &willneed, 0);
-        assert_eq!(meant, [(FILE, first, Access::WillNeed { offset: 4096, length: 0 })]);
+        let accesses = call(&mut d, "fadvise64", &willneed, 0);
+        assert_eq!(accesses, [(FILE, first, Access::WillNeed { offset: 4096, length: 0 })]);
         call(&mut d, "close", &[("fd", 3)], 0);
         call(&mut d, "openat", &[], 3);
         let (second, _) = read(&mut d, 3, FILE);
@@ -400,12 +413,12 @@ mod tests {
         let at = i64::from(0xb6f0_0000_u32 as i32);
         call(&mut d, "mmap_pgoff", &[("fd", 3), ("len", 8192)], at);
         call(&mut d, "madvise", &[("start", at & 0xffff_ffff), ("behavior", ADVICE_SEQUENTIAL)], 0);
-        let mut meant = Vec::new();
-        let (open, advice) = d.fault(7, FILE, 1, &mut meant);
+        let mut accesses = Vec::new();
+        let (open, advice) = d.fault(7, FILE, 1, &mut accesses);
         assert_eq!(advice, MapAdvice::Sequential);
-        assert_eq!(d.fault(7, FILE, 0, &mut meant).0, open);
+        assert_eq!(d.fault(7, FILE, 0, &mut accesses).0, open);
         // Nothing is known of this one.
-        assert_eq!(d.fault(7, OTHER, 0, &mut meant), (OpenId(7), MapAdvice::Normal));
+        assert_eq!(d.fault(7, OTHER, 0, &mut accesses), (OpenId(7), MapAdvice::Normal));
     }
 
     /// As ld.so does it: the whole file, then its text over it.
@@ -415,11 +428,11 @@ mod tests {
         call(&mut d, "openat", &[], 3);
         call(&mut d, "mmap_pgoff", &[("fd", 3), ("len", 40 << 12), ("prot", 1), ("pgoff", 0)], 0x1000_0000);
         call(&mut d, "mmap", &[("fd", 3), ("len", (10 << 12) - 5), ("prot", 5), ("off", 8 << 12)], 0x1000_8000);
-        let mut meant = Vec::new();
+        let mut accesses = Vec::new();
         // A call that names no descriptor's file is taken for the last mapping that nothing is known of.
-        d.fault(7, FILE, 0, &mut meant);
-        assert_eq!(d.fault(7, FILE, 12, &mut meant).1, MapAdvice::Executable { first: 8, end: 18 });
-        assert_eq!(d.fault(7, FILE, 20, &mut meant).1, MapAdvice::Normal);
+        d.fault(7, FILE, 0, &mut accesses);
+        assert_eq!(d.fault(7, FILE, 12, &mut accesses).1, MapAdvice::Executable { first: 8, end: 18 });
+        assert_eq!(d.fault(7, FILE, 20, &mut accesses).1, MapAdvice::Normal);
         let ask = [("start", 0x1000_9000), ("len_in", 1 << 30), ("behavior", ADVICE_WILLNEED)];
         let asked = call(&mut d, "madvise", &ask, 0);
         assert!(matches!(asked[..], [(FILE, _, Access::WillNeed { offset: 36_864, length: 36_859 })]), "{asked:?}");

@@ -14,14 +14,14 @@ use flashscope_trace::{Event, EventKind, Facts, FileStep, FlashOp, Pair, Record}
 use crate::cost::flash_time::{FlashTimes, ReadRun};
 use crate::cost::pages::{InCall, PageCosts};
 use crate::cost::ubifs::{Nodes, Place, Places};
-use crate::queue::{Queued, Watch};
+use crate::queue::{QueueReader, Queued};
 use crate::workload::cached::Cached;
 use crate::workload::cpu_wait::{CpuWait, Ran, can_run};
-use crate::workload::descriptors::{Descriptors, Meant, integer};
+use crate::workload::descriptors::{Descriptors, FileAccess, integer};
 
 /// One access of one task.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct TaskAccess {
     pub tid: u32,
     pub file: FileId,
     /// By descriptor where the trace has the calls, else by task.
@@ -83,7 +83,7 @@ impl Call {
 /// What a trace says of file reads.
 #[derive(Debug, Default)]
 pub struct Workload {
-    pub steps: Vec<Step>,
+    pub steps: Vec<TaskAccess>,
     pub calls: Vec<Call>,
     /// Calls that ask for pages beforehand: `readahead()`, `POSIX_FADV_WILLNEED`, `MADV_WILLNEED`.
     pub advice: Vec<Call>,
@@ -239,8 +239,8 @@ pub struct Collector {
     keep_pages: bool,
     through_block_layer: bool,
     places: Places,
-    meant: Vec<Meant>,
-    queue: Watch,
+    accesses: Vec<FileAccess>,
+    queue: QueueReader,
     cpu_wait: CpuWait,
     ran: Ran,
     /// Workers read for those who wait: who runs in a call's place may do so for it.
@@ -285,9 +285,9 @@ impl Collector {
                 }
             } else if record.schema.name.starts_with("sys_enter") {
                 self.over(record.tid(), None, None);
-                let mut meant = std::mem::take(&mut self.meant);
-                let asks_for_pages = self.descriptors.entered(record, &mut meant);
-                self.meant = meant;
+                let mut accesses = std::mem::take(&mut self.accesses);
+                let asks_for_pages = self.descriptors.entered(record, &mut accesses);
+                self.accesses = accesses;
                 self.take_meant(record.tid());
                 if asks_for_pages {
                     self.begin_advice(record.tid(), record.time.0);
@@ -324,8 +324,8 @@ impl Collector {
     }
 
     fn take_meant(&mut self, tid: u32) {
-        for (file, open, access) in std::mem::take(&mut self.meant) {
-            self.step(Step { tid, file, open, access, call: None });
+        for (file, open, access) in std::mem::take(&mut self.accesses) {
+            self.step(TaskAccess { tid, file, open, access, call: None });
         }
     }
 
@@ -389,13 +389,13 @@ impl Collector {
             FileStep::Read if bytes > 0 => {
                 self.over(event.tid, None, None);
                 self.writing.remove(&event.tid);
-                let mut meant = std::mem::take(&mut self.meant);
-                let open = self.descriptors.read(event.tid, file, &mut meant);
-                self.meant = meant;
+                let mut accesses = std::mem::take(&mut self.accesses);
+                let open = self.descriptors.read(event.tid, file, &mut accesses);
+                self.accesses = accesses;
                 self.take_meant(event.tid);
                 let call = self.workload.calls.len() as u32;
                 let access = Access::Read { offset, length: bytes };
-                if !self.step(Step { tid: event.tid, file, open, access, call: Some(call) }) {
+                if !self.step(TaskAccess { tid: event.tid, file, open, access, call: Some(call) }) {
                     return;
                 }
                 self.begin(event, call, file, offset, bytes, false);
@@ -403,13 +403,13 @@ impl Collector {
             FileStep::Fault => {
                 self.over(event.tid, None, None);
                 self.workload.faults += 1;
-                let mut meant = std::mem::take(&mut self.meant);
-                let (open, advice) = self.descriptors.fault(event.tid, file, offset / PAGE_BYTES, &mut meant);
-                self.meant = meant;
+                let mut accesses = std::mem::take(&mut self.accesses);
+                let (open, advice) = self.descriptors.fault(event.tid, file, offset / PAGE_BYTES, &mut accesses);
+                self.accesses = accesses;
                 self.take_meant(event.tid);
                 let access = Access::Fault { page: offset / PAGE_BYTES, advice };
                 let call = self.workload.calls.len() as u32;
-                if self.step(Step { tid: event.tid, file, open, access, call: Some(call) }) {
+                if self.step(TaskAccess { tid: event.tid, file, open, access, call: Some(call) }) {
                     self.begin(event, call, file, offset, 0, true);
                 }
             }
@@ -429,7 +429,7 @@ impl Collector {
                 }
                 self.read_up.remove(&file);
                 let open = OpenId(u64::from(event.tid));
-                self.step(Step {
+                self.step(TaskAccess {
                     tid: event.tid,
                     file,
                     open,
@@ -451,7 +451,7 @@ impl Collector {
                     self.workload.pages_brought += pages;
                     let (tid, open, access) =
                         (event.tid, OpenId(0), Access::Brought { page: first, pages: end - first });
-                    self.step(Step { tid, file, open, access, call: None });
+                    self.step(TaskAccess { tid, file, open, access, call: None });
                     return;
                 }
                 self.came_for_advice(event.tid, file);
@@ -482,7 +482,7 @@ impl Collector {
                 for (run, is_last) in self.cached.left(file, first..end, taken_back) {
                     let one = Access::Drop { page: run.start, pages: run.end - run.start };
                     let access = if is_last { Access::DropAll } else { one };
-                    self.step(Step { tid: event.tid, file, open: OpenId(0), access, call: None });
+                    self.step(TaskAccess { tid: event.tid, file, open: OpenId(0), access, call: None });
                 }
             }
             _ => {}
@@ -554,9 +554,9 @@ impl Collector {
             return;
         }
         call.file = file;
-        let mut meant = std::mem::take(&mut self.meant);
-        self.descriptors.advised(tid, file, &mut meant);
-        self.meant = meant;
+        let mut accesses = std::mem::take(&mut self.accesses);
+        self.descriptors.advised(tid, file, &mut accesses);
+        self.accesses = accesses;
         self.take_meant(tid);
     }
 
@@ -569,7 +569,7 @@ impl Collector {
                 self.workload.sizes.insert(file, bytes);
             }
             Some(before) if before != bytes => {
-                self.step(Step { tid, file, open: OpenId(0), access: Access::Resized { bytes }, call: None });
+                self.step(TaskAccess { tid, file, open: OpenId(0), access: Access::Resized { bytes }, call: None });
             }
             Some(_) => {}
         }
@@ -590,7 +590,7 @@ impl Collector {
     }
 
     /// How many pages the model goes over for an access, whatever the window.
-    fn pages_of(&self, step: &Step) -> u64 {
+    fn pages_of(&self, step: &TaskAccess) -> u64 {
         let told = self.told.get(&step.file).copied().unwrap_or(u64::MAX);
         let within = |offset: u64, length: u64, size: u64| {
             let end = offset.saturating_add(length).min(size).div_ceil(PAGE_BYTES);
@@ -605,7 +605,7 @@ impl Collector {
         }
     }
 
-    fn step(&mut self, step: Step) -> bool {
+    fn step(&mut self, step: TaskAccess) -> bool {
         let asked = self.workload.pages_asked.saturating_add(self.pages_of(&step));
         let room = self.workload.steps.len() < MAX_STEPS
             && asked <= self.first_pages.unwrap_or(MOST_PAGES).saturating_add(self.more_pages);

@@ -130,7 +130,7 @@ fn a_file_is_as_long_as_its_reads_say() {
     };
     let resized = |workload: &Workload| {
         let steps = workload.steps.iter();
-        let of = |step: &Step| match step.access {
+        let of = |step: &TaskAccess| match step.access {
             Access::Resized { bytes } => Some(bytes),
             _ => None,
         };

@@ -15,7 +15,7 @@ use crate::collect::losses;
 use crate::error::StudyError;
 use crate::kind::{self, Kind, Lab};
 use crate::lab;
-use crate::options::{Options, Watch};
+use crate::options::{Options, RunProgress};
 use crate::plan::modules;
 use crate::result::Inputs;
 use crate::statement::rows;
@@ -38,7 +38,7 @@ const SCRIPTS: [(&str, &str); 7] = [
 ];
 
 /// Runs a study to its end.
-pub fn run(study: &BootStudy, options: &Options, watch: &dyn Watch) -> Result<BootResult, StudyError> {
+pub fn run(study: &BootStudy, options: &Options, watch: &dyn RunProgress) -> Result<BootResult, StudyError> {
     let mut definition = study.definition.clone();
     if let Some(kernel) = &options.kernel {
         definition.boot.kernel = vec![kernel.clone()];

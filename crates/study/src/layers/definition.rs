@@ -25,12 +25,12 @@ pub struct Cases {
     pub calls: u64,
     /// What one of them reads or writes.
     pub bytes: Bytes,
-    pub storage: Vec<Storage>,
+    pub storage: Vec<MeasuredStorage>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Storage {
+pub struct MeasuredStorage {
     pub board: String,
     pub filesystem: Filesystem,
 }

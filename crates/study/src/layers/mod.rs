@@ -7,6 +7,6 @@ mod plan;
 mod result;
 mod run;
 
-pub use definition::{LayersDefinition, LayersStudy, Storage};
+pub use definition::{LayersDefinition, LayersStudy, MeasuredStorage};
 pub use result::{Boundary, LAYERS_SCHEMA, LayersGroup, LayersResult};
 pub use run::run;

@@ -1,13 +1,13 @@
 //! The groups of a study of layers, and what each boot does.
 
-use super::definition::{Cases, Storage};
+use super::definition::{Cases, MeasuredStorage};
 use crate::lab::{MOUNT_POINT, Mount};
 use crate::plan::AGENT;
 
 /// One fresh boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LayersSpec {
-    pub storage: Storage,
+    pub storage: MeasuredStorage,
     pub kernel: String,
     pub calls: u64,
     pub bytes: u64,
@@ -26,7 +26,7 @@ impl LayersSpec {
 }
 
 pub(super) fn groups(cases: &Cases) -> Vec<LayersSpec> {
-    let of = |kernel: &String, storage: &Storage| LayersSpec {
+    let of = |kernel: &String, storage: &MeasuredStorage| LayersSpec {
         storage: storage.clone(),
         kernel: kernel.clone(),
         calls: cases.calls,

@@ -15,14 +15,14 @@ use crate::error::StudyError;
 use crate::kind::{Boot, Kind, Lab};
 use crate::lab;
 use crate::medium::Medium;
-use crate::options::{Options, Watch};
+use crate::options::{Options, RunProgress};
 use crate::plan::disk_mib;
 use crate::result::Inputs;
 use crate::size::Bytes;
 use crate::statement::rows;
 
 /// Runs a study to its end.
-pub fn run(study: &LayersStudy, options: &Options, watch: &dyn Watch) -> Result<LayersResult, StudyError> {
+pub fn run(study: &LayersStudy, options: &Options, watch: &dyn RunProgress) -> Result<LayersResult, StudyError> {
     let mut definition = study.definition.clone();
     if let Some(kernel) = &options.kernel {
         definition.layers.kernel = vec![kernel.clone()];

@@ -14,14 +14,14 @@ use crate::error::StudyError;
 use crate::kind::{Boot, Kind, Lab};
 use crate::lab::SQUASHFS_IMAGE;
 use crate::medium::Medium;
-use crate::options::{Options, Watch};
+use crate::options::{Options, RunProgress};
 use crate::result::Inputs;
 use crate::run::{SQUASHFS_BLOCK, squashfs_image};
 use crate::size::Bytes;
 use crate::statement::rows;
 
 /// Runs a study to its end.
-pub fn run(study: &ReplaysStudy, options: &Options, watch: &dyn Watch) -> Result<ReplaysResult, StudyError> {
+pub fn run(study: &ReplaysStudy, options: &Options, watch: &dyn RunProgress) -> Result<ReplaysResult, StudyError> {
     let definition = &study.definition;
     let specs = groups(&definition.replays, options.kernel.as_deref());
     watch.study_started(specs.len());

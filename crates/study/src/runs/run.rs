@@ -9,7 +9,7 @@ use super::plan::{FLASHMON_LOG, RAW_SCRIPT, RunSpec, Work, groups, plan, raw_scr
 use super::result::{RUNS_SCHEMA, RunGroup, RunsResult};
 use crate::error::StudyError;
 use crate::kind::{Boot, Kind, Lab};
-use crate::options::{Options, Watch};
+use crate::options::{Options, RunProgress};
 use crate::plan::modules;
 use crate::result::Inputs;
 use crate::size::Bytes;
@@ -20,7 +20,7 @@ use flashscope_targets::board::Chip;
 const FLASHMON: &str = "flashmon";
 
 /// Runs a study to its end.
-pub fn run(study: &RunsStudy, options: &Options, watch: &dyn Watch) -> Result<RunsResult, StudyError> {
+pub fn run(study: &RunsStudy, options: &Options, watch: &dyn RunProgress) -> Result<RunsResult, StudyError> {
     let mut definition = study.definition.clone();
     if let Some(kernel) = &options.kernel {
         definition.runs.kernel = vec![kernel.clone()];

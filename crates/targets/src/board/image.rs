@@ -126,15 +126,6 @@ impl ImageBuilder {
         }
     }
 
-    /// Adds a file of this host without holding it in memory.
-    pub fn add_host_file(&mut self, path: &str, mode: u32, from: &Path) -> Result<(), Error> {
-        let size = std::fs::metadata(from).map_err(|e| Error::io(from, e))?.len();
-        let path =
-            canonical(path).ok_or_else(|| Error::Image(format!("{path:?} is not an absolute path; name one")))?;
-        self.insert(&path, mode & 0o7777, Contents::File(from.to_owned(), size));
-        Ok(())
-    }
-
     /// Adds modules and what they need. Gives their paths in the guest in the order to load them; what is built in, or was
     /// given by an earlier call, is not among them. A module of ours that the kernel does not have is built for it
     /// ([`Board::build_module`]).

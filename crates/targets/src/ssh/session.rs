@@ -11,7 +11,7 @@ use super::{Holder, Ssh, answer, quote};
 use crate::Error;
 use crate::job::{Job, JobOutcome};
 use crate::process::{self, Pumped};
-use crate::watch::Watch;
+use crate::watch::StreamMonitor;
 use std::sync::Arc;
 
 const TICK: Duration = Duration::from_millis(20);
@@ -158,7 +158,7 @@ impl Ssh {
         self.begin_stream(&mut holder)?;
         let mut session = self.session(&holder, agent, job)?;
         let (ended, finish, done) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        let mut watch = Watch::new(out, &ended);
+        let mut watch = StreamMonitor::new(out, &ended);
         let mut child = holder.child.take().expect("the holder is held");
         child.stdout = holder.stdout.take().map(std::io::BufReader::into_inner);
         let mut stdin = holder.stdin.take();

@@ -98,7 +98,7 @@ impl Geometry {
 /// Pages a block where nothing says it: the chip of the Flashmon paper (Micron, 2 KB pages, 64 a block; section 4).
 pub(crate) const ASSUMED_PAGES_PER_BLOCK: u64 = 64;
 
-enum Plan {
+enum EventFields {
     Flash {
         op: FlashOp,
         address: Field,
@@ -123,7 +123,7 @@ enum Plan {
 }
 
 struct Mapping {
-    plan: Plan,
+    plan: EventFields,
     /// Reused for every event of this kind, so that names are not copied a million times.
     event: Event,
 }
@@ -181,9 +181,9 @@ impl Typer {
         if self.by_id[id].is_none() {
             let plan = plan(schema);
             match &plan {
-                Plan::Flash { op: FlashOp::Program, .. } => self.counts.programs_can_be_seen = true,
-                Plan::Flash { op: FlashOp::Erase, .. } => self.counts.erases_can_be_seen = true,
-                Plan::Done(op) => self.returns.push(*op),
+                EventFields::Flash { op: FlashOp::Program, .. } => self.counts.programs_can_be_seen = true,
+                EventFields::Flash { op: FlashOp::Erase, .. } => self.counts.erases_can_be_seen = true,
+                EventFields::Done(op) => self.returns.push(*op),
                 _ => {}
             }
             self.by_id[id] = Some(Mapping {
@@ -217,15 +217,15 @@ impl Typer {
         event.tid = task;
         let read = |f: &Field| schema.uint(f, data);
         match plan {
-            Plan::Other => {}
-            Plan::Block(plan) => match plan.read(schema, data) {
+            EventFields::Other => {}
+            EventFields::Block(plan) => match plan.read(schema, data) {
                 Some(block) => event.kind = EventKind::Block(block),
                 None => {
                     self.losses.add(Loss::RecordsMalformed, 1);
                     return None;
                 }
             },
-            Plan::File(plan) => match plan.read(schema, data, self.page_size) {
+            EventFields::File(plan) => match plan.read(schema, data, self.page_size) {
                 Some(Some(step)) => event.kind = EventKind::File(step),
                 Some(None) => return None,
                 None => {
@@ -233,7 +233,7 @@ impl Typer {
                     return None;
                 }
             },
-            Plan::Flash { op, address, blocks, offset, length, chip } => {
+            EventFields::Flash { op, address, blocks, offset, length, chip } => {
                 let Some(mut page) = read(address) else {
                     self.losses.add(Loss::RecordsMalformed, 1);
                     return None;
@@ -268,7 +268,7 @@ impl Typer {
                     list.push(time);
                 }
             }
-            Plan::Done(op) => {
+            EventFields::Done(op) => {
                 let begin = self.pending.get_mut(&(task, *op)).and_then(Vec::pop).filter(|&b| b <= time);
                 let Some(begin) = begin else {
                     self.losses.add(Loss::ReturnsUnmatched, 1);
@@ -276,7 +276,7 @@ impl Typer {
                 };
                 event.kind = EventKind::FlashDone { op: *op, duration_ns: time - begin };
             }
-            Plan::Mtd { op, address, address_high, length, mtd } => {
+            EventFields::Mtd { op, address, address_high, length, mtd } => {
                 let (Some(low), Some(length)) = (read(address), read(length)) else {
                     self.losses.add(Loss::RecordsMalformed, 1);
                     return None;
@@ -339,16 +339,16 @@ fn chip_number(chips: &mut Vec<u64>, value: u64) -> u16 {
     (chips.len() - 1) as u16
 }
 
-fn plan(schema: &Schema) -> Plan {
+fn plan(schema: &Schema) -> EventFields {
     if let Some(plan) = block::plan(schema) {
-        return Plan::Block(Box::new(plan));
+        return EventFields::Block(Box::new(plan));
     }
     if let Some(plan) = file::plan(schema) {
-        return Plan::File(Box::new(plan));
+        return EventFields::File(Box::new(plan));
     }
     let ours = schema.system == "flashscope" || schema.system.starts_with("flashscope_");
     if !ours {
-        return Plan::Other;
+        return EventFields::Other;
     }
     let op = |name: &str| match name {
         "read" => Some(FlashOp::Read),
@@ -359,15 +359,15 @@ fn plan(schema: &Schema) -> Plan {
     let field = |name: &str| schema.field(name).cloned();
     if let Some(rest) = schema.name.strip_prefix("nand_") {
         if let Some(op) = rest.strip_suffix("_done").and_then(op) {
-            return Plan::Done(op);
+            return EventFields::Done(op);
         }
         if let Some(op) = op(rest) {
             let (address, blocks) = match (field("page"), field("block")) {
                 (Some(page), _) => (page, false),
                 (None, Some(block)) => (block, true),
-                (None, None) => return Plan::Other,
+                (None, None) => return EventFields::Other,
             };
-            return Plan::Flash {
+            return EventFields::Flash {
                 op,
                 address,
                 blocks,
@@ -380,9 +380,9 @@ fn plan(schema: &Schema) -> Plan {
     if let Some(op) = schema.name.strip_prefix("mtd_").and_then(op)
         && let (Some(address), Some(length)) = (field("address"), field("length"))
     {
-        return Plan::Mtd { op, address, address_high: field("address_high"), length, mtd: field("mtd") };
+        return EventFields::Mtd { op, address, address_high: field("address_high"), length, mtd: field("mtd") };
     }
-    Plan::Other
+    EventFields::Other
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Names {
     }
 
     /// A task was made by another: only kthreadd makes kernel threads.
-    pub fn made(&mut self, tid: u32, by: u32) {
+    pub fn forked(&mut self, tid: u32, by: u32) {
         match by {
             KTHREADD => drop(self.users.remove(&tid)),
             _ => self.executed(tid),

@@ -12,7 +12,7 @@ use crate::ring::schema::{Field, Schema, Schemas, Value};
 /// `TASK_COMM_LEN` without its NUL.
 const COMM: usize = 15;
 
-enum Plan {
+enum TaskFields {
     New {
         pid: Field,
         comm: Field,
@@ -34,7 +34,7 @@ enum Plan {
 }
 
 pub(crate) struct TaskReader {
-    plans: Vec<(u16, Plan)>,
+    plans: Vec<(u16, TaskFields)>,
 }
 
 impl TaskReader {
@@ -64,13 +64,13 @@ impl TaskReader {
             None => Some(tid(schema, data)),
         };
         match plan {
-            Plan::New { pid, comm } => {
+            TaskFields::New { pid, comm } => {
                 if let (Some(pid), Some(comm)) = (number(pid), text(comm)) {
                     names.set(pid, time, comm);
-                    names.made(pid, tid(schema, data));
+                    names.forked(pid, tid(schema, data));
                 }
             }
-            Plan::Rename { pid, old, new } => {
+            TaskFields::Rename { pid, old, new } => {
                 if let (Some(pid), Some(new)) = (about(pid), text(new)) {
                     if let Some(old) = old.as_ref().and_then(text)
                         && !names.knows(pid)
@@ -80,7 +80,7 @@ impl TaskReader {
                     names.rename(pid, time, new);
                 }
             }
-            Plan::Exec { pid, filename, names: is_named } => {
+            TaskFields::Exec { pid, filename, names: is_named } => {
                 if let (Some(pid), Some(path)) = (about(pid), text(filename)) {
                     names.executed(pid);
                     if !is_named {
@@ -90,7 +90,7 @@ impl TaskReader {
                     names.rename(pid, time, &name[..name.len().min(COMM)]);
                 }
             }
-            Plan::Switch { pairs } => {
+            TaskFields::Switch { pairs } => {
                 for (pid, comm) in pairs {
                     if let (Some(pid), Some(comm)) = (number(pid), text(comm)) {
                         let time = if names.knows(pid) { time } else { 0 };
@@ -102,18 +102,20 @@ impl TaskReader {
     }
 }
 
-fn plan(s: &Schema, renames: bool) -> Option<Plan> {
+fn plan(s: &Schema, renames: bool) -> Option<TaskFields> {
     let field = |n: &str| s.field(n).cloned();
     Some(match (s.system.as_str(), s.name.as_str()) {
-        (_, "task_newtask") => Plan::New { pid: field("pid")?, comm: field("comm")? },
-        (_, "sched_process_fork") => Plan::New { pid: field("child_pid")?, comm: field("child_comm")? },
-        (_, "task_rename") => Plan::Rename { pid: field("pid"), old: field("oldcomm"), new: field("newcomm")? },
-        (_, "sched_process_exec") => Plan::Exec { pid: field("pid"), filename: field("filename")?, names: !renames },
-        ("sched", "sched_switch") => Plan::Switch {
+        (_, "task_newtask") => TaskFields::New { pid: field("pid")?, comm: field("comm")? },
+        (_, "sched_process_fork") => TaskFields::New { pid: field("child_pid")?, comm: field("child_comm")? },
+        (_, "task_rename") => TaskFields::Rename { pid: field("pid"), old: field("oldcomm"), new: field("newcomm")? },
+        (_, "sched_process_exec") => {
+            TaskFields::Exec { pid: field("pid"), filename: field("filename")?, names: !renames }
+        }
+        ("sched", "sched_switch") => TaskFields::Switch {
             pairs: vec![(field("prev_pid")?, field("prev_comm")?), (field("next_pid")?, field("next_comm")?)],
         },
         ("sched", "sched_wakeup" | "sched_wakeup_new" | "sched_waking") => {
-            Plan::Switch { pairs: vec![(field("pid")?, field("comm")?)] }
+            TaskFields::Switch { pairs: vec![(field("pid")?, field("comm")?)] }
         }
         _ => return None,
     })

@@ -229,7 +229,7 @@ pub enum SleepSource {
 }
 
 /// How one kind of record is read.
-enum Plan {
+enum CrossingFields {
     Enter(CallKind, Option<Field>),
     Exit(CallKind, Option<Field>),
     Switch {
@@ -255,7 +255,7 @@ enum Plan {
 
 /// Finds boundaries in records: the kernel's events of calls and of the scheduler, function_graph's, and the agent's.
 pub struct Crossings {
-    plans: HashMap<u16, Plan>,
+    plans: HashMap<u16, CrossingFields>,
     /// Functions by address.
     symbols: Vec<(u64, Function)>,
 }
@@ -273,23 +273,28 @@ impl Crossings {
         let boundaries = trace.facts().recording.boundaries.iter();
         let layers: HashMap<&str, &str> =
             boundaries.filter_map(|one| Some((one.symbol.as_deref()?, one.layer.as_deref()?))).collect();
-        let plans: HashMap<u16, Plan> =
+        let plans: HashMap<u16, CrossingFields> =
             trace.schemas().filter_map(|schema| Some((schema.id, plan(schema, &layers)?))).collect();
-        let functions = plans.values().any(|plan| matches!(plan, Plan::Function { .. }));
+        let functions = plans.values().any(|plan| matches!(plan, CrossingFields::Function { .. }));
         Crossings { plans, symbols: if functions { symbols(trace.symbols().as_deref()) } else { Vec::new() } }
     }
 
     /// Whether the trace can tell anything of layers.
     pub fn are_there(&self) -> bool {
-        self.plans.values().any(|plan| matches!(plan, Plan::Enter(..) | Plan::Function { .. } | Plan::Boundary { .. }))
+        self.plans.values().any(|plan| {
+            matches!(
+                plan,
+                CrossingFields::Enter(..) | CrossingFields::Function { .. } | CrossingFields::Boundary { .. }
+            )
+        })
     }
 
     /// What of the trace says when tasks sleep.
     pub fn sleep(&self) -> SleepSource {
-        let source = |plan: &Plan| match plan {
-            Plan::Switch { .. } => SleepSource::Switches,
-            Plan::Function { .. } => SleepSource::Functions,
-            Plan::Wait { .. } => SleepSource::Waits,
+        let source = |plan: &CrossingFields| match plan {
+            CrossingFields::Switch { .. } => SleepSource::Switches,
+            CrossingFields::Function { .. } => SleepSource::Functions,
+            CrossingFields::Wait { .. } => SleepSource::Waits,
             _ => SleepSource::Nothing,
         };
         self.plans.values().map(source).max().unwrap_or(SleepSource::Nothing)
@@ -306,10 +311,10 @@ impl Crossings {
         let Some(plan) = self.plans.get(&schema.id) else { return };
         let number = |field: &Field| schema.uint(field, record.data);
         match plan {
-            Plan::Enter(kind, file) => {
+            CrossingFields::Enter(kind, file) => {
                 f(tid, Crossing::Call(*kind, file.as_ref().and_then(number).map(|fd| fd as u32)))
             }
-            Plan::Exit(kind, result) => {
+            CrossingFields::Exit(kind, result) => {
                 let result = result.as_ref().and_then(|field| match record.value(field)? {
                     Value::Signed(v) => Some(v),
                     // A 32-bit kernel's `long` that its format calls unsigned.
@@ -319,7 +324,7 @@ impl Crossings {
                 });
                 f(tid, Crossing::Returned(*kind, result.unwrap_or(0)));
             }
-            Plan::Switch { prev, state, next } => {
+            CrossingFields::Switch { prev, state, next } => {
                 // Bit 0 and above: why it sleeps; 0 and what is above the states (preempted): it can go on.
                 // Text has letters: `R`, and `R+` of a task that was preempted.
                 let runnable = match state.as_ref().and_then(|field| record.value(field)) {
@@ -333,22 +338,24 @@ impl Crossings {
                     f(next as u32, Crossing::Wakes);
                 }
             }
-            Plan::Function { function, leaves } => match (self.function(number(function).unwrap_or(0)), leaves) {
-                (Function::Of(layer), false) => f(tid, Crossing::Enter(layer)),
-                (Function::Of(layer), true) => f(tid, Crossing::Leave(layer)),
-                (Function::Schedule, false) => f(tid, Crossing::Sleeps { runnable: false }),
-                (Function::Schedule, true) => f(tid, Crossing::Wakes),
-                (Function::Other, _) => {}
-            },
-            Plan::Wait { leaves: false } => f(tid, Crossing::Sleeps { runnable: false }),
-            Plan::Wait { leaves: true } => f(tid, Crossing::Wakes),
-            Plan::Boundary { layer, leaves: false } => f(tid, Crossing::Enter(*layer)),
-            Plan::Boundary { layer, leaves: true } => f(tid, Crossing::Leave(*layer)),
+            CrossingFields::Function { function, leaves } => {
+                match (self.function(number(function).unwrap_or(0)), leaves) {
+                    (Function::Of(layer), false) => f(tid, Crossing::Enter(layer)),
+                    (Function::Of(layer), true) => f(tid, Crossing::Leave(layer)),
+                    (Function::Schedule, false) => f(tid, Crossing::Sleeps { runnable: false }),
+                    (Function::Schedule, true) => f(tid, Crossing::Wakes),
+                    (Function::Other, _) => {}
+                }
+            }
+            CrossingFields::Wait { leaves: false } => f(tid, Crossing::Sleeps { runnable: false }),
+            CrossingFields::Wait { leaves: true } => f(tid, Crossing::Wakes),
+            CrossingFields::Boundary { layer, leaves: false } => f(tid, Crossing::Enter(*layer)),
+            CrossingFields::Boundary { layer, leaves: true } => f(tid, Crossing::Leave(*layer)),
         }
     }
 }
 
-fn plan(schema: &Schema, layers: &HashMap<&str, &str>) -> Option<Plan> {
+fn plan(schema: &Schema, layers: &HashMap<&str, &str>) -> Option<CrossingFields> {
     let field = |name: &str| schema.field(name).cloned();
     if schema.system == "flashscope" || schema.system.starts_with("flashscope_") {
         let (symbol, leaves) = match schema.name.strip_prefix("enter_") {
@@ -356,25 +363,29 @@ fn plan(schema: &Schema, layers: &HashMap<&str, &str>) -> Option<Plan> {
             None => (schema.name.strip_prefix("leave_")?, true),
         };
         return match layers.get(symbol) {
-            Some(&"wait") => Some(Plan::Wait { leaves }),
-            Some(layer) => Some(Plan::Boundary { layer: Layer::of_agent(layer)?, leaves }),
-            None => Some(Plan::Boundary { layer: Layer::of_function(symbol)?, leaves }),
+            Some(&"wait") => Some(CrossingFields::Wait { leaves }),
+            Some(layer) => Some(CrossingFields::Boundary { layer: Layer::of_agent(layer)?, leaves }),
+            None => Some(CrossingFields::Boundary { layer: Layer::of_function(symbol)?, leaves }),
         };
     }
     match (schema.system.as_str(), schema.name.as_str()) {
         ("syscalls", name) => match name.strip_prefix("sys_enter_") {
-            Some(call) => Some(Plan::Enter(CallKind::of_call(call)?, field("fd"))),
-            None => Some(Plan::Exit(CallKind::of_call(name.strip_prefix("sys_exit_")?)?, field("ret"))),
+            Some(call) => Some(CrossingFields::Enter(CallKind::of_call(call)?, field("fd"))),
+            None => Some(CrossingFields::Exit(CallKind::of_call(name.strip_prefix("sys_exit_")?)?, field("ret"))),
         },
-        ("sched", "sched_switch") => {
-            Some(Plan::Switch { prev: field("prev_pid")?, state: field("prev_state"), next: field("next_pid")? })
-        }
+        ("sched", "sched_switch") => Some(CrossingFields::Switch {
+            prev: field("prev_pid")?,
+            state: field("prev_state"),
+            next: field("next_pid")?,
+        }),
         ("irq", "irq_handler_entry" | "softirq_entry") => {
-            Some(Plan::Boundary { layer: Layer::Interrupt, leaves: false })
+            Some(CrossingFields::Boundary { layer: Layer::Interrupt, leaves: false })
         }
-        ("irq", "irq_handler_exit" | "softirq_exit") => Some(Plan::Boundary { layer: Layer::Interrupt, leaves: true }),
-        ("ftrace", "funcgraph_entry") => Some(Plan::Function { function: field("func")?, leaves: false }),
-        ("ftrace", "funcgraph_exit") => Some(Plan::Function { function: field("func")?, leaves: true }),
+        ("irq", "irq_handler_exit" | "softirq_exit") => {
+            Some(CrossingFields::Boundary { layer: Layer::Interrupt, leaves: true })
+        }
+        ("ftrace", "funcgraph_entry") => Some(CrossingFields::Function { function: field("func")?, leaves: false }),
+        ("ftrace", "funcgraph_exit") => Some(CrossingFields::Function { function: field("func")?, leaves: true }),
         _ => None,
     }
 }

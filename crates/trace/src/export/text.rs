@@ -36,7 +36,7 @@ pub fn text_merged(merged: &MergedTrace, out: &mut dyn Write) -> Result<u64, Err
     let mut printer = Printer::new(out);
     let heads: Vec<String> = super::paths(merged).map(|path| format!("{}: ", path.escape_debug())).collect();
     // What is known of a format or a task is known of one source.
-    let mut plans: Vec<Vec<Option<Box<Plan>>>> = sources.iter().map(|_| Vec::new()).collect();
+    let mut plans: Vec<Vec<Option<Box<RecordLine>>>> = sources.iter().map(|_| Vec::new()).collect();
     let mut tasks: Vec<Vec<Option<Task>>> = sources.iter().map(|_| vec![None; TASKS]).collect();
     merged.for_each_record(&mut |source, record| {
         if printer.failed.is_some() {
@@ -238,7 +238,7 @@ enum How {
     Other,
 }
 
-struct Step {
+struct PrintedField {
     how: How,
     offset: usize,
     field: u32,
@@ -247,27 +247,27 @@ struct Step {
 }
 
 /// How the records of one format are printed.
-struct Plan {
+struct RecordLine {
     /// The format's address: another trace can have another one of the same number.
     of: *const Schema,
     event: Vec<u8>,
     event_block: Option<Block<64>>,
     little: bool,
-    steps: Vec<Step>,
+    steps: Vec<PrintedField>,
 }
 
-impl Plan {
-    fn new(schema: &Schema) -> Plan {
+impl RecordLine {
+    fn new(schema: &Schema) -> RecordLine {
         let mut event = b": ".to_vec();
         schema.name.bytes().for_each(|b| event.extend(std::ascii::escape_default(b)));
         event.push(b':');
-        let steps = schema.fields.iter().enumerate().filter(|(_, f)| !f.common).map(|(i, f)| Step {
+        let steps = schema.fields.iter().enumerate().filter(|(_, f)| !f.common).map(|(i, f)| PrintedField {
             how: how(f),
             offset: f.offset as usize,
             field: i as u32,
             name: Block::of(&field_name(f)),
         });
-        Plan {
+        RecordLine {
             of: schema,
             event_block: Block::of(&event),
             event,
@@ -313,7 +313,7 @@ struct Printer<'a> {
     output: Output<'a>,
     /// What every line begins with.
     head: String,
-    plans: Vec<Option<Box<Plan>>>,
+    plans: Vec<Option<Box<RecordLine>>>,
     tasks: Vec<Option<Task>>,
     /// " [CPU] ".
     cpus: Vec<Block<16>>,
@@ -457,7 +457,7 @@ impl<'a> Printer<'a> {
         if self.plans.len() <= id {
             self.plans.resize_with(id + 1, || None);
         }
-        self.plans[id] = Some(Box::new(Plan::new(schema)));
+        self.plans[id] = Some(Box::new(RecordLine::new(schema)));
     }
 }
 
@@ -467,7 +467,7 @@ fn cpu_text(cpu: u16) -> Option<Block<16>> {
 
 /// Fields that are not integers, at the end of a record, or of the other byte order.
 #[inline(never)]
-fn slow_field(output: &mut Output<'_>, r: &Record<'_>, step: &Step) {
+fn slow_field(output: &mut Output<'_>, r: &Record<'_>, step: &PrintedField) {
     let field = &r.schema.fields[step.field as usize];
     let hex = matches!(step.how, How::Hex(_));
     match r.value(field) {

@@ -1,6 +1,6 @@
 //! Lines of text: read in bounded memory, each handed to a dialect, which says what it is.
 
-use super::made::{Item, Source};
+use super::parsed::{Item, Source};
 use crate::input::Input;
 use crate::kind::TraceKind;
 use std::fmt;

@@ -145,7 +145,7 @@ impl Processes {
         self.threads.entry(tid).or_default().push((time, pid));
     }
 
-    fn made(&mut self, tid: u32, by: u32, is_thread: bool, time: u64) {
+    fn forked(&mut self, tid: u32, by: u32, is_thread: bool, time: u64) {
         let parent = self.pid(by, time).unwrap_or(by);
         if is_thread {
             self.thread(tid, time, parent);
@@ -222,7 +222,7 @@ struct Row {
     told: Told,
 }
 
-enum Plan {
+enum ProcessFields {
     New { pid: Field, flags: Field },
     Exec { pid: Option<Field>, filename: Field },
     Attach { pid: Field, path: Field },
@@ -231,7 +231,7 @@ enum Plan {
 /// Puts together what the agent read and what the events say.
 pub(crate) struct ProcessReader<'f> {
     facts: &'f Value,
-    plans: Vec<(u16, Plan)>,
+    plans: Vec<(u16, ProcessFields)>,
     /// The oldest last.
     waiting: Vec<Row>,
     found: Processes,
@@ -273,18 +273,18 @@ impl<'f> ProcessReader<'f> {
             _ => None,
         };
         match &self.plans[at].1 {
-            Plan::New { pid, flags } => {
+            ProcessFields::New { pid, flags } => {
                 if let (Some(pid), Some(flags)) = (number(pid), number(flags)) {
-                    self.found.made(pid as u32, tid(schema, data), flags & CLONE_THREAD != 0, time);
+                    self.found.forked(pid as u32, tid(schema, data), flags & CLONE_THREAD != 0, time);
                 }
             }
-            Plan::Exec { pid, filename } => {
+            ProcessFields::Exec { pid, filename } => {
                 let about = pid.as_ref().map_or(Some(tid(schema, data)), |pid| number(pid).map(|pid| pid as u32));
                 if let (Some(pid), Some(filename)) = (about, string(filename)) {
                     self.found.change(pid, time, |told| told.command = Some(filename));
                 }
             }
-            Plan::Attach { pid, path } => {
+            ProcessFields::Attach { pid, path } => {
                 if let (Some(pid), Some(path)) = (number(pid), string(path)) {
                     let pid = self.found.pid(pid as u32, time).unwrap_or(pid as u32);
                     // Of a root nothing follows: another hierarchy may say more.
@@ -324,12 +324,12 @@ fn row(row: &Value) -> Option<Row> {
     Some(Row { at: row["at_ns"].as_u64()?, pid, told })
 }
 
-fn plan(s: &Schema) -> Option<Plan> {
+fn plan(s: &Schema) -> Option<ProcessFields> {
     let field = |n: &str| s.field(n).cloned();
     Some(match s.name.as_str() {
-        "task_newtask" => Plan::New { pid: field("pid")?, flags: field("clone_flags")? },
-        "sched_process_exec" => Plan::Exec { pid: field("pid"), filename: field("filename")? },
-        "cgroup_attach_task" => Plan::Attach { pid: field("pid")?, path: field("dst_path")? },
+        "task_newtask" => ProcessFields::New { pid: field("pid")?, flags: field("clone_flags")? },
+        "sched_process_exec" => ProcessFields::Exec { pid: field("pid"), filename: field("filename")? },
+        "cgroup_attach_task" => ProcessFields::Attach { pid: field("pid")?, path: field("dst_path")? },
         _ => return None,
     })
 }
@@ -360,8 +360,8 @@ mod tests {
         let mut reader = ProcessReader::new(&facts, None);
         reader.until(10);
         // A process that was forked is like its parent until the agent has read it.
-        reader.found.made(300, 101, false, 500);
-        reader.found.made(301, 300, true, 600);
+        reader.found.forked(300, 101, false, 500);
+        reader.found.forked(301, 300, true, 600);
         reader.found.change(300, 700, |told| told.command = Some("/bin/sh".to_owned()));
         let found = reader.finish();
         let mut names = Names::default();

@@ -2,7 +2,7 @@
 
 use crate::ring::pages::Pages;
 use crate::ring::schema::Layout;
-use crate::ring::{Missed, Step, Walker};
+use crate::ring::{Missed, Walked, Walker};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -69,7 +69,7 @@ impl Lane {
     pub fn advance(&mut self, layout: &Layout) -> io::Result<bool> {
         loop {
             match self.walker.next(layout, self.pages.page()) {
-                Step::Record { time, begin, end } => {
+                Walked::Record { time, begin, end } => {
                     if time < self.time {
                         self.counts.backwards += 1;
                     }
@@ -77,8 +77,8 @@ impl Lane {
                     self.counts.records += 1;
                     return Ok(true);
                 }
-                Step::Damaged => self.counts.damaged += 1,
-                Step::End => {}
+                Walked::Damaged => self.counts.damaged += 1,
+                Walked::End => {}
             }
             if !self.next_page(layout)? {
                 return Ok(false);

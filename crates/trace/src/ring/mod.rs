@@ -48,7 +48,7 @@ pub(crate) struct Walker {
 
 /// One step of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Walked {
     Record {
         time: u64,
         begin: usize,
@@ -84,11 +84,11 @@ impl Walker {
     }
 
     #[inline]
-    pub fn next(&mut self, layout: &Layout, page: &[u8]) -> Step {
+    pub fn next(&mut self, layout: &Layout, page: &[u8]) -> Walked {
         let endian = layout.endian;
         loop {
             if self.at >= self.end {
-                return Step::End;
+                return Walked::End;
             }
             let page = &page[..self.end];
             let Some(head) = endian.u32(page, self.at) else {
@@ -107,7 +107,7 @@ impl Walker {
                     }
                     self.time = self.time.wrapping_add(delta);
                     self.at = end;
-                    return Step::Record { time: self.time, begin: body, end };
+                    return Walked::Record { time: self.time, begin: body, end };
                 }
                 0 => {
                     // The length counts itself; events are aligned to four bytes.
@@ -120,13 +120,13 @@ impl Walker {
                     }
                     self.time = self.time.wrapping_add(delta);
                     self.at = end;
-                    return Step::Record { time: self.time, begin: body + 4, end };
+                    return Walked::Record { time: self.time, begin: body + 4, end };
                 }
                 TYPE_PADDING => {
                     if delta == 0 {
                         // Nothing but padding up to the end.
                         self.at = self.end;
-                        return Step::End;
+                        return Walked::End;
                     }
                     // A discarded event. Its delta counts, as trace-cmd has it.
                     let Some(length) = endian.u32(page, body) else {
@@ -164,9 +164,9 @@ impl Walker {
         }
     }
 
-    fn damaged(&mut self) -> Step {
+    fn damaged(&mut self) -> Walked {
         self.at = self.end;
-        Step::Damaged
+        Walked::Damaged
     }
 }
 
@@ -340,9 +340,9 @@ mod tests {
         let mut out = vec![];
         loop {
             match w.next(layout, page) {
-                Step::Record { time, begin, end } => out.push((time, page[begin..end].to_vec())),
-                Step::End => return (out, w.missed, w.cut),
-                Step::Damaged => return (out, w.missed, true),
+                Walked::Record { time, begin, end } => out.push((time, page[begin..end].to_vec())),
+                Walked::End => return (out, w.missed, w.cut),
+                Walked::Damaged => return (out, w.missed, true),
             }
         }
     }

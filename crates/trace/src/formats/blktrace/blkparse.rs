@@ -5,7 +5,7 @@
 //! the first step, so that the clock is blkparse's own.
 
 use crate::formats::ftrace::{blk_event, time};
-use crate::formats::made::{Item, Parsed, Value};
+use crate::formats::parsed::{Item, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
 use crate::formats::{Format, Reader as FormatReader};
 use crate::kind::TraceKind;

@@ -6,7 +6,7 @@
 
 use super::own::Own;
 use crate::ring::schema::{Field, FieldKind, Layout, Schema, Schemas};
-use crate::ring::{Step, Walker, forget_remains};
+use crate::ring::{Walked, Walker, forget_remains};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::cell::RefCell;
@@ -347,7 +347,7 @@ impl Anonymizer {
     pub fn page(&self, layout: &Layout, schemas: &Schemas, page: &mut [u8]) {
         let Some(mut walker) = Walker::start(layout, page) else { return page.fill(0) };
         let mut records = Vec::new();
-        while let Step::Record { begin, end, .. } = walker.next(layout, page) {
+        while let Walked::Record { begin, end, .. } = walker.next(layout, page) {
             records.push((begin, end));
         }
         for (begin, end) in records {

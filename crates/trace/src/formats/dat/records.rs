@@ -23,10 +23,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A CPU of one of the file's buffers.
-type Lane = (usize, u16);
+type BufferAndCpu = (usize, u16);
 
 /// Takes the next whole sub-buffer of a lane.
-type PageSink<'a> = dyn FnMut(Lane, &[u8]) -> Result<(), Error> + 'a;
+type PageSink<'a> = dyn FnMut(BufferAndCpu, &[u8]) -> Result<(), Error> + 'a;
 
 /// What came to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,7 +115,7 @@ fn write_from(
     layout.subbuf_size = from.iter().map(|f| f.ring.layout.subbuf_size).max().unwrap_or(layout.subbuf_size);
 
     // How many sub-buffers each CPU of each buffer takes.
-    let mut pages: BTreeMap<Lane, u64> = BTreeMap::new();
+    let mut pages: BTreeMap<BufferAndCpu, u64> = BTreeMap::new();
     let mut written = pass(&from, layout, keep, &mut |lane, _| {
         *pages.entry(lane).or_default() += 1;
         Ok(())
@@ -160,7 +160,7 @@ fn write_from(
         put_places(&mut table, layout.endian, &places[b]);
         file.write_all_at(&table, tables[b]).map_err(failed)?;
     }
-    let mut next: BTreeMap<Lane, u64> = BTreeMap::new();
+    let mut next: BTreeMap<BufferAndCpu, u64> = BTreeMap::new();
     pass(&from, layout, keep, &mut |lane, bytes| {
         let place = &places[lane.0][usize::from(lane.1)];
         let count = next.entry(lane).or_default();
@@ -213,11 +213,11 @@ fn pass(
 ) -> Result<RecordsWritten, Error> {
     let mut written = RecordsWritten::default();
     for (index, source) in from.iter().enumerate() {
-        let mut lanes: BTreeMap<Lane, Encoder> = BTreeMap::new();
-        let mut missed: HashMap<Lane, Missed> = HashMap::new();
+        let mut lanes: BTreeMap<BufferAndCpu, Encoder> = BTreeMap::new();
+        let mut missed: HashMap<BufferAndCpu, Missed> = HashMap::new();
         let mut failed = None;
         let mut data = Vec::new();
-        let mut hand = |lane: Lane, mut bytes: Vec<u8>| {
+        let mut hand = |lane: BufferAndCpu, mut bytes: Vec<u8>| {
             bytes.resize(layout.subbuf_size as usize, 0);
             page(lane, &bytes)
         };

@@ -10,7 +10,7 @@ use crate::losses::Loss;
 use crate::losses::stats_by_cpu;
 use crate::ring::pages::PageSource;
 use crate::ring::schema::{Layout, Schema};
-use crate::ring::{Step, Walker};
+use crate::ring::{Walked, Walker};
 use crate::trace::{Blob, Body, Ring, Trace};
 use flashscope_output::{FileId, Output, OutputError, Rules};
 use std::borrow::Cow;
@@ -210,9 +210,9 @@ fn write_pages<W: Write>(
         let mut good = layout.data_offset as usize;
         let whole = loop {
             match walker.next(layout, &copy) {
-                Step::Record { end, .. } => good = end,
-                Step::End => break !walker.cut,
-                Step::Damaged => break false,
+                Walked::Record { end, .. } => good = end,
+                Walked::End => break !walker.cut,
+                Walked::Damaged => break false,
             }
         };
         if !whole {

@@ -4,7 +4,7 @@
 //! Sources: `kernel/trace/blktrace.c` (`what2act`, `blk_log_*`; Linux 6.1) and the output of blkparse 1.2.
 
 use super::fields::{device, value_of, words};
-use crate::formats::made::{Parsed, Value};
+use crate::formats::parsed::{Parsed, Value};
 
 /// The kernel's name of the step that a letter stands for.
 fn name(action: &[u8]) -> Option<&'static str> {

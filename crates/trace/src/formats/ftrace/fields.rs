@@ -3,7 +3,7 @@
 //! Most events print `key=value`; those that do not and matter here (block, syscalls, the function tracer, marks; files' in
 //! [`super::files`]) are read by the forms of `include/trace/events/block.h`, `syscalls.h` and `kernel/trace/trace_output.c` (Linux 6.1).
 
-use crate::formats::made::{Parsed, Value};
+use crate::formats::parsed::{Parsed, Value};
 
 /// Fields that are taken from one line.
 const MAX_FIELDS: usize = 48;

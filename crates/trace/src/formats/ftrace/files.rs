@@ -4,7 +4,7 @@
 //! [`crate::FileEvent`]. Sources: `include/trace/events/{ext4,f2fs,writeback,filemap,readahead}.h` (Linux 5.10, 6.1, 6.12 and 6.18).
 
 use super::fields::{add, device, pairs, push, value_of, words};
-use crate::formats::made::{Parsed, Value};
+use crate::formats::parsed::{Parsed, Value};
 
 /// Bits of a page where the text counts bytes: `PAGE_SHIFT` of most machines, which the text does not say.
 const PAGE_SHIFT: u32 = 12;

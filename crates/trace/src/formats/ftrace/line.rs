@@ -59,11 +59,11 @@ pub(super) struct Graph<'a> {
     pub task: Option<(u32, &'a [u8])>,
     pub duration_ns: Option<u64>,
     pub depth: u32,
-    pub what: Step<'a>,
+    pub what: GraphPart<'a>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step<'a> {
+pub(super) enum GraphPart<'a> {
     /// `name() {`, or `name();` where it called nothing.
     Entry(&'a [u8]),
     /// `}`, with the name where the text has it.
@@ -250,13 +250,13 @@ fn graph(line: &[u8]) -> Option<Line<'_>> {
     let indent = tail.iter().take_while(|&&b| b == b' ').count();
     let depth = (indent.saturating_sub(2) / 2) as u32;
     let what = if let Some(after) = function.strip_prefix(b"}") {
-        Step::Exit(comment(after).unwrap_or(b""))
+        GraphPart::Exit(comment(after).unwrap_or(b""))
     } else if let Some(event) = comment(function) {
-        Step::Event(event)
+        GraphPart::Event(event)
     } else {
         // Arguments and returned values, where they are printed, stay in the record's text.
         let name = &function[..function.iter().position(|&b| b == b'(')?];
-        (!name.is_empty()).then_some(Step::Entry(name))?
+        (!name.is_empty()).then_some(GraphPart::Entry(name))?
     };
     Some(Line::Graph(Graph { time_ns, cpu, task: of, duration_ns, depth, what }))
 }
@@ -364,14 +364,14 @@ mod tests {
             other => panic!("{line}: {other:?}"),
         };
         let g = of(" 0)   2.656 us    |      __fget_light();");
-        assert_eq!((g.cpu, g.duration_ns, g.depth, g.what), (0, Some(2656), 2, Step::Entry(b"__fget_light")));
+        assert_eq!((g.cpu, g.duration_ns, g.depth, g.what), (0, Some(2656), 2, GraphPart::Entry(b"__fget_light")));
         let g = of(" 1) + 16.304 us   |        } /* vfs_read */");
-        assert_eq!((g.cpu, g.duration_ns, g.depth, g.what), (1, Some(16_304), 3, Step::Exit(b"vfs_read")));
+        assert_eq!((g.cpu, g.duration_ns, g.depth, g.what), (1, Some(16_304), 3, GraphPart::Exit(b"vfs_read")));
         let g = of("    4.118508 |   0)   my prog-83   |               |  ksys_read() {");
         assert_eq!((g.time_ns, g.task), (Some(4_118_508_000), Some((83, &b"my prog"[..]))));
-        assert_eq!((g.duration_ns, g.depth, g.what), (None, 0, Step::Entry(b"ksys_read")));
+        assert_eq!((g.duration_ns, g.depth, g.what), (None, 0, GraphPart::Entry(b"ksys_read")));
         let g = of(" 0)               |  /* sched_switch: prev_comm=a */");
-        assert_eq!(g.what, Step::Event(b"sched_switch: prev_comm=a"));
+        assert_eq!(g.what, GraphPart::Event(b"sched_switch: prev_comm=a"));
         assert_eq!(parse(b" 0)    bash-12    =>   cat-13  "), Line::Switch { cpu: 0, tid: 13, comm: b"cat" });
         assert_eq!(parse(b" ------------------------------------------ "), Line::Nothing);
     }

@@ -13,12 +13,12 @@ pub(crate) use blk::event as blk_event;
 pub(crate) use fields::{of_event, system as system_of};
 pub(crate) use line::time;
 
-use crate::formats::made::{Item, MAX_CPUS, Parsed, Value};
+use crate::formats::parsed::{Item, MAX_CPUS, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
 use crate::formats::{Format, Reader as FormatReader};
 use crate::kind::TraceKind;
 use crate::losses::Loss;
-use line::{Head, Line, Step};
+use line::{GraphPart, Head, Line};
 use std::collections::HashMap;
 
 pub(crate) const FORMAT: Format = Format {
@@ -135,13 +135,13 @@ impl Reader {
         }
         let tid = graph.task.map(|(tid, _)| tid).or(self.running.get(&graph.cpu).copied()).unwrap_or(0);
         let parsed = match graph.what {
-            Step::Event(text) => fields::parse(text),
-            Step::Entry(function) => Some(graph_fields("funcgraph_entry", function, &graph)),
-            Step::Exit(function) => Some(graph_fields("funcgraph_exit", function, &graph)),
+            GraphPart::Event(text) => fields::parse(text),
+            GraphPart::Entry(function) => Some(graph_fields("funcgraph_entry", function, &graph)),
+            GraphPart::Exit(function) => Some(graph_fields("funcgraph_exit", function, &graph)),
         };
         let Some(parsed) = parsed else { return f(Item::Malformed(text)) };
         let text = match graph.what {
-            Step::Event(text) => text,
+            GraphPart::Event(text) => text,
             _ => text.trim_ascii(),
         };
         f(Item::Event { cpu: graph.cpu, time: graph.time_ns, tid, flags: b"", text, parsed: &parsed });

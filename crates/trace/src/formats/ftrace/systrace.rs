@@ -4,7 +4,7 @@
 //! processes); older ones as lines of a JavaScript string that end with `\n\`.
 
 use crate::formats::ftrace::{self, Reader as Ftrace};
-use crate::formats::made::Item;
+use crate::formats::parsed::Item;
 use crate::formats::text::{Dialect, Lines};
 use crate::formats::{Format, Reader as FormatReader};
 use crate::kind::TraceKind;

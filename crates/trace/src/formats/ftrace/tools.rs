@@ -1,7 +1,7 @@
 //! What trace-cmd and perf print in other forms than the kernel: system calls with named arguments, and `sched_switch`.
 
 use super::fields::{add, value_of};
-use crate::formats::made::{Parsed, Value};
+use crate::formats::parsed::{Parsed, Value};
 
 /// `fd: 0x0000000a, buf: 0x097cf220, count: 0x000003ff` of a call, `0xca` of its return. False: it is neither.
 pub(super) fn call<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {

@@ -2,7 +2,7 @@
 
 use super::wire::{Fields, Wire, numbers};
 use crate::formats::ftrace::system_of;
-use crate::formats::made::{Item, Parsed, Value};
+use crate::formats::parsed::{Item, Parsed, Value};
 use crate::losses::Loss;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};

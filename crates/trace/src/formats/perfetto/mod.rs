@@ -9,7 +9,7 @@ mod events;
 mod index;
 mod wire;
 
-use super::made::{Item, Source};
+use super::parsed::{Item, Source};
 use super::{Format, Reader};
 use crate::error::Error;
 use crate::input::Input;
@@ -30,7 +30,7 @@ pub(crate) const FORMAT: Format = Format {
     told_by: "packets of TracePacket one behind the other",
     reader: Reader::Bytes {
         is: index::looks_like,
-        open: |path, input| Trace::of_made(path, Box::new(open(path, input)?)),
+        open: |path, input| Trace::of_parsed(path, Box::new(open(path, input)?)),
     },
 };
 
@@ -75,14 +75,14 @@ pub(crate) fn open(path: &Path, input: Input) -> Result<Perfetto, Error> {
 }
 
 /// One CPU's bundles.
-struct Lane<'p> {
+struct CpuBundles<'p> {
     cpu: u16,
     bundles: std::slice::Iter<'p, index::Bundle>,
     open: Option<Bundle>,
     running: Running,
 }
 
-impl Lane<'_> {
+impl CpuBundles<'_> {
     /// The time of its next event; opens bundles as they are needed.
     fn next_time(&mut self, input: &Input) -> io::Result<Option<u64>> {
         loop {
@@ -132,11 +132,16 @@ impl Source for Perfetto {
         for (tid, comm) in &self.index.names {
             f(Item::Task { tid: *tid, comm, time: 0 });
         }
-        let mut lanes: Vec<Lane<'_>> = self
+        let mut lanes: Vec<CpuBundles<'_>> = self
             .index
             .lanes
             .iter()
-            .map(|(cpu, bundles)| Lane { cpu: *cpu, bundles: bundles.iter(), open: None, running: Running::default() })
+            .map(|(cpu, bundles)| CpuBundles {
+                cpu: *cpu,
+                bundles: bundles.iter(),
+                open: None,
+                running: Running::default(),
+            })
             .collect();
         let mut heads = BinaryHeap::with_capacity(lanes.len());
         for (i, lane) in lanes.iter_mut().enumerate() {

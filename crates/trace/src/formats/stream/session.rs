@@ -309,12 +309,6 @@ impl Session {
         Trace::from_stream(&self.path, &self.file, &self.sources[*source], &self.phases, &self.losses)
     }
 
-    /// The recording of the source (step number) that armed it.
-    pub fn recording_of(&self, source: u16) -> Option<Result<Trace, Error>> {
-        let index = self.recordings.iter().position(|r| r.source == source)?;
-        Some(self.recording(index))
-    }
-
     /// A stored file's contents; holes are zero. Refuses more than `max_bytes`.
     pub fn read_file(&self, file: &StoredFile, max_bytes: u64) -> Result<Vec<u8>, Error> {
         if file.size > max_bytes {

@@ -249,8 +249,8 @@ fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: u32, time: Option<u64>
         _ => None,
     };
     match parsed.name.as_str() {
-        "task_newtask" => number("pid").into_iter().for_each(|tid| names.made(tid, by)),
-        "sched_process_fork" => number("child_pid").into_iter().for_each(|tid| names.made(tid, by)),
+        "task_newtask" => number("pid").into_iter().for_each(|tid| names.forked(tid, by)),
+        "sched_process_fork" => number("child_pid").into_iter().for_each(|tid| names.forked(tid, by)),
         "sched_process_exec" => number("pid").into_iter().for_each(|tid| names.executed(tid)),
         "task_rename" => {
             let new = parsed.fields.iter().find(|(key, _)| *key == "newcomm");

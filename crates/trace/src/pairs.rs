@@ -4,7 +4,7 @@ use crate::decode::reads::Reads;
 use crate::decode::{Geometry, Typer};
 use crate::error::Error;
 use crate::events::{Event, TimeNs};
-use crate::losses::Losses;
+use crate::losses::{Loss, Losses};
 use crate::record::Record;
 use crate::trace::{Body, PhaseEvents, Trace};
 
@@ -70,10 +70,10 @@ impl Trace {
             Body::Blktrace(log) => log
                 .for_each_pair(&mut |record, event| f(Pair { record: Some(record), event }))
                 .map_err(|e| Error::io(&self.path, "read", e))?,
-            Body::Made(log) => {
+            Body::Parsed(log) => {
                 let mut typer = Typer::new(Geometry::default());
                 typer.declare(log.schemas().iter());
-                log.for_each_record(&mut |record| {
+                let walk = &mut |record: &Record<'_>| {
                     reads.around(record, &mut |read| match read {
                         Some(_) => f(Pair { record: None, event: read }),
                         None => {
@@ -81,9 +81,11 @@ impl Trace {
                             f(Pair { record: Some(record), event });
                         }
                     });
-                })
-                .map_err(|e| Error::io(&self.path, "read", e))?;
-                typer.finish()
+                };
+                let repeated = log.for_each_record(walk).map_err(|e| Error::io(&self.path, "read", e))?;
+                let mut losses = typer.finish();
+                losses.add(Loss::EventsRepeated, repeated);
+                losses
             }
         };
         phases.rest(&mut |event| f(Pair { record: None, event: Some(event) }));
