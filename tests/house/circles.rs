@@ -45,16 +45,24 @@ const LISTED: &[(&str, &[&str], &str)] = &[
     ("targets", &["board", "error"], "the same, by modules"),
     (
         "trace",
-        &["decode", "events", "formats", "identity", "merged", "record", "ring", "trace"],
+        &["decode", "events", "formats", "identity", "merged", "pairs", "record", "ring", "trace"],
         "Trace holds what each format opened, and formats write what a Trace holds",
     ),
-    ("trace", &["formats::flashmon", "identity", "trace"], "the same, by modules"),
     (
         "trace",
-        &["formats::ftrace::blk", "formats::ftrace::fields", "formats::ftrace::files", "formats::ftrace::tools"],
-        "one reader of an event's text, a file for each form",
+        &[
+            "formats",
+            "formats::blktrace",
+            "formats::dat",
+            "formats::flashmon",
+            "formats::packed",
+            "formats::stream",
+            "identity",
+            "pairs",
+            "trace",
+        ],
+        "the same, by modules: a format registers how it opens a Trace",
     ),
-    ("trace", &["formats::ftrace::latency", "formats::ftrace::line"], "two forms of one line's beginning"),
 ];
 
 type Path = Vec<String>;

@@ -15,7 +15,6 @@ const FUNCTION_LINES: usize = 100;
 const LONG: &[(&str, &str, &str)] = &[
     ("agent/record/probe_points.c", "fs_probes_plan", "a table of probe points, written as calls"),
     ("crates/predict/src/advise/mod.rs", "advise", "one list of advice, in its order"),
-    ("crates/predict/src/workload/mod.rs", "file", "a match with an arm for each kind of file event"),
     ("crates/report/src/figures/measure.rs", "figure", "one figure, drawn from top to bottom"),
     ("crates/report/src/terminal/flash.rs", "flash", "one report, written from top to bottom"),
     ("crates/study/src/collect.rs", "collect", "fills one struct of results, field by field"),
@@ -28,11 +27,6 @@ const LONG: &[(&str, &str, &str)] = &[
     ("crates/trace/src/formats/dat/records.rs", "write_from", "one file, written from top to bottom"),
     ("crates/trace/src/formats/dat/v7.rs", "read", "one file, read from top to bottom"),
     ("crates/trace/src/formats/stream/session.rs", "payload", "a match with an arm for each type of frame"),
-    (
-        "crates/trace/tests/perfetto_read.rs",
-        "columns_names_probes_and_events_that_perfetto_does_not_know",
-        "an input and its table",
-    ),
     ("tests/bad_input.rs", "names_and_files_that_are_wrong", "a table of commands and messages"),
     ("tests/block_io.rs", "stages_are_btts_on_what_was_recorded_together", "one recording, ten comparisons"),
     ("tests/bounds.rs", "hostile", "a table of hostile inputs"),

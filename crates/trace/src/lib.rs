@@ -41,6 +41,7 @@ mod input;
 mod kind;
 mod losses;
 mod merged;
+mod pairs;
 mod record;
 mod ring;
 mod trace;
@@ -52,7 +53,6 @@ pub use events::file::{FileEvent, FileStep};
 pub use events::layer::{CallKind, Crossing, Crossings, Layer, SleepSource};
 pub use events::phase::{Mark, Phase};
 pub use events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
-pub use export::pairs::Pair;
 pub use facts::Facts;
 pub use formats::blktrace::files_of;
 pub use formats::stream::{
@@ -66,6 +66,7 @@ pub use identity::{
 pub use kind::TraceKind;
 pub use losses::{Loss, Losses, Severity};
 pub use merged::{Alignment, MergedTrace, SYNC, Source};
+pub use pairs::Pair;
 pub use record::Record;
 pub use ring::schema::{Array, Field, FieldKind, FormatError, Layout, Schema, Schemas, Value};
 pub use ring::{Encoder, Missed, TooLarge};

@@ -288,7 +288,7 @@ impl Collector {
                 let mut accesses = std::mem::take(&mut self.accesses);
                 let asks_for_pages = self.descriptors.entered(record, &mut accesses);
                 self.accesses = accesses;
-                self.take_meant(record.tid());
+                self.take_accesses(record.tid());
                 if asks_for_pages {
                     self.begin_advice(record.tid(), record.time.0);
                 }
@@ -323,7 +323,7 @@ impl Collector {
         time_ns.saturating_sub(self.cpu_wait.before(time_ns))
     }
 
-    fn take_meant(&mut self, tid: u32) {
+    fn take_accesses(&mut self, tid: u32) {
         for (file, open, access) in std::mem::take(&mut self.accesses) {
             self.step(TaskAccess { tid, file, open, access, call: None });
         }
@@ -392,7 +392,7 @@ impl Collector {
                 let mut accesses = std::mem::take(&mut self.accesses);
                 let open = self.descriptors.read(event.tid, file, &mut accesses);
                 self.accesses = accesses;
-                self.take_meant(event.tid);
+                self.take_accesses(event.tid);
                 let call = self.workload.calls.len() as u32;
                 let access = Access::Read { offset, length: bytes };
                 if !self.step(TaskAccess { tid: event.tid, file, open, access, call: Some(call) }) {
@@ -406,7 +406,7 @@ impl Collector {
                 let mut accesses = std::mem::take(&mut self.accesses);
                 let (open, advice) = self.descriptors.fault(event.tid, file, offset / PAGE_BYTES, &mut accesses);
                 self.accesses = accesses;
-                self.take_meant(event.tid);
+                self.take_accesses(event.tid);
                 let access = Access::Fault { page: offset / PAGE_BYTES, advice };
                 let call = self.workload.calls.len() as u32;
                 if self.step(TaskAccess { tid: event.tid, file, open, access, call: Some(call) }) {
@@ -437,41 +437,7 @@ impl Collector {
                     call: None,
                 });
             }
-            FileStep::Cached => {
-                self.workload.cache_seen = true;
-                let first = offset / PAGE_BYTES;
-                let pages = bytes.div_ceil(PAGE_BYTES).min(MOST_OF_A_FOLIO);
-                let end = first.saturating_add(pages);
-                self.cached.came(file, first..end);
-                self.grow(file, offset.saturating_add(bytes));
-                if self.writing.get(&event.tid) == Some(&file) {
-                    return;
-                }
-                if !self.inside.contains_key(&event.tid) {
-                    self.workload.pages_brought += pages;
-                    let (tid, open, access) =
-                        (event.tid, OpenId(0), Access::Brought { page: first, pages: end - first });
-                    self.step(TaskAccess { tid, file, open, access, call: None });
-                    return;
-                }
-                self.came_for_advice(event.tid, file);
-                self.queue.added(event.tid, event.time.0, file, first, pages);
-                *self.workload.pages_added.entry(file).or_default() += pages;
-                if self.keep_pages && self.workload.pages.len() < MAX_STEPS {
-                    self.workload.pages.extend((first..first.saturating_add(pages)).map(|page| (file, page)));
-                }
-                if let Some(inside) = self.inside.get_mut(&event.tid) {
-                    let call = inside.call_of(&mut self.workload);
-                    if call.file == file {
-                        let follows = call.pages_added == 0 || inside.brought_to == Some(first);
-                        inside.brought_to = follows.then_some(first.saturating_add(pages));
-                        call.pages_added += pages as u32;
-                        if let Some(came) = self.came.get_mut(&event.tid) {
-                            came.pages(first..end);
-                        }
-                    }
-                }
-            }
+            FileStep::Cached => self.pages_came(event, file, offset, bytes),
             FileStep::Uncached => {
                 let first = offset / PAGE_BYTES;
                 // What leaves while its file is read by the same task was taken back by read-ahead itself (squashfs): the model
@@ -486,6 +452,42 @@ impl Collector {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Pages came into the cache: of a call, or by themselves.
+    fn pages_came(&mut self, event: &Event, file: FileId, offset: u64, bytes: u64) {
+        self.workload.cache_seen = true;
+        let first = offset / PAGE_BYTES;
+        let pages = bytes.div_ceil(PAGE_BYTES).min(MOST_OF_A_FOLIO);
+        let end = first.saturating_add(pages);
+        self.cached.came(file, first..end);
+        self.grow(file, offset.saturating_add(bytes));
+        if self.writing.get(&event.tid) == Some(&file) {
+            return;
+        }
+        if !self.inside.contains_key(&event.tid) {
+            self.workload.pages_brought += pages;
+            let (tid, open, access) = (event.tid, OpenId(0), Access::Brought { page: first, pages: end - first });
+            self.step(TaskAccess { tid, file, open, access, call: None });
+            return;
+        }
+        self.came_for_advice(event.tid, file);
+        self.queue.added(event.tid, event.time.0, file, first, pages);
+        *self.workload.pages_added.entry(file).or_default() += pages;
+        if self.keep_pages && self.workload.pages.len() < MAX_STEPS {
+            self.workload.pages.extend((first..first.saturating_add(pages)).map(|page| (file, page)));
+        }
+        if let Some(inside) = self.inside.get_mut(&event.tid) {
+            let call = inside.call_of(&mut self.workload);
+            if call.file == file {
+                let follows = call.pages_added == 0 || inside.brought_to == Some(first);
+                inside.brought_to = follows.then_some(first.saturating_add(pages));
+                call.pages_added += pages as u32;
+                if let Some(came) = self.came.get_mut(&event.tid) {
+                    came.pages(first..end);
+                }
+            }
         }
     }
 
@@ -557,7 +559,7 @@ impl Collector {
         let mut accesses = std::mem::take(&mut self.accesses);
         self.descriptors.advised(tid, file, &mut accesses);
         self.accesses = accesses;
-        self.take_meant(tid);
+        self.take_accesses(tid);
     }
 
     /// A read or a fault says how long its file is.

@@ -1,7 +1,5 @@
 //! A trace for other tools: JSON lines of every record, CSV of the typed events, Perfetto, Parquet.
 
-pub mod pairs;
-
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(feature = "parquet")]

@@ -6,8 +6,8 @@
 use super::{json_fields, operation_name};
 use crate::error::Error;
 use crate::events::EventKind;
-use crate::export::pairs::Pair;
 use crate::losses::Loss;
+use crate::pairs::Pair;
 use crate::ring::Missed;
 use crate::trace::Trace;
 use parquet::basic::{Compression, Encoding};

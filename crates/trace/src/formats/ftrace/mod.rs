@@ -3,14 +3,14 @@
 pub mod systrace;
 
 mod blk;
+mod event;
 mod fields;
 mod files;
-mod latency;
 mod line;
 mod tools;
 
 pub(crate) use blk::event as blk_event;
-pub(crate) use fields::{of_event, system as system_of};
+pub(crate) use event::{of_event, system as system_of};
 pub(crate) use line::time;
 
 use crate::formats::parsed::{Item, MAX_CPUS, Parsed, Value};
@@ -105,7 +105,7 @@ impl Lines for Reader {
                 }
                 f(Item::Task { tid, comm, time: 0 });
             }
-            Line::Event(Head { comm, tid, tgid, cpu, flags, time_ns }, rest) => match fields::parse(rest) {
+            Line::Event(Head { comm, tid, tgid, cpu, flags, time_ns }, rest) => match event::parse(rest) {
                 Some(parsed) => {
                     // A kernel thread is its own process.
                     if tgid.is_some_and(|tgid| tgid != tid) {
@@ -135,7 +135,7 @@ impl Reader {
         }
         let tid = graph.task.map(|(tid, _)| tid).or(self.running.get(&graph.cpu).copied()).unwrap_or(0);
         let parsed = match graph.what {
-            GraphPart::Event(text) => fields::parse(text),
+            GraphPart::Event(text) => event::parse(text),
             GraphPart::Entry(function) => Some(graph_fields("funcgraph_entry", function, &graph)),
             GraphPart::Exit(function) => Some(graph_fields("funcgraph_exit", function, &graph)),
         };
