@@ -62,7 +62,7 @@ fn find(inputs: &Inputs, number: u64, files: &FileNames) -> Result<(SlowCall, u6
     Ok((call, first.unwrap_or(0)))
 }
 
-/// All bios that were on their way during the call.
+/// All bios that were in flight during the call.
 fn bios(inputs: &Inputs, call: &SlowCall) -> Result<Vec<PathBio>, Failure> {
     let at = Current::new(0);
     let lookup = |tid, time| inputs.comm(at.get(), tid, time);
@@ -81,16 +81,22 @@ fn bios(inputs: &Inputs, call: &SlowCall) -> Result<Vec<PathBio>, Failure> {
     Ok(bios)
 }
 
-fn bio(cells: &[Cell<'_>], call: &SlowCall) -> Option<PathBio> {
-    let cell = |name: &str| BIO_COLUMNS.iter().position(|column| column.name == name).and_then(|at| cells.get(at));
-    let number = |name: &str| match cell(name) {
+/// Numbers and texts of a bio's row, by the names of their columns.
+pub fn by_name<'a>(cells: &'a [Cell<'_>]) -> (impl Fn(&str) -> Option<u64> + 'a, impl Fn(&str) -> String + 'a) {
+    let cell = move |name: &str| BIO_COLUMNS.iter().position(|column| column.name == name).and_then(|at| cells.get(at));
+    let number = move |name: &str| match cell(name) {
         Some(Cell::Number(number)) => Some(*number),
         _ => None,
     };
-    let text = |name: &str| match cell(name) {
+    let text = move |name: &str| match cell(name) {
         Some(Cell::Text(text)) => (*text).to_owned(),
         _ => String::new(),
     };
+    (number, text)
+}
+
+fn bio(cells: &[Cell<'_>], call: &SlowCall) -> Option<PathBio> {
+    let (number, text) = by_name(cells);
     let (queued_ns, completed_ns) = (number("queued_ns")?, number("completed_ns")?);
     if completed_ns < call.begin_ns || queued_ns > call.begin_ns + call.duration_ns {
         return None;

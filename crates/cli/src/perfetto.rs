@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use flashscope_analysis::Analysis as _;
-use flashscope_analysis::block::{BIO_COLUMNS, IoRows, Loops, RowsOf, Sizes};
+use flashscope_analysis::block::{IoRows, Loops, RowsOf, Sizes};
 use flashscope_analysis::calls::{Calls, SlowCall};
 use flashscope_analysis::findings::Finding;
 use flashscope_report::findings_view;
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::inputs::Inputs;
 use crate::output;
 
-/// Flows from calls to their bios: bios that are on their way at one time.
+/// Flows from calls to their bios: bios that are in flight at one time.
 const MOST_FLOWS: usize = 1 << 16;
 /// Bios of one call that flows lead to.
 const MOST_OF_A_CALL: usize = 256;
@@ -186,15 +186,7 @@ impl Bios {
     }
 
     fn ended(&mut self, cells: &[Cell<'_>]) {
-        let cell = |name: &str| BIO_COLUMNS.iter().position(|column| column.name == name).and_then(|at| cells.get(at));
-        let number = |name: &str| match cell(name) {
-            Some(Cell::Number(number)) => Some(*number),
-            _ => None,
-        };
-        let text = |name: &str| match cell(name) {
-            Some(Cell::Text(text)) => (*text).to_owned(),
-            _ => String::new(),
-        };
+        let (number, text) = crate::call::by_name(cells);
         let (Some(begin_ns), Some(end_ns)) = (number("queued_ns"), number("completed_ns")) else { return };
         let owner = [text("owner"), text("carrier")].into_iter().find(|name| !name.is_empty());
         let bio = Ended {

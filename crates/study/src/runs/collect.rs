@@ -101,7 +101,7 @@ pub(super) fn collect(port: &Path, spec: &RunSpec, inputs: Inputs, chip: &Chip) 
         group.losses = losses(&trace);
         group.inputs = group.inputs.recorded(trace.facts());
         let bytes = session.recordings.first().map_or(0, |recording| recording.bytes);
-        // What flashmon's events become on their way is no measure of its log, whose entries are of one size.
+        // What flashmon's events become in flight is no measure of its log, whose entries are of one size.
         group.ring = group.ring.filter(|_| !spec.tracer.is_flashmon()).map(|ring| RingUse { bytes, ..ring });
     }
     group.parts = parts;
