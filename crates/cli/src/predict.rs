@@ -165,7 +165,7 @@ pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
     }
     if workload.queued.pages_given_up > 0 {
         notes.push(format!(
-            "When {} pages arrived is unknown: their completion was lost, or too many were on their way. The model counts no wait for them.",
+            "When {} pages arrived is unknown: their completion was lost, or too many were in flight. The model counts no wait for them.",
             workload.queued.pages_given_up
         ));
     }

@@ -378,7 +378,7 @@ pub fn load(found: &BlockFound) -> Vec<String> {
     let merges = load.windows.iter().try_fold(0u64, |sum, w| Some(sum.saturating_add(w.merges?)));
     let unknown = |name: &str| format!("unknown {name}");
     let mut lines = vec![format!(
-        "Most at one time: {} on their way, {} in the devices. Merges: {}.",
+        "At most {} in flight and {} in the devices at one time. Merges: {}.",
         load.most_in_flight.known().map_or_else(|| unknown("bios"), |&most| bios(most)),
         load.most_in_device.known().map_or_else(|| unknown("requests"), |&most| counted(most, "request")),
         merges.filter(|_| !load.windows.is_empty()).map_or_else(|| "unknown".to_owned(), grouped)
@@ -389,7 +389,7 @@ pub fn load(found: &BlockFound) -> Vec<String> {
     };
     if seeks.n > 0 {
         lines.push(format!(
-            "{} began where the one before had ended; {} did not: {} sectors away in the median, {} on average, {} at most.",
+            "Sequential: {}. {} began elsewhere: {} sectors away in the median, {} on average, {} at most.",
             counted(sequential, "request"),
             grouped(seeks.n),
             grouped(seeks.p50),
@@ -397,7 +397,7 @@ pub fn load(found: &BlockFound) -> Vec<String> {
             grouped(seeks.max)
         ));
     } else if sequential > 0 {
-        lines.push(format!("All {} requests began where the one before had ended.", grouped(sequential)));
+        lines.push(format!("Sequential: all {} requests.", grouped(sequential)));
     }
     lines
 }
@@ -568,11 +568,11 @@ pub fn unmatched(found: &BlockFound) -> Rows {
     let (s, u) = (&found.stages, &found.stages.unmatched);
     let rows: Vec<(&str, u64)> = [
         ("commands of a driver's own", s.without_data),
-        ("bios on their way when the trace ended", s.unfinished.known().copied().unwrap_or(0)),
+        ("bios in flight when the trace ended", s.unfinished.known().copied().unwrap_or(0)),
         ("completion lost: the same sectors came again", s.given_up.completion_lost),
         ("issue and completion lost: the same sectors came again", s.given_up.issue_lost),
         ("completed before they were queued or issued: clocks of two CPUs differ", s.given_up.time_backwards),
-        ("bios given up: too many on their way", s.given_up.too_many),
+        ("bios given up: too many in flight", s.given_up.too_many),
         ("bios completed without an issue (D2C unknown)", s.without_issue),
         ("issues again of a request that was in the device, without a requeue (D2C is from the last)", s.reissued),
         ("requests allocated without their bio", u.got),

@@ -18,8 +18,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use flashscope_analysis::SplitBy;
 use flashscope_study::{Bytes, Pattern, Readahead};
 
-/// See what storage really does under embedded Linux: which process touched which flash page, for how long, and whether
-/// read-ahead helped or hurt.
+/// Show which application reads and writes which file on which storage device, how long it takes, and who slows whom: on this
+/// machine, on a board over ssh, or on a virtual board.
 #[derive(Debug, Parser)]
 #[command(
     name = "flashscope",
@@ -31,10 +31,11 @@ TARGET is `local` (default), `ssh://user@host[:port]` or `board:NAME`, a virtual
 Exit status: 0 done, 1 failure, 2 usage.
 
 Examples:
-  flashscope demo                                      the verdict on three file systems, on a virtual board
-  flashscope doctor --on ssh://root@board              what this board can record, and what is missing
-  flashscope record --on ssh://root@board -- cat /etc/services
-  flashscope report trace.dat --html report.html"
+  flashscope doctor                              what can be recorded here, and the command to type
+  flashscope record -d 10                        record all of it for ten seconds
+  flashscope report trace.dat                    what happened, and what to do about it
+  flashscope report trace.dat --html page.html   the same as a page, with figures
+  flashscope record --on ssh://root@board -- cat /etc/services"
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -52,7 +53,7 @@ pub struct Cli {
 pub enum Command {
     /// Boot virtual boards with raw NAND and show whether read-ahead helps or hurts there.
     Demo(DemoArgs),
-    /// Record flash operations or other kernel events while a command runs, or until stopped.
+    /// Record storage events of the kernel while a command runs, for some seconds, or until stopped.
     Record(RecordArgs),
     /// Show live who uses storage: by process, file and device.
     Top(TopArgs),

@@ -10,21 +10,23 @@ use super::{AnonymizeArgs, TargetArgs};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  flashscope record -d 10                                     all that can be recorded here, for ten seconds
-  flashscope record -d 40 --device mmcblk0                    one device, with what is stacked on it or lies beneath it
-  flashscope record --pid 812 --pid 813                       two processes and their children, until Ctrl-C
-  flashscope record --cgroup system.slice/media.service       a service; --comm sqlite3: every task of that name
+  flashscope record -d 10                                  all that can be recorded here
+  flashscope record -d 40 --device mmcblk0                 one device, and its stack
+  flashscope record --pid 812 --pid 813                    two processes and their children
+  flashscope record --cgroup system.slice/media.service    a service
+  flashscope record --comm sqlite3                         every task of that name
   flashscope record -- dd if=/data/film of=/dev/null bs=4k count=8
-  flashscope record --on ssh://root@board -o boot.dat --mtd 3 --name cam     stop with: flashscope ctl stop cam
   flashscope record --detail offset,duration -- sqlite3 contacts.db 'select * from people'
-  flashscope record --events block,syscall,cache -- tar cf /data/backup.tar /etc       who waits for which file's blocks
-  flashscope record --user media --events block -- sh -c 'wc -l' <list.txt               as another user, with stdin
-  flashscope record --on ssh://root@board --source flashmon -- sync     on a board without tracefs, with flashmon.ko loaded
-  flashscope record --on ssh://root@board --trigger 'd2c>50ms' --trigger error     each stall and error, with 5 s before it
+  flashscope record --user media --events block -- sh -c 'wc -l' <list.txt
+On a board:
+  flashscope record --on ssh://root@board -o boot.dat --mtd 3 --name cam
+  flashscope ctl stop cam --on ssh://root@board            end that recording
+  flashscope record --on ssh://root@board --source flashmon -- sync        without tracefs
+  flashscope record --on ssh://root@board --trigger 'd2c>50ms' --trigger error
 
-The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it. An existing
-file is kept as FILE.old. An interrupted recording never replaces a file: it is called FILE.incomplete.
-A recording ends properly before the disk is full: its data is kept, and the exit status is 1
+The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it.
+An existing file is kept as FILE.old. An interrupted recording is called FILE.incomplete.
+A recording ends before the disk is full: its data is kept, and the exit status is 1
 (125 if a command was recorded).")]
 pub struct RecordArgs {
     #[command(flatten)]
@@ -46,18 +48,19 @@ pub struct RecordArgs {
     /// flash, block, syscall and cache; with --mtd, --detail or --source flashmon: flash].
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub events: Vec<String>,
-    /// Only this device: a name (mmcblk0, sda1, dm-0, loop3, mtd2) or /dev/PATH; with it what is stacked on it (partitions, dm, md,
-    /// loop devices) and what lies beneath it. Calls name no device: they are recorded with `--events …,syscall` alone.
+    /// Only this device: a name (mmcblk0, sda1, dm-0, loop3, mtd2) or /dev/PATH. Devices that are stacked on it (partitions, dm,
+    /// md, loop devices) and those beneath it are included. Calls name no device: they are recorded with `--events …,syscall` alone.
     #[arg(long, value_name = "NAME")]
     pub device: Vec<String>,
-    /// Only this process, all its threads, and its children from now on. Requests are issued and completed in the name of
-    /// other tasks: these events are recorded of all processes (add --device).
+    /// Only this process, all its threads, and its children from now on. Requests are recorded of all processes, because the kernel
+    /// issues and completes them in the name of other tasks (add --device).
     #[arg(long, value_name = "PID")]
     pub pid: Vec<u32>,
-    /// Only the processes of this cgroup (v1 or v2): a path below /sys/fs/cgroup, as /proc/PID/cgroup has it. Requests: as with --pid.
+    /// Only the processes of this cgroup (v1 or v2): a path below /sys/fs/cgroup, as /proc/PID/cgroup has it. Requests are
+    /// recorded of all processes, as with --pid.
     #[arg(long, value_name = "PATH")]
     pub cgroup: Vec<String>,
-    /// Only tasks of this name (15 characters; * matches any characters). Requests: as with --pid.
+    /// Only tasks of this name (15 characters; * matches any characters). Requests are recorded of all processes, as with --pid.
     #[arg(long, value_name = "NAME")]
     pub comm: Vec<String>,
     /// Source of flash events: the kernel's tracefs, or the module flashmon, which must be loaded (a virtual board loads it).

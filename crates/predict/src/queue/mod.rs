@@ -46,7 +46,7 @@ pub struct Queued {
     pub kib: u64,
     /// Pages that an earlier call had read ahead, and that were not there yet when the call that asks for them began.
     pub pages_late: u64,
-    /// Pages on their way whose arrival was not awaited: their completion was lost, or too many were on their way.
+    /// Pages in flight whose arrival was not awaited: their completion was lost, or too many were in flight.
     pub pages_given_up: u64,
     /// Where files lie on their devices.
     pub extents: Extents,

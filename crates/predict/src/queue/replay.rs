@@ -14,7 +14,7 @@ const BIO_PAGES: u64 = 256;
 const DEFAULT_REQUEST_BYTES: u64 = 2560 * 512;
 /// Stretches of calls that the processor's parts are fitted to, at least: nine parts of fewer are anything.
 const ENOUGH_STRETCHES: u64 = 18;
-/// Pages that are followed on their way.
+/// Pages that are followed in flight.
 const MAX_COMING: usize = 1 << 16;
 
 #[derive(Clone, Copy)]

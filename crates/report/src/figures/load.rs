@@ -1,4 +1,4 @@
-//! Load over time: bios on their way, requests in the devices, throughput, merges and seeks.
+//! Load over time: bios in flight, requests in the devices, throughput, merges and seeks.
 
 use super::axes::{grid, thousands, time_ticks, time_unit};
 use super::{Figure, WIDTH};
@@ -42,7 +42,7 @@ pub fn figure(report: &BlockReport) -> Option<Figure> {
     let width_ns = columns.iter().map(|c| c.end_ns - c.begin_ns).max().unwrap_or(0);
     let panels: [(String, Vec<Line>); 4] = [
         (
-            "Bios on their way, from Q to C".to_owned(),
+            "Bios in flight, from Q to C".to_owned(),
             vec![(MAIN, "mean", milli(|w| w.in_flight_milli)), (MOST, "most", of(|w| w.most_in_flight))],
         ),
         (
@@ -162,7 +162,7 @@ fn words(c: &Column, begin_ns: u64) -> String {
     let of = |n: Option<u64>, shown: fn(u64) -> String| n.map_or_else(|| "unknown".to_owned(), shown);
     let milli = |n: Option<u64>| of(n, |n| digits(n as f64 / 1e3));
     format!(
-        "from {}: {} bios on their way (most {}), {} requests in the devices (most {}), {} read, {} written, {} merges, {} seeks",
+        "from {}: {} bios in flight (most {}), {} requests in the devices (most {}), {} read, {} written, {} merges, {} seeks",
         duration(c.begin_ns - begin_ns),
         milli(w.in_flight_milli),
         of(w.most_in_flight, grouped),
