@@ -5,12 +5,15 @@ use super::{
 };
 use crate::Evidence;
 use crate::OWN_RECORDING;
-use crate::block::OwnerKind;
+use crate::block::{Originator, OwnerKind};
 use crate::calls::{is_sync, is_write};
 use crate::units::{duration, grouped, size};
+use std::collections::BTreeMap;
 
 /// Fewer calls are no storm: a program that saves a document syncs a handful of times.
 const MIN_CALLS: u64 = 20;
+/// So many processes of one name that sync are one script's.
+const MIN_PROCESSES: usize = 5;
 /// What is written between two calls: with more, each call has its own work to do.
 const MAX_BYTES_A_CALL: u64 = 64 << 10;
 /// The advice: one call in place of so many.
@@ -29,11 +32,24 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             processes.push(&group.name);
         }
     }
-    processes.into_iter().filter_map(|process| of_process(seen, process)).collect()
+    let mut found = Vec::new();
+    let mut rest: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for process in processes {
+        match of_processes(seen, process, &[process]) {
+            Some(finding) => found.push(finding),
+            // A script starts a process for each of its syncs.
+            None => rest.entry(process.rsplit_once(" (").map_or(process, |(name, _)| name)).or_default().push(process),
+        }
+    }
+    for (name, all) in rest.iter().filter(|(_, all)| all.len() >= MIN_PROCESSES) {
+        let label = format!("{} processes called {name}", grouped(all.len() as u64));
+        found.extend(of_processes(seen, &label, all));
+    }
+    found
 }
 
-fn of_process(seen: &Seen<'_>, process: &str) -> Option<Finding> {
-    let mine = || seen.calls.by_process.iter().filter(|group| group.name == process);
+fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Finding> {
+    let mine = || seen.calls.by_process.iter().filter(|group| names.contains(&group.name.as_str()));
     let syncs: Vec<_> = mine().filter(|group| is_sync(&group.call)).collect();
     let (n, ns) = syncs.iter().fold((0, 0), |(n, ns), group| (n + group.ns.n, ns + group.total_ns));
     if n < MIN_CALLS || seen.of_span(ns) < MIN_SPAN_PERCENT {
@@ -87,7 +103,8 @@ fn of_process(seen: &Seen<'_>, process: &str) -> Option<Finding> {
         rule: Rule::FsyncStorm,
         weight: Weight::Cost,
         what: format!(
-            "{process} spends {} of {} in {} calls of {call}(){wrote}.",
+            "{process} {} {} of {} in {} calls of {call}(){wrote}.",
+            if names.len() > 1 { "spend" } else { "spends" },
             duration(ns),
             duration(seen.span_ns),
             grouped(n)
@@ -242,10 +259,9 @@ fn behind_others<'a>(seen: &Seen<'a>, process: &str) -> Option<(&'a str, f64)> {
     }
     // A program of which the trace has bios: a journal is what the syncs themselves cause.
     let is_program = |name: &str| {
-        let all = &seen.block.map(|block| &block.originators.originators);
-        all.is_some_and(|all| {
-            all.iter().any(|one| one.kind == OwnerKind::Task && name == format!("{} ({})", one.name, one.tid))
-        }) && !name.starts_with(OWN_RECORDING)
+        let is = |one: &Originator| name == one.name || name == format!("{} ({})", one.name, one.tid);
+        let mut all = seen.block.iter().flat_map(|block| &block.originators.originators);
+        all.any(|one| one.kind == OwnerKind::Task && is(one)) && !name.starts_with(OWN_RECORDING)
     };
     let waits = found.pairs.iter().filter(|wait| wait.victim == load.owner && wait.device == load.device);
     let most = waits.filter(|wait| is_program(&wait.behind)).max_by_key(|wait| wait.served_ns + wait.handover_ns)?;
@@ -315,6 +331,29 @@ mod tests {
     }
 
     #[test]
+    fn a_script_that_syncs_each_line_is_told() {
+        for (n, told) in [(40, true), (10, false)] {
+            let mut work = Work::new(1_000_000_000);
+            for tid in 0..n {
+                work.call("sync", &format!("sync ({})", 100 + tid), 1, 10_000_000, 0);
+            }
+            let found = find(&work.seen());
+            assert_eq!(found.len(), usize::from(told), "{found:?}");
+            assert!(
+                found
+                    .iter()
+                    .all(|one| one.what == "40 processes called sync spend 400.00 ms of 1.00 s in 40 calls of sync().")
+            );
+        }
+        // Of programs of several names none is a script's.
+        let mut work = Work::new(1_000_000_000);
+        for tid in 0..40 {
+            work.call("fsync", &format!("editor{tid} ({})", 100 + tid), 1, 10_000_000, 0);
+        }
+        assert!(find(&work.seen()).is_empty());
+    }
+
+    #[test]
     fn a_rollback_journal_of_sqlite_is_told() {
         for (path, told) in
             [("/data/db-journal (deleted)", true), ("/data/db-wal", false), ("/data/other-journal", false)]
@@ -340,7 +379,8 @@ mod tests {
         for (behind_ns, told) in [(3_000_000, true), (500_000, false)] {
             let mut work = Work::new(5_000_000_000);
             work.call("fsync", "editor (8)", 25, 340_000_000, 0);
-            work.owner("cp", OwnerKind::Task, 0, 100 << 20);
+            // With its thread in its name or without.
+            work.owner(if told { "cp (7)" } else { "cp" }, OwnerKind::Task, 0, 100 << 20);
             let found = &mut work.block().interference;
             found.owners.push(OwnerLoad {
                 device: "8:0".into(),
