@@ -42,20 +42,52 @@ fn the_removed_command_names_what_is_there_instead() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
-/// blktrace's records of version 7 with a process number each: two requests' queueing, at these times.
+/// A record of blktrace, version 7: 4096 bytes, process 1, device 8:0, CPU 0.
+fn record(bytes: &mut Vec<u8>, time: u64, sector: u64, action: u32, error: u32) {
+    bytes.extend(0x6561_7407_u32.to_le_bytes());
+    bytes.extend((bytes.len() as u32 / 48 + 1).to_le_bytes());
+    bytes.extend(time.to_le_bytes());
+    bytes.extend(sector.to_le_bytes());
+    for field in [4096_u32, action, 1, 8 << 20, 0, error] {
+        bytes.extend(field.to_le_bytes());
+    }
+}
+
+/// Queued, issued and completed reads (`blktrace_api.h`).
+const QUEUED: u32 = 0x0011_0001;
+const ISSUED: u32 = 0x0041_0007;
+const COMPLETED: u32 = 0x0081_0008;
+
+/// Two requests' queueing, at these times.
 fn blktrace(times: [u64; 2]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (number, time) in (1_u32..).zip(times) {
-        bytes.extend(0x6561_7407_u32.to_le_bytes());
-        bytes.extend(number.to_le_bytes());
-        bytes.extend(time.to_le_bytes());
-        bytes.extend((u64::from(number) * 8).to_le_bytes());
-        // 4096 bytes, a queued read, process 1, device 8:0, CPU 0, no error, no more data.
-        for field in [4096_u32, 0x0001_0001, 1, 8 << 20, 0, 0] {
-            bytes.extend(field.to_le_bytes());
-        }
+    for (number, time) in (1..).zip(times) {
+        record(&mut bytes, time, number * 8, QUEUED, 0);
     }
     bytes
+}
+
+/// Requests that fail after 292 years each, anywhere on a disk: sums of their times and products of their places are past 64 bits.
+#[test]
+fn the_longest_times_and_the_furthest_sectors_do_not_overflow() {
+    let dir = TempDir::new("longest-times");
+    let path = dir.path().join("long.blktrace.0");
+    let mut bytes = Vec::new();
+    let sector = |n: u64| u64::MAX / 8000 * n;
+    for n in 0..7000 {
+        record(&mut bytes, 1 + n, sector(n), QUEUED, 0);
+        record(&mut bytes, 1 + n, sector(n), ISSUED, 0);
+    }
+    for n in 0..7000 {
+        // The first at once, the others ever later.
+        let time = i64::MAX as u64 / 7000 * n + 10_000;
+        record(&mut bytes, time, sector(n), COMPLETED, 5);
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let report: serde_json::Value =
+        serde_json::from_str(&stdout(flashscope().arg("report").arg("--json").arg(&path))).unwrap();
+    assert_eq!(report["block"]["stages"]["bios_completed"], 7000);
+    stdout(flashscope().arg("report").arg(&path).arg("--html").arg(dir.path().join("page")));
 }
 
 #[test]

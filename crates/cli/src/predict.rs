@@ -396,7 +396,8 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
         ));
     }
     if !workload.cached_before.is_empty() {
-        let pages: u64 = workload.cached_before.iter().map(|(_, pages)| pages.end - pages.start).sum();
+        let pages: u64 =
+            workload.cached_before.iter().map(|(_, pages)| pages.end - pages.start).fold(0, u64::saturating_add);
         notes.push(format!("{pages} pages were in the cache before the recording began."));
     }
     if workload.costs.not_kept > 0 {

@@ -107,8 +107,13 @@ impl Sectors {
     const NONE: Sectors = Sectors { first: u64::MAX, last: 0, shift: 0 };
 
     fn bins(&self) -> u64 {
-        self.last.saturating_sub(self.first) >> self.shift
+        bins(self.last.saturating_sub(self.first), self.shift)
     }
+}
+
+/// Bins of this width in a span, which can become fewer: none where they are as wide as 64 bits take.
+fn bins(span: u64, shift: u32) -> u64 {
+    if shift == u64::BITS - 1 { 0 } else { span >> shift }
 }
 
 /// Bins that double when there are too many points.
@@ -189,14 +194,14 @@ impl Points {
 
     fn coarsen(&mut self) {
         while self.bins.len() > MAX_POINTS {
-            let time = (self.time.1 - self.time.0) >> self.time_shift;
+            let time = bins(self.time.1 - self.time.0, self.time_shift);
             // The device with the finest bins.
             let finest = (0..self.sectors.len()).max_by_key(|&at| self.sectors[at].bins()).unwrap_or(0);
             let sectors = self.sectors.get(finest).map_or(0, Sectors::bins);
             if time == 0 && sectors == 0 {
                 return;
             }
-            let along_time = time * SECTOR_BINS >= sectors * TIME_BINS;
+            let along_time = u128::from(time) * u128::from(SECTOR_BINS) >= u128::from(sectors) * u128::from(TIME_BINS);
             if along_time {
                 self.time_shift += 1;
             } else {
@@ -309,6 +314,20 @@ mod tests {
         assert_eq!(found.points.iter().map(|p| u64::from(p.bios)).sum::<u64>(), 1_000_000);
         assert_eq!(found.points.iter().map(|p| p.bytes).sum::<u64>(), 1_000_000 * 4096);
         assert_eq!((found.owners.len(), found.owners[MAX_OWNERS].as_str()), (13, "(further owners)"));
+    }
+
+    /// Of a trace that somebody wrote: any time and any sector, and more owners than bins.
+    #[test]
+    fn times_and_sectors_of_64_bits_do_not_overflow() {
+        let mut points = Points::new();
+        for i in 0..40_000u64 {
+            let (time, sector) = (u64::MAX / 40_000 * i, u64::MAX - (i << (i % 50)));
+            let flags = if i % 2 == 0 { RequestFlags::READ } else { RequestFlags::WRITE };
+            let bio = InFlight::plain((i % 60) as u16, flags, sector, 8, i as u32, time);
+            points.gone(0, &bio, time);
+        }
+        let found = points.finish(&[Device::new(8, 0)], |owner| owner.to_string());
+        assert_eq!(found.points.iter().map(|p| u64::from(p.bios)).sum::<u64>(), 40_000);
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let source = "block:block_rq_complete, block_bio_complete (their error)";
     // Of completions alone no time is known: then their sum is none either.
     let unknown = real().filter(|one| !one.below).find_map(|one| one.took_ns.why());
-    let took = real().filter(|one| !one.below).filter_map(|one| one.took_ns.known()).sum::<u64>();
+    let took = real().filter(|one| !one.below).filter_map(|one| one.took_ns.known());
+    let took = took.fold(0_u64, |sum, ns| sum.saturating_add(*ns));
     let lost_ns = unknown.map_or(Evidence::Known(took), |why| Evidence::Unknown(why.clone()));
     let mut evidence = vec![measure("failures", failed as f64, MeasureUnit::Count, source)];
     if lost_ns.known().is_some() {

@@ -49,7 +49,7 @@ impl Cached {
         };
         let mut gone: Vec<(FileId, u64)> = Vec::new();
         let reached = self.there.update(file, pages, change, |of, run, ()| gone.push((of, run.end - run.start)));
-        let count: u64 = new.iter().map(|run| run.end - run.start).sum();
+        let count: u64 = new.iter().map(|run| run.end - run.start).fold(0, u64::saturating_add);
         if count > 0 {
             *self.counts.entry(file).or_default() += count;
         }

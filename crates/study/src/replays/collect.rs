@@ -153,7 +153,7 @@ fn player(spec: &ReplaySpec, tasks: &[Task]) -> Player {
         p50_ns: at(&latencies, 50),
         p99_ns: at(&latencies, 99),
         max_ns: latencies.last().copied().unwrap_or(0),
-        total_ns: latencies.iter().sum(),
+        total_ns: latencies.iter().fold(0, |sum, &ns| sum.saturating_add(ns)),
         late_frames: spec.case.film_s.map(|film_s| late_frames(spec, tasks, film_s)),
     }
 }
