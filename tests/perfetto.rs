@@ -380,6 +380,15 @@ fn what_a_report_found_is_in_its_trace() {
             assert!((counted - bytes).abs() <= 1.0 + bytes / 1e4, "{name}: {row:?}, {bytes} bytes");
         }
     }
-    let said = flashscope_tests::output(flashscope().args(["report", "--perfetto", "x", "--from", "1", "y"]));
-    assert_eq!(said.status.code(), Some(2));
+}
+
+/// The file has the whole trace: what would cut it is refused, with what to do instead.
+#[test]
+fn a_part_of_a_trace_is_looked_at_in_perfetto() {
+    for (option, value) in [("--from", "1"), ("--to", "2"), ("--process", "dd"), ("--call", "3")] {
+        let said = flashscope_tests::output(flashscope().args(["report", "--perfetto", "x", option, value, "y"]));
+        let error = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(said.status.code(), Some(2), "{error}");
+        assert!(error.contains(&format!("leave out {option}, and look at the part there")), "{error}");
+    }
 }

@@ -39,6 +39,14 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
             return Err(Failure::usage(format!("{option}: seconds after the first event, 0 or more")));
         }
     }
+    let given = [("--from", args.from.is_some()), ("--to", args.to.is_some()), ("--process", args.process.is_some())];
+    let given = given.into_iter().chain([("--call", args.call.is_some())]).find(|(_, is_given)| *is_given);
+    if let (Some(_), Some((option, _))) = (&args.perfetto, given) {
+        return Err(Failure::usage(format!(
+            "--perfetto: has the whole trace, since its slices and flows cross every limit; leave out {option}, and look at the part \
+             there: drag over a time, or open the track of a process. The figures of a part: flashscope report TRACE {option} …"
+        )));
+    }
     if args.perfetto.is_some() && args.by == Some(ReportBy::Layer) {
         return Err(Failure::usage("--perfetto: has the whole trace; leave out --by layer"));
     }

@@ -197,8 +197,9 @@ pub struct ReportArgs {
     /// Write a self-contained HTML page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write the trace for ui.perfetto.dev, with findings, calls, and I/O by application and device.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "process", "call"])]
+    /// Write the trace for ui.perfetto.dev, with findings, calls, and I/O by application and device. It has the whole trace: without
+    /// --from, --to, --process and --call.
+    #[arg(long, value_name = "FILE")]
     pub perfetto: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
