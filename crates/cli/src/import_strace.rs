@@ -344,7 +344,8 @@ impl<'a> Import<'a> {
                 }
                 Some((from, Verb::Rename(to)))
             }
-            "truncate" => {
+            // A 32-bit program's have 64 at the end.
+            "truncate" | "truncate64" => {
                 let file = self.file(&path(line.arguments.first()?, None)?)?;
                 Some((file, Verb::Truncate(line.number(1)?)))
             }
@@ -410,7 +411,7 @@ impl<'a> Import<'a> {
             }
             "fsync" => return Some((file, Verb::Fsync)),
             "fdatasync" => return Some((file, Verb::Fdatasync)),
-            "ftruncate" => Verb::Truncate(line.number(1)?),
+            "ftruncate" | "ftruncate64" => Verb::Truncate(line.number(1)?),
             "read" | "readv" | "pread64" | "pread" | "preadv" | "preadv2" => Verb::Read { offset, length },
             "write" | "writev" | "pwrite64" | "pwrite" | "pwritev" | "pwritev2" => Verb::Write { offset, length },
             _ => return None,
@@ -527,6 +528,26 @@ mod tests {
              write 2000000+10000 0 1 0 512\nfsync 3000000+2000000 0 1\nclose 6000000+10000 0 1\nrename 7000000+10000 0 1 2\n"
         );
         Script::parse("s", &text).unwrap();
+    }
+
+    #[test]
+    fn a_32_bit_programs_calls_are_the_same() {
+        let args = BenchImportStraceArgs {
+            files: Vec::new(),
+            under: vec!["/films".to_owned()],
+            first: None,
+            join: 0,
+            output: "-".into(),
+        };
+        let mut import = Import::new(&args);
+        let text = "\
+7<dd> 100.000000 openat(AT_FDCWD</x>, \"/films/log\", O_WRONLY|O_CREAT|O_TRUNC, 0600) = 3</films/log> <0.000010>
+7<dd> 100.001000 ftruncate64(3</films/log>, 24672) = 0 <0.000020>
+7<dd> 100.002000 truncate64(\"/films/log\", 100) = 0 <0.000030>
+";
+        import.recording("x", None, text).unwrap();
+        let script = import.finish().unwrap().text();
+        assert!(script.ends_with("truncate 1000000+20000 0 0 24672\ntruncate 2000000+30000 0 0 100\n"), "{script}");
     }
 
     #[test]
