@@ -1,10 +1,11 @@
 //! Paths of files that a recording on this host finds, and how long it may look for them.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout};
+use flashscope_tests::{TempDir, flashscope, is_root, output, skip, stdout, top};
 use flashscope_trace::Trace;
 use serde_json::Value;
 
@@ -51,6 +52,35 @@ fn a_recording_ends_in_time() {
     let (names, _) = self::names(dir.path(), &["--", "true"]);
     assert_eq!(names["search"][0]["limit_ms"], 5000);
     stdout(Command::new("rm").arg(dir.path().join("t.stream")));
+}
+
+/// A process whose memory is locked for ever (names/stuck.c): reading its command line waits without end, and the recorder does not.
+#[test]
+fn a_process_that_never_answers_holds_nothing_up() {
+    if !can_record() || !Path::new("/dev/fuse").exists() {
+        return skip("needs root and FUSE");
+    }
+    let dir = TempDir::new("paths-stuck");
+    let (program, mount) = (dir.path().join("stuck"), dir.path().join("m"));
+    std::fs::create_dir(&mount).expect("a directory");
+    stdout(Command::new("cc").arg("-o").arg(&program).arg(top().join("tests/names/stuck.c")));
+    let mut stuck = Command::new("unshare").arg("-m").arg(&program).arg(&mount).stdout(Stdio::piped()).spawn();
+    let stuck = stuck.as_mut().expect("a process");
+    let mut line = String::new();
+    BufReader::new(stuck.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let recorded = (line == "ready\n").then(|| names(dir.path(), &["-d", "1"]));
+    // Everything that looks at processes of this machine waits for it, too: it ends before anything is asserted.
+    stuck.kill().expect("to end it");
+    stuck.wait().expect("its end");
+    let (names, took) = recorded.expect("that it is stuck");
+    let search = &names["search"][0];
+    println!("took {took:?}; {search}");
+    assert!(search["processes_stuck"].as_u64() >= Some(1), "{search}");
+    assert!(took < Duration::from_secs(7), "{took:?}");
+    let rows = names["processes"].as_array().expect("processes");
+    let own = rows.iter().find(|one| one["pid"] == stuck.id()).expect("its row");
+    assert!(own["command"].is_null() && own["name"] == "stuck", "{own}");
+    assert!(rows.iter().filter(|one| one["command"].is_string()).count() > 1, "others have theirs");
 }
 
 /// A file system of its own, mounted on `mnt`.

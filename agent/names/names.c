@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "reader.h"
 #include "util.h"
 
 /* What a look at new files and processes may take: 1 % of a CPU at ten draining rounds a second. */
@@ -76,13 +77,13 @@ static void device_string(struct fs_json *json, const char *key, uint32_t device
 
 /* --- processes ------------------------------------------------------------ */
 
-static void send_process(struct fs_names *names, int32_t pid)
+static void send_process(struct fs_names *names, int32_t pid, bool started)
 {
 	struct fs_process process;
 	struct fs_json *json;
 	uint64_t hash;
 
-	if (!fs_process_read(&process, pid))
+	if (!fs_process_read(&process, pid, started))
 		return;
 	if (names->mode == FS_NAMES_NONE)
 		process.command[0] = '\0';
@@ -126,7 +127,7 @@ static void send_processes(struct fs_names *names, uint64_t end_ns)
 		if (!fs_parse_u64(entry->d_name, INT32_MAX, &pid))
 			continue;
 		if (fs_now_ns() < end_ns)
-			send_process(names, (int32_t)pid);
+			send_process(names, (int32_t)pid, false);
 		else
 			names->processes_late++;
 	}
@@ -380,6 +381,7 @@ static void send_search(struct fs_names *names, uint64_t begin_ns, uint64_t limi
 	fs_json_u64(json, "files_dropped", names->paths.touched.dropped);
 	fs_json_u64(json, "processes_dropped", names->processes_dropped);
 	fs_json_u64(json, "processes_late", names->processes_late + names->paths.touched.started_late);
+	fs_json_u64(json, "processes_stuck", fs_reader_stuck());
 	fs_json_u64(json, "rounds_busy", names->rounds_busy);
 	fs_json_u64(json, "mounts_dropped", names->paths.mounts.dropped);
 	if (limit_ns != UINT64_MAX)
@@ -415,7 +417,7 @@ void fs_names_live(struct fs_names *names, bool busy)
 	}
 	/* Processes first: they end sooner than files go. What is left of either waits for the next round. */
 	while (touched->started_count && fs_now_ns() < end)
-		send_process(names, (int32_t)touched->started[--touched->started_count]);
+		send_process(names, (int32_t)touched->started[--touched->started_count], true);
 	send_ended(names);
 	if (names->mode != FS_NAMES_NONE && touched->fresh_count)
 		fs_paths_live(&names->paths, LIVE_NS);

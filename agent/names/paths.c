@@ -20,6 +20,7 @@
 #include <linux/openat2.h>
 #endif
 
+#include "reader.h"
 #include "util.h"
 
 /* A path that is longer is kept without its beginning. */
@@ -168,10 +169,11 @@ static bool open_files(struct fs_paths *paths, int32_t pid, bool foreign, bool o
 /* "7f0c5a2b1000-7f0c5a2d9000 r-xp 00000000 fe:00 12345   /usr/lib/libc.so.6" (proc(5)). */
 static void mapped_files(struct fs_paths *paths, int32_t pid, bool foreign, bool only_touched)
 {
-	char path[FS_PATH_MAX], *text, *rest, *line;
+	char *text, *rest, *line;
 	uint64_t last = 0;
+	size_t length;
 
-	text = fs_read_text(fs_path(path, sizeof(path), "/proc/%" PRId32 "/maps", pid), NULL);
+	text = fs_reader_text(pid, "maps", 0, false, &length);
 	rest = text;
 	while (rest && (line = strsep(&rest, "\n"))) {
 		unsigned int major, minor;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "processes.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "mounts.h"
+#include "reader.h"
 #include "util.h"
 
 /* "0::/system.slice/ssh.service" (v2), "1:name=systemd:/…", "4:memory:/docker/…" (v1); cgroups(7). */
@@ -37,25 +36,21 @@ void fs_parse_cgroup(const char *text, char *out, size_t size)
 	}
 }
 
-static void read_command(struct fs_process *process)
+static void read_command(struct fs_process *process, bool started)
 {
 	static const char more[] = "\xe2\x80\xa6";
-	char path[FS_PATH_MAX];
-	ssize_t got;
-	int fd = open(fs_path(path, sizeof(path), "/proc/%" PRId32 "/cmdline", process->pid), O_RDONLY | O_CLOEXEC);
+	const size_t most = sizeof(process->command) - sizeof(more);
+	size_t got = 0;
+	char *text = fs_reader_text(process->pid, "cmdline", (uint32_t)most, started, &got);
 
 	process->command[0] = '\0';
-	if (fd < 0)
+	if (!text)
 		return;
-	got = read(fd, process->command, sizeof(process->command) - sizeof(more));
-	close(fd);
-	if (got <= 0)
-		return;
-	for (ssize_t i = 0; i < got; i++)
-		if (!process->command[i])
-			process->command[i] = ' ';
+	for (size_t i = 0; i < got; i++)
+		process->command[i] = text[i] ? text[i] : ' ';
 	process->command[got] = '\0';
-	if (got == (ssize_t)(sizeof(process->command) - sizeof(more)))
+	free(text);
+	if (got == most)
 		memcpy(process->command + got, more, sizeof(more));
 	while (got && process->command[got - 1] == ' ')
 		process->command[--got] = '\0';
@@ -68,7 +63,7 @@ static bool number_of(const char *status, const char *key, uint64_t *value)
 	return line && sscanf(line + strlen(key), "%" SCNu64, value) == 1;
 }
 
-bool fs_process_read(struct fs_process *process, int32_t pid)
+bool fs_process_read(struct fs_process *process, int32_t pid, bool started)
 {
 	char path[FS_PATH_MAX];
 	char *status = fs_read_text(fs_path(path, sizeof(path), "/proc/%" PRId32 "/status", pid), NULL), *cgroup;
@@ -90,7 +85,7 @@ bool fs_process_read(struct fs_process *process, int32_t pid)
 	/* Kernel threads, and kthreadd which makes them. */
 	if (parent == 2 || pid == 2)
 		return true;
-	read_command(process);
+	read_command(process, started);
 	cgroup = fs_read_text(fs_path(path, sizeof(path), "/proc/%" PRId32 "/cgroup", pid), NULL);
 	fs_parse_cgroup(cgroup, process->cgroup, sizeof(process->cgroup));
 	free(cgroup);

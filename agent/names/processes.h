@@ -19,8 +19,8 @@ struct fs_process {
 	uint64_t mount_namespace, pid_namespace; /* inodes; 0: not told */
 };
 
-/* False where there is no such process, or it is a thread. */
-bool fs_process_read(struct fs_process *process, int32_t pid);
+/* False where there is no such process, or it is a thread. started: it has just executed a program, so nobody holds its memory. */
+bool fs_process_read(struct fs_process *process, int32_t pid, bool started);
 /* The control group that says most, of the text of /proc/PID/cgroup. */
 void fs_parse_cgroup(const char *text, char *out, size_t size);
 uint64_t fs_process_hash(const struct fs_process *process);

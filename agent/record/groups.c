@@ -191,7 +191,7 @@ static size_t own_count;
 
 void fs_own_add(long task)
 {
-	if (own_count < ARRAY_SIZE(own_tasks))
+	if (task > 0 && own_count < ARRAY_SIZE(own_tasks))
 		own_tasks[own_count++] = task;
 }
 

@@ -20,6 +20,7 @@
 
 #include "cmds.h"
 #include "flight.h"
+#include "reader.h"
 #include "recorder.h"
 #include "rights.h"
 #include "state.h"
@@ -228,6 +229,15 @@ static int loop(struct fs_recorder *recorder)
 		}
 	}
 }
+
+/* The reader of names needs no other rights than the recorder keeps. */
+static void reader_rights(void *context)
+{
+	const struct fs_recorder *recorder = context;
+
+	fs_rights_drop(&recorder->facts.tracefs, false, true);
+}
+
 static int record(struct fs_recorder *recorder)
 {
 	const struct fs_record_options *options = &recorder->options;
@@ -456,9 +466,11 @@ int cmd_record(int argc, char **argv)
 		snprintf(recorder->name, sizeof(recorder->name), "%s", recorder->options.name);
 	else
 		snprintf(recorder->name, sizeof(recorder->name), "%d", (int)getpid());
+	fs_facts_gather(&recorder->facts, FS_MOUNT_PRIVATE);
+	if (!recorder->options.monitor)
+		fs_own_add(fs_reader_start(&reader_rights, recorder));
 	if (recorder->options.own_parent)
 		own_parent();
-	fs_facts_gather(&recorder->facts, FS_MOUNT_PRIVATE);
 	result = finish(recorder, record(recorder));
 	if (result)
 		result = fs_fail("%s", recorder->error);
@@ -472,6 +484,7 @@ int cmd_record(int argc, char **argv)
 		fs_fail("%s: ended with status %d; its events are recorded", recorder->options.command[0],
 			recorder->command.status);
 	fs_names_free(&recorder->names);
+	fs_reader_end();
 	fs_stream_free(&recorder->stream);
 	fs_buf_free(&recorder->events);
 	fs_events_free(&recorder->wanted);

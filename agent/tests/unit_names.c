@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "names.h"
+#include "reader.h"
 #include "test.h"
 #include "util.h"
 
@@ -193,9 +194,40 @@ static void most_events_first(void)
 	fs_touched_free(&touched);
 }
 
+/* What never answers, as the memory of a process that is stuck, is given up, and others are read. */
+static void reader(void)
+{
+	char path[FS_PATH_MAX], *text;
+	const uint64_t begin = fs_now_ns();
+	size_t length = 0;
+
+	test_root_begin();
+	test_root_file("/proc/8/cmdline", "cat\n");
+	test_root_file("/proc/7/status", "");
+	CHECK(!mkfifo(fs_path(path, sizeof(path), "/proc/7/cmdline"), 0600));
+	CHECK(fs_reader_start(NULL, NULL) > 0);
+	CHECK(!fs_reader_text(7, "cmdline", 100, false, &length));
+	CHECK_NUMBER(fs_reader_stuck(), 1);
+	CHECK(!fs_reader_text(7, "maps", 0, false, &length));
+	CHECK_NUMBER(fs_reader_stuck(), 1);
+	text = fs_reader_text(8, "cmdline", 2, true, &length);
+	CHECK_TEXT(text, "ca");
+	CHECK_NUMBER(length, 2);
+	free(text);
+	text = fs_reader_text(8, "cmdline", 0, false, &length);
+	CHECK_TEXT(text, "cat\n");
+	free(text);
+	CHECK(!fs_reader_text(9, "cmdline", 0, false, &length));
+	CHECK_NUMBER(fs_reader_stuck(), 1);
+	fs_reader_end();
+	CHECK(fs_now_ns() - begin < UINT64_C(5000000000));
+	test_root_end();
+}
+
 void test_names(void)
 {
 	most_events_first();
+	reader();
 	overlays();
 	time_is_over();
 	under_load();
