@@ -229,3 +229,28 @@ fn files_of_an_overlay_are_named_in_it() {
     let theirs = |(path, bytes): &(String, u64)| path.starts_with("/inner/theirs (in container ") && *bytes == 20480;
     assert!(written.iter().any(theirs), "{written:?}");
 }
+
+/// Calls name no device: those of files elsewhere are in the recording, and in no figure of a report of one device.
+#[test]
+fn calls_of_other_devices_are_in_no_figure() {
+    if !can_record() {
+        return;
+    }
+    let (disk, other) = (Disk::new("paths-device"), Disk::new("paths-other-device"));
+    let elsewhere = other.mount().join("elsewhere");
+    disk.names(&format!(
+        "for i in 1 2 3; do dd if=/dev/zero of={} bs=64k count=1 conv=fsync; done 2>/dev/null; \
+         dd if=/dev/zero of=$m/here bs=64k count=1 conv=fsync 2>/dev/null",
+        elsewhere.display()
+    ));
+    let stream = disk.dir.path().join("t.stream");
+    let report = stdout(flashscope().args(["report", "--json"]).arg(&stream));
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let calls = &report["calls"];
+    let groups = calls["by_process"].as_array().expect("calls");
+    let syncs: u64 = groups.iter().filter(|one| one["call"] == "fsync").filter_map(|one| one["ns"]["n"].as_u64()).sum();
+    assert_eq!(syncs, 1, "{groups:?}");
+    assert!(calls["not_of_device_syncs"].as_u64() >= Some(3), "{calls}");
+    let text = stdout(flashscope().arg("report").arg(&stream));
+    assert!(text.contains("caused no event on the recorded device"), "{text}");
+}

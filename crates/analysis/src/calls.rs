@@ -68,8 +68,15 @@ pub struct CallsFound {
     pub by_file: Vec<CallGroup>,
     /// The longest first.
     pub slowest: Vec<SlowCall>,
-    /// Reads and writes that touched no storage.
+    /// Reads and writes that touched no storage; of a recording with --device: of that device.
     pub without_storage: u64,
+    /// Other calls of a recording with --device in which no event of that device happened: of files that lie elsewhere, or with
+    /// nothing to do there. They are in no sum.
+    #[serde(default)]
+    pub not_of_device: u64,
+    /// How many of these are `fsync` and the like.
+    #[serde(default)]
+    pub not_of_device_syncs: u64,
     /// Calls that began before the trace or had not ended.
     pub cut: u64,
     /// The one that was asked for by its number.
@@ -184,6 +191,8 @@ impl Listed {
 pub struct Calls<L> {
     lookup: L,
     only: Option<String>,
+    /// The recording has the events of some devices alone.
+    is_of_device: bool,
     /// Whether calls that begin now are shown.
     pub counts: bool,
     open: HashMap<u32, Open>,
@@ -194,6 +203,8 @@ pub struct Calls<L> {
     by_file: Sums,
     listed: Vec<Listed>,
     without_storage: u64,
+    not_of_device: u64,
+    not_of_device_syncs: u64,
     cut: u64,
     number: Option<u64>,
     wanted: Option<SlowCall>,
@@ -212,6 +223,7 @@ where
         Calls {
             lookup,
             only: None,
+            is_of_device: false,
             counts: true,
             open: HashMap::new(),
             faults: HashMap::new(),
@@ -221,6 +233,8 @@ where
             by_file: Sums::default(),
             listed: Vec::new(),
             without_storage: 0,
+            not_of_device: 0,
+            not_of_device_syncs: 0,
             cut: 0,
             number: None,
             wanted: None,
@@ -237,6 +251,12 @@ where
     /// Gives every call to `each`, too.
     pub fn each(mut self, each: Each) -> Self {
         self.each = Some(each);
+        self
+    }
+
+    /// Only calls in which an event of the recorded device happened, where the recording is `of_device`.
+    pub fn of_device(mut self, of_device: bool) -> Self {
+        self.is_of_device = of_device;
         self
     }
 
@@ -267,6 +287,12 @@ where
         }
         if !open.touched && may_be_elsewhere(&open.name) {
             self.without_storage += 1;
+            return;
+        }
+        // The kernel cannot filter calls by the device of a file: an event within them has to show it.
+        if !open.touched && self.is_of_device {
+            self.not_of_device += 1;
+            self.not_of_device_syncs += u64::from(is_sync(&open.name));
             return;
         }
         let name = (self.lookup)(tid, time);
@@ -433,6 +459,8 @@ where
             by_file: self.by_file.finish(),
             slowest: self.listed.iter().map(Listed::call).collect(),
             without_storage: self.without_storage,
+            not_of_device: self.not_of_device,
+            not_of_device_syncs: self.not_of_device_syncs,
             cut: self.cut,
             wanted: self.wanted,
         }
@@ -451,6 +479,27 @@ mod tests {
     fn file(step: FileStep, inode: u64, bytes: u64) -> EventKind {
         let device = Some(Device::new(8, 1));
         EventKind::File(FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0 })
+    }
+
+    #[test]
+    fn calls_of_other_devices_are_left_out_of_a_recording_of_one() {
+        let mut calls = Calls::new(|_, _| Some("app")).of_device(true);
+        for (time, kind) in [
+            (0, other("sys_enter_openat")),
+            (10, other("sys_exit_openat")),
+            (20, other("sys_enter_fsync")),
+            (900, other("sys_exit_fsync")),
+            (1000, other("sys_enter_fsync")),
+            (1010, file(FileStep::WritebackBegin, 12, 0)),
+            (1500, other("sys_exit_fsync")),
+            (1600, other("sys_enter_read")),
+            (1700, other("sys_exit_read")),
+        ] {
+            calls.event(&event(time, 7, kind));
+        }
+        let found = calls.finish();
+        assert_eq!((found.by_process.len(), found.by_process[0].total_ns), (1, 500));
+        assert_eq!((found.not_of_device, found.not_of_device_syncs, found.without_storage), (2, 1, 1));
     }
 
     #[test]

@@ -23,8 +23,9 @@ where
     L: FnMut(u32, TimeNs) -> Option<N>,
     N: AsRef<str>,
 {
-    pub fn new(lookup: L, process: Option<&str>) -> Self {
-        Answers { calls: Calls::new(lookup).only(process), usage: Usage::default(), span: None }
+    pub fn new(lookup: L, process: Option<&str>, inputs: &Inputs) -> Self {
+        let calls = Calls::new(lookup).only(process).of_device(inputs.is_of_device());
+        Answers { calls, usage: Usage::default(), span: None }
     }
 
     pub fn event(&mut self, event: &Event, shown: bool) {

@@ -132,6 +132,11 @@ impl Inputs {
         found.unwrap_or_default().into_iter().map(str::to_owned).collect()
     }
 
+    /// Whether events of some devices alone were recorded (`record --device`).
+    pub fn is_of_device(&self) -> bool {
+        self.traces().any(|trace| !trace.facts().recording.filter.device.is_empty())
+    }
+
     /// The recorder's number, where a thread is the recorder's own.
     pub fn recorder(&self, source: usize, tid: u32) -> Option<u32> {
         let own = self.own.get(source)?;

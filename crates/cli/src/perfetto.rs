@@ -96,8 +96,9 @@ fn add_io(
 ) -> Result<(u64, u64), flashscope_trace::Error> {
     let ended: Rc<RefCell<VecDeque<SlowCall>>> = Rc::default();
     let sink = Rc::clone(&ended);
-    let mut calls =
-        Calls::new(|tid, time| inputs.comm(0, tid, time)).each(Box::new(move |call| sink.borrow_mut().push_back(call)));
+    let mut calls = Calls::new(|tid, time| inputs.comm(0, tid, time))
+        .of_device(inputs.is_of_device())
+        .each(Box::new(move |call| sink.borrow_mut().push_back(call)));
     let users = inputs.traces().flat_map(|trace| trace.user_tasks().iter().copied());
     let facts = || [trace.facts()].into_iter();
     let mut rows = IoRows::new(RowsOf::Bios, |tid, time| inputs.comm(0, tid, time), Sizes::of_facts(facts()))

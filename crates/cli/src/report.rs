@@ -235,7 +235,8 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
         analysis.events_are_missing();
     }
     let mut accuracy = Accuracy::new();
-    let mut answers = Answers::new(|tid, time| whose.name_or_wanted(at.get(), tid, time), args.process.as_deref());
+    let lookup = |tid, time| whose.name_or_wanted(at.get(), tid, time);
+    let mut answers = Answers::new(lookup, args.process.as_deref(), inputs);
     // blktrace's records show nothing of the page cache.
     let shows_cache = inputs.traces().any(|trace| trace.kind() != TraceKind::Blktrace);
     let mut first = None;
@@ -262,7 +263,8 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
         if inputs.machine(source) != 0 {
             return;
         }
-        answers.event(event, shown);
+        // What the recorder did is no workload.
+        answers.event(event, shown && inputs.recorder(source, event.tid).is_none());
         if !shown {
             return;
         }
@@ -388,12 +390,14 @@ pub fn flash_report(inputs: &Inputs, args: &ReportArgs) -> Result<FlashReport, F
         .with_yaffs2_on(&yaffs2_partitions(inputs, &first_chips));
     let mut first = None;
     let mut accuracy = Accuracy::new();
-    let mut answers = Answers::new(|tid, time| whose.name_or_wanted(at.get(), tid, time), args.process.as_deref());
+    let lookup = |tid, time| whose.name_or_wanted(at.get(), tid, time);
+    let mut answers = Answers::new(lookup, args.process.as_deref(), inputs);
     inputs.for_each(&mut |source, event| {
         let begin = *first.get_or_insert(event.time.0);
         at.set(source);
         if inputs.machine(source) == 0 {
-            answers.event(event, in_time(event, begin, args));
+            let is_own = inputs.recorder(source, event.tid).is_some();
+            answers.event(event, in_time(event, begin, args) && !is_own);
         }
         if !wanted(event, source, begin, &whose, args) {
             return;

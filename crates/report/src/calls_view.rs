@@ -28,6 +28,19 @@ pub fn by_call(calls: &CallsFound, most: usize) -> Rows {
     Rows { kinds: "tnnnnnnn", heads, ..all }
 }
 
+/// Calls that are left out, since they are not known to be of the recorded device.
+pub fn left_out(calls: &CallsFound) -> Option<String> {
+    let (all, syncs) = (calls.not_of_device, calls.not_of_device_syncs);
+    (all > 0).then(|| {
+        format!(
+            "{} further calls ({} of them fsync or the like) caused no event on the recorded device: their files lie elsewhere, or \
+             there was nothing to do. To see them, record without --device.",
+            grouped(all),
+            grouped(syncs)
+        )
+    })
+}
+
 /// By call and process, most time first.
 pub fn by_process(calls: &CallsFound, most: usize) -> Rows {
     groups(&["call", "process", "n", "bytes", "time", "mean", "p50", "p99", "max"], &calls.by_process, most)

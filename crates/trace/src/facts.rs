@@ -232,7 +232,13 @@ objects! {
         absent: Vec<Absent>,
         raw_syscalls: Vec<RawSyscall>,
         trigger: Option<Trigger>,
+        filter: Filter,
         own: Own,
+    }
+
+    /// What alone was asked for.
+    Filter {
+        device: Vec<String>,
     }
 
     Probe {

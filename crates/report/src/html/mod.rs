@@ -95,12 +95,16 @@ fn findings(findings: &[Finding]) -> String {
 /// How long calls took; markup, empty where the trace has none.
 fn calls(found: &CallsFound, begin_ns: u64) -> String {
     const MAX_CALLS: usize = 30;
+    let left_out = calls_view::left_out(found)
+        .map(|line| format!("<p class=\"note\">{}</p>\n", escape(&line)))
+        .unwrap_or_default();
     if found.is_empty() {
-        return String::new();
+        return left_out;
     }
     rows("By process", &calls_view::by_process(found, MAX_CALLS))
         + &rows("By file", &calls_view::by_file(found, MAX_CALLS))
         + &rows("The slowest", &calls_view::slowest(found, begin_ns, MAX_CALLS))
+        + &left_out
 }
 
 /// A table that scrolls by itself on narrow screens; nothing where it has no row. `head` and `body` are markup of ours.
