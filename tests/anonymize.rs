@@ -132,3 +132,59 @@ fn a_recording_is_anonymous_from_the_start() {
     let refused = output(flashscope().arg("report").arg(&trace).arg("--anonymize-key").arg(&short));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("holds less than 16 bytes"));
 }
+
+/// What a killed recording had gets the pseudonyms of the key that it was given.
+#[test]
+fn a_killed_recording_keeps_its_key() {
+    if !is_root() {
+        skip("needs root");
+        return;
+    }
+    let dir = TempDir::new("anonymize-killed");
+    let key = dir.path().join("key");
+    std::fs::write(&key, "0123456789abcdef0123456789abcdef").expect("a key");
+    let record = |name: &str, seconds: &str| {
+        let mut record = flashscope();
+        record.current_dir(dir.path()).args([
+            "record",
+            "-q",
+            "--events",
+            "block",
+            "-d",
+            seconds,
+            "--anonymize-key",
+            "key",
+            "-o",
+            name,
+        ]);
+        record
+    };
+    let first_process = |name: &str| {
+        let trace = flashscope_trace::Trace::open(&dir.path().join(name)).expect("a trace");
+        let rows = trace.facts_json()["names"]["processes"].as_array().expect("processes").clone();
+        rows.into_iter().find(|row| row["pid"] == 1).expect("process 1")["command"].clone()
+    };
+    stdout(&mut record("whole.dat", "1"));
+    let mut killed = record("killed.dat", "60").spawn().expect("a recording");
+    let begun = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.ends_with(".stream") && entry.metadata().is_ok_and(|meta| meta.len() > 100_000)
+    };
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !std::fs::read_dir(dir.path()).expect("a directory").flatten().any(begun) {
+        assert!(std::time::Instant::now() < until, "nothing is recorded");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    killed.kill().expect("to kill it");
+    killed.wait().expect("its end");
+    // Any command puts it right.
+    let said = output(flashscope().args(["report", "whole.dat"]).current_dir(dir.path()));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("an earlier recording was killed: what it had is in"), "{said}");
+    let pseudonym = first_process("whole.dat");
+    assert!(
+        pseudonym.is_string() && pseudonym == first_process("killed.dat"),
+        "{pseudonym} {}",
+        first_process("killed.dat")
+    );
+}

@@ -16,9 +16,14 @@ const MAX_KEY: u64 = 1 << 20;
 
 /// The key that pseudonyms are made with: the file's content, or one of this run alone. `None`: names stay.
 pub fn key(args: &AnonymizeArgs) -> Result<Option<Key>, Failure> {
-    let Some(path) = &args.anonymize_key else {
-        return Ok(if args.anonymize { Some(random()?) } else { None });
-    };
+    match &args.anonymize_key {
+        Some(path) => of_file(path).map(Some),
+        None => Ok(if args.anonymize { Some(random()?) } else { None }),
+    }
+}
+
+/// The key that a file holds.
+pub fn of_file(path: &Path) -> Result<Key, Failure> {
     let cannot = |error: &dyn std::fmt::Display| Failure::new(format!("--anonymize-key {}: {error}", path.display()));
     let mut bytes = Vec::new();
     let file = flashscope_output::open_input(path).map_err(|error| cannot(&error))?;
@@ -26,7 +31,7 @@ pub fn key(args: &AnonymizeArgs) -> Result<Option<Key>, Failure> {
     match bytes.len() {
         0..16 => Err(cannot(&"holds less than 16 bytes; make one with: head -c 32 /dev/urandom >FILE")),
         length if length as u64 > MAX_KEY => Err(cannot(&"is longer than 1 MiB; name a file of 32 bytes")),
-        _ => Ok(Some(Key::of(&bytes))),
+        _ => Ok(Key::of(&bytes)),
     }
 }
 

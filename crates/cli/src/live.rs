@@ -11,6 +11,8 @@ pub struct Live<'a, W> {
     out: W,
     terminal: &'a Terminal,
     frames: Frames,
+    /// Told when the recorder begins to write: before that, it may refuse what is asked for.
+    begins: Option<String>,
     bytes: u64,
     began: Instant,
     /// Events and losses, as last told.
@@ -18,8 +20,8 @@ pub struct Live<'a, W> {
 }
 
 impl<'a, W: Write> Live<'a, W> {
-    pub fn new(out: W, terminal: &'a Terminal) -> Live<'a, W> {
-        Live { out, terminal, frames: Frames::default(), bytes: 0, began: Instant::now(), told: None }
+    pub fn new(out: W, terminal: &'a Terminal, begins: Option<String>) -> Live<'a, W> {
+        Live { out, terminal, frames: Frames::default(), begins, bytes: 0, began: Instant::now(), told: None }
     }
 }
 
@@ -35,6 +37,9 @@ fn line(elapsed: Duration, bytes: u64, told: Option<(u64, u64)>) -> String {
 impl<W: Write> Write for Live<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
+        if let Some(begins) = self.begins.take_if(|_| written > 0) {
+            self.terminal.line(&begins);
+        }
         self.bytes += written as u64;
         if self.terminal.is_live() {
             let told = &mut self.told;

@@ -53,16 +53,14 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     if job.pass_stdio && args.target.target.starts_with("board:") && stdin_holds_something() {
         terminal.line(&format!("{}: nothing enters a virtual board: the command's stdin is empty", args.target.target));
     }
-    match args.duration {
-        None if args.command.is_empty() => terminal.line("recording; Ctrl-C (or `flashscope ctl stop`) ends it"),
-        Some(seconds) if args.command.is_empty() => {
-            terminal.line(&format!("recording for {seconds} s; Ctrl-C ends it earlier"));
-        }
-        _ => {}
-    }
+    let begins = match args.duration {
+        None if args.command.is_empty() => Some("recording; Ctrl-C (or `flashscope ctl stop`) ends it".to_owned()),
+        Some(seconds) if args.command.is_empty() => Some(format!("recording for {seconds} s; Ctrl-C ends it earlier")),
+        _ => None,
+    };
     let (ran, reached) = {
         let mut limited = Limited::new(pending.writer()?, args.max_size.map(|size| size.0), stop::flag()?);
-        let ran = target.run(&job, &mut Live::new(&mut limited, &terminal));
+        let ran = target.run(&job, &mut Live::new(&mut limited, &terminal, begins));
         (ran, limited.reached())
     };
     let end = pending.finish();
@@ -108,7 +106,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
 /// How the stream becomes what was asked for.
 pub fn way(args: &RecordArgs) -> Result<Way, Failure> {
     Ok(match anonymous::key(&args.anonymize)? {
-        Some(key) => Way::Anonymize(key),
+        Some(key) => Way::Anonymize { key, file: args.anonymize.anonymize_key.clone() },
         None if args.no_convert => Way::Stream,
         None => Way::Convert,
     })
@@ -257,7 +255,7 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Res
     let rules = Rules { existing, ..rules };
     let through = Output::is_through(output);
     let (path, no_room) = match way {
-        Way::Anonymize(key) => (anonymous::write(&trace, output, rules, key)?, None),
+        Way::Anonymize { key, .. } => (anonymous::write(&trace, output, rules, key)?, None),
         Way::Stream if !through => (flashscope_output::adopt(stream, output, rules)?, None),
         Way::Stream | Way::Convert => copy(&trace, stream, output, rules)?,
     };

@@ -33,8 +33,8 @@ pub enum Way {
     Convert,
     /// The stream itself takes the name.
     Stream,
-    /// A trace.dat with pseudonyms, and nothing else under that name.
-    Anonymize(Key),
+    /// A trace.dat with pseudonyms, and nothing else under that name. `file`: where the key came from.
+    Anonymize { key: Key, file: Option<PathBuf> },
 }
 
 /// Ends a note, where the recording may get its name with pseudonyms alone.
@@ -61,8 +61,14 @@ impl Pending {
         let (Some(stream_text), Some(output_text)) = (stream.to_str(), absolute.to_str()) else {
             return Err(Failure::usage(format!("{}: the path is not UTF-8: name another", output.display())));
         };
-        let mark = if matches!(way, Way::Anonymize(_)) { ANONYMIZE } else { "" };
-        std::fs::write(note.path().join(NOTE), format!("{stream_text}\0{output_text}{mark}"))
+        let (mark, key) = match &way {
+            Way::Anonymize { file, .. } => (ANONYMIZE, file.as_deref()),
+            _ => ("", None),
+        };
+        let key = key.map(|key| std::path::absolute(key).unwrap_or_else(|_| key.to_owned()));
+        // The file's name, not the key: who reads the note learns no pseudonym.
+        let key = key.as_deref().and_then(Path::to_str).unwrap_or_default();
+        std::fs::write(note.path().join(NOTE), format!("{stream_text}\0{output_text}{mark}{key}"))
             .map_err(|error| Failure::new(format!("{}: {error}", note.path().display())))?;
         Ok(Pending { note: Some(note), stream, output: absolute, way })
     }
@@ -157,6 +163,18 @@ fn earlier_note(note: &str) -> Option<(&str, &str)> {
     note.split_once('\n').filter(|(_, output)| !output.contains('\n'))
 }
 
+/// The key of a recording that was killed, from its file. A key without a file went with the process that had it: another one hides
+/// the names as well.
+fn key_again(file: &str, say: &dyn Fn(&str)) -> Result<Key, Failure> {
+    if file.is_empty() {
+        return anonymous::random();
+    }
+    anonymous::of_file(Path::new(file)).or_else(|error| {
+        say(&format!("{error}: the pseudonyms of an earlier recording, which was killed, are of another key"));
+        anonymous::random()
+    })
+}
+
 /// Runs before every command. Says what it put right; what it cannot put right must not stop the command.
 pub fn recover(quiet: bool) {
     let say = |text: &str| {
@@ -167,14 +185,15 @@ pub fn recover(quiet: bool) {
     for dir in flashscope_targets::abandoned(LABEL) {
         let Ok(note) = flashscope_output::read_own(&dir.join(NOTE)) else { continue };
         let Some((stream, output)) = note.split_once('\0').or_else(|| earlier_note(&note)) else { continue };
-        // The key went with the process that had it: another one hides the names as well.
-        let (output, way) = match output.strip_suffix(ANONYMIZE).map(|output| (output, anonymous::random())) {
+        let (output, way) = match output.split_once(ANONYMIZE) {
             None => (output, Way::Convert),
-            Some((output, Ok(key))) => (output, Way::Anonymize(key)),
-            Some((_, Err(error))) => {
-                say(&format!("an earlier recording was killed: {error}"));
-                continue;
-            }
+            Some((output, file)) => match key_again(file, &say) {
+                Ok(key) => (output, Way::Anonymize { key, file: None }),
+                Err(error) => {
+                    say(&format!("an earlier recording was killed: {error}"));
+                    continue;
+                }
+            },
         };
         let (stream, output) = (Path::new(stream), Path::new(output));
         flashscope_output::remove_leftovers(output);
