@@ -42,6 +42,19 @@ impl Names {
         self.enter(tid, time, comm, false);
     }
 
+    /// A task begins, which may have the number and the name of one before.
+    pub fn begin(&mut self, tid: u32, time: u64, comm: &[u8]) {
+        self.enter(tid, time, comm, false);
+        if let Some(last) = self.tasks.get(&tid).and_then(|list| list.last()).copied()
+            && last.from < time
+            && self.entries < MAX_ENTRIES
+        {
+            let again = Entry { from: time, name: last.name, is_rename: false };
+            self.tasks.entry(tid).or_default().push(again);
+            self.entries += 1;
+        }
+    }
+
     /// From `time` on, the task that `tid` already is has another name.
     pub fn rename(&mut self, tid: u32, time: u64, comm: &[u8]) {
         self.enter(tid, time, comm, true);
@@ -226,6 +239,9 @@ mod tests {
         );
         assert_eq!(n.former_of_task(7, "cat"), ["sh", "dd"]);
         assert_eq!((n.last_of_task(7, 300), n.former_of_task(7, "ls")), (Some("ls"), vec!["sh"]));
+        n.begin(7, 500, b"ls");
+        n.rename(7, 600, b"cp");
+        assert_eq!((n.last_of_task(7, 450), n.last_of_task(7, 550)), (Some("ls"), Some("cp")));
         assert_eq!((n.last_of_task(7, 9), n.last_of_task(0, 9)), (None, Some("<idle>")));
         // Where nothing says that it is the same task, it is another one.
         n.set(8, 0, b"a");

@@ -66,7 +66,7 @@ impl TaskReader {
         match plan {
             TaskFields::New { pid, comm } => {
                 if let (Some(pid), Some(comm)) = (number(pid), text(comm)) {
-                    names.set(pid, time, comm);
+                    names.begin(pid, time, comm);
                     names.forked(pid, tid(schema, data));
                 }
             }
