@@ -6,6 +6,8 @@ use flashscope_trace::{BlockAction, EventKind, RequestFlags, RequestKind};
 
 const AGENT: &str = "/flashscope/agent";
 const FILM_BYTES: u64 = 4 << 20;
+/// Programs of one boot: a boot with 20 takes longer than it may.
+const AT_ONCE: usize = 5;
 const CALLS: &str = "read,pread64,write,pwrite64,_llseek,openat,open,close,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,ftruncate64,ftruncate";
 
 /// Programs that read and write as a player and a log do: their calls on /mnt, in this order.
@@ -25,8 +27,9 @@ busybox rm /mnt/log2"),
 for i in 9 700 3 512 40 41 42 900 20; do busybox dd if=/mnt/film of=/dev/null bs=4k skip=$i count=3; busybox usleep 20000; done"),
 ];
 
-/// Programs of all lengths and orders, the same for the same number: reads of a film in and out of order, settings that are renamed
-/// into place, synced logs, and pauses.
+/// Programs of all lengths and orders, the same for the same number: reads of a film in and out of order, past the page cache and by
+/// two processes at once, settings that are renamed into place, logs that are synced or opened with O_SYNC, O_DSYNC or O_DIRECT,
+/// files that are cut, and pauses.
 fn program(number: u64) -> String {
     let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut draw = |below: u64| {
@@ -37,13 +40,36 @@ fn program(number: u64) -> String {
     };
     let mut text = String::new();
     for step in 0..6 + draw(6) {
-        text += &match draw(4) {
+        text += &match draw(8) {
             0 => format!("busybox dd if=/mnt/film of=/dev/null bs=64k skip={} count={}", draw(40), 1 + draw(20)),
             1 => format!("busybox dd if=/mnt/film of=/dev/null bs=4k skip={} count={}", draw(900), 1 + draw(60)),
             2 => format!("busybox dd if=/dev/zero of=/mnt/log{step} bs={}k count=8 conv=fsync", 4 << draw(4)),
-            _ => format!(
+            3 => format!(
                 "busybox dd if=/dev/zero of=/mnt/conf.tmp bs=4k count={} conv=fsync\nbusybox mv /mnt/conf.tmp /mnt/conf",
                 1 + draw(3)
+            ),
+            4 => format!(
+                "/bin/dd if=/dev/zero of=/mnt/log{step} bs={}k count={} oflag={}",
+                4 << draw(4),
+                2 + draw(6),
+                ["sync", "dsync", "direct"][draw(3) as usize]
+            ),
+            5 => format!(
+                "/bin/dd if=/mnt/film of=/dev/null bs=32k skip={} count={} iflag=direct",
+                draw(80),
+                1 + draw(20)
+            ),
+            6 => format!(
+                "busybox dd if=/dev/zero of=/mnt/cut{step} bs=16k count=8 conv=fsync\n/usr/bin/truncate -s {} /mnt/cut{step}\n\
+                 /bin/dd if=/dev/zero of=/mnt/cut{step} bs=4k count=2 conv=notrunc,fsync",
+                draw(100_000)
+            ),
+            _ => format!(
+                "busybox dd if=/mnt/film of=/dev/null bs=16k skip={} count=12 &\nbusybox usleep {}\n\
+                 busybox dd if=/mnt/film of=/dev/null bs=4k skip={} count=20\nwait",
+                draw(200),
+                20_000 + draw(40_000),
+                draw(900)
             ),
         };
         text += &format!("\nbusybox usleep {}\n", 10_000 + draw(200_000));
@@ -55,17 +81,16 @@ fn program(number: u64) -> String {
 fn programs() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> =
         PROGRAMS.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-    if std::env::var_os("FLASHSCOPE_TEST_WHOLE").is_some() {
-        all.extend((4..=20).map(|number| (format!("program {number}"), program(number))));
-    }
+    let last = if std::env::var_os("FLASHSCOPE_TEST_WHOLE").is_some() { 20 } else { 4 };
+    all.extend((4..=last).map(|number| (format!("program {number}"), program(number))));
     all
 }
 
 /// Requests for data that went to the driver, in order: reads or writes, and bytes. The journal's and the directory's blocks
 /// are marked as metadata: where those lie is another file's business.
-fn requests(booted: &Booted, since_ns: u64) -> Vec<(RequestKind, u64)> {
+fn requests(booted: &Booted, recording: usize, since_ns: u64) -> Vec<(RequestKind, u64)> {
     let mut found = Vec::new();
-    events(&booted.recording(0), |event| {
+    events(&booted.recording(recording), |event| {
         if let EventKind::Block(block) = &event.kind
             && block.action == BlockAction::Issue
             && block.bytes > 0
@@ -92,77 +117,100 @@ fn common<T: PartialEq>(a: &[T], b: &[T]) -> usize {
     row[b.len()]
 }
 
-fn plan(lines: &[&str], files: Vec<(&'static str, u32, Vec<u8>)>) -> Plan<'static> {
+/// What all programs of a boot leave, so that the next one's files lie where the replay's will.
+const CLEAN: &str = "busybox rm -rf /mnt/*\nbusybox sync\n";
+
+fn plan(lines: Vec<String>, mut files: Vec<(String, String)>) -> Booted {
+    files.push(("/clean".to_owned(), CLEAN.to_owned()));
     let mut plan = Plan::new("armv7-blk", "6.1");
-    plan.packages = &["busybox", "strace"];
-    plan.files = files;
-    plan.lines = lines.iter().map(|&line| line.to_owned()).collect();
-    plan
+    plan.packages = &["busybox", "strace", "coreutils"];
+    plan.files = files.iter().map(|(path, text)| (path.as_str(), 0o644, text.clone().into_bytes())).collect();
+    plan.lines = lines;
+    plan.boot()
+}
+
+/// All programs in one boot, one after the other, each recorded by itself.
+fn record(programs: &[(String, String)]) -> Booted {
+    let (mut lines, mut files) = (Vec::new(), Vec::new());
+    for (at, (_, program)) in programs.iter().enumerate() {
+        files.push((format!("/program{at}"), program.clone()));
+        lines.extend([
+            format!("create /mnt/film {FILM_BYTES} random 1"),
+            format!("run sync{at} busybox sync"),
+            "write /proc/sys/vm/drop_caches 3".to_owned(),
+            "record-start --events block --mode ring --ring 8192".to_owned(),
+            format!(
+                "run traced{at} strace --quiet=all -f -ttt -T -y -Y -s 0 -e trace={CALLS} -o /tmp/strace{at} busybox sh /program{at}"
+            ),
+            format!("run settle{at} busybox sync"),
+            "record-stop".to_owned(),
+            format!("get /tmp/strace{at}"),
+            format!("run clean{at} busybox sh /clean"),
+        ]);
+    }
+    plan(lines, files)
+}
+
+/// The replay script of a recorded program.
+fn script(dir: &TempDir, recorded: &Booted, at: usize) -> String {
+    let name = format!("/tmp/strace{at}");
+    let copy = recorded.session.steps.iter().flat_map(|step| &step.files).find(|file| file.path == name);
+    let strace = recorded.session.read_file(copy.expect("a copy"), 16 << 20).expect("its bytes");
+    let path = dir.path().join("strace");
+    std::fs::write(&path, strace).expect("a file");
+    let text = stdout(flashscope().args(["bench", "import-strace", "-q", "--under", "/mnt"]).arg(&path));
+    // The board's film is not on this host: its size is what was read of it.
+    text.lines()
+        .map(|line| match line.strip_suffix(" film") {
+            Some(_) => format!("file {FILM_BYTES} film\n"),
+            None => format!("{line}\n"),
+        })
+        .collect()
 }
 
 #[test]
 fn a_replay_asks_the_device_for_the_same_in_the_same_time() {
-    let dir = TempDir::new("fidelity");
-    for (name, program) in programs() {
-        let film = format!("create /mnt/film {FILM_BYTES} random 1");
-        let traced = format!(
-            "run traced strace --quiet=all -f -ttt -T -y -Y -s 0 -e trace={CALLS} -o /tmp/strace busybox sh /program"
-        );
-        let recorded = plan(
-            &[
-                &film,
-                "run sync busybox sync",
-                "write /proc/sys/vm/drop_caches 3",
-                "record-start --events block --mode ring --ring 8192",
-                &traced,
-                "run settle busybox sync",
-                "record-stop",
-                "get /tmp/strace",
-            ],
-            vec![("/program", 0o644, program.as_bytes().to_vec())],
-        )
-        .boot();
-        assert_eq!(
-            recorded.step("traced").status,
-            Some(0),
-            "{}",
-            String::from_utf8_lossy(&recorded.step("traced").stderr)
-        );
-        let copy = recorded.session.steps.iter().flat_map(|step| &step.files).find(|file| file.path == "/tmp/strace");
-        let strace = recorded.session.read_file(copy.expect("a copy"), 16 << 20).expect("its bytes");
-        let path = dir.path().join("strace");
-        std::fs::write(&path, strace).expect("a file");
-        let text = stdout(flashscope().args(["bench", "import-strace", "-q", "--under", "/mnt"]).arg(&path));
-        // The board's film is not on this host: its size is what was read of it.
-        let script: String = text
-            .lines()
-            .map(|line| match line.strip_suffix(" film") {
-                Some(_) => format!("file {FILM_BYTES} film\n"),
-                None => format!("{line}\n"),
-            })
-            .collect();
-        let duration = flashscope_study::replays::Script::parse("script", &script).expect("a script").duration_ns();
+    println!("recording,requests recorded,requests replayed,same in the same order,recorded ns,replayed ns");
+    let apart: Vec<String> = programs().chunks(AT_ONCE).flat_map(compare).collect();
+    assert!(apart.is_empty(), "{}", apart.join("\n\n"));
+}
 
-        let replay = format!(
-            "run replay {AGENT} bench replay --script /script --dir /mnt --contents random --drop-caches --timing pauses"
-        );
-        let again = plan(
-            &["record-start --events block --mode ring --ring 8192", &replay, "run settle busybox sync", "record-stop"],
-            vec![("/script", 0o644, script.clone().into_bytes())],
-        );
-        let again = again.boot();
-        let result = again.json("replay");
-        let took = result["measured"]["end_ns"].as_u64().expect("a time")
-            - result["measured"]["begin_ns"].as_u64().expect("a time");
-        let (before, after) = (requests(&recorded, 0), requests(&again, result["start_ns"].as_u64().expect("a time")));
-        let same = common(&before, &after);
-        println!(
-            "{name}: {} requests recorded, {} replayed, {same} the same in the same order; {duration} ns recorded, {took} ns replayed",
-            before.len(),
-            after.len()
-        );
-        assert!(before.len() >= 8, "{before:?}");
-        assert!(same * 100 >= 99 * before.len().max(after.len()), "{name}: {before:?}\n{after:?}\n{script}");
-        assert!((took as f64 / duration as f64 - 1.0).abs() <= 0.02, "{name}: {took} ns, recorded {duration} ns");
+/// Records these programs in one boot and replays them in another. What is not the same comes back as text.
+fn compare(programs: &[(String, String)]) -> Vec<String> {
+    let dir = TempDir::new("fidelity");
+    let recorded = record(programs);
+    let scripts: Vec<String> = (0..programs.len()).map(|at| script(&dir, &recorded, at)).collect();
+    let mut lines = Vec::new();
+    for at in 0..programs.len() {
+        lines.extend([
+            "record-start --events block --mode ring --ring 8192".to_owned(),
+            format!(
+                "run replay{at} {AGENT} bench replay --script /script{at} --dir /mnt --contents random --drop-caches --timing pauses"
+            ),
+            format!("run settle{at} busybox sync"),
+            "record-stop".to_owned(),
+            format!("run clean{at} busybox sh /clean"),
+        ]);
     }
+    let files = scripts.iter().enumerate().map(|(at, script)| (format!("/script{at}"), script.clone())).collect();
+    let again = plan(lines, files);
+
+    let mut apart = Vec::new();
+    for (at, (name, _)) in programs.iter().enumerate() {
+        let script = &scripts[at];
+        let duration = flashscope_study::replays::Script::parse("script", script).expect("a script").duration_ns();
+        let result = again.json(&format!("replay{at}"));
+        let time = |value: &serde_json::Value| value.as_u64().expect("a time");
+        let took = time(&result["measured"]["end_ns"]) - time(&result["measured"]["begin_ns"]);
+        let (before, after) = (requests(&recorded, at, 0), requests(&again, at, time(&result["start_ns"])));
+        let same = common(&before, &after);
+        println!("{name},{},{},{same},{duration},{took}", before.len(), after.len());
+        assert!(before.len() >= 8, "{before:?}");
+        if same * 100 < 99 * before.len().max(after.len()) || (took as f64 / duration as f64 - 1.0).abs() > 0.02 {
+            apart.push(format!(
+                "{name}: {took} ns, recorded {duration} ns; {same} the same of\n{before:?}\n{after:?}\n{script}"
+            ));
+        }
+    }
+    apart
 }
