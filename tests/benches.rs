@@ -193,11 +193,18 @@ fn a_replay_reads_what_the_traced_program_reads() {
     let mut plan = Plan::new("armv7-blk", "6.1");
     let whole = text.replace(&format!("file {size} "), "file 1048576 ");
     plan.files = vec![("/script", 0o644, whole.into_bytes())];
+    let bench =
+        |step: &str| format!("run {step} {AGENT} bench read --file /mnt/data {reads} --drop-caches --readahead 128");
+    let replay = |step: &str| {
+        format!("run {step} {AGENT} bench replay --script /script --dir /mnt --seed 3 --drop-caches --readahead 128")
+    };
     plan.lines = [
         "create /mnt/data 1048576 printable 3",
         "record-start --events block:block_rq_issue --mode ring --ring 8192",
-        &format!("run bench {AGENT} bench read --file /mnt/data {reads} --drop-caches --readahead 128"),
-        &format!("run replay {AGENT} bench replay --script /script --dir /mnt --seed 3 --drop-caches --readahead 128"),
+        &bench("bench"),
+        &bench("bench-again"),
+        &replay("replay"),
+        &replay("replay-again"),
         &format!("run off {AGENT} bench replay --script /script --dir /mnt --seed 3 --drop-caches --timing recorded"),
         "record-stop",
     ]
@@ -220,7 +227,10 @@ fn a_replay_reads_what_the_traced_program_reads() {
     );
     assert!(requests(&bench).0 >= 20, "a cold cache");
     assert_eq!(requests(&replay), requests(&bench));
-    assert!((time(&replay) as f64 / time(&bench) as f64 - 1.0).abs() <= 0.05);
+    // The quicker of two: what the kernel frees after the caches were dropped takes half a millisecond in the midst of some.
+    let quicker = |one: &Value, again: &str| time(one).min(time(&booted.json(again))) as f64;
+    let (of_replay, of_bench) = (quicker(&replay, "replay-again"), quicker(&bench, "bench-again"));
+    assert!((of_replay / of_bench - 1.0).abs() <= 0.05, "{of_replay} and {of_bench} ns");
 }
 
 /// Requests that read the device within a span, and their bytes.

@@ -149,7 +149,9 @@ fn boot(kernel: &str, work: Vec<u8>) -> Booted {
                 lines.extend([format!("run {dir} {cold}"), "record-stop".to_owned()]);
             }
             "timer" => {
-                lines.push(format!("{record},timer:hrtimer_start,timer:hrtimer_expire_entry"));
+                // The ring is emptied after the work: an interrupt in the midst of a probe makes the probe miss others.
+                let timers = "timer:hrtimer_start,timer:hrtimer_expire_entry";
+                lines.push(format!("{record},{timers} --interval-ms 60000"));
                 lines.extend([format!("run {dir} {cold}"), "record-stop".to_owned()]);
             }
             "graph" => {
