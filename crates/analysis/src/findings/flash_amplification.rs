@@ -16,7 +16,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     if written == 0 || programmed < MIN_BYTES || times < MIN_TIMES {
         return Vec::new();
     }
-    let first = wear.by_task.first();
+    let first = wear.by_task.iter().filter(|task| task.written_bytes > 0).max_by_key(|task| task.written_bytes);
     let spends =
         first.map_or(String::new(), |task| format!(" Most is written by {}: {}.", task.task, size(task.written_bytes)));
     let source = "flashscope:nand_program, flashscope:file_write";

@@ -133,7 +133,7 @@ fn less_often(call: &str, of: &str, replaces: bool) -> Remedy {
     } else {
         (
             format!("Sync once for {TOGETHER} records, or once a second, instead of after each"),
-            format!("if (++records % {TOGETHER} == 0) {call}(fd);"),
+            format!("if (++records % {TOGETHER} == 0) {call}({});", if call == "sync" { "" } else { "fd" }),
             format!("a power cut loses up to {TOGETHER} records more"),
         )
     };

@@ -264,6 +264,13 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let mut all: Vec<Finding> = rules.iter().flat_map(|rule| rule(seen)).collect();
     let lost = |finding: &Finding| finding.lost_ns.known().copied().unwrap_or(0);
     all.sort_by_key(|finding| (finding.weight, std::cmp::Reverse((lost(finding), finding.lost_bytes)), finding.rule));
+    // Small writes that are synced one by one: the syncs are the cause of the wear, and gathering the records mends both.
+    let place = |rule: Rule| all.iter().position(|finding| finding.rule == rule);
+    if let Some((storm, flash)) = place(Rule::FsyncStorm).zip(place(Rule::FlashAmplification))
+        && storm < flash
+    {
+        all[storm..=flash].rotate_right(1);
+    }
     let lost = lost_events::find(seen);
     if !lost.is_empty() {
         let why = "events were lost, and figures may be too low";
