@@ -284,7 +284,9 @@ fn a_limit_of_a_cgroup_is_no_slow_device() {
     output(Command::new("losetup").args(["-d", &device]));
     std::fs::remove_dir(&group).ok();
     if !limited["findings"].to_string().contains("waits_outside") {
-        return skip("situations: this recording does not show that the limited reads waited outside of the queue");
+        return skip(
+            "situations: a worker of the kernel queued the bios that waited: their calls show no storage (calls.without_storage)",
+        );
     }
     let finding = first_is(&limited, "waits_outside");
     assert!(whole(&finding).contains("work (") && whole(&finding).contains("io.max"), "{finding:#}");
