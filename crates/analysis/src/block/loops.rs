@@ -96,6 +96,9 @@ impl Loops {
         N: Named,
         W: Watch,
     {
+        if matching.is_rest_of_split(block, tid) {
+            return (0, true);
+        }
         let above = if block.kind() == RequestKind::Flush && block.bytes == 0 {
             let carries = originators.carries(tid, time);
             matching.is_flush_below(block, tid, carries)

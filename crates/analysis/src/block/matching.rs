@@ -327,6 +327,9 @@ impl<W: Watch> Matching<W> {
     }
 
     fn queue(&mut self, device: u16, block: &BlockEvent, (owner, tid): (u32, u32), now: u64) {
+        if self.is_rest_of_split(block, tid) {
+            return;
+        }
         self.counts.all_queued += 1;
         let range = Range::of(device, block);
         let sectors = u32::try_from(block.bytes.div_ceil(512)).unwrap_or(u32::MAX);
@@ -479,6 +482,20 @@ impl<W: Watch> Matching<W> {
         self.counts.all_requests += 1;
         self.counts.requests += u64::from(bio.shown);
         self.watch.requested(at, self.bios.get(at), now);
+    }
+
+    /// Linux 4.3 to 4.11 queue what is left of a split bio once more: it is no other bio.
+    pub(super) fn is_rest_of_split(&mut self, block: &BlockEvent, tid: u32) -> bool {
+        if self.wholes.is_empty() {
+            return false;
+        }
+        let Some(device) = self.device(block.device) else { return false };
+        let range = Range::of(device, block);
+        let rest = |bio: &Bio| {
+            let new = bio.got == NEVER && bio.merged == NEVER && bio.inserted == NEVER && bio.issued == NEVER;
+            u8::from(new && bio.whole != NONE && bio.tid == tid && bio.end() == range.end)
+        };
+        self.bios.find(range.from(range.sector), rest).is_some_and(|(_, bio)| bio.sector == range.sector)
     }
 
     fn split(&mut self, device: u16, block: &BlockEvent) {

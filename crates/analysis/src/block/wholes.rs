@@ -40,6 +40,10 @@ pub(super) struct Wholes {
 }
 
 impl Wholes {
+    pub fn is_empty(&self) -> bool {
+        self.wholes.len() == self.free.len()
+    }
+
     /// A bio, or a part, is cut in two; the number of the bio.
     pub fn split(&mut self, at: u32, bio: &Bio) -> u32 {
         if bio.whole != NONE {
