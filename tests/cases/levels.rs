@@ -176,3 +176,42 @@ fn a_failure_of_a_stack_is_one_failure_of_the_program() {
     assert_eq!(listed("md-mirror-failed-leg"), ([0, 1, 0], vec![("8:16".to_owned(), 4148, true)]));
     assert!(text("md-mirror-failed-leg").contains("No bio of a program, but 1 at lower levels"));
 }
+
+#[test]
+fn what_a_split_leaves_is_no_other_bio() {
+    let report = report("split-queued-again");
+    assert_eq!(counts(&report, ["bios_queued", "bios_completed", "unfinished"]), [Some(3), Some(3), Some(0)]);
+    assert_eq!(report["block"]["stages"]["given_up"]["issue_lost"], 0);
+    let all = &report["block"]["groups"][0];
+    assert_eq!((&all["by"], &all["bytes"]), (&"all".into(), &(3u64 * 512 * 1024).into()));
+    assert_eq!(figures(&report, "D2C"), [3, 400_000, 400_000]);
+    assert_eq!(figures(&report, "Q2C"), [3, 430_000, 430_000]);
+    assert_eq!(report["block"]["originators"]["originators"][0]["read_bytes"], 3 * 512 * 1024);
+}
+
+#[test]
+fn a_flush_below_ends_with_its_upper_bio() {
+    let report = report("dm-fua-blkparse");
+    assert_eq!(counts(&report, ["bios_queued", "bios_completed", "bios_below"]), [Some(3), Some(3), Some(6)]);
+    assert_eq!(figures(&report, "Q2D"), [3, 4_000, 4_000]);
+    assert_eq!(figures(&report, "D2C"), [3, 1_111_000, 1_111_000]);
+    assert_eq!(figures(&report, "Q2C"), [3, 1_120_000, 1_120_000]);
+}
+
+#[test]
+fn what_did_not_end_below_leaves_the_time_below_unknown() {
+    let report = report("dm-lost-completion-below");
+    assert_eq!(figures(&report, "Q2C"), [6, 212_000, 212_000]);
+    assert_eq!(figures(&report, "D2C"), [5, 200_000, 200_000]);
+    let level = &report["block"]["stack"][0];
+    let means =
+        ["upper_bios", "mean_down_ns", "mean_below_ns", "mean_up_ns", "mean_q2c_ns"].map(|name| level[name].as_u64());
+    assert_eq!(means, [5, 3_000, 207_000, 2_000, 212_000].map(Some));
+}
+
+/// Number, minimum and maximum of a stage over all bios.
+fn figures(report: &Value, stage: &str) -> [u64; 3] {
+    let all = &report["block"]["groups"][0];
+    let times = all["stages"].as_array().expect("stages").iter().find(|one| one["stage"] == stage).expect("a stage");
+    ["n", "min", "max"].map(|name| times["ns"][name].as_u64().expect("a figure"))
+}

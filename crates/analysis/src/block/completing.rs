@@ -388,6 +388,11 @@ impl<W: Watch> Matching<W> {
             self.bios.remove(at);
             return;
         }
+        if bio.flush {
+            let queued = bio.queued;
+            self.flushes_below_end(at, queued);
+        }
+        let bio = self.bios.get(at);
         self.stack.over(at, bio, time);
         let error = bio.error;
         self.watch.gone(at, bio, time);

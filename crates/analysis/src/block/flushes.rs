@@ -450,6 +450,14 @@ impl<W: Watch> Matching<W> {
         }
     }
 
+    /// A bio is over, and so are the flushes below it.
+    #[cold]
+    pub(super) fn flushes_below_end(&mut self, at: u32, queued: u64) {
+        let below = |one: &&Waiting| one.empty && one.served != NEVER && self.stack.is_below(one.at, at, queued);
+        let below: Vec<u32> = self.flushes.waiting.iter().filter(below).map(|one| one.at).collect();
+        below.into_iter().for_each(|at| self.flush_without_end(at));
+    }
+
     /// Empty flushes that ended with their device's, when the trace ends.
     pub(super) fn flushes_end(&mut self) {
         let ended = |one: &&Waiting| one.empty && one.needs == Needs::End && one.served != NEVER;

@@ -121,6 +121,8 @@ struct Above {
     queued: u64,
     /// By lower device: bios and bytes.
     legs: Few<(u16, u64, u64)>,
+    /// Those of them that are on their way.
+    open: u32,
     first_queued: u64,
     first_issue: u64,
     all_issued: bool,
@@ -254,6 +256,12 @@ impl Stack {
         self.below.get(&at).map(|uppers| uppers.first.queued)
     }
 
+    /// Whether a bio is below this upper one.
+    pub fn is_below(&self, at: u32, upper: u32, queued: u64) -> bool {
+        let uppers = self.below.get(&at).into_iter().flat_map(Few::all);
+        uppers.into_iter().any(|one| (one.at, one.queued) == (upper, queued))
+    }
+
     /// When the last of the bios below an upper one ended; 0: none has.
     pub fn ended_below(&self, at: u32, queued: u64) -> u64 {
         self.above.get(&at).filter(|above| above.queued == queued).map_or(0, |above| above.last_below)
@@ -359,9 +367,10 @@ impl Stack {
     pub fn over(&mut self, at: u32, bio: &mut Bio, completed: u64) {
         if let Some(above) = self.above.remove(&at).filter(|above| above.queued == bio.queued) {
             // A loop device is issued requests of its own.
+            let whole = above.open == 0 && above.all_completed;
             if bio.issued == NEVER {
-                bio.issued = if above.all_issued && above.all_completed { above.first_issue } else { NEVER };
-                bio.device_done = if above.all_completed { above.last } else { NEVER };
+                bio.issued = if above.all_issued && whole { above.first_issue } else { NEVER };
+                bio.device_done = if whole { above.last } else { NEVER };
             }
             let company = self.company.entry(above.legs.first.0).or_default();
             company.open = company.open.saturating_sub(1);
@@ -373,6 +382,7 @@ impl Stack {
             let Some(above) = self.above.get_mut(&upper.at).filter(|above| above.queued == upper.queued) else {
                 continue;
             };
+            above.open = above.open.saturating_sub(1);
             above.first_issue = above.first_issue.min(bio.issued);
             above.all_issued &= bio.issued != NEVER;
             above.all_completed &= completed != NEVER;
@@ -384,7 +394,7 @@ impl Stack {
 
     fn count(&mut self, bio: &Bio, above: &Above, completed: u64) {
         let room = self.levels.len() < MAX_LEVELS || self.levels.contains_key(&bio.device);
-        if completed == NEVER || !bio.shown || !above.all_completed || !room {
+        if completed == NEVER || !bio.shown || !above.all_completed || above.open > 0 || !room {
             return;
         }
         let sums = self.levels.entry(bio.device).or_default();
@@ -450,6 +460,7 @@ impl Above {
         Above {
             queued,
             legs: Few::one(leg),
+            open: 1,
             first_queued,
             first_issue: NEVER,
             all_issued: true,
@@ -461,6 +472,7 @@ impl Above {
     }
 
     fn add(&mut self, leg: (u16, u64, u64)) {
+        self.open += 1;
         let legs = &mut self.legs;
         match std::iter::once(&mut legs.first).chain(&mut legs.rest).find(|known| known.0 == leg.0) {
             Some(known) => *known = (leg.0, known.1 + leg.1, known.2 + leg.2),
