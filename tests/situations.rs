@@ -283,11 +283,7 @@ fn a_limit_of_a_cgroup_is_no_slow_device() {
     let free = report("");
     output(Command::new("losetup").args(["-d", &device]));
     std::fs::remove_dir(&group).ok();
-    if !limited["findings"].to_string().contains("waits_outside") {
-        return skip(
-            "situations: a worker of the kernel queued the bios that waited: their calls show no storage (calls.without_storage)",
-        );
-    }
+    // A worker of the kernel queues most of the bios that waited, or the reader itself: both are told.
     let finding = first_is(&limited, "waits_outside");
     assert!(whole(&finding).contains("work (") && whole(&finding).contains("io.max"), "{finding:#}");
     assert!(!free["findings"].to_string().contains("waits_outside"), "{:#}", free["findings"]);

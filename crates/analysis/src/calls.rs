@@ -3,15 +3,19 @@
 //! A call begins with `sys_enter_NAME` and ends with `sys_exit_NAME` of its thread; a fault with our probes `file_fault` and
 //! `file_fault_end`. A read or write counts where it touches storage: a file event of the page cache, a bio or a flash operation
 //! of its thread comes within it. Calls on pipes and sockets do none of that, and are counted apart. A call's file is that of
-//! its first file event.
+//! its first file event. `calls_unseen` keeps the long ones that touch no storage.
 
+use crate::calls_unseen::{MIN_LONG_NS, Unseen};
+use crate::kernel_threads::is_worker;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use crate::{Analysis, clip};
-use flashscope_trace::{BlockAction, Device, Event, EventKind, FileEvent, FileStep, TimeNs};
+use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileEvent, FileStep, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::HashMap;
+
+pub use crate::calls_unseen::UnseenCalls;
 
 /// Groups by process and call, and by file and call. Where more come, the half with least time so far goes to one group for
 /// each call.
@@ -70,6 +74,10 @@ pub struct CallsFound {
     pub slowest: Vec<SlowCall>,
     /// Reads and writes that touched no storage; of a recording with --device: of that device.
     pub without_storage: u64,
+    /// Of these, the ones of 1 ms and longer, most time first: what they wait for is in no other table. Of a recording with
+    /// --device only those with a bio of a worker.
+    #[serde(default)]
+    pub long_without_storage: Vec<UnseenCalls>,
     /// Other calls of a recording with --device in which no event of that device happened: of files that lie elsewhere, or with
     /// nothing to do there. They are in no sum.
     #[serde(default)]
@@ -102,6 +110,11 @@ pub fn is_sync(call: &str) -> bool {
 
 pub fn is_write(call: &str) -> bool {
     matches!(call, "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2")
+}
+
+/// A read or write that names its offset: of a file or a device, never of a pipe, a socket or a terminal (pread(2): ESPIPE).
+pub fn is_at_offset(call: &str) -> bool {
+    matches!(call, "pread64" | "preadv" | "pwrite64" | "pwritev")
 }
 
 pub fn is_read(call: &str) -> bool {
@@ -203,6 +216,7 @@ pub struct Calls<L> {
     by_file: Sums,
     listed: Vec<Listed>,
     without_storage: u64,
+    unseen: Unseen,
     not_of_device: u64,
     not_of_device_syncs: u64,
     cut: u64,
@@ -233,6 +247,7 @@ where
             by_file: Sums::default(),
             listed: Vec::new(),
             without_storage: 0,
+            unseen: Unseen::default(),
             not_of_device: 0,
             not_of_device_syncs: 0,
             cut: 0,
@@ -257,6 +272,7 @@ where
     /// Only calls in which an event of the recorded device happened, where the recording is `of_device`.
     pub fn of_device(mut self, of_device: bool) -> Self {
         self.is_of_device = of_device;
+        self.unseen.only_with_bio = of_device;
         self
     }
 
@@ -264,6 +280,32 @@ where
     pub fn only(mut self, process: Option<&str>) -> Self {
         self.only = process.map(str::to_owned);
         self
+    }
+
+    /// `NAME (THREAD)`; `None`: calls of this process are not shown.
+    fn task(&mut self, tid: u32, time: TimeNs) -> Option<String> {
+        let name = (self.lookup)(tid, time);
+        let name = name.as_ref().map(AsRef::as_ref);
+        if self.only.is_some() && self.only.as_deref() != name {
+            return None;
+        }
+        Some(name.map_or_else(|| format!("tid {tid}"), |name| format!("{} ({tid})", clip::clip(name))))
+    }
+
+    fn block(&mut self, block: &BlockEvent, tid: u32, time: TimeNs) {
+        match block.action {
+            BlockAction::Queue if self.open.contains_key(&tid) || self.faults.contains_key(&tid) => {
+                self.touch(tid, None, None);
+            }
+            BlockAction::Queue if !self.open.is_empty() => {
+                let name = (self.lookup)(tid, time);
+                if name.as_ref().is_some_and(|name| is_worker(name.as_ref())) {
+                    self.unseen.queued(block, time);
+                }
+            }
+            BlockAction::Complete => self.unseen.completed(block, time),
+            _ => {}
+        }
     }
 
     fn begins(&mut self, name: &str, at: u64) -> Open {
@@ -287,6 +329,11 @@ where
         }
         if !open.touched && may_be_elsewhere(&open.name) {
             self.without_storage += 1;
+            if time.0.saturating_sub(open.begin) >= MIN_LONG_NS
+                && let Some(task) = self.task(tid, time)
+            {
+                self.unseen.add(&open.name, !is_write(&open.name), task, open.begin, time.0);
+            }
             return;
         }
         // The kernel cannot filter calls by the device of a file: an event within them has to show it.
@@ -295,12 +342,7 @@ where
             self.not_of_device_syncs += u64::from(is_sync(&open.name));
             return;
         }
-        let name = (self.lookup)(tid, time);
-        let name = name.as_ref().map(AsRef::as_ref);
-        if self.only.is_some() && self.only.as_deref() != name {
-            return;
-        }
-        let task = name.map_or_else(|| format!("tid {tid}"), |name| format!("{} ({tid})", clip::clip(name)));
+        let Some(task) = self.task(tid, time) else { return };
         let duration = time.0.saturating_sub(open.begin);
         self.by_call.add((open.name.clone(), "(all)".to_owned()), open.bytes(), duration);
         self.by_process.add((open.name.clone(), task.clone()), open.bytes(), duration);
@@ -444,7 +486,7 @@ where
                     self.touch(tid, Some((file.device, file.inode)), Some(file));
                 }
             }
-            EventKind::Block(block) if block.action == BlockAction::Queue => self.touch(tid, None, None),
+            EventKind::Block(block) => self.block(block, tid, event.time),
             EventKind::Flash(_) => self.touch(tid, None, None),
             _ => {}
         }
@@ -459,6 +501,7 @@ where
             by_file: self.by_file.finish(),
             slowest: self.listed.iter().map(Listed::call).collect(),
             without_storage: self.without_storage,
+            long_without_storage: self.unseen.finish(),
             not_of_device: self.not_of_device,
             not_of_device_syncs: self.not_of_device_syncs,
             cut: self.cut,
@@ -471,6 +514,7 @@ where
 mod tests {
     use super::*;
     use crate::testing::event;
+    use flashscope_trace::{BlockDetail, RequestFlags};
 
     fn other(name: &str) -> EventKind {
         EventKind::Other { system: "syscalls".into(), name: name.into() }
@@ -530,6 +574,47 @@ mod tests {
         let slow = &found.slowest[0];
         assert_eq!((slow.number, slow.call.as_str(), slow.file.as_deref()), (3, "fsync", Some("8:1 inode 12")));
         assert_eq!(found.total(is_sync), (1, 1000));
+    }
+
+    fn bio(action: BlockAction, sector: u64) -> EventKind {
+        let flags = RequestFlags::from_letters(b"R");
+        let (device, detail) = (Device::new(8, 0), BlockDetail::None);
+        EventKind::Block(BlockEvent { action, device, flags, sector, bytes: 4096, error: 0, cgroup: 0, detail })
+    }
+
+    #[test]
+    fn long_calls_without_storage_are_kept_with_the_bios_of_workers() {
+        const MS: u64 = 1_000_000;
+        let mut calls = Calls::new(|tid, _| Some(if tid == 9 { "kworker/0:1" } else { "reader" }));
+        for (time, tid, kind) in [
+            // A limit: a worker queues the bio later.
+            (0, 7, other("sys_enter_pread64")),
+            (80 * MS, 9, bio(BlockAction::Queue, 8)),
+            (90 * MS, 9, bio(BlockAction::Complete, 8)),
+            (90 * MS + 5, 7, other("sys_exit_pread64")),
+            // Another's bio that was queued before, and one that completed long before the end.
+            (100 * MS, 9, bio(BlockAction::Queue, 16)),
+            (101 * MS, 7, other("sys_enter_pread64")),
+            (102 * MS, 9, bio(BlockAction::Queue, 24)),
+            (103 * MS, 9, bio(BlockAction::Complete, 24)),
+            (120 * MS, 9, bio(BlockAction::Complete, 16)),
+            (120 * MS + 5, 7, other("sys_exit_pread64")),
+            // Short, and one with a bio of its own.
+            (130 * MS, 7, other("sys_enter_read")),
+            (130 * MS + 9, 7, other("sys_exit_read")),
+            (140 * MS, 7, other("sys_enter_pread64")),
+            (141 * MS, 7, bio(BlockAction::Queue, 32)),
+            (149 * MS, 9, bio(BlockAction::Complete, 32)),
+            (150 * MS, 7, other("sys_exit_pread64")),
+        ] {
+            calls.event(&event(time, tid, kind));
+        }
+        let found = calls.finish();
+        let [long] = &found.long_without_storage[..] else { panic!("{:?}", found.long_without_storage) };
+        assert_eq!((long.call.as_str(), long.name.as_str(), long.n), ("pread64", "reader (7)", 2));
+        assert_eq!((long.total_ns, long.longest_ns), (109 * MS + 10, 90 * MS + 5));
+        assert_eq!((long.with_worker_bio, long.worker_bios_ns), (1, 10 * MS));
+        assert_eq!((found.without_storage, found.by_process[0].ns.n), (3, 1));
     }
 
     #[test]

@@ -274,6 +274,11 @@ pub(crate) fn is_carrier(name: &str) -> bool {
     matches!(work(name), Some(Others))
 }
 
+/// A thread of the kernel's work queues.
+pub(crate) fn is_worker(name: &str) -> bool {
+    name.starts_with("kworker/")
+}
+
 /// What a thread with work of its own is.
 pub(crate) fn role(name: &str) -> Option<&'static str> {
     match work(name)? {

@@ -29,9 +29,10 @@ where
     }
 
     pub fn event(&mut self, event: &Event, shown: bool) {
-        // Of a bio's way, both look at its queueing alone.
-        let matters = !matches!(&event.kind, EventKind::Block(block) if block.action != BlockAction::Queue);
-        if matters {
+        // Of a bio's way, calls look at its two ends alone, and usage at its queueing.
+        let of_bio = |action| matches!(&event.kind, EventKind::Block(block) if block.action == action);
+        let matters = !matches!(&event.kind, EventKind::Block(_)) || of_bio(BlockAction::Queue);
+        if matters || of_bio(BlockAction::Complete) {
             self.calls.counts = shown;
             self.calls.event(event);
         }

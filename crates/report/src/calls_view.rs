@@ -41,6 +41,24 @@ pub fn left_out(calls: &CallsFound) -> Option<String> {
     })
 }
 
+/// Long reads and writes in which nothing of storage happened.
+pub fn unseen(calls: &CallsFound) -> Option<String> {
+    let all = &calls.long_without_storage;
+    let (n, ns) = all.iter().fold((0u64, 0u64), |(n, ns), one| (n + one.n, ns.saturating_add(one.total_ns)));
+    let most = all.first()?;
+    Some(format!(
+        "{} calls of 1 ms or longer took {} in all and show no storage, most of it {}() of {} ({}, {} calls). They are of pipes, \
+         sockets and terminals, or they waited for what this trace does not show: a limit of the cgroup (io.max, io.pressure), a \
+         lock, a file system over the network. record --events block,syscall,layers shows where a task waits.",
+        grouped(n),
+        duration(ns),
+        most.call,
+        most.name,
+        duration(most.total_ns),
+        grouped(most.n)
+    ))
+}
+
 /// By call and process, most time first.
 pub fn by_process(calls: &CallsFound, most: usize) -> Rows {
     groups(&["call", "process", "n", "bytes", "time", "mean", "p50", "p99", "max"], &calls.by_process, most)

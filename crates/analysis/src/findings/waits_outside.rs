@@ -1,72 +1,149 @@
-//! A program whose reads take long while its bios do not: the wait is before the queue of the device, or behind its completion.
+//! A program whose reads and writes take long while its bios do not: the wait is before the queue of the device, or behind its
+//! completion. Calls in which nothing of storage happens at all are among them.
 
 use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
 use crate::Evidence;
-use crate::calls::is_read;
+use crate::calls::{UnseenCalls, is_at_offset, is_read, is_write};
 use crate::units::{duration, grouped};
 
 const MIN_CALLS: u64 = 50;
+/// Fewer calls that show no storage are no pattern.
+const MIN_UNSEEN: u64 = 5;
 /// A read from the page cache takes less, nanoseconds.
 const MIN_MEAN_NS: u64 = 1_000_000;
 /// Below this part of the recorded time it is not what the program waits for, percent.
 const MIN_SPAN_PERCENT: f64 = 20.0;
 /// From this part of the calls on it is the wait outside that counts, percent.
 const MIN_OUTSIDE_PERCENT: f64 = 60.0;
+/// From this part of the calls on a worker's bios are those that they wait for, percent.
+const OF_WORKERS_PERCENT: f64 = 80.0;
+
+/// Calls of one kind by one process.
+struct Waits<'a> {
+    name: &'a str,
+    call: &'a str,
+    n: u64,
+    ns: u64,
+    /// What its bios are under way: those of the process, and those that workers queued for it.
+    bios_ns: u64,
+    unseen: Option<&'a UnseenCalls>,
+}
+
+impl Waits<'_> {
+    fn outside(&self) -> u64 {
+        self.ns.saturating_sub(self.bios_ns)
+    }
+
+    fn is_by_workers(&self) -> bool {
+        self.unseen.is_some_and(|unseen| percent(unseen.with_worker_bio, unseen.n) >= OF_WORKERS_PERCENT)
+    }
+
+    fn matters(&self, seen: &Seen<'_>) -> bool {
+        let enough = self.n >= MIN_CALLS || self.unseen.is_some_and(|unseen| unseen.n >= MIN_UNSEEN);
+        enough
+            && self.ns / self.n >= MIN_MEAN_NS
+            && seen.of_span(self.outside()) >= MIN_SPAN_PERCENT
+            && percent(self.outside(), self.ns) >= MIN_OUTSIDE_PERCENT
+    }
+}
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let Some(found) = seen.block else { return Vec::new() };
-    let mut all = Vec::new();
+    let mut all: Vec<Waits<'_>> = Vec::new();
+    // The trace must show bios: without them no call shows storage.
+    let Some(found) = seen.block.filter(|block| groups(block, GroupBy::All).any(|group| group.bios > 0)) else {
+        return Vec::new();
+    };
+    let own = |name: &str| groups(found, GroupBy::Owner).find(|group| group.name == name);
     for call in seen.calls.by_process.iter().filter(|group| is_read(&group.call)) {
         // Calls whose bios are not in the trace say nothing: it must show those of this program.
-        let Some(own) = groups(found, GroupBy::Owner).find(|group| group.name == call.name) else { continue };
-        let Some(q2c) = stage(own, "Q2C") else { continue };
-        let outside = call.total_ns.saturating_sub(q2c.total_ns);
-        if call.ns.n < MIN_CALLS
-            || call.ns.mean < MIN_MEAN_NS
-            || own.bios * 2 < call.ns.n
-            || seen.of_span(outside) < MIN_SPAN_PERCENT
-            || percent(outside, call.total_ns) < MIN_OUTSIDE_PERCENT
-        {
-            continue;
+        let Some((own, q2c)) = own(&call.name).and_then(|own| Some((own, stage(own, "Q2C")?))) else { continue };
+        if own.bios * 2 >= call.ns.n {
+            let (n, ns, bios_ns) = (call.ns.n, call.total_ns, q2c.total_ns);
+            all.push(Waits { name: &call.name, call: &call.call, n, ns, bios_ns, unseen: None });
         }
-        let source = "syscalls:sys_enter_*, sys_exit_*; block:block_bio_queue, block_rq_complete of the same thread";
-        all.push(Finding {
-            rule: Rule::WaitsOutside,
-            weight: Weight::Cost,
-            what: format!(
-                "{} waits {} in {} calls of {}(), and all of its bios are under way for {} at most.",
-                call.name,
-                duration(call.total_ns),
-                grouped(call.ns.n),
-                call.call,
-                duration(q2c.total_ns)
-            ),
-            cause: "The rest passes before a bio comes to the queue, or after it has ended: a limit of its cgroup (io.max, \
-                    blkio.throttle), a lock, or no free processor. The device is not what is slow."
-                .to_owned(),
-            evidence: vec![
-                measure("calls", call.ns.n as f64, MeasureUnit::Count, source),
-                measure("time in them", call.total_ns as f64, MeasureUnit::Ns, source),
-                measure("time of its bios", q2c.total_ns as f64, MeasureUnit::Ns, source),
-            ],
-            lost_ns: outside.into(),
-            lost_bytes: None,
-            advice: vec![Remedy {
-                what: "Look for a limit of the cgroup, and record which it waits for".to_owned(),
-                steps: vec![
-                    Step::Run {
-                        command: "grep -r . /sys/fs/cgroup --include=io.max --include=blkio.throttle.*_device".to_owned(),
-                        names: Vec::new(),
-                    },
-                    Step::Run { command: "flashscope record --events block,layers".to_owned(), names: Vec::new() },
-                ],
-                gain: Evidence::unknown("which of them it is, is not in the trace", "record it with --events block,layers"),
-                risk: "none to look".to_owned(),
-            }],
-            uncertain: None,
-        });
     }
-    all
+    for unseen in seen.calls.long_without_storage.iter().filter(|one| is_read(&one.call) || is_write(&one.call)) {
+        let waits = all.iter_mut().find(|one| one.name == unseen.name && one.call == unseen.call);
+        match waits {
+            Some(waits) => {
+                waits.n += unseen.n;
+                waits.ns = waits.ns.saturating_add(unseen.total_ns);
+                waits.bios_ns = waits.bios_ns.saturating_add(unseen.worker_bios_ns);
+                waits.unseen = Some(unseen);
+            }
+            None => {
+                let (n, ns, bios_ns) = (unseen.n, unseen.total_ns, unseen.worker_bios_ns);
+                let waits = Waits { name: &unseen.name, call: &unseen.call, n, ns, bios_ns, unseen: Some(unseen) };
+                // A read of a pipe or a terminal waits for another program.
+                if is_at_offset(waits.call) || waits.is_by_workers() {
+                    all.push(waits);
+                }
+            }
+        }
+    }
+    all.iter().filter(|waits| waits.matters(seen)).map(finding).collect()
+}
+
+fn finding(waits: &Waits<'_>) -> Finding {
+    let source = "syscalls:sys_enter_*, sys_exit_*; block:block_bio_queue, block_rq_complete of the same thread";
+    let mut evidence = vec![
+        measure("calls", waits.n as f64, MeasureUnit::Count, source),
+        measure("time in them", waits.ns as f64, MeasureUnit::Ns, source),
+        measure("time of its bios", waits.bios_ns as f64, MeasureUnit::Ns, source),
+    ];
+    let head = format!("{} waits {} in {} calls of {}()", waits.name, duration(waits.ns), grouped(waits.n), waits.call);
+    let bios = format!("all of its bios are under way for {} at most", duration(waits.bios_ns));
+    let mut what = format!("{head}, and {bios}.");
+    let mut cause =
+        "The rest passes before a bio comes to the queue, or after it has ended: a limit of its cgroup (io.max, \
+                     blkio.throttle), a lock, or no free processor. The device is not what is slow."
+            .to_owned();
+    if let Some(unseen) = waits.unseen {
+        evidence.push(measure("calls that show no storage", unseen.n as f64, MeasureUnit::Count, source));
+        let by_worker = "bios of workers (kworker) that were queued within the call and completed at its end";
+        evidence.push(measure(
+            "of them with a worker's bio",
+            unseen.with_worker_bio as f64,
+            MeasureUnit::Count,
+            by_worker,
+        ));
+        if waits.is_by_workers() {
+            cause = format!(
+                "A worker of the kernel queued the bios of {} of these calls, and those were under way for {}. A limit of the \
+                 cgroup (io.max, blkio.throttle) holds bios back so. The device is not what is slow.",
+                grouped(unseen.with_worker_bio),
+                duration(unseen.worker_bios_ns)
+            );
+        } else if unseen.n == waits.n {
+            what = format!("{head} that show no storage.");
+            cause = "Nothing in this trace shows what they waited for: it may be a limit of the cgroup (io.max), a lock, or a \
+                     file system over the network or in another program (FUSE)."
+                .to_owned();
+        }
+    }
+    Finding {
+        rule: Rule::WaitsOutside,
+        weight: Weight::Cost,
+        what,
+        cause,
+        evidence,
+        lost_ns: waits.outside().into(),
+        lost_bytes: None,
+        advice: vec![Remedy {
+            what: "Look for a limit of the cgroup and how long it stalls (io.pressure), and record what it waits for".to_owned(),
+            steps: vec![
+                Step::Run {
+                    command: "grep -r . /sys/fs/cgroup --include=io.max --include=io.pressure --include=blkio.throttle.*_device"
+                        .to_owned(),
+                    names: Vec::new(),
+                },
+                Step::Run { command: "flashscope record --events block,syscall,layers".to_owned(), names: Vec::new() },
+            ],
+            gain: Evidence::unknown("which of them it is, is not in the trace", "record it with --events block,syscall,layers"),
+            risk: "none to look".to_owned(),
+        }],
+        uncertain: None,
+    }
 }
 
 #[cfg(test)]
@@ -85,6 +162,54 @@ mod tests {
             "reader (7) waits 4.90 s in 1,000 calls of pread64(), and all of its bios are under way for 187.00 ms at most."
         );
         assert_eq!(finding.lost_ns, 4_713_000_000.into());
+    }
+
+    fn unseen(call: &str, n: u64, with_worker_bio: u64) -> UnseenCalls {
+        let (call, name) = (call.to_owned(), "reader (7)".to_owned());
+        UnseenCalls {
+            call,
+            name,
+            n,
+            total_ns: n * 95_000_000,
+            longest_ns: 99_000_000,
+            with_worker_bio,
+            worker_bios_ns: n * 100_000,
+        }
+    }
+
+    #[test]
+    fn calls_without_storage_are_told_as_far_as_the_trace_shows_them() {
+        let of = |calls: Vec<UnseenCalls>| {
+            let mut work = Work::new(5_000_000_000);
+            work.bios_of("reader", 570, "R", 1_000, 186_000);
+            work.call("pread64", "reader (7)", 570, 120_000_000, 0);
+            work.calls.long_without_storage = calls;
+            find(&work.seen())
+        };
+        // 30 of 600 calls wait for a limit: 570 are quick.
+        let finding = only(of(vec![unseen("pread64", 30, 30)]));
+        assert!(
+            finding.what.starts_with("reader (7) waits 2.97 s in 600 calls of pread64(), and all of its"),
+            "{}",
+            finding.what
+        );
+        assert!(
+            finding.cause.starts_with("A worker of the kernel queued the bios of 30 of these calls"),
+            "{}",
+            finding.cause
+        );
+        // read() may be of a pipe; pread() is not, and what it waits for is unknown.
+        assert!(of(vec![unseen("read", 30, 2)]).is_empty());
+        let by_worker = only(of(vec![unseen("read", 30, 28)]));
+        assert!(by_worker.cause.contains("io.max"), "{}", by_worker.cause);
+        let unknown = only(of(vec![unseen("pwrite64", 30, 0)]));
+        assert_eq!(unknown.what, "reader (7) waits 2.85 s in 30 calls of pwrite64() that show no storage.");
+        assert!(unknown.cause.starts_with("Nothing in this trace shows what they waited for"), "{}", unknown.cause);
+        assert!(of(vec![unseen("pwrite64", 4, 0)]).is_empty());
+        // Without bios no call shows storage.
+        let mut without = Work::new(5_000_000_000);
+        without.calls.long_without_storage = vec![unseen("pread64", 30, 0)];
+        assert!(find(&without.seen()).is_empty());
     }
 
     #[test]

@@ -95,16 +95,18 @@ fn findings(findings: &[Finding]) -> String {
 /// How long calls took; markup, empty where the trace has none.
 fn calls(found: &CallsFound, begin_ns: u64) -> String {
     const MAX_CALLS: usize = 30;
-    let left_out = calls_view::left_out(found)
-        .map(|line| format!("<p class=\"note\">{}</p>\n", escape(&line)))
-        .unwrap_or_default();
+    let notes: String = [calls_view::unseen(found), calls_view::left_out(found)]
+        .iter()
+        .flatten()
+        .map(|line| format!("<p class=\"note\">{}</p>\n", escape(line)))
+        .collect();
     if found.is_empty() {
-        return left_out;
+        return notes;
     }
     rows("By process", &calls_view::by_process(found, MAX_CALLS))
         + &rows("By file", &calls_view::by_file(found, MAX_CALLS))
         + &rows("The slowest", &calls_view::slowest(found, begin_ns, MAX_CALLS))
-        + &left_out
+        + &notes
 }
 
 /// A table that scrolls by itself on narrow screens; nothing where it has no row. `head` and `body` are markup of ours.

@@ -177,15 +177,19 @@ fn paragraph_numbered(text: &str, width: usize, number: usize) -> String {
 /// How long calls took; nothing where the trace has none.
 fn calls(found: &CallsFound, begin_ns: u64, style: &Style) -> String {
     let width = style.width();
-    let left_out = calls_view::left_out(found).map(|line| table::paragraph(&line, width, 2, 2));
+    let notes: String = [calls_view::unseen(found), calls_view::left_out(found)]
+        .iter()
+        .flatten()
+        .map(|line| table::paragraph(line, width, 2, 2))
+        .collect();
     if found.is_empty() {
-        return left_out.map_or(String::new(), |line| style.heading("Calls") + &line);
+        return if notes.is_empty() { notes } else { style.heading("Calls") + &notes };
     }
     let most = style.rows(CALL_ROWS);
     let mut out = style.section("Calls, by process", &rows(&calls_view::by_process(found, most), width));
     out += &style.section("Calls, by file", &rows(&calls_view::by_file(found, most), width));
     out += &style.section("The slowest calls", &rows(&calls_view::slowest(found, begin_ns, most), width));
-    out += &left_out.unwrap_or_default();
+    out += &notes;
     out + &table::paragraph("What one of them waited for: flashscope report TRACE --call NUMBER", width, 2, 2)
 }
 

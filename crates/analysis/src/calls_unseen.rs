@@ -1,0 +1,115 @@
+//! Reads and writes that take long and in which nothing of storage happens: what they wait for is in no other table.
+//!
+//! Input: calls without an event of storage, and the bios of kernel workers. A limit of a cgroup holds a bio back, and a worker
+//! queues it later (block/blk-throttle.c, blk_throtl_dispatch_work_fn()): the call then shows no bio of its own. A bio of a worker
+//! that was queued within the call and completed right before its end is told as evidence. It is no proof for a single call, since
+//! no event joins the two.
+
+use flashscope_trace::{BlockAction, BlockEvent, Device, RequestKind, TimeNs};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+
+/// Shorter calls are no wait, nanoseconds.
+pub const MIN_LONG_NS: u64 = 1_000_000;
+/// A call returns so long after the completion of its bio at most, nanoseconds: the interrupt, and a task that gets a processor.
+const MAX_RETURN_NS: u64 = 1_000_000;
+/// Bios of workers that are under way, and that have completed lately.
+const MAX_UNDER_WAY: usize = 1 << 12;
+const MAX_DONE: usize = 64;
+/// Groups by call and process.
+const MAX_GROUPS: usize = 1 << 12;
+
+/// Long calls of one kind by one process that show no storage.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+pub struct UnseenCalls {
+    pub call: String,
+    /// `NAME (THREAD)`
+    pub name: String,
+    pub n: u64,
+    pub total_ns: u64,
+    pub longest_ns: u64,
+    /// Of these, calls right before whose end a bio completed that a worker of the kernel had queued within the call.
+    pub with_worker_bio: u64,
+    /// How long those bios took, all together.
+    pub worker_bios_ns: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Done {
+    is_read: bool,
+    queued: u64,
+    completed: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Unseen {
+    under_way: HashMap<(Device, u64), (bool, u64)>,
+    done: VecDeque<Done>,
+    groups: HashMap<(String, String), UnseenCalls>,
+    /// Only calls with a bio of a worker: the trace has one device alone, and a call may be of a file elsewhere.
+    pub only_with_bio: bool,
+}
+
+/// What a bio moves: `None` where it is neither a read nor a write.
+fn is_read(block: &BlockEvent) -> Option<bool> {
+    match block.kind() {
+        RequestKind::Read => Some(true),
+        RequestKind::Write => Some(false),
+        _ => None,
+    }
+}
+
+impl Unseen {
+    /// A worker of the kernel queued a bio.
+    pub fn queued(&mut self, block: &BlockEvent, time: TimeNs) {
+        if let Some(is_read) = is_read(block)
+            && self.under_way.len() < MAX_UNDER_WAY
+        {
+            self.under_way.insert((block.device, block.sector), (is_read, time.0));
+        }
+    }
+
+    pub fn completed(&mut self, block: &BlockEvent, time: TimeNs) {
+        if block.action == BlockAction::Complete
+            && let Some((is_read, queued)) = self.under_way.remove(&(block.device, block.sector))
+        {
+            if self.done.len() == MAX_DONE {
+                self.done.pop_front();
+            }
+            self.done.push_back(Done { is_read, queued, completed: time.0 });
+        }
+    }
+
+    /// A call without storage ended.
+    pub fn add(&mut self, call: &str, is_read: bool, name: String, begin: u64, end: u64) {
+        let mut key = (call.to_owned(), name);
+        if !self.groups.contains_key(&key) && self.groups.len() >= MAX_GROUPS {
+            key.1 = "(further ones)".to_owned();
+        }
+        let of_call = |done: &&Done| {
+            let near = done.completed <= end && end - done.completed <= MAX_RETURN_NS;
+            done.is_read == is_read && done.queued >= begin && near
+        };
+        let bio = self.done.iter().rev().find(of_call).map(|done| done.completed - done.queued);
+        if self.only_with_bio && bio.is_none() {
+            return;
+        }
+        let (call, name) = key.clone();
+        let group = self.groups.entry(key).or_insert_with(|| UnseenCalls { call, name, ..UnseenCalls::default() });
+        let took = end.saturating_sub(begin);
+        group.n += 1;
+        group.total_ns = group.total_ns.saturating_add(took);
+        group.longest_ns = group.longest_ns.max(took);
+        group.with_worker_bio += u64::from(bio.is_some());
+        group.worker_bios_ns = group.worker_bios_ns.saturating_add(bio.unwrap_or(0));
+    }
+
+    /// Most time first.
+    pub fn finish(self) -> Vec<UnseenCalls> {
+        let mut groups: Vec<UnseenCalls> = self.groups.into_values().collect();
+        groups.sort_by(|a, b| (Reverse(a.total_ns), &a.call, &a.name).cmp(&(Reverse(b.total_ns), &b.call, &b.name)));
+        groups
+    }
+}
