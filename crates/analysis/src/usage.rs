@@ -158,10 +158,11 @@ pub struct Usage {
     fault_ends: BoundedMap<(u32, u64), u64>,
     /// By device and inode: the lowest and the highest offset of a fault.
     fault_extents: BoundedMap<(u32, u64), (u64, u64)>,
-    /// By thread and device.
-    readers: BoundedMap<(u32, u32), OfTask>,
-    /// Their reads by thread, device and region.
-    regions: BoundedMap<(u32, u32, u64), u32>,
+    /// By thread and device. At most [`MAX_FILES`].
+    readers: HashMap<(u32, u32), OfTask>,
+    /// Their reads by thread, device and region: [`MAX_REGIONS`] of them, and whether there were more.
+    regions: HashMap<(u32, u32, u64), u32>,
+    further_regions: bool,
 }
 
 impl Default for Usage {
@@ -177,8 +178,9 @@ impl Default for Usage {
             faults_elsewhere: 0,
             fault_ends: BoundedMap::new(MAX_FILES, Full::Refuse),
             fault_extents: BoundedMap::new(MAX_FILES, Full::Refuse),
-            readers: BoundedMap::new(MAX_FILES, Full::Refuse),
-            regions: BoundedMap::new(MAX_REGIONS, Full::Refuse),
+            readers: HashMap::new(),
+            regions: HashMap::new(),
+            further_regions: false,
         }
     }
 }
@@ -212,17 +214,17 @@ impl Usage {
 
     fn read(&mut self, block: &BlockEvent, tid: u32, at: u64) {
         let again = self.read_blocks(block.device, block.sector, block.bytes);
-        let key = (tid, block.device.0);
-        if !self.readers.contains_key(&key) {
-            self.readers.insert(key, OfTask::default());
+        let full = self.readers.len() >= MAX_FILES;
+        match self.readers.entry((tid, block.device.0)) {
+            Entry::Occupied(of) => of.into_mut().read(block, at, again),
+            Entry::Vacant(_) if full => {}
+            Entry::Vacant(new) => new.insert(OfTask::default()).read(block, at, again),
         }
-        if let Some(of) = self.readers.get_mut(&key) {
-            of.read(block, at, again);
-        }
-        let region = (tid, block.device.0, block.sector.saturating_mul(512) / REGION_BYTES);
-        match self.regions.get_mut(&region) {
-            Some(reads) => *reads = reads.saturating_add(1),
-            None => drop(self.regions.insert(region, 1)),
+        let full = self.regions.len() >= MAX_REGIONS;
+        match self.regions.entry((tid, block.device.0, block.sector.saturating_mul(512) / REGION_BYTES)) {
+            Entry::Occupied(mut reads) => *reads.get_mut() = reads.get().saturating_add(1),
+            Entry::Vacant(_) if full => self.further_regions = true,
+            Entry::Vacant(new) => drop(new.insert(1)),
         }
     }
 
@@ -316,25 +318,28 @@ impl Analysis for Usage {
             read_bytes,
             read_again_bytes,
         };
-        let extent = |tid, device| {
-            let of = self.regions.range((tid, device, 0)..=(tid, device, u64::MAX));
-            let often = of.filter(|(_, reads)| **reads >= MIN_REGION_READS).count() as u64;
-            (self.regions.lost() == 0).then_some(often * REGION_BYTES)
-        };
-        let reader = |(&(tid, device), of): (&(u32, u32), &OfTask)| TaskReads {
-            device: Device(device).to_string(),
-            tid,
+        let mut often: HashMap<(u32, u32), u64> = HashMap::new();
+        for (tid, device, _) in self.regions.iter().filter(|(_, reads)| **reads >= MIN_REGION_READS).map(|(of, _)| *of)
+        {
+            *often.entry((tid, device)).or_default() += 1;
+        }
+        let extent =
+            |of: &(u32, u32)| (!self.further_regions).then(|| often.get(of).copied().unwrap_or(0) * REGION_BYTES);
+        let mut readers: Vec<(&(u32, u32), &OfTask)> = self.readers.iter().collect();
+        readers.sort_by_key(|(of, reads)| (Reverse(reads.bios), **of));
+        readers.truncate(MAX_LISTED);
+        let reader = |(key, of): (&(u32, u32), &OfTask)| TaskReads {
+            device: Device(key.1).to_string(),
+            tid: key.0,
             bios: of.bios,
             bytes: of.bytes,
             sequential: of.sequential,
             first_bytes: of.first_bytes,
-            extent_bytes: extent(tid, device),
+            extent_bytes: extent(key),
             active_ns: of.last_at.saturating_sub(of.first_at),
             gaps: of.gaps.clone(),
         };
-        let mut readers: Vec<TaskReads> = self.readers.iter().map(reader).collect();
-        readers.sort_by_key(|reader| (Reverse(reader.bios), reader.tid));
-        readers.truncate(MAX_LISTED);
+        let readers = readers.into_iter().map(reader).collect();
         UsageFound {
             commits: self.commits,
             devices: self.devices.into_iter().map(device).collect(),

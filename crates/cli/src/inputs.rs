@@ -137,6 +137,11 @@ impl Inputs {
         self.traces().any(|trace| !trace.facts().recording.filter.device.is_empty())
     }
 
+    /// Whether any of them knows the recorder's own threads.
+    pub fn has_recorder(&self) -> bool {
+        self.own.iter().any(|own| !own.is_empty())
+    }
+
     /// The recorder's number, where a thread is the recorder's own.
     pub fn recorder(&self, source: usize, tid: u32) -> Option<u32> {
         let own = self.own.get(source)?;

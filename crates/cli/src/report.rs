@@ -242,7 +242,7 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
     let mut first = None;
     let mut owners: HashMap<Device, usize> = HashMap::new();
     let mut twice = None;
-    let of_several_machines = inputs.of_several_machines();
+    let (of_several_machines, has_recorder) = (inputs.of_several_machines(), inputs.has_recorder());
     inputs.for_each(&mut |source, event| {
         let begin = *first.get_or_insert(event.time.0);
         at.set(source);
@@ -264,12 +264,13 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
             return;
         }
         // What the recorder did is no workload.
-        answers.event(event, shown && inputs.recorder(source, event.tid).is_none());
-        if !shown {
-            return;
-        }
+        let by_recorder = shown && has_recorder && inputs.recorder(source, event.tid).is_some();
+        answers.event(event, shown && !by_recorder);
         // What the device does is nobody's own, and of no file.
         let is_block = matches!(event.kind, EventKind::Block(_));
+        if !shown || is_block && !shows_cache {
+            return;
+        }
         let is_wanted = !is_block && whose.is_wanted(source, event.tid, event.time);
         if is_wanted {
             uses.event(event);
@@ -632,6 +633,7 @@ pub fn is_of_block_io(trace: &Trace) -> bool {
     trace.kind() == TraceKind::Blktrace || has("block", "block_") && !has("flashscope", "nand_")
 }
 
+#[inline]
 fn in_time(event: &Event, begin: u64, args: &ReportArgs) -> bool {
     if args.from.is_none() && args.to.is_none() {
         return true;

@@ -407,6 +407,9 @@ impl InFlight {
     /// The first sector from `from` on and before `end` at which a bio begins that `fits` and ends by `end`.
     #[cold]
     pub fn next_start(&mut self, place: Place, from: u64, end: u64, fits: impl Fn(&Bio) -> u8) -> Option<u64> {
+        if self.live == 0 {
+            return None;
+        }
         if end.saturating_sub(from) <= self.bios.len() as u64 {
             return (from..end)
                 .find(|&sector| self.find(Wanted { place, sector, most: end - sector }, &fits).is_some());

@@ -39,9 +39,10 @@ use super::stages::Unit;
 pub(super) use super::watch::{Shown, Step, Watch};
 use super::wholes::{Lost, Wholes};
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
+use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Bios on their way that are remembered; beyond it the oldest is given up, and counted.
 pub const MAX_IN_FLIGHT: usize = 1 << 18;

@@ -1,6 +1,7 @@
 //! Which task a thread id was at which time.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::HashMap;
+use std::collections::HashSet;
 
 /// Entries kept in all; a busy build forks some hundred tasks a second.
 const MAX_ENTRIES: usize = 200_000;
