@@ -39,6 +39,7 @@ fn a_lost_completion_costs_one_bio_and_no_later_one() {
     for (path, bios, lost, d2c, q2c) in [
         ("lost-completion", 20, 1, 1_000_000, 1_010_000),
         ("lost-completion-blktrace", 20, 1, 40_000, 50_000),
+        ("lost-completion-uncounted", 20, 1, 1_000_000, 1_010_000),
         ("lost-completion-unmarked", 40, 2, 200_000, 202_000),
     ] {
         let path = match path {

@@ -209,6 +209,14 @@ fn what_did_not_end_below_leaves_the_time_below_unknown() {
     assert_eq!(means, [5, 3_000, 207_000, 2_000, 212_000].map(Some));
 }
 
+#[test]
+fn halves_of_a_mirror_that_do_the_same_at_one_time_are_two() {
+    let report = report("md-mirror-same-times");
+    assert_eq!(counts(&report, ["bios_queued", "bios_completed", "bios_below"]), [Some(3), Some(3), Some(6)]);
+    assert_eq!((loss(&report, "events_repeated"), figures(&report, "D2C")), (0, [3, 100_000, 100_000]));
+    assert_eq!(report["block"]["stack"][0]["lower_bytes"], 6 * 4096);
+}
+
 /// Number, minimum and maximum of a stage over all bios.
 fn figures(report: &Value, stage: &str) -> [u64; 3] {
     let all = &report["block"]["groups"][0];

@@ -234,6 +234,9 @@ fn read_block(inputs: &Inputs, args: &ReportArgs, hints: Option<StackHints>) -> 
     if inputs.traces().any(Trace::may_miss_events) {
         analysis.events_are_missing();
     }
+    if inputs.traces().any(Trace::has_uncounted_drops) {
+        analysis.drops_are_uncounted();
+    }
     let mut accuracy = Accuracy::new();
     let lookup = |tid, time| whose.name_or_wanted(at.get(), tid, time);
     let mut answers = Answers::new(lookup, args.process.as_deref(), inputs);

@@ -434,6 +434,12 @@ impl Trace {
         !counted || self.met_gap() || Loss::ALL.iter().any(data)
     }
 
+    /// Whether events may be missing that nothing in the trace counts: blktrace's kernel side gives those that it drops no number
+    /// (`__blk_add_trace`), and only blktrace's own output says how many they were.
+    pub fn has_uncounted_drops(&self) -> bool {
+        matches!(self.body, Body::Blktrace(_) | Body::Parsed(_))
+    }
+
     /// Whether a pass that reads the trace has met a record behind others that are missing (blktrace counts its records).
     #[inline]
     pub fn met_gap(&self) -> bool {

@@ -160,6 +160,8 @@ pub(super) struct Matching<W> {
     pub(super) whole_trace: bool,
     /// The trace's own counts say that events are missing, or it has none.
     pub(super) missing: bool,
+    /// Events may be missing that nothing counts: the first sign of it is taken for one.
+    pub(super) uncounted: bool,
     /// Whether the event that comes next is in the time that is reported, and whether a bio or a request that it begins has
     /// an owner that is reported.
     pub(super) in_range: bool,
@@ -235,6 +237,7 @@ impl<W: Watch> Matching<W> {
             counts,
             whole_trace: true,
             missing: false,
+            uncounted: false,
             in_range: true,
             own: true,
             issues: Vec::new(),
@@ -368,6 +371,9 @@ impl<W: Watch> Matching<W> {
     /// The same sectors are queued or issued anew while bios of them are on their way.
     #[cold]
     fn again(&mut self, range: Range, tid: u32) {
+        if self.uncounted {
+            self.whole_trace = false;
+        }
         self.settle(range.place, range.sector, Cause::Again { tid });
         if self.whole_trace {
             return;

@@ -315,6 +315,11 @@ where
         (self.matching.whole_trace, self.matching.missing) = (false, true);
     }
 
+    /// As [`super::BlockAnalysis::drops_are_uncounted`].
+    pub fn drops_are_uncounted(&mut self) {
+        self.matching.uncounted = true;
+    }
+
     /// Takes an event in; the rows that it ends go to `sink`.
     pub fn event(&mut self, event: &Event, sink: &mut dyn FnMut(NamedRow<'_, L>)) {
         let (tid, time) = (event.tid, event.time);

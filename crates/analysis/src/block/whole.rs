@@ -102,6 +102,11 @@ where
         (self.matching.whole_trace, self.matching.missing) = (false, true);
     }
 
+    /// Events may be missing that nothing in the trace counts.
+    pub fn drops_are_uncounted(&mut self) {
+        self.matching.uncounted = true;
+    }
+
     /// CPUs whose events are not in the trace: who else used a device is not known then.
     pub fn missing_cpus(mut self, cpus: Vec<u64>) -> Self {
         self.missing_cpus = cpus;

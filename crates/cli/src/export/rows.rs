@@ -94,6 +94,9 @@ fn fill(inputs: &Inputs, of: RowsOf, table: &mut dyn TableWriter) -> Result<Rows
     if inputs.traces().any(Trace::may_miss_events) {
         rows.events_are_missing();
     }
+    if inputs.traces().any(Trace::has_uncounted_drops) {
+        rows.drops_are_uncounted();
+    }
     inputs.for_each(&mut |source, event| {
         at.set(source);
         if inputs.merged().sources()[source].trace.met_gap() {

@@ -333,7 +333,7 @@ impl Log {
     }
 }
 
-/// What a source says of an event: its text, or its fields where it has none.
+/// What a source says of an event: its text, and its fields. blkparse prints the device before the time, which is not in the text.
 struct Said<'a> {
     text: &'a [u8],
     parsed: &'a Parsed<'a>,
@@ -343,9 +343,7 @@ impl Hash for Said<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.parsed.name.hash(state);
         self.text.hash(state);
-        if self.text.is_empty() {
-            self.parsed.fields.hash(state);
-        }
+        self.parsed.fields.hash(state);
     }
 }
 
