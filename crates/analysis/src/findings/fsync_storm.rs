@@ -6,8 +6,9 @@ use super::{
 use crate::Evidence;
 use crate::OWN_RECORDING;
 use crate::block::{Originator, OwnerKind};
-use crate::calls::{is_sync, is_write};
+use crate::calls::{CallGroup, is_sync, is_write};
 use crate::units::{duration, grouped, size};
+use flashscope_trace::{Device, parse_file};
 use std::collections::BTreeMap;
 
 /// Fewer calls are no storm: a program that saves a document syncs a handful of times.
@@ -195,25 +196,48 @@ fn waits(seen: &Seen<'_>, ns: u64, evidence: &mut Vec<Measure>) -> (String, f64)
 
 /// SQLite syncs its rollback journal, `DATABASE-journal`, and then the database, for each transaction (sqlite.org/atomiccommit.html).
 /// With a write-ahead log it syncs that alone, once.
+///
+/// A journal lives for a millisecond, and often nobody sees its name. Then it is known by what becomes of it: each is deleted.
 fn rollback_journal(seen: &Seen<'_>, n: u64, of: &str) -> Option<Remedy> {
-    let synced = |path: &str| -> u64 {
-        let is =
-            |known: &Option<String>| known.as_deref().is_some_and(|known| known.trim_end_matches(" (deleted)") == path);
-        let files = seen.calls.by_file.iter().filter(|group| is_sync(&group.call) && is(&group.path));
-        files.map(|group| group.ns.n).sum()
+    let names = &seen.storage.file_names;
+    let synced = || {
+        let groups = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
+        groups.filter_map(|group| Some((parse_file(&group.name)?, group)))
     };
-    let paths =
-        seen.calls.by_file.iter().filter(|group| is_sync(&group.call)).filter_map(|group| group.path.as_deref());
-    let of_database = |path: &str| {
-        let database = path.trim_end_matches(" (deleted)").strip_suffix("-journal")?.to_owned();
-        let (journal, data) = (synced(&format!("{database}-journal")), synced(&database));
+    let of_database = |((device, inode), group): ((Device, u64), &CallGroup)| {
+        let database = group.path.as_deref()?;
+        let data: u64 = synced().filter(|(file, _)| *file == (device, inode)).map(|(_, group)| group.ns.n).sum();
+        let others = || synced().filter(|(file, _)| file.0 == device && file.1 != inode);
+        let path = format!("{database}-journal");
+        let is_named = |file: (Device, u64), group: &CallGroup| {
+            let known = group.path.as_deref().is_some_and(|known| known.trim_end_matches(" (deleted)") == path);
+            known || names.had_path(file.0, file.1, &path)
+        };
+        let sum = |is: &dyn Fn((Device, u64), &CallGroup) -> bool| -> u64 {
+            others().filter(|(file, group)| is(*file, group)).map(|(_, group)| group.ns.n).sum()
+        };
+        let by_name = sum(&is_named);
+        let deleted: u64 = others().map(|(file, _)| names.deleted(file.0, file.1)).sum();
+        let (journal, is_known) = match by_name {
+            0 if deleted * 2 >= data => (sum(&|file, _| names.deleted(file.0, file.1) > 0), false),
+            by_name => (by_name, true),
+        };
         // They are most of what this process syncs: else another one's database is seen.
-        (data > 0 && journal >= data && (n..=n * 2).contains(&((journal + data) * 2))).then_some((database, data))
+        let fits = data > 0 && journal >= data && (n..=n * 2).contains(&((journal + data) * 2));
+        fits.then(|| (database.to_owned(), data, is_known))
     };
-    let (database, transactions) = paths.filter_map(of_database).max_by_key(|(_, data)| *data)?;
+    let (database, transactions, is_known) = synced().filter_map(of_database).max_by_key(|(_, data, _)| *data)?;
+    let what = if is_known {
+        format!("Have SQLite keep a write-ahead log for {database} instead of a rollback journal")
+    } else {
+        format!(
+            "It syncs {database}, and as often files that are deleted at once, as SQLite does with a rollback journal: have it \
+             keep a write-ahead log"
+        )
+    };
     let left = transactions as f64 / n as f64;
     Some(Remedy {
-        what: format!("Have SQLite keep a write-ahead log for {database} instead of a rollback journal"),
+        what,
         steps: vec![Step::Code { line: "PRAGMA journal_mode=WAL;".to_owned() }],
         gain: Gain {
             of: of.to_owned(),
@@ -370,6 +394,28 @@ mod tests {
                 let gain = remedy.gain.known().expect("a range");
                 assert_eq!((gain.least_percent.round(), gain.most_percent.round()), (25.0, 87.0), "{gain:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_journal_that_nobody_saw_is_known_by_its_deletions() {
+        use serde_json::json;
+        for (deleted, told) in [(150, true), (10, false)] {
+            let mut work = Work::new(1_300_000_000);
+            let file = |i: u64| json!({"device": "7:0", "inode": 14, "why": "deleted", "until_ns": i});
+            let files: Vec<_> = (1..=deleted).map(file).collect();
+            work.storage.file_names = flashscope_trace::FileNames::of_facts(&json!({"names": {"files": files}}));
+            work.call("fdatasync", "sqlite3 (7)", 600, 1_100_000_000, 0);
+            work.file_call("fdatasync", "7:0 inode 14", 300, 600_000_000);
+            work.file_call("fdatasync", "7:0 inode 13", 150, 300_000_000);
+            work.calls.by_file.last_mut().expect("a file").path = Some("/data/db".to_owned());
+            let remedy = only(find(&work.seen())).advice.remove(0);
+            assert_eq!(
+                remedy.what.starts_with("It syncs /data/db, and as often files that are deleted"),
+                told,
+                "{remedy:?}"
+            );
+            assert_eq!(remedy.what.contains("write-ahead log"), told, "{remedy:?}");
         }
     }
 

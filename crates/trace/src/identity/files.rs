@@ -185,11 +185,32 @@ impl FileNames {
         }
         let mut names: Vec<String> =
             turns.iter().map(|turn| turn.name.display().unwrap_or_else(|| "a deleted file".to_owned())).collect();
-        names.dedup();
+        // Each once, where it came last.
+        let mut kept = std::collections::HashSet::new();
+        names.reverse();
+        names.retain(|name| kept.insert(name.clone()));
+        names.reverse();
         let more = names.len().saturating_sub(MOST);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         names.drain(..names.len().saturating_sub(MOST));
         Some(format!("reused inode: {}{more}", names.join(", ")))
+    }
+
+    /// The path of one of the files that had this number.
+    pub fn had_path(&self, device: Device, inode: u64, path: &str) -> bool {
+        let turns = self.files.get(&(device.0, inode)).map_or(&[][..], Vec::as_slice);
+        turns.iter().any(|turn| turn.name.path() == Some(path))
+    }
+
+    /// How many files that had this number were deleted in the recording.
+    pub fn deleted(&self, device: Device, inode: u64) -> u64 {
+        let is_deleted = |turn: &&Turn| match &turn.name {
+            _ if turn.until != u64::MAX => true,
+            FileName::Path { state, .. } => *state == NameState::Deleted,
+            FileName::Unnamed { why } => why == "deleted",
+        };
+        let turns = self.files.get(&(device.0, inode)).map_or(&[][..], Vec::as_slice);
+        turns.iter().filter(is_deleted).count() as u64
     }
 
     /// The same with every time later by so much.
