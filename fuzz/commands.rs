@@ -9,14 +9,14 @@ use flashscope_analysis::cache::Accuracy;
 use flashscope_analysis::flash::UbiRegion;
 use flashscope_analysis::layers::{LAYERS_REPORT_SCHEMA, Layers, LayersReport};
 use flashscope_analysis::{Analysis, FLASH_REPORT_SCHEMA, FlashAnalysis, FlashReport, OwnWear, SystemFacts};
-use flashscope_cachesim::{FileId, Kernel};
+use flashscope_cachesim::Kernel;
 use flashscope_predict::{
     Collector, FilesystemOptions, Off, PREDICTION_SCHEMA, Prediction, Predictor, Seen, Storage, Workload, advise,
     silent,
 };
 use flashscope_report::terminal::{self, Style};
 use flashscope_report::{html, json};
-use flashscope_trace::{Crossings, EventKind, TimeNs, Trace, export, flashmon};
+use flashscope_trace::{Crossings, Device, EventKind, FileId, TimeNs, Trace, export, flashmon};
 use std::hint::black_box;
 use std::path::Path;
 
@@ -179,7 +179,7 @@ fn workload(trace: &Trace) -> Option<(Workload, Storage)> {
     let release = trace.facts().kernel.release.as_deref().unwrap_or_default();
     let mut storage = Storage::new(Kernel::nearest(release).map_or(Kernel::V6_1, |choice| choice.kernel));
     if is_squashfs {
-        storage.squashfs = [(8 << 20, 128 << 10)].into();
+        storage.squashfs = [(Device(8 << 20), 128 << 10)].into();
     }
     Some((workload, storage))
 }

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use flashscope_analysis::Analysis;
 use flashscope_analysis::cache::Accuracy;
-use flashscope_cachesim::{FileId, Kernel};
+use flashscope_cachesim::Kernel;
 use flashscope_predict::{Collector, Predictor, Storage, Workload, request_bytes};
 use flashscope_tests::{Plan, TempDir, work};
-use flashscope_trace::{Device, Session, Trace};
+use flashscope_trace::{Device, FileId, Session, Trace};
 
 const WORKLOADS: [&str; 4] = ["sequential", "think", "random", "strided"];
 const WINDOWS_KIB: [u64; 3] = [0, 16, 128];
@@ -76,7 +76,7 @@ fn workload(trace: &Trace, (begin, end): (u64, u64)) -> Workload {
     };
     trace.for_each_pair(each).expect("a readable trace");
     let mut workload = collector.finish();
-    let ours = Some(device(trace).0);
+    let ours = Some(device(trace));
     workload.steps.retain(|step| step.file.device == ours);
     workload.pages.retain(|(file, _)| file.device == ours);
     workload

@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use flashscope_cachesim::{FileId, Kernel};
+use flashscope_cachesim::Kernel;
 use flashscope_predict::{Collector, Predictor, Row, Storage, Workload, has_bulk_read, request_bytes};
 use flashscope_trace::facts::Mount;
-use flashscope_trace::{Device, Session, Step, Trace};
+use flashscope_trace::{Device, FileId, Session, Step, Trace};
 use serde_json::{Value, json};
 
 use super::cells::{Cell, Set};
 
 /// What is mounted at /mnt, and what is not.
 struct Mounted {
-    device: Option<u32>,
+    device: Option<Device>,
     others: Vec<u32>,
     /// Where it is squashfs.
     block: Option<u64>,
@@ -21,14 +21,13 @@ struct Mounted {
 }
 
 fn mounted(trace: &Trace) -> Mounted {
-    let number = |mount: &Mount| Some(mount.device()?.0);
     let mounts = trace.facts().mounts.iter();
     let (ours, others): (Vec<&Mount>, Vec<&Mount>) = mounts.partition(|mount| mount.target.as_deref() == Some("/mnt"));
     let squashfs = ours.first().filter(|mount| mount.is("squashfs"));
     let block = squashfs.and_then(|mount| mount.block_bytes);
     Mounted {
-        device: ours.first().and_then(|mount| number(mount)),
-        others: others.into_iter().filter_map(number).collect(),
+        device: ours.first().and_then(|mount| mount.device()),
+        others: others.into_iter().filter_map(|mount| Some(mount.device()?.0)).collect(),
         block,
         bulk_read: ours.first().is_some_and(|mount| has_bulk_read(mount)),
     }
@@ -116,9 +115,7 @@ impl Recorded {
         }
         assert_eq!(bulk_read, set.filesystem == "ubifs-bulk", "{}: the mount is the set's", set.id());
         storage.bulk_read.extend(device.filter(|_| bulk_read));
-        if let Some(bytes) =
-            device.filter(|_| set.is_queue()).and_then(|device| request_bytes(trace.facts(), Device(device)))
-        {
+        if let Some(bytes) = device.filter(|_| set.is_queue()).and_then(|device| request_bytes(trace.facts(), device)) {
             (storage.request_bytes, storage.io_pages) = (bytes, bytes / 4096);
         }
         // BLK_SAFE_MAX_SECTORS of a block device that sets no limit of its own.

@@ -9,7 +9,7 @@ use crate::calls_unseen::{MIN_LONG_NS, Unseen};
 use crate::kernel_threads::is_worker;
 use crate::latency::{LatencyHistogram, LatencyNs};
 use crate::{Analysis, clip};
-use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileEvent, FileStep, TimeNs};
+use flashscope_trace::{BlockAction, BlockEvent, Event, EventKind, FileEvent, FileId, FileStep, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -141,7 +141,7 @@ struct Open {
     number: u64,
     begin: u64,
     counts: bool,
-    file: Option<(Option<Device>, u64)>,
+    file: Option<FileId>,
     read_bytes: u64,
     written_bytes: u64,
     touched: bool,
@@ -193,7 +193,7 @@ impl Listed {
             tid: self.tid,
             begin_ns: self.open.begin,
             duration_ns: self.duration,
-            file: self.open.file.map(file_name),
+            file: self.open.file.as_ref().map(FileId::to_string),
             path: None,
             bytes: self.open.bytes(),
         }
@@ -347,7 +347,7 @@ where
         self.by_call.add((open.name.clone(), "(all)".to_owned()), open.bytes(), duration);
         self.by_process.add((open.name.clone(), task.clone()), open.bytes(), duration);
         if let Some(file) = open.file {
-            self.by_file.add((open.name.clone(), file_name(file)), open.bytes(), duration);
+            self.by_file.add((open.name.clone(), file.to_string()), open.bytes(), duration);
         }
         let listed = Listed { open, tid, task, duration };
         if Some(listed.open.number) == self.number {
@@ -386,7 +386,7 @@ where
         }
     }
 
-    fn touch(&mut self, tid: u32, file: Option<(Option<Device>, u64)>, event: Option<&FileEvent>) {
+    fn touch(&mut self, tid: u32, file: Option<FileId>, event: Option<&FileEvent>) {
         let bytes = |step: FileStep| event.filter(|event| event.step == step).map_or(0, |event| event.bytes);
         let (read, written) = (bytes(FileStep::Read), bytes(FileStep::Write));
         for open in [self.open.get_mut(&tid), self.faults.get_mut(&tid)].into_iter().flatten() {
@@ -395,13 +395,6 @@ where
             open.read_bytes = open.read_bytes.saturating_add(read);
             open.written_bytes = open.written_bytes.saturating_add(written);
         }
-    }
-}
-
-fn file_name((device, inode): (Option<Device>, u64)) -> String {
-    match device {
-        Some(device) => format!("{device} inode {inode}"),
-        None => format!("inode {inode}"),
     }
 }
 
@@ -483,7 +476,7 @@ where
                     self.faults.insert(tid, open);
                 }
                 if !matches!(file.step, FileStep::Extent | FileStep::Uncached | FileStep::WritebackEnd) {
-                    self.touch(tid, Some((file.device, file.inode)), Some(file));
+                    self.touch(tid, Some(file.file()), Some(file));
                 }
             }
             EventKind::Block(block) => self.block(block, tid, event.time),
@@ -514,6 +507,7 @@ where
 mod tests {
     use super::*;
     use crate::testing::event;
+    use flashscope_trace::Device;
     use flashscope_trace::{BlockDetail, RequestFlags};
 
     fn other(name: &str) -> EventKind {

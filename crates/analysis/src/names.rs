@@ -9,7 +9,7 @@ use crate::bounded::{BoundedMap, Full};
 use crate::calls::CallsFound;
 use crate::{Evidence, FlashReport};
 use flashscope_trace::{
-    Device, DeviceNames, Event, EventKind, FileName, FileNames, FileStep, TimeNs, file_label, own_data, parse_file,
+    Device, DeviceNames, Event, EventKind, FileId, FileName, FileNames, FileStep, TimeNs, file_label, own_data,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -169,10 +169,10 @@ impl NamesFound {
 
     /// A file in a column of its own: its path; without one `inode 12 on mmcblk0p2 (ext4, /data)`. `name`: `254:0 inode 12`.
     pub fn file(&self, path: Option<&str>, name: &str) -> String {
-        match (path, parse_file(name)) {
+        match (path, FileId::parse(name)) {
             (Some(path), _) => path.to_owned(),
-            (None, Some((device, inode))) => self.unnamed(device, inode),
-            (None, None) => name.to_owned(),
+            (None, Some(FileId { device: Some(device), inode })) => self.unnamed(device, inode),
+            (None, _) => name.to_owned(),
         }
     }
 
@@ -377,7 +377,7 @@ pub fn name_flash_files(report: &mut FlashReport, files: &FileNames) {
 }
 
 fn path_of(name: &str, files: &FileNames) -> Option<String> {
-    parse_file(name).and_then(|(device, inode)| files.display(device, inode))
+    FileId::parse(name).and_then(|file| files.display(file.device?, file.inode))
 }
 
 /// Puts paths into the tables of calls.

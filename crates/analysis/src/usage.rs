@@ -2,7 +2,7 @@
 
 use crate::Analysis;
 use crate::bounded::{BoundedMap, Full};
-use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileStep, RequestKind};
+use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileId, FileStep, RequestKind};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -149,15 +149,15 @@ pub struct Usage {
     devices: BTreeMap<u32, (u64, u64)>,
     /// By device and piece: a bit for each of its blocks that was read. At most [`MAX_PIECES`].
     pieces: HashMap<(u32, u64), u64>,
-    files: HashMap<(u32, u64), OfFile>,
+    files: HashMap<FileId, OfFile>,
     covered: usize,
     writes: BTreeMap<u32, u64>,
     faults: u64,
     faults_elsewhere: u64,
     /// Where the last fault of a thread in a file was.
-    fault_ends: BoundedMap<(u32, u64), u64>,
+    fault_ends: BoundedMap<(u32, FileId), u64>,
     /// By device and inode: the lowest and the highest offset of a fault.
-    fault_extents: BoundedMap<(u32, u64), (u64, u64)>,
+    fault_extents: BoundedMap<FileId, (u64, u64)>,
     /// By thread and device. At most [`MAX_FILES`].
     readers: HashMap<(u32, u32), OfTask>,
     /// Their reads by thread, device and region: [`MAX_REGIONS`] of them, and whether there were more.
@@ -229,9 +229,8 @@ impl Usage {
     }
 
     fn read_file(&mut self, file: &flashscope_trace::FileEvent, tid: u32) {
-        let Some(device) = file.device else { return };
-        let key = (device.0, file.inode);
-        if file.bytes == 0 || self.files.len() >= MAX_FILES && !self.files.contains_key(&key) {
+        let key = file.file();
+        if file.device.is_none() || file.bytes == 0 || self.files.len() >= MAX_FILES && !self.files.contains_key(&key) {
             return;
         }
         let of = self.files.entry(key).or_default();
@@ -259,12 +258,14 @@ impl Usage {
 impl Usage {
     fn fault(&mut self, file: &flashscope_trace::FileEvent, tid: u32) {
         self.faults += 1;
-        let before = self.fault_ends.get(&(tid, file.inode)).copied();
+        let before = self.fault_ends.get(&(tid, file.file())).copied();
         let follows = before.is_some_and(|end| (end..=end.saturating_add(MAX_STEP)).contains(&file.offset));
         self.faults_elsewhere += u64::from(!follows);
-        self.fault_ends.insert((tid, file.inode), file.offset);
-        let Some(device) = file.device else { return };
-        let key = (device.0, file.inode);
+        self.fault_ends.insert((tid, file.file()), file.offset);
+        if file.device.is_none() {
+            return;
+        }
+        let key = file.file();
         let (low, high) = self.fault_extents.get(&key).copied().unwrap_or((file.offset, file.offset));
         self.fault_extents.insert(key, (low.min(file.offset), high.max(file.offset)));
     }
@@ -301,8 +302,9 @@ impl Analysis for Usage {
         let mut files: Vec<FileReads> = self
             .files
             .into_iter()
-            .map(|((device, inode), of)| FileReads {
-                device: Device(device).to_string(),
+            .filter_map(|(file, of)| Some((file.device?, file.inode, of)))
+            .map(|(device, inode, of)| FileReads {
+                device: device.to_string(),
                 inode,
                 reads: of.reads,
                 sequential: of.sequential,
@@ -350,7 +352,7 @@ impl Analysis for Usage {
             fault_extents: self
                 .fault_extents
                 .iter()
-                .map(|(&(device, inode), &(low, high))| ((Device(device).to_string(), inode), high - low))
+                .filter_map(|(file, &(low, high))| Some(((file.device?.to_string(), file.inode), high - low)))
                 .collect(),
             readers,
         }

@@ -4,7 +4,8 @@
 
 use std::time::Instant;
 
-use flashscope_cachesim::{Access, FileId, Kernel, OpenId, PAGE_BYTES, Settings, Simulator};
+use flashscope_cachesim::{Access, Kernel, OpenId, PAGE_BYTES, Settings, Simulator};
+use flashscope_trace::{Device, FileId};
 
 const READS: u64 = 1_000_000;
 const FILE_PAGES: u64 = 1 << 18;
@@ -22,7 +23,7 @@ fn main() {
     for kernel in Kernel::ALL.into_iter().filter(|kernel| only.as_deref().is_none_or(|only| only == kernel.name())) {
         let mut simulator =
             Simulator::new(kernel, Settings { readahead_pages: 32, budget_pages, ..Settings::default() });
-        let (a, b) = (FileId { device: Some(1), inode: 1 }, FileId { device: Some(1), inode: 2 });
+        let (a, b) = (FileId { device: Some(Device(1)), inode: 1 }, FileId { device: Some(Device(1)), inode: 2 });
         for file in [a, b] {
             simulator.set_size(file, FILE_PAGES * PAGE_BYTES);
         }

@@ -9,9 +9,10 @@
 //! workingset: it matters only where the budget is smaller than what is read.
 //!
 //! ```
-//! use flashscope_cachesim::{Access, FileId, Kernel, OpenId, Settings, Simulator};
+//! use flashscope_cachesim::{Access, Kernel, OpenId, Settings, Simulator};
+//! use flashscope_trace::{Device, FileId};
 //!
-//! let file = FileId { device: Some(0x1f00000), inode: 12 };
+//! let file = FileId::on(Device(0x1f00000), 12);
 //! let mut simulator = Simulator::new(Kernel::V6_1, Settings { readahead_pages: 32, ..Settings::default() });
 //! simulator.set_size(file, 5 << 20);
 //! let mut read = 0;
@@ -28,7 +29,7 @@ mod squashfs;
 mod ubifs;
 
 pub use kernel::{Choice, Kernel};
-pub use simulator::{Access, Cause, FileId, MapAdvice, OpenId, PageEvent, PageStep, Settings, Simulator};
+pub use simulator::{Access, Cause, MapAdvice, OpenId, PageEvent, PageStep, Settings, Simulator};
 pub use ubifs::{BulkReads, NodePlaces, NodeRuns};
 
 /// Bytes of a page of the page cache, as on every board here.

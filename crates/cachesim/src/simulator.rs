@@ -7,13 +7,7 @@ use crate::kernel::Kernel;
 use crate::mapping::{Mapping, Window};
 use crate::squashfs::{Buffer, Squashfs};
 use crate::ubifs::{Bulk, BulkReads, InARow, NodeRuns};
-
-/// Device and inode of a file; the device is `None` where the trace names none that has a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema)]
-pub struct FileId {
-    pub device: Option<u32>,
-    pub inode: u64,
-}
+use flashscope_trace::FileId;
 
 /// What stands for an open file: the kernel keeps a window for each, not for each file. Any number of the caller's choice, such
 /// as a descriptor, or a task where descriptors are not known.
@@ -192,7 +186,7 @@ type FileKey = (u32, u64);
 
 fn key(file: FileId) -> FileKey {
     // Device numbers have 32 bits, of which u32::MAX is none that the kernel gives out (12 bits of majors).
-    (file.device.unwrap_or(u32::MAX), file.inode)
+    (file.device.map_or(u32::MAX, |device| device.0), file.inode)
 }
 
 impl Simulator {

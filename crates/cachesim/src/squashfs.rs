@@ -159,9 +159,10 @@ fn readahead(m: &mut Mapping, squashfs: Squashfs, first: u64, end: u64) {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Access, FileId, Kernel, MapAdvice, OpenId, PageStep, Settings, Simulator};
+    use crate::{Access, Kernel, MapAdvice, OpenId, PageStep, Settings, Simulator};
+    use flashscope_trace::{Device, FileId};
 
-    const FILE: FileId = FileId { device: Some(1), inode: 1 };
+    const FILE: FileId = FileId { device: Some(Device(1)), inode: 1 };
 
     fn simulator(kernel: Kernel, readahead_pages: u64, size: u64) -> Simulator {
         let mut simulator = Simulator::new(kernel, Settings { readahead_pages, io_pages: 31, ..Settings::default() });

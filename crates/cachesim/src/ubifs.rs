@@ -256,9 +256,10 @@ fn fill(m: &mut Mapping, row: &mut InARow, mut next: u64, end: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, FileId, Kernel, OpenId, Settings, Simulator};
+    use crate::{Access, Kernel, OpenId, Settings, Simulator};
+    use flashscope_trace::{Device, FileId};
 
-    const FILE: FileId = FileId { device: Some(1), inode: 1 };
+    const FILE: FileId = FileId { device: Some(Device(1)), inode: 1 };
 
     fn simulator(kernel: Kernel, readahead_pages: u64, pages: u64, runs: NodeRuns) -> Simulator {
         let mut simulator = Simulator::new(kernel, Settings { readahead_pages, ..Settings::default() });

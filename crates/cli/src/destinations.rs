@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flashscope_output::{FileId, Output, Rules};
+use flashscope_output::{HostFile, Output, Rules};
 
 use crate::args::{Bench, Cli, Command};
 use crate::failure::Failure;
@@ -101,12 +101,12 @@ fn are_one_file(a: &Path, b: &Path) -> bool {
     if Output::is_through(a) {
         return false;
     }
-    match (FileId::of(a), FileId::of(b)) {
+    match (HostFile::of(a), HostFile::of(b)) {
         (Some(a), Some(b)) => a == b,
         (None, None) => {
             let place = |path: &Path| {
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                Some((FileId::of(parent.unwrap_or(Path::new(".")))?, path.file_name()?.to_owned()))
+                Some((HostFile::of(parent.unwrap_or(Path::new(".")))?, path.file_name()?.to_owned()))
             };
             place(a).is_some_and(|place_of_a| place(b) == Some(place_of_a))
         }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flashscope_output::{FileId, Output, OutputError, Rules};
+use flashscope_output::{HostFile, Output, OutputError, Rules};
 use flashscope_targets::ScratchDir;
 
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ pub struct Noted<'a> {
 
 impl<'a> Noted<'a> {
     /// Opens `path`, which must be none of `inputs`; `option` is the one that named it.
-    pub fn create(path: &Path, inputs: &'a [FileId], option: &str) -> Result<Noted<'a>, Failure> {
+    pub fn create(path: &Path, inputs: &'a [HostFile], option: &str) -> Result<Noted<'a>, Failure> {
         let note = note(path);
         let file = Output::create(path, Rules { inputs, ..Rules::default() }).map_err(with(option))?;
         Ok(Noted { file, _note: note })
@@ -41,12 +41,12 @@ pub fn with(option: &str) -> impl Fn(OutputError) -> Failure {
 }
 
 /// What the inputs of a command are, whatever they are called: the files that traces of these names are read from.
-pub fn inputs(paths: &[PathBuf]) -> Vec<FileId> {
-    paths.iter().flat_map(|path| flashscope_trace::files_of(path)).filter_map(|file| FileId::of(&file)).collect()
+pub fn inputs(paths: &[PathBuf]) -> Vec<HostFile> {
+    paths.iter().flat_map(|path| flashscope_trace::files_of(path)).filter_map(|file| HostFile::of(&file)).collect()
 }
 
 /// Writes a page or a table: it is there whole, or as it was before.
-pub fn write(path: &Path, bytes: &[u8], inputs: &[FileId], option: &str) -> Result<(), Failure> {
+pub fn write(path: &Path, bytes: &[u8], inputs: &[HostFile], option: &str) -> Result<(), Failure> {
     use std::io::Write as _;
     let mut noted = Noted::create(path, inputs, option)?;
     noted

@@ -9,7 +9,7 @@ use flashscope_predict::{
     Workload, has_bulk_read, request_bytes,
 };
 use flashscope_targets::board::Chip;
-use flashscope_trace::{Device, DeviceNames, FileNames, Trace};
+use flashscope_trace::{Device, DeviceNames, FileId, FileNames, Trace};
 
 use crate::args::{ModelArgs, PowerArgs, PredictArgs};
 use crate::failure::Failure;
@@ -92,7 +92,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
         rows,
     };
     let labels = Labels::of(&trace);
-    let file = |file: flashscope_cachesim::FileId| labels.file(file);
+    let file = |file: FileId| labels.file(file);
     let task = |tid: u32| {
         let name = trace.comm(tid, flashscope_trace::TimeNs(u64::MAX)).unwrap_or("?");
         format!("{name} ({tid})")
@@ -234,7 +234,7 @@ pub fn filesystem(said: &PowerArgs, trace: &Trace, workload: &Workload) -> Strin
 /// What the file that is read most lies on, as the bars of validation name it: `squashfs-mtdblock` where it is not on MTD itself.
 pub fn mounted(trace: &Trace, workload: &Workload) -> Option<String> {
     let (most, _) = workload.pages_added.iter().max_by_key(|&(_, pages)| pages)?;
-    let mount = trace.facts().mount_of(Device(most.device?))?;
+    let mount = trace.facts().mount_of(most.device?)?;
     let kind = mount.kind.as_deref()?;
     let source = mount.source.as_deref().unwrap_or_default();
     let below = ["mtdblock", "ubiblock"].into_iter().find(|name| source.contains(name));
@@ -256,14 +256,14 @@ impl Labels {
         Labels { files: trace.file_names(), devices: trace.device_names() }
     }
 
-    pub fn file(&self, file: flashscope_cachesim::FileId) -> String {
-        let Some(device) = file.device.map(Device) else { return format!("inode {}", file.inode) };
+    pub fn file(&self, file: FileId) -> String {
+        let Some(device) = file.device else { return format!("inode {}", file.inode) };
         let path = self.files.display(device, file.inode);
         self.devices.file_label(path.as_deref(), device, file.inode)
     }
 
     /// The same for a terminal.
-    pub fn visible(&self, file: flashscope_cachesim::FileId) -> String {
+    pub fn visible(&self, file: FileId) -> String {
         flashscope_report::visible(&self.file(file)).into_owned()
     }
 }
@@ -316,9 +316,9 @@ const MTD_BLOCK_PAGES: u64 = 31;
 /// What the files that are read lie on, as the trace's mounts tell.
 pub fn storage(trace: &Trace, workload: &Workload, kernel: Kernel, io_kib: Option<u64>) -> Storage {
     let mut storage = Storage::new(kernel);
-    let devices: HashSet<u32> = workload.sizes.keys().filter_map(|file| file.device).collect();
+    let devices: HashSet<Device> = workload.sizes.keys().filter_map(|file| file.device).collect();
     for mount in &trace.facts().mounts {
-        let Some(device) = mount.device().filter(|device| devices.contains(&device.0)) else { continue };
+        let Some(device) = mount.device().filter(|device| devices.contains(device)) else { continue };
         let source = mount.source.as_deref().unwrap_or_default();
         if source.contains("mtdblock") || source.contains("ubiblock") {
             storage.io_pages = MTD_BLOCK_PAGES;
@@ -330,10 +330,10 @@ pub fn storage(trace: &Trace, workload: &Workload, kernel: Kernel, io_kib: Optio
         if mount.is("squashfs")
             && let Some(bytes) = mount.block_bytes
         {
-            storage.squashfs.insert(device.0, bytes);
+            storage.squashfs.insert(device, bytes);
         }
         if mount.is("ubifs") && has_bulk_read(mount) {
-            storage.bulk_read.insert(device.0);
+            storage.bulk_read.insert(device);
         }
     }
     if let Some(kib) = io_kib {

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use flashscope_cachesim::FileId;
 use flashscope_study::replays::ScriptError;
-use flashscope_trace::{EventKind, FileStep, TimeNs, Trace, Value};
+use flashscope_trace::{EventKind, FileId, FileStep, TimeNs, Trace, Value};
 
 use crate::args::BenchReplayArgs;
 use crate::failure::Failure;
@@ -121,7 +120,7 @@ pub fn script(trace: &Trace, wanted: &Wanted<'_>) -> Result<Script, Failure> {
         }
         let Some(event) = pair.event else { return };
         let EventKind::File(file) = &event.kind else { return };
-        let id = FileId { device: file.device.map(|device| device.0), inode: file.inode };
+        let id = file.file();
         match file.step {
             FileStep::Cached => {
                 let end = cached.entry(id).or_default();
@@ -254,7 +253,6 @@ fn write<'t>(
                     end.max(cached.get(&read.file).copied().unwrap_or_default()).saturating_add(beyond)
                 }
             };
-            let device = device.map(flashscope_trace::Device);
             let device = device.map_or_else(|| "?".to_owned(), |d| d.to_string());
             let _ = writeln!(text, "file {size} {device}:{inode}");
             count
@@ -290,13 +288,15 @@ fn write<'t>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashscope_trace::Device;
 
     fn read(time: u64, tid: u32, inode: u64, offset: u64, asked: u64, got: Option<u64>) -> Read {
-        Read { time: TimeNs(time), tid, file: FileId { device: Some(31 << 20), inode }, offset, asked, got }
+        Read { time: TimeNs(time), tid, file: FileId { device: Some(Device(31 << 20)), inode }, offset, asked, got }
     }
 
     fn of(reads: Vec<Read>, cached: &[(u64, u64)], beyond: u64) -> Script {
-        let cached = cached.iter().map(|&(inode, end)| (FileId { device: Some(31 << 20), inode }, end)).collect();
+        let cached =
+            cached.iter().map(|&(inode, end)| (FileId { device: Some(Device(31 << 20)), inode }, end)).collect();
         write(reads, &cached, beyond, |_, _| Some("cat")).unwrap()
     }
 

@@ -27,21 +27,21 @@ pub(crate) const SAID_AFTER: Duration = Duration::from_secs(1);
 /// How often a reader is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A file by what it is, whatever it is called.
+/// A file of this machine by what it is, whatever it is called. (Files of traces: `flashscope_trace::FileId`.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileId {
+pub struct HostFile {
     device: u64,
     inode: u64,
 }
 
-impl FileId {
+impl HostFile {
     /// The file that a path leads to, links followed. `None`: there is none.
-    pub fn of(path: &Path) -> Option<FileId> {
-        std::fs::metadata(path).ok().map(|meta| FileId { device: meta.dev(), inode: meta.ino() })
+    pub fn of(path: &Path) -> Option<HostFile> {
+        std::fs::metadata(path).ok().map(|meta| HostFile { device: meta.dev(), inode: meta.ino() })
     }
 
-    fn of_stat(stat: &Stat) -> FileId {
-        FileId { device: stat.st_dev, inode: stat.st_ino }
+    fn of_stat(stat: &Stat) -> HostFile {
+        HostFile { device: stat.st_dev, inode: stat.st_ino }
     }
 }
 
@@ -61,7 +61,7 @@ pub enum Existing {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules<'a> {
     /// What the command reads.
-    pub inputs: &'a [FileId],
+    pub inputs: &'a [HostFile],
     /// Only its owner may read it.
     pub private: bool,
     /// It is written at positions, which a pipe cannot take: it becomes one then when it is whole.
@@ -97,7 +97,7 @@ impl<'a> Output<'a> {
         let old = match &place.found {
             Found::Nothing => None,
             Found::Magic => return Output::through(path, place, rules),
-            Found::There(stat) if rules.inputs.contains(&FileId::of_stat(stat)) => {
+            Found::There(stat) if rules.inputs.contains(&HostFile::of_stat(stat)) => {
                 return Err(OutputError::Input { path: path.to_owned() });
             }
             Found::There(stat) => match kind(stat) {
@@ -148,11 +148,11 @@ impl<'a> Output<'a> {
         }
         let file = open_through(path, &place, flags).map_err(failed)?;
         let now = fstat(&file).map_err(failed)?;
-        if rules.inputs.contains(&FileId::of_stat(&now)) && kind(&now) == FileType::RegularFile {
+        if rules.inputs.contains(&HostFile::of_stat(&now)) && kind(&now) == FileType::RegularFile {
             return Err(OutputError::Input { path: path.to_owned() });
         }
         if let Found::There(stat) = &place.found
-            && (FileId::of_stat(stat) != FileId::of_stat(&now) || kind(stat) != kind(&now))
+            && (HostFile::of_stat(stat) != HostFile::of_stat(&now) || kind(stat) != kind(&now))
         {
             return Err(OutputError::Replaced { path: path.to_owned() });
         }
@@ -285,7 +285,7 @@ fn open_through(path: &Path, place: &Place, flags: OFlags) -> rustix::io::Result
 /// Whether a name is that of an open file.
 fn is_file(dir: &OwnedFd, name: &OsStr, file: &File) -> bool {
     match (statat(dir, name, AtFlags::SYMLINK_NOFOLLOW), fstat(file)) {
-        (Ok(named), Ok(open)) => FileId::of_stat(&named) == FileId::of_stat(&open),
+        (Ok(named), Ok(open)) => HostFile::of_stat(&named) == HostFile::of_stat(&open),
         _ => false,
     }
 }
@@ -339,7 +339,7 @@ fn appear(
     let there = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => false,
         Err(errno) => return Err(failed(errno)),
-        Ok(stat) if rules.inputs.contains(&FileId::of_stat(&stat)) => {
+        Ok(stat) if rules.inputs.contains(&HostFile::of_stat(&stat)) => {
             return Err(OutputError::Input { path: path.to_owned() });
         }
         Ok(stat) if kind(&stat) == FileType::RegularFile => true,

@@ -59,7 +59,7 @@ fn an_input_is_no_output_by_any_of_its_names() {
     std::fs::write(&path, "in").unwrap();
     std::fs::hard_link(&path, dir.path("hard")).unwrap();
     symlink("t", dir.path("soft")).unwrap();
-    let inputs = [FileId::of(&path).unwrap()];
+    let inputs = [HostFile::of(&path).unwrap()];
     let rules = Rules { inputs: &inputs, ..Rules::default() };
     for name in ["t", "hard", "soft"] {
         let error = Output::write_whole(&dir.path(name), b"out", rules).unwrap_err();

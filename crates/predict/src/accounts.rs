@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flashscope_cachesim::{Access, BulkReads, Cause, FileId, PageEvent, PageStep, Simulator};
+use flashscope_cachesim::{Access, BulkReads, Cause, PageEvent, PageStep, Simulator};
+use flashscope_trace::FileId;
 
 use crate::cost::costs::Costs;
 use crate::cost::index::Index;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use flashscope_cachesim::{BulkReads, FileId};
+use flashscope_cachesim::BulkReads;
+use flashscope_trace::FileId;
 use schemars::JsonSchema;
 use serde::Serialize;
 

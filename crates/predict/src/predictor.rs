@@ -3,7 +3,8 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flashscope_cachesim::{Access, FileId, PAGE_BYTES, PageEvent, Settings, Simulator};
+use flashscope_cachesim::{Access, PAGE_BYTES, PageEvent, Settings, Simulator};
+use flashscope_trace::FileId;
 
 use crate::accounts::{Accounts, Played};
 use crate::cost::costs::Costs;

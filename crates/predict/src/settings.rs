@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flashscope_cachesim::{Kernel, PAGE_BYTES};
+use flashscope_trace::Device;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -67,9 +68,9 @@ pub struct Storage {
     pub request_bytes: u64,
     pub budget_pages: usize,
     /// Block sizes of file systems that are squashfs, bytes, by device number.
-    pub squashfs: BTreeMap<u32, u64>,
+    pub squashfs: BTreeMap<Device, u64>,
     /// UBIFS mounts with `bulk_read`, by device number.
-    pub bulk_read: BTreeSet<u32>,
+    pub bulk_read: BTreeSet<Device>,
 }
 
 impl Storage {

@@ -1,6 +1,6 @@
 //! Predictions of read-ahead, as terminal and page show them.
 
-use flashscope_cachesim::FileId;
+use flashscope_analysis::FileId;
 use flashscope_predict::{ErrorBar, FilesystemOptions, Prediction, QueueCost, Row, Tally};
 
 use crate::rows::Rows;

@@ -1,6 +1,7 @@
 //! What another kernel's read-ahead would have read: the same requests under its rules (`crates/cachesim`).
 
-use flashscope_cachesim::{Access, FileId, Kernel, OpenId, PAGE_BYTES, Settings, Simulator};
+use flashscope_cachesim::{Access, Kernel, OpenId, PAGE_BYTES, Settings, Simulator};
+use flashscope_trace::FileId;
 
 use crate::definition::Pattern;
 

@@ -37,6 +37,7 @@ pub mod export;
 pub mod facts;
 mod formats;
 mod identity;
+mod ids;
 mod input;
 mod kind;
 mod losses;
@@ -48,7 +49,7 @@ mod trace;
 
 pub use bytes::Endian;
 pub use error::Error;
-pub use events::block::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
+pub use events::block::{BlockAction, BlockDetail, BlockEvent, RequestFlags, RequestKind};
 pub use events::file::{FileEvent, FileStep};
 pub use events::layer::{CallKind, Crossing, Crossings, Layer, SleepSource};
 pub use events::phase::{Mark, Phase};
@@ -61,8 +62,9 @@ pub use formats::stream::{
 pub use formats::{Format, TABLE as FORMATS, help as formats_help};
 pub use formats::{dat, flashmon};
 pub use identity::{
-    App, AppKind, DeviceName, DeviceNames, FileName, FileNames, NameState, Process, file_label, own_data, parse_file,
+    App, AppKind, DeviceName, DeviceNames, FileName, FileNames, NameState, Process, file_label, own_data,
 };
+pub use ids::{Device, FileId};
 pub use kind::TraceKind;
 pub use losses::{Loss, Losses, Severity};
 pub use merged::{Alignment, MergedTrace, SYNC, Source};

@@ -3,7 +3,7 @@
 use super::groups::{Group, GroupBy, Times};
 use super::in_flight::Bio;
 use super::matching::Watch;
-use flashscope_trace::{Device, RequestKind};
+use flashscope_trace::{FileId, RequestKind};
 use std::collections::HashMap;
 
 /// Files that are listed, those with most bytes; the bios of the others are one group.
@@ -16,9 +16,6 @@ const MAX_KNOWN: usize = 1 << 16;
 const FURTHER: usize = MAX_TIMED;
 /// The group of the files that are not listed.
 pub(crate) const FURTHER_FILES: &str = "(further files)";
-
-/// A file: device of its file system, and inode.
-pub(super) type File = (u32, u64);
 
 #[derive(Default)]
 struct OneFile {
@@ -54,8 +51,8 @@ impl OneFile {
 #[derive(Default)]
 pub(super) struct Files {
     /// Of the bio that is queued next, where it is known.
-    pub next: Option<File>,
-    numbers: HashMap<File, usize>,
+    pub next: Option<FileId>,
+    numbers: HashMap<FileId, usize>,
     files: Vec<OneFile>,
     further: OneFile,
     /// Files of bios on their way, by the bio's name.
@@ -68,7 +65,7 @@ impl Files {
     }
 
     /// The number of a file that is not known yet.
-    fn new_file(&mut self, file: File) -> usize {
+    fn new_file(&mut self, file: FileId) -> usize {
         if self.files.len() == MAX_TIMED && self.numbers.len() < MAX_KNOWN {
             self.keep_largest(MAX_TIMED / 2);
         }
@@ -108,11 +105,10 @@ impl Files {
         if self.files.len() > MAX_LISTED {
             self.keep_largest(MAX_LISTED);
         }
-        let mut files: Vec<(&File, &OneFile)> =
+        let mut files: Vec<(&FileId, &OneFile)> =
             self.numbers.iter().filter_map(|(file, &number)| Some((file, self.files.get(number)?))).collect();
         files.sort_by_key(|(file, one)| (std::cmp::Reverse(one.times.bytes), **file));
-        let name = |&(device, inode): &File| format!("{} inode {inode}", Device(device));
-        let mut groups: Vec<Group> = files.into_iter().map(|(file, one)| one.finish(name(file))).collect();
+        let mut groups: Vec<Group> = files.into_iter().map(|(file, one)| one.finish(file.to_string())).collect();
         if self.further.times.bios > 0 {
             groups.push(self.further.finish(FURTHER_FILES.to_owned()));
         }
@@ -145,6 +141,7 @@ impl Watch for Files {
 mod tests {
     use super::super::in_flight::InFlight;
     use super::*;
+    use flashscope_trace::Device;
     use flashscope_trace::RequestFlags;
 
     fn bio(sectors: u32) -> Bio {
@@ -154,9 +151,9 @@ mod tests {
     #[test]
     fn a_bio_is_its_files() {
         let mut files = Files::default();
-        let disk = Device::new(8, 1).0;
+        let disk = Device::new(8, 1);
         files.queued(7, &bio(8), 100);
-        files.next = Some((disk, 12));
+        files.next = Some(FileId::on(disk, 12));
         files.queued(3, &bio(64), 100);
         // However many parts it had.
         files.part_gone(3, &bio(32), 150);
@@ -175,7 +172,7 @@ mod tests {
     }
 
     fn one_bio(files: &mut Files, name: u32, inode: u64, sectors: u32) {
-        files.next = Some((1, inode));
+        files.next = Some(FileId::on(Device(1), inode));
         files.queued(name, &bio(sectors), 100);
         files.gone(name, &bio(sectors), 200);
     }
@@ -203,7 +200,7 @@ mod tests {
         let mut files = Files::default();
         one_bio(&mut files, 1, 1, 800);
         // Its bio is on its way while others go.
-        files.next = Some((1, 2));
+        files.next = Some(FileId::on(Device(1), 2));
         files.queued(2, &bio(8), 100);
         for inode in 10..MAX_KNOWN as u64 + 10_000 {
             one_bio(&mut files, 3, inode, 8);

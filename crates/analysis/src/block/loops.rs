@@ -16,7 +16,7 @@ use super::stack::Upper;
 use crate::Evidence;
 use crate::Named;
 use flashscope_trace::facts::Disk;
-use flashscope_trace::{BlockEvent, Device, Facts, FileEvent, FileStep, RequestKind, TimeNs};
+use flashscope_trace::{BlockEvent, Device, Facts, FileEvent, FileId, FileStep, RequestKind, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -78,10 +78,6 @@ impl Loops {
         Loops { all: facts.into_iter().flat_map(|facts| &facts.block).filter_map(one).collect() }
     }
 
-    fn on(&self, file_system: Device, inode: u64) -> Option<&Loop> {
-        self.all.iter().find(|one| (one.file_system, one.inode) == (file_system, inode))
-    }
-
     /// The owner of the bio that is about to be queued, and whether it does the work of a bio of a higher device. Its bytes count
     /// where it does not.
     pub(super) fn queue<L, N, W>(
@@ -117,7 +113,7 @@ impl Loops {
             return (originators.task(tid, time).0, true);
         }
         let owner = originators.queue(block, tid, time);
-        let by_loop = originators.by_loop.take().and_then(|file| self.of_file(file));
+        let by_loop = originators.by_loop.take().and_then(|file| self.of_file(file)).map(|one| one.device);
         if let Some(device) = by_loop {
             matching.below_cache(device);
         }
@@ -140,8 +136,8 @@ impl Loops {
         if self.all.is_empty() || block.bytes == 0 {
             return None;
         }
-        let (device, inode, byte, left) = originators.file_at(block)?;
-        let of = self.on(Device(device), inode)?;
+        let (file, byte, left) = originators.file_at(block)?;
+        let of = self.of_file(file)?;
         let kind = block.kind();
         let write = kind != RequestKind::Read;
         if (write && !of.direct) || !originators.carries(tid, time) {
@@ -191,7 +187,7 @@ impl Loops {
         if self.all.is_empty() || !matches!(file.step, FileStep::Write | FileStep::Dirtied) {
             return None;
         }
-        let of = self.on(file.device?, file.inode)?;
+        let of = self.of_file(file.file())?;
         if !originators.carries(tid, time) {
             return None;
         }
@@ -205,9 +201,9 @@ impl Loops {
         }
     }
 
-    /// The loop device of a file.
-    fn of_file(&self, (device, inode): (u32, u64)) -> Option<Device> {
-        self.on(Device(device), inode).map(|one| one.device)
+    /// The loop device that lies in a file.
+    fn of_file(&self, file: FileId) -> Option<&Loop> {
+        self.all.iter().find(|one| FileId::on(one.file_system, one.inode) == file)
     }
 
     /// The backing file of a device.
@@ -258,13 +254,13 @@ where
         self.id(u32::MAX - 1, "(several)", OwnerKind::Shared)
     }
 
-    /// The file in which a bio begins, and as much of it as follows there: device of its file system, inode, byte, bytes.
-    fn file_at(&self, block: &BlockEvent) -> Option<(u32, u64, u64, u64)> {
+    /// The file in which a bio begins, at which byte, and how many bytes of it follow there.
+    fn file_at(&self, block: &BlockEvent) -> Option<(FileId, u64, u64)> {
         if self.extents.is_empty() {
             return None;
         }
         match self.at(block.device.0, block.sector.saturating_mul(512)) {
-            At::File(device, inode, byte, left) => Some((device, inode, byte, left)),
+            At::File(file, byte, left) => Some((file, byte, left)),
             At::Unknown(_) => None,
         }
     }

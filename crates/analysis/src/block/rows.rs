@@ -14,8 +14,8 @@ use super::stages::{Stage, each_stage};
 use crate::Named;
 use flashscope_trace::export::{Cell, Column, ColumnType};
 use flashscope_trace::{
-    BlockAction, BlockDetail, BlockEvent, Device, DeviceNames, Event, EventKind, FileNames, RequestFlags, RequestKind,
-    TimeNs,
+    BlockAction, BlockDetail, BlockEvent, Device, DeviceNames, Event, EventKind, FileId, FileNames, RequestFlags,
+    RequestKind, TimeNs,
 };
 
 /// What a row is of.
@@ -74,7 +74,7 @@ pub struct IoRow {
     carrier: u32,
     issuer: u32,
     /// Device of the file system, and inode.
-    pub file: Option<(Device, u64)>,
+    pub file: Option<FileId>,
     /// Of a bio: the parts that it was split into (1: none). Of a request: the bios, or parts of bios, in it; 0 where their
     /// queueing is not in the trace.
     pub pieces: u64,
@@ -176,7 +176,7 @@ where
         let unlike = |other: u32| other != row.owner || owner.is_none();
         let carrier = self.originators.owner(row.carrier).filter(|_| unlike(row.carrier));
         let issuer = self.originators.owner(row.issuer);
-        let file_device = row.file.map(|(device, _)| device.to_string());
+        let file_device = row.file.and_then(|file| file.device).map(|device| device.to_string());
         let name = |one: &'_ Option<(std::borrow::Cow<'_, str>, OwnerKind, Option<u32>)>| {
             one.as_ref().map(|(name, ..)| name.to_string())
         };
@@ -190,7 +190,7 @@ where
         let stages = row.stages.map(Cell::from);
         let (files, devices) = self.names;
         let device_name = devices.get(row.device).map(|name| name.display());
-        let file_path = row.file.and_then(|(device, inode)| files.display(device, inode));
+        let file_path = row.file.and_then(|file| files.display(file.device?, file.inode));
         let head = [
             Cell::Text(&device),
             Cell::Number(row.sector),
@@ -208,7 +208,7 @@ where
             issuer_name.as_deref().into(),
             tid(&issuer),
             file_device.as_deref().into(),
-            row.file.map(|(_, inode)| inode).into(),
+            row.file.map(|file| file.inode).into(),
             Some(row.pieces).filter(|&pieces| pieces > 0).into(),
             Cell::Number(row.requeues),
             Cell::Flag(row.below),
@@ -381,7 +381,7 @@ struct Kept {
     sector: u64,
     sectors: u32,
     carrier: u32,
-    file: Option<(u32, u64)>,
+    file: Option<FileId>,
     /// The name of the bio that this is a part of: its own, where it is none.
     root: u32,
     parts: u64,
@@ -409,7 +409,7 @@ struct Collector {
     devices: Vec<Device>,
     next_carrier: u32,
     next_issuer: u32,
-    next_file: Option<(u32, u64)>,
+    next_file: Option<FileId>,
     kept: Vec<Kept>,
     requests: Vec<Request>,
     free: Vec<u32>,
@@ -548,12 +548,12 @@ impl Collector {
         }
         if row.pieces == 1 {
             (row.owner, row.carrier) = (bio.owner, kept.carrier);
-            row.file = kept.file.map(|(device, inode)| (Device(device), inode));
+            row.file = kept.file;
         } else {
             // Of several there is no one.
             let same = |a: u32, b: u32| if a == b { a } else { NONE };
             (row.owner, row.carrier) = (same(row.owner, bio.owner), same(row.carrier, kept.carrier));
-            row.file = row.file.filter(|file| kept.file == Some((file.0.0, file.1)));
+            row.file = row.file.filter(|file| kept.file == Some(*file));
         }
     }
 
@@ -632,7 +632,7 @@ impl Collector {
             owner: bio.owner,
             carrier: kept.carrier,
             issuer: NONE,
-            file: kept.file.map(|(device, inode)| (Device(device), inode)),
+            file: kept.file,
             pieces: kept.parts,
             requeues: kept.requeues,
             below: bio.below,

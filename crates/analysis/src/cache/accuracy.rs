@@ -19,8 +19,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-use flashscope_cachesim::{FileId, PAGE_BYTES};
-use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileEvent, FileStep};
+use flashscope_cachesim::PAGE_BYTES;
+use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileEvent, FileId, FileStep};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -111,17 +111,13 @@ pub struct AccuracyFindings {
 /// Runs of pages of one kind that are followed at once: of more the oldest are forgotten. Files and tasks that have a name.
 const MAX_RUNS: usize = 1 << 18;
 const MAX_NAMED: usize = 1 << 14;
-
-type Key = (Option<Device>, u64);
-
-fn file_id((device, inode): Key) -> FileId {
-    FileId { device: device.map(|device| device.0), inode }
-}
+/// Stands for all files without a name.
+const NO_FILE: FileId = FileId { device: None, inode: 0 };
 
 /// Pages of one file that a task asks for.
 #[derive(Clone, Copy)]
 struct Asked {
-    file: Key,
+    file: FileId,
     first: u64,
     /// The page behind the last.
     end: u64,
@@ -135,13 +131,13 @@ struct Asking {
 }
 
 impl Asking {
-    fn is_for(&self, file: Key, page: u64) -> bool {
+    fn is_for(&self, file: FileId, page: u64) -> bool {
         let holds = |asked: Asked| asked.file == file && (asked.first..asked.end).contains(&page);
         self.read.is_some_and(holds) || self.fault.is_some_and(holds)
     }
 
     /// A range of pages in pieces, each with whether they are asked for.
-    fn pieces(&self, file: Key, pages: Range<u64>) -> impl Iterator<Item = (Range<u64>, bool)> {
+    fn pieces(&self, file: FileId, pages: Range<u64>) -> impl Iterator<Item = (Range<u64>, bool)> {
         let asked = [self.read, self.fault].into_iter().flatten().filter(|asked| asked.file == file);
         let ends = asked.flat_map(|asked| [asked.first, asked.end]).filter(|at| pages.contains(at));
         let mut cuts: Vec<u64> = ends.chain([pages.start, pages.end]).collect();
@@ -187,14 +183,14 @@ struct File {
 
 /// Follows the pages of a trace.
 pub struct Accuracy {
-    pages: Ranges<Key, Page>,
+    pages: Ranges<FileId, Page>,
     /// What a task asked for last.
     asking: HashMap<u32, Asking>,
-    writing: HashMap<u32, Key>,
+    writing: HashMap<u32, FileId>,
     in_flight: InFlight<()>,
     /// A bio was of pages that came into the cache.
     sees_device: bool,
-    files: BTreeMap<Key, File>,
+    files: BTreeMap<FileId, File>,
     tasks: BTreeMap<u32, Brought>,
     /// Tasks in a call, where the trace has calls.
     in_call: HashSet<u32>,
@@ -235,11 +231,11 @@ impl Accuracy {
     pub fn pages(&self) -> impl Iterator<Item = PageThere> + '_ {
         self.pages.iter().flat_map(|(key, pages, known)| {
             let used = self.use_of(key, &known);
-            pages.map(move |page| PageThere { device: key.0, inode: key.1, page, ahead: known.ahead, used })
+            pages.map(move |page| PageThere { device: key.device, inode: key.inode, page, ahead: known.ahead, used })
         })
     }
 
-    fn use_of(&self, key: Key, page: &Page) -> Use {
+    fn use_of(&self, key: FileId, page: &Page) -> Use {
         let is_mapped = || self.files.get(&self.named(key)).is_some_and(|file| file.mapped);
         match page.used {
             true => Use::Used,
@@ -249,14 +245,14 @@ impl Accuracy {
     }
 
     /// The name under which a file is counted.
-    fn named(&self, key: Key) -> Key {
-        if self.files.len() < MAX_NAMED || self.files.contains_key(&key) { key } else { (None, 0) }
+    fn named(&self, key: FileId) -> FileId {
+        if self.files.len() < MAX_NAMED || self.files.contains_key(&key) { key } else { NO_FILE }
     }
 
-    fn of(&mut self, key: Key, tid: u32) -> [&mut Brought; 2] {
+    fn of(&mut self, key: FileId, tid: u32) -> [&mut Brought; 2] {
         let key = self.named(key);
         let tid = if self.tasks.len() < MAX_NAMED || self.tasks.contains_key(&tid) { tid } else { 0 };
-        self.folded |= key == (None, 0);
+        self.folded |= key == NO_FILE;
         [&mut self.files.entry(key).or_default().brought, self.tasks.entry(tid).or_default()]
     }
 
@@ -272,11 +268,11 @@ impl Accuracy {
     /// Pages of a file become others. What had no room for that is in no count from then on.
     fn update(
         &mut self,
-        key: Key,
+        key: FileId,
         pages: Range<u64>,
         mut change: impl FnMut(Range<u64>, Option<Page>) -> Option<Page>,
     ) {
-        let mut forgotten: Vec<(Key, Page, u64)> = Vec::new();
+        let mut forgotten: Vec<(FileId, Page, u64)> = Vec::new();
         let end = pages.end;
         let reached = self.pages.update(key, pages, &mut change, |of, run, page| {
             forgotten.push((of, page, run.end - run.start));
@@ -290,7 +286,7 @@ impl Accuracy {
         }
     }
 
-    fn touch(&mut self, key: Key, pages: Range<u64>) {
+    fn touch(&mut self, key: FileId, pages: Range<u64>) {
         let mut touched: Vec<(u32, Range<u64>)> = Vec::new();
         self.update(key, pages, |run, there| {
             there.map(|page| {
@@ -301,7 +297,7 @@ impl Accuracy {
             })
         });
         for (tid, run) in touched {
-            let (count, late) = (run.end - run.start, self.in_flight.coming_of(file_id(key), run));
+            let (count, late) = (run.end - run.start, self.in_flight.coming_of(key, run));
             for brought in self.of(key, tid) {
                 brought.ahead_used = brought.ahead_used.saturating_add(count);
                 *brought.ahead_late.get_or_insert(0) += late;
@@ -310,7 +306,7 @@ impl Accuracy {
     }
 
     fn file(&mut self, tid: u32, event: &FileEvent) {
-        let key = (event.device, event.inode);
+        let key = event.file();
         let first = event.offset / PAGE_BYTES;
         let end = event.offset.saturating_add(event.bytes).div_ceil(PAGE_BYTES);
         let pages = first..end.max(first);
@@ -350,7 +346,7 @@ impl Accuracy {
         }
     }
 
-    fn cached(&mut self, tid: u32, key: Key, pages: Range<u64>) {
+    fn cached(&mut self, tid: u32, key: FileId, pages: Range<u64>) {
         // What a write brings in is the write's.
         if self.writing.get(&tid) == Some(&key) {
             return;
@@ -367,7 +363,7 @@ impl Accuracy {
             self.file_systems_own = self.file_systems_own.saturating_add(count);
             return;
         }
-        self.in_flight.added(tid, file_id(key), pages.start, count);
+        self.in_flight.added(tid, key, pages.start, count);
         for (piece, requested) in asking.pieces(key, pages) {
             let count = piece.end - piece.start;
             for brought in self.of(key, tid) {
@@ -378,8 +374,8 @@ impl Accuracy {
         }
     }
 
-    fn uncached(&mut self, key: Key, pages: Range<u64>) {
-        self.in_flight.gone(file_id(key), pages.clone());
+    fn uncached(&mut self, key: FileId, pages: Range<u64>) {
+        self.in_flight.gone(key, pages.clone());
         let mut gone: Vec<(Page, u64)> = Vec::new();
         self.update(key, pages, |run, there| {
             gone.extend(there.map(|page| (page, run.end - run.start)));
@@ -391,7 +387,7 @@ impl Accuracy {
     }
 
     /// What became of a page that came ahead: where it was not used, in the count that says when that was clear.
-    fn count(&mut self, key: Key, page: &Page, pages: u64, unused: fn(&mut Brought) -> &mut u64) {
+    fn count(&mut self, key: FileId, page: &Page, pages: u64, unused: fn(&mut Brought) -> &mut u64) {
         let known = self.use_of(key, page);
         for brought in self.of(key, page.tid) {
             match known {
@@ -454,7 +450,7 @@ impl Analysis for Accuracy {
         let mut files: Vec<FileBrought> = self
             .files
             .into_iter()
-            .map(|((device, inode), file)| FileBrought { device, inode, path: None, pages: file.brought })
+            .map(|(FileId { device, inode }, file)| FileBrought { device, inode, path: None, pages: file.brought })
             .filter(|file| !file.pages.is_empty())
             .collect();
         files.sort_by_key(|file| std::cmp::Reverse((file.pages.ahead_unused(), file.pages.ahead)));

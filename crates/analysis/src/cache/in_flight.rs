@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 
-use flashscope_cachesim::{FileId, PAGE_BYTES};
-use flashscope_trace::{BlockAction, BlockEvent, RequestFlags, RequestKind};
+use flashscope_cachesim::PAGE_BYTES;
+use flashscope_trace::{BlockAction, BlockEvent, FileId, RequestFlags, RequestKind};
 
 /// Tasks, bios and pages of a task that are followed at once.
 pub const MAX_FOLLOWED: usize = 1 << 10;
@@ -178,8 +178,8 @@ mod tests {
     use super::*;
     use flashscope_trace::{BlockDetail, Device};
 
-    const FILE: FileId = FileId { device: Some(7), inode: 5 };
-    const OTHER: FileId = FileId { device: Some(7), inode: 6 };
+    const FILE: FileId = FileId { device: Some(Device(7)), inode: 5 };
+    const OTHER: FileId = FileId { device: Some(Device(7)), inode: 6 };
 
     fn block(action: BlockAction, page: u64, pages: u64) -> BlockEvent {
         let (sector, bytes) = (1000 + page * 8, pages * PAGE_BYTES);

@@ -8,7 +8,7 @@ use crate::OWN_RECORDING;
 use crate::block::{Originator, OwnerKind};
 use crate::calls::{CallGroup, is_sync, is_write};
 use crate::units::{duration, grouped, size};
-use flashscope_trace::{Device, parse_file};
+use flashscope_trace::FileId;
 use std::collections::BTreeMap;
 
 /// Fewer calls are no storm: a program that saves a document syncs a handful of times.
@@ -202,24 +202,24 @@ fn rollback_journal(seen: &Seen<'_>, n: u64, of: &str) -> Option<Remedy> {
     let names = &seen.storage.file_names;
     let synced = || {
         let groups = seen.calls.by_file.iter().filter(|group| is_sync(&group.call));
-        groups.filter_map(|group| Some((parse_file(&group.name)?, group)))
+        groups.filter_map(|group| Some((FileId::parse(&group.name)?, group)))
     };
-    let of_database = |((device, inode), group): ((Device, u64), &CallGroup)| {
+    let of_database = |(of, group): (FileId, &CallGroup)| {
         let database = group.path.as_deref()?;
-        let data: u64 = synced().filter(|(file, _)| *file == (device, inode)).map(|(_, group)| group.ns.n).sum();
-        let others = || synced().filter(|(file, _)| file.0 == device && file.1 != inode);
+        let data: u64 = synced().filter(|(file, _)| *file == of).map(|(_, group)| group.ns.n).sum();
+        let others = || synced().filter(|(file, _)| file.device == of.device && file.inode != of.inode);
         let path = format!("{database}-journal");
-        let is_named = |file: (Device, u64), group: &CallGroup| {
+        let is_named = |file: FileId, group: &CallGroup| {
             let known = group.path.as_deref().is_some_and(|known| known.trim_end_matches(" (deleted)") == path);
-            known || names.had_path(file.0, file.1, &path)
+            known || names.had_path(file, &path)
         };
-        let sum = |is: &dyn Fn((Device, u64), &CallGroup) -> bool| -> u64 {
+        let sum = |is: &dyn Fn(FileId, &CallGroup) -> bool| -> u64 {
             others().filter(|(file, group)| is(*file, group)).map(|(_, group)| group.ns.n).sum()
         };
         let by_name = sum(&is_named);
-        let deleted: u64 = others().map(|(file, _)| names.deleted(file.0, file.1)).sum();
+        let deleted: u64 = others().map(|(file, _)| names.deleted(file)).sum();
         let (journal, is_known) = match by_name {
-            0 if deleted * 2 >= data => (sum(&|file, _| names.deleted(file.0, file.1) > 0), false),
+            0 if deleted * 2 >= data => (sum(&|file, _| names.deleted(file) > 0), false),
             by_name => (by_name, true),
         };
         // They are most of what this process syncs: else another one's database is seen.

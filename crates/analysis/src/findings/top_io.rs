@@ -4,7 +4,7 @@ use super::{Finding, MeasureUnit, Rule, Seen, StorageFacts, Weight, groups, meas
 use crate::block::{BlockFound, FURTHER_FILES, Group, GroupBy, Originator, OwnerKind};
 use crate::units::{counted, size};
 use crate::{Evidence, OWN_RECORDING};
-use flashscope_trace::parse_file;
+use flashscope_trace::FileId;
 
 /// With less there is no "most", bytes.
 const MIN_BYTES: u64 = 4096;
@@ -94,9 +94,9 @@ fn most(storage: &StorageFacts, found: &BlockFound, moved: impl Fn(&Group) -> Op
     let files = files.filter_map(|file| Some((file, moved(file)?)));
     let (file, bytes) = files.max_by_key(|(_, bytes)| *bytes).filter(|(_, bytes)| *bytes > 0)?;
     // Its path alone: the device that it lies on would say little here.
-    let unnamed = || match parse_file(&file.name) {
-        Some((device, inode)) => storage.file_name(&device.to_string(), inode),
-        None => file.name.clone(),
+    let unnamed = || match FileId::parse(&file.name) {
+        Some(FileId { device: Some(device), inode }) => storage.file_name(&device.to_string(), inode),
+        _ => file.name.clone(),
     };
     Some((file.path.clone().unwrap_or_else(unnamed), bytes))
 }

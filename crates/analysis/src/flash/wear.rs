@@ -13,7 +13,7 @@
 use super::{Geometry, MAX_TASKS, OTHER_TASKS};
 use crate::Analysis;
 use crate::clip::clip;
-use flashscope_trace::{Device, Event, EventKind, FileEvent, FileStep, FlashOp, TimeNs};
+use flashscope_trace::{Device, Event, EventKind, FileEvent, FileId, FileStep, FlashOp, TimeNs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -26,7 +26,7 @@ const MAX_THREADS: usize = 1 << 14;
 pub const SEVERAL_TASKS: &str = "(several tasks)";
 /// Chips.
 const MAX_CHIPS: usize = 64;
-/// File systems that are distinguished.
+/// FileId systems that are distinguished.
 const MAX_DEVICES: usize = 64;
 /// Files of one inode number, each on a device of its own, that are remembered.
 const MAX_SAME: usize = 4;
@@ -134,13 +134,6 @@ pub fn life(wear: &Wear, chip: u16, endurance_cycles: u64, used_cycles: u64) -> 
     })
 }
 
-/// A file, as far as events name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct File {
-    device: Option<Device>,
-    inode: u64,
-}
-
 #[derive(Default)]
 struct OfFile {
     /// Index of the only task that wrote it; `None` where several did.
@@ -152,7 +145,7 @@ struct OfFile {
 /// What a thread does to a file.
 #[derive(Clone, Copy)]
 struct Doing {
-    file: File,
+    file: FileId,
     writeback: bool,
 }
 
@@ -182,14 +175,14 @@ pub struct WearFold<L> {
     chips: BTreeMap<u16, (Geometry, u32)>,
     tasks: Vec<(String, OfTask)>,
     numbers: HashMap<String, usize>,
-    files: HashMap<File, OfFile>,
+    files: HashMap<FileId, OfFile>,
     /// The files with that inode number, one a device.
-    inodes: HashMap<u64, Vec<File>>,
+    inodes: HashMap<u64, Vec<FileId>>,
     /// Devices of files of which a page was programmed.
     on_flash: BTreeSet<Device>,
     doing: HashMap<u32, Doing>,
     /// What a thread wrote to last.
-    wrote: HashMap<u32, File>,
+    wrote: HashMap<u32, FileId>,
     erases: BTreeMap<u16, HashMap<u64, u64>>,
     /// Blocks in that, of all chips.
     blocks_told: usize,
@@ -247,7 +240,7 @@ where
     }
 
     fn file(&mut self, event: &FileEvent, tid: u32, time: TimeNs) {
-        let file = File { device: event.device, inode: event.inode };
+        let file = event.file();
         match event.step {
             FileStep::Write | FileStep::Dirtied => {
                 let task = self.task(tid, time);
@@ -275,9 +268,9 @@ where
     }
 
     /// The one file with that inode number; of several, the one that is on flash.
-    fn by_inode(&self, inode: u64) -> Option<File> {
+    fn by_inode(&self, inode: u64) -> Option<FileId> {
         let all = self.inodes.get(&inode)?;
-        let on_flash = |file: &&File| file.device.is_some_and(|device| self.on_flash.contains(&device));
+        let on_flash = |file: &&FileId| file.device.is_some_and(|device| self.on_flash.contains(&device));
         match all.as_slice() {
             [one] => Some(*one),
             _ => match all.iter().filter(on_flash).collect::<Vec<_>>()[..] {
@@ -287,7 +280,7 @@ where
         }
     }
 
-    fn dirtied(&mut self, file: File, task: usize, bytes: u64) {
+    fn dirtied(&mut self, file: FileId, task: usize, bytes: u64) {
         if !self.files.contains_key(&file) {
             if self.files.len() >= MAX_FILES {
                 let sum = &mut self.found.written_to_further_files_bytes;

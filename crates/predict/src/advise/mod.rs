@@ -3,7 +3,8 @@
 pub mod block_size;
 pub mod silent;
 
-use flashscope_cachesim::{BulkReads, FileId};
+use flashscope_cachesim::BulkReads;
+use flashscope_trace::FileId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -225,9 +226,10 @@ mod tests {
     use crate::settings::Storage;
     use crate::workload::{Call, TaskAccess, Workload};
     use flashscope_cachesim::{Access, Kernel, MapAdvice, NodeRuns, OpenId, PAGE_BYTES};
+    use flashscope_trace::Device;
 
-    const A: FileId = FileId { device: Some(1), inode: 1 };
-    const B: FileId = FileId { device: Some(1), inode: 2 };
+    const A: FileId = FileId { device: Some(Device(1)), inode: 1 };
+    const B: FileId = FileId { device: Some(Device(1)), inode: 2 };
     const FILE_PAGES: u64 = 1280;
 
     fn workload(accesses: impl IntoIterator<Item = (FileId, Access)>) -> Workload {
@@ -347,7 +349,7 @@ mod tests {
     fn bulk_read_is_advised_against_where_it_reads_what_nobody_wants() {
         // Three pages at each of many places.
         let threes = on_ubifs((0..FILE_PAGES / 40).flat_map(|n| [n * 40 + 5, n * 40 + 6, n * 40 + 7]));
-        let mounted = || Storage { bulk_read: [1].into(), ..Storage::new(Kernel::V6_1) };
+        let mounted = || Storage { bulk_read: [Device(1)].into(), ..Storage::new(Kernel::V6_1) };
         let advice = advise(&Predictor::new(&threes, mounted()), 0, Off::default());
         assert_eq!(advice[0].change, Change::BulkRead { on: false, kib: 0 });
         assert!(advice[0].unused_pages_now > 300 && advice[0].gain_percent > 50.0, "{advice:?}");
@@ -359,7 +361,7 @@ mod tests {
     }
 
     fn on_squashfs(workload: &Workload, block: u64, now_kib: u64) -> Vec<Advice> {
-        let storage = Storage { squashfs: [(1, block)].into(), io_pages: 31, ..Storage::new(Kernel::V6_1) };
+        let storage = Storage { squashfs: [(Device(1), block)].into(), io_pages: 31, ..Storage::new(Kernel::V6_1) };
         advise(&Predictor::new(workload, storage), now_kib, Off::default())
     }
 

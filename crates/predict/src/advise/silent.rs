@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use flashscope_cachesim::{Access, FileId, Kernel, PAGE_BYTES};
-use flashscope_trace::Facts;
+use flashscope_cachesim::{Access, Kernel, PAGE_BYTES};
+use flashscope_trace::{Facts, FileId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -134,9 +134,10 @@ mod tests {
     use crate::settings::Storage;
     use crate::workload::TaskAccess;
     use flashscope_cachesim::{NodeRuns, OpenId};
+    use flashscope_trace::Device;
     use serde_json::{Value, json};
 
-    const FILE: FileId = FileId { device: Some(9), inode: 3 };
+    const FILE: FileId = FileId { device: Some(Device(9)), inode: 3 };
     const PAGES: u64 = 200;
 
     fn workload(accesses: impl IntoIterator<Item = Access>) -> Workload {
@@ -150,7 +151,7 @@ mod tests {
     }
 
     fn of(workload: &Workload, kernel: Kernel, now_kib: u64, facts: &Value, page_ns: Option<f64>) -> Vec<Silent> {
-        let predictor = Predictor::new(workload, Storage { bulk_read: [9].into(), ..Storage::new(kernel) });
+        let predictor = Predictor::new(workload, Storage { bulk_read: [Device(9)].into(), ..Storage::new(kernel) });
         let now = predictor.row(now_kib, &|_| false);
         let recorded = predictor.recorded(&[0, 16, 128]);
         let knobs = ["mtd-0".to_owned()];

@@ -1,6 +1,6 @@
 //! What a recording's calls, pages and flash reads cost, and what as much of another setting costs.
 
-use flashscope_cachesim::FileId;
+use flashscope_trace::FileId;
 
 use crate::cost::{Busy, Cost, NodeCost};
 use crate::queue::{QueueCost, Replay};

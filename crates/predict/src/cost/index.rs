@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use flashscope_cachesim::FileId;
+use flashscope_trace::FileId;
 
 /// Children of a node of the index: `UBIFS_DEFAULT_FANOUT` of mkfs.ubifs and `DEFAULT_FANOUT` of the kernel (fs/ubifs/sb.c).
 const FANOUT: u64 = 8;
@@ -267,8 +267,9 @@ impl<'a> Index<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashscope_trace::Device;
 
-    const FILE: FileId = FileId { device: Some(14), inode: 5 };
+    const FILE: FileId = FileId { device: Some(Device(14)), inode: 5 };
 
     #[test]
     fn the_index_is_read_once() {

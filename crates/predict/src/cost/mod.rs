@@ -366,7 +366,7 @@ impl NodeCost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashscope_cachesim::FileId;
+    use flashscope_trace::FileId;
 
     fn call(began_ns: u64, pages_added: u32, flash_reads: u32, ns: u64) -> Call {
         let file = FileId { device: None, inode: 1 };

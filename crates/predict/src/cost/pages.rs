@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flashscope_cachesim::FileId;
+use flashscope_trace::FileId;
 
 /// Pages and reads of one call that are followed, and pages whose costs are known.
 const MOST_IN_A_CALL: usize = 4096;

@@ -2,7 +2,8 @@
 //! none is calibrated: what the recording read, but for known blocks, over the pages of the others that the model reads under the
 //! recording's own window.
 
-use flashscope_cachesim::{FileId, PAGE_BYTES};
+use flashscope_cachesim::PAGE_BYTES;
+use flashscope_trace::FileId;
 
 use crate::workload::Workload;
 
@@ -54,8 +55,9 @@ impl BlockReads {
 mod tests {
     use super::*;
     use crate::cost::pages::InCall;
+    use flashscope_trace::Device;
 
-    const FILE: FileId = FileId { device: Some(1), inode: 1 };
+    const FILE: FileId = FileId { device: Some(Device(1)), inode: 1 };
 
     #[test]
     fn blocks_cost_what_they_took_and_others_what_is_left() {

@@ -14,9 +14,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use flashscope_cachesim::{FileId, NodePlaces, NodeRuns, PAGE_BYTES};
-use flashscope_trace::Facts;
+use flashscope_cachesim::{NodePlaces, NodeRuns, PAGE_BYTES};
 use flashscope_trace::facts::Mount;
+use flashscope_trace::{Device, Facts, FileId};
 
 use crate::cost::index::{Descent, Index, Levels};
 
@@ -35,9 +35,9 @@ pub struct Geometry {
 }
 
 /// Devices of UBIFS mounts.
-pub fn mounts(facts: &Facts) -> BTreeMap<u32, Geometry> {
+pub fn mounts(facts: &Facts) -> BTreeMap<Device, Geometry> {
     let of = |mount: &Mount| {
-        let device = mount.device()?.0;
+        let device = mount.device()?;
         // ubi0:name, ubi0_0, /dev/ubi0_0
         let source = mount.source.as_deref()?;
         let source = source.strip_prefix("/dev/").unwrap_or(source);
@@ -99,7 +99,7 @@ impl Place {
 /// Which pages of flash a file's page was last read from.
 #[derive(Default)]
 pub struct Places {
-    mounts: BTreeMap<u32, Geometry>,
+    mounts: BTreeMap<Device, Geometry>,
     by_page: BTreeMap<(FileId, u64), Place>,
     descents: BTreeMap<FileId, Descent>,
 }
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const FILE: FileId = FileId { device: Some(14), inode: 5 };
+    const FILE: FileId = FileId { device: Some(Device(14)), inode: 5 };
 
     fn facts(options: &str) -> Facts {
         Facts::of(&json!({
@@ -305,7 +305,7 @@ mod tests {
         for (options, bulk) in
             [("rw,relatime,bulk_read,assert=read-only", true), ("rw,no_bulk_read", false), ("rw", false)]
         {
-            let geometry = mounts(&facts(options))[&14];
+            let geometry = mounts(&facts(options))[&Device(14)];
             assert_eq!(geometry, Geometry { leb_bytes: 126_976, block_pages: 64, page_bytes: 2048, bulk_read: bulk });
         }
         assert!(
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn without_places_the_file_fills_lebs() {
         let places = Places::new(&facts("rw"));
-        let other = FileId { device: Some(9), inode: 5 };
+        let other = FileId { device: Some(Device(9)), inode: 5 };
         let nodes = places.nodes([FILE, other].into_iter());
         assert_eq!((nodes.runs.len(), nodes.guessed, nodes.flash_pages, nodes.alone), (1, 1, None, None));
         assert_eq!(nodes.runs[&FILE], NodeRuns::new(vec![], 30));

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use flashscope_cachesim::{FileId, PAGE_BYTES};
+use flashscope_cachesim::PAGE_BYTES;
+use flashscope_trace::FileId;
 
 /// Pieces of files that are kept.
 const MAX_PIECES: usize = 1 << 16;
@@ -98,9 +99,10 @@ impl Extents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashscope_trace::Device;
 
-    const FILE: FileId = FileId { device: Some(7), inode: 5 };
-    const OTHER: FileId = FileId { device: Some(7), inode: 6 };
+    const FILE: FileId = FileId { device: Some(Device(7)), inode: 5 };
+    const OTHER: FileId = FileId { device: Some(Device(7)), inode: 6 };
 
     fn pages(first: u64, end: u64) -> Vec<u64> {
         (first..end).collect()

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use flashscope_cachesim::{FileId, PAGE_BYTES};
+use flashscope_cachesim::PAGE_BYTES;
+use flashscope_trace::FileId;
 
 use super::device::Servers;
 use super::{Asked, Extents, ProcessorCost, QueueCost};
@@ -262,8 +263,9 @@ impl Replay<'_> {
 mod tests {
     use super::*;
     use crate::queue::DeviceCost;
+    use flashscope_trace::Device;
 
-    const FILE: FileId = FileId { device: Some(7), inode: 5 };
+    const FILE: FileId = FileId { device: Some(Device(7)), inode: 5 };
 
     fn cost(depth: usize) -> QueueCost {
         let device = DeviceCost {

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flashscope_cachesim::FileId;
-use flashscope_trace::{BlockAction, BlockEvent, RequestFlags};
+use flashscope_trace::{BlockAction, BlockEvent, FileId, RequestFlags};
 
 use super::device::Sample;
 use super::processor::Sums;
@@ -338,7 +337,7 @@ mod tests {
     use flashscope_cachesim::PAGE_BYTES;
     use flashscope_trace::{BlockDetail, Device};
 
-    const FILE: FileId = FileId { device: Some(7), inode: 5 };
+    const FILE: FileId = FileId { device: Some(Device(7)), inode: 5 };
     const DISK: Device = Device(7);
 
     fn block(action: BlockAction, page: u64, pages: u64) -> BlockEvent {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use flashscope_cachesim::FileId;
+use flashscope_trace::FileId;
 
 use flashscope_analysis::bounded::{Full, Ranges};
 

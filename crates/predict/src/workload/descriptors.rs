@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use flashscope_cachesim::{Access, FileId, MapAdvice, OpenId, PAGE_BYTES};
-use flashscope_trace::{Facts, Record, Value};
+use flashscope_cachesim::{Access, MapAdvice, OpenId, PAGE_BYTES};
+use flashscope_trace::{Facts, FileId, Record, Value};
 
 /// Open files, mappings and tasks that are followed at once.
 const MAX_KNOWN: usize = 1 << 16;
@@ -365,9 +365,10 @@ fn address(value: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashscope_trace::Device;
 
-    const FILE: FileId = FileId { device: Some(1), inode: 5 };
-    const OTHER: FileId = FileId { device: Some(1), inode: 6 };
+    const FILE: FileId = FileId { device: Some(Device(1)), inode: 5 };
+    const OTHER: FileId = FileId { device: Some(Device(1)), inode: 6 };
 
     fn call(d: &mut Descriptors, name: &str, arguments: &[(&str, i64)], returns: i64) -> Vec<FileAccess> {
         let mut accesses = Vec::new();

@@ -8,8 +8,8 @@ pub mod overlap;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use flashscope_cachesim::{Access, FileId, OpenId, PAGE_BYTES};
-use flashscope_trace::{Event, EventKind, Facts, FileStep, FlashOp, Pair, Record};
+use flashscope_cachesim::{Access, OpenId, PAGE_BYTES};
+use flashscope_trace::{Event, EventKind, Facts, FileId, FileStep, FlashOp, Pair, Record};
 
 use crate::cost::flash_time::{FlashTimes, ReadRun};
 use crate::cost::pages::{InCall, PageCosts};
@@ -361,7 +361,7 @@ impl Collector {
                 }
             }
             EventKind::File(step) => {
-                let file = FileId { device: step.device.map(|device| device.0), inode: step.inode };
+                let file = step.file();
                 if step.device.is_some_and(|device| self.left_out.contains(&device.0)) {
                     return;
                 }

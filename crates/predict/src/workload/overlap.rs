@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use flashscope_cachesim::FileId;
+use flashscope_trace::FileId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -42,9 +42,10 @@ pub fn overlap(calls: &[Call]) -> Option<Overlap> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashscope_trace::Device;
 
     fn call(tid: u32, inode: u64, began_ns: u64, duration_ns: u64) -> Call {
-        let file = FileId { device: Some(1), inode };
+        let file = FileId { device: Some(Device(1)), inode };
         Call { duration_ns: Some(duration_ns), ..Call::new(tid, file, false, began_ns) }
     }
 

@@ -1,7 +1,7 @@
 use super::*;
-use flashscope_trace::{Device, Facts, FileEvent, TimeNs};
+use flashscope_trace::{Device, Facts, FileEvent, FileId, TimeNs};
 
-const FILE: FileId = FileId { device: Some(25), inode: 5 };
+const FILE: FileId = FileId { device: Some(Device(25)), inode: 5 };
 
 fn event(time: u64, step: FileStep, offset: u64, bytes: u64) -> Event {
     let file = FileEvent { step, device: Some(Device(25)), inode: 5, offset, bytes, size: None, block: 0 };

@@ -5,7 +5,7 @@ use super::{MAX_ROWS, facts, figure, rows};
 use crate::figures;
 use crate::prediction_view::{error_bars, files, queue_cost, setting, settings, tasks, widest};
 use crate::text::{escape, grouped, number};
-use flashscope_cachesim::FileId;
+use flashscope_analysis::FileId;
 use flashscope_predict::Prediction;
 
 /// The whole page. `of` is what was recorded; `file` and `task` are what one is called.

@@ -1,6 +1,6 @@
 //! Predictions of read-ahead, on a terminal.
 
-use flashscope_cachesim::FileId;
+use flashscope_analysis::FileId;
 use flashscope_predict::Prediction;
 
 use super::Style;

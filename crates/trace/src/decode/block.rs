@@ -3,7 +3,8 @@
 //! Source: `include/trace/events/block.h` (Linux 5.10, 6.1 and 7.2): what each event has is read from its format. blktrace
 //! hangs on the same trace points (`kernel/trace/blktrace.c`, `blk_register_tracepoints`), so each has an action there.
 
-use crate::events::block::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags};
+use crate::events::block::{BlockAction, BlockDetail, BlockEvent, RequestFlags};
+use crate::ids::Device;
 use crate::ring::schema::{Field, Schema, Value};
 
 /// How one kind of event is read.

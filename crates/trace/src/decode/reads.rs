@@ -13,9 +13,9 @@
 //!
 //! `mm_filemap_fault` comes first thing in a fault, `mm_filemap_map_pages` as pages are mapped: they are handed out where they are.
 
-use crate::events::block::Device;
 use crate::events::file::{FileEvent, FileStep};
 use crate::events::{Event, EventKind, TimeNs};
+use crate::ids::{Device, FileId};
 use crate::record::{Record, tid};
 use crate::ring::schema::{Schema, Value};
 use std::collections::HashMap;
@@ -79,7 +79,7 @@ impl Counter {
 
 #[derive(Clone, Copy)]
 struct Read {
-    file: (Device, u64),
+    file: FileId,
     first: u64,
     last: u64,
 }
@@ -88,7 +88,7 @@ struct Read {
 #[derive(Default)]
 struct Task {
     /// Where its next read begins: at its call, or where the first page of this file came.
-    begin: Option<(At, Option<(Device, u64)>)>,
+    begin: Option<(At, Option<FileId>)>,
     call: Option<Call>,
     current: Option<Read>,
     /// The last read of this call that our probe showed.
@@ -120,7 +120,7 @@ pub(crate) struct Finder {
     counter: Counter,
     tasks: HashMap<u32, Task>,
     /// File and end of the last read, by task and descriptor.
-    ends: HashMap<(u32, u64), ((Device, u64), u64)>,
+    ends: HashMap<(u32, u64), (FileId, u64)>,
     reads: Vec<(At, FileEvent)>,
 }
 
@@ -165,7 +165,7 @@ impl Finder {
             self.returned(at.tid, record);
         } else if name == "mm_filemap_add_to_page_cache" {
             let (Some(device), Some(inode)) = (number(record, "s_dev"), number(record, "i_ino")) else { return };
-            let file = Some((Device(device as u32), inode));
+            let file = Some(FileId::on(Device(device as u32), inode));
             let begin = &mut self.tasks.entry(at.tid).or_default().begin;
             // What a copy's target takes in is not the read's.
             if begin.is_none_or(|(_, of)| of.is_some() && of != file) {
@@ -204,7 +204,7 @@ impl Finder {
         task.probed = match (get("dev"), get("ino"), get("pos"), get("count")) {
             (Some(device), Some(inode), Some(pos), Some(count)) => {
                 let last = pos.saturating_add(count.saturating_sub(1)) / self.page;
-                Some(Read { file: (Device(device as u32), inode), first: pos / self.page, last })
+                Some(Read { file: FileId::on(Device(device as u32), inode), first: pos / self.page, last })
             }
             _ => None,
         };
@@ -217,7 +217,7 @@ impl Finder {
         else {
             return;
         };
-        let file = (Device(device as u32), inode);
+        let file = FileId::on(Device(device as u32), inode);
         let task = self.tasks.entry(at.tid).or_default();
         let begin = task.begin.take().filter(|(_, of)| of.is_none_or(|of| of == file)).map(|(at, _)| at);
         let shown = |probed: &Read| probed.file == file && first >= probed.first && last <= probed.last;
@@ -250,8 +250,8 @@ impl Finder {
         self.push(begin.unwrap_or(at), file, offset, bytes);
     }
 
-    fn push(&mut self, at: At, (device, inode): (Device, u64), offset: u64, bytes: u64) {
-        let device = Some(device);
+    fn push(&mut self, at: At, file: FileId, offset: u64, bytes: u64) {
+        let FileId { device, inode } = file;
         let read = FileEvent { step: FileStep::Read, device, inode, offset, bytes, size: None, block: 0 };
         self.reads.push((at, read));
     }
@@ -266,11 +266,10 @@ impl Finder {
         let key = (tid, call.fd);
         match task.read.and_then(|at| self.reads.get(at)) {
             Some((_, read)) => {
-                let Some(device) = read.device else { return };
                 if self.ends.len() >= MAX_TASKS {
                     self.ends.clear();
                 }
-                self.ends.insert(key, ((device, read.inode), read.offset.saturating_add(got)));
+                self.ends.insert(key, (read.file(), read.offset.saturating_add(got)));
             }
             None => {
                 let Some(&(file, end)) = self.ends.get(&key) else { return };

@@ -3,6 +3,7 @@
 //! Sources: `include/uapi/linux/blktrace_api.h` (Linux 7.2) for actions and categories, `include/trace/events/block.h`
 //! for the trace events, `kernel/trace/blktrace.c` (`blk_fill_rwbs`) for the letters of a request.
 
+use crate::ids::Device;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -66,38 +67,6 @@ pub enum BlockDetail {
     Unplug {
         requests: u64,
     },
-}
-
-/// The kernel's number of a device (`dev_t`: 12 bits major, 20 bits minor).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
-#[serde(transparent)]
-pub struct Device(pub u32);
-
-impl Device {
-    pub fn new(major: u32, minor: u32) -> Device {
-        Device(major << 20 | minor & 0xf_ffff)
-    }
-
-    pub fn major(self) -> u32 {
-        self.0 >> 20
-    }
-
-    pub fn minor(self) -> u32 {
-        self.0 & 0xf_ffff
-    }
-
-    /// `"254:0"`, as the kernel and facts write it. `None` for what is no such number.
-    pub fn parse(text: &str) -> Option<Device> {
-        let (major, minor) = text.split_once(':')?;
-        let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
-        (major < 1 << 12 && minor < 1 << 20).then(|| Device::new(major, minor))
-    }
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.major(), self.minor())
-    }
 }
 
 macro_rules! actions {

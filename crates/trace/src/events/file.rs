@@ -3,7 +3,7 @@
 //! Sources (Linux 5.10, 6.1, 6.12 and 7.2): `include/trace/events/filemap.h`, `writeback.h`, `ext4.h`, `f2fs.h`; and the agent's own
 //! `file_read` (`docs/reference/agent-protocol.md`).
 
-use crate::events::block::Device;
+use crate::ids::{Device, FileId};
 use crate::ring::schema::{Field, Schema, Value};
 
 /// One step on the way between a file and its device.
@@ -21,6 +21,12 @@ pub struct FileEvent {
     pub size: Option<u64>,
     /// Of [`FileStep::Extent`]: first block on the device, in blocks of the file system.
     pub block: u64,
+}
+
+impl FileEvent {
+    pub fn file(&self) -> FileId {
+        FileId { device: self.device, inode: self.inode }
+    }
 }
 
 macro_rules! steps {

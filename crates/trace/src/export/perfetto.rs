@@ -7,9 +7,10 @@
 use super::operation_name;
 use super::proto::{bytes, message, number};
 use crate::error::Error;
-use crate::events::block::{BlockAction, BlockEvent, Device, RequestKind};
+use crate::events::block::{BlockAction, BlockEvent, RequestKind};
 use crate::events::{Event, EventKind, FlashAccess, FlashOp};
 use crate::facts::Kernel;
+use crate::ids::Device;
 use crate::pairs::Pair;
 use crate::trace::Trace;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -3,8 +3,8 @@
 
 use super::files::{file_label, own_data};
 use super::{rows, text};
-use crate::events::block::Device;
 use crate::facts::{Facts, Mtd};
+use crate::ids::Device;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 

@@ -3,7 +3,7 @@
 use super::apps::container;
 use super::{rows, text};
 use crate::events::TimeNs;
-use crate::events::block::Device;
+use crate::ids::{Device, FileId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -103,12 +103,6 @@ pub fn own_data<'d>(
     Some((what, device))
 }
 
-/// Device and inode of `254:0 inode 12`, as tables of files name their groups.
-pub fn parse_file(name: &str) -> Option<(Device, u64)> {
-    let (device, inode) = name.split_once(" inode ")?;
-    Some((Device::parse(device)?, inode.parse().ok()?))
-}
-
 /// Where an overlay is mounted: `namespace` of another one than the recorder's is a container.
 fn overlay(facts: &Value, namespace: Option<u64>) -> String {
     let Some(namespace) = namespace else { return "in an overlay".to_owned() };
@@ -129,7 +123,7 @@ struct Turn {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileNames {
     /// In order; the last one's `until` is [`u64::MAX`].
-    files: HashMap<(u32, u64), Vec<Turn>>,
+    files: HashMap<FileId, Vec<Turn>>,
     /// Whether the recording looked for paths.
     pub looked_for: bool,
 }
@@ -156,7 +150,7 @@ impl FileNames {
                 None => FileName::Unnamed { why: text(&row["why"]).unwrap_or("not_looked_for").to_owned() },
             };
             let until = row["until_ns"].as_u64().unwrap_or(u64::MAX);
-            let turns = names.files.entry((device.0, inode)).or_default();
+            let turns = names.files.entry(FileId::on(device, inode)).or_default();
             turns.retain(|turn| turn.until != until);
             turns.push(Turn { until, name });
             turns.sort_by_key(|turn| turn.until);
@@ -166,20 +160,20 @@ impl FileNames {
 
     /// How many files had this inode number before the one that has it at a time.
     pub fn turn(&self, device: Device, inode: u64, time: TimeNs) -> u32 {
-        let turns = self.files.get(&(device.0, inode));
+        let turns = self.files.get(&FileId::on(device, inode));
         turns.map_or(0, |turns| turns.partition_point(|turn| turn.until < time.0) as u32)
     }
 
     /// The file of [`FileNames::turn`].
     pub fn of_turn(&self, device: Device, inode: u64, turn: u32) -> Option<&FileName> {
-        self.files.get(&(device.0, inode))?.get(turn as usize).map(|turn| &turn.name)
+        self.files.get(&FileId::on(device, inode))?.get(turn as usize).map(|turn| &turn.name)
     }
 
     /// The path with what is to be known of it; `None` where there is none. Where several files had the number, all are named: the
     /// figures beside it are theirs together.
     pub fn display(&self, device: Device, inode: u64) -> Option<String> {
         const MOST: usize = 3;
-        let turns = self.files.get(&(device.0, inode))?;
+        let turns = self.files.get(&FileId::on(device, inode))?;
         if let [only] = turns.as_slice() {
             return only.name.display();
         }
@@ -197,19 +191,19 @@ impl FileNames {
     }
 
     /// The path of one of the files that had this number.
-    pub fn had_path(&self, device: Device, inode: u64, path: &str) -> bool {
-        let turns = self.files.get(&(device.0, inode)).map_or(&[][..], Vec::as_slice);
+    pub fn had_path(&self, file: FileId, path: &str) -> bool {
+        let turns = self.files.get(&file).map_or(&[][..], Vec::as_slice);
         turns.iter().any(|turn| turn.name.path() == Some(path))
     }
 
     /// How many files that had this number were deleted in the recording.
-    pub fn deleted(&self, device: Device, inode: u64) -> u64 {
+    pub fn deleted(&self, file: FileId) -> u64 {
         let is_deleted = |turn: &&Turn| match &turn.name {
             _ if turn.until != u64::MAX => true,
             FileName::Path { state, .. } => *state == NameState::Deleted,
             FileName::Unnamed { why } => why == "deleted",
         };
-        let turns = self.files.get(&(device.0, inode)).map_or(&[][..], Vec::as_slice);
+        let turns = self.files.get(&file).map_or(&[][..], Vec::as_slice);
         turns.iter().filter(is_deleted).count() as u64
     }
 
@@ -294,8 +288,6 @@ mod tests {
         assert_eq!(of(21).as_deref(), Some("/app/b (in container mnt:[78])"));
         assert_eq!(file_label(of(12).as_deref(), 12, "mtd3"), "/mnt/a (inode 12 on mtd3)");
         assert_eq!(file_label(None, 12, "mtd3"), "inode 12 on mtd3");
-        assert_eq!(parse_file("7:0 inode 12"), Some((Device::new(7, 0), 12)));
-        assert_eq!(parse_file("(further files)"), None);
         assert_eq!(of(17).as_deref(), Some("/y (and before it /z, deleted)"));
         let deleted = FileName::Unnamed { why: "deleted".to_owned() };
         assert_eq!(names.of_turn(Device::new(7, 0), 15, 0), Some(&deleted));

@@ -10,7 +10,7 @@ mod processes;
 
 pub use apps::{App, AppKind};
 pub use devices::{DeviceName, DeviceNames};
-pub use files::{FileName, FileNames, NameState, file_label, own_data, parse_file};
+pub use files::{FileName, FileNames, NameState, file_label, own_data};
 pub use processes::Process;
 use processes::ProcessReader;
 pub(crate) use processes::Processes;

@@ -18,7 +18,7 @@ use super::sizes::Sizes;
 use crate::Named;
 use crate::bounded::{BoundedMap, Full, MOST_PIECES, Ranges};
 use crate::kernel_threads::{is_carrier, role};
-use flashscope_trace::{BlockEvent, Device, FileEvent, FileStep, RequestFlags, RequestKind, TimeNs};
+use flashscope_trace::{BlockEvent, Device, FileEvent, FileId, FileStep, RequestFlags, RequestKind, TimeNs};
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,8 +97,8 @@ impl Dirty {
 
 /// What lies at a byte of a device.
 pub(super) enum At {
-    /// A file's bytes: device of its file system, inode, byte of the file, and how many more bytes of it follow there.
-    File(u32, u64, u64, u64),
+    /// A file's bytes: which byte of it, and how many bytes of it follow there.
+    File(FileId, u64, u64),
     /// No file that is known, for so many bytes.
     Unknown(u64),
 }
@@ -141,26 +141,26 @@ pub(super) struct Originators<L> {
     /// The last answer for each thread: asked at every bio.
     recent: HashMap<u32, u32>,
     /// Of each file, by page.
-    dirty: Ranges<(u32, u64), Dirty>,
+    dirty: Ranges<FileId, Dirty>,
     /// By device and first block.
     pub(super) extents: BoundedMap<(u32, u64), Extent>,
     /// Dirtiers of a whole file since it was last written back: one, or several.
-    files: BoundedMap<(u32, u64), Dirty>,
+    files: BoundedMap<FileId, Dirty>,
     /// The file that a carrier writes back.
-    writing: BoundedMap<u32, (u32, u64)>,
+    writing: BoundedMap<u32, FileId>,
     /// The file whose pages a thread reads; empty where the trace has no files.
-    reading: BoundedMap<u32, (u32, u64)>,
+    reading: BoundedMap<u32, FileId>,
     /// First sectors of partitions, and partitions by whole device and first sector.
     partitions: BoundedMap<u32, (u32, u64)>,
     by_sector: BTreeSet<(u32, u64, u32)>,
     sizes: Sizes,
     /// Read, written and covered, by owner and carrier.
     bytes: HashMap<(u32, u32), [u64; 3]>,
-    file_bytes: BoundedMap<(u32, u64), u64>,
+    file_bytes: BoundedMap<FileId, u64>,
     /// Whether bytes that are queued now are counted.
     pub counts: bool,
     /// The file, where all of the last write was dirtied for bios of a loop device: its bytes are counted there.
-    pub by_loop: Option<(u32, u64)>,
+    pub by_loop: Option<FileId>,
     found: OriginatorsFound,
     written: WrittenSums,
 }
@@ -336,10 +336,10 @@ where
                 if carrier && mmap {
                     return;
                 }
-                self.dirtied((device, event.inode), event, Dirty::by(owner));
+                self.dirtied(event, Dirty::by(owner));
             }
             FileStep::WritebackBegin => {
-                self.writing.insert(tid, (device, event.inode));
+                self.writing.insert(tid, event.file());
             }
             FileStep::WritebackEnd => {
                 // ext4's own bracket stands within the kernel's: the outer one is closed last.
@@ -347,7 +347,7 @@ where
             }
             FileStep::Extent => self.extent(device, event),
             FileStep::Read | FileStep::Fault | FileStep::Cached => {
-                self.reading.insert(tid, (device, event.inode));
+                self.reading.insert(tid, event.file());
             }
             FileStep::Uncached | FileStep::Mapped => {}
         }
@@ -355,12 +355,13 @@ where
 
     /// A loop device's worker dirties its backing file, for a bio of this owner.
     pub fn dirtied_for(&mut self, event: &FileEvent, owner: u32) {
-        if let Some(Device(device)) = event.device {
-            self.dirtied((device, event.inode), event, Dirty { by_loop: true, ..Dirty::by(owner) });
+        if event.device.is_some() {
+            self.dirtied(event, Dirty { by_loop: true, ..Dirty::by(owner) });
         }
     }
 
-    fn dirtied(&mut self, file: (u32, u64), event: &FileEvent, by: Dirty) {
+    fn dirtied(&mut self, event: &FileEvent, by: Dirty) {
+        let file = event.file();
         let first = event.offset / self.sizes.page();
         let last = event.offset.saturating_add(event.bytes.max(1) - 1) / self.sizes.page();
         let (pages, mmap) = (first..last.saturating_add(1), event.step == FileStep::Dirtied);
@@ -444,12 +445,8 @@ where
             let into = byte - first.saturating_mul(unit).min(byte);
             let whole = extent.blocks.saturating_mul(unit);
             if into < whole {
-                return At::File(
-                    device,
-                    extent.inode,
-                    extent.logical.saturating_mul(unit).saturating_add(into),
-                    whole - into,
-                );
+                let at = extent.logical.saturating_mul(unit).saturating_add(into);
+                return At::File(FileId::on(Device(device), extent.inode), at, whole - into);
             }
         }
         let next = self.extents.range((device, block.saturating_add(1))..=(device, u64::MAX)).next();
@@ -458,12 +455,12 @@ where
 
     /// The file of a bio that this thread queues, as far as the trace tells: what the file system's extents say of its first
     /// byte; else, of data, what the thread reads or writes back of this device.
-    pub fn file_of(&self, block: &BlockEvent, tid: u32) -> Option<(u32, u64)> {
+    pub fn file_of(&self, block: &BlockEvent, tid: u32) -> Option<FileId> {
         if self.extents.is_empty() && self.reading.is_empty() && self.writing.is_empty() {
             return None;
         }
-        if let At::File(device, inode, ..) = self.at(block.device.0, block.sector.saturating_mul(512)) {
-            return Some((device, inode));
+        if let At::File(file, ..) = self.at(block.device.0, block.sector.saturating_mul(512)) {
+            return Some(file);
         }
         if block.flags.has(RequestFlags::META) {
             return None;
@@ -473,7 +470,7 @@ where
             let whole = self.partitions.get(&device).map(|(whole, _)| *whole);
             device == block.device.0 || whole == Some(block.device.0)
         };
-        files.get(&tid).copied().filter(|(device, _)| on(*device))
+        files.get(&tid).copied().filter(|file| file.device.is_some_and(|device| on(device.0)))
     }
 
     /// The owner of a bio that this thread queues. Its bytes are counted.
@@ -506,10 +503,10 @@ where
                     }
                     bytes
                 }
-                At::File(device, inode, byte, left) => {
+                At::File(file, byte, left) => {
                     let bytes = left.min(end - at);
-                    of = Some((device, inode));
-                    self.written((device, inode), byte, bytes, carrier, &mut told);
+                    of = Some(file);
+                    self.written(file, byte, bytes, carrier, &mut told);
                     bytes
                 }
             };
@@ -534,7 +531,7 @@ where
     }
 
     /// Bytes of a file that are on their way to the device: who dirtied them.
-    fn written(&mut self, file: (u32, u64), byte: u64, bytes: u64, carrier: u32, told: &mut Told) {
+    fn written(&mut self, file: FileId, byte: u64, bytes: u64, carrier: u32, told: &mut Told) {
         let shared = self.shared();
         let page = self.sizes.page();
         let end = byte.saturating_add(bytes);
@@ -589,7 +586,7 @@ where
         }
     }
 
-    fn count_file(&mut self, file: (u32, u64), bytes: u64) {
+    fn count_file(&mut self, file: FileId, bytes: u64) {
         if self.counts
             && let Some(known) = self.file_bytes.entry(file, || 0)
         {
@@ -664,8 +661,9 @@ where
         found.files = self
             .file_bytes
             .iter()
-            .map(|(&(device, inode), &written_bytes)| FileBytes {
-                device: Device(device).to_string(),
+            .filter_map(|(file, bytes)| Some((file.device?, file.inode, *bytes)))
+            .map(|(device, inode, written_bytes)| FileBytes {
+                device: device.to_string(),
                 inode,
                 path: None,
                 written_bytes,
@@ -771,7 +769,7 @@ mod tests {
         let t = TimeNs(0);
         assert_eq!(fold.file_of(&bio("R", 8, 4096), 1), None);
         let here = file(FileStep::Read, 0, 4096, 0);
-        let this = here.device.map(|device| (device.0, here.inode));
+        let this = Some(here.file());
         fold.file(&here, 1, t);
         assert_eq!(fold.file_of(&bio("R", 8, 4096), 1), this);
         assert_eq!(fold.file_of(&bio("R", 8, 4096), 2), None, "another thread");
@@ -810,7 +808,7 @@ mod tests {
         fold.file(&file(FileStep::Extent, 0, 16, 100), 7, t);
         fold.file(&FileEvent { inode: 99, ..file(FileStep::Extent, 0, 4, 104) }, 7, t);
         let at = |block: u64| match fold.at(DISK.0, block * 1024) {
-            At::File(_, inode, byte, left) => Some((inode, byte, left)),
+            At::File(file, byte, left) => Some((file.inode, byte, left)),
             At::Unknown(_) => None,
         };
         assert_eq!((at(100), at(104), at(108)), (Some((12, 0, 4096)), Some((99, 0, 4096)), Some((12, 8192, 8192))));
@@ -888,6 +886,6 @@ mod tests {
         let on_part = FileEvent { device: Some(part), ..file(FileStep::Extent, 0, 4, 10) };
         fold.file(&on_part, 7, TimeNs(0));
         fold.remapped(DISK, part, 2048 + 80, 80);
-        assert!(matches!(fold.at(DISK.0, (2048 * 512) + 10 * 4096), At::File(_, 12, ..)));
+        assert!(matches!(fold.at(DISK.0, (2048 * 512) + 10 * 4096), At::File(FileId { inode: 12, .. }, ..)));
     }
 }

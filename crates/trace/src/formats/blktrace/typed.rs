@@ -3,8 +3,9 @@
 use super::record::{CGROUP, HEADER_MIN, Raw, V7, V8};
 use crate::bytes::{Endian, until_nul};
 use crate::error::Error;
-use crate::events::block::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags};
+use crate::events::block::{BlockAction, BlockDetail, BlockEvent, RequestFlags};
 use crate::events::{Event, EventKind, TimeNs};
+use crate::ids::Device;
 use crate::losses::{Loss, Losses};
 use crate::ring::schema::{FormatError, Schema};
 use std::path::Path;

@@ -12,7 +12,7 @@ use crate::ring::pages::PageSource;
 use crate::ring::schema::{Layout, Schema};
 use crate::ring::{Walked, Walker};
 use crate::trace::{Blob, Body, Ring, Trace};
-use flashscope_output::{FileId, Output, OutputError, Rules};
+use flashscope_output::{HostFile, Output, OutputError, Rules};
 use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -81,9 +81,9 @@ fn write_with(
 }
 
 /// The files that traces are read from, and more.
-pub(super) fn inputs_of(traces: &[&Trace], more: &[FileId]) -> Vec<FileId> {
+pub(super) fn inputs_of(traces: &[&Trace], more: &[HostFile]) -> Vec<HostFile> {
     let files = traces.iter().flat_map(|trace| crate::files_of(trace.path()));
-    files.filter_map(|file| FileId::of(&file)).chain(more.iter().copied()).collect()
+    files.filter_map(|file| HostFile::of(&file)).chain(more.iter().copied()).collect()
 }
 
 pub(super) fn publish_error(trace: &Trace, e: OutputError) -> Error {

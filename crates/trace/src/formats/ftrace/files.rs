@@ -148,7 +148,7 @@ fn file<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> Option<&'a [u8]> {
     };
     let (dev, rest) = word(rest, "dev")?;
     let (ino, rest) = word(rest, "ino")?;
-    let dev = crate::events::block::Device::parse(std::str::from_utf8(dev).ok()?)?;
+    let dev = crate::ids::Device::parse(std::str::from_utf8(dev).ok()?)?;
     let ino = std::str::from_utf8(ino).ok().filter(|ino| ino.bytes().all(|b| b.is_ascii_hexdigit()))?;
     add(out, "s_dev", Value::Unsigned(u64::from(dev.0)));
     add(out, "i_ino", Value::Unsigned(u64::from_str_radix(ino, 16).ok()?));

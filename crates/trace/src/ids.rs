@@ -1,0 +1,81 @@
+//! What events call devices and files: one type for each.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The kernel's number of a device (`dev_t`: 12 bits major, 20 bits minor).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
+#[serde(transparent)]
+pub struct Device(pub u32);
+
+impl Device {
+    pub fn new(major: u32, minor: u32) -> Device {
+        Device(major << 20 | minor & 0xf_ffff)
+    }
+
+    pub fn major(self) -> u32 {
+        self.0 >> 20
+    }
+
+    pub fn minor(self) -> u32 {
+        self.0 & 0xf_ffff
+    }
+
+    /// `"254:0"`, as the kernel and facts write it. `None` for what is no such number.
+    pub fn parse(text: &str) -> Option<Device> {
+        let (major, minor) = text.split_once(':')?;
+        let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
+        (major < 1 << 12 && minor < 1 << 20).then(|| Device::new(major, minor))
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major(), self.minor())
+    }
+}
+
+/// A file, as events name it. An inode's number may be another file's later: [`crate::FileNames::turn`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
+pub struct FileId {
+    /// Of its file system; `None` where the event names none that has a number (an MTD device's cache).
+    pub device: Option<Device>,
+    pub inode: u64,
+}
+
+impl FileId {
+    pub fn on(device: Device, inode: u64) -> FileId {
+        FileId { device: Some(device), inode }
+    }
+
+    /// `"254:0 inode 12"`, as tables name a file without a path. `None` for what names no device or is no such name.
+    pub fn parse(text: &str) -> Option<FileId> {
+        let (device, inode) = text.split_once(" inode ")?;
+        Some(FileId::on(Device::parse(device)?, inode.parse().ok()?))
+    }
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.device {
+            Some(device) => write!(f, "{device} inode {}", self.inode),
+            None => write!(f, "inode {}", self.inode),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_files_name_is_read_as_it_is_written() {
+        let file = FileId::on(Device::new(7, 0), 12);
+        assert_eq!((file.to_string().as_str(), FileId::parse("7:0 inode 12")), ("7:0 inode 12", Some(file)));
+        assert_eq!(FileId { device: None, inode: 12 }.to_string(), "inode 12");
+        for other in ["(further files)", "inode 12", "7 inode 12", "7:0 inode x"] {
+            assert_eq!(FileId::parse(other), None, "{other}");
+        }
+    }
+}
