@@ -193,3 +193,11 @@ fn an_export_of_nothing_fails_in_every_format() {
     let left: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").collect();
     assert!(left.is_empty(), "{left:?}");
 }
+
+#[test]
+fn a_quotation_in_a_mail_is_read() {
+    let report = report("quoted-in-a-mail");
+    assert_eq!(report["block"]["stages"]["bios_completed"], 5);
+    let owners = &report["block"]["originators"]["originators"];
+    assert_eq!((&owners[0]["name"], owners.as_array().map(Vec::len)), (&"app (61)".into(), Some(1)));
+}

@@ -92,10 +92,14 @@ impl Source for Text {
     }
 }
 
-/// A line without what ends it.
+/// A line without what ends it, and without the marks of a quotation in a mail (`> `, `>> `).
 pub(crate) fn without_end(line: &[u8]) -> &[u8] {
     let text = line.strip_suffix(b"\n").unwrap_or(line);
-    text.strip_suffix(b"\r").unwrap_or(text)
+    let mut text = text.strip_suffix(b"\r").unwrap_or(text);
+    while let Some(quoted) = text.strip_prefix(b"> ").or_else(|| text.strip_prefix(b">")) {
+        text = quoted;
+    }
+    text
 }
 
 /// The beginning of a text without the byte order mark that editors of Windows put there.
