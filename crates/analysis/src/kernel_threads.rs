@@ -59,6 +59,8 @@ const THREADS: &[(&str, Work)] = &[
     ("scsi_eh_", Others),
     // drivers/vhost/vhost.c, vhost_dev_set_owner(): "vhost-%d"
     ("vhost-", Others),
+    // drivers/target/iscsi/iscsi_target_login.c, iscsit_start_kthreads(): "iscsi_trx"
+    ("iscsi_trx", Others),
     // fs/nfsd/nfssvc.c, nfsd_create_serv() with net/sunrpc/svc.c, svc_start_kthreads()
     ("nfsd", Others),
     // drivers/md/dm-crypt.c, crypt_ctr(): thread "dmcrypt_write/%s" (before 4.20 "dmcrypt_write"), workqueues "kcryptd/%s",
@@ -182,6 +184,8 @@ const THREADS: &[(&str, Work)] = &[
     ("gfs2_quotad", FileSystem("GFS2 quota")),
     // fs/ocfs2/journal.c, ocfs2_journal_load(): "ocfs2cmt-%s"
     ("ocfs2cmt", FileSystem("OCFS2 journal")),
+    // fs/ocfs2/cluster/heartbeat.c, o2hb_region_dev_store(): "o2hb-%s"
+    ("o2hb-", FileSystem("OCFS2 heartbeat")),
     // fs/jffs2/background.c, jffs2_start_garbage_collect_thread(): "jffs2_gcd_mtd%d"
     ("jffs2_gcd_mtd", FileSystem("jffs2 GC")),
     // fs/ubifs/super.c, mount_ubifs(): UBIFS_BGT_NAME_PATTERN "ubifs_bgt%d_%d"
@@ -317,6 +321,8 @@ mod tests {
             ("jffs2_gcd_mtd3", false, Some("jffs2 GC"), file_system),
             ("loop0", true, None, None),
             ("loopback", false, None, None),
+            ("iscsi_trx", true, None, None),
+            ("o2hb-5F8A1C2D3E", false, Some("OCFS2 heartbeat"), file_system),
             ("flush-8:0", true, None, None),
             ("dmcrypt_write/2", true, None, None),
             ("kcryptd/253:0", true, None, None),

@@ -284,8 +284,12 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
             alone(o)
         ));
     }
-    if let (true, Some(why)) = (out.is_empty(), &found.interference.unseen) {
-        return vec![format!("Who waits behind whom is unknown: {}.", why.missing)];
+    if let Some(why) = &found.interference.unseen {
+        out.push(match out.is_empty() {
+            true => format!("Who waits behind whom is unknown: {}.", why.missing),
+            false => format!("These waits are at least so long: {}.", why.missing),
+        });
+        return out;
     }
     if out.is_empty() && short > 0 {
         return vec![format!("Nobody waited behind another's request for {MIN_WAIT_PERCENT} % of their time or more.")];
@@ -495,6 +499,8 @@ pub fn files(found: &BlockFound, most: usize) -> Rows {
 /// What each originator's bios took, and would take alone.
 pub fn owner_loads(found: &BlockFound, most: usize) -> Rows {
     let heads = &["device", "originator", "bios", "Q2C\nmean", "behind\nothers", "device\nexcess", "alone"];
+    // Others were there unseen.
+    let at_least = if found.interference.unseen.is_some() { "≥ " } else { "" };
     Rows::new("ttnnnnn", heads, found.interference.owners.iter(), most, |o| {
         let unknown = || "unknown".to_owned();
         let excess = o
@@ -506,7 +512,7 @@ pub fn owner_loads(found: &BlockFound, most: usize) -> Rows {
             o.owner.clone(),
             grouped(o.bios),
             duration(o.mean_q2c_ns),
-            duration(o.mean_behind_ns),
+            format!("{at_least}{}", duration(o.mean_behind_ns)),
             excess,
             o.mean_alone_ns.known().map_or_else(unknown, |ns| duration(*ns)),
         ]
