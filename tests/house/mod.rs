@@ -14,17 +14,11 @@ const FUNCTION_LINES: usize = 100;
 /// Functions that are longer, and why.
 const LONG: &[(&str, &str, &str)] = &[
     ("agent/record/probe_points.c", "fs_probes_plan", "a table of probe points, written as calls"),
-    ("crates/predict/src/advise/mod.rs", "advise", "one list of advice, in its order"),
-    ("crates/report/src/figures/measure.rs", "figure", "one figure, drawn from top to bottom"),
-    ("crates/report/src/terminal/flash.rs", "flash", "one report, written from top to bottom"),
-    ("crates/study/src/collect.rs", "collect", "fills one struct of results, field by field"),
-    ("crates/targets/src/board/qemu.rs", "boot", "QEMU's arguments, in their order"),
     (
         "crates/targets/tests/boards.rs",
         "a_board_with_dropbear_busybox_and_a_read_only_root_is_reached_over_ssh",
         "a board's files",
     ),
-    ("crates/trace/src/formats/dat/records.rs", "write_from", "one file, written from top to bottom"),
     ("crates/trace/src/formats/dat/v7.rs", "read", "one file, read from top to bottom"),
     ("crates/trace/src/formats/stream/session.rs", "payload", "a match with an arm for each type of frame"),
     ("tests/bad_input.rs", "names_and_files_that_are_wrong", "a table of commands and messages"),

@@ -5,10 +5,12 @@ use std::path::Path;
 use flashscope_analysis::Analysis;
 use flashscope_analysis::LossCount;
 use flashscope_analysis::flash::{
-    Blocks, ByTask, Geometry, Health, LatencyNs, Span, TimelineFold, Window, WindowCounts,
+    Blocks, ByTask, Geometry, Health, LatencyNs, OpCounts, Span, TimelineFold, Window, WindowCounts,
 };
 use flashscope_trace::facts::Mtd;
-use flashscope_trace::{BlockAction, Event, EventKind, Facts, FlashAccess, FlashOp, RequestKind, Session, Trace};
+use flashscope_trace::{
+    BlockAction, BlockEvent, Event, EventKind, Facts, FlashAccess, FlashOp, RequestKind, Session, Trace,
+};
 use serde::Deserialize;
 
 use crate::definition::{Readahead, Workload};
@@ -106,39 +108,14 @@ pub(crate) fn collect(
 ) -> Result<Group, StudyError> {
     let group = spec.id();
     let session = Session::open(port_file)?;
-    let mut benches = Vec::with_capacity(spec.cells.len());
-    for index in 0..spec.cells.len() {
-        let step = cell_step(index);
-        let bench: BenchRead = match spec.workload {
-            Workload::Read => lab::printed(&session, &group, &step)?,
-            Workload::Sqlite => lab::printed::<BenchSqlite>(&session, &group, &step)?.into(),
-        };
-        if let (Readahead::Kib(asked), Some(got)) = (spec.cells[index].readahead, bench.readahead.effective_kib)
-            && got != asked
-        {
-            return Err(StudyError::Readahead { group, cell: step, got, asked });
-        }
-        benches.push(bench);
-    }
+    let benches = benches(&session, spec, &group)?;
     let untraced: Timed = lab::printed(&session, &group, STEP_UNTRACED)?;
     let traced: Timed = lab::printed(&session, &group, STEP_TRACED)?;
 
     let trace = session.recording(0)?;
     let facts = trace.facts();
     let missing = |what: &str| StudyError::Missing { group: group.clone(), what: what.to_owned() };
-    let mut chip = match medium {
-        Medium::Chip { name, .. } => {
-            let mtd = facts.mtd.first().ok_or_else(|| missing("MTD device"))?;
-            let geometry = geometry(mtd).ok_or_else(|| missing("geometry of the chip"))?;
-            let bytes: u64 = facts.mtd.iter().filter_map(|mtd| mtd.size).sum();
-            chip_facts(name, geometry, bytes)
-        }
-        // In blocks of its file system: a disk tells of no pages.
-        Medium::Disk { name, bytes, .. } => {
-            let geometry = Geometry { page_bytes: DISK_BLOCK_BYTES as u32, pages_per_block: 1 };
-            chip_facts(name, geometry, *bytes)
-        }
-    };
+    let mut chip = chip(medium, facts).map_err(missing)?;
     chip.page_read_ns_measured = untraced.total_ns.checked_div(untraced.count).unwrap_or(0);
     let geometry = Geometry { page_bytes: chip.page_bytes, pages_per_block: chip.block_bytes / chip.page_bytes.max(1) };
     let chips = [(0u16, geometry)];
@@ -168,14 +145,7 @@ pub(crate) fn collect(
         Medium::Disk { .. } => {
             let EventKind::Block(block) = &event.kind else { return };
             calibration += u64::from(traced.measured.is_some_and(|of| of.holds(event.time.0)));
-            let access = FlashAccess {
-                op: if block.flags.kind() == RequestKind::Read { FlashOp::Read } else { FlashOp::Program },
-                page: block.sector * 512 / DISK_BLOCK_BYTES,
-                offset_bytes: None,
-                length_bytes: u32::try_from(block.bytes).ok(),
-                chip: 0,
-            };
-            let access = Event { kind: EventKind::Flash(access), ..event.clone() };
+            let access = Event { kind: EventKind::Flash(on_disk(block)), ..event.clone() };
             match block.action {
                 BlockAction::Issue if block.bytes > 0 => {
                     counts.event(&access);
@@ -196,21 +166,8 @@ pub(crate) fn collect(
         .enumerate()
         .map(|(index, (cell, bench))| measured_cell(cell, bench, counts[2 * index].reads, counts[2 * index + 1].reads))
         .collect();
-    let phases = phases
-        .into_iter()
-        .zip(&counts[2 * benches.len()..])
-        .map(|(span, counts)| PhaseCounts {
-            phase: span.name,
-            duration_ns: span.end_ns.saturating_sub(span.begin_ns),
-            counts: *counts,
-        })
-        .collect();
-    let default = benches
-        .first()
-        .and_then(|bench| {
-            Some(DefaultReadahead { knob: bench.readahead.knob.clone()?, kib: bench.readahead.before_kib? })
-        })
-        .ok_or_else(|| missing("read-ahead knob of the file system"))?;
+    let phases = phase_counts(phases, &counts[2 * benches.len()..]);
+    let default = default_readahead(&benches).ok_or_else(|| missing("read-ahead knob of the file system"))?;
 
     lab::whole(&trace, &group, "how many reads its cells took is not known; measure fewer cells in one study")?;
     let mut losses = losses(&trace);
@@ -219,7 +176,6 @@ pub(crate) fn collect(
         count: block_map.not_placed.sum(),
         meaning: "operations outside every known chip: they are in the totals, not in the block map".to_owned(),
     });
-
     Ok(Group {
         id: group.clone(),
         inputs: inputs.recorded(facts),
@@ -239,6 +195,71 @@ pub(crate) fn collect(
         losses,
         cells,
     })
+}
+
+/// What each cell printed.
+fn benches(session: &Session, spec: &GroupSpec, group: &str) -> Result<Vec<BenchRead>, StudyError> {
+    let mut benches = Vec::with_capacity(spec.cells.len());
+    for index in 0..spec.cells.len() {
+        let step = cell_step(index);
+        let bench: BenchRead = match spec.workload {
+            Workload::Read => lab::printed(session, group, &step)?,
+            Workload::Sqlite => lab::printed::<BenchSqlite>(session, group, &step)?.into(),
+        };
+        if let (Readahead::Kib(asked), Some(got)) = (spec.cells[index].readahead, bench.readahead.effective_kib)
+            && got != asked
+        {
+            return Err(StudyError::Readahead { group: group.to_owned(), cell: step, got, asked });
+        }
+        benches.push(bench);
+    }
+    Ok(benches)
+}
+
+/// The medium of the group, as the recording states it; else what it does not state.
+fn chip(medium: &Medium, facts: &Facts) -> Result<ChipFacts, &'static str> {
+    Ok(match medium {
+        Medium::Chip { name, .. } => {
+            let mtd = facts.mtd.first().ok_or("MTD device")?;
+            let geometry = geometry(mtd).ok_or("geometry of the chip")?;
+            let bytes: u64 = facts.mtd.iter().filter_map(|mtd| mtd.size).sum();
+            chip_facts(name, geometry, bytes)
+        }
+        // In blocks of its file system: a disk tells of no pages.
+        Medium::Disk { name, bytes, .. } => {
+            let geometry = Geometry { page_bytes: DISK_BLOCK_BYTES as u32, pages_per_block: 1 };
+            chip_facts(name, geometry, *bytes)
+        }
+    })
+}
+
+/// An operation on a disk, in blocks of its file system as if they were pages.
+fn on_disk(block: &BlockEvent) -> FlashAccess {
+    FlashAccess {
+        op: if block.flags.kind() == RequestKind::Read { FlashOp::Read } else { FlashOp::Program },
+        page: block.sector * 512 / DISK_BLOCK_BYTES,
+        offset_bytes: None,
+        length_bytes: u32::try_from(block.bytes).ok(),
+        chip: 0,
+    }
+}
+
+/// What the file system's read-ahead was before the first cell set it.
+fn default_readahead(benches: &[BenchRead]) -> Option<DefaultReadahead> {
+    let before = &benches.first()?.readahead;
+    Some(DefaultReadahead { knob: before.knob.clone()?, kib: before.before_kib? })
+}
+
+fn phase_counts(phases: Vec<Span>, counts: &[OpCounts]) -> Vec<PhaseCounts> {
+    phases
+        .into_iter()
+        .zip(counts)
+        .map(|(span, counts)| PhaseCounts {
+            phase: span.name,
+            duration_ns: span.end_ns.saturating_sub(span.begin_ns),
+            counts: *counts,
+        })
+        .collect()
 }
 
 fn measured_cell(cell: &CellSpec, bench: &BenchRead, open_reads: u64, reads: u64) -> Cell {

@@ -116,22 +116,7 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off: Off) -> Vec<Advice> 
         return Vec::new();
     }
     let gain = |then: f64, from: f64| (from - then) / all * 100.0;
-    let mut best: Option<Row> = None;
-    for kib in WEIGHED_KIB.into_iter().filter(|&kib| kib != now_kib) {
-        let row = predictor.row(kib, &|_| false);
-        // Time is weighed with time, pages with pages.
-        if row.time_ns.is_some() != now.time_ns.is_some() {
-            continue;
-        }
-        // Where two are as good: off, as the kernel has it for MTD, else the one that changes less.
-        let better = best.as_ref().is_none_or(|best| {
-            let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
-            value(&row) < value(best) || value(&row) == value(best) && near(&row) < near(best)
-        });
-        if better {
-            best = Some(row);
-        }
-    }
+    let best = best_window(predictor, &now);
     let mut advice = Vec::new();
     let page_ns = predictor.costs().of_calls_and_pages().map_or(0.0, |[.., page_ns]| page_ns);
     let between = |change: Change, from: &Row, then: &Row| {
@@ -207,6 +192,28 @@ pub fn advise(predictor: &Predictor<'_>, now_kib: u64, off: Off) -> Vec<Advice> 
         }
     }
     advice
+}
+
+/// The best window of those that are weighed, the one of now aside.
+fn best_window(predictor: &Predictor<'_>, now: &Row) -> Option<Row> {
+    let now_kib = now.readahead_kib;
+    let mut best: Option<Row> = None;
+    for kib in WEIGHED_KIB.into_iter().filter(|&kib| kib != now_kib) {
+        let row = predictor.row(kib, &|_| false);
+        // Time is weighed with time, pages with pages.
+        if row.time_ns.is_some() != now.time_ns.is_some() {
+            continue;
+        }
+        // Where two are as good: off, as the kernel has it for MTD, else the one that changes less.
+        let better = best.as_ref().is_none_or(|best| {
+            let near = |row: &Row| (row.readahead_kib > 0, row.readahead_kib.abs_diff(now_kib));
+            value(&row) < value(best) || value(&row) == value(best) && near(&row) < near(best)
+        });
+        if better {
+            best = Some(row);
+        }
+    }
+    best
 }
 
 /// The best window with UBIFS mounted the other way, and whether that is with `bulk_read`. Without a time nothing speaks for

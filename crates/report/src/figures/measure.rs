@@ -41,40 +41,7 @@ pub fn figure(
     facet: &Facet<'_>,
     rows: &[(&Group, Row<'_>)],
 ) -> Option<Figure> {
-    let mut patterns: Vec<&str> = Vec::new();
-    let mut readaheads: Vec<Readahead<'_>> = Vec::new();
-    for (_, row) in rows {
-        if !patterns.contains(&row.setting.pattern) {
-            patterns.push(row.setting.pattern);
-        }
-        readaheads.extend(row.cells.iter().flatten().map(|cell| Readahead::of(cell)));
-    }
-    readaheads.sort_unstable();
-    readaheads.dedup();
-
-    let mut panels: Vec<(&str, Vec<Series>)> = patterns.iter().map(|&p| (p, Vec::new())).collect();
-    for (group, row) in rows {
-        let Some((_, series)) = panels.iter_mut().find(|(p, _)| *p == row.setting.pattern) else { continue };
-        for cell in row.cells.iter().flatten() {
-            let dash = readaheads.iter().position(|r| *r == Readahead::of(cell)).unwrap_or(0);
-            let look = Look { colour: study.looks.filesystem(&group.filesystem), dash };
-            let label = format!("{}, {}", group.filesystem, Readahead::of(cell).words());
-            let tip = format!("{label}, {}, {}: {}", row.setting.pattern, study.x_words(row), (measure.words)(cell));
-            let point = (study.axis.value(&row.setting) as f64, (measure.of)(cell), tip);
-            match series.iter_mut().find(|s| s.label == label) {
-                Some(s) => s.points.push(point),
-                None => series.push(Series {
-                    shift: study.looks.shift(&group.filesystem),
-                    label,
-                    look,
-                    points: vec![point],
-                }),
-            }
-        }
-    }
-    for series in panels.iter_mut().flat_map(|(_, series)| series) {
-        series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    }
+    let panels = panels(study, &measure, rows);
     let ys: Vec<f64> = panels.iter().flat_map(|(_, s)| s).flat_map(|s| &s.points).map(|p| p.1).collect();
     if ys.is_empty() {
         return None;
@@ -99,22 +66,12 @@ pub fn figure(
         let (column, line) = (i % columns, i / columns);
         let area = Rect { x: left + (width + gap) * column as f64, y: top + row_height * line as f64, width, height };
         let y = Scale::log2(ys.iter().copied(), (area.bottom(), area.y)).padded(0.04);
-        let y_ticks: Vec<(f64, String)> = y
-            .ticks(8)
-            .into_iter()
-            .map(|t| {
-                (
-                    t,
-                    if column > 0 {
-                        String::new()
-                    } else if t >= 1.0 {
-                        grouped(t as u64)
-                    } else {
-                        number(t, 3)
-                    },
-                )
-            })
-            .collect();
+        let words = |at: f64| match at {
+            _ if column > 0 => String::new(),
+            at if at >= 1.0 => grouped(at as u64),
+            at => number(at, 3),
+        };
+        let y_ticks: Vec<(f64, String)> = y.ticks(8).into_iter().map(|at| (at, words(at))).collect();
         Panel {
             area,
             x: Scale::log2(x_ticks.iter().map(|t| t.0), (area.x, area.right())).padded(0.04),
@@ -137,4 +94,43 @@ pub fn figure(
         facet.words()
     );
     Some(Figure { svg: svg.finish(&id, &title, &caption), id, title, caption })
+}
+
+/// One panel a pattern, with a line for each file system and read-ahead.
+fn panels<'r>(study: &StudyFigures<'_>, measure: &Measure, rows: &[(&Group, Row<'r>)]) -> Vec<(&'r str, Vec<Series>)> {
+    let mut patterns: Vec<&'r str> = Vec::new();
+    let mut readaheads: Vec<Readahead<'_>> = Vec::new();
+    for (_, row) in rows {
+        if !patterns.contains(&row.setting.pattern) {
+            patterns.push(row.setting.pattern);
+        }
+        readaheads.extend(row.cells.iter().flatten().map(|cell| Readahead::of(cell)));
+    }
+    readaheads.sort_unstable();
+    readaheads.dedup();
+
+    let mut panels: Vec<(&'r str, Vec<Series>)> = patterns.iter().map(|&p| (p, Vec::new())).collect();
+    for (group, row) in rows {
+        let Some((_, series)) = panels.iter_mut().find(|(p, _)| *p == row.setting.pattern) else { continue };
+        for cell in row.cells.iter().flatten() {
+            let dash = readaheads.iter().position(|r| *r == Readahead::of(cell)).unwrap_or(0);
+            let look = Look { colour: study.looks.filesystem(&group.filesystem), dash };
+            let label = format!("{}, {}", group.filesystem, Readahead::of(cell).words());
+            let tip = format!("{label}, {}, {}: {}", row.setting.pattern, study.x_words(row), (measure.words)(cell));
+            let point = (study.axis.value(&row.setting) as f64, (measure.of)(cell), tip);
+            match series.iter_mut().find(|s| s.label == label) {
+                Some(s) => s.points.push(point),
+                None => series.push(Series {
+                    shift: study.looks.shift(&group.filesystem),
+                    label,
+                    look,
+                    points: vec![point],
+                }),
+            }
+        }
+    }
+    for series in panels.iter_mut().flat_map(|(_, series)| series) {
+        series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    panels
 }

@@ -19,29 +19,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
     let report = &crate::names::flash_for_people(report);
     let found = &report.found;
     let total = &found.counts.total;
-    let mut out = paragraph(&visible(&report.title), width, 0, 0);
-    out += &paragraph(
-        &format!(
-            "{} page reads, {} page programs, {} block erases; {} events in {}",
-            grouped(total.reads),
-            grouped(total.programs),
-            grouped(total.erases),
-            grouped(found.events),
-            duration(found.end_ns.saturating_sub(found.begin_ns))
-        ),
-        width,
-        0,
-        0,
-    );
-    let system = &report.system;
-    if !system.kernel_release.is_empty() {
-        let line = format!(
-            "Linux {} on {}, agent {}, clock {}",
-            system.kernel_release, system.machine, system.agent_version, system.clock
-        );
-        out += &paragraph(&visible(&line), width, 0, 0);
-    }
-
+    let mut out = title(report, width);
     if let Some(line) = wear_view::failed(report) {
         out += &paragraph(&line, width, 0, 2);
     }
@@ -55,19 +33,7 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
         }
     }
     out += &style.section("By kind", &table.render(width));
-    if !found.durations.is_empty() {
-        out += &style.heading("Time of a command");
-        let mut table = Table::new("tnnnnnnn");
-        table.head(["operation", "n", "min", "mean", "p50", "p90", "p99", "max"]);
-        for d in &found.durations {
-            let l = &d.latency_ns;
-            let mut cells = vec![op_name(d.op).to_owned(), grouped(l.n)];
-            cells.extend([l.min, l.mean, l.p50, l.p90, l.p99, l.max].map(duration));
-            table.row(cells);
-        }
-        out += &table.render(width);
-    }
-
+    out += &times(report, &style);
     let tasks = found.by_task.iter().map(|t| (visible(&t.task).into_owned(), None, t.counts));
     out += &style.section("By task", &operations("task", tasks, width));
     let phases = &found.phases;
@@ -98,38 +64,95 @@ pub fn flash(report: &FlashReport, style: &Style) -> String {
     });
     out += &style.section("Busiest blocks", &operations("block", busiest, width));
 
-    let worn = found.wear.programmed_pages + found.wear.erased_blocks > 0;
-    if !worn && !report.system.wear.is_empty() {
-        out += &style.heading("Wear");
-        for said in &report.system.wear {
-            out += &paragraph(&visible(&said.sentence()), width, 2, 4);
-        }
-    }
-    if worn {
-        out += &style.heading("Wear");
-        for sentence in wear_view::sentences(report) {
-            out += &paragraph(&visible(&sentence), width, 2, 4);
-        }
-        out += &rows(&wear_view::tasks(&found.wear, MAX_ROWS), width);
-        let files = wear_view::files(&found.wear, MAX_ROWS);
-        if !files.rows.is_empty() {
-            out.push('\n');
-            out += &rows(&files, width);
-        }
-    }
-
+    out += &wear(report, &style);
     out += &super::names_section(&report.names, &style, MAX_ROWS);
     out += &errors(report, &style, width);
-    if !report.probes.is_empty() {
-        out += &style.heading("Probes");
-        let mut table = Table::new("tttt");
-        table.head(["probe for", "level", "function", "does not see"]);
-        for p in &report.probes {
-            table.row([visible(&p.operation), visible(&p.level), visible(&p.symbol), visible(&p.loses)]);
-        }
-        out += &table.render(width);
+    out += &probes(report, &style);
+    out += &losses(report, &style);
+    out
+}
+
+/// What it is of, how much there was, and what recorded it.
+fn title(report: &FlashReport, width: usize) -> String {
+    let found = &report.found;
+    let total = &found.counts.total;
+    let mut out = paragraph(&visible(&report.title), width, 0, 0);
+    out += &paragraph(
+        &format!(
+            "{} page reads, {} page programs, {} block erases; {} events in {}",
+            grouped(total.reads),
+            grouped(total.programs),
+            grouped(total.erases),
+            grouped(found.events),
+            duration(found.end_ns.saturating_sub(found.begin_ns))
+        ),
+        width,
+        0,
+        0,
+    );
+    let system = &report.system;
+    if !system.kernel_release.is_empty() {
+        let line = format!(
+            "Linux {} on {}, agent {}, clock {}",
+            system.kernel_release, system.machine, system.agent_version, system.clock
+        );
+        out += &paragraph(&visible(&line), width, 0, 0);
     }
-    out += &style.heading("Losses");
+    out
+}
+
+fn times(report: &FlashReport, style: &Style) -> String {
+    let durations = &report.found.durations;
+    if durations.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new("tnnnnnnn");
+    table.head(["operation", "n", "min", "mean", "p50", "p90", "p99", "max"]);
+    for d in durations {
+        let l = &d.latency_ns;
+        let mut cells = vec![op_name(d.op).to_owned(), grouped(l.n)];
+        cells.extend([l.min, l.mean, l.p50, l.p90, l.p99, l.max].map(duration));
+        table.row(cells);
+    }
+    style.heading("Time of a command") + &table.render(style.width())
+}
+
+/// What the recording's own events say of the wear; without any, what the device says of itself.
+fn wear(report: &FlashReport, style: &Style) -> String {
+    let (found, width) = (&report.found.wear, style.width());
+    if found.programmed_pages + found.erased_blocks == 0 {
+        let said: Vec<String> = report.system.wear.iter().map(|said| said.sentence()).collect();
+        let lines: String = said.iter().map(|sentence| paragraph(&visible(sentence), width, 2, 4)).collect();
+        return if said.is_empty() { lines } else { style.heading("Wear") + &lines };
+    }
+    let mut out = style.heading("Wear");
+    for sentence in wear_view::sentences(report) {
+        out += &paragraph(&visible(&sentence), width, 2, 4);
+    }
+    out += &rows(&wear_view::tasks(found, MAX_ROWS), width);
+    let files = wear_view::files(found, MAX_ROWS);
+    if !files.rows.is_empty() {
+        out.push('\n');
+        out += &rows(&files, width);
+    }
+    out
+}
+
+fn probes(report: &FlashReport, style: &Style) -> String {
+    if report.probes.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new("tttt");
+    table.head(["probe for", "level", "function", "does not see"]);
+    for p in &report.probes {
+        table.row([visible(&p.operation), visible(&p.level), visible(&p.symbol), visible(&p.loses)]);
+    }
+    style.heading("Probes") + &table.render(style.width())
+}
+
+fn losses(report: &FlashReport, style: &Style) -> String {
+    let (found, phases, width) = (&report.found, &report.found.phases, style.width());
+    let mut out = style.heading("Losses");
     let recorded = report.losses.iter().map(|l| (l.name.as_str(), l.count, l.meaning.as_str()));
     if report.losses.is_empty() {
         out += &super::losses(recorded, width);

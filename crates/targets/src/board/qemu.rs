@@ -193,31 +193,12 @@ fn sandbox(qemu: &Path) -> Result<(), String> {
 pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
     scratch::sweep()?;
     let dir = ScratchDir::under("run", &run.board.name)?;
-    let qemu = process::find_program(&run.board.qemu.binary).ok_or_else(|| Error::ProgramMissing {
-        program: run.board.qemu.binary.clone(),
-        package: run.board.qemu.package.clone(),
-    })?;
     let says = dir.path().join(QEMU_SAYS);
     let stderr = std::fs::File::create(&says).map_err(|e| Error::io(&says, e))?;
     if let Some(disk) = &run.image.disk {
         disk.contents.write(&dir.path().join(DISK))?;
     }
-    let absolute = |path: &Path| std::path::absolute(path).map_err(|e| Error::io(path, e));
-    let kernel = absolute(&unpacked::boot_file(run.board, run.kernel, progress)?)?;
-    let qemu = absolute(&qemu)?;
-    let mut command = process::dies_with_us("KILL", qemu.as_os_str());
-    match sandbox(&qemu) {
-        Ok(()) => _ = command.args(["-sandbox", SANDBOX]),
-        Err(why) => progress.step(&format!("{} runs without a sandbox: {why}", run.board.qemu.binary)),
-    }
-    command.args(arguments(run, &kernel, dir.path()));
-    // QEMU looks for its firmware in the working directory first (qemu_find_file): there has to be nothing of others there.
-    command.current_dir(dir.path());
-    if run.interactive {
-        command.stdin(Stdio::inherit()).stdout(Stdio::inherit());
-    } else {
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-    }
+    let mut command = command(run, dir.path(), progress)?;
     command.stderr(stderr);
     progress.step(&format!("booting {} with kernel {}", run.board.name, run.kernel.name));
     let memory = run.board.memory_for(run.image);
@@ -295,6 +276,31 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
             dir,
         }))),
     }
+}
+
+/// QEMU's command line, in a sandbox where it has one.
+fn command(run: &Run, dir: &Path, progress: &dyn Progress) -> Result<Command, Error> {
+    let qemu = process::find_program(&run.board.qemu.binary).ok_or_else(|| Error::ProgramMissing {
+        program: run.board.qemu.binary.clone(),
+        package: run.board.qemu.package.clone(),
+    })?;
+    let absolute = |path: &Path| std::path::absolute(path).map_err(|e| Error::io(path, e));
+    let kernel = absolute(&unpacked::boot_file(run.board, run.kernel, progress)?)?;
+    let qemu = absolute(&qemu)?;
+    let mut command = process::dies_with_us("KILL", qemu.as_os_str());
+    match sandbox(&qemu) {
+        Ok(()) => _ = command.args(["-sandbox", SANDBOX]),
+        Err(why) => progress.step(&format!("{} runs without a sandbox: {why}", run.board.qemu.binary)),
+    }
+    command.args(arguments(run, &kernel, dir));
+    // QEMU looks for its firmware in the working directory first (qemu_find_file): there has to be nothing of others there.
+    command.current_dir(dir);
+    if run.interactive {
+        command.stdin(Stdio::inherit()).stdout(Stdio::inherit());
+    } else {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+    }
+    Ok(command)
 }
 
 fn arguments(run: &Run, kernel: &Path, dir: &Path) -> Vec<OsString> {

@@ -68,13 +68,12 @@ struct From<'a> {
     buffers: HashMap<&'a str, usize>,
 }
 
-fn write_from(
-    sources: &[(&Trace, i64)],
-    path: &Path,
-    keep: &dyn Fn(usize, &Record<'_>) -> bool,
-) -> Result<RecordsWritten, Error> {
+/// What is written: its sources, the formats of all of them, and the names of the file's buffers.
+type Joined<'a> = (Vec<From<'a>>, Schemas, Vec<String>);
+
+fn join<'a>(sources: &[(&'a Trace, i64)]) -> Result<Joined<'a>, Error> {
     let refused = |trace: &Trace, what: String| Error::Unsupported { path: trace.path().to_path_buf(), what };
-    let mut from: Vec<From<'_>> = Vec::with_capacity(sources.len());
+    let mut from: Vec<From<'a>> = Vec::with_capacity(sources.len());
     let (mut schemas, mut buffers) = (Schemas::new(), Vec::new());
     for (index, &(trace, offset_ns)) in sources.iter().enumerate() {
         let Body::Ring(ring) = &trace.body else {
@@ -108,6 +107,15 @@ fn write_from(
         }
         from.push(From { trace, ring, offset_ns, ids, buffers: numbers });
     }
+    Ok((from, schemas, buffers))
+}
+
+fn write_from(
+    sources: &[(&Trace, i64)],
+    path: &Path,
+    keep: &dyn Fn(usize, &Record<'_>) -> bool,
+) -> Result<RecordsWritten, Error> {
+    let (from, schemas, buffers) = join(sources)?;
     let Some(first) = from.first() else {
         return Err(Error::Unsupported { path: path.to_path_buf(), what: "there is no trace to write".to_string() });
     };
