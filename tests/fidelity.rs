@@ -8,7 +8,7 @@ const AGENT: &str = "/flashscope/agent";
 const FILM_BYTES: u64 = 4 << 20;
 /// Programs of one boot: a boot with 20 takes longer than it may.
 const AT_ONCE: usize = 5;
-const CALLS: &str = "read,pread64,write,pwrite64,_llseek,openat,open,close,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,ftruncate64,ftruncate";
+const CALLS: &str = "dup,dup2,dup3,fcntl64,read,pread64,write,pwrite64,_llseek,openat,open,close,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,ftruncate64,ftruncate";
 
 /// Programs that read and write as a player and a log do: their calls on /mnt, in this order.
 const PROGRAMS: [(&str, &str); 3] = [

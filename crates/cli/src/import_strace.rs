@@ -202,6 +202,8 @@ struct Import<'a> {
     /// Ends of what was read of each file before it was written.
     read_to: Vec<u64>,
     most: Vec<u64>,
+    /// Where each file ends, as far as is known: where O_APPEND writes.
+    ends: Vec<u64>,
 }
 
 /// What one recording has of descriptors and tasks.
@@ -209,12 +211,82 @@ struct Recording<'n> {
     name: Option<&'n str>,
     begin_ns: Option<u64>,
     tasks: HashMap<u32, usize>,
-    /// File positions, by descriptor and path; threads share them.
-    positions: HashMap<(i32, String), u64>,
-    /// How often a task has a file open.
-    open: HashMap<(usize, usize), u32>,
+    opened: Descriptors,
+    /// What a task has open of a file.
+    open: HashMap<(usize, usize), Open>,
     /// Calls that have not returned yet, by pid.
     unfinished: HashMap<u32, String>,
+}
+
+/// A task's descriptors of one file.
+#[derive(Default)]
+struct Open {
+    descriptors: u32,
+    /// Modes that make other requests of the same call (`sync`, `dsync`, `direct`), as the replay has the file open.
+    modes: String,
+}
+
+/// What an open() made: its position, whether it writes at the end (O_APPEND), and its modes.
+struct Description {
+    position: u64,
+    appends: bool,
+    modes: String,
+}
+
+const PLAIN: &str = "read,write";
+
+/// Open files by process, descriptor and path. strace does not say which processes are threads of one: a descriptor that a process
+/// has not opened is the one that was opened last with that number and path.
+#[derive(Default)]
+struct Descriptors {
+    all: Vec<Description>,
+    own: HashMap<(u32, i32, String), usize>,
+    last: HashMap<(i32, String), usize>,
+}
+
+impl Descriptors {
+    fn put(&mut self, pid: u32, fd: i32, path: &str, description: usize) {
+        self.own.insert((pid, fd, path.to_owned()), description);
+        self.last.insert((fd, path.to_owned()), description);
+    }
+
+    fn opened(&mut self, pid: u32, fd: i32, path: &str, modes: &str) {
+        let modes = modes.split(',').filter(|mode| *mode != "truncate").collect::<Vec<_>>().join(",");
+        self.all.push(Description { position: 0, appends: false, modes });
+        self.put(pid, fd, path, self.all.len() - 1);
+    }
+
+    /// The place of its description, which is a new one where nothing has opened it.
+    fn find(&mut self, pid: u32, fd: i32, path: &str) -> usize {
+        let known = self.own.get(&(pid, fd, path.to_owned())).or_else(|| self.last.get(&(fd, path.to_owned())));
+        if let Some(&at) = known {
+            return at;
+        }
+        self.opened(pid, fd, path, PLAIN);
+        self.all.len() - 1
+    }
+
+    /// Of the descriptor that is a call's first argument.
+    fn modes_of(&mut self, line: &Line<'_>) -> String {
+        let Some((fd, path)) = line.arguments.first().and_then(|argument| descriptor(argument)) else {
+            return PLAIN.to_owned();
+        };
+        let at = self.find(line.pid, fd, path);
+        self.all[at].modes.clone()
+    }
+
+    fn closed(&mut self, pid: u32, fd: i32, path: &str) {
+        let key = (fd, path.to_owned());
+        let own = self.own.remove(&(pid, fd, path.to_owned()));
+        if own.is_none() || own == self.last.get(&key).copied() {
+            self.last.remove(&key);
+        }
+    }
+}
+
+/// The modes of a call that make other requests of the device.
+fn lasting(modes: &str) -> String {
+    modes.split(',').filter(|mode| ["sync", "dsync", "direct"].contains(mode)).collect::<Vec<_>>().join(",")
 }
 
 impl<'a> Import<'a> {
@@ -228,6 +300,7 @@ impl<'a> Import<'a> {
             left_out: 0,
             read_to: Vec::new(),
             most: Vec::new(),
+            ends: Vec::new(),
         }
     }
 
@@ -236,7 +309,7 @@ impl<'a> Import<'a> {
             name,
             begin_ns: None,
             tasks: HashMap::new(),
-            positions: HashMap::new(),
+            opened: Descriptors::default(),
             open: HashMap::new(),
             unfinished: HashMap::new(),
         };
@@ -266,6 +339,9 @@ impl<'a> Import<'a> {
 
     fn line(&mut self, recording: &mut Recording<'_>, text: &str) {
         let Some(line) = Line::parse(text).filter(|line| line.result >= 0) else { return };
+        if self.duplicated(recording, &line).is_some() {
+            return;
+        }
         let Some((file, verb)) = self.meaning(recording, &line) else { return };
         let begin = *recording.begin_ns.get_or_insert(line.time_ns);
         let time_ns = line.time_ns.saturating_sub(begin);
@@ -277,19 +353,31 @@ impl<'a> Import<'a> {
             self.tasks.push(Task { name, ..Task::default() });
             self.tasks.len() - 1
         });
-        // A task of the replay has one descriptor a file: the first open() and the last close() count.
+        // A task of the replay has one descriptor a file: the first open() and the last close() count, and so does one that
+        // follows in another mode.
         let open = recording.open.entry((task, file)).or_default();
         match &verb {
-            Verb::Open(_) | Verb::Create(_) => {
-                *open += 1;
-                if *open > 1 && matches!(verb, Verb::Open(_)) {
+            Verb::Open(modes) | Verb::Create(modes) => {
+                open.descriptors += 1;
+                let before = std::mem::replace(&mut open.modes, lasting(modes));
+                if open.descriptors > 1 && matches!(verb, Verb::Open(_)) && before == open.modes {
                     return;
                 }
             }
             Verb::Close => {
-                *open = open.saturating_sub(1);
-                if *open > 0 {
+                open.descriptors = open.descriptors.saturating_sub(1);
+                if open.descriptors > 0 {
                     return;
+                }
+                open.modes.clear();
+            }
+            Verb::Read { .. } | Verb::Write { .. } => {
+                // Through a descriptor that another task has opened, or through another one of its own.
+                let modes = recording.opened.modes_of(&line);
+                if lasting(&modes) != open.modes {
+                    open.modes = lasting(&modes);
+                    let call = Call { time_ns, took_ns: 0, task, file, verb: Verb::Open(modes) };
+                    self.found.push(Found { call, read_end: None });
                 }
             }
             _ => {}
@@ -319,8 +407,25 @@ impl<'a> Import<'a> {
         self.files.push(File { size: Some(size), label });
         self.read_to.push(0);
         self.most.push(0);
+        self.ends.push(size);
         self.numbers.insert(path.to_owned(), self.files.len() - 1);
         Some(self.files.len() - 1)
+    }
+
+    /// dup() and its like: another descriptor of the same open file. `None`: the line is none of them, or of another file.
+    fn duplicated(&mut self, recording: &mut Recording<'_>, line: &Line<'_>) -> Option<()> {
+        let is_fcntl = matches!(line.call, "fcntl" | "fcntl64") && line.arguments.get(1)?.starts_with("F_DUPFD");
+        if !matches!(line.call, "dup" | "dup2" | "dup3") && !is_fcntl {
+            return None;
+        }
+        let (fd, path) = descriptor(line.arguments.first()?)?;
+        let file = self.file(path)?;
+        let to = i32::try_from(line.result).ok().filter(|&to| to != fd)?;
+        let at = recording.opened.find(line.pid, fd, path);
+        recording.opened.put(line.pid, to, path, at);
+        let task = *recording.tasks.get(&line.pid)?;
+        recording.open.entry((task, file)).or_default().descriptors += 1;
+        Some(())
     }
 
     fn meaning(&mut self, recording: &mut Recording<'_>, line: &Line<'_>) -> Option<(usize, Verb)> {
@@ -342,12 +447,14 @@ impl<'a> Import<'a> {
                     // What lies there now is what was renamed.
                     self.files[to].size = None;
                 }
+                self.ends[to] = self.ends[from];
                 Some((from, Verb::Rename(to)))
             }
             // A 32-bit program's have 64 at the end.
             "truncate" | "truncate64" => {
                 let file = self.file(&path(line.arguments.first()?, None)?)?;
-                Some((file, Verb::Truncate(line.number(1)?)))
+                self.ends[file] = line.number(1)?;
+                Some((file, Verb::Truncate(self.ends[file])))
             }
             "sendfile" | "sendfile64" | "splice" | "copy_file_range" => {
                 let ours = line.arguments.iter().filter_map(|argument| descriptor(argument));
@@ -374,13 +481,18 @@ impl<'a> Import<'a> {
         let path = line.result_path?;
         let known = self.numbers.contains_key(path);
         let file = self.file(path)?;
-        recording.positions.insert((i32::try_from(line.result).ok()?, path.to_owned()), 0);
-        // O_APPEND writes at the end: its position is that of what was written.
+        let modes = modes(flags);
+        recording.opened.opened(line.pid, i32::try_from(line.result).ok()?, path, &modes);
+        if let Some(description) = recording.opened.all.last_mut() {
+            description.appends = has("O_APPEND");
+        }
+        if has("O_TRUNC") {
+            self.ends[file] = 0;
+        }
         let creates = has("O_CREAT");
         if creates && !known && (has("O_EXCL") || has("O_TRUNC")) {
             self.files[file].size = None;
         }
-        let modes = modes(flags);
         Some((file, if creates { Verb::Create(modes) } else { Verb::Open(modes) }))
     }
 
@@ -388,7 +500,12 @@ impl<'a> Import<'a> {
     fn of_descriptor(&mut self, recording: &mut Recording<'_>, line: &Line<'_>) -> Option<(usize, Verb)> {
         let (fd, path) = descriptor(line.arguments.first()?)?;
         let file = self.file(path)?;
-        let position = recording.positions.entry((fd, path.to_owned())).or_default();
+        let at = recording.opened.find(line.pid, fd, path);
+        let description = &mut recording.opened.all[at];
+        if description.appends && matches!(line.call, "write" | "writev") {
+            description.position = self.ends[file];
+        }
+        let position = &mut description.position;
         let length = u64::try_from(line.result).ok()?;
         let offset = match line.call {
             "pread64" | "pwrite64" | "pread" | "pwrite" | "preadv" | "pwritev" => line.number(3)?,
@@ -406,7 +523,7 @@ impl<'a> Import<'a> {
                 return None;
             }
             "close" => {
-                recording.positions.remove(&(fd, path.to_owned()));
+                recording.opened.closed(line.pid, fd, path);
                 return Some((file, Verb::Close));
             }
             "fsync" => return Some((file, Verb::Fsync)),
@@ -428,6 +545,10 @@ impl<'a> Import<'a> {
             Verb::Write { .. } => self.most[file] = self.most[file].max(end),
             _ => {}
         }
+        self.ends[file] = match verb {
+            Verb::Truncate(size) => size,
+            _ => self.ends[file].max(end),
+        };
         Some((file, verb))
     }
 
@@ -548,6 +669,86 @@ mod tests {
         import.recording("x", None, text).unwrap();
         let script = import.finish().unwrap().text();
         assert!(script.ends_with("truncate 1000000+20000 0 0 24672\ntruncate 2000000+30000 0 0 100\n"), "{script}");
+    }
+
+    fn imported(text: &str) -> String {
+        let args = BenchImportStraceArgs {
+            files: Vec::new(),
+            under: vec!["/films".to_owned()],
+            first: None,
+            join: 0,
+            output: "-".into(),
+        };
+        let mut import = Import::new(&args);
+        import.recording("x", None, text).unwrap();
+        let text = import.finish().unwrap().text();
+        Script::parse("s", &text).unwrap();
+        text
+    }
+
+    /// coreutils' dd: it opens its output, makes it descriptor 1, and closes the first one.
+    #[test]
+    fn a_descriptor_that_is_duplicated_stays_open_as_it_was() {
+        for dup in [
+            "dup2(3</films/log>, 1<pipe:[7]>) = 1</films/log> <0.000010>",
+            "dup3(3</films/log>, 1</dev/null>, O_CLOEXEC) = 1</films/log> <0.000010>",
+            "fcntl64(3</films/log>, F_DUPFD_CLOEXEC, 1) = 1</films/log> <0.000010>",
+        ] {
+            let text = imported(&format!(
+                "\
+7<dd> 100.000000 openat(AT_FDCWD</x>, \"/films/log\", O_WRONLY|O_CREAT|O_TRUNC|O_DSYNC, 0600) = 3</films/log> <0.000010>
+7<dd> 100.001000 {dup}
+7<dd> 100.002000 close(3</films/log>) = 0 <0.000010>
+7<dd> 100.003000 write(1</films/log>, \"\"..., 4096) = 4096 <0.001000>
+7<dd> 100.005000 write(1</films/log>, \"\"..., 4096) = 4096 <0.001000>
+7<dd> 100.007000 close(1</films/log>) = 0 <0.000010>
+"
+            ));
+            let calls = "create 0+10000 0 0 write,dsync,truncate\nwrite 3000000+1000000 0 0 0 4096\n\
+                         write 5000000+1000000 0 0 4096 4096\nclose 7000000+10000 0 0\n";
+            assert!(text.ends_with(calls), "{dup}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_appended_is_written_at_the_end() {
+        let text = imported(
+            "\
+7<a> 100.000000 openat(AT_FDCWD</x>, \"/films/log\", O_WRONLY|O_CREAT|O_TRUNC|O_APPEND, 0600) = 3</films/log> <0.000010>
+7<a> 100.001000 write(3</films/log>, \"\"..., 100) = 100 <0.000010>
+7<a> 100.002000 close(3</films/log>) = 0 <0.000010>
+8<b> 100.003000 openat(AT_FDCWD</x>, \"/films/log\", O_WRONLY|O_APPEND) = 3</films/log> <0.000010>
+8<b> 100.004000 write(3</films/log>, \"\"..., 50) = 50 <0.000010>
+8<b> 100.005000 ftruncate(3</films/log>, 10) = 0 <0.000010>
+8<b> 100.006000 write(3</films/log>, \"\"..., 7) = 7 <0.000010>
+",
+        );
+        let writes: Vec<&str> = text.lines().filter(|line| line.starts_with("write")).collect();
+        let expected =
+            ["write 1000000+10000 0 0 0 100", "write 4000000+10000 1 0 100 50", "write 6000000+10000 1 0 10 7"];
+        assert_eq!(writes, expected);
+    }
+
+    #[test]
+    fn processes_with_the_same_descriptor_have_positions_of_their_own() {
+        let text = imported(
+            "\
+7<a> 100.000000 openat(AT_FDCWD</x>, \"/films/film\", O_RDONLY) = 3</films/film> <0.000010>
+8<b> 100.001000 openat(AT_FDCWD</x>, \"/films/film\", O_RDONLY|O_DIRECT) = 3</films/film> <0.000010>
+8<b> 100.002000 lseek(3</films/film>, 1048576, SEEK_SET) = 1048576 <0.000010>
+7<a> 100.003000 read(3</films/film>, \"\"..., 4096) = 4096 <0.000010>
+8<b> 100.004000 read(3</films/film>, \"\"..., 4096) = 4096 <0.000010>
+7<a> 100.005000 read(3</films/film>, \"\"..., 4096) = 4096 <0.000010>
+9<thread> 100.006000 read(3</films/film>, \"\"..., 4096) = 4096 <0.000010>
+",
+        );
+        for line in
+            ["read 3000000+10000 0 0 0 4096", "read 4000000+10000 1 0 1048576 4096", "read 5000000+10000 0 0 4096 4096"]
+        {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        let thread = "open 6000000 2 0 read,direct\nread 6000000+10000 2 0 1052672 4096\n";
+        assert!(text.ends_with(thread), "a thread reads through the descriptor that was opened last: {text}");
     }
 
     #[test]
