@@ -13,8 +13,8 @@ use crate::failure::Failure;
 use crate::progress::Terminal;
 use crate::record;
 use crate::recover::{Pending, Way};
-use crate::stream::{END, Frames};
 use crate::target;
+use flashscope_targets::{FS_END, Frames};
 
 pub fn run(args: &RecordArgs, target: &dyn Target, terminal: &Terminal) -> Result<(), Failure> {
     if Output::is_through(&args.output) {
@@ -124,7 +124,7 @@ impl Write for Captures<'_> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let mut ended = false;
-            let after = self.frames.one(rest, &mut |kind, _| ended |= kind == END);
+            let after = self.frames.one(rest, &mut |kind, _| ended |= kind == FS_END);
             let taken = rest.len() - after.len();
             if taken == 0 {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "the agent sent something that is no stream"));

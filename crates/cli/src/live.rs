@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use crate::progress::Terminal;
-use crate::stream::{Frames, PROGRESS};
+use flashscope_targets::{FS_PROGRESS, Frames};
 
 /// Passes a stream on, and shows on a terminal what it says of itself.
 pub struct Live<'a, W> {
@@ -44,7 +44,7 @@ impl<W: Write> Write for Live<'_, W> {
         if self.terminal.is_live() {
             let told = &mut self.told;
             self.frames.follow(&bytes[..written], &mut |kind, payload| {
-                if kind == PROGRESS && payload.len() >= 24 {
+                if kind == FS_PROGRESS && payload.len() >= 24 {
                     let number = |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().unwrap_or_default());
                     *told = Some((number(8), number(16)));
                 }

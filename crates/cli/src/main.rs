@@ -60,7 +60,6 @@ mod replay;
 mod report;
 mod schema;
 mod stop;
-mod stream;
 mod study;
 mod target;
 mod top;

@@ -14,8 +14,9 @@ pub(crate) const FS_EXIT: u16 = 11;
 pub(crate) const FS_LOG: u16 = 12;
 pub(crate) const FS_FILE: u16 = 13;
 const FS_STEP: u16 = 14;
-pub(crate) const FS_END: u16 = 15;
+pub const FS_END: u16 = 15;
 const FS_DATA_FOLDED: u16 = 16;
+pub const FS_PROGRESS: u16 = 18;
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Frame {
@@ -61,6 +62,57 @@ fn fill(input: &mut dyn Read, buffer: &mut [u8]) -> io::Result<bool> {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Payloads of more bytes are not kept by [`Frames`].
+const KEPT: usize = 4096;
+
+/// Follows a stream however it is cut into pieces. What is no stream tells nothing.
+#[derive(Default)]
+pub struct Frames {
+    /// The frame that has begun: its header, and its payload where that is short.
+    frame: Vec<u8>,
+    /// Bytes of the payload that are still to come.
+    rest: usize,
+    kept: bool,
+    lost: bool,
+}
+
+impl Frames {
+    /// Calls `each` at the end of every frame, with its type and its payload (empty where that is long).
+    pub fn follow(&mut self, bytes: &[u8], each: &mut impl FnMut(u16, &[u8])) {
+        let mut bytes = bytes;
+        while !bytes.is_empty() && !self.lost {
+            bytes = self.one(bytes, each);
+        }
+    }
+
+    /// As far as the end of one frame at most; the bytes behind it.
+    pub fn one<'b>(&mut self, bytes: &'b [u8], each: &mut impl FnMut(u16, &[u8])) -> &'b [u8] {
+        let mut bytes = bytes;
+        if self.frame.len() < HEADER {
+            let taken = bytes.len().min(HEADER - self.frame.len());
+            self.frame.extend_from_slice(&bytes[..taken]);
+            bytes = &bytes[taken..];
+            if self.frame.len() < HEADER {
+                return bytes;
+            }
+            self.lost = u32_at(&self.frame, 0) != Some(MAGIC);
+            self.rest = u32_at(&self.frame, 12).unwrap_or(0) as usize;
+            self.kept = self.rest <= KEPT;
+        }
+        let taken = bytes.len().min(self.rest);
+        if self.kept {
+            self.frame.extend_from_slice(&bytes[..taken]);
+        }
+        self.rest -= taken;
+        if self.rest == 0 && !self.lost {
+            let kind = u16::from_le_bytes([self.frame[4], self.frame[5]]);
+            each(kind, &self.frame[HEADER..]);
+            self.frame.clear();
+        }
+        &bytes[taken..]
     }
 }
 

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 pub use agents::{CARRIED_BY_DESIGN, agent_for, carried, companion_for, host_agent, sweeping_agent, use_agents};
 pub use error::Error;
+pub use frames::{FS_END, FS_PROGRESS, Frames};
 pub use job::{BESIDE_AGENT, Job, JobOutcome, PutFile, PutSource, Target};
 pub use progress::{NoProgress, Progress};
 pub use scratch::{DEFINITION_BYTES, ScratchDir, abandoned, cache_dir, read_text, sweep};

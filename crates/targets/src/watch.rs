@@ -3,16 +3,12 @@
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::frames::{FS_END, FS_EXIT, HEADER, MAGIC, u32_at};
+use crate::frames::{FS_END, FS_EXIT, Frames, u32_at};
 
 /// Passes a stream on unchanged. It must be a recorder's own: one source.
 pub(crate) struct StreamMonitor<'a> {
     out: &'a mut dyn Write,
-    /// The frame that has begun: its header, and its payload where that is wanted.
-    frame: Vec<u8>,
-    /// Bytes of a payload that are still to come and not wanted.
-    skip: u64,
-    lost: bool,
+    frames: Frames,
     /// How the command ended; 128 + n where signal n ended it.
     pub status: Option<i32>,
     /// The stream is whole. Set where another thread can see it.
@@ -21,38 +17,16 @@ pub(crate) struct StreamMonitor<'a> {
 
 impl<'a> StreamMonitor<'a> {
     pub fn new(out: &'a mut dyn Write, ended: &'a AtomicBool) -> StreamMonitor<'a> {
-        StreamMonitor { out, frame: Vec::new(), skip: 0, lost: false, status: None, ended }
+        StreamMonitor { out, frames: Frames::default(), status: None, ended }
     }
 
-    fn follow(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && !self.lost {
-            let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
-            self.skip -= skipped as u64;
-            bytes = &bytes[skipped..];
-            let length = u32_at(&self.frame, 12).map(|length| length as usize);
-            let wanted = HEADER + length.filter(|_| self.frame.len() >= HEADER).unwrap_or(0);
-            let taken = bytes.len().min(wanted - self.frame.len());
-            self.frame.extend_from_slice(&bytes[..taken]);
-            bytes = &bytes[taken..];
-            if self.frame.len() < HEADER {
-                continue;
-            }
-            let kind = u16::from_le_bytes([self.frame[4], self.frame[5]]);
-            let length = u32_at(&self.frame, 12).unwrap_or(0) as usize;
-            // What is no frame tells nothing more; who reads the recording says so.
-            self.lost = u32_at(&self.frame, 0) != Some(MAGIC);
-            if kind != FS_EXIT && kind != FS_END || length > 4096 {
-                self.skip = length as u64;
-                self.frame.clear();
-            } else if self.frame.len() == HEADER + length {
-                if kind == FS_EXIT {
-                    self.status = u32_at(&self.frame, HEADER + 16).map(|bits| bits as i32);
-                } else {
-                    self.ended.store(true, Ordering::Relaxed);
-                }
-                self.frame.clear();
-            }
-        }
+    fn follow(&mut self, bytes: &[u8]) {
+        // What is no frame tells nothing more; who reads the recording says so.
+        self.frames.follow(bytes, &mut |kind, payload| match kind {
+            FS_EXIT => self.status = u32_at(payload, 16).map(|bits| bits as i32),
+            FS_END => self.ended.store(true, Ordering::Relaxed),
+            _ => {}
+        });
     }
 }
 
@@ -71,6 +45,7 @@ impl Write for StreamMonitor<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frames::{FS_PROGRESS, MAGIC};
 
     fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
         let mut bytes = MAGIC.to_le_bytes().to_vec();
@@ -112,5 +87,23 @@ mod tests {
         let mut watch = StreamMonitor::new(&mut out, &ended);
         watch.write_all(&[0xff; 100_000]).unwrap();
         assert_eq!((watch.status, out.len()), (None, 100_000));
+    }
+
+    #[test]
+    fn every_frame_is_seen_however_the_stream_is_cut() {
+        let stream = [frame(1, b"hello"), frame(16, &[7; 9000]), frame(FS_PROGRESS, &[1; 24]), frame(15, &[])].concat();
+        for piece in [1, 7, 20, 21, 4096, stream.len()] {
+            let (mut frames, mut seen) = (Frames::default(), Vec::new());
+            for bytes in stream.chunks(piece) {
+                frames.follow(bytes, &mut |kind, payload| seen.push((kind, payload.len())));
+            }
+            assert_eq!(seen, [(1, 5), (16, 0), (FS_PROGRESS, 24), (15, 0)], "pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_stream_has_no_frames() {
+        let mut frames = Frames::default();
+        frames.follow(&[0xff; 100_000], &mut |_, _| panic!("no frame"));
     }
 }
