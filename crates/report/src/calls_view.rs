@@ -2,7 +2,7 @@
 
 use crate::layers_view::layer_name;
 use crate::rows::Rows;
-use crate::text::{duration, grouped, percent, size};
+use crate::text::{counted, duration, grouped, percent, size};
 use flashscope_analysis::CallPath;
 use flashscope_analysis::calls::{CallGroup, CallsFound};
 use flashscope_analysis::layers::LayerTime;
@@ -47,15 +47,15 @@ pub fn unseen(calls: &CallsFound) -> Option<String> {
     let (n, ns) = all.iter().fold((0u64, 0u64), |(n, ns), one| (n + one.n, ns.saturating_add(one.total_ns)));
     let most = all.first()?;
     Some(format!(
-        "{} calls of 1 ms or longer took {} in all and show no storage, most of it {}() of {} ({}, {} calls). They are of pipes, \
+        "{} of 1 ms or longer took {} in all and show no storage, most of it {}() of {} ({}, {}). They are of pipes, \
          sockets and terminals, or they waited for what this trace does not show: a limit of the cgroup (io.max, io.pressure), a \
          lock, a file system over the network. record --events block,syscall,layers shows where a task waits.",
-        grouped(n),
+        counted(n, "call"),
         duration(ns),
         most.call,
         most.name,
         duration(most.total_ns),
-        grouped(most.n)
+        counted(most.n, "call")
     ))
 }
 
