@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flashscope_tests::{TempDir, flashscope, is_root, output, skip};
 
@@ -19,7 +20,9 @@ fn left(dir: &Path) -> Vec<String> {
 
 /// Runs a script on this host in an empty directory; `limits` come before the command.
 fn refused(script: &str, status: i32, words: &[&str]) {
-    let place = TempDir::new("replay-refusals");
+    // Tests of this file run at the same time.
+    static REFUSED: AtomicUsize = AtomicUsize::new(0);
+    let place = TempDir::new(&format!("replay-refusals-{}", REFUSED.fetch_add(1, Ordering::Relaxed)));
     let (path, dir) = (place.path().join("x.replay"), place.path().join("dir"));
     std::fs::write(&path, script).expect("a script");
     std::fs::create_dir(&dir).expect("a directory");
@@ -60,7 +63,7 @@ fn files_larger_than_the_device_are_refused_before_the_first_call() {
     refused(
         "flashscope-replay 2\nfile 70368744177664 a\ntask t\nread 0 0 0 0 1\n",
         1,
-        &["its files take 70368744177664 bytes and ", " are free there"],
+        &["x.replay: its files take 70368744177664 bytes and ", " are free there"],
     );
 }
 
@@ -86,7 +89,7 @@ fn a_device_that_is_too_small_is_left_as_it_was() {
     if ran.status.code() == Some(99) {
         return skip(&format!("no loop device or ext4 here: {said}"));
     }
-    assert!(said.contains("its files take 8388608 bytes and "), "{said}");
+    assert!(said.contains("flashscope: x.replay: its files take 8388608 bytes and "), "{said}");
     assert_eq!(printed, "status 1\nlost+found\n", "{said}");
     assert!(ran.status.success(), "it was unmounted: {said}");
 }

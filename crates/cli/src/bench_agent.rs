@@ -24,6 +24,8 @@ use crate::recover::{Pending, Way};
 use crate::{replay, target};
 
 const SQLITE: &str = "flashscope-sqlite";
+/// A script's name on the target.
+const STAGED_SCRIPT: &str = "replay";
 /// Events of 20 bytes that fit: half a million.
 const RING_KIB: &str = "12288";
 
@@ -131,7 +133,7 @@ pub fn replay(args: &BenchReplayArgs, quiet: bool) -> Result<(), Failure> {
         }
         return crate::output::write(to, script.as_bytes(), &crate::output::inputs(&replay::inputs(args)), "--script");
     }
-    let path = format!("{BESIDE_AGENT}replay");
+    let path = format!("{BESIDE_AGENT}{STAGED_SCRIPT}");
     let options = words(&[
         ("--script", path.clone()),
         ("--timing", args.timing.as_str().to_owned()),
@@ -142,7 +144,8 @@ pub fn replay(args: &BenchReplayArgs, quiet: bool) -> Result<(), Failure> {
     let recording = args.output.as_deref().map(|output| (output, args.events.join(",")));
     let whereabouts = Whereabouts::Dir;
     let work = Work { recording, ..Work::new(&args.place, "replay", options, whereabouts, put) };
-    finish(&args.place, &work.run(quiet)?, replay_table)
+    let done = work.run(quiet).map_err(|failure| failure.naming(STAGED_SCRIPT, &args.trace.display().to_string()))?;
+    finish(&args.place, &done, replay_table)
 }
 
 fn words(options: &[(&str, String)]) -> Vec<String> {

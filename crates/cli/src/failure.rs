@@ -40,6 +40,15 @@ impl Failure {
         Failure { status, ..self }
     }
 
+    /// The same failure, in which a file that was put on a target under this name has the name that the user knows.
+    pub fn naming(self, staged: &str, name: &str) -> Self {
+        let end = format!("/{staged}: ");
+        let Some(at) = self.message.find(&end) else { return self };
+        let begin = self.message[..at].rfind(": ").map_or(0, |before| before + 2);
+        let message = format!("{}{name}: {}", &self.message[..begin], &self.message[at + end.len()..]);
+        Failure { message, ..self }
+    }
+
     /// The same failure, and what followed from it: one line.
     pub fn and(self, then: &Failure) -> Self {
         Failure { message: format!("{self}; {then}"), ..self }
