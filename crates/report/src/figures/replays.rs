@@ -44,7 +44,9 @@ fn pareto(result: &ReplaysResult, (case, kernel): (&str, &str)) -> Option<Figure
     }
     let area = Rect { x: LEFT, y: 16.0, width: WIDTH - LEFT - 120.0, height: HEIGHT };
     let x = Scale::linear((0.0, rates * 1.05), (area.x, area.right()));
-    let y = Scale::linear((0.0, waits * 1.05), (area.bottom(), area.y));
+    // A run beside others may be a little shorter than the one alone.
+    let least = shown.iter().map(|&i| wait(i)[1]).fold(0.0, f64::min);
+    let y = Scale::linear((least * 1.05, waits * 1.05), (area.bottom(), area.y));
     let mut svg = Svg::new(WIDTH, area.bottom() + 48.0);
     for tick in y.ticks(6) {
         svg.line(if tick == 0.0 { "zero" } else { "grid" }, area.x, y.at(tick), area.right(), y.at(tick));
@@ -67,7 +69,7 @@ fn pareto(result: &ReplaysResult, (case, kernel): (&str, &str)) -> Option<Figure
         svg.line("axis", x.at(lever.others_mib_s[1]), at_y, x.at(lever.others_mib_s[2]), at_y);
         let late = lever.late_frames.map_or_else(String::new, |frames| format!(", {:.0} late frames", frames[0]));
         let tip = format!(
-            "{}: waits {:.1} ms more than alone, others {:.1} MiB/s{late}",
+            "{}: waits {:.1} ms for the others, others {:.1} MiB/s{late}",
             lever.lever,
             wait(index)[0],
             lever.others_mib_s[0]
@@ -83,9 +85,9 @@ fn pareto(result: &ReplaysResult, (case, kernel): (&str, &str)) -> Option<Figure
         Anchor::Middle,
         "what the others read and write, MiB/s",
     );
-    svg.vertical_text(16.0, area.y + area.height / 2.0, "label", "waits more than alone, ms");
+    svg.vertical_text(16.0, area.y + area.height / 2.0, "label", "waits for the others, ms");
     let title = format!("{case} on Linux {kernel}: the application's wait over the others' throughput");
-    let caption = "A mark a lever: the mean of the shifted runs, with their least and most. Lower and further right is better; the line joins the \
-                   levers that no other beats in both.";
+    let caption = "A mark a lever: the mean of the shifted runs, with their least and most. The wait is what all reads take more than alone with the \
+                   same setting. Lower and further right is better; the line joins the levers that no other beats in both.";
     Some(Figure::new(svg, format!("levers-{case}-{kernel}"), case, title, caption.to_owned()))
 }

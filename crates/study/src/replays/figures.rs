@@ -28,9 +28,14 @@ fn all_alone(specs: &[ReplaySpec], index: usize) -> Vec<usize> {
     (0..specs.len()).filter(of).collect()
 }
 
-/// What all levers are compared with: the application's reads alone, with the lever with which they take least.
-fn least_alone_ns(groups: &[ReplayGroup], specs: &[ReplaySpec], index: usize) -> Option<u64> {
-    all_alone(specs, index).into_iter().map(|i| groups[i].player.total_ns).min()
+/// The application's reads alone with the same lever, else with the same disk: what the lever does without the others is no
+/// protection from them. Without such a run it is unknown.
+fn alone_ns(groups: &[ReplayGroup], specs: &[ReplaySpec], index: usize) -> Option<u64> {
+    let all = all_alone(specs, index);
+    let lever = |i: &&usize| specs[**i].lever.name == specs[index].lever.name;
+    let disk = |i: &&usize| specs[**i].case.disk == specs[index].case.disk && !specs[**i].lever.changes_own_requests();
+    let other = || all.iter().find(disk).filter(|_| !specs[index].lever.changes_own_requests());
+    all.iter().find(lever).or_else(other).map(|&i| groups[i].player.total_ns)
 }
 
 pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[LeverFound]) -> Figures {
@@ -98,6 +103,7 @@ pub(super) fn figures(groups: &[ReplayGroup], specs: &[ReplaySpec], levers: &[Le
         let name = format!("{}.{}.{}", lever.case, lever.lever, lever.kernel.replace('.', "_"));
         for (quantity, values) in [
             ("p99_ms", Some(lever.p99_ms)),
+            ("read_ms", Some(lever.read_ms)),
             ("wait_ms", lever.wait_ms),
             ("late_frames", lever.late_frames),
             ("others_mib_s", Some(lever.others_mib_s)),
@@ -142,7 +148,7 @@ pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverF
                 runs.iter().map(|&i| groups[i].player.late_frames.map(|n| n as f64)).collect();
             frames.map(|frames| spread(&frames))
         };
-        let least_alone = least_alone_ns(groups, specs, index);
+        let alone = alone_ns(groups, specs, index);
         let wait = |alone: u64| of(&|i| ms(groups[i].player.total_ns) - ms(alone));
         found.push(LeverFound {
             case: spec.case.name.clone(),
@@ -150,7 +156,9 @@ pub(super) fn levers(groups: &[ReplayGroup], specs: &[ReplaySpec]) -> Vec<LeverF
             kernel: spec.kernel.clone(),
             runs: runs.len() as u64,
             p99_ms: of(&|i| ms(groups[i].player.p99_ns)),
-            wait_ms: least_alone.map(wait),
+            read_ms: of(&|i| ms(groups[i].player.total_ns)),
+            alone_ms: alone.map(ms),
+            wait_ms: alone.map(wait),
             late_frames: late(&runs),
             others_mib_s: of(&|i| rate(&groups[i])),
             systemd: spec.lever.systemd.clone(),

@@ -9,7 +9,7 @@ use crate::result::{Header, Inputs};
 use crate::statement::{Figures, Row};
 
 /// Version of this document's shape; raised when a field changes its meaning.
-pub const REPLAYS_SCHEMA: u32 = 3;
+pub const REPLAYS_SCHEMA: u32 = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ReplaysResult {
@@ -133,9 +133,12 @@ pub struct LeverFound {
     pub lever: String,
     pub kernel: String,
     pub runs: u64,
-    /// Mean, least and most of the shifts: the application's p99, and how much longer its reads took than alone with the
-    /// lever with which they take least (`None`: the case names no run alone).
+    /// Mean, least and most of the shifts: the application's p99, and all of its reads.
     pub p99_ms: [f64; 3],
+    pub read_ms: [f64; 3],
+    /// All of its reads alone, with the same lever or else the same disk settings. `None`: no such run.
+    pub alone_ms: Option<f64>,
+    /// How much longer all of its reads took than that: what the others cost it.
     pub wait_ms: Option<[f64; 3]>,
     /// `None`: the application plays no film.
     pub late_frames: Option<[f64; 3]>,
