@@ -20,7 +20,6 @@ const LONG: &[(&str, &str, &str)] = &[
         "a board's files",
     ),
     ("crates/trace/src/formats/dat/v7.rs", "read", "one file, read from top to bottom"),
-    ("crates/trace/src/formats/stream/session.rs", "payload", "a match with an arm for each type of frame"),
     ("tests/bad_input.rs", "names_and_files_that_are_wrong", "a table of commands and messages"),
     ("tests/block_io.rs", "stages_are_btts_on_what_was_recorded_together", "one recording, ten comparisons"),
     ("tests/bounds.rs", "hostile", "a table of hostile inputs"),

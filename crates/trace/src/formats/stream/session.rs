@@ -351,6 +351,19 @@ struct Assembler {
 /// A payload that does not make sense.
 struct Malformed;
 
+/// A field of a payload, which is little-endian on every machine.
+fn u16_at(payload: &[u8], at: usize) -> Result<u16, Malformed> {
+    Endian::Little.u16(payload, at).ok_or(Malformed)
+}
+
+fn u32_at(payload: &[u8], at: usize) -> Result<u32, Malformed> {
+    Endian::Little.u32(payload, at).ok_or(Malformed)
+}
+
+fn u64_at(payload: &[u8], at: usize) -> Result<u64, Malformed> {
+    Endian::Little.u64(payload, at).ok_or(Malformed)
+}
+
 impl Assembler {
     fn new(options: SessionOptions) -> Assembler {
         Assembler {
@@ -455,35 +468,8 @@ impl Assembler {
     }
 
     fn payload(&mut self, i: usize, header: &Header, payload: &[u8], at: u64) -> Result<(), Malformed> {
-        let le = Endian::Little;
-        let u16_at = |o| le.u16(payload, o).ok_or(Malformed);
-        let u32_at = |o| le.u32(payload, o).ok_or(Malformed);
-        let u64_at = |o| le.u64(payload, o).ok_or(Malformed);
         match header.kind {
-            kind::HELLO => {
-                // What follows the version may have moved: nothing more is read.
-                let protocol = u16_at(0)?;
-                if protocol != PROTOCOL {
-                    let agent = payload.get(16..).map(String::from_utf8_lossy).unwrap_or_default();
-                    let agent = agent.chars().filter(|c| !c.is_control()).take(40).collect();
-                    self.refused = Some((protocol, agent));
-                    return Ok(());
-                }
-                let hello = Hello {
-                    endian: if *payload.get(2).ok_or(Malformed)? == 0 { Endian::Little } else { Endian::Big },
-                    long_size: *payload.get(3).ok_or(Malformed)?,
-                    page_size: u32_at(4)?,
-                    subbuf_size: u32_at(8)?,
-                    cpus: u32_at(12)?,
-                };
-                if !matches!(hello.long_size, 4 | 8) || hello.subbuf_size > MAX_SUBBUF {
-                    return Err(Malformed);
-                }
-                let version = self.text(payload.get(16..).ok_or(Malformed)?)?;
-                let s = &mut self.sources[i];
-                s.agent_version = version;
-                s.hello = Some(hello);
-            }
+            kind::HELLO => self.hello(i, payload)?,
             kind::FACTS => self.sources[i].facts = Some(self.json(payload)?),
             kind::NAMES => {
                 let values = crate::bytes::values(payload);
@@ -499,95 +485,20 @@ impl Assembler {
             kind::STATS => self.sources[i].stats = Some(self.json(payload)?),
             kind::HEADER_PAGE => self.sources[i].header_page = Some(self.text(payload)?),
             kind::HEADER_EVENT => self.sources[i].header_event = Some(self.text(payload)?),
-            kind::FORMAT => {
-                let mut parts = payload.splitn(3, |&b| b == 0);
-                let (Some(system), Some(_name), Some(text)) = (parts.next(), parts.next(), parts.next()) else {
-                    return Err(Malformed);
-                };
-                if self.keep(2 * payload.len()).is_err() {
-                    self.losses.add(Loss::FormatsDropped, 1);
-                    return Ok(());
-                }
-                let text = String::from_utf8_lossy(text).into_owned();
-                let system = String::from_utf8_lossy(system).into_owned();
-                // Parsed at the end: a HELLO that was lost could still say the byte order.
-                self.sources[i].raw_formats.push((system, text));
-            }
-            kind::DATA => {
-                let (cpu, instance) = (u16_at(0)?, u16_at(2)?);
-                if instance > MAX_INSTANCE || cpu >= MAX_CPUS {
-                    return Err(Malformed);
-                }
-                let building = &mut self.sources[i].building;
-                if !building.contains_key(&(instance, cpu)) {
-                    if self.lanes >= MAX_LANES {
-                        return Err(Malformed);
-                    }
-                    self.lanes += 1;
-                }
-                let lane = building.entry((instance, cpu)).or_default();
-                self.index_memory += lane.push(at, header.frame_size() as u64);
-                if self.index_memory > INDEX_MEMORY
-                    && let Err(e) = self.spill()
-                {
-                    self.failed = Some(e);
-                }
-            }
-            kind::TASKS => {
-                let (tasks, rest) = payload.as_chunks::<24>();
-                if self.keep(payload.len()).is_err() {
-                    self.losses.add(Loss::NamesDropped, tasks.len() as u64);
-                    return Ok(());
-                }
-                for t in tasks {
-                    let (pid, tgid) = (le.u32(t, 0).unwrap_or(0), le.u32(t, 4).unwrap_or(0));
-                    let mut comm = [0; 16];
-                    comm.copy_from_slice(&t[8..24]);
-                    self.sources[i].tasks.push((pid, tgid, comm));
-                }
-                if !rest.is_empty() {
-                    return Err(Malformed);
-                }
-            }
-            kind::PHASE => {
-                let (time, phase_kind, pid) = (u64_at(0)?, u32_at(8)?, u32_at(12)?);
-                let name = self.text(payload.get(16..).ok_or(Malformed)?)?;
-                let id = self.sources[i].id;
-                let (phases, losses) = (&mut self.phases, &mut self.losses);
-                match phase_kind {
-                    0 => phases.begin(&name, time, pid, id, losses),
-                    1 => phases.end(&name, time, losses),
-                    2 => phases.mark(&name, time, pid, id, losses),
-                    _ => return Err(Malformed),
-                }
-            }
-            kind::OUTPUT => {
-                let fd = u32_at(0)?;
-                let bytes = &payload[4..];
-                let room_all = self.options.output_bytes.saturating_sub(self.output_kept);
-                let limit = self.options.output_bytes_per_step;
-                let step = self.sources[i].step();
-                let out = match fd {
-                    1 => &mut step.stdout,
-                    2 => &mut step.stderr,
-                    _ => return Err(Malformed),
-                };
-                let take = bytes.len().min(limit.saturating_sub(out.len())).min(room_all);
-                out.extend_from_slice(&bytes[..take]);
-                let dropped = (bytes.len() - take) as u64;
-                step.output_dropped += dropped;
-                self.output_kept += take;
-                self.losses.add(Loss::OutputBytesDropped, dropped);
-            }
+            kind::FORMAT => self.format(i, payload)?,
+            kind::DATA => self.data(i, header, payload, at)?,
+            kind::TASKS => self.tasks(i, payload)?,
+            kind::PHASE => self.phase(i, payload)?,
+            kind::OUTPUT => self.output(i, payload)?,
             kind::EXIT => {
-                let (begin, end, status) = (u64_at(0)?, u64_at(8)?, u32_at(16)?);
+                let (begin, end, status) = (u64_at(payload, 0)?, u64_at(payload, 8)?, u32_at(payload, 16)?);
                 let step = self.sources[i].step();
                 step.begin_ns = Some(begin);
                 step.end_ns = Some(end);
                 step.status = Some(status as i32);
             }
             kind::LOG => {
-                let level = u32_at(0)?;
+                let level = u32_at(payload, 0)?;
                 if self.logs.len() < MAX_LOG_LINES {
                     let text = self.text(&payload[4..])?;
                     let source = self.sources[i].id;
@@ -596,37 +507,13 @@ impl Assembler {
                     self.losses.add(Loss::OutputBytesDropped, payload.len() as u64);
                 }
             }
-            kind::FILE => {
-                let (offset, mode, path_length) = (u64_at(0)?, u32_at(8)?, u32_at(12)? as usize);
-                let path = payload.get(16..16usize.checked_add(path_length).ok_or(Malformed)?).ok_or(Malformed)?;
-                let begin = 16 + path_length + 1;
-                if payload.get(begin - 1) != Some(&0) {
-                    return Err(Malformed);
-                }
-                let length = (payload.len() - begin) as u64;
-                let end = offset.checked_add(length).ok_or(Malformed)?;
-                let piece = Piece { offset, at: at + (HEADER + begin) as u64, length };
-                self.keep(size_of::<Piece>())?;
-                let path = String::from_utf8_lossy(path);
-                let files = &mut self.sources[i].step().files;
-                match files.iter_mut().rev().find(|f| f.path == path) {
-                    Some(f) => {
-                        f.size = f.size.max(end);
-                        f.pieces.push(piece);
-                    }
-                    None => {
-                        let path = path.into_owned();
-                        self.keep(path.len() + size_of::<StoredFile>())?;
-                        self.sources[i].step().files.push(StoredFile { path, mode, size: end, pieces: vec![piece] });
-                    }
-                }
-            }
+            kind::FILE => self.file(i, payload, at)?,
             kind::STEP => {
                 let name = self.text(payload)?;
                 self.sources[i].step().name = name;
             }
             kind::END => {
-                let end = (u32_at(0)?, u32_at(4)?);
+                let end = (u32_at(payload, 0)?, u32_at(payload, 4)?);
                 let s = &mut self.sources[i];
                 s.end = Some(end);
                 if let Some(step) = &mut s.step {
@@ -636,6 +523,156 @@ impl Assembler {
             // For who waits: no part of a recording.
             kind::PROGRESS => {}
             _ => self.losses.add(Loss::FramesUnknownType, 1),
+        }
+        Ok(())
+    }
+
+    /// What the agent says of itself and of its kernel.
+    fn hello(&mut self, i: usize, payload: &[u8]) -> Result<(), Malformed> {
+        // What follows the version may have moved: nothing more is read.
+        let protocol = u16_at(payload, 0)?;
+        if protocol != PROTOCOL {
+            let agent = payload.get(16..).map(String::from_utf8_lossy).unwrap_or_default();
+            let agent = agent.chars().filter(|c| !c.is_control()).take(40).collect();
+            self.refused = Some((protocol, agent));
+            return Ok(());
+        }
+        let hello = Hello {
+            endian: if *payload.get(2).ok_or(Malformed)? == 0 { Endian::Little } else { Endian::Big },
+            long_size: *payload.get(3).ok_or(Malformed)?,
+            page_size: u32_at(payload, 4)?,
+            subbuf_size: u32_at(payload, 8)?,
+            cpus: u32_at(payload, 12)?,
+        };
+        if !matches!(hello.long_size, 4 | 8) || hello.subbuf_size > MAX_SUBBUF {
+            return Err(Malformed);
+        }
+        let version = self.text(payload.get(16..).ok_or(Malformed)?)?;
+        let s = &mut self.sources[i];
+        s.agent_version = version;
+        s.hello = Some(hello);
+        Ok(())
+    }
+
+    /// A format of the kernel's: system, name and text.
+    fn format(&mut self, i: usize, payload: &[u8]) -> Result<(), Malformed> {
+        let mut parts = payload.splitn(3, |&b| b == 0);
+        let (Some(system), Some(_name), Some(text)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(Malformed);
+        };
+        if self.keep(2 * payload.len()).is_err() {
+            self.losses.add(Loss::FormatsDropped, 1);
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(text).into_owned();
+        let system = String::from_utf8_lossy(system).into_owned();
+        // Parsed at the end: a HELLO that was lost could still say the byte order.
+        self.sources[i].raw_formats.push((system, text));
+        Ok(())
+    }
+
+    /// A sub-buffer of a CPU: only where it lies.
+    fn data(&mut self, i: usize, header: &Header, payload: &[u8], at: u64) -> Result<(), Malformed> {
+        let (cpu, instance) = (u16_at(payload, 0)?, u16_at(payload, 2)?);
+        if instance > MAX_INSTANCE || cpu >= MAX_CPUS {
+            return Err(Malformed);
+        }
+        let building = &mut self.sources[i].building;
+        if !building.contains_key(&(instance, cpu)) {
+            if self.lanes >= MAX_LANES {
+                return Err(Malformed);
+            }
+            self.lanes += 1;
+        }
+        let lane = building.entry((instance, cpu)).or_default();
+        self.index_memory += lane.push(at, header.frame_size() as u64);
+        if self.index_memory > INDEX_MEMORY
+            && let Err(e) = self.spill()
+        {
+            self.failed = Some(e);
+        }
+        Ok(())
+    }
+
+    /// Names of tasks.
+    fn tasks(&mut self, i: usize, payload: &[u8]) -> Result<(), Malformed> {
+        let (tasks, rest) = payload.as_chunks::<24>();
+        if self.keep(payload.len()).is_err() {
+            self.losses.add(Loss::NamesDropped, tasks.len() as u64);
+            return Ok(());
+        }
+        for t in tasks {
+            let (pid, tgid) = (Endian::Little.u32(t, 0).unwrap_or(0), Endian::Little.u32(t, 4).unwrap_or(0));
+            let mut comm = [0; 16];
+            comm.copy_from_slice(&t[8..24]);
+            self.sources[i].tasks.push((pid, tgid, comm));
+        }
+        if !rest.is_empty() {
+            return Err(Malformed);
+        }
+        Ok(())
+    }
+
+    /// The begin or the end of a phase, or a mark.
+    fn phase(&mut self, i: usize, payload: &[u8]) -> Result<(), Malformed> {
+        let (time, phase_kind, pid) = (u64_at(payload, 0)?, u32_at(payload, 8)?, u32_at(payload, 12)?);
+        let name = self.text(payload.get(16..).ok_or(Malformed)?)?;
+        let id = self.sources[i].id;
+        let (phases, losses) = (&mut self.phases, &mut self.losses);
+        match phase_kind {
+            0 => phases.begin(&name, time, pid, id, losses),
+            1 => phases.end(&name, time, losses),
+            2 => phases.mark(&name, time, pid, id, losses),
+            _ => return Err(Malformed),
+        }
+        Ok(())
+    }
+
+    /// A piece of what a step printed.
+    fn output(&mut self, i: usize, payload: &[u8]) -> Result<(), Malformed> {
+        let fd = u32_at(payload, 0)?;
+        let bytes = &payload[4..];
+        let room_all = self.options.output_bytes.saturating_sub(self.output_kept);
+        let limit = self.options.output_bytes_per_step;
+        let step = self.sources[i].step();
+        let out = match fd {
+            1 => &mut step.stdout,
+            2 => &mut step.stderr,
+            _ => return Err(Malformed),
+        };
+        let take = bytes.len().min(limit.saturating_sub(out.len())).min(room_all);
+        out.extend_from_slice(&bytes[..take]);
+        let dropped = (bytes.len() - take) as u64;
+        step.output_dropped += dropped;
+        self.output_kept += take;
+        self.losses.add(Loss::OutputBytesDropped, dropped);
+        Ok(())
+    }
+
+    /// A piece of a file that a step handed over.
+    fn file(&mut self, i: usize, payload: &[u8], at: u64) -> Result<(), Malformed> {
+        let (offset, mode, path_length) = (u64_at(payload, 0)?, u32_at(payload, 8)?, u32_at(payload, 12)? as usize);
+        let path = payload.get(16..16usize.checked_add(path_length).ok_or(Malformed)?).ok_or(Malformed)?;
+        let begin = 16 + path_length + 1;
+        if payload.get(begin - 1) != Some(&0) {
+            return Err(Malformed);
+        }
+        let length = (payload.len() - begin) as u64;
+        let end = offset.checked_add(length).ok_or(Malformed)?;
+        let piece = Piece { offset, at: at + (HEADER + begin) as u64, length };
+        self.keep(size_of::<Piece>())?;
+        let path = String::from_utf8_lossy(path);
+        let files = &mut self.sources[i].step().files;
+        match files.iter_mut().rev().find(|f| f.path == path) {
+            Some(f) => {
+                f.size = f.size.max(end);
+                f.pieces.push(piece);
+            }
+            None => {
+                let path = path.into_owned();
+                self.keep(path.len() + size_of::<StoredFile>())?;
+                self.sources[i].step().files.push(StoredFile { path, mode, size: end, pieces: vec![piece] });
+            }
         }
         Ok(())
     }
