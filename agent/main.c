@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "at_boot.h"
 #include "cmds.h"
 #include "protocol.h"
 #include "util.h"
@@ -21,6 +22,7 @@ static const struct command {
 	{ "probe", cmd_probe, "what this machine can record, as JSON" },
 	{ "record", cmd_record, "record events; the stream goes to stdout or to -o FILE" },
 	{ "ctl", cmd_ctl, "start, stop, pause, resume or show a running recorder" },
+	{ "boot", cmd_boot, "record the next boot: prepare OPTIONS, collect, undo" },
 	{ "sweep", cmd_sweep, "undo what killed runs left" },
 	{ "bench", cmd_bench, "a benchmark: read, raw, postmark, sqlite, replay; its result as JSON" },
 	{ "knob", cmd_knob, "set knobs of read-ahead until they are undone: set PATH VALUE, undo" },
@@ -52,6 +54,8 @@ int main(int argc, char **argv)
 		help(stderr);
 		return FS_EXIT_USAGE;
 	}
+	if (!strcmp(argv[1], FS_BOOT_WORD))
+		return fs_boot_init(argc, argv);
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
 		return help(stdout);
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {

@@ -4,6 +4,7 @@ mod accuracy;
 mod advice;
 mod anonymize;
 mod applications;
+mod at_boot;
 mod attacks;
 mod bad_input;
 mod bad_storage;

@@ -20,34 +20,47 @@ struct Remote {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
+/// Whether this host has an ssh to reach boards with.
+pub fn has_ssh() -> bool {
+    for program in ["/usr/bin/ssh", "/usr/bin/ssh-keygen"] {
+        if !Path::new(program).exists() {
+            skip(&format!("{program} is missing: no board is reached over ssh"));
+            return false;
+        }
+    }
+    true
+}
+
+/// A key, and an `ssh` in `bin/` that takes it.
+pub fn client(dir: &Path) -> PathBuf {
+    let key = dir.join("key");
+    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
+    assert!(made.expect("ssh-keygen").success());
+    // The command takes the user's own ssh; the test's user has an own configuration, with one connection for all: agreeing
+    // on keys takes an emulated processor seconds (crates/targets/tests/ssh.rs has a connection for each).
+    let wrapper = dir.join("bin/ssh");
+    std::fs::create_dir(dir.join("bin")).expect("a directory");
+    std::fs::write(
+        &wrapper,
+        format!(
+            "#!/bin/sh\nexec /usr/bin/ssh -F none -o IdentityFile={0}/key -o IdentitiesOnly=yes -o IdentityAgent=none \
+             -o UserKnownHostsFile={0}/known -o StrictHostKeyChecking=accept-new \
+             -o ControlMaster=auto -o ControlPath={0}/mux -o ControlPersist=yes \"$@\"\n",
+            dir.display()
+        ),
+    )
+    .expect("a wrapper");
+    Command::new("chmod").arg("+x").arg(&wrapper).status().expect("chmod");
+    key
+}
+
 impl Remote {
     fn start() -> Option<Remote> {
-        for program in ["/usr/bin/ssh", "/usr/bin/ssh-keygen"] {
-            if !Path::new(program).exists() {
-                skip(&format!("{program} is missing: no board is reached over ssh"));
-                return None;
-            }
+        if !has_ssh() {
+            return None;
         }
         let dir = TempDir::new("remote");
-        let key = dir.path().join("key");
-        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
-        assert!(made.expect("ssh-keygen").success());
-        // The command takes the user's own ssh; the test's user has an own configuration, with one connection for all: agreeing
-        // on keys takes an emulated processor seconds (crates/targets/tests/ssh.rs has a connection for each).
-        let wrapper = dir.path().join("bin/ssh");
-        std::fs::create_dir(dir.path().join("bin")).expect("a directory");
-        std::fs::write(
-            &wrapper,
-            format!(
-                "#!/bin/sh\nexec /usr/bin/ssh -F none -o IdentityFile={0}/key -o IdentitiesOnly=yes -o IdentityAgent=none \
-                 -o UserKnownHostsFile={0}/known -o StrictHostKeyChecking=accept-new \
-                 -o ControlMaster=auto -o ControlPath={0}/mux -o ControlPersist=yes \"$@\"\n",
-                dir.path().display()
-            ),
-        )
-        .expect("a wrapper");
-        Command::new("chmod").arg("+x").arg(&wrapper).status().expect("chmod");
-
+        let key = client(dir.path());
         let board = board::load("armv7").expect("the board");
         let kernel = board.fetch("", &NoProgress).expect("the kernel");
         let packages = ["dropbear-bin", "busybox"].map(str::to_owned);

@@ -21,6 +21,7 @@ int cmd_probe(int argc, char **argv);
  */
 int cmd_record(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);
+int cmd_boot(int argc, char **argv);
 int cmd_sweep(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_knob(int argc, char **argv);

@@ -69,6 +69,7 @@ void test_crosscheck(void);
 void test_sweep(void);
 void test_sensors(void);
 void test_user(void);
+void test_at_boot(void);
 void test_names(void);
 
 #endif

@@ -135,6 +135,7 @@ int main(void)
 	test_sweep();
 	test_sensors();
 	test_user();
+	test_at_boot();
 	test_names();
 	printf("unit: %u checks, %u failed\n", test_checks, test_failures);
 	return test_failures ? 1 : 0;

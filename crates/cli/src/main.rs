@@ -32,6 +32,7 @@ mod advise;
 mod anonymous;
 mod answers;
 mod args;
+mod at_boot;
 mod bench;
 mod bench_agent;
 mod board;
@@ -139,6 +140,7 @@ fn would_run_a_command() -> bool {
 fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         Command::Demo(args) => demo::run(args, cli.quiet),
+        Command::Record(args) if args.boot => at_boot::run(args, cli.quiet),
         Command::Record(args) => record::run(args, cli.quiet),
         Command::Top(args) => top::run(args, cli.quiet),
         Command::Ctl(args) => ctl::run(args, cli.quiet),

@@ -205,7 +205,7 @@ pub fn argv(args: &RecordArgs) -> Vec<String> {
 }
 
 /// What was recorded, in one line, and one more for each thing that is missing from it.
-fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
+pub fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
     if Output::is_through(path) {
         // It is gone, or another has it.
         return Ok(());

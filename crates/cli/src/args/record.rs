@@ -23,6 +23,8 @@ On a board:
   flashscope ctl stop cam --on ssh://root@board            end that recording
   flashscope record --on ssh://root@board --source flashmon -- sync        without tracefs
   flashscope record --on ssh://root@board --trigger 'd2c>50ms' --trigger error
+  flashscope record --boot --on ssh://root@board                   prepare; then reboot the board
+  flashscope record --boot --collect --on ssh://root@board -o boot.dat
 
 The result is a trace.dat: `flashscope report`, `trace-cmd report` and KernelShark open it.
 An existing file is kept as FILE.old. An interrupted recording is called FILE.incomplete.
@@ -80,6 +82,16 @@ pub struct RecordArgs {
     /// End after so many captures [default: no end].
     #[arg(long, value_name = "N", requires = "trigger")]
     pub captures: Option<u64>,
+    /// Prepare a machine over ssh so that its next boots are recorded, from the start of init for 60 seconds (or -d). It says what it
+    /// changed. Reboot the machine yourself, then use --collect, or --undo.
+    #[arg(long, conflicts_with_all = ["command", "paused", "max_size", "trigger", "source"])]
+    pub boot: bool,
+    /// Fetch the recording of the present boot, which is in the machine's memory, and undo the preparation.
+    #[arg(long, requires = "boot", conflicts_with = "undo")]
+    pub collect: bool,
+    /// Undo the preparation, and give up a recording that was not collected.
+    #[arg(long, requires = "boot")]
+    pub undo: bool,
     /// Extra fields, each with a cost: offset, duration, chip.
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     pub detail: Vec<String>,
