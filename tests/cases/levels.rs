@@ -217,6 +217,18 @@ fn halves_of_a_mirror_that_do_the_same_at_one_time_are_two() {
     assert_eq!(report["block"]["stack"][0]["lower_bytes"], 6 * 4096);
 }
 
+#[test]
+fn a_request_of_an_upper_device_ends_with_its_own_completion() {
+    let report = report("dm-multipath-requests");
+    assert_eq!(counts(&report, ["bios_queued", "bios_completed", "bios_below"]), [Some(4), Some(4), Some(4)]);
+    assert_eq!(figures(&report, "D2C"), [4, 207_000, 207_000]);
+    assert_eq!(figures(&report, "Q2C"), [4, 212_000, 212_000]);
+    assert_eq!(report["block"]["stages"]["unmatched"]["completed"], 0);
+    let level = &report["block"]["stack"][0];
+    let means = ["mean_down_ns", "mean_below_ns", "mean_up_ns"].map(|name| level[name].as_u64());
+    assert_eq!(means, [6_000, 202_000, 4_000].map(Some));
+}
+
 /// Number, minimum and maximum of a stage over all bios.
 fn figures(report: &Value, stage: &str) -> [u64; 3] {
     let all = &report["block"]["groups"][0];

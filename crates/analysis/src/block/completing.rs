@@ -397,9 +397,11 @@ impl<W: Watch> Matching<W> {
         let error = bio.error;
         self.watch.gone(at, bio, time);
         self.bios.remove(at);
+        // An upper device with requests of its own (request-based multipath) completes those itself.
         if let Some((upper, queued)) = self.stack.take_moved(at)
             && self.bios.see(upper).live
             && self.bios.see(upper).queued == queued
+            && self.bios.see(upper).issued == NEVER
         {
             self.take(upper, time, error);
         }
