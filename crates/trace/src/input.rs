@@ -10,6 +10,11 @@ use std::sync::Arc;
 pub(crate) enum Input {
     File(File),
     Memory(Arc<[u8]>),
+    /// A file that so many packed bytes became.
+    Unpacked {
+        file: File,
+        packed: u64,
+    },
 }
 
 impl Input {
@@ -25,15 +30,23 @@ impl Input {
     /// Bytes that there are; 0 where a device does not say.
     pub fn size(&self) -> io::Result<u64> {
         match self {
-            Input::File(file) => Ok(file.metadata()?.len()),
+            Input::File(file) | Input::Unpacked { file, .. } => Ok(file.metadata()?.len()),
             Input::Memory(bytes) => Ok(bytes.len() as u64),
+        }
+    }
+
+    /// Bytes that the user gave: what may come out of packed parts is measured by them.
+    pub fn given(&self) -> io::Result<u64> {
+        match self {
+            Input::Unpacked { packed, .. } => Ok(*packed),
+            _ => self.size(),
         }
     }
 
     /// As `FileExt::read_at`: fewer bytes than wanted are no error, none is the end.
     pub fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
         match self {
-            Input::File(file) => loop {
+            Input::File(file) | Input::Unpacked { file, .. } => loop {
                 match file.read_at(into, at) {
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                     other => return other,

@@ -161,7 +161,7 @@ impl Trace {
     fn of(path: &Path, input: Input) -> Result<Trace, Error> {
         let head = Head::read(&input).map_err(|e| Error::io(path, "read", e))?;
         let Some(packing) = Packing::of(head.bytes()) else { return Trace::of_plain(path, input, &head) };
-        let unpacked = packed::unpack(path, &input, packing, |head| Trace::is_known(path, head))?;
+        let unpacked = packed::unpack(path, &input, packing, 1, |head| Trace::is_known(path, head))?;
         let head = Head::read(&unpacked.input).map_err(|e| Error::io(path, "read", e))?;
         let mut trace = Trace::of_plain(path, unpacked.input, &head)?;
         if unpacked.cut {

@@ -3,6 +3,7 @@
 mod ahead;
 mod blktrace;
 mod boards;
+mod bombs;
 mod common;
 mod dat_records;
 mod export;

@@ -35,19 +35,27 @@ impl PageSource {
             PageSource::Runs(index) => Ok(index.pages),
             PageSource::Flat { size, page, .. } => Ok(size.div_ceil(u64::from((*page).max(1)))),
             PageSource::Chunks { offset, size, page, endian, .. } => {
-                let (mut at, end) = chunks(*offset, *size);
-                let (mut pages, mut head) = (0, [0; 8]);
-                while at + 8 <= end {
-                    file.read_exact_at(&mut head, at)?;
-                    let Some((packed, unpacked)) = chunk_head(*endian, &head) else {
-                        break;
-                    };
-                    pages += u64::from(unpacked.div_ceil((*page).max(1)));
-                    at += 8 + u64::from(packed);
-                }
+                let mut pages = 0;
+                let page = (*page).max(1);
+                each_chunk(file, *offset, *size, *endian, |unpacked| pages += u64::from(unpacked.div_ceil(page)))?;
                 Ok(pages)
             }
         }
+    }
+
+    /// Bytes of its sub-buffers once they are unpacked, as its chunks say; a stream's frames are never packed.
+    pub fn unpacked_size(&self, file: &Input) -> io::Result<u64> {
+        let mut whole = 0_u64;
+        match self {
+            PageSource::Runs(_) => {}
+            PageSource::Flat { size, .. } => whole = *size,
+            PageSource::Chunks { offset, size, endian, .. } => {
+                each_chunk(file, *offset, *size, *endian, |unpacked| {
+                    whole = whole.saturating_add(u64::from(unpacked))
+                })?;
+            }
+        }
+        Ok(whole)
     }
 
     /// Bytes that its largest sub-buffer has at most.
@@ -249,6 +257,18 @@ impl Pages {
 fn chunks(offset: u64, size: u64) -> (u64, u64) {
     let begin = offset.saturating_add(4);
     (begin, begin.saturating_add(size))
+}
+
+/// Hands over what each chunk unpacks to, by what they say, as far as they can be followed.
+fn each_chunk(file: &Input, offset: u64, size: u64, endian: Endian, mut f: impl FnMut(u32)) -> io::Result<()> {
+    let (mut at, end) = chunks(offset, size);
+    let mut head = [0; 8];
+    while at + 8 <= end && file.fill_at(&mut head, at)? == head.len() {
+        let Some((packed, unpacked)) = chunk_head(endian, &head) else { break };
+        f(unpacked);
+        at += 8 + u64::from(packed);
+    }
+    Ok(())
 }
 
 /// Packed and unpacked size of a chunk; `None` where they make no sense.

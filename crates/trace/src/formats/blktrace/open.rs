@@ -6,7 +6,7 @@ use super::{Log, scan, typed, version_of};
 use crate::bytes::Endian;
 use crate::error::Error;
 use crate::formats::Head;
-use crate::formats::packed::{self, Packing, nameless};
+use crate::formats::packed::{self, Packing, Unpacked, nameless};
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use serde_json::{Value, json};
@@ -156,8 +156,9 @@ pub(crate) fn sets(paths: &[PathBuf]) -> Vec<Vec<usize>> {
 fn first_device(base: &Path) -> Option<u32> {
     /// Notes come before the steps that they are of.
     const RECORDS: u32 = 4096;
-    parts_of(base).ok()?.iter().find_map(|part| {
-        let input = opened(part).ok()?;
+    let parts = parts_of(base).ok()?;
+    parts.iter().find_map(|part| {
+        let input = opened(part, parts.len()).ok()?.input;
         let mut head = [0; 4];
         let n = input.fill_at(&mut head, 0).ok()?;
         let (endian, _) = kind(&head[..n])?;
@@ -268,9 +269,15 @@ pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
 
 /// Per-CPU files.
 pub(crate) fn of_parts(path: &Path, parts: &[PathBuf]) -> Result<Opened, Error> {
-    let inputs = parts.iter().map(|part| Ok((part.as_path(), opened(part)?)));
+    let mut cut = 0;
+    let inputs = parts.iter().map(|part| {
+        let found = opened(part, parts.len())?;
+        cut += u64::from(found.cut);
+        Ok((part.as_path(), found.input))
+    });
     let highest = parts.iter().filter_map(|p| split_name(p)).map(|(_, n)| n).max().unwrap_or(0);
     let mut opened = of_inputs(path, inputs, highest)?;
+    opened.losses.add(Loss::DataCut, cut);
     let absent = absent(parts);
     opened.losses.add(Loss::CpuFilesMissing, absent.len() as u64);
     let mut cpus: Vec<u32> = absent.into_iter().take(MAX_ABSENT).collect();
@@ -293,14 +300,14 @@ fn absent(parts: &[PathBuf]) -> Vec<u32> {
     sets.values().flat_map(|cpus| below(cpus).filter(|cpu| !cpus.contains(cpu))).collect()
 }
 
-/// A file of one CPU, which may be packed.
-fn opened(part: &Path) -> Result<Input, Error> {
+/// A file of one CPU, of so many; it may be packed.
+fn opened(part: &Path, files: usize) -> Result<Unpacked, Error> {
     let input = Input::open(part).map_err(|e| Error::io(part, "open", e))?;
     let mut head = [0; 8];
     let n = input.fill_at(&mut head, 0).map_err(|e| Error::io(part, "read", e))?;
     match Packing::of(&head[..n]) {
-        Some(packing) => Ok(packed::unpack(part, &input, packing, |_| Ok(()))?.input),
-        None => Ok(input),
+        Some(packing) => packed::unpack(part, &input, packing, files, |_| Ok(())),
+        None => Ok(Unpacked { input, cut: false }),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::bytes::Endian;
 use crate::decode::names::Names;
 use crate::error::Error;
 use crate::events::phase::Phases;
+use crate::formats::packed;
 use crate::input::Input;
 use crate::kind::TraceKind;
 use crate::losses::Loss;
@@ -59,7 +60,26 @@ pub(crate) fn open(path: &Path, file: Input) -> Result<Trace, Error> {
             });
         }
     };
+    bounded(path, &file, &header)?;
     finish(path, file, header)
+}
+
+/// A few bytes that thousands of CPUs share, or that are packed too well, would be hours of events.
+fn bounded(path: &Path, file: &Input, header: &Header) -> Result<(), Error> {
+    let reading = |e| Error::io(path, "read", e);
+    let given = file.given().map_err(reading)?;
+    let most = packed::most(given);
+    let (mut whole, mut is_packed) = (0_u64, false);
+    for (_, source) in header.buffers.iter().flat_map(|(_, lanes)| lanes) {
+        whole = whole.saturating_add(source.unpacked_size(file).map_err(reading)?);
+        is_packed |= source.is_packed();
+        if whole > most {
+            let shared = || "has CPUs whose data is the same part of the file: no recorder writes that".to_string();
+            let what = if is_packed { packed::too_large(given, most) } else { shared() };
+            return Err(Error::Unsupported { path: path.to_path_buf(), what });
+        }
+    }
+    Ok(())
 }
 
 fn finish(path: &Path, file: Input, header: Header) -> Result<Trace, Error> {

@@ -13,12 +13,15 @@ use crate::losses::{Loss, Losses};
 use crate::ring::pages::PageSource;
 use crate::ring::schema::{Layout, MAX_SUBBUF};
 use crate::trace::Blob;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 /// A section's header: id, flags, description, size.
 const SECTION_HEADER: u64 = 16;
 /// Flag: packed.
 const PACKED: u16 = 1;
+/// What all sections that are read may unpack to: formats and symbols of a kernel are a tenth of that.
+const MOST_OF_SECTIONS: u64 = 64 << 20;
 /// Option sections of one file: trace-cmd writes a few.
 const MAX_OPTION_SECTIONS: usize = 1000;
 
@@ -47,6 +50,8 @@ struct Buffer {
 struct Packing {
     name: String,
     codec: Option<Codec>,
+    /// Bytes that sections may still be unpacked to.
+    left: Cell<u64>,
 }
 
 /// From behind the page size on.
@@ -54,7 +59,7 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
     let mut losses = Losses::new();
     let name = c.string("the name of the compression")?;
     c.string("the version of the compression")?;
-    let packing = Packing { codec: Codec::named(&name), name };
+    let packing = Packing { codec: Codec::named(&name), name, left: Cell::new(MOST_OF_SECTIONS) };
     let first = c.u64("the offset of the first options")?;
     let sections = c.at;
     let mut options = Options::default();
@@ -220,6 +225,10 @@ fn in_section<T>(
             format!("{packed} bytes that unpack to {unpacked}"),
         ));
     }
+    let Some(left) = packing.left.get().checked_sub(u64::from(unpacked)) else {
+        return Err(head.bad(format!("sections that unpack to at most {MOST_OF_SECTIONS} bytes"), "more"));
+    };
+    packing.left.set(left);
     let mut bytes = vec![0; packed as usize];
     file.read_exact_at(&mut bytes, head.at).map_err(|e| Error::io(c.path(), "read", e))?;
     let mut out = vec![0; unpacked as usize];

@@ -3,7 +3,7 @@
 use super::events::{Kind, Kinds};
 use super::wire::{Fields, Wire, is_message, numbers};
 use crate::error::Error;
-use crate::formats::packed::nameless;
+use crate::formats::packed::{self, nameless};
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use std::collections::HashMap;
@@ -24,9 +24,6 @@ const HIGHEST: u32 = 2000;
 const MAX_PACKET: u64 = 16 << 20;
 /// What compressed packets may unpack to: Perfetto packs some hundred KiB together.
 const MAX_UNPACKED: u64 = 16 << 20;
-/// Unpacked bytes of a whole trace: so many times the file's size, as of any packed file, beyond what is never too much.
-const ALWAYS: u64 = 256 << 20;
-const MOST_TIMES: u64 = 200;
 /// Bundles that are remembered: 48 MiB, in steps of twice as many.
 const MAX_BUNDLES: usize = 1 << 21;
 /// CPUs whose bundles are distinguished.
@@ -180,11 +177,12 @@ pub(super) fn unpacked(path: &Path, input: &Input) -> Result<Option<(Input, u64)
     if !any {
         return Ok(None);
     }
-    let most = ALWAYS.max(input.size().map_err(reading)?.saturating_mul(MOST_TIMES));
+    let given = input.given().map_err(reading)?;
+    let most = packed::most(given);
     let mut file = io::BufWriter::with_capacity(256 << 10, nameless(path)?);
     let (mut written, mut damaged, mut inner) = (0u64, 0u64, Vec::new());
-    let bomb = || io::Error::other("it unpacks to more than 200 times its size: no trace does");
-    packets(input, &mut 0, |_, packet| {
+    let mut too_large = false;
+    let unpacked = packets(input, &mut 0, |_, packet| {
         for (number, value) in Fields::new(packet) {
             if let (COMPRESSED, Wire::Bytes(packed)) = (number, value) {
                 // Cut or damaged: the packets that came before that are kept.
@@ -207,9 +205,13 @@ pub(super) fn unpacked(path: &Path, input: &Input) -> Result<Option<(Input, u64)
             file.write_all(packet)?;
             written += packet.len() as u64 + 4;
         }
-        if written > most { Err(bomb()) } else { Ok(()) }
-    })
-    .map_err(reading)?;
+        too_large = written > most;
+        if too_large { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(()) }
+    });
+    if too_large {
+        return Err(Error::Unsupported { path: path.to_path_buf(), what: packed::too_large(given, most) });
+    }
+    unpacked.map_err(reading)?;
     file.into_inner()
         .map(|file| Some((Input::File(file), damaged)))
         .map_err(|e| Error::io(path, "unpack", e.into_error()))
