@@ -11,6 +11,7 @@ use crate::record::tid;
 use crate::ring::schema::{Field, Schema, Schemas, Value as FieldValue};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// `CLONE_THREAD` (include/uapi/linux/sched.h).
 const CLONE_THREAD: u64 = 0x1_0000;
@@ -19,6 +20,8 @@ const MAX_LIVES: usize = 200_000;
 const MAX_THREADS: usize = 200_000;
 /// Users of one Android user are 100,000 apart (`AID_USER_OFFSET`, android_filesystem_config.h).
 const UIDS_A_USER: u64 = 100_000;
+/// Bytes of a text that are kept: `PATH_MAX`.
+const MOST_TEXT: usize = 4096;
 const KTHREADD: u32 = 2;
 
 /// A thread's process.
@@ -53,11 +56,12 @@ impl Process<'_> {
     }
 }
 
+/// What was told of a process. Each of its children is told the same: texts are shared.
 #[derive(Clone, Debug, Default)]
 struct Told {
-    name: Option<String>,
-    command: Option<String>,
-    cgroup: String,
+    name: Option<Arc<str>>,
+    command: Option<Arc<str>>,
+    cgroup: Arc<str>,
     uid: Option<u64>,
     mount_namespace: u64,
     pid_namespace: u64,
@@ -73,6 +77,8 @@ struct Life {
     is_told: bool,
     told: Told,
     app: Option<usize>,
+    /// Which of the process's lives is its last before another process has its number.
+    last: usize,
 }
 
 /// Processes of a trace; empty where it has no names.
@@ -115,10 +121,7 @@ impl Processes {
 
     /// As the process was last: a program that it executes later is the same process.
     fn last_life(&self, pid: u32, time: u64) -> Option<&Life> {
-        let list = self.lives.get(&pid)?;
-        let after = list.partition_point(|life| life.from <= time).max(1);
-        let changes = list[after..].iter().take_while(|life| life.is_change).count();
-        list.get(after + changes - 1)
+        self.lives.get(&pid)?.get(self.life(pid, time)?.last)
     }
 
     fn begin(&mut self, pid: u32, life: Life) {
@@ -133,7 +136,7 @@ impl Processes {
     fn change(&mut self, pid: u32, time: u64, change: impl FnOnce(&mut Told)) {
         let mut told = self.life(pid, u64::MAX).map(|life| life.told.clone()).unwrap_or_default();
         change(&mut told);
-        self.begin(pid, Life { from: time, is_change: true, is_told: false, told, app: None });
+        self.begin(pid, Life { from: time, is_change: true, is_told: false, told, app: None, last: 0 });
     }
 
     fn thread(&mut self, tid: u32, time: u64, pid: u32) {
@@ -158,7 +161,7 @@ impl Processes {
         let mut told = self.life(parent, time).map(|life| life.told.clone()).unwrap_or_default();
         told.name = None;
         told.is_kernel = parent == KTHREADD;
-        self.begin(tid, Life { from: time, is_change: false, is_told: false, told, app: None });
+        self.begin(tid, Life { from: time, is_change: false, is_told: false, told, app: None, last: 0 });
     }
 
     fn read(&mut self, row: &Row, time: u64) {
@@ -167,13 +170,23 @@ impl Processes {
             Some(life) if same(&life.told, &row.told) => {}
             other => {
                 let from = if other.is_some() { time } else { 0 };
-                self.begin(row.pid, Life { from, is_change: false, is_told: true, told: row.told.clone(), app: None });
+                let told = row.told.clone();
+                self.begin(row.pid, Life { from, is_change: false, is_told: true, told, app: None, last: 0 });
             }
         }
     }
 
-    /// Gives every life its application.
+    /// Gives every life its application, and its last one.
     fn finish(&mut self, facts: &Value) {
+        for list in self.lives.values_mut() {
+            let mut last = list.len().saturating_sub(1);
+            for (at, life) in list.iter_mut().enumerate().rev() {
+                life.last = last;
+                if !life.is_change {
+                    last = at.saturating_sub(1);
+                }
+            }
+        }
         let packages: HashMap<u64, &str> =
             rows(facts, "packages").filter_map(|row| Some((row["uid"].as_u64()?, text(&row["name"])?))).collect();
         let usual = |key: &str| {
@@ -269,7 +282,7 @@ impl<'f> ProcessReader<'f> {
         self.until(time);
         let number = |f: &Field| schema.uint(f, data);
         let string = |f: &Field| match schema.value(f, data) {
-            Some(FieldValue::Text(text)) => Some(String::from_utf8_lossy(text).into_owned()),
+            Some(FieldValue::Text(text)) => Some(Arc::<str>::from(String::from_utf8_lossy(text))),
             _ => None,
         };
         match &self.plans[at].1 {
@@ -288,7 +301,7 @@ impl<'f> ProcessReader<'f> {
                 if let (Some(pid), Some(path)) = (number(pid), string(path)) {
                     let pid = self.found.pid(pid as u32, time).unwrap_or(pid as u32);
                     // Of a root nothing follows: another hierarchy may say more.
-                    let is_new = self.found.life(pid, u64::MAX).is_none_or(|life| life.told.cgroup != path);
+                    let is_new = self.found.life(pid, u64::MAX).is_none_or(|life| *life.told.cgroup != *path);
                     if path.len() > 1 && is_new {
                         self.found.change(pid, time, |told| told.cgroup = path);
                     }
@@ -308,8 +321,13 @@ fn number(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|number| u32::try_from(number).ok())
 }
 
+/// Where what is kept of a text ends.
+fn end_of(text: &str) -> usize {
+    (0..=text.len().min(MOST_TEXT)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0)
+}
+
 fn row(row: &Value) -> Option<Row> {
-    let own = |key: &str| text(&row[key]).map(str::to_owned);
+    let own = |key: &str| text(&row[key]).map(|text| Arc::from(&text[..end_of(text)]));
     let pid = number(&row["pid"])?;
     let parent = number(&row["parent"]).unwrap_or(0);
     let told = Told {
@@ -362,7 +380,7 @@ mod tests {
         // A process that was forked is like its parent until the agent has read it.
         reader.found.forked(300, 101, false, 500);
         reader.found.forked(301, 300, true, 600);
-        reader.found.change(300, 700, |told| told.command = Some("/bin/sh".to_owned()));
+        reader.found.change(300, 700, |told| told.command = Some("/bin/sh".into()));
         let found = reader.finish();
         let mut names = Names::default();
         names.set(101, 0, b"demux");
@@ -381,5 +399,26 @@ mod tests {
         assert_eq!(of(300, 750).command, Some("sh -c x"), "what was read of a program holds from its begin");
         assert_eq!(of(1, 5).app, None);
         assert_eq!(found.get(&names, 4711, TimeNs(5)), None);
+    }
+
+    /// 100 MB of command line for a mebibyte of facts, and a chain of changes that every look-up went through.
+    #[test]
+    fn children_share_what_was_told_of_their_parent() {
+        let command = "x".repeat(1 << 20);
+        let facts = json!({"names": {"processes": [{"at_ns": 5, "pid": 100, "parent": 1, "command": command}]}});
+        let mut reader = ProcessReader::new(&facts, None);
+        reader.until(10);
+        for child in 0..50_000 {
+            reader.found.forked(1000 + child, 100, false, 100 + u64::from(child));
+        }
+        for time in 0..50_000 {
+            reader.found.change(100, 100_000 + time, |told| told.uid = Some(time));
+        }
+        let found = reader.finish();
+        let names = Names::default();
+        let of = |tid, time| found.get(&names, tid, TimeNs(time)).unwrap().command.unwrap();
+        assert_eq!((of(100, 7).len(), of(1000, 1000).as_ptr()), (4096, of(100, 7).as_ptr()));
+        assert!((0..50_000).all(|time| of(100, time * 3).as_ptr() == of(50_999, 900_000).as_ptr()));
+        assert_eq!(found.last_life(100, 7).unwrap().told.uid, Some(49_999), "as it was last");
     }
 }
