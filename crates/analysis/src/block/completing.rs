@@ -83,7 +83,9 @@ impl<W: Watch> Matching<W> {
     pub(super) fn complete(&mut self, range: Range, error: i32, now: u64) {
         let mut sector = range.sector;
         while sector < range.end {
-            if let Some((at, bio)) = self.bios.find(range.from(sector), Self::completes) {
+            if self.bios.may_look()
+                && let Some((at, bio)) = self.bios.find(range.from(sector), Self::completes)
+            {
                 let begin = sector;
                 sector = bio.end().max(sector + 1);
                 if !self.whole_trace && self.bios.covers_newer(at, range.end) {
@@ -108,6 +110,14 @@ impl<W: Watch> Matching<W> {
         }
     }
 
+    /// For one bio more that begins here.
+    #[inline(always)]
+    pub(super) fn make_room(&mut self, place: Place, sector: u64) {
+        if let Some(at) = self.bios.too_many(place, sector) {
+            self.lose(at, Some(Lost::TooMany));
+        }
+    }
+
     /// No bio of this sector ends within the range: where the next one begins.
     #[cold]
     fn complete_rest(&mut self, range: Range, sector: u64, error: i32, now: u64) -> u64 {
@@ -123,8 +133,12 @@ impl<W: Watch> Matching<W> {
                 let bio = *bio;
                 self.watch.failed_part(name, &bio, range.end - sector);
             }
-            self.bios.shorten(at, (range.end - sector) as u32);
-            return range.end;
+            let (place, end) = (bio.place, range.end);
+            self.make_room(place, end);
+            if self.bios.see(at).live {
+                self.bios.shorten(at, (end - sector) as u32);
+            }
+            return end;
         }
         let next = match self.bios.len() {
             0 => None,
@@ -238,6 +252,9 @@ impl<W: Watch> Matching<W> {
         let mut sector = range.sector;
         let fits = |bio: &Bio| u8::from(bio.held != NEVER && bio.issued != NEVER);
         while sector < range.end {
+            if !self.bios.may_look() {
+                return;
+            }
             let Some((at, bio)) = self.bios.find(range.from(sector), fits) else {
                 sector = self.bios.next_start(range.place, sector + 1, range.end, fits).unwrap_or(range.end);
                 continue;

@@ -1,14 +1,28 @@
 //! Bios on their way, found by device, direction and first sector. Several may begin at one sector.
+//!
+//! What an event costs is bounded: so many bios at most share a bucket, a search over sectors goes through an ordered index where
+//! there are many bios, and steps of requests look at [`LOOKS_OF_AN_EVENT`] bios for each event that has come; then they find no more.
 
 use flashscope_trace::{RequestFlags, RequestKind};
+use std::collections::BTreeMap;
 
 /// No time: the step was not seen.
 pub(super) const NEVER: u64 = u64::MAX;
 /// No bio.
 pub(super) const NONE: u32 = u32::MAX;
+/// Bios of one bucket, and so of one sector: of more the oldest is given up. A thousand threads may flush a device at once.
+pub(super) const MOST_IN_BUCKET: usize = 1024;
+/// Bios that steps of requests may look at: so many for each event, which are saved up. A bio has some five steps after its queueing; only
+/// events that name ever the same long request want more.
+const LOOKS_OF_AN_EVENT: usize = 128;
+pub(super) const MOST_LOOKS: usize = 1 << 14;
+/// Of so few bios each is looked at, where a range of sectors is searched.
+const FEW: usize = 128;
+/// Of so few sectors each is looked at.
+const SHORT: u64 = 64;
 
 /// Device and kind in one number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Place(u32);
 
 impl Place {
@@ -130,6 +144,10 @@ pub(super) struct InFlight {
     max: usize,
     /// In order of arrival, to find the oldest.
     clock: u32,
+    /// How many bios begin where, once a range was searched while there were more than [`FEW`].
+    starts: Option<BTreeMap<(Place, u64), u32>>,
+    /// Bios that events may look at now.
+    looks: usize,
 }
 
 impl InFlight {
@@ -144,7 +162,22 @@ impl InFlight {
             shift: 64 - bits,
             max,
             clock: 0,
+            starts: None,
+            looks: MOST_LOOKS,
         }
+    }
+
+    /// Another event comes.
+    #[inline(always)]
+    pub fn next_event(&mut self) {
+        self.looks = (self.looks + LOOKS_OF_AN_EVENT).min(MOST_LOOKS);
+    }
+
+    /// Whether one bio more may be looked at.
+    #[inline(always)]
+    pub fn may_look(&mut self) -> bool {
+        self.looks = self.looks.saturating_sub(1);
+        self.looks > 0
     }
 
     pub fn len(&self) -> usize {
@@ -158,10 +191,25 @@ impl InFlight {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// Where there are as many as may be, one of the oldest, which has to go.
+    /// Where there are as many as may be, in all or with this one's bucket, one of the oldest, which has to go.
     #[inline]
-    pub fn too_many(&mut self) -> Option<u32> {
-        if self.live == self.max { self.oldest() } else { None }
+    pub fn too_many(&mut self, place: Place, sector: u64) -> Option<u32> {
+        if self.live == self.max {
+            return self.oldest();
+        }
+        let first = self.buckets[self.bucket(place, sector)];
+        match self.bios.get(first as usize) {
+            Some(bio) if bio.next != NONE => self.crowded(first),
+            _ => None,
+        }
+    }
+
+    /// The first of a bucket that is full.
+    #[inline(never)]
+    fn crowded(&self, first: u32) -> Option<u32> {
+        let next = |bio: &&Bio| self.bios.get(bio.next as usize);
+        let there = std::iter::successors(self.bios.get(first as usize), next).take(MOST_IN_BUCKET).count();
+        (there == MOST_IN_BUCKET).then_some(first)
     }
 
     /// Takes a bio in; its name until it is removed.
@@ -191,6 +239,9 @@ impl InFlight {
     /// At the bucket's end: what came first is found first.
     #[inline]
     fn link(&mut self, index: u32, place: Place, sector: u64) {
+        if let Some(starts) = &mut self.starts {
+            *starts.entry((place, sector)).or_default() += 1;
+        }
         let bucket = self.bucket(place, sector);
         let mut at = self.buckets[bucket];
         if at == NONE {
@@ -313,7 +364,7 @@ impl InFlight {
         self.merged += bios;
     }
 
-    /// Cuts off the first sectors of a bio.
+    /// Cuts off the first sectors of a bio. Where it now begins there is room for it ([`InFlight::too_many`]).
     pub fn shorten(&mut self, index: u32, sectors: u32) {
         self.unlink(index);
         let bio = &mut self.bios[index as usize];
@@ -328,6 +379,14 @@ impl InFlight {
     fn unlink(&mut self, index: u32) {
         let bio = &self.bios[index as usize];
         let next = bio.next;
+        if let Some(starts) = &mut self.starts
+            && let std::collections::btree_map::Entry::Occupied(mut there) = starts.entry((bio.place, bio.sector))
+        {
+            *there.get_mut() -= 1;
+            if *there.get() == 0 {
+                there.remove();
+            }
+        }
         let bucket = self.bucket(bio.place, bio.sector);
         let mut at = self.buckets[bucket];
         if at == index {
@@ -407,16 +466,63 @@ impl InFlight {
     /// The first sector from `from` on and before `end` at which a bio begins that `fits` and ends by `end`.
     #[cold]
     pub fn next_start(&mut self, place: Place, from: u64, end: u64, fits: impl Fn(&Bio) -> u8) -> Option<u64> {
-        if self.live == 0 {
+        if self.live == 0 || from >= end {
             return None;
         }
-        if end.saturating_sub(from) <= self.bios.len() as u64 {
+        if end - from <= SHORT {
             return (from..end)
                 .find(|&sector| self.find(Wanted { place, sector, most: end - sector }, &fits).is_some());
         }
-        let there =
-            |bio: &&Bio| bio.live && bio.place == place && bio.sector >= from && bio.end() <= end && fits(bio) > 0;
-        self.bios.iter().filter(there).map(|bio| bio.sector).min()
+        if self.bios.len() <= FEW {
+            let there =
+                |bio: &&Bio| bio.live && bio.place == place && bio.sector >= from && bio.end() <= end && fits(bio) > 0;
+            return self.bios.iter().filter(there).map(|bio| bio.sector).min();
+        }
+        self.index();
+        let mut at = from;
+        loop {
+            let (&(_, sector), &bios) = self.starts.as_ref()?.range((place, at)..(place, end)).next()?;
+            self.looks = self.looks.saturating_sub(bios as usize);
+            if self.looks == 0 {
+                return None;
+            }
+            if self.find(Wanted { place, sector, most: end - sector }, &fits).is_some() {
+                return Some(sector);
+            }
+            at = sector + 1;
+        }
+    }
+
+    /// The newest bio that this sector lies in.
+    pub fn newest_around(&mut self, place: Place, sector: u64) -> Option<u32> {
+        let around = |bio: &Bio| bio.place == place && bio.sector <= sector && sector < bio.end().max(bio.sector + 1);
+        if self.bios.len() <= FEW {
+            return self.rest().filter(|(_, bio)| around(bio)).max_by_key(|(_, bio)| bio.queued).map(|(at, _)| at);
+        }
+        self.index();
+        let (mut found, mut group) = (None, Vec::new());
+        let starts = self.starts.as_ref()?;
+        for (&(_, begin), &bios) in starts.range((place, 0)..=(place, sector)).rev() {
+            self.looks = self.looks.saturating_sub(bios as usize);
+            if self.looks == 0 {
+                break;
+            }
+            self.group(place, begin, &mut group);
+            let here = group.iter().copied().filter(|&at| around(self.see(at)));
+            found = here.map(|at| (self.see(at).queued, at)).chain(found).max_by_key(|&(queued, _)| queued);
+        }
+        found.map(|(_, at)| at)
+    }
+
+    /// Builds the index of where bios begin, where there is none.
+    fn index(&mut self) {
+        if self.starts.is_none() {
+            let mut starts = BTreeMap::new();
+            for bio in self.bios.iter().filter(|bio| bio.live) {
+                *starts.entry((bio.place, bio.sector)).or_default() += 1;
+            }
+            self.starts = Some(starts);
+        }
     }
 
     /// Whether a bio that was queued later, and merged into a request that began before it, begins within this one and ends

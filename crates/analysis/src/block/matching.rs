@@ -34,10 +34,10 @@ use super::again::Clock;
 use super::completing::{Cause, Usual};
 use super::flushes::Flushes;
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
-use super::stack::{Stack, Upper, upper};
+use super::stack::{Stack, Upper};
 use super::stages::Unit;
 pub(super) use super::watch::{Shown, Step, Watch};
-use super::wholes::{Lost, Wholes};
+use super::wholes::Wholes;
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
@@ -291,7 +291,9 @@ impl<W: Watch> Matching<W> {
         let mut sector = range.sector;
         let mut walk = Walk::Whole;
         while sector < range.end {
-            if let Some((at, _)) = self.bios.find(range.from(sector), &fits) {
+            if self.bios.may_look()
+                && let Some((at, _)) = self.bios.find(range.from(sector), &fits)
+            {
                 if self.whole_trace || !self.bios.covers_newer(at, range.end) {
                     let bio = self.bios.get(at);
                     sector = bio.end().max(sector + 1);
@@ -319,9 +321,7 @@ impl<W: Watch> Matching<W> {
 
     #[inline(always)]
     pub(super) fn add(&mut self, bio: Bio) -> u32 {
-        if let Some(at) = self.bios.too_many() {
-            self.lose(at, Some(Lost::TooMany));
-        }
+        self.make_room(bio.place, bio.sector);
         self.bios.add(bio)
     }
 
@@ -396,8 +396,9 @@ impl<W: Watch> Matching<W> {
     }
 
     /// The upper bio that lies at a sector of an upper device, or a part of it.
-    fn upper_at(&self, device: u16, kind: RequestKind, sector: u64) -> Option<u32> {
-        self.bios.newest_at(Place::new(device, kind), sector).or_else(|| upper(&self.bios, device, kind, sector))
+    fn upper_at(&mut self, device: u16, kind: RequestKind, sector: u64) -> Option<u32> {
+        let place = Place::new(device, kind);
+        self.bios.newest_at(place, sector).or_else(|| self.bios.newest_around(place, sector))
     }
 
     /// Bios that are remapped to these sectors and were not queued there: they are the upper bios themselves.
@@ -539,6 +540,7 @@ impl<W: Watch> Matching<W> {
     /// request is that nobody queued in this trace.
     #[inline]
     pub fn block(&mut self, block: &BlockEvent, (owner, tid): (u32, u32), now: u64, issuer: impl FnOnce() -> u32) {
+        self.bios.next_event();
         let now = match self.clock.time(now) {
             Some(now) => now,
             None => self.begins_again(now),
@@ -799,6 +801,9 @@ impl<W: Watch> Matching<W> {
         };
         let (mut sector, mut before, mut shown) = (range.sector, NEVER, false);
         while sector < range.end {
+            if !self.bios.may_look() {
+                return false;
+            }
             let Some((_, bio)) = self.bios.find(range.from(sector), waits) else { return false };
             // All were issued together.
             if before != NEVER && bio.issued != before {

@@ -15,8 +15,8 @@
 //!
 //! A partition queues nothing of its own: its remap is a step on the way, and no level.
 
-use super::in_flight::{Bio, InFlight, NEVER, Place};
-use flashscope_trace::{Device, RequestKind};
+use super::in_flight::{Bio, NEVER};
+use flashscope_trace::Device;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::Entry;
@@ -479,19 +479,4 @@ impl Above {
             None => legs.rest.push(leg),
         }
     }
-}
-
-/// The bio of an upper device that lies at a sector: one that begins there, or that holds it.
-pub(super) fn upper(bios: &InFlight, device: u16, kind: RequestKind, sector: u64) -> Option<u32> {
-    let place = Place::new(device, kind);
-    let mut found = None;
-    for (at, bio) in bios.rest() {
-        if bio.place == place && bio.sector <= sector && sector < bio.end().max(bio.sector + 1) {
-            // The newest, of several.
-            if found.is_none_or(|(_, queued)| queued <= bio.queued) {
-                found = Some((at, bio.queued));
-            }
-        }
-    }
-    found.map(|(at, _)| at)
 }

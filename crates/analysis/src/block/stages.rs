@@ -482,6 +482,7 @@ pub(super) fn stages_found(
 
 #[cfg(test)]
 mod tests {
+    use super::super::in_flight::MOST_IN_BUCKET;
     use super::super::matching::MAX_IN_FLIGHT;
     use super::*;
     use crate::testing::event;
@@ -699,5 +700,51 @@ mod tests {
         let found = stages.finish();
         // Without any completion nobody knows what was still on its way.
         assert_eq!((found.unfinished.known(), found.given_up.too_many), (None, 1000));
+    }
+
+    #[test]
+    fn bios_of_one_sector_are_bounded_and_those_given_up_are_counted() {
+        // Direct reads of one sector by so many threads at a time, all of which end.
+        let of = |count: usize| {
+            let mut events: Vec<_> = (0..count as u64).map(|i| (i, Queue, "R", 8, 8, NO)).collect();
+            events.extend((0..count as u64).map(|i| (10_000 + i, Complete, "R", 8, 8, NO)));
+            run(&events)
+        };
+        let found = of(MOST_IN_BUCKET);
+        assert_eq!((found.bios_completed, found.given_up.too_many, found.unmatched.completed), (1024.into(), 0, 0));
+        let found = of(MOST_IN_BUCKET + 10);
+        assert_eq!((found.bios_completed, found.given_up.too_many, found.unmatched.completed), (1024.into(), 10, 10));
+    }
+
+    #[test]
+    fn steps_look_at_so_many_bios_and_what_is_beyond_is_counted() {
+        let of = |bios: u64, steps: &[(BlockAction, u64)]| {
+            let queued = (0..bios).map(|i| (i, Queue, "R", i, 1, NO));
+            let steps = steps.iter().flat_map(|&(action, times)| std::iter::repeat_n(action, times as usize));
+            let steps = steps.zip(0..).map(|(action, i)| (100_000 + i, action, "R", 0, bios, NO));
+            run(&queued.chain(steps).collect::<Vec<_>>())
+        };
+        // A request of bios that lie side by side, as many as O_DIRECT of 512 bytes makes, is followed to its end.
+        let found = of(8192, &[(Issue, 1), (Complete, 1)]);
+        assert_eq!((found.bios_completed, found.unmatched.sum()), (8192.into(), 0));
+        // One of more is followed as far as it goes.
+        let found = of(20_000, &[(Issue, 1)]);
+        assert_eq!((found.unmatched.issued, found.requests), (1, 1.into()));
+        // As are steps that say over and over again that they are of all bios: they have to end.
+        let found = of(5000, &[(Insert, 20_000)]);
+        assert!((19_000..20_000).contains(&found.unmatched.inserted), "{:?}", found.unmatched);
+    }
+
+    /// Bios at every second sector; steps name the range of all of them. As many as need the index of where bios begin.
+    #[test]
+    fn bios_behind_gaps_are_found_among_few_and_among_many() {
+        for bios in [100_u64, 1000] {
+            let queued: Vec<_> = (0..bios).map(|i| (i, Queue, "R", i * 2, 1, NO)).collect();
+            let step = |time, action| (time, action, "R", 0, 2 * bios, NO);
+            let request = [step(5000, GetRq), step(5001, Issue), step(6000, Complete)];
+            let found = run(&[&queued[..], &request].concat());
+            assert_eq!((&found.bios_completed, found.given_up.sum()), (&bios.into(), 0), "{bios}");
+            assert_eq!(of(&found, Stage::D2c), (bios, 999, 999), "{bios}");
+        }
     }
 }
