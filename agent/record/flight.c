@@ -130,7 +130,7 @@ static int write_capture(struct fs_recorder *recorder)
 		return -1;
 	fs_ring_tracing(&recorder->tasks, false);
 	for (size_t i = 0; i < ARRAY_SIZE(rings); i++) {
-		rings[i]->since_ns = watch->fired_ns > before ? watch->fired_ns - before : 0;
+		rings[i]->since_ns = watch->began_ns > before ? watch->began_ns - before : 0;
 		if (fs_ring_drain(rings[i], &recorder->stream))
 			return fs_recorder_stream_broken(recorder);
 	}

@@ -36,7 +36,7 @@ void test_trigger(void)
 	fs_watch_follow(&watch, 100 * MS);
 	CHECK(!watch.fired);
 	fs_watch_follow(&watch, 700 * MS);
-	CHECK(watch.fired && watch.times == 1);
+	CHECK(watch.fired && watch.times == 1 && watch.began_ns == 60 * MS);
 	/* Once for each: its end is no second one. */
 	fs_watch_again(&watch);
 	event(&watch, COMPLETE, 8, 750 * MS);
@@ -46,7 +46,8 @@ void test_trigger(void)
 	event(&watch, ISSUE, 8, 2001 * MS);
 	event(&watch, COMPLETE, 8, 2400 * MS);
 	fs_watch_follow(&watch, 2500 * MS);
-	CHECK(watch.fired && watch.fired_ns == 2400 * MS);
+	/* Seconds before it are those before the request, not before its end. */
+	CHECK(watch.fired && watch.fired_ns == 2400 * MS && watch.began_ns == 2001 * MS);
 	free(watch.read);
 
 	/* The completion is read before its issue: the second CPU was read later. */

@@ -24,7 +24,6 @@ pub fn run(args: &RecordArgs, target: &dyn Target, terminal: &Terminal) -> Resul
         )));
     }
     let job = Job { argv: record::argv(args), ..Job::default() };
-    terminal.line("flight recorder: Ctrl-C (or `flashscope ctl stop`) ends it");
     let mut captures = Captures {
         output: &args.output,
         way: record::way(args)?,
@@ -96,7 +95,10 @@ impl Captures<'_> {
         if !pending.is_capture() {
             self.number -= 1;
             let logs = pending.discard().map(|session| session.logs).unwrap_or_default();
-            logs.iter().filter(|line| line.level == 2).for_each(|line| self.terminal.line(&line.text));
+            // Not before: a trigger with a typo is refused by the agent.
+            logs.iter().filter(|line| line.level == 2).for_each(|line| {
+                self.terminal.line(&format!("{}; Ctrl-C (or `flashscope ctl stop`) ends it", line.text));
+            });
             return;
         }
         match pending.finish() {

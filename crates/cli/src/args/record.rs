@@ -73,7 +73,8 @@ pub struct RecordArgs {
     /// `fsync>100ms`, `error`, `psi-io>20%`, or `run CMD` (CMD ends with 0; run once a second). Until Ctrl-C or -d.
     #[arg(long, value_name = "TRIGGER", conflicts_with_all = ["command", "paused", "max_size", "mode"])]
     pub trigger: Vec<String>,
-    /// Seconds before the trigger that a capture holds, as far as the ring has them [default: 5].
+    /// Seconds that a capture holds before the trigger (of a request or sync: before its beginning), as far as the ring has them
+    /// [default: 5].
     #[arg(long, value_name = "SECONDS", requires = "trigger")]
     pub before: Option<u64>,
     /// Seconds after the trigger that a capture holds [default: 2].
