@@ -8,9 +8,11 @@ mod bytes;
 mod cost;
 mod demo;
 mod machine;
+mod overhead;
 mod peers;
 mod same_work;
 mod same_work_page;
+mod stalls;
 mod tracer;
 
 use std::path::PathBuf;
@@ -19,10 +21,10 @@ use std::process::ExitCode;
 use flashscope_tests::top;
 use serde_json::json;
 
-const PARTS: [&str; 6] = ["boots", "demo", "tracer", "bytes", "peers", "same-work"];
+const PARTS: [&str; 8] = ["boots", "demo", "tracer", "bytes", "peers", "same-work", "stalls", "overhead"];
 const LOAD_NOTE: &str = "Over 1, 5 and 15 minutes. Above 0 before the start: other work shared the cores, and wall times are \
                          high. Guest times do not depend on it.";
-const USAGE: &str = "usage: bench/run [--cold] [--only boots,demo,tracer,bytes,peers,same-work] [--reads N] [--date YYYY-MM-DD] \
+const USAGE: &str = "usage: bench/run [--cold] [--only boots,demo,tracer,bytes,peers,same-work,stalls,overhead] [--reads N] [--rounds N] [--date YYYY-MM-DD] \
                      [--what NAME] [--output DIR] [--places FS,…] [--resume] [--page FILE]";
 
 struct Options {
@@ -30,6 +32,8 @@ struct Options {
     only: Vec<String>,
     /// Page reads a tracer setting is measured with.
     reads: u64,
+    /// Rounds of `overhead`.
+    rounds: usize,
     date: String,
     what: String,
     output: PathBuf,
@@ -46,6 +50,7 @@ fn options() -> Result<Options, String> {
         cold: false,
         only: PARTS.map(str::to_owned).to_vec(),
         reads: 6000,
+        rounds: 7,
         date: machine::today(),
         what: "bench".to_owned(),
         output: top().join("bench/runs"),
@@ -73,6 +78,11 @@ fn options() -> Result<Options, String> {
                     .ok()
                     .filter(|reads| (100..=100_000).contains(reads))
                     .ok_or_else(|| format!("--reads {text}: not a number from 100 to 100000"))?;
+            }
+            "--rounds" => {
+                let text = value()?;
+                let number = text.parse().ok().filter(|rounds| (1..=1000).contains(rounds));
+                options.rounds = number.ok_or_else(|| format!("--rounds {text}: not a number from 1 to 1000"))?;
             }
             "--date" => options.date = file_word("--date", value()?)?,
             "--what" => options.what = file_word("--what", value()?)?,
@@ -128,6 +138,8 @@ fn main() -> ExitCode {
             "tracer" => tracer::run(options.reads),
             "bytes" => bytes::run(),
             "same-work" => same_work::run(&earlier["same-work"], &options.places),
+            "stalls" => stalls::run(),
+            "overhead" => overhead::run(options.rounds),
             _ => peers::run(),
         };
         file["load_average"] = json!({ "before": load_before, "after": machine::load(), "note": LOAD_NOTE });

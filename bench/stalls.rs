@@ -38,8 +38,6 @@ fn boot() -> Booted {
         2 * STALLS
     );
     plan.lines = [
-        "mkdir /mnt",
-        "mount /dev/nullb0 /mnt ext4 -",
         "create /mnt/upper 4194304 zero 1",
         "run loop busybox losetup /dev/loop0 /mnt/upper",
         &format!("spawn flight {record}"),
