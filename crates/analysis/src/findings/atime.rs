@@ -1,12 +1,15 @@
 //! Times of last access that are written where programs only read.
 
-use super::{Finding, Gain, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, measure};
+use super::{Finding, Gain, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::calls::{is_read, is_write};
 use crate::units::{duration, size};
 
 /// With fewer reads or bytes it is not worth a mount option.
 const MIN_READS: u64 = 10;
 const MIN_BYTES: u64 = 8192;
+/// Nor where it is less than this part of what is read there and of the recorded time, percent.
+const MIN_READ_PERCENT: f64 = 2.0;
+const MIN_SPAN_PERCENT: f64 = 1.0;
 /// File systems that write times of access unless they are told not to.
 const KINDS: [&str; 6] = ["ext2", "ext3", "ext4", "f2fs", "xfs", "btrfs"];
 
@@ -54,6 +57,10 @@ fn of_mount(seen: &Seen<'_>, mount: &Mount) -> Option<Finding> {
         return None;
     }
     let ns = super::stage(group, "Q2C").map_or(0, |q2c| q2c.total_ns);
+    let read = seen.device_group(&mount.device, "reads").map_or(0, |reads| reads.bytes);
+    if seen.of_span(ns) < MIN_SPAN_PERCENT && percent(group.bytes, read) < MIN_READ_PERCENT {
+        return None;
+    }
     let source = "block:block_bio_queue, syscalls:sys_enter_*; mount options of /proc/self/mounts";
     let now = if mount.has("relatime") { "relatime" } else { "strictatime" };
     Some(Finding {
@@ -110,6 +117,18 @@ mod tests {
             "{}",
             finding.what
         );
+    }
+
+    #[test]
+    fn a_hardly_noticed_write_is_not_told() {
+        let mut long = work("rw,relatime");
+        let mut reads = long.block().groups.iter().find(|group| group.name == "8:0 writes").expect("writes").clone();
+        reads.name = "8:0 reads".to_owned();
+        reads.bytes *= 100;
+        long.block().groups.push(reads);
+        assert_eq!(find(&long.seen()).len(), 1);
+        long.span_ns = 60_000_000_000;
+        assert!(find(&long.seen()).is_empty());
     }
 
     #[test]

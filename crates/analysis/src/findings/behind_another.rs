@@ -1,7 +1,7 @@
 //! A program that waits behind another one's I/O.
 
 use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
-use crate::block::{Originator, OwnerKind, OwnerLoad, WaitBehind};
+use crate::block::{BlockFound, Originator, OwnerKind, OwnerLoad, WaitBehind};
 use crate::units::{duration, grouped};
 use crate::{Evidence, OWN_RECORDING};
 
@@ -32,6 +32,22 @@ fn moved(seen: &Seen<'_>, owner: &str) -> (u64, u64) {
     all.iter().find(is).map_or((0, 0), |one| (one.read_bytes, one.written_bytes))
 }
 
+/// Behind whom most of the wait is spent.
+fn culprit<'a>(found: &'a BlockFound, load: &OwnerLoad) -> Option<&'a str> {
+    let waited = |w: &&WaitBehind| w.victim == load.owner && w.device == load.device;
+    let mut culprits: Vec<(&str, u64)> = Vec::new();
+    for wait in found.interference.pairs.iter().filter(waited) {
+        let ns = wait.served_ns.saturating_add(wait.handover_ns);
+        match culprits.iter_mut().find(|(name, _)| *name == wait.behind) {
+            Some((_, sum)) => *sum += ns,
+            None => culprits.push((&wait.behind, ns)),
+        }
+    }
+    // A journal does what the syncs and changes of programs cause, the waiting one's among them.
+    culprits.retain(|(name, _)| !name.contains(" journal ["));
+    culprits.iter().max_by_key(|(_, ns)| *ns).map(|(name, _)| *name)
+}
+
 fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
     let found = seen.block?;
     let behind = load.mean_behind_ns.saturating_mul(load.bios);
@@ -43,16 +59,7 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
     if load.bios < MIN_BIOS || seen.of_span(price) < MIN_SPAN_PERCENT || percent(price, all) < MIN_Q2C_PERCENT {
         return None;
     }
-    let waited = |w: &&WaitBehind| w.victim == load.owner && w.device == load.device;
-    let mut culprits: Vec<(&str, u64)> = Vec::new();
-    for wait in found.interference.pairs.iter().filter(waited) {
-        let ns = wait.served_ns.saturating_add(wait.handover_ns);
-        match culprits.iter_mut().find(|(name, _)| *name == wait.behind) {
-            Some((_, sum)) => *sum += ns,
-            None => culprits.push((&wait.behind, ns)),
-        }
-    }
-    let (culprit, _) = *culprits.iter().max_by_key(|(_, ns)| *ns)?;
+    let culprit = culprit(found, load)?;
     // The recorder has ended: no priority of it helps, and what waits behind it does so only while it records.
     if culprit.starts_with(OWN_RECORDING) || load.owner.starts_with(OWN_RECORDING) {
         return None;
@@ -175,6 +182,16 @@ mod tests {
         assert_eq!(finding.advice[0].steps[0], Step::Run { command: "ionice -c 3 -p".into(), names: vec!["9".into()] });
         // No order of the queue was tried.
         assert!(finding.advice[0].gain.why().is_some_and(|why| why.missing.contains("(80 % of what a bio takes)")));
+    }
+
+    #[test]
+    fn a_journal_is_no_other_program() {
+        let mut work = work(100, 4_000_000, OwnerKind::Task);
+        let journal = "ext4 journal [jbd2/sda-8]".to_owned();
+        work.block().originators.originators[1].name = journal.clone();
+        work.block().interference.pairs[1].behind = journal;
+        work.block().interference.pairs.remove(0);
+        assert!(find(&work.seen()).is_empty());
     }
 
     #[test]

@@ -104,10 +104,12 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
         rule: Rule::FsyncStorm,
         weight: Weight::Cost,
         what: format!(
-            "{process} {} {} of {} in {} calls of {call}(){wrote}.",
-            if names.len() > 1 { "spend" } else { "spends" },
-            duration(ns),
-            duration(seen.span_ns),
+            "{process} {} in {} calls of {call}(){wrote}.",
+            match names.len() > 1 {
+                // Beside one another: together it may be more than what was recorded.
+                true => format!("spend {} in all, within {},", duration(ns), duration(seen.span_ns)),
+                false => format!("spends {} of {}", duration(ns), duration(seen.span_ns)),
+            },
             grouped(n)
         ),
         cause: format!(
@@ -363,11 +365,8 @@ mod tests {
             }
             let found = find(&work.seen());
             assert_eq!(found.len(), usize::from(told), "{found:?}");
-            assert!(
-                found
-                    .iter()
-                    .all(|one| one.what == "40 processes called sync spend 400.00 ms of 1.00 s in 40 calls of sync().")
-            );
+            assert!(found.iter().all(|one| one.what
+                == "40 processes called sync spend 400.00 ms in all, within 1.00 s, in 40 calls of sync()."));
         }
         // Of programs of several names none is a script's.
         let mut work = Work::new(1_000_000_000);

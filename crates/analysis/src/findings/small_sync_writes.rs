@@ -2,7 +2,7 @@
 
 use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, stage};
 use crate::Evidence;
-use crate::calls::is_write;
+use crate::calls::{is_at_offset, is_write};
 use crate::units::{duration, grouped, size};
 
 const MIN_WRITES: u64 = 50;
@@ -51,19 +51,40 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             ],
             lost_ns: ns.into(),
             lost_bytes: None,
-            advice: vec![Remedy {
-                what: "Gather records, and write 64 KiB or more at once".to_owned(),
-                steps: vec![Step::Code { line: "setvbuf(file, NULL, _IOFBF, 1 << 16);".to_owned() }],
-                gain: Evidence::unknown(
-                    "what the device takes for larger writes is not in the trace",
-                    "record the program with a larger buffer, and compare: flashscope diff",
-                ),
-                risk: "a power cut loses what is in the buffer".to_owned(),
-            }],
+            advice: vec![remedy(&call.call)],
             uncertain: None,
         });
     }
     all
+}
+
+/// A write at an offset changes a place of a file, as in a database or the disk of a virtual machine: its neighbour does not come next.
+fn remedy(call: &str) -> Remedy {
+    if is_at_offset(call) {
+        return Remedy {
+            what: "Have the page cache gather them, and sync where it matters; or have several under way at once"
+                .to_owned(),
+            steps: vec![Step::Code {
+                line: "-drive file=DISK,cache=writeback /* QEMU; a program of one's own: no O_DIRECT or O_SYNC, and \
+                       fdatasync(fd), or io_uring */"
+                    .to_owned(),
+            }],
+            gain: Evidence::unknown(
+                "it follows from how often it has to sync, and from how many writes the device takes at once",
+                "try it, and compare two recordings: flashscope diff",
+            ),
+            risk: "a power cut loses what was not yet synced".to_owned(),
+        };
+    }
+    Remedy {
+        what: "Gather records, and write 64 KiB or more at once".to_owned(),
+        steps: vec![Step::Code { line: "setvbuf(file, NULL, _IOFBF, 1 << 16);".to_owned() }],
+        gain: Evidence::unknown(
+            "what the device takes for larger writes is not in the trace",
+            "record the program with a larger buffer, and compare: flashscope diff",
+        ),
+        risk: "a power cut loses what is in the buffer".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -77,7 +98,12 @@ mod tests {
         work.bios(100, "WS", 1_000, 5_000_000);
         work.call("write", "task (7)", 100, 600_000_000, 409_600);
         let finding = only(find(&work.seen()));
+        assert!(finding.advice[0].what.starts_with("Gather records"), "{:?}", finding.advice);
         assert_eq!(finding.what, "task (7) waits 600.00 ms in 100 writes that each go to the device: bios of 4 KiB.");
+        // A place of a file that is written at random has no neighbour to be gathered with.
+        work.calls.by_process[0].call = "pwrite64".to_owned();
+        let finding = only(find(&work.seen()));
+        assert!(finding.advice[0].what.starts_with("Have the page cache gather them"), "{:?}", finding.advice);
         work.mount("/data", "ext4", "rw,sync");
         assert!(find(&work.seen()).is_empty());
     }

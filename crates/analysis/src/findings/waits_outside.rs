@@ -34,10 +34,6 @@ impl Waits<'_> {
         self.ns.saturating_sub(self.bios_ns)
     }
 
-    fn is_by_workers(&self) -> bool {
-        self.unseen.is_some_and(|unseen| percent(unseen.with_worker_bio, unseen.n) >= OF_WORKERS_PERCENT)
-    }
-
     fn matters(&self, seen: &Seen<'_>) -> bool {
         let enough = self.n >= MIN_CALLS || self.unseen.is_some_and(|unseen| unseen.n >= MIN_UNSEEN);
         enough
@@ -45,6 +41,10 @@ impl Waits<'_> {
             && seen.of_span(self.outside()) >= MIN_SPAN_PERCENT
             && percent(self.outside(), self.ns) >= MIN_OUTSIDE_PERCENT
     }
+}
+
+fn is_by_workers(unseen: &UnseenCalls) -> bool {
+    percent(unseen.with_worker_bio, unseen.n) >= OF_WORKERS_PERCENT
 }
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
@@ -63,8 +63,11 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         }
     }
     for unseen in seen.calls.long_without_storage.iter().filter(|one| is_read(&one.call) || is_write(&one.call)) {
-        let waits = all.iter_mut().find(|one| one.name == unseen.name && one.call == unseen.call);
-        match waits {
+        // A read of a pipe or a terminal waits for another program.
+        if !is_at_offset(&unseen.call) && !is_by_workers(unseen) {
+            continue;
+        }
+        match all.iter_mut().find(|one| one.name == unseen.name && one.call == unseen.call) {
             Some(waits) => {
                 waits.n += unseen.n;
                 waits.ns = waits.ns.saturating_add(unseen.total_ns);
@@ -73,11 +76,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             }
             None => {
                 let (n, ns, bios_ns) = (unseen.n, unseen.total_ns, unseen.worker_bios_ns);
-                let waits = Waits { name: &unseen.name, call: &unseen.call, n, ns, bios_ns, unseen: Some(unseen) };
-                // A read of a pipe or a terminal waits for another program.
-                if is_at_offset(waits.call) || waits.is_by_workers() {
-                    all.push(waits);
-                }
+                all.push(Waits { name: &unseen.name, call: &unseen.call, n, ns, bios_ns, unseen: Some(unseen) });
             }
         }
     }
@@ -107,7 +106,7 @@ fn finding(waits: &Waits<'_>) -> Finding {
             MeasureUnit::Count,
             by_worker,
         ));
-        if waits.is_by_workers() {
+        if is_by_workers(unseen) {
             cause = format!(
                 "A worker of the kernel queued the bios of {} of these calls, and those were under way for {}. A limit of the \
                  cgroup (io.max, blkio.throttle) holds bios back so. The device is not what is slow.",
@@ -200,6 +199,12 @@ mod tests {
         );
         // read() may be of a pipe; pread() is not, and what it waits for is unknown.
         assert!(of(vec![unseen("read", 30, 2)]).is_empty());
+        // Neither where other reads of it are of a file.
+        let mut shell = Work::new(5_000_000_000);
+        shell.bios_of("reader", 10, "R", 1_000, 186_000);
+        shell.call("read", "reader (7)", 10, 2_000_000, 0);
+        shell.calls.long_without_storage = vec![unseen("read", 31, 0)];
+        assert!(find(&shell.seen()).is_empty());
         let by_worker = only(of(vec![unseen("read", 30, 28)]));
         assert!(by_worker.cause.contains("io.max"), "{}", by_worker.cause);
         let unknown = only(of(vec![unseen("pwrite64", 30, 0)]));
