@@ -342,9 +342,29 @@ fn alone(o: &OwnerLoad) -> String {
 /// Over what [`missing`] says.
 pub const MISSING: &str = "Events that the trace does not have";
 
-/// Events that the kernel or the trace lacks, each with the figures that fail for want of it.
+/// Events that the kernel or the trace lacks, a line for each reason, with the figures that fail for want of them.
 pub fn missing(report: &BlockReport) -> Vec<String> {
-    report.missing.iter().map(|one| format!("{}: not known: {} ({})", one.event, one.loses, one.why)).collect()
+    /// What is not known, and the events that would tell it.
+    type Lost<'a> = (&'a str, Vec<&'a str>);
+    let mut reasons: Vec<(&str, Vec<Lost<'_>>)> = Vec::new();
+    for one in &report.missing {
+        let of_reason = entry(&mut reasons, &one.why);
+        entry(of_reason, &one.loses).push(&one.event);
+    }
+    let lost = |(loses, events): &Lost<'_>| format!("{loses} ({})", events.join(", "));
+    let line = |(why, all): &(&str, Vec<Lost<'_>>)| {
+        format!("{why}. Not known for it: {}", all.iter().map(lost).collect::<Vec<_>>().join("; "))
+    };
+    reasons.iter().map(line).collect()
+}
+
+/// What belongs to a name, in the order in which names come.
+fn entry<'a, 'b, T: Default>(all: &'b mut Vec<(&'a str, T)>, name: &'a str) -> &'b mut T {
+    let place = all.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+        all.push((name, T::default()));
+        all.len() - 1
+    });
+    &mut all[place].1
 }
 
 /// What the recorder itself queued, which is no workload; `None` where it queued nothing that is known.
