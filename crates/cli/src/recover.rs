@@ -175,6 +175,11 @@ fn key_again(file: &str, say: &dyn Fn(&str)) -> Result<Key, Failure> {
     })
 }
 
+fn is_fifo(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+}
+
 /// Runs before every command. Says what it put right; what it cannot put right must not stop the command.
 pub fn recover(quiet: bool) {
     let say = |text: &str| {
@@ -199,6 +204,14 @@ pub fn recover(quiet: bool) {
         flashscope_output::remove_leftovers(output);
         // Who can write to its directory could have put anything there.
         if !flashscope_output::is_own(stream) {
+            continue;
+        }
+        // Nobody may ever read that FIFO, and every command would wait for it.
+        if is_fifo(output) {
+            let (output, stream) = (output.display(), shell_path(stream));
+            say(&format!(
+                "an earlier recording into the FIFO {output} was killed: it is kept: flashscope report {stream}"
+            ));
             continue;
         }
         match finish(stream, output, &way) {
