@@ -229,6 +229,14 @@ fn a_request_of_an_upper_device_ends_with_its_own_completion() {
     assert_eq!(means, [6_000, 202_000, 4_000].map(Some));
 }
 
+#[test]
+fn legs_of_a_bio_whose_queueing_is_missing_count_once() {
+    let report = report("md-mirror-lost-queue");
+    assert_eq!(counts(&report, ["bios_queued", "bios_below"]), [Some(4), Some(7)]);
+    assert_eq!(report["block"]["groups"][0]["bytes"], 4 * 4096);
+    assert_eq!(report["block"]["originators"]["originators"][0]["written_bytes"], 4 * 4096);
+}
+
 /// Number, minimum and maximum of a stage over all bios.
 fn figures(report: &Value, stage: &str) -> [u64; 3] {
     let all = &report["block"]["groups"][0];

@@ -199,6 +199,19 @@ impl Watch for Levels {
 }
 
 impl<W: Watch> Matching<W> {
+    /// Whether the bio that is about to be queued is another leg of an upper bio whose queueing was lost: the first leg stands for it.
+    pub(super) fn next_leg(&mut self, block: &BlockEvent) -> bool {
+        let Some(from) = self.orphan else { return false };
+        let leg = self.first_leg.is_some_and(|(first, device)| first == from && device != block.device);
+        if leg {
+            self.next_uppers.clear();
+            (self.orphan, self.next_below) = (None, Some((None, self.show())));
+        } else {
+            self.first_leg = Some((from, block.device));
+        }
+        leg
+    }
+
     /// Whose bio the one that is about to be queued does the work of, though no remap says so: its owner. A first reading has found
     /// where the devices lie; or other remaps show it, and this one's was lost.
     pub(super) fn is_inferred_below(&mut self, block: &BlockEvent) -> Option<u32> {

@@ -112,6 +112,9 @@ impl Loops {
         if matching.orphaned() && originators.carries(tid, time) && matching.next_of_array() {
             return (originators.task(tid, time).0, true);
         }
+        if matching.next_leg(block) {
+            return (originators.task(tid, time).0, true);
+        }
         let owner = originators.queue(block, tid, time);
         let by_loop = originators.by_loop.take().and_then(|file| self.of_file(file)).map(|one| one.device);
         if let Some(device) = by_loop {

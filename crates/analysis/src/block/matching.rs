@@ -189,7 +189,9 @@ pub(super) struct Matching<W> {
     pub(super) next_uppers: Vec<Upper>,
     pub(super) next_below: Option<(Option<u16>, Show)>,
     /// The device that the next bio was remapped from, where it is below none of that device's bios: found, and decided.
-    orphan: Option<u16>,
+    pub(super) orphan: Option<(u16, u64)>,
+    /// The last one of those that stands for its upper bio: where that lies, and its own device.
+    pub(super) first_leg: Option<((u16, u64), Device)>,
     next_array: Option<u16>,
     pub(super) group: Vec<u32>,
     gaps: Vec<(u64, u64)>,
@@ -254,6 +256,7 @@ impl<W: Watch> Matching<W> {
             next_uppers: Vec::new(),
             next_below: None,
             orphan: None,
+            first_leg: None,
             next_array: None,
             group: Vec::new(),
             gaps: Vec::new(),
@@ -438,7 +441,7 @@ impl<W: Watch> Matching<W> {
         let (device, sector) = self.stack.origin((block.device, block.sector))?;
         let device = self.devices.iter().position(|&known| known == device)? as u16;
         let Some(at) = self.upper_at(device, block.kind(), sector) else {
-            self.orphan = Some(device);
+            self.orphan = Some((device, sector));
             return None;
         };
         self.stack.placed(self.devices[usize::from(device)], block.device, block.sector.wrapping_sub(sector) as i64);
@@ -460,7 +463,7 @@ impl<W: Watch> Matching<W> {
     /// The bio that is about to be queued, by a thread that carries others' work, was remapped from a device and does the work of
     /// none of its bios alone: whether that is so.
     pub(super) fn next_of_array(&mut self) -> bool {
-        let Some(device) = self.orphan.take() else { return false };
+        let Some((device, _)) = self.orphan.take() else { return false };
         self.next_uppers.clear();
         (self.next_array, self.next_below) = (Some(device), Some((None, self.show())));
         true
