@@ -719,3 +719,60 @@ fn a_fifo_that_nobody_reads_is_said_to_be_waited_for() {
     let ran = output(place.command(&["export", &t, "--to", "csv", "-o", "/dev/stdout"]).stdout(writer));
     refused("/dev/stdout", &ran, "Broken pipe");
 }
+
+/// A recording has a handler of signals of its own; it ends at the first one all the same while it waits for a reader.
+#[test]
+fn a_recording_that_waits_for_a_reader_ends_at_the_first_signal() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("outputs-fifo-record");
+    let fifo = place.at("fifo");
+    stdout(Command::new("mkfifo").arg(&fifo));
+    let path = text(&fifo);
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let argv = ["record", "--events", "task:task_newtask", "-o", &path, "--", "true"];
+        let mut command = place.command(&argv);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+        assert!(first_line(&mut child).contains("nobody reads it: waiting for a reader"), "{argv:?}");
+        output(Command::new("kill").args([signal, &child.id().to_string()]));
+        // Without an end the runner of the tests ends it, and says which test it was.
+        assert!(!child.wait().expect("ends").success(), "{signal}: {argv:?}");
+    }
+}
+
+/// What is no place for a recording is refused before it begins; a file of another user is kept beside it, as it was.
+#[test]
+fn a_recording_onto_what_is_not_its_own() {
+    if let Some(why) = cannot_record() {
+        return skip(why);
+    }
+    let place = Place::new("outputs-record-onto");
+    std::fs::create_dir(place.at("dir")).expect("a directory");
+    for (link, target) in [("a", "b"), ("b", "a")] {
+        std::os::unix::fs::symlink(target, place.at(link)).expect("a link");
+    }
+    for (name, words) in [("dir", "this is a directory"), ("a", "cannot follow the links"), ("no/t", "cannot create")] {
+        let ran = record(&place, &[], &place.at(name));
+        assert_eq!(ran.status.code(), Some(125), "{name}: {}", said(&ran));
+        assert!(said(&ran).contains(words) && said(&ran).lines().count() == 1, "{name}: {}", said(&ran));
+    }
+    if !is_root() {
+        return skip("only root has files of two users");
+    }
+    let sticky = place.at("sticky");
+    std::fs::create_dir(&sticky).expect("a directory");
+    std::fs::set_permissions(&sticky, std::fs::Permissions::from_mode(0o1777)).expect("a mode");
+    let out = sticky.join("t");
+    std::fs::write(&out, "theirs").expect("a file");
+    std::fs::set_permissions(&out, std::fs::Permissions::from_mode(0o666)).expect("a mode");
+    std::os::unix::fs::chown(&out, Some(65534), Some(65534)).expect("another user");
+    let ran = record(&place, &[], &out);
+    assert!(ran.status.success(), "{}", said(&ran));
+    let meta = out.metadata().expect("the recording");
+    assert_eq!((meta.uid(), meta.mode() & 0o777), (0, 0o600));
+    let kept = sticky.join("t.old");
+    assert_eq!(std::fs::read_to_string(&kept).expect("what was there"), "theirs");
+    assert_eq!(kept.metadata().expect("it").uid(), 65534);
+}

@@ -19,7 +19,9 @@ pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
             .map_err(|error| Failure::new(format!("signal {signal}: {error}")))?;
     }
-    Ok(Arc::clone(FLAG.get_or_init(|| flag)))
+    let flag = FLAG.get_or_init(|| flag);
+    flashscope_output::ends_waits(flag);
+    Ok(Arc::clone(flag))
 }
 
 /// After a signal a board ends within moments; what is fetched, built or packed for one does not.

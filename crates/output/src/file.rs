@@ -10,6 +10,8 @@ use std::io::{self, Read as _, Seek as _, Write};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
@@ -254,15 +256,31 @@ fn foreign_node(path: &Path, place: &Place, stat: &Stat) -> Result<(), OutputErr
     Ok(())
 }
 
-/// A FIFO that nobody reads is said to be waited for. Signals end the wait as they end the command.
+/// What a command's signal handler sets, where it has one.
+static ASKED_TO_STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Lets this flag, once it is set, end a wait for the reader of a FIFO. The command's handler sets it, and does not end the command.
+pub fn ends_waits(flag: &Arc<AtomicBool>) {
+    ASKED_TO_STOP.get_or_init(|| Arc::clone(flag));
+}
+
+fn is_asked_to_stop() -> bool {
+    ASKED_TO_STOP.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+}
+
+/// A FIFO that nobody reads is said to be waited for. A signal that comes meanwhile ends the wait; one that has ended a recording before
+/// does not.
 fn open_through(path: &Path, place: &Place, flags: OFlags) -> rustix::io::Result<File> {
     let stat = statat(&place.dir, &place.name, AtFlags::empty())?;
     if kind(&stat) != FileType::Fifo {
         return Ok(openat(&place.dir, &place.name, flags, Mode::empty())?.into());
     }
     let began = Instant::now();
-    let mut said = false;
+    let (mut said, asked_before) = (false, is_asked_to_stop());
     loop {
+        if !asked_before && is_asked_to_stop() {
+            return Err(Errno::INTR);
+        }
         // fs/pipe.c, fifo_open: ENXIO where there is no reader.
         match openat(&place.dir, &place.name, flags | OFlags::NONBLOCK, Mode::empty()) {
             Ok(fifo) => {

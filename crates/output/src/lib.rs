@@ -16,7 +16,9 @@ mod text;
 
 pub use cell::cell;
 pub use error::OutputError;
-pub use file::{Existing, HostFile, Output, Rules, adopt, create_new, is_own, read_own, remove_leftovers, set_aside};
+pub use file::{
+    Existing, HostFile, Output, Rules, adopt, create_new, ends_waits, is_own, read_own, remove_leftovers, set_aside,
+};
 pub use input::open_input;
 pub use standard::{StdoutError, flush, note, print, print_bytes, print_error};
 pub use temporary::{random, temporary};
