@@ -365,6 +365,14 @@ impl<W: Watch> Matching<W> {
         Some(off(since) * NEARER < off(self.bios.see(older).issued))
     }
 
+    /// Whether a bio at these sectors has been in the device far longer than usual.
+    pub(super) fn is_one_overdue(&self, range: Range) -> bool {
+        let mut group = Vec::new();
+        self.bios.group(range.place, range.sector, &mut group);
+        let now = self.counts.end_ns;
+        group.into_iter().any(|at| self.usual_of(self.bios.see(at)).is_some() && self.is_overdue(at, now))
+    }
+
     /// What is held when the trace ends.
     pub(super) fn settle_all(&mut self) {
         let held: Vec<(Place, u64)> =

@@ -374,9 +374,7 @@ impl<W: Watch> Matching<W> {
     /// The same sectors are queued or issued anew while bios of them are on their way.
     #[cold]
     fn again(&mut self, range: Range, tid: u32) {
-        if self.uncounted {
-            self.whole_trace = false;
-        }
+        self.whole_trace &= !self.uncounted || !self.is_one_overdue(range);
         self.settle(range.place, range.sector, Cause::Again { tid });
         if self.whole_trace {
             return;
