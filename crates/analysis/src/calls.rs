@@ -39,7 +39,7 @@ pub struct CallGroup {
     /// Of a file, where the recording knows it; with what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Bytes that reads and writes asked for, where the trace says it.
+    /// Bytes of the file that reads and writes asked for, where the trace says it: none beyond its end.
     pub bytes: u64,
     pub total_ns: u64,
     pub ns: LatencyNs,
@@ -387,7 +387,7 @@ where
     }
 
     fn touch(&mut self, tid: u32, file: Option<FileId>, event: Option<&FileEvent>) {
-        let bytes = |step: FileStep| event.filter(|event| event.step == step).map_or(0, |event| event.bytes);
+        let bytes = |step: FileStep| event.filter(|event| event.step == step).map_or(0, |event| event.bytes_read());
         let (read, written) = (bytes(FileStep::Read), bytes(FileStep::Write));
         for open in [self.open.get_mut(&tid), self.faults.get_mut(&tid)].into_iter().flatten() {
             open.touched = true;
@@ -516,7 +516,7 @@ mod tests {
 
     fn file(step: FileStep, inode: u64, bytes: u64) -> EventKind {
         let device = Some(Device::new(8, 1));
-        EventKind::File(FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0 })
+        EventKind::File(FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0, got: None })
     }
 
     #[test]
@@ -624,6 +624,21 @@ mod tests {
         let found = calls.finish();
         assert_eq!(found.slowest.iter().map(|one| one.number).collect::<Vec<_>>(), [2]);
         assert_eq!(found.by_process[0].name, "tid 5");
+    }
+
+    #[test]
+    fn a_read_is_of_no_more_than_its_file_has() {
+        let mut calls = Calls::new(|_, _| Some("dd"));
+        for (time, offset) in [(100, 0), (200, 8192), (300, 10_000)] {
+            let (device, step) = (Some(Device::new(8, 1)), FileStep::Read);
+            let read =
+                FileEvent { step, device, inode: 12, offset, bytes: 8192, size: Some(10_000), block: 0, got: None };
+            calls.event(&event(time, 7, other("sys_enter_read")));
+            calls.event(&event(time + 10, 7, EventKind::File(read)));
+            calls.event(&event(time + 20, 7, other("sys_exit_read")));
+        }
+        let found = calls.finish();
+        assert_eq!((found.by_process[0].ns.n, found.by_process[0].bytes), (3, 10_000));
     }
 
     #[test]

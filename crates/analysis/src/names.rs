@@ -242,10 +242,11 @@ where
             None => 0,
         };
         let add = |sum: &mut u64| *sum = sum.saturating_add(file.bytes);
+        let read = |sum: &mut u64| *sum = sum.saturating_add(file.bytes_read());
         let turn = self.files.turn(device, file.inode, event.time);
         let Some(used) = self.pairs.entry((device, file.inode, turn, who), Bytes::default) else { return };
         match file.step {
-            FileStep::Read => add(&mut used.read),
+            FileStep::Read => read(&mut used.read),
             FileStep::Cached => add(&mut used.cached),
             FileStep::Write => add(&mut used.written),
             _ => add(&mut used.dirtied),
@@ -404,7 +405,7 @@ mod tests {
 
     fn event(tid: u32, step: FileStep, inode: u64, bytes: u64) -> Event {
         let device = Some(Device::new(7, 0));
-        let file = FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0 };
+        let file = FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0, got: None };
         Event { time: TimeNs(1), cpu: 0, tid, kind: EventKind::File(file) }
     }
 

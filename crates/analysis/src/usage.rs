@@ -229,14 +229,14 @@ impl Usage {
     }
 
     fn read_file(&mut self, file: &flashscope_trace::FileEvent, tid: u32) {
-        let key = file.file();
-        if file.device.is_none() || file.bytes == 0 || self.files.len() >= MAX_FILES && !self.files.contains_key(&key) {
+        let (key, bytes) = (file.file(), file.bytes_read());
+        if file.device.is_none() || bytes == 0 || self.files.len() >= MAX_FILES && !self.files.contains_key(&key) {
             return;
         }
         let of = self.files.entry(key).or_default();
         of.reads += 1;
-        of.bytes = of.bytes.saturating_add(file.bytes);
-        let end = file.offset.saturating_add(file.bytes);
+        of.bytes = of.bytes.saturating_add(bytes);
+        let end = file.offset.saturating_add(bytes);
         of.end = of.end.max(end);
         of.size = of.size.max(file.size);
         if of.ends.len() < 64 || of.ends.contains_key(&tid) {
@@ -370,7 +370,8 @@ mod tests {
         let device = Some(Device::new(8, 0));
         // The first of a file is nowhere in order; then 2 MiB further, back, and in another file.
         for (inode, offset) in [(12, 0), (12, 2 << 20), (12, 1 << 20), (13, 3 << 20)] {
-            let fault = FileEvent { step: FileStep::Fault, device, inode, offset, bytes: 0, size: None, block: 0 };
+            let fault =
+                FileEvent { step: FileStep::Fault, device, inode, offset, bytes: 0, size: None, block: 0, got: None };
             usage.event(&event(1, 7, EventKind::File(fault)));
         }
         let found = usage.finish();
@@ -412,12 +413,27 @@ mod tests {
         assert_eq!(found.readers[1].bios, 1);
     }
 
+    /// dd of a file of 10,000 bytes: its last read meets the end, and gets nothing.
+    #[test]
+    fn what_lies_beyond_a_files_end_is_not_read() {
+        let mut usage = Usage::default();
+        for offset in [0, 8192, 10_000] {
+            let (device, step) = (Some(Device::new(8, 0)), FileStep::Read);
+            let file =
+                FileEvent { step, device, inode: 12, offset, bytes: 8192, size: Some(10_000), block: 0, got: None };
+            usage.event(&event(1, 7, EventKind::File(file)));
+        }
+        let file = usage.finish().files.remove(0);
+        assert_eq!((file.reads, file.sequential, file.bytes, file.covered_bytes), (2, 1, 10_000, 12_288));
+    }
+
     #[test]
     fn order_and_cover_of_a_file() {
         let mut usage = Usage::default();
         for offset in [0, 4096, 40_960, 0] {
             let (device, step) = (Some(Device::new(8, 0)), FileStep::Read);
-            let file = FileEvent { step, device, inode: 12, offset, bytes: 4096, size: Some(65_536), block: 0 };
+            let file =
+                FileEvent { step, device, inode: 12, offset, bytes: 4096, size: Some(65_536), block: 0, got: None };
             usage.event(&event(1, 7, EventKind::File(file)));
         }
         let file = usage.finish().files.remove(0);

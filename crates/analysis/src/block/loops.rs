@@ -368,6 +368,7 @@ mod tests {
             bytes: 256,
             size: None,
             block: 1000,
+            got: None,
         };
         analysis.event(&event(0, 1, EventKind::File(extent)));
         for (time, tid, kind) in events {
@@ -427,6 +428,7 @@ mod tests {
             bytes: 4096,
             size: None,
             block: 0,
+            got: None,
         };
         let events = [
             (10, 1, block(Queue, LOOP, "W", 0, 8)),

@@ -485,6 +485,7 @@ mod tests {
                 bytes: pages * PAGE_BYTES,
                 size: None,
                 block: 0,
+                got: None,
             };
             let (time, kind) = (TimeNs(time as u64), EventKind::File(file));
             accuracy.event(&Event { time, cpu: 0, tid, kind });
@@ -565,7 +566,7 @@ mod tests {
         let device = Some(Device::new(8, 1));
         let file = |step, page: u64, pages: u64| {
             let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
-            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, size: None, block: 0 })
+            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, size: None, block: 0, got: None })
         };
         let block = |action, page: u64, pages: u64| {
             let (device, sector, bytes) = (Device::new(8, 0), page * 8, pages * PAGE_BYTES);
@@ -598,7 +599,16 @@ mod tests {
         let device = Some(Device::new(31, 0));
         let file = |step, inode, page: u64| {
             let offset = page * PAGE_BYTES;
-            EventKind::File(FileEvent { step, device, inode, offset, bytes: PAGE_BYTES, size: None, block: 0 })
+            EventKind::File(FileEvent {
+                step,
+                device,
+                inode,
+                offset,
+                bytes: PAGE_BYTES,
+                size: None,
+                block: 0,
+                got: None,
+            })
         };
         let call = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into() };
         use FileStep::{Cached, Read, Write};
@@ -626,7 +636,7 @@ mod tests {
         let file = |step, page: u64, pages: u64| {
             let device = Some(Device::new(31, 0));
             let (offset, bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
-            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, size: None, block: 0 })
+            EventKind::File(FileEvent { step, device, inode: 5, offset, bytes, size: None, block: 0, got: None })
         };
         let other = |name: &str| EventKind::Other { system: "syscalls".into(), name: name.into() };
         let mut accuracy = Accuracy::new();

@@ -178,6 +178,7 @@ mod tests {
             bytes: 4096,
             size: None,
             block: 0,
+            got: None,
         };
         let on_disk = FileEvent { device: Some(flashscope_trace::Device::new(179, 1)), ..file };
         let program = |tid: u32, page: u64| flash(u64::from(tid), tid, access(FlashOp::Program, page));

@@ -500,7 +500,11 @@ mod tests {
     }
 
     fn step(time: u64, tid: u32, step: FileStep, device: Option<Device>, inode: u64, bytes: u64) -> Event {
-        event(time, tid, EventKind::File(FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0 }))
+        event(
+            time,
+            tid,
+            EventKind::File(FileEvent { step, device, inode, offset: 0, bytes, size: None, block: 0, got: None }),
+        )
     }
 
     fn exit(time: u64, tid: u32) -> Event {
@@ -614,6 +618,7 @@ mod tests {
                 bytes: u64::MAX - 1,
                 size: None,
                 block: 0,
+                got: None,
             };
             fold.event(&event(0, tid, EventKind::File(file)));
         }

@@ -4,7 +4,7 @@ use flashscope_trace::{Device, Facts, FileEvent, FileId, TimeNs};
 const FILE: FileId = FileId { device: Some(Device(25)), inode: 5 };
 
 fn event(time: u64, step: FileStep, offset: u64, bytes: u64) -> Event {
-    let file = FileEvent { step, device: Some(Device(25)), inode: 5, offset, bytes, size: None, block: 0 };
+    let file = FileEvent { step, device: Some(Device(25)), inode: 5, offset, bytes, size: None, block: 0, got: None };
     Event { time: TimeNs(time), cpu: 0, tid: 7, kind: EventKind::File(file) }
 }
 

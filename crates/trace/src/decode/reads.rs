@@ -193,7 +193,7 @@ impl Finder {
         let pages = get("last_index").map_or(0, |last| last.saturating_add(1).saturating_sub(first));
         let (device, offset) = (Some(Device(device as u32)), first.saturating_mul(self.page));
         let bytes = pages.saturating_mul(self.page);
-        self.reads.push((at, FileEvent { step, device, inode, offset, bytes, size: None, block: 0 }));
+        self.reads.push((at, FileEvent { step, device, inode, offset, bytes, size: None, block: 0, got: None }));
     }
 
     /// Our probe of a read: `dev`, `ino`, `pos` and `count` (agent/record/files.c).
@@ -252,7 +252,7 @@ impl Finder {
 
     fn push(&mut self, at: At, file: FileId, offset: u64, bytes: u64) {
         let FileId { device, inode } = file;
-        let read = FileEvent { step: FileStep::Read, device, inode, offset, bytes, size: None, block: 0 };
+        let read = FileEvent { step: FileStep::Read, device, inode, offset, bytes, size: None, block: 0, got: None };
         self.reads.push((at, read));
     }
 
@@ -264,8 +264,9 @@ impl Finder {
             return;
         }
         let key = (tid, call.fd);
-        match task.read.and_then(|at| self.reads.get(at)) {
+        match task.read.and_then(|at| self.reads.get_mut(at)) {
             Some((_, read)) => {
+                read.got = (got < read.bytes).then_some(got);
                 if self.ends.len() >= MAX_TASKS {
                     self.ends.clear();
                 }
@@ -275,7 +276,12 @@ impl Finder {
                 let Some(&(file, end)) = self.ends.get(&key) else { return };
                 let at_end = call.pos.is_none_or(|pos| pos == end);
                 match call.count.filter(|_| got == 0 && at_end && self.reads.len() < MAX_READS) {
-                    Some(count) if count > 0 => self.push(call.at, file, end, count),
+                    Some(count) if count > 0 => {
+                        self.push(call.at, file, end, count);
+                        if let Some((_, read)) = self.reads.last_mut() {
+                            read.got = Some(0);
+                        }
+                    }
                     // Something else was read by this number.
                     _ => drop(self.ends.remove(&key)),
                 }

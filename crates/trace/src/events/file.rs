@@ -15,10 +15,12 @@ pub struct FileEvent {
     pub inode: u64,
     /// Bytes from the file's begin; 0 where the step is of the whole file.
     pub offset: u64,
-    /// 0 where the event does not say it.
+    /// Of a read: as many as it asks for. 0 where the event does not say it.
     pub bytes: u64,
     /// Bytes that the file has; `None` where the event does not say it.
     pub size: Option<u64>,
+    /// Of a read that got less than it asked for: what its call returned, where that is seen.
+    pub got: Option<u64>,
     /// Of [`FileStep::Extent`]: first block on the device, in blocks of the file system.
     pub block: u64,
 }
@@ -26,6 +28,13 @@ pub struct FileEvent {
 impl FileEvent {
     pub fn file(&self) -> FileId {
         FileId { device: self.device, inode: self.inode }
+    }
+
+    /// What a read got: it may ask for more than there is. All that it asked for where neither the file's length nor what the call
+    /// returned is known.
+    pub fn bytes_read(&self) -> u64 {
+        let there = self.size.map_or(self.bytes, |size| self.bytes.min(size.saturating_sub(self.offset)));
+        self.got.map_or(there, |got| got.min(there))
     }
 }
 
@@ -207,7 +216,7 @@ impl FilePlan {
             // A hole, or blocks that are still to be given out.
             return Some(None);
         }
-        Some(Some(FileEvent { step: self.step, device, inode, offset, bytes, size, block }))
+        Some(Some(FileEvent { step: self.step, device, inode, offset, bytes, size, block, got: None }))
     }
 }
 

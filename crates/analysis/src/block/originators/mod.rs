@@ -699,7 +699,7 @@ mod tests {
     }
 
     fn file(step: FileStep, offset: u64, bytes: u64, block: u64) -> FileEvent {
-        FileEvent { step, device: Some(DISK), inode: 12, offset, bytes, size: None, block }
+        FileEvent { step, device: Some(DISK), inode: 12, offset, bytes, size: None, block, got: None }
     }
 
     fn bio(rwbs: &str, sector: u64, bytes: u64) -> BlockEvent {
