@@ -625,15 +625,14 @@ mod tests {
 7<vlc> 100.009000 unlink(\"/films/none\") = -1 ENOENT (No such file or directory) <0.000010>
 ";
 
+    fn args(join: u64) -> BenchImportStraceArgs {
+        let under = vec!["/films".to_owned()];
+        BenchImportStraceArgs { files: Vec::new(), under, first: None, join, output: "-".into() }
+    }
+
     fn script(join: u64) -> Script {
-        let args = BenchImportStraceArgs {
-            files: Vec::new(),
-            under: vec!["/films".to_owned()],
-            first: None,
-            join,
-            output: "-".into(),
-        };
-        let mut import = Import::new(&args);
+        let options = args(join);
+        let mut import = Import::new(&options);
         import.recording("x", None, STRACE).unwrap();
         import.finish().unwrap()
     }
@@ -653,33 +652,18 @@ mod tests {
 
     #[test]
     fn a_32_bit_programs_calls_are_the_same() {
-        let args = BenchImportStraceArgs {
-            files: Vec::new(),
-            under: vec!["/films".to_owned()],
-            first: None,
-            join: 0,
-            output: "-".into(),
-        };
-        let mut import = Import::new(&args);
         let text = "\
 7<dd> 100.000000 openat(AT_FDCWD</x>, \"/films/log\", O_WRONLY|O_CREAT|O_TRUNC, 0600) = 3</films/log> <0.000010>
 7<dd> 100.001000 ftruncate64(3</films/log>, 24672) = 0 <0.000020>
 7<dd> 100.002000 truncate64(\"/films/log\", 100) = 0 <0.000030>
 ";
-        import.recording("x", None, text).unwrap();
-        let script = import.finish().unwrap().text();
+        let script = imported(text);
         assert!(script.ends_with("truncate 1000000+20000 0 0 24672\ntruncate 2000000+30000 0 0 100\n"), "{script}");
     }
 
     fn imported(text: &str) -> String {
-        let args = BenchImportStraceArgs {
-            files: Vec::new(),
-            under: vec!["/films".to_owned()],
-            first: None,
-            join: 0,
-            output: "-".into(),
-        };
-        let mut import = Import::new(&args);
+        let options = args(0);
+        let mut import = Import::new(&options);
         import.recording("x", None, text).unwrap();
         let text = import.finish().unwrap().text();
         Script::parse("s", &text).unwrap();
@@ -760,14 +744,8 @@ mod tests {
 
     #[test]
     fn what_is_none_of_straces_is_refused() {
-        let args = BenchImportStraceArgs {
-            files: Vec::new(),
-            under: vec!["/films".to_owned()],
-            first: None,
-            join: 0,
-            output: "-".into(),
-        };
-        let mut import = Import::new(&args);
+        let options = args(0);
+        let mut import = Import::new(&options);
         assert!(import.recording("x", None, "hello\n").unwrap_err().to_string().contains("no line of it is strace's"));
         import.recording("x", None, "1 100.5 close(3</etc/a>) = 0 <0.1>\n").unwrap();
         assert!(import.finish().unwrap_err().to_string().contains("no call on a file below --under"));
@@ -822,14 +800,8 @@ mod tests {
                 }
                 text.replace_range(at..end, WORDS[next(WORDS.len())]);
             }
-            let args = BenchImportStraceArgs {
-                files: Vec::new(),
-                under: vec!["/films".to_owned()],
-                first: None,
-                join: [0, 1000, u64::MAX][next(3)],
-                output: "-".into(),
-            };
-            let mut import = Import::new(&args);
+            let options = args([0, 1000, u64::MAX][next(3)]);
+            let mut import = Import::new(&options);
             match import.recording("x", None, &text).and_then(|()| import.finish()) {
                 Ok(script) if Script::parse("x", &script.text()).is_ok() => scripts += 1,
                 _ => errors += 1,
