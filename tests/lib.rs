@@ -55,8 +55,8 @@ pub fn output(command: &mut Command) -> Output {
 /// Runs a command that has to succeed; its stdout.
 pub fn stdout(command: &mut Command) -> String {
     let output = output(command);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{stderr}", output.status);
+    let [printed, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success(), "{command:?}: {}\n{printed}\n{stderr}", output.status);
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
