@@ -233,7 +233,7 @@ fn a_range_without_events_says_so() {
 }
 
 /// What a board's recording of a script says.
-fn on_board(dir: &TempDir, board: &str, more: &[&str], script: &str) -> Value {
+pub fn on_board(dir: &TempDir, board: &str, more: &[&str], script: &str) -> Value {
     let trace = dir.path().join("t.dat");
     let mut record = flashscope();
     record.args(["-q", "record", "--on", board, "--kernel", "6.1", "--packages", "busybox-static"]).args(more);

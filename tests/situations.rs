@@ -8,7 +8,7 @@ use flashscope_tests::{Plan, TempDir, flashscope, is_root, null_block_device, ou
 use flashscope_trace::dat::write_filtered;
 use serde_json::Value;
 
-use super::findings::{Disk, first_is, gained};
+use super::findings::{first_is, gained, on_board};
 
 /// A job: its name, what comes before the recording, and what is recorded.
 type Job = (&'static str, &'static str, &'static str);
@@ -292,35 +292,36 @@ fn a_limit_of_a_cgroup_is_no_slow_device() {
 /// One transaction a row with a rollback journal, and with the write-ahead log that is advised.
 #[test]
 fn sqlite_with_a_rollback_journal() {
-    if !Command::new("sqlite3").arg("--version").output().is_ok_and(|said| said.status.success()) {
-        return skip("situations: sqlite3 is not installed");
-    }
-    let Some(disk) = Disk::new("situations-sqlite", 64, "noatime") else { return };
-    let rows = "(echo 'pragma synchronous=FULL;'; i=0; while [ $i -lt 150 ]; do \
-                echo \"insert into t values($i, 'some text of a row');\"; i=$((i+1)); done) > rows";
-    assert!(
-        disk.sh(rows) && disk.sh("sqlite3 m/db 'pragma journal_mode=delete; create table t(a, b);' && sync -f m/db")
-    );
-    let before = disk.report("exec sqlite3 m/db < rows");
-    assert!(disk.sh("sqlite3 m/db 'pragma journal_mode=wal;' && sync -f m/db"));
-    let after = disk.report("exec sqlite3 m/db < rows");
-    let all = before["findings"].as_array().expect("findings");
-    let is = |one: &&Value| {
-        one["what"].as_str().is_some_and(|what| what.starts_with("sqlite3 (") && what.contains("sync()"))
+    let dir = TempDir::new("situations-sqlite");
+    let run = |mode: &str| {
+        let script = format!(
+            "(echo 'pragma synchronous=FULL;'; i=0; while [ $i -lt 150 ]; do \
+             echo \"insert into t values($i, 'some text of a row');\"; i=$((i+1)); done) > /rows; \
+             sqlite3 /mnt/db 'pragma journal_mode={mode}; create table t(a, b);'; busybox sync; \
+             exec sqlite3 /mnt/db < /rows"
+        );
+        let more = ["--packages", "sqlite3", "--events", "block,cache,syscall"];
+        on_board(&dir, "board:armv7-blk", &more, &format!("PATH=/bin:/usr/bin; {script}"))
     };
-    let finding = all.iter().find(is).unwrap_or_else(|| panic!("{all:#?}"));
-    // Behind others of this machine, their priority may be the first advice.
-    let advice = finding["advice"].as_array().expect("advice");
-    let log = advice.iter().find(|one| one["what"].as_str().is_some_and(|what| what.contains("write-ahead log")));
+    let [before, after] = &["delete", "wal"].map(run);
+    let finding = first_is(before, "fsync_storm");
+    assert!(finding["what"].as_str().is_some_and(|what| what.starts_with("sqlite3 (")), "{finding:#}");
     // A journal lives for a millisecond: it is known by its name, or by its deletion.
-    let log = log.unwrap_or_else(|| panic!("{advice:#?}"));
-    assert_eq!(log["steps"][0]["line"], "PRAGMA journal_mode=WAL;");
-    let time = |report: &Value| -> f64 {
+    let advice = &finding["advice"][0];
+    assert!(advice["what"].as_str().is_some_and(|what| what.contains("write-ahead log")), "{finding:#}");
+    assert_eq!(advice["steps"][0]["line"], "PRAGMA journal_mode=WAL;");
+    let of_syncs = |report: &Value, figure: &str| -> f64 {
         let all = report["calls"]["by_process"].as_array().expect("calls").iter();
         let of = all.filter(|one| {
-            one["call"] == "fdatasync" && one["name"].as_str().is_some_and(|name| name.starts_with("sqlite3 ("))
+            let is_it = one["ns"]["n"].as_u64() > Some(100);
+            is_it
+                && one["call"] == "fdatasync"
+                && one["name"].as_str().is_some_and(|name| name.starts_with("sqlite3 ("))
         });
-        of.map(|one| one["total_ns"].as_f64().expect("a time")).sum()
+        of.map(|one| one.pointer(figure).and_then(Value::as_f64).expect("a figure")).sum()
     };
-    gained(&serde_json::json!({"rule": finding["rule"], "advice": [log]}), time(&before), time(&after));
+    // Two of the journal, one of the database and one of the directory for each row.
+    assert_eq!(of_syncs(before, "/ns/n"), 600.0);
+    assert!((150.0..170.0).contains(&of_syncs(after, "/ns/n")), "{}", of_syncs(after, "/ns/n"));
+    gained(&finding, of_syncs(before, "/total_ns"), of_syncs(after, "/total_ns"));
 }
