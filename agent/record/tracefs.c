@@ -49,25 +49,33 @@ static int try_place(struct fs_tracefs *tracefs, const char *place)
 	return 0;
 }
 
-/* The first tracefs of the mount table, should it be at another place. */
-static bool mounted_elsewhere(char *out, size_t size)
+/*
+ * Tries each tracefs of the mount table: one below debugfs, which the kernel
+ * mounts for whoever looks there, is closed to users to whom another one is
+ * lent. 0, or why none is usable and, in `refused`, the last that is closed.
+ */
+static int try_mounted(struct fs_tracefs *tracefs, char *refused, size_t size)
 {
 	char path[FS_PATH_MAX];
 	char *text = fs_read_text(fs_path(path, sizeof(path), "/proc/self/mounts"), NULL);
-	bool found = false;
 	char *save = NULL;
+	int error = ENOENT;
 
-	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line && !found;
+	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line && error;
 	     line = strtok_r(NULL, "\n", &save)) {
 		char where[128], type[32];
+		int denied;
 
-		if (sscanf(line, "%*s %127s %31s", where, type) == 2 && !strcmp(type, "tracefs")) {
-			snprintf(out, size, "%s", where);
-			found = true;
-		}
+		if (sscanf(line, "%*s %127s %31s", where, type) != 2 || strcmp(type, "tracefs"))
+			continue;
+		denied = try_place(tracefs, where);
+		if (denied != ENOENT)
+			error = denied;
+		if (denied && denied != ENOENT)
+			snprintf(refused, size, "%s", where);
 	}
 	free(text);
-	return found;
+	return error;
 }
 
 static bool kernel_knows_tracefs(void)
@@ -151,11 +159,10 @@ static int mount_private(struct fs_tracefs *tracefs)
 bool fs_tracefs_find(struct fs_tracefs *tracefs, enum fs_tracefs_mount how)
 {
 	char where[128] = "";
-	int error = ENOENT, mount_error = 0;
+	int error, mount_error = 0;
 
 	memset(tracefs, 0, sizeof(*tracefs));
-	if (mounted_elsewhere(where, sizeof(where)))
-		error = try_place(tracefs, where);
+	error = try_mounted(tracefs, where, sizeof(where));
 	if (!tracefs->path[0] && error == ENOENT)
 		error = try_place(tracefs, USUAL);
 	if (!tracefs->path[0] && error == ENOENT)

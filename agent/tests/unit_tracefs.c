@@ -112,6 +112,15 @@ static void finding(void)
 	test_root_file("/trace/trace_clock", "[local] mono\n");
 	CHECK(fs_tracefs_find(&tracefs, FS_MOUNT_NEVER));
 	CHECK_TEXT(tracefs.path, "/trace");
+	/* The first is not usable, as one below debugfs is for whoever is not root. */
+	test_root_file("/proc/self/mounts", "x /closed tracefs rw 0 0\nnodev /trace tracefs rw 0 0\n");
+	test_root_dir("/closed/trace_clock");
+	CHECK(fs_tracefs_find(&tracefs, FS_MOUNT_NEVER));
+	CHECK_TEXT(tracefs.path, "/trace");
+	test_root_file("/proc/self/mounts", "x /closed tracefs rw 0 0\n");
+	CHECK(!fs_tracefs_find(&tracefs, FS_MOUNT_NEVER));
+	CHECK(strstr(tracefs.error, "/closed: "));
+	test_root_file("/proc/self/mounts", "proc /proc proc rw 0 0\nnodev /trace tracefs rw 0 0\n");
 	CHECK(!tracefs.instances && !tracefs.kprobe_events);
 	test_root_file("/trace/kprobe_events", "");
 	test_root_dir("/trace/instances");
