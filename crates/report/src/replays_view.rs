@@ -175,7 +175,10 @@ pub fn best(result: &ReplaysResult) -> Vec<usize> {
 /// The others keep this part of their throughput with a lever that is recommended first.
 const OTHERS_KEEP: f64 = 0.9;
 
-/// A sentence a case and kernel: the lever to use, where its gain is beyond the spread of the shifts.
+/// A mean that is this part larger counts as the same.
+const SAME: f64 = 0.05;
+
+/// A sentence a case and kernel: the lever to use, where its gain is beyond chance and nothing gets worse.
 pub fn recommendations(result: &ReplaysResult) -> Vec<String> {
     let mut said: Vec<String> = Vec::new();
     let mut seen: Vec<(&str, &str)> = Vec::new();
@@ -193,33 +196,74 @@ pub fn recommendations(result: &ReplaysResult) -> Vec<String> {
     said
 }
 
+fn width([_, least, most]: [f64; 3]) -> f64 {
+    most - least
+}
+
+/// Better by more than chance: a few starts do not show all of it, so their ranges must be apart by the width of the wider one.
+fn better(ours: [f64; 3], none: [f64; 3]) -> bool {
+    none[1] - ours[2] > width(ours).max(width(none))
+}
+
+/// The worst start is worse than the worst one without a lever, by more than those differ. How far the lever's own starts differ is
+/// no excuse: a wide range is a worse worst case.
+fn worse(ours: [f64; 3], none: [f64; 3]) -> bool {
+    ours[2] - none[2] > width(none).max(none[2] * SAME)
+}
+
+/// What gets worse with a lever although its application waits less.
+fn harm(lever: &LeverFound, none: &LeverFound) -> Option<String> {
+    if worse(lever.p99_ms, none.p99_ms) {
+        return Some(format!("the p99 of its reads becomes {} ms, not {}", spread(lever.p99_ms), spread(none.p99_ms)));
+    }
+    let (late, none) = (lever.late_frames?, none.late_frames?);
+    worse(late, none).then(|| format!("{} of its frames are late, not {}", spread(late), spread(none)))
+}
+
 fn recommendation((case, kernel): (&str, &str), levers: &[&LeverFound]) -> Option<String> {
     let known: Vec<(&LeverFound, [f64; 3])> =
         levers.iter().filter_map(|lever| Some((*lever, lever.wait_ms?))).collect();
     let (none, none_wait) = *known.iter().find(|(lever, _)| lever.lever == "none")?;
     // It waits less for the others, and its reads take less in all: a lever may cost more alone than the others do.
-    let helps = |(lever, wait): &&(&LeverFound, [f64; 3])| wait[2] < none_wait[1] && lever.read_ms[2] < none.read_ms[1];
+    type Known<'a> = Vec<&'a (&'a LeverFound, [f64; 3])>;
+    let (harmful, harmless): (Known<'_>, Known<'_>) = known
+        .iter()
+        .filter(|(lever, wait)| better(*wait, none_wait) && better(lever.read_ms, none.read_ms))
+        .partition(|(lever, _)| harm(lever, none).is_some());
     let keeps = |(lever, _): &&(&LeverFound, [f64; 3])| lever.others_mib_s[0] >= none.others_mib_s[0] * OTHERS_KEEP;
     let by_wait = |a: &&(&LeverFound, [f64; 3]), b: &&(&LeverFound, [f64; 3])| a.1[0].total_cmp(&b.1[0]);
-    let Some(&(least, least_wait)) = known.iter().filter(helps).min_by(by_wait) else {
+    let but: String = harmful
+        .iter()
+        .filter_map(|(lever, _)| Some(format!(" Not {}: {}.", lever.lever, harm(lever, none)?)))
+        .collect();
+    let Some(&(least, least_wait)) = harmless.iter().copied().min_by(by_wait) else {
         return Some(format!(
-            "{case} on Linux {kernel}: no lever makes the application wait less, for the others and in all, by more than the shifts differ."
+            "{case} on Linux {kernel}: no lever makes the application wait less, for the others and in all, by more than chance, and its \
+             slowest reads no slower.{but}"
         ));
     };
-    let &(used, wait) = known.iter().filter(helps).filter(keeps).min_by(by_wait).unwrap_or(&(least, least_wait));
+    let &(used, wait) = harmless.iter().copied().filter(keeps).min_by(by_wait).unwrap_or(&(least, least_wait));
     let systemd = if used.systemd.is_empty() { String::new() } else { format!(" systemd: {}", used.systemd) };
-    let further = if used.lever != least.lever && least_wait[2] < wait[1] {
+    let further = if used.lever != least.lever && better(least_wait, wait) {
         format!(
-            " With {} it waits {:.0} ms, but the others get {:.1} MiB/s.",
-            least.lever, least_wait[0], least.others_mib_s[0]
+            " With {} it waits {} ms, but the others get {:.1} MiB/s.",
+            least.lever,
+            spread(least_wait),
+            least.others_mib_s[0]
         )
     } else {
         String::new()
     };
     Some(format!(
-        "{case} on Linux {kernel}: use {}. The others cost the application's reads {:.0} ms, not {:.0} ms (all its reads: {:.0} ms, not {:.0} \
-         ms); the others get {:.1} MiB/s, not {:.1}.{further}{systemd}",
-        used.lever, wait[0], none_wait[0], used.read_ms[0], none.read_ms[0], used.others_mib_s[0], none.others_mib_s[0]
+        "{case} on Linux {kernel}: use {}. The others cost the application's reads {} ms, not {} (all its reads: {} ms, not {}); the \
+         others get {:.1} MiB/s, not {:.1}.{further}{but}{systemd}",
+        used.lever,
+        spread(wait),
+        spread(none_wait),
+        spread(used.read_ms),
+        spread(none.read_ms),
+        used.others_mib_s[0],
+        none.others_mib_s[0]
     ))
 }
 
@@ -253,15 +297,65 @@ mod tests {
         let cheap = lever("cheap", [200.0, 180.0, 220.0], 29.0);
         let strict = lever("strict", [100.0, 90.0, 110.0], 3.0);
         let text = said(&[none.clone(), strict.clone(), cheap]);
-        assert!(text.contains("use cheap. ") && text.contains("With strict it waits 100 ms"), "{text}");
+        assert!(
+            text.contains("use cheap. ") && text.contains("With strict it waits 100.0 (90.0 to 110.0) ms"),
+            "{text}"
+        );
         assert!(text.ends_with("systemd: cheap=yes"), "{text}");
         assert!(said(&[none.clone(), strict]).contains("use strict. "), "nothing else helps");
         assert_eq!(said(&[lever("other", [1.0; 3], 1.0)]), "", "nothing to compare with");
         let slow_alone = LeverFound { read_ms: [700.0, 690.0, 710.0], ..lever("slow", [100.0, 90.0, 110.0], 30.0) };
-        assert!(said(&[none.clone(), slow_alone]).contains("no lever"), "it takes longer in all");
-        let within_the_spread = lever("maybe", [440.0, 300.0, 460.0], 30.0);
-        assert!(said(&[none, within_the_spread]).contains("no lever"));
+        assert!(said(&[none, slow_alone]).contains("no lever"), "it takes longer in all");
         let unknown = |name| LeverFound { wait_ms: None, ..lever(name, [0.0; 3], 30.0) };
         assert_eq!(said(&[unknown("none"), unknown("other")]), "", "no run alone");
+    }
+
+    #[test]
+    fn ranges_that_are_not_apart_by_their_width_are_chance() {
+        let none = lever("none", [500.0, 450.0, 550.0], 30.0);
+        // Ranges: 450 to 550 without; what must be left between is 100, or the lever's own width.
+        for (wait, used) in [
+            ([440.0, 300.0, 460.0], false),
+            ([355.0, 345.0, 365.0], false),
+            ([340.0, 330.0, 345.0], true),
+            ([200.0, 100.0, 295.0], false),
+            ([200.0, 140.0, 260.0], true),
+        ] {
+            let text = said(&[none.clone(), lever("l", wait, 30.0)]);
+            assert_eq!(text.contains("use l. "), used, "{text}");
+        }
+        let text = said(&[none, lever("l", [200.0, 140.0, 260.0], 30.0)]);
+        assert!(text.contains("200.0 (140.0 to 260.0) ms, not 500.0 (450.0 to 550.0)"), "{text}");
+    }
+
+    #[test]
+    fn a_lever_whose_slowest_reads_or_frames_get_worse_is_not_recommended() {
+        let none = LeverFound {
+            p99_ms: [14.9, 14.3, 16.1],
+            late_frames: Some([1.0, 0.0, 2.0]),
+            ..lever("none", [500.0, 450.0, 550.0], 30.0)
+        };
+        let with = |name, p99_ms, late| LeverFound {
+            p99_ms,
+            late_frames: Some(late),
+            ..lever(name, [100.0, 90.0, 110.0], 30.0)
+        };
+        let slow = with("slow", [44.8, 32.4, 52.5], [0.0; 3]);
+        let text = said(&[none.clone(), slow.clone()]);
+        assert!(text.contains("no lever"), "{text}");
+        assert!(
+            text.ends_with("Not slow: the p99 of its reads becomes 44.8 (32.4 to 52.5) ms, not 14.9 (14.3 to 16.1)."),
+            "{text}"
+        );
+        let late = with("late", [14.0; 3], [4.0, 1.0, 6.0]);
+        let text = said(&[none.clone(), late]);
+        assert!(text.contains("no lever") && text.contains("4.0 (1.0 to 6.0) of its frames are late"), "{text}");
+        // A range that reaches down to what was without a lever has a worse worst case all the same.
+        assert!(said(&[none.clone(), with("wide", [24.5, 15.3, 29.3], [0.0; 3])]).contains("no lever"));
+        let even = with("even", [15.0, 13.0, 17.5], [2.0, 1.0, 3.0]);
+        let text = said(&[none.clone(), slow, even]);
+        assert!(text.contains("use even. ") && text.contains("Not slow: "), "{text}");
+        let no_film = LeverFound { late_frames: None, ..with("map", [14.0; 3], [0.0; 3]) };
+        assert!(said(&[none, no_film]).contains("use map. "));
     }
 }
