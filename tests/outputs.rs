@@ -641,10 +641,16 @@ fn limits_that_cannot_be_checked_are_refused_before_the_report() {
 
 /// Waits for a line of a child's.
 fn first_line(child: &mut Child) -> String {
+    first_line_and_more(child).0
+}
+
+/// What a command says first, and from where it says more.
+fn first_line_and_more(child: &mut Child) -> (String, impl std::io::Read + use<>) {
     use std::io::BufRead as _;
     let mut line = String::new();
-    std::io::BufReader::new(child.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
-    line
+    let mut stderr = std::io::BufReader::new(child.stderr.take().expect("a pipe"));
+    stderr.read_line(&mut line).expect("a line");
+    (line, stderr)
 }
 
 #[test]
@@ -735,10 +741,18 @@ fn a_recording_that_waits_for_a_reader_ends_at_the_first_signal() {
         let mut command = place.command(&argv);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
-        assert!(first_line(&mut child).contains("nobody reads it: waiting for a reader"), "{argv:?}");
+        let (first, mut stderr) = first_line_and_more(&mut child);
+        assert!(first.contains("nobody reads it: waiting for a reader"), "{argv:?}: {first}");
         output(Command::new("kill").args([signal, &child.id().to_string()]));
         // Without an end the runner of the tests ends it, and says which test it was.
-        assert!(!child.wait().expect("ends").success(), "{signal}: {argv:?}");
+        assert_eq!(child.wait().expect("ends").code(), Some(125), "{signal}: {argv:?}");
+        let mut last = String::new();
+        std::io::Read::read_to_string(&mut stderr, &mut last).expect("text");
+        let words = "a signal ended the wait for a reader of this FIFO; start its reader first, or name a file; ";
+        assert!(
+            last.starts_with(&format!("flashscope: {path}: {words}")) && last.lines().count() == 1,
+            "{signal}: {last}"
+        );
     }
 }
 

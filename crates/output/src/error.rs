@@ -27,6 +27,8 @@ pub enum OutputError {
     NoFile { path: PathBuf, kind: &'static str },
     #[error("{}: the path names no file; name one", path.display())]
     NoName { path: PathBuf },
+    #[error("{}: a signal ended the wait for a reader of this FIFO; start its reader first, or name a file", path.display())]
+    NobodyReads { path: PathBuf },
     #[error("{}: somebody replaced the file while it was written; name a file in a directory of your own", path.display())]
     Replaced { path: PathBuf },
 }

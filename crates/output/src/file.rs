@@ -148,7 +148,7 @@ impl<'a> Output<'a> {
             // `> FILE` and `>> FILE` of the shell that opened it: what is there stays.
             flags |= OFlags::APPEND;
         }
-        let file = open_through(path, &place, flags).map_err(failed)?;
+        let file = open_through(path, &place, flags)?;
         let now = fstat(&file).map_err(failed)?;
         if rules.inputs.contains(&HostFile::of_stat(&now)) && kind(&now) == FileType::RegularFile {
             return Err(OutputError::Input { path: path.to_owned() });
@@ -270,27 +270,29 @@ fn is_asked_to_stop() -> bool {
 
 /// A FIFO that nobody reads is said to be waited for. A signal that comes meanwhile ends the wait; one that has ended a recording before
 /// does not.
-fn open_through(path: &Path, place: &Place, flags: OFlags) -> rustix::io::Result<File> {
-    let stat = statat(&place.dir, &place.name, AtFlags::empty())?;
+fn open_through(path: &Path, place: &Place, flags: OFlags) -> Result<File, OutputError> {
+    let failed = |errno: Errno| OutputError::io(path, "open", errno.into());
+    let stat = statat(&place.dir, &place.name, AtFlags::empty()).map_err(failed)?;
     if kind(&stat) != FileType::Fifo {
-        return Ok(openat(&place.dir, &place.name, flags, Mode::empty())?.into());
+        return Ok(openat(&place.dir, &place.name, flags, Mode::empty()).map_err(failed)?.into());
     }
     let began = Instant::now();
     let (mut said, asked_before) = (false, is_asked_to_stop());
     loop {
         if !asked_before && is_asked_to_stop() {
-            return Err(Errno::INTR);
+            return Err(OutputError::NobodyReads { path: path.to_owned() });
         }
         // fs/pipe.c, fifo_open: ENXIO where there is no reader.
         match openat(&place.dir, &place.name, flags | OFlags::NONBLOCK, Mode::empty()) {
             Ok(fifo) => {
-                fcntl_setfl(&fifo, fcntl_getfl(&fifo)? - OFlags::NONBLOCK)?;
+                let flags = fcntl_getfl(&fifo).map_err(failed)? - OFlags::NONBLOCK;
+                fcntl_setfl(&fifo, flags).map_err(failed)?;
                 return Ok(fifo.into());
             }
             // A pipe without a name gets no new reader.
-            Err(Errno::NXIO) if matches!(place.found, Found::Magic) => return Err(Errno::PIPE),
+            Err(Errno::NXIO) if matches!(place.found, Found::Magic) => return Err(failed(Errno::PIPE)),
             Err(Errno::NXIO) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(failed(errno)),
         }
         if !said && began.elapsed() >= SAID_AFTER {
             crate::note(&format!("{}: this is a FIFO, and nobody reads it: waiting for a reader", path.display()));
