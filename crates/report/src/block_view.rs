@@ -608,6 +608,7 @@ pub fn unmatched(found: &BlockFound) -> Rows {
         ("completions without their bios", u.completed),
         ("requeues without their bios", u.requeued),
         ("splits without their bio", u.split),
+        ("steps of which not all bios were looked for: they name too many", s.steps_given_up),
         ("events of further devices: too many to distinguish", s.of_further_devices),
         ("completed bios in no point of the figure: too many devices", found.points.of_further_devices),
         ("dirty pages that were not followed: too many", found.originators.pages_given_up),

@@ -83,9 +83,11 @@ impl<W: Watch> Matching<W> {
     pub(super) fn complete(&mut self, range: Range, error: i32, now: u64) {
         let mut sector = range.sector;
         while sector < range.end {
-            if self.bios.may_look()
-                && let Some((at, bio)) = self.bios.find(range.from(sector), Self::completes)
-            {
+            if !self.bios.may_look() {
+                self.whole_trace = false;
+                return;
+            }
+            if let Some((at, bio)) = self.bios.find(range.from(sector), Self::completes) {
                 let begin = sector;
                 sector = bio.end().max(sector + 1);
                 if !self.whole_trace && self.bios.covers_newer(at, range.end) {

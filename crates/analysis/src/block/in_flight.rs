@@ -148,6 +148,8 @@ pub(super) struct InFlight {
     starts: Option<BTreeMap<(Place, u64), u32>>,
     /// Bios that events may look at now.
     looks: usize,
+    /// This event wanted to look at more.
+    gave_up: bool,
 }
 
 impl InFlight {
@@ -164,6 +166,7 @@ impl InFlight {
             clock: 0,
             starts: None,
             looks: MOST_LOOKS,
+            gave_up: false,
         }
     }
 
@@ -171,13 +174,23 @@ impl InFlight {
     #[inline(always)]
     pub fn next_event(&mut self) {
         self.looks = (self.looks + LOOKS_OF_AN_EVENT).min(MOST_LOOKS);
+        self.gave_up = false;
     }
 
     /// Whether one bio more may be looked at.
     #[inline(always)]
     pub fn may_look(&mut self) -> bool {
-        self.looks = self.looks.saturating_sub(1);
-        self.looks > 0
+        match self.looks.checked_sub(1) {
+            Some(looks) => self.looks = looks,
+            None => self.gave_up = true,
+        }
+        !self.gave_up
+    }
+
+    /// Whether this event wanted to look at more bios than it may.
+    #[inline(always)]
+    pub fn gave_up(&self) -> bool {
+        self.gave_up
     }
 
     pub fn len(&self) -> usize {

@@ -32,6 +32,7 @@
 
 use super::again::Clock;
 use super::completing::{Cause, Usual};
+use super::counts::{GivenUp, UnmatchedSteps};
 use super::flushes::Flushes;
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::stack::{Stack, Upper};
@@ -40,8 +41,6 @@ pub(super) use super::watch::{Shown, Step, Watch};
 use super::wholes::Wholes;
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
 use foldhash::{HashMap, HashMapExt as _};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Bios on their way that are remembered; beyond it the oldest is given up, and counted.
@@ -56,43 +55,6 @@ const MAX_SERVED: usize = 1 << 12;
 const MAX_ZONES: usize = 1 << 16;
 /// Clocks of CPUs differ by microseconds in virtual machines; a completion that is earlier by more is another's.
 pub(super) const SKEW_NS: u64 = 1_000_000;
-
-/// Steps that belong to no bio that was queued in the trace, in events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-pub struct UnmatchedSteps {
-    pub got: u64,
-    pub inserted: u64,
-    pub merged: u64,
-    pub issued: u64,
-    pub completed: u64,
-    pub requeued: u64,
-    pub split: u64,
-}
-
-impl UnmatchedSteps {
-    pub fn sum(&self) -> u64 {
-        self.got + self.inserted + self.merged + self.issued + self.completed + self.requeued + self.split
-    }
-}
-
-/// Bios whose way was not followed to its end, by what was lost: their later stages are unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-pub struct GivenUp {
-    /// Issued, never completed, and the same sectors came again.
-    pub completion_lost: u64,
-    /// Neither issued nor completed, and the same sectors came again.
-    pub issue_lost: u64,
-    /// Completed before they were queued or issued, by the trace's times: the clocks of two CPUs differ.
-    pub time_backwards: u64,
-    /// Too many on their way at one time.
-    pub too_many: u64,
-}
-
-impl GivenUp {
-    pub fn sum(&self) -> u64 {
-        self.completion_lost + self.issue_lost + self.time_backwards + self.too_many
-    }
-}
 
 /// What was counted beside the bios' ways.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,6 +89,8 @@ pub(super) struct MatchCounts {
     /// Events of devices beyond those that are distinguished.
     pub of_further_devices: u64,
     pub unmatched: UnmatchedSteps,
+    /// Steps with bios that were not looked for, because they name too many.
+    pub steps_given_up: u64,
 }
 
 impl MatchCounts {
@@ -221,11 +185,12 @@ impl Range {
     }
 }
 
-/// Whether a walk over a request's sectors found a bio for each.
+/// Whether a walk over a request's sectors found a bio for each, or ended before ([`InFlight::may_look`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Walk {
     Whole,
     Gaps,
+    GivenUp,
 }
 
 impl<W: Watch> Matching<W> {
@@ -294,9 +259,11 @@ impl<W: Watch> Matching<W> {
         let mut sector = range.sector;
         let mut walk = Walk::Whole;
         while sector < range.end {
-            if self.bios.may_look()
-                && let Some((at, _)) = self.bios.find(range.from(sector), &fits)
-            {
+            if !self.bios.may_look() {
+                self.whole_trace = false;
+                return Walk::GivenUp;
+            }
+            if let Some((at, _)) = self.bios.find(range.from(sector), &fits) {
                 if self.whole_trace || !self.bios.covers_newer(at, range.end) {
                     let bio = self.bios.get(at);
                     sector = bio.end().max(sector + 1);
@@ -561,6 +528,7 @@ impl<W: Watch> Matching<W> {
             counts.end_ns = now;
         }
         self.follow(block, (owner, tid), now, issuer);
+        self.counts.steps_given_up += u64::from(self.bios.gave_up());
     }
 
     #[inline(always)]
@@ -803,7 +771,8 @@ impl<W: Watch> Matching<W> {
         let (mut sector, mut before, mut shown) = (range.sector, NEVER, false);
         while sector < range.end {
             if !self.bios.may_look() {
-                return false;
+                self.whole_trace = false;
+                return true;
             }
             let Some((_, bio)) = self.bios.find(range.from(sector), waits) else { return false };
             // All were issued together.

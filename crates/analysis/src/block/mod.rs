@@ -3,6 +3,7 @@
 mod again;
 mod by_owner;
 mod completing;
+mod counts;
 #[cfg(test)]
 mod deletion_tests;
 mod errors;
@@ -32,6 +33,7 @@ mod watch;
 mod whole;
 mod wholes;
 
+pub use counts::{GivenUp, UnmatchedSteps};
 pub use errors::{ErrorsFound, Failure};
 pub(crate) use files::FURTHER_FILES;
 pub use flashscope_trace::RequestKind;
@@ -40,7 +42,7 @@ pub use groups::{Distribution, Group, GroupBy, StageTimes};
 pub use interference::{InterferenceFound, OwnWork, OwnerLoad, TOLD_APART, WaitBehind, WaitStage};
 pub use levels::StackSurvey;
 pub use loops::{LoopBacking, LoopFound, Loops};
-pub use matching::{GivenUp, MAX_IN_FLIGHT, UnmatchedSteps};
+pub use matching::MAX_IN_FLIGHT;
 pub use missing::MissingEvent;
 pub use originators::{CarriedBytes, FileBytes, Originator, OriginatorsFound, OwnerKind};
 pub use over_time::{BlockWindow, LoadOverTime};

@@ -1,7 +1,8 @@
 //! Where the time of block I/O goes: what `btt` prints, and reads and writes apart.
 
+use super::counts::{GivenUp, UnmatchedSteps};
 use super::in_flight::{Bio, NEVER};
-use super::matching::{GivenUp, MatchCounts, Matching, UnmatchedSteps, Watch};
+use super::matching::{MatchCounts, Matching, Watch};
 use crate::{Analysis, Evidence, Unknown};
 use flashscope_trace::{Device, Event, EventKind, RequestKind};
 use schemars::JsonSchema;
@@ -216,6 +217,9 @@ pub struct StagesFound {
     #[serde(default)]
     pub of_further_devices: u64,
     pub unmatched: UnmatchedSteps,
+    /// Steps that name more bios than are looked at for one event, after others that did: some of their bios lack the step.
+    #[serde(default)]
+    pub steps_given_up: u64,
 }
 
 #[derive(Clone)]
@@ -477,6 +481,7 @@ pub(super) fn stages_found(
             Unit::Request => UnmatchedSteps { issued: 0, ..counts.unmatched },
             Unit::Bio => counts.unmatched,
         },
+        steps_given_up: counts.steps_given_up,
     }
 }
 
@@ -729,10 +734,14 @@ mod tests {
         assert_eq!((found.bios_completed, found.unmatched.sum()), (8192.into(), 0));
         // One of more is followed as far as it goes.
         let found = of(20_000, &[(Issue, 1)]);
-        assert_eq!((found.unmatched.issued, found.requests), (1, 1.into()));
+        assert_eq!((found.unmatched.sum(), found.steps_given_up, found.requests), (0, 1, 0.into()));
+        // Of those that were not looked at, none is known to have been completed.
+        let found = of(20_000, &[(Issue, 1), (Complete, 1)]);
+        assert_eq!((found.unmatched.sum(), found.steps_given_up, found.bios_completed), (0, 2, 128.into()));
         // As are steps that say over and over again that they are of all bios: they have to end.
         let found = of(5000, &[(Insert, 20_000)]);
-        assert!((19_000..20_000).contains(&found.unmatched.inserted), "{:?}", found.unmatched);
+        assert!((19_000..20_000).contains(&found.steps_given_up), "{}", found.steps_given_up);
+        assert_eq!(found.unmatched.sum(), 0);
     }
 
     /// Bios at every second sector; steps name the range of all of them. As many as need the index of where bios begin.
