@@ -45,6 +45,7 @@ mod merged;
 mod pairs;
 mod record;
 mod ring;
+mod source;
 mod trace;
 
 pub use bytes::Endian;

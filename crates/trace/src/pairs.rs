@@ -1,12 +1,13 @@
 //! Records and their typed form side by side: what exports with both need.
 
+use crate::decode::Geometry;
 use crate::decode::reads::Reads;
-use crate::decode::{Geometry, Typer};
 use crate::error::Error;
-use crate::events::{Event, TimeNs};
-use crate::losses::{Loss, Losses};
+use crate::events::phase::Phases;
+use crate::events::{Event, EventKind, TimeNs};
 use crate::record::Record;
-use crate::trace::{Body, PhaseEvents, Trace};
+use crate::source::Beside;
+use crate::trace::Trace;
 
 /// A record, its event, or both.
 #[derive(Clone, Copy, Debug)]
@@ -44,52 +45,54 @@ impl Trace {
     }
 
     fn pairs(&self, reads: &Reads, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
-        let mut reads = reads.cursor();
-        let mut phases = PhaseEvents::new(&self.phases);
-        let decoded = match &self.body {
-            Body::Ring(ring) => {
-                let mut typer = Typer::new(Geometry::from_facts(self.facts()));
-                typer.declare(ring.schemas.iter());
-                let mut losses = self.run(ring, |record| {
-                    phases.before(record.time, &mut |event| f(Pair { record: None, event: Some(event) }));
-                    reads.around(record, &mut |read| match read {
-                        Some(_) => f(Pair { record: None, event: read }),
-                        None => {
-                            let event = typer.event(record.time.0, record.cpu, record.schema, record.data);
-                            f(Pair { record: Some(record), event });
-                        }
-                    });
-                })?;
-                losses.merge(&typer.finish());
-                losses
-            }
-            Body::Flashmon(log) => {
-                log.for_each_pair(f).map_err(|e| Error::io(&self.path, "read", e))?;
-                Losses::new()
-            }
-            Body::Blktrace(log) => log
-                .for_each_pair(&mut |record, event| f(Pair { record: Some(record), event }))
-                .map_err(|e| Error::io(&self.path, "read", e))?,
-            Body::Parsed(log) => {
-                let mut typer = Typer::new(Geometry::default());
-                typer.declare(log.schemas().iter());
-                let walk = &mut |record: &Record<'_>| {
-                    reads.around(record, &mut |read| match read {
-                        Some(_) => f(Pair { record: None, event: read }),
-                        None => {
-                            let event = typer.event(record.time.0, record.cpu, record.schema, record.data);
-                            f(Pair { record: Some(record), event });
-                        }
-                    });
-                };
-                let repeated = log.for_each_record(walk).map_err(|e| Error::io(&self.path, "read", e))?;
-                let mut losses = typer.finish();
-                losses.add(Loss::EventsRepeated, repeated);
-                losses
-            }
-        };
-        phases.rest(&mut |event| f(Pair { record: None, event: Some(event) }));
+        let beside = Beside { geometry: Geometry::from_facts(self.facts()), reads, phases: &self.phases };
+        let decoded = self.source.for_each_pair(&beside, f).map_err(|e| Error::io(&self.path, "read", e))?;
         self.set_losses(&decoded);
         Ok(())
+    }
+}
+
+/// Phases and marks as events, between the others.
+pub(crate) struct PhaseEvents {
+    /// Oldest last; true: comes before events of the same time.
+    waiting: Vec<(u64, bool, Event)>,
+}
+
+impl PhaseEvents {
+    pub fn new(phases: &Phases) -> PhaseEvents {
+        let mut waiting = Vec::new();
+        let event = |time: u64, pid: u32, kind: EventKind| Event { time: TimeNs(time), cpu: 0, tid: pid, kind };
+        for p in &phases.phases {
+            let name = p.name.clone();
+            waiting.push((p.begin_ns, true, event(p.begin_ns, p.pid, EventKind::PhaseBegin { name })));
+            if let Some(end) = p.end_ns {
+                let name = p.name.clone();
+                waiting.push((end, false, event(end, p.pid, EventKind::PhaseEnd { name })));
+            }
+        }
+        for m in &phases.marks {
+            let name = m.name.clone();
+            waiting.push((m.time_ns, true, event(m.time_ns, m.pid, EventKind::Mark { name })));
+        }
+        // Stable: a phase's begin stays before its end where both are at one time.
+        waiting.sort_by_key(|&(time, first, _)| (time, !first));
+        waiting.reverse();
+        PhaseEvents { waiting }
+    }
+
+    #[inline]
+    pub fn before(&mut self, time: TimeNs, f: &mut dyn FnMut(&Event)) {
+        while let Some((t, first, event)) = self.waiting.last()
+            && (*t < time.0 || (*t == time.0 && *first))
+        {
+            f(event);
+            self.waiting.pop();
+        }
+    }
+
+    pub fn rest(&mut self, f: &mut dyn FnMut(&Event)) {
+        while let Some((_, _, event)) = self.waiting.pop() {
+            f(&event);
+        }
     }
 }

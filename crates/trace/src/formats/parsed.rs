@@ -13,6 +13,8 @@ use crate::losses::{Loss, Losses};
 use crate::record::Record;
 use crate::ring::Missed;
 use crate::ring::schema::{MAX_FORMATS_MEMORY, Schema};
+use crate::source::Source;
+use crate::trace::Trace;
 use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -76,7 +78,7 @@ pub(crate) enum Item<'a> {
 }
 
 /// One input format whose events become records of made-up formats. Text has one already: [`super::text::Text`].
-pub(crate) trait Source: Debug + Send + Sync {
+pub(crate) trait Parser: Debug + Send + Sync {
     fn kind(&self) -> TraceKind;
     /// The kernel's name of the clock; `unknown` where the format does not say it.
     fn clock(&self) -> &str;
@@ -93,12 +95,12 @@ pub(crate) trait Source: Debug + Send + Sync {
 /// A trace of such a format.
 #[derive(Debug)]
 pub(crate) struct Log {
-    source: Box<dyn Source>,
+    parser: Box<dyn Parser>,
     schemas: Vec<Arc<Schema>>,
     by_signature: HashMap<Vec<u8>, usize>,
-    pub cpus: u32,
+    cpus: u32,
     /// Every event has a number of its own.
-    pub is_numbered: bool,
+    is_numbered: bool,
     backwards: Backwards,
 }
 
@@ -262,12 +264,19 @@ fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: u32, time: Option<u64>
     }
 }
 
+/// A trace of such a format.
+pub(crate) fn trace_of(path: &Path, parser: Box<dyn Parser>) -> Result<Trace, Error> {
+    let kind = parser.kind();
+    let opened = Log::open(path, parser)?;
+    Ok(Trace::new(path, kind, Box::new(opened.log), opened.facts, opened.losses, opened.names))
+}
+
 impl Log {
     /// Reads everything once: formats, names of tasks, losses. A file without one event that is understood is refused.
-    pub fn open(path: &Path, source: Box<dyn Source>) -> Result<Opened, Error> {
+    pub fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error> {
         let mut survey = Survey::new();
-        source.walk(&mut |item| survey.take(item)).map_err(|e| Error::io(path, "read", e))?;
-        if let Some(what) = survey.nothing(source.title()) {
+        parser.walk(&mut |item| survey.take(item)).map_err(|e| Error::io(path, "read", e))?;
+        if let Some(what) = survey.nothing(parser.title()) {
             return Err(Error::Unsupported { path: path.to_path_buf(), what });
         }
         let is_numbered = survey.numbered == survey.with_time + survey.without_time;
@@ -277,37 +286,48 @@ impl Log {
         losses.add(Loss::NamesDropped, names.dropped);
         let times = match (survey.with_time, survey.without_time) {
             (0, 1..) => "none: events are in the file's order; record with the option funcgraph-abstime".to_string(),
-            _ if source.clock() == "unknown" => {
+            _ if parser.clock() == "unknown" => {
                 format!("to {} ns; which clock it was the text does not say", survey.finest)
             }
             _ => format!("to {} ns", survey.finest),
         };
         let mut own = json!({"best_effort": true, "times": times});
-        source.facts(&mut own);
-        let facts = json!({source.key(): own});
+        parser.facts(&mut own);
+        let facts = json!({parser.key(): own});
         let cpus = u32::from(survey.highest_cpu) + 1;
-        let log = Log { source, schemas, by_signature, cpus, is_numbered, backwards };
+        let log = Log { parser, schemas, by_signature, cpus, is_numbered, backwards };
         Ok(Opened { log, names, losses, facts })
     }
+}
 
-    pub fn kind(&self) -> TraceKind {
-        self.source.kind()
+impl Source for Log {
+    fn clock(&self) -> &str {
+        self.parser.clock()
     }
 
-    pub fn clock(&self) -> &str {
-        self.source.clock()
+    fn cpus(&self) -> u32 {
+        self.cpus
     }
 
-    pub fn schemas(&self) -> &[Arc<Schema>] {
-        &self.schemas
+    fn schemas(&self) -> Box<dyn Iterator<Item = &Arc<Schema>> + '_> {
+        Box::new(self.schemas.iter())
     }
 
-    /// Hands every event to `f`, in the source's order; what is there twice once. Returns how many were there before.
-    pub fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<u64> {
+    /// A text says nothing of lines that somebody left out.
+    fn counts_missing(&self) -> bool {
+        self.is_numbered
+    }
+
+    fn has_uncounted_drops(&self) -> bool {
+        true
+    }
+
+    /// In the order of the parser; what is there twice once.
+    fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<Losses> {
         let (mut scratch, mut data) = (Vec::new(), Vec::new());
         let mut repeated = Repeated::new(self.backwards);
         let mut missed: HashMap<u16, Missed> = HashMap::new();
-        self.source.walk(&mut |item| match item {
+        self.parser.walk(&mut |item| match item {
             Item::Lost { cpu, events } => {
                 missed.insert(cpu, events.map_or(Missed::Unknown, Missed::Events));
             }
@@ -329,7 +349,9 @@ impl Log {
             }
             _ => {}
         })?;
-        Ok(repeated.count)
+        let mut losses = Losses::new();
+        losses.add(Loss::EventsRepeated, repeated.count);
+        Ok(losses)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Lines of text: read in bounded memory, each handed to a dialect, which says what it is.
 
-use super::parsed::{Item, Source};
+use super::parsed::{Item, Parser};
 use crate::input::Input;
 use crate::kind::TraceKind;
 use std::fmt;
@@ -51,7 +51,7 @@ pub(crate) struct Text {
     pub dialect: Dialect,
 }
 
-impl Source for Text {
+impl Parser for Text {
     fn kind(&self) -> TraceKind {
         self.dialect.kind
     }

@@ -16,7 +16,7 @@ use processes::ProcessReader;
 pub(crate) use processes::Processes;
 
 use crate::events::TimeNs;
-use crate::trace::{Body, TASKS_BUFFER, Trace};
+use crate::trace::Trace;
 use serde_json::{Map, Value};
 
 /// Arrays of `FS_NAMES` frames, put together; what is no object of arrays is left out. `None`: there is nothing.
@@ -53,19 +53,13 @@ impl Trace {
 
     fn processes(&self) -> &Processes {
         self.processes.get_or_init(|| {
-            let ring = match &self.body {
-                Body::Ring(ring) => Some(ring),
-                _ => None,
-            };
+            let ring = self.source.ring();
             let mut reader = ProcessReader::new(&self.facts, ring.map(|ring| &*ring.schemas));
             if reader.is_useful()
                 && let Some(ring) = ring
-                && let Some(only) = ring.buffers.iter().position(|b| b.name == TASKS_BUFFER && !b.lanes.is_empty())
             {
                 // An error leaves what was read before it.
-                let _ = self.run_buffers(ring, Some(only), |record| {
-                    reader.record(record.time.0, record.schema, record.data);
-                });
+                let _ = ring.for_each_of_tasks(|record| reader.record(record.time.0, record.schema, record.data));
             }
             reader.finish()
         })

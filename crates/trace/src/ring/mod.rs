@@ -6,6 +6,7 @@
 pub mod merge;
 pub mod pages;
 pub mod parallel;
+pub(crate) mod recorded;
 pub mod schema;
 pub mod twice;
 

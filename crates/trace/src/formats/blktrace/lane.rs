@@ -18,7 +18,7 @@ const MAX_GAP: u32 = 1 << 24;
 
 /// Where a lane's records lie.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct Part {
     pub input: Arc<Input>,
     pub endian: Endian,
     /// Parts in order; none: the whole file.
@@ -87,7 +87,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub fn new(source: &Source, lanes: usize) -> Lane {
+    pub fn new(source: &Part, lanes: usize) -> Lane {
         let size = (READ_AHEAD / lanes.max(1)).clamp(SMALLEST, LARGEST);
         // Of a small file no more than there is; a device says that it has nothing.
         let size = match source.input.size().ok().and_then(|n| usize::try_from(n).ok()) {

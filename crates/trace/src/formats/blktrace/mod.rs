@@ -19,14 +19,18 @@ pub(crate) use open::{Found, Opened, find, find_all, of_memory, of_parts, sets};
 use crate::decode::names::Names;
 use crate::events::{Event, TimeNs};
 use crate::formats::{Format, Reader};
+use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses};
+use crate::pairs::Pair;
 use crate::record::Record;
 use crate::ring::Missed;
 use crate::ring::schema::Schema;
+use crate::source::{Beside, Source};
 use crate::trace::Trace;
-use lane::{Counts, Lane, Sink, Source};
+use lane::{Counts, Lane, Part, Sink};
 use record::{Raw, V8};
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use typed::Typer;
@@ -38,28 +42,29 @@ pub(crate) const FORMAT: Format = Format {
     told_by: "0x65617407 or 0x65617408, either byte order",
     reader: Reader::Bytes {
         is: |head| record::kind(head).is_some(),
-        open: |path, input| Trace::of_blktrace(path, open::of_input(path, input)?),
+        open: |path, input| Ok(trace_of(path, open::of_input(path, input)?)),
     },
 };
 
 /// An opened trace: where its lanes lie.
 #[derive(Debug)]
 pub(crate) struct Log {
-    sources: Vec<Source>,
+    sources: Vec<Part>,
     /// Of records of version 7 and 8.
     schemas: [Arc<Schema>; 2],
     pub cpus: u32,
     /// The kernel's name of the clock; `blkparse` where a stream's times count from its beginning.
     pub clock: &'static str,
     /// A pass has met a record behind others that are missing.
-    pub gap: AtomicBool,
+    gap: Arc<AtomicBool>,
+}
+
+/// What was opened, as a trace.
+pub(crate) fn trace_of(path: &Path, opened: Opened) -> Trace {
+    Trace::new(path, TraceKind::Blktrace, Box::new(opened.log), opened.facts, opened.losses, Names::default())
 }
 
 impl Log {
-    pub fn schemas(&self) -> &[Arc<Schema>] {
-        &self.schemas
-    }
-
     fn run(&self, sink: &mut impl Sink) -> io::Result<Losses> {
         let mut losses = Losses::new();
         for sources in self.sources.chunk_by(|a, b| a.recording == b.recording) {
@@ -82,7 +87,7 @@ impl Log {
     }
 
     /// Every record, with its event where it has one.
-    pub fn for_each_pair(&self, f: &mut dyn FnMut(&Record<'_>, Option<&Event>)) -> io::Result<Losses> {
+    fn pairs(&self, f: &mut dyn FnMut(&Record<'_>, Option<&Event>)) -> io::Result<Losses> {
         let mut typer = Typer::new();
         let mut data = Vec::new();
         let mut losses = self.run(&mut |raw: &Raw<'_>| {
@@ -104,11 +109,46 @@ impl Log {
         typer.count(&mut losses);
         Ok(losses)
     }
+}
+
+impl Source for Log {
+    fn clock(&self) -> &str {
+        self.clock
+    }
+
+    fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    fn schemas(&self) -> Box<dyn Iterator<Item = &Arc<Schema>> + '_> {
+        Box::new(self.schemas.iter())
+    }
+
+    /// The kernel's side gives events that it drops no number (`__blk_add_trace`); only blktrace's own output says how many they were.
+    fn has_uncounted_drops(&self) -> bool {
+        true
+    }
+
+    fn gap(&self) -> Option<Arc<AtomicBool>> {
+        Some(Arc::clone(&self.gap))
+    }
 
     /// What processes are called, by the kernel's notes.
-    pub fn names(&self, names: &mut Names) {
+    fn names(&self, names: &mut Names) {
         // An error leaves the names that were read before it.
         let _ = self.run(&mut Notes { names, gap: &self.gap });
+    }
+
+    fn blktrace(&self) -> Option<&Log> {
+        Some(self)
+    }
+
+    fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<Losses> {
+        self.pairs(&mut |record, _| f(record))
+    }
+
+    fn for_each_pair(&self, _beside: &Beside<'_>, f: &mut dyn FnMut(Pair<'_>)) -> io::Result<Losses> {
+        self.pairs(&mut |record, event| f(Pair { record: Some(record), event }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! From a name to files: one of a trace's per-CPU files, their common name, a directory of them, a stream, a pipe.
 
-use super::lane::Source;
+use super::lane::Part;
 use super::record::{Raw, kind};
 use super::{Log, scan, typed, version_of};
 use crate::bytes::Endian;
@@ -16,7 +16,6 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// CPUs without a file that are named.
 const MAX_ABSENT: usize = 64;
@@ -163,7 +162,7 @@ fn first_device(base: &Path) -> Option<u32> {
         let n = input.fill_at(&mut head, 0).ok()?;
         let (endian, _) = kind(&head[..n])?;
         let mut lane =
-            super::Lane::new(&Source { input: Arc::new(input), endian, runs: None, rebased: false, recording: 0 }, 64);
+            super::Lane::new(&Part { input: Arc::new(input), endian, runs: None, rebased: false, recording: 0 }, 64);
         let (mut device, mut left) = (None, RECORDS);
         lane.start().ok()?;
         let mut step = |raw: &Raw<'_>| {
@@ -253,7 +252,7 @@ pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
     let mut head = [0; 4];
     let n = input.fill_at(&mut head, 0).map_err(|e| Error::io(path, "read", e))?;
     let (endian, version) = kind(&head[..n]).ok_or_else(|| not_blktrace(path))?;
-    let source = Source { input: Arc::new(input), endian, runs: None, rebased: false, recording: 0 };
+    let source = Part { input: Arc::new(input), endian, runs: None, rebased: false, recording: 0 };
     let (scanned, losses) = scan::scan(&source).map_err(|e| Error::io(path, "read", e))?;
     // blkparse -d counts from the first step; the kernel from the machine's start.
     let clock = if scanned.rebased { "blkparse" } else { "mono" };
@@ -262,7 +261,7 @@ pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
         schemas: typed::schemas_or(path, endian)?,
         cpus: scanned.highest_cpu.saturating_add(1).min(1 << 16),
         clock,
-        gap: AtomicBool::default(),
+        gap: Arc::default(),
     };
     Ok(finish(log, endian, version, 1, losses))
 }
@@ -338,7 +337,7 @@ fn of_inputs<'a>(
                     return Err(Error::malformed(part, 0, "the byte order of the files beside it", "the other"));
                 }
                 first = Some((said, v.max(version)));
-                sources.push(Source { input: Arc::new(input), endian, runs: None, rebased: false, recording: 0 });
+                sources.push(Part { input: Arc::new(input), endian, runs: None, rebased: false, recording: 0 });
             }
         }
     }
@@ -348,7 +347,7 @@ fn of_inputs<'a>(
         schemas: typed::schemas_or(path, endian)?,
         cpus: highest.saturating_add(1).min(1 << 16),
         clock: "mono",
-        gap: AtomicBool::default(),
+        gap: Arc::default(),
     };
     Ok(finish(log, endian, version, files, Losses::new()))
 }

@@ -1,6 +1,6 @@
 //! A file that may hold the records of several CPUs: which lie in order of time as they are, and which have to be sorted.
 
-use super::lane::{Lane, Run, Source};
+use super::lane::{Lane, Part, Run};
 use super::record::Raw;
 use crate::losses::Losses;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ const MAX_RUNS: usize = 1 << 21;
 
 /// What one pass over the fixed parts finds.
 pub(super) struct Scanned {
-    pub sources: Vec<Source>,
+    pub sources: Vec<Part>,
     pub highest_cpu: u32,
     /// Times count from the first step; those of notes do not.
     pub rebased: bool,
@@ -44,7 +44,7 @@ struct Pass {
 
 /// One source where the whole file is in order; else one for each device and CPU, of each recording. A file in such small pieces that
 /// they cannot be remembered stays one source: its times run backwards then, which is counted.
-pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
+pub(super) fn scan(source: &Part) -> io::Result<(Scanned, Losses)> {
     let mut pass = pass(source, &[])?;
     if pass.falls {
         let begins = recordings(source)?;
@@ -55,7 +55,7 @@ pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
     let mut losses = Losses::new();
     let rebased = pass.first_step == 0;
     let sorted = pass.sorted || rebased && pass.steps_sorted;
-    let mut sources = vec![Source { rebased, ..source.clone() }];
+    let mut sources = vec![Part { rebased, ..source.clone() }];
     if !sorted && pass.fits && pass.order.len() > 1 {
         // What lies between the pieces is read by no lane: it is counted here.
         let counts = pass.lane.counts;
@@ -63,7 +63,7 @@ pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
             &mut losses,
             super::Counts { missing: 0, backwards: 0, malformed: counts.malformed, ..counts },
         );
-        let of = |key: &Key| Source {
+        let of = |key: &Key| Part {
             runs: Some(pass.runs.remove(key).unwrap_or_default().into()),
             input: Arc::clone(&source.input),
             endian: source.endian,
@@ -76,7 +76,7 @@ pub(super) fn scan(source: &Source) -> io::Result<(Scanned, Losses)> {
 }
 
 /// `begins`: where further recordings begin in the file.
-fn pass(source: &Source, begins: &[u64]) -> io::Result<Pass> {
+fn pass(source: &Part, begins: &[u64]) -> io::Result<Pass> {
     let mut lane = Lane::new(source, 1);
     let mut runs: HashMap<Key, Vec<Run>> = HashMap::new();
     let mut order = Vec::new();
@@ -119,7 +119,7 @@ fn pass(source: &Source, begins: &[u64]) -> io::Result<Pass> {
 
 /// Where a file's further recordings begin: at the notes before the first step of a device and CPU that is earlier than the step before it
 /// there.
-fn recordings(source: &Source) -> io::Result<Vec<u64>> {
+fn recordings(source: &Part) -> io::Result<Vec<u64>> {
     let mut lane = Lane::new(source, 1);
     let mut last: HashMap<(u32, u32), u64> = HashMap::new();
     let mut begins = Vec::new();

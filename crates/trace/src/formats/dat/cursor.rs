@@ -4,7 +4,7 @@
 use crate::bytes::Endian;
 use crate::error::Error;
 use crate::input::Input;
-use crate::trace::Blob;
+use crate::ring::recorded::Blob;
 use std::path::Path;
 
 /// Longest single text that is read, and all of them together.

@@ -7,8 +7,8 @@ use crate::bytes::until_nul;
 use crate::error::Error;
 use crate::losses::{Loss, Losses};
 use crate::ring::pages::PageSource;
+use crate::ring::recorded::Blob;
 use crate::ring::schema::{Layout, MAX_FORMATS_MEMORY, Schema, Schemas};
-use crate::trace::Blob;
 
 /// Formats of one file.
 const MAX_EVENTS: u32 = 1 << 16;

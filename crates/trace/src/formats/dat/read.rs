@@ -12,8 +12,9 @@ use crate::input::Input;
 use crate::kind::TraceKind;
 use crate::losses::Loss;
 use crate::losses::count_statistics;
+use crate::ring::recorded::{Delivered, Ring, RingBuffer};
 use crate::ring::schema::MAX_SUBBUF;
-use crate::trace::{Body, Ring, RingBuffer, Trace};
+use crate::trace::Trace;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -153,6 +154,7 @@ fn finish(path: &Path, file: Input, header: Header) -> Result<Trace, Error> {
     if clock.is_empty() {
         clock = header.clock;
     }
+    losses.add(Loss::NamesDropped, names.dropped);
     let buffers = header.buffers.into_iter().map(|(name, lanes)| RingBuffer { name, lanes }).collect();
     let ring = Ring {
         file: Arc::new(file),
@@ -167,8 +169,10 @@ fn finish(path: &Path, file: Input, header: Header) -> Result<Trace, Error> {
         kallsyms: header.kallsyms,
         printk: header.printk,
         uname: options.uname,
+        read: Delivered::of(&stats),
+        threads: None,
     };
-    let mut trace = Trace::new(path, TraceKind::TraceDat, Body::Ring(ring), facts, losses, names);
+    let mut trace = Trace::new(path, TraceKind::TraceDat, Box::new(ring), facts, losses, names);
     trace.stats = stats;
     trace.phases = phases;
     Ok(trace)

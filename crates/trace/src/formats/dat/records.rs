@@ -11,9 +11,10 @@ use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses};
 use crate::merged::MergedTrace;
 use crate::record::Record;
+use crate::ring::recorded::{Delivered, Ring, RingBuffer, TASKS_BUFFER};
 use crate::ring::schema::{Layout, Schemas};
 use crate::ring::{Encoder, Missed};
-use crate::trace::{Body, Ring, RingBuffer, TASKS_BUFFER, Trace};
+use crate::trace::Trace;
 use flashscope_output::{Output, Rules};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -76,7 +77,7 @@ fn join<'a>(sources: &[(&'a Trace, i64)]) -> Result<Joined<'a>, Error> {
     let mut from: Vec<From<'a>> = Vec::with_capacity(sources.len());
     let (mut schemas, mut buffers) = (Schemas::new(), Vec::new());
     for (index, &(trace, offset_ns)) in sources.iter().enumerate() {
-        let Body::Ring(ring) = &trace.body else {
+        let Some(ring) = trace.source.ring() else {
             let what = "holds no ring-buffer data, which a trace.dat is made of; export it to csv, json or perfetto";
             return Err(refused(trace, what.to_string()));
         };
@@ -129,7 +130,7 @@ fn write_from(
         Ok(())
     })?;
     let head = synthetic(&from, layout, schemas, &buffers, &written, path)?;
-    let Body::Ring(ring) = &head.body else { unreachable!("it was made of one") };
+    let Some(ring) = head.source.ring() else { unreachable!("it was made of one") };
 
     let failed = |e: io::Error| write_error(first.trace, path, e);
     let own = own_section(&head, ring, None).map_err(|e| failed(io::Error::other(e)))?;
@@ -362,8 +363,10 @@ fn synthetic(
         kallsyms: first.ring.kallsyms.clone(),
         printk: first.ring.printk.clone(),
         uname: first.ring.uname.clone(),
+        read: Delivered::default(),
+        threads: None,
     };
-    let mut trace = Trace::new(path, TraceKind::TraceDat, Body::Ring(ring), facts, losses, initial);
+    let mut trace = Trace::new(path, TraceKind::TraceDat, Box::new(ring), facts, losses, initial);
     trace.phases = phases;
     let _ = trace.names.set(names);
     Ok(trace)

@@ -11,8 +11,8 @@ use crate::formats::dat::codec::{Codec, MAX_UNPACKED};
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::ring::pages::PageSource;
+use crate::ring::recorded::Blob;
 use crate::ring::schema::{Layout, MAX_SUBBUF};
-use crate::trace::Blob;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 

@@ -9,9 +9,10 @@ use crate::input::Input;
 use crate::losses::Loss;
 use crate::losses::stats_by_cpu;
 use crate::ring::pages::PageSource;
+use crate::ring::recorded::{Blob, Ring};
 use crate::ring::schema::{Layout, Schema};
 use crate::ring::{Walked, Walker};
-use crate::trace::{Blob, Body, Ring, Trace};
+use crate::trace::Trace;
 use flashscope_output::{HostFile, Output, OutputError, Rules};
 use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
@@ -61,7 +62,7 @@ fn write_with(
     rules: Rules<'_>,
     names: Option<&Anonymizer>,
 ) -> Result<(Written, PathBuf), Error> {
-    let Body::Ring(ring) = &trace.body else {
+    let Some(ring) = trace.source.ring() else {
         return Err(Error::Unsupported {
             path: trace.path().to_path_buf(),
             what: "holds text, not the ring-buffer data that a trace.dat is made of".to_string(),
@@ -181,7 +182,7 @@ fn write_all(trace: &Trace, ring: &Ring, names: Option<&Anonymizer>, out: &mut i
     Ok(Written { bytes: out.at, sub_buffers })
 }
 
-fn buffers_of<'a>(buffers: &[&'a crate::trace::RingBuffer], names: Option<&Anonymizer>) -> Vec<Cow<'a, str>> {
+fn buffers_of<'a>(buffers: &[&'a crate::ring::recorded::RingBuffer], names: Option<&Anonymizer>) -> Vec<Cow<'a, str>> {
     let name = |name: &'a str| names.map_or(name.into(), |names| names.buffer(name));
     buffers.iter().map(|b| name(&b.name)).collect()
 }

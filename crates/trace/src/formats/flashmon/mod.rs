@@ -13,11 +13,13 @@ use crate::error::Error;
 use crate::events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
 use crate::formats::{Format, Reader};
 use crate::input::Input;
+use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses};
 use crate::pairs::Pair;
 use crate::record::Record;
 use crate::ring::Missed;
 use crate::ring::schema::Schema;
+use crate::source::{Beside, Source};
 use crate::trace::Trace;
 use crate::{bytes::Endian, bytes::until_nul};
 use std::collections::HashMap;
@@ -30,10 +32,7 @@ pub(crate) const LOG: Format = Format {
     read: "yes",
     written: "yes",
     told_by: "a first line `seconds.decimals;R\\|W\\|E\\|C;address[;task]`",
-    reader: Reader::Bytes {
-        is: |head| looks_like(head) == Looks::Log,
-        open: |path, input| Trace::of_flashmon(path, input, None),
-    },
+    reader: Reader::Bytes { is: |head| looks_like(head) == Looks::Log, open: |path, input| open(path, input, None) },
 };
 
 /// Not a trace: counts of each block ([`Spatial`]).
@@ -183,6 +182,15 @@ const SCHEMA: &str = "name: flashmon_access\nID: 1\nformat:\n\
     \tfield:__data_loc char[] task;\toffset:24;\tsize:4;\tsigned:0;\n\n\
     print fmt: \"%s %llu %s\", REC->operation, REC->address, __get_str(task)\n";
 
+/// A log of a chip whose blocks have so many pages.
+pub(crate) fn open(path: &Path, input: Input, pages_per_block: Option<u64>) -> Result<Trace, Error> {
+    let (log, names, losses) = Log::open(path, input, pages_per_block)?;
+    let mut facts = serde_json::json!({"flashmon": {}});
+    let key = if pages_per_block.is_some() { "pages_per_block" } else { "pages_per_block_assumed" };
+    facts["flashmon"][key] = pages_per_block.unwrap_or(ASSUMED_PAGES_PER_BLOCK).into();
+    Ok(Trace::new(path, TraceKind::FlashmonLog, Box::new(log), facts, losses, names))
+}
+
 impl Log {
     /// Reads the whole log once: the names of its tasks, and lines that are none of its format.
     pub fn open(path: &Path, input: Input, pages_per_block: Option<u64>) -> Result<(Log, Names, Losses), Error> {
@@ -234,10 +242,6 @@ impl Log {
         Ok((log, names, losses))
     }
 
-    pub fn schema(&self) -> &Arc<Schema> {
-        &self.schema
-    }
-
     fn lines(&self, mut f: impl FnMut(Option<Line<'_>>)) -> io::Result<()> {
         // Read at positions of its own: two passes over one open file do not disturb each other.
         let mut reader = BufReader::with_capacity(64 << 10, self.file.reader());
@@ -279,22 +283,6 @@ impl Log {
         Event { time: TimeNs(line.time_ns), cpu, tid: self.tid(line), kind }
     }
 
-    /// As [`Log::for_each_record`]; the ends of operations are events without a record.
-    pub fn for_each_pair(&self, f: &mut dyn FnMut(Pair<'_>)) -> io::Result<()> {
-        let mut ends = Ends::default();
-        self.records(&mut |line, record| {
-            ends.before(line.time_ns, f);
-            ends.of(line);
-            f(Pair { record: Some(record), event: Some(self.event(line)).as_ref() });
-        })?;
-        ends.before(u64::MAX, f);
-        Ok(())
-    }
-
-    pub fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<()> {
-        self.records(&mut |_, record| f(record))
-    }
-
     fn records(&self, f: &mut dyn FnMut(&Line<'_>, &Record<'_>)) -> io::Result<()> {
         let mut data = Vec::new();
         self.lines(|line| {
@@ -316,6 +304,42 @@ impl Log {
             };
             f(&line, &record);
         })
+    }
+}
+
+impl Source for Log {
+    /// It counts from the moment Flashmon was loaded.
+    fn clock(&self) -> &str {
+        "flashmon"
+    }
+
+    fn cpus(&self) -> u32 {
+        u32::from(self.cpus)
+    }
+
+    fn schemas(&self) -> Box<dyn Iterator<Item = &Arc<Schema>> + '_> {
+        Box::new(std::iter::once(&self.schema))
+    }
+
+    fn counts_missing(&self) -> bool {
+        false
+    }
+
+    fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<Losses> {
+        self.records(&mut |_, record| f(record))?;
+        Ok(Losses::new())
+    }
+
+    /// The ends of operations are events without a record.
+    fn for_each_pair(&self, _beside: &Beside<'_>, f: &mut dyn FnMut(Pair<'_>)) -> io::Result<Losses> {
+        let mut ends = Ends::default();
+        self.records(&mut |line, record| {
+            ends.before(line.time_ns, f);
+            ends.of(line);
+            f(Pair { record: Some(record), event: Some(self.event(line)).as_ref() });
+        })?;
+        ends.before(u64::MAX, f);
+        Ok(Losses::new())
     }
 }
 

@@ -9,13 +9,12 @@ mod events;
 mod index;
 mod wire;
 
-use super::parsed::{Item, Source};
+use super::parsed::{self, Item, Parser};
 use super::{Format, Reader};
 use crate::error::Error;
 use crate::input::Input;
 use crate::kind::TraceKind;
 use crate::losses::Loss;
-use crate::trace::Trace;
 use events::{Bundle, Running};
 use index::Index;
 use std::cmp::Reverse;
@@ -30,7 +29,7 @@ pub(crate) const FORMAT: Format = Format {
     told_by: "packets of TracePacket one behind the other",
     reader: Reader::Bytes {
         is: index::looks_like,
-        open: |path, input| Trace::of_parsed(path, Box::new(open(path, input)?)),
+        open: |path, input| parsed::trace_of(path, Box::new(open(path, input)?)),
     },
 };
 
@@ -97,7 +96,7 @@ impl CpuBundles<'_> {
     }
 }
 
-impl Source for Perfetto {
+impl Parser for Perfetto {
     fn kind(&self) -> TraceKind {
         TraceKind::Perfetto
     }

@@ -2,11 +2,11 @@
 
 pub(crate) mod frame;
 pub(crate) mod index;
+mod recording;
 mod session;
 mod window;
 
 pub use frame::encode_frame;
-pub(crate) use session::SourceState;
 use session::looks_like_stream;
 pub use session::{LogLine, RecordingInfo, Session, SessionOptions, Step, StoredFile};
 pub use window::StreamWindow;

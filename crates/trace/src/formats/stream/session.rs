@@ -306,7 +306,7 @@ impl Session {
             index,
             count: self.recordings.len(),
         })?;
-        Trace::from_stream(&self.path, &self.file, &self.sources[*source], &self.phases, &self.losses)
+        super::recording::trace_of(&self.path, &self.file, &self.sources[*source], &self.phases, &self.losses)
     }
 
     /// A stored file's contents; holes are zero. Refuses more than `max_bytes`.

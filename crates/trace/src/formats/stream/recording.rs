@@ -1,0 +1,107 @@
+//! One recording of a stream, as a trace.
+
+use super::session::SourceState;
+use crate::bytes::until_nul;
+use crate::decode::names::Names;
+use crate::error::Error;
+use crate::events::phase::Phases;
+use crate::facts::{Facts, Kernel};
+use crate::identity;
+use crate::input::Input;
+use crate::kind::TraceKind;
+use crate::losses::{Loss, Losses, count_statistics};
+use crate::ring::pages::PageSource;
+use crate::ring::recorded::{Delivered, Ring, RingBuffer, TASKS_BUFFER};
+use crate::trace::Trace;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+
+/// `FS_INSTANCE_REQUESTS`: requests of a recording by task, whose issue and completion come in anyone's name.
+const REQUESTS_INSTANCE: u16 = 2;
+
+/// One recording of a stream as a trace.
+pub(super) fn trace_of(
+    path: &Path,
+    file: &Arc<Input>,
+    source: &SourceState,
+    phases: &Phases,
+    session_losses: &Losses,
+) -> Result<Trace, Error> {
+    let mut losses = session_losses.clone();
+    losses.merge(&source.losses);
+    let mut json = |text: &Option<String>| match text {
+        None => Value::Null,
+        Some(t) => serde_json::from_str(t).unwrap_or_else(|_| {
+            losses.add(Loss::FramesMalformed, 1);
+            Value::Null
+        }),
+    };
+    let mut facts = json(&source.facts);
+    let stats = json(&source.stats);
+    let mut buffers = vec![
+        RingBuffer { name: String::new(), lanes: Vec::new() },
+        RingBuffer { name: TASKS_BUFFER.to_string(), lanes: Vec::new() },
+    ];
+    if source.lanes.keys().any(|&(instance, _)| instance == REQUESTS_INSTANCE) {
+        buffers.push(RingBuffer { name: "requests".to_string(), lanes: Vec::new() });
+    }
+    for (&(instance, cpu), index) in &source.lanes {
+        buffers[usize::from(instance)].lanes.push((cpu, PageSource::Runs(Arc::clone(index))));
+    }
+    let highest = source.lanes.keys().map(|&(_, cpu)| u32::from(cpu) + 1).max();
+    let said = source.hello.map_or(0, |h| h.cpus.min(8192));
+    let mut names = Names::default();
+    for (pid, tgid, comm) in &source.tasks {
+        names.set(*pid, 0, until_nul(comm));
+        // A kernel thread is its own process.
+        if tgid != pid {
+            names.executed(*pid);
+        }
+    }
+    if let Some(mut named) = identity::merged(&source.names) {
+        let threads = source.tasks.iter().filter(|(tid, tgid, _)| tid != tgid);
+        named["threads"] = threads.map(|(tid, tgid, _)| serde_json::json!([tid, tgid])).collect();
+        if !facts.is_object() {
+            facts = serde_json::json!({});
+        }
+        facts["names"] = named;
+    }
+    let clock = facts["recording"]["clock"].as_str().unwrap_or("mono").to_string();
+    let ring = Ring {
+        file: Arc::clone(file),
+        layout: source.layout(),
+        schemas: Arc::clone(&source.schemas),
+        buffers,
+        header_page: source.header_page.clone().unwrap_or_default(),
+        header_event: source.header_event.clone().unwrap_or_default(),
+        clock,
+        cpus: said.max(highest.unwrap_or(0)).max(1),
+        time_offset: 0,
+        kallsyms: None,
+        printk: None,
+        uname: uname(&Facts::of(&facts).kernel),
+        read: Delivered::of(&stats),
+        threads: None,
+    };
+    if stats.is_null() {
+        losses.add(Loss::StatisticsMissing, 1);
+    } else {
+        count_statistics(&stats, &mut losses);
+    }
+    losses.add(Loss::NamesDropped, names.dropped);
+    let mut trace = Trace::new(path, TraceKind::AgentStream, Box::new(ring), facts, losses, names);
+    trace.stats = stats;
+    trace.phases = phases.clone();
+    Ok(trace)
+}
+
+/// What `uname -srvm` would have said.
+fn uname(kernel: &Kernel) -> String {
+    if *kernel == Kernel::default() {
+        return String::new();
+    }
+    let [release, version, machine] =
+        [&kernel.release, &kernel.version, &kernel.machine].map(|said| said.as_deref().unwrap_or("?"));
+    format!("Linux {release} {version} {machine}")
+}
