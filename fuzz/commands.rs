@@ -16,7 +16,7 @@ use flashscope_predict::{
 };
 use flashscope_report::terminal::{self, Style};
 use flashscope_report::{html, json};
-use flashscope_trace::{Crossings, Device, EventKind, FileId, TimeNs, Trace, export, flashmon};
+use flashscope_trace::{Device, EventKind, FileId, TimeNs, Trace, export, flashmon};
 use std::hint::black_box;
 use std::path::Path;
 
@@ -140,7 +140,7 @@ fn system(trace: &Trace) -> SystemFacts {
 /// `report --by layer`.
 pub fn report_layers(bytes: &[u8]) {
     let Some(trace) = trace(bytes) else { return };
-    let crossings = Crossings::new(&trace);
+    let crossings = trace.crossings();
     let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.sleep());
     let _ = trace.for_each_pair(&mut |pair| {
         if let Some(event) = pair.event {

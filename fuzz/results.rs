@@ -9,8 +9,8 @@ use flashscope_analysis::{Analysis as _, Evidence, NamesFound, PathBio, call_pat
 use flashscope_report::terminal::{self, Style};
 use flashscope_report::{html, json};
 use flashscope_study::replays::Script;
+use flashscope_trace::Trace;
 use flashscope_trace::export::Cell;
-use flashscope_trace::{Crossings, Trace};
 use std::hint::black_box;
 
 /// `report --call`, of each of the slowest calls.
@@ -25,7 +25,7 @@ pub fn report_call(bytes: &[u8]) {
         let mut take = |cells: &[Cell<'_>]| bios.extend(bio(cells));
         let _ = trace.for_each(&mut |event| rows.event(event, &mut |row| row.cells(&mut take)));
         rows.finish(&mut |row| row.cells(&mut take));
-        let crossings = Crossings::new(&trace);
+        let crossings = trace.crossings();
         let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.sleep());
         let _ = trace.for_each_pair(&mut |pair| {
             if let Some(event) = pair.event {

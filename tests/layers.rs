@@ -7,7 +7,7 @@ use flashscope_analysis::Analysis as _;
 use flashscope_analysis::layers::{CallLayers, Layer, Layers, LayersFound, Operation};
 use flashscope_study::layers::LayersResult;
 use flashscope_tests::{Booted, Plan, TempDir, flashscope, stdout, top};
-use flashscope_trace::{Crossings, Record, Trace, Value};
+use flashscope_trace::{Record, Trace, Value};
 
 const LAYERS: usize = Layer::ALL.len();
 const PAGES: u32 = 96;
@@ -27,7 +27,7 @@ fn work(into: &Path) -> Vec<u8> {
 
 /// Of that task alone.
 fn seen(trace: &Trace, cold: u32) -> LayersFound {
-    let crossings = Crossings::new(trace);
+    let crossings = trace.crossings();
     let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.sleep());
     trace
         .for_each_pair(&mut |pair| {

@@ -45,23 +45,9 @@ const LISTED: &[(&str, &[&str], &str)] = &[
     ("targets", &["board", "error"], "the same, by modules"),
     (
         "trace",
-        &["decode", "events", "formats", "identity", "merged", "pairs", "record", "ring", "trace"],
-        "Trace holds what each format opened, and formats write what a Trace holds",
-    ),
-    (
-        "trace",
-        &[
-            "formats",
-            "formats::blktrace",
-            "formats::dat",
-            "formats::flashmon",
-            "formats::packed",
-            "formats::stream",
-            "identity",
-            "pairs",
-            "trace",
-        ],
-        "the same, by modules: a format registers how it opens a Trace",
+        &["decode", "events", "formats", "identity", "pairs", "record", "ring", "source"],
+        "records, events and decoders are made of the ring's formats, and its sub-buffers lie in files of formats; no modules of \
+         these folders use each other",
     ),
 ];
 

@@ -7,7 +7,7 @@ use flashscope_analysis::calls::{Calls, SlowCall};
 use flashscope_analysis::layers::{LayerTime, Layers};
 use flashscope_analysis::{Analysis as _, Evidence, NamesFound, PathBio, call_path, name_calls};
 use flashscope_trace::export::Cell;
-use flashscope_trace::{Crossings, FileNames, Trace};
+use flashscope_trace::{FileNames, Trace};
 
 use crate::args::ReportArgs;
 use crate::failure::Failure;
@@ -126,7 +126,7 @@ fn bio(cells: &[Cell<'_>], call: &SlowCall) -> Option<PathBio> {
 /// The layers of the call, as far as the trace has boundaries.
 fn layers(trace: &Trace, call: &SlowCall) -> Result<Evidence<(Vec<LayerTime>, u64)>, Failure> {
     let unknown = |why: &str| Evidence::unknown(why, "record with `flashscope record --events layers`");
-    let crossings = Crossings::new(trace);
+    let crossings = trace.crossings();
     if !crossings.are_there() {
         return Ok(unknown("the trace has no boundaries of layers"));
     }

@@ -21,7 +21,7 @@ use flashscope_analysis::{
 use flashscope_report::terminal::{self, Style};
 use flashscope_report::{html, json};
 use flashscope_trace::facts::Mount;
-use flashscope_trace::{Crossings, Device, Event, EventKind, Facts, FlashAccess, Schema, TimeNs, Trace, TraceKind};
+use flashscope_trace::{Device, Event, EventKind, Facts, FlashAccess, Schema, TimeNs, Trace, TraceKind};
 
 use crate::anonymous;
 use crate::answers::Answers;
@@ -160,7 +160,7 @@ fn layers_report(inputs: &Inputs, args: &ReportArgs) -> Result<LayersReport, Fai
     let (Some(trace), None) = (traces.next(), traces.next()) else {
         return Err(Failure::usage("--by layer: takes one trace"));
     };
-    let crossings = Crossings::new(trace);
+    let crossings = trace.crossings();
     let has = |name: &str| trace.schemas().any(|schema| schema.name.starts_with(name));
     if !crossings.are_there() {
         let wanted = [
@@ -593,7 +593,7 @@ fn nothing_to_report(inputs: &Inputs) -> Failure {
         false => format!("these: {}", names.join(", ")),
     };
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let layers = match inputs.traces().any(|trace| Crossings::new(trace).are_there()) {
+    let layers = match inputs.traces().any(|trace| trace.crossings().are_there()) {
         true => "; its calls and layers are shown by `flashscope report --by layer`",
         false => "",
     };

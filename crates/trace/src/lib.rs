@@ -55,13 +55,19 @@ pub use events::file::{FileEvent, FileStep};
 pub use events::layer::{CallKind, Crossing, Crossings, Layer, SleepSource};
 pub use events::phase::{Mark, Phase};
 pub use events::{Event, EventKind, FlashAccess, FlashOp, TimeNs};
+pub use export::dat;
 pub use facts::Facts;
 pub use formats::blktrace::files_of;
 pub use formats::stream::{
     LogLine, RecordingInfo, Session, SessionOptions, Step, StoredFile, StreamWindow, encode_frame,
 };
 pub use formats::{Format, TABLE as FORMATS, help as formats_help};
-pub use formats::{dat, flashmon};
+
+/// Flashmon's files: its log is read as any trace, and written; of its view of each block there are counts alone.
+pub mod flashmon {
+    pub use crate::export::flashmon::{Written, write_log, write_spatial};
+    pub use crate::formats::flashmon::{BlockCounts, parse_spatial_view, read_spatial};
+}
 pub use identity::{
     App, AppKind, DeviceName, DeviceNames, FileName, FileNames, NameState, Process, file_label, own_data,
 };

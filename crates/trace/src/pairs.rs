@@ -1,13 +1,8 @@
 //! Records and their typed form side by side: what exports with both need.
 
-use crate::decode::Geometry;
-use crate::decode::reads::Reads;
-use crate::error::Error;
 use crate::events::phase::Phases;
 use crate::events::{Event, EventKind, TimeNs};
 use crate::record::Record;
-use crate::source::Beside;
-use crate::trace::Trace;
 
 /// A record, its event, or both.
 #[derive(Clone, Copy, Debug)]
@@ -29,26 +24,6 @@ impl Pair<'_> {
 
     pub fn tid(&self) -> u32 {
         self.event.map(|e| e.tid).or(self.record.map(Record::tid)).unwrap_or(0)
-    }
-}
-
-impl Trace {
-    /// Hands every record with its event to `f`, oldest first, and phases among them. What it borrows is valid during the
-    /// call only.
-    pub fn for_each_pair(&self, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
-        self.pairs(&Reads::default(), f)
-    }
-
-    /// As [`Trace::for_each_pair`], and reads of files beside them that only `mm_filemap_get_pages` shows, as events without a record.
-    pub fn for_each_access(&self, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
-        self.pairs(self.reads(), f)
-    }
-
-    fn pairs(&self, reads: &Reads, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
-        let beside = Beside { geometry: Geometry::from_facts(self.facts()), reads, phases: &self.phases };
-        let decoded = self.source.for_each_pair(&beside, f).map_err(|e| Error::io(&self.path, "read", e))?;
-        self.set_losses(&decoded);
-        Ok(())
     }
 }
 

@@ -4,19 +4,20 @@ use crate::decode::names::Names;
 use crate::decode::reads::Reads;
 use crate::decode::{Geometry, Typer};
 use crate::events::phase::Phases;
-use crate::formats::blktrace;
+use crate::kind::TraceKind;
 use crate::losses::Losses;
 use crate::pairs::{Pair, PhaseEvents};
 use crate::record::Record;
-use crate::ring::recorded::Ring;
 use crate::ring::schema::Schema;
+use serde_json::Value;
+use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// An opened trace of one format. Its events are gone through as often as one likes.
-pub(crate) trait Source: Debug + Send + Sync {
+pub(crate) trait Source: Any + Debug + Send + Sync {
     /// The kernel's name of the clock.
     fn clock(&self) -> &str;
 
@@ -44,16 +45,6 @@ pub(crate) trait Source: Debug + Send + Sync {
     /// Adds names of tasks that only its events tell.
     fn names(&self, _names: &mut Names) {}
 
-    /// The ring buffers, where it is made of them: a trace.dat can be written.
-    fn ring(&self) -> Option<&Ring> {
-        None
-    }
-
-    /// Where it is blktrace's: its loop over records is made anew for each caller ([`crate::Trace::for_each`]).
-    fn blktrace(&self) -> Option<&blktrace::Log> {
-        None
-    }
-
     /// Lets so many threads read ahead, where it can be read so.
     fn set_threads(&mut self, _threads: usize) {}
 
@@ -79,6 +70,35 @@ pub(crate) trait Source: Debug + Send + Sync {
         losses.merge(&typer.finish());
         phases.rest(&mut |event| f(Pair { record: None, event: Some(event) }));
         Ok(losses)
+    }
+}
+
+/// What opening a file finds.
+pub(crate) struct Opened {
+    pub kind: TraceKind,
+    pub source: Box<dyn Source>,
+    /// What was known about the machine and the recorder; null where there is nothing.
+    pub facts: Value,
+    /// The kernel's counts at the end of the recording.
+    pub stats: Value,
+    pub phases: Phases,
+    /// What was lost before the events were decoded.
+    pub losses: Losses,
+    pub names: Names,
+}
+
+impl Opened {
+    /// Without facts, statistics, phases, losses and names.
+    pub fn of(kind: TraceKind, source: impl Source + 'static) -> Opened {
+        Opened {
+            kind,
+            source: Box::new(source),
+            facts: Value::Null,
+            stats: Value::Null,
+            phases: Phases::default(),
+            losses: Losses::new(),
+            names: Names::default(),
+        }
     }
 }
 

@@ -4,23 +4,24 @@ use crate::decode::Geometry;
 use crate::decode::names::Names;
 use crate::decode::reads::{self, Reads};
 use crate::error::Error;
+use crate::events::layer::Crossings;
 use crate::events::phase::{Mark, Phase, Phases};
 use crate::events::{Event, TimeNs};
 use crate::facts::Facts;
 use crate::formats::blktrace::{self, Found};
-use crate::formats::flashmon::{self, Looks};
-use crate::formats::packed::{self, Packing};
-use crate::formats::parsed;
-use crate::formats::text::Text;
-use crate::formats::{self, Chosen, Head};
-use crate::identity::Processes;
+use crate::formats::stream::Session;
+use crate::formats::{self, flashmon};
+use crate::identity::{DeviceNames, FileNames, Process, ProcessReader, Processes};
 use crate::input::Input;
 use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses, Severity};
+use crate::pairs::Pair;
 use crate::record::Record;
+use crate::ring::recorded::{Blob, Ring};
 use crate::ring::schema::Schema;
-use crate::source::Source;
+use crate::source::{Beside, Opened, Source};
 use serde_json::Value;
+use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -56,7 +57,7 @@ impl Trace {
     /// any other trace, and are kept in a nameless temporary file.
     pub fn open(path: &Path) -> Result<Trace, Error> {
         match blktrace::find(path)? {
-            Found::Parts(parts) => return Ok(blktrace::trace_of(path, blktrace::of_parts(path, &parts)?)),
+            Found::Parts(parts) => return Ok(Trace::of_opened(path, blktrace::of_parts(path, &parts)?)),
             Found::Spooled(input) => return Trace::of(path, input),
             Found::File => {}
         }
@@ -75,7 +76,7 @@ impl Trace {
             [one] => Trace::open(one),
             several => {
                 let (name, parts) = blktrace::find_all(several)?;
-                Ok(blktrace::trace_of(&name, blktrace::of_parts(&name, &parts)?))
+                Ok(Trace::of_opened(&name, blktrace::of_parts(&name, &parts)?))
             }
         }
     }
@@ -87,94 +88,48 @@ impl Trace {
 
     /// Reads what blktrace's files of each CPU hold, CPU 0's first. Messages name them `path`.
     pub fn from_blktrace_parts(path: &Path, parts: &[Arc<[u8]>]) -> Result<Trace, Error> {
-        Ok(blktrace::trace_of(path, blktrace::of_memory(path, parts)?))
+        Ok(Trace::of_opened(path, blktrace::of_memory(path, parts)?))
     }
 
     fn of(path: &Path, input: Input) -> Result<Trace, Error> {
-        let head = Head::read(&input).map_err(|e| Error::io(path, "read", e))?;
-        let Some(packing) = Packing::of(head.bytes()) else { return Trace::of_plain(path, input, &head) };
-        let unpacked = packed::unpack(path, &input, packing, 1, |head| Trace::is_known(path, head))?;
-        let head = Head::read(&unpacked.input).map_err(|e| Error::io(path, "read", e))?;
-        let mut trace = Trace::of_plain(path, unpacked.input, &head)?;
-        if unpacked.cut {
-            trace.base_losses.add(Loss::DataCut, 1);
-        }
-        Ok(trace)
+        Ok(Trace::of_opened(path, formats::open(path, input)?))
     }
 
-    /// Whether it is worth reading on in what begins so: a trace, or a packed file that may hold one.
-    pub(crate) fn begins_as_known(path: &Path, head: Head) -> Result<(), Error> {
-        let spatial = flashmon::looks_like(head.bytes()) == Looks::Spatial;
-        if spatial || Packing::of(head.bytes()).is_some() { Ok(()) } else { Trace::is_known(path, &head) }
+    fn source_as<S: Source>(&self) -> Option<&S> {
+        let source: &dyn Any = &*self.source;
+        source.downcast_ref()
     }
 
-    /// Whether what begins so is a trace, or is refused for what it is.
-    fn is_known(path: &Path, head: &Head) -> Result<(), Error> {
-        if formats::of_bytes(head).is_some() || !matches!(formats::choose(head), Chosen::None) {
-            return Ok(());
-        }
-        Err(Trace::unknown(path, head))
+    /// The ring buffers, where it is made of them: a trace.dat can be written.
+    pub(crate) fn ring(&self) -> Option<&Ring> {
+        self.source_as()
     }
 
-    fn unknown(path: &Path, head: &Head) -> Error {
-        let path = path.to_path_buf();
-        match (Packing::of(head.bytes()), formats::refusal(head)) {
-            (Some(packing), _) => {
-                let what = format!("is packed twice, with {} inside; unpack it once", packing.name());
-                Error::Unsupported { path, what }
-            }
-            (None, Some(what)) => Error::Unsupported { path, what },
-            (None, None) => Error::Unrecognised { path, hint: "its beginning looks like none of them" },
-        }
-    }
-
-    fn of_plain(path: &Path, input: Input, head: &Head) -> Result<Trace, Error> {
-        if let Some(open) = formats::of_bytes(head) {
-            return open(path, input);
-        }
-        match formats::choose(head) {
-            Chosen::Dialect(dialect) => parsed::trace_of(path, Box::new(Text { input: Arc::new(input), dialect })),
-            Chosen::Latency => Err(Error::Unsupported {
-                path: path.to_path_buf(),
-                what: "is the text of a latency tracer, whose times count from its own beginning; record with \
-                       trace-cmd or flashscope"
-                    .to_string(),
-            }),
-            Chosen::None => Err(Trace::unknown(path, head)),
-        }
-    }
-
-    /// A trace without statistics and phases.
-    pub(crate) fn new(
-        path: &Path,
-        kind: TraceKind,
-        source: Box<dyn Source>,
-        facts: Value,
-        base_losses: Losses,
-        initial_names: Names,
-    ) -> Trace {
+    /// What a format has opened.
+    pub(crate) fn of_opened(path: &Path, opened: Opened) -> Trace {
+        let Opened { kind, source, facts, stats, phases, losses, names } = opened;
         Trace {
             path: path.to_path_buf(),
             kind,
             facts,
             known: OnceLock::new(),
-            stats: Value::Null,
-            phases: Phases::default(),
+            stats,
+            phases,
             gap: source.gap(),
             source,
-            base_losses,
+            base_losses: losses,
             losses: OnceLock::new(),
             names: OnceLock::new(),
             reads: OnceLock::new(),
             processes: OnceLock::new(),
-            initial_names,
+            initial_names: names,
         }
     }
 
     /// A Flashmon log of a chip whose blocks have so many pages; `None`: 64, as the paper's, which the facts say then.
     pub fn from_flashmon(path: &Path, pages_per_block: Option<u64>) -> Result<Trace, Error> {
         let input = Input::open(path).map_err(|e| Error::io(path, "open", e))?;
-        flashmon::open(path, input, pages_per_block)
+        Ok(Trace::of_opened(path, flashmon::open(path, input, pages_per_block)?))
     }
 
     /// Lets so many threads read, unpack and take apart sub-buffers ahead of who takes the records; none does all in the
@@ -236,8 +191,8 @@ impl Trace {
 
     /// The kernel's symbols, as `/proc/kallsyms` has them; `None` where the trace does not carry them.
     pub fn symbols(&self) -> Option<String> {
-        let ring = self.source.ring()?;
-        let text = crate::formats::dat::carried(&ring.file, &ring.kallsyms).ok()?;
+        let ring = self.ring()?;
+        let text = Blob::read(ring.kallsyms.as_ref(), &ring.file).ok()?;
         (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
     }
 
@@ -278,7 +233,7 @@ impl Trace {
     /// Hands every event to `f`, oldest first, phases among them. The event is valid during the call only.
     pub fn for_each<F: FnMut(&Event) + ?Sized>(&self, f: &mut F) -> Result<(), Error> {
         // The loop over its records is made anew for each `f`: a call for each of them would cost as much as decoding it.
-        if let Some(log) = self.source.blktrace() {
+        if let Some(log) = self.source_as::<blktrace::Log>() {
             let decoded = log.for_each(f).map_err(|e| Error::io(&self.path, "read", e))?;
             self.set_losses(&decoded);
             return Ok(());
@@ -288,6 +243,11 @@ impl Trace {
 
     fn for_each_of_any(&self, f: &mut dyn FnMut(&Event)) -> Result<(), Error> {
         self.for_each_access(&mut |pair| pair.event.into_iter().for_each(&mut *f))
+    }
+
+    /// How its events cross the kernel's layers.
+    pub fn crossings(&self) -> Crossings {
+        Crossings::of(self.facts(), self.schemas(), || self.symbols())
     }
 
     /// Whether the trace shows what is used of files: reads, by our own probes or by the kernel's events of 6.12 and later.
@@ -357,5 +317,65 @@ impl Trace {
             self.source.names(&mut names);
             names
         })
+    }
+}
+
+impl Session {
+    /// The trace of one of `recordings`.
+    pub fn recording(&self, index: usize) -> Result<Trace, Error> {
+        Ok(Trace::of_opened(self.path(), self.opened(index)?))
+    }
+}
+
+/// Names and processes.
+impl Trace {
+    /// The process of a thread at a time, and its application; `None` where the trace does not tell.
+    pub fn process(&self, tid: u32, time: TimeNs) -> Option<Process<'_>> {
+        self.processes().get(self.names(), tid, time)
+    }
+
+    /// Paths of the files that the recording touched.
+    pub fn file_names(&self) -> FileNames {
+        FileNames::of_facts(&self.facts)
+    }
+
+    /// Names of the machine's devices.
+    pub fn device_names(&self) -> DeviceNames {
+        DeviceNames::of_facts(&self.facts)
+    }
+
+    fn processes(&self) -> &Processes {
+        self.processes.get_or_init(|| {
+            let ring = self.ring();
+            let mut reader = ProcessReader::new(&self.facts, ring.map(|ring| &*ring.schemas));
+            if reader.is_useful()
+                && let Some(ring) = ring
+            {
+                // An error leaves what was read before it.
+                let _ = ring.for_each_of_tasks(|record| reader.record(record.time.0, record.schema, record.data));
+            }
+            reader.finish()
+        })
+    }
+}
+
+/// Records beside their events.
+impl Trace {
+    /// Hands every record with its event to `f`, oldest first, and phases among them. What it borrows is valid during the
+    /// call only.
+    pub fn for_each_pair(&self, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
+        self.pairs(&Reads::default(), f)
+    }
+
+    /// As [`Trace::for_each_pair`], and reads of files beside them that only `mm_filemap_get_pages` shows, as events without a record.
+    pub fn for_each_access(&self, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
+        self.pairs(self.reads(), f)
+    }
+
+    fn pairs(&self, reads: &Reads, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
+        let beside = Beside { geometry: Geometry::from_facts(self.facts()), reads, phases: &self.phases };
+        let decoded = self.source.for_each_pair(&beside, f).map_err(|e| Error::io(&self.path, "read", e))?;
+        self.set_losses(&decoded);
+        Ok(())
     }
 }

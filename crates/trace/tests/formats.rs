@@ -1,6 +1,6 @@
 //! One table of formats, in code and in docs; what is refused, by its name; packed traces.
 
-use flashscope_trace::{Crossing, Crossings, EventKind, FORMATS, Loss, SleepSource, Trace, TraceKind};
+use flashscope_trace::{Crossing, EventKind, FORMATS, Loss, SleepSource, Trace, TraceKind};
 
 #[test]
 fn docs_list_what_is_read_and_written() {
@@ -621,7 +621,7 @@ fn a_switch_in_text_tells_sleep_from_preemption() {
         b-15 [000] d.... 3.280210: sched_switch: prev_comm=b prev_pid=15 prev_prio=0 prev_state=R ==> next_comm=a next_pid=77 next_prio=120\n\
         a-77 [000] d.... 3.280593: sched_switch: prev_comm=a prev_pid=77 prev_prio=120 prev_state=D ==> next_comm=b next_pid=15 next_prio=0\n";
     let trace = of(text).unwrap();
-    let crossings = Crossings::new(&trace);
+    let crossings = trace.crossings();
     assert_eq!(crossings.sleep(), SleepSource::Switches);
     let mut found = Vec::new();
     let mut take = |tid, crossing| {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use flashscope_analysis::Analysis as _;
 use flashscope_analysis::layers::{CallLayers, Layers, Operation};
-use flashscope_trace::{Crossings, Session};
+use flashscope_trace::Session;
 use serde_json::Value;
 
 use super::definition::LayersStudy;
@@ -85,7 +85,7 @@ fn collect(port: &Path, spec: &LayersSpec, inputs: Inputs, medium: &str) -> Resu
     let writes_end = writes.end_ns.ok_or_else(|| missing("end of phase 'write'"))?;
 
     let trace = session.recording(0)?;
-    let crossings = Crossings::new(&trace);
+    let crossings = trace.crossings();
     let mut layers = Layers::new(|tid, time| trace.comm(tid, time), crossings.sleep());
     trace.for_each_pair(&mut |pair| {
         if let Some(event) = pair.event {

@@ -3,12 +3,13 @@
 //! The boundaries are functions' names (Linux 5.10 to 7.2; the first lines of each are what Hasegawa et al., table 5, name,
 //! where the kernel still has them). A function that is in no row belongs to the layer of whoever called it.
 
+use crate::facts::Facts;
 use crate::record::Record;
 use crate::ring::schema::{Field, Schema, Value};
-use crate::trace::Trace;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// From the task down to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
@@ -269,14 +270,19 @@ enum Function {
 }
 
 impl Crossings {
-    pub fn new(trace: &Trace) -> Crossings {
-        let boundaries = trace.facts().recording.boundaries.iter();
+    /// `kernel_symbols`: as `/proc/kallsyms` has them; asked for only where calls of functions are recorded.
+    pub(crate) fn of<'a>(
+        facts: &Facts,
+        schemas: impl Iterator<Item = &'a Arc<Schema>>,
+        kernel_symbols: impl FnOnce() -> Option<String>,
+    ) -> Crossings {
+        let boundaries = facts.recording.boundaries.iter();
         let layers: HashMap<&str, &str> =
             boundaries.filter_map(|one| Some((one.symbol.as_deref()?, one.layer.as_deref()?))).collect();
         let plans: HashMap<u16, CrossingFields> =
-            trace.schemas().filter_map(|schema| Some((schema.id, plan(schema, &layers)?))).collect();
+            schemas.filter_map(|schema| Some((schema.id, plan(schema, &layers)?))).collect();
         let functions = plans.values().any(|plan| matches!(plan, CrossingFields::Function { .. }));
-        Crossings { plans, symbols: if functions { symbols(trace.symbols().as_deref()) } else { Vec::new() } }
+        Crossings { plans, symbols: if functions { symbols(kernel_symbols().as_deref()) } else { Vec::new() } }
     }
 
     /// Whether the trace can tell anything of layers.

@@ -1,5 +1,7 @@
 //! A trace for other tools: JSON lines of every record, CSV of the typed events, Perfetto, Parquet.
 
+pub mod dat;
+pub mod flashmon;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(feature = "parquet")]

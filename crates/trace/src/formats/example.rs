@@ -85,7 +85,8 @@ fn requests_come_in_order_of_time() {
         1.000400,8:0\n";
     let Reader::Lines(dialect) = FORMAT.reader else { panic!("not of lines") };
     let text = super::text::Text { input: crate::input::Input::Memory(FIXTURE.into()).into(), dialect };
-    let trace = crate::formats::parsed::trace_of("example".as_ref(), Box::new(text)).unwrap();
+    let opened = crate::formats::parsed::open("example".as_ref(), Box::new(text)).unwrap();
+    let trace = crate::Trace::of_opened("example".as_ref(), opened);
     let mut seen = Vec::new();
     trace
         .for_each(&mut |event| {

@@ -15,16 +15,21 @@ mod repeated;
 pub(crate) mod stream;
 pub(crate) mod text;
 
-pub(crate) use refused::{is_archive, refusal};
+pub(crate) use refused::is_archive;
+use refused::refusal;
 
 use crate::error::Error;
 use crate::input::Input;
-use crate::trace::Trace;
+use crate::losses::Loss;
+use crate::source::Opened;
+use flashmon::Looks;
 use ftrace::Header;
+use packed::Packing;
 use parsed::Item;
 use std::io;
 use std::path::Path;
-use text::Dialect;
+use std::sync::Arc;
+use text::{Dialect, Text};
 
 /// A format, as help texts and docs/reference/formats.md list it.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +54,7 @@ pub(crate) enum Reader {
     None,
 }
 
-pub(crate) type Open = fn(&Path, Input) -> Result<Trace, Error>;
+pub(crate) type Open = fn(&Path, Input) -> Result<Opened, Error>;
 
 /// Every format that is read or written: the one place where a new one is registered. Where two dialects understand as many lines, the
 /// first is taken. docs/reference/formats.md lists the same; a test compares them.
@@ -120,7 +125,7 @@ impl Head {
 }
 
 /// Opens what begins with these bytes; `None` where no format is recognised by its bytes.
-pub(crate) fn of_bytes(head: &Head) -> Option<Open> {
+fn of_bytes(head: &Head) -> Option<Open> {
     TABLE.iter().find_map(|format| match format.reader {
         Reader::Bytes { is, open } => is(head.bytes()).then_some(open),
         _ => None,
@@ -128,7 +133,7 @@ pub(crate) fn of_bytes(head: &Head) -> Option<Open> {
 }
 
 /// What a text is.
-pub(crate) enum Chosen {
+enum Chosen {
     Dialect(Dialect),
     /// Of a latency tracer.
     Latency,
@@ -137,7 +142,7 @@ pub(crate) enum Chosen {
 
 /// Text is in the dialect that understands most of its first lines. Others may stand among them, as in what is pasted from
 /// a terminal, but not four times as many.
-pub(crate) fn choose(head: &Head) -> Chosen {
+fn choose(head: &Head) -> Chosen {
     // The text of an archive is cut by its heads, and not all of it is the trace's.
     if is_archive(head) {
         return Chosen::None;
@@ -175,5 +180,61 @@ pub(crate) fn choose(head: &Head) -> Chosen {
         _ if ftrace::of_raw_clock(&lines) => Chosen::None,
         (None, Header::Text) => Chosen::Dialect(ftrace::DIALECT),
         (None, _) => Chosen::None,
+    }
+}
+
+/// Opens what its contents say it is, packed or not.
+pub(crate) fn open(path: &Path, input: Input) -> Result<Opened, Error> {
+    let head = Head::read(&input).map_err(|e| Error::io(path, "read", e))?;
+    let Some(packing) = Packing::of(head.bytes()) else { return open_plain(path, input, &head) };
+    let unpacked = packed::unpack(path, &input, packing, 1, |head| is_known(path, head))?;
+    let head = Head::read(&unpacked.input).map_err(|e| Error::io(path, "read", e))?;
+    let mut opened = open_plain(path, unpacked.input, &head)?;
+    if unpacked.cut {
+        opened.losses.add(Loss::DataCut, 1);
+    }
+    Ok(opened)
+}
+
+fn open_plain(path: &Path, input: Input, head: &Head) -> Result<Opened, Error> {
+    if let Some(open) = of_bytes(head) {
+        return open(path, input);
+    }
+    match choose(head) {
+        Chosen::Dialect(dialect) => parsed::open(path, Box::new(Text { input: Arc::new(input), dialect })),
+        Chosen::Latency => Err(Error::Unsupported {
+            path: path.to_path_buf(),
+            what:
+                "is the text of a latency tracer, whose times count from its own beginning; record with trace-cmd or \
+                   flashscope"
+                    .to_string(),
+        }),
+        Chosen::None => Err(unknown(path, head)),
+    }
+}
+
+/// Whether it is worth reading on in what begins so: a trace, or a packed file that may hold one.
+pub(crate) fn begins_as_known(path: &Path, head: Head) -> Result<(), Error> {
+    let spatial = flashmon::looks_like(head.bytes()) == Looks::Spatial;
+    if spatial || Packing::of(head.bytes()).is_some() { Ok(()) } else { is_known(path, &head) }
+}
+
+/// Whether what begins so is a trace, or is refused for what it is.
+fn is_known(path: &Path, head: &Head) -> Result<(), Error> {
+    if of_bytes(head).is_some() || !matches!(choose(head), Chosen::None) {
+        return Ok(());
+    }
+    Err(unknown(path, head))
+}
+
+fn unknown(path: &Path, head: &Head) -> Error {
+    let path = path.to_path_buf();
+    match (Packing::of(head.bytes()), refusal(head)) {
+        (Some(packing), _) => {
+            let what = format!("is packed twice, with {} inside; unpack it once", packing.name());
+            Error::Unsupported { path, what }
+        }
+        (None, Some(what)) => Error::Unsupported { path, what },
+        (None, None) => Error::Unrecognised { path, hint: "its beginning looks like none of them" },
     }
 }

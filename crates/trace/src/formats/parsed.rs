@@ -13,8 +13,7 @@ use crate::losses::{Loss, Losses};
 use crate::record::Record;
 use crate::ring::Missed;
 use crate::ring::schema::{MAX_FORMATS_MEMORY, Schema};
-use crate::source::Source;
-use crate::trace::Trace;
+use crate::source::{Opened, Source};
 use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -102,14 +101,6 @@ pub(crate) struct Log {
     /// Every event has a number of its own.
     is_numbered: bool,
     backwards: Backwards,
-}
-
-/// What opening has found.
-pub(crate) struct Opened {
-    pub log: Log,
-    pub names: Names,
-    pub losses: Losses,
-    pub facts: serde_json::Value,
 }
 
 /// The format of events beyond [`MAX_SCHEMAS`].
@@ -264,40 +255,32 @@ fn note_tasks(names: &mut Names, parsed: &Parsed<'_>, by: u32, time: Option<u64>
     }
 }
 
-/// A trace of such a format.
-pub(crate) fn trace_of(path: &Path, parser: Box<dyn Parser>) -> Result<Trace, Error> {
-    let kind = parser.kind();
-    let opened = Log::open(path, parser)?;
-    Ok(Trace::new(path, kind, Box::new(opened.log), opened.facts, opened.losses, opened.names))
-}
-
-impl Log {
-    /// Reads everything once: formats, names of tasks, losses. A file without one event that is understood is refused.
-    pub fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error> {
-        let mut survey = Survey::new();
-        parser.walk(&mut |item| survey.take(item)).map_err(|e| Error::io(path, "read", e))?;
-        if let Some(what) = survey.nothing(parser.title()) {
-            return Err(Error::Unsupported { path: path.to_path_buf(), what });
-        }
-        let is_numbered = survey.numbered == survey.with_time + survey.without_time;
-        let Survey { schemas, by_signature, names, mut losses, backwards, .. } = survey;
-        losses.add(Loss::LinesMalformed, survey.malformed);
-        losses.add(Loss::TimesMissing, survey.without_time);
-        losses.add(Loss::NamesDropped, names.dropped);
-        let times = match (survey.with_time, survey.without_time) {
-            (0, 1..) => "none: events are in the file's order; record with the option funcgraph-abstime".to_string(),
-            _ if parser.clock() == "unknown" => {
-                format!("to {} ns; which clock it was the text does not say", survey.finest)
-            }
-            _ => format!("to {} ns", survey.finest),
-        };
-        let mut own = json!({"best_effort": true, "times": times});
-        parser.facts(&mut own);
-        let facts = json!({parser.key(): own});
-        let cpus = u32::from(survey.highest_cpu) + 1;
-        let log = Log { parser, schemas, by_signature, cpus, is_numbered, backwards };
-        Ok(Opened { log, names, losses, facts })
+/// Reads everything once: formats, names of tasks, losses. A file without one event that is understood is refused.
+pub(crate) fn open(path: &Path, parser: Box<dyn Parser>) -> Result<Opened, Error> {
+    let mut survey = Survey::new();
+    parser.walk(&mut |item| survey.take(item)).map_err(|e| Error::io(path, "read", e))?;
+    if let Some(what) = survey.nothing(parser.title()) {
+        return Err(Error::Unsupported { path: path.to_path_buf(), what });
     }
+    let is_numbered = survey.numbered == survey.with_time + survey.without_time;
+    let Survey { schemas, by_signature, names, mut losses, backwards, .. } = survey;
+    losses.add(Loss::LinesMalformed, survey.malformed);
+    losses.add(Loss::TimesMissing, survey.without_time);
+    losses.add(Loss::NamesDropped, names.dropped);
+    let times = match (survey.with_time, survey.without_time) {
+        (0, 1..) => "none: events are in the file's order; record with the option funcgraph-abstime".to_string(),
+        _ if parser.clock() == "unknown" => {
+            format!("to {} ns; which clock it was the text does not say", survey.finest)
+        }
+        _ => format!("to {} ns", survey.finest),
+    };
+    let mut own = json!({"best_effort": true, "times": times});
+    parser.facts(&mut own);
+    let facts = json!({parser.key(): own});
+    let cpus = u32::from(survey.highest_cpu) + 1;
+    let kind = parser.kind();
+    let log = Log { parser, schemas, by_signature, cpus, is_numbered, backwards };
+    Ok(Opened { facts, losses, names, ..Opened::of(kind, log) })
 }
 
 impl Source for Log {

@@ -12,11 +12,8 @@ pub use apps::{App, AppKind};
 pub use devices::{DeviceName, DeviceNames};
 pub use files::{FileName, FileNames, NameState, file_label, own_data};
 pub use processes::Process;
-use processes::ProcessReader;
-pub(crate) use processes::Processes;
+pub(crate) use processes::{ProcessReader, Processes};
 
-use crate::events::TimeNs;
-use crate::trace::Trace;
 use serde_json::{Map, Value};
 
 /// Arrays of `FS_NAMES` frames, put together; what is no object of arrays is left out. `None`: there is nothing.
@@ -33,37 +30,6 @@ pub(crate) fn merged(frames: &[String]) -> Option<Value> {
         }
     }
     (!all.is_empty()).then_some(Value::Object(all))
-}
-
-impl Trace {
-    /// The process of a thread at a time, and its application; `None` where the trace does not tell.
-    pub fn process(&self, tid: u32, time: TimeNs) -> Option<Process<'_>> {
-        self.processes().get(self.names(), tid, time)
-    }
-
-    /// Paths of the files that the recording touched.
-    pub fn file_names(&self) -> FileNames {
-        FileNames::of_facts(&self.facts)
-    }
-
-    /// Names of the machine's devices.
-    pub fn device_names(&self) -> DeviceNames {
-        DeviceNames::of_facts(&self.facts)
-    }
-
-    fn processes(&self) -> &Processes {
-        self.processes.get_or_init(|| {
-            let ring = self.source.ring();
-            let mut reader = ProcessReader::new(&self.facts, ring.map(|ring| &*ring.schemas));
-            if reader.is_useful()
-                && let Some(ring) = ring
-            {
-                // An error leaves what was read before it.
-                let _ = ring.for_each_of_tasks(|record| reader.record(record.time.0, record.schema, record.data));
-            }
-            reader.finish()
-        })
-    }
 }
 
 /// The rows of one array.

@@ -3,6 +3,7 @@
 //! Source: `kernel/trace/ring_buffer.c` and `include/linux/ring_buffer.h` (Linux 6.1): `struct buffer_data_page`,
 //! `struct ring_buffer_event`, `enum ring_buffer_type`, `RB_MISSED_EVENTS`, `RB_MISSED_STORED`, `rb_fix_abs_ts`.
 
+pub(crate) mod codec;
 pub mod merge;
 pub mod pages;
 pub mod parallel;

@@ -1,7 +1,7 @@
 //! Sub-buffers of one lane (a CPU of a ring), read from a file piece by piece.
 
+use super::codec::Codec;
 use crate::bytes::Endian;
-use crate::formats::dat::codec::Codec;
 use crate::formats::stream::frame::{HEADER, Header, kind};
 use crate::formats::stream::index::{RunCursor, RunIndex};
 use crate::input::Input;

@@ -1,5 +1,6 @@
 //! A trace that has the kernel's ring buffers, as trace.dat and the agent's stream do.
 
+use super::codec::Codec;
 use super::merge::{Lane, LaneCounts, Raw, merge};
 use super::pages::PageSource;
 use super::parallel::{batch_size, merge_ahead};
@@ -41,18 +42,42 @@ pub(crate) struct Ring {
     pub threads: Option<usize>,
 }
 
+/// Largest text of another tool's file (kallsyms) that is copied along.
+const MAX_CARRIED: u64 = 24 << 20;
+
 /// A text that is carried along.
 #[derive(Clone, Debug)]
 pub(crate) enum Blob {
     /// Where it lies in the file.
     File { offset: u64, size: u64 },
     /// Packed: its size (u32) comes before it when it is unpacked.
-    Packed { offset: u64, packed: u32, unpacked: u32, codec: crate::formats::dat::codec::Codec },
+    Packed { offset: u64, packed: u32, unpacked: u32, codec: Codec },
     /// It was unpacked.
     Memory(Arc<[u8]>),
 }
 
 impl Blob {
+    /// The text; nothing where it is too large, or does not unpack: no event needs it.
+    pub fn read(blob: Option<&Blob>, file: &Input) -> io::Result<Vec<u8>> {
+        match blob {
+            Some(Blob::Memory(text)) => Ok(text.to_vec()),
+            Some(Blob::File { offset, size }) if *size <= MAX_CARRIED => {
+                let mut text = vec![0; *size as usize];
+                file.read_exact_at(&mut text, *offset)?;
+                Ok(text)
+            }
+            Some(Blob::Packed { offset, packed, unpacked, codec })
+                if u64::from(*unpacked) <= MAX_CARRIED && packed <= unpacked && *unpacked > 4 =>
+            {
+                let mut bytes = vec![0; *packed as usize];
+                file.read_exact_at(&mut bytes, *offset)?;
+                let mut text = vec![0; *unpacked as usize];
+                Ok(if codec.unpack(&bytes, &mut text) { text.split_off(4) } else { Vec::new() })
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
     pub fn size(&self) -> u64 {
         match self {
             Blob::File { size, .. } => *size,
@@ -212,10 +237,6 @@ impl Source for Ring {
                 reader.record(record.time.0, record.schema, record.data, names);
             });
         }
-    }
-
-    fn ring(&self) -> Option<&Ring> {
-        Some(self)
     }
 
     fn set_threads(&mut self, threads: usize) {

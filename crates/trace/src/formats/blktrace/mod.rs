@@ -14,23 +14,20 @@ mod scan;
 mod typed;
 
 pub use open::files_of;
-pub(crate) use open::{Found, Opened, find, find_all, of_memory, of_parts, sets};
+pub(crate) use open::{Found, find, find_all, of_memory, of_parts, sets};
 
 use crate::decode::names::Names;
 use crate::events::{Event, TimeNs};
 use crate::formats::{Format, Reader};
-use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses};
 use crate::pairs::Pair;
 use crate::record::Record;
 use crate::ring::Missed;
 use crate::ring::schema::Schema;
 use crate::source::{Beside, Source};
-use crate::trace::Trace;
 use lane::{Counts, Lane, Part, Sink};
 use record::{Raw, V8};
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use typed::Typer;
@@ -40,10 +37,7 @@ pub(crate) const FORMAT: Format = Format {
     read: "yes",
     written: "no",
     told_by: "0x65617407 or 0x65617408, either byte order",
-    reader: Reader::Bytes {
-        is: |head| record::kind(head).is_some(),
-        open: |path, input| Ok(trace_of(path, open::of_input(path, input)?)),
-    },
+    reader: Reader::Bytes { is: |head| record::kind(head).is_some(), open: open::of_input },
 };
 
 /// An opened trace: where its lanes lie.
@@ -57,11 +51,6 @@ pub(crate) struct Log {
     pub clock: &'static str,
     /// A pass has met a record behind others that are missing.
     gap: Arc<AtomicBool>,
-}
-
-/// What was opened, as a trace.
-pub(crate) fn trace_of(path: &Path, opened: Opened) -> Trace {
-    Trace::new(path, TraceKind::Blktrace, Box::new(opened.log), opened.facts, opened.losses, Names::default())
 }
 
 impl Log {
@@ -137,10 +126,6 @@ impl Source for Log {
     fn names(&self, names: &mut Names) {
         // An error leaves the names that were read before it.
         let _ = self.run(&mut Notes { names, gap: &self.gap });
-    }
-
-    fn blktrace(&self) -> Option<&Log> {
-        Some(self)
     }
 
     fn for_each_record(&self, f: &mut dyn FnMut(&Record<'_>)) -> io::Result<Losses> {

@@ -5,10 +5,12 @@ use super::record::{Raw, kind};
 use super::{Log, scan, typed, version_of};
 use crate::bytes::Endian;
 use crate::error::Error;
-use crate::formats::Head;
 use crate::formats::packed::{self, Packing, Unpacked, nameless};
+use crate::formats::{Head, begins_as_known};
 use crate::input::Input;
+use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses};
+use crate::source::Opened;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -222,7 +224,7 @@ fn spool(path: &Path, mut from: impl io::Read) -> Result<Input, Error> {
     let failed = |e: io::Error| Error::io(path, "keep what came through the pipe of", e);
     let mut head = Vec::with_capacity(Head::SIZE);
     from.by_ref().take(Head::SIZE as u64).read_to_end(&mut head).map_err(failed)?;
-    crate::Trace::begins_as_known(path, Head::of(head.clone()))?;
+    begins_as_known(path, Head::of(head.clone()))?;
     let mut file = nameless(path)?;
     let limit = flashscope_output::free_bytes_of(&file).map_or(PIPE_BYTES, |free| (free / 2).min(PIPE_BYTES));
     file.write_all(&head).map_err(failed)?;
@@ -238,13 +240,6 @@ fn spool(path: &Path, mut from: impl io::Read) -> Result<Input, Error> {
         });
     }
     Ok(Input::File(file))
-}
-
-/// A trace with what is known of it.
-pub(crate) struct Opened {
-    pub log: Log,
-    pub facts: Value,
-    pub losses: Losses,
 }
 
 /// A stream: one file with the records of all CPUs.
@@ -363,7 +358,7 @@ fn finish(log: Log, endian: Endian, version: u8, files: usize, losses: Losses) -
         "files": files,
         "wall_clock": wall_clock(&log),
     }});
-    Opened { log, facts, losses }
+    Opened { facts, losses, ..Opened::of(TraceKind::Blktrace, log) }
 }
 
 /// The kernel's first note of the wall clock: at which time of the trace it was what.

@@ -4,23 +4,13 @@
 //! does with options it does not know), the behaviour of trace-cmd 3.1.6. `docs/reference/formats.md` says how flashscope's own
 //! facts travel inside such a file.
 
-pub(crate) mod codec;
-
-mod anonymous;
 mod cursor;
-mod own;
+pub(crate) mod own;
 mod parts;
 mod read;
-mod records;
 mod recover;
 mod v6;
 mod v7;
-mod write;
-
-pub use anonymous::Key;
-pub use records::{RecordsWritten, write_filtered, write_merged};
-pub(crate) use write::carried;
-pub use write::{Written, write, write_anonymized, write_as};
 
 use crate::formats::{Format, Reader};
 
@@ -42,13 +32,13 @@ pub(crate) const VERSION_7: Format = Format {
 };
 
 /// The first ten bytes.
-const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
+pub(crate) const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
 
 const CUT_BEFORE_EVENTS: &str =
     "was cut before its first event: its descriptions are there, and none of what was recorded; copy it again";
 
 /// Options, which in version 7 are the numbers of sections too (`include/private/trace-cmd-private.h` of trace-cmd 3.1.6).
-mod option {
+pub(crate) mod option {
     pub const DONE: u16 = 0;
     pub const DATE: u16 = 1;
     pub const CPUSTAT: u16 = 2;

@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Name and version of the section.
-pub(super) const MAGIC: &[u8; 16] = b"flashscope\0\0\0\0\0\x01";
+pub(crate) const MAGIC: &[u8; 16] = b"flashscope\0\0\0\0\0\x01";
 /// Magic, length of the JSON text (u64, little-endian), its CRC-32 (u32, little-endian).
-pub(super) const HEADER: usize = 16 + 8 + 4;
+pub(crate) const HEADER: usize = 16 + 8 + 4;
 /// Longest JSON text that is read.
-pub(super) const MAX: u64 = 16 << 20;
+pub(crate) const MAX: u64 = 16 << 20;
 /// Values in it; a phase has eleven, and there are at most 20,000 of them.
 const MAX_VALUES: usize = 500_000;
 
 /// The section's JSON object.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Own {
+pub(crate) struct Own {
     pub facts: Value,
     pub stats: Value,
     #[serde(flatten)]
@@ -31,7 +31,7 @@ pub(super) struct Own {
     pub clock: String,
 }
 
-pub(super) fn encode(own: &Own) -> serde_json::Result<Vec<u8>> {
+pub(crate) fn encode(own: &Own) -> serde_json::Result<Vec<u8>> {
     let json = serde_json::to_vec(own)?;
     let mut out = Vec::with_capacity(HEADER + json.len());
     out.extend_from_slice(MAGIC);
@@ -42,7 +42,7 @@ pub(super) fn encode(own: &Own) -> serde_json::Result<Vec<u8>> {
 }
 
 /// Length and CRC of the JSON text; `None` where this is no section of ours.
-pub(super) fn header(bytes: &[u8]) -> Option<(u64, u32)> {
+pub(crate) fn header(bytes: &[u8]) -> Option<(u64, u32)> {
     let le = crate::bytes::Endian::Little;
     if bytes.get(..16)? != MAGIC {
         return None;
@@ -50,7 +50,7 @@ pub(super) fn header(bytes: &[u8]) -> Option<(u64, u32)> {
     Some((le.u64(bytes, 16)?, le.u32(bytes, 24)?))
 }
 
-pub(super) fn decode(json: &[u8], crc: u32) -> Option<Own> {
+pub(crate) fn decode(json: &[u8], crc: u32) -> Option<Own> {
     if crc32(json) != crc || !crate::bytes::has_few_values(json, MAX_VALUES) {
         return None;
     }

@@ -14,7 +14,7 @@ use crate::losses::Loss;
 use crate::losses::count_statistics;
 use crate::ring::recorded::{Delivered, Ring, RingBuffer};
 use crate::ring::schema::MAX_SUBBUF;
-use crate::trace::Trace;
+use crate::source::Opened;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) fn looks_like_dat(head: &[u8]) -> bool {
 }
 
 /// Opens a trace.dat. One whose CPU data was cut opens with what is left; a header that was cut is an error.
-pub(crate) fn open(path: &Path, file: Input) -> Result<Trace, Error> {
+pub(crate) fn open(path: &Path, file: Input) -> Result<Opened, Error> {
     let size = file.size().map_err(|e| Error::io(path, "read", e))?;
     let mut c = Cursor::of_file(&file, path, size);
     if c.bytes(10, "trace.dat's magic")? != MAGIC {
@@ -83,7 +83,7 @@ fn bounded(path: &Path, file: &Input, header: &Header) -> Result<(), Error> {
     Ok(())
 }
 
-fn finish(path: &Path, file: Input, header: Header) -> Result<Trace, Error> {
+fn finish(path: &Path, file: Input, header: Header) -> Result<Opened, Error> {
     let mut losses = header.losses;
     let options = header.options;
     if options.ticks {
@@ -172,10 +172,7 @@ fn finish(path: &Path, file: Input, header: Header) -> Result<Trace, Error> {
         read: Delivered::of(&stats),
         threads: None,
     };
-    let mut trace = Trace::new(path, TraceKind::TraceDat, Box::new(ring), facts, losses, names);
-    trace.stats = stats;
-    trace.phases = phases;
-    Ok(trace)
+    Ok(Opened { facts, stats, phases, losses, names, ..Opened::of(TraceKind::TraceDat, ring) })
 }
 
 /// CPUSTAT texts into the shape of FS_STATS. Other tools' counts are taken for losses, not for what was delivered: they

@@ -7,9 +7,9 @@ use super::parts::{
 };
 use super::{CUT_BEFORE_EVENTS, recover};
 use crate::error::Error;
-use crate::formats::dat::codec::{Codec, MAX_UNPACKED};
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
+use crate::ring::codec::{Codec, MAX_UNPACKED};
 use crate::ring::pages::PageSource;
 use crate::ring::recorded::Blob;
 use crate::ring::schema::{Layout, MAX_SUBBUF};

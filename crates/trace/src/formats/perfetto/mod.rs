@@ -29,7 +29,7 @@ pub(crate) const FORMAT: Format = Format {
     told_by: "packets of TracePacket one behind the other",
     reader: Reader::Bytes {
         is: index::looks_like,
-        open: |path, input| parsed::trace_of(path, Box::new(open(path, input)?)),
+        open: |path, input| parsed::open(path, Box::new(open(path, input)?)),
     },
 };
 

@@ -14,7 +14,7 @@ pub use window::StreamWindow;
 use crate::error::Error;
 use crate::formats::{Format, Reader};
 use crate::input::Input;
-use crate::trace::Trace;
+use crate::source::Opened;
 use std::path::Path;
 
 pub(crate) const FORMAT: Format = Format {
@@ -26,11 +26,11 @@ pub(crate) const FORMAT: Format = Format {
 };
 
 /// The only recording of a stream.
-fn open(path: &Path, input: Input) -> Result<Trace, Error> {
+fn open(path: &Path, input: Input) -> Result<Opened, Error> {
     let session = Session::of(path, input, SessionOptions::default())?;
     match session.recordings.len() {
         0 => Err(Error::NoRecording { path: path.to_path_buf() }),
-        1 => session.recording(0),
+        1 => session.opened(0),
         count => Err(Error::SeveralRecordings { path: path.to_path_buf(), count }),
     }
 }

@@ -1,6 +1,6 @@
 //! One recording of a stream, as a trace.
 
-use super::session::SourceState;
+use super::session::{Session, SourceState};
 use crate::bytes::until_nul;
 use crate::decode::names::Names;
 use crate::error::Error;
@@ -12,22 +12,26 @@ use crate::kind::TraceKind;
 use crate::losses::{Loss, Losses, count_statistics};
 use crate::ring::pages::PageSource;
 use crate::ring::recorded::{Delivered, Ring, RingBuffer, TASKS_BUFFER};
-use crate::trace::Trace;
+use crate::source::Opened;
 use serde_json::Value;
-use std::path::Path;
 use std::sync::Arc;
 
 /// `FS_INSTANCE_REQUESTS`: requests of a recording by task, whose issue and completion come in anyone's name.
 const REQUESTS_INSTANCE: u16 = 2;
 
-/// One recording of a stream as a trace.
-pub(super) fn trace_of(
-    path: &Path,
-    file: &Arc<Input>,
-    source: &SourceState,
-    phases: &Phases,
-    session_losses: &Losses,
-) -> Result<Trace, Error> {
+impl Session {
+    /// One of `recordings`.
+    pub(crate) fn opened(&self, index: usize) -> Result<Opened, Error> {
+        let source = self.recording_sources.get(index).ok_or_else(|| Error::NoSuchRecording {
+            path: self.path.clone(),
+            index,
+            count: self.recordings.len(),
+        })?;
+        Ok(opened(&self.file, &self.sources[*source], &self.phases, &self.losses))
+    }
+}
+
+fn opened(file: &Arc<Input>, source: &SourceState, phases: &Phases, session_losses: &Losses) -> Opened {
     let mut losses = session_losses.clone();
     losses.merge(&source.losses);
     let mut json = |text: &Option<String>| match text {
@@ -90,10 +94,7 @@ pub(super) fn trace_of(
         count_statistics(&stats, &mut losses);
     }
     losses.add(Loss::NamesDropped, names.dropped);
-    let mut trace = Trace::new(path, TraceKind::AgentStream, Box::new(ring), facts, losses, names);
-    trace.stats = stats;
-    trace.phases = phases.clone();
-    Ok(trace)
+    Opened { facts, stats, phases: phases.clone(), losses, names, ..Opened::of(TraceKind::AgentStream, ring) }
 }
 
 /// What `uname -srvm` would have said.

@@ -9,7 +9,6 @@ use crate::facts::Facts;
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
 use crate::ring::schema::{Layout, MAX_FORMATS_MEMORY, MAX_SUBBUF, Schema, Schemas};
-use crate::trace::Trace;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,12 +60,12 @@ pub struct Session {
     pub complete: bool,
     /// What producers wanted people to know, in the stream's order.
     pub logs: Vec<LogLine>,
-    phases: Phases,
-    path: PathBuf,
-    file: Arc<Input>,
-    sources: Vec<Arc<SourceState>>,
+    pub(super) phases: Phases,
+    pub(super) path: PathBuf,
+    pub(super) file: Arc<Input>,
+    pub(super) sources: Vec<Arc<SourceState>>,
     /// Index into `sources` of each recording.
-    recording_sources: Vec<usize>,
+    pub(super) recording_sources: Vec<usize>,
 }
 
 /// One step of a plan, or what a single recorder printed.
@@ -297,16 +296,6 @@ impl Session {
     /// The first step of this name.
     pub fn step(&self, name: &str) -> Option<&Step> {
         self.steps.iter().find(|s| s.name == name)
-    }
-
-    /// The trace of one of `recordings`.
-    pub fn recording(&self, index: usize) -> Result<Trace, Error> {
-        let source = self.recording_sources.get(index).ok_or_else(|| Error::NoSuchRecording {
-            path: self.path.clone(),
-            index,
-            count: self.recordings.len(),
-        })?;
-        super::recording::trace_of(&self.path, &self.file, &self.sources[*source], &self.phases, &self.losses)
     }
 
     /// A stored file's contents; holes are zero. Refuses more than `max_bytes`.

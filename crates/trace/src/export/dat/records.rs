@@ -14,6 +14,7 @@ use crate::record::Record;
 use crate::ring::recorded::{Delivered, Ring, RingBuffer, TASKS_BUFFER};
 use crate::ring::schema::{Layout, Schemas};
 use crate::ring::{Encoder, Missed};
+use crate::source::Opened;
 use crate::trace::Trace;
 use flashscope_output::{Output, Rules};
 use serde_json::{Value, json};
@@ -77,7 +78,7 @@ fn join<'a>(sources: &[(&'a Trace, i64)]) -> Result<Joined<'a>, Error> {
     let mut from: Vec<From<'a>> = Vec::with_capacity(sources.len());
     let (mut schemas, mut buffers) = (Schemas::new(), Vec::new());
     for (index, &(trace, offset_ns)) in sources.iter().enumerate() {
-        let Some(ring) = trace.source.ring() else {
+        let Some(ring) = trace.ring() else {
             let what = "holds no ring-buffer data, which a trace.dat is made of; export it to csv, json or perfetto";
             return Err(refused(trace, what.to_string()));
         };
@@ -130,7 +131,7 @@ fn write_from(
         Ok(())
     })?;
     let head = synthetic(&from, layout, schemas, &buffers, &written, path)?;
-    let Some(ring) = head.source.ring() else { unreachable!("it was made of one") };
+    let Some(ring) = head.ring() else { unreachable!("it was made of one") };
 
     let failed = |e: io::Error| write_error(first.trace, path, e);
     let own = own_section(&head, ring, None).map_err(|e| failed(io::Error::other(e)))?;
@@ -366,8 +367,8 @@ fn synthetic(
         read: Delivered::default(),
         threads: None,
     };
-    let mut trace = Trace::new(path, TraceKind::TraceDat, Box::new(ring), facts, losses, initial);
-    trace.phases = phases;
+    let opened = Opened { facts, phases, losses, names: initial, ..Opened::of(TraceKind::TraceDat, ring) };
+    let trace = Trace::of_opened(path, opened);
     let _ = trace.names.set(names);
     Ok(trace)
 }

@@ -4,7 +4,7 @@
 //! the facts, texts that are known to name nothing of the user's stay. A pseudonym has its name's length, for it stands in the same
 //! place; the same name has the same one wherever it is, and in every trace that is written with the same key.
 
-use super::own::Own;
+use crate::formats::dat::own::Own;
 use crate::ring::schema::{Field, FieldKind, Layout, Schema, Schemas};
 use crate::ring::{Walked, Walker, forget_remains};
 use serde_json::Value;

@@ -1,10 +1,10 @@
 //! Writes a trace.dat of version 6.
 
 use super::anonymous::{Anonymizer, Key};
-use super::own::{self, Own};
-use super::{MAGIC, option};
 use crate::bytes::Endian;
 use crate::error::Error;
+use crate::formats::dat::own::{self, Own};
+use crate::formats::dat::{MAGIC, option};
 use crate::input::Input;
 use crate::losses::Loss;
 use crate::losses::stats_by_cpu;
@@ -25,9 +25,6 @@ pub struct Written {
     pub bytes: u64,
     pub sub_buffers: u64,
 }
-
-/// Largest text of another tool's file (kallsyms) that is copied along.
-const MAX_CARRIED: u64 = 24 << 20;
 
 /// Writes a trace as `path`, which `trace-cmd report` and KernelShark open. The file appears under its name when it is
 /// complete; until then it has a name of its own in the same directory, which is removed where anything fails. The
@@ -62,7 +59,7 @@ fn write_with(
     rules: Rules<'_>,
     names: Option<&Anonymizer>,
 ) -> Result<(Written, PathBuf), Error> {
-    let Some(ring) = trace.source.ring() else {
+    let Some(ring) = trace.ring() else {
         return Err(Error::Unsupported {
             path: trace.path().to_path_buf(),
             what: "holds text, not the ring-buffer data that a trace.dat is made of".to_string(),
@@ -325,7 +322,7 @@ fn header_of(
         }
     }
     for blob in [&ring.kallsyms, &ring.printk] {
-        let text = if anonymizer.is_some() { Vec::new() } else { carried(&ring.file, blob)? };
+        let text = if anonymizer.is_some() { Vec::new() } else { Blob::read(blob.as_ref(), &ring.file)? };
         e.put_u32(&mut h, text.len() as u32);
         h.extend_from_slice(&text);
     }
@@ -393,27 +390,6 @@ fn cmdlines(trace: &Trace, anonymizer: Option<&Anonymizer>) -> String {
         }
     }
     out
-}
-
-pub(crate) fn carried(file: &Input, blob: &Option<Blob>) -> io::Result<Vec<u8>> {
-    match blob {
-        Some(Blob::Memory(text)) => Ok(text.to_vec()),
-        Some(Blob::File { offset, size }) if *size <= MAX_CARRIED => {
-            let mut text = vec![0; *size as usize];
-            file.read_exact_at(&mut text, *offset)?;
-            Ok(text)
-        }
-        Some(Blob::Packed { offset, packed, unpacked, codec })
-            if u64::from(*unpacked) <= MAX_CARRIED && packed <= unpacked && *unpacked > 4 =>
-        {
-            let mut bytes = vec![0; *packed as usize];
-            file.read_exact_at(&mut bytes, *offset)?;
-            let mut text = vec![0; *unpacked as usize];
-            // A text that does not unpack is left out: no event needs it.
-            Ok(if codec.unpack(&bytes, &mut text) { text.split_off(4) } else { Vec::new() })
-        }
-        _ => Ok(Vec::new()),
-    }
 }
 
 /// Per-CPU statistics as `per_cpu/cpuN/stats` prints them, the way `trace-cmd record` stores them.
