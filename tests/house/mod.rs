@@ -19,7 +19,6 @@ const LONG: &[(&str, &str, &str)] = &[
         "a_board_with_dropbear_busybox_and_a_read_only_root_is_reached_over_ssh",
         "a board's files",
     ),
-    ("crates/trace/src/formats/dat/v7.rs", "read", "one file, read from top to bottom"),
     ("tests/bad_input.rs", "names_and_files_that_are_wrong", "a table of commands and messages"),
     ("tests/block_io.rs", "stages_are_btts_on_what_was_recorded_together", "one recording, ten comparisons"),
     ("tests/bounds.rs", "hostile", "a table of hostile inputs"),

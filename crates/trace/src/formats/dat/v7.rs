@@ -68,15 +68,7 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
         losses.add(Loss::DataCut, 1);
     }
     if !whole && places.buffers.is_empty() {
-        let found = recover::data(c, file, sections, page_size).map_err(|e| Error::io(c.path(), "read", e))?;
-        let of_main = |found: recover::Found| {
-            let (name, clock) = (String::new(), String::new());
-            Buffer { offset: found.offset, name, clock, page: Some(page_size), cpus: found.cpus }
-        };
-        places.buffers.extend(found.map(of_main));
-        if places.buffers.is_empty() {
-            return Err(Error::Unsupported { path: c.path().to_path_buf(), what: CUT_BEFORE_EVENTS.to_string() });
-        }
+        places.buffers.push(main_buffer(c, file, sections, page_size)?);
     }
     if places.buffers.is_empty() {
         return Err(Error::Unsupported { path: c.path().to_path_buf(), what: "holds no ring-buffer data".to_string() });
@@ -109,24 +101,12 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
         cmdlines = in_section(c, file, &packing, at, option::CMDLINES, |s| s.text8("saved_cmdlines"))?;
     }
 
-    // A buffer without data has a clock too, and it is compared with nothing.
-    let has_data = |b: &&Buffer| b.cpus.iter().any(|(_, _, length)| *length > 0);
-    let clocks: BTreeSet<&str> =
-        places.buffers.iter().filter(has_data).map(|b| b.clock.as_str()).filter(|c| !c.is_empty()).collect();
-    if clocks.len() > 1 {
-        return Err(Error::Unsupported {
-            path: c.path().to_path_buf(),
-            what: format!(
-                "has buffers with different clocks ({}), whose times cannot be compared; record all of them with the same -C, as \
-                 \"trace-cmd record -C mono -e block -B NAME -C mono -e sched\"",
-                clocks.into_iter().collect::<Vec<_>>().join(", ").escape_debug()
-            ),
-        });
-    }
-    let clock = clocks.first().map(|clock| clock.to_string());
+    let clock = clock_of(c, &places.buffers)?;
     let mut cpus = options.cpus.unwrap_or(0).min(MAX_CPUS);
     let mut buffers = vec![(String::new(), Vec::new())];
-    let mut all_lanes = 0;
+    if places.buffers.iter().map(|buffer| buffer.cpus.len()).sum::<usize>() > MAX_LANES {
+        return Err(c.bad(format!("at most {MAX_LANES} CPUs of all buffers"), "more"));
+    }
     for buffer in places.buffers {
         if buffer.page.is_some_and(|p| p != layout.subbuf_size) {
             return Err(Error::Unsupported {
@@ -138,29 +118,8 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
             losses.add(Loss::DataCut, 1);
             continue;
         }
-        let mut section = c.of_part(buffer.offset, SECTION_HEADER);
-        section.u16("a section's number")?;
-        let packed = section.u16("a section's flags")? & PACKED != 0;
-        let mut lanes: Vec<(u16, PageSource)> = Vec::new();
-        all_lanes += buffer.cpus.len();
-        if all_lanes > MAX_LANES {
-            return Err(c.bad(format!("at most {MAX_LANES} CPUs of all buffers"), "more"));
-        }
-        for (cpu, offset, length) in buffer.cpus {
-            if cpu >= MAX_CPUS {
-                return Err(c.bad(format!("a CPU below {MAX_CPUS}"), format!("{cpu}")));
-            }
-            cpus = cpus.max(cpu + 1);
-            if let Some((offset, size)) = place(offset, length, c.size, &mut losses) {
-                let page = layout.subbuf_size;
-                let source = match packing.codec.filter(|_| packed) {
-                    Some(codec) => PageSource::Chunks { offset, size, page, codec, endian: c.endian },
-                    None if packed => return Err(unknown(c, &packing)),
-                    None => PageSource::Flat { offset, size, page },
-                };
-                lanes.push((cpu as u16, source));
-            }
-        }
+        let lanes = lanes_of(c, &packing, &buffer, layout.subbuf_size, &mut losses)?;
+        cpus = buffer.cpus.iter().fold(cpus, |most, (cpu, ..)| most.max(cpu + 1));
         if buffer.name.is_empty() {
             buffers[0].1 = lanes;
         } else {
@@ -183,6 +142,62 @@ pub(super) fn read(c: &mut Cursor<'_>, file: &Input, long_size: u8, page_size: u
         own: None,
         losses,
     })
+}
+
+/// The main buffer of a file that was cut before it says where its buffers are.
+fn main_buffer(c: &Cursor<'_>, file: &Input, sections: u64, page_size: u32) -> Result<Buffer, Error> {
+    let found = recover::data(c, file, sections, page_size).map_err(|e| Error::io(c.path(), "read", e))?;
+    let Some(found) = found else {
+        return Err(Error::Unsupported { path: c.path().to_path_buf(), what: CUT_BEFORE_EVENTS.to_string() });
+    };
+    let (name, clock) = (String::new(), String::new());
+    Ok(Buffer { offset: found.offset, name, clock, page: Some(page_size), cpus: found.cpus })
+}
+
+/// The one clock of all buffers. One without data has a clock too, and it is compared with nothing.
+fn clock_of(c: &Cursor<'_>, buffers: &[Buffer]) -> Result<Option<String>, Error> {
+    let has_data = |b: &&Buffer| b.cpus.iter().any(|(_, _, length)| *length > 0);
+    let clocks: BTreeSet<&str> =
+        buffers.iter().filter(has_data).map(|b| b.clock.as_str()).filter(|c| !c.is_empty()).collect();
+    if clocks.len() > 1 {
+        return Err(Error::Unsupported {
+            path: c.path().to_path_buf(),
+            what: format!(
+                "has buffers with different clocks ({}), whose times cannot be compared; record all of them with the same -C, as \
+                 \"trace-cmd record -C mono -e block -B NAME -C mono -e sched\"",
+                clocks.into_iter().collect::<Vec<_>>().join(", ").escape_debug()
+            ),
+        });
+    }
+    Ok(clocks.first().map(|clock| clock.to_string()))
+}
+
+/// The sub-buffers of each CPU.
+fn lanes_of(
+    c: &Cursor<'_>,
+    packing: &Packing,
+    buffer: &Buffer,
+    page: u32,
+    losses: &mut Losses,
+) -> Result<Vec<(u16, PageSource)>, Error> {
+    let mut section = c.of_part(buffer.offset, SECTION_HEADER);
+    section.u16("a section's number")?;
+    let packed = section.u16("a section's flags")? & PACKED != 0;
+    let mut lanes: Vec<(u16, PageSource)> = Vec::new();
+    for &(cpu, offset, length) in &buffer.cpus {
+        if cpu >= MAX_CPUS {
+            return Err(c.bad(format!("a CPU below {MAX_CPUS}"), format!("{cpu}")));
+        }
+        if let Some((offset, size)) = place(offset, length, c.size, losses) {
+            let source = match packing.codec.filter(|_| packed) {
+                Some(codec) => PageSource::Chunks { offset, size, page, codec, endian: c.endian },
+                None if packed => return Err(unknown(c, packing)),
+                None => PageSource::Flat { offset, size, page },
+            };
+            lanes.push((cpu as u16, source));
+        }
+    }
+    Ok(lanes)
 }
 
 fn unknown(c: &Cursor<'_>, packing: &Packing) -> Error {
