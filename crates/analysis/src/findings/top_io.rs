@@ -9,6 +9,10 @@ use flashscope_trace::FileId;
 /// With less there is no "most", bytes.
 const MIN_BYTES: u64 = 4096;
 
+/// A write returns once its data is in memory; the kernel writes it up to half a minute later (vm.dirty_expire_centisecs).
+const UNSEEN: &str = "No event here says who changed those pages: that was before the recording began, or through a mapping. The \
+                      kernel writes pages up to 30 s after their change: record for longer than that.";
+
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     // What the recorder itself did is no workload.
@@ -32,12 +36,23 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         let thread = format!(" ({})", first.tid);
         let is_numbered = first.name.ends_with(&thread) || first.name == format!("tid {}", first.tid);
         let name = if is_numbered { first.name.clone() } else { first.name.clone() + &thread };
+        let unknown = bytes(OwnerKind::Unknown);
+        // Whoever leads among the rest leads nothing.
+        let mostly_unknown = unknown > of(first);
         let mut cause = String::new();
-        if verb == "writes" && bytes(OwnerKind::Kernel) > 0 {
-            cause += &format!("{} are journal and metadata.", size(bytes(OwnerKind::Kernel)));
+        if mostly_unknown {
+            cause += &match (verb, found.originators.written_unknown_bytes.why()) {
+                ("writes", None) => UNSEEN.to_owned(),
+                ("writes", Some(why)) => format!("Who changes pages is not in this trace: {}.", why.missing),
+                _ => String::new(),
+            };
+            cause += &format!(" Of the rest {name} {verb} most: {}.", size(of(first)));
         }
-        if bytes(OwnerKind::Unknown) > 0 {
-            cause += &format!(" For whom {} were {done} is unknown.", size(bytes(OwnerKind::Unknown)));
+        if verb == "writes" && bytes(OwnerKind::Kernel) > 0 {
+            cause += &format!(" {} are journal and metadata.", size(bytes(OwnerKind::Kernel)));
+        }
+        if unknown > 0 && !mostly_unknown {
+            cause += &format!(" For whom {} were {done} is unknown.", size(unknown));
         }
         let (which, went) = match verb {
             "writes" => (most(seen.storage, found, |file| file.written_bytes), "go into"),
@@ -51,12 +66,17 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 seen.storage.device_name(&one.device)
             );
         }
-        // With less than half in one file there is no such file; the recorder's own is never one.
-        if let Some((file, bytes)) = which.filter(|(_, bytes)| bytes.saturating_mul(2) >= sum) {
+        // With less than half in one file there is no such file; the recorder's own is never one. Where nobody is known, a part helps.
+        let least = if mostly_unknown { sum / 10 } else { sum.div_ceil(2) };
+        if let Some((file, bytes)) = which.filter(|(_, bytes)| *bytes >= least) {
             cause += &format!(" {} of all {went} {file}.", size(bytes));
         }
         let peers = kind(OwnerKind::Task).filter(|one| of(one) == of(first)).count() as u64 - 1;
         let mut evidence = vec![measure(&format!("{done} for {name}"), of(first) as f64, MeasureUnit::Bytes, source)];
+        if mostly_unknown {
+            evidence
+                .insert(0, measure(&format!("{done} for nobody known"), unknown as f64, MeasureUnit::Bytes, source));
+        }
         if doubled.is_none() {
             evidence.push(measure(&format!("{done} in all"), sum as f64, MeasureUnit::Bytes, source));
         }
@@ -65,6 +85,10 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             weight: Weight::Overview,
             // Of several that do as much as one another none does most.
             what: match doubled {
+                Some(_) if mostly_unknown => format!("For whom {} were {done} is unknown.", size(unknown)),
+                None if mostly_unknown => {
+                    format!("For whom {} of {} were {done} is unknown.", size(unknown), size(sum))
+                }
                 _ if peers > 0 => {
                     format!("{name} {verb} {}, and {} as much.", size(of(first)), counted(peers, "other program"))
                 }
@@ -79,7 +103,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             cause: cause.trim_start().to_owned(),
             evidence,
             lost_ns: Evidence::unknown("an overview: no time of it is lost by itself", ""),
-            lost_bytes: Some(of(first)),
+            lost_bytes: Some(if mostly_unknown { unknown } else { of(first) }),
             advice: Vec::new(),
             uncertain: None,
         });
@@ -110,12 +134,26 @@ mod tests {
     fn the_most_is_named_for_each_direction() {
         let mut work = Work::new(1_000_000);
         work.owner("tar", OwnerKind::Task, 1 << 20, 3 << 20);
-        work.owner("kworker/u8:1", OwnerKind::Unknown, 0, 9 << 20);
+        work.owner("kworker/u8:1", OwnerKind::Unknown, 0, 2 << 20);
         work.owner("player", OwnerKind::Task, 5 << 20, 0);
         let what: Vec<String> = find(&work.seen()).into_iter().map(|finding| finding.what + &finding.cause).collect();
-        assert_eq!(what[0], "tar (7) writes most: 3 MiB of 12 MiB (25 %).For whom 9 MiB were written is unknown.");
+        assert_eq!(what[0], "tar (7) writes most: 3 MiB of 5 MiB (60 %).For whom 2 MiB were written is unknown.");
         assert_eq!(what[1], "player (7) reads most: 5 MiB of 6 MiB (83 %).");
         assert_eq!(what.len(), 2);
+    }
+
+    #[test]
+    fn who_wrote_little_of_what_nobody_is_known_for_does_not_write_most() {
+        let mut work = Work::new(1_000_000);
+        work.owner("cat", OwnerKind::Task, 0, 4096);
+        work.owner("kworker/u8:1", OwnerKind::Unknown, 0, 50 << 20);
+        let finding = find(&work.seen()).remove(0);
+        assert_eq!(finding.what, "For whom 50 MiB of 50 MiB were written is unknown.");
+        assert!(finding.cause.contains("record for longer") && finding.cause.ends_with("cat (7) writes most: 4 KiB."));
+        assert_eq!((finding.lost_bytes, finding.evidence.len()), (Some(50 << 20), 3));
+        work.block().originators.written_unknown_bytes = Evidence::unknown("it has no writeback events", "");
+        let finding = find(&work.seen()).remove(0);
+        assert!(finding.cause.starts_with("Who changes pages is not in this trace: it has no writeback events."));
     }
 
     #[test]
