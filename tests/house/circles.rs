@@ -28,11 +28,6 @@ const LISTED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "cli",
-        &["bench", "bench_agent", "schema"],
-        "the same command on a virtual board and on a target, and the schema of its JSON",
-    ),
-    (
-        "cli",
         &["flight", "output", "record", "recover"],
         "whatever opens an output first finishes what a killed recording left",
     ),

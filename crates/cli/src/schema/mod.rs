@@ -22,12 +22,9 @@ use serde_json::{Map, Value, json};
 
 use crate::args::SchemaArgs;
 use crate::failure::Failure;
-use crate::{advise, bench, bench_agent, board, diff};
+use crate::{advise, bench, board, diff, facts};
 
 pub mod agent_results;
-mod facts;
-
-pub use facts::Agent;
 
 /// Has the names of devices beside their numbers.
 const NAMED: bool = true;
@@ -67,9 +64,9 @@ const DOCUMENTS: &[Document] = &[
     Document { name: "doctor", printed_by: "doctor --json", version: None, schema: read::<facts::Facts>, named: PLAIN },
     Document { name: "board-list", printed_by: "board list --json", version: None, schema: written::<Vec<board::Listed>>, named: PLAIN },
     Document { name: "bench-read", printed_by: "bench read --json", version: None, schema: written::<bench::BenchResult>, named: PLAIN },
-    Document { name: "bench-sqlite", printed_by: "bench sqlite --json", version: None, schema: read::<bench_agent::Done<agent_results::Sqlite>>, named: PLAIN },
-    Document { name: "bench-postmark", printed_by: "bench postmark --json", version: None, schema: read::<bench_agent::Done<agent_results::Postmark>>, named: PLAIN },
-    Document { name: "bench-replay", printed_by: "bench replay --json", version: None, schema: read::<bench_agent::Done<agent_results::Replay>>, named: PLAIN },
+    Document { name: "bench-sqlite", printed_by: "bench sqlite --json", version: None, schema: read::<bench::agent::Done<agent_results::Sqlite>>, named: PLAIN },
+    Document { name: "bench-postmark", printed_by: "bench postmark --json", version: None, schema: read::<bench::agent::Done<agent_results::Postmark>>, named: PLAIN },
+    Document { name: "bench-replay", printed_by: "bench replay --json", version: None, schema: read::<bench::agent::Done<agent_results::Replay>>, named: PLAIN },
     Document { name: "study", printed_by: "study --json, of cells; results.json", version: Some(STUDY_SCHEMA), schema: written::<StudyResult>, named: PLAIN },
     Document { name: "study-layers", printed_by: "study --json, of layers; results.json", version: Some(flashscope_study::layers::LAYERS_SCHEMA), schema: written::<LayersResult>, named: PLAIN },
     Document { name: "study-runs", printed_by: "study --json, of workloads; results.json", version: Some(flashscope_study::runs::RUNS_SCHEMA), schema: written::<RunsResult>, named: PLAIN },

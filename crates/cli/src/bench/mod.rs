@@ -1,5 +1,7 @@
 //! `bench`: one benchmark under the tracer, on a virtual board or on one of yours.
 
+pub mod agent;
+
 use std::sync::Arc;
 
 use flashscope_analysis::flash::{LatencyNs, OpCounts, Window, WindowCounts};
@@ -15,14 +17,14 @@ use serde_json::Value;
 use crate::args::{Bench, BenchArgs, BenchReadArgs};
 use crate::failure::Failure;
 use crate::progress::{StudyLines, Terminal};
-use crate::{bench_agent, import_strace, study, target};
+use crate::{import_strace, study, target};
 
 pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failure> {
     let args = match &args.bench {
         Bench::Read(args) => args,
-        Bench::Sqlite(args) => return bench_agent::sqlite(args, quiet),
-        Bench::Postmark(args) => return bench_agent::postmark(args, quiet),
-        Bench::Replay(args) => return bench_agent::replay(args, quiet),
+        Bench::Sqlite(args) => return agent::sqlite(args, quiet),
+        Bench::Postmark(args) => return agent::postmark(args, quiet),
+        Bench::Replay(args) => return agent::replay(args, quiet),
         Bench::ImportStrace(args) => return import_strace::run(args),
     };
     let terminal = Arc::new(Terminal::new(quiet));
@@ -75,7 +77,7 @@ pub enum BenchInputs {
     /// On a virtual board.
     Study(Box<flashscope_study::Inputs>),
     Agent {
-        #[schemars(with = "crate::schema::Agent")]
+        #[schemars(with = "crate::facts::Agent")]
         agent: facts::Agent,
     },
     Nothing,

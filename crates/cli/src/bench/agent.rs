@@ -16,8 +16,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::{BenchInputs, mounted, read_json};
 use crate::args::{BenchPlaceArgs, BenchPostmarkArgs, BenchReplayArgs, BenchSqliteArgs};
-use crate::bench::{BenchInputs, mounted, read_json};
 use crate::failure::Failure;
 use crate::progress::Terminal;
 use crate::recover::{Pending, Way};
