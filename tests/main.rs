@@ -43,6 +43,7 @@ mod outputs;
 mod overrun;
 mod page;
 mod paths;
+mod paths_named;
 mod peers_agree;
 mod perfetto;
 mod readahead;

@@ -201,6 +201,37 @@ static bool is_foreign(const struct fs_paths *paths, int32_t pid)
 	return fs_namespace_of(pid, "mnt") != paths->mounts.namespaces[0];
 }
 
+/* No page of these ever becomes dirty. */
+static bool is_read_only(const char *type)
+{
+	static const char *const types[] = { "squashfs", "erofs", "cramfs", "romfs", "iso9660" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if (!strcmp(type, types[i]))
+			return true;
+	return false;
+}
+
+/* Events that name a disk alone are of the partition that has a file system. */
+static void disks(struct fs_paths *paths)
+{
+	char path[FS_PATH_MAX], *number;
+	unsigned int major, minor;
+
+	for (size_t i = 0; i < paths->mounts.count; i++) {
+		const struct fs_mount *mount = &paths->mounts.items[i];
+		const unsigned int of_mount[] = { mount->device >> 20, mount->device & 0xfffff };
+
+		if (!of_mount[0] || is_read_only(mount->type) ||
+		    access(fs_path(path, sizeof(path), "/sys/dev/block/%u:%u/partition", of_mount[0], of_mount[1]), F_OK))
+			continue;
+		number = fs_read_value(fs_path(path, sizeof(path), "/sys/dev/block/%u:%u/../dev", of_mount[0], of_mount[1]));
+		if (number && sscanf(number, "%u:%u", &major, &minor) == 2)
+			fs_touched_disk(&paths->touched, major << 20 | (minor & 0xfffff), mount->device);
+		free(number);
+	}
+}
+
 void fs_paths_seen(struct fs_paths *paths, bool only_touched, uint64_t end_ns)
 {
 	char path[FS_PATH_MAX];
@@ -208,6 +239,7 @@ void fs_paths_seen(struct fs_paths *paths, bool only_touched, uint64_t end_ns)
 	DIR *proc;
 
 	fs_mounts_read(&paths->mounts);
+	disks(paths);
 	proc = opendir(fs_path(path, sizeof(path), "/proc"));
 	while (proc && (entry = readdir(proc))) {
 		uint64_t pid;

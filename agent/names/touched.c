@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "touched.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +87,65 @@ void fs_inode_forget_paths(struct fs_touched *touched, struct fs_inode *file)
 	file->path = file->was = NULL;
 }
 
+/* "char name[32]" of writeback events (include/trace/events/writeback.h): there it holds the backing device's name. */
+#define BACKING_SIZE 32
+
+static uint16_t backing_of(const char *event, const char *format)
+{
+	static const char field[] = "char name[32];";
+	const char *hit = strncmp(event, "writeback_", strlen("writeback_")) ? NULL : strstr(format, field);
+	unsigned int offset;
+
+	return hit && sscanf(hit + strlen(field), " offset:%u;", &offset) == 1 && offset < 4096 ? (uint16_t)offset : 0;
+}
+
+/*
+ * "179:0", the number of a disk. All its partitions have the same; other backing devices ("mtd-0") have none. A device's own page
+ * cache is no file: its inode number is its dev_t (block/bdev.c).
+ */
+static bool by_backing(const struct fs_touched *touched, const unsigned char *data, size_t length, uint16_t offset,
+		       uint64_t inode, uint64_t *device)
+{
+	uint32_t number[2] = { 0 };
+	size_t part = 0, digits = 0;
+
+	if ((size_t)offset + BACKING_SIZE > length)
+		return false;
+	for (size_t i = 0; i < BACKING_SIZE && data[offset + i]; i++) {
+		const unsigned char byte = data[offset + i];
+
+		if (byte == ':' && digits && !part) {
+			part = 1;
+			digits = 0;
+		} else if (byte >= '0' && byte <= '9' && ++digits <= 7) {
+			number[part] = number[part] * 10 + (byte - '0');
+		} else {
+			return false;
+		}
+	}
+	if (!part || !digits || number[0] >> 12 || number[1] >> 20)
+		return false;
+	*device = number[0] << 20 | number[1];
+	if (inode == *device)
+		return false;
+	for (size_t i = 0; i < touched->disk_count; i++)
+		if (touched->disks[i].disk == *device)
+			*device = touched->disks[i].file_system;
+	return *device && inode != *device;
+}
+
+void fs_touched_disk(struct fs_touched *touched, uint32_t disk, uint32_t file_system)
+{
+	for (size_t i = 0; i < touched->disk_count; i++)
+		if (touched->disks[i].disk == disk) {
+			if (touched->disks[i].file_system != file_system)
+				touched->disks[i].file_system = 0;
+			return;
+		}
+	if (touched->disk_count < FS_DISKS_MAX)
+		touched->disks[touched->disk_count++] = (struct fs_disk){ disk, file_system };
+}
+
 void fs_touched_format(struct fs_touched *touched, const char *event, const char *format)
 {
 	struct fs_touched_event found = { 0 };
@@ -105,7 +165,9 @@ void fs_touched_format(struct fs_touched *touched, const char *event, const char
 		found.links = fs_format_field(format, "nlink");
 	if (!strcmp(event, "sched_process_exec"))
 		found.pid = fs_format_field(format, "pid");
-	if (!(found.device.known && found.inode.known) && !found.pid.known)
+	if (!found.device.known && found.inode.known)
+		found.backing = backing_of(event, format);
+	if (!((found.device.known || found.backing) && found.inode.known) && !found.pid.known)
 		return;
 	touched->events[touched->event_count++] = found;
 	touched->kinds[id] = (uint8_t)touched->event_count;
@@ -196,7 +258,9 @@ static void one(void *argument, uint64_t time_ns, const unsigned char *data, siz
 			started(touched, (uint32_t)pid);
 		return;
 	}
-	if (!fs_field_get(data, length, event->device, &device) || !fs_field_get(data, length, event->inode, &inode))
+	if (!fs_field_get(data, length, event->inode, &inode) ||
+	    !(event->backing ? by_backing(touched, data, length, event->backing, inode, &device) :
+			       fs_field_get(data, length, event->device, &device)))
 		return;
 	if (event->frees) {
 		uint64_t links = 0;

@@ -14,6 +14,8 @@
 #include "crosscheck.h"
 #include "tracefs.h"
 
+/* Disks whose partitions are known. */
+#define FS_DISKS_MAX 64
 /* Files that are remembered, and bytes of their paths: what one recording may cost in memory. */
 #define FS_FILES_MAX 65536u
 #define FS_PATHS_MAX (8u << 20)
@@ -62,9 +64,15 @@ struct fs_touched {
 	uint8_t kinds[65536]; /* of an event's number: index + 1 into events */
 	struct fs_touched_event {
 		struct fs_field device, inode, pid, links;
+		uint16_t backing; /* offset of the backing device's name ("179:0"), where there is no device; 0: none */
 		bool frees; /* the inode, if it has no links */
 	} events[250];
 	size_t event_count;
+	struct fs_disk {
+		uint32_t disk;
+		uint32_t file_system; /* the one partition with one that can be written; 0: several */
+	} disks[FS_DISKS_MAX];
+	size_t disk_count;
 	uint32_t last_device;
 	uint64_t last_inode;
 	size_t last_file; /* its index */
@@ -73,6 +81,8 @@ struct fs_touched {
 
 /* Learns an event's number and fields from the text of its format. */
 void fs_touched_format(struct fs_touched *touched, const char *event, const char *format);
+/* A file system that can be written lies on a partition of this disk. */
+void fs_touched_disk(struct fs_touched *touched, uint32_t disk, uint32_t file_system);
 /* Every event of a sub-buffer. */
 void fs_touched_subbuf(struct fs_touched *touched, const unsigned char *subbuf, size_t used,
 		       const struct fs_page_layout *layout);

@@ -195,6 +195,67 @@ static void most_events_first(void)
 	fs_touched_free(&touched);
 }
 
+/* Events of writeback name the disk: the file is on the one partition of it that has a file system. */
+static void by_backing_device(void)
+{
+	static const char format[] = "name: writeback_dirty_folio\nID: 1009\nformat:\n"
+				     "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+				     "\tfield:char name[32];\toffset:8;\tsize:32;\tsigned:0;\n"
+				     "\tfield:ino_t ino;\toffset:40;\tsize:8;\tsigned:0;\n";
+	static const struct {
+		const char *name;
+		uint64_t inode;
+		uint32_t device; /* 0: the file is not remembered */
+	} cases[] = {
+		{ "7:0", 5000, 7 << 20 },
+		{ "179:0", 5000, 179 << 20 | 2 },
+		{ "8:0", 5000, 0 }, /* two file systems */
+		{ "179:0", 179 << 20, 0 }, /* the page cache of the disk, and of its partition */
+		{ "179:0", 179 << 20 | 2, 0 },
+		{ "mtd-0", 5000, 0 },
+		{ "btrfs-1", 5000, 0 },
+		{ "", 5000, 0 },
+		{ "7:", 5000, 0 },
+		{ ":7", 5000, 0 },
+		{ "7:0:1", 5000, 0 },
+		{ "4096:0", 5000, 0 },
+		{ "7:1048576", 5000, 0 },
+		{ "99999999999999999:0", 5000, 0 },
+	};
+	const struct fs_page_layout layout = { .long_size = 8, .data_offset = 16, .size = 4096 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		unsigned char subbuf[128] = { 0 };
+		struct fs_touched *touched = fs_alloc(sizeof(*touched));
+		const uint16_t id = 1009;
+		/* include/linux/ring_buffer.h: type_len of 4-byte words; 12 of them are the 48 bytes of an event. */
+		const uint32_t head = 12;
+		const uint64_t commit = sizeof(head) + 48;
+
+		memset(touched, 0, sizeof(*touched));
+		fs_touched_format(touched, "writeback_dirty_folio", format);
+		fs_touched_format(touched, "other", format);
+		CHECK_NUMBER(touched->event_count, 1);
+		fs_touched_disk(touched, 179 << 20, 179 << 20 | 2);
+		fs_touched_disk(touched, 179 << 20, 179 << 20 | 2);
+		fs_touched_disk(touched, 8 << 20, 8 << 20 | 1);
+		fs_touched_disk(touched, 8 << 20, 8 << 20 | 2);
+		memcpy(subbuf + 8, &commit, sizeof(commit));
+		memcpy(subbuf + 16, &head, sizeof(head));
+		memcpy(subbuf + 20, &id, sizeof(id));
+		memcpy(subbuf + 28, cases[i].name, strlen(cases[i].name));
+		memcpy(subbuf + 60, &cases[i].inode, sizeof(cases[i].inode));
+		fs_touched_subbuf(touched, subbuf, 16 + (size_t)commit, &layout);
+		CHECK_NUMBER(touched->count, cases[i].device != 0);
+		if (touched->count) {
+			CHECK_NUMBER(touched->files[0].device, cases[i].device);
+			CHECK_NUMBER(touched->files[0].inode, cases[i].inode);
+		}
+		fs_touched_free(touched);
+		free(touched);
+	}
+}
+
 /* What never answers, as the memory of a process that is stuck, is given up, and others are read. */
 static void reader(void)
 {
@@ -228,6 +289,7 @@ static void reader(void)
 void test_names(void)
 {
 	most_events_first();
+	by_backing_device();
 	reader();
 	overlays();
 	time_is_over();

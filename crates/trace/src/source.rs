@@ -2,7 +2,7 @@
 
 use crate::decode::names::Names;
 use crate::decode::reads::Reads;
-use crate::decode::{Geometry, Typer};
+use crate::decode::{Disks, Geometry, Typer};
 use crate::events::phase::Phases;
 use crate::kind::TraceKind;
 use crate::losses::Losses;
@@ -55,7 +55,7 @@ pub(crate) trait Source: Any + Debug + Send + Sync {
     fn for_each_pair(&self, beside: &Beside<'_>, f: &mut dyn FnMut(Pair<'_>)) -> io::Result<Losses> {
         let mut reads = beside.reads.cursor();
         let mut phases = PhaseEvents::new(beside.phases);
-        let mut typer = Typer::new(beside.geometry.clone());
+        let mut typer = Typer::new(beside.geometry.clone(), Disks::of_facts(beside.facts));
         typer.declare(self.schemas());
         let mut losses = self.for_each_record(&mut |record| {
             phases.before(record.time, &mut |event| f(Pair { record: None, event: Some(event) }));
@@ -105,6 +105,7 @@ impl Opened {
 /// What a trace has beside its records.
 pub(crate) struct Beside<'a> {
     pub geometry: Geometry,
+    pub facts: &'a Value,
     /// Reads of files that no record of ours has.
     pub reads: &'a Reads,
     pub phases: &'a Phases,

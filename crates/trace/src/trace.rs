@@ -373,7 +373,8 @@ impl Trace {
     }
 
     fn pairs(&self, reads: &Reads, f: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
-        let beside = Beside { geometry: Geometry::from_facts(self.facts()), reads, phases: &self.phases };
+        let (geometry, facts) = (Geometry::from_facts(self.facts()), self.facts_json());
+        let beside = Beside { geometry, facts, reads, phases: &self.phases };
         let decoded = self.source.for_each_pair(&beside, f).map_err(|e| Error::io(&self.path, "read", e))?;
         self.set_losses(&decoded);
         Ok(())

@@ -5,9 +5,12 @@
 //! [`EventKind::Block`], those of the page cache, of writeback and of ext4's map [`EventKind::File`]; every other event is [`EventKind::Other`].
 
 pub mod block;
+mod disks;
 pub mod names;
 pub mod reads;
 pub mod tasks;
+
+pub(crate) use disks::Disks;
 
 use crate::decode::block::BlockPlan;
 use crate::events::file::{self, FilePlan};
@@ -139,6 +142,7 @@ const MAX_CHIPS: usize = 256;
 pub(crate) struct Typer {
     by_id: Vec<Option<Mapping>>,
     geometry: Geometry,
+    disks: Disks,
     /// Of the page cache, bytes.
     page_size: u64,
     pending: HashMap<(u32, FlashOp), Vec<u64>>,
@@ -160,8 +164,9 @@ struct CrossCount {
 }
 
 impl Typer {
-    pub fn new(geometry: Geometry) -> Typer {
+    pub fn new(geometry: Geometry, disks: Disks) -> Typer {
         Typer {
+            disks,
             by_id: Vec::new(),
             page_size: geometry.page_size.unwrap_or(4096),
             geometry,
@@ -226,7 +231,10 @@ impl Typer {
                 }
             },
             EventFields::File(plan) => match plan.read(schema, data, self.page_size) {
-                Some(Some(step)) => event.kind = EventKind::File(step),
+                Some(Some(mut step)) => {
+                    self.disks.find(task, &mut step, plan.is_by_disk());
+                    event.kind = EventKind::File(step);
+                }
                 Some(None) => return None,
                 None => {
                     self.losses.add(Loss::RecordsMalformed, 1);

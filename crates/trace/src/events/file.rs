@@ -162,6 +162,11 @@ fn device_of(text: &[u8]) -> Option<Device> {
 }
 
 impl FilePlan {
+    /// Whether the event names its device as the backing device does: all partitions of a disk share one.
+    pub fn is_by_disk(&self) -> bool {
+        self.device.is_none()
+    }
+
     /// `None`: the record is too short; `Some(None)`: it says nothing (an extent that was not found).
     pub fn read(&self, schema: &Schema, data: &[u8], page_bytes: u64) -> Option<Option<FileEvent>> {
         let number = |field: &Option<Field>| match field {

@@ -33,11 +33,11 @@ pub(crate) fn merged(frames: &[String]) -> Option<Value> {
 }
 
 /// The rows of one array.
-fn rows<'f>(facts: &'f Value, key: &str) -> impl Iterator<Item = &'f Value> {
+pub(crate) fn rows<'f>(facts: &'f Value, key: &str) -> impl Iterator<Item = &'f Value> {
     facts["names"][key].as_array().into_iter().flatten()
 }
 
-fn text(value: &Value) -> Option<&str> {
+pub(crate) fn text(value: &Value) -> Option<&str> {
     value.as_str().filter(|text| !text.is_empty())
 }
 
