@@ -390,13 +390,15 @@ static void send_search(struct fs_names *names, uint64_t begin_ns, uint64_t limi
 	fs_json_object_end(json);
 }
 
-void fs_names_begin(struct fs_names *names)
+void fs_names_begin(struct fs_names *names, uint64_t limit_ns)
 {
+	const uint64_t begin = fs_now_ns();
+
 	if (names->mode == FS_NAMES_NONE)
 		fs_mounts_read(&names->paths.mounts);
 	else
-		fs_paths_seen(&names->paths, false, UINT64_MAX);
-	send_processes(names, UINT64_MAX);
+		fs_paths_seen(&names->paths, false, begin + limit_ns / 2);
+	send_processes(names, begin + limit_ns);
 	send_packages(names);
 	send_devices(names);
 	send_mounts(names);

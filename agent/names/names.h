@@ -39,8 +39,8 @@ struct fs_names {
 /* "walk", "seen", "none"; false: another word. */
 bool fs_names_mode_of(const char *word, enum fs_names_mode *mode);
 void fs_names_init(struct fs_names *names, enum fs_names_mode mode, struct fs_stream *stream);
-/* At the begin: what is there. */
-void fs_names_begin(struct fs_names *names);
+/* At the begin: what is there, as far as it can be read in limit_ns. Nothing is recorded before this is over. */
+void fs_names_begin(struct fs_names *names, uint64_t limit_ns);
 /* After each draining: processes and files that are new. busy: it took long, and they wait for a later one. */
 void fs_names_live(struct fs_names *names, bool busy);
 /*

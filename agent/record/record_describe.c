@@ -17,6 +17,9 @@
 #include "layers.h"
 #include "util.h"
 
+/* Looking at what processes have open takes no longer before the recording begins. */
+#define NAMES_BEGIN_NS UINT64_C(5000000000)
+
 static bool leaves_own_out(const struct fs_event *event)
 {
 	return event->filter && strstr(event->filter, "common_pid != ");
@@ -292,6 +295,6 @@ int fs_recorder_describe(struct fs_recorder *recorder)
 		return fs_recorder_broken(recorder, "tracing_on: %s", strerror(errno));
 	if (send_tasks(recorder))
 		return -1;
-	fs_names_begin(&recorder->names);
+	fs_names_begin(&recorder->names, NAMES_BEGIN_NS);
 	return recorder->stream.error ? fs_recorder_stream_broken(recorder) : 0;
 }

@@ -55,7 +55,14 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
     }
     let begins = match args.duration {
         None if args.command.is_empty() => Some("recording; Ctrl-C (or `flashscope ctl stop`) ends it".to_owned()),
-        Some(seconds) if args.command.is_empty() => Some(format!("recording for {seconds} s; Ctrl-C ends it earlier")),
+        Some(seconds) if args.command.is_empty() => Some(match args.paths {
+            Some(Paths::Walk) => format!("recording for {seconds} s, then looking for names; Ctrl-C ends it earlier"),
+            // `names_limit_ns` of the agent.
+            _ => format!(
+                "recording for {seconds} s, then at most {} s for names; Ctrl-C ends it earlier",
+                (seconds / 5).clamp(1, 5)
+            ),
+        }),
         _ => None,
     };
     let (ran, reached) = {
@@ -63,6 +70,12 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         let ran = target.run(&job, &mut Live::new(&mut limited, &terminal, begins));
         (ran, limited.reached())
     };
+    // On a busy machine this may take longer than -d: the line says what it is.
+    let recorded = std::fs::metadata(pending.stream());
+    if let (Ok(recorded), Ok(0)) = (recorded, ran.as_ref().map(|outcome| outcome.status)) {
+        let mib = recorded.len() as f64 / f64::from(1 << 20);
+        terminal.line(&format!("recorded {mib:.1} MiB; preparing {}", args.output.display()));
+    }
     let end = pending.finish();
     match ran {
         // It was asked to end, and so was the command under it.
@@ -212,7 +225,8 @@ pub fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
     }
     let trace = Trace::open(path)?;
     let mut events = 0u64;
-    trace.for_each_record(&mut |record| events += u64::from(record.buffer != "tasks"))?;
+    // Counts the losses too: they need no pass of their own.
+    trace.for_each_pair(&mut |pair| events += u64::from(pair.record.is_some_and(|record| record.buffer != "tasks")))?;
     terminal.line(&format!(
         "{}: {events} events; see them with: flashscope report {}",
         path.display(),
