@@ -7,8 +7,14 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Space that is left free, where the disk has 16 times as much.
+/// Space that is left free, where the disk has 16 times as much; the least that is, where it has twice as much: what the rings still
+/// hold and the names come after the end.
 const MARGIN: u64 = 64 << 20;
+const LEAST: u64 = 4 << 20;
+
+fn margin(total: u64) -> u64 {
+    MARGIN.min((total / 16).max(LEAST.min(total / 2)))
+}
 
 /// Why a recording was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +36,7 @@ pub struct Limited {
 
 impl Limited {
     pub fn new(file: File, max: Option<u64>, stop: Arc<AtomicBool>) -> Limited {
-        let margin = flashscope_output::total_bytes_of(&file).map_or(MARGIN, |total| MARGIN.min(total / 16));
+        let margin = flashscope_output::total_bytes_of(&file).map_or(MARGIN, margin);
         Limited { file, bytes: 0, max, margin, stop, reached: None }
     }
 
@@ -71,6 +77,13 @@ impl Write for Limited {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_disk_keeps_room_for_the_end() {
+        let mib = |total: u64| margin(total << 20) >> 20;
+        assert_eq!([1, 8, 64, 256, 1024, 100_000].map(mib), [0, 4, 4, 16, 64, 64]);
+        assert_eq!(margin(1 << 20), 512 << 10);
+    }
 
     #[test]
     fn a_limit_asks_once_and_keeps_what_comes_after() {

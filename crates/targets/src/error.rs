@@ -41,7 +41,7 @@ pub enum Error {
     ProgramMissing { program: String, package: String },
     #[error("{program}: {problem}; run the same command again, or {program} by hand to see why")]
     ProgramFailed { program: String, problem: String },
-    #[error("the command's output: {0}; free some space or write elsewhere (what came before is kept)")]
+    #[error("the output cannot be written: {0}; free some space or write elsewhere (what came before is kept)")]
     Output(std::io::Error),
     #[error("{target}: the agent did not finish in {seconds} s; raise the time limit (its output so far is kept)")]
     JobTimeout { target: String, seconds: u64 },
