@@ -41,6 +41,13 @@ const THREADS: &[(&str, Work)] = &[
     ("bdi-default", Others),
     // mm/pdflush.c, start_one_pdflush_thread() (2.6.31)
     ("pdflush", Others),
+    // mm/backing-dev.c, default_bdi_init() (3.10 and later): the rescuer of workqueue "writeback" ("kworker/R-write" from 6.9 on)
+    ("writeback", Others),
+    // block/bio.c, bioset_init(): the rescuer of workqueue "bioset"; block/blk-throttle.c, throtl_init(): of "kthrotld"
+    ("bioset", Others),
+    ("kthrotld", Others),
+    // fs/direct-io.c, sb_init_dio_done_wq(): the rescuer of workqueue "dio/%s"
+    ("dio/", Others),
     // block/blk-core.c, blk_dev_init(): workqueue "kblockd"; one thread a CPU, "kblockd/0", before 2.6.36
     ("kblockd", Others),
     // drivers/block/nbd.c, nbd_dev_add(): workqueue "nbd%d-recv" (before 5.16 "knbd%d-recv", whose threads are kworkers); a thread
@@ -63,6 +70,14 @@ const THREADS: &[(&str, Work)] = &[
     ("iscsi_trx", Others),
     // fs/nfsd/nfssvc.c, nfsd_create_serv() with net/sunrpc/svc.c, svc_start_kthreads()
     ("nfsd", Others),
+    // fs/smb/server/transport_tcp.c, ksmbd_tcp_new_connection() (5.15 and later): "ksmbd:%u", in newer kernels "ksmbd:%pI4"
+    ("ksmbd:", Others),
+    // fs/erofs/zdata.c, erofs_init_percpu_worker() (6.4 and later): "erofs_worker/%u"
+    ("erofs_worker/", Others),
+    // drivers/md/dm-vdo/vdo.c, vdo_make() (6.9 and later): MODULE_NAME, number and queue; RHEL's module before: "kvdo%u:"
+    ("dm_vdo", Others),
+    ("dm-vdo", Others),
+    ("kvdo", Others),
     // drivers/md/dm-crypt.c, crypt_ctr(): thread "dmcrypt_write/%s" (before 4.20 "dmcrypt_write"), workqueues "kcryptd/%s",
     // "kcryptd_io/%s"
     ("dmcrypt_write", Others),
@@ -110,6 +125,8 @@ const THREADS: &[(&str, Work)] = &[
     ("z_ioctl_", Others),
     ("z_trim_", Others),
     ("z_flush_", Others),
+    // OpenZFS 2.1, module/os/linux/zfs/vdev_file.c, vdev_file_init()
+    ("z_vdev_file", Others),
     // OpenZFS 2.1, module/os/linux/zfs/zvol_os.c, zvol_init(): "zvol"
     ("zvol", Others),
     // OpenZFS 2.1, module/zfs/txg.c, txg_sync_start(): "txg_sync", "txg_quiesce"
@@ -197,6 +214,10 @@ const THREADS: &[(&str, Work)] = &[
     ("ubi_bgt", Device("UBI wear levelling")),
     // mm/vmscan.c, kswapd_run(): "kswapd%d"
     ("kswapd", Swap("memory reclaim")),
+    // mm/damon/core.c, __damon_start() (5.15 and later): "kdamond.%d"
+    ("kdamond.", Swap("memory reclaim")),
+    // mm/khugepaged.c, start_stop_khugepaged(): it reads what others' huge pages need
+    ("khugepaged", Others),
 ];
 
 /// Workers of btrfs behind `btrfs-` (fs/btrfs/disk-io.c, btrfs_init_workqueues() of 5.10 and 6.1; threads of their own before 3.15,
@@ -265,8 +286,10 @@ fn work(name: &str) -> Option<Work> {
     let fits = match head {
         // Programs begin so too; the kernel's have a number there.
         "mtdblock" if behind == "d" => true,
-        "nbd" | "mtdblock" | "kswapd" | "vhost-" => behind.starts_with(|c: char| c.is_ascii_digit()),
-        "nfsd" | "mmp" => behind.is_empty(),
+        "nbd" | "mtdblock" | "kswapd" | "vhost-" | "kdamond." | "kvdo" | "dm_vdo" | "dm-vdo" => {
+            behind.starts_with(|c: char| c.is_ascii_digit())
+        }
+        "nfsd" | "mmp" | "writeback" | "bioset" | "kthrotld" | "khugepaged" => behind.is_empty(),
         "zvol" => behind.is_empty() || behind.starts_with("_tq"),
         _ => true,
     };
@@ -322,6 +345,16 @@ mod tests {
             ("loop0", true, None, None),
             ("loopback", false, None, None),
             ("iscsi_trx", true, None, None),
+            ("writeback", true, None, None),
+            ("writeback-bench", false, None, None),
+            ("bioset", true, None, None),
+            ("dio/sda1", true, None, None),
+            ("ksmbd:445", true, None, None),
+            ("ksmbd.mountd", false, None, None),
+            ("erofs_worker/3", true, None, None),
+            ("dm_vdo0:bioQ0", true, None, None),
+            ("kdamond.0", false, Some("memory reclaim"), None),
+            ("z_vdev_file", true, None, None),
             ("o2hb-5F8A1C2D3E", false, Some("OCFS2 heartbeat"), file_system),
             ("flush-8:0", true, None, None),
             ("dmcrypt_write/2", true, None, None),
