@@ -18,10 +18,10 @@ impl Random {
 }
 
 /// An event, and the bios (their numbers) whose step it is.
-struct Recorded {
-    time: u64,
-    tid: u32,
-    block: BlockEvent,
+pub(super) struct Recorded {
+    pub time: u64,
+    pub tid: u32,
+    pub block: BlockEvent,
     of: Vec<u32>,
 }
 
@@ -40,7 +40,7 @@ fn block(action: BlockAction, letters: &[u8], sector: u64, sectors: u64) -> Bloc
 
 /// A correct trace: requests of one to three bios side by side, several in the device at a time, some split, on few sectors,
 /// so that most are used again and again; never two at once on one sector.
-fn correct(random: &mut Random) -> Vec<Recorded> {
+pub(super) fn correct(random: &mut Random) -> Vec<Recorded> {
     let (mut events, mut bios) = (Vec::new(), 0);
     // When each slot of 64 sectors is free again.
     let mut free = [0u64; 12];

@@ -21,6 +21,8 @@ mod missing;
 mod originators;
 mod over_time;
 mod points;
+#[cfg(test)]
+mod repeated_tests;
 mod rows;
 mod service;
 mod sizes;

@@ -8,9 +8,15 @@ use std::collections::HashMap;
 
 const UPPER: Device = Device(253 << 20);
 const LOWER: Device = Device(8 << 20);
+/// A partition of the lower device, and a loop device whose file is there.
+const PART: Device = Device(8 << 20 | 1);
+const LOOP: Device = Device(7 << 20);
 /// The mirror's other half.
 const OTHER: Device = Device(8 << 20 | 16);
 const MIRROR: Device = Device(9 << 20);
+
+/// Numbers of the I/Os of the loop's worker begin here.
+const WORKER: usize = 50;
 
 struct Recorded {
     time: u64,
@@ -34,18 +40,19 @@ fn block(action: BlockAction, device: Device, letters: &str, sector: u64, sector
 }
 
 /// Reads, writes, writes with FUA and flushes through an upper device, several at a time, some given back by the driver; writes
-/// to a mirror, reads that are split below; and reads of the lower device by others. No sector is in use twice at a time.
+/// to a mirror, reads that are split below; reads of a partition, and of a loop device, whose worker reads the lower device (its
+/// reads are I/Os of their own here); and reads of the lower device by others. No sector is in use twice at a time.
 fn correct(random: &mut Random) -> Vec<Recorded> {
     let mut events: Vec<Recorded> = Vec::new();
     let (mut now, mut flush_until) = (1_000_000, 0);
-    for of in 0..50usize {
+    for of in 0..WORKER {
         now += 1_000 + random.below(60_000);
         let (tid, sector) = (100 + random.below(3) as u32, 64 * (1 + of as u64));
         let mut add = |time: u64, block: BlockEvent| events.push(Recorded { time, tid, block, of });
         use BlockAction::*;
         let (mut time, lower) = (now, sector + 4096);
         let letters = ["R", "W", "WFS"][random.below(3) as usize];
-        match if of == 1 { 2 } else { random.below(8) } {
+        match if of == 1 { 2 } else { random.below(10) } {
             0 if of > 0 && now > flush_until => {
                 add(time, block(Queue, UPPER, "FWS", 0, 0));
                 add(time + 100, block(Queue, LOWER, "FWS", 0, 0));
@@ -87,6 +94,25 @@ fn correct(random: &mut Random) -> Vec<Recorded> {
                     }
                 }
                 add(time + 72_000, block(Complete, UPPER, "R", sector, 16));
+            }
+            // A partition's bio is queued on the disk.
+            4 if of > 0 => {
+                let at = sector + (1 << 23);
+                let detail = BlockDetail::Remap { device: PART, sector };
+                add(time, BlockEvent { detail, ..block(Remap, LOWER, letters, at, 8) });
+                for (action, after) in [(Queue, 50), (GetRq, 200), (Issue, 500), (Complete, 70_500)] {
+                    add(time + after, block(action, LOWER, letters, at, 8));
+                }
+            }
+            5 if of > 0 => {
+                for (action, after) in [(Queue, 0), (GetRq, 200), (Issue, 500), (Complete, 76_000)] {
+                    add(time + after, block(action, LOOP, "R", sector, 8));
+                }
+                let at = sector + (1 << 24);
+                for (action, after) in [(Queue, 2_000), (GetRq, 2_200), (Issue, 2_500), (Complete, 72_500)] {
+                    let block = block(action, LOWER, "R", at, 8);
+                    events.push(Recorded { time: time + after, tid: 7, block, of: WORKER + of });
+                }
             }
             _ => {
                 let letters = if letters == "WFS" { "WSF" } else { letters };

@@ -355,8 +355,9 @@ impl Hash for Said<'_> {
 /// A step of a bio or a request that cannot come twice at one time.
 fn is_once(parsed: &Parsed<'_>) -> bool {
     let field = |name: &str| parsed.fields.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+    let has_a_place = ["nr_sector", "new_sector"].iter().any(|name| matches!(field(name), Some(Value::Unsigned(1..))));
     parsed.name.starts_with("block_")
-        && matches!(field("nr_sector"), Some(Value::Unsigned(1..)))
+        && has_a_place
         && matches!(field("rwbs"), Some(Value::Text(letters)) if !letters.contains(&b'Z'))
 }
 
