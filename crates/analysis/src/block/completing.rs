@@ -16,7 +16,7 @@
 use super::in_flight::{Bio, InFlight, NEVER, NONE, Place, Wanted};
 use super::matching::{Matching, Range, SKEW_NS, Stray, Watch};
 use super::wholes::Lost;
-use flashscope_trace::{RequestFlags, RequestKind};
+use flashscope_trace::{BlockEvent, RequestFlags, RequestKind};
 
 /// Completions without a bio that are remembered for bios that are queued a moment later.
 const MAX_STRAYS: usize = 64;
@@ -71,6 +71,24 @@ struct Held {
 }
 
 impl<W: Watch> Matching<W> {
+    /// A driver's own command is done. Trace events name neither its sectors nor its bytes then (`N 0 + 0`).
+    #[cold]
+    pub(super) fn command_complete(&mut self, device: u16, block: &BlockEvent, now: u64) -> bool {
+        let nowhere = block.sector == 0 || block.sector == u64::MAX;
+        let place = Place::new(device, RequestKind::Other);
+        if !nowhere || block.kind() != RequestKind::Other {
+            return false;
+        }
+        let wanted = Wanted { place, sector: 0, most: u64::MAX };
+        if let Some(end) = self.bios.find(wanted, |bio| u8::from(bio.is_request())).map(|(_, bio)| bio.end()) {
+            self.complete(Range { place, sector: 0, end: end.max(1) }, block.error, now);
+            return true;
+        }
+        // One that moves nothing, as a test whether there is a disk.
+        let without_data = self.commands.get_mut(&device).filter(|under_way| **under_way > 0);
+        without_data.map(|under_way| *under_way -= 1).is_some()
+    }
+
     /// Of equals the longest, then the oldest; one that is not superseded comes first, then one that was issued. A device above others (device mapper, md) completes bios that
     /// it never issued.
     #[inline(always)]

@@ -41,7 +41,7 @@ pub(super) use super::watch::{Shown, Step, Watch};
 use super::wholes::Wholes;
 use flashscope_trace::{BlockAction, BlockDetail, BlockEvent, Device, RequestFlags, RequestKind};
 use foldhash::{HashMap, HashMapExt as _};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bios on their way that are remembered; beyond it the oldest is given up, and counted.
 pub const MAX_IN_FLIGHT: usize = 1 << 18;
@@ -134,6 +134,8 @@ pub(super) struct Matching<W> {
     pub(super) issues: Vec<bool>,
     /// By device: it has completed something.
     pub(super) completes: Vec<bool>,
+    /// By device: commands of its driver without data that are under way.
+    pub(super) commands: BTreeMap<u16, u64>,
     pub(super) wholes: Wholes,
     pub(super) flushes: Flushes,
     /// Completions without an issue, which may be on its way from a CPU whose clock is late.
@@ -209,6 +211,7 @@ impl<W: Watch> Matching<W> {
             own: true,
             issues: Vec::new(),
             completes: Vec::new(),
+            commands: BTreeMap::new(),
             wholes: Wholes::default(),
             flushes: Flushes::default(),
             early: VecDeque::new(),
@@ -550,21 +553,6 @@ impl<W: Watch> Matching<W> {
         self.with_sectors(device, block, (owner, tid), now, issuer);
     }
 
-    /// A driver's own command is done. Trace events name neither its sectors nor its bytes then (`N 0 + 0`).
-    fn command_complete(&mut self, device: u16, block: &BlockEvent, now: u64) -> bool {
-        let nowhere = block.sector == 0 || block.sector == u64::MAX;
-        let place = Place::new(device, RequestKind::Other);
-        if !nowhere || block.kind() != RequestKind::Other {
-            return false;
-        }
-        let wanted = Wanted { place, sector: 0, most: u64::MAX };
-        let Some(end) = self.bios.find(wanted, |bio| u8::from(bio.is_request())).map(|(_, bio)| bio.end()) else {
-            return false;
-        };
-        self.complete(Range { place, sector: 0, end: end.max(1) }, block.error, now);
-        true
-    }
-
     #[inline(always)]
     fn with_sectors(
         &mut self,
@@ -849,6 +837,9 @@ impl<W: Watch> Matching<W> {
             if !self.command_complete(device, block, now) {
                 self.flush_ended(device, block, now);
             }
+        } else if block.action == BlockAction::Issue && kind == RequestKind::Other {
+            self.counts.without_data += u64::from(self.in_range && self.own);
+            *self.commands.entry(device).or_default() += 1;
         } else {
             self.counts.without_data += u64::from(block.action == BlockAction::Queue && self.in_range && self.own);
         }

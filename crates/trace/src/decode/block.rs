@@ -17,6 +17,8 @@ pub(crate) struct BlockPlan {
     bytes: Option<Field>,
     error: Option<Field>,
     rwbs: Option<Field>,
+    /// Of a driver's own command, before 4.11.
+    command: Option<Field>,
     old_dev: Option<Field>,
     old_sector: Option<Field>,
     new_sector: Option<Field>,
@@ -58,6 +60,7 @@ pub(crate) fn plan(schema: &Schema) -> Option<BlockPlan> {
         bytes: field("bytes"),
         error: field("error").or_else(|| field("errors")),
         rwbs: field("rwbs"),
+        command: field("cmd"),
         old_dev: field("old_dev"),
         old_sector: field("old_sector"),
         new_sector: field("new_sector"),
@@ -76,7 +79,7 @@ impl BlockPlan {
             None => Some(0),
         };
         let sector = number(&self.sector)?;
-        let flags = match self.rwbs.as_ref().map(|f| schema.value(f, data)) {
+        let mut flags = match self.rwbs.as_ref().map(|f| schema.value(f, data)) {
             Some(Some(Value::Text(letters))) => RequestFlags::from_letters(letters),
             Some(None) => return None,
             _ => RequestFlags::default(),
@@ -85,6 +88,11 @@ impl BlockPlan {
             0 => number(&self.bytes)?,
             sectors => sectors.saturating_mul(512),
         };
+        // What a command moves is no sector of the device.
+        let command = self.command.as_ref().filter(|_| number(&self.sectors) == Some(0));
+        if matches!(command.and_then(|f| schema.value(f, data)), Some(Value::Text(bytes)) if !bytes.is_empty()) {
+            flags = RequestFlags::default();
+        }
         // The kernel counts bytes of bios and requests in 32 bits (`bi_size`, `__data_len`), and those of a device in 64.
         // A flush without a place may have the sector -1.
         if bytes > 1 << 32 || bytes > 0 && sector >= 1 << 55 {

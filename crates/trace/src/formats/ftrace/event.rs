@@ -142,6 +142,11 @@ fn block<'a>(out: &mut Parsed<'a>, rest: &'a [u8]) -> bool {
     {
         out.fields.push(("bytes", Value::Unsigned(bytes)));
     }
+    // Before 4.11 a driver's own command stands in round brackets.
+    let command = all[..plus - 1].iter().position(|w| w.starts_with(b"(") && w.len() > 1 && *w != b"()");
+    if let Some(command) = command.filter(|&at| at > 1) {
+        out.fields.push(("cmd", Value::Text(all[command])));
+    }
     // What it was before: "<- (8,1) 1234".
     if all.get(plus + 2) == Some(&&b"<-"[..])
         && let Some(old) = all.get(plus + 3).and_then(|w| device(w.strip_prefix(b"(")?.strip_suffix(b")")?))
