@@ -185,7 +185,17 @@ pub(super) fn task(text: &[u8]) -> Option<(u32, &[u8])> {
     if !rest.is_empty() || dash > MAX_COMM {
         return None;
     }
-    Some((u32::try_from(tid).ok()?, &text[..dash]))
+    Some((u32::try_from(tid).ok()?, own_name(&text[..dash])))
+}
+
+/// A task's name without what a pager, a table or `cat -n` put before it: kernel and perf give it a column of 16 letters
+/// (`TASK_COMM_LEN`).
+pub(crate) fn own_name(text: &[u8]) -> &[u8] {
+    let name = text.rsplit(|&b| b == b'\t').next().unwrap_or_default();
+    match name.len() {
+        0..=16 if name.len() == text.len() => text,
+        len => name[len.saturating_sub(16)..].trim_ascii(),
+    }
 }
 
 /// `COMM-TID [(TGID)] [CPU] [FLAGS] TIME: `, and the rest. A name could hold all of that too: the first place where

@@ -11,7 +11,7 @@ mod tools;
 
 pub(crate) use blk::event as blk_event;
 pub(crate) use event::{of_event, system as system_of};
-pub(crate) use line::time;
+pub(crate) use line::{own_name, time};
 
 use crate::formats::parsed::{Item, MAX_CPUS, Parsed, Value};
 use crate::formats::text::{Dialect, Lines};
@@ -111,11 +111,10 @@ impl Lines for Reader {
                     if tgid.is_some_and(|tgid| tgid != tid) {
                         f(Item::UserTask { tid });
                     }
-                    // With the flags behind the CPU a name is cut to eight bytes; a step of the block layer says all of it.
+                    // With the flags behind the CPU a name is cut to eight bytes, and what pasted it may have put something
+                    // before it; a step of the block layer says what it is.
                     let told = parsed.fields.iter().find_map(|(key, value)| match value {
-                        Value::Text(whole) if *key == "comm" && comm.len() == 8 && whole.starts_with(comm) => {
-                            Some(*whole)
-                        }
+                        Value::Text(whole) if *key == "comm" => is_told(comm, whole).then_some(*whole),
                         _ => None,
                     });
                     f(Item::Task { tid, comm: told.unwrap_or(comm), time: time_ns });
@@ -146,6 +145,13 @@ impl Reader {
         };
         f(Item::Event { cpu: graph.cpu, time: graph.time_ns, tid, flags: b"", text, parsed: &parsed });
     }
+}
+
+/// Whether this name is the end or the beginning of what stands before a line.
+fn is_told(comm: &[u8], whole: &[u8]) -> bool {
+    let cut = comm.len() == 8 && whole.starts_with(comm);
+    let before = comm.strip_suffix(whole).and_then(<[u8]>::last);
+    cut || before.is_some_and(|b| !whole.is_empty() && !b.is_ascii_alphanumeric())
 }
 
 fn graph_fields<'a>(name: &str, function: &'a [u8], graph: &line::Graph<'_>) -> Parsed<'a> {

@@ -6,8 +6,9 @@
 use super::parsed::Item;
 use super::text::{Dialect, Lines};
 use super::{Format, Reader as FormatReader};
-use crate::formats::ftrace::{of_event, time};
+use crate::formats::ftrace::{of_event, own_name, time};
 use crate::kind::TraceKind;
+use crate::losses::Loss;
 
 pub(crate) const FORMAT: Format = Format {
     name: "`perf script` text of trace points",
@@ -57,6 +58,12 @@ impl Lines for Reader {
             f(Item::Lost { cpu: 0, events: Some(events) });
             return;
         }
+        if let Some(chunks) = lost_chunks(trimmed) {
+            return f(Item::Loss(Loss::GapsOfUnknownSize, chunks));
+        }
+        if matches!(trimmed, b"Warning:" | b"Check IO/CPU overload!") {
+            return;
+        }
         if !(self.in_chain && text[0].is_ascii_whitespace() && is_frame(trimmed)) {
             f(Item::Malformed(text));
         }
@@ -104,6 +111,7 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
     if comm.is_empty() || comm.len() > 64 {
         return None;
     }
+    let comm = own_name(comm);
     let mut rest = line[colon + 1..].trim_ascii();
     // How many events a sample stands for.
     let end = rest.iter().position(|&b| b == b' ').unwrap_or(rest.len());
@@ -145,11 +153,25 @@ fn lost(text: &[u8]) -> Option<u64> {
     number(&rest[..rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len())])
 }
 
+/// `Processed 213 events and lost 3 chunks!` (`perf_session__warn_about_errors` of tools/perf/util/session.c).
+fn lost_chunks(text: &[u8]) -> Option<u64> {
+    let text = text.strip_prefix(b"Processed ")?.strip_suffix(b" chunks!")?;
+    let at = text.windows(17).position(|w| w == b" events and lost ")?;
+    number(&text[at + 17..])
+}
+
 /// `ffffffff811c248d submit_bio+0x1d (/lib/modules/…/vmlinux)`; what was inlined has no address.
 fn is_frame(text: &[u8]) -> bool {
     let end = text.iter().position(|&b| b == b' ').unwrap_or(text.len());
     let address = (1..=16).contains(&end) && text[..end].iter().all(u8::is_ascii_hexdigit);
     address || text.ends_with(b")")
+}
+
+/// Whether the times count from the line before (`--deltatime`): perf prints its lines in the order of their times.
+pub(crate) fn has_deltas(lines: &[&[u8]]) -> bool {
+    let times: Vec<u64> = lines.iter().filter_map(|line| Some(head(line)?.time_ns)).collect();
+    let back = times.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    times.first() == Some(&0) && back > 0 && back * 5 >= times.len()
 }
 
 /// `cat    77 [000] 5120.900000: …` without the name of an event, as `-F comm,tid,cpu,time,trace` prints it.
