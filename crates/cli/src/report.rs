@@ -622,11 +622,27 @@ fn nothing_recorded(inputs: &Inputs) -> Failure {
         .map(|loss| format!("{} {}", loss.name, loss.count))
         .collect();
     let lost = if lost.is_empty() { String::new() } else { format!(" It is not complete: {}.", lost.join(", ")) };
+    let others = ["block_io_start", "block_io_done", "block_rq_error"];
+    let seen: Vec<&str> =
+        others.into_iter().filter(|name| inputs.traces().any(|trace| has_event(trace, "block", name))).collect();
+    // Text has the formats of the events that happened; a binary trace has those of all that it could record.
+    if !seen.is_empty() && inputs.traces().all(|trace| !has_event(trace, "block", "block_rq_complete")) {
+        return Failure::new(format!(
+            "{}: has {} alone, and no block_rq_issue and block_rq_complete: how long the device took does not follow.{lost} Record these \
+             too, with `flashscope record --events block -- COMMAND` or `trace-cmd record -e block`",
+            inputs.title(),
+            seen.join(" and ")
+        ));
+    }
     Failure::new(format!(
         "{}: has no step of block I/O: none happened while it was recorded, or none was kept.{lost} Record again while the device is \
          used, with `flashscope record --events block -- COMMAND` or `blktrace -d DEVICE`",
         inputs.title()
     ))
+}
+
+fn has_event(trace: &Trace, system: &str, name: &str) -> bool {
+    trace.schemas().any(|schema| schema.system == system && schema.name == name)
 }
 
 /// A trace of block events, and of no flash.

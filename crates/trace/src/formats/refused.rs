@@ -39,6 +39,11 @@ const ALL: &[Refused] = &[
         why: "no duration follows from them; `echo mono > /sys/kernel/tracing/trace_clock` (trace-cmd: `-C mono`), and record again",
         is: |_, lines| ftrace::of_raw_clock(lines),
     },
+    Refused {
+        what: "perf script's text with times since the line before (`--deltatime`)",
+        why: "they are rounded, and no duration of a request follows; print it with `perf script -F comm,pid,tid,cpu,time,event,trace`",
+        is: |_, lines| perf::has_deltas(lines),
+    },
     Refused { what: OWN_COLUMNS, why: COLUMNS_UNKNOWN, is: |_, lines| blkparse::has_changed_columns(lines) },
     Refused {
         what: "perf.data",
@@ -313,6 +318,11 @@ const ALL: &[Refused] = &[
         },
     },
     Refused {
+        what: "a table of block requests (as SNIA, MSR, SPC, FIU and clouds publish them)",
+        why: "it has a line a request, and no steps of it in the kernel, so none of its times follows; RECORD",
+        is: |_, lines| most(lines, is_request_table),
+    },
+    Refused {
         what: "three numbers a line",
         why: "that is Flashmon's spatial view (counts of each block, not events), or blocks with their sizes and times; neither says \
               who asked, whether it was read or written, or when it ended; of Flashmon give its temporal log, else RECORD",
@@ -384,6 +394,15 @@ fn count_numbers(line: &[u8], separators: &[u8]) -> Option<usize> {
         count += 1;
     }
     (count > 0).then_some(count)
+}
+
+/// `128166372003061629,hm,1,Read,383496192,32768,413` and its kin: a word for reading or writing, and three numbers.
+fn is_request_table(line: &[u8]) -> bool {
+    let words: Vec<&[u8]> = line.split(|b| b" ,;\t".contains(b)).filter(|word| !word.is_empty()).collect();
+    let number = |word: &&&[u8]| word.first().is_some_and(u8::is_ascii_digit) && count_numbers(word, b" ") == Some(1);
+    let directions: &[&[u8]] = &[b"r", b"w", b"read", b"write", b"rs", b"ws"];
+    let direction = |word: &&&[u8]| directions.iter().any(|known| word.eq_ignore_ascii_case(known));
+    words.iter().filter(direction).count() == 1 && words.iter().filter(number).count() >= 3 && words.len() <= 12
 }
 
 /// `TIME, VALUE, DIRECTION, SIZE[, OFFSET[, PRIORITY]]`: the direction is 0, 1 or 2.

@@ -200,9 +200,34 @@ pub(crate) fn has_changed_columns(lines: &[&[u8]]) -> bool {
             *(if step(&head).is_some() { &mut count.own } else { &mut count.other }) += 1;
         }
     }
+    if has_bytes_for_sectors(lines) {
+        return true;
+    }
     // One that is cut is no other format.
     let own: usize = kinds.values().map(|count| count.own).sum();
     kinds.values().any(|count| count.other > count.own && (count.other > 1 || own == 0))
+}
+
+/// Whether sizes are in bytes (`%N`) where blkparse prints sectors: bios that follow one another on the device show it.
+fn has_bytes_for_sectors(lines: &[&[u8]]) -> bool {
+    let (mut last, mut bytes) = (HashMap::<&[u8], u64>::new(), 0usize);
+    for head in lines.iter().filter_map(|line| head(line)).filter(|head| head.action == b"Q") {
+        let Some(parsed) = step(&head) else { continue };
+        let field = |name: &str| match parsed.fields.iter().find(|(key, _)| *key == name)?.1 {
+            Value::Unsigned(n) => Some(n),
+            _ => None,
+        };
+        let (Some(sector), Some(size)) = (field("sector"), field("nr_sector")) else { continue };
+        match size {
+            0 => continue,
+            size if size % 512 != 0 => return false,
+            size => {
+                let next = last.insert(head.device, sector + size / 512);
+                bytes += usize::from(next == Some(sector));
+            }
+        }
+    }
+    bytes > 1
 }
 
 fn is_action(word: &[u8]) -> bool {
@@ -216,7 +241,8 @@ fn is_action(word: &[u8]) -> bool {
 /// kind of request, but not where blkparse puts them by itself.
 pub(crate) fn of_another_format(lines: &[&[u8]]) -> bool {
     let is_one = |line: &&[u8]| {
-        let separators = |b: &u8| matches!(b, b' ' | b'\t' | b';' | b'|');
+        let is_csv = !line.contains(&b' ');
+        let separators = |b: &u8| matches!(b, b' ' | b'\t' | b';' | b'|') || is_csv && *b == b',';
         let words: Vec<&[u8]> = line.split(separators).map(|w| w.strip_suffix(b",").unwrap_or(w)).collect();
         let digits = |part: &[u8]| (1..=7).contains(&part.len()) && part.iter().all(u8::is_ascii_digit);
         let device = |w: &&[u8]| w.split(|&b| b == b',').count() == 2 && w.split(|&b| b == b',').all(digits);

@@ -111,6 +111,10 @@ fn parse_line(line: &[u8]) -> Option<Line<'_>> {
     };
     let address = parse_number(trim(parts.next()?))?;
     let rest = parts.next().map_or(&b""[..], trim);
+    // A table of block requests: their sizes and times stand where a task belongs.
+    if separator == b',' && rest.contains(&b',') && rest.iter().all(|b| b.is_ascii_digit() || b" ,.".contains(b)) {
+        return None;
+    }
     let (task, extended) = match parse_extended(rest).filter(|_| separator == b';') {
         Some((task, extended)) => (task, Some(extended)),
         None => (rest, None),
