@@ -151,6 +151,41 @@ fn what_is_no_trace_is_called_by_its_name_and_writes_nothing() {
         ("empty", "# tracer: nop\n#\n", "without an event"),
         ("none", "# tracer: nop\n#\nno line is one\n", "none of its 1 lines"),
         (
+            "starts",
+            "# tracer: nop\n#\n  fio-5 [000] d..1. 5.000000: block_io_start: 8,0 R 4096 () 96 + 8 none,0,0 [fio]\n  \
+             fio-5 [000] d..1. 5.100000: block_io_done: 8,0 R 0 () 104 + 0 none,0,0 [fio]\n",
+            "has block_io_start and block_io_done alone",
+        ),
+        (
+            "errors",
+            "# tracer: nop\n#\n  <idle>-0 [000] d..1. 5.000000: block_rq_error: 179,0 R () 4104 + 8 [-5]\n",
+            "has block_rq_error alone",
+        ),
+        (
+            "deltas",
+            "cat 7 [000] 0.000000: block:block_bio_queue: 8,0 R 96 + 8 [cat]\n\
+             cat 7 [000] 0.000005: block:block_rq_issue: 8,0 R 4096 () 96 + 8 [cat]\n\
+             swapper 0 [000] 0.000200: block:block_rq_complete: 8,0 R () 96 + 8 [0]\n\
+             cat 7 [000] 0.000100: block:block_bio_queue: 8,0 R 104 + 8 [cat]\n",
+            "--deltatime",
+        ),
+        ("csv", "0.000000000,Q,R,2000,8,md0_raid1\n0.000003000,D,R,2000,8,md0_raid1\n", "`-f`"),
+        (
+            "in-bytes",
+            "8,0 1 1 0.000000000 100 Q R 1000 + 4096 [cat]\n8,0 1 2 0.100000000 100 Q R 1008 + 4096 [cat]\n\
+             8,0 1 3 0.200000000 100 Q R 1016 + 4096 [cat]\n",
+            "`-f`",
+        ),
+        (
+            "names-for-errors",
+            "8,0 1 1 0.000000000 100 Q R 1000 + 8 [cat]\n8,0 1 2 0.000100000 0 C R 1000 + 8 [swapper/0]\n\
+             8,0 1 3 0.100000000 100 Q R 1008 + 8 [cat]\n8,0 1 4 0.100100000 0 C R 1008 + 8 [swapper/0]\n",
+            "`-f`",
+        ),
+        ("msr", "128166372003061629,hm,1,Read,383496192,32768,413\n", "a table of block requests"),
+        ("spc", "0,20941264,8192,W,0.551706\n0,20939840,8192,r,0.554041\n", "a table of block requests"),
+        ("cloud", "419,W,8792731648,16384,1577808144360767\n", "a table of block requests"),
+        (
             "sched",
             "# tracer: nop\n#\n  app-30 [000] d..2. 5.000000: sched_switch: prev_comm=app prev_pid=30 prev_prio=120 prev_state=S \
              ==> next_comm=swapper/0 next_pid=0 next_prio=120\n",
@@ -200,4 +235,98 @@ fn a_quotation_in_a_mail_is_read() {
     assert_eq!(report["block"]["stages"]["bios_completed"], 5);
     let owners = &report["block"]["originators"]["originators"];
     assert_eq!((&owners[0]["name"], owners.as_array().map(Vec::len)), (&"app (61)".into(), Some(1)));
+}
+
+/// What a terminal of so many columns makes of a text.
+fn broken_at(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut rest = line;
+        while rest.len() > width {
+            let (piece, next) = rest.split_at(width);
+            out += &format!("{}\n", piece.trim_end());
+            rest = next;
+        }
+        out += &format!("{rest}\n");
+    }
+    out
+}
+
+/// What a mail makes of it.
+fn broken_between_words(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut rest = line;
+        while let Some(space) = rest.get(..width).filter(|_| rest.len() > width).and_then(|piece| piece.rfind(' ')) {
+            if rest[..space].trim().is_empty() {
+                break;
+            }
+            out += &format!("{}\n", rest[..space].trim_end());
+            rest = &rest[space + 1..];
+        }
+        out += &format!("{rest}\n");
+    }
+    out
+}
+
+#[test]
+fn lines_that_were_broken_are_joined() {
+    let dir = TempDir::new("formats-broken");
+    for case in ["broken-at-a-column", "broken-between-words"] {
+        let report = report(case);
+        assert_eq!((bios(&report), lost(&report)), ([6, 6], vec![]), "{case}");
+        assert_eq!(stage(&report, "D2C"), [6, 200_000, 200_000], "{case}");
+        assert_eq!(stage(&report, "Q2C"), [6, 205_000, 205_000], "{case}");
+        assert_eq!(originators(&report), ["fio-worker-name (50012)"], "{case}");
+    }
+    for case in ["scsi-commands-3.10", "perf-script-text", "blkparse-text"] {
+        let text = std::fs::read_to_string(top().join("tests/cases").join(case).join("input")).expect("the input");
+        // Sums behind the steps are no lines of the trace.
+        let text: String =
+            text.lines().take_while(|line| !line.starts_with("CPU")).map(|line| format!("{line}\n")).collect();
+        let of = |text: &str| {
+            let path = dir.path().join("input");
+            std::fs::write(&path, text).expect("a file");
+            report(path.to_str().expect("a name"))["block"].clone()
+        };
+        let whole = of(&text);
+        for width in [52, 60, 66, 72, 80, 90] {
+            assert_eq!(of(&broken_at(&text, width)), whole, "{case} at {width}");
+            assert_eq!(of(&broken_between_words(&text, width)), whole, "{case} between words, {width}");
+        }
+    }
+}
+
+/// What a pager, a table, the kernel's log or `cat -n` puts before a line is no part of a task's name.
+#[test]
+fn what_stands_before_a_line_is_no_name() {
+    let dir = TempDir::new("formats-before");
+    let whole = report("scsi-commands-3.10");
+    let text = std::fs::read_to_string(top().join("tests/cases/scsi-commands-3.10/input")).expect("the input");
+    assert!(originators(&whole).contains(&"dd (500)"));
+    for (way, before) in [("cat -n", "     7\t"), ("a table", "| "), ("grep -n", "12:"), ("the log", "[   20.000001] ")]
+    {
+        let lines =
+            text.lines().enumerate().map(|(at, line)| format!("{}{line}\n", before.replace('7', &at.to_string())));
+        let path = dir.path().join("input");
+        std::fs::write(&path, lines.collect::<String>()).expect("a file");
+        let found = report(path.to_str().expect("a name"));
+        assert_eq!((bios(&found), originators(&found)), (bios(&whole), originators(&whole)), "{way}");
+    }
+}
+
+#[test]
+fn what_other_kernels_and_tools_print_beside_the_steps() {
+    let unmatched = |report: &Value| report["block"]["stages"]["unmatched"]["completed"].as_u64();
+    let kernel_3 = report("scsi-commands-3.10");
+    assert_eq!((bios(&kernel_3), unmatched(&kernel_3)), ([3, 3], Some(0)));
+    assert_eq!(stage(&kernel_3, "D2C"), [3, 200_000, 200_000]);
+    assert_eq!(kernel_3["block"]["stages"]["without_data"], 1);
+    let perf = report("perf-lost-chunks");
+    assert_eq!((bios(&perf), lost(&perf)), ([5, 4], vec!["gaps_of_unknown_size 2".to_owned()]));
+    assert_eq!(stage(&perf, "Q2C"), [4, 205_000, 205_000]);
+    let nvme = report("nvme-error-6.18");
+    assert_eq!((bios(&nvme), stage(&nvme, "D2C")), ([4, 4], [4, 200_000, 200_000]));
+    let failures = nvme["block"]["errors"]["failures"].as_array().expect("failures");
+    assert_eq!((failures.len(), &failures[0]["error"], &failures[0]["sector"]), (1, &"ENODATA".into(), &1128.into()));
 }

@@ -14,6 +14,8 @@ mod refused;
 mod repeated;
 pub(crate) mod stream;
 pub(crate) mod text;
+pub(crate) mod text_file;
+pub(crate) mod wrapped;
 
 pub(crate) use refused::is_archive;
 use refused::refusal;
@@ -25,11 +27,12 @@ use crate::source::Opened;
 use flashmon::Looks;
 use ftrace::Header;
 use packed::Packing;
-use parsed::Item;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use text::{Dialect, Text};
+use text::Dialect;
+use text_file::Text;
+use wrapped::{Understood, Wrap};
 
 /// A format, as help texts and docs/reference/formats.md list it.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +137,7 @@ fn of_bytes(head: &Head) -> Option<Open> {
 
 /// What a text is.
 enum Chosen {
-    Dialect(Dialect),
+    Dialect(Dialect, Wrap),
     /// Of a latency tracer.
     Latency,
     None,
@@ -148,37 +151,43 @@ fn choose(head: &Head) -> Chosen {
         return Chosen::None;
     }
     if ftrace::systrace::is_page(head.bytes()) {
-        return Chosen::Dialect(ftrace::systrace::DIALECT);
+        return Chosen::Dialect(ftrace::systrace::DIALECT, Wrap::Not);
     }
     let lines = head.lines();
-    if blktrace::blkparse::has_changed_columns(&lines) {
-        return Chosen::None;
-    }
     let header = ftrace::header(head.bytes());
     if header == Header::Latency {
         return Chosen::Latency;
     }
-    let count = |dialect: &Dialect| {
-        let (mut events, mut malformed) = (0usize, 0usize);
-        let mut reader = (dialect.lines)();
-        for line in lines.iter().filter(|line| line.len() <= text::MAX_LINE) {
-            reader.line(line, &mut |item| match item {
-                Item::Event { .. } | Item::Lost { .. } => events += 1,
-                Item::Malformed(_) => malformed += 1,
-                _ => {}
-            });
-        }
-        (events > 0 && malformed <= events * 4).then_some(events)
+    let dialects = || {
+        TABLE.iter().filter_map(|format| match format.reader {
+            Reader::Lines(dialect) => Some(dialect),
+            _ => None,
+        })
     };
-    let dialects = TABLE.iter().filter_map(|format| match format.reader {
-        Reader::Lines(dialect) => Some(dialect),
-        _ => None,
-    });
-    let best = dialects.filter_map(|d| Some((count(&d)?, d))).reduce(|a, b| if b.0 > a.0 { b } else { a });
-    match (best, header) {
-        (Some((_, dialect)), _) => Chosen::Dialect(dialect),
-        _ if ftrace::of_raw_clock(&lines) => Chosen::None,
-        (None, Header::Text) => Chosen::Dialect(ftrace::DIALECT),
+    let most =
+        |a: (Dialect, Wrap, Understood), b: (Dialect, Wrap, Understood)| if b.2.events > a.2.events { b } else { a };
+    let plain = |dialect| {
+        let of = Understood::of(&dialect, Wrap::Not, &lines);
+        (of.events > 0 && of.malformed <= of.events * 4).then_some((dialect, Wrap::Not, of))
+    };
+    if perf::has_deltas(&lines) {
+        return Chosen::None;
+    }
+    let has_changed_columns = blktrace::blkparse::has_changed_columns(&lines);
+    let best = if has_changed_columns { None } else { dialects().filter_map(plain).reduce(most) };
+    let events = best.map_or(0, |best| best.2.events);
+    let wrapped = |dialect| {
+        let (wrap, of) = wrapped::found(&dialect, &lines)?;
+        (of.events > events).then_some((dialect, wrap, of))
+    };
+    let joined = match best {
+        Some((.., of)) if of.malformed == 0 => None,
+        _ => dialects().filter_map(wrapped).reduce(most),
+    };
+    match (joined.or(best), header) {
+        (Some((dialect, wrap, _)), _) => Chosen::Dialect(dialect, wrap),
+        _ if has_changed_columns || ftrace::of_raw_clock(&lines) => Chosen::None,
+        (None, Header::Text) => Chosen::Dialect(ftrace::DIALECT, Wrap::Not),
         (None, _) => Chosen::None,
     }
 }
@@ -201,7 +210,7 @@ fn open_plain(path: &Path, input: Input, head: &Head) -> Result<Opened, Error> {
         return open(path, input);
     }
     match choose(head) {
-        Chosen::Dialect(dialect) => parsed::open(path, Box::new(Text { input: Arc::new(input), dialect })),
+        Chosen::Dialect(dialect, wrap) => parsed::open(path, Box::new(Text { input: Arc::new(input), dialect, wrap })),
         Chosen::Latency => Err(Error::Unsupported {
             path: path.to_path_buf(),
             what:

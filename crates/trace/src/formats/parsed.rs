@@ -76,7 +76,7 @@ pub(crate) enum Item<'a> {
     Malformed(&'a [u8]),
 }
 
-/// One input format whose events become records of made-up formats. Text has one already: [`super::text::Text`].
+/// One input format whose events become records of made-up formats. Text has one already: [`super::text_file::Text`].
 pub(crate) trait Parser: Debug + Send + Sync {
     fn kind(&self) -> TraceKind;
     /// The kernel's name of the clock; `unknown` where the format does not say it.

@@ -1,11 +1,8 @@
-//! Lines of text: read in bounded memory, each handed to a dialect, which says what it is.
+//! Dialects of text: each says of a line what it is.
 
-use super::parsed::{Item, Parser};
-use crate::input::Input;
+use super::parsed::Item;
 use crate::kind::TraceKind;
 use std::fmt;
-use std::io::{self, BufRead, BufReader};
-use std::sync::Arc;
 
 /// Longest line that is read; the kernel's own are below 8 KiB (`TRACE_SEQ_BUFFER_SIZE`, a page before 6.9).
 pub(crate) const MAX_LINE: usize = 16 << 10;
@@ -42,54 +39,6 @@ pub(crate) trait Lines {
 
     /// The end of the text, for a reader that holds events back until their time has come.
     fn end(&mut self, _f: &mut dyn FnMut(Item<'_>)) {}
-}
-
-/// A text in one dialect.
-#[derive(Debug)]
-pub(crate) struct Text {
-    pub input: Arc<Input>,
-    pub dialect: Dialect,
-}
-
-impl Parser for Text {
-    fn kind(&self) -> TraceKind {
-        self.dialect.kind
-    }
-
-    fn clock(&self) -> &str {
-        self.dialect.clock
-    }
-
-    fn key(&self) -> &'static str {
-        self.dialect.key
-    }
-
-    fn title(&self) -> &'static str {
-        self.dialect.title
-    }
-
-    fn walk(&self, f: &mut dyn FnMut(Item<'_>)) -> io::Result<()> {
-        let mut lines = (self.dialect.lines)();
-        let mut reader = BufReader::with_capacity(64 << 10, self.input.reader());
-        let mut buffer = Vec::new();
-        let mut first = true;
-        loop {
-            buffer.clear();
-            let n = io::Read::take(&mut reader, MAX_LINE as u64).read_until(b'\n', &mut buffer)?;
-            if n == 0 {
-                lines.end(f);
-                return Ok(());
-            }
-            if n == MAX_LINE && buffer.last() != Some(&b'\n') {
-                reader.skip_until(b'\n')?;
-                lines.too_long(&buffer, f);
-                continue;
-            }
-            let line = without_end(&buffer);
-            lines.line(if first { without_mark(line) } else { line }, f);
-            first = false;
-        }
-    }
 }
 
 /// A line without what ends it, and without the marks of a quotation in a mail (`> `, `>> `).
