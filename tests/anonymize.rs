@@ -133,6 +133,25 @@ fn a_recording_is_anonymous_from_the_start() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("holds less than 16 bytes"));
 }
 
+/// A limit for somebody by name: no pseudonym is called so, and the limit would seem to be kept.
+#[test]
+fn a_limit_that_names_somebody_is_refused() {
+    let dir = TempDir::new("anonymize-limits");
+    let trace = flashscope_tests::top().join("tests/cases/emmc-fsync-spike/input");
+    for (limit, refused) in
+        [("bytes(app=KohlrabiApp) > 1MiB", true), ("bytes(process=cat) > 1", true), ("errors > 0", false)]
+    {
+        let junit = dir.path().join("limits.xml");
+        let mut report = flashscope();
+        report.arg("report").arg(&trace).args(["--anonymize", "--fail-if", limit, "--junit"]).arg(&junit);
+        let ran = output(&mut report);
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(said.contains("with --anonymize nothing in the report has this name"), refused, "{limit}: {said}");
+        assert_eq!(ran.status.code() == Some(2), refused, "{limit}: {said}");
+        assert!(!refused || !junit.exists(), "{limit}");
+    }
+}
+
 /// What a killed recording had gets the pseudonyms of the key that it was given.
 #[test]
 fn a_killed_recording_keeps_its_key() {

@@ -81,7 +81,7 @@ void fs_recorder_stats(struct fs_recorder *recorder)
 {
 	uint64_t hits[ARRAY_SIZE(recorder->hits)], misses[ARRAY_SIZE(recorder->misses)];
 	struct fs_json json = { 0 };
-	uint64_t lost, tasks_lost, missed = 0;
+	uint64_t lost, tasks_lost;
 
 	fs_recorder_profile(recorder, hits, misses);
 	fs_json_object(&json, NULL);
@@ -107,7 +107,6 @@ void fs_recorder_stats(struct fs_recorder *recorder)
 		} else {
 			fs_json_u64(&json, "hits", hits[i] - recorder->hits[i]);
 			fs_json_u64(&json, "misses", misses[i] - recorder->misses[i]);
-			missed += misses[i] - recorder->misses[i];
 		}
 		fs_json_object_end(&json);
 	}
@@ -115,16 +114,11 @@ void fs_recorder_stats(struct fs_recorder *recorder)
 	fs_crosscheck_json(&json, &recorder->crosscheck, !lost);
 	mtd_health(&json);
 	fs_json_object_end(&json);
-	if (lost)
-		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
-			     "%" PRIu64 " events were lost in the ring; a larger --ring keeps more", lost);
+	/* Lost events and missed calls are in the statistics, and are told from there. */
 	if (tasks_lost)
 		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
 			     "%" PRIu64 " starts and new names of tasks were lost: some tasks have no name; nothing else is lost",
 			     tasks_lost);
-	if (missed)
-		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
-			     "%" PRIu64 " calls were missed by their probes", missed);
 	if (!lost && fs_crosscheck_mismatch(&recorder->crosscheck))
 		fs_frame_log(&recorder->stream, FS_LOG_WARNING,
 			     "programs: %" PRIu64 " seen, %" PRIu64 " expected; erases: %" PRIu64

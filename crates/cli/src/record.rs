@@ -8,7 +8,7 @@ use std::sync::Arc;
 use flashscope_output::quote::shell_path;
 use flashscope_output::{Existing, Output, Rules};
 use flashscope_targets::{Job, OpenOptions};
-use flashscope_trace::{Session, Severity, Trace};
+use flashscope_trace::{Loss, Session, Severity, Trace};
 
 use crate::anonymous;
 use crate::args::{Mode, Paths, RecordArgs, Source};
@@ -232,8 +232,12 @@ pub fn summarise(path: &Path, terminal: &Terminal) -> Result<(), Failure> {
         path.display(),
         shell_path(path)
     ));
-    for (loss, count) in trace.losses().iter() {
-        if count > 0 && loss.severity() == Severity::Data {
+    let losses = trace.losses();
+    // The same events, once counted by the kernel and once seen from the data.
+    let counted = losses.get(Loss::EventsOverwritten) + losses.get(Loss::EventsDropped) > 0;
+    for (loss, count) in losses.iter() {
+        let again = counted && loss == Loss::EventsMissedAtGaps;
+        if count > 0 && loss.severity() == Severity::Data && !again {
             terminal.line(&format!("lost: {} {count}: {}", loss.name(), loss.meaning()));
         }
     }

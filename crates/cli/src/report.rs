@@ -50,7 +50,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     if args.perfetto.is_some() && args.by == Some(ReportBy::Layer) {
         return Err(Failure::usage("--perfetto: has the whole trace; leave out --by layer"));
     }
-    conditions::of_one_report(&args.limits)?;
+    conditions::of_one_report(&args.limits, args.anonymize.is_asked_for())?;
     if let (true, Some(condition)) = (args.by == Some(ReportBy::Layer), args.limits.fail_if.first()) {
         return Err(Failure::usage(format!(
             "--fail-if '{}': --by layer has none of these figures; leave out one of the two",

@@ -69,7 +69,7 @@ losses! {
     EventsOverwritten => "events_overwritten", Data,
         "events that newer ones overwrote in the ring (the kernel's count); use a larger --ring";
     EventsDropped => "events_dropped", Data,
-        "events that found the ring full (the kernel's count); use a larger --ring or a shorter --interval-ms";
+        "events that found the ring full (the kernel's count); use a larger --ring";
     CommitOverruns => "commit_overruns", Data,
         "events lost to nesting deeper than the ring can hold (the kernel's count)";
     EventsNotDrained => "events_not_drained", Data,

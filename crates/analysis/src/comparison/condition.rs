@@ -120,12 +120,18 @@ impl Condition {
         self.function.eq_ignore_ascii_case("regress")
     }
 
+    /// Whether it names an application or a process.
+    pub fn names_somebody(&self) -> bool {
+        self.arguments.iter().any(|(key, _)| matches!(key.as_str(), "app" | "process"))
+    }
+
     /// Looks at one recording.
     pub fn check(&self, run: &RunFigures) -> Checked {
         let figures: Vec<&Figure> =
             run.figures.iter().filter(|figure| figure.is_asked_for(&self.function, &self.arguments)).collect();
-        let app = self.arguments.iter().any(|(key, _)| matches!(key.as_str(), "app" | "process"));
-        if figures.is_empty() && !(app && self.function == "bytes" && run.unattributed_bytes.is_some()) {
+        if figures.is_empty()
+            && !(self.names_somebody() && self.function == "bytes" && run.unattributed_bytes.is_some())
+        {
             return self.unknown(self.no_such_figure(run));
         }
         if let Some(wrong) = figures.iter().find(|figure| !self.fits(figure.unit)) {
@@ -153,7 +159,7 @@ impl Condition {
         }
         seen.sort_by(|a, b| b.value.total_cmp(&a.value));
         let met = seen.iter().any(|one| one.met);
-        if app
+        if self.names_somebody()
             && self.above
             && !met
             && let Some(more) = run.unattributed_bytes.filter(|&bytes| bytes > 0 && self.unit == Quantity::Bytes)

@@ -645,6 +645,12 @@ pub struct AnonymizeArgs {
     pub anonymize_key: Option<PathBuf>,
 }
 
+impl AnonymizeArgs {
+    pub fn is_asked_for(&self) -> bool {
+        self.anonymize || self.anonymize_key.is_some()
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportRows {
     Events,
