@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use flashscope_targets::NoProgress;
 use flashscope_targets::board::{self, Board, Image, ImageBuilder, Kernel, Run};
-use flashscope_tests::{TempDir, flashscope, output, stdout};
+use flashscope_tests::{Plan, TempDir, flashscope, null_block, output, stdout};
 use flashscope_trace::Trace;
 use serde_json::Value;
 
-use crate::remote::{client, has_ssh};
+use crate::remote::{client, has_ssh, ssh_server};
 
 const FIRST: &[u8] = include_bytes!("at_boot/first.sh");
 const INIT: &[u8] = include_bytes!("at_boot/init.sh");
@@ -41,23 +41,16 @@ impl Card {
         let key = client(dir.path());
         let board = board::load("armv7").expect("the board");
         let kernel = board.fetch("", &NoProgress).expect("the kernel");
-        let packages = ["dropbear-bin", "busybox"].map(str::to_owned);
-        let packages = board.fetch_packages(&kernel, &packages, &NoProgress).expect("packages");
         let mut image = ImageBuilder::new(&board).expect("an agent");
         let mut lines = image.add_net_modules(&kernel).expect("modules");
         lines.iter_mut().for_each(|line| *line = line.trim_start_matches("module ").to_owned());
         for path in image.add_module_closure(&kernel, &["sdhci-pci", "mmc_block", "ext4"]).expect("modules") {
             lines.push(path);
         }
-        image.add_packages(&packages).expect("packages");
+        ssh_server(&mut image, &board, &kernel, &key);
         image.add_file("/modules", 0o644, (lines.join("\n") + "\n").into_bytes());
         image.add_file("/first.sh", 0o755, FIRST.to_vec());
         image.add_file("/init.sh", 0o755, INIT.to_vec());
-        image.add_file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n".to_vec());
-        image.add_file("/etc/shells", 0o644, b"/bin/sh\n".to_vec());
-        let public = std::fs::read(key.with_extension("pub")).expect("a key");
-        image.add_file("/root/.ssh/authorized_keys", 0o600, public);
-        image.add_file("/data/.keep", 0o600, Vec::new());
         image.set_plan(&[] as &[&str]);
         let image = image.build().expect("an image");
         let file = dir.path().join("card");
@@ -235,4 +228,43 @@ fn a_boards_own_boot_is_recorded_from_inits_start() {
     let boot = card.boot();
     assert_eq!(boot.files(), before);
     assert!(boot.sh("pidof flashscope-agent").is_none());
+}
+
+/// The kernel's own recording, which its command line starts (docs/how-to/record-at-boot.md): its text has the mount of a file system
+/// before there is a recorder, and the reads of a file.
+#[test]
+fn what_the_kernels_command_line_records_is_read() {
+    let mut plan = Plan::new("armv7", "6.1");
+    plan.no_nand = true;
+    plan.cmdline = "trace_event=block:* trace_clock=mono trace_buf_size=4M".to_owned();
+    plan.modules = &["null_blk nr_devices=0", "ext4"];
+    plan.packages = &["busybox-static", "e2fsprogs"];
+    plan.only_packages = &["busybox", "e2fsprogs", "lib"];
+    plan.lines = null_block(&["memory_backed=1", "irqmode=2", "completion_nsec=100000", "size=64"]);
+    let work = [
+        "run mkfs mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 /dev/nullb0",
+        "mkdir /mnt",
+        "mount /dev/nullb0 /mnt ext4 -",
+        "run write /bin/busybox dd if=/dev/urandom of=/mnt/file bs=4096 count=64 conv=fsync",
+        "write /proc/sys/vm/drop_caches 3",
+        "run read /bin/busybox dd if=/mnt/file of=/dev/null bs=4096",
+        "write /sys/kernel/tracing/tracing_on 0",
+        "run trace /bin/busybox cat /sys/kernel/tracing/trace",
+    ];
+    plan.lines.extend(work.map(str::to_owned));
+    let booted = plan.boot();
+    let dir = TempDir::new("at-boot-command-line");
+    let text = dir.path().join("boot.txt");
+    std::fs::write(&text, &booted.step("trace").stdout).expect("a file");
+    let report = stdout(flashscope().args(["report", "--json"]).arg(&text));
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let groups = report["block"]["groups"].as_array().expect("groups");
+    let reads: u64 = groups
+        .iter()
+        .filter(|group| group["by"] == "device" && group["name"].as_str().is_some_and(|name| name.ends_with(" reads")))
+        .filter_map(|group| group["bytes"].as_u64())
+        .sum();
+    println!("{reads} bytes read");
+    // The file, and the super block and inodes that its mount read.
+    assert!(reads >= 64 * 4096, "{reads}");
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use flashscope_targets::NoProgress;
-use flashscope_targets::board::{self, ImageBuilder, Run};
+use flashscope_targets::board::{self, Board, ImageBuilder, Kernel, Run};
 use flashscope_tests::{TempDir, flashscope, output, skip, stdout};
 use serde_json::{Value, json};
 
@@ -54,6 +54,18 @@ pub fn client(dir: &Path) -> PathBuf {
     key
 }
 
+/// What a board needs to be reached over ssh with that key: dropbear, BusyBox, root's account; and a place for `/data`.
+pub fn ssh_server(image: &mut ImageBuilder, board: &Board, kernel: &Kernel, key: &Path) {
+    let packages = ["dropbear-bin", "busybox"].map(str::to_owned);
+    let packages = board.fetch_packages(kernel, &packages, &NoProgress).expect("packages");
+    image.add_packages(&packages).expect("packages");
+    image.add_file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n".to_vec());
+    image.add_file("/etc/shells", 0o644, b"/bin/sh\n".to_vec());
+    let public = std::fs::read(key.with_extension("pub")).expect("a key");
+    image.add_file("/root/.ssh/authorized_keys", 0o600, public);
+    image.add_file("/data/.keep", 0o600, Vec::new());
+}
+
 impl Remote {
     fn start() -> Option<Remote> {
         if !has_ssh() {
@@ -63,8 +75,6 @@ impl Remote {
         let key = client(dir.path());
         let board = board::load("armv7").expect("the board");
         let kernel = board.fetch("", &NoProgress).expect("the kernel");
-        let packages = ["dropbear-bin", "busybox"].map(str::to_owned);
-        let packages = board.fetch_packages(&kernel, &packages, &NoProgress).expect("packages");
         let mut image = ImageBuilder::new(&board).expect("an agent");
         let mut lines = image.add_port_modules(&kernel).expect("modules");
         lines.extend(image.add_net_modules(&kernel).expect("modules"));
@@ -72,12 +82,7 @@ impl Remote {
         for path in image.add_module_closure(&kernel, &["jffs2"]).expect("modules") {
             lines.push(format!("module {path}"));
         }
-        image.add_packages(&packages).expect("packages");
-        image.add_file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n".to_vec());
-        image.add_file("/etc/shells", 0o644, b"/bin/sh\n".to_vec());
-        let public = std::fs::read(key.with_extension("pub")).expect("a key");
-        image.add_file("/root/.ssh/authorized_keys", 0o600, public);
-        image.add_file("/data/.keep", 0o600, Vec::new());
+        ssh_server(&mut image, &board, &kernel, &key);
         lines.extend(
             [
                 "mount mtd0 /data jffs2 -",
