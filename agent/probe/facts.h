@@ -20,5 +20,7 @@ void fs_facts_gather(struct fs_facts *facts, enum fs_tracefs_mount mount_tracefs
 void fs_facts_free(struct fs_facts *facts);
 /* The members, without the object around them. brief: leaves out mounts and block devices. */
 void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brief);
+/* How long tasks have waited for a free processor since boot; null without CONFIG_PSI. FS_STATS has it again, at the end. */
+void fs_cpu_pressure_json(struct fs_json *json);
 
 #endif

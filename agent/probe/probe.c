@@ -2,6 +2,7 @@
 /* flashscope-agent probe: the facts, as one JSON object. */
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,6 +250,8 @@ static void block_json(struct fs_json *json)
 				    fs_path(path, sizeof(path), "/sys/block/%s/queue/max_sectors_kb", name));
 			value_json(json, "scheduler",
 				   fs_path(path, sizeof(path), "/sys/block/%s/queue/scheduler", name));
+			number_json(json, "nr_requests",
+				    fs_path(path, sizeof(path), "/sys/block/%s/queue/nr_requests", name));
 			number_json(json, "rotational",
 				    fs_path(path, sizeof(path), "/sys/block/%s/queue/rotational", name));
 			/* what an eMMC says of its own wear (drivers/mmc/core/mmc.c) */
@@ -356,6 +359,36 @@ static void mounted_json(struct fs_json *json, const char *source, const char *t
 	}
 }
 
+/* Where memory is written to; a file in a file system has no device of its own. */
+static void swaps_json(struct fs_json *json)
+{
+	char path[FS_PATH_MAX], name[FS_PATH_MAX], kind[16], number[32];
+	char *text = fs_read_text(fs_path(path, sizeof(path), "/proc/swaps"), NULL);
+	char *lines = NULL;
+
+	fs_json_array(json, "swaps");
+	for (char *line = text ? strtok_r(text, "\n", &lines) : NULL; line; line = strtok_r(NULL, "\n", &lines)) {
+		struct stat where;
+
+		/* the first line names the columns, and its second word is no kind */
+		if (strlen(line) >= sizeof(name) || sscanf(line, "%s %15s", name, kind) != 2 ||
+		    (strcmp(kind, "partition") && strcmp(kind, "file")))
+			continue;
+		fs_unescape(name);
+		fs_json_object(json, NULL);
+		fs_json_string(json, "path", name);
+		if (!stat(name, &where) && S_ISBLK(where.st_mode)) {
+			snprintf(number, sizeof(number), "%u:%u", major(where.st_rdev), minor(where.st_rdev));
+			fs_json_string(json, "device", number);
+		} else {
+			fs_json_null(json, "device");
+		}
+		fs_json_object_end(json);
+	}
+	fs_json_array_end(json);
+	free(text);
+}
+
 static void mounts_json(struct fs_json *json)
 {
 	static const char *const keys[] = { "source", "target", "type", "options" };
@@ -382,10 +415,28 @@ static void mounts_json(struct fs_json *json)
 	free(text);
 }
 
+void fs_cpu_pressure_json(struct fs_json *json)
+{
+	char path[FS_PATH_MAX];
+	char *text = fs_read_value(fs_path(path, sizeof(path), "/proc/pressure/cpu"));
+	uint64_t some_us;
+
+	if (text && sscanf(text, "some %*s %*s %*s total=%" SCNu64, &some_us) == 1) {
+		fs_json_object(json, "cpu_pressure");
+		fs_json_u64(json, "some_us", some_us);
+		fs_json_u64(json, "monotonic_ns", fs_now_ns());
+		fs_json_object_end(json);
+	} else {
+		fs_json_null(json, "cpu_pressure");
+	}
+	free(text);
+}
+
 void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brief)
 {
 	kernel_json(json, facts);
 	clocks_json(json, facts);
+	fs_cpu_pressure_json(json);
 	tracefs_json(json, &facts->tracefs);
 	fs_probe_points_json(json, "probe_points", &facts->points);
 	mtd_json(json, &facts->mtd);
@@ -394,12 +445,14 @@ void fs_facts_json(struct fs_json *json, const struct fs_facts *facts, bool brie
 		fs_json_null(json, "ubi");
 		fs_json_null(json, "bdi");
 		fs_json_null(json, "mounts");
+		fs_json_null(json, "swaps");
 		return;
 	}
 	block_json(json);
 	ubi_json(json);
 	bdi_json(json);
 	mounts_json(json);
+	swaps_json(json);
 }
 
 /* What a recording of each group would hold here; where a file's numbers lie is tried with --trial alone. */

@@ -113,6 +113,7 @@ void fs_recorder_stats(struct fs_recorder *recorder)
 	fs_json_array_end(&json);
 	fs_crosscheck_json(&json, &recorder->crosscheck, !lost);
 	mtd_health(&json);
+	fs_cpu_pressure_json(&json);
 	fs_json_object_end(&json);
 	/* Lost events and missed calls are in the statistics, and are told from there. */
 	if (tasks_lost)

@@ -2,10 +2,10 @@
 /*
  * flashscope-agent knob: what advice sets, and its undoing.
  *
- *   knob set PATH VALUE [PATH VALUE]...   sets read_ahead_kb (KiB) or a queue's scheduler, having noted what they were
+ *   knob set PATH VALUE [PATH VALUE]...   sets read_ahead_kb (KiB), nr_requests or a queue's scheduler; notes what they were
  *   knob undo                         puts back what they were before the first `set`
  *
- * One JSON object on stdout. Only files named read_ahead_kb or scheduler
+ * One JSON object on stdout. Only files named read_ahead_kb, nr_requests or scheduler
  * below /sys are written. The note is there before the knob is written, so that a run that is
  * ended in between is undone as well.
  */
@@ -29,12 +29,13 @@ static int set(int pairs, char **words)
 		const char *path = words[2 * i], *value = words[2 * i + 1];
 
 		if (!fs_is_knob(path))
-			return fs_usage("knob set %s: no knob of ours; name a file read_ahead_kb or scheduler below /sys", path);
+			return fs_usage("knob set %s: no knob of ours; name a file read_ahead_kb, nr_requests or scheduler below /sys",
+					path);
 		if (fs_knob_takes(path, value))
 			continue;
 		if (fs_is_scheduler(path))
 			return fs_usage("knob set %s: not a scheduler's name", value);
-		return fs_usage("knob set %s: not a number of KiB from 0 to %lu", value, FS_MOST_READ_AHEAD_KIB);
+		return fs_usage("knob set %s: not a number from 0 to %lu", value, FS_MOST_READ_AHEAD_KIB);
 	}
 	fs_json_object(&json, NULL);
 	fs_json_array(&json, "knobs");

@@ -105,8 +105,8 @@ bool fs_is_knob(const char *path)
 	char sys[FS_PATH_MAX];
 
 	fs_path(sys, sizeof(sys), "/sys/");
-	return (named(path, "read_ahead_kb") || fs_is_scheduler(path)) && !strncmp(path, sys, strlen(sys)) &&
-	       !strstr(path, "/../");
+	return (named(path, "read_ahead_kb") || named(path, "nr_requests") || fs_is_scheduler(path)) &&
+	       !strncmp(path, sys, strlen(sys)) && !strstr(path, "/../");
 }
 
 bool fs_knob_takes(const char *path, const char *value)

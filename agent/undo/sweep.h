@@ -28,7 +28,7 @@ const char *fs_run_dir(void);
 /* 1 GiB: the kernel takes any number, and a larger window is a slip of the hand. */
 #define FS_MOST_READ_AHEAD_KIB (1ul << 20)
 
-/* A file read_ahead_kb or scheduler below /sys: nothing else is set, and nothing else put back. */
+/* A file read_ahead_kb, nr_requests or scheduler below /sys: nothing else is set, and nothing else put back. */
 bool fs_is_knob(const char *path);
 bool fs_is_scheduler(const char *path);
 /* Whether the value is one of such a knob's: KiB, or a name as schedulers have them ("mq-deadline"). */

@@ -12,6 +12,9 @@ pub struct Facts {
     agent: Agent,
     kernel: Kernel,
     clocks: Clocks,
+    /// Null without CONFIG_PSI; agents before 0.2.0 have none.
+    #[serde(default)]
+    cpu_pressure: Option<CpuPressure>,
     tracefs: Tracefs,
     groups: Vec<Group>,
     probe_points: Vec<ProbePoint>,
@@ -20,6 +23,16 @@ pub struct Facts {
     ubi: Vec<Ubi>,
     bdi: Vec<Bdi>,
     mounts: Vec<Mount>,
+    #[serde(default)]
+    swaps: Vec<Swap>,
+}
+
+/// A line of `/proc/swaps`
+#[derive(Deserialize, JsonSchema)]
+struct Swap {
+    path: String,
+    /// Null of a file in a file system.
+    device: Option<String>,
 }
 
 /// The rights of the process that would record.
@@ -86,6 +99,15 @@ struct Kernel {
 struct Clocks {
     /// Clocks that tracefs offers.
     trace: Vec<String>,
+    monotonic_ns: u64,
+}
+
+/// `/proc/pressure/cpu`
+#[derive(Deserialize, JsonSchema)]
+struct CpuPressure {
+    /// For how long tasks have waited for a free processor since boot, microseconds.
+    some_us: u64,
+    /// When this was read.
     monotonic_ns: u64,
 }
 
@@ -176,6 +198,7 @@ struct Block {
     size_bytes: Option<u64>,
     read_ahead_kb: Option<u64>,
     max_sectors_kb: Option<u64>,
+    nr_requests: Option<u64>,
     scheduler: Option<String>,
     rotational: Option<u32>,
     write_cache: Option<String>,

@@ -63,6 +63,8 @@ objects! {
         access: Option<Access>,
         agent: Agent,
         kernel: Kernel,
+        /// Of a recording's facts when it began, of its statistics when it ended.
+        cpu_pressure: CpuPressure,
         tracefs: Tracefs,
         /// What each group of `--events` has here.
         groups: Vec<Group>,
@@ -73,6 +75,7 @@ objects! {
         /// Directories of /sys/class/bdi.
         bdi: Vec<Bdi>,
         mounts: Vec<Mount>,
+        swaps: Vec<Swap>,
         recording: Recording,
         flashmon: Flashmon,
         blktrace: Blktrace,
@@ -107,6 +110,13 @@ objects! {
         machine: Option<String>,
         page_size: Option<u64>,
         boot_id: Option<String>,
+    }
+
+    /// `/proc/pressure/cpu`
+    CpuPressure {
+        /// For how long tasks had waited for a free processor, microseconds.
+        some_us: Option<u64>,
+        monotonic_ns: Option<u64>,
     }
 
     Tracefs {
@@ -174,6 +184,8 @@ objects! {
         device: Option<String>,
         read_ahead_kb: Option<u64>,
         max_sectors_kb: Option<u64>,
+        /// As many requests of a queue can be under way, those that wait in its scheduler among them.
+        nr_requests: Option<u64>,
         scheduler: Option<String>,
         write_cache: Option<String>,
         dm_name: Option<String>,
@@ -220,6 +232,13 @@ objects! {
         block_bytes: Option<u64>,
         size_bytes: Option<u64>,
         free_bytes: Option<u64>,
+    }
+
+    /// A line of `/proc/swaps`
+    Swap {
+        path: Option<String>,
+        /// `None` of a file in a file system.
+        device: Option<String>,
     }
 
     /// What the recorder says of the recording.
