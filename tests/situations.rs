@@ -157,6 +157,36 @@ fn readers_on_a_slow_disk() {
     gained(&random, own_ns(&said["random"]), own_ns(&said["in-order-64"]));
 }
 
+/// A disk that takes 64 requests at once, 1.5 ms each: twelve readers with a queue of four requests; a search of a tree.
+#[test]
+fn a_short_queue_and_a_search() {
+    const WIDE: [(&str, &str); 2] = [("completion_ns", "1500000"), ("queue_depth", "64")];
+    const READERS: &str = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do /work direct 100 4096 random /mnt/film & done; wait";
+    const TREE: &str =
+        "i=0; while [ $i -lt 80 ]; do busybox mkdir /mnt/d$i; /work many 40 /mnt/d$i; i=$((i + 1)); done";
+    let dir = TempDir::new("situations-queue");
+    let said = boot(
+        &dir,
+        plan(&WIDE),
+        &[
+            (
+                "few",
+                "busybox dd if=/dev/zero of=/mnt/film bs=64k count=64; echo 4 > /sys/block/nullb0/queue/nr_requests",
+                READERS,
+            ),
+            ("enough", "echo 64 > /sys/block/nullb0/queue/nr_requests", READERS),
+            ("search", TREE, "busybox du /mnt > /dev/null"),
+        ],
+    );
+    let few = first_is(&said["few"], "few_requests");
+    let reads = |report: &Value| stage_ns(report, "device", " reads", "Q2C");
+    gained(&few, reads(&said["few"]), reads(&said["enough"]));
+    assert!(!said["enough"]["findings"].to_string().contains("few_requests"));
+    let search = first_is(&said["search"], "metadata_reads");
+    assert!(whole(&search).contains("busybox (") && whole(&search).contains("are metadata"), "{search:#}");
+    assert!(!said["search"]["findings"].to_string().contains("small_reads"), "{:#}", said["search"]["findings"]);
+}
+
 /// A file system of the host's tools, for a disk that is made on the board.
 fn ext4(dir: &TempDir) -> Option<Vec<u8>> {
     let script = "dd if=/dev/zero of=disk bs=1M count=60 2> log; \
@@ -286,7 +316,8 @@ fn a_limit_of_a_cgroup_is_no_slow_device() {
     // A worker of the kernel queues most of the bios that waited, or the reader itself: both are told.
     let finding = first_is(&limited, "waits_outside");
     assert!(whole(&finding).contains("work (") && whole(&finding).contains("io.max"), "{finding:#}");
-    assert!(!free["findings"].to_string().contains("waits_outside"), "{:#}", free["findings"]);
+    // Without it no limit is named; on busy processors these reads wait for one, and that may be said.
+    assert!(!free["findings"].to_string().contains("io.max"), "{:#}", free["findings"]);
 }
 
 /// One transaction a row with a rollback journal, and with the write-ahead log that is advised.

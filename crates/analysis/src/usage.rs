@@ -2,7 +2,9 @@
 
 use crate::Analysis;
 use crate::bounded::{BoundedMap, Full};
-use flashscope_trace::{BlockAction, BlockEvent, Device, Event, EventKind, FileId, FileStep, RequestKind};
+use flashscope_trace::{
+    BlockAction, BlockEvent, Device, Event, EventKind, FileId, FileStep, RequestFlags, RequestKind,
+};
 use foldhash::{HashMap, HashMapExt as _};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,6 +18,8 @@ const MAX_PIECES: usize = 1 << 18;
 const MAX_FILES: usize = 4096;
 /// Files that are handed out, those with most reads.
 const MAX_LISTED: usize = 16;
+/// The same of threads.
+const MAX_READERS: usize = 64;
 const BLOCK_BYTES: u64 = 4096;
 /// Regions of a device in which a thread reads often, and how many are remembered.
 const REGION_BYTES: u64 = 256 << 10;
@@ -57,6 +61,12 @@ pub struct TaskReads {
     pub bytes: u64,
     /// That began where the one before ended.
     pub sequential: u64,
+    /// Of the file system itself: directories, inodes, maps. They have the flag `M`, or read ahead into the cache of the device itself,
+    /// as ext4 does with tables of inodes.
+    pub metadata_bios: u64,
+    pub metadata_bytes: u64,
+    /// Of these: with the flag.
+    pub flagged_bios: u64,
     /// Bytes that the trace had not read before.
     pub first_bytes: u64,
     /// Of the pieces of 256 KiB in which it read four times or more; `None`: there were too many.
@@ -105,6 +115,9 @@ struct OfTask {
     bios: u64,
     bytes: u64,
     sequential: u64,
+    metadata_bios: u64,
+    metadata_bytes: u64,
+    flagged_bios: u64,
     first_bytes: u64,
     /// A sector.
     last_end: u64,
@@ -114,7 +127,8 @@ struct OfTask {
 }
 
 impl OfTask {
-    fn read(&mut self, block: &BlockEvent, at: u64, again: u64) {
+    /// `cached`: the inode whose page the thread put into the page cache last.
+    fn read(&mut self, block: &BlockEvent, at: u64, again: u64, cached: Option<u64>) {
         let end = block.sector.saturating_add(block.bytes.div_ceil(512));
         if self.bios == 0 {
             self.first_at = at;
@@ -126,6 +140,14 @@ impl OfTask {
         }
         self.bios += 1;
         self.bytes = self.bytes.saturating_add(block.bytes);
+        // block/bdev.c: the inode number of a device's own page cache is its number.
+        let ahead = block.flags.has(RequestFlags::AHEAD) && cached == Some(u64::from(block.device.0));
+        let flagged = block.flags.has(RequestFlags::META);
+        self.flagged_bios += u64::from(flagged);
+        if flagged || ahead {
+            self.metadata_bios += 1;
+            self.metadata_bytes = self.metadata_bytes.saturating_add(block.bytes);
+        }
         self.first_bytes = self.first_bytes.saturating_add(block.bytes.saturating_sub(again));
         (self.last_end, self.last_at) = (end, at);
     }
@@ -156,6 +178,8 @@ pub struct Usage {
     faults_elsewhere: u64,
     /// Where the last fault of a thread in a file was.
     fault_ends: BoundedMap<(u32, FileId), u64>,
+    /// By thread: the inode of the page that it put into the page cache last.
+    cached: BoundedMap<u32, u64>,
     /// By device and inode: the lowest and the highest offset of a fault.
     fault_extents: BoundedMap<FileId, (u64, u64)>,
     /// By thread and device. At most [`MAX_FILES`].
@@ -177,6 +201,7 @@ impl Default for Usage {
             faults: 0,
             faults_elsewhere: 0,
             fault_ends: BoundedMap::new(MAX_FILES, Full::Refuse),
+            cached: BoundedMap::new(MAX_FILES, Full::Refuse),
             fault_extents: BoundedMap::new(MAX_FILES, Full::Refuse),
             readers: HashMap::new(),
             regions: HashMap::new(),
@@ -215,10 +240,11 @@ impl Usage {
     fn read(&mut self, block: &BlockEvent, tid: u32, at: u64) {
         let again = self.read_blocks(block.device, block.sector, block.bytes);
         let full = self.readers.len() >= MAX_FILES;
+        let cached = self.cached.get(&tid).copied();
         match self.readers.entry((tid, block.device.0)) {
-            Entry::Occupied(of) => of.into_mut().read(block, at, again),
+            Entry::Occupied(of) => of.into_mut().read(block, at, again, cached),
             Entry::Vacant(_) if full => {}
-            Entry::Vacant(new) => new.insert(OfTask::default()).read(block, at, again),
+            Entry::Vacant(new) => new.insert(OfTask::default()).read(block, at, again, cached),
         }
         let full = self.regions.len() >= MAX_REGIONS;
         match self.regions.entry((tid, block.device.0, block.sector.saturating_mul(512) / REGION_BYTES)) {
@@ -287,6 +313,7 @@ impl Analysis for Usage {
             EventKind::File(file) => match file.step {
                 FileStep::Read => self.read_file(file, event.tid),
                 FileStep::Fault => self.fault(file, event.tid),
+                FileStep::Cached => drop(self.cached.insert(event.tid, file.inode)),
                 FileStep::Write => {
                     if let Some(device) = file.device {
                         *self.writes.entry(device.0).or_default() += 1;
@@ -329,13 +356,16 @@ impl Analysis for Usage {
             |of: &(u32, u32)| (!self.further_regions).then(|| often.get(of).copied().unwrap_or(0) * REGION_BYTES);
         let mut readers: Vec<(&(u32, u32), &OfTask)> = self.readers.iter().collect();
         readers.sort_by_key(|(of, reads)| (Reverse(reads.bios), **of));
-        readers.truncate(MAX_LISTED);
+        readers.truncate(MAX_READERS);
         let reader = |(key, of): (&(u32, u32), &OfTask)| TaskReads {
             device: Device(key.1).to_string(),
             tid: key.0,
             bios: of.bios,
             bytes: of.bytes,
             sequential: of.sequential,
+            metadata_bios: of.metadata_bios,
+            metadata_bytes: of.metadata_bytes,
+            flagged_bios: of.flagged_bios,
             first_bytes: of.first_bytes,
             extent_bytes: extent(key),
             active_ns: of.last_at.saturating_sub(of.first_at),
@@ -414,6 +444,33 @@ mod tests {
     }
 
     /// dd of a file of 10,000 bytes: its last read meets the end, and gets nothing.
+    #[test]
+    fn reads_of_a_file_systems_own_data_are_counted() {
+        let mut usage = Usage::default();
+        let device = Device::new(7, 0);
+        let mut step = |at, kind| usage.event(&event(at, 1, kind));
+        let cached = |inode| {
+            let (step, device) = (FileStep::Cached, Some(Device::new(0, 3)));
+            let (offset, bytes, size, got, block) = (0, 4096, None, None, 0);
+            EventKind::File(flashscope_trace::FileEvent { step, device, inode, offset, bytes, size, got, block })
+        };
+        let read = |letters: &str, sector| {
+            let flags = RequestFlags::from_letters(letters.as_bytes());
+            let (action, detail) = (BlockAction::Queue, BlockDetail::None);
+            EventKind::Block(BlockEvent { action, device, flags, sector, bytes: 4096, error: 0, cgroup: 0, detail })
+        };
+        step(1, read("RM", 0));
+        // A table of inodes, read ahead into the device's cache; then data of a file.
+        step(2, cached(u64::from(device.0)));
+        step(3, read("RA", 8));
+        step(4, read("R", 16));
+        step(5, cached(12));
+        step(6, read("RA", 24));
+        let found = usage.finish();
+        let reader = &found.readers[0];
+        assert_eq!((reader.bios, reader.flagged_bios, reader.metadata_bios, reader.metadata_bytes), (4, 1, 2, 8192));
+    }
+
     #[test]
     fn what_lies_beyond_a_files_end_is_not_read() {
         let mut usage = Usage::default();

@@ -6,7 +6,7 @@ use flashscope_analysis::calls::{Calls, CallsFound};
 use flashscope_analysis::findings::{self, Seen, StorageFacts};
 use flashscope_analysis::usage::{Usage, UsageFound};
 use flashscope_analysis::{Evidence, FlashReport, name_calls};
-use flashscope_trace::{BlockAction, Event, EventKind, TimeNs, Trace};
+use flashscope_trace::{BlockAction, Event, EventKind, TimeNs};
 
 use crate::inputs::Inputs;
 
@@ -90,6 +90,5 @@ where
 
 /// Mounts and devices of the first machine.
 fn storage(inputs: &Inputs) -> StorageFacts {
-    let of = |trace: &Trace| StorageFacts::of_facts(trace.facts(), trace.device_names(), trace.file_names());
-    inputs.traces().next().map(of).unwrap_or_default()
+    inputs.traces().next().map(StorageFacts::of_recording).unwrap_or_default()
 }

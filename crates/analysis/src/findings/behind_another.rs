@@ -1,6 +1,6 @@
 //! A program that waits behind another one's I/O.
 
-use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::block::{BlockFound, Originator, OwnerKind, OwnerLoad, WaitBehind};
 use crate::units::{duration, grouped};
 use crate::{Evidence, OWN_RECORDING};
@@ -25,11 +25,28 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     loads.filter(|load| is_program(&load.owner)).filter_map(|load| of_owner(seen, load)).collect()
 }
 
-/// Bytes read and written for an owner.
+/// Bytes read and written for an owner; what it has the device trim is written, too.
 fn moved(seen: &Seen<'_>, owner: &str) -> (u64, u64) {
     let all = seen.block.map_or(&[][..], |block| &block.originators.originators);
     let is = |one: &&Originator| owner == one.name || owner == format!("{} ({})", one.name, one.tid);
-    all.iter().find(is).map_or((0, 0), |one| (one.read_bytes, one.written_bytes))
+    all.iter().find(is).map_or((0, 0), |one| (one.read_bytes, one.written_bytes.saturating_add(one.covered_bytes)))
+}
+
+/// Whether most of what it asks the device for is to free what no file uses.
+fn trims(found: &BlockFound, owner: &str) -> bool {
+    let is = |one: &&Originator| owner == one.name || owner == format!("{} ({})", one.name, one.tid);
+    let one = found.originators.originators.iter().find(is);
+    one.is_some_and(|one| one.covered_bytes > one.read_bytes.saturating_add(one.written_bytes))
+}
+
+fn later_trim(culprit: &str, gain: Evidence<Gain>) -> (String, Remedy) {
+    let remedy = Remedy {
+        what: "Trim when nothing else is done, once a week".to_owned(),
+        steps: vec![Step::Run { command: "systemctl list-timers fstrim.timer".to_owned(), names: Vec::new() }],
+        gain,
+        risk: "until the trim the device has less spare room".to_owned(),
+    };
+    (format!("{culprit} has the device free what no file uses (trim), and other I/O waits meanwhile."), remedy)
 }
 
 /// Behind whom most of the wait is spent.
@@ -46,6 +63,14 @@ fn culprit<'a>(found: &'a BlockFound, load: &OwnerLoad) -> Option<&'a str> {
     // A journal does what the syncs and changes of programs cause, the waiting one's among them.
     culprits.retain(|(name, _)| !name.contains(" journal ["));
     culprits.iter().max_by_key(|(_, ns)| *ns).map(|(name, _)| *name)
+}
+
+/// The command for a thread that still runs: `NAME (TID)`. Without a number there is none.
+pub(super) fn lower_priority(culprit: &str) -> Vec<Step> {
+    let tid = culprit.rsplit_once('(').and_then(|(_, tid)| tid.strip_suffix(')'));
+    let tid = tid.filter(|tid| !tid.is_empty() && tid.bytes().all(|byte| byte.is_ascii_digit()));
+    let run = |tid: &str| Step::Run { command: "ionice -c 3 -p".to_owned(), names: vec![tid.to_owned()] };
+    tid.map(run).into_iter().collect()
 }
 
 fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
@@ -83,7 +108,6 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         ),
     ];
     let device = seen.storage.device_name(&load.device);
-    let tid = culprit.rsplit_once('(').and_then(|(_, tid)| tid.strip_suffix(')')).unwrap_or("TID");
     let part = percent(price, all).min(100.0);
     let most = if at_least.is_empty() {
         format!(
@@ -96,6 +120,7 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
     };
     let try_it = "try it, and compare two recordings: flashscope diff";
     let (cause, remedy) = match disk.filter(|_| no_scheduler) {
+        _ if trims(found, culprit) => later_trim(culprit, Evidence::unknown(most, try_it)),
         Some(disk) => (
             format!("{device} has the scheduler none: requests go to the device in the order in which they come."),
             Remedy {
@@ -113,8 +138,8 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         None => (
             "Both use the device at the same time, and its queue serves the other first.".to_owned(),
             Remedy {
-                what: format!("Give the I/O of {culprit} a lower priority"),
-                steps: vec![Step::Run { command: "ionice -c 3 -p".to_owned(), names: vec![tid.to_owned()] }],
+                what: format!("Give the I/O of {culprit} a lower priority, or start it with ionice -c 3"),
+                steps: lower_priority(culprit),
                 gain: Evidence::unknown(most, try_it),
                 risk: "it may take much longer; with the scheduler kyber priorities have no effect".to_owned(),
             },
@@ -185,6 +210,13 @@ mod tests {
     }
 
     #[test]
+    fn without_a_thread_there_is_no_command() {
+        let mut work = work(100, 4_000_000, OwnerKind::Task);
+        work.block().interference.pairs[1].behind = "backup".to_owned();
+        assert_eq!(only(find(&work.seen())).advice[0].steps, []);
+    }
+
+    #[test]
     fn a_journal_is_no_other_program() {
         let mut work = work(100, 4_000_000, OwnerKind::Task);
         let journal = "ext4 journal [jbd2/sda-8]".to_owned();
@@ -218,6 +250,16 @@ mod tests {
         let finding = only(find(&work.seen()));
         assert!(finding.cause.contains("scheduler none"));
         assert!(matches!(&finding.advice[0].steps[0], Step::Set { value, .. } if value == "mq-deadline"));
+    }
+
+    #[test]
+    fn who_trims_is_to_do_it_later() {
+        let mut work = work(100, 4_000_000, OwnerKind::Task);
+        let trimmer = &mut work.block().originators.originators[1];
+        (trimmer.written_bytes, trimmer.covered_bytes) = (0, 4 << 30);
+        let finding = only(find(&work.seen()));
+        assert!(finding.cause.starts_with("backup (9) has the device free what no file uses"), "{}", finding.cause);
+        assert!(finding.advice[0].what.starts_with("Trim when nothing else is done"));
     }
 
     #[test]

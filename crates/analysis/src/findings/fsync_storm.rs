@@ -1,5 +1,6 @@
 //! A program that syncs so often that it spends its time in it.
 
+use super::behind_another::lower_priority;
 use super::{
     Finding, Gain, MIN_SPAN_PERCENT, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent,
 };
@@ -288,10 +289,11 @@ fn gain_of_log(all: Syncs, data: Syncs, journal: Syncs, of: &str) -> Gain {
 }
 
 fn of_lower_priority(culprit: &str, part: f64) -> Remedy {
-    let tid = culprit.rsplit_once('(').and_then(|(_, tid)| tid.strip_suffix(')')).unwrap_or("TID");
     Remedy {
-        what: format!("Give the I/O of {culprit} a lower priority, or have it write more slowly"),
-        steps: vec![Step::Run { command: "ionice -c 3 -p".to_owned(), names: vec![tid.to_owned()] }],
+        what: format!(
+            "Give the I/O of {culprit} a lower priority, start it with ionice -c 3, or have it write more slowly"
+        ),
+        steps: lower_priority(culprit),
         gain: Evidence::unknown(
             format!("it is at most what its bios wait behind others ({part:.0} %), and what the journal's wait"),
             "try it, and compare two recordings: flashscope diff",

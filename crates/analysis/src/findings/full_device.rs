@@ -6,6 +6,8 @@ use crate::units::size;
 
 /// Below this part of its size that is free, percent. ext4 keeps 5 % for root (mke2fs -m), and reports what is left beside it.
 const MIN_FREE_PERCENT: f64 = 3.0;
+/// With fewer bytes written than this part of those read, what is recorded is reading.
+const READS_A_WRITE: u64 = 10;
 
 pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
@@ -18,17 +20,23 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             && percent(free, size) < MIN_FREE_PERCENT
             && seen.is_used(&mount.device)
         {
-            found.push(of_mount(mount, size, free));
+            found.push(of_mount(mount, size, free, is_written(seen, &mount.device)));
         }
     }
     found
 }
 
-fn of_mount(mount: &Mount, all: u64, free: u64) -> Finding {
+/// Who only reads is not held up by it.
+fn is_written(seen: &Seen<'_>, device: &str) -> bool {
+    let bytes = |what: &str| seen.device_group(device, what).map_or(0, |group| group.bytes);
+    seen.usage.program_wrote(device) || bytes("writes").saturating_mul(READS_A_WRITE) > bytes("reads")
+}
+
+fn of_mount(mount: &Mount, all: u64, free: u64, is_written: bool) -> Finding {
     let source = "statvfs() of the mount point when the recording began";
     Finding {
         rule: Rule::FullDevice,
-        weight: Weight::Fault,
+        weight: if is_written { Weight::Fault } else { Weight::Overview },
         what: format!("{} is full: {} of {} are free.", mount.target, size(free), size(all)),
         cause:
             "Writes fail with ENOSPC, files are laid out in pieces, and flash has no spare room to collect garbage in."
@@ -67,6 +75,15 @@ mod tests {
     fn a_full_file_system_is_named() {
         let finding = only(find(&work("rw", "ext4", 1 << 20).seen()));
         assert_eq!(finding.what, "/data is full: 1 MiB of 100 MiB are free.");
+    }
+
+    #[test]
+    fn who_only_reads_is_not_held_up_by_it() {
+        let mut work = work("rw", "ext4", 1 << 20);
+        work.bios(10, "R", 1_000, 1_000_000);
+        assert_eq!(only(find(&work.seen())).weight, Weight::Overview);
+        work.usage.writes.insert("8:0".into(), 1);
+        assert_eq!(only(find(&work.seen())).weight, Weight::Fault);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{Finding, MeasureUnit, Mount, Remedy, Rule, Seen, Step, Weight, measure, percent};
 use crate::Evidence;
+use crate::block::BlockFound;
 use crate::units::size;
 
 const MIN_BYTES: u64 = 1 << 20;
@@ -16,7 +17,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     if let Some(mount) = seen.storage.mounts.iter().find(|mount| is_journalled(seen, mount)) {
-        return vec![of_data_journal(seen, mount, own, all)];
+        return vec![of_data_journal(seen, found, mount, own, all)];
     }
     let source = "block:block_bio_queue, with who made the page dirty";
     vec![Finding {
@@ -51,7 +52,7 @@ fn is_journalled(seen: &Seen<'_>, mount: &Mount) -> bool {
     mount.value("data") == Some("journal") && seen.is_used(&mount.device)
 }
 
-fn of_data_journal(seen: &Seen<'_>, mount: &Mount, own: u64, all: u64) -> Finding {
+fn of_data_journal(seen: &Seen<'_>, found: &BlockFound, mount: &Mount, own: u64, all: u64) -> Finding {
     let source = "block:block_bio_queue, with who made the page dirty; mount options of /proc/self/mounts";
     let written = seen.device_group(&mount.device, "writes").map_or(all, |group| group.bytes);
     Finding {
@@ -69,7 +70,7 @@ fn of_data_journal(seen: &Seen<'_>, mount: &Mount, own: u64, all: u64) -> Findin
             measure("journal and metadata", own as f64, MeasureUnit::Bytes, source),
             measure("written to the device", written as f64, MeasureUnit::Bytes, source),
         ],
-        lost_ns: Evidence::unknown("which bios of the journal are copies of data is not in the trace", ""),
+        lost_ns: seen.cost_of(found, "writes", own),
         lost_bytes: Some(own),
         advice: vec![Remedy {
             what: "Mount with data=ordered, the default; it takes effect after umount and mount".to_owned(),

@@ -7,6 +7,7 @@ mod atime;
 mod behind_another;
 mod discard_stalls;
 mod errors;
+mod few_requests;
 mod flash_amplification;
 mod flush_stalls;
 mod fsync_storm;
@@ -14,6 +15,7 @@ mod full_device;
 mod layered_device;
 mod lost_events;
 mod metadata;
+mod metadata_reads;
 mod random_reads;
 mod read_again;
 mod readahead_wasted;
@@ -21,6 +23,7 @@ mod short_commit;
 mod small_reads;
 mod small_sync_writes;
 mod storage;
+mod swap;
 mod sync_mount;
 mod top_io;
 mod waits_outside;
@@ -57,6 +60,9 @@ pub enum Rule {
     ReadAgain,
     RandomReads,
     SmallReads,
+    FewRequests,
+    MetadataReads,
+    Swap,
     WaitsOutside,
     LayeredDevice,
     DoubleIo,
@@ -207,15 +213,18 @@ impl Seen<'_> {
         of.fold((0, 0, 0), |(n, ns, bytes), group| (n + group.ns.n, ns + group.total_ns, bytes + group.bytes))
     }
 
-    /// What the device took for so many bytes, at the mean of this trace's reads.
-    fn read_cost(&self, block: &BlockFound, bytes: u64) -> Evidence<u64> {
-        let reads = groups(block, GroupBy::Device).filter(|group| group.name.ends_with(" reads"));
-        let (ns, read) = reads.fold((0u64, 0u64), |(ns, read), group| {
-            (ns.saturating_add(stage(group, "D2C").map_or(0, |d2c| d2c.total_ns)), read.saturating_add(group.bytes))
+    /// What the device took for so many bytes, at the mean of this trace's `reads` or `writes`.
+    fn cost_of(&self, block: &BlockFound, what: &str, bytes: u64) -> Evidence<u64> {
+        let all = groups(block, GroupBy::Device).filter(|group| group.name.rsplit(' ').next() == Some(what));
+        let (ns, moved) = all.fold((0u64, 0u64), |(ns, moved), group| {
+            (ns.saturating_add(stage(group, "D2C").map_or(0, |d2c| d2c.total_ns)), moved.saturating_add(group.bytes))
         });
-        match read {
-            0 => Evidence::unknown("the trace has no reads of a device", "record with --events block,cache,syscall"),
-            read => ((ns as f64 / read as f64 * bytes as f64) as u64).into(),
+        match moved {
+            0 => Evidence::unknown(
+                format!("the trace has no {what} of a device"),
+                "record with --events block,cache,syscall",
+            ),
+            moved => ((ns as f64 / moved as f64 * bytes as f64) as u64).into(),
         }
     }
 }
@@ -238,7 +247,7 @@ fn groups(block: &BlockFound, by: GroupBy) -> impl Iterator<Item = &Group> {
 
 /// All that the trace answers, what matters most first.
 pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let rules: [fn(&Seen<'_>) -> Vec<Finding>; 21] = [
+    let rules: [fn(&Seen<'_>) -> Vec<Finding>; 24] = [
         errors::find,
         full_device::find,
         wear::find,
@@ -254,6 +263,9 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         read_again::find,
         random_reads::find,
         small_reads::find,
+        few_requests::find,
+        metadata_reads::find,
+        swap::find,
         waits_outside::find,
         layered_device::find,
         flash_amplification::find,

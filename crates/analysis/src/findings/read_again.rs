@@ -1,10 +1,11 @@
 //! The same bytes read from the device again: the page cache is too small for them, or is passed by.
 
-use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, measure, percent};
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent};
 use crate::Evidence;
-use crate::block::OwnerKind;
+use crate::block::{BlockFound, GroupBy, OwnerKind};
 use crate::units::size;
 use crate::usage::DeviceUse;
+use flashscope_trace::FileId;
 
 /// Less is not worth a word.
 const MIN_BYTES: u64 = 4 << 20;
@@ -19,8 +20,16 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             |tid| block.originators.originators.iter().any(|one| one.tid == tid && one.kind == OwnerKind::Task);
         seen.usage.readers.iter().any(|reader| reader.device == device.device && is_task(reader.tid))
     };
-    let devices = seen.usage.devices.iter();
-    let Some(device) = devices.max_by_key(|device| (device.read_again_bytes, by_program(device))) else {
+    let is_below = |device: &str| {
+        let is_leg = block.stack.iter().any(|level| level.legs.iter().any(|leg| leg.device == device));
+        is_leg || block.loops.iter().filter_map(|one| one.backing.known()).any(|backing| backing.device == device)
+    };
+    let devices = || seen.usage.devices.iter();
+    let most = devices().map(|device| device.read_again_bytes).max().unwrap_or(0);
+    // What is read again above is read again below: the one that the program reads has a little less.
+    let as_much = devices().filter(|device| device.read_again_bytes.saturating_mul(2) >= most);
+    let Some(device) = as_much.max_by_key(|one| (by_program(one) && !is_below(&one.device), one.read_again_bytes))
+    else {
         return Vec::new();
     };
     let (again, all) = (device.read_again_bytes, device.read_bytes);
@@ -28,6 +37,14 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let source = "block:block_bio_queue: sectors that were read before in this trace";
+    let mut cause =
+        "The page cache no longer had them (it is too small, or was emptied), or O_DIRECT passes it by.".to_owned();
+    if let Some((name, bytes)) = program(seen, block, &device.device).filter(|(_, bytes)| bytes * 2 >= again) {
+        cause += &format!(" {name} reads {} of them.", size(bytes));
+    }
+    if let Some((file, bytes)) = file(seen, block, &device.device).filter(|(_, bytes)| bytes * 2 >= all) {
+        cause += &format!(" {} of all that is read come from {file}.", size(bytes));
+    }
     vec![Finding {
         rule: Rule::ReadAgain,
         weight: Weight::Cost,
@@ -38,13 +55,12 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             seen.storage.device_name(&device.device),
             percent(again, all)
         ),
-        cause: "The page cache no longer had them (it is too small, or was emptied), or O_DIRECT passes it by."
-            .to_owned(),
+        cause,
         evidence: vec![
             measure("read", all as f64, MeasureUnit::Bytes, source),
             measure("read again", again as f64, MeasureUnit::Bytes, source),
         ],
-        lost_ns: seen.read_cost(block, again),
+        lost_ns: seen.cost_of(block, "reads", again),
         lost_bytes: Some(again),
         advice: vec![Remedy {
             what: "See how much memory is left for the cache, and which programs take the rest".to_owned(),
@@ -54,6 +70,34 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         }],
         uncertain: None,
     }]
+}
+
+/// Whose threads read most again, and how much; several of one name are one program.
+fn program(seen: &Seen<'_>, block: &BlockFound, device: &str) -> Option<(String, u64)> {
+    let mut programs: Vec<(&str, u64, u64)> = Vec::new();
+    for reader in seen.usage.readers.iter().filter(|reader| reader.device == device) {
+        let again = reader.bytes.saturating_sub(reader.first_bytes);
+        let of = block.originators.originators.iter().find(|one| one.tid == reader.tid && one.kind == OwnerKind::Task);
+        let Some(task) = of else { continue };
+        let name = task.name.strip_suffix(&format!(" ({})", task.tid)).unwrap_or(&task.name);
+        match programs.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, bytes, threads)) => (*bytes, *threads) = (bytes.saturating_add(again), *threads + 1),
+            None => programs.push((name, again, 1)),
+        }
+    }
+    let (name, bytes, threads) = programs.into_iter().max_by_key(|(_, bytes, _)| *bytes)?;
+    let name = if threads > 1 { format!("{name} ({threads} tasks)") } else { name.to_owned() };
+    Some((name, bytes))
+}
+
+/// The file of this device that most is read from, and how much.
+fn file(seen: &Seen<'_>, block: &BlockFound, device: &str) -> Option<(String, u64)> {
+    let files = groups(block, GroupBy::File).filter_map(|group| {
+        let file = FileId::parse(&group.name).filter(|file| file.device.is_some_and(|of| of.to_string() == device))?;
+        Some((group, file.inode, group.read_bytes?))
+    });
+    let (group, inode, bytes) = files.max_by_key(|(.., bytes)| *bytes)?;
+    Some((group.path.clone().unwrap_or_else(|| seen.storage.file_name(device, inode)), bytes))
 }
 
 #[cfg(test)]
@@ -73,6 +117,32 @@ mod tests {
     fn what_is_read_again_is_told() {
         let finding = only(find(&work(100 << 20, 60 << 20).seen()));
         assert_eq!(finding.what, "60 MiB of the 100 MiB read from 8:0 were read before (60 %).");
+    }
+
+    #[test]
+    fn the_program_and_the_file_are_named() {
+        let mut work = work(100 << 20, 60 << 20);
+        for tid in [8, 9] {
+            work.owner("cat", OwnerKind::Task, 50 << 20, 0);
+            work.block().originators.originators.last_mut().expect("one").tid = tid;
+            let (bytes, first_bytes) = (50 << 20, 20 << 20);
+            work.usage.readers.push(TaskReads {
+                device: "8:0".into(),
+                tid,
+                bytes,
+                first_bytes,
+                ..TaskReads::default()
+            });
+        }
+        let mut group = work.block().groups[0].clone();
+        (group.by, group.name, group.path) = (GroupBy::File, "8:0 inode 12".into(), Some("/data/film".into()));
+        group.read_bytes = Some(90 << 20);
+        work.block().groups.push(group);
+        let cause = only(find(&work.seen())).cause;
+        assert!(
+            cause.ends_with(" cat (2 tasks) reads 60 MiB of them. 90 MiB of all that is read come from /data/film."),
+            "{cause}"
+        );
     }
 
     #[test]

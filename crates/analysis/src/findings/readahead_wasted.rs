@@ -32,7 +32,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let then = if kib > DEFAULT_KIB { DEFAULT_KIB } else { kib / 4 };
     let bytes = unused.saturating_mul(PAGE_BYTES);
     let source = "filemap:mm_filemap_add_to_page_cache and reads of files; /sys/block/*/queue/read_ahead_kb";
-    let cost = seen.read_cost(block, bytes);
+    let cost = seen.cost_of(block, "reads", bytes);
     vec![Finding {
         rule: Rule::ReadaheadWasted,
         weight: Weight::Cost,

@@ -1,10 +1,12 @@
 //! A program whose small reads wait for the device one after another.
 
+use super::metadata_reads::is_search;
 use super::{
     Finding, Gain, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, random_reads, stage,
 };
 use crate::Evidence;
 use crate::block::{BlockFound, GroupBy, OwnerKind};
+use crate::calls::is_read;
 use crate::units::{duration, grouped, size};
 use crate::usage::TaskReads;
 
@@ -39,7 +41,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     let Some(found) = seen.block else { return Vec::new() };
     // Beneath dm-crypt and other layers the same thread may do the work of its reads above.
     let is_below = |device: &str| found.stack.iter().any(|level| level.legs.iter().any(|leg| leg.device == device));
-    let readers = seen.usage.readers.iter().filter(|reader| !is_below(&reader.device));
+    let readers = seen.usage.readers.iter().filter(|reader| !is_below(&reader.device) && !is_search(reader));
     readers.filter_map(|reader| of_reader(seen, found, reader)).collect()
 }
 
@@ -62,14 +64,23 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     // And what a layer adds.
     let level = found.stack.iter().find(|level| level.upper == reader.device).and_then(|level| level.alone.as_ref());
     let layer = level.map_or(0, |alone| alone.mean_own_ns.saturating_mul(reader.bios));
-    let lost = q2c.total_ns.saturating_sub(behind).saturating_sub(layer);
+    let lie = lie(seen, reader, &own.name);
+    // Where each call waits for a bio or so, the program waits for its calls: it has to be woken for each, too.
+    let waited = match lie {
+        Lie::InOrder | Lie::AllOfARange => of_calls(seen, &own.name, reader.bios).unwrap_or(0).max(q2c.total_ns),
+        Lie::Files(_) | Lie::HereAndThere => q2c.total_ns,
+    };
+    let lost = waited.saturating_sub(behind).saturating_sub(layer);
     if each > MAX_BYTES || beside || apart < MIN_APART_PERCENT || seen.of_span(lost) < MIN_SPAN_PERCENT {
         return None;
     }
-    let lie = lie(seen, reader, &own.name);
     if matches!(lie, Lie::AllOfARange) && !random_reads::find(seen).is_empty() {
         return None;
     }
+    let woken = match waited > q2c.total_ns {
+        true => format!("; until the program goes on, {}", duration(waited / reader.bios)),
+        false => String::new(),
+    };
     let device = seen.storage.device_name(&reader.device);
     let source = "block:block_bio_queue, block_rq_issue, block_rq_complete";
     let how = match &lie {
@@ -94,7 +105,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
             size(each)
         ),
         cause: format!(
-            "Each read is a request of its own that takes {}, and the next one begins when it ends.",
+            "Each read is a request of its own that takes {}{woken}, and the next one begins when it ends.",
             duration(q2c.ns.mean)
         ),
         evidence: vec![
@@ -108,6 +119,18 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
         advice: vec![remedy(seen, reader, &lie, &own.name)],
         uncertain: None,
     })
+}
+
+/// Time in reads by this process, where there is about one for each bio.
+fn of_calls(seen: &Seen<'_>, name: &str, bios: u64) -> Option<u64> {
+    let mine = || seen.calls.by_process.iter().filter(|group| group.name == name && is_read(&group.call));
+    // A limit of its cgroup holds them back, and larger ones wait for it as well.
+    if seen.calls.long_without_storage.iter().any(|unseen| unseen.name == name && unseen.with_worker_bio > 0) {
+        return None;
+    }
+    let n: u64 = mine().map(|group| group.ns.n).sum();
+    let about_one = n <= bios.saturating_mul(2) && bios <= n.saturating_mul(2);
+    about_one.then(|| mine().map(|group| group.total_ns).sum())
 }
 
 fn lie(seen: &Seen<'_>, reader: &TaskReads, name: &str) -> Lie {
@@ -217,6 +240,7 @@ mod tests {
             extent_bytes: Some(extent_bytes),
             active_ns: (bios - 1) * 1_000_001,
             gaps,
+            ..TaskReads::default()
         });
         work
     }
@@ -239,6 +263,20 @@ mod tests {
             let gain = finding.advice[0].gain.known().map(|gain| (gain.least_percent, gain.most_percent));
             assert_eq!(gain, most.map(|most| (0.0, most)));
         }
+    }
+
+    #[test]
+    fn a_program_that_has_to_be_woken_for_each_read_waits_for_its_calls() {
+        let mut work = work(800, 790, 800 * 4096, 800 * 4096);
+        work.span_ns = 10_000_000_000;
+        assert!(find(&work.seen()).is_empty());
+        work.call("read", "viewer (7)", 801, 8_000_000_000, 800 * 4096);
+        let finding = only(find(&work.seen()));
+        assert_eq!(finding.lost_ns, 8_000_000_000.into());
+        assert!(finding.cause.contains("takes 1.00 ms; until the program goes on, 10.00 ms"), "{}", finding.cause);
+        // Of calls that have several bios each, or none, it is not known.
+        work.calls.by_process[0].ns.n = 80;
+        assert!(find(&work.seen()).is_empty());
     }
 
     #[test]

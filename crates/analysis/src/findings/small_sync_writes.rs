@@ -22,9 +22,10 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         // Its own bios, one or more for each call: nobody else writes them later.
         let Some(own) = groups(found, GroupBy::Owner).find(|group| group.name == call.name) else { continue };
         let (n, ns) = (call.ns.n, call.total_ns);
-        let each = own.bytes / own.bios.max(1);
+        // A large write may become many small bios, as with data=journal: that is no small write.
+        let (each, asked) = (own.bytes / own.bios.max(1), call.bytes / n.max(1));
         let waits = call.ns.mean >= MIN_MEAN_NS && seen.matters(ns);
-        if n < MIN_WRITES || own.bios * 2 < n || each > MAX_BYTES || !waits {
+        if n < MIN_WRITES || own.bios * 2 < n || each.max(asked) > MAX_BYTES || !waits {
             continue;
         }
         let d2c = stage(own, "D2C").map_or(0, |d2c| d2c.ns.mean);
@@ -115,6 +116,14 @@ mod tests {
         work.call("write", "task (7)", 100, 200_000_000, 409_600);
         only(find(&work.seen()));
         work.call("fsync", "other (8)", 10, 300_000_000, 0);
+        assert!(find(&work.seen()).is_empty());
+    }
+
+    #[test]
+    fn large_writes_that_become_small_bios_are_not() {
+        let mut work = Work::new(1_000_000_000);
+        work.bios(1000, "WS", 1_000, 500_000);
+        work.call("write", "task (7)", 60, 600_000_000, 60 << 16);
         assert!(find(&work.seen()).is_empty());
     }
 

@@ -1,6 +1,7 @@
 //! What a recording says of mounts and block devices: the part of its facts that rules and their advice rest on.
 
-use flashscope_trace::{Device, DeviceNames, Facts, FileNames, facts, file_label, own_data};
+use flashscope_trace::facts::CpuPressure;
+use flashscope_trace::{Device, DeviceNames, Facts, FileNames, Trace, facts, file_label, own_data};
 
 /// Mounts and devices that are kept.
 const MAX_KEPT: usize = 256;
@@ -38,6 +39,8 @@ pub struct Disk {
     /// The one that is in use.
     pub scheduler: Option<String>,
     pub read_ahead_kib: Option<u64>,
+    /// How many requests of its queue can be under way at once.
+    pub nr_requests: Option<u64>,
     /// `write back` or `write through`.
     pub write_cache: Option<String>,
     /// Of device mapper: `CRYPT-LUKS2-…`.
@@ -52,12 +55,23 @@ pub struct Disk {
 pub struct StorageFacts {
     pub mounts: Vec<Mount>,
     pub disks: Vec<Disk>,
+    /// Numbers of the devices that memory is swapped to.
+    pub swaps: Vec<String>,
     /// What people call the devices, and paths of the files that were touched.
     pub device_names: DeviceNames,
     pub file_names: FileNames,
+    /// Part of the recording in which some task waited for a free processor, of 1000 parts; `None`: the kernel does not say it.
+    pub cpu_wait_permille: Option<u64>,
 }
 
 impl StorageFacts {
+    /// `stats`: what the recorder counted at the end (docs/reference/agent-protocol.md).
+    pub fn of_recording(trace: &Trace) -> StorageFacts {
+        let mut facts = StorageFacts::of_facts(trace.facts(), trace.device_names(), trace.file_names());
+        facts.cpu_wait_permille = cpu_wait(&trace.facts().cpu_pressure, &Facts::of(trace.stats()).cpu_pressure);
+        facts
+    }
+
     /// `facts` of a recording (docs/reference/agent.md, "Facts").
     pub fn of_facts(facts: &Facts, device_names: DeviceNames, file_names: FileNames) -> StorageFacts {
         let text = |said: &Option<String>| said.clone().unwrap_or_default();
@@ -83,6 +97,7 @@ impl StorageFacts {
                 device,
                 scheduler: disk.scheduler.as_deref().map(in_use),
                 read_ahead_kib: disk.read_ahead_kb,
+                nr_requests: disk.nr_requests,
                 write_cache: disk.write_cache.clone(),
                 dm_name: disk.dm_name.clone(),
                 dm_uuid: disk.dm_uuid.clone(),
@@ -91,7 +106,8 @@ impl StorageFacts {
             }
         };
         let disks = facts.block.iter().take(MAX_KEPT).map(disk).collect();
-        StorageFacts { mounts, disks, device_names, file_names }
+        let swaps = facts.swaps.iter().take(MAX_KEPT).filter_map(|swap| swap.device.clone()).collect();
+        StorageFacts { mounts, disks, swaps, device_names, file_names, cpu_wait_permille: None }
     }
 
     pub fn mounts_of<'a>(&'a self, device: &'a str) -> impl Iterator<Item = &'a Mount> {
@@ -134,6 +150,12 @@ impl StorageFacts {
     }
 }
 
+fn cpu_wait(begin: &CpuPressure, end: &CpuPressure) -> Option<u64> {
+    let waited_ns = end.some_us?.checked_sub(begin.some_us?)?.checked_mul(1000)?;
+    let of_ns = end.monotonic_ns?.checked_sub(begin.monotonic_ns?).filter(|&ns| ns > 0)?;
+    Some(waited_ns.min(of_ns).checked_mul(1000)? / of_ns)
+}
+
 /// `none [mq-deadline] bfq`: the one in brackets.
 fn in_use(schedulers: &str) -> String {
     let within = schedulers.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
@@ -144,6 +166,18 @@ fn in_use(schedulers: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn waiting_for_a_processor_is_a_part_of_the_recording() {
+        let at = |some_us, monotonic_ns| CpuPressure { some_us, monotonic_ns };
+        let begin = at(Some(1_000), Some(1_000_000));
+        assert_eq!(cpu_wait(&begin, &at(Some(1_750), Some(2_000_000))), Some(750));
+        // The kernel adds up a little late.
+        assert_eq!(cpu_wait(&begin, &at(Some(2_001), Some(2_000_000))), Some(1000));
+        for end in [at(None, Some(2_000_000)), at(Some(1_750), None), at(Some(10), Some(2_000_000)), begin.clone()] {
+            assert_eq!(cpu_wait(&begin, &end), None);
+        }
+    }
 
     #[test]
     fn facts_are_read() {

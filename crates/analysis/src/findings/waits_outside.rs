@@ -1,7 +1,10 @@
 //! A program whose reads and writes take long while its bios do not: the wait is before the queue of the device, or behind its
 //! completion. Calls in which nothing of storage happens at all are among them.
 
-use super::{Finding, GroupBy, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
+use super::{
+    Finding, GroupBy, Measure, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, small_reads,
+    stage,
+};
 use crate::Evidence;
 use crate::calls::{UnseenCalls, is_at_offset, is_read, is_write};
 use crate::units::{duration, grouped};
@@ -17,6 +20,8 @@ const MIN_SPAN_PERCENT: f64 = 20.0;
 const MIN_OUTSIDE_PERCENT: f64 = 60.0;
 /// From this part of the calls on a worker's bios are those that they wait for, percent.
 const OF_WORKERS_PERCENT: f64 = 80.0;
+/// From this part of the recording on, in which some task waited for a processor, the calls may have waited for one, of 1000 parts.
+const BUSY_PERMILLE: u64 = 500;
 
 /// Calls of one kind by one process.
 struct Waits<'a> {
@@ -80,10 +85,14 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             }
         }
     }
-    all.iter().filter(|waits| waits.matters(seen)).map(finding).collect()
+    // Whose small reads cost as much is told why there.
+    let told: Vec<Finding> = small_reads::find(seen).into_iter().filter(|one| one.weight == Weight::Cost).collect();
+    let is_told = |waits: &&Waits<'_>| told.iter().any(|one| one.what.starts_with(&format!("{} waits ", waits.name)));
+    all.retain(|waits| !is_told(&waits));
+    all.iter().filter(|waits| waits.matters(seen)).map(|waits| finding(seen, waits)).collect()
 }
 
-fn finding(waits: &Waits<'_>) -> Finding {
+fn finding(seen: &Seen<'_>, waits: &Waits<'_>) -> Finding {
     let source = "syscalls:sys_enter_*, sys_exit_*; block:block_bio_queue, block_rq_complete of the same thread";
     let mut evidence = vec![
         measure("calls", waits.n as f64, MeasureUnit::Count, source),
@@ -93,10 +102,13 @@ fn finding(waits: &Waits<'_>) -> Finding {
     let head = format!("{} waits {} in {} calls of {}()", waits.name, duration(waits.ns), grouped(waits.n), waits.call);
     let bios = format!("all of its bios are under way for {} at most", duration(waits.bios_ns));
     let mut what = format!("{head}, and {bios}.");
-    let mut cause =
-        "The rest passes before a bio comes to the queue, or after it has ended: a limit of its cgroup (io.max, \
-                     blkio.throttle), a lock, or no free processor. The device is not what is slow."
-            .to_owned();
+    let pressure = seen.storage.cpu_wait_permille;
+    let is_busy = pressure.is_some_and(|part| part >= BUSY_PERMILLE);
+    let others = if pressure.is_none() { ", a lock, or no free processor" } else { ", or a lock" };
+    let mut cause = format!(
+        "The rest passes before a bio comes to the queue, or after it has ended: a limit of its cgroup (io.max, blkio.throttle)\
+         {others}. The device is not what is slow."
+    );
     if let Some(unseen) = waits.unseen {
         evidence.push(measure("calls that show no storage", unseen.n as f64, MeasureUnit::Count, source));
         let by_worker = "bios of workers (kworker) that were queued within the call and completed at its end";
@@ -119,6 +131,11 @@ fn finding(waits: &Waits<'_>) -> Finding {
                      file system over the network or in another program (FUSE)."
                 .to_owned();
         }
+    }
+    // Bios that a worker queued later tell of a limit, whoever else waits for a processor.
+    let is_held_back = waits.unseen.is_some_and(|unseen| unseen.with_worker_bio > 0);
+    if is_busy && !is_held_back {
+        return no_free_processor(waits, what, evidence, pressure.unwrap_or(0) as f64 / 10.0);
     }
     Finding {
         rule: Rule::WaitsOutside,
@@ -145,6 +162,39 @@ fn finding(waits: &Waits<'_>) -> Finding {
     }
 }
 
+/// Storage can be no part of it: what costs time in storage stands before it.
+fn no_free_processor(waits: &Waits<'_>, what: String, mut evidence: Vec<Measure>, busy_percent: f64) -> Finding {
+    let source = "/proc/pressure/cpu when the recording began and ended";
+    evidence.push(measure(
+        "of the recording: a task waited for a processor",
+        busy_percent,
+        MeasureUnit::Percent,
+        source,
+    ));
+    Finding {
+        rule: Rule::WaitsOutside,
+        weight: Weight::Overview,
+        what,
+        cause: format!(
+            "The processors were busy: in {busy_percent:.0} % of the recorded time some task waited for a free one, and these calls \
+             may have waited for that. A lock is possible, too. The device is not what is slow."
+        ),
+        evidence,
+        lost_ns: waits.outside().into(),
+        lost_bytes: None,
+        advice: vec![Remedy {
+            what: "See what keeps the processors busy, and record again without it".to_owned(),
+            steps: vec![Step::Run { command: "top -b -n 1".to_owned(), names: Vec::new() }],
+            gain: Evidence::unknown(
+                "how long these calls waited for a processor is not in the trace",
+                "record it with --events block,syscall,layers",
+            ),
+            risk: "none to look".to_owned(),
+        }],
+        uncertain: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Work, only};
@@ -161,6 +211,24 @@ mod tests {
             "reader (7) waits 4.90 s in 1,000 calls of pread64(), and all of its bios are under way for 187.00 ms at most."
         );
         assert_eq!(finding.lost_ns, 4_713_000_000.into());
+    }
+
+    #[test]
+    fn busy_processors_stand_behind_what_storage_costs() {
+        let mut work = Work::new(5_000_000_000);
+        work.bios_of("reader", 1000, "R", 1_000, 186_000);
+        work.call("pread64", "reader (7)", 1000, 4_900_000_000, 0);
+        work.storage.cpu_wait_permille = Some(900);
+        let busy = only(find(&work.seen()));
+        assert_eq!(busy.weight, Weight::Overview);
+        assert!(busy.cause.starts_with("The processors were busy: in 90 % of the recorded time"), "{}", busy.cause);
+        work.storage.cpu_wait_permille = Some(20);
+        let free = only(find(&work.seen()));
+        assert!(free.weight == Weight::Cost && !free.cause.contains("processor"), "{}", free.cause);
+        // A limit of a cgroup is known by bios that come later.
+        work.calls.long_without_storage = vec![unseen("pread64", 30, 30)];
+        work.storage.cpu_wait_permille = Some(900);
+        assert_eq!(only(find(&work.seen())).weight, Weight::Cost);
     }
 
     fn unseen(call: &str, n: u64, with_worker_bio: u64) -> UnseenCalls {

@@ -1,0 +1,122 @@
+//! A program that searches a file system: what it reads are directories, inodes and their tables, and little data.
+
+use super::{Finding, MeasureUnit, Remedy, Rule, Seen, Step, Weight, groups, measure, percent, stage};
+use crate::Evidence;
+use crate::block::{BlockFound, GroupBy, OwnerKind};
+use crate::units::{duration, grouped, size};
+use crate::usage::TaskReads;
+
+const MIN_BIOS: u64 = 50;
+/// With the flag: a program that reads a device itself has none.
+const MIN_FLAGGED: u64 = 20;
+/// Of its reads, percent.
+const MIN_PERCENT: f64 = 50.0;
+/// Below this part of the recorded time nobody notices, percent.
+const MIN_SPAN_PERCENT: f64 = 5.0;
+
+pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
+    let Some(found) = seen.block else { return Vec::new() };
+    seen.usage.readers.iter().filter_map(|reader| of_reader(seen, found, reader)).collect()
+}
+
+/// Whether most of what it reads there is metadata.
+pub(super) fn is_search(reader: &TaskReads) -> bool {
+    reader.flagged_bios >= MIN_FLAGGED
+        && reader.metadata_bios >= MIN_BIOS
+        && percent(reader.metadata_bios, reader.bios) >= MIN_PERCENT
+}
+
+fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<Finding> {
+    if !is_search(reader) {
+        return None;
+    }
+    let task = found.originators.originators.iter().find(|one| one.tid == reader.tid && one.kind == OwnerKind::Task)?;
+    let is_task = |name: &str| name == task.name || name == format!("{} ({})", task.name, task.tid);
+    let own = groups(found, GroupBy::Owner).find(|group| is_task(&group.name))?;
+    let q2c = stage(own, "Q2C")?;
+    // Several may be under way at once: together they take more than the time in which it waits.
+    let waited = q2c.total_ns.min(seen.span_ns);
+    if seen.of_span(waited) < MIN_SPAN_PERCENT {
+        return None;
+    }
+    let device = seen.storage.device_name(&reader.device);
+    let source =
+        "block:block_bio_queue with the flag for metadata (M), or into the device's own cache; block_rq_complete";
+    let why = "whether it searches again what it has searched is not in the trace";
+    Some(Finding {
+        rule: Rule::MetadataReads,
+        weight: Weight::Cost,
+        what: format!(
+            "{} searches {device}: {} of its {} reads are metadata ({}), and its bios take {}.",
+            own.name,
+            grouped(reader.metadata_bios),
+            grouped(reader.bios),
+            size(reader.metadata_bytes),
+            duration(q2c.total_ns)
+        ),
+        cause: "To list or search a tree, each directory and each block of inodes is read from the device: they lie apart, and \
+                most reads wait for the one before."
+            .to_owned(),
+        evidence: vec![
+            measure("reads", reader.bios as f64, MeasureUnit::Count, source),
+            measure("of them metadata", reader.metadata_bios as f64, MeasureUnit::Count, source),
+            measure("time of its bios", q2c.total_ns as f64, MeasureUnit::Ns, source),
+        ],
+        lost_ns: waited.into(),
+        lost_bytes: None,
+        advice: vec![Remedy {
+            what: "Search a smaller part of the tree, or less often; where it searches the same again, have the kernel keep inodes \
+                   in memory for longer"
+                .to_owned(),
+            steps: vec![Step::Run { command: "sysctl vm.vfs_cache_pressure=50".to_owned(), names: Vec::new() }],
+            gain: Evidence::unknown(why, "record the second search, and compare: flashscope diff"),
+            risk: "inodes take memory that the page cache would have".to_owned(),
+        }],
+        uncertain: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Work, only};
+    use super::*;
+
+    /// Reads of 8:0, 1 ms each; so many of them of metadata.
+    fn work(bios: u64, metadata_bios: u64) -> Work {
+        let mut work = Work::new(1_000_000_000);
+        work.bios_of("find", bios, "RM", 1_000, 999_000);
+        let metadata_bytes = metadata_bios * 4096;
+        let bytes = bios * 4096;
+        let device = "8:0".into();
+        work.usage.readers.push(TaskReads {
+            device,
+            tid: 7,
+            bios,
+            bytes,
+            metadata_bios,
+            metadata_bytes,
+            flagged_bios: metadata_bios / 2,
+            ..TaskReads::default()
+        });
+        work
+    }
+
+    #[test]
+    fn a_search_is_told() {
+        let finding = only(find(&work(400, 390).seen()));
+        assert_eq!(
+            finding.what,
+            "find (7) searches 8:0: 390 of its 400 reads are metadata (1.52 MiB), and its bios take 400.00 ms."
+        );
+    }
+
+    #[test]
+    fn reads_of_data_few_of_them_and_quick_ones_are_not() {
+        let mut quick = work(60, 60);
+        quick.span_ns *= 10;
+        assert!(find(&quick.seen()).is_empty());
+        for (bios, metadata) in [(400, 100), (40, 40)] {
+            assert!(find(&work(bios, metadata).seen()).is_empty(), "{bios} {metadata}");
+        }
+    }
+}
