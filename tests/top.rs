@@ -134,7 +134,12 @@ fn the_terminal_is_put_back() {
          for i in $(seq 30); do kill -INT $!; sleep 1; grep -q '[?]1049l' {0} && break; done; wait $!",
         log.display()
     );
-    for (end, status) in [("-d 2", 0), (&interrupted, 0)] {
+    // A second signal ends it at once.
+    let twice = format!(
+        "-d 120 & until grep -q '[?]1049h' {0}; do kill -0 $! || break; sleep 0.1; done; sleep 1; kill $!; kill $!; wait $! || true",
+        log.display()
+    );
+    for (end, status) in [("-d 2", 0), (&interrupted, 0), (&twice, 0)] {
         let command = format!("{} top {end}", binary.display());
         // script gives it a terminal, and ends as it does.
         let ran = output(Command::new("script").args(["-qfec", &command]).arg(&log).stdin(Stdio::null()));
@@ -143,6 +148,36 @@ fn the_terminal_is_put_back() {
         assert!(enter.is_some() && leave > enter, "{end}: {text:?}");
         assert_eq!(ran.status.code(), Some(status), "{end}: {text:?}");
     }
+}
+
+/// A window that is closed takes its terminal with it.
+#[test]
+fn it_ends_with_its_terminal() {
+    if !can_record() {
+        return;
+    }
+    let dir = TempDir::new("top-hangup");
+    let (log, number) = (dir.path().join("typescript"), dir.path().join("number"));
+    let binary = flashscope().get_program().to_owned();
+    let command = format!("echo $$ >{}; exec {} top", number.display(), binary.display());
+    let mut script =
+        Command::new("script").args(["-qfec", &command]).arg(&log).stdin(Stdio::null()).spawn().expect("script");
+    let until = |is: &dyn Fn() -> bool| {
+        (0..600).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            is()
+        })
+    };
+    assert!(until(&|| std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\u{1b}[?1049h"))), "no picture");
+    script.kill().expect("killed");
+    script.wait().expect("ended");
+    let number = std::fs::read_to_string(&number).expect("its number");
+    let running = format!("/proc/{}/exe", number.trim());
+    let ended = until(&|| std::fs::read_link(&running).is_err());
+    if !ended {
+        output(Command::new("kill").args(["-KILL", number.trim()]));
+    }
+    assert!(ended, "it goes on without its terminal");
 }
 
 #[test]

@@ -6,22 +6,49 @@ use std::time::Duration;
 
 use crate::failure::Failure;
 
-/// The flag that SIGINT and SIGTERM set, installed at its first use.
+/// What a shell says of a command that Ctrl-C ended.
+const ENDED_AT_ONCE: i32 = 130;
+
+const SIGNALS: [i32; 3] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
+
+static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// The flag that SIGINT, SIGTERM and SIGHUP set, installed at its first use.
 pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
-    static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     if let Some(flag) = FLAG.get() {
         return Ok(Arc::clone(flag));
     }
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    for signal in SIGNALS {
         // Order matters: the first signal finds the flag down, so only the second one exits.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
+        signal_hook::flag::register_conditional_shutdown(signal, ENDED_AT_ONCE, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
             .map_err(|error| Failure::new(format!("signal {signal}: {error}")))?;
     }
+    Ok(installed(flag))
+}
+
+/// The same flag for a command that has changed the terminal: before a second signal ends it, `put_back` is called.
+pub fn flag_of_screen(put_back: fn()) -> Result<Arc<AtomicBool>, Failure> {
+    let mut signals =
+        signal_hook::iterator::Signals::new(SIGNALS).map_err(|error| Failure::new(format!("signals: {error}")))?;
+    let flag = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&flag);
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if raised.swap(true, Ordering::Relaxed) {
+                put_back();
+                std::process::exit(ENDED_AT_ONCE);
+            }
+        }
+    });
+    Ok(installed(flag))
+}
+
+fn installed(flag: Arc<AtomicBool>) -> Arc<AtomicBool> {
     let flag = FLAG.get_or_init(|| flag);
     flashscope_output::ends_waits(flag);
-    Ok(Arc::clone(flag))
+    Arc::clone(flag)
 }
 
 /// After a signal a board ends within moments; what is fetched, built or packed for one does not.

@@ -70,6 +70,7 @@ fn lock(window: &Mutex<StreamWindow>) -> std::sync::MutexGuard<'_, StreamWindow>
 
 pub fn run(args: &TopArgs, quiet: bool) -> Result<(), Failure> {
     check(args)?;
+    let asked_to_stop = if args.json { stop::flag()? } else { stop::flag_of_screen(screen::put_back)? };
     let terminal = Arc::new(Terminal::new(quiet || !args.json));
     let target = target::open_with(&args.target, &terminal, OpenOptions::default())?;
     let interval = Duration::from_secs_f64(args.interval);
@@ -77,7 +78,6 @@ pub fn run(args: &TopArgs, quiet: bool) -> Result<(), Failure> {
     let shared = Arc::new(Shared { window: Mutex::new(window), began: Instant::now() });
     let argv = ["record", "--events", &args.events.join(","), "--ring", &args.ring.0.div_ceil(1024).to_string()];
     let job = Job { argv: argv.map(str::to_owned).to_vec(), ..Job::default() };
-    let asked_to_stop = stop::flag()?;
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let picture = scope.spawn({

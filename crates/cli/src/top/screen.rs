@@ -1,6 +1,6 @@
 //! The picture of `top` in a terminal, and its keys. The terminal is put back however it ends.
 
-use std::io::{self, Stdout};
+use std::io::{self, IsTerminal as _, Stdout};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use flashscope_report::top::{TopBy, TopRow, TopSnapshot, bytes};
 use flashscope_report::{duration, size, visible};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
@@ -109,10 +110,14 @@ struct Raw;
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // There is nobody left to tell.
-        _ = disable_raw_mode();
-        _ = execute!(io::stdout(), LeaveAlternateScreen);
+        put_back();
     }
+}
+
+/// The terminal as it was. There is nobody left to tell where that fails.
+pub fn put_back() {
+    _ = disable_raw_mode();
+    _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
 }
 
 /// See the module.
@@ -148,16 +153,27 @@ impl Screen {
         self.draw()
     }
 
-    /// Waits for keys for so long. `Break`: the user has had enough.
+    /// Takes the keys that come in so long. `Break`: the user has had enough, or the terminal has gone.
     pub fn keys(&mut self, wait: Duration) -> Result<ControlFlow<()>, Failure> {
-        if !event::poll(wait).map_err(failed)? {
-            return Ok(ControlFlow::Continue(()));
+        std::thread::sleep(wait);
+        // crossterm (0.29) waits for a key of a terminal that has hung up without an end, and takes a whole CPU for it.
+        if !io::stdout().is_terminal() {
+            return Ok(ControlFlow::Break(()));
         }
+        while event::poll(Duration::ZERO).map_err(failed)? {
+            if self.event(&event::read().map_err(failed)?)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn event(&mut self, event: &Event) -> Result<ControlFlow<()>, Failure> {
         let names: Vec<String> = match &self.snapshot {
             Some(snapshot) => self.choice.rows(snapshot).iter().map(|row| row.name.clone()).collect(),
             None => Vec::new(),
         };
-        match event::read().map_err(failed)? {
+        match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => {
                 if self.choice.key(key.code, key.modifiers, &names).is_break() {
                     return Ok(ControlFlow::Break(()));
