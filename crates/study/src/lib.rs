@@ -12,6 +12,8 @@ mod lab;
 pub mod layers;
 mod medium;
 mod modelled;
+#[cfg(test)]
+mod mutation_tests;
 mod not_measured;
 mod options;
 mod plan;

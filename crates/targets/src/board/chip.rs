@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// Geometry, timing and endurance of a chip.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(from = "ChipFile")]
+#[serde(try_from = "ChipFile")]
 pub struct Chip {
     /// "Micron SLC 256 MiB"
     pub name: String,
@@ -112,9 +112,23 @@ impl Faults {
     }
 }
 
-impl From<ChipFile> for Chip {
-    fn from(file: ChipFile) -> Chip {
-        Chip {
+impl TryFrom<ChipFile> for Chip {
+    type Error = String;
+
+    /// Refuses figures that no computation can use: sizes of nothing, and erase blocks of 4 GiB and more.
+    fn try_from(file: ChipFile) -> Result<Chip, String> {
+        let Geometry { page_bytes, pages_per_block, blocks, .. } = file.geometry;
+        let block_bytes = page_bytes.checked_mul(pages_per_block).filter(|&bytes| bytes > 0 && blocks > 0);
+        if block_bytes.is_none() {
+            return Err("[geometry]: page_bytes, pages_per_block and blocks are 1 or more, and an erase block has less than 4 GiB".into());
+        }
+        if file.timing.read_array_us == 0 && file.timing.cycle_ns == 0 {
+            return Err("[timing]: a page read takes time: read_array_us or cycle_ns is 1 or more".into());
+        }
+        if file.endurance.erase_cycles == 0 {
+            return Err("[endurance]: erase_cycles is 1 or more".into());
+        }
+        Ok(Chip {
             name: file.name,
             source: file.source,
             page_bytes: file.geometry.page_bytes,
@@ -129,7 +143,7 @@ impl From<ChipFile> for Chip {
             id_bytes: file.nandsim.id_bytes,
             do_delays: file.nandsim.do_delays,
             faults: file.faults,
-        }
+        })
     }
 }
 

@@ -141,6 +141,8 @@ pub fn load(name: &str) -> Result<Board, Error> {
 
 /// Boards that inherit one another in a circle are told, not followed.
 const INHERITS_AT_MOST: u32 = 8;
+/// 1 TiB.
+const MOST_MEMORY_MIB: u64 = 1 << 20;
 
 fn load_inheriting(name: &str, depth: u32) -> Result<Board, Error> {
     let file = files::BOARDS.find(name)?;
@@ -204,6 +206,9 @@ fn load_inheriting(name: &str, depth: u32) -> Result<Board, Error> {
     }
     if board.chip.is_none() && board.disk.is_none() {
         return Err(missing("a chip or a disk"));
+    }
+    if !(1..=MOST_MEMORY_MIB).contains(&board.memory_mib) {
+        return Err(bad(format!("memory_mib: 1 to {MOST_MEMORY_MIB}")));
     }
     Ok(board)
 }
