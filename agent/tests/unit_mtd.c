@@ -104,6 +104,9 @@ static void bare_facts(void)
 	test_root_file("/sys/block/mtdblock0/size", "2048\n");
 	test_root_file("/sys/block/mtdblock0/queue/read_ahead_kb", "128\n");
 	test_root_file("/sys/block/mtdblock0/queue/max_sectors_kb", "1280\n");
+	test_root_file("/sys/block/mtdblock0/queue/nr_requests", "64\n");
+	test_root_file("/proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=123\nfull avg10=0.00\n");
+	test_root_file("/proc/swaps", "Filename\tType\tSize\n/dev/none partition\t9\t0\t-2\n/a\\040b file 9 0 -3\nshort\n");
 	test_root_file("/sys/block/ram0/size", "0\n");
 	test_root_file("/sys/block/mmcblk0/size", "8\n");
 	test_root_file("/sys/block/mmcblk0/device/life_time", "0x02 0x01\n");
@@ -124,15 +127,17 @@ static void bare_facts(void)
 	CHECK(strstr(json.out.data, "\"symbol\":\"nand_erase_op\",\"level\":\"nand\",\"status\":null"));
 	CHECK(strstr(json.out.data,
 		     "\"block\":[{\"name\":\"mmcblk0\",\"device\":null,\"size_bytes\":4096,\"read_ahead_kb\":null,"
-		     "\"max_sectors_kb\":null,\"scheduler\":null,\"rotational\":null,\"life_time\":\"0x02 0x01\",\"pre_eol_info\":\"0x01\",\"write_cache\":null,"
+		     "\"max_sectors_kb\":null,\"scheduler\":null,\"nr_requests\":null,\"rotational\":null,\"life_time\":\"0x02 0x01\",\"pre_eol_info\":\"0x01\",\"write_cache\":null,"
 		     "\"dm_name\":null,\"dm_uuid\":null,\"loop\":null},"
 		     "{\"name\":\"mtdblock0\",\"device\":null,\"size_bytes\":1048576,\"read_ahead_kb\":128,"
-		     "\"max_sectors_kb\":1280,\"scheduler\":null,\"rotational\":null,\"life_time\":null,\"pre_eol_info\":null,\"write_cache\":null,"
+		     "\"max_sectors_kb\":1280,\"scheduler\":null,\"nr_requests\":64,\"rotational\":null,\"life_time\":null,\"pre_eol_info\":null,\"write_cache\":null,"
 		     "\"dm_name\":null,\"dm_uuid\":null,\"loop\":null}]"));
 	CHECK(strstr(json.out.data,
 		     "\"ubi\":[{\"name\":\"ubi0\",\"mtd_num\":3,\"eraseblock_size\":null,\"total_eraseblocks\":null,"
 		     "\"bad_peb_count\":null,\"reserved_for_bad\":null,\"max_ec\":17}]"));
 	CHECK(strstr(json.out.data, "\"bdi\":[{\"name\":\"mtd-0\",\"read_ahead_kb\":0}]"));
+	CHECK(strstr(json.out.data, "\"cpu_pressure\":{\"some_us\":123,\"monotonic_ns\":"));
+	CHECK(strstr(json.out.data, "\"swaps\":[{\"path\":\"/dev/none\",\"device\":null},{\"path\":\"/a b\",\"device\":null}]"));
 	CHECK(strstr(json.out.data, "\"mounts\":[{\"source\":\"a b\",\"target\":\"/mnt\\tx\",\"type\":\"ext4\","
 				    "\"options\":\"rw,x=\\\\\",\"device\":null,\"block_bytes\":null,\"size_bytes\":null,\"free_bytes\":null},"
 				    "{\"source\":\"short\",\"target\":null,\"type\":null,\"options\":null,"
