@@ -5,14 +5,14 @@
 //! (`loop_rootcg_workfn`, before 5.14 the thread `loopN`) carries the I/O (drivers/block/loop.c).
 //!
 //! - A read, and with direct I/O a write, of the backing file by a worker is below the bios of the loop device that cover the same
-//!   bytes, and were issued to it.
+//!   bytes, and were issued to it. Without the file, so is what the device's own thread does (before 5.14).
 //! - A read of other bytes is read-ahead of the backing file. It is whose all bios in the loop device are, else of nobody known.
 //! - Without direct I/O a write ends in the page cache; whoever asked at the loop device dirtied the page (`originators/`).
 
 use super::in_flight::{NEVER, NONE, Place};
 use super::matching::{Matching, Watch};
 use super::originators::{At, Originators, OwnerKind};
-use super::stack::Upper;
+use super::stack::{StackLevel, Upper};
 use crate::Evidence;
 use crate::Named;
 use flashscope_trace::facts::Disk;
@@ -23,6 +23,7 @@ use std::ops::Range;
 
 /// Documentation/admin-guide/devices.txt
 const LOOP_MAJOR: u32 = 7;
+const AGAIN: &str = "flashscope record --events block,cache, started when the loop device is set up";
 /// Bios of a loop device that one bio of the disk does the work of.
 const MAX_UPPERS: usize = 256;
 
@@ -136,10 +137,14 @@ impl Loops {
         N: Named,
         W: Watch,
     {
-        if self.all.is_empty() || block.bytes == 0 {
+        if block.bytes == 0 || block.device.major() == LOOP_MAJOR {
             return None;
         }
-        let (file, byte, left) = originators.file_at(block)?;
+        let Some((file, byte, left)) = originators.file_at(block).filter(|_| !self.all.is_empty()) else {
+            let device = matching.loop_of(&originators.thread(tid, time)?)?;
+            let owners = matching.below_loops_thread(device, block.kind())?;
+            return Some(originators.one_of(&owners));
+        };
         let of = self.of_file(file)?;
         let kind = block.kind();
         let write = kind != RequestKind::Read;
@@ -149,11 +154,7 @@ impl Loops {
         let end = byte.saturating_add(left.min(block.bytes)).checked_sub(of.offset)?;
         let begin = byte.saturating_sub(of.offset);
         let owners = matching.below_loop(of.device, kind, begin / 512..end.div_ceil(512), !write)?;
-        Some(match owners.as_slice() {
-            [one] => *one,
-            // Read ahead for several, or written for several in one go.
-            _ => originators.several(),
-        })
+        Some(originators.one_of(&owners))
     }
 
     /// A step of a file. What a loop device's worker puts into the page cache is whose the loop device's bio is.
@@ -214,21 +215,38 @@ impl Loops {
         self.all.iter().find(|one| one.device == device).map(|one| one.file.clone())
     }
 
-    /// Of the devices that were used, the loop devices.
-    pub(super) fn found<L>(&self, used: &[Device], originators: &Originators<L>) -> Vec<LoopFound> {
+    /// Of the devices that were used, the loop devices. `levels`: what lies on what.
+    pub(super) fn found<L>(
+        &self,
+        used: &[Device],
+        originators: &Originators<L>,
+        levels: &[StackLevel],
+    ) -> Vec<LoopFound> {
         let loops = used.iter().filter(|device| device.major() == LOOP_MAJOR);
         loops
-            .map(|&device| LoopFound { device: device.to_string(), backing: self.backing(device, originators) })
+            .map(|&device| {
+                let name = device.to_string();
+                let backing = match self.backing(device, originators) {
+                    Evidence::Unknown(_) if levels.iter().any(|level| level.upper == name) => Evidence::unknown(
+                        format!(
+                            "the file of loop device {name} is not in the trace; what its thread does counts once, where one I/O alone \
+                             was in the device"
+                        ),
+                        AGAIN,
+                    ),
+                    backing => backing,
+                };
+                LoopFound { device: name, backing }
+            })
             .collect()
     }
 
     fn backing<L>(&self, device: Device, originators: &Originators<L>) -> Evidence<LoopBacking> {
-        let again = "flashscope record --events block,cache, started when the loop device is set up";
         let Some(one) = self.all.iter().find(|one| one.device == device) else {
             let why = format!(
                 "the backing file of loop device {device} is not in the trace: the I/O of the disk beneath it counts as I/O of its own"
             );
-            return Evidence::unknown(why, again);
+            return Evidence::unknown(why, AGAIN);
         };
         if !originators.has_extents(one.file_system.0, one.inode) {
             let why = format!(
@@ -236,7 +254,7 @@ impl Loops {
                  device {device} counts as I/O of its own",
                 one.file
             );
-            return Evidence::unknown(why, again);
+            return Evidence::unknown(why, AGAIN);
         }
         Evidence::Known(LoopBacking {
             file: one.file.clone(),
@@ -252,6 +270,20 @@ where
     L: FnMut(u32, TimeNs) -> Option<N>,
     N: Named,
 {
+    /// Read ahead for several, or written for several in one go, it is of none of them.
+    fn one_of(&mut self, owners: &[u32]) -> u32 {
+        match owners {
+            [one] => *one,
+            _ => self.several(),
+        }
+    }
+
+    /// The name of a thread that carries what others asked for.
+    fn thread(&mut self, tid: u32, time: TimeNs) -> Option<String> {
+        let (owner, carries) = self.task(tid, time);
+        carries.then(|| self.owner(owner).map(|(name, ..)| name.into_owned())).flatten()
+    }
+
     /// An owner for what is of several.
     fn several(&mut self) -> u32 {
         self.id(u32::MAX - 1, "(several)", OwnerKind::Shared)
@@ -315,6 +347,29 @@ impl<W: Watch> Matching<W> {
         };
         self.next_below(uppers, Some(device), show);
         Some(if owners.is_empty() { all } else { owners })
+    }
+
+    /// The loop device whose thread has this name (drivers/block/loop.c, loop_prepare_queue() before 5.14: "loop%d").
+    fn loop_of(&self, thread: &str) -> Option<Device> {
+        let number: u32 = thread.strip_prefix("loop")?.parse().ok()?;
+        let mut loops = self.devices.iter().filter(|device| device.major() == LOOP_MAJOR);
+        let named = loops.clone().find(|device| device.minor() == number);
+        // With partitions their numbers are further apart; one alone is meant.
+        named.or_else(|| loops.next().filter(|_| loops.next().is_none())).copied()
+    }
+
+    /// The bio that this device's own thread is about to queue does the work of what was issued to the device, wherever its file lies.
+    fn below_loops_thread(&mut self, device: Device, kind: RequestKind) -> Option<Vec<u32>> {
+        let place = Place::new(self.devices.iter().position(|&known| known == device)? as u16, kind);
+        // Of several it is not said which one.
+        let sectors = {
+            let mut issued = self.bios.rest().filter(|(_, bio)| bio.place == place && bio.issued != NEVER);
+            match (issued.next(), issued.next()) {
+                (Some((_, bio)), None) => bio.sector..bio.end(),
+                _ => return None,
+            }
+        };
+        self.below_loop(device, kind, sectors, false)
     }
 
     /// Owners of the bios that were issued for these sectors.

@@ -213,6 +213,7 @@ where
         }
         let mut unclear: Vec<String> = unclear.into_iter().map(|(upper, _)| upper.to_string()).collect();
         unclear.dedup();
+        let levels = stack.finish(&devices, |device| self.loops.file_of(device));
         let mut found = BlockFound {
             stages: stages_found(sums, &devices, &counts, &lacks),
             unclear,
@@ -224,8 +225,8 @@ where
             flushes: flushes.finish(&lacks, &flush_requests),
             errors: errors.finish(&lacks, &devices, name),
             syncs: syncs.finish(counts.unit(), &devices, name),
-            stack: stack.finish(&devices, |device| self.loops.file_of(device)),
-            loops: self.loops.found(&devices, &self.originators),
+            loops: self.loops.found(&devices, &self.originators, &levels),
+            stack: levels,
             originators: self.originators.finish(),
         };
         if !self.missing_cpus.is_empty() {

@@ -59,7 +59,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             _ => (most(seen.storage, found, |file| file.read_bytes), "come from"),
         };
         // Then the sum holds the same bytes twice, and parts of it say nothing.
-        let doubled = found.loops.iter().find(|one| one.backing.known().is_none());
+        let doubled = found.loops.iter().find(|one| one.backing.known().is_none() && !is_seen(found, &one.device));
         if let Some(one) = doubled {
             cause += &format!(
                 " What the disk beneath {} does for it counts as I/O of its own: of how much this is a part is unknown.",
@@ -123,6 +123,13 @@ fn most(storage: &StorageFacts, found: &BlockFound, moved: impl Fn(&Group) -> Op
         _ => file.name.clone(),
     };
     Some((file.path.clone().unwrap_or_else(unnamed), bytes))
+}
+
+/// Whether the disk beneath a loop device is known to do the work of all of its I/O.
+fn is_seen(found: &BlockFound, device: &str) -> bool {
+    let of = found.groups.iter().filter(|group| group.by == GroupBy::Device);
+    let bytes = of.filter(|group| group.name.split(' ').next() == Some(device)).map(|group| group.bytes).sum::<u64>();
+    found.stack.iter().any(|level| level.upper == device && level.upper_bytes >= bytes)
 }
 
 #[cfg(test)]
