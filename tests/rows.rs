@@ -134,7 +134,7 @@ fn every_issue_is_a_request() {
         trace
             .for_each(&mut |event| {
                 let EventKind::Block(block) = &event.kind else { return };
-                if block.flags.has(RequestFlags::PASSTHROUGH) {
+                if block.flags.has(RequestFlags::PASSTHROUGH) || block.is_command_without_data() {
                     return;
                 }
                 requeues += i64::from(block.action == BlockAction::Requeue);

@@ -7,13 +7,14 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Space that is left free, where the disk has 16 times as much; the least that is, where it has twice as much: what the rings still
-/// hold and the names come after the end.
+/// Space that is left free, where the disk has 16 times as much.
 const MARGIN: u64 = 64 << 20;
+/// What the rings still hold and the names come after the end: so much stays free of a disk of some megabytes, or half of what it has
+/// beyond the first.
 const LEAST: u64 = 4 << 20;
 
 fn margin(total: u64) -> u64 {
-    MARGIN.min((total / 16).max(LEAST.min(total / 2)))
+    MARGIN.min((total / 16).max(LEAST.min(total.saturating_sub(1 << 20) / 2)))
 }
 
 /// Why a recording was ended.
@@ -80,9 +81,9 @@ mod tests {
 
     #[test]
     fn a_small_disk_keeps_room_for_the_end() {
-        let mib = |total: u64| margin(total << 20) >> 20;
-        assert_eq!([1, 8, 64, 256, 1024, 100_000].map(mib), [0, 4, 4, 16, 64, 64]);
-        assert_eq!(margin(1 << 20), 512 << 10);
+        let kib = |total: u64| margin(total << 10) >> 10;
+        assert_eq!([640, 1024, 8 << 10, 64 << 10, 256 << 10].map(kib), [40, 64, 3584, 4096, 16_384]);
+        assert_eq!([1 << 30, 100 << 30].map(margin), [64 << 20, 64 << 20]);
     }
 
     #[test]

@@ -70,9 +70,10 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         let ran = target.run(&job, &mut Live::new(&mut limited, &terminal, begins));
         (ran, limited.reached())
     };
-    // On a busy machine this may take longer than -d: the line says what it is.
+    // Without a command somebody waits for the end of -d: on a busy machine this may take longer, and the line says what it is.
     let recorded = std::fs::metadata(pending.stream());
-    if let (Ok(recorded), Ok(0)) = (recorded, ran.as_ref().map(|outcome| outcome.status)) {
+    if let (true, Ok(recorded), Ok(0)) = (args.command.is_empty(), recorded, ran.as_ref().map(|outcome| outcome.status))
+    {
         let mib = recorded.len() as f64 / f64::from(1 << 20);
         terminal.line(&format!("recorded {mib:.1} MiB; preparing {}", args.output.display()));
     }

@@ -48,6 +48,11 @@ impl BlockEvent {
     pub fn kind(&self) -> RequestKind {
         if self.bytes == 0 && self.flags.has(RequestFlags::FLUSH) { RequestKind::Flush } else { self.flags.kind() }
     }
+
+    /// Of a command of the driver's own that moves nothing, as a test whether there is a disk: it is counted, and no request.
+    pub fn is_command_without_data(&self) -> bool {
+        self.bytes == 0 && self.kind() == RequestKind::Other
+    }
 }
 
 /// What an action says beyond its range.

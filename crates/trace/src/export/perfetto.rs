@@ -526,6 +526,9 @@ impl<'a> Writer<'a> {
         let begin = if self.bios { BlockAction::Queue } else { BlockAction::Issue };
         let key = key(block);
         if block.action == begin {
+            if block.is_command_without_data() {
+                return false;
+            }
             let known = self.devices.len() < MAX_DEVICES || self.devices.contains_key(&block.device);
             if self.in_flight_all >= MAX_IN_FLIGHT || !known {
                 return false;
