@@ -231,10 +231,20 @@ void yaffs2_trim(struct yaffs_obj *obj, loff_t size)
 {
 	struct yaffs_file_var *file = &obj->variant.file_variant;
 	loff_t end;
+	u32 last;
+	int i;
 
 	if (obj->variant_type != YAFFS_OBJECT_TYPE_FILE || (size && file->file_size <= size))
 		return;
-	end = (loff_t)last_chunk(obj->my_dev, file->top, file->top_level) * obj->my_dev->data_bytes_per_chunk;
+	last = last_chunk(obj->my_dev, file->top, file->top_level);
+	/*
+	 * The core writes what it has in its cache before it cuts: such a chunk would be left beyond the end, and once garbage
+	 * collection has moved it, it is newer than the header, and the file has its old length after the next mount.
+	 */
+	for (i = 0; i < obj->my_dev->param.n_caches; i++)
+		if (obj->my_dev->cache[i].object == obj)
+			last = max_t(u32, last, obj->my_dev->cache[i].chunk_id);
+	end = (loff_t)last * obj->my_dev->data_bytes_per_chunk;
 	if (!size)
 		/* Also what lies beyond the file's end, which the core would leave. */
 		file->file_size = max(end, min_t(loff_t, file->file_size, 1));
