@@ -62,11 +62,11 @@ fn all_sources() -> Vec<(String, String)> {
     found.into_iter().map(read).collect()
 }
 
-/// The first cells of the table below `## Rooms`.
+/// The first cells of the table below `## Folders`.
 fn mapped() -> BTreeSet<String> {
     let map = std::fs::read_to_string(top().join("docs/explanation/architecture.md")).expect("the map");
-    let rooms = map.split("\n## ").find_map(|part| part.strip_prefix("Rooms\n")).expect("a part named Rooms");
-    let cells = rooms.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next());
+    let folders = map.split("\n## ").find_map(|part| part.strip_prefix("Folders\n")).expect("a part named Folders");
+    let cells = folders.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next());
     let names = cells.flat_map(|cell| cell.split_whitespace().map(|name| name.trim_matches('`').to_owned()));
     names.map(|name| name.trim_end_matches('/').to_owned()).collect()
 }
