@@ -185,7 +185,7 @@ writes this page, `bench/readahead/cells.csv` (one line a cell) and the error bo
 - Off: difference between prediction and measurement in per cent, median / worst, of flash reads and of time in reads.
 - Laid out: predicted with a second recording that reads each page by itself (`predict --layout`).
 - Other mount: predicted from a recording of another mount option or block size. Two tasks: both read one file at the same time. The
-  order of their calls under another window is not known, so calls are played in the recorded order.
+  order of their calls under another window is not known, so calls are replayed in the recorded order.
 - A dash: no prediction, because nothing was read or there is no such recording.
 
 | kernel | file system | predicted | cells | equal | flash reads off % | time off % | laid out: flash reads | time |
