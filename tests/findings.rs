@@ -302,3 +302,47 @@ fn a_scheduler_is_put_back() {
     assert_eq!(undone.stdout, b"{\"undone\":1}\n");
     assert_eq!(set("none; reboot").status.code(), Some(2));
 }
+
+/// Options of a mount are set while it is mounted, the others stay, and all are put back; what a file system does not change so is
+/// refused, and nothing is changed.
+#[test]
+fn options_of_a_mount_are_put_back() {
+    let Some(disk) = Disk::new("findings-mount", 16, "commit=1,sync,nosuid,strictatime") else { return };
+    let mount = disk.path().join("m").display().to_string();
+    let options = || {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
+        let of = |line: &&str| line.split(' ').nth(1) == Some(&mount);
+        let line = mounts.lines().find(of).expect("the mount").to_owned();
+        line.split(' ').nth(3).expect("options").replace(",noinit_itable", "")
+    };
+    let agent = flashscope_tests::top().join("agent/build/x86_64/flashscope-agent");
+    let knob = |words: &[&str]| output(Command::new(&agent).arg("knob").args(words));
+    let set = |option: &str| knob(&["set", &mount, option]);
+    let before = options();
+    assert_eq!(before, "rw,sync,nosuid,commit=1");
+    assert!(knob(&["undo"]).status.success());
+    for (option, after) in [
+        ("noatime", "rw,sync,nosuid,noatime,commit=1"),
+        ("commit=5", "rw,sync,nosuid,noatime"),
+        ("async", "rw,nosuid,noatime"),
+        ("discard", "rw,nosuid,noatime,discard"),
+    ] {
+        let said = set(option);
+        assert!(said.status.success() && options() == after, "{option}: {said:?} {}", options());
+    }
+    // All or nothing: the second one is refused.
+    assert_eq!(knob(&["set", &mount, "relatime", "/proc", "commit=5"]).status.code(), Some(2));
+    assert_eq!(options(), "rw,nosuid,noatime,discard");
+    for (target, option) in
+        [(mount.as_str(), "data=journal"), (&mount, "commit=-1"), (&mount, "noatime,suid"), ("/nowhere", "noatime")]
+    {
+        assert_eq!(knob(&["set", target, option]).status.code(), Some(2), "{target} {option}");
+    }
+    let undone = knob(&["undo"]);
+    assert!(undone.stdout == b"{\"undone\":4}\n" && options() == before, "{undone:?} {}", options());
+    // What is mounted there later is another file system.
+    assert!(set("noatime").status.success() && disk.sh("umount m; mount -t tmpfs -o strictatime none m"));
+    let undone = knob(&["undo"]);
+    assert_eq!(undone.stdout, b"{\"undone\":0}\n", "{undone:?}");
+    assert!(disk.sh("mount -o remount,ro m") && set("noatime").status.code() == Some(2));
+}

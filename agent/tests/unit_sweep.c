@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "mount_option.h"
 #include "state.h"
 #include "sweep.h"
 #include "test.h"
@@ -376,6 +377,42 @@ static void after_a_boot(void)
 	test_root_end();
 }
 
+static void mount_options(void)
+{
+	static const struct {
+		const char *target, *option, *now; /* now: NULL: refused */
+	} each[] = {
+		{ "/data", "noatime", "relatime" },    { "/data", "async", "sync" },
+		{ "/data", "commit=5", "commit=30" },  { "/data", "nodiscard", "discard" },
+		{ "/a b", "noatime", "strictatime" },  { "/a b", "commit=1", "commit=5" },
+		{ "/a b", "discard", "nodiscard" },    { "/card", "async", "sync" },
+		{ "/card", "relatime", "noatime" },    { "/card", "commit=5", NULL },
+		{ "/flash", "async", NULL },	       { "/flash", "noatime", "relatime" },
+		{ "/ro", "noatime", NULL },	       { "/none", "noatime", NULL },
+	};
+
+	CHECK(fs_is_mount_option("commit=0") && fs_is_mount_option("commit=86400"));
+	CHECK(!fs_is_mount_option("commit=86401") && !fs_is_mount_option("commit=") && !fs_is_mount_option("commit=5,suid"));
+	CHECK(!fs_is_mount_option("none") && !fs_is_mount_option("128") && !fs_is_mount_option("ro"));
+	test_root_begin();
+	test_root_file("/proc/self/mounts", "/dev/a /data ext4 rw,sync,relatime,discard,commit=30 0 0\n"
+					    "/dev/x /a\\040b ext4 rw,noatime 0 0\n"
+					    "/dev/b /a\\040b ext4 rw 0 0\n" /* over the one before */
+					    "/dev/c /card vfat rw,sync,noatime 0 0\n"
+					    "ubi0_0 /flash ubifs rw,relatime,ubi=0,vol=0 0 0\n"
+					    "/dev/d /ro ext4 ro,relatime 0 0\n"
+					    "cut\n");
+	for (size_t i = 0; i < ARRAY_SIZE(each); i++) {
+		char now[32] = "";
+		int result = fs_mount_option_now(each[i].target, each[i].option, now, sizeof(now));
+
+		CHECK_NUMBER((uint64_t)!result, each[i].now != NULL);
+		if (each[i].now)
+			CHECK_TEXT(now, each[i].now);
+	}
+	test_root_end();
+}
+
 void test_sweep(void)
 {
 	owners();
@@ -385,4 +422,5 @@ void test_sweep(void)
 	other_namespaces();
 	planted();
 	after_a_boot();
+	mount_options();
 }

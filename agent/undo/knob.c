@@ -2,11 +2,12 @@
 /*
  * flashscope-agent knob: what advice sets, and its undoing.
  *
- *   knob set PATH VALUE [PATH VALUE]...   sets read_ahead_kb (KiB), nr_requests or a queue's scheduler; notes what they were
+ *   knob set PATH VALUE [PATH VALUE]...   sets read_ahead_kb (KiB), nr_requests or a queue's scheduler, or mounts PATH again with
+ *                                     an option (mount_option.h); notes what they were
  *   knob undo                         puts back what they were before the first `set`
  *
  * One JSON object on stdout. Only files named read_ahead_kb, nr_requests or scheduler
- * below /sys are written. The note is there before the knob is written, so that a run that is
+ * below /sys are written, and only options that change while a file system is mounted. The note is there before the knob is written, so that a run that is
  * ended in between is undone as well.
  */
 #include <errno.h>
@@ -16,8 +17,31 @@
 
 #include "cmds.h"
 #include "json.h"
+#include "mount_option.h"
 #include "sweep.h"
 #include "util.h"
+
+/* 0: it can be mounted again with that option. */
+static int look_at_mount(const char *target, const char *option)
+{
+	char now[32];
+
+	if (strpbrk(target, " \n"))
+		return fs_usage("knob set %s: a path with a blank cannot be noted; mount it by hand", target);
+	if (!fs_mount_option_now(target, option, now, sizeof(now)))
+		return 0;
+	switch (errno) {
+	case ENOENT:
+		return fs_usage("knob set %s: nothing is mounted there; name a mount point", target);
+	case EROFS:
+		return fs_usage("knob set %s: it is mounted read-only; nothing is changed", target);
+	case EOPNOTSUPP:
+		return fs_usage("knob set %s %s: this file system does not change that alone while it is mounted; mount it so by hand",
+				target, option);
+	default:
+		return fs_fail("/proc/self/mounts: not read: %s; mount it by hand", strerror(errno));
+	}
+}
 
 static int set(int pairs, char **words)
 {
@@ -28,8 +52,15 @@ static int set(int pairs, char **words)
 	for (int i = 0; i < pairs; i++) {
 		const char *path = words[2 * i], *value = words[2 * i + 1];
 
+		if (fs_is_mount_option(value)) {
+			int refused = look_at_mount(path, value);
+
+			if (refused)
+				return refused;
+			continue;
+		}
 		if (!fs_is_knob(path))
-			return fs_usage("knob set %s: no knob of ours; name a file read_ahead_kb, nr_requests or scheduler below /sys",
+			return fs_usage("knob set %s: no knob of ours; name a file read_ahead_kb, nr_requests or scheduler below /sys, or a mount point and an option",
 					path);
 		if (fs_knob_takes(path, value))
 			continue;
@@ -40,16 +71,20 @@ static int set(int pairs, char **words)
 	fs_json_object(&json, NULL);
 	fs_json_array(&json, "knobs");
 	for (int i = 0; i < pairs && !failed; i++) {
+		const char *path = words[2 * i], *value = words[2 * i + 1];
+		bool mounted = fs_is_mount_option(value);
 		char *before = NULL;
 
-		if (fs_advice_set(words[2 * i], words[2 * i + 1], &before)) {
-			failed = fs_fail("%s: not set: %s; flashscope-agent knob undo puts back what was", words[2 * i],
+		if (mounted ? fs_advice_mount(path, value, &before) : fs_advice_set(path, value, &before)) {
+			failed = fs_fail("%s: not set: %s; flashscope-agent knob undo puts back what was", path,
 					 strerror(errno));
 		} else {
-			char *now = fs_read_value(words[2 * i]);
+			char option[32] = "", *now = mounted ? NULL : fs_read_value(path);
 
+			if (mounted && !fs_mount_option_now(path, value, option, sizeof(option)))
+				now = fs_strdup(option);
 			fs_json_object(&json, NULL);
-			fs_json_string(&json, "path", words[2 * i]);
+			fs_json_string(&json, "path", path);
 			fs_json_string(&json, "before", before);
 			fs_json_string(&json, "now", now);
 			fs_json_object_end(&json);

@@ -13,6 +13,7 @@
 
 #include "cgroups.h"
 #include "cmds.h"
+#include "mount_option.h"
 #include "notes.h"
 #include "tracefs.h"
 #include "util.h"
@@ -140,6 +141,40 @@ int fs_advice_set(const char *path, const char *value, char **before)
 	return fs_write_text(path, value);
 }
 
+int fs_advice_mount(const char *target, const char *option, char **before)
+{
+	char now[32], device[32], noted[80];
+
+	*before = NULL;
+	if (fs_mount_option_now(target, option, now, sizeof(now)))
+		return -1;
+	if (!fs_mount_device(target, device, sizeof(device)))
+		return -1;
+	snprintf(noted, sizeof(noted), "%s %s", now, device);
+	if (append_note(ADVICE, "mount", target, noted))
+		return -1;
+	*before = fs_strdup(now);
+	return fs_mount_option_set(target, option);
+}
+
+/* `noted`: the option, and the device that was mounted there. True where nothing is left to do. */
+static bool undo_mount(const char *target, char *noted, struct fs_swept *swept)
+{
+	char *of = strchr(noted, ' ');
+	char device[32];
+
+	if (!of)
+		return true;
+	*of++ = '\0';
+	/* Another file system lies there now, or none. */
+	if (!fs_is_mount_option(noted) || !fs_mount_device(target, device, sizeof(device)) || strcmp(of, device))
+		return true;
+	if (fs_mount_option_set(target, noted))
+		return errno == ENOENT;
+	swept->knobs++;
+	return true;
+}
+
 int fs_knob_set(const char *path, const char *value)
 {
 	char *old = fs_read_value(path);
@@ -202,6 +237,8 @@ static bool undo(char *line, const char *own, bool this_boot, struct fs_swept *s
 		if (fs_write_text(path, value))
 			return errno == ENOENT; /* the device has gone, and its knob */
 		swept->knobs++;
+	} else if (!strcmp(line, "mount")) {
+		return !this_boot || undo_mount(path, value, swept);
 	} else if (!strcmp(line, "temp")) {
 		if (fs_remove_own(path, own))
 			return errno == ENOENT || errno == EPERM;

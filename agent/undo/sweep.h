@@ -45,7 +45,9 @@ int fs_knob_set(const char *path, const char *value);
  * `before`, for the caller to free.
  */
 int fs_advice_set(const char *path, const char *value, char **before);
-/* Puts back all that fs_advice_set() has set, of whichever process. 0, or -1 with errno. */
+/* The same for an option of a mount (mount_option.h). */
+int fs_advice_mount(const char *target, const char *option, char **before);
+/* Puts back all that these have set, of whichever process. 0, or -1 with errno. */
 int fs_advice_undo(unsigned int *knobs);
 /*
  * Notes a temporary file that the next run may unlink should this one be killed.

@@ -1,4 +1,5 @@
-//! `advise --apply` and `--undo`: knobs of read-ahead and schedulers on a target, by the agent there, which notes what they were.
+//! `advise --apply` and `--undo`: settings of devices and options of mounts on a target, by the agent there, which notes what they
+//! were.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -22,17 +23,23 @@ fn knob(args: &AdviseArgs, quiet: bool, words: Vec<String>) -> Result<serde_json
         .map_err(|error| Failure::new(format!("{on}: the agent's answer cannot be read: {error}")))
 }
 
-/// Sets knobs (files below /sys, and their values), having asked.
+/// Sets knobs (files below /sys and their values, mount points and an option), having asked.
 pub fn apply(args: &AdviseArgs, quiet: bool, knobs: &[(String, String)]) -> Result<(), Failure> {
     let on = &args.target.target;
     outln!();
     if knobs.is_empty() {
-        outln!("Nothing to apply: no run-time setting is recommended. Mount options and programs are changed by hand.");
+        outln!(
+            "Nothing to apply: no setting that can be changed at run time is recommended. Programs are changed by hand."
+        );
         return Ok(());
     }
     for (path, value) in knobs {
         let (path, value) = (flashscope_report::visible(path), flashscope_report::visible(value));
-        outln!("To be set on {}: {path} to {value}", flashscope_report::visible(on));
+        let on = flashscope_report::visible(on);
+        match path.starts_with("/sys/") {
+            true => outln!("To be set on {on}: {path} to {value}"),
+            false => outln!("To be mounted again on {on}: {path} with {value}"),
+        }
     }
     if !args.yes && !agreed()? {
         outln!("Nothing is changed.");
@@ -46,7 +53,10 @@ pub fn apply(args: &AdviseArgs, quiet: bool, knobs: &[(String, String)]) -> Resu
         outln!("{}: {}{kib}, was {}", text("path"), text("now"), text("before"));
     }
     let on = flashscope_output::quote::shell(on).unwrap_or_else(|| "TARGET".to_owned());
-    outln!("Files that are open keep their window: start the program again. Undo: flashscope advise --undo --on {on}");
+    if knobs.iter().any(|(path, _)| path.ends_with("/read_ahead_kb")) {
+        outln!("Files that are open keep their window: start the program again.");
+    }
+    outln!("It stays so until the next boot. Undo: flashscope advise --undo --on {on}");
     Ok(())
 }
 

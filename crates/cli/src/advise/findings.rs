@@ -69,16 +69,23 @@ pub fn alone(findings: &[Finding], json: bool, why: Failure) -> Result<(), Failu
     Ok(())
 }
 
-/// The knobs below /sys that findings recommend, path and value, where the gain is known: what is only worth a try is not applied.
+/// What findings recommend that can be changed at run time: files below /sys and their values, mount points and their options. Only
+/// where the gain is known: what is only worth a try is not applied.
 pub fn knobs(findings: &[Finding]) -> Vec<(String, String)> {
     let steps = findings.iter().flat_map(|finding| &finding.advice);
     let steps = steps.filter(|remedy| remedy.gain.known().is_some()).flat_map(|remedy| &remedy.steps);
     let mut knobs: Vec<(String, String)> = Vec::new();
     for step in steps {
-        if let Step::Set { path, value } = step
-            && !knobs.iter().any(|(known, _)| known == path)
-        {
-            knobs.push((path.clone(), value.clone()));
+        let knob = match step {
+            Step::Set { path, value } => (path, value),
+            Step::Remount { target, options, .. } => (target, options),
+            _ => continue,
+        };
+        // Of two values for one file the first counts; a mount takes several options.
+        let is_same =
+            |(path, value): &(String, String)| path == knob.0 && (matches!(step, Step::Set { .. }) || value == knob.1);
+        if !knobs.iter().any(is_same) {
+            knobs.push((knob.0.clone(), knob.1.clone()));
         }
     }
     knobs
