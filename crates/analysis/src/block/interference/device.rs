@@ -7,6 +7,7 @@
 use super::super::by_owner::ByOwner;
 use super::FURTHER;
 use crate::latency::LatencyHistogram;
+use std::collections::BTreeMap;
 
 /// Nanoseconds as a number with a fraction. A time of the kernel's is signed, and no longer than [`flashscope_trace::TimeNs::MAX`]; a
 /// signed number takes a third of the instructions.
@@ -216,6 +217,10 @@ pub(super) struct OneDevice {
     unsettled: Vec<[u64; WAITING]>,
     /// By row of whom is served: for each that waits, and where, how long; and the integral up to which that is known.
     served: Vec<Vec<[(f64, f64); WAITING]>>,
+    /// How long the device was kept idle: by the row of whose request left it last, and of who waited for it.
+    kept_idle: BTreeMap<(usize, usize), f64>,
+    /// Whose request left the device last.
+    last_left: Option<usize>,
     /// D2C with nobody else in the device, by class.
     pub alone: Vec<super::Mean>,
     /// Steps of originators that share a row.
@@ -314,6 +319,10 @@ impl OneDevice {
             for (place, (sum, _)) in waited.into_iter().enumerate() {
                 self.served[of][FURTHER][place].0 += sum;
             }
+        }
+        let shared = |row: usize| if row == least { FURTHER } else { row };
+        for ((of, waiter), ns) in std::mem::take(&mut self.kept_idle) {
+            *self.kept_idle.entry((shared(of), shared(waiter))).or_default() += ns;
         }
         self.waiting[least] = Default::default();
         if let Some(at) = self.index.get(self.rows[least]) {
@@ -436,6 +445,7 @@ impl OneDevice {
         for &(owner, sectors) in request.owners() {
             self.weigh(owner, -request.share(sectors), -1);
         }
+        self.last_left = request.owners().first().map(|(owner, _)| *owner);
         self.parts -= u64::from(request.count);
         self.set_active(self.active.saturating_sub(1));
         self.free.push(number);
@@ -444,6 +454,19 @@ impl OneDevice {
     /// Entries of others' requests so far.
     pub fn others_entered(&self, owner: usize) -> u64 {
         self.entries - self.owners[owner].entries
+    }
+
+    /// Notes that a bio of an originator waited for a device that was idle since another's request left it, if that is so.
+    pub fn was_kept_idle(&mut self, owner: usize, ns: f64) -> bool {
+        let Some(last) = self.last_left.filter(|last| *last != owner && self.active == 0) else { return false };
+        let rows = (self.row(last), self.row(owner));
+        *self.kept_idle.entry(rows).or_default() += ns;
+        true
+    }
+
+    /// By row: how long the idle device was kept for it while a row's bios waited.
+    pub fn kept_idle_for(&self, row: usize) -> Vec<f64> {
+        (0..self.served.len()).map(|of| self.kept_idle.get(&(of, row)).copied().unwrap_or(0.0)).collect()
     }
 
     pub fn is_in_device(&self, owner: usize) -> bool {

@@ -9,6 +9,9 @@
 //! served others, what lies beyond the own work, and beyond the originator's own part of the device, is waited behind the others.
 //! It is divided among them by the time that the device gave them meanwhile.
 //!
+//! A request that waits long in the scheduler while the device is idle waits for whom the device served last, if that was another:
+//! bfq keeps the device idle for the next request of a process, or a busy processor keeps the kernel from handing the request over.
+//!
 //! A bio that was split waits as long as any of its parts does, and each moment counts once: a part that waits for another
 //! part waits for its originator's own work. If the device served others during one of its steps, all that its steps take beyond
 //! their own work is waited behind others: a device that is throttled stands idle afterwards. Where the trace does not show what
@@ -41,9 +44,14 @@ pub const TOLD_APART: usize = 63;
 const FURTHER: usize = TOLD_APART;
 /// Size classes times kinds.
 const CLASSES: usize = SIZES * RequestKind::COUNT;
-/// In what a step takes anyway, those of all originators count as much as so many of its originator's own. From so many steps on
-/// there is evidence of what a split bio takes anyway.
+/// In what a step takes anyway, those of all originators count as much as so many of its originator's own. So
+/// many split bios that had no company show what the originator's others take anyway.
 const ENOUGH: u64 = 5;
+/// From so many steps on there is evidence of what a step of a split bio takes anyway: one of them alone does not move their median.
+const SEEN: u64 = 3;
+/// A request that waits so long for an idle device waits for whom the device served last: bfq keeps a device idle for the next request
+/// of a process, 8 ms (`slice_idle`), or 2 ms where its requests are scattered (`BFQ_MIN_TT`, block/bfq-iosched.c, Linux 6.1). Half of that.
+const KEPT_IDLE_NS: u64 = 1_000_000;
 
 /// Where a bio waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize)]
@@ -502,7 +510,7 @@ impl WorkOfDevice {
 /// waited is of steps that were also seen while the device served no others.
 fn is_own_work_known(owner: &OwnerHere) -> bool {
     let waited = |one: &Waits| one.hindered_ns;
-    let seen = |one: &&Waits| one.unhindered.finish().n + one.partly.finish().n >= ENOUGH;
+    let seen = |one: &&Waits| one.unhindered.finish().n + one.partly.finish().n >= SEEN;
     let all: f64 = owner.split.iter().map(waited).sum();
     owner.split_alone >= ENOUGH || owner.split.iter().filter(seen).map(waited).sum::<f64>() >= 0.9 * all
 }
@@ -562,12 +570,17 @@ impl Behind {
                 // The trace lacks the step that led here: it waited where it had been before.
                 (served, all) = others(one.served_beside(victim, &Place::ALL));
             }
+            let (kept_idle, kept_all) = match stage {
+                WaitStage::Scheduler => others(one.kept_idle_for(victim)),
+                _ => (vec![0.0; served.len()], 0.0),
+            };
             let of_served = (waited / all.max(1.0)).min(1.0);
             let handover = (waited - all).max(0.0);
-            for (other, served) in served.into_iter().enumerate().filter(|(_, served)| *served > 0.0) {
+            let each = served.into_iter().zip(kept_idle).enumerate();
+            for (other, (served, kept)) in each.filter(|(_, (served, kept))| served + kept > 0.0) {
                 let sum = pairs.entry((victim, stage, other)).or_default();
                 sum.0 += served * of_served;
-                sum.1 += handover * served / all;
+                sum.1 += handover * (served + kept) / (all + kept_all);
             }
         }
     }
@@ -728,9 +741,13 @@ fn waited(one: &mut OneDevice, bio: &mut Wait, split: Option<&mut SplitWait>, pa
     let lasted = now.saturating_sub(bio.since);
     let (served, lasted_ns) = (float((one.busy() - bio.busy).min(lasted)), float(lasted));
     let own = (given - bio.given).clamp(0.0, served);
-    // Half a nanosecond: the sums are of fractions.
-    let others = served - own >= 0.5;
     let waited = lasted_ns - own;
+    // Half a nanosecond: the sums are of fractions.
+    let others = served - own >= 0.5
+        || part == Part::I2d
+            && served == 0.0
+            && lasted >= KEPT_IDLE_NS
+            && one.was_kept_idle(bio.owner as usize, if bio.in_range { waited } else { 0.0 });
     if others {
         bio.behind += waited;
     }

@@ -55,6 +55,33 @@ fn a_wait_belongs_to_whom_the_device_serves() {
     assert_eq!((found.not_measured, found.shared_requests), (0, 0));
 }
 
+/// bfq keeps the device idle for task 1, whose request was the last; task 2's request is in the scheduler meanwhile. Alone, it is issued
+/// after 3.
+#[test]
+fn an_idle_device_that_is_kept_for_another_is_a_wait_behind_it() {
+    const MS: u64 = 1_000_000;
+    let mut steps = Vec::new();
+    for round in 0..7u64 {
+        let (at, sector) = (round * MS, round * 1000);
+        steps.extend([(at, Queue, 2, sector), (at + 2, GetRq, 2, sector), (at + 4, Insert, 2, sector)]);
+        steps.extend([(at + 7, Issue, 2, sector), (at + 107, Complete, 2, sector)]);
+    }
+    let (at, sector) = (100 * MS, 500_000);
+    steps.extend([(at, Queue, 1, 90_000), (at + 2, GetRq, 1, 90_000), (at + 4, Insert, 1, 90_000)]);
+    steps.extend([(at + 7, Issue, 1, 90_000), (at + 107, Complete, 1, 90_000)]);
+    steps.extend([(at + 200, Queue, 2, sector), (at + 202, GetRq, 2, sector), (at + 204, Insert, 2, sector)]);
+    steps.extend([(at + 207 + 8 * MS, Issue, 2, sector), (at + 307 + 8 * MS, Complete, 2, sector)]);
+    let found = run(&steps);
+    let [pair] = found.pairs.as_slice() else { panic!("{:?}", found.pairs) };
+    assert_eq!((pair.victim.as_str(), pair.behind.as_str(), pair.stage), ("task 2", "task 1", WaitStage::Scheduler));
+    assert_eq!((pair.served_ns, pair.handover_ns), (0, 8 * MS));
+    let reader = found.owners.iter().find(|o| o.owner == "task 2").expect("the reader");
+    assert_eq!((reader.mean_behind_ns, &reader.mean_alone_ns), (MS, &Evidence::Known(107)));
+    // After its own request the same wait is its own.
+    steps.retain(|(_, _, owner, _)| *owner == 2);
+    assert_eq!(run(&steps).owners[0].mean_behind_ns, 0);
+}
+
 #[test]
 fn ones_own_queue_is_no_interference() {
     let found = run(&[
