@@ -406,6 +406,10 @@ impl<W: Watch> Matching<W> {
     #[inline(always)]
     fn take(&mut self, at: u32, time: u64, error: i32) {
         let bio = self.bios.get(at);
+        if time < bio.begun() {
+            self.lose(at, Some(Lost::TimeBackwards));
+            return;
+        }
         if error != 0 && bio.error == 0 {
             bio.error = error;
         }

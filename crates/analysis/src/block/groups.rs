@@ -106,7 +106,9 @@ impl Times {
             return;
         }
         if let Some(last) = self.last_queue.replace(now) {
-            self.stages[Stage::Q2q as usize].add(now.saturating_sub(last));
+            if let Some(time) = now.checked_sub(last) {
+                self.stages[Stage::Q2q as usize].add(time);
+            }
         }
     }
 

@@ -28,15 +28,24 @@ pub(super) struct Place(u32);
 impl Place {
     /// Empty flushes have no sectors: they lie apart, where no range leads to them.
     const OF_EMPTY_FLUSHES: u32 = RequestKind::COUNT as u32;
+    /// Where the size of a zone append begins, of which the lowest bits are enough.
+    const SIZE: u32 = 21;
 
     #[inline(always)]
     pub fn new(device: u16, kind: RequestKind) -> Place {
         Place(u32::from(device) | (kind as u32) << 16)
     }
 
+    /// Of a bio of so many sectors. Zone appends of one zone all name its begin: their size keeps them apart.
+    #[inline(always)]
+    pub fn sized(device: u16, kind: RequestKind, sectors: u64) -> Place {
+        let place = Place::new(device, kind);
+        if kind == RequestKind::ZoneAppend { Place(place.0 | (sectors as u32) << Self::SIZE) } else { place }
+    }
+
     #[inline(always)]
     pub fn kind(self) -> usize {
-        (self.0 >> 16) as usize
+        (self.0 >> 16) as usize & ((1 << (Self::SIZE - 16)) - 1)
     }
 
     #[inline]
@@ -107,6 +116,13 @@ impl Bio {
     #[inline]
     pub fn is_request(&self) -> bool {
         self.queued == NEVER
+    }
+
+    /// When it was in the device, or was queued: no completion of it is earlier.
+    #[inline(always)]
+    pub fn begun(&self) -> u64 {
+        let (queued, issued) = (self.queued.wrapping_add(1), self.issued.wrapping_add(1));
+        queued.max(issued).saturating_sub(1)
     }
 
     pub fn end(&self) -> u64 {
@@ -388,6 +404,14 @@ impl InFlight {
         self.link(index, place, sector);
     }
 
+    /// It is known by another place and sector from now on. There is room for it ([`InFlight::too_many`]).
+    pub fn rename(&mut self, index: u32, place: Place, sector: u64) {
+        self.unlink(index);
+        let bio = &mut self.bios[index as usize];
+        (bio.place, bio.sector, bio.next) = (place, sector, NONE);
+        self.link(index, place, sector);
+    }
+
     #[inline(always)]
     fn unlink(&mut self, index: u32) {
         let bio = &self.bios[index as usize];
@@ -574,7 +598,7 @@ impl InFlight {
             device,
             flags,
             kind,
-            place: Place::new(device, kind),
+            place: Place::sized(device, kind, u64::from(sectors)),
             owner,
             tid,
             queued,

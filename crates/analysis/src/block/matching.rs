@@ -25,8 +25,7 @@
 //!   or its driver has no such event. It is another's where a request was allocated for those sectors meanwhile.
 //! - A completion of a part of a request completes the bios in that part, and shortens the bio that it ends in.
 //! - Flushes, and bios that flush before or after their data: `flushes.rs`.
-//! - A zone append is completed at the sector that the device chose: in the zone that begins at or before it, the oldest of
-//!   its size.
+//! - A zone append is completed at the sector that the device chose: `appends.rs`.
 //!
 //! What comes of it is up to a [`Watch`]: statistics, distributions, interference.
 
@@ -51,8 +50,6 @@ const MAX_DEVICES: usize = 1024;
 const MAX_SUPERSEDED: usize = 8;
 /// Threads, by device and kind, of which the last bio that had a request is remembered.
 const MAX_SERVED: usize = 1 << 12;
-/// Zones whose begin is remembered.
-const MAX_ZONES: usize = 1 << 16;
 /// Clocks of CPUs differ by microseconds in virtual machines; a completion that is earlier by more is another's.
 pub(super) const SKEW_NS: u64 = 1_000_000;
 
@@ -142,7 +139,7 @@ pub(super) struct Matching<W> {
     pub(super) early: VecDeque<(u32, u64)>,
     pub(super) strays: VecDeque<Stray>,
     /// Begins of zones that were appended to, by device.
-    zones: BTreeSet<(u16, u64)>,
+    pub(super) zones: BTreeSet<(u16, u64)>,
     /// What bios that were alone at their sector took in the device, by device and kind.
     pub(super) usual: Vec<[Usual; RequestKind::COUNT]>,
     pub(super) stack: Stack,
@@ -178,7 +175,7 @@ impl Range {
         let kind = block.kind();
         // An operation on a zone has no bytes.
         let end = if block.bytes == 0 { block.sector.saturating_add(1) } else { block.end() };
-        Range { place: Place::new(device, kind), sector: block.sector, end }
+        Range { place: Place::sized(device, kind, end - block.sector), sector: block.sector, end }
     }
 
     #[inline(always)]
@@ -312,9 +309,7 @@ impl<W: Watch> Matching<W> {
         let sectors = u32::try_from(block.bytes.div_ceil(512)).unwrap_or(u32::MAX);
         let kind = block.kind();
         if kind == RequestKind::ZoneAppend {
-            if self.zones.len() < MAX_ZONES {
-                self.zones.insert((device, block.sector));
-            }
+            self.append_to(device, block.sector);
         } else if self.bios.any_at(range.place, range.sector) {
             self.again(range, tid);
         }
@@ -367,8 +362,8 @@ impl<W: Watch> Matching<W> {
     }
 
     /// The upper bio that lies at a sector of an upper device, or a part of it.
-    fn upper_at(&mut self, device: u16, kind: RequestKind, sector: u64) -> Option<u32> {
-        let place = Place::new(device, kind);
+    fn upper_at(&mut self, device: u16, block: &BlockEvent, sector: u64) -> Option<u32> {
+        let place = Range::of(device, block).place;
         self.bios.newest_at(place, sector).or_else(|| self.bios.newest_around(place, sector))
     }
 
@@ -383,7 +378,7 @@ impl<W: Watch> Matching<W> {
                 return;
             }
             let upper = self.devices.iter().position(|&known| known == from);
-            let Some(at) = upper.and_then(|upper| self.upper_at(upper as u16, block.kind(), from_sector)) else {
+            let Some(at) = upper.and_then(|upper| self.upper_at(upper as u16, block, from_sector)) else {
                 return;
             };
             let upper = *self.bios.see(at);
@@ -408,7 +403,7 @@ impl<W: Watch> Matching<W> {
         self.orphan = None;
         let (device, sector) = self.stack.origin((block.device, block.sector))?;
         let device = self.devices.iter().position(|&known| known == device)? as u16;
-        let Some(at) = self.upper_at(device, block.kind(), sector) else {
+        let Some(at) = self.upper_at(device, block, sector) else {
             self.orphan = Some((device, sector));
             return None;
         };
@@ -447,9 +442,7 @@ impl<W: Watch> Matching<W> {
         let kind = block.kind();
         let range = Range { sector: begin, end, ..Range::of(device, block) };
         if kind == RequestKind::ZoneAppend {
-            if self.zones.len() < MAX_ZONES {
-                self.zones.insert((device, begin));
-            }
+            self.append_to(device, begin);
         } else if self.bios.any_at(range.place, begin) {
             self.again(range, by.1);
         }
@@ -584,14 +577,6 @@ impl<W: Watch> Matching<W> {
         }
     }
 
-    /// A zone append's completion, as its queueing named the sectors.
-    fn in_zone(&self, device: u16, range: Range) -> Range {
-        match self.zones.range((device, 0)..=(device, range.sector)).next_back() {
-            Some(&(_, begin)) => Range { sector: begin, end: begin + (range.end - range.sector), ..range },
-            None => range,
-        }
-    }
-
     #[inline(always)]
     fn got(&mut self, range: Range, tid: u32, now: u64) {
         self.gets = true;
@@ -613,7 +598,9 @@ impl<W: Watch> Matching<W> {
         );
         self.served = served;
         self.serves(range, tid, last);
-        if walk == Walk::Gaps {
+        if walk == Walk::Gaps && self.append_written(range) {
+            self.got(range, tid, now);
+        } else if walk == Walk::Gaps {
             self.counts.unmatched.got += 1;
             self.whole_trace = false;
             self.allocated_again(range);
@@ -734,7 +721,9 @@ impl<W: Watch> Matching<W> {
         if flush {
             self.flush_data_issued(range, keeps_fua, now);
         }
-        if walk == Walk::Gaps && (any || !self.issued_again(range, now)) {
+        if walk == Walk::Gaps && !any && self.append_written(range) {
+            self.issued(device, block, tid, now, issuer);
+        } else if walk == Walk::Gaps && (any || !self.issued_again(range, now)) {
             // Commands of a driver's own are never queued.
             if block.kind() != RequestKind::Other {
                 self.counts.unmatched.issued += 1;

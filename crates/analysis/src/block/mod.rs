@@ -1,6 +1,7 @@
 //! Block I/O: where the time of a request goes. One file per question.
 
 mod again;
+mod appends;
 mod by_owner;
 mod completing;
 mod counts;

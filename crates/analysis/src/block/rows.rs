@@ -594,7 +594,7 @@ impl Collector {
         let completed = if unknown { NEVER } else { completed };
         row.status = self.status(completed);
         row.completed_ns = known(completed);
-        let between = |from: Option<u64>, to: Option<u64>| Some(to?.saturating_sub(from?));
+        let between = |from: Option<u64>, to: Option<u64>| to?.checked_sub(from?);
         row.stages = [
             between(row.queued_ns, row.got_ns),
             between(row.got_ns, row.inserted_ns),

@@ -116,7 +116,12 @@ type Sums = [Sum; 9];
 /// The stages of a bio whose way is over, at `completed` or (`NEVER`) as far as the trace goes; Q2Q is no bio's own.
 #[inline(always)]
 pub(super) fn each_stage(bio: &Bio, completed: u64, mut add: impl FnMut(Stage, u64)) {
-    let mut add = |stage: Stage, from: u64, to: u64| add(stage, to.saturating_sub(from));
+    // A step that is stamped before the one that it follows (the clock was set back) has no time.
+    let mut add = |stage: Stage, from: u64, to: u64| {
+        if let Some(time) = to.checked_sub(from) {
+            add(stage, time);
+        }
+    };
     if bio.is_request() {
         if completed != NEVER {
             add(Stage::D2c, bio.issued, completed);
@@ -280,14 +285,18 @@ impl Watch for StageSums {
         }
         let one = self.device(bio.device);
         if one.last_queue != NEVER {
-            one.q2q[bio.kind() as usize].add(now.saturating_sub(one.last_queue));
+            if let Some(time) = now.checked_sub(one.last_queue) {
+                one.q2q[bio.kind() as usize].add(time);
+            }
         }
         one.last_queue = now;
         if bio.below {
             return;
         }
         if self.last_queue != NEVER {
-            self.q2q.add(now.saturating_sub(self.last_queue));
+            if let Some(time) = now.checked_sub(self.last_queue) {
+                self.q2q.add(time);
+            }
         }
         self.last_queue = now;
     }
