@@ -77,6 +77,8 @@ pub(super) struct Errors {
     failures: Vec<Failed>,
     /// Attempts that failed, by device, kind and sector.
     sectors: BTreeMap<(u16, RequestKind, u64), u64>,
+    /// By device, the last request of a flush that failed: the bio that waits for it says the same.
+    flushes: BTreeMap<u16, Failed>,
     /// Parts that failed of bios on their way, by their names and times.
     parts: HashMap<(u32, u64), (u64, u64)>,
 }
@@ -110,6 +112,15 @@ impl Watch for Errors {
 impl Errors {
     #[cold]
     fn ended(&mut self, bio: &Bio, part: (u64, u64), completed: u64) {
+        if bio.flush && bio.error != 0 {
+            self.flushes.remove(&bio.device);
+        }
+        if bio.kind == RequestKind::Flush {
+            if bio.error != 0 {
+                self.flush_failed(Failed { bio: *bio, part, completed, attempt: 1 });
+            }
+            return;
+        }
         let key = |sector| (bio.device, bio.kind, sector);
         // Of a stack's levels the highest is what the program got.
         let counts = bio.shown && !bio.below;
@@ -126,18 +137,33 @@ impl Errors {
         if attempt > 1 || self.sectors.len() < MAX_SECTORS {
             self.sectors.insert(key, attempt);
         }
-        if !bio.shown {
+        self.retries += u64::from(attempt > 1 && counts);
+        self.add(Failed { bio: *bio, part, completed, attempt });
+    }
+
+    fn add(&mut self, failed: Failed) {
+        if !failed.bio.shown {
             return;
         }
-        *if bio.below { &mut self.failed_below } else { &mut self.failed } += 1;
-        self.retries += u64::from(attempt > 1 && counts);
+        *if failed.bio.below { &mut self.failed_below } else { &mut self.failed } += 1;
         if self.failures.len() < MAX_FAILURES {
-            self.failures.push(Failed { bio: *bio, part, completed, attempt });
+            self.failures.push(failed);
         }
     }
 
+    /// Another flush is no second attempt of this one, and its success does not bring back what was lost.
+    fn flush_failed(&mut self, failed: Failed) {
+        let before = match failed.bio.is_request() {
+            true => self.flushes.insert(failed.bio.device, failed),
+            false => Some(failed),
+        };
+        before.into_iter().for_each(|before| self.add(before));
+    }
+
     /// `owner` names an owner.
-    pub fn finish(&self, lacks: &Lacks, devices: &[Device], owner: impl Fn(u32) -> String) -> ErrorsFound {
+    pub fn finish(&mut self, lacks: &Lacks, devices: &[Device], owner: impl Fn(u32) -> String) -> ErrorsFound {
+        // Flushes that no bio of this trace waited for.
+        std::mem::take(&mut self.flushes).into_values().for_each(|one| self.add(one));
         let known_count = |count| known(count, &[&lacks.completions]);
         let failure = |one: &Failed| {
             let begin = if one.bio.is_request() { one.bio.issued } else { one.bio.queued };
@@ -217,6 +243,25 @@ mod tests {
     use super::super::in_flight::InFlight;
     use super::*;
     use flashscope_trace::RequestFlags;
+
+    #[test]
+    fn a_flush_that_fails_is_one_failure_and_no_attempt_of_another() {
+        let mut errors = Errors::default();
+        let bio = |error: i32, queued: u64, flush: bool| {
+            let plain = InFlight::plain(0, RequestFlags::FLUSH, 0, 0, 3, queued);
+            Bio { error, flush, kind: RequestKind::Flush, issued: 10, ..plain }
+        };
+        // The device's flush and the bio that waits for it, twice; one that succeeds; a flush that nobody waits for.
+        for (error, queued, flush) in [(-5, NEVER, false), (-5, 5, true), (-5, NEVER, false), (-5, 8, true)] {
+            errors.gone(0, &bio(error, queued, flush), 50);
+        }
+        errors.gone(0, &bio(0, 60, true), 70);
+        errors.gone(0, &bio(-5, NEVER, false), 90);
+        let found = errors.finish(&Lacks::default(), &[Device::new(8, 0)], |owner| format!("task {owner}"));
+        assert_eq!([found.failed, found.retries, found.recovered], [3, 0, 0].map(Evidence::Known));
+        let attempts: Vec<(u64, u64)> = found.failures.iter().map(|one| (one.attempt, one.end_ns)).collect();
+        assert_eq!(attempts, [(1, 50), (1, 50), (1, 90)]);
+    }
 
     #[test]
     fn a_retry_is_told_from_a_first_failure_and_from_a_success() {

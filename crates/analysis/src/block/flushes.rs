@@ -423,6 +423,9 @@ impl<W: Watch> Matching<W> {
         let served = self.flushes.waiting.iter_mut().filter(|one| one.device == device && one.pending == first);
         for one in served.filter(|one| one.pending != NEVER) {
             (one.pending, one.served, one.sure) = (NEVER, now, sure);
+            if block.error != 0 {
+                self.bios.get(one.at).error = block.error;
+            }
             if one.needs == Needs::FlushAfter {
                 one.after.to = now;
                 one.needs = Needs::End;
@@ -501,8 +504,7 @@ impl<W: Watch> Matching<W> {
     #[cold]
     pub(super) fn flush_forgotten(&mut self, at: u32) {
         if let Some(index) = self.flushes.waiting.iter().position(|one| one.at == at) {
-            let one = self.flushes.waiting.remove(index);
-            self.flushes.count(&one);
+            self.flush_over(index);
         }
     }
 }

@@ -195,7 +195,7 @@ where
     fn finish(self) -> BlockFound {
         let (watches, devices, counts, flushes, stack) = self.matching.finish();
         let (Shown((((sums, groups), files), ((over_time, points), flush_requests))), rest) = watches;
-        let ((errors, syncs), (interference, levels)) = rest;
+        let ((mut errors, syncs), (interference, levels)) = rest;
         let (offsets, unclear) = levels.finish(&devices, stack.edges());
         let again = stack.again(offsets, &flushes.doubtful);
         let lacks = Lacks::of(&counts, doubt(&unclear).as_ref());
