@@ -1,4 +1,4 @@
-//! What `perf script` prints of trace points: `COMM PID[/TID] [CPU] TIME: [PERIOD] SYSTEM:EVENT: what the event prints`.
+//! What `perf script` prints of trace points: `COMM PID[/TID] [CPU] TIME: [PERIOD] [SYSTEM:]EVENT: what the event prints`.
 //!
 //! Source: `tools/perf/builtin-script.c` (`perf_sample__fprintf_start`, `process_event`; Linux 6.1). Call chains (`-g`) and
 //! fields behind the event are passed over. perf does not say which clock its times are from.
@@ -6,7 +6,7 @@
 use super::parsed::Item;
 use super::text::{Dialect, Lines};
 use super::{Format, Reader as FormatReader};
-use crate::formats::ftrace::{of_event, own_name, time};
+use crate::formats::ftrace::{of_event, own_name, system_of, time};
 use crate::kind::TraceKind;
 use crate::losses::Loss;
 
@@ -119,8 +119,15 @@ fn head_at(line: &[u8], colon: usize) -> Option<Head<'_>> {
         rest = rest[end..].trim_ascii_start();
     }
     let payload = rest;
-    let (system, rest) = name(rest)?;
-    let (name, mut rest) = name(rest)?;
+    let (first, behind) = name(rest)?;
+    let (system, name, mut rest) = match name(behind) {
+        Some((name, rest)) => (first, name, rest),
+        // perf before 3.0 leaves the system out.
+        None => match system_of(first) {
+            "text" => return None,
+            system => (system, first, behind),
+        },
+    };
     // What it was recorded with: `block:block_rq_issue:k`.
     if let Some(end) = rest.iter().position(|&b| b == b':')
         && end > 0
@@ -221,6 +228,7 @@ mod tests {
                 "syscalls:sys_enter_read",
                 "fd: 0x3",
             ),
+            ("cat 7 [001] 2.5: block_plug: [cat]", "cat", 7, 1, 2_500_000_000, "block:block_plug", "[cat]"),
             (":-1 0 [000] 3.0: block:block_plug: [cat]", ":-1", 0, 0, 3_000_000_000, "block:block_plug", "[cat]"),
         ] {
             let h = head(line.as_bytes()).expect(line);
