@@ -321,3 +321,19 @@ fn a_trace_without_kernel_events_says_what_to_record() {
     let error = of(&bytes).unwrap_err();
     assert!(error.contains("none of which has kernel events") && error.contains("linux.ftrace"), "{error}");
 }
+
+/// Perfetto's service marks the packet behind those that it dropped, and the first one of each sequence.
+#[test]
+fn packets_that_perfetto_dropped_are_a_loss() {
+    let queue =
+        |time: u64, sector: u64| event(time, 7, 119, &[&n(1, 8 << 20), &n(2, sector), &n(3, 8), &b(4, &[b"R"])]);
+    let part = |sequence: u64, dropped: u64, time: u64| {
+        let events = b(1, &[&n(1, 0), &queue(time, time)]);
+        packet(&[&events, &n(10, sequence), &n(42, dropped)])
+    };
+    let whole = [part(1, 1, 100), part(1, 0, 200), part(2, 1, 300)].concat();
+    assert_eq!(lost(&of(&whole).unwrap()), []);
+    let torn = [part(1, 1, 100), part(1, 1, 200), part(2, 1, 300)].concat();
+    assert_eq!(lost(&of(&torn).unwrap()), [(Loss::GapsOfUnknownSize, 1)]);
+    assert_eq!(steps(&of(&torn).unwrap()).len(), 3);
+}

@@ -6,15 +6,17 @@ use crate::error::Error;
 use crate::formats::packed::{self, nameless};
 use crate::input::Input;
 use crate::losses::{Loss, Losses};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 /// Fields of TracePacket (`trace_packet.proto`).
 const FTRACE_EVENTS: u32 = 1;
+const SEQUENCE: u32 = 10;
 const PROCESS_TREE: u32 = 2;
 const FTRACE_STATS: u32 = 34;
 const TRACE_STATS: u32 = 35;
+const DROPPED_BEFORE: u32 = 42;
 const COMPRESSED: u32 = 50;
 const MACHINE: u32 = 98;
 /// The highest number that TracePacket has had so far, and then some.
@@ -28,6 +30,8 @@ const MAX_UNPACKED: u64 = 16 << 20;
 const MAX_BUNDLES: usize = 1 << 21;
 /// CPUs whose bundles are distinguished.
 const MAX_CPUS: usize = 512;
+/// Producers of packets with kernel events that are distinguished.
+const MAX_SEQUENCES: usize = 4096;
 /// Largest bundle of events, and what those of all CPUs take together.
 const SMALLEST_BOUND: u64 = 512 << 10;
 const ALL_BUNDLES: u64 = 64 << 20;
@@ -222,7 +226,7 @@ pub(super) fn index(input: &Input) -> io::Result<Index> {
     let mut index = Index { kinds: Kinds::shipped(), ..Index::default() };
     let mut by_cpu: HashMap<u16, usize> = HashMap::new();
     let (mut skipped, mut bundles, mut stats, mut overwritten) = (0, 0usize, HashMap::new(), 0);
-    let mut others = 0;
+    let (mut others, mut dropped, mut sequences) = (0, 0, HashSet::new());
     let whole = packets(input, &mut skipped, |at, packet| {
         index.packets += 1;
         // A host can record its guests too. Their devices and threads have the same numbers as its own.
@@ -231,9 +235,12 @@ pub(super) fn index(input: &Input) -> io::Result<Index> {
             others += 1;
             return Ok(());
         }
-        let mut fields = Fields::new(packet);
+        let (mut fields, mut sequence, mut after_a_gap, mut events) = (Fields::new(packet), 0, false, false);
         for (number, value) in fields.by_ref() {
+            events |= number == FTRACE_EVENTS;
             match (number, value) {
+                (SEQUENCE, Wire::Number(id)) => sequence = id,
+                (DROPPED_BEFORE, Wire::Number(said)) => after_a_gap = said != 0,
                 (FTRACE_EVENTS, Wire::Bytes(bytes)) => {
                     let (cpu, first) = index.bundle(bytes);
                     // Where its bytes lie in the file: they are a part of the packet's.
@@ -260,11 +267,16 @@ pub(super) fn index(input: &Input) -> io::Result<Index> {
         if fields.damaged {
             index.losses.add(Loss::RecordsMalformed, 1);
         }
+        if events {
+            // A sequence's first packet says it too.
+            let first = sequences.len() < MAX_SEQUENCES && sequences.insert(sequence);
+            dropped += u64::from(after_a_gap && !first);
+        }
         Ok(())
     })?;
     index.losses.add(Loss::BytesSkipped, skipped);
     index.losses.add(Loss::DataCut, u64::from(!whole));
-    index.losses.add(Loss::GapsOfUnknownSize, overwritten);
+    index.losses.add(Loss::GapsOfUnknownSize, overwritten + dropped);
     index.losses.add(Loss::OtherMachines, others);
     for (begin, end) in stats.into_values() {
         let over = |n: usize| end.get(n).zip(begin.get(n)).map_or(0, |(e, b): (&u64, &u64)| e.saturating_sub(*b));
