@@ -46,6 +46,8 @@ const THREADS: &[(&str, Work)] = &[
     // block/bio.c, bioset_init(): the rescuer of workqueue "bioset"; block/blk-throttle.c, throtl_init(): of "kthrotld"
     ("bioset", Others),
     ("kthrotld", Others),
+    // fs/io-wq.c, create_io_worker() (5.5 to 5.11): "io_wqe_worker-%d/%d"; later ones have the name of their task
+    ("io_wqe_worker-", Others),
     // fs/direct-io.c, sb_init_dio_done_wq(): the rescuer of workqueue "dio/%s"
     ("dio/", Others),
     // block/blk-core.c, blk_dev_init(): workqueue "kblockd"; one thread a CPU, "kblockd/0", before 2.6.36
@@ -146,6 +148,8 @@ const THREADS: &[(&str, Work)] = &[
     ("vdev_rebuild", FileSystem("ZFS rebuild")),
     // fs/jbd2/journal.c, jbd2_journal_start_thread(): "jbd2/%s"
     ("jbd2/", FileSystem("ext4 journal")),
+    // fs/ext4/mmp.c, ext4_multi_mount_protect(): "kmmpd-%.*s"
+    ("kmmpd-", FileSystem("ext4 multi-mount protection")),
     // fs/jbd/journal.c, journal_start_thread() (2.6.32 to 4.2): "kjournald"
     ("kjournald", FileSystem("ext3 journal")),
     // fs/ext4/super.c, ext4_run_lazyinit_thread(): "ext4lazyinit"; workqueue "ext4-rsv-conversion"
