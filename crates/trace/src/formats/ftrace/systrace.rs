@@ -26,6 +26,9 @@ pub(crate) const DIALECT: Dialect = Dialect {
     lines: || Box::<Reader>::default(),
 };
 
+/// gzip's first bytes in base64: Chrome's trace viewer packs its JSON so.
+const PACKED: &[u8] = b"H4sI";
+
 /// Whether a file is a page of HTML.
 pub(crate) fn is_page(head: &[u8]) -> bool {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
@@ -69,7 +72,7 @@ impl Lines for Reader {
     }
 
     fn too_long(&mut self, begin: &[u8], f: &mut dyn FnMut(Item<'_>)) {
-        if self.state == State::Inside {
+        if self.state == State::Inside || self.state == State::Before && begin.starts_with(PACKED) {
             f(Item::Malformed(begin));
         }
     }
@@ -78,7 +81,8 @@ impl Lines for Reader {
 impl Reader {
     /// Looks for where a text begins.
     fn begin(&mut self, line: &[u8], f: &mut dyn FnMut(Item<'_>)) {
-        let tag = find(line, b"trace-data").filter(|&at| find(&line[..at], b"<script").is_some());
+        let data = find(line, b"trace-data").or_else(|| find(line, b"viewer-data"));
+        let tag = data.filter(|&at| find(&line[..at], b"<script").is_some());
         let rest = match (tag, find(line, b"linuxPerfData = \"")) {
             (Some(at), _) => line[at..].iter().position(|&b| b == b'>').map(|end| &line[at + end + 1..]),
             (None, Some(at)) => Some(&line[at + 17..]),
@@ -99,6 +103,9 @@ impl Reader {
                 true => State::Inside,
                 false => State::Other,
             };
+        }
+        if self.state == State::Other && text.starts_with(PACKED) {
+            f(Item::Malformed(text));
         }
         if self.state == State::Inside && !matches!(text, b"\";" | b"\"") {
             self.text.line(line, f);
