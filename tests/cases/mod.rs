@@ -3,6 +3,7 @@
 mod block;
 mod formats;
 mod levels;
+mod neighbours;
 mod owners;
 mod readahead;
 mod unknown;

@@ -1,0 +1,93 @@
+//! Neighbours of the other cases: each with its right figures, by hand, in a row of one table.
+
+use super::report;
+use serde_json::Value;
+
+/// Bios queued, completed and below; lost completions and times that run backwards.
+fn counts(report: &Value) -> [u64; 5] {
+    let stages = &report["block"]["stages"];
+    let given_up = &stages["given_up"];
+    [
+        &stages["bios_queued"],
+        &stages["bios_completed"],
+        &stages["bios_below"],
+        &given_up["completion_lost"],
+        &given_up["time_backwards"],
+    ]
+    .map(|count| count.as_u64().expect("a count"))
+}
+
+/// Number, least and most of a stage, of all I/O, in microseconds.
+fn stage(report: &Value, name: &str) -> [u64; 3] {
+    let stages = report["block"]["groups"][0]["stages"].as_array().expect("stages");
+    let times = stages.iter().find(|one| one["stage"] == name).map_or(&Value::Null, |times| &times["ns"]);
+    let figure = |name: &str| times[name].as_u64().unwrap_or(0);
+    [figure("n"), figure("min") / 1000, figure("max") / 1000]
+}
+
+#[test]
+fn neighbours_have_their_figures() {
+    for (case, wanted, d2c, q2c) in [
+        ("flush-after-data-lost", [6, 4, 0, 1, 0], [4, 1721, 1721], [4, 1725, 1725]),
+        ("flush-before-data-lost", [5, 5, 0, 0, 0], [5, 908, 908], [5, 912, 912]),
+        ("flush-fails", [4, 4, 0, 0, 0], [4, 802, 802], [4, 806, 806]),
+        ("dm-flush-and-fua", [4, 4, 8, 0, 0], [4, 612, 612], [4, 625, 625]),
+        ("md-flush-and-fua", [4, 4, 16, 0, 0], [4, 912, 912], [4, 925, 925]),
+        ("dm-flush-without-cache", [5, 5, 5, 0, 0], [5, 200, 200], [5, 210, 210]),
+        ("zone-append-two-sizes", [10, 9, 0, 1, 0], [9, 100, 200], [9, 105, 205]),
+        ("zone-append-as-write", [4, 4, 0, 0, 0], [4, 100, 100], [4, 108, 108]),
+        ("zone-append-through-dm", [4, 4, 4, 0, 0], [4, 100, 100], [4, 110, 110]),
+        ("clock-set-back", [10, 9, 0, 0, 1], [9, 100, 100], [9, 105, 105]),
+        ("perf-script-without-system", [2, 2, 0, 0, 0], [2, 11_266, 11_524], [2, 11_272, 11_529]),
+        ("latency-format-4.14", [2, 2, 0, 0, 0], [2, 200, 300], [2, 210, 310]),
+        ("latency-format-blk", [1, 1, 0, 0, 0], [1, 200, 200], [1, 210, 210]),
+        ("ext4-raw", [1, 1, 0, 0, 0], [1, 200, 200], [1, 209, 209]),
+        ("ext4-device-in-parentheses", [1, 1, 0, 0, 0], [1, 200, 200], [1, 209, 209]),
+        ("md-three-legs-one-lost", [5, 5, 15, 0, 0], [4, 300, 300], [5, 325, 325]),
+        ("nvme-multipath-failover", [6, 6, 7, 0, 0], [5, 100, 100], [6, 108, 605]),
+        ("crypt-on-linear-on-partition", [5, 5, 10, 0, 0], [5, 200, 200], [5, 250, 250]),
+        ("raid0-split", [4, 4, 12, 0, 0], [4, 301, 301], [4, 312, 312]),
+        ("requeue-lost-issue", [6, 6, 0, 0, 0], [5, 100, 100], [6, 105, 1100]),
+        ("merges-lost", [18, 18, 0, 0, 0], [18, 200, 200], [18, 204, 210]),
+    ] {
+        let report = report(case);
+        assert_eq!(counts(&report), wanted, "{case}");
+        assert_eq!((stage(&report, "D2C"), stage(&report, "Q2C")), (d2c, q2c), "{case}");
+    }
+}
+
+/// The first flush is the issue of a bio, whether or not its end is in the trace.
+#[test]
+fn a_bio_whose_last_step_is_lost_was_issued_with_its_first_flush() {
+    assert_eq!(stage(&report("flush-after-data-lost"), "Q2D"), [6, 4, 4]);
+}
+
+/// Linux reports a failed flush to those who wait for it once; a later flush does not write what was lost.
+#[test]
+fn a_failed_flush_is_one_failure() {
+    let report = report("flush-fails");
+    let errors = &report["block"]["errors"];
+    let counts = ["failed", "failed_below", "retries", "recovered"].map(|name| errors[name].as_u64().expect(name));
+    assert_eq!(counts, [1, 0, 0, 0]);
+    let failures = errors["failures"].as_array().expect("failures");
+    let failure = |name: &str| failures[0][name].as_str().expect(name);
+    assert_eq!((failures.len(), ["owner", "error", "kind"].map(failure)), (1, ["db (700)", "EIO", "flush"]));
+}
+
+#[test]
+fn who_wrote_in_raw_fields_and_through_levels() {
+    for (case, owner, bytes) in [
+        ("ext4-raw", "app (500)", 4096),
+        ("ext4-device-in-parentheses", "app (500)", 4096),
+        ("crypt-on-linear-on-partition", "db (700)", 20 << 10),
+        ("md-three-legs-one-lost", "db (700)", 20 << 10),
+    ] {
+        let report = report(case);
+        let owners = report["block"]["originators"]["originators"].as_array().expect("originators");
+        let wrote: Vec<_> = owners.iter().map(|one| (one["name"].as_str(), one["written_bytes"].as_u64())).collect();
+        assert_eq!(wrote, [(Some(owner), Some(bytes))], "{case}");
+    }
+    let report = report("kernel-carriers-newer");
+    let written = |name: &str| report["block"]["originators"][name].as_u64().expect(name);
+    assert_eq!(["written_direct_bytes", "written_kernel_bytes"].map(written), [0, 8192]);
+}
