@@ -296,6 +296,70 @@ fn limited(arguments: &[&str], path: &Path, memory: u64) -> (u64, Duration, std:
     (peak << 10, took, status, stderr)
 }
 
+/// What packs so well that a mebibyte of it is the most that is unpacked: events that repeat after some megabytes, dense in their ring
+/// buffers. An unoptimised build gets a 64th of it.
+fn packed() -> Vec<(&'static str, (Vec<u8>, u64))> {
+    let most = if is_unoptimised() { MEBIBYTE } else { 64 * MEBIBYTE - 8192 };
+    let fill = |with: fn(&str, &str) -> bool, event: &mut dyn FnMut(&mut Writer, u64)| {
+        let mut writer = Writer::new(&facts(), with);
+        let mut events = 0;
+        while writer.bytes.len() < most {
+            event(&mut writer, events);
+            events += 1;
+        }
+        (writer.finish(), events)
+    };
+    vec![
+        (
+            "packed: a device for each bio",
+            fill(of_block_io, &mut |w, n| {
+                let (bio, time) = (n / 3 % 60_000, SECOND + n * 256);
+                let names = ["block_bio_queue", "block_rq_issue", "block_rq_complete"];
+                w.event(names[n as usize % 3], (bio % 1000) as u32, time, &[DISK + bio, bio * 8, 8]);
+            }),
+        ),
+        (
+            "packed: programs of all pages",
+            fill(|_, _| true, &mut |w, n| {
+                w.event("nand_program", (n % 1000) as u32, SECOND + n * 256, &[n % 200_000 * 3, 0]);
+            }),
+        ),
+        (
+            "packed: reads of files",
+            fill(of_block_io, &mut |w, n| {
+                let (call, time) = (n / 2 % 80_000, SECOND + n * 256);
+                match n % 2 {
+                    0 => w.event("file_read", (call % 1000) as u32, time, &[DISK, call, 1 << 30, call << 12, 4096]),
+                    _ => w.event("mm_filemap_add_to_page_cache", (call % 1000) as u32, time, &[1, call, call, DISK, 0]),
+                }
+            }),
+        ),
+    ]
+}
+
+/// The same within 1 MiB that it is for what is not packed: unpacked size is bounded so that it is.
+#[test]
+fn packed_traces_stay_within_their_memory_and_time() {
+    let dir = TempDir::new("bounds-packed");
+    let most = if is_unoptimised() { 6 * TIME } else { TIME };
+    for (name, (bytes, events)) in packed() {
+        let plain = dir.path().join("hostile.stream");
+        std::fs::write(&plain, bytes).unwrap();
+        stdout(Command::new("xz").args(["-9", "-f", "-k"]).arg(&plain));
+        let path = dir.path().join("hostile.stream.xz");
+        let size = std::fs::metadata(&path).unwrap().len();
+        assert!(size <= MEBIBYTE as u64, "{name}: {size} bytes");
+        let text = path.display().to_string();
+        for command in [&["report"][..], &["advise"], &["diff", &text]] {
+            let (peak, took, status, stderr) = limited(command, &path, MEMORY + (events << 10));
+            println!("{name}, {events} events: {}: {} MiB, {:.1} s", command[0], peak >> 20, took.as_secs_f64());
+            let refused = status.code() == Some(1) && stderr.lines().count() == 1 && stderr.starts_with("flashscope: ");
+            assert!(status.success() || refused, "{name}, {command:?}: {status}\n{stderr}");
+            assert!(took < most, "{name}, {command:?}: {took:?}");
+        }
+    }
+}
+
 /// Whole commands, on the worst that a mebibyte can hold: the memory is what the kernel grants them.
 #[test]
 fn whole_commands_stay_within_their_memory_and_time() {

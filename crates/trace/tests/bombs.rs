@@ -51,10 +51,9 @@ fn text_that_unpacks_to_gigabytes() {
             [|text| gzip(text.as_bytes()), |text| Packing::Zstd.pack(text.as_bytes())];
         for pack in packs.into_iter().take(if what == "ftrace" { 2 } else { 1 }) {
             let bomb = [pack(&begin), pack(&member).repeat(32)].concat();
-            let most = (64 << 20) + 50 * bomb.len();
             let said = refused(what, bomb);
-            assert!(said.contains(&format!("unpacks to more than {} MiB", most >> 20)), "{what}: {said}");
-            assert!(said.contains("unpack it yourself and give what comes out"), "{what}: {said}");
+            assert!(said.contains("unpacks to more than 64 MiB"), "{what}: {said}");
+            assert!(said.contains("-dc FILE >TRACE) and give what comes out"), "{what}: {said}");
         }
     }
 }
@@ -148,7 +147,6 @@ fn packets_of_perfetto_that_unpack_to_too_much() {
     assert!(said.contains("unpacks to more than"), "{said}");
     // Packed once more: the bytes that were given count.
     let packed = gzip(&one.repeat(200));
-    let most = (64 << 20) + 50 * packed.len();
     let said = refused("packets in gzip", packed);
-    assert!(said.contains(&format!("unpacks to more than {} MiB", most >> 20)), "{said}");
+    assert!(said.contains("unpacks to more than 64 MiB"), "{said}");
 }

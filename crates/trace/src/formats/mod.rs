@@ -196,7 +196,7 @@ fn choose(head: &Head) -> Chosen {
 pub(crate) fn open(path: &Path, input: Input) -> Result<Opened, Error> {
     let head = Head::read(&input).map_err(|e| Error::io(path, "read", e))?;
     let Some(packing) = Packing::of(head.bytes()) else { return open_plain(path, input, &head) };
-    let unpacked = packed::unpack(path, &input, packing, 1, |head| is_known(path, head))?;
+    let unpacked = packed::unpack(path, &input, packing, 0, |head| is_known(path, head))?;
     let head = Head::read(&unpacked.input).map_err(|e| Error::io(path, "read", e))?;
     let mut opened = open_plain(path, unpacked.input, &head)?;
     if unpacked.cut {

@@ -1,7 +1,7 @@
 //! gzip, xz and zstd around a trace: unpacked once, into a file that has no name, in bounded memory.
 //!
 //! The beginning is unpacked first, and what is no trace ends there. Recordings pack to a seventh up to a seventeenth, and one
-//! of a single repeated call to a thirtieth: what grows far beyond that is made to fill a disk, or to take hours.
+//! of a single repeated call to a 66th: what grows far beyond that is made to fill a disk, or to take hours.
 
 use super::{Format, Head, Reader};
 use crate::error::Error;
@@ -23,9 +23,10 @@ pub(crate) const FORMAT: Format = Format {
 const IN_MEMORY: usize = 1 << 20;
 /// Unpacked bytes that are never too many.
 const ALWAYS: u64 = 64 << 20;
-/// How many times its packed size a trace may have beyond that. An optimised build reads 114 MiB of text, which is what a packed
-/// MiB may be, within 10 s of any command.
-const MOST_TIMES: u64 = 50;
+/// The packed size up to which no more than that is unpacked: an optimised build reads 64 MiB of any format within 10 s.
+const SMALL: u64 = 1 << 20;
+/// How many times its packed size a trace may have beyond that.
+const MOST_TIMES: u64 = 100;
 /// Memory that xz may take, KiB: its highest level has a dictionary of 64 MiB.
 const XZ_MEMORY_KIB: u32 = 80 << 10;
 
@@ -103,14 +104,20 @@ impl<R: io::BufRead> Read for Frames<R> {
 
 /// Bytes that so many packed ones may be once they are unpacked.
 pub(crate) fn most(packed: u64) -> u64 {
-    ALWAYS.saturating_add(packed.saturating_mul(MOST_TIMES))
+    ALWAYS.saturating_add(packed.saturating_sub(SMALL).saturating_mul(MOST_TIMES))
 }
 
-/// What to say of a file that unpacks to more.
-pub(crate) fn too_large(packed: u64, most: u64) -> String {
+/// What to say of a packed file that unpacks to more.
+fn too_large(packing: Packing, packed: u64, most: u64) -> String {
+    let name = packing.name();
+    let what = format!("if you trust it, unpack it ({name} -dc FILE >TRACE) and give what comes out");
+    format!("{}; {what}", grows_too_far(packed, most))
+}
+
+/// What a file does that has packed parts and unpacks to more.
+pub(crate) fn grows_too_far(packed: u64, most: u64) -> String {
     format!(
-        "unpacks to more than {} MiB, which is the limit for {packed} packed bytes (no recording packs so well); if you trust \
-         it, unpack it yourself and give what comes out",
+        "unpacks to more than {} MiB, which is the limit for {packed} packed bytes (few recordings pack so well)",
         most >> 20
     )
 }
@@ -122,17 +129,18 @@ pub(crate) struct Unpacked {
     pub cut: bool,
 }
 
-/// Unpacks a file, one of so many of a trace. `wanted` says of its beginning whether it is to be unpacked at all.
+/// Unpacks a file of a trace whose files have so many packed bytes together. `wanted` says of its beginning whether it is to be unpacked at all.
 pub(crate) fn unpack(
     path: &Path,
     input: &Input,
     packing: Packing,
-    files: usize,
+    whole: u64,
     wanted: impl FnOnce(&Head) -> Result<(), Error>,
 ) -> Result<Unpacked, Error> {
     let size = input.size().map_err(|e| Error::io(path, "read", e))?;
-    // What is never too much is so for all of a trace's files together.
-    let most = most(size) - ALWAYS + ALWAYS / files.max(1) as u64;
+    // Each file has its share of what the trace may unpack to.
+    let whole = whole.max(size).max(1);
+    let most = (u128::from(most(whole)) * u128::from(size) / u128::from(whole)) as u64;
     let mut reader = packing.reader(input.reader()).map_err(|e| Error::io(path, "read", e))?;
     let (mut begin, mut cut) = (Vec::new(), false);
     fill(path, packing, &mut reader, &mut begin, IN_MEMORY, &mut cut)?;
@@ -141,9 +149,9 @@ pub(crate) fn unpack(
             format!("is packed with {}, and nothing is in it, or it is damaged from its beginning", packing.name());
         return Err(Error::Unsupported { path: path.to_path_buf(), what });
     }
-    let whole = Input::Memory(begin.into());
-    wanted(&Head::read(&whole).map_err(|e| Error::io(path, "read", e))?)?;
-    let Input::Memory(mut piece) = whole else { return Ok(Unpacked { input: whole, cut }) };
+    let first = Input::Memory(begin.into());
+    wanted(&Head::read(&first).map_err(|e| Error::io(path, "read", e))?)?;
+    let Input::Memory(mut piece) = first else { return Ok(Unpacked { input: first, cut }) };
     if piece.len() < IN_MEMORY || cut {
         return Ok(Unpacked { input: Input::Memory(piece), cut });
     }
@@ -152,7 +160,7 @@ pub(crate) fn unpack(
     while !piece.is_empty() {
         written += piece.len() as u64;
         if written > most {
-            return Err(Error::Unsupported { path: path.to_path_buf(), what: too_large(size, most) });
+            return Err(Error::Unsupported { path: path.to_path_buf(), what: too_large(packing, size, most) });
         }
         file.write_all(&piece).map_err(|e| Error::io(path, "keep what is unpacked of", e))?;
         let mut next = Vec::new();
@@ -223,7 +231,7 @@ mod tests {
 
     fn all(packed: Vec<u8>) -> Result<(Vec<u8>, bool), Error> {
         let packing = Packing::of(&packed).unwrap();
-        let out = unpack(Path::new("x"), &Input::Memory(packed.into()), packing, 1, |_| Ok(()))?;
+        let out = unpack(Path::new("x"), &Input::Memory(packed.into()), packing, 0, |_| Ok(()))?;
         let mut bytes = vec![0; out.input.size().unwrap() as usize];
         out.input.read_exact_at(&mut bytes, 0).unwrap();
         Ok((bytes, out.cut))
@@ -249,24 +257,31 @@ mod tests {
     fn what_grows_without_end_ends_with_a_message() {
         for pack in [gzip as fn(&[u8]) -> Vec<u8>, zstd] {
             let packed = pack(&vec![b' '; 100 << 20]);
-            // 64 MiB, and fifty times the packed size.
-            let most = (64 << 20) + 50 * packed.len();
-            assert!(most < 90 << 20, "{}", packed.len());
+            assert!(packed.len() < 1 << 20, "{}", packed.len());
             let error = all(packed).unwrap_err().to_string();
-            assert!(error.contains(&format!("unpacks to more than {} MiB", most >> 20)), "{error}");
+            assert!(error.contains("unpacks to more than 64 MiB"), "{error}");
+            assert!(error.contains(" -dc FILE >TRACE"), "{error}");
             // Within the limit it comes back whole.
             assert_eq!(all(pack(&vec![b' '; 64 << 20])).unwrap().0.len(), 64 << 20);
         }
     }
 
     #[test]
-    fn files_of_one_trace_share_what_is_never_too_much() {
+    fn files_of_one_trace_share_what_it_may_unpack_to() {
         let packed = gzip(&vec![b' '; 60 << 20]);
-        let open = |files| {
+        let open = |files: u64| {
             let input = Input::Memory(packed.clone().into());
-            unpack(Path::new("x"), &input, Packing::Gzip, files, |_| Ok(())).map(|_| ())
+            unpack(Path::new("x"), &input, Packing::Gzip, files * packed.len() as u64, |_| Ok(())).map(|_| ())
         };
         assert!(open(1).is_ok());
-        assert!(open(2).unwrap_err().to_string().contains("unpacks to more than"));
+        assert!(open(2).unwrap_err().to_string().contains("unpacks to more than 32 MiB"));
+    }
+
+    #[test]
+    fn a_mebibyte_is_64_and_each_further_one_100() {
+        for (packed, mebibytes) in [(0, 64), (100 << 10, 64), (1 << 20, 64), (2 << 20, 164), (11 << 20, 1064)] {
+            assert_eq!(most(packed) >> 20, mebibytes, "{packed}");
+        }
+        assert_eq!(most(u64::MAX), u64::MAX);
     }
 }

@@ -159,7 +159,7 @@ fn first_device(base: &Path) -> Option<u32> {
     const RECORDS: u32 = 4096;
     let parts = parts_of(base).ok()?;
     parts.iter().find_map(|part| {
-        let input = opened(part, parts.len()).ok()?.input;
+        let input = opened(part, bytes_of(&parts)).ok()?.input;
         let mut head = [0; 4];
         let n = input.fill_at(&mut head, 0).ok()?;
         let (endian, _) = kind(&head[..n])?;
@@ -265,7 +265,7 @@ pub(crate) fn of_input(path: &Path, input: Input) -> Result<Opened, Error> {
 pub(crate) fn of_parts(path: &Path, parts: &[PathBuf]) -> Result<Opened, Error> {
     let mut cut = 0;
     let inputs = parts.iter().map(|part| {
-        let found = opened(part, parts.len())?;
+        let found = opened(part, bytes_of(parts))?;
         cut += u64::from(found.cut);
         Ok((part.as_path(), found.input))
     });
@@ -294,13 +294,18 @@ fn absent(parts: &[PathBuf]) -> Vec<u32> {
     sets.values().flat_map(|cpus| below(cpus).filter(|cpu| !cpus.contains(cpu))).collect()
 }
 
-/// A file of one CPU, of so many; it may be packed.
-fn opened(part: &Path, files: usize) -> Result<Unpacked, Error> {
+/// What the files have together.
+fn bytes_of(parts: &[PathBuf]) -> u64 {
+    parts.iter().filter_map(|part| Some(std::fs::metadata(part).ok()?.len())).sum()
+}
+
+/// A file of one CPU, whose trace has so many bytes; it may be packed.
+fn opened(part: &Path, whole: u64) -> Result<Unpacked, Error> {
     let input = Input::open(part).map_err(|e| Error::io(part, "open", e))?;
     let mut head = [0; 8];
     let n = input.fill_at(&mut head, 0).map_err(|e| Error::io(part, "read", e))?;
     match Packing::of(&head[..n]) {
-        Some(packing) => packed::unpack(part, &input, packing, files, |_| Ok(())),
+        Some(packing) => packed::unpack(part, &input, packing, whole, |_| Ok(())),
         None => Ok(Unpacked { input, cut: false }),
     }
 }

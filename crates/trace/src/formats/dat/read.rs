@@ -76,7 +76,7 @@ fn bounded(path: &Path, file: &Input, header: &Header) -> Result<(), Error> {
         is_packed |= source.is_packed();
         if whole > most {
             let shared = || "has CPUs whose data is the same part of the file: no recorder writes that".to_string();
-            let what = if is_packed { packed::too_large(given, most) } else { shared() };
+            let what = if is_packed { packed::grows_too_far(given, most) } else { shared() };
             return Err(Error::Unsupported { path: path.to_path_buf(), what });
         }
     }

@@ -213,7 +213,7 @@ pub(super) fn unpacked(path: &Path, input: &Input) -> Result<Option<(Input, u64)
         if too_large { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(()) }
     });
     if too_large {
-        return Err(Error::Unsupported { path: path.to_path_buf(), what: packed::too_large(given, most) });
+        return Err(Error::Unsupported { path: path.to_path_buf(), what: packed::grows_too_far(given, most) });
     }
     unpacked.map_err(reading)?;
     file.into_inner()
