@@ -109,6 +109,34 @@ fn times_that_no_clock_gives_are_counted() {
     assert_eq!(report["block"]["stages"]["bios_queued"], 2);
 }
 
+/// A request whose times are not known, before a time at the end of a clock. Found by mutations of a trace with such times.
+#[test]
+fn a_step_without_a_time_does_not_move_the_clock() {
+    let dir = TempDir::new("no-time");
+    let path = dir.path().join("steps.blktrace.0");
+    let mut bytes = Vec::new();
+    let (disk, other, late) = (8_u32 << 20, 8_u32, i64::MAX as u64);
+    for (time, size, action, device, pdu) in [
+        (late, 4096_u32, 0x0042_0007_u32, other, 8_u16),
+        (0x7fff, u32::MAX, COMPLETED, disk, 0),
+        (late, 2, COMPLETED, disk, 0),
+        (1, 4096, ISSUED, other, 0),
+        (late, 4096, 0x0012_0001, disk, 0),
+    ] {
+        let mut one = Vec::new();
+        record(&mut one, time, 8, action, 0);
+        one[24..28].copy_from_slice(&size.to_le_bytes());
+        one[36..40].copy_from_slice(&device.to_le_bytes());
+        one[46..48].copy_from_slice(&pdu.to_le_bytes());
+        bytes.extend(one);
+    }
+    std::fs::write(&path, bytes).unwrap();
+    for command in ["report", "advise"] {
+        let ran = output(flashscope().arg(command).arg(&path));
+        assert!(matches!(ran.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&ran.stderr));
+    }
+}
+
 /// Facts of an ext4 on the disk that the events are of, or of a chip.
 fn facts() -> serde_json::Value {
     serde_json::json!({

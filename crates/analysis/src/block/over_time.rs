@@ -154,6 +154,13 @@ impl OverTime {
 
     #[cold]
     fn at_another(&mut self, now: u64) -> &mut Sum {
+        if now == NEVER {
+            // A step whose time is not known: no time passes.
+            if self.sums.is_empty() {
+                self.sums.push(Sum::default());
+            }
+            return &mut self.sums[self.here];
+        }
         if self.last == NEVER {
             self.last = now;
             self.first = now >> self.shift;
