@@ -482,6 +482,31 @@ fn count(path: &Path, what: &str) -> u64 {
     counted.unwrap_or_else(|error| panic!("{what}: {}: {error}", path.display()))
 }
 
+/// A signal that can be handled leaves nothing for the next command to remove, and costs one line.
+#[test]
+fn boots_ended_by_a_signal() {
+    flashscope_tests::stdout(flashscope().args(["board", "fetch", "armv7"]));
+    let cache = PrivateCache::new("signal-boot-cache");
+    let work = TempDir::new("signal-boot");
+    let errors = work.path().join("errors");
+    for (number, signal) in ["-INT", "-TERM", "-HUP"].into_iter().enumerate() {
+        let round = format!("{}-signal-{number}", std::process::id());
+        let words =
+            ["board", "boot", "--", "/flashscope/agent", "record", "--events", "block", "-d", "600", "-o", "/t"];
+        let mut child = start(command(&cache, &round).args(words), &errors);
+        wait_for(&round, "qemu-system", signal);
+        std::thread::sleep(Duration::from_millis(500));
+        output(Command::new("kill").args([signal, &child.id().to_string()]));
+        assert_eq!(wait(&mut child, signal), Some(1), "{signal}");
+        let said = std::fs::read_to_string(&errors).expect("a file");
+        assert!(the_error(&said).ends_with("stopped by a signal before the plan's end"), "{signal}: {said}");
+        assert!(!said.contains("    | "), "{signal}: {said}");
+        let wrong = settle(|| marked(&round).iter().map(|pid| format!("process {pid}")).collect());
+        assert!(wrong.is_empty(), "{signal}: still runs: {wrong:?}");
+        assert_eq!(cache.scratch(), Vec::<PathBuf>::new(), "{signal}: left behind");
+    }
+}
+
 #[test]
 fn boots_killed_with_their_command_or_their_qemu() {
     let mut random = Random::new("boots_killed_with_their_command_or_their_qemu");

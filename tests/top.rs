@@ -139,7 +139,8 @@ fn the_terminal_is_put_back() {
         "-d 120 & until grep -q '[?]1049h' {0}; do kill -0 $! || break; sleep 0.1; done; sleep 1; kill $!; kill $!; wait $! || true",
         log.display()
     );
-    for (end, status) in [("-d 2", 0), (&interrupted, 0), (&twice, 0)] {
+    let quit = interrupted.replace("-INT", "-QUIT");
+    for (end, status) in [("-d 2", 0), (&interrupted, 0), (&quit, 0), (&twice, 0)] {
         let command = format!("{} top {end}", binary.display());
         // script gives it a terminal, and ends as it does.
         let ran = output(Command::new("script").args(["-qfec", &command]).arg(&log).stdin(Stdio::null()));
@@ -147,6 +148,26 @@ fn the_terminal_is_put_back() {
         let (enter, leave) = (text.find("\u{1b}[?1049h"), text.rfind("\u{1b}[?1049l"));
         assert!(enter.is_some() && leave > enter, "{end}: {text:?}");
         assert_eq!(ran.status.code(), Some(status), "{end}: {text:?}");
+    }
+}
+
+/// At no moment before the recorder is ready is a signal an error.
+#[test]
+fn it_can_be_ended_before_it_records() {
+    if !can_record() {
+        return;
+    }
+    for delay in [20, 50, 80, 120, 160, 200, 250, 300, 400] {
+        let mut command = flashscope();
+        command.args(["top", "--json", "-d", "60"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().expect("flashscope starts");
+        std::thread::sleep(std::time::Duration::from_millis(delay));
+        output(Command::new("kill").args(["-INT", &child.id().to_string()]));
+        let ended = child.wait_with_output().expect("it ends");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        // None: it had no handler yet, and the signal itself ended it.
+        assert!(matches!(ended.status.code(), Some(0) | None), "{delay} ms: {}: {stderr}", ended.status);
+        assert_eq!(stderr, "", "{delay} ms");
     }
 }
 

@@ -148,6 +148,8 @@ fn prepare(name: &str, options: &BoardOptions, terminal: &Terminal) -> Result<Pr
 }
 
 fn boot(name: &str, options: &BoardOptions, command: &[String], terminal: &Arc<Terminal>) -> Result<(), Failure> {
+    // From here on: a signal during the preparation ends the boot that follows.
+    let stop = stop::flag()?;
     let Prepared { board, kernel, mut builder, mut lines } = prepare(name, options, terminal)?;
     let words = match command.is_empty() {
         true => "/flashscope/agent probe".to_owned(),
@@ -160,8 +162,7 @@ fn boot(name: &str, options: &BoardOptions, command: &[String], terminal: &Arc<T
     lines.push(format!("-run command {words}"));
     builder.set_plan(&lines);
     let image = builder.build()?;
-    let outcome =
-        board::boot(&Run { stop: Some(&*stop::flag()?), ..Run::new(&board, &kernel, &image) }, terminal.as_ref())?;
+    let outcome = board::boot(&Run { stop: Some(&*stop), ..Run::new(&board, &kernel, &image) }, terminal.as_ref())?;
     let session = Session::open(&outcome.port_file())?;
     let Some(step) = session.step("command") else {
         return Err(Failure::new("the board said nothing of the command; see what it can do: flashscope board shell"));
@@ -189,7 +190,8 @@ fn shell(name: &str, options: &BoardOptions, terminal: &Arc<Terminal>) -> Result
     let image = builder.build()?;
     terminal
         .line("a shell on the board's console; `exit` or Ctrl-A X leaves it. Not for measuring: what is typed enters.");
-    let run = Run { interactive: true, icount: false, ..Run::new(&board, &kernel, &image) };
+    let stop = stop::flag()?;
+    let run = Run { interactive: true, icount: false, stop: Some(&*stop), ..Run::new(&board, &kernel, &image) };
     board::boot(&run, terminal.as_ref())?;
     Ok(())
 }

@@ -28,10 +28,12 @@ pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(installed(flag))
 }
 
-/// The same flag for a command that has changed the terminal: before a second signal ends it, `put_back` is called.
+/// The same flag for a command that has changed the terminal: SIGQUIT sets it too, and before a second signal ends the command,
+/// `put_back` is called.
 pub fn flag_of_screen(put_back: fn()) -> Result<Arc<AtomicBool>, Failure> {
+    let all = SIGNALS.into_iter().chain([signal_hook::consts::SIGQUIT]);
     let mut signals =
-        signal_hook::iterator::Signals::new(SIGNALS).map_err(|error| Failure::new(format!("signals: {error}")))?;
+        signal_hook::iterator::Signals::new(all).map_err(|error| Failure::new(format!("signals: {error}")))?;
     let flag = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&flag);
     std::thread::spawn(move || {

@@ -133,7 +133,8 @@ impl fmt::Display for BootFailure {
                 "no end after {} s; raise the time limit, or see where the console stands still",
                 limit.as_secs()
             )?,
-            BootFailureKind::Stopped => write!(f, "stopped before the plan's end; what came out until then is kept")?,
+            // Whoever stopped it does not ask where the board stood.
+            BootFailureKind::Stopped => return write!(f, "stopped by a signal before the plan's end"),
             BootFailureKind::QemuDied { how, said } => {
                 let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
                 write!(f, "QEMU ended before the plan: {how}{said}; run it again, or see the console's last lines")?;
@@ -230,7 +231,11 @@ pub fn boot(run: &Run, progress: &dyn Progress) -> Result<BootOutcome, Error> {
         }
         if !stopped && run.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             stopped = true;
-            child.kill().ok();
+            match run.interactive {
+                // It puts the terminal back.
+                true => process::signal(&child, "TERM"),
+                false => _ = child.kill(),
+            }
         }
         console.lines(|line| {
             if line.starts_with(SAYS) {
@@ -287,7 +292,8 @@ fn command(run: &Run, dir: &Path, progress: &dyn Progress) -> Result<Command, Er
     let absolute = |path: &Path| std::path::absolute(path).map_err(|e| Error::io(path, e));
     let kernel = absolute(&unpacked::boot_file(run.board, run.kernel, progress)?)?;
     let qemu = absolute(&qemu)?;
-    let mut command = process::dies_with_us("KILL", qemu.as_os_str());
+    // A console's terminal is put back by QEMU, so QEMU has to end by itself.
+    let mut command = process::dies_with_us(if run.interactive { "TERM" } else { "KILL" }, qemu.as_os_str());
     match sandbox(&qemu) {
         Ok(()) => _ = command.args(["-sandbox", SANDBOX]),
         Err(why) => progress.step(&format!("{} runs without a sandbox: {why}", run.board.qemu.binary)),
