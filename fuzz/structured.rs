@@ -166,7 +166,7 @@ pub struct Writer {
 
 impl Writer {
     /// A stream with these facts, which knows the formats of all events; or only of those that `with` takes.
-    pub fn new(facts: &serde_json::Value, with: impl Fn(&str, &str) -> bool) -> Writer {
+    pub fn new(facts: &serde_json::Value, mut with: impl FnMut(&str, &str) -> bool) -> Writer {
         let layout = Layout::of(Endian::Little, 8, 4096);
         let mut writer = Writer { bytes: Vec::new(), frames: 0, encoder: Encoder::new(layout), layout };
         let mut hello = vec![1, 0, 0, 8];
@@ -281,28 +281,46 @@ fn facts(u: &mut Unstructured<'_>) -> Result<serde_json::Value> {
     }))
 }
 
-/// The stream that an input stands for. Half of them have block I/O and no raw flash, so that they are reports of that.
+/// The stream that an input stands for. Half of them have block I/O and no raw flash, so that they are reports of that. One in eight
+/// has the format of every event, the others of what they hold: reading formats would be most of what an execution takes.
 pub fn stream(bytes: &[u8]) -> Vec<u8> {
     let mut u = Unstructured::new(bytes);
     let of_block_io = u.ratio(1, 2).unwrap_or(false);
-    let no_flash = move |name: &str| !(of_block_io && name.starts_with("nand_"));
     let facts = facts(&mut u).unwrap_or_default();
-    let mut writer = Writer::new(&facts, |_, name| no_flash(name));
-    let (mut time, mut events) = (1_000_000_000, 0);
-    while events < MOST_EVENTS && !u.is_empty() {
-        events += 1;
-        if one(&mut u, &mut writer, &mut time, &no_flash).is_err() {
-            break;
+    let mut events = Vec::new();
+    let mut time = 1_000_000_000;
+    while events.len() < MOST_EVENTS && !u.is_empty() {
+        let Ok(event) = one(&mut u, &mut time) else { break };
+        events.push(event);
+    }
+    let all = bytes.first().is_none_or(|first| first >> 5 == 0);
+    let mut held = [all; EVENTS.len()];
+    events.iter().for_each(|event| held[event.kind] = true);
+    for (held, (_, name, _)) in held.iter_mut().zip(EVENTS) {
+        if name.starts_with("nand_") {
+            *held = !of_block_io;
         }
+    }
+    let mut held_of = held.iter();
+    let mut writer = Writer::new(&facts, |_, _| *held_of.next().expect("one for each event"));
+    for event in events.iter().filter(|event| held[event.kind]) {
+        writer.put(FIRST_ID + event.kind as u16, event.tid, event.time, &event.fields);
     }
     writer.statistics(time);
     writer.finish()
 }
 
-/// One event, or several of one kind in a row.
-fn one(u: &mut Unstructured<'_>, writer: &mut Writer, time: &mut u64, takes: &impl Fn(&str) -> bool) -> Result<()> {
+/// An event of a place in [`EVENTS`].
+struct Event {
+    kind: usize,
+    tid: u32,
+    time: u64,
+    fields: Vec<u8>,
+}
+
+fn one(u: &mut Unstructured<'_>, time: &mut u64) -> Result<Event> {
     let kind = u.int_in_range(0..=EVENTS.len() - 1)?;
-    let (_, name, spec) = EVENTS[kind];
+    let (.., spec) = EVENTS[kind];
     let tid = u32::from(u.arbitrary::<u8>()? % 6);
     let step = match u.int_in_range(0..=7_u8)? {
         0..=5 => u64::from(u.arbitrary::<u8>()?),
@@ -314,8 +332,5 @@ fn one(u: &mut Unstructured<'_>, writer: &mut Writer, time: &mut u64, takes: &im
     for (kind, name) in fields(spec) {
         data.extend(field(u, kind, name)?);
     }
-    if takes(name) {
-        writer.put(FIRST_ID + kind as u16, tid, *time, &data);
-    }
-    Ok(())
+    Ok(Event { kind, tid, time: *time, fields: data })
 }

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 const INPUTS: u64 = 400;
 const TIME: Duration = Duration::from_secs(10);
 
-/// Bytes from a fixed seed (xorshift64*, Vigna 2016), many of them short.
-fn input(seed: u64) -> Vec<u8> {
+/// Bytes from a fixed seed (xorshift64*, Vigna 2016), many of them short. So many powers of two are lengths, in words.
+fn input_of(seed: u64, lengths: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state ^= state >> 12;
@@ -23,8 +23,12 @@ fn input(seed: u64) -> Vec<u8> {
         state ^= state >> 27;
         state.wrapping_mul(0x2545_f491_4f6c_dd1d)
     };
-    let words = 1 << (next() % 11);
+    let words = 1 << (next() % lengths);
     (0..words).flat_map(|_| next().to_le_bytes()).collect()
+}
+
+fn input(seed: u64) -> Vec<u8> {
+    input_of(seed, 11)
 }
 
 fn run(name: &str) {
@@ -45,6 +49,90 @@ fn run(name: &str) {
     }
     println!("{name}: {found} regressions, {done} executions in {:.1} s, 0 findings", begin.elapsed().as_secs_f64());
     assert!(done >= wanted.min(INPUTS / 2));
+}
+
+/// Executions of a command so far, what they took and what they found.
+#[derive(Clone, Default)]
+struct Count {
+    executions: u64,
+    seconds: f64,
+    findings: u64,
+    slowest_ms: u64,
+}
+
+/// Reads and writes the counts of a long run: a line a command.
+fn counts(path: &Path) -> Vec<Count> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let of = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(','))?;
+        let mut cells = line.split(',');
+        Some(Count {
+            executions: cells.next()?.parse().ok()?,
+            seconds: cells.next()?.parse().ok()?,
+            findings: cells.next()?.parse().ok()?,
+            slowest_ms: cells.next()?.parse().ok()?,
+        })
+    };
+    commands::ALL.iter().map(|(name, _)| of(name).unwrap_or_default()).collect()
+}
+
+fn write_counts(path: &Path, counts: &[Count]) {
+    let mut text = String::from("command,executions,seconds,findings,slowest_ms\n");
+    for ((name, _), count) in commands::ALL.iter().zip(counts) {
+        let Count { executions, seconds, findings, slowest_ms } = count;
+        text += &format!("{name},{executions},{seconds:.0},{findings},{slowest_ms}\n");
+    }
+    let partial = path.with_extension("partial");
+    std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path)).expect("the counts are written");
+}
+
+/// Processor time of this thread, nanoseconds: other work on the machine is no finding. 0 on kernels that do not tell it.
+fn processor_time() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// A long run, which goes on where it was ended: every command in turn, five seconds each, until `FLASHSCOPE_SOAK_SECONDS` are over.
+/// `FLASHSCOPE_SOAK` is the file of the counts. Inputs that cause a panic, or take more than two seconds of processor time, are kept
+/// beside it.
+#[test]
+#[ignore = "takes hours; docs/explanation/fuzzing.md has the command"]
+fn soak() {
+    let path = std::path::PathBuf::from(std::env::var_os("FLASHSCOPE_SOAK").expect("FLASHSCOPE_SOAK=COUNTS.csv"));
+    let whole = std::env::var("FLASHSCOPE_SOAK_SECONDS").map_or(60, |n| n.parse().expect("seconds"));
+    let only = std::env::var("FLASHSCOPE_SOAK_ONLY").unwrap_or_default();
+    let (begin, mut counts) = (Instant::now(), counts(&path));
+    while begin.elapsed() < Duration::from_secs(whole) {
+        for ((name, body), count) in commands::ALL.iter().zip(&mut counts) {
+            if !only.is_empty() && !only.split(',').any(|one| one == *name) {
+                continue;
+            }
+            let turn = Instant::now();
+            let (began, mut last) = (processor_time(), processor_time());
+            while turn.elapsed() < Duration::from_secs(5) {
+                // Up to 512 bytes, which are about 20 events; one in 64 has up to 8 KiB.
+                let number = count.executions + 1;
+                let bytes = input_of(number, if number % 64 == 0 { 11 } else { 7 });
+                let ended = std::panic::catch_unwind(|| body(&bytes));
+                let now = processor_time();
+                let took = (now - last) / 1_000_000;
+                last = now;
+                if ended.is_err() || took > 2000 {
+                    let kept = format!("{name}-{number}");
+                    std::fs::write(path.with_file_name(kept), &bytes).expect("an input is kept");
+                    count.findings += 1;
+                }
+                count.slowest_ms = count.slowest_ms.max(took);
+                count.executions += 1;
+            }
+            count.seconds += (last - began) as f64 / 1e9;
+        }
+        write_counts(&path, &counts);
+    }
+    let all: u64 = counts.iter().map(|count| count.executions).sum();
+    let findings: u64 = counts.iter().map(|count| count.findings).sum();
+    println!("{all} executions in all, {findings} findings, in {}", path.display());
+    assert_eq!(findings, 0, "their inputs are beside {}", path.display());
 }
 
 #[test]
