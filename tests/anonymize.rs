@@ -90,6 +90,24 @@ fn no_name_is_left_and_the_figures_are_the_same() {
         std::fs::write(&file, text).expect("a file");
         written.push(file);
     }
+    for (name, words) in
+        [("advise.txt", &["advise"][..]), ("advise.json", &["advise", "--json"]), ("diff.json", &["diff", "--json"])]
+    {
+        let file = dir.path().join(name);
+        let mut command = flashscope();
+        command.args(words).arg("--anonymize").arg(&trace);
+        if words[0] == "diff" {
+            command.arg(&trace);
+        }
+        let text = stdout(&mut command);
+        // One key for both sides: what is in one recording is in itself.
+        if words[0] == "diff" {
+            let said: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!((&said["only_before"], &said["only_after"]), (&Value::Array(vec![]), &Value::Array(vec![])));
+        }
+        std::fs::write(&file, text).expect("a file");
+        written.push(file);
+    }
     let page = dir.path().join("report.html");
     stdout(flashscope().arg("report").arg(&trace).arg("--anonymize").arg("--html").arg(&page));
     written.push(page);

@@ -14,15 +14,21 @@ use crate::output;
 /// A condition holds.
 const CONDITION_HOLDS: u8 = 3;
 
-/// Limits that one report cannot be held against are refused before it is made. `anonymize`: names are replaced in it.
-pub fn of_one_report(limits: &LimitArgs, anonymize: bool) -> Result<(), Failure> {
-    if let Some(named) = limits.fail_if.iter().find(|condition| anonymize && condition.names_somebody()) {
-        return Err(Failure::usage(format!(
+/// Limits that name somebody are refused where names are replaced (`anonymize`).
+pub fn without_names(limits: &LimitArgs, anonymize: bool) -> Result<(), Failure> {
+    match limits.fail_if.iter().find(|condition| anonymize && condition.names_somebody()) {
+        Some(named) => Err(Failure::usage(format!(
             "--fail-if '{}': with --anonymize nothing in the report has this name, and the JUnit file would show it; check it in a \
              run without --anonymize",
             named.text()
-        )));
+        ))),
+        None => Ok(()),
     }
+}
+
+/// Limits that one report cannot be held against are refused before it is made. `anonymize`: names are replaced in it.
+pub fn of_one_report(limits: &LimitArgs, anonymize: bool) -> Result<(), Failure> {
+    without_names(limits, anonymize)?;
     match limits.fail_if.iter().find(|condition| condition.is_of_a_change()) {
         Some(change) => Err(Failure::usage(format!(
             "--fail-if '{}': regress compares two recordings; type flashscope diff BEFORE AFTER --fail-if …",

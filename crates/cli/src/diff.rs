@@ -11,7 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
-use crate::args::{DiffArgs, ReportArgs};
+use crate::anonymous;
+use crate::args::{ClockArgs, DiffArgs, ReportArgs};
 use crate::conditions;
 use crate::failure::Failure;
 use crate::inputs::Inputs;
@@ -33,6 +34,25 @@ pub struct Printed<'a> {
 
 pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     let (before, after) = sides(args)?;
+    conditions::without_names(&args.limits, args.anonymize.is_asked_for())?;
+    let given: Vec<PathBuf> = before.iter().chain(after).cloned().collect();
+    // One key for both sides: what is the same has the same pseudonym.
+    let copies = match args.anonymize.is_asked_for() {
+        true => {
+            for path in &given {
+                if json(path)?.is_some() {
+                    return Err(Failure::usage(format!(
+                        "--anonymize: {}: a JSON result cannot be anonymized; make it again with report --anonymize --json",
+                        path.display()
+                    )));
+                }
+            }
+            anonymous::copies(&args.anonymize, &given, &ClockArgs::default(), None)?
+        }
+        false => None,
+    };
+    let inputs = copies.as_ref().map_or(&given, |copies| &copies.traces);
+    let (before, after) = inputs.split_at(before.len());
     let figures = |paths: &[PathBuf]| paths.iter().map(|path| run_figures(path)).collect::<Result<Vec<_>, Failure>>();
     let (a, b) = (figures(before)?, figures(after)?);
     let comparison = Comparison::new(&a, &b);
@@ -53,16 +73,15 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
             runs.iter().map(|run| condition.check_change(&comparison, run)).collect::<Vec<_>>()
         })
         .collect();
-    let inputs: Vec<PathBuf> = before.iter().chain(after).cloned().collect();
     if let Some(page) = &args.html {
         output::write(
             page,
             flashscope_report::html::comparison(&comparison, &checked).as_bytes(),
-            &output::inputs(&inputs),
+            &output::inputs(&given),
             "--html",
         )?;
     }
-    conditions::write(&args.limits, &checked, &inputs)?;
+    conditions::write(&args.limits, &checked, &given)?;
     if args.json {
         out!("{}", flashscope_report::json::any(&Printed { comparison: &comparison, conditions: &checked }));
     } else {

@@ -1,6 +1,8 @@
 //! `advise`: what is worth changing for a recorded workload, with evidence, gain, risk and the line to type: all findings, and
 //! what other settings of read-ahead would bring.
 
+use std::path::PathBuf;
+
 use flashscope_analysis::Evidence;
 use flashscope_analysis::findings::Finding;
 use flashscope_cachesim::{Kernel, PAGE_BYTES};
@@ -14,7 +16,8 @@ use flashscope_trace::{Device, Facts, FileId, Trace};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::args::AdviseArgs;
+use crate::anonymous;
+use crate::args::{AdviseArgs, ClockArgs};
 use crate::failure::Failure;
 use crate::inputs::Inputs;
 use crate::predict;
@@ -65,7 +68,9 @@ pub fn run(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     if args.undo {
         return apply::undo(args, quiet);
     }
-    let path = args.trace.as_deref().unwrap_or("".as_ref());
+    let traces: Vec<PathBuf> = args.trace.iter().cloned().collect();
+    let copies = anonymous::copies(&args.anonymize, &traces, &ClockArgs::default(), None)?;
+    let path = copies.as_ref().map_or(&traces, |copies| &copies.traces).first().map_or("".as_ref(), PathBuf::as_path);
     // Opened once: it may come through a pipe.
     let inputs = Inputs::one(Trace::open(path)?)?;
     let found = findings::of_trace(&inputs)?;

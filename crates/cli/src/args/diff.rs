@@ -1,6 +1,6 @@
 //! Arguments of `diff`, and of conditions.
 
-use super::{Args, PathBuf};
+use super::{AnonymizeArgs, Args, PathBuf};
 use flashscope_analysis::comparison::Condition;
 
 /// Limits that a figure must keep.
@@ -50,6 +50,8 @@ pub struct DiffArgs {
     /// Write a self-contained HTML page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub anonymize: AnonymizeArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
 }

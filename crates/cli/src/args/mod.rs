@@ -332,7 +332,7 @@ pub struct AdviseArgs {
     #[arg(value_name = "TRACE", required_unless_present = "undo")]
     pub trace: Option<PathBuf>,
     /// Apply the recommended run-time settings, after asking; --undo restores the old ones.
-    #[arg(long, conflicts_with_all = ["undo", "json"])]
+    #[arg(long, conflicts_with_all = ["undo", "json", "anonymize", "anonymize_key"])]
     pub apply: bool,
     /// Restore what --apply changed.
     #[arg(long, conflicts_with = "trace")]
@@ -347,6 +347,8 @@ pub struct AdviseArgs {
     pub now: Option<u64>,
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub anonymize: AnonymizeArgs,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
