@@ -137,6 +137,51 @@ fn a_step_without_a_time_does_not_move_the_clock() {
     }
 }
 
+/// Numbers of a fixed seed (xorshift64*).
+fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move |below| {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d) % below
+    }
+}
+
+/// A result, or one line and 1: whatever the numbers in a file are.
+fn ends_well(arguments: &[&str], path: &Path, what: &str) {
+    let ran = output(flashscope().arg(arguments[0]).arg(path).args(&arguments[1..]).stdin(Stdio::null()));
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    let refused = stderr.lines().count() == 1 && stderr.starts_with("flashscope: ");
+    assert!(
+        ran.status.success() || ran.status.code() == Some(1) && refused,
+        "{what}: {arguments:?}: {}\n{stderr}",
+        ran.status
+    );
+}
+
+const EXTREMES: [u64; 12] =
+    [0, 1, 7, 0xff, 0x1000, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, (1 << 63) - 1, 1 << 63, u64::MAX - 1];
+
+/// perf.data is refused by its first bytes, whatever its header says of sizes and offsets.
+#[test]
+fn no_header_of_perf_data_is_followed() {
+    let dir = TempDir::new("perf-data");
+    let path = dir.path().join("perf.data");
+    for seed in 1..=12 {
+        let mut below = numbers(seed);
+        // `struct perf_file_header`: the size, the attributes' size, and the sections' offsets and sizes.
+        let mut bytes = b"PERFILE2".to_vec();
+        (0..12).for_each(|_| bytes.extend(EXTREMES[below(12) as usize].to_le_bytes()));
+        bytes.truncate(8 + below(97) as usize);
+        std::fs::write(&path, bytes).unwrap();
+        for command in [&["report"][..], &["advise"], &["predict"], &["export", "--to", "json", "-o", "-"]] {
+            ends_well(command, &path, &format!("seed {seed}"));
+            assert_eq!(output(flashscope().arg("report").arg(&path)).status.code(), Some(1), "seed {seed}");
+        }
+    }
+}
+
 /// Facts of an ext4 on the disk that the events are of, or of a chip.
 fn facts() -> serde_json::Value {
     serde_json::json!({

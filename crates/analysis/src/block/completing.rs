@@ -367,7 +367,7 @@ impl<W: Watch> Matching<W> {
     fn is_overdue(&self, at: u32, time: u64) -> bool {
         let bio = self.bios.see(at);
         let usual = self.usual_of(bio).unwrap_or(0);
-        bio.issued != NEVER && time.saturating_sub(bio.issued) > OVERDUE * usual
+        bio.issued != NEVER && time.saturating_sub(bio.issued) > OVERDUE.saturating_mul(usual)
     }
 
     /// Whether a completion is nearer to the device's usual time from the newer one's issue than from the older one's; `None`
