@@ -249,6 +249,19 @@ fn what_a_loop_devices_thread_does_counts_once() {
     assert!(!text("loop-thread").contains("counts as I/O of its own"));
 }
 
+/// Later kernels' workers carry it: one read alone of a size shows whose it is.
+#[test]
+fn what_a_loop_devices_worker_does_counts_once_where_one_alone_is_there() {
+    let report = report("loop-worker");
+    assert_eq!(counts(&report, ["bios_queued", "bios_completed", "bios_below"]), [Some(9), Some(9), Some(5)]);
+    let owners = report["block"]["originators"]["originators"].as_array().expect("originators");
+    let read: Vec<_> = owners.iter().map(|one| (one["tid"].as_u64(), one["read_bytes"].as_u64())).collect();
+    assert_eq!(read, [(Some(90), Some(7 * 4096)), (Some(77), Some(2 * 4096))]);
+    let level = &report["block"]["stack"][0];
+    let number = |name: &str| level[name].as_u64().expect(name);
+    assert_eq!(["upper_bios", "lower_bytes", "mean_q2c_ns"].map(number), [5, 5 * 4096, 220_000]);
+}
+
 /// Number, minimum and maximum of a stage over all bios.
 fn figures(report: &Value, stage: &str) -> [u64; 3] {
     let all = &report["block"]["groups"][0];

@@ -5,11 +5,12 @@
 //! (`loop_rootcg_workfn`, before 5.14 the thread `loopN`) carries the I/O (drivers/block/loop.c).
 //!
 //! - A read, and with direct I/O a write, of the backing file by a worker is below the bios of the loop device that cover the same
-//!   bytes, and were issued to it. Without the file, so is what the device's own thread does (before 5.14).
+//!   bytes, and were issued to it. Without the file, so is what the device's own thread does (before 5.14), and what a worker reads
+//!   while one read alone of that size is in a loop device.
 //! - A read of other bytes is read-ahead of the backing file. It is whose all bios in the loop device are, else of nobody known.
 //! - Without direct I/O a write ends in the page cache; whoever asked at the loop device dirtied the page (`originators/`).
 
-use super::in_flight::{NEVER, NONE, Place};
+use super::in_flight::{Bio, NEVER, NONE, Place};
 use super::matching::{Matching, Watch};
 use super::originators::{At, Originators, OwnerKind};
 use super::stack::{StackLevel, Upper};
@@ -141,9 +142,16 @@ impl Loops {
             return None;
         }
         let Some((file, byte, left)) = originators.file_at(block).filter(|_| !self.all.is_empty()) else {
-            let device = matching.loop_of(&originators.thread(tid, time)?)?;
-            let owners = matching.below_loops_thread(device, block.kind())?;
-            return Some(originators.one_of(&owners));
+            let thread = originators.thread(tid, time)?;
+            let owners = match matching.loop_of(&thread) {
+                Some(device) => matching.below_loops_thread(device, block.kind()),
+                // Writes of a worker are most often writeback, of no loop device.
+                None if thread.starts_with("kworker/") && block.kind() == RequestKind::Read => {
+                    matching.below_loops_worker(block)
+                }
+                None => None,
+            };
+            return owners.map(|owners| originators.one_of(&owners));
         };
         let of = self.of_file(file)?;
         let kind = block.kind();
@@ -229,8 +237,8 @@ impl Loops {
                 let backing = match self.backing(device, originators) {
                     Evidence::Unknown(_) if levels.iter().any(|level| level.upper == name) => Evidence::unknown(
                         format!(
-                            "the file of loop device {name} is not in the trace; what its thread does counts once, where one I/O alone \
-                             was in the device"
+                            "the file of loop device {name} is not in the trace; what its thread does, or a worker reads, counts once \
+                             where one I/O alone (one read of that size) was in the device"
                         ),
                         AGAIN,
                     ),
@@ -370,6 +378,28 @@ impl<W: Watch> Matching<W> {
             }
         };
         self.below_loop(device, kind, sectors, false)
+    }
+
+    /// The read that a worker is about to queue does the work of the only one of its size that is in any loop device (5.14 and
+    /// later), where nothing is below that one yet.
+    fn below_loops_worker(&mut self, block: &BlockEvent) -> Option<Vec<u32>> {
+        if !self.devices.iter().any(|device| device.major() == LOOP_MAJOR) {
+            return None;
+        }
+        let lower = self.devices.iter().position(|&known| known == block.device).map(|at| at as u16);
+        let (device, sectors) = {
+            let fits = |bio: &Bio| {
+                let same = bio.kind == block.kind() && u64::from(bio.whole_sectors) * 512 == block.bytes;
+                same && bio.issued != NEVER && self.devices[usize::from(bio.device)].major() == LOOP_MAJOR
+            };
+            let mut fitting = self.bios.rest().filter(|(_, bio)| fits(bio));
+            let (at, bio) = fitting.next().filter(|_| fitting.next().is_none())?;
+            if bio.whole != NONE || lower.is_some_and(|lower| self.stack.is_above(at, bio.queued, lower)) {
+                return None;
+            }
+            (self.devices[usize::from(bio.device)], bio.sector..bio.end())
+        };
+        self.below_loop(device, block.kind(), sectors, false)
     }
 
     /// Owners of the bios that were issued for these sectors.
