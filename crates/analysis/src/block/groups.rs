@@ -105,10 +105,10 @@ impl Times {
         if bio.is_request() || bio.kind == RequestKind::Flush {
             return;
         }
-        if let Some(last) = self.last_queue.replace(now) {
-            if let Some(time) = now.checked_sub(last) {
-                self.stages[Stage::Q2q as usize].add(time);
-            }
+        if let Some(last) = self.last_queue.replace(now)
+            && let Some(time) = now.checked_sub(last)
+        {
+            self.stages[Stage::Q2q as usize].add(time);
         }
     }
 

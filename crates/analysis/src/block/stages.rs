@@ -284,19 +284,19 @@ impl Watch for StageSums {
             return;
         }
         let one = self.device(bio.device);
-        if one.last_queue != NEVER {
-            if let Some(time) = now.checked_sub(one.last_queue) {
-                one.q2q[bio.kind() as usize].add(time);
-            }
+        if one.last_queue != NEVER
+            && let Some(time) = now.checked_sub(one.last_queue)
+        {
+            one.q2q[bio.kind() as usize].add(time);
         }
         one.last_queue = now;
         if bio.below {
             return;
         }
-        if self.last_queue != NEVER {
-            if let Some(time) = now.checked_sub(self.last_queue) {
-                self.q2q.add(time);
-            }
+        if self.last_queue != NEVER
+            && let Some(time) = now.checked_sub(self.last_queue)
+        {
+            self.q2q.add(time);
         }
         self.last_queue = now;
     }
