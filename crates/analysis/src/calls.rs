@@ -144,6 +144,8 @@ struct Open {
     file: Option<FileId>,
     read_bytes: u64,
     written_bytes: u64,
+    /// Of the file that is written: from where to where it is counted.
+    written: Option<(FileId, u64, u64)>,
     touched: bool,
 }
 
@@ -151,6 +153,19 @@ impl Open {
     /// What was asked for. A copy reads as much as it writes, and is of that.
     fn bytes(&self) -> u64 {
         self.read_bytes.max(self.written_bytes)
+    }
+
+    /// Two events may tell of one write: our probe, and the file system when it takes a page (`ext4_da_write_begin`). What lies
+    /// within the bytes that are counted is no more.
+    fn writes(&mut self, event: &FileEvent) {
+        let (begin, end) = (event.offset, event.offset.saturating_add(event.bytes));
+        let id = FileId { device: event.device, inode: event.inode };
+        let (from, to) = match self.written {
+            Some((file, from, to)) if file == id && (from..=to).contains(&begin) => (from, to),
+            _ => (begin, begin),
+        };
+        self.written_bytes = self.written_bytes.saturating_add(end.saturating_sub(to));
+        self.written = Some((id, from, to.max(end)));
     }
 }
 
@@ -319,6 +334,7 @@ where
             file: None,
             read_bytes: 0,
             written_bytes: 0,
+            written: None,
             touched: false,
         }
     }
@@ -387,13 +403,15 @@ where
     }
 
     fn touch(&mut self, tid: u32, file: Option<FileId>, event: Option<&FileEvent>) {
-        let bytes = |step: FileStep| event.filter(|event| event.step == step).map_or(0, |event| event.bytes_read());
-        let (read, written) = (bytes(FileStep::Read), bytes(FileStep::Write));
+        let is = |step: FileStep| event.filter(|event| event.step == step);
         for open in [self.open.get_mut(&tid), self.faults.get_mut(&tid)].into_iter().flatten() {
             open.touched = true;
             open.file = open.file.or(file);
+            let read = is(FileStep::Read).map_or(0, FileEvent::bytes_read);
             open.read_bytes = open.read_bytes.saturating_add(read);
-            open.written_bytes = open.written_bytes.saturating_add(written);
+            if let Some(write) = is(FileStep::Write) {
+                open.writes(write);
+            }
         }
     }
 }
@@ -641,6 +659,42 @@ mod tests {
         assert_eq!((found.by_process[0].ns.n, found.by_process[0].bytes), (3, 10_000));
     }
 
+    fn at(place: u64, kind: EventKind) -> EventKind {
+        match kind {
+            EventKind::File(file) => EventKind::File(FileEvent { offset: place, ..file }),
+            kind => kind,
+        }
+    }
+
+    /// Our probe tells of the whole write, and then ext4 of each page of it.
+    #[test]
+    fn a_write_that_two_events_tell_of_counts_once() {
+        let mut calls = Calls::new(|_, _| Some("app"));
+        for (time, kind) in [
+            (100, other("sys_enter_write")),
+            (110, at(4000, file(FileStep::Write, 12, 8192))),
+            (120, at(4000, file(FileStep::Write, 12, 96))),
+            (130, at(4096, file(FileStep::Write, 12, 4096))),
+            (140, at(8192, file(FileStep::Write, 12, 4000))),
+            (150, other("sys_exit_write")),
+            // Pages alone, and the same place again in another call.
+            (160, other("sys_enter_write")),
+            (170, at(0, file(FileStep::Write, 12, 4096))),
+            (180, at(4096, file(FileStep::Write, 12, 904))),
+            (190, other("sys_exit_write")),
+            // Two places.
+            (200, other("sys_enter_pwritev")),
+            (210, at(0, file(FileStep::Write, 12, 10))),
+            (220, at(9000, file(FileStep::Write, 12, 10))),
+            (230, other("sys_exit_pwritev")),
+        ] {
+            calls.event(&event(time, 7, kind));
+        }
+        let found = calls.finish();
+        let bytes = |call: &str| found.by_process.iter().find(|group| group.call == call).map(|group| group.bytes);
+        assert_eq!((bytes("write"), bytes("pwritev")), (Some(8192 + 5000), Some(20)));
+    }
+
     #[test]
     fn a_copy_is_of_what_it_copies() {
         let mut calls = Calls::new(|_, _| Some("cp"));
@@ -649,7 +703,7 @@ mod tests {
             (110, file(FileStep::Read, 12, 4096)),
             (120, file(FileStep::Write, 13, 4096)),
             (130, file(FileStep::Read, 12, 1000)),
-            (140, file(FileStep::Write, 13, 1000)),
+            (140, at(4096, file(FileStep::Write, 13, 1000))),
             (150, other("sys_exit_copy_file_range")),
         ] {
             calls.event(&event(time, 7, kind));

@@ -77,14 +77,21 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     }
     let of = format!("time in {call}() of {process}");
     let renamed: u64 = mine().filter(|group| group.call.starts_with("rename")).map(|group| group.ns.n).sum();
-    let mut advice = vec![less_often(call, &of, renamed * 2 >= n)];
+    let of_what = if renamed * 2 >= n {
+        Synced::Renamed
+    } else if writes == 0 && call == "fsync" && seen.calls.by_process.iter().any(|group| is_write(&group.call)) {
+        Synced::Names
+    } else {
+        Synced::Records
+    };
+    let mut advice = vec![less_often(call, &of, of_what)];
     if let Some(remedy) = rollback_journal(seen, Syncs { n, ns }, &of) {
         advice.insert(0, remedy);
     }
     if let Some((culprit, part)) = behind {
         advice.insert(0, of_lower_priority(culprit, part));
     }
-    if call == "fsync" && journal_percent > 10.0 {
+    if call == "fsync" && journal_percent > 10.0 && of_what != Synced::Names {
         advice.push(Remedy {
             what: "Reserve the file's blocks once, and sync its data alone".to_owned(),
             steps: vec![
@@ -125,21 +132,34 @@ fn of_processes(seen: &Seen<'_>, process: &str, names: &[&str]) -> Option<Findin
     })
 }
 
-/// `replaces`: it renames a new file over the old one after each call, as programs do that install packages.
-fn less_often(call: &str, of: &str, replaces: bool) -> Remedy {
+/// What the calls are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Synced {
+    Records,
+    /// It renames a new file over the old one after each call, as programs do that install packages.
+    Renamed,
+    /// It writes nothing itself: names in a directory, as mail and package programs sync them.
+    Names,
+}
+
+fn less_often(call: &str, of: &str, synced: Synced) -> Remedy {
     let then = |cost: f64| 100.0 * (1.0 - cost / TOGETHER as f64);
-    let (what, line, risk) = if replaces {
-        (
+    let (what, line, risk) = match synced {
+        Synced::Names => (
+            format!("It writes no data: it syncs names of files. Sync the directory once for {TOGETHER} of them"),
+            format!("if (++files % {TOGETHER} == 0) {call}(directory);"),
+            format!("a power cut loses up to {TOGETHER} names more"),
+        ),
+        Synced::Renamed => (
             format!("Write {TOGETHER} new files, sync the file system once, and then rename them"),
             "syncfs(directory); /* once, before rename() of each */".to_owned(),
             format!("a power cut loses up to {TOGETHER} new files more; the old ones stay"),
-        )
-    } else {
-        (
+        ),
+        Synced::Records => (
             format!("Sync once for {TOGETHER} records, or once a second, instead of after each"),
             format!("if (++records % {TOGETHER} == 0) {call}({});", if call == "sync" { "" } else { "fd" }),
             format!("a power cut loses up to {TOGETHER} records more"),
-        )
+        ),
     };
     Remedy {
         what,

@@ -25,6 +25,7 @@ mod small_sync_writes;
 mod storage;
 mod swap;
 mod sync_mount;
+mod tiny_calls;
 mod top_io;
 mod waits_outside;
 mod wear;
@@ -63,6 +64,7 @@ pub enum Rule {
     FewRequests,
     MetadataReads,
     Swap,
+    TinyCalls,
     WaitsOutside,
     LayeredDevice,
     DoubleIo,
@@ -247,7 +249,7 @@ fn groups(block: &BlockFound, by: GroupBy) -> impl Iterator<Item = &Group> {
 
 /// All that the trace answers, what matters most first.
 pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
-    let rules: [fn(&Seen<'_>) -> Vec<Finding>; 24] = [
+    let rules: [fn(&Seen<'_>) -> Vec<Finding>; 25] = [
         errors::find,
         full_device::find,
         wear::find,
@@ -266,6 +268,7 @@ pub fn find(seen: &Seen<'_>) -> Vec<Finding> {
         few_requests::find,
         metadata_reads::find,
         swap::find,
+        tiny_calls::find,
         waits_outside::find,
         layered_device::find,
         flash_amplification::find,

@@ -8,6 +8,8 @@ use flashscope_trace::FileId;
 
 /// With less there is no "most", bytes.
 const MIN_BYTES: u64 = 4096;
+/// Less of nobody known changes no answer, percent.
+const MIN_UNKNOWN_PERCENT: f64 = 1.0;
 
 /// A write returns once its data is in memory; the kernel writes it up to half a minute later (vm.dirty_expire_centisecs).
 const UNSEEN: &str = "No event here says who changed those pages: that was before the recording began, or through a mapping. The \
@@ -51,7 +53,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         if verb == "writes" && bytes(OwnerKind::Kernel) > 0 {
             cause += &format!(" {} are journal and metadata.", size(bytes(OwnerKind::Kernel)));
         }
-        if unknown > 0 && !mostly_unknown {
+        if percent(unknown, sum) >= MIN_UNKNOWN_PERCENT && !mostly_unknown {
             cause += &format!(" For whom {} were {done} is unknown.", size(unknown));
         }
         let (which, went) = match verb {
