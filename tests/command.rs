@@ -330,9 +330,9 @@ fn the_recorder_keeps_what_doctor_says() {
     let numbers = [("cap_sys_nice", 23), ("cap_kill", 5), ("cap_sys_ptrace", 19), ("cap_dac_read_search", 2)];
     let dir = TempDir::new("command-keeps");
     for (options, when) in [
-        (&[][..], &["always", "without --no-paths"][..]),
-        (&["--no-paths"], &["always"]),
-        (&["--no-paths", "--user", "nobody"], &["always", "with --user"]),
+        (&[][..], &["always", "without --paths none"][..]),
+        (&["--paths", "none"], &["always"]),
+        (&["--paths", "none", "--user", "nobody"], &["always", "with --user"]),
     ] {
         let mut command = flashscope();
         command.args(["record", "--events", "task:task_newtask", "-o"]).arg(dir.path().join("t")).args(options);

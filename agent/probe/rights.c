@@ -67,8 +67,8 @@ static const struct {
 } kept[] = {
 	{ CAP_SYS_NICE, ALWAYS, "always", "drain in idle time" },
 	{ CAP_KILL, WITH_USER, "with --user", "end a command of another user" },
-	{ CAP_SYS_PTRACE, WITH_NAMES, "without --no-paths", "read open files and namespaces of other users' processes in /proc" },
-	{ CAP_DAC_READ_SEARCH, WITH_NAMES, "without --no-paths", "look for file names in directories of other users" },
+	{ CAP_SYS_PTRACE, WITH_NAMES, "without --paths none", "read open files and namespaces of other users' processes in /proc" },
+	{ CAP_DAC_READ_SEARCH, WITH_NAMES, "without --paths none", "look for file names in directories of other users" },
 	{ CAP_DAC_OVERRIDE, OTHERS_TRACEFS, "where tracefs belongs to another user", "write to tracefs" },
 };
 

@@ -20,6 +20,9 @@ use crate::recover::{Finished, Pending, Way};
 use crate::{flight, stop, target};
 
 pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
+    if args.no_paths {
+        return Err(Failure::usage("--no-paths was removed in 0.2.0; use --paths none"));
+    }
     if args.target.target.starts_with("board:") && args.command.is_empty() && args.trigger.is_empty() {
         let target = &args.target.target;
         return Err(Failure::usage(format!("{target}: a recording on a board needs an end: give a command after --")));
@@ -109,7 +112,7 @@ pub fn run(args: &RecordArgs, quiet: bool) -> Result<(), Failure> {
         }
         Err(error) => {
             let kept = match end {
-                Ok(finished) => format!("; what was recorded so far is in {}", finished.path.display()),
+                Ok(finished) => format!("; the data recorded so far is in {}", finished.path.display()),
                 Err(failure) => format!("; {failure}"),
             };
             Err(Failure::new(format!("{error}{kept}")))
@@ -197,8 +200,7 @@ pub fn argv(args: &RecordArgs) -> Vec<String> {
     for mtd in &args.mtd {
         option("--mtd", mtd.to_string());
     }
-    let paths = args.paths.or(args.no_paths.then_some(Paths::None));
-    option("--paths", paths.map_or("auto", Paths::word).to_owned());
+    option("--paths", args.paths.map_or("auto", Paths::word).to_owned());
     if let Some(name) = &args.name {
         option("--name", name.clone());
     }
@@ -289,7 +291,7 @@ pub fn convert(stream: &Path, output: &Path, rules: Rules<'_>, way: &Way) -> Res
     match (there, session.complete) {
         (true, true) => says.push(format!("the earlier {0} is kept as {0}.old", output.display())),
         (true, false) => says.push(format!(
-            "the recording was cut short: {} stays as it was, and what was recorded is in {}",
+            "the recording was interrupted: {} is unchanged, and the recorded data is in {}",
             output.display(),
             path.display()
         )),

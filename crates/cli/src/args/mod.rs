@@ -32,7 +32,7 @@ Exit status: 0 done, 1 failure, 2 usage.
 
 Examples:
   flashscope doctor                              what can be recorded here, and the command to type
-  flashscope record -d 10                        record all of it for ten seconds
+  flashscope record -d 10                        record everything for ten seconds
   flashscope report trace.dat                    what happened, and what to do about it
   flashscope report trace.dat --html page.html   the same as a page, with figures
   flashscope record --on ssh://root@board -- cat /etc/services"
@@ -40,7 +40,7 @@ Examples:
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
-    /// Say less: no progress on standard error.
+    /// Print no progress on standard error.
     #[arg(short, long, global = true)]
     pub quiet: bool,
     /// Run this agent on the target instead of the one that flashscope carries: a flashscope-agent, or a directory with
@@ -86,9 +86,13 @@ pub enum Command {
     /// Print the JSON schema of a command's --json, or list the schemas.
     Schema(SchemaArgs),
     /// Print a shell's completion script.
-    Completions { shell: clap_complete::Shell },
+    Completions {
+        /// Shell that reads the script.
+        shell: clap_complete::Shell,
+    },
     /// Write the man pages into a directory.
     Man {
+        /// Directory for the man pages, one file a command.
         directory: PathBuf,
         /// Write docs/reference/command-line.md to this path instead.
         #[arg(long, hide = true)]
@@ -157,6 +161,7 @@ pub struct DemoArgs {
 pub struct CtlArgs {
     #[command(flatten)]
     pub target: TargetArgs,
+    /// What to do with the recorder; status prints its state.
     #[arg(value_enum)]
     pub action: CtlAction,
     /// Which recorder (default: the only one).
@@ -337,7 +342,7 @@ pub struct AdviseArgs {
     /// Restore what --apply changed.
     #[arg(long, conflicts_with = "trace")]
     pub undo: bool,
-    /// Do not ask.
+    /// Apply without asking.
     #[arg(long, requires = "apply")]
     pub yes: bool,
     #[command(flatten)]
@@ -438,7 +443,7 @@ pub enum Bench {
     Postmark(BenchPostmarkArgs),
     /// Repeat the calls of recorded programs on another file system, board or setting, alone or beside others.
     Replay(BenchReplayArgs),
-    /// Make a replay script of what strace has written.
+    /// Make a replay script from strace's output.
     ImportStrace(BenchImportStraceArgs),
 }
 
@@ -456,10 +461,10 @@ pub struct BenchPlaceArgs {
     /// Directory on a board of yours; the benchmark's files are made there, and removed (a database of sqlite stays).
     #[arg(long, value_name = "DIR")]
     pub dir: Option<String>,
-    /// Read-ahead in KiB as the kernel's knob (suffixes allowed), or keep, fadvise-random, fadvise-sequential.
+    /// Read-ahead in KiB as in read_ahead_kb (suffixes allowed), or keep, fadvise-random, fadvise-sequential.
     #[arg(long, value_name = "KIB", default_value = "keep")]
     pub readahead: Readahead,
-    /// Drop the page cache, dentries and inodes before what is read (on a virtual board always).
+    /// Drop the page cache, dentries and inodes before the reads (on a virtual board always).
     #[arg(long)]
     pub drop_caches: bool,
     /// Print one JSON object.
@@ -512,16 +517,22 @@ pub struct BenchPostmarkArgs {
     /// Number of files before the transactions.
     #[arg(long, value_name = "N")]
     pub files: Option<u64>,
+    /// Number of transactions: one reads or appends, and one creates or deletes.
     #[arg(long, value_name = "N")]
     pub transactions: Option<u64>,
+    /// Directories that the files are spread over; 0: all in one.
     #[arg(long, value_name = "N")]
     pub subdirectories: Option<u64>,
+    /// Smallest size of a new file.
     #[arg(long, value_name = "SIZE")]
     pub size_min: Option<Bytes>,
+    /// Largest size of a file.
     #[arg(long, value_name = "SIZE")]
     pub size_max: Option<Bytes>,
+    /// Bytes of one read().
     #[arg(long, value_name = "SIZE")]
     pub read_request: Option<Bytes>,
+    /// Bytes of one write().
     #[arg(long, value_name = "SIZE")]
     pub write_request: Option<Bytes>,
     /// Transactions of ten that read a file; the others append to one.
@@ -539,6 +550,7 @@ pub struct BenchPostmarkArgs {
     /// Drop the caches before each file that is read.
     #[arg(long)]
     pub cold_reads: bool,
+    /// Seed of sizes, contents and order.
     #[arg(long, value_name = "N", default_value_t = 42)]
     pub seed: u64,
 }
@@ -575,7 +587,7 @@ pub struct BenchReadArgs {
     /// sequential or random.
     #[arg(long, default_value = "sequential", value_parser = crate::inputs::pattern)]
     pub pattern: Pattern,
-    /// Read-ahead in KiB as the kernel's knob (suffixes allowed), or keep, fadvise-random, fadvise-sequential.
+    /// Read-ahead in KiB as in read_ahead_kb (suffixes allowed), or keep, fadvise-random, fadvise-sequential.
     #[arg(long, value_name = "KIB", default_value = "keep")]
     pub readahead: Readahead,
     /// Time between two requests, microseconds.
@@ -602,7 +614,7 @@ Examples:
   flashscope export a.dat b.dat --offset b.dat=-2500000 --to trace.dat -o both.dat
 
 Several traces become csv, json, text or a trace.dat, in order of time; `flashscope report --help`
-says how their clocks are tied together.")]
+says how their clocks are aligned.")]
 pub struct ExportArgs {
     /// A trace.dat, an agent's stream, a Flashmon log, or another format that `report` reads; several are merged.
     #[arg(required = true, value_name = "TRACE")]
@@ -614,8 +626,8 @@ pub struct ExportArgs {
     /// Format to write.
     #[arg(long, value_enum)]
     pub to: ExportFormat,
-    /// What a row is (csv, json, parquet): an event, a bio as it was queued, or a request as it was issued, with times, stages, owner,
-    /// file and error.
+    /// Rows of csv, json and parquet: events, queued bios, or issued requests. Bios and requests have times, stages, owner, file and
+    /// error.
     #[arg(long, value_enum, default_value_t = ExportRows::Events)]
     pub rows: ExportRows,
     /// File to write; - is standard output (csv, json, text, perfetto, parquet). Of flashmon this is the temporal log; the spatial
@@ -626,10 +638,10 @@ pub struct ExportArgs {
     /// not a number) gets a leading apostrophe.
     #[arg(long)]
     pub csv_raw: bool,
-    /// Which recording of a stream that holds several, from 0.
+    /// Number of the recording, from 0, if a stream has several.
     #[arg(long, value_name = "N")]
     pub recording: Option<usize>,
-    /// Which chip, where there are several (flashmon).
+    /// Chip to export if there are several (flashmon).
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub chip: u16,
 }
@@ -641,8 +653,8 @@ pub struct AnonymizeArgs {
     /// and models. Sizes, times, numbers, lengths of names, and names of the kernel's own threads and devices stay.
     #[arg(long)]
     pub anonymize: bool,
-    /// The same with pseudonyms of a key of your own (a file of 16 bytes or more): traces with one key have the same pseudonyms. Who
-    /// has the key can try names out.
+    /// The same with pseudonyms of a key of your own (a file of 16 bytes or more): traces with one key have the same pseudonyms.
+    /// Anybody who has the key can check whether a guessed name is in the trace.
     #[arg(long, value_name = "FILE")]
     pub anonymize_key: Option<PathBuf>,
 }
@@ -666,7 +678,7 @@ pub enum ExportFormat {
     Csv,
     /// Every record with all its fields, one JSON object a line.
     Json,
-    /// Every record with all its fields, one line of text each: the fastest, for eyes and grep.
+    /// Every record with all its fields, one line of text each; the fastest, for reading and grep.
     Text,
     /// Tasks, operations and counters for ui.perfetto.dev.
     Perfetto,
@@ -704,11 +716,13 @@ pub struct BoardArgs {
 pub enum BoardAction {
     /// List boards and their kernels, and which are in the cache.
     List {
+        /// Print a JSON array.
         #[arg(long)]
         json: bool,
     },
     /// Fetch a board's kernel from Debian (no root, nothing of the host's own packages is touched).
     Fetch {
+        /// A board of `flashscope board list`.
         #[arg(default_value = "armv7")]
         board: String,
         #[command(flatten)]
@@ -716,12 +730,13 @@ pub enum BoardAction {
         /// Every kernel of the board.
         #[arg(long)]
         all: bool,
-        /// Ask the index for a newer one.
+        /// Look in Debian's package index for a newer kernel.
         #[arg(long)]
         refresh: bool,
     },
-    /// Boot a board, run a command in it, print what it printed.
+    /// Boot a board, run a command on it, and print its output.
     Boot {
+        /// A board of `flashscope board list`.
         #[arg(default_value = "armv7")]
         board: String,
         #[command(flatten)]
@@ -732,6 +747,7 @@ pub enum BoardAction {
     },
     /// Open an interactive shell on the console of a board. Not for measuring.
     Shell {
+        /// A board of `flashscope board list`.
         #[arg(default_value = "armv7")]
         board: String,
         #[command(flatten)]

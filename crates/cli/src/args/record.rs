@@ -43,11 +43,11 @@ pub struct RecordArgs {
     /// copy, the stream is kept.
     #[arg(long, conflicts_with_all = ["anonymize", "anonymize_key"])]
     pub no_convert: bool,
-    /// End after so many seconds. A command goes on to its own end, unrecorded.
+    /// End after so many seconds. A command continues unrecorded.
     #[arg(short = 'd', long = "duration", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub duration: Option<u64>,
-    /// Event groups: auto, flash, block, syscall, cache, layers, or SYSTEM:EVENT [default: auto, which is what the target has of
-    /// flash, block, syscall and cache; with --mtd, --detail or --source flashmon: flash].
+    /// Event groups: auto, flash, block, syscall, cache, layers, or SYSTEM:EVENT [default: auto: those of flash, block, syscall and
+    /// cache that the target has; with --mtd, --detail or --source flashmon: flash].
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub events: Vec<String>,
     /// Only this device: a name (mmcblk0, sda1, dm-0, loop3, mtd2) or /dev/PATH. Devices that are stacked on it (partitions, dm,
@@ -73,11 +73,10 @@ pub struct RecordArgs {
     /// `fsync>100ms`, `error`, `psi-io>20%`, or `run CMD` (CMD ends with 0; run once a second). Until Ctrl-C or -d.
     #[arg(long, value_name = "TRIGGER", conflicts_with_all = ["command", "paused", "max_size", "mode"])]
     pub trigger: Vec<String>,
-    /// Seconds that a capture holds before the trigger (of a request or sync: before its beginning), as far as the ring has them
-    /// [default: 5].
+    /// Seconds to keep before the trigger (of a request or sync: before it began), as far as the ring holds them [default: 5].
     #[arg(long, value_name = "SECONDS", requires = "trigger")]
     pub before: Option<u64>,
-    /// Seconds after the trigger that a capture holds [default: 2].
+    /// Seconds to record after the trigger [default: 2].
     #[arg(long, value_name = "SECONDS", requires = "trigger")]
     pub after: Option<u64>,
     /// End after so many captures [default: no end].
@@ -90,7 +89,7 @@ pub struct RecordArgs {
     /// Fetch the recording of the present boot, which is in the machine's memory, and undo the preparation.
     #[arg(long, requires = "boot", conflicts_with = "undo")]
     pub collect: bool,
-    /// Undo the preparation, and give up a recording that was not collected.
+    /// Undo the preparation, and discard a recording that was not collected.
     #[arg(long, requires = "boot")]
     pub undo: bool,
     /// Extra fields, each with a cost: offset, duration, chip.
@@ -105,12 +104,12 @@ pub struct RecordArgs {
     /// stream: events are sent continuously; ring: the newest events that fit are kept and read once at the end.
     #[arg(long, value_enum, default_value_t = Mode::Stream)]
     pub mode: Mode,
-    /// How paths of files are found. seen: in what processes have open or mapped; walk: also by a search of the file systems that were
-    /// touched, without a time limit; none [default: as walk, for 5 seconds at most, after -d a fifth of its seconds but at least 1].
+    /// How paths of files are found. seen: among the open and mapped files of processes; walk: also by a search of the used file
+    /// systems, without a time limit; none: neither paths nor command lines. [default: as walk, limited to 5 seconds; with -d to a fifth of its seconds, at least 1]
     #[arg(long, value_name = "HOW")]
     pub paths: Option<Paths>,
-    /// Record neither paths of files nor command lines: the same as --paths none.
-    #[arg(long, conflicts_with = "paths")]
+    /// Removed in 0.2.0: --paths none.
+    #[arg(long, hide = true)]
     pub no_paths: bool,
     #[command(flatten)]
     pub anonymize: AnonymizeArgs,

@@ -13,11 +13,11 @@ Examples:
   flashscope bench replay app.replay --on ssh://root@board --dir /data/test --timing recorded --drop-caches
   flashscope bench replay player.replay --beside log.replay@6 --on board:armv7-blk --timing recorded -o both.dat
 
-The script's grammar: docs/reference/replay-script.md. `bench import-strace` makes one of strace's output.")]
+The script's grammar: docs/reference/replay-script.md. `bench import-strace` makes a script from strace's output.")]
 pub struct BenchReplayArgs {
     #[command(flatten)]
     pub place: BenchPlaceArgs,
-    /// A trace recorded with `--events cache` (and `syscall`, for how much each read got), or a script.
+    /// A trace recorded with `--events cache` (and `syscall`, for the length of each read), or a script.
     pub trace: PathBuf,
     /// Another script to run at the same time, SECONDS later (repeatable).
     #[arg(long, value_name = "SCRIPT[@SECONDS]")]
@@ -25,7 +25,7 @@ pub struct BenchReplayArgs {
     /// Write the script to a file (- is standard output) instead of running it.
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     pub script: Option<PathBuf>,
-    /// Record while it runs, and keep the recording as this file.
+    /// Record during the replay, and write the trace to this file.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Events of that recording, as `record --events` has them (default: block,cache,syscall, and flash where there is raw NAND).
@@ -37,7 +37,7 @@ pub struct BenchReplayArgs {
     /// Only files of this device.
     #[arg(long, value_name = "MAJOR:MINOR")]
     pub device: Option<String>,
-    /// Extra bytes after the last byte that the trace shows of a file, if it does not show the end of the file.
+    /// Bytes to add to a file's size if the trace does not show its end.
     #[arg(long, value_name = "SIZE", default_value = "512K")]
     pub beyond: Bytes,
     /// asap: no pauses between the calls of a task; recorded: at the times of the script; pauses: the recorded pause after the
@@ -47,6 +47,7 @@ pub struct BenchReplayArgs {
     /// Contents of the files: compressible, printable, random or zero.
     #[arg(long, default_value = "printable")]
     pub contents: String,
+    /// Seed of the contents.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
@@ -78,7 +79,7 @@ Example:
 
 Each thread that calls is a task. Its name is the one that strace prints (-Y), else NAME of NAME=FILE.")]
 pub struct BenchImportStraceArgs {
-    /// What strace wrote; NAME= in front of it names its tasks. All begin at the same time.
+    /// Output of strace; NAME= in front of it names its tasks. All begin at the same time.
     #[arg(required = true, value_name = "[NAME=]FILE")]
     pub files: Vec<String>,
     /// Only files below this directory (repeatable).
@@ -90,7 +91,7 @@ pub struct BenchImportStraceArgs {
     /// Join reads of a task that follow each other in a file and in time, with at most this pause, up to 128 KiB.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     pub join: u64,
-    /// Where the script goes (- is standard output).
+    /// Script to write (- is standard output).
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
 }

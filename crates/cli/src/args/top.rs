@@ -17,16 +17,16 @@ pub struct TopArgs {
     /// Event groups to record.
     #[arg(long, value_name = "GROUP", value_delimiter = ',', default_value = "block,syscall")]
     pub events: Vec<String>,
-    /// Seconds between two pictures, each of the time since the one before.
+    /// Seconds between two updates; each shows the time since the last one.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub interval: f64,
     /// End after so many seconds.
     #[arg(short = 'd', long, value_name = "SECONDS")]
     pub duration: Option<f64>,
-    /// Print one JSON object a line for each interval instead of a picture.
+    /// Print one JSON object a line for each interval instead of a table.
     #[arg(long)]
     pub json: bool,
-    /// Keep the newest figures in this file for the textfile collector of Prometheus's node exporter; it is replaced whole.
+    /// Keep the newest figures in this file for the textfile collector of Prometheus's node exporter; it is replaced by a rename.
     #[arg(long, value_name = "FILE")]
     pub prometheus: Option<PathBuf>,
     /// Memory of the ring per CPU; a bare number is bytes.
