@@ -46,12 +46,12 @@ fn a_script_that_cannot_be_is_refused_by_its_line() {
         ("flashscope-replay 3\n".to_owned(), ["x.replay:1: ", "version 3; versions 1 and 2 are known"]),
         (call("read -5 0 0 0 1"), ["x.replay:4: ", "whole numbers of 0 or more"]),
         (call("peek 5 0 0 0 1"), ["x.replay:4: ", "not a line of a replay script"]),
-        (call("read 5 7 0 0 1"), ["x.replay:4: ", "a task or a file that no line before it has named"]),
+        (call("read 5 7 0 0 1"), ["x.replay:4: ", "a task or file that no line above declares"]),
         (call("read 5 0 0 0"), ["x.replay:4: ", "not `read TIME_NS TASK FILE OFFSET LENGTH`"]),
         (call("read 5 0 0 0 99999999999999999999"), ["x.replay:4: ", "whole numbers"]),
         (call("read 5 0 0 4090 100"), ["x.replay:4: ", "past the end of its file"]),
-        (call("read 5 0 0 0 1\nread 4 0 0 0 1"), ["x.replay:5: ", "begins before the one above it"]),
-        ("flashscope-replay 2\nfile 1 a\ntask t ionice=fast\n".to_owned(), ["x.replay:3: ", "ionice= wants"]),
+        (call("read 5 0 0 0 1\nread 4 0 0 0 1"), ["x.replay:5: ", "a time before that of the call above"]),
+        ("flashscope-replay 2\nfile 1 a\ntask t ionice=fast\n".to_owned(), ["x.replay:3: ", "ionice= needs"]),
         ("flashscope-replay 2\nfile 1 a\ntask t cgroup=x\n".to_owned(), ["x.replay:3: ", "cgroup"]),
     ] {
         refused(&script, 2, &words);

@@ -143,7 +143,7 @@ int bench_readahead_knob(int fd, char *path, size_t path_size, char *why, size_t
 				return 0;
 		}
 	}
-	snprintf(why, why_size, "no read-ahead knob is known for %.60s on %.80s", mounted.type, mounted.source);
+	snprintf(why, why_size, "no read-ahead setting is known for %.60s on %.80s", mounted.type, mounted.source);
 	*path = '\0';
 	return -1;
 }

@@ -332,7 +332,7 @@ static int read_one(struct run *r, const struct file *file)
 		if (n < 0)
 			failed = failed_at(r, name, "read");
 		else if (!n)
-			failed = fs_fail("%s/%s: its end came after %llu of %u bytes; somebody else works in this directory, or the file system lost data",
+			failed = fs_fail("%s/%s: it ended after %llu of %u bytes; another program changed it, or the file system lost data",
 					 r->path, name, (unsigned long long)done, file->size);
 		if (failed)
 			break;

@@ -94,7 +94,7 @@ static int parse(int argc, char **argv, struct options *o, struct bench_readahea
 	if (!o->pages && (!o->count || !o->request))
 		return fs_usage("bench read: --count and --request are wanted, and not 0");
 	if (o->create && (!o->has_size || !o->contents))
-		return fs_usage("bench read: --create wants --size and --contents of the file to make");
+		return fs_usage("bench read: --create needs --size and --contents of the new file");
 	if (o->contents && contents_kind_parse(o->contents, &o->kind))
 		return fs_usage("bench read: --contents %s: it is compressible, printable, random or zero", o->contents);
 
@@ -191,7 +191,7 @@ static int read_one(const struct options *o, int fd, unsigned char *buffer, uint
 	if (n < 0)
 		return fs_fail("%s: request %llu: %s", o->file, (unsigned long long)i, strerror(errno));
 	if ((uint64_t)n != wanted)
-		return fs_fail("%s: request %llu: %zd of %llu bytes came; the file became shorter, or the run was interrupted",
+		return fs_fail("%s: request %llu: %zd of %llu bytes were read; the file became shorter, or the run was interrupted",
 			       o->file, (unsigned long long)i, n, (unsigned long long)wanted);
 	m->latency_ns[i] = end - begin;
 	m->total_ns += end - begin;

@@ -249,7 +249,7 @@ static int share(struct replay_run *r, size_t *size)
 	*size = sizeof(*r->start_ns) + r->s->calls * sizeof(*r->result) + r->s->tasks * sizeof(*r->task);
 	shared = mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
-		return fs_fail("memory: %zu bytes are not to be had; replay a part of the trace", *size);
+		return fs_fail("memory: %zu bytes are not available; replay a part of the trace", *size);
 	/* Pages are there before the first call, whose time a fault would be in. */
 	memset(shared, 0, *size);
 	r->start_ns = (uint64_t *)shared;

@@ -116,7 +116,7 @@ static int want(struct replay_cgroups *c, const char *cgroup, const char *file)
 			continue;
 		snprintf(path, sizeof(path), "%s/cgroup.controllers", c->mount);
 		if (!has_word(path, controller))
-			return fs_fail("cgroup %s: %s: cgroup2 has no %s controller here (it wants %s, or cgroup v1 holds it); leave it out",
+			return fs_fail("cgroup %s: %s: cgroup2 has no %s controller here (it needs %s, or cgroup v1 holds it); leave it out",
 				       cgroup, file, controller, option_of(file));
 		snprintf(path, sizeof(path), "%s/cgroup.subtree_control", c->mount);
 		if (!has_word(path, controller) && fs_cgroup_enable(c->mount, controller))
@@ -151,7 +151,7 @@ static int set(const struct replay_cgroups *c, const struct replay_script *s, co
 	path_of(c, s, setting->cgroup, setting->file, path, sizeof(path));
 	if (fs_write_text(path, value.data))
 		failed = errno == ENOENT || errno == EOPNOTSUPP ?
-				 fs_fail("cgroup %s: %s=%s: %s: it wants %s; leave it out, or take another kernel",
+				 fs_fail("cgroup %s: %s=%s: %s: it needs %s; leave it out, or take another kernel",
 					 s->cgroup[setting->cgroup], setting->file, value.data, strerror(errno), option_of(setting->file)) :
 				 fs_fail("cgroup %s: %s=%s: %s", s->cgroup[setting->cgroup], setting->file, value.data, strerror(errno));
 	fs_buf_free(&value);
@@ -169,13 +169,13 @@ int replay_cgroups_make(struct replay_cgroups *c, const struct replay_script *s,
 		return fs_fail("cgroup: cgroup2 cannot be mounted: %s; mount it on /sys/fs/cgroup, as root on a kernel with CONFIG_CGROUPS",
 			       strerror(errno));
 	if (fs_cgroups_note())
-		return fs_fail("cgroup: no note of what is to be removed: %s; make /run writable", strerror(errno));
+		return fs_fail("cgroup: the note for the removal cannot be written: %s; make /run writable", strerror(errno));
 	failed = device_of(dir, device, sizeof(device));
 	if (failed)
 		return failed;
 	snprintf(c->path, sizeof(c->path), "%s/%s", c->mount, fs_own_name(own, sizeof(own), "flashscope"));
 	if (mkdir(c->path, 0755)) {
-		failed = fs_fail("%s: %s; cgroups want root", c->path, strerror(errno));
+		failed = fs_fail("%s: %s; cgroups need root", c->path, strerror(errno));
 		c->path[0] = '\0';
 		return failed;
 	}

@@ -54,7 +54,7 @@ static int call_failed(const struct player *p, size_t index, const char *path)
 	return fs_fail("%s: call %zu of task %s: %s%s", path, index, p->r->s->task[p->task].name, strerror(error),
 		       error == EMFILE	 ? "; raise the limit of open files (ulimit -n)" :
 		       error == ENOSPC	 ? "; a larger partition, or a part of the trace" :
-		       error == EINVAL	 ? "; calls of a file that is open with `direct` want offset and length in whole blocks" :
+		       error == EINVAL	 ? "; with `direct`, offset and length must be whole blocks" :
 					   "");
 }
 
@@ -222,7 +222,7 @@ static int play_call(struct player *p, size_t index)
 	if (call->verb == REPLAY_READ) {
 		result->is_short = n != (ssize_t)call->length;
 		if (result->is_short && p->r->s->version == 1)
-			return fs_fail("%s: read %zu: %zd of %u bytes came", path, index, n, call->length);
+			return fs_fail("%s: read %zu: %zd of %u bytes were read", path, index, n, call->length);
 		task->bytes_read += (uint64_t)n;
 		task->crc = fs_crc32(task->crc, p->buffer, (size_t)n);
 	} else if (call->verb == REPLAY_WRITE) {
@@ -240,7 +240,7 @@ static unsigned char *aligned(size_t size)
 	void *memory;
 
 	if (posix_memalign(&memory, ALIGNMENT, size ? size : ALIGNMENT)) {
-		fs_fail("memory: %zu bytes are not to be had; free some", size);
+		fs_fail("memory: %zu bytes are not available; free some", size);
 		_exit(FS_EXIT_FAILURE);
 	}
 	return memory;
@@ -273,7 +273,7 @@ static int become(const struct replay_run *r, uint32_t number)
 	if (task->has_nice && setpriority(PRIO_PROCESS, 0, task->nice))
 		return fs_fail("task %s: nice %d: %s; run as root", task->name, task->nice, strerror(errno));
 	if (task->ionice >= 0 && syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, task->ionice))
-		return fs_fail("task %s: ionice: %s; the rt class wants root", task->name, strerror(errno));
+		return fs_fail("task %s: ionice: %s; the rt class needs root", task->name, strerror(errno));
 	return task->cgroup >= 0 ? replay_cgroups_enter(r->cgroups, r->s, (uint32_t)task->cgroup) : 0;
 }
 
@@ -340,7 +340,7 @@ static int check_memory(const struct replay_run *r)
 	free(longest);
 	there = fs_available_memory();
 	if (there && wanted > there / 4 * 3)
-		return fs_fail("script: its tasks want %llu MiB for what they read and write at once, and %llu MiB of memory are free; use fewer tasks or shorter calls",
+		return fs_fail("script: its tasks need %llu MiB for parallel reads and writes, and %llu MiB of memory are free; use fewer tasks or shorter calls",
 			       (unsigned long long)(wanted >> 20), (unsigned long long)(there >> 20));
 	return 0;
 }

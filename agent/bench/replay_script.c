@@ -31,7 +31,7 @@ static const struct {
 	[REPLAY_CLOSE] = { "close", "close TIME_NS TASK FILE" },
 	[REPLAY_UNLINK] = { "unlink", "unlink TIME_NS TASK FILE" },
 	[REPLAY_RENAME] = { "rename", "rename TIME_NS TASK FILE FILE" },
-	[REPLAY_TRUNCATE] = { "truncate", "truncate TIME_NS TASK FILE LENGTH" },
+	[REPLAY_TRUNCATE] = { "truncate", "truncate TIME_NS TASK FILE SIZE" },
 	[REPLAY_FAULT] = { "fault", "fault TIME_NS TASK FILE OFFSET" },
 	[REPLAY_FAULT_WRITE] = { "fault-write", "fault-write TIME_NS TASK FILE OFFSET" },
 };
@@ -97,8 +97,8 @@ static const char *parse_file(struct replay_script *s, char *rest)
 	file.absent = s->version > 1 && word && !strcmp(word, "-");
 	if (!word || s->files == REPLAY_MAX_FILES ||
 	    (!file.absent && (!fs_parse_u64(word, MAX_SIZE, &file.size) || (s->version == 1 && !file.size))))
-		return s->version == 1 ? "not `file SIZE [LABEL]` with a size above 0, or more than 65536 of them" :
-					 "not `file SIZE [LABEL]` or `file - [LABEL]`, or more than 65536 of them";
+		return s->version == 1 ? "not `file SIZE [LABEL]` with SIZE from 1 to 64 TiB, or more than 65536 of them" :
+					 "not `file SIZE [LABEL]` with SIZE at most 64 TiB, or `file - [LABEL]`, or more than 65536 of them";
 	file.most = file.size;
 	s->file = grown(s->file, s->files, sizeof(*s->file));
 	s->file[s->files++] = file;
@@ -132,20 +132,20 @@ static const char *task_option(struct replay_script *s, struct replay_task *task
 		return "a word of a task that is not KEY=VALUE (start, nice, ionice, cgroup)";
 	*value++ = '\0';
 	if (!strcmp(word, "start"))
-		return fs_parse_u64(value, MAX_TIME, &task->start_ns) ? NULL : "start= wants nanoseconds, 0 or more";
+		return fs_parse_u64(value, MAX_TIME, &task->start_ns) ? NULL : "start= needs nanoseconds, 0 or more";
 	if (!strcmp(word, "nice")) {
 		task->has_nice = fs_parse_u64(value + (*value == '-'), 20, &n) && (n < 20 || *value == '-');
 		task->nice = *value == '-' ? -(int)n : (int)n;
-		return task->has_nice ? NULL : "nice= wants -20 to 19";
+		return task->has_nice ? NULL : "nice= needs -20 to 19";
 	}
 	if (!strcmp(word, "ionice"))
-		return parse_ionice(value, &task->ionice) ? NULL : "ionice= wants rt:N, be:N (N 0 to 7) or idle";
+		return parse_ionice(value, &task->ionice) ? NULL : "ionice= needs rt:N, be:N (N 0 to 7) or idle";
 	if (strcmp(word, "cgroup"))
 		return "a word of a task that is none of start=, nice=, ionice=, cgroup=";
 	for (uint32_t i = 0; i < s->cgroups; i++)
 		if (!strcmp(value, s->cgroup[i]))
 			task->cgroup = (int)i;
-	return task->cgroup >= 0 ? NULL : "a cgroup that no line before it has named";
+	return task->cgroup >= 0 ? NULL : "a cgroup that no line above declares";
 }
 
 static const char *parse_task(struct replay_script *s, char *rest)
@@ -264,7 +264,7 @@ static const char *parse_rest(struct replay_script *s, struct replay_call *call,
 		call->length = (uint32_t)length;
 		end = call->offset + length;
 		if (!length || (call->verb == REPLAY_READ && end > file->most))
-			return "a read or write of nothing, or a read past the end of its file";
+			return "a read or write of 0 bytes, or a read past the end of its file";
 		break;
 	case REPLAY_FAULT:
 	case REPLAY_FAULT_WRITE:
@@ -282,7 +282,7 @@ static const char *parse_rest(struct replay_script *s, struct replay_call *call,
 		if (!number(&rest, REPLAY_MAX_FILES, &length) || rest)
 			return "";
 		if (length >= s->files || length == call->file)
-			return "a rename to the file itself, or to one that no line before it has named";
+			return "a rename to the file itself, or to one that no line above declares";
 		call->length = (uint32_t)length;
 		if (s->file[length].most < file->most)
 			s->file[length].most = file->most;
@@ -304,20 +304,22 @@ static const char *parse_rest(struct replay_script *s, struct replay_call *call,
 
 static const char *parse_call(struct replay_script *s, enum replay_verb verb, char *rest)
 {
-	static char form[128];
+	static char form[192];
 	struct replay_call *last = s->calls ? &s->call[s->calls - 1] : NULL;
 	struct replay_call call = { .verb = verb };
 	uint64_t task, file;
 	const char *wrong;
 
-	snprintf(form, sizeof(form), "not `%s`, with whole numbers of 0 or more, a length of 256 MiB at most", verbs[verb].form);
+	snprintf(form, sizeof(form),
+		 "not `%s`, with whole numbers of 0 or more; LENGTH is at most 256 MiB, OFFSET and SIZE at most 64 TiB",
+		 verbs[verb].form);
 	if (!times(&rest, s, &call.time_ns, &call.took_ns) || !number(&rest, REPLAY_MAX_TASKS, &task) ||
 	    !number(&rest, REPLAY_MAX_FILES, &file))
 		return form;
 	if (task >= s->tasks || file >= s->files)
-		return "a call of a task or a file that no line before it has named";
+		return "the number of a task or file that no line above declares";
 	if (last && call.time_ns < last->time_ns)
-		return "a call that begins before the one above it";
+		return "a time before that of the call above";
 	call.task = (uint32_t)task;
 	call.file = (uint32_t)file;
 	wrong = parse_rest(s, &call, rest);
@@ -353,7 +355,7 @@ int replay_script_load(const char *path, struct replay_script *s)
 
 	s->text = fs_read_text(path, &length);
 	if (!s->text)
-		return fs_fail("%s: %s; a script of at most 16 MiB is wanted", path, strerror(errno));
+		return fs_fail("%s: %s; a script has at most 16 MiB", path, strerror(errno));
 	rest = s->text;
 	while ((line = strsep(&rest, "\n"))) {
 		const char *wrong;

@@ -57,7 +57,7 @@ void *fs_realloc(void *old, size_t size)
 	void *p = realloc(old, size ? size : 1);
 
 	if (!p) {
-		fs_fail("memory: %zu bytes are not to be had; free some, or trace less", size);
+		fs_fail("memory: %zu bytes are not available; free some, or trace less", size);
 		_exit(FS_EXIT_FAILURE);
 	}
 	return p;

@@ -289,7 +289,7 @@ static int usable(const struct boot *boot, size_t agent_size)
 	if (geteuid())
 		return fs_fail("boot prepare: replaces init, which only root may do; name root in the target: ssh://root@HOST");
 	if (why)
-		return fs_fail("/: the root file system does not keep what is written to it: %s", why);
+		return fs_fail("/: files written to the root file system do not survive a reboot: %s", why);
 	fs_path(path, sizeof(path), "%.*s/", (int)(strrchr(boot->init, '/') - boot->init), boot->init);
 	if (!fs_dir_is_safe(path))
 		return fs_fail("%s: other users can write there, and would run as init; take that right away first", path);
@@ -389,7 +389,7 @@ static int collect(void)
 		result = fs_fail("%s: %s", path, strerror(errno));
 	else if (!lseek(fd, 0, SEEK_CUR))
 		result = fs_fail("boot collect: the recorder of this boot failed: %s",
-				 messages && *messages ? messages : "it said nothing");
+				 messages && *messages ? messages : "it printed no message");
 	else
 		for (char *rest = messages; rest && (line = strsep(&rest, "\n"));)
 			if (*line)

@@ -337,7 +337,7 @@ int fs_record_options(int argc, char **argv, struct fs_record_options *options)
 		while (k < ARRAY_SIZE(valued) && strcmp(argv[i], valued[k]))
 			k++;
 		if (k == ARRAY_SIZE(valued))
-			return fs_usage("record %s: unknown option; a command to run stands behind --", argv[i]);
+			return fs_usage("record %s: unknown option; a command to run follows --", argv[i]);
 		if (++i == argc)
 			return fs_usage("%s: no value follows; give it one", valued[k]);
 		result = with_value(options, valued[k], argv[i], &events_given);

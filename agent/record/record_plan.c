@@ -25,11 +25,11 @@ int fs_recorder_stream_broken(struct fs_recorder *recorder)
 	if (error == EPIPE || error == ECONNRESET)
 		return fs_recorder_broken(recorder, "%s: the reader of the stream has gone; what it got is readable", where);
 	if (error == ENOSPC || error == EDQUOT || error == EFBIG)
-		return fs_recorder_broken(recorder, "%s: %s; what is written is readable: free space and record again",
+		return fs_recorder_broken(recorder, "%s: %s; the data written so far is readable; free space and record again",
 			      where, strerror(error));
 	if (error == EINTR)
 		return fs_recorder_broken(recorder, "%s: the reader of the stream takes nothing; the rest is lost", where);
-	return fs_recorder_broken(recorder, "%s: %s; what is written is readable", where, strerror(error));
+	return fs_recorder_broken(recorder, "%s: %s; the data written so far is readable", where, strerror(error));
 }
 
 int fs_recorder_check_tracefs(struct fs_recorder *recorder)

@@ -198,7 +198,7 @@ static void test_read_refusals(void)
 	REFUSED(2, "--create wants", "--file %s --create --count 1 --request 1", file);
 	/* A tmpfs has no device, and so nothing to set. */
 	CHECK(!contents_create(memory_file, 10, CONTENTS_ZERO, 0, NULL));
-	REFUSED(1, "no read-ahead knob", "--file %s --count 1 --request 1 --readahead 0", memory_file);
+	REFUSED(1, "no read-ahead setting", "--file %s --count 1 --request 1 --readahead 0", memory_file);
 	unlink(memory_file);
 #undef REFUSED
 	refused(bench_raw, "--count 1 --length 2048", 2, "--mtd N is missing");
@@ -298,7 +298,7 @@ static void test_postmark(void)
 	REFUSED(2, "--contents noise", "--dir %s --contents noise", dir);
 	REFUSED(2, "--readahead much", "--dir %s --readahead much", dir);
 	REFUSED(1, "cannot make a directory there", "--dir %s/none", dir);
-	REFUSED(1, "no read-ahead knob", "--dir %s --readahead 0", memory_dir);
+	REFUSED(1, "no read-ahead setting", "--dir %s --readahead 0", memory_dir);
 #undef REFUSED
 }
 
@@ -315,7 +315,7 @@ static void test_replay_lines(void)
 		const char *says, *lines;
 	} wrong[] = {
 		{ ":2: not `file SIZE [LABEL]` or `file -", "file -1" },
-		{ ":4: a read or write of nothing, or a read past", "file -\ntask a\nread 0 0 0 0 1" },
+		{ ":4: a read or write of 0 bytes, or a read past", "file -\ntask a\nread 0 0 0 0 1" },
 		{ ":4: not a line of a replay script", "file 5\ntask a\nerase 0 0 0" },
 		{ ":4: MODES are", "file 5\ntask a\nopen 0 0 0 sync" },
 		{ ":4: MODES are", "file 5\ntask a\nopen 0 0 0 fast,read" },
@@ -323,12 +323,12 @@ static void test_replay_lines(void)
 		{ ":4: a rename to the file itself", "file 5\ntask a\nrename 0 0 0 0" },
 		{ ":4: not `write TIME_NS", "file 5\ntask a\nwrite 0+ 0 0 0 4" },
 		{ ":4: a fault past", "file 5\ntask a\nfault 0 0 0 5" },
-		{ ":2: nice= wants", "task a nice=20" },
-		{ ":2: ionice= wants", "task a ionice=be:8" },
+		{ ":2: nice= needs", "task a nice=20" },
+		{ ":2: ionice= needs", "task a ionice=be:8" },
 		{ ":2: a word of a task", "task a fast" },
 		{ ":2: a word of a task that is none", "task a fast=1" },
 		{ ":2: a cgroup that no line", "task a cgroup=b" },
-		{ ":2: start= wants", "task a start=-1" },
+		{ ":2: start= needs", "task a start=-1" },
 		{ ":2: not `cgroup NAME", "cgroup ../a" },
 		{ ":2: a cgroup's setting that is not", "cgroup a io.max" },
 		{ ":2: a cgroup's setting of a file", "cgroup a ../x=1" },
@@ -401,13 +401,13 @@ static void test_replay(void)
 	REFUSED(2, ":2: not `file SIZE", "flashscope-replay 1\nfile 99999999999999999999\n");
 	REFUSED(2, ":4: a call of a task or a file", "flashscope-replay 1\nfile 5\ntask\nread 0 1 0 0 5\n");
 	REFUSED(2, ":4: a call of a task or a file", "flashscope-replay 1\nfile 5\ntask\nread 0 0 1 0 5\n");
-	REFUSED(2, ":4: a read or write of nothing, or a read past", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 5\n");
-	REFUSED(2, ":4: a read or write of nothing, or a read past", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 0\n");
+	REFUSED(2, ":4: a read or write of 0 bytes, or a read past", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 5\n");
+	REFUSED(2, ":4: a read or write of 0 bytes, or a read past", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 0\n");
 	REFUSED(2, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1\n");
 	REFUSED(2, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread 0 0 0 1 1 1\n");
 	REFUSED(2, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread -1 0 0 1 1\n");
 	REFUSED(2, ":4: not `read TIME_NS", "flashscope-replay 1\nfile 5\ntask\nread 0+1 0 0 1 1\n");
-	REFUSED(2, ":5: a call that begins before",
+	REFUSED(2, ":5: a time before that of the call above",
 		"flashscope-replay 1\nfile 5\ntask\nread 9 0 0 1 1\nread 8 0 0 1 1\n");
 	REFUSED(1, "its files take 70368744177664 bytes and",
 		"flashscope-replay 1\nfile 70368744177664\ntask\nread 9 0 0 1 1\n");

@@ -60,7 +60,7 @@ static int set(int pairs, char **words)
 			continue;
 		}
 		if (!fs_is_knob(path))
-			return fs_usage("knob set %s: no knob of ours; name a file read_ahead_kb, nr_requests or scheduler below /sys, or a mount point and an option",
+			return fs_usage("knob set %s: not a supported setting; name a file read_ahead_kb, nr_requests or scheduler below /sys, or a mount point and an option",
 					path);
 		if (fs_knob_takes(path, value))
 			continue;
@@ -76,7 +76,7 @@ static int set(int pairs, char **words)
 		char *before = NULL;
 
 		if (mounted ? fs_advice_mount(path, value, &before) : fs_advice_set(path, value, &before)) {
-			failed = fs_fail("%s: not set: %s; flashscope-agent knob undo puts back what was", path,
+			failed = fs_fail("%s: not set: %s; flashscope-agent knob undo restores the old values", path,
 					 strerror(errno));
 		} else {
 			char option[32] = "", *now = mounted ? NULL : fs_read_value(path);
@@ -106,7 +106,7 @@ int cmd_knob(int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[1], "undo")) {
 		if (fs_advice_undo(&knobs))
-			return fs_fail("knob undo: not all is put back; what could not be stays noted");
+			return fs_fail("knob undo: not all settings were restored; the others stay noted");
 		printf("{\"undone\":%u}\n", knobs);
 		return 0;
 	}

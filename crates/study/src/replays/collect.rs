@@ -52,7 +52,7 @@ const BURST_NS: u64 = 500_000_000;
 const BEGIN_NS: u64 = 2_000_000_000;
 
 /// `bench replay` names the option without which a lever is not there.
-const OPTION: &str = "it wants CONFIG_";
+const OPTION: &str = "it needs CONFIG_";
 
 /// A boot that ended because its kernel does not have the lever.
 pub(super) fn refused(spec: &ReplaySpec, why: &BootFailureKind) -> Option<Played> {
@@ -325,7 +325,7 @@ mod tests {
         let failed =
             |reason: &str| BootFailureKind::PlanFailed { step: 9, line: "run".to_owned(), reason: reason.to_owned() };
         let lacks =
-            "cgroup x: io.latency=254:0 target=1: Not supported: it wants CONFIG_BLK_CGROUP_IOLATENCY; leave it out";
+            "cgroup x: io.latency=254:0 target=1: Not supported: it needs CONFIG_BLK_CGROUP_IOLATENCY; leave it out";
         let said = failed(&format!("/agent: exit status 1: flashscope-agent: {lacks}"));
         let Some(Played::Refused(found)) = refused(spec, &said) else { panic!("a refusal") };
         assert_eq!((found.case.as_str(), found.lever.as_str(), found.kernel.as_str()), ("c", "l", "6.1"));

@@ -254,7 +254,7 @@ const FORMS: [(&str, &str); 12] = [
     ("close", ""),
     ("unlink", ""),
     ("rename", " FILE"),
-    ("truncate", " LENGTH"),
+    ("truncate", " SIZE"),
     ("fault", " OFFSET"),
     ("fault-write", " OFFSET"),
 ];
@@ -290,7 +290,12 @@ impl Reader {
         let size = match (word, number(word, MAX_SIZE)) {
             ("-", _) if self.version > 1 => None,
             (_, Some(size)) if size > 0 || self.version > 1 => Some(size),
-            _ => return Err("not `file SIZE [LABEL]` or, from version 2 on, `file - [LABEL]`".to_owned()),
+            _ => {
+                return Err(
+                    "not `file SIZE [LABEL]` with SIZE at most 64 TiB, or, from version 2 on, `file - [LABEL]`"
+                        .to_owned(),
+                );
+            }
         };
         if self.script.files.len() == MAX_FILES {
             return Err(format!("more than {MAX_FILES} files"));
@@ -319,22 +324,22 @@ impl Reader {
             let (key, value) =
                 word.split_once('=').ok_or("a word of a task that is not KEY=VALUE (start, nice, ionice, cgroup)")?;
             match key {
-                "start" => task.start_ns = number(value, MAX_TIME).ok_or("start= wants nanoseconds, 0 or more")?,
+                "start" => task.start_ns = number(value, MAX_TIME).ok_or("start= needs nanoseconds, 0 or more")?,
                 "nice" => {
                     let nice = value.parse().ok().filter(|nice| (-20..20).contains(nice) && !value.starts_with('+'));
-                    task.nice = Some(nice.ok_or("nice= wants -20 to 19")?);
+                    task.nice = Some(nice.ok_or("nice= needs -20 to 19")?);
                 }
                 "ionice" => {
                     let (class, level) = value.split_once(':').unwrap_or((value, "4"));
                     if !["rt", "be", "idle"].contains(&class) || number(level, 7).is_none() {
-                        return Err("ionice= wants rt:N, be:N (N 0 to 7) or idle".to_owned());
+                        return Err("ionice= needs rt:N, be:N (N 0 to 7) or idle".to_owned());
                     }
                     task.ionice = Some(value.to_owned());
                 }
                 "cgroup" if self.script.cgroups.iter().any(|cgroup| cgroup.name == value) => {
                     task.cgroup = Some(value.to_owned());
                 }
-                "cgroup" => return Err("a cgroup that no line before it has named".to_owned()),
+                "cgroup" => return Err("a cgroup that no line above declares".to_owned()),
                 _ => return Err("a word of a task that is none of start=, nice=, ionice=, cgroup=".to_owned()),
             }
         }
@@ -366,7 +371,7 @@ impl Reader {
     fn call(&mut self, verb: &str, form: &str, rest: &str) -> Result<(), String> {
         let wrong = || {
             format!(
-                "not `{verb} TIME_NS TASK FILE{form}`, with whole numbers of 0 or more, a length of 256 MiB at most"
+                "not `{verb} TIME_NS TASK FILE{form}`, with whole numbers of 0 or more; LENGTH is at most 256 MiB, OFFSET and SIZE at most 64 TiB"
             )
         };
         let words: Vec<&str> = rest.split(' ').collect();
@@ -379,17 +384,17 @@ impl Reader {
         let (time_ns, took_ns) = (of(time, MAX_TIME)?, of(took, MAX_TIME)?);
         let (task, file) = (of(task, MAX_TASKS as u64)? as usize, of(file, MAX_FILES as u64)? as usize);
         if task >= self.script.tasks.len() || file >= self.script.files.len() {
-            return Err("a call of a task or a file that no line before it has named".to_owned());
+            return Err("the number of a task or file that no line above declares".to_owned());
         }
         if self.script.calls.last().is_some_and(|last| time_ns < last.time_ns) {
-            return Err("a call that begins before the one above it".to_owned());
+            return Err("a time before that of the call above".to_owned());
         }
         let verb = match (verb, rest) {
             ("read" | "write", [offset, length]) => {
                 let (offset, length) = (of(offset, MAX_SIZE)?, of(length, MAX_REQUEST)?);
                 let write = verb == "write";
                 if length == 0 || (!write && offset + length > self.most[file]) {
-                    return Err("a read or write of nothing, or a read past the end of its file".to_owned());
+                    return Err("a read or write of 0 bytes, or a read past the end of its file".to_owned());
                 }
                 self.most[file] = self.most[file].max(offset + length);
                 if write { Verb::Write { offset, length } } else { Verb::Read { offset, length } }
@@ -405,7 +410,7 @@ impl Reader {
             ("rename", [to]) => {
                 let to = of(to, MAX_FILES as u64)? as usize;
                 if to >= self.script.files.len() || to == file {
-                    return Err("a rename to the file itself, or to one that no line before it has named".to_owned());
+                    return Err("a rename to the file itself, or to one that no line above declares".to_owned());
                 }
                 self.most[to] = self.most[to].max(self.most[file]);
                 Verb::Rename(to)
@@ -467,20 +472,20 @@ mod tests {
     fn lines_that_cannot_be_are_named() {
         for (lines, said) in [
             ("file -1", "2: not `file SIZE"),
-            ("file 5\ntask a\nread 0 0 0 1 5", "4: a read or write of nothing, or a read past"),
+            ("file 5\ntask a\nread 0 0 0 1 5", "4: a read or write of 0 bytes, or a read past"),
             ("file 5\ntask a\nread -1 0 0 1 1", "4: not `read TIME_NS TASK FILE OFFSET LENGTH`"),
-            ("file 5\ntask a\nread 0 0 1 1 1", "4: a call of a task or a file that"),
-            ("file 5\ntask a\nread 9 0 0 1 1\nread 8 0 0 1 1", "5: a call that begins before"),
+            ("file 5\ntask a\nread 0 0 1 1 1", "4: the number of a task or file that"),
+            ("file 5\ntask a\nread 9 0 0 1 1\nread 8 0 0 1 1", "5: a time before that of the call above"),
             ("file 5\ntask a\nerase 0 0 0", "4: not a line of a replay script"),
             ("file 5\ntask a\nopen 0 0 0 sync", "4: MODES are"),
             ("file 5\ntask a\nfsync 0 0 0 0", "4: not `fsync"),
             ("file 5\ntask a\nrename 0 0 0 0", "4: a rename to the file itself"),
             ("file 5\ntask a\nwrite 0+ 0 0 0 4", "4: not `write"),
             ("file 5\ntask a\nfault 0 0 0 5", "4: a fault past"),
-            ("task a nice=20", "2: nice= wants"),
-            ("task a ionice=be:8", "2: ionice= wants"),
+            ("task a nice=20", "2: nice= needs"),
+            ("task a ionice=be:8", "2: ionice= needs"),
             ("task a cgroup=b", "2: a cgroup that no line"),
-            ("task a start=-1", "2: start= wants"),
+            ("task a start=-1", "2: start= needs"),
             ("cgroup ../a", "2: not `cgroup NAME"),
             ("cgroup a ../x=1", "2: a cgroup's setting of a file"),
             ("", "1: no calls are in it"),
