@@ -223,7 +223,7 @@ fn a_killed_recording_keeps_its_key() {
     // Any command puts it right.
     let said = output(flashscope().args(["report", "whole.dat"]).current_dir(dir.path()));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
-    assert!(said.contains("an earlier recording was killed: what it had is in"), "{said}");
+    assert!(said.contains("an earlier recording was killed; its data is in"), "{said}");
     let pseudonym = first_process("whole.dat");
     assert!(
         pseudonym.is_string() && pseudonym == first_process("killed.dat"),

@@ -353,7 +353,7 @@ fn names_act_in_no_form_of_a_result() {
 fn captures_are_not_written_beside_a_device() {
     let place = Place::new("attack-capture");
     let ran = place.run(&["record", "--trigger", "error", "-o", "/dev/null"]);
-    refused(&ran, 2, "each capture is a file of its own");
+    refused(&ran, 2, "each capture needs its own file");
     assert!(!Path::new("/dev/null.0001").exists());
     for wrong in [
         "psi-io>4294967297%",

@@ -262,10 +262,7 @@ fn wrong_words_are_told_before_anything_boots() {
         (vec!["postmark", "--on", "board:armv7"], "name the file system to make with --filesystem"),
         (vec!["postmark", "--on", "board:armv7", "--filesystem", "ext4"], "ext4 cannot be made on board armv7"),
         (vec!["postmark", "--on", "board:armv7", "--filesystem", "squashfs-mtdblock"], "cannot be written to"),
-        (
-            vec!["sqlite", "--on", "board:armv7", "--filesystem", "jffs2", "--dir", "/x"],
-            "--dir names a directory on a board",
-        ),
+        (vec!["sqlite", "--on", "board:armv7", "--filesystem", "jffs2", "--dir", "/x"], "--dir is for real machines"),
         (vec!["postmark"], "name a directory of the file system to measure with --dir"),
         (vec!["postmark", "--filesystem", "jffs2"], "--filesystem is for virtual boards"),
     ] {

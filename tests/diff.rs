@@ -131,11 +131,11 @@ fn limits_end_a_command_with_3() {
     let (status, said, _) = of(&["regress > 10%"]);
     assert!(status == 2 && said.contains("flashscope diff BEFORE AFTER"), "{status} {said}");
     for (wrong, why) in [
-        ("p99(fsync) > 20lm", "\"lm\" is no unit"),
+        ("p99(fsync) > 20lm", "\"lm\" is not a unit"),
         ("p99(fsync)", "a > or < is missing"),
         ("p99(fsync > 1ms", "the ) of"),
         ("regress > 10ms", "percentage"),
-        ("errors > 1/fortnight", "is no rate"),
+        ("errors > 1/fortnight", "is not a rate"),
     ] {
         let (status, said, _) = of(&[wrong]);
         assert!(status == 2 && said.contains(why) && said.contains("Examples:"), "{wrong}: {status} {said}");

@@ -79,7 +79,7 @@ impl PowerProfile {
             }
         }
         match self.power.is_empty() {
-            true => Err("no power entry: nothing can be said with it".to_owned()),
+            true => Err("no power entry; at least one is needed".to_owned()),
             false => Ok(()),
         }
     }

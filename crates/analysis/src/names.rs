@@ -342,7 +342,7 @@ fn coverage(all: &[FileUse], looked_for: bool) -> Coverage {
         (true, 0) => Evidence::unknown("the trace has no events of files", "record with --events cache"),
         (false, _) => Evidence::unknown(
             "the recording has no paths of files",
-            "record with `flashscope record` of this version, without --no-paths",
+            "record with `flashscope record` of this version, without --paths none",
         ),
     };
     found.unnamed = unnamed

@@ -165,7 +165,9 @@ fn boot(name: &str, options: &BoardOptions, command: &[String], terminal: &Arc<T
     let outcome = board::boot(&Run { stop: Some(&*stop), ..Run::new(&board, &kernel, &image) }, terminal.as_ref())?;
     let session = Session::open(&outcome.port_file())?;
     let Some(step) = session.step("command") else {
-        return Err(Failure::new("the board said nothing of the command; see what it can do: flashscope board shell"));
+        return Err(Failure::new(
+            "the board returned no result of the command; try the command by hand: flashscope board shell",
+        ));
     };
     flashscope_output::print_bytes(&step.stdout)?;
     std::io::stderr().write_all(&step.stderr).ok();

@@ -19,7 +19,7 @@ use flashscope_targets::{FS_END, Frames};
 pub fn run(args: &RecordArgs, target: &dyn Target, terminal: &Terminal) -> Result<(), Failure> {
     if Output::is_through(&args.output) {
         return Err(Failure::usage(format!(
-            "{}: each capture is a file of its own, and this is a device, a FIFO or a pipe; name a file with --output",
+            "{}: each capture needs its own file, and this is a device, a FIFO or a pipe; name a file with --output",
             args.output.display()
         )));
     }
@@ -129,7 +129,7 @@ impl Write for Captures<'_> {
             let after = self.frames.one(rest, &mut |kind, _| ended |= kind == FS_END);
             let taken = rest.len() - after.len();
             if taken == 0 {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "the agent sent something that is no stream"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the agent's output is not a stream"));
             }
             if self.current.is_none() {
                 self.current = Some(self.begin().map_err(|failure| io::Error::other(failure.to_string()))?);

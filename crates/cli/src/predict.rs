@@ -28,7 +28,7 @@ pub fn run(args: &PredictArgs) -> Result<(), Failure> {
     if let Some([there, here]) = read_ns {
         if predictor.queue().is_some() {
             return Err(Failure::usage(
-                "--chip: the trace has requests of a block queue, whose times are not taken of a chip; record raw NAND",
+                "--chip is for raw NAND, and this trace has requests of a block device; record raw NAND, or leave out --chip",
             ));
         }
         predictor.on_another_chip(there as f64 - here as f64);
@@ -137,14 +137,14 @@ pub fn error_bar_other_options(kernel: Kernel, predictor: &Predictor<'_>, model:
 pub fn overlap_note(Overlap { tasks, files }: Overlap) -> String {
     let files = if files == 1 { "one file".to_owned() } else { format!("each of {files} files") };
     format!(
-        "Calls of {tasks} tasks overlap in {files}. They are played in the order in which they began, which another window may change: the error bound is that of two tasks that read one file."
+        "Calls of {tasks} tasks overlap in {files}. They are replayed in the order in which they began, which may differ with another window. The error bound is that of two tasks that read one file."
     )
 }
 
 /// What is modelled behind a block queue; `lacking`: of some settings no time is predicted.
 pub fn queue_notes(workload: &Workload, lacking: bool) -> Vec<String> {
     let mut notes = vec![
-        "Times are a model. It assumes that each task pauses as it did when it was recorded, that there is one CPU, that files lie in one piece unless the trace shows otherwise, and that nobody else uses the device. How far it was off on boards: docs/explanation/readahead.md."
+        "Times are a model. It assumes that each task pauses as recorded, that there is one CPU, that files are contiguous unless the trace shows otherwise, and that no other program uses the device. Measured errors: docs/explanation/readahead.md."
             .to_owned(),
     ];
     let (extents, breaks) = (&workload.queued.extents, workload.queued.extents.all_breaks());
@@ -373,7 +373,7 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
     }
     if !workload.open_ended.is_empty() {
         notes.push(format!(
-            "The size of {} files is unknown, because no read reached their end; they are assumed to end at the last page seen. To give the sizes: record a read of the whole files, and name that trace with --layout.",
+            "The size of {} files is unknown, because no read reached their end; they are assumed to end at the last page seen. To add the sizes, record a read of the whole files and pass that trace with --layout.",
             workload.open_ended.len()
         ));
     }
@@ -384,14 +384,14 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
         );
     } else if workload.without_end > 0 {
         notes.push(format!(
-            "The end of {} of {} reads is not in the trace: the model of time does without them.",
+            "The end of {} of {} reads is not in the trace; the time model leaves them out.",
             workload.without_end,
             workload.calls.len()
         ));
     }
     if workload.faults > 0 {
         notes.push(format!(
-            "There are {} faults of mapped files. Each maps up to 64 KiB around it, whose use leaves no event. Write 4096 into /sys/kernel/debug/fault_around_bytes before you record to see each page that is used.",
+            "There are {} faults of mapped files. Each fault maps up to 64 KiB, and later use of these pages leaves no event. To see each used page, write 4096 into /sys/kernel/debug/fault_around_bytes before you record.",
             workload.faults
         ));
     }
@@ -402,7 +402,7 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
     }
     if workload.costs.not_kept > 0 {
         notes.push(format!(
-            "{} pages are given the mean cost: their calls were larger than 4,096 pages, or came after the first 262,144.",
+            "{} pages have the mean cost: their calls were larger than 4,096 pages, or came after the first 262,144.",
             workload.costs.not_kept
         ));
     }
@@ -414,13 +414,13 @@ pub fn notes(workload: &Workload, trace: &Trace, kernel: Kernel, exact: bool) ->
     }
     if workload.pages_brought > 0 {
         notes.push(format!(
-            "{} pages came for another reason than a read, fault, write or advice (garbage collection, a symlink's target, sendfile()). No setting changes them, and they are not counted.",
+            "{} pages were read without a read, fault, write or advice of a program (garbage collection, a symlink's target, sendfile()). Read-ahead does not affect them, and they are not counted.",
             workload.pages_brought
         ));
     }
     if workload.nodes.guessed > 0 {
         notes.push(format!(
-            "Where the data nodes of {} files on UBIFS lie is not in the trace (record with --events flash,cache,syscall). For bulk_read, LEBs are assumed to be full of them.",
+            "The places of the data nodes of {} files on UBIFS are not in the trace (record with --events flash,cache,syscall). For bulk_read, LEBs are assumed to be full of them.",
             workload.nodes.guessed
         ));
     }

@@ -217,7 +217,7 @@ pub fn recover(quiet: bool) {
         match finish(stream, output, &way) {
             Ok(finished) => {
                 finished.says.iter().for_each(|line| say(line));
-                say(&format!("an earlier recording was killed: what it had is in {}", finished.path.display()));
+                say(&format!("an earlier recording was killed; its data is in {}", finished.path.display()));
             }
             Err(error) => say(&format!("an earlier recording was killed: {error}")),
         }

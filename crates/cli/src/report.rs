@@ -48,7 +48,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         )));
     }
     if args.perfetto.is_some() && args.by == Some(ReportBy::Layer) {
-        return Err(Failure::usage("--perfetto: has the whole trace; leave out --by layer"));
+        return Err(Failure::usage("--perfetto writes the whole trace; leave out --by layer"));
     }
     conditions::of_one_report(&args.limits, args.anonymize.is_asked_for())?;
     if let (true, Some(condition)) = (args.by == Some(ReportBy::Layer), args.limits.fail_if.first()) {
@@ -72,7 +72,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     let of_block_io = inputs.traces().filter(|trace| is_of_block_io(trace)).count();
     if of_block_io > 0 && of_block_io < inputs.traces().count() {
         return Err(Failure::usage(
-            "these are traces of block I/O and of flash, which have reports of their own; give those of one kind",
+            "some traces are of block I/O and some of flash; make a separate report of each kind",
         ));
     }
     if of_block_io > 0 {

@@ -70,7 +70,7 @@ pub fn agent_failure(stderr: &str, status: i32) -> Failure {
     };
     let message = match last {
         Some(line) => flashscope_report::visible(line.trim().trim_start_matches("flashscope-agent: ")).into_owned(),
-        None => format!("the agent ended with status {status} and said nothing"),
+        None => format!("the agent ended with status {status} and no message"),
     };
     if status == 2 { Failure::usage(message) } else { Failure::new(message) }
 }
@@ -87,7 +87,7 @@ mod tests {
             (both.as_str(), "/x: cannot make a directory there"),
             (recorder, "ended with status 1; its events are recorded"),
             ("one\n\nflashscope-agent: two\n", "two"),
-            ("", "the agent ended with status 1 and said nothing"),
+            ("", "the agent ended with status 1 and no message"),
         ] {
             assert_eq!(agent_failure(stderr, 1).to_string(), says);
         }

@@ -272,7 +272,7 @@ pub fn interference(found: &BlockFound) -> Vec<String> {
                 let stage = stage.map_or("somewhere", |w| wait_stage(w.stage));
                 format!("{} of that behind {worst}, mostly waiting {stage}", percent(share(*ns, all)))
             }
-            None => format!("behind whom is unknown: only {TOLD_APART} originators of a device are told apart"),
+            None => format!("behind whom is unknown: only {TOLD_APART} originators of a device are distinguished"),
         };
         out.push(format!(
             "{} on {}: of {} a bio, {} ({}) passed behind others; {behind_whom}. {}",
@@ -332,7 +332,7 @@ fn alone(o: &OwnerLoad) -> String {
         }
         Evidence::Known(0) => format!("Alone it would take {alone}."),
         Evidence::Known(ns) => format!(
-            "In the device it took {} {} than with nobody else there: alone it would take {alone}.",
+            "In the device it took {} {} than without requests of others: alone it would take {alone}.",
             duration(ns.unsigned_abs()),
             if *ns > 0 { "longer" } else { "less" }
         ),
@@ -384,7 +384,7 @@ pub fn written(found: &BlockFound) -> String {
         (o.one_bytes, "for one task that dirtied the page"),
         (o.shared_bytes, "of pages that several dirtied"),
         (o.kernel_bytes, "of the kernel's own (journals, metadata, garbage collection, resync, swap)"),
-        (o.unknown_bytes, "by carriers for nobody known"),
+        (o.unknown_bytes, "by kernel threads, owner unknown"),
     ];
     let parts: Vec<String> =
         parts.iter().filter(|(bytes, _)| *bytes > 0).map(|(bytes, what)| format!("{} {what}", size(*bytes))).collect();
@@ -495,7 +495,7 @@ fn carried(one: &Originator) -> String {
         .map(|c| format!("{} {}", c.carrier, size(c.read_bytes.saturating_add(c.written_bytes))))
         .collect();
     match (all.len(), one.kind) {
-        (0, OwnerKind::Unknown) => "itself; for whom is not known".to_owned(),
+        (0, OwnerKind::Unknown) => "itself; owner unknown".to_owned(),
         (0, _) => "itself".to_owned(),
         (n, _) if n > MAX_CARRIERS => {
             format!("{} and {} more", all[..MAX_CARRIERS].join(", "), grouped((n - MAX_CARRIERS) as u64))
@@ -569,7 +569,7 @@ pub fn wait_notes(found: &BlockFound) -> Vec<String> {
         (i.not_measured, "bios whose wait was not measured: there are too many originators."),
         (
             i.further_owners,
-            "originators have no row of their own in who waits behind whom; their totals are in the load table.",
+            "originators have no row in the table of who waits behind whom; their totals are in the load table.",
         ),
     ]
     .into_iter()
@@ -593,14 +593,14 @@ pub fn wait_notes(found: &BlockFound) -> Vec<String> {
 pub fn unmatched(found: &BlockFound) -> Rows {
     let (s, u) = (&found.stages, &found.stages.unmatched);
     let rows: Vec<(&str, u64)> = [
-        ("commands of a driver's own", s.without_data),
+        ("commands of the driver itself", s.without_data),
         ("bios in flight when the trace ended", s.unfinished.known().copied().unwrap_or(0)),
-        ("completion lost: the same sectors came again", s.given_up.completion_lost),
-        ("issue and completion lost: the same sectors came again", s.given_up.issue_lost),
+        ("completion lost: the same sectors were queued again", s.given_up.completion_lost),
+        ("issue and completion lost: the same sectors were queued again", s.given_up.issue_lost),
         ("completed before they were queued or issued: clocks of two CPUs differ", s.given_up.time_backwards),
         ("bios given up: too many in flight", s.given_up.too_many),
         ("bios completed without an issue (D2C unknown)", s.without_issue),
-        ("issues again of a request that was in the device, without a requeue (D2C is from the last)", s.reissued),
+        ("repeated issues of a request in the device, without a requeue (D2C is from the last)", s.reissued),
         ("requests allocated without their bio", u.got),
         ("merges without their bio", u.merged),
         ("inserts without their bios", u.inserted),
@@ -608,9 +608,9 @@ pub fn unmatched(found: &BlockFound) -> Rows {
         ("completions without their bios", u.completed),
         ("requeues without their bios", u.requeued),
         ("splits without their bio", u.split),
-        ("steps of which not all bios were looked for: they name too many", s.steps_given_up),
+        ("events whose bios were not all examined: they span too many", s.steps_given_up),
         ("events of further devices: too many to distinguish", s.of_further_devices),
-        ("completed bios in no point of the figure: too many devices", found.points.of_further_devices),
+        ("completed bios that the figure lacks: too many devices", found.points.of_further_devices),
         ("dirty pages that were not followed: too many", found.originators.pages_given_up),
         ("extents that were not followed: too many", found.originators.extents_given_up),
         ("files and carriers that were not followed: too many", found.originators.files_given_up),
@@ -648,7 +648,7 @@ mod tests {
             interference(&found),
             [
                 "git (7) on 8:0: of 2.00 ms a bio, 1.50 ms (75.0 %) passed behind others; behind whom is unknown: only 63 \
-              originators of a device are told apart. Alone it would take 500.0 µs."
+              originators of a device are distinguished. Alone it would take 500.0 µs."
             ]
         );
     }

@@ -160,12 +160,12 @@ fn why(reason: &str) -> &str {
     match reason {
         "deleted" => "deleted before their path was seen",
         "metadata" => "the file system's own data, or the block device itself",
-        "no_mount" => "their file system was not mounted at the end, or lies in memory",
+        "no_mount" => "their file system was not mounted at the end, or is in memory",
         "remote" => "on a network or FUSE file system, which is not searched because it may never answer",
         "not_reachable" => "in a part of their file system that is not mounted, or is hidden by another mount",
         "out_of_time" => "the search ended at its time limit (record with --paths walk to search without one)",
         "busy" => "events came too fast to look for them while they were there",
-        "not_looked_for" => "the recording did not look for them (record without --paths seen and --no-paths)",
+        "not_looked_for" => "the recording did not look for them (record without --paths seen or --paths none)",
         other => other,
     }
 }

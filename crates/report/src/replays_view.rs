@@ -13,7 +13,7 @@ pub fn views(result: &ReplaysResult) -> Vec<View> {
         ("The application's read() calls", players(result)),
         ("Stages of its requests", stages(result)),
         ("Pattern of its requests", patterns(result)),
-        ("Mean delay of its requests: together minus alone, and as the joint trace tells it", delays(result)),
+        ("Mean delay of its requests: together minus alone, and computed from the joint trace alone", delays(result)),
     ];
     all.into_iter().filter(|(_, rows)| !rows.rows.is_empty()).map(|(heading, rows)| View { heading, rows }).collect()
 }

@@ -372,7 +372,7 @@ fn what_read_ahead_brought_in_is_shown_of_flash_and_of_block_io() {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for said in [
             late,
-            "7 pages came in no call of the trace",
+            "7 pages were read in no call of the trace",
             "The arrival of 2 pages was not seen",
             "5 pages beyond the limit",
         ] {

@@ -398,6 +398,6 @@ pub fn kinds(r: &KindCounts, p: &KindCounts) -> [(&'static str, u64, u64); 6] {
         ("spare area (OOB)", r.oob, p.oob),
         ("command only, data moved apart", r.command_only, p.command_only),
         ("columns not recorded (--detail offset)", r.not_recorded, p.not_recorded),
-        ("of these: the same once more at once (a retry, if columns are recorded)", r.repeats, p.repeats),
+        ("of these, immediate repeats (retries, if columns are recorded)", r.repeats, p.repeats),
     ]
 }

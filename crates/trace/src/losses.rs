@@ -49,15 +49,15 @@ losses! {
     StreamCut => "stream_cut", Data,
         "the stream ends inside a frame; what came before was kept";
     SourcesUnfinished => "sources_unfinished", Data,
-        "producers that never said that they were done: the board stopped, or the connection broke";
+        "producers without an end mark: the board stopped, or the connection broke";
     SourcesFailed => "sources_failed", Context,
         "recorders, or process 1 of a board, that ended with a failure; the log says why";
     FramesMissing => "frames_missing", Data,
         "frames that a producer numbered and that are not in the stream";
     FramesBadCrc => "frames_bad_crc", Data,
-        "frames whose contents do not fit their checksum; left out";
+        "frames with a wrong checksum; left out";
     FramesMalformed => "frames_malformed", Data,
-        "frames with a checksum that fits and contents that do not make sense; left out";
+        "frames with a right checksum and invalid contents; left out";
     FramesUnknownType => "frames_unknown_type", Context,
         "frames of a newer agent that this version does not know; update flashscope";
     BytesSkipped => "bytes_skipped", Data,
@@ -69,7 +69,7 @@ losses! {
     EventsOverwritten => "events_overwritten", Data,
         "events that newer ones overwrote in the ring (the kernel's count); use a larger --ring";
     EventsDropped => "events_dropped", Data,
-        "events that found the ring full (the kernel's count); use a larger --ring";
+        "events lost because the ring was full (the kernel's count); use a larger --ring";
     CommitOverruns => "commit_overruns", Data,
         "events lost to nesting deeper than the ring can hold (the kernel's count)";
     EventsNotDrained => "events_not_drained", Data,
@@ -83,29 +83,29 @@ losses! {
     EventsNotDelivered => "events_not_delivered", Data,
         "events that were read from the ring on the board and are not in the trace";
     StatisticsMissing => "statistics_missing", Context,
-        "recordings without the kernel's final counts, so that its losses are not known";
+        "recordings without the kernel's final counts, so its losses are unknown";
     SubBuffersDamaged => "sub_buffers_damaged", Data,
-        "ring sub-buffers whose contents end in the middle or make no sense; their rest was left out";
+        "ring sub-buffers that are cut or invalid; their rest was left out";
     RecordsOfUnknownType => "records_of_unknown_type", Data,
         "events without a known format; they are in the trace and cannot be read";
     RecordsMalformed => "records_malformed", Data,
         "events shorter than their format says";
     RecordsMissing => "records_missing", Data,
-        "blktrace records that are not there, by the numbers of those around them; what blktrace dropped has no number";
+        "blktrace records missing by their sequence numbers; records that blktrace itself dropped have no number";
     CpuFilesMissing => "cpu_files_missing", Data,
-        "CPUs whose file is not in a set of blktrace's files, though a higher CPU's is: what they did is missing, unless they were offline; copy all of NAME.blktrace.*";
+        "CPUs without a blktrace file, although a higher CPU has one: their events are missing, unless they were offline; copy all of NAME.blktrace.*";
     TimesBackwards => "times_backwards", Data,
         "events older than the one before them on the same CPU";
     ClocksOfCpus => "clocks_of_cpus", Context,
         "CPUs with clocks of their own (the trace's clock is local): times from one CPU to another, as of an issue and its completion, are wrong by as much as these differ; record with the clock mono (trace-cmd record -C mono)";
     RecordingsJoined => "recordings_joined", Context,
-        "times at which a blktrace stream begins again at earlier times: another recording of the same file; what was on its way before is unfinished, and the time in between is unknown";
+        "places where the times of a blktrace stream restart: another recording in the same file; requests in flight before are unfinished, and the time in between is unknown";
     EventsRepeated => "events_repeated", Data,
-        "events that the file has twice (text pasted twice, captures that overlap, instances with the same events): counted once";
+        "duplicate events (text pasted twice, overlapping captures, instances with the same events): counted once";
     TimesImpossible => "times_impossible", Data,
         "events whose time is 2^63 ns (292 years) or more, which no kernel clock gives: damaged; left out";
     TimesMissing => "times_missing", Data,
-        "events whose text has no time: they stand in the file's order, at 0";
+        "events whose text has no time: they have time 0, in the order of the file";
     ProgramsNotSeen => "programs_not_seen", Data,
         "pages that MTD writes spanned beyond the program commands seen: the probe point does not see all of them";
     ErasesNotSeen => "erases_not_seen", Data,
@@ -115,19 +115,19 @@ losses! {
     NamesDropped => "names_dropped", Context,
         "task names beyond what is kept in memory";
     TaskEventsLost => "task_events_lost", Context,
-        "starts and new names of tasks that found their own ring full (the kernel's count): some tasks have no name, or that of before; nothing else is lost";
+        "starts and renames of tasks lost because their own ring was full (the kernel's count): some tasks have no name or an old one; no other event is lost";
     PhasesUnmatched => "phases_unmatched", Context,
         "ends of a phase without its beginning";
     LinesMalformed => "lines_malformed", Data,
         "lines of a text log that are not in its format";
     FieldsNotRead => "fields_not_read", Context,
-        "lines of a text whose fields were not taken apart: there are more kinds of lines than are kept; their text is whole";
+        "lines of a text whose fields were not parsed, because there are too many kinds of lines; their text is complete";
     OwnSectionDamaged => "own_section_damaged", Context,
         "the part of a trace.dat with flashscope's facts, phases and losses cannot be read";
     OtherMachines => "packets_of_other_machines", Context,
         "packets of other machines (guests of a virtual machine): only the machine that recorded is read";
     DataCut => "data_cut", Data,
-        "per-CPU data that the file promises and does not hold: it was cut";
+        "per-CPU data that is missing from the file although its header lists it: the file was cut";
 }
 
 /// A trace may state any number. With this one as the most, all of them together do not overflow.

@@ -42,14 +42,13 @@ impl MissingEvent {
             why:
                 "the trace has issues and completions only; record queueing too (blktrace without -a issue -a complete)"
                     .to_owned(),
-            loses: "queueing: every time before the issue, Q2C, and for whom a carrier's requests were made".to_owned(),
+            loses: "queueing: every time before the issue, Q2C, and the owner of requests that kernel threads made"
+                .to_owned(),
         });
         let issue = no_issues.then(|| MissingEvent {
             event: "block:block_bio_queue|block:block_rq_issue".to_owned(),
             why: "the trace has completions only; record queueing and issues too".to_owned(),
-            loses:
-                "how many requests there were, whose they were, and every time; failures are listed without an owner"
-                    .to_owned(),
+            loses: "number and owner of requests, and every time; failures are listed without an owner".to_owned(),
         });
         let completion =
             (!no_issues && found.errors.failed.known().is_none() && found.unclear.is_empty()).then(|| MissingEvent {

@@ -367,7 +367,7 @@ fn no_ends(device: Device) -> Unknown {
     );
     Unknown::new(
         missing,
-        "record with a newer kernel: before Linux 4.12 only device mapper and raid5 told the end of a bio",
+        "record with a newer kernel: before Linux 4.12 only device mapper and raid5 traced the end of a bio",
     )
 }
 

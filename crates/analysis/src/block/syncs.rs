@@ -207,7 +207,7 @@ impl Syncs {
             waits: match unit {
                 Unit::Bio => Evidence::Known(one.waits(devices, |ns| self.flush_time(ns))),
                 Unit::Request => Evidence::unknown(
-                    "the trace does not show who queued what (block_bio_queue): which requests a call waited for is unknown",
+                    "the trace lacks block_bio_queue, so the requests that a call waited for are unknown",
                     "record block:block_bio_queue too",
                 ),
             },

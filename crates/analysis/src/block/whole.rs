@@ -232,7 +232,7 @@ where
         if !self.missing_cpus.is_empty() {
             let cpus: Vec<String> = self.missing_cpus.iter().map(u64::to_string).collect();
             let missing =
-                format!("the file of CPU {} is not there: who else used the devices is not known", cpus.join(", "));
+                format!("the file of CPU {} is missing: other users of the devices are unknown", cpus.join(", "));
             found.interference.has_unseen(&Unknown::new(missing, "copy all of NAME.blktrace.*"));
         }
         if let Some(why) = lacks.queueing.as_ref().or(lacks.unclear.as_ref()) {

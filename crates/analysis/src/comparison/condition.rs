@@ -87,7 +87,7 @@ impl Condition {
             }
         };
         if function.is_empty() || !function.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            return Err(format!("\"{function}\" is no figure's name"));
+            return Err(format!("\"{function}\" is not the name of a figure"));
         }
         let arguments: Vec<(String, String)> =
             arguments.split(',').map(str::trim).filter(|one| !one.is_empty()).map(argument).collect();
@@ -97,7 +97,7 @@ impl Condition {
             return Err("regress is compared as > with a percentage".into());
         }
         if !regress && unit == Quantity::Percent {
-            return Err(format!("{function} is no percentage"));
+            return Err(format!("{function} is not a percentage"));
         }
         Ok(Condition {
             text: text.trim().to_owned(),
@@ -259,7 +259,7 @@ fn limit(text: &str) -> Result<(f64, Quantity, Option<f64>), String> {
     };
     let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
     let (number, unit) = value.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| format!("\"{text}\" is no value"))?;
+    let number: f64 = number.parse().map_err(|_| format!("\"{text}\" is not a value"))?;
     let (factor, unit) = match unit.trim() {
         "" => (1.0, Quantity::Plain),
         "%" => (1.0, Quantity::Percent),
@@ -274,14 +274,14 @@ fn limit(text: &str) -> Result<(f64, Quantity, Option<f64>), String> {
         "KiB" => (1024.0, Quantity::Bytes),
         "MiB" => (1_048_576.0, Quantity::Bytes),
         "GiB" => (1_073_741_824.0, Quantity::Bytes),
-        unit => return Err(format!("\"{unit}\" is no unit")),
+        unit => return Err(format!("\"{unit}\" is not a unit")),
     };
     let per = match per {
         None => None,
         Some("s") => Some(1.0),
         Some("min") => Some(60.0),
         Some("h") => Some(3600.0),
-        Some(per) => return Err(format!("\"/{per}\" is no rate: /s, /min or /h")),
+        Some(per) => return Err(format!("\"/{per}\" is not a rate; rates are /s, /min and /h")),
     };
     Ok((number * factor, unit, per))
 }

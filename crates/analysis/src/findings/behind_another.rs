@@ -124,7 +124,7 @@ fn of_owner(seen: &Seen<'_>, load: &OwnerLoad) -> Option<Finding> {
         Some(disk) => (
             format!("{device} has the scheduler none: requests go to the device in the order in which they come."),
             Remedy {
-                what: "Try a scheduler that tells processes apart".to_owned(),
+                what: "Try a scheduler that separates processes".to_owned(),
                 steps: vec![Step::Set {
                     path: format!("/sys/block/{}/queue/scheduler", disk.name),
                     value: if reader_behind_writer { "mq-deadline" } else { "bfq" }.to_owned(),

@@ -84,7 +84,7 @@ fn put_right(seen: &Seen<'_>, first: &Failure, below: u64) -> Finding {
         ),
         cause: "No program got the error: the level above has another copy, or tried again.".to_owned(),
         evidence: vec![measure("failures at lower levels", below as f64, MeasureUnit::Count, source)],
-        lost_ns: Evidence::unknown("what the failures cost the I/O above is not measured", ""),
+        lost_ns: Evidence::unknown("the cost of the failures is not measured", ""),
         lost_bytes: None,
         advice: vec![save_the_data()],
         uncertain: None,
@@ -105,7 +105,7 @@ fn tried_again(retries: u64, recovered: u64) -> String {
 
 fn save_the_data() -> Remedy {
     Remedy {
-        what: "Save the data, and read what the driver says of the device".to_owned(),
+        what: "Save the data, and read the driver's messages about the device".to_owned(),
         steps: vec![Step::Run { command: "dmesg --level=err,warn".to_owned(), names: Vec::new() }],
         gain: Evidence::unknown("no setting mends a device that fails", ""),
         risk: "each further read of a failing device may be its last".to_owned(),

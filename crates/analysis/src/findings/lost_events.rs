@@ -43,7 +43,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             .iter()
             .map(|loss| measure(&loss.name, loss.count as f64, MeasureUnit::Count, "loss counters"))
             .collect(),
-        lost_ns: Evidence::unknown("what is lost has no time", ""),
+        lost_ns: Evidence::unknown("lost events have no time", ""),
         lost_bytes: None,
         advice: match is_of_file(first) {
             true => copy_again(),
@@ -70,7 +70,7 @@ fn copy_again() -> Vec<Remedy> {
         what: "Copy the whole trace again from where it was recorded; if it is no longer there, record again"
             .to_owned(),
         steps: Vec::new(),
-        gain: Evidence::unknown("what is missing has no time", ""),
+        gain: Evidence::unknown("missing data has no time", ""),
         risk: "none".to_owned(),
     }]
 }

@@ -19,7 +19,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
     if let Some(mount) = seen.storage.mounts.iter().find(|mount| is_journalled(seen, mount)) {
         return vec![of_data_journal(seen, found, mount, own, all)];
     }
-    let source = "block:block_bio_queue, with who made the page dirty";
+    let source = "block:block_bio_queue, and the task that made the page dirty";
     vec![Finding {
         rule: Rule::MetadataDominated,
         weight: Weight::Overview,
@@ -40,7 +40,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 source,
             ),
         ],
-        lost_ns: Evidence::unknown("an overview: the causes are findings of their own", ""),
+        lost_ns: Evidence::unknown("an overview: the causes are separate findings", ""),
         lost_bytes: Some(own),
         advice: Vec::new(),
         uncertain: None,
@@ -53,7 +53,7 @@ fn is_journalled(seen: &Seen<'_>, mount: &Mount) -> bool {
 }
 
 fn of_data_journal(seen: &Seen<'_>, found: &BlockFound, mount: &Mount, own: u64, all: u64) -> Finding {
-    let source = "block:block_bio_queue, with who made the page dirty; mount options of /proc/self/mounts";
+    let source = "block:block_bio_queue, and the task that made the page dirty; mount options of /proc/self/mounts";
     let written = seen.device_group(&mount.device, "writes").map_or(all, |group| group.bytes);
     Finding {
         rule: Rule::MetadataDominated,

@@ -42,7 +42,7 @@ fn of_reader(seen: &Seen<'_>, found: &BlockFound, reader: &TaskReads) -> Option<
     let device = seen.storage.device_name(&reader.device);
     let source =
         "block:block_bio_queue with the flag for metadata (M), or into the device's own cache; block_rq_complete";
-    let why = "whether it searches again what it has searched is not in the trace";
+    let why = "the trace does not show whether the same directories are searched again";
     Some(Finding {
         rule: Rule::MetadataReads,
         weight: Weight::Cost,

@@ -46,13 +46,13 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 measure("of them where the one before ended", file.sequential as f64, MeasureUnit::Count, source),
                 measure("of the file needed", file.covered_bytes as f64, MeasureUnit::Bytes, source),
             ],
-            lost_ns: Evidence::unknown("what the device takes for large requests is not in the trace", ""),
+            lost_ns: Evidence::unknown("the device's time for large requests is not in the trace", ""),
             lost_bytes: None,
             advice: vec![Remedy {
                 what: "Read the file in the order of its offsets, or whole and at once".to_owned(),
                 steps: vec![Step::Code { line: "posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);".to_owned() }],
                 gain: Evidence::unknown(
-                    "what the device takes for large requests is not in the trace",
+                    "the device's time for large requests is not in the trace",
                     "record a sequential read of the file beside it",
                 ),
                 risk: "memory for the whole file".to_owned(),

@@ -167,7 +167,7 @@ fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str) -> Remedy 
     };
     let beside = || {
         Evidence::unknown(
-            "how much the device does at once is not in the trace",
+            "the number of requests that the device serves in parallel is not in the trace",
             "try it, and compare two recordings: flashscope diff",
         )
     };
@@ -182,7 +182,7 @@ fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str) -> Remedy 
                 .into_iter()
                 .collect(),
             gain: larger(reader.bytes),
-            risk: "reads at random may bring in pages that nobody uses".to_owned(),
+            risk: "random reads may then read pages ahead that are never used".to_owned(),
         },
         Lie::InOrder => Remedy {
             what: format!(
@@ -205,7 +205,7 @@ fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str) -> Remedy 
                     .to_owned(),
             steps: vec![Step::Code { line: "posix_fadvise(next_fd, 0, 0, POSIX_FADV_WILLNEED);".to_owned() }],
             gain: beside(),
-            risk: "memory for what is read before it is used".to_owned(),
+            risk: "memory for data that is read before it is used".to_owned(),
         },
         Lie::HereAndThere => Remedy {
             what:
@@ -213,7 +213,7 @@ fn remedy(seen: &Seen<'_>, reader: &TaskReads, lie: &Lie, name: &str) -> Remedy 
                     .to_owned(),
             steps: vec![Step::Code { line: "posix_fadvise(fd, next_offset, length, POSIX_FADV_WILLNEED);".to_owned() }],
             gain: beside(),
-            risk: "memory for what is read before it is used; with O_DIRECT this call has no effect".to_owned(),
+            risk: "memory for data that is read before it is used; with O_DIRECT this call has no effect".to_owned(),
         },
     }
 }

@@ -81,7 +81,7 @@ fn remedy(call: &str) -> Remedy {
         what: "Gather records, and write 64 KiB or more at once".to_owned(),
         steps: vec![Step::Code { line: "setvbuf(file, NULL, _IOFBF, 1 << 16);".to_owned() }],
         gain: Evidence::unknown(
-            "what the device takes for larger writes is not in the trace",
+            "the device's time for larger writes is not in the trace",
             "record the program with a larger buffer, and compare: flashscope diff",
         ),
         risk: "a power cut loses what is in the buffer".to_owned(),

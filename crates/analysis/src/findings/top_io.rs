@@ -32,7 +32,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             continue;
         };
         let source = match verb {
-            "writes" => "block:block_bio_queue, with who made the page dirty",
+            "writes" => "block:block_bio_queue, and the task that made the page dirty",
             _ => "block:block_bio_queue",
         };
         let thread = format!(" ({})", first.tid);
@@ -104,7 +104,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
             },
             cause: cause.trim_start().to_owned(),
             evidence,
-            lost_ns: Evidence::unknown("an overview: no time of it is lost by itself", ""),
+            lost_ns: Evidence::unknown("an overview: it names no lost time", ""),
             lost_bytes: Some(if mostly_unknown { unknown } else { of(first) }),
             advice: Vec::new(),
             uncertain: None,

@@ -48,7 +48,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
                 let most = seen.of_span(q2c.total_ns);
                 (
                     format!(
-                        "Bios are under way for at most {most:.1} % of the time: the device and its queue are not what is slow."
+                        "Bios are under way for at most {most:.1} % of the time: the device and its queue are not the cause of slowness."
                     ),
                     each,
                 )
@@ -72,7 +72,7 @@ pub(super) fn find(seen: &Seen<'_>) -> Vec<Finding> {
         what,
         cause,
         evidence,
-        lost_ns: Evidence::unknown("an overview: no time of it is lost by itself", ""),
+        lost_ns: Evidence::unknown("an overview: it names no lost time", ""),
         lost_bytes: None,
         advice: Vec::new(),
         uncertain: None,
@@ -89,7 +89,7 @@ mod tests {
         for (queue, device, span, word) in [
             (1_000, 99_000, 400_000, "The device takes most"),
             (90_000, 10_000, 400_000, "wait in front of the device"),
-            (1_000, 9_000, 100_000_000, "not what is slow"),
+            (1_000, 9_000, 100_000_000, "not the cause of slowness"),
         ] {
             let mut work = Work::new(span);
             work.bios(1, "R", queue, device);

@@ -78,7 +78,7 @@ pub fn undo(args: &AdviseArgs, quiet: bool) -> Result<(), Failure> {
     match said["undone"].as_u64() {
         Some(0) => outln!("Nothing was applied: no setting is put back."),
         Some(knobs) => outln!("Settings put back: {knobs}"),
-        None => return Err(Failure::new("the agent does not say what it put back")),
+        None => return Err(Failure::new("the agent did not report which settings it restored")),
     }
     Ok(())
 }

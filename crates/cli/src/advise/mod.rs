@@ -215,7 +215,7 @@ fn print_bars(
     for (bar, of_options) in [(error, false), (other, true)] {
         if let Some(bar) = bar.as_ref().filter(|_| between().any(|one| one.change.changes_options() == of_options)) {
             let worst = flashscope_report::worst(bar, kernel.name());
-            out!("\n{}", text(&format!("From and to: what is predicted may be off by {worst}"), &style(), 0, 0));
+            out!("\n{}", text(&format!("Ranges: predictions may be off by {worst}"), &style(), 0, 0));
         }
     }
     Ok(())
@@ -223,8 +223,8 @@ fn print_bars(
 
 fn several_settings_fit<T>(pages: u64) -> Evidence<T> {
     Evidence::unknown(
-        format!("{pages} pages came, and several settings explain them as well, so that no other one is recommended"),
-        "name the setting of that time with --now KIB, or record with flashscope, which keeps it",
+        format!("{pages} pages were read, and several settings explain them equally well, so no change is recommended"),
+        "give the setting during the recording with --now KIB, or record with flashscope, which stores it",
     )
 }
 
@@ -307,10 +307,12 @@ fn what(advice: &Advice, trace: &Trace) -> String {
 }
 
 fn evidence(advice: &Advice, trace: &Trace) -> String {
-    let mut text = format!("{} of {} pages that come are read ahead and ", advice.unused_pages_now, advice.pages_now);
+    let mut text = format!("{} of {} pages are read ahead and ", advice.unused_pages_now, advice.pages_now);
     text += &match advice.pages_in_faults_now {
         0 => "not used".to_owned(),
-        n => format!("no event shows their use; {n} came with faults of mapped files, and may be used without one"),
+        n => {
+            format!("no event shows their use; {n} were read around faults of mapped files, whose use leaves no event")
+        }
     };
     if let Some(of_change) = evidence_of_change(advice) {
         text = format!("{of_change}; {text}");
@@ -381,7 +383,7 @@ fn gain(advice: &Advice) -> String {
                 now / 1e6
             )
         }
-        _ => format!("{:.1} % of pages ({pages}); the trace has nothing to tell time from", advice.gain_percent),
+        _ => format!("{:.1} % of pages ({pages}); the trace has no times of reads", advice.gain_percent),
     }
 }
 
@@ -447,11 +449,11 @@ fn risk(advice: &Advice, storage: &FileStorage) -> String {
         }
         Change::BulkRead { on: false, .. } => "whole files read in order take more reads of flash".to_owned(),
         Change::SquashfsBlock { from_bytes, bytes } if bytes < from_bytes => {
-            "the image must be made anew, and gets larger: smaller blocks compress worse, which takes flash and is not predicted"
+            "the image must be rebuilt and gets larger: smaller blocks compress worse; the additional flash is not predicted"
                 .to_owned()
         }
         Change::SquashfsBlock { .. } => {
-            "the image must be made anew; a read of one page then brings in and decompresses a larger block".to_owned()
+            "the image must be rebuilt; a read of one page then reads and decompresses a larger block".to_owned()
         }
         Change::SetReadahead { .. } => "files that are open keep their window: start the program again".to_owned(),
         Change::AdviseRandom { .. } => "streams over this file are no longer read ahead".to_owned(),

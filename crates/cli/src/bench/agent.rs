@@ -171,13 +171,13 @@ fn script(args: &BenchReplayArgs, terminal: &Terminal) -> Result<String, Failure
         .line(&format!("{} reads; {} at a file's end, which got nothing, are left out", script.reads, script.empty));
     if script.unconfirmed > 0 {
         terminal.line(&format!(
-            "{} reads are taken as long as they asked for: record with --events cache,syscall to know what they got",
+            "{} reads get their requested length; to get the actual one, record with --events cache,syscall",
             script.unconfirmed
         ));
     }
     if script.open_ended > 0 {
         terminal.line(&format!(
-            "{} files are of unknown size: {} bytes (--beyond) are added to what is known of them",
+            "{} files have an unknown size: {} bytes (--beyond) are added to the last byte in the trace",
             script.open_ended, args.beyond.0
         ));
     }
@@ -220,7 +220,7 @@ impl<'a> Work<'a> {
         let place = self.place;
         if place.dir.is_some() {
             return Err(Failure::usage(
-                "--dir names a directory on a board of yours; a virtual board has a file system of its own: --filesystem",
+                "--dir is for real machines; for a virtual board, choose a file system with --filesystem",
             ));
         }
         let board = board::load(name)?;
@@ -234,7 +234,7 @@ impl<'a> Work<'a> {
             (Some(filesystem), on_disk) if filesystem.on_disk() == on_disk => filesystem,
             (Some(filesystem), _) => {
                 return Err(Failure::usage(format!(
-                    "{} cannot be made on board {name}: jffs2, ubifs and yaffs2 want raw NAND (armv7), ext4 and f2fs a disk (armv7-blk)",
+                    "{} cannot be made on board {name}: jffs2, ubifs and yaffs2 need raw NAND (armv7), ext4 and f2fs a disk (armv7-blk)",
                     filesystem.as_str()
                 )));
             }
@@ -274,7 +274,7 @@ impl<'a> Work<'a> {
         let place = self.place;
         if place.filesystem.is_some() {
             return Err(Failure::usage(
-                "--filesystem is for virtual boards: flashscope never formats or mounts on a board of yours; name a directory there with --dir",
+                "--filesystem is for virtual boards: flashscope never formats or mounts on a real machine; name a directory there with --dir",
             ));
         }
         let Some(dir) = place.dir.as_deref() else {

@@ -101,11 +101,11 @@ pub struct FlashReads {
 
 fn on_virtual_board(args: &BenchReadArgs, board: &str, terminal: &Arc<Terminal>) -> Result<BenchResult, Failure> {
     let filesystem = args.filesystem.ok_or_else(|| {
-        Failure::usage("a virtual board has no file system of its own: name one with --filesystem: jffs2, ubifs, squashfs-mtdblock, squashfs-ubiblock or yaffs2 on raw NAND, ext4 or f2fs on a disk")
+        Failure::usage("a virtual board starts without a file system; choose one with --filesystem: jffs2, ubifs, squashfs-mtdblock, squashfs-ubiblock or yaffs2 on raw NAND, ext4 or f2fs on a disk")
     })?;
     if args.file.is_some() {
         return Err(Failure::usage(
-            "--file names a file on a board of yours; a virtual board makes its own (--file-size, --contents)",
+            "--file is for real machines; on a virtual board the file is created (--file-size, --contents)",
         ));
     }
     let loaded = flashscope_targets::board::load(board)?;
@@ -184,7 +184,7 @@ fn of_group(args: &BenchReadArgs, group: Group) -> Result<BenchResult, Failure> 
 fn on_real_board(args: &BenchReadArgs, terminal: &Arc<Terminal>) -> Result<BenchResult, Failure> {
     if args.filesystem.is_some() {
         return Err(Failure::usage(
-            "--filesystem is for virtual boards: flashscope never formats or mounts on a board of yours; name a file there with --file",
+            "--filesystem is for virtual boards: flashscope never formats or mounts on a real machine; name a file there with --file",
         ));
     }
     let Some(file) = &args.file else {

@@ -85,7 +85,7 @@ pub fn run(args: &SchemaArgs) -> Result<(), Failure> {
     };
     let Some(document) = DOCUMENTS.iter().find(|one| one.name == name) else {
         let names: Vec<&str> = DOCUMENTS.iter().map(|one| one.name).collect();
-        return Err(Failure::usage(format!("{name}: there is no such schema; there are {}", names.join(", "))));
+        return Err(Failure::usage(format!("{name}: no such schema; the schemas are {}", names.join(", "))));
     };
     out!("{}", flashscope_report::json::any(&of(document)));
     Ok(())

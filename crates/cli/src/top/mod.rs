@@ -117,7 +117,9 @@ fn check(args: &TopArgs) -> Result<(), Failure> {
         return Err(Failure::usage("--duration: 0.1 to 1000000000 seconds"));
     }
     if !args.json && !std::io::stdout().is_terminal() {
-        return Err(Failure::usage("standard output is no terminal: --json prints a line each interval"));
+        return Err(Failure::usage(
+            "standard output is not a terminal; use --json, which prints one line for each interval",
+        ));
     }
     Ok(())
 }

@@ -57,7 +57,7 @@ pub fn comparison(comparison: &Comparison, checked: &[Checked]) -> String {
             };
             vec![one.condition.clone(), result]
         });
-        page.add("the table of conditions", &rows("What conditions came to", &table));
+        page.add("the table of conditions", &rows("Results of the conditions", &table));
     }
     page.finish(&format!("Written by flashscope; comparison schema {}.", comparison.schema))
 }

@@ -35,8 +35,8 @@ pub fn call(path: &CallPath, names: &NamesFound, begin_ns: u64, style: &Style) -
             out += &paragraph(&visible(&line), width, 2, 4);
             out += &rows(&calls_view::holders(path), width);
         }
-        None if path.bios.is_empty() => out += "  nobody's I/O: the call waited for no bio of its own\n",
-        None => out += "  nobody else's I/O: no other bio was in the device while its own waited\n",
+        None if path.bios.is_empty() => out += "  none: the call waited for no bio of its own\n",
+        None => out += "  none: no other bio was in the device while the call's bios waited\n",
     }
     out += &style.heading("Layers");
     match &path.layers {

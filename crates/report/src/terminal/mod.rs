@@ -203,8 +203,8 @@ fn readahead(found: &Evidence<AccuracyFindings>, style: &Style, most: usize) -> 
         }
     };
     let (files, tasks) = (readahead_view::files(found, most), readahead_view::tasks(found, most));
-    let mut out = style.section("Read-ahead: what it brought in, by file", &rows(&files, width));
-    out += &style.section("Read-ahead: what it brought in, by task", &rows(&tasks, width));
+    let mut out = style.section("Read-ahead by file: pages read ahead, and their use", &rows(&files, width));
+    out += &style.section("Read-ahead by task: pages read ahead, and their use", &rows(&tasks, width));
     out + &table::paragraph(&readahead_view::notes(found), width, 2, 2)
 }
 

@@ -76,7 +76,7 @@ fn check(boots: &Boots) -> Result<(), String> {
     for root in &boots.root {
         if !matches!(root.filesystem, Filesystem::Jffs2 | Filesystem::Ubifs) {
             let name = root.filesystem.as_str();
-            return Err(format!("boot.root: no image of {name} is made here: take jffs2 or ubifs"));
+            return Err(format!("boot.root: no image of {name} can be made; use jffs2 or ubifs"));
         }
     }
     Ok(())

@@ -166,10 +166,10 @@ fn check(replays: &Replays) -> Result<(), String> {
     let odd = |word: &str| word.is_empty() || word.contains(['\n', '%']) || word.contains("..");
     for lever in &replays.lever {
         if !is_name(&lever.name) {
-            return Err(format!("replays.lever '{}': its name wants letters, digits, - and _", lever.name));
+            return Err(format!("replays.lever '{}': its name needs letters, digits, - and _", lever.name));
         }
         if lever.mount.as_ref().is_some_and(|options| odd(options) || options.contains(' ')) {
-            return Err(format!("replays.lever '{}': mount wants options with commas between them", lever.name));
+            return Err(format!("replays.lever '{}': mount needs options with commas between them", lever.name));
         }
         if lever.set.iter().any(|(path, value)| {
             odd(path)
@@ -178,7 +178,7 @@ fn check(replays: &Replays) -> Result<(), String> {
                 || !(path.starts_with("/sys/") || path.starts_with("/proc/sys/"))
         }) {
             return Err(format!(
-                "replays.lever '{}': set wants files below /sys or /proc/sys, each with a value",
+                "replays.lever '{}': set needs files below /sys or /proc/sys, each with a value",
                 lever.name
             ));
         }
@@ -191,7 +191,7 @@ fn check(replays: &Replays) -> Result<(), String> {
     for case in &replays.case {
         let wrong = |why: String| Err(format!("replays.case '{}': {why}", case.name));
         if !is_name(&case.name) || replays.case.iter().filter(|other| other.name == case.name).count() > 1 {
-            return wrong("a name of its own is wanted, of letters, digits, - and _".to_owned());
+            return wrong("a unique name is needed, of letters, digits, - and _".to_owned());
         }
         if case.scripts.is_empty() || case.shift_s.is_empty() {
             return wrong("scripts or shift_s is empty".to_owned());
@@ -202,7 +202,7 @@ fn check(replays: &Replays) -> Result<(), String> {
             }
         }
         if case.shift_s.iter().any(|shift| !(0.0..=3600.0).contains(shift)) || case.film_s.is_some_and(|s| s <= 0.0) {
-            return wrong("shift_s wants 0 to 3600, film_s more than 0".to_owned());
+            return wrong("shift_s needs 0 to 3600, film_s more than 0".to_owned());
         }
         if let Some(unknown) = case.lever.iter().find(|name| replays.lever.iter().all(|lever| lever.name != **name)) {
             return wrong(format!("there is no replays.lever '{unknown}'"));

@@ -182,11 +182,11 @@ fn check(definition: &RunsDefinition) -> Result<(), String> {
         let name = &case.name;
         let wrong = |why: &str| Err(format!("runs.case '{name}': {why}"));
         if !is_name(name) || runs.case[..index].iter().any(|other| other.name == *name) {
-            return wrong("a name of its own is wanted, of letters, digits, '-', '_' and '.'");
+            return wrong("a unique name is needed, of letters, digits, '-', '_' and '.'");
         }
         match (&case.postmark, &case.raw, case.filesystem) {
             (Some(_), None, Some(Filesystem::Jffs2 | Filesystem::Ubifs | Filesystem::Yaffs2)) => {}
-            (Some(_), None, _) => return wrong("Postmark wants a filesystem: jffs2, ubifs or yaffs2"),
+            (Some(_), None, _) => return wrong("Postmark needs a filesystem: jffs2, ubifs or yaffs2"),
             (None, Some(raw), None)
                 if (1..=MOST_RAW_BYTES.min(runs.partition.0))
                     .contains(&raw.bytes.0.saturating_mul(u64::from(raw.times))) => {}
@@ -209,7 +209,7 @@ fn check(definition: &RunsDefinition) -> Result<(), String> {
             word.is_empty() || word.contains(|c: char| c.is_whitespace() || c == '%') || word.contains("..")
         };
         if case.sysctl.iter().any(|(path, value)| odd(path) || odd(value)) {
-            return wrong("sysctl wants paths below /proc/sys (vm/dirty_ratio), each with a value");
+            return wrong("sysctl needs paths below /proc/sys (vm/dirty_ratio), each with a value");
         }
         if case.file_size.iter().any(|size| size.0 == 0) {
             return wrong("file_size is 0");
@@ -251,7 +251,7 @@ mod tests {
         for (from, to, said) in [
             ("watch_s = 600", "watch_s = 6000", "watch_s more than 3600"),
             ("watch_s = 600", "watch = 600", "unknown field `watch`"),
-            ("name = \"jffs2\"", "name = \"a/b\"", "a name of its own"),
+            ("name = \"jffs2\"", "name = \"a/b\"", "a unique name"),
             ("filesystem = \"jffs2\"", "filesystem = \"ext4\"", "jffs2, ubifs or yaffs2"),
             ("filesystem = \"jffs2\"", "raw = { bytes = \"1M\" }", "either postmark and a filesystem"),
             ("kernel = [\"6.1\"]", "kernel = []", "is empty"),

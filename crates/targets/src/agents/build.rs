@@ -46,7 +46,7 @@ fn judge(path: Option<&Path>, program: &[u8], own: Option<&str>) -> Result<Optio
         return Err(Error::AgentStream { path, stream: (*stream).to_owned(), own: STREAM.to_owned() });
     }
     let (Some(own), build) = (own, found.map_or("unknown", |said| said.build)) else { return Ok(None) };
-    let what = format!("of another build ({build}) than this flashscope ({own}): it may lack what is asked for; ");
+    let what = format!("of another build ({build}) than this flashscope ({own}): it may lack some of the options; ");
     Ok((build != own).then(|| match path {
         Some(path) => format!(
             "{}: the agent is {what}build both from the same sources, or leave out --agent and FLASHSCOPE_AGENTS",

@@ -64,11 +64,15 @@ impl Disk {
             let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
             match (self.settings.get(name), values.get_mut(name)) {
                 (Some(Setting::Number(_)), Some(_)) if value.parse::<u64>().is_err() => {
-                    return Err(problem(format!("{name}={value} is no number")));
+                    return Err(problem(format!("{name}={value} is not a number")));
                 }
-                (Some(_), Some(_)) if !plain => return Err(problem(format!("{name}={value:?} is no plain word"))),
+                (Some(_), Some(_)) if !plain => {
+                    return Err(problem(format!(
+                        "{name}={value:?} has characters other than letters, digits, - _ and ."
+                    )));
+                }
                 (Some(_), Some(to)) => to.clone_from(value),
-                _ => return Err(problem(format!("{name} is no setting of its disk; it has {}", known()))),
+                _ => return Err(problem(format!("{name} is not a setting of its disk; the settings are {}", known()))),
             }
         }
         let settings = DiskSettings { values };
@@ -325,10 +329,13 @@ mod tests {
     #[test]
     fn settings_that_make_no_sense_are_told() {
         let error = changed(&[("speed", "1")]).unwrap_err();
-        assert!(error.contains("speed is no setting of its disk; it has filesystem, scheduler, size_mib"), "{error}");
-        assert!(changed(&[("size_mib", "big")]).unwrap_err().contains("no number"));
+        assert!(
+            error.contains("speed is not a setting of its disk; the settings are filesystem, scheduler, size_mib"),
+            "{error}"
+        );
+        assert!(changed(&[("size_mib", "big")]).unwrap_err().contains("not a number"));
         assert!(changed(&[("size_mib", "0")]).unwrap_err().contains("at least 1 MiB"));
-        assert!(changed(&[("scheduler", "a b")]).unwrap_err().contains("no plain word"));
+        assert!(changed(&[("scheduler", "a b")]).unwrap_err().contains("characters other than"));
         assert!(changed(&[("filesystem", "ntfs")]).unwrap_err().contains("none, ext4 or f2fs"));
         assert_eq!(changed(&[("filesystem", "none")]).unwrap().filesystem(), Ok(None));
     }

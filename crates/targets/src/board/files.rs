@@ -131,7 +131,7 @@ pub(super) fn own_module(name: &str) -> Result<OwnModule, Error> {
     let (name, manifest, files) = OWN_MODULES
         .iter()
         .find(|(own, ..)| *own == name)
-        .ok_or_else(|| Error::Image(format!("there is no module {name} of ours")))?;
+        .ok_or_else(|| Error::Image(format!("flashscope has no module {name}")))?;
     Ok(OwnModule {
         manifest_path: format!("kernel/{name}/module.toml"),
         manifest: (*manifest).to_owned(),

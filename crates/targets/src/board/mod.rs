@@ -173,7 +173,7 @@ fn load_inheriting(name: &str, depth: u32) -> Result<Board, Error> {
         hash.update(&file.text);
         disk = Some(files::parse(&file.path, &file.text)?);
     }
-    let missing = |what: &str| bad(format!("a board needs {what}, of its own or of one that it inherits"));
+    let missing = |what: &str| bad(format!("a board needs {what}, in its own file or in the one that it inherits"));
     let own_kernels = !parsed.kernel.is_empty();
     let mut board = Board {
         kernels_of: match base {

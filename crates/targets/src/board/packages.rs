@@ -123,7 +123,7 @@ fn download(board: &Board, apt: &apt::Apt, names: &[String], progress: &dyn Prog
     for (package, to) in missing {
         // NAME_VERSION_ARCH.deb
         let deb = debs.iter().find(|deb| deb.file.split('_').next() == Some(&package.name)).ok_or_else(|| {
-            Error::Download { package: package.name.clone(), problem: "apt left no file of that name".to_owned() }
+            Error::Download { package: package.name.clone(), problem: "apt made no file of that name".to_owned() }
         })?;
         let unpacked = ScratchDir::new("package")?;
         apt::unpack(&dir.path().join(&deb.file), &unpacked.path().join("root"))?;

@@ -169,7 +169,7 @@ const ALL: &[Refused] = &[
     },
     Refused {
         what: "bpftrace's output",
-        why: "its lines have no fixed form, so the steps of a request cannot be told apart; RECORD",
+        why: "its lines have no fixed form, so the steps of a request cannot be separated; RECORD",
         is: |_, lines| first(lines, |l| l.starts_with(b"Attaching ") && find(l, b" probe").is_some()),
     },
     Refused {

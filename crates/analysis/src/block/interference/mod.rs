@@ -592,7 +592,7 @@ fn load_found(one: &OneDevice, owner: usize, behind: &Behind, device: &str, name
     let mean = load.q2c.get().unwrap_or(0);
     let mean_behind = behind.sum() / n;
     let (excess, alone) = if one.others_entered(owner) == 0 {
-        let why = "nobody else used this device: there is nothing to compare with";
+        let why = "no other process used this device, so there is no comparison";
         (Evidence::unknown(why, ""), Evidence::unknown(why, ""))
     } else {
         let mut sum = Some(0.0);

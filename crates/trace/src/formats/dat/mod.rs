@@ -34,8 +34,7 @@ pub(crate) const VERSION_7: Format = Format {
 /// The first ten bytes.
 pub(crate) const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
 
-const CUT_BEFORE_EVENTS: &str =
-    "was cut before its first event: its descriptions are there, and none of what was recorded; copy it again";
+const CUT_BEFORE_EVENTS: &str = "was cut before its first event: it has event formats and no events; copy it again";
 
 /// Options, which in version 7 are the numbers of sections too (`include/private/trace-cmd-private.h` of trace-cmd 3.1.6).
 pub(crate) mod option {

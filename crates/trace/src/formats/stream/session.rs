@@ -274,7 +274,7 @@ impl Session {
         if frames == 0 {
             return Err(Error::Unrecognised {
                 path: path.to_path_buf(),
-                hint: "it holds no frame of an agent; was the connection cut before anything came?",
+                hint: "it has no frame of an agent; was the connection cut before any data arrived?",
             });
         }
         Ok(assembler.finish(path, file))
